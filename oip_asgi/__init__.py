@@ -5,6 +5,7 @@ from ._extensions.repository import ModelStatus
 from ._extensions.shared_memory import SharedMemory
 from ._models.loader import LoadParameters
 from ._models.specs import TensorSpec
+from ._protocol.access import Access
 from ._protocol.errors import ErrorResponse, InferenceError, InvalidResponse
 from ._protocol.schemas import RequestOutput
 from ._protocol.tensors import InferenceContext, InferenceRequest, InferenceResponse, Tensor
@@ -14,6 +15,7 @@ from .server import InferenceServer
 from .wsgi import OIPWSGIApp, OIPWSGIMiddleware
 
 __all__ = [
+    "Access",
     "ErrorResponse",
     "InferenceContext",
     "InferenceError",

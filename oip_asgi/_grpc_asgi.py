@@ -112,7 +112,7 @@ class OIPGRPCApp:
         """Answer a call of one message."""
         clock = self._engine.clock
         try:
-            reader = call.make_reader(self._engine.options.max_body_bytes, 1)
+            reader = call.make_reader(self._engine.options, 1)
             method = self._services.methods.get(call.head.path)
             if method is None:
                 raise InferenceError(f"unknown method {show(call.head.path)}", status=501)
@@ -142,7 +142,7 @@ class OIPGRPCApp:
     async def _converse(self, call: Call, converse: Converse, client: Client, carried: _Carried | None) -> None:
         """Answer a call of any number of messages."""
         try:
-            reader = call.make_reader(self._engine.options.max_body_bytes)
+            reader = call.make_reader(self._engine.options)
         except InferenceError as error:
             await _send(self._refuse(call, error), client.send, carried)
             return

@@ -18,7 +18,7 @@ from ._models.model import Model
 from ._protocol.effects import Piece, Send
 from ._protocol.errors import Busy, InferenceError, InvalidRequest, ModelFailed, NotFound, NotReady, show
 from ._protocol.tensors import InferenceRequest, InferenceResponse
-from ._runtime.drive import advance_async
+from ._runtime.drive import advance_async, drive_async
 from ._runtime.runtime import Runtime
 from ._serving.engine import Engine
 from ._serving.failures import log_own_fault
@@ -137,27 +137,38 @@ class StreamCall:
                 return  # the call has ended, and its driver knows that too
             if message is None:
                 return
-            self._start(self._answer(message))
+            self._start(self._answer(*(await self._find_model(message))))
 
-    async def _answer(self, message: bytes) -> None:
-        """Answer one request."""
-        request: _Request | None = None
-        model: Model | None = None
-        before, answered = self._last_answered, asyncio.Event()
+    async def _find_model(self, message: bytes) -> tuple[_Request | None, Model | Exception]:
+        """Find the model of a request, or the error with which it is refused."""
+        request, engine = None, self._engine
         try:
-            try:
-                request = _Request(self._method, message, self._transport, math.inf)
-                model = self._engine.models.find(request.model_name, request.model_version or None)
-            except InferenceError as error:
-                record_unknown(self._engine.unknown, error)
-                raise
-            finally:
-                if model is None or not model.streams:
-                    self._last_answered = answered
-                else:  # it waits for no other request, and none waits for it
-                    before = answered
-                    answered.set()
-            stream = request.stream = Stream(self._engine, model, request)
+            request = _Request(self._method, message, self._transport, math.inf)
+            name, version = request.model_name, request.model_version or None
+            asked = None if engine.guard is None else engine.guard.ask(request.make_access("infer", name, version))
+            if asked is not None:
+                await drive_async(asked, self._runtime)
+            return request, engine.find_for_inference(name, version)
+        except Exception as error:
+            if request is None and isinstance(error, InferenceError):
+                record_unknown(engine.unknown, error)
+            return request, error
+
+    async def _answer(self, request: _Request | None, found: Model | Exception) -> None:
+        """Answer one request."""
+        model = None if isinstance(found, Exception) else found
+        before, answered = self._last_answered, asyncio.Event()
+        if model is None or not model.streams:
+            self._last_answered = answered
+        else:  # it waits for no other request, and none waits for it
+            before = answered
+            answered.set()
+        try:
+            if isinstance(found, Exception):
+                await self._fail(found if isinstance(found, InferenceError) else log_own_fault(found), request, None, before)
+                return
+            assert request is not None  # it has a model
+            stream = request.stream = Stream(self._engine, found, request)
             await advance_async(stream.run(), self._runtime, write=lambda piece: self._send_piece(piece, before))
             if stream.has_many:
                 await self._send_final(request, before)

@@ -159,7 +159,7 @@ class OIPApp:
             public: What no dependency runs before, also none of the application. "health" is live, ready, and each model's ready, over
                 gRPC too. "docs" is the page at `/docs` with its files, and `/openapi.json`. Middleware still runs before them.
             openapi: Whether FastAPI's own document, and so its `/docs`, has the paths of the models too. It has not if the server has
-                `docs=False`, or the application's OpenAPI has version 3.0.
+                `docs=False` or `authorize=`, or the application's OpenAPI has version 3.0.
 
         Raises:
             TypeError: `app` is no application of Starlette or FastAPI; the text says what to write for others.
@@ -211,7 +211,8 @@ class OIPApp:
     def _install_openapi(self, app: Any, path: str) -> None:
         server, engine = self._server, self._server._inside.engine
         host_openapi = getattr(app, "openapi", None)  # FastAPI has it
-        if host_openapi is None or not engine.options.docs:
+        # one document for all cannot leave out what `authorize=` refuses to one of them
+        if host_openapi is None or not engine.options.docs or engine.guard is not None:
             return
         made_of: list[object] | None = None
         ours: dict[str, Any] = {}

@@ -58,6 +58,9 @@ def urls(server: InferenceServer, *, public: Sequence[str] = ()) -> list[URLPatt
 
     A model reaches Django's request, its user and session, through `InferenceContext.transport`.
 
+    The views need no CSRF token, which clients of the protocol do not have. What a browser sends for a page of another site is refused by
+    rules that hold in every host.
+
     Args:
         server: The server whose models it serves.
         public: What is open to everyone. "health" is live, ready, and each model's ready. "docs" is the page at `/docs` with its files, and

@@ -74,6 +74,14 @@ class InferenceServer:
             models, and `server.load` and `server.unload` always work.
         docs (bool, default True): Whether the server shows its models to people: the page at `/v2/docs`, and OpenAPI
             documents at `/v2/openapi.json` and below each model. `OIPApp.install` adds them to FastAPI's own document.
+        authorize (Callable[[Access], bool | Awaitable[bool]] | None, default None): Asked once for each action of a
+            client on a model, over every transport and before the model is looked up: it gets an `Access`, and returns
+            True, or False for 403. An `InferenceError`, or the HTTPException of the host's framework, keeps its status
+            and text. A `def` runs where the request is handled, under ASGI on the event loop, so it must be quick; an
+            `async def` is awaited. Models whose metadata it refuses are left out of lists, of OpenAPI and of the page.
+            Calls from Python are not asked about.
+        trusted_origins (Sequence[str], default ()): Origins of pages that may do in a browser what only the server's
+            own pages may do otherwise: load and unload models, and change shared memory.
         worker_threads (int, default 40): How many calls may be in worker threads at once, of all `def` models together.
         shutdown_timeout (float, default 10.0): How many seconds running calls have to finish when the server stops. Keep it
             below the time that the host itself is given.

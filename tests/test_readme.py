@@ -139,6 +139,18 @@ def test_the_snippet_about_what_tritons_clients_ask(run_snippet: Run) -> None:
     assert json.loads(send(Request("GET", "")).body)["extensions"] == json.loads(EXTENSIONS)
 
 
+def test_the_snippet_of_rights(run_snippet: Run) -> None:
+    server = run_snippet("def authorize(")["server"]
+    server.register("iris", lambda x: x)
+    send = over_asgi(OIPApp(server), "")
+    asked = [
+        send(Request("GET", path, [("x-api-key", key)])).status
+        for key in ("ada-key", "")
+        for path in ("/models/iris", "/models/iris/config")
+    ]
+    assert asked == [200, 403, 401, 401]
+
+
 def test_every_snippet_is_run() -> None:
     assert len(CURLS) == 2
     sources = [(ROOT / "tests" / name).read_text() for name in ("test_readme.py", "hosts/test_readme.py")]

@@ -6,7 +6,7 @@ Specification: OpenAPI 3.1; a component's name has letters, digits, dots, hyphen
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import Any, Final
 
 from .._models.model import Model
@@ -21,9 +21,9 @@ _PARAMETER: Final = re.compile(r"\{(\w+)(?::\w+)?\}")
 _NO_WORD: Final = re.compile("[^A-Za-z0-9]+")
 
 
-def openapi(engine: Engine, prefix: str = "") -> dict[str, Any]:
-    """The document of a server and all its models."""
-    operations, model_paths = _make_operations(engine, prefix), _list_model_paths(engine.models.all())
+def openapi(engine: Engine, prefix: str = "", *, visible: Collection[Model] | None = None) -> dict[str, Any]:
+    """The document of a server and its models: of all of them, or of those that a client may see."""
+    operations, model_paths = _make_operations(engine, prefix), _list_model_paths(engine.models.all(), visible)
     paths = operations.server()
     if engine.options.model_control:
         keys = {at.model.name: at.key for at in reversed(model_paths)}
@@ -34,8 +34,9 @@ def openapi(engine: Engine, prefix: str = "") -> dict[str, Any]:
     return document
 
 
-def openapi_of(engine: Engine, model: Model, version: str | None) -> dict[str, Any]:
-    model_paths = _list_model_paths([(model, engine.models.find_versions(model.name, None))])
+def openapi_of(engine: Engine, model: Model, version: str | None, *, visible: Collection[Model]) -> dict[str, Any]:
+    """The document of one model."""
+    model_paths = _list_model_paths([(model, engine.models.find_versions(model.name, None))], {model, *visible})
     if version is not None:
         model_paths = [at for at in model_paths if at.path == path_of(model.name, model.version)]
     return _make_document(engine, _make_operations(engine, ""), model_paths, {})
@@ -112,12 +113,14 @@ def _make_operations(engine: Engine, prefix: str) -> Operations:
     return Operations(namespace, {name: codec.datatype for name, codec in engine.codecs.inputs.items()})
 
 
-def _list_model_paths(models: list[tuple[Model, list[Model]]]) -> list[ModelPath]:
-    """Each model at each of its paths: one with versions also is at the path without."""
+def _list_model_paths(models: list[tuple[Model, list[Model]]], visible: Collection[Model] | None) -> list[ModelPath]:
+    """Each model at each of its paths: one with versions also is at the path without. All models, or those that are visible."""
     named: list[tuple[Model, str | None]] = []
     for default, versions in models:
         named.append((default, None))
         named += [(model, model.version) for model in versions if model.version is not None]
+    if visible is not None:
+        named = [(model, version) for model, version in named if model in visible]
     keys = _make_unique(model.name if version is None else f"{model.name}_v{version}" for model, version in named)
     of_models = {id(model): key for (model, _), key in zip(named, keys, strict=True)}  # the last, which has the version
     return [

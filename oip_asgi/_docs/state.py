@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from .._extensions.repository import list_models
@@ -11,13 +12,13 @@ from .._serving.engine import Engine
 from .openapi import openapi_of
 
 
-def describe_first(engine: Engine) -> dict[str, Any]:
-    """What the page shows before it has asked anything: the server, the names of its models, and the first of them."""
-    entries = list_models(engine, ready=False)
-    document: dict[str, Any] = {"name": engine.options.name, "version": engine.version, "models": entries}
-    if entries:
-        model = engine.models.find(entries[0].name, None)
-        document["first"] = {"metadata": engine.describe_model(model), "document": openapi_of(engine, model, None)}
+def describe_first(engine: Engine, visible: Sequence[Model]) -> dict[str, Any]:
+    """What the page shows before it has asked anything: the server, the models that the client may see, and more of the first of them."""
+    document: dict[str, Any] = {"name": engine.options.name, "version": engine.version, "models": list_models(visible, ready=False)}
+    if visible:
+        default = engine.models.find(visible[0].name, None)
+        model, version = (default, None) if default in visible else (visible[0], visible[0].version)
+        document["first"] = {"metadata": engine.describe_model(model), "document": openapi_of(engine, model, version, visible=visible)}
     return document
 
 

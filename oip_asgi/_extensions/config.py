@@ -5,14 +5,14 @@ Specification: Triton's Model Configuration Extension.
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 from msgspec import UNSET, UnsetType
 
 from .._models.model import Model
 from .._models.specs import TensorSpec
-from .rows import GrpcRows, RestRow
+from .rows import GrpcRow, GrpcRows, RestRow
 
 
 class ModelInput(msgspec.Struct):
@@ -89,7 +89,9 @@ def _name_datatype(spec: TensorSpec) -> str:
     return "TYPE_STRING" if spec.datatype == "BYTES" else f"TYPE_{spec.datatype}"
 
 
-REST: Final = (RestRow("GET", "/models/{model}[/versions/{version}]/config", lambda _, __, model: describe_config(model)),)
-GRPC: Final[GrpcRows] = {
-    "ModelConfig": lambda engine, request: {"config": describe_config(engine.models.find(request.name, request.version or None))}
-}
+def _describe_named(engine: Any, request: Any) -> Any:
+    return {"config": describe_config(engine.models.find(request.name, request.version or None))}
+
+
+REST: Final = (RestRow("GET", "/models/{model}[/versions/{version}]/config", lambda _, __, model: describe_config(model), "config"),)
+GRPC: Final[GrpcRows] = {"ModelConfig": GrpcRow(_describe_named, "config")}

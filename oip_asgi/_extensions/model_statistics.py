@@ -6,7 +6,7 @@ Specification: Triton's Statistics Extension.
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Final, TypeVar
 
 import msgspec
@@ -14,9 +14,10 @@ import msgspec
 from .._models.model import Model
 from .._models.registry import UNVERSIONED
 from .._models.statistics import Duration
+from .._protocol.effects import Steps
 from .._protocol.schemas import ModelMetadata
 from .._serving.engine import Engine
-from .rows import GrpcRows, Question, RestRow
+from .rows import GrpcRow, GrpcRows, Question, RestRow
 
 S = TypeVar("S", bound=msgspec.Struct)
 
@@ -81,9 +82,8 @@ class Statistics(msgspec.Struct):
     model_stats: list[ModelStatistics]
 
 
-def read_statistics(engine: Engine, name: str | None, version: str | None) -> Statistics:
+def read_statistics(engine: Engine, models: Iterable[Model]) -> Statistics:
     """Read the statistics of models, sorted by name."""
-    models = list(engine.models) if name is None else engine.models.find_versions(name, version)
     return Statistics([_read_model(model, engine.clock()) for model in sorted(models, key=lambda model: model.name)])
 
 
@@ -112,18 +112,23 @@ def _make_document(kind: type[S], durations: Mapping[str, Duration], **fields: A
     return kind(**fields)
 
 
-def _rest_all(engine: Engine, _: Question) -> Statistics | ModelMetadata:
-    if "stats" in engine.models:  # a registered model with this name wins
+def _rest_all(engine: Engine, question: Question) -> Steps[Statistics | ModelMetadata]:
+    visible = yield from question.find_visible()
+    if any(model.name == "stats" for model in visible):  # a registered model with this name wins
         return engine.describe_model(engine.models.find("stats", None))
-    return read_statistics(engine, None, None)
+    return read_statistics(engine, visible)
 
 
 def _rest_model(engine: Engine, question: Question, model: Model) -> Statistics:
-    return read_statistics(engine, model.name, question.version)
+    return read_statistics(engine, engine.models.find_versions(model.name, question.version))
+
+
+def _grpc_statistics(engine: Engine, request: Any, visible: list[Model]) -> Statistics:
+    return read_statistics(engine, engine.models.find_versions(request.name, request.version or None) if request.name else visible)
 
 
 REST: Final = (
     RestRow("GET", "/models/stats", _rest_all),
-    RestRow("GET", "/models/{model}[/versions/{version}]/stats", _rest_model),
+    RestRow("GET", "/models/{model}[/versions/{version}]/stats", _rest_model, "statistics"),
 )
-GRPC: Final[GrpcRows] = {"ModelStatistics": lambda engine, request: read_statistics(engine, request.name or None, request.version or None)}
+GRPC: Final[GrpcRows] = {"ModelStatistics": GrpcRow(_grpc_statistics, "statistics", lists_models=True)}

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import base64
 import binascii
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from types import MappingProxyType
 from typing import Any, Final, Literal, TypeAlias
 
@@ -22,7 +22,7 @@ from .._protocol.errors import Forbidden, InferenceError, InvalidRequest, NotFou
 from .._protocol.limits import MAX_QUESTION
 from .._protocol.schemas import Parameters
 from .._serving.engine import Engine
-from .rows import GrpcRows, Question, RestRow, decode_document, decode_question
+from .rows import GrpcRow, GrpcRows, Question, RestRow, decode_document, decode_question
 
 _FILE: Final = "file:"
 
@@ -86,9 +86,9 @@ def read_status(model: Model) -> ModelStatus:
     return ModelStatus(model.name, model.version, state, _RELOAD_FAILED if model.lifecycle.reload_failed else reason)
 
 
-def list_models(engine: Engine, *, ready: bool) -> list[ModelIndex]:
-    """List the models, only ready ones if `ready`. This loads nothing, and calls no `ready=`."""
-    entries = [(read_status(model), _STATES[model.lifecycle.state][1]) for model in engine.models]
+def list_models(models: Iterable[Model], *, ready: bool) -> list[ModelIndex]:
+    """List models, only ready ones if `ready`. This loads nothing, and calls no `ready=`."""
+    entries = [(read_status(model), _STATES[model.lifecycle.state][1]) for model in models]
     return [
         ModelIndex(found.name, found.version or msgspec.UNSET, state, found.reason or msgspec.UNSET)
         for found, state in entries
@@ -213,9 +213,9 @@ _index_request: Final = msgspec.json.Decoder(IndexRequest)
 _control_request: Final = msgspec.json.Decoder(ControlRequest)
 
 
-def _rest_index(engine: Engine, question: Question) -> Steps[list[ModelIndex]]:
+def _rest_index(_: Engine, question: Question) -> Steps[list[ModelIndex]]:
     asked = yield from question.read(lambda body: decode_question(body, _index_request) if body else IndexRequest())
-    return list_models(engine, ready=bool(asked.ready))
+    return list_models((yield from question.find_visible()), ready=bool(asked.ready))
 
 
 def _rest_load(engine: Engine, question: Question, model: Model) -> Steps[None]:
@@ -247,41 +247,46 @@ def _decode_file(name: str, value: object) -> bytes:
 
 REST: Final = (
     RestRow("POST", "/repository/index", _rest_index),
-    RestRow("POST", "/repository/models/{model}/load", _rest_load),
-    RestRow("POST", "/repository/models/{model}/unload", _rest_unload),
+    RestRow("POST", "/repository/models/{model}/load", _rest_load, "load"),
+    RestRow("POST", "/repository/models/{model}/unload", _rest_unload, "unload"),
 )
 
 # gRPC: KServe's own messages have the model's name where Triton's have the repository's, and two fields in their answers where Triton's
 # have none
 
 
-def _grpc_index(engine: Engine, request: Any) -> Any:
+def _grpc_index(_: Engine, request: Any, visible: list[Model]) -> Any:
     if request.repository_name:
         raise NotFound(f"unknown repository {show(request.repository_name)}: leave repository_name out")
-    return {"models": list_models(engine, ready=request.ready)}
+    return {"models": list_models(visible, ready=request.ready)}
 
 
 def _grpc_load(engine: Engine, request: Any) -> Steps[Any]:
-    name = _find_name(engine, request)
+    name = _check_found(engine, request)
     yield from load(engine, name, None, _read_load_parameters(_read_parameters(request), _check_file))
     return {"model_name": name, "is_loaded": True}
 
 
 def _grpc_unload(engine: Engine, request: Any) -> Steps[Any]:
-    name = _find_name(engine, request)
+    name = _check_found(engine, request)
     _check_unload_parameters(_read_parameters(request))
     yield from unload(engine, name, None)
     return {"model_name": name, "is_unloaded": True}
 
 
-def _find_name(engine: Engine, request: Any) -> str:
+def find_name(request: Any) -> str:
+    """Find the name of the model that a message is to load or unload. KServe's clients send it as the repository's."""
     name, repository_name = request.model_name, request.repository_name
     if name and repository_name:
         raise NotFound(f"unknown repository {show(repository_name)}: leave repository_name out")
-    found: str = name or repository_name  # KServe's clients send the second
-    engine.models.find(found, None)
+    return str(name or repository_name)
+
+
+def _check_found(engine: Engine, request: Any) -> str:
+    name = find_name(request)
+    engine.models.find(name, None)
     _check_control(engine)
-    return found
+    return name
 
 
 def _read_parameters(request: Any) -> dict[str, Any]:
@@ -300,4 +305,8 @@ def _check_file(name: str, value: object) -> bytes:
     return value
 
 
-GRPC: Final[GrpcRows] = {"RepositoryIndex": _grpc_index, "RepositoryModelLoad": _grpc_load, "RepositoryModelUnload": _grpc_unload}
+GRPC: Final[GrpcRows] = {
+    "RepositoryIndex": GrpcRow(_grpc_index, lists_models=True),
+    "RepositoryModelLoad": GrpcRow(_grpc_load, "load"),
+    "RepositoryModelUnload": GrpcRow(_grpc_unload, "unload"),
+}

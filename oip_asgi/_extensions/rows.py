@@ -10,6 +10,7 @@ from typing import Any, NamedTuple, Protocol, TypeAlias, TypeVar
 
 import msgspec
 
+from .._protocol.access import Action
 from .._protocol.datatypes import Buffer
 from .._protocol.effects import Steps
 from .._protocol.errors import InvalidRequest
@@ -30,6 +31,9 @@ class Question(Protocol):
     def region(self) -> str | None:
         """The region of shared memory in its path."""
 
+    def find_visible(self) -> Steps[list[Any]]:
+        """Find the models that the client may see in lists."""
+
     def read(self, decode: Callable[[Buffer], T]) -> Steps[T]:
         """Read its body and `decode` it, in a worker thread if it is long."""
 
@@ -41,18 +45,36 @@ class RestRow(NamedTuple):
         method: The HTTP method.
         pattern: The path, as `routes` has it.
         answer: Takes the server and the `Question`, and the model if the pattern names one. Returns the document to send, or None.
+        action: What it does with the model that it names, or with shared memory; None if nobody is asked whether that is allowed.
     """
 
     method: str
     pattern: str
     answer: Callable[..., Any]
+    action: Action | None = None
 
 
 ApplyOptions: TypeAlias = Callable[[InferenceResponse], InferenceResponse]
 """Applies a request's output options to its response, in a worker thread, before it is encoded."""
 
-GrpcRows: TypeAlias = Mapping[str, Callable[[Any, Any], Any]]
-"""By a method's name, what answers it. It takes the server and the request message, and returns the response as a document, or None."""
+
+class GrpcRow(NamedTuple):
+    """What answers a method of gRPC.
+
+    Args:
+        answer: Takes the server and the request message, and returns the response as a document, or None. If it lists models, it takes
+            those that the client may see too.
+        action: As in `RestRow`.
+        lists_models: Whether it lists models.
+    """
+
+    answer: Callable[..., Any]
+    action: Action | None = None
+    lists_models: bool = False
+
+
+GrpcRows: TypeAlias = Mapping[str, GrpcRow]
+"""By a method's name, what answers it."""
 
 
 def decode_question(body: Buffer, decoder: msgspec.json.Decoder[T]) -> T:

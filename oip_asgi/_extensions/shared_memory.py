@@ -31,7 +31,7 @@ from .._protocol.log import log_raised
 from .._protocol.schemas import Parameters, RequestOutput
 from .._protocol.tensor_bytes import view_bytes
 from .._protocol.tensors import CLASSIFICATION, SHARED_MEMORY, InferenceResponse, Lend, check_supported
-from .rows import ApplyOptions, GrpcRows, Question, RestRow, decode_question
+from .rows import ApplyOptions, GrpcRow, GrpcRows, Question, RestRow, decode_question
 
 _FOLDER: Final = Path("/dev/shm")
 """Where Linux has the segments, whatever the C library."""
@@ -354,19 +354,20 @@ def _unregister_cuda(*_: Any) -> None:
 
 
 REST: Final = (
-    RestRow("GET", "/systemsharedmemory/status", _list_regions),
-    RestRow("GET", "/systemsharedmemory/region/{region}/status", _list_regions),
-    RestRow("POST", "/systemsharedmemory/region/{region}/register", _rest_register),
-    RestRow("POST", "/systemsharedmemory/unregister", _unregister),
-    RestRow("POST", "/systemsharedmemory/region/{region}/unregister", _unregister),
-    RestRow("POST", "/cudasharedmemory/unregister", _unregister_cuda),
-    RestRow("POST", "/cudasharedmemory/region/{region}/unregister", _unregister_cuda),
+    RestRow("GET", "/systemsharedmemory/status", _list_regions, "shared_memory"),
+    RestRow("GET", "/systemsharedmemory/region/{region}/status", _list_regions, "shared_memory"),
+    RestRow("POST", "/systemsharedmemory/region/{region}/register", _rest_register, "shared_memory"),
+    RestRow("POST", "/systemsharedmemory/unregister", _unregister, "shared_memory"),
+    RestRow("POST", "/systemsharedmemory/region/{region}/unregister", _unregister, "shared_memory"),
+    RestRow("POST", "/cudasharedmemory/unregister", _unregister_cuda, "shared_memory"),
+    RestRow("POST", "/cudasharedmemory/region/{region}/unregister", _unregister_cuda, "shared_memory"),
 )
 GRPC: Final[GrpcRows] = {
-    "SystemSharedMemoryStatus": lambda server, request: {
-        "regions": {region.name: region for region in server.regions.list_regions(request.name or None)}
-    },
-    "SystemSharedMemoryRegister": _grpc_register,
-    "SystemSharedMemoryUnregister": lambda server, request: server.regions.unregister(request.name or None),
-    "CudaSharedMemoryUnregister": _unregister_cuda,
+    "SystemSharedMemoryStatus": GrpcRow(
+        lambda server, request: {"regions": {region.name: region for region in server.regions.list_regions(request.name or None)}},
+        "shared_memory",
+    ),
+    "SystemSharedMemoryRegister": GrpcRow(_grpc_register, "shared_memory"),
+    "SystemSharedMemoryUnregister": GrpcRow(lambda server, request: server.regions.unregister(request.name or None), "shared_memory"),
+    "CudaSharedMemoryUnregister": GrpcRow(_unregister_cuda, "shared_memory"),
 }

@@ -11,13 +11,16 @@ from typing import Final, final
 
 import msgspec
 
+from .._http.browsers import refuse_foreign
 from .._http.request import Head
 from .._http.response import Response
 from .._protocol.datatypes import Buffer
 from .._protocol.errors import InferenceError, show
+from .._serving.server_options import ServerOptions
 from .frames import FrameReader, encode_frame_head, encode_trailers
 from .headers import ACCEPTED, PROTOCOLS, Fields, Protocol, encode_status, find_coding, find_protocol, read_timeout
 from .messages import Reply
+from .methods import ACTIONS
 
 _NO_TRAILERS: Final = (
     "the server of this application cannot send the HTTP/2 trailers that gRPC needs (ASGI's http.response.trailers): "
@@ -53,15 +56,17 @@ class Call(msgspec.Struct, eq=False):
     lacks_trailers: bool
     timeout: float = math.inf
 
-    def make_reader(self, limit: int | None, most: float = math.inf) -> FrameReader:
-        """Check the head, and make the reader of the body. `FrameReader` explains the arguments."""
+    def make_reader(self, options: ServerOptions, most: float = math.inf) -> FrameReader:
+        """Check the head, and make the reader of a body with so many messages at most."""
         if self.lacks_trailers:
             raise InferenceError(_NO_TRAILERS, status=501)
         headers = self.head.fields
+        if b"origin" in headers or b"sec-fetch-site" in headers:
+            refuse_foreign(headers, ACTIONS.get(self.head.path.rpartition("/")[2]), options.trusted_origins)
         coding = find_coding(headers[b"grpc-encoding"]) if b"grpc-encoding" in headers else None
         if b"grpc-timeout" in headers:
             self.timeout = read_timeout(headers[b"grpc-timeout"])
-        return FrameReader(limit, coding, self.protocol.is_text, most)
+        return FrameReader(options.max_body_bytes, coding, self.protocol.is_text, most)
 
     def make_headers(self) -> Fields:
         """Make the headers of the answer."""

@@ -9,6 +9,7 @@ Specification: gRPC, Message Contents and Tensor Data.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -16,6 +17,7 @@ import msgspec
 import numpy as np
 
 from .._models.model import Model
+from .._protocol.access import Access, Action
 from .._protocol.datatypes import Array, Buffer, DType, dtype_of, integer_array
 from .._protocol.errors import InferenceError, InvalidRequest, TooLarge, error_text, show
 from .._protocol.limits import LOOP_BYTES
@@ -85,6 +87,14 @@ class Method(msgspec.Struct, frozen=True, eq=False):
     write: Callable[[Any], bytes]
     metadata: Callable[[Any], Iterable[tuple[str, str]]]
 
+    def named_headers(self, transport: Any) -> Mapping[str, str]:
+        """The metadata of a call by name."""
+        return join_repeated(self.metadata(transport), ", ")
+
+    def make_access(self, transport: Any, action: Action, model: str | None, version: str | None) -> Access:
+        headers = partial(self.named_headers, transport)
+        return Access(action, model, version, headers=headers, transport=transport, protocol="grpc")
+
 
 class Reply(msgspec.Struct, frozen=True):
     """How a call ends: with a message, in parts, or none after those of a stream; or with the name of an error's code and its text."""
@@ -128,7 +138,10 @@ class GRPCFormat:
             self.model_name, self.model_version = find_texts(body, (_MODEL_NAME, _MODEL_VERSION))
 
     def named_headers(self) -> Mapping[str, str]:
-        return join_repeated(self._method.metadata(self.transport), ", ")
+        return self._method.named_headers(self.transport)
+
+    def make_access(self, action: Action, model: str | None, version: str | None) -> Access:
+        return self._method.make_access(self.transport, action, model, version)
 
     def read(self) -> Buffer:
         return self._body

@@ -16,10 +16,11 @@ from typing import Any, Final
 import msgspec
 
 from .._extensions import config, model_statistics, repository, shared_memory, unsupported
-from .._extensions.rows import GrpcRows
+from .._extensions.rows import GrpcRow, GrpcRows
+from .._protocol.access import Action
 from .._protocol.datatypes import Buffer
 from .._protocol.effects import Run, Steps, finish
-from .._protocol.errors import InferenceError, InvalidRequest, NotFound, show
+from .._protocol.errors import InvalidRequest, NotFound, show
 from .._protocol.limits import MAX_QUESTION
 from .._serving.engine import Engine
 from .._serving.pipeline import answer_once, infer
@@ -38,21 +39,46 @@ def exchange(
     engine: Engine, method: Method, body: Buffer, transport: Any, timeout: float = math.inf, *, in_parts: bool = False
 ) -> list[Buffer] | Steps[list[Buffer]]:
     """Answer one call: return its response message, in parts, or the steps that are left if something must be waited for."""
-    if method.name in _ANSWERS:
-        return _answer(engine, method, body)
+    row = _ANSWERS.get(method.name)
+    if row is not None:
+        return _answer(engine, row, method, body, transport)
     try:
         wire = GRPCFormat(method, body, transport, timeout, in_parts=in_parts)
-        model = engine.models.find(wire.model_name, wire.model_version or None)
-    except InferenceError as error:
+        name, version = wire.model_name, wire.model_version or None
+        asked = None if engine.guard is None else engine.guard.ask(wire.make_access("infer", name, version))
+        model = None if asked is not None else engine.models.find(name, version)
+    except (InvalidRequest, NotFound) as error:
         record_unknown(engine.unknown, error)
         raise
-    return infer(engine, model, wire, answer_once)
+    return infer(engine, model, wire, answer_once) if model is not None else _infer_after(asked, engine, wire)
 
 
-def _answer(engine: Engine, method: Method, body: Buffer) -> Steps[list[Buffer]]:
+def _infer_after(asked: Steps[None] | None, engine: Engine, wire: GRPCFormat) -> Steps[list[Buffer]]:
+    yield from asked or ()
+    model = engine.find_for_inference(wire.model_name, wire.model_version or None)
+    parts: list[Buffer] = yield from finish(infer(engine, model, wire, answer_once))
+    return parts
+
+
+def _answer(engine: Engine, row: GrpcRow, method: Method, body: Buffer, transport: Any) -> Steps[list[Buffer]]:
     """Answer a call of any method but ModelInfer."""
-    document = yield from finish(_ANSWERS[method.name](engine, (yield from _parse(engine, method, body))))
+    request = yield from _parse(engine, method, body)
+    make_access = partial(method.make_access, transport)
+    name = _find_name(row.action, request)
+    if engine.guard is not None and row.action is not None and (name or not row.lists_models):
+        yield from engine.guard.ask(make_access(row.action, name, getattr(request, "version", "") or None)) or ()
+    visible = [(yield from engine.find_visible(make_access))] if row.lists_models else ()
+    document = yield from finish(row.answer(engine, request, *visible))
     return [method.write({} if document is None else msgspec.to_builtins(document))]
+
+
+def _find_name(action: Action | None, request: Any) -> str | None:
+    """Find the name of the model in a request message; None if it names none."""
+    if action is None or action == "shared_memory":
+        return None
+    if action in ("load", "unload"):
+        return repository.find_name(request)
+    return str(request.name)
 
 
 def _parse(engine: Engine, method: Method, body: Buffer) -> Steps[Any]:
@@ -85,11 +111,11 @@ def _check(engine: Engine, request: Any) -> Steps[Any]:
 
 
 _OF_SERVICE: Final[GrpcRows] = {
-    "ServerLive": lambda *_: {"live": True},
-    "ServerReady": _answer_ready,
-    "ServerMetadata": lambda engine, _: engine.describe(),
-    "ModelReady": _answer_model_ready,
-    "ModelMetadata": _describe_model,
+    "ServerLive": GrpcRow(lambda *_: {"live": True}),
+    "ServerReady": GrpcRow(_answer_ready),
+    "ServerMetadata": GrpcRow(lambda engine, _: engine.describe()),
+    "ModelReady": GrpcRow(_answer_model_ready, "ready"),
+    "ModelMetadata": GrpcRow(_describe_model, "metadata"),
     **model_statistics.GRPC,
     **config.GRPC,
     **repository.GRPC,
@@ -98,8 +124,13 @@ _OF_SERVICE: Final[GrpcRows] = {
     **unsupported.WITHOUT_MESSAGES,
 }
 
-_ANSWERS: Final[GrpcRows] = {**_OF_SERVICE, "Check": _check}
+_ANSWERS: Final[GrpcRows] = {**_OF_SERVICE, "Check": GrpcRow(_check)}
 """What answers each method but ModelInfer."""
+
+ACTIONS: Final[Mapping[str, Action | None]] = MappingProxyType(
+    {"ModelInfer": "infer", "ModelStreamInfer": "infer", **{name: row.action for name, row in _ANSWERS.items()}}
+)
+"""What each method does with the model that it names, or with shared memory."""
 
 METHODS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType({SERVICE: ("ModelInfer", *_OF_SERVICE), HEALTH: ("Check",)})
 """The answered methods of each service. Health's `Watch` is not answered, as nobody announces changes: clients ask for readiness."""

@@ -27,6 +27,7 @@ from .._serving.engine import Engine
 from .._serving.failures import log_own_fault
 from .._serving.pipeline import answer_once, infer
 from . import pages
+from .browsers import refuse_foreign
 from .events import answer_with_document, answer_with_events
 from .infer import RestFormat
 from .request import Head
@@ -51,6 +52,10 @@ class Exchange(msgspec.Struct, eq=False):
     version: str | None = None
     region: str | None = None
 
+    def find_visible(self) -> Steps[list[Model]]:
+        """Find the models that the client may see in lists."""
+        return self.engine.find_visible(self.wire.make_access)
+
     def read(self, decode: Callable[[Buffer], T]) -> Steps[T]:
         """Read the body and `decode` it, in a worker thread if it is long."""
         self.wire.json_limit = None  # the files of a load are base64 in its JSON
@@ -74,11 +79,13 @@ def exchange(engine: Engine, head: Head, body: bytes | None = None) -> Response 
     """
     wire = RestFormat(head, engine.options.max_body_bytes, engine.options.max_json_bytes, body)
     try:
-        model = engine.models.by_path.get(head.path.removesuffix("/infer"))
-        if model is not None and head.method == "POST" and head.path.endswith("/infer"):  # as nearly always
-            answer = infer(engine, model, wire, answer_once)
-        else:
+        found = engine.models.by_path.get(head.path.removesuffix("/infer"))
+        if found is None or head.method != "POST" or not head.path.endswith("/infer") or b"sec-fetch-site" in head.fields:
             answer = _call_handler(engine, wire)
+        else:  # as nearly always
+            model, version = found
+            asked = None if engine.guard is None else engine.guard.ask(wire.make_access("infer", model.name, version))
+            answer = infer(engine, model, wire, answer_once) if asked is None else _infer_after(asked, engine, model, wire)
     except Exception as error:
         answer = _refuse(error)
     return answer if body is not None and type(answer) is Response else _finish(wire, answer)
@@ -100,18 +107,44 @@ def _refuse(error: Exception) -> Response:
 
 
 def _call_handler(engine: Engine, wire: RestFormat) -> Response | Steps[Response]:
-    """Find the route and the model of a request, and call the handler."""
+    """Find the route of a request, ask whether it is allowed, and call the handler."""
     head = wire.head
     match = (_WITH_PAGES if engine.options.docs else _WITHOUT_PAGES).match(head.path)
-    if match is None or (match.is_split and not match.is_region and match.name not in engine.models):
+    if match is None:
         raise unknown_path(head.path, head.mount(head))
-    handler = match.handlers.get(head.method)
+    asked = None
+    if match.endpoint.action is not None:
+        if head.method == "POST":
+            refuse_foreign(head.fields, match.endpoint.action, engine.options.trusted_origins)
+        if engine.guard is not None:
+            asked = engine.guard.ask(wire.make_access(match.endpoint.action, None if match.is_region else match.name, match.version))
+    return _handle(engine, wire, match) if asked is None else _handle_after(asked, engine, wire, match)
+
+
+def _infer_after(asked: Steps[None], engine: Engine, model: Model, wire: RestFormat) -> Steps[Response]:
+    yield from asked
+    answer: Response = yield from finish(infer(engine, model, wire, answer_once))
+    return answer
+
+
+def _handle_after(asked: Steps[None], engine: Engine, wire: RestFormat, match: Match) -> Steps[Response]:
+    yield from asked
+    answer: Response = yield from finish(_handle(engine, wire, match))
+    return answer
+
+
+def _handle(engine: Engine, wire: RestFormat, match: Match) -> Response | Steps[Response]:
+    """Find the model of a request, and call the handler."""
+    head = wire.head
+    if match.is_split and not match.is_region and match.name not in engine.models:
+        raise unknown_path(head.path, head.mount(head))
+    handler = match.endpoint.handlers.get(head.method)
     model = None
     if match.name is not None and not match.is_region:
-        find = engine.find_for_inference if handler in _INFERENCES else engine.models.find
+        find = engine.find_for_inference if match.endpoint.action == "infer" else engine.models.find
         model = find(match.name, match.version)
     if handler is None:
-        raise not_allowed(head.method, match.handlers, _find_infer_path(head, match))
+        raise not_allowed(head.method, match.endpoint.handlers, _find_infer_path(head, match))
     if model is None:
         return handler(Exchange(engine, wire, region=match.name))
     return handler(Exchange(engine, wire, match.version), model)
@@ -119,7 +152,7 @@ def _call_handler(engine: Engine, wire: RestFormat) -> Response | Steps[Response
 
 def _find_infer_path(head: Head, match: Match) -> str:
     """Find the path of inference for a client that sent a POST to the model's own path. Empty for other requests."""
-    if head.method != "POST" or match.name is None or match.handlers.get("GET") is not _describe_model:
+    if head.method != "POST" or match.name is None or match.endpoint.handlers.get("GET") is not _describe_model:
         return ""
     version = "" if match.version is None else f"/versions/{quote(match.version, safe='')}"
     return f"{head.mount(head).rstrip('/')}/models/{quote(match.name, safe='')}{version}/infer"
@@ -138,8 +171,9 @@ def _answer_ready(request: Exchange) -> Steps[Response]:
     return respond_json(200 if ready else 503, schemas.ServerReady(ready, True))
 
 
-def _list_models(request: Exchange) -> Response:
-    return respond_json(200, schemas.ModelList(request.engine.models.names()))
+def _list_models(request: Exchange) -> Steps[Response]:
+    visible = yield from request.find_visible()
+    return respond_json(200, schemas.ModelList(list(dict.fromkeys(model.name for model in visible))))
 
 
 def _describe_model(request: Exchange, model: Model) -> Response:
@@ -173,23 +207,20 @@ def _answer_row(answer: Callable[..., Any], request: Exchange, *model: Model) ->
 
 
 def _make_routes(rows: Iterable[RestRow]) -> list[Route]:
-    return [Route(row.method, row.pattern, partial(_answer_row, row.answer)) for row in rows]
+    return [Route(row.method, row.pattern, partial(_answer_row, row.answer), row.action) for row in rows]
 
-
-_INFERENCES: Final = frozenset({_infer, _infer_stream, _generate, _generate_stream})
-"""The handlers whose requests are counted, even if the model is unknown."""
 
 ROUTES: Final = [
     Route("GET", "", _describe_server),
     Route("GET", "/health/live", _answer_live),
     Route("GET", "/health/ready", _answer_ready),
     Route("GET", "/models", _list_models),
-    Route("GET", "/models/{model}[/versions/{version}]", _describe_model),
-    Route("GET", "/models/{model}[/versions/{version}]/ready", _answer_model_ready),
-    Route("POST", "/models/{model}[/versions/{version}]/infer", _infer),
-    Route("POST", "/models/{model}[/versions/{version}]/infer_stream", _infer_stream),
-    Route("POST", "/models/{model}[/versions/{version}]/generate", _generate),
-    Route("POST", "/models/{model}[/versions/{version}]/generate_stream", _generate_stream),
+    Route("GET", "/models/{model}[/versions/{version}]", _describe_model, "metadata"),
+    Route("GET", "/models/{model}[/versions/{version}]/ready", _answer_model_ready, "ready"),
+    Route("POST", "/models/{model}[/versions/{version}]/infer", _infer, "infer"),
+    Route("POST", "/models/{model}[/versions/{version}]/infer_stream", _infer_stream, "infer"),
+    Route("POST", "/models/{model}[/versions/{version}]/generate", _generate, "infer"),
+    Route("POST", "/models/{model}[/versions/{version}]/generate_stream", _generate_stream, "infer"),
     *_make_routes((*model_statistics.REST, *config.REST, *repository.REST, *shared_memory.REST)),
 ]
 """The routes of each server."""

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from .._models.model import Model
+from .._protocol.access import Access, Action
 from .._protocol.datatypes import Buffer
 from .._protocol.errors import InvalidRequest
 from .._protocol.tensors import InferenceRequest, InferenceResponse, Lend
@@ -25,6 +26,9 @@ class RestFormat(Incoming):
     @property
     def transport(self) -> Any:
         return self.head.transport
+
+    def make_access(self, action: Action, model: str | None, version: str | None) -> Access:
+        return Access(action, model, version, headers=self.named_headers, transport=self.head.transport)
 
     def named_headers(self) -> Mapping[str, str]:
         return self.head.named_headers()

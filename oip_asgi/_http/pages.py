@@ -29,6 +29,9 @@ _NO_SNIFFING: Final = (b"x-content-type-options", b"nosniff")
 
 def _answer_openapi(request: Exchange) -> Steps[Response]:
     engine = request.engine
+    if engine.guard is not None:  # each client may see other models
+        visible = yield from request.find_visible()
+        return _respond_document(request.wire.head, (yield from _encode(partial(openapi, engine, visible=visible))))
     made_of = basis(engine)
     known = engine.document
     if known is None or known[0] != made_of:
@@ -38,7 +41,8 @@ def _answer_openapi(request: Exchange) -> Steps[Response]:
 
 
 def _answer_openapi_of_model(request: Exchange, model: Model) -> Steps[Response]:
-    return _respond_document(request.wire.head, (yield from _encode(partial(openapi_of, request.engine, model, request.version))))
+    make = partial(openapi_of, request.engine, model, request.version, visible=(yield from request.find_visible()))
+    return _respond_document(request.wire.head, (yield from _encode(make)))
 
 
 def _encode(make: Callable[[], dict[str, Any]]) -> Steps[bytes]:
@@ -55,7 +59,8 @@ def _respond_document(head: Head, document: bytes) -> Response:
 
 
 def _answer_page(request: Exchange) -> Steps[Response]:
-    template, first = (yield from _read(PAGE)), (yield from _encode(partial(describe_first, request.engine)))
+    template, visible = (yield from _read(PAGE)), (yield from request.find_visible())
+    first = yield from _encode(partial(describe_first, request.engine, visible))
     body = render(template, "../" if request.wire.head.path.endswith("/") else "", first)
     policy = (b"content-security-policy", POLICY.encode())
     return _respond_file(request.wire.head, "text/html; charset=utf-8", body, policy, (b"referrer-policy", b"same-origin"))
@@ -93,10 +98,10 @@ ROUTES: Final = [
     Route("GET", "/docs", _answer_page),
     *[Route("GET", f"/docs/{name}", partial(_answer_page_file, name)) for name in FILES],
     Route("GET", "/openapi.json", _answer_openapi),
-    Route("GET", "/models/{model}[/versions/{version}]/openapi.json", _answer_openapi_of_model),
-    Route("GET", "/models/{model}[/versions/{version}]/docs/state.json", _answer_state),
+    Route("GET", "/models/{model}[/versions/{version}]/openapi.json", _answer_openapi_of_model, "metadata"),
+    Route("GET", "/models/{model}[/versions/{version}]/docs/state.json", _answer_state, "statistics"),
     # the addresses of MLServer
     Route("GET", "/docs/dataplane.json", _answer_openapi),
-    Route("GET", "/models/{model}[/versions/{version}]/docs/dataplane.json", _answer_openapi_of_model),
+    Route("GET", "/models/{model}[/versions/{version}]/docs/dataplane.json", _answer_openapi_of_model, "metadata"),
 ]
 """They are in the table unless the server has `docs=False`."""

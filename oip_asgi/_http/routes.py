@@ -16,6 +16,7 @@ from urllib.parse import unquote
 import msgspec
 
 from .._extensions import unsupported
+from .._protocol.access import Action
 from .._protocol.effects import Steps
 from .._protocol.errors import InferenceError, NotFound, show
 from .response import Response
@@ -34,25 +35,39 @@ class Route(NamedTuple):
         method: The HTTP method. HEAD is answered where GET is.
         pattern: The path.
         handler: What answers it.
+        action: What it does with the model that it names, or with shared memory; None if nobody is asked whether that is allowed.
     """
 
     method: str
     pattern: str
     handler: Handler
+    action: Action | None = None
+
+
+class Endpoint(msgspec.Struct):
+    """What answers one path.
+
+    Args:
+        action: The action of its routes.
+        handlers: The handlers by method.
+    """
+
+    action: Action | None
+    handlers: dict[str, Handler] = {}
 
 
 class Match(msgspec.Struct, frozen=True):
     """What a path names.
 
     Args:
-        handlers: What answers it, by method.
+        endpoint: What answers it.
         name: The model's name, or the region's; None where the pattern has none.
         version: Its version; None where the path has none.
         is_split: Whether the name is made of several segments, which only a registered name may be.
         is_region: Whether the name is a region's.
     """
 
-    handlers: dict[str, Handler]
+    endpoint: Endpoint
     name: str | None = None
     version: str | None = None
     is_split: bool = False
@@ -65,31 +80,31 @@ class _Named(NamedTuple):
     Args:
         is_region: Whether it is a region's, not a model's.
         has_versions: Whether a version may follow the name.
-        actions: The handlers by method, by what follows that.
+        endpoints: What answers it, by what follows that.
     """
 
     is_region: bool
     has_versions: bool
-    actions: dict[str, dict[str, Handler]]
+    endpoints: dict[str, Endpoint]
 
 
 class Routes:
     """A table of routes, sorted for looking paths up."""
 
     def __init__(self, table: Iterable[Route]) -> None:
-        self._fixed: dict[str, dict[str, Handler]] = {}
+        self._fixed: dict[str, Endpoint] = {}
         self._named: dict[str, _Named] = {}
         for route in table:
             name = _NAME.search(route.pattern)
             if name:
                 before, behind = route.pattern[: name.start()], route.pattern[name.end() :]
                 named = self._named.setdefault(before, _Named(name[1] == "region", behind.startswith(_VERSION), {}))
-                handlers = named.actions.setdefault(behind.removeprefix(_VERSION).removeprefix("/"), {})
+                endpoint = named.endpoints.setdefault(behind.removeprefix(_VERSION).removeprefix("/"), Endpoint(route.action))
             else:
-                handlers = self._fixed.setdefault(route.pattern, {})
-            handlers[route.method] = route.handler
+                endpoint = self._fixed.setdefault(route.pattern, Endpoint(route.action))
+            endpoint.handlers[route.method] = route.handler
             if route.method == "GET":
-                handlers["HEAD"] = route.handler
+                endpoint.handlers["HEAD"] = route.handler
 
     def first_segments(self) -> list[str]:
         """The first segments of all paths, each once."""
@@ -105,34 +120,32 @@ class Routes:
         for before, named in self._named.items():
             if not path.startswith(before) or len(path) == len(before):
                 continue
-            path, actions = path[len(before) :], named.actions
+            path, endpoints = path[len(before) :], named.endpoints
             name, slash, action = path.rpartition("/")
-            handlers = actions.get(plain(action)) if slash and action else None
-            if handlers is None:
-                name, handlers = _longer_action(path, actions, plain)
-                if handlers is None:
+            endpoint = endpoints.get(plain(action)) if slash and action else None
+            if endpoint is None:
+                name, endpoint = _longer_action(path, endpoints, plain)
+                if endpoint is None:
                     return None
             if "/" not in name:
-                return Match(handlers, plain(name), None, False, named.is_region)
+                return Match(endpoint, plain(name), None, False, named.is_region)
             front, _, version = name.rpartition("/")
             front, slash, word = front.rpartition("/")
             if slash and named.has_versions and plain(word) == "versions":
-                return Match(handlers, plain(front), plain(version), "/" in front, named.is_region)
+                return Match(endpoint, plain(front), plain(version), "/" in front, named.is_region)
             # some hosts decode the encoded slash of a name before the path comes here, so a name may come in several segments
-            return Match(handlers, plain(name), None, True, named.is_region)
+            return Match(endpoint, plain(name), None, True, named.is_region)
         return None
 
 
-def _longer_action(
-    path: str, actions: Mapping[str, dict[str, Handler]], plain: Callable[[str], str]
-) -> tuple[str, dict[str, Handler] | None]:
-    """What is before an action of two segments, as "docs/dataplane.json" has, or of none, and its handlers."""
+def _longer_action(path: str, endpoints: Mapping[str, Endpoint], plain: Callable[[str], str]) -> tuple[str, Endpoint | None]:
+    """What is before an action of two segments, as "docs/dataplane.json" has, or of none, and what answers it."""
     segments = path.rsplit("/", 2)
     if len(segments) > 2:
-        handlers = actions.get(plain("/".join(segments[1:])))
-        if handlers is not None:
-            return segments[0], handlers
-    return path, actions.get("")
+        endpoint = endpoints.get(plain("/".join(segments[1:])))
+        if endpoint is not None:
+            return segments[0], endpoint
+    return path, endpoints.get("")
 
 
 def not_allowed(method: str, handlers: Iterable[str], instead: str = "") -> InferenceError:

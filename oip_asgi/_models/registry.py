@@ -33,8 +33,8 @@ class Registry:
         """The versions of each name."""
         self._found: dict[tuple[str, str | None], Model] = {}
         """What requests find by a name and a version, or None for a request without one."""
-        self.by_path: dict[str, Model] = {}
-        """The same by path, such as "/models/iris/versions/2", as clients usually spell it."""
+        self.by_path: dict[str, tuple[Model, str | None]] = {}
+        """The same by path, such as "/models/iris/versions/2", as clients usually spell it, with the version that the path names."""
         self._lock = threading.Lock()
         self.changes = 0
         """How often a model has come or gone."""
@@ -71,7 +71,7 @@ class Registry:
                 found[name, UNVERSIONED] = models[0]
         self._models = by_name
         self._found = found
-        self.by_path = {path_of(*key): model for key, model in found.items()}
+        self.by_path = {path_of(*key): (model, key[1]) for key, model in found.items()}
         self.changes += 1
 
     def __contains__(self, name: str | None) -> bool:

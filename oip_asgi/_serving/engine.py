@@ -15,10 +15,12 @@ from .._models.registry import Registry
 from .._models.specs import TensorSpec
 from .._models.statistics import Statistics
 from .._protocol import schemas
+from .._protocol.access import MakeAccess
 from .._protocol.effects import Abandoned, DeadlinePassed, Spawn, Steps, Wait
 from .._protocol.errors import NotFound
 from .._protocol.limits import LOOP_BYTES
 from .._protocol.log import log_raised
+from .guard import Guard
 from .record import Tracer, record_unknown
 from .server_options import ServerOptions
 
@@ -76,6 +78,8 @@ class Engine:
         self.stopping = False
         self.unknown = Statistics()
         """Requests for models that nobody knows."""
+        self.guard = None if options.authorize is None else Guard(options.authorize, call_here)
+        """Asked before each action of a client on a model; None if there is no `authorize=`."""
         self.tracer: Tracer | None = None
         self.watchers: list[Callable[[], object]] = []
         """They are called after a model was registered."""
@@ -98,6 +102,11 @@ class Engine:
         except NotFound as error:
             record_unknown(self.unknown, error)
             raise
+
+    def find_visible(self, make_access: MakeAccess) -> Steps[list[Model]]:
+        """Find the models that a client may see in lists."""
+        models = list(self.models)
+        return models if self.guard is None else (yield from self.guard.find_visible(models, make_access))
 
     def list_extensions(self) -> list[str]:
         """Return the names of the extensions that this server supports, given its options."""

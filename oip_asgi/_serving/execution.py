@@ -26,8 +26,9 @@ from .batch_rows import merge, split
 from .call import Call, ModelRaised, is_short
 from .call_stack import CallStack, set_calls
 from .copy_rule import copy_small
-from .failures import convert_host_error, find_hint
+from .failures import find_hint
 from .held_loop import measure
+from .host_errors import convert_host_error
 from .record import Tracer
 
 T = TypeVar("T")

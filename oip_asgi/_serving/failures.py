@@ -1,6 +1,6 @@
 """How a call fails: the errors for the client (503, 504, 500, or what user code meant for it), and what the log says of them.
 
-It knows exceptions of frameworks and of pandas by their class names, and imports none of them. Knows no transport.
+It knows exceptions of pandas by their class names, and does not import it. Knows no transport.
 """
 
 from __future__ import annotations
@@ -8,12 +8,8 @@ from __future__ import annotations
 import logging
 import re
 import traceback
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
-from types import MappingProxyType
+from collections.abc import Sequence
 from typing import Any, Final
-
-import msgspec
 
 from .._codecs.dataframes import is_frame
 from .._models.callables import find_place
@@ -36,6 +32,7 @@ from .._protocol.log import escape, log_raised, name_request
 from .call import Call, ModelRaised
 from .call_stack import find_callers
 from .decoding import Decoded
+from .host_errors import convert_host_error
 
 _RETRY: Final = {"Retry-After": "1"}
 """In seconds. How long a model takes is not known here, so this only keeps clients from asking again at once."""
@@ -44,17 +41,6 @@ _OF_ANOTHER_TYPE: Final = (AttributeError, LookupError, ModelFault, TypeError, V
 """What a model raises, or its result is, where its argument is of a type that it was not written for."""
 
 _logger: Final = logging.getLogger("oip_asgi")
-
-_HOST_ERRORS: Final[Mapping[tuple[str, str], int | None]] = MappingProxyType(
-    {
-        ("starlette.exceptions", "HTTPException"): None,
-        ("litestar.exceptions.http_exceptions", "HTTPException"): None,
-        ("werkzeug.exceptions", "HTTPException"): None,
-        ("django.http.response", "Http404"): 404,
-        ("django.core.exceptions", "PermissionDenied"): 403,
-    }
-)
-"""Classes by module and name, and the status if the class has none. FastAPI's class derives from Starlette's; Flask uses werkzeug's."""
 
 _RAISE_HINT: Final = ': to answer the client with a status, raise oip_asgi.InferenceError("what was wrong", status=404)'
 _SUGGESTED: Final = 5
@@ -160,33 +146,6 @@ def make_unloaded_error(model: Model) -> NotReady:
 
 def make_stopping_error(model: Model) -> NotReady:
     return NotReady(f"{model} is not ready: the server is stopping", headers=_RETRY)
-
-
-def convert_host_error(error: BaseException) -> InferenceError | None:
-    """Convert an HTTP exception of the host's framework, with its status, text and headers. None for any other exception."""
-    names = [(kind.__module__, kind.__name__) for kind in type(error).__mro__]
-    found = next((name for name in names if name in _HOST_ERRORS), None)
-    if found is None:
-        return None
-    status = _HOST_ERRORS[found] or getattr(error, "status_code", None) or getattr(error, "code", None)
-    if not isinstance(status, int) or not 400 <= status <= 599 or getattr(error, "response", None) is not None:
-        return None
-    headers = getattr(error, "headers", None)
-    text = _read_text(error, status)
-    if isinstance(headers, Mapping):
-        with suppress(ValueError):  # its headers belong to a body that is not sent
-            return InferenceError(text, status=status, headers=headers)
-    return InferenceError(text, status=status)
-
-
-def _read_text(error: BaseException, status: int) -> str:
-    detail: Any = getattr(error, "detail", None) or getattr(error, "description", None) or next(iter(error.args), None)
-    if detail and not isinstance(detail, str):
-        try:
-            return msgspec.json.encode(detail).decode()
-        except (TypeError, ValueError, RecursionError):
-            detail = None
-    return detail or f"status {status}"
 
 
 def find_hint(error: BaseException, call: Call[Any]) -> str:

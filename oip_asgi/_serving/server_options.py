@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Annotated, Final, TypedDict
 
@@ -9,8 +10,14 @@ import msgspec
 
 from .._codecs.content_types import AnyCodec
 from .._extensions.shared_memory import SharedMemory
-from .._protocol.options import BOOLEAN, BYTES, Option, check_options, instance_of, integer, number, text
+from .._protocol.options import BOOLEAN, BYTES, CALLABLE, Check, Option, check_options, instance_of, integer, number, text
+from .guard import Authorize
 
+_ORIGIN: Final = re.compile("https?://[^/?#@\\s]+")
+_ORIGINS: Final = Check(
+    'a list of origins, each as browsers send it, such as ["https://console.example"]',
+    lambda value: isinstance(value, (list, tuple)) and all(isinstance(each, str) and _ORIGIN.fullmatch(each) for each in value),
+)
 _SECONDS: Final = number("a number of seconds, 0 or more", lambda value: value >= 0)
 
 
@@ -24,6 +31,8 @@ class ServerKeywords(TypedDict, total=False):
     codecs: Sequence[AnyCodec]
     model_control: bool
     docs: bool
+    authorize: Authorize | None
+    trusted_origins: Sequence[str]
     worker_threads: int
     shutdown_timeout: float
     shared_memory: SharedMemory | None
@@ -76,6 +85,25 @@ class ServerOptions(msgspec.Struct, frozen=True, eq=False):
         ),
     ] = True
 
+    authorize: Annotated[
+        Authorize | None,
+        Option(
+            "Asked once for each action of a client on a model, over every transport and before the model is looked up: it gets an "
+            "`Access`, and returns True, or False for 403. An `InferenceError`, or the HTTPException of the host's framework, keeps its "
+            "status and text. A `def` runs where the request is handled, under ASGI on the event loop, so it must be quick; an "
+            "`async def` is awaited. Models whose metadata it refuses are left out of lists, of OpenAPI and of the page. Calls from "
+            "Python are not asked about.",
+            CALLABLE,
+        ),
+    ] = None
+    trusted_origins: Annotated[
+        Sequence[str],
+        Option(
+            "Origins of pages that may do in a browser what only the server's own pages may do otherwise: load and unload models, and "
+            "change shared memory.",
+            _ORIGINS,
+        ),
+    ] = ()
     worker_threads: Annotated[int, Option("How many calls may be in worker threads at once, of all `def` models together.", integer(1))] = (
         40
     )

@@ -127,6 +127,8 @@ def over_wsgi(app: Any, prefix: str, *, with_target: bool = True) -> Way:
     def send_request(request: Request) -> Answer:
         environ = EnvironBuilder(path=prefix + request.path, method=request.method).get_environ()
         environ.pop("CONTENT_LENGTH", None)
+        if "host" in dict(request.all_headers()):
+            del environ["HTTP_HOST"]
         environ["wsgi.input"] = BytesIO(request.body)
         for name, value in request.all_headers():
             key = name.upper().replace("-", "_")

@@ -1,6 +1,6 @@
 """A server process of this benchmark: `python -m tests.bench.real.serve HOST APP PORT`.
 
-HOST is the ASGI server, and APP what it serves, as `tests.bench.real.servers` names them. Some ASGI servers import the application
+HOST is the server, and APP what it serves, as `tests.bench.real.servers` names them. Some servers import the application
 themselves: it is `app` of this module, made when it is asked for.
 """
 
@@ -32,6 +32,14 @@ def _own(run: Run) -> Any:
     return OIPApp(make_real_server(run))
 
 
+def _own_wsgi() -> Any:
+    from oip_asgi import OIPWSGIApp
+
+    from .models import make_real_server
+
+    return OIPWSGIApp(make_real_server("thread"))
+
+
 def _by_hand() -> Any:
     from .hand import make_app
 
@@ -43,6 +51,7 @@ APPS: Final[Mapping[str, Callable[[], Any]]] = {
     "def": lambda: _own("thread"),
     "inline": lambda: _own("inline"),
     "async": lambda: _own("async"),
+    "WSGI": _own_wsgi,
     "FastAPI": _by_hand,
 }
 
@@ -67,23 +76,29 @@ def _command(name: str, *arguments: str) -> None:
     os.execv(program, [str(program), *arguments, TARGET])
 
 
+def _gunicorn_settings(port: int) -> list[str]:
+    return ["--bind", f"127.0.0.1:{port}", "--keep-alive", "75", "--log-level", "warning"]
+
+
+def _granian_settings(port: int) -> list[str]:
+    return ["--port", str(port), "--no-access-log", "--log-level", "warning"]
+
+
 HOSTS: Final[Mapping[str, Callable[[int], None]]] = {
     "uvicorn": lambda port: _uvicorn(port, uvicorn_settings()),
     "uvicorn, h11": lambda port: _uvicorn(port, {"loop": "asyncio", "http": "h11"}),
     "zttp": lambda port: _uvicorn(port, {**uvicorn_settings(), "http": "zttp"}),
-    "granian": lambda port: _command(
-        "granian", "--interface", "asgi", "--port", str(port), "--loop", "uvloop", "--no-access-log", "--log-level", "warning"
-    ),
+    "gunicorn": lambda port: _command("gunicorn", "--worker-class", "asgi", *_gunicorn_settings(port)),
+    "gunicorn, WSGI": lambda port: _command("gunicorn", "--threads", "8", *_gunicorn_settings(port)),
+    "granian": lambda port: _command("granian", "--interface", "asgi", "--loop", "uvloop", *_granian_settings(port)),
+    "granian, WSGI": lambda port: _command("granian", "--interface", "wsgi", "--blocking-threads", "8", *_granian_settings(port)),
     "pyvoy": lambda port: _command("pyvoy", "--port", str(port), "--loop", "uvloop", "--log-level", "error"),
 }
 
-_MODULES: Final = {"uvicorn, h11": "uvicorn"}
-"""The module of an ASGI server, where it has another name."""
-
 
 def is_installed(host: str) -> bool:
-    """Whether this environment has the ASGI server."""
-    return find_spec(_MODULES.get(host, host)) is not None
+    """Whether this environment has the server."""
+    return find_spec(host.partition(",")[0]) is not None
 
 
 def main() -> None:

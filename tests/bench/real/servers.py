@@ -1,4 +1,4 @@
-"""The servers of this benchmark: this package in its three ways, what a user writes by hand, other projects', and several ASGI servers."""
+"""The servers of this benchmark: this package in its three ways, what a user writes by hand, other projects', and other servers."""
 
 from __future__ import annotations
 
@@ -22,9 +22,16 @@ HOSTS: Final = {
     "uvicorn": "uvicorn with uvloop and httptools",
     "uvicorn, h11": "uvicorn with asyncio and h11, as `pip install uvicorn` leaves it",
     "zttp": "uvicorn with uvloop and zttp",
+    "gunicorn": "gunicorn's ASGI worker",
     "granian": "granian with uvloop, one worker",
     "pyvoy": "pyvoy with uvloop",
 }
+
+WSGI_HOSTS: Final = {
+    "gunicorn, WSGI": "gunicorn with eight threads",
+    "granian, WSGI": "granian with eight threads, one worker",
+}
+"""Servers that run a blocking model in the thread of its request."""
 
 
 def _command(host: str, app: str) -> Callable[[int, int], Sequence[str]]:
@@ -32,7 +39,7 @@ def _command(host: str, app: str) -> Callable[[int, int], Sequence[str]]:
 
 
 def _ours(name: str, what: str, host: str, app: str, *, is_peer: bool = False) -> Server:
-    return Server(name, what, _command(host, app), FLOORS, lacks=() if app in ("echo", "def") else IN_THREADS, is_peer=is_peer)
+    return Server(name, what, _command(host, app), FLOORS, lacks=() if app in ("echo", "def", "WSGI") else IN_THREADS, is_peer=is_peer)
 
 
 def real_servers() -> list[Server]:
@@ -63,15 +70,18 @@ def real_servers() -> list[Server]:
 
 
 def host_servers() -> list[Server]:
-    """This package on the ASGI servers that are installed."""
+    """This package on the servers that are installed."""
     found = [_ours("echo", "the floor: a bare ASGI callable on uvicorn", "uvicorn", "echo")]
     for host, what in HOSTS.items():
         if is_installed(host):
             for suffix, app, model in (("", "def", "a plain def"), (", async", "async", "an async def")):
                 found.append(_ours(host + suffix, f"{what}: {model}", host, app, is_peer=host != "uvicorn"))
+    for host, what in WSGI_HOSTS.items():
+        if is_installed(host):
+            found.append(_ours(host, f"{what}: OIPWSGIApp, a plain def", host, "WSGI", is_peer=True))
     return found
 
 
 def missing_hosts() -> list[str]:
-    """The ASGI servers that are not installed."""
-    return [host for host in HOSTS if not is_installed(host)]
+    """The servers that are not installed."""
+    return [host for host in (*HOSTS, *WSGI_HOSTS) if not is_installed(host)]

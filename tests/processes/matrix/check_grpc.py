@@ -130,6 +130,15 @@ def test_rest_is_on_the_same_port(address: str) -> None:
     assert httpx.get(f"http://{address}/v2", verify=False).status_code == 401
 
 
+def test_rest_over_http2(address: str) -> None:
+    body = {"inputs": [{"name": "x", "datatype": "INT32", "shape": [3], "data": [1, 2, 3]}]}
+    with httpx.Client(http1=False, http2=True, base_url=f"http://{address}", headers=PLEASE) as client:
+        answered = client.post("/v2/models/echo/infer", json=body)
+        assert (answered.http_version, answered.status_code, answered.json()["outputs"]) == ("HTTP/2", 200, body["inputs"])
+        refused = client.post("/v2/models/nope/infer", json=body)
+        assert (refused.status_code, [*refused.json()]) == (404, ["error"])
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_server_that_is_told_to_stop(kind: str, tmp_path: Path) -> None:
     mark = tmp_path / "in flight"

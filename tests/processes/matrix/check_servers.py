@@ -42,6 +42,7 @@ class Kind(NamedTuple):
 KINDS = {
     "uvicorn h11": Kind(f"uvicorn --port PORT --http h11 {ASGI}"),
     "uvicorn httptools": Kind(f"uvicorn --port PORT --http httptools {ASGI}"),
+    "uvicorn zttp": Kind(f"uvicorn --port PORT --http zttp {ASGI}"),
     "uvicorn, Django": Kind("uvicorn --port PORT --lifespan off tests.processes.matrix.django_site:asgi_application"),
     "hypercorn": Kind(f"hypercorn --bind 127.0.0.1:PORT {ASGI}"),
     "granian asgi": Kind(f"granian --port PORT --interface asgi {ASGI}"),
@@ -51,6 +52,7 @@ KINDS = {
     "gunicorn sync": Kind(f"gunicorn --bind 127.0.0.1:PORT {WSGI}", keeps_alive=False),
     "gunicorn gthread": Kind(f"gunicorn --bind 127.0.0.1:PORT --threads 4 {WSGI}"),
     "gunicorn gthread, Django": Kind("gunicorn --bind 127.0.0.1:PORT --threads 4 tests.processes.matrix.django_site:application"),
+    "gunicorn asgi": Kind(f"gunicorn --bind 127.0.0.1:PORT --worker-class asgi {ASGI}"),
     "gunicorn uvicorn worker": Kind(f"gunicorn --bind 127.0.0.1:PORT --worker-class uvicorn_worker.UvicornWorker {ASGI}"),
     "waitress": Kind(f"waitress-serve --listen 127.0.0.1:PORT {WSGI}", finishes=False),
     "werkzeug": Kind("flask --app tests.processes.matrix.wsgi_site run --port PORT", keeps_alive=False, finishes=False),

@@ -1,0 +1,76 @@
+"""Asks the host's `authorize=` before each action of a client on a model. Knows no transport, and looks up no model.
+
+False is 403. An `InferenceError` or an HTTP exception of the host's framework keeps its status and text. Anything else is 500.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable, Iterable
+from functools import partial
+from typing import Any, Final, TypeAlias
+
+from .._models.callables import is_async
+from .._models.model import Model
+from .._protocol.access import Access, MakeAccess
+from .._protocol.effects import Await, Steps
+from .._protocol.errors import Forbidden, InferenceError, show
+from .._protocol.log import log_raised
+from .host_errors import convert_host_error
+
+Authorize: TypeAlias = Callable[[Access], bool | Awaitable[bool]]
+
+_logger: Final = logging.getLogger("oip_asgi")
+
+
+class Guard:
+    """Asks one `authorize=`."""
+
+    def __init__(self, authorize: Authorize, call_here: Callable[[Callable[[], Any]], Any]) -> None:
+        self._authorize: Any = authorize
+        self._is_async = is_async(authorize)
+        self._call_here = call_here
+
+    def ask(self, access: Access) -> Steps[None] | None:
+        """Raise the refusal if an access is not allowed. An `async def` is asked by the steps that this returns."""
+        call = partial(self._authorize, access)
+        if self._is_async:
+            return _ask_async(call, access)
+        try:
+            _check(self._call_here(call), access)
+        except Exception as error:
+            raise _as_refusal(error) from error
+        return None
+
+    def find_visible(self, models: Iterable[Model], make_access: MakeAccess) -> Steps[list[Model]]:
+        """Find the models whose metadata a client may read."""
+        visible: list[Model] = []
+        for model in models:
+            try:
+                yield from self.ask(make_access("metadata", model.name, model.version)) or ()
+            except InferenceError:
+                continue
+            visible.append(model)
+        return visible
+
+
+def _ask_async(call: Callable[[], Any], access: Access) -> Steps[None]:
+    try:
+        _check((yield Await(call, for_client=True)), access)
+    except Exception as error:
+        raise _as_refusal(error) from error
+
+
+def _check(allowed: object, access: Access) -> None:
+    if allowed is False:
+        raise Forbidden(f"not allowed: {access.action}{'' if access.model is None else f' with model {show(access.model)}'}")
+    if allowed is not True:
+        raise TypeError(f"authorize= returned {show(allowed)}: return True or False")
+
+
+def _as_refusal(error: Exception) -> InferenceError:
+    refusal = error if isinstance(error, InferenceError) else convert_host_error(error)
+    if refusal is None:
+        log_raised(logging.ERROR, error, "authorize= failed, so the request is refused")
+        refusal = InferenceError("the authorization failed: see the server's log", status=500)
+    return refusal

@@ -1,0 +1,314 @@
+"""Who may do what: actions, ways in, spellings and users. No way in and no spelling lets somebody do what `authorize=` refuses.
+
+`python -m pytest -s tests/table/test_access.py` prints the table.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+
+from oip_asgi import Access, InferenceError, InferenceServer
+from tests.support.grpc_asgi import ASGI_CLIENTS
+from tests.support.grpc_ways import SERVICE, SERVINGS, Client, made, wire_request
+from tests.support.ways import Answer, Request, Way, ways_into
+
+USERS: Final = ("nobody", "a user", "an administrator")
+MODELS: Final = ("secret", "absent")
+"""One that few may use, and one that nobody has registered: who may use neither is told the same of both."""
+
+FLAT: Final = json.dumps({"x": 1.0}).encode()
+INFER: Final = json.dumps({"inputs": [{"name": "x", "datatype": "FP32", "shape": [1], "data": [1]}]}).encode()
+
+SPELLINGS: Final[dict[str, list[tuple[str, str, bytes]]]] = {
+    "infer": [
+        *[("POST", f"/models/{name}{action}", INFER) for name in ("NAME", "%6EAME") for action in ("/infer", "/infer/", "/%69nfer")],
+        ("POST", "/models/NAME/versions/1/infer", INFER),
+        ("POST", "/models/NAME/%76ersions/%31/infer", INFER),
+        ("POST", "/models/NAME/infer_stream", INFER),
+        ("POST", "/models/NAME/generate", FLAT),
+        ("POST", "/models/NAME/versions/1/generate", FLAT),
+        ("POST", "/models/NAME/generate_stream", FLAT),
+        ("POST", "/models/NAME/infer", b"no JSON"),
+        ("DELETE", "/models/NAME/infer", b""),
+    ],
+    "metadata": [
+        *[
+            (method, f"/models/{name}", b"")
+            for method in ("GET", "HEAD", "POST")
+            for name in ("NAME", "NAME/", "%4EAME", "NAME/versions/1")
+        ],
+        ("GET", "/models/NAME/openapi.json", b""),
+        ("GET", "/models/NAME/versions/1/openapi.json", b""),
+        ("GET", "/models/NAME/docs/dataplane.json", b""),
+    ],
+    "ready": [("GET", f"/models/{name}/ready", b"") for name in ("NAME", "%4eAME", "NAME/versions/1")],
+    "config": [("GET", f"/models/{name}/config", b"") for name in ("NAME", "NAM%45", "NAME/versions/1")],
+    "statistics": [("GET", f"/models/{name}", b"") for name in ("NAME/stats", "NAME/versions/1/stats", "NAME/docs/state.json")],
+    "load": [("POST", f"/repository/models/{name}/load", b"{}") for name in ("NAME", "NAM%45")],
+    "unload": [("POST", f"/repository/models/{name}/unload", b"{}") for name in ("NAME", "NAM%45")],
+    "shared_memory": [
+        ("GET", "/systemsharedmemory/status", b""),
+        ("GET", "/systemsharedmemory/region/NAME/status", b""),
+        ("POST", "/systemsharedmemory/region/NAME/register", b'{"key": "/NAME", "byte_size": 8}'),
+        ("POST", "/systemsharedmemory/region/NAME/unregister", b""),
+        ("POST", "/systemsharedmemory/unregister", b""),
+        ("POST", "/cudasharedmemory/unregister", b""),
+    ],
+}
+"""By action, how clients may ask for it. NAME is the model's name, some letters of it encoded."""
+
+
+def spell(path: str, name: str) -> str:
+    """A path with the name of a model whose first letter, or last one, is encoded where the pattern encodes that of NAME."""
+    for pattern, encoded in (("%6EAME", 0), ("%4EAME", 0), ("%4eAME", 0), ("NAM%45", -1)):
+        if pattern in path:
+            letter = f"%{ord(name[encoded]):02X}"
+            return path.replace(pattern, letter + name[1:] if encoded == 0 else name[:-1] + letter)
+    return path.replace("NAME", name)
+
+
+def judge(access: Access) -> bool:
+    """An administrator may do all, a user may use the open models."""
+    user = access.headers.get("x-user", "nobody")
+    if user == "an administrator":
+        return True
+    is_use = access.action in ("infer", "metadata", "ready", "config", "statistics")
+    return user == "a user" and is_use and (access.model or "").startswith("open")
+
+
+async def judge_later(access: Access) -> bool:
+    return judge(access)
+
+
+def make_server(authorize: Callable[[Access], Any], calls: list[str]) -> InferenceServer:
+    server = InferenceServer(model_control=True, authorize=authorize)
+    for name in ("secret", "opened"):
+
+        def model(x: npt.NDArray[np.float32], called: str = name) -> npt.NDArray[np.float32]:
+            calls.append(called)
+            return x
+
+        server.register(name, lambda x, model=model: model(x), run="inline")
+    return server
+
+
+class Sides:
+    """A server, its ways in, and the calls of its models."""
+
+    def __init__(self, authorize: Callable[[Access], Any]) -> None:
+        self.calls: list[str] = []
+        self.server = make_server(authorize, self.calls)
+        self.ways = ways_into(self.server)
+
+
+@pytest.fixture(scope="module", params=[judge, judge_later], ids=["def", "async def"])
+def sides(request: pytest.FixtureRequest) -> Iterator[Sides]:
+    made_sides = Sides(request.param)
+    yield made_sides
+    made_sides.server.stop()
+
+
+def ask(way: Way, user: str, method: str, path: str, body: bytes = b"") -> Answer:
+    return way(Request(method, path, [("x-user", user)], body))
+
+
+@pytest.mark.parametrize("action", SPELLINGS)
+def test_the_table_has_no_hole(action: str, sides: Sides) -> None:
+    asked = 0
+    for name, way in sides.ways.items():
+        for method, path, body in SPELLINGS[action]:
+            for user in USERS:
+                refused = {}
+                for model in MODELS:
+                    before = len(sides.calls)
+                    got = ask(way, user, method, spell(path, model), body)
+                    asked += 1
+                    if user == "an administrator":
+                        assert b"not allowed: " not in got.body, (name, method, path, got.body)
+                        continue
+                    assert got.status == 403, (name, user, method, path, model, got.status, got.body)
+                    assert len(sides.calls) == before
+                    refused[model] = got.body.replace(model.encode(), b"NAME")
+                if method != "HEAD" and refused:
+                    named = "" if action == "shared_memory" else " with model 'NAME'"
+                    assert set(refused.values()) == {json.dumps({"error": f"not allowed: {action}{named}"}, separators=(",", ":")).encode()}
+    print(f"\n{action}: {len(SPELLINGS[action])} spellings, {len(sides.ways)} ways in, {len(USERS)} users: {asked} requests, no hole")
+
+
+def test_a_user_may_use_what_is_open(sides: Sides) -> None:
+    for way in sides.ways.values():
+        assert ask(way, "a user", "POST", "/models/opened/infer", INFER).status == 200
+        assert ask(way, "a user", "GET", "/models/opened").status == 200
+        assert ask(way, "a user", "POST", "/repository/models/opened/unload", b"{}").status == 403
+        assert ask(way, "a user", "GET", "/models/opened/ready").status == 200
+
+
+def test_lists_leave_out_what_is_hidden(sides: Sides) -> None:
+    for way in sides.ways.values():
+        for user, names in zip(USERS, ([], ["opened"], ["secret", "opened"]), strict=True):
+            assert json.loads(ask(way, user, "GET", "/models").body) == {"models": names}
+            index = json.loads(ask(way, user, "POST", "/repository/index").body)
+            assert [entry["name"] for entry in index] == names
+            listed = json.loads(ask(way, user, "GET", "/models/stats").body)["model_stats"]
+            assert sorted(entry["name"] for entry in listed) == sorted(names)
+            for path in ("/openapi.json", "/docs"):
+                document = ask(way, user, "GET", path).body
+                assert (b"secret" in document) == ("secret" in names)
+                assert (b"opened" in document) == ("opened" in names)
+
+
+def test_nobody_is_asked_about_the_server_itself(sides: Sides) -> None:
+    for name, way in sides.ways.items():
+        for path in ("", "/", "/health/live", "/health/ready"):
+            if path or name != "Starlette mount":
+                assert ask(way, "nobody", "GET", path).status == 200
+
+
+@pytest.fixture(scope="module", params=SERVINGS)
+def serving(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture(scope="module", params=[judge, judge_later], ids=["def", "async def"])
+def client(request: pytest.FixtureRequest, serving: str) -> Iterator[tuple[Client, list[str]]]:
+    authorize = request.param
+    calls: list[str] = []
+    with SERVINGS[serving](make_server(authorize, calls)) as address:
+        asking = Client(address)
+        yield asking, calls
+        asking.channel.close()
+
+
+TENSOR: Final = {"name": "x", "datatype": "FP32", "shape": [1], "contents": {"fp32_contents": [1.0]}}
+
+METHODS: Final[dict[str, Callable[[str], Any]]] = {
+    "ModelInfer": lambda name: wire_request(name, [TENSOR]),
+    "ModelMetadata": lambda name: made("ModelMetadata.request", name=name),
+    "ModelReady": lambda name: made("ModelReady.request", name=name, version="1"),
+    "ModelConfig": lambda name: made("ModelConfig.request", name=name),
+    "ModelStatistics": lambda name: made("ModelStatistics.request", name=name),
+    "RepositoryModelLoad": lambda name: made("RepositoryModelLoad.request", model_name=name),
+    "RepositoryModelUnload": lambda name: made("RepositoryModelUnload.request", repository_name=name),
+    "SystemSharedMemoryStatus": lambda name: made("SystemSharedMemoryStatus.request", name=name),
+    "SystemSharedMemoryRegister": lambda name: made("SystemSharedMemoryRegister.request", name=name, key="/x", byte_size=8),
+    "SystemSharedMemoryUnregister": lambda name: made("SystemSharedMemoryUnregister.request", name=name),
+    "CudaSharedMemoryStatus": lambda name: made("CudaSharedMemoryStatus.request", name=name),
+    "CudaSharedMemoryUnregister": lambda name: made("CudaSharedMemoryUnregister.request", name=name),
+}
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_grpc_has_no_hole(method: str, client: tuple[Client, list[str]]) -> None:
+    asking, calls = client
+    before = len(calls)
+    for user in USERS:
+        metadata = [("x-user", user)]
+        if user == "an administrator":
+            error = asking.begin(method, METHODS[method]("secret"), metadata=metadata).exception()
+            assert error is None or "not allowed: " not in error.details(), method
+            if method == "RepositoryModelUnload":
+                asking.ask("RepositoryModelLoad", METHODS["RepositoryModelLoad"]("secret"), metadata=metadata)
+            continue
+        texts = set()
+        for model in MODELS:
+            code, text = asking.refusal(method, METHODS[method](model), metadata=metadata)
+            assert code == "PERMISSION_DENIED"
+            texts.add(text.replace(model, "NAME"))
+        assert len(texts) == 1
+        assert len(calls) == before
+
+
+@pytest.mark.parametrize("way", ASGI_CLIENTS)
+@pytest.mark.parametrize("authorize", [judge, judge_later], ids=["def", "async def"])
+def test_grpc_in_the_application_has_no_hole(way: str, authorize: Callable[[Access], Any]) -> None:
+    calls: list[str] = []
+    asking = ASGI_CLIENTS[way](make_server(authorize, calls))
+    for method, message in METHODS.items():
+        for user in USERS[:2]:
+            refusals = {asking.refusal(method, message(model), headers=[("x-user", user)])[1].replace(model, "NAME") for model in MODELS}
+            assert len(refusals) == 1
+            assert "not allowed: " in refusals.pop()
+    assert not calls
+    index = asking.ask("RepositoryIndex", headers=[("x-user", "a user")]).models
+    assert [each.name for each in index] == ["opened"]
+
+
+def test_grpc_lists_leave_out_what_is_hidden(client: tuple[Client, list[str]]) -> None:
+    asking, _ = client
+    for user, names in zip(USERS, ([], ["opened"], ["opened", "secret"]), strict=True):
+        metadata = [("x-user", user)]
+        assert sorted(each.name for each in asking.ask("RepositoryIndex", metadata=metadata).models) == names
+        assert sorted(each.name for each in asking.ask("ModelStatistics", metadata=metadata).model_stats) == names
+        assert asking.ask("ServerLive", metadata=metadata).live
+
+
+def test_each_message_of_a_stream_is_asked_about(client: tuple[Client, list[str]]) -> None:
+    asking, calls = client
+    before = len(calls)
+    messages = [wire_request(name, [TENSOR], id=name) for name in ("opened", "secret", "absent", "opened")]
+    stream: Any = asking.channel.stream_stream(f"/{SERVICE}/ModelStreamInfer")
+    sent = iter([message.SerializeToString() for message in messages])
+    answers = [made("ModelStreamInfer.response") for _ in range(4)]
+    for answer, data in zip(answers, stream(sent, metadata=[("x-user", "a user")], timeout=30), strict=True):
+        answer.ParseFromString(data)
+    refusals = [answer.error_message.replace(answer.infer_response.id, "NAME") for answer in answers if answer.error_message]
+    assert refusals == ["model 'NAME', request id 'NAME': not allowed: infer with model 'NAME'"] * 2
+    assert [answer.infer_response.id for answer in answers] == ["opened", "secret", "absent", "opened"]
+    assert calls[before:] == ["opened", "opened"]
+
+
+class Teapot(Exception):
+    """An error of the check's own."""
+
+
+@pytest.mark.parametrize(
+    ("outcome", "status", "text"),
+    [
+        (None, 500, "the authorization failed: see the server's log"),
+        (1, 500, "the authorization failed: see the server's log"),
+        (Teapot("secret text"), 500, "the authorization failed: see the server's log"),
+        (InferenceError("pay first", status=402, headers={"X-Price": "1"}), 402, "pay first"),
+    ],
+    ids=["None", "1", "an error", "an InferenceError"],
+)
+def test_what_else_a_check_may_do(outcome: Any, status: int, text: str, caplog: pytest.LogCaptureFixture) -> None:
+    def check(_: Access) -> Any:
+        if isinstance(outcome, Exception):
+            raise outcome
+        return outcome
+
+    calls: list[str] = []
+    server = make_server(check, calls)
+    for way in ways_into(server).values():
+        got = ask(way, "nobody", "POST", "/models/secret/infer", INFER)
+        assert (got.status, json.loads(got.body)) == (status, {"error": text})
+    assert not calls
+    assert ("authorize= failed" in caplog.text) == (status == 500)
+
+
+def test_a_check_gets_what_the_request_says() -> None:
+    seen: list[Access] = []
+
+    def check(access: Access) -> bool:
+        seen.append(access)
+        return True
+
+    server = make_server(check, [])
+    way = ways_into(server)["OIPApp"]
+    ask(way, "me", "POST", "/models/sec%72et/versions/1/infer", INFER)
+    ask(way, "me", "GET", "/models/a%2Fb")
+    [first, second] = [(each.action, each.model, each.version, each.protocol, each.headers["x-user"]) for each in seen]
+    assert first == ("infer", "secret", "1", "rest", "me")
+    assert second == ("metadata", "a/b", None, "rest", "me")
+    assert seen[0].transport["type"] == "http"
+
+
+def test_a_wrong_check_is_refused_at_once() -> None:
+    with pytest.raises(TypeError, match="authorize='nobody' must be a callable"):
+        InferenceServer(authorize="nobody")  # type: ignore[arg-type]
