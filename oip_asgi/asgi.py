@@ -387,7 +387,7 @@ class Client(msgspec.Struct, eq=False):
     is_stuck: bool = False
 
     async def read(self, body: Fed) -> Any:
-        """Read the body, and return what it finishes with."""
+        """Read the body, and return what `body.finish` returns."""
         message = await self.receive() if self.first is None else self.first
         chunk: bytes = message.get("body", b"")
         while message["type"] != "http.disconnect":

@@ -18,8 +18,8 @@ from ._grpc_asgi import OIPGRPCApp as OIPGRPCApp
 from ._grpc_asgi import TrailersMiddleware as TrailersMiddleware
 from ._hosts import check_server, describe
 from ._protocol.effects import Signal
-from ._runtime.blocking import drive, iterate_written
 from ._runtime.drive import drive_async
+from ._runtime.drive_blocking import drive, iterate_written
 from ._runtime.waiting import ClientGone
 from ._services import Converse, Services
 from .server import InferenceServer

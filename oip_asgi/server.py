@@ -24,8 +24,8 @@ from ._protocol.effects import Signal
 from ._protocol.options import check_names, document
 from ._protocol.schemas import RequestOutput
 from ._protocol.tensors import InferenceResponse
-from ._runtime.blocking import Driver, drive, pieces
 from ._runtime.drive import drive_async, pieces_async
+from ._runtime.drive_blocking import Driver, drive, pieces
 from ._runtime.faults import call_here
 from ._runtime.runtime import Runtime
 from ._runtime.waiting import check_may_block, is_on_loop, running_loop, wait_for, wait_until_set

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, overload
 
 import numpy as np
 
-from ._codecs.columns import column_to_tensor
 from ._codecs.dataframes import is_frame, name_tensors
+from ._codecs.frame_columns import column_to_tensor
 from ._models.specs import TensorSpec
 from ._protocol.datatypes import DTYPES, Datatype, datatype_of
 

@@ -24,7 +24,7 @@ from ._http.request import Head, encode_path, join_headers, path_under, prefix_o
 from ._http.response import Response
 from ._protocol.effects import Fed, Piece, Start, Steps
 from ._protocol.errors import InvalidRequest
-from ._runtime.blocking import Driver, pieces
+from ._runtime.drive_blocking import Driver, pieces
 from .server import InferenceServer
 
 if TYPE_CHECKING:

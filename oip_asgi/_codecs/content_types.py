@@ -23,9 +23,9 @@ from .._protocol.errors import InvalidRequest, show
 from .._protocol.log import log_raised
 from .._protocol.tensors import InferenceRequest, Tensor, make_tensor
 from .base import AnyInputCodec, AnyRequestCodec, InputCodec, RequestCodec, bytes_of, normalize
-from .columns import Decode, read_series
 from .dataframes import PandasCodec, is_series_class
 from .dates import DatetimeCodec
+from .frame_columns import Decode, read_series
 from .plain import Base64Codec, NumpyCodec, NumpyRequestCodec, PandasJSONCodec, StringCodec, StringRequestCodec
 from .torch import TorchCodec, is_torch_class
 

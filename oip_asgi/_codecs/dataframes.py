@@ -18,7 +18,7 @@ from .._protocol.datatypes import NUMBERS, Array
 from .._protocol.errors import InvalidRequest, show
 from .._protocol.tensors import InferenceRequest, InferenceResponse, Tensor, make_tensor, object_array
 from .base import RequestCodec, find_class, raise_invalid_response, rows_of
-from .columns import DTYPE, Decode, column_to_tensor, has_str_dtype, make_string_parameters, read_column
+from .frame_columns import DTYPE, Decode, column_to_tensor, has_str_dtype, make_string_parameters, read_column
 from .plain import StringCodec
 
 if TYPE_CHECKING:

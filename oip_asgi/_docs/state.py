@@ -38,7 +38,7 @@ def describe_state(model: Model) -> dict[str, Any]:
 
 
 def _describe_options(model: Model) -> dict[str, Any]:
-    """The options that decide how requests are answered, by their keywords; those that are left out only if they count all the same."""
+    """The options that decide how requests are answered, by their keywords; left-out ones only if their default has an effect."""
     options = model.options
     found: dict[str, Any] = {"max_concurrency": model.limiter.max_concurrency, "max_queue": options.max_queue, "timeout": options.timeout}
     given = {

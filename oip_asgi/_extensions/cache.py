@@ -1,6 +1,6 @@
 """The response cache: the responses of one model, by request. Knows no models and no transport.
 
-Equal requests that come while the first one runs join it: its flight wakes them with its response.
+An equal request that comes while the first one runs waits for the response of that: a `Flight` wakes it.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """One HTTP exchange: a request's head and body -> `Response`. Knows no ASGI, WSGI or framework, and neither sync nor async.
 
-This file has the table of routes, which names the handler of each path. Extensions add their own rows. Each class of error in `errors` has
-its status.
+This file has the table of routes, which names the handler of each path. Extensions add their own rows. The status
+of an error is in its class, in `_protocol.errors`.
 
 Specification: HTTP/REST API.
 """

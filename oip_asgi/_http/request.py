@@ -1,4 +1,7 @@
-"""An HTTP request: its path below a mount, its head, and what its headers say of its body. Knows no server, framework or routes."""
+"""An HTTP request: its path below a mount, its head, and what its headers say of its body. Knows no server, framework or routes.
+
+Content-Length and Inference-Header-Content-Length are parsed here.
+"""
 
 from __future__ import annotations
 
@@ -50,7 +53,8 @@ class Head(msgspec.Struct):
     holds_thread: bool = False
 
     def find_short_length(self, most: int) -> int | None:
-        """The length of a body that may be read before anything is decided. None if it is long, compressed, or sent after 100 Continue."""
+        """The length of a body that is short enough to be read before anything is decided. None if it is longer or compressed, or if the
+        client waits for 100 Continue."""
         fields = self.fields
         given = fields.get(b"content-length", b"")
         if self.method != "POST" or not given.isdigit() or len(given) > _MAX_DIGITS or b"expect" in fields or b"content-encoding" in fields:

@@ -1,7 +1,7 @@
 """Reads JSON `data` that the quick way has refused: with Python's json, element by element.
 
-It takes what that does not: integers written as 2.0 or 1e3, the literals NaN and Infinity. Errors
-say what is wrong, and where.
+It accepts what the quick way refuses: integers written as 2.0 or 1e3, and the literals NaN and Infinity. Errors say what
+is wrong, and where.
 """
 
 from __future__ import annotations

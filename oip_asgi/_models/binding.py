@@ -64,7 +64,7 @@ class Input(msgspec.Struct, eq=False):
     """The one with which it is read if a request says nothing else."""
     is_needed: bool = True
     is_unannotated: bool = False
-    """Whether it is declared and its parameter has no annotation: the content type of a request decides what Python type it becomes."""
+    """True if it is declared and its parameter has no annotation: the content type of a request decides which Python type it becomes."""
 
     @property
     def is_scalar(self) -> bool:

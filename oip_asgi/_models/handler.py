@@ -67,8 +67,8 @@ class Handler:
             self._check_batching()
         self.answers = Outputs(self.outputs, returned, codecs)
         self._bindings: dict[str, Binding] = {}
-        """How it is called if the content type of a request makes another value of its parameter than is declared: one of all
-        tensors, or of one tensor if all are declared."""
+        """How the function is called if the content type of a request gives its parameter another kind of value than is declared: one value
+        made of all tensors, or, if that is declared, a value made of one tensor."""
         if self.binding.is_untyped:
             self._bindings = {name: bind(function, declared, codecs, name) for name in codecs.request_only if name != content_type}
             if content_type in codecs.request_only:

@@ -33,7 +33,8 @@ class Uses(msgspec.Struct, eq=False):
 class Slot(msgspec.Struct, eq=False):
     """One request's slot: it waits for its turn, runs, and goes back to the limiter exactly once, and the use of the handler with it.
 
-    The request gives it up in the end. A function that runs in a thread keeps it until it returns, even if the request has given it up.
+    At its end the request gives the slot up, also on cancellation. If its function still runs in a thread, the slot stays taken until the
+    function returns.
     """
 
     limiter: Limiter

@@ -8,7 +8,7 @@ from typing import Final
 
 from .._codecs.content_types import Codecs
 from .._extensions.cache import Cache
-from .batches import Batches
+from .batch_queue import Batches
 from .binding import bind_none
 from .callables import kind_of
 from .handler import Handler

@@ -1,6 +1,7 @@
 """The result of a model -> output tensors, checked against the declared outputs. Knows no wire formats.
 
-A result that is wrong is the model's fault: it raises `ModelFault`, whose text is for the log.
+A list becomes an array by `to_wire_array`, or by a codec. A result that is wrong is the model's fault: it raises `ModelFault`, whose text
+is for the log.
 """
 
 from __future__ import annotations
@@ -12,9 +13,9 @@ import numpy as np
 from numpy import ndarray  # `np.ndarray` takes longer, as the module has a `__getattr__`
 
 from .._codecs.base import AnyInputCodec
-from .._codecs.columns import CATEGORIES, DTYPE, column_to_tensor
 from .._codecs.content_types import Codecs
 from .._codecs.dataframes import PandasCodec, is_series
+from .._codecs.frame_columns import CATEGORIES, DTYPE, column_to_tensor
 from .._codecs.torch import replace_torch
 from .._protocol.datatypes import Array, cast
 from .._protocol.errors import InferenceError, InvalidRequest, ModelFault, list_names, show

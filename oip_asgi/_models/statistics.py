@@ -60,8 +60,8 @@ class Timings(msgspec.Struct, eq=False):
 
 
 Row: TypeAlias = tuple[float, ...]
-"""What one request counts for: the place of its outcome, when it ended, its rows of a batch, and its seconds for each of `_DURATIONS`. NaN
-if it does not count for one, or has a call of its own."""
+"""What one request counts for: the place of its outcome, when it ended, its rows of a batch, and its seconds for each of `_DURATIONS`. A
+time is NaN if the request does not count for it; the rows are NaN if it had a call of its own."""
 
 
 def make_row(outcome: Outcome, request: Timings | None, ended: float) -> Row:
@@ -116,7 +116,7 @@ class Histogram(msgspec.Struct):
 class Numbers(msgspec.Struct):
     """All numbers of one model, or of one event. The first eight are those of Triton's statistics."""
 
-    # requests that were answered, from their body to the response
+    # requests that were answered: the time from when the body was there until the response was made
     success: Duration = msgspec.field(default_factory=Duration)
     # those that ended otherwise, after they had a slot or waited for one, and were not refused for what they say alone
     fail: Duration = msgspec.field(default_factory=Duration)
@@ -223,7 +223,7 @@ class Observer(Protocol):
         """Add the numbers of one event. Each histogram has one value at most."""
 
     def note_change(self) -> None:
-        """The lifecycle has another state; or a request waits for a slot, has it, or gave it back."""
+        """Called when the lifecycle has another state, or when a request begins to wait for a slot, gets one, or gives it back."""
 
 
 _encode: Final = msgspec.msgpack.Encoder().encode

@@ -95,7 +95,7 @@ class InferenceError(Exception):
 
 
 class InvalidRequest(InferenceError):
-    """The request itself is wrong; sending it again will not help."""
+    """The request itself is wrong, such as a wrong datatype: 400. Sending it again will not help."""
 
 
 class Forbidden(InferenceError):

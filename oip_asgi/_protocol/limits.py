@@ -1,4 +1,4 @@
-"""What one request may cost the others: what is done on an event loop, how long a thread computes, how many tensors there may be.
+"""What one request may cost the others: the size from which a worker thread decodes, how long a thread computes, how many tensors it has.
 
 Limits that users set are options of `InferenceServer` and `register`; limits of one format stand in its module.
 """
@@ -31,8 +31,8 @@ _SECONDS: Final = 5e-5
 """Long enough for a thread that waits for the interpreter to wake up and take it. `sleep(0)` ends before that."""
 
 _TURN: Final = 0.002
-"""Seconds after which a thread lets others have the interpreter. Python takes it from a thread that computes after five milliseconds only,
-each time that an event loop wants it again: health waited for 120 ms while a million numbers were read one by one."""
+"""Seconds after which a thread lets others have the interpreter. Left alone, a thread that computes keeps it for five milliseconds each
+time that an event loop wants it: health waited for 120 ms while a million numbers were read one by one."""
 
 
 def check_numbers(inputs: int, outputs: int) -> None:

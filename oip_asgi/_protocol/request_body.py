@@ -1,6 +1,7 @@
 """Collects a request's body, and checks its limits, compressed and decompressed, and its announced length. Reads nothing itself.
 
-gzip and deflate are decoded in pieces of 256 KiB at most, which is the bound of a gzip bomb: `Body` counts each and stops.
+gzip and deflate are decoded in pieces of 256 KiB at most. `Body` checks the limit before it keeps a piece, so the bound of a gzip bomb is
+one piece more than the limit.
 
 Specification: RFC 9110, section 8.4; RFC 1950 to 1952.
 """

@@ -11,7 +11,7 @@ from typing import Any, Final
 import msgspec
 
 from .._json import documents
-from .._json.data import from_json, from_value, to_value
+from .._json.tensor_data import from_json, from_value, to_value
 from .._json.text import REFUSALS
 from .._protocol import schemas
 from .._protocol.datatypes import Buffer, DType, dtype_of, name_of
@@ -194,7 +194,7 @@ def encode_response(response: InferenceResponse, request: InferenceRequest) -> t
     asked: dict[str, object] = {}
     if request.outputs:
         for output in request.outputs:
-            if output.parameters:  # None for one in shared memory, which is not sent
+            if output.parameters:  # None for an output in shared memory, whose data are not sent
                 asked[output.name] = None if REGION in output.parameters else output.parameters.get("binary_data", every)
     outputs, binary = _encode_tensors(response.outputs, every, asked, "output", _REMEDY)
     document = schemas.InferenceResponse(response.model_name, outputs, response.model_version, response.id, response.parameters)

@@ -18,7 +18,7 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from .._json.data import from_json, to_value
+from .._json.tensor_data import from_json, to_value
 from .._json.text import ERRORS, ONLY_FLOATS, check_unseen, outside_strings, refuse
 from .._protocol.datatypes import FLOATING, Array, dtype_of
 from .._protocol.errors import InvalidRequest, show

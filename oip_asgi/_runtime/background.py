@@ -186,7 +186,7 @@ async def _borrow(loan: Loan, coroutine: Coroutine[Any, Any, T]) -> T:
 
 
 def result_of(future: Future[T]) -> T:
-    """The result of a future that is done. What was cancelled was on a loop that was stopped."""
+    """The result of a future that is done. A future is cancelled only if its loop was stopped: then this raises `Stopped`."""
     try:
         return future.result()
     except CancelledError:

@@ -46,7 +46,7 @@ class ForLoop(Protocol):
     patrol: Patrol
 
     def begin(self, effect: Run, /) -> asyncio.Future[Any]:
-        """Run a function in one of them. It goes on if nobody waits for the future any more."""
+        """Run a function in a worker thread. It goes on even if nobody waits for the future any more."""
 
 
 class Threads(Protocol):
@@ -198,8 +198,8 @@ async def _finish(part: Steps[None], threads: Threads, gone: Gone | None) -> Non
 async def pieces_async(steps: Steps[Any], threads: Threads, start: Start | None = None) -> AsyncGenerator[Any, None]:
     """The pieces of `steps` from here on, for a caller on this event loop that asks for each.
 
-    A piece waits for its caller until its deadline. Then the steps go on without it, and the caller finds what became of them. If nobody
-    asks for more, `steps` are ended.
+    After a piece, `steps` wait until the caller asks for the next one, but not longer than the piece's deadline. Then they go on without
+    the caller, which gets the outcome when it asks again. If the caller closes the generator, `steps` are ended.
     """
     expired: asyncio.Task[Any] | None = None
 

@@ -17,7 +17,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Final, Protocol, final
 
 PATIENCE: Final = 0.001
-"""Seconds that a job waits for a thread that is awake. One that runs its job for longer is taken to block."""
+"""Seconds that a job waits for a thread that is awake. A thread that runs its job for longer is assumed to block."""
 
 _IDLE_SECONDS: Final = 10.0
 """How long a worker thread waits for more to do before it ends."""
@@ -70,7 +70,7 @@ class WorkerThreads:
             return bool(self._jobs)
 
     def _has_time(self) -> bool:
-        """True if the last thread that was woken or took a job is awake, and has not been at it for long."""
+        """True if the thread that was last woken, or last took a job, is awake, and less than `PATIENCE` has passed since then."""
         last = self._last
         return last is not None and last.is_awake and time.monotonic() - last.since < PATIENCE
 

@@ -101,7 +101,7 @@ def begin_waiting(signal: Signal) -> asyncio.Future[None]:
 
 
 async def wait_until_set(signal: Signal) -> bool:
-    """Wait on this event loop until a signal is set. As a `Gone`, it says that the client has gone."""
+    """Wait on this event loop until a signal is set. Returns True: as a `Gone`, that means that the client has gone."""
     await begin_waiting(signal)
     return True
 

@@ -1,20 +1,20 @@
 """The executor of models with `max_batch_size=`: one call answers requests that wait and can be merged.
 
-Each request runs on its own event loop or thread, and waits for a slot. The one that gets it takes others along, and each gets its part. A
-request watches its own delay, by the deadline of its own wait, so no thread is needed for that.
+Each request runs on its own event loop or thread, and waits for a slot. The one that gets it takes others along, and each gets its part.
+Each waits with its own delay as the deadline, so no thread has to watch the delays. `batch_queue` decides when a batch starts.
 """
 
 from __future__ import annotations
 
 from typing import Any, TypeVar
 
-from .._models.batches import Batches, Place
+from .._models.batch_queue import Batches, Place
 from .._models.model_options import Batching
 from .._protocol.effects import DeadlinePassed, Run, Signal, Steps, Wait
+from .batch_call import Execution, Member
 from .batch_key import count_rows, make_key
 from .call import Call
 from .call_stack import current_calls
-from .execution import Execution, Member
 
 T = TypeVar("T")
 

@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterable
 from typing import Any, Final
 
-from .._codecs.columns import CATEGORIES, DTYPE
 from .._codecs.content_types import Codecs
 from .._codecs.dataframes import PandasCodec
+from .._codecs.frame_columns import CATEGORIES, DTYPE
 from .._extensions.reserved import OF_TREATMENT
 from .._models.handler import Handler
 from .._protocol.schemas import Parameters

@@ -39,7 +39,7 @@ def leave(token: Token[CallStack]) -> None:
     try:  # noqa: SIM105  (`suppress` takes three times as long)
         reset_calls(token)
     except ValueError:
-        pass  # the garbage collector ends a coroutine in whatever context it finds
+        pass  # the garbage collector may close a coroutine in a context to which this token does not belong
 
 
 def find_callers() -> list[Model]:

@@ -37,12 +37,12 @@ _logger: Final = logging.getLogger("oip_asgi")
 
 
 class Security(NamedTuple):
-    """What a host asks of clients, as OpenAPI has it.
+    """How clients must identify themselves to the host, in the words of OpenAPI.
 
     Args:
         schemes: The security schemes by name.
         needed: What an operation needs.
-        open_paths: A regular expression for the paths that need nothing, after the slash of the mount.
+        open_paths: A regular expression for the paths that are open to everybody. It matches what follows the mount and its slash.
     """
 
     schemes: dict[str, Any]

@@ -38,7 +38,7 @@ _RETRY: Final = {"Retry-After": "1"}
 """In seconds. How long a model takes is not known here, so this only keeps clients from asking again at once."""
 
 _OF_ANOTHER_TYPE: Final = (AttributeError, LookupError, ModelFault, TypeError, ValueError)
-"""What a model raises, or its result is, where its argument is of a type that it was not written for."""
+"""What a model raises that gets an argument of a type that it was not written for. With `ModelFault`, its result is refused."""
 
 _logger: Final = logging.getLogger("oip_asgi")
 

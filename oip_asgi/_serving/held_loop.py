@@ -46,7 +46,7 @@ def measure(made: Awaitable[Any], model: Model, handler: Handler, clock: Callabl
 
 
 def note_long(model: Model, handler: Handler, seconds: float, *, is_on_loop: Callable[[], bool]) -> None:
-    """Look at a model that has just taken long: an `async def` may have held the event loop, or waited, which its next call shows."""
+    """Look at a model that has just taken long. An `async def` may have held the event loop, or only waited: its next call is measured."""
     handler.is_measured = handler.kind == "async" and not handler.is_warned
     if handler.kind == "inline" and is_on_loop():
         _warn(model, handler, seconds)

@@ -15,9 +15,9 @@ import msgspec
 import numpy as np
 
 from .._codecs.base import AnyInputCodec
-from .._codecs.columns import column_to_tensor
 from .._codecs.content_types import Codecs
 from .._codecs.dataframes import is_frame, is_series
+from .._codecs.frame_columns import column_to_tensor
 from .._codecs.torch import replace_torch
 from .._models.model import Model
 from .._models.specs import TensorSpec

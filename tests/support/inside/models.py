@@ -1,7 +1,7 @@
 """Models: their options, signatures, results, lives, slots, batches and counters."""
 
 from oip_asgi._models.annotations import Outputs
-from oip_asgi._models.batches import Batches, Place
+from oip_asgi._models.batch_queue import Batches, Place
 from oip_asgi._models.binding import Binding
 from oip_asgi._models.handler import Handler
 from oip_asgi._models.lifecycle import TRANSITIONS, Event, Lifecycle, State, transition

@@ -15,8 +15,8 @@ from oip_asgi._protocol.effects import (
 )
 from oip_asgi._runtime import threads
 from oip_asgi._runtime.background import BackgroundLoop
-from oip_asgi._runtime.blocking import drive
 from oip_asgi._runtime.drive import drive_async
+from oip_asgi._runtime.drive_blocking import drive
 from oip_asgi._runtime.runtime import LoopThreads, Runtime
 from oip_asgi._runtime.threads import PATIENCE, WorkerThreads
 from oip_asgi._runtime.waiting import ClientGone, Gone, Patrol, Watch

@@ -14,7 +14,7 @@ from typing import Any, Final, Generic, TypeVar, final
 
 import msgspec
 
-from .._models.batches import Batches, Place
+from .._models.batch_queue import Batches, Place
 from .._models.limiter import Slot
 from .._models.model import Model
 from .._models.model_options import Batching

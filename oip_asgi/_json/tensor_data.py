@@ -1,8 +1,8 @@
 """How a list becomes a tensor, and how NaN leaves: JSON `data` <-> array, typed by datatype. Knows no documents and no tensor names.
 
-One decoder takes elements of any datatype. `struct` packs them, and refuses those that are not of the tensor's; `checked_data` reads them
-one by one, or says what is wrong. A long text is decoded in flat pieces: its brackets are taken out, and compared with those of the shape
-at the end. NaN leaves as null, infinities as the strings "Infinity" and "-Infinity".
+One decoder takes elements of any datatype. `struct` packs them, and refuses those that do not have the tensor's datatype. `checked_data`
+reads these one by one, or says what is wrong. A long text is decoded in flat pieces: its brackets are taken out, and compared with those of
+the shape at the end. NaN leaves as null, infinities as the strings "Infinity" and "-Infinity".
 
 Specification: Tensor Data: flat, or nested as the shape, in row-major order.
 """
@@ -143,7 +143,7 @@ def _from_floats(flat: list[Any], dtype: DType, shape: tuple[int, ...]) -> Array
 
 
 def _pack_read(flat: list[Any], dtype: DType, shape: tuple[int, ...], first: int = 0) -> Array:
-    """What `checked_data` has read as an array. `first` is the index of the first element in the whole, for errors."""
+    """Make an array of the elements that `checked_data` has read. Errors need `first`, the index of the first of them in the whole."""
     with suppress(Unusual):
         return from_value(flat, dtype, shape)
     # all are of the right type, so one of them is out of range

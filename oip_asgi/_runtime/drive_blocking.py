@@ -178,8 +178,8 @@ class Driver(Generic[T]):
 def pieces(driver: Driver[Any], start: Start | None = None) -> Generator[Any, None, None]:
     """The pieces from here on, for a caller that asks for each: a server of WSGI, Django, or Python.
 
-    A piece waits for its caller until its deadline. Then the steps go on without it, and the caller finds what became of them. If nobody
-    asks for more, the steps are ended.
+    After a piece, the steps wait until the caller asks for the next one, but not longer than the piece's deadline. Then they go on without
+    the caller, which gets the outcome when it asks again. If the caller closes the generator, the steps are ended.
     """
     turn = threading.Lock()  # who has it may advance them
     expired: Future[Any] | None = None
