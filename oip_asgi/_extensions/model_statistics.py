@@ -113,10 +113,9 @@ def _make_document(kind: type[S], durations: Mapping[str, Duration], **fields: A
 
 
 def _rest_all(engine: Engine, question: Question) -> Steps[Statistics | ModelMetadata]:
-    visible = yield from question.find_visible()
-    if any(model.name == "stats" for model in visible):  # a registered model with this name wins
-        return engine.describe_model(engine.models.find("stats", None))
-    return read_statistics(engine, visible)
+    if "stats" in engine.models and any(model.name == "stats" for model in (yield from question.find_visible())):
+        return engine.describe_model(engine.models.find("stats", None))  # a registered model with this name wins
+    return read_statistics(engine, (yield from question.find_visible("statistics")))
 
 
 def _rest_model(engine: Engine, question: Question, model: Model) -> Statistics:

@@ -31,8 +31,8 @@ class Question(Protocol):
     def region(self) -> str | None:
         """The region of shared memory in its path."""
 
-    def find_visible(self) -> Steps[list[Any]]:
-        """Find the models that the client may see in lists."""
+    def find_visible(self, action: Action | None = None) -> Steps[list[Any]]:
+        """Find the models that the client may see in lists, and with which it may do `action`."""
 
     def read(self, decode: Callable[[Buffer], T]) -> Steps[T]:
         """Read its body and `decode` it, in a worker thread if it is long."""
@@ -63,7 +63,7 @@ class GrpcRow(NamedTuple):
 
     Args:
         answer: Takes the server and the request message, and returns the response as a document, or None. If it lists models, it takes
-            those that the client may see too.
+            those that the client may see, and with which it may do the action.
         action: As in `RestRow`.
         lists_models: Whether it lists models.
     """

@@ -14,7 +14,8 @@ from typing import Final
 from .._protocol.access import CHANGES, Action
 from .._protocol.errors import Forbidden, show
 
-_ELSEWHERE: Final = (b"cross-site", b"same-site")
+_SAME_ORIGIN: Final = (b"same-origin", b"none")
+_SAME_SITE: Final = (*_SAME_ORIGIN, b"same-site")
 _WITHOUT_PREFLIGHT: Final = (b"no-cors", b"navigate")
 
 
@@ -24,9 +25,11 @@ def refuse_foreign(fields: Mapping[bytes, bytes], action: Action | None, trusted
     if origin is not None and origin.decode("latin-1") in trusted_origins:
         return
     if action in CHANGES:
-        is_foreign = site in _ELSEWHERE or (origin is not None and origin.lower().partition(b"://")[2] != fields.get(b"host", b"").lower())
+        host = fields.get(b"host", b"").lower()
+        own = (None, b"http://" + host, b"https://" + host)
+        is_foreign = site not in _SAME_ORIGIN or (origin and origin.lower()) not in own
     else:
-        is_foreign = action == "infer" and site == b"cross-site" and fields.get(b"sec-fetch-mode", b"").lower() in _WITHOUT_PREFLIGHT
+        is_foreign = action == "infer" and site not in _SAME_SITE and fields.get(b"sec-fetch-mode", b"").lower() in _WITHOUT_PREFLIGHT
     if is_foreign:
         page = "another site" if origin is None else show(origin.decode("latin-1"))
         raise Forbidden(f"a page of {page} sent this request: the server lets pages of its own origin and of trusted_origins= do that")

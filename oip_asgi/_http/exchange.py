@@ -19,6 +19,7 @@ from .._extensions import config, model_statistics, repository, shared_memory
 from .._extensions.rows import RestRow
 from .._models.model import Model
 from .._protocol import schemas
+from .._protocol.access import Action
 from .._protocol.datatypes import Buffer
 from .._protocol.effects import Read, Run, Steps, finish
 from .._protocol.errors import InferenceError
@@ -52,9 +53,9 @@ class Exchange(msgspec.Struct, eq=False):
     version: str | None = None
     region: str | None = None
 
-    def find_visible(self) -> Steps[list[Model]]:
-        """Find the models that the client may see in lists."""
-        return self.engine.find_visible(self.wire.make_access)
+    def find_visible(self, action: Action | None = None) -> Steps[list[Model]]:
+        """Find the models that the client may see in lists, and with which it may do `action`."""
+        return self.engine.find_visible(self.wire.make_access, action)
 
     def read(self, decode: Callable[[Buffer], T]) -> Steps[T]:
         """Read the body and `decode` it, in a worker thread if it is long."""

@@ -26,9 +26,14 @@ perf_analyzer reads a number there."""
 
 
 class Registry:
-    """The registered models, in the order of their registration."""
+    """The registered models, in the order of their registration.
 
-    def __init__(self) -> None:
+    Args:
+        names_are_told: Whether errors name the models and versions that there are. If not, a client may not see all of them.
+    """
+
+    def __init__(self, *, names_are_told: bool = True) -> None:
+        self._names_are_told = names_are_told
         self._models: dict[str, list[Model]] = {}
         """The versions of each name."""
         self._found: dict[tuple[str, str | None], Model] = {}
@@ -102,9 +107,12 @@ class Registry:
         if model is not None:
             return model
         if version is None or name not in self:
-            raise NotFound(f"Request for unknown model: {show(name)} is not found: {_describe_known(name, self.names())}")
+            known = _describe_known(name, self.names()) if self._names_are_told else "the list of models has those that you may see"
+            raise NotFound(f"Request for unknown model: {show(name)} is not found: {known}")
         numbers = self.list_versions(name)
         known = f"expected {list_names(numbers)}" if numbers else "it has no versions"
+        if not self._names_are_told:
+            known = "expected another one"
         if not _INTEGER.fullmatch(version):  # Triton's words for a version that is no number, which one of its examples looks for
             known += f"; failed to get model version from specified version string {show(version)}"
         raise NotFound(f"Request for unknown model: {show(name)} version {show(version)} is not found: {known}")

@@ -15,7 +15,7 @@ from .._models.registry import Registry
 from .._models.specs import TensorSpec
 from .._models.statistics import Statistics
 from .._protocol import schemas
-from .._protocol.access import MakeAccess
+from .._protocol.access import Action, MakeAccess
 from .._protocol.effects import Abandoned, DeadlinePassed, Spawn, Steps, Wait
 from .._protocol.errors import NotFound
 from .._protocol.limits import LOOP_BYTES
@@ -74,7 +74,7 @@ class Engine:
         self.call_here = call_here
         self.is_on_loop = is_on_loop
         self.clock = clock
-        self.models = Registry()
+        self.models = Registry(names_are_told=options.authorize is None)
         self.stopping = False
         self.unknown = Statistics()
         """Requests for models that nobody knows."""
@@ -103,10 +103,14 @@ class Engine:
             record_unknown(self.unknown, error)
             raise
 
-    def find_visible(self, make_access: MakeAccess) -> Steps[list[Model]]:
-        """Find the models that a client may see in lists."""
+    def find_visible(self, make_access: MakeAccess, action: Action | None = None) -> Steps[list[Model]]:
+        """Find the models that a client may see in lists: those of which it may read the metadata, and do `action` too."""
         models = list(self.models)
-        return models if self.guard is None else (yield from self.guard.find_visible(models, make_access))
+        if self.guard is not None:
+            models = yield from self.guard.find_allowed(models, make_access, "metadata")
+            if action is not None:
+                models = yield from self.guard.find_allowed(models, make_access, action)
+        return models
 
     def list_extensions(self) -> list[str]:
         """Return the names of the extensions that this server supports, given its options."""

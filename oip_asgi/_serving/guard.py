@@ -12,7 +12,7 @@ from typing import Any, Final, TypeAlias
 
 from .._models.callables import is_async
 from .._models.model import Model
-from .._protocol.access import Access, MakeAccess
+from .._protocol.access import Access, Action, MakeAccess
 from .._protocol.effects import Await, Steps
 from .._protocol.errors import Forbidden, InferenceError, show
 from .._protocol.log import log_raised
@@ -42,16 +42,16 @@ class Guard:
             raise _as_refusal(error) from error
         return None
 
-    def find_visible(self, models: Iterable[Model], make_access: MakeAccess) -> Steps[list[Model]]:
-        """Find the models whose metadata a client may read."""
-        visible: list[Model] = []
+    def find_allowed(self, models: Iterable[Model], make_access: MakeAccess, action: Action) -> Steps[list[Model]]:
+        """Find the models for which a client is allowed an action."""
+        allowed: list[Model] = []
         for model in models:
             try:
-                yield from self.ask(make_access("metadata", model.name, model.version)) or ()
+                yield from self.ask(make_access(action, model.name, model.version)) or ()
             except InferenceError:
                 continue
-            visible.append(model)
-        return visible
+            allowed.append(model)
+        return allowed
 
 
 def _ask_async(call: Callable[[], Any], access: Access) -> Steps[None]:

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Callable, Iterator
 from typing import Any, Final
@@ -13,10 +14,10 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from oip_asgi import Access, InferenceError, InferenceServer
+from oip_asgi import Access, InferenceError, InferenceServer, OIPApp, OIPMiddleware
 from tests.support.grpc_asgi import ASGI_CLIENTS
 from tests.support.grpc_ways import SERVICE, SERVINGS, Client, made, wire_request
-from tests.support.ways import Answer, Request, Way, ways_into
+from tests.support.ways import Answer, Request, Way, send_asgi, ways_into
 
 USERS: Final = ("nobody", "a user", "an administrator")
 MODELS: Final = ("secret", "absent")
@@ -161,6 +162,98 @@ def test_lists_leave_out_what_is_hidden(sides: Sides) -> None:
                 document = ask(way, user, "GET", path).body
                 assert (b"secret" in document) == ("secret" in names)
                 assert (b"opened" in document) == ("opened" in names)
+
+
+def all_but_secret(access: Access) -> bool:
+    return access.model != "secret"
+
+
+def test_an_unknown_name_tells_no_other_names() -> None:
+    server = make_server(all_but_secret, [])
+    server.register("numbered", lambda x: x, version="73")
+    for way in ways_into(server).values():
+        for method, path, body in (
+            ("POST", "/models/secre/infer", INFER),
+            ("GET", "/models/secre", b""),
+            ("GET", "/models/secre/stats", b""),
+            ("POST", "/repository/models/secre/unload", b""),
+            ("POST", "/models/numbered/versions/9/infer", INFER),
+        ):
+            got = ask(way, "nobody", method, path, body)
+            assert got.status == 404
+            assert b"secret" not in got.body
+            assert b"73" not in got.body
+    for make_client in ASGI_CLIENTS.values():
+        code, text = make_client(server).refusal("ModelInfer", wire_request("secre", [TENSOR]))
+        assert code == "NOT_FOUND"
+        assert "secret" not in text
+
+
+def test_statistics_of_all_leave_out_those_that_are_refused() -> None:
+    asked: list[str] = []
+
+    def check(access: Access) -> bool:
+        asked.append(f"{access.action} {access.model}")
+        return not (access.action == "statistics" and access.model == "secret")
+
+    server = make_server(check, [])
+    for way in ways_into(server).values():
+        assert json.loads(ask(way, "nobody", "GET", "/models").body) == {"models": ["secret", "opened"]}
+        asked.clear()
+        listed = json.loads(ask(way, "nobody", "GET", "/models/stats").body)["model_stats"]
+        assert [entry["name"] for entry in listed] == ["opened"]
+        assert asked == ["metadata secret", "metadata opened", "statistics secret", "statistics opened"]
+    for make_client in ASGI_CLIENTS.values():
+        asking = make_client(server)
+        assert [each.name for each in asking.ask("ModelStatistics").model_stats] == ["opened"]
+        asked.clear()
+        asking.ask("ModelStatistics", made("ModelStatistics.request", name="opened"))
+        assert asked == ["statistics opened"]
+
+
+@pytest.mark.parametrize("name", ["stats", "infer", "versions", "docs", "config", "index", "load"])
+def test_a_model_with_the_name_of_a_route_is_asked_about(name: str) -> None:
+    calls: list[str] = []
+    server = InferenceServer(model_control=True, authorize=judge)
+
+    def model(x: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
+        calls.append(name)
+        return x
+
+    server.register(name, model, run="inline")
+    for way in ways_into(server).values():
+        for user in USERS[:2]:
+            for method, path, body in (entry for action in ("infer", "metadata", "ready", "unload") for entry in SPELLINGS[action]):
+                got = ask(way, user, method, spell(path, name), body)
+                if got.status != 403:
+                    # the statistics of all, which are there for everybody and are empty
+                    assert (name, spell(path, name).strip("/")) in [("stats", "models/stats"), ("stats", "models/%73tats")], (method, path)
+                    assert got.body in (b'{"model_stats":[]}', b"") or got.status == 405
+    assert not calls
+
+
+def test_a_host_header_is_no_path() -> None:
+    seen: list[str | None] = []
+
+    def check(access: Access) -> bool:
+        seen.append(access.model)
+        return judge(access)
+
+    server = make_server(check, [])
+    for way in ways_into(server).values():
+        for host in ("models.example/v2/models/opened/infer?", "models.example#", "x/../opened?", "@opened"):
+            got = way(Request("POST", "/models/secret/infer", [("host", host), ("x-user", "a user")], INFER))
+            assert got.status == 403
+    assert set(seen) == {"secret"}
+
+
+def test_each_server_of_an_application_asks_its_own() -> None:
+    calls: list[str] = []
+    first, second = make_server(lambda _: True, calls), make_server(judge, calls)
+    application = OIPMiddleware(OIPMiddleware(OIPApp(make_server(judge, calls)), first, path="/first"), second, path="/second")
+    for path, status in (("/first/models/secret/infer", 200), ("/second/models/secret/infer", 403), ("/models/secret/infer", 403)):
+        assert asyncio.run(send_asgi(application, Request("POST", path, [], INFER))).status == status
+    assert calls == ["secret"]
 
 
 def test_nobody_is_asked_about_the_server_itself(sides: Sides) -> None:

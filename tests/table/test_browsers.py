@@ -47,9 +47,30 @@ BARELY: Final[dict[str, Headers]] = {
 OWN: Final[dict[str, Headers]] = {
     "no browser": [],
     "the server's own page": [("origin", "https://models.example"), ("sec-fetch-site", "same-origin"), ("sec-fetch-mode", "cors")],
+    "its origin in other letters": [("origin", "HTTPS://Models.Example"), ("sec-fetch-site", "Same-Origin")],
     "an address that the user typed": [("sec-fetch-site", "none"), ("sec-fetch-mode", "navigate")],
     "a trusted page": [("origin", CONSOLE), ("sec-fetch-site", "cross-site"), ("sec-fetch-mode", "cors")],
 }
+
+
+NEARLY_OWN: Final[dict[str, Headers]] = {
+    "a dot behind the host": [HOST, ("origin", "https://models.example.")],
+    "the host behind a user": [HOST, ("origin", "https://evil.example@models.example")],
+    "the host in a path": [HOST, ("origin", "https://evil.example/://models.example")],
+    "a longer host": [HOST, ("origin", "https://evil-models.example")],
+    "the scheme of an extension": [HOST, ("origin", "chrome-extension://models.example")],
+    "two origins": [HOST, ("origin", "https://models.example"), ("origin", "http://evil.example")],
+    "two hosts": [HOST, ("host", "evil.example"), ("origin", "http://evil.example")],
+    "an empty origin": [HOST, ("origin", "")],
+    "a hidden origin without a host": [("origin", "null")],
+    "an empty origin without a host": [("origin", "")],
+    "a trusted origin among others": [HOST, ("origin", f"{CONSOLE}, http://evil.example")],
+    "another site in capitals": [HOST, ("sec-fetch-site", "CROSS-SITE"), ("sec-fetch-mode", "NO-CORS")],
+    "another site twice": [HOST, ("sec-fetch-site", "cross-site"), ("sec-fetch-site", "cross-site"), ("sec-fetch-mode", "no-cors")],
+    "a site that nobody knows": [HOST, ("sec-fetch-site", "far-site"), ("sec-fetch-mode", "no-cors")],
+    "another site as a suffix": [HOST, ("sec-fetch-site", "same-origin, cross-site"), ("sec-fetch-mode", "no-cors")],
+}
+"""What might pass for the server's own page, and changes nothing."""
 
 
 def make_server(calls: list[str]) -> InferenceServer:
@@ -71,6 +92,28 @@ def test_foreign_pages_change_nothing(headers: Headers) -> None:
             got = way(Request("POST", path, [HOST, ("content-type", "text/plain"), *headers], b"{}"))
             assert got.status == 403
             assert json.loads(got.body)["error"].startswith("a page of ")
+    assert [model.state for model in server.models()] == ["ready"]
+
+
+@pytest.mark.parametrize("headers", NEARLY_OWN.values(), ids=NEARLY_OWN)
+def test_what_is_nearly_the_own_page_changes_nothing(headers: Headers) -> None:
+    calls: list[str] = []
+    server = make_server(calls)
+    for way in ways_into(server).values():
+        for path in CHANGES:
+            assert way(Request("POST", path, headers, b"{}")).status == 403
+        if any(name == "sec-fetch-mode" for name, _ in headers):
+            assert way(Request("POST", RUNS[0], headers, INFER)).status == 403
+    assert not calls
+    assert [model.state for model in server.models()] == ["ready"]
+
+
+@pytest.mark.parametrize("method", ["DELETE", "PUT", "PATCH", "GET", "HEAD", "OPTIONS"])
+def test_nothing_changes_by_another_method(method: str) -> None:
+    server = make_server([])
+    for way in ways_into(server).values():
+        for path in CHANGES:
+            assert way(Request(method, path, [HOST, *FOREIGN["no origin"]])).status in (404, 405)
     assert [model.state for model in server.models()] == ["ready"]
 
 

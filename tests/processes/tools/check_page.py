@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -20,9 +19,10 @@ from typing import Any
 
 import grpc
 import pytest
-from playwright.sync_api import Browser, Page, Route, expect, sync_playwright
+from playwright.sync_api import Browser, Page, Route, expect
 
 from oip_asgi.grpc import add_to_server
+from tests.support.chromium import launched
 from tests.support.described import LARGE
 from tests.support.page_site import MARKUP, make_server
 from tests.support.processes import Served, serving
@@ -39,20 +39,8 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
-    folder = os.environ.get("CHROMIUM")
-    program, libraries = shutil.which("chromium"), ""
-    if folder is not None:
-        root = Path(folder).resolve() / "usr" / "lib"
-        program = str(root / "chromium" / "chromium")
-        libraries = ":".join(str(path) for path in [*root.glob("*-linux-gnu"), *root.glob("*-linux-gnu/pulseaudio")])
-    assert program is not None, "there is no chromium on the PATH"
-    with sync_playwright() as playwright:
-        # a container has no user namespaces for Chromium's sandbox
-        browser = playwright.chromium.launch(
-            executable_path=program, args=["--no-sandbox"], env={**os.environ, "LD_LIBRARY_PATH": libraries}
-        )
+    with launched() as browser:
         yield browser
-        browser.close()
 
 
 class Seen:
