@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 
+from .known import known
 from .measure import Cost, faults, measured
 from .points import points
 from .rows import MEGABYTE, Hostile, all_rows
@@ -24,7 +25,7 @@ def main() -> int:
     parser.add_argument("--server", choices=["uvicorn", "gunicorn"], action="append")
     parser.add_argument("--only", default="", help="rows whose names hold this")
     arguments = parser.parse_args()
-    rows = [row for row in [*all_rows(), *points()] if arguments.only in row.name]
+    rows = [row for row in [*all_rows(), *known(), *points()] if arguments.only in row.name]
     found = []
     for name in arguments.server or ["uvicorn", "gunicorn"]:
         print(f"\n{name}\n\n{HEAD}")

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.hostile.known import known
 from tests.hostile.measure import Measured, Outcome, faults, measured
 from tests.hostile.points import points
 from tests.hostile.rows import Hostile, all_rows, post
@@ -48,7 +49,7 @@ def check_outcome(name: str, row: Hostile, outcome: Outcome) -> None:
     assert "set-cookie" not in outcome.headers
 
 
-@pytest.mark.parametrize("row", [*all_rows(), *points()], ids=str)
+@pytest.mark.parametrize("row", [*all_rows(), *known(), *points()], ids=str)
 def test_hostile(row: Hostile, server: tuple[str, Measured]) -> None:
     name, running = server
     cost = running.cost(row)

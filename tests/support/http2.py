@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+from collections.abc import Sequence
 from types import TracebackType
 from typing import Self
 
@@ -31,11 +32,11 @@ class Connection:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self.socket.close()
 
-    def call(self, path: str, body: bytes, *, is_last: bool = True) -> int:
-        """Begin a call of gRPC with a short body. Returns the number of its stream."""
+    def call(self, path: str, body: bytes, *, is_last: bool = True, fields: Sequence[tuple[str, str]] = ()) -> int:
+        """Begin a call of gRPC with a short body, and more header fields. Returns the number of its stream."""
         stream = self.protocol.get_next_available_stream_id()
         head = [(":method", "POST"), (":scheme", "http"), (":authority", "localhost"), (":path", path)]
-        self.protocol.send_headers(stream, [*head, ("content-type", "application/grpc"), ("te", "trailers")])
+        self.protocol.send_headers(stream, [*head, ("content-type", "application/grpc"), ("te", "trailers"), *fields])
         self.protocol.send_data(stream, body, end_stream=is_last)
         self._flush()
         return stream
