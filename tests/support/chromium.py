@@ -15,7 +15,7 @@ from playwright.sync_api import Browser, sync_playwright
 def launched(*flags: str) -> Iterator[Browser]:
     folder = os.environ.get("CHROMIUM")
     program, libraries = shutil.which("chromium"), ""
-    if folder is not None:
+    if program is None and folder is not None:
         root = Path(folder).resolve() / "usr" / "lib"
         program = str(root / "chromium" / "chromium")
         libraries = ":".join(str(path) for path in [*root.glob("*-linux-gnu"), *root.glob("*-linux-gnu/pulseaudio")])

@@ -1,6 +1,6 @@
 """The page of the models in a real browser: Chromium, without a screen.
 
-Run by `tox -e page`, which has Debian's package in the folder CHROMIUM; without that variable it is the `chromium` on the PATH. With the
+Run by `tox -e page`. It is the `chromium` on the PATH, or else Debian's package in the folder CHROMIUM, which tox has unpacked. With the
 variable SCREENSHOTS, pictures of the page are written to that folder, to be looked at.
 """
 
