@@ -16,6 +16,7 @@ let models = new Map();  // by name: its entries in the index
 let shown = null;  // the model that is shown
 let fields = null;  // of the action that is chosen; null where its body is JSON alone
 let sending = null;  // aborts the request that is under way
+let refused = null;  // the headers with which the host has refused a request
 
 class Refused extends Error {}
 
@@ -46,9 +47,10 @@ function errorOf(text) {
   }
 }
 
-/** The host wants to know who asks. */
+/** The host wants to know who asks. The reader is asked once, until other headers are tried. */
 function askForHeaders({ status }) {
-  if (status !== 401 || at("sent").open) return;
+  if (status !== 401 || refused === at("headers").value) return;
+  refused = at("headers").value;
   at("sent").open = true;
   at("headers").focus();
 }
@@ -149,7 +151,10 @@ async function showModel(name, version, known) {
     model.actions = actionsOf(described, path);
     tell("");
   } catch (error) {
-    if (shown === model) { at("model").hidden = true; tell(error.message); }
+    if (shown !== model) return;
+    shown = null;
+    at("model").hidden = true;
+    tell(error.message);
     return;
   }
   document.title = `${name} · ${at("server").textContent}`;
@@ -251,10 +256,10 @@ async function readNumbers() {
   model.isShared ||= Boolean(state && model.last && model.moments.at(-1) === null);
   model.last = state;
   showNumbers(model);
-  if (state && !at("options").firstChild) showOptions(model, state);
+  if (state && !at("options").firstChild) showOptions(state);
 }
 
-function showOptions({ actions }, { options, labels }) {
+function showOptions({ options, labels }) {
   const rows = Object.entries(options).map(([name, value]) => [`${name}=`, literal(pretty(value))]);
   for (const [name, texts] of Object.entries(labels)) rows.push([`labels of ${name}`, texts.join(", ")]);
   const table = made("table");

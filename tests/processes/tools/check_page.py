@@ -333,7 +333,8 @@ def test_an_undeclared_model_is_told_what_to_declare(site: Served, browser: Brow
     assert seen.console == []
 
 
-def test_the_header_is_asked_for_where_the_host_wants_one(site: Served, browser: Browser) -> None:
+@pytest.mark.parametrize("place", ["", "#model=iris"])
+def test_the_header_is_asked_for_where_the_host_wants_one(site: Served, browser: Browser, place: str) -> None:
     page, _ = opened(browser, "about:blank")
 
     def protect(route: Route) -> None:
@@ -344,11 +345,19 @@ def test_the_header_is_asked_for_where_the_host_wants_one(site: Served, browser:
             route.fulfill(status=401, json={"error": "send the header x-api-key"})
 
     page.route("**/v2/**", protect)
-    page.goto(f"{site.url}/v2/docs")
+    page.goto(f"{site.url}/v2/docs{place}")
     expect(page.locator("#headers")).to_be_focused()
-    expect(page.locator("h2")).to_have_text("iris")  # the page holds what it shows first
-    expect(page.locator("#message")).to_have_text("The models cannot be listed. 401: send the header x-api-key")
-    page.keyboard.type("x-api-key: secret")
+    if not place:
+        expect(page.locator("h2")).to_have_text("iris")  # the page holds what it shows first
+    expect(page.locator("#message")).to_contain_text("401: send the header x-api-key")
+    page.click("summary")
+    page.wait_for_timeout(2500)  # the numbers are asked for again
+    expect(page.locator("#headers")).to_be_hidden()
+    page.click("summary")
+    page.fill("#headers", "x-api-key: wrong")
+    page.keyboard.press("Tab")
+    expect(page.locator("#headers")).to_be_focused()
+    page.fill("#headers", "x-api-key: secret")
     page.keyboard.press("Tab")
     expect(page.locator("#message")).to_be_hidden()
     page.click("#send")
