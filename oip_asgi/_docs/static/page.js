@@ -143,6 +143,7 @@ async function showModel(name, version, known) {
   sending?.abort();
   const model = { name, version, path, moments: [], last: null };
   shown = model;
+  at("model").inert = true;  // what is there is another model's until this one is known
   showList();
   try {
     const { metadata, document: described } = known ?? await read(path);
@@ -158,7 +159,7 @@ async function showModel(name, version, known) {
     return;
   }
   document.title = `${name} · ${at("server").textContent}`;
-  at("model").hidden = false;
+  at("model").hidden = at("model").inert = false;
   at("name").textContent = name;
   const about = [...model.actions.values()][0];
   at("about").textContent = `platform ${model.metadata.platform}` + (model.actions.has("generate_stream") ? ", answers with streams" : "");

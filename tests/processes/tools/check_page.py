@@ -171,6 +171,18 @@ def test_versions_can_be_chosen(site: Served, browser: Browser) -> None:
     assert seen.console == []
 
 
+def test_the_form_of_one_model_is_not_sent_to_another(site: Served, browser: Browser) -> None:
+    page, _ = opened(browser, f"{site.url}/v2/docs#model=double")
+    expect(page.locator("h2")).to_have_text("double")
+    held: list[Route] = []
+    page.route("**/v2/models/iris", lambda route: held.append(route))
+    page.evaluate("location.hash = 'model=iris'")
+    expect(page.locator("#model")).to_have_js_property("inert", True)
+    held[0].continue_()
+    expect(page.locator("h2")).to_have_text("iris")
+    expect(page.locator("#model")).to_have_js_property("inert", False)
+
+
 def test_a_stream_is_shown_as_it_comes(site: Served, browser: Browser) -> None:
     page, seen = opened(browser, f"{site.url}/v2/docs#model=slow+stream")
     page.click("#send")
