@@ -1,4 +1,4 @@
-"""Chromium without a screen: Debian's package in the folder CHROMIUM, or without that variable the `chromium` on the PATH."""
+"""Chromium without a screen: the `chromium` on the PATH, or else Debian's package in the folder CHROMIUM."""
 
 from __future__ import annotations
 

@@ -53,6 +53,10 @@ def make_server() -> InferenceServer:
 
     @server.model("people", inputs=columns, outputs=[TensorSpec("line", "BYTES", [-1])], max_batch_size=8)
     def people(age: Any, city: list[str]) -> list[str]:
+        """A line for each of them.
+
+        In the order that they came.
+        """
         return [f"{name} {years}" for name, years in zip(city, age, strict=True)]
 
     @server.model("raises", inputs=[TensorSpec("x", "FP32", [1])])

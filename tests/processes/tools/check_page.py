@@ -315,6 +315,7 @@ def test_a_file_for_a_codec_of_the_user_is_the_whole_body(site: Served, browser:
 
 def test_a_frame_is_a_table(site: Served, browser: Browser) -> None:
     page, seen = opened(browser, f"{site.url}/v2/docs#model=people")
+    expect(page.locator("#docstring")).to_have_text("A line for each of them. In the order that they came.")
     expect(page.locator("#fields tr")).to_have_text(["age INT64", "city BYTES str"])
     page.get_by_role("button", name="Add a row").click()
     expect(page.get_by_label("age, row 2")).to_be_focused()
