@@ -148,6 +148,14 @@ def drops_trailers(host: object) -> bool:
 # answers as the mounted application would.
 
 
+def check_dependencies(dependencies: Sequence[object]) -> None:
+    """Check that all are what FastAPI's `Depends` or `Security` makes."""
+    for given in dependencies:
+        if not hasattr(given, "dependency"):
+            name = getattr(given, "__name__", "check")
+            raise TypeError(f"dependencies= has {describe(given)}: write dependencies=[Depends({name})]")
+
+
 def find_dependencies(app: object) -> list[object]:
     """Find the dependencies that a FastAPI application, or a router, runs before each of its own routes. Others have none."""
     router = getattr(app, "router", app)

@@ -20,6 +20,7 @@ from ._docs.openapi import basis, merge
 from ._hosts import (
     add_routes,
     check_asgi,
+    check_dependencies,
     check_installs_in,
     check_reachable,
     check_server,
@@ -163,8 +164,8 @@ class OIPApp:
 
         Raises:
             TypeError: `app` is no application of Starlette or FastAPI; the text says what to write for others.
-            ValueError: The path does not begin with a slash, an earlier route answers everything under it or a service of gRPC, or
-                `public` has an unknown word.
+            ValueError: The path does not begin with a slash, an earlier route answers everything under it or a service of gRPC,
+                `public` has an unknown word, or this `OIPApp` has a `path` of its own.
             ImportError: `grpc` is asked for, and protobuf is not installed.
 
         Example:
@@ -173,6 +174,9 @@ class OIPApp:
             >>> OIPApp(InferenceServer()).install(app, "/v2", dependencies=[Depends(check_key)], public=["health"])
         """
         check_installs_in(app)
+        if self._prefix:
+            raise ValueError(f'path= is for an OIPApp that nothing mounts: write OIPApp(server).install(app, "{self._prefix}")')
+        check_dependencies(dependencies)
         from starlette.routing import Mount, Route
 
         if (dependencies or public) and not is_framework(app, "fastapi", "FastAPI"):

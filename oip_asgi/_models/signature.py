@@ -201,9 +201,10 @@ class _Signature:
             return Argument(keyword, take_context if wanted is InferenceContext else take_request)
         if self._declared and name not in self._inputs:
             if not parameter.is_optional:
+                frame = '; if it takes a data frame of all of them, write content_type="pd"' if len(self._declared) > 1 else ""
                 raise TypeError(
                     f"{self._called}: parameter {given.name!r} is not among the declared inputs "
-                    f"{[spec.name for spec in self._declared]}: declare it, rename it, or give it a default"
+                    f"{[spec.name for spec in self._declared]}: declare it, rename it, or give it a default{frame}"
                 )
             return Argument(None, lambda _: given.default) if keyword is None else None
         if reader is None or (annotation.unreadable is not None and annotation.codec is None):

@@ -5,8 +5,10 @@ False is 403. An `InferenceError` or an HTTP exception of the host's framework k
 
 from __future__ import annotations
 
+import inspect
 import logging
 from collections.abc import Awaitable, Callable, Iterable
+from contextlib import suppress
 from functools import partial
 from typing import Any, Final, TypeAlias
 
@@ -28,6 +30,11 @@ class Guard:
 
     def __init__(self, authorize: Authorize, call_here: Callable[[Callable[[], Any]], Any]) -> None:
         self._authorize: Any = authorize
+        with suppress(ValueError):  # not every callable tells its signature
+            try:
+                inspect.signature(authorize).bind(None)
+            except TypeError:
+                raise TypeError("authorize= must be a function of one argument, the Access") from None
         self._is_async = is_async(authorize)
         self._call_here = call_here
 

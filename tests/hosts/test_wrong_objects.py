@@ -142,3 +142,16 @@ def test_right_objects_of_odd_kinds_are_taken() -> None:
     OIPWSGIMiddleware(FLASK.wsgi_app, SERVER)
     OIPWSGIMiddleware(FLASK, SERVER)
     asyncio.run(asked())
+
+
+def test_an_application_with_a_path_of_its_own_is_not_installed() -> None:
+    text = 'path= is for an OIPApp that nothing mounts: write OIPApp(server).install(app, "/api")'
+    with pytest.raises(ValueError, match=exactly(text)):
+        OIPApp(SERVER, path="/api").install(FastAPI())
+
+
+def test_a_function_is_no_dependency() -> None:
+    def check() -> None: ...
+
+    with pytest.raises(TypeError, match=exactly("dependencies= has a function: write dependencies=[Depends(check)]")):
+        OIPApp(SERVER).install(FastAPI(), dependencies=[check])

@@ -405,3 +405,5 @@ def test_a_check_gets_what_the_request_says() -> None:
 def test_a_wrong_check_is_refused_at_once() -> None:
     with pytest.raises(TypeError, match="authorize='nobody' must be a callable"):
         InferenceServer(authorize="nobody")  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="authorize= must be a function of one argument, the Access"):
+        InferenceServer(authorize=lambda: True)  # type: ignore[arg-type,misc]

@@ -431,6 +431,7 @@ REFUSED: list[tuple[dict[str, Any], type[Exception], str]] = [
     ({"function": plain, "inputs": [X]}, TypeError, "parameter 'y' is not among the declared inputs"),
     ({"function": plain, "inputs": [Y, X, TensorSpec("z", "FP32", [])]}, TypeError, r"no parameter for the declared inputs \['z'\]"),
     ({"function": by_name, "inputs": [X]}, TypeError, "parameter 'b' is not among the declared inputs"),
+    ({"function": lambda frame: frame, "inputs": [X, Y]}, TypeError, 'if it takes a data frame of all of them, write content_type="pd"'),
     ({"function": lambda: 1, "inputs": [X]}, TypeError, r"no parameter for the declared inputs \['x'\]"),
     ({"function": np.add, "inputs": [X]}, TypeError, "add takes 2 inputs, but 1 are declared"),
     ({"function": annotated, "inputs": [X]}, TypeError, "declared twice, by inputs= and by Annotated"),
