@@ -148,7 +148,7 @@ class MetadataTensor(msgspec.Struct):
 
     name: str
     datatype: str
-    shape: tuple[int, ...]
+    shape: list[int]  # protobuf before 5 takes no tuple for a repeated field
     parameters: Parameters | UnsetType = UNSET
 
 
