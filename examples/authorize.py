@@ -12,7 +12,6 @@ the headers. Who a user is stays your application's business; here it is a key.
 
 from __future__ import annotations
 
-import asyncio
 import secrets
 import sys
 from typing import Any
@@ -21,8 +20,7 @@ import httpx
 import tritonclient.grpc
 from digits import train
 from fastapi import FastAPI
-from grpc_mounted import configured, serving
-from hypercorn.asyncio import serve
+from grpc_mounted import run, serving
 
 from oip_asgi import Access, InferenceError, InferenceServer, OIPApp, TensorSpec
 
@@ -120,7 +118,7 @@ def check() -> bool:
 def main() -> int:
     if "--check" in sys.argv[1:]:
         return 0 if check() else 1
-    asyncio.run(serve(make_app(), configured("127.0.0.1:8000")))  # type: ignore[arg-type]
+    run(make_app())
     return 0
 
 

@@ -56,6 +56,11 @@ def configured(bind: str) -> Config:
     return config
 
 
+def run(app: FastAPI) -> None:
+    """Serve the application on port 8000 until it is interrupted."""
+    asyncio.run(serve(app, configured("127.0.0.1:8000")))  # type: ignore[arg-type]  # hypercorn has ASGI types of its own
+
+
 @contextmanager
 def serving(app: FastAPI) -> Iterator[str]:
     """The application on a free port; gives its address."""
@@ -117,7 +122,7 @@ def main() -> int:
     app = make_app(make_server(classifier))
     if "--check" in sys.argv[1:]:
         return 0 if check(app, images[:16], digits[:16]) else 1
-    asyncio.run(serve(app, configured("127.0.0.1:8000")))  # type: ignore[arg-type]
+    run(app)
     return 0
 
 

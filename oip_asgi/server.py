@@ -160,8 +160,9 @@ class InferenceServer:
             timeout (float | None, default None): How many seconds a request may take from when its body is there to its answer;
                 after that it is answered 504. An `async def` is cancelled; a `def` goes on in its thread, and keeps its slot
                 until it ends. For a generator: the time to its first response.
-            stream_timeout (float | None, default None): How many seconds all responses of a generator may take together, also
-                while the client does not read. Then it is closed, and the client is told.
+            stream_timeout (float | None, default None): How many seconds all responses of a generator may take
+                together. Time in which the client does not read counts too. After that the generator is closed, and the
+                client gets an error.
             cache (ResponseCache | None, default None): Answers equal requests from memory. For functions whose result depends
                 on their inputs alone; not for generators, and not for functions that take an `InferenceRequest` or
                 `InferenceContext`.

@@ -117,8 +117,8 @@ def specs_of(model: Any) -> Specs | list[TensorSpec]:
         The inputs and the outputs, in the model's own order; of a frame, one spec for each column.
 
     Raises:
-        TypeError: It is none of these, such as None for an MLflow model without a signature, or a column can be no tensor; the text says
-            what to write.
+        TypeError: The argument is none of these, such as None for an MLflow model without a signature; or a column cannot become a
+            tensor. The text says what to write.
         ValueError: A type has no datatype of the protocol, such as ONNX's sequences of maps; the text names the tensor.
 
     Example:

@@ -46,15 +46,16 @@ def exchange(
         wire = GRPCFormat(method, body, transport, timeout, in_parts=in_parts)
         name, version = wire.model_name, wire.model_version or None
         asked = None if engine.guard is None else engine.guard.ask(wire.make_access("infer", name, version))
-        model = None if asked is not None else engine.models.find(name, version)
+        if asked is None:
+            model = engine.models.find(name, version)
     except (InvalidRequest, NotFound) as error:
         record_unknown(engine.unknown, error)
         raise
-    return infer(engine, model, wire, answer_once) if model is not None else _infer_after(asked, engine, wire)
+    return infer(engine, model, wire, answer_once) if asked is None else _infer_after(asked, engine, wire)
 
 
-def _infer_after(asked: Steps[None] | None, engine: Engine, wire: GRPCFormat) -> Steps[list[Buffer]]:
-    yield from asked or ()
+def _infer_after(asked: Steps[None], engine: Engine, wire: GRPCFormat) -> Steps[list[Buffer]]:
+    yield from asked
     model = engine.find_for_inference(wire.model_name, wire.model_version or None)
     parts: list[Buffer] = yield from finish(infer(engine, model, wire, answer_once))
     return parts

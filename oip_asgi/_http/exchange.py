@@ -86,7 +86,10 @@ def exchange(engine: Engine, head: Head, body: bytes | None = None) -> Response 
         else:  # as nearly always
             model, version = found
             asked = None if engine.guard is None else engine.guard.ask(wire.make_access("infer", model.name, version))
-            answer = infer(engine, model, wire, answer_once) if asked is None else _infer_after(asked, engine, model, wire)
+            if asked is None:
+                answer = infer(engine, model, wire, answer_once)
+            else:
+                answer = _answer_after(asked, partial(infer, engine, model, wire, answer_once))
     except Exception as error:
         answer = _refuse(error)
     return answer if body is not None and type(answer) is Response else _finish(wire, answer)
@@ -119,19 +122,14 @@ def _call_handler(engine: Engine, wire: RestFormat) -> Response | Steps[Response
             refuse_foreign(head.fields, match.endpoint.action, engine.options.trusted_origins)
         if engine.guard is not None:
             asked = engine.guard.ask(wire.make_access(match.endpoint.action, None if match.is_region else match.name, match.version))
-    return _handle(engine, wire, match) if asked is None else _handle_after(asked, engine, wire, match)
+    return _handle(engine, wire, match) if asked is None else _answer_after(asked, partial(_handle, engine, wire, match))
 
 
-def _infer_after(asked: Steps[None], engine: Engine, model: Model, wire: RestFormat) -> Steps[Response]:
+def _answer_after(asked: Steps[None], answer: Callable[[], Response | Steps[Response]]) -> Steps[Response]:
+    """Answer a request after an `async def` was asked whether it is allowed."""
     yield from asked
-    answer: Response = yield from finish(infer(engine, model, wire, answer_once))
-    return answer
-
-
-def _handle_after(asked: Steps[None], engine: Engine, wire: RestFormat, match: Match) -> Steps[Response]:
-    yield from asked
-    answer: Response = yield from finish(_handle(engine, wire, match))
-    return answer
+    response: Response = yield from finish(answer())
+    return response
 
 
 def _handle(engine: Engine, wire: RestFormat, match: Match) -> Response | Steps[Response]:

@@ -161,8 +161,8 @@ class ModelOptions(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     stream_timeout: Annotated[
         float | None,
         Option(
-            "How many seconds all responses of a generator may take together, also while the client does not read. Then it is closed, and "
-            "the client is told.",
+            "How many seconds all responses of a generator may take together. Time in which the client does not read counts too. After "
+            "that the generator is closed, and the client gets an error.",
             SECONDS,
         ),
     ] = None

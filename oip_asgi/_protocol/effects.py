@@ -161,8 +161,8 @@ class DeadlinePassed(Exception):
 
 
 class QuitWithin(Exception):
-    """Thrown into a generator if its function or coroutine raised something that is no `Exception`. Its cause is what was raised:
-    `SystemExit`, or a cancellation if something that it awaited was cancelled."""
+    """Thrown into a generator if its function or coroutine raised something that is not an `Exception`. The cause has what was raised, such
+    as `SystemExit`, or a cancellation if the coroutine awaited something that was cancelled."""
 
 
 class Stopped(Exception):

@@ -79,7 +79,7 @@ class Engine:
         self.unknown = Statistics()
         """Requests for models that nobody knows."""
         self.guard = None if options.authorize is None else Guard(options.authorize, call_here)
-        """Asked before each action of a client on a model; None if there is no `authorize=`."""
+        """It asks `authorize=` before a client does anything with a model. None if the server has no `authorize=`."""
         self.tracer: Tracer | None = None
         self.watchers: list[Callable[[], object]] = []
         """They are called after a model was registered."""

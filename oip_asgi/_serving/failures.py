@@ -87,11 +87,8 @@ def _make_model_error(call: Call[Any], error: BaseException, *, is_logged: bool)
         _logger.warning("%s: %s", name_request(call.timings.id), missing, extra=call.log_fields())
         return missing
     if not is_logged:
-        fields, request, hint = (
-            call.log_fields(),
-            name_request(call.timings.id),
-            find_hint(error, call) or _suggest_declaration(error, call),
-        )
+        fields, request = call.log_fields(), name_request(call.timings.id)
+        hint = find_hint(error, call) or _suggest_declaration(error, call)
         log_raised(logging.ERROR, error, "%s failed on %s%s", model, request, hint, extra=fields)
     overriding = _find_overriding(call)
     if overriding is not None and isinstance(error, _OF_ANOTHER_TYPE):

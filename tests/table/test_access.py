@@ -21,7 +21,7 @@ from tests.support.ways import Answer, Request, Way, send_asgi, ways_into
 
 USERS: Final = ("nobody", "a user", "an administrator")
 MODELS: Final = ("secret", "absent")
-"""One that few may use, and one that nobody has registered: who may use neither is told the same of both."""
+"""A model that few users may use, and one that is not registered. Other users get the same answer for both."""
 
 FLAT: Final = json.dumps({"x": 1.0}).encode()
 INFER: Final = json.dumps({"inputs": [{"name": "x", "datatype": "FP32", "shape": [1], "data": [1]}]}).encode()

@@ -54,7 +54,7 @@ OWN: Final[dict[str, Headers]] = {
 
 
 NEARLY_OWN: Final[dict[str, Headers]] = {
-    "a dot behind the host": [HOST, ("origin", "https://models.example.")],
+    "a dot at the end of the host": [HOST, ("origin", "https://models.example.")],
     "the host behind a user": [HOST, ("origin", "https://evil.example@models.example")],
     "the host in a path": [HOST, ("origin", "https://evil.example/://models.example")],
     "a longer host": [HOST, ("origin", "https://evil-models.example")],

@@ -54,7 +54,7 @@ FETCH: Final = """async ({url, body}, options) => {
 }"""
 
 POSTS: Final[dict[str, str]] = {
-    # a text/plain form whose body is JSON: the name before "=", the value behind it
+    # a text/plain form sends "name=value": a name and a value are chosen so that this is JSON
     "form, text/plain": f"sent => ({FORM})(sent, 'text/plain', [[sent.body.slice(0, -1) + ',\"id\":\"', '\"}}']])",
     "form, urlencoded": f"sent => ({FORM})(sent, 'application/x-www-form-urlencoded', [['body', sent.body]])",
     "form, multipart": f"sent => ({FORM})(sent, 'multipart/form-data', [['body', sent.body]])",
