@@ -95,7 +95,9 @@ class OIPApp:
             path = find_path(scope) if scope.get("root_path") else scope["path"]
             rest = path_under(path, self._prefix) if self._prefix else path
             if rest is None:
-                await _send(refuse_path(path, self._prefix), send)
+                root = scope.get("root_path", "").rstrip("/")
+                mount = root.removeprefix(scope.get("app_root_path", root).rstrip("/"))  # the rest is a proxy's
+                await _send(refuse_path(path, root, self._prefix, mount), send)
             else:
                 host = scope.get("app")
                 if host is not self._host:

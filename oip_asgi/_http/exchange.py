@@ -135,9 +135,10 @@ def _answer_after(asked: Steps[None], answer: Callable[[], Response | Steps[Resp
 def _handle(engine: Engine, wire: RestFormat, match: Match) -> Response | Steps[Response]:
     """Find the model of a request, and call the handler."""
     head = wire.head
-    if match.is_split and not match.is_region and match.name not in engine.models:
-        raise unknown_path(head.path, head.mount(head))
     handler = match.endpoint.handlers.get(head.method)
+    is_path = match.is_split or (handler is None and match.name is not None and ":" in match.name)  # as in TensorFlow's `name:predict`
+    if is_path and not match.is_region and match.name not in engine.models:
+        raise unknown_path(head.path, head.mount(head))
     model = None
     if match.name is not None and not match.is_region:
         find = engine.find_for_inference if match.endpoint.action == "infer" else engine.models.find

@@ -81,6 +81,7 @@ def refuse(error: InferenceError) -> Response:
     return Response(response.status, response.headers + extra, response.parts, response.size)
 
 
-def refuse_path(path: str, prefix: str) -> Response:
-    """Make the response for a path outside the prefix of an unmounted application."""
-    return refuse(NotFound(f"unknown path {show(path)}: everything is under {prefix}"))
+def refuse_path(path: str, root: str, prefix: str, mount: str) -> Response:
+    """Make the response for a path outside an application's own prefix. `root` is what is in front of that, and `mount` its last part."""
+    why = f", as OIPApp(server, path={prefix!r}) is mounted at {mount}: path= is for an OIPApp that nothing mounts" if mount else ""
+    return refuse(NotFound(f"unknown path {show(root + path)}: everything is under {root}{prefix}{why}"))

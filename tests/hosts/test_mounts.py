@@ -188,6 +188,27 @@ def test_a_mount_needs_a_slash() -> None:
             attempt()
 
 
+@pytest.mark.parametrize(("proxied", "root"), [(lambda app: app, ""), (cut_off, "/api")])
+@pytest.mark.parametrize(("mount", "path"), [("/v2", "/v2"), ("/ml", "/ml/v2")])
+@pytest.mark.parametrize("make", [Starlette, FastAPI])
+def test_a_mount_of_an_application_with_a_path(make: Any, mount: str, path: str, proxied: Callable[[Any], Any], root: str) -> None:
+    app = make()
+    app.mount(mount, OIPApp(named("one"), path=path))
+    way = over_asgi(proxied(app), "")
+    assert is_server(way(Request("GET", mount + path)), "one")
+    why = f"as OIPApp(server, path='{path}') is mounted at {mount}: path= is for an OIPApp that nothing mounts"
+    found = way(Request("GET", f"{mount}/models"))
+    assert (found.status, json.loads(found.body)) == (
+        404,
+        {"error": f"unknown path '{root}{mount}/models': everything is under {root}{mount}{path}, {why}"},
+    )
+
+
+def test_the_root_path_of_a_proxy_is_no_mount() -> None:
+    found = over_asgi(cut_off(OIPApp(named("one"), path="/api")), "")(Request("GET", "/models"))
+    assert json.loads(found.body) == {"error": "unknown path '/api/models': everything is under /api/api"}
+
+
 def two_starlette() -> dict[str, Way]:
     app = Starlette()
     for name in ("one", "two"):

@@ -101,6 +101,10 @@ def path_rows() -> Iterator[Row]:
         yield Row(f"unknown path {path}", Request("GET", path), 404, text=("unknown path", "/models/{name}"))
     for path in ("/models/echo/versions", "/models/echo/predict", "/models/echo/versions/1/ready/x", "/models/a/b/c"):
         yield Row(f"unknown path {path}", Request("GET", path), 404, text=("unknown path", path))
+    for path in ("/model/echo/infer", "/echo/infer", "/infer", "/models/echo/predict", "/models/echo/inference", "/models/echo:predict"):
+        expected = ("unknown path", path, "/models/{name}", "/infer, ")
+        yield Row(f"a path of other servers {path}", Request("POST", path, body=b"{}"), 404, text=expected)
+    yield Row("unknown model with a colon", infer("echo:7b", inputs(GOOD)), 404, text=("unknown model: 'echo:7b'", "expected 'echo'"))
     yield Row("a long path of encoded segments", Request("GET", "/%61" * 15_000), 404, text=("unknown path", "30002 characters"))
     for path in ("/models/nope", "/models/nope/ready", "/models/ECHO", "/models/echo%20", "/models/%FF"):
         yield Row(
