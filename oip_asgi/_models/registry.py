@@ -5,20 +5,16 @@ Models may come and go while requests look them up, in any thread. So lists and 
 
 from __future__ import annotations
 
-import difflib
 import re
 import threading
 from collections.abc import Iterator
 from typing import Final
 from urllib.parse import quote
 
-from .._protocol.errors import NotFound, list_names, show
+from .._protocol.errors import NotFound, find_near, list_names, show
 from .model import Model
 
 _INTEGER: Final = re.compile("[0-9]+")
-
-_MOST_COMPARED: Final = 100
-"""Names, and characters of an unknown one: to compare them costs a millisecond then."""
 
 UNVERSIONED: Final = "1"
 """What statistics call the version of a model without versions, and what clients may call it: Triton numbers all versions, and
@@ -128,8 +124,8 @@ def _describe_known(name: str, names: list[str]) -> str:
     """What to ask for in the place of a name that is unknown."""
     if not names:
         return "no model is registered, as server.model and server.register do it"
-    near = difflib.get_close_matches(name, names[:_MOST_COMPARED], 1) if len(name) <= _MOST_COMPARED and len(names) > 1 else []
-    return f"expected {list_names(names)}{f'; did you mean {show(near[0])}?' if near else ''}"
+    near = find_near(name, names) if len(names) > 1 else None
+    return f"expected {list_names(names)}{f'; did you mean {show(near)}?' if near else ''}"
 
 
 def _choose_default(models: list[Model]) -> Model:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import re
 from collections.abc import Callable, Collection, Mapping
 from types import MappingProxyType
@@ -9,6 +10,8 @@ from typing import Final
 
 _SHOWN = 100
 _LISTED = 10
+_COMPARED = 100
+"""Names, and characters of the name that is looked for: to compare them costs a millisecond then."""
 
 _NAME: Final = re.compile("[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _OURS: Final = frozenset({"content-length", "content-type", "transfer-encoding"})
@@ -39,6 +42,12 @@ def list_names(names: Collection[str]) -> str:
     """Names for an answer: the first of them if there are many."""
     first = ", ".join(show(name) for name in list(names)[:_LISTED])
     return first if len(names) <= _LISTED else f"{first} and {len(names) - _LISTED} more"
+
+
+def find_near(name: str, names: Collection[str], likeness: float = 0.6) -> str | None:
+    """Find the name that was probably meant. None if no name is as like as that."""
+    near = difflib.get_close_matches(name, list(names)[:_COMPARED], 1, likeness) if len(name) <= _COMPARED else []
+    return near[0] if near else None
 
 
 def error_text(error: BaseException, write: Callable[[BaseException], str] = str) -> str:

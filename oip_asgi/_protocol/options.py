@@ -5,7 +5,6 @@ The struct's field has the type and the default. The checks, `help()` and the ta
 
 from __future__ import annotations
 
-import difflib
 import functools
 import inspect
 import math
@@ -15,7 +14,7 @@ from typing import Annotated, Any, Final, NamedTuple, TypeVar, get_args, get_ori
 
 import msgspec
 
-from .errors import show
+from .errors import find_near, show
 
 T = TypeVar("T")
 
@@ -105,8 +104,8 @@ def check_names(given: Collection[str], struct: type[msgspec.Struct], owner: str
     names = list_fields(struct).keys()
     for name in given:
         if name not in names:
-            near = difflib.get_close_matches(name, names, 1)
-            instead = f"did you mean {near[0]}=?" if near else f"the options are {', '.join(names)}"
+            near = find_near(name, names)
+            instead = f"did you mean {near}=?" if near else f"the options are {', '.join(names)}"
             raise TypeError(f"{owner}{name}= is not an option: {instead}")
 
 

@@ -21,7 +21,7 @@ import msgspec
 from .._json.tensor_data import from_json, to_value
 from .._json.text import ERRORS, ONLY_FLOATS, check_unseen, outside_strings, refuse
 from .._protocol.datatypes import FLOATING, Array, dtype_of
-from .._protocol.errors import InvalidRequest, show
+from .._protocol.errors import InvalidRequest, find_near, show
 from .._protocol.tensors import InferenceRequest, InferenceResponse, Tensor
 
 RESERVED_INPUTS: Final = frozenset({"id", "parameters"})
@@ -37,6 +37,11 @@ _INFERENCE_REQUEST: Final = re.compile(rb'"inputs"[ \t\r\n]*:[ \t\r\n]*\[[ \t\r\
 
 _NO_SCALAR: Final = {list: "a list", dict: "an object", NoneType: "null"}
 """What errors call a value that is no scalar."""
+
+_LIKENESS: Final = 0.83
+"""How like the name of an input a member is that is taken for it: `temprature` is, and `top_p` is no `top_k`."""
+
+_MOST_COMPARED: Final = 1000
 
 _MAX_DIGITS: Final = 400
 """No datatype holds an integer of more digits."""
@@ -109,9 +114,13 @@ def decode_request(request: Mapping[str, Any], declared: Mapping[str, Declared],
         if name in members and (name in declared or name in named):
             raise InvalidRequest(f"input {show(name)} is there twice: in the object itself and in its parameters")
         members.setdefault(name, value)
+    known = declared.keys() | named
+    unknown = [name for name in members if name not in known]
+    if unknown:
+        _check_spelling(unknown, known - members.keys())
     made = InferenceRequest([], request_id, {})
     for name, value in members.items():
-        if name in declared or name in named:
+        if name in known:
             made.inputs.append(Tensor(name, _read_input(name, value, declared.get(name))))
             continue
         what = _NO_SCALAR.get(type(value))
@@ -122,6 +131,17 @@ def decode_request(request: Mapping[str, Any], declared: Mapping[str, Declared],
             )
         made.parameters[name] = _check_scalar(f"parameter {show(name)}", value)
     return made
+
+
+def _check_spelling(unknown: Collection[str], missing: Collection[str]) -> None:
+    """Refuse the misspelled name of a missing input. As a parameter, it would silently leave an optional input at its default."""
+    if len(unknown) * len(missing) > _MOST_COMPARED:
+        return
+    folded = {name.casefold(): name for name in missing}
+    for name in unknown:
+        near = find_near(name.casefold(), folded, _LIKENESS)
+        if near is not None:
+            raise InvalidRequest(f"unknown input {show(name)}: did you mean {show(folded[near])}?")
 
 
 def _read_id(value: Any) -> str | None:

@@ -201,6 +201,11 @@ def _requests() -> list[StreamRow]:
             {"x": 1, "parameters": {"x": 1}},
             "input 'x' is there twice: in the object itself and in its parameters",
         ),
+        refused("a misspelled input", "words/generate", {"text_inpt": "to"}, "unknown input 'text_inpt': did you mean 'text_input'?"),
+        refused("its letters", "plain/generate", {"X": [1]}, "unknown input 'X': did you mean 'x'?"),
+        refused("a misspelled optional input", "count/generate", {"n": 1, "strt": 5}, "unknown input 'strt': did you mean 'start'?"),
+        refused("among parameters", "count/generate", {"n": 1, "parameters": {"Start": 5}}, "unknown input 'Start': did you mean 'start'?"),
+        StreamRow("like an input that is there", "count/generate", {"n": 1, "start": 5, "stars": 1}, 200, flat("count", output_0=5)),
         refused("parameters that are no object", "plain/generate", {"x": 1, "parameters": []}, "parameters: expected an object"),
         *(
             refused(

@@ -65,6 +65,15 @@ def test_a_name_that_is_there_twice_is_refused(body: bytes, name: str) -> None:
     assert generate("named", body) == (400, {"error": f"'{name}' is there twice: expected each name once"})
 
 
+def test_other_names_of_language_models_are_parameters() -> None:
+    server = InferenceServer()
+    server.register("m", lambda top_k=5, min_tokens=1, presence_penalty=0.0: [top_k, min_tokens, presence_penalty])
+    for name in ("top_p", "max_tokens", "frequency_penalty", "stop", "top"):
+        assert answer_http(server, "POST", "/models/m/generate", (), json.dumps({name: 1}).encode()).status == 200
+    many = {f"top_k{number}": 1 for number in range(1000)}  # to compare them all would take long
+    assert answer_http(server, "POST", "/models/m/generate", (), json.dumps(many).encode()).status == 200
+
+
 @pytest.mark.parametrize(
     ("body", "problem"),
     [
