@@ -132,6 +132,9 @@ class _Signature:
         """Decide how each parameter's value is made. `names` are the tensors' names if the parameters have none."""
         untyped = self._find_untyped() if names is None else None
         names = self._name_parameters() if names is None else names
+        columns = [] if untyped is None or self._request_codec is not None else _find_columns(function)
+        if columns and len(self._declared) == 1 and len(self._declared[0].shape) == 1:
+            raise TypeError(f'{self._called} was fitted with a data frame, and takes no array of one dimension: write content_type="pd"')
         if untyped is not None and self._request_codec is not None:
             self._rest = None  # all tensors go to `untyped`, as for scikit-learn's `pipeline.predict(X, **params)`
             self._parameters = [p._replace(request_codec=self._request_codec) if p is untyped else p for p in self._parameters]

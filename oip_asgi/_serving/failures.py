@@ -164,7 +164,8 @@ def _suggest_declaration(error: BaseException, call: Call[Any]) -> str:
         return ""
     declared = {spec.name for spec in call.handler.binding.inputs}
     tensors = [tensor for name, tensor in call.decoded.tensors.items() if name not in declared]
-    specs = [write_spec(tensor.name, tensor.datatype, [-1, *tensor.shape[1:]][: len(tensor.shape)]) for tensor in tensors[:_SUGGESTED]]
+    rows = [-1, -1] if "Expected 2D array, got 1D array" in error_text(error) else None  # scikit-learn's words
+    specs = [write_spec(t.name, t.datatype, rows or [-1, *t.shape[1:]][: len(t.shape)]) for t in tensors[:_SUGGESTED]]
     written = escape(", ".join(specs + ["..."] * (len(tensors) > _SUGGESTED)))
     if not 0 < len(written) < _LONG:
         return ""

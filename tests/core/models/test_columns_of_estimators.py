@@ -14,7 +14,8 @@ from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from oip_asgi import InferenceServer
+from oip_asgi import InferenceServer, TensorSpec
+from oip_asgi.specs import specs_of
 from tests.support.asking import ask, error, get, outputs
 
 FRAME = pd.DataFrame({"height": [1.0, 2, 3, 4], "age": [1.0, 0, 1, 0]})
@@ -74,6 +75,24 @@ def test_an_array_is_taken_as_before() -> None:
     assert outputs(ask(server, "m", X=np.array([[1.0, 1.0]]))) == {"output_0": [0]}
     assert error(ask(server, "m", a=np.array([1.0])))[0] == 400
     assert "undeclared_inputs" not in get(server, "/models/pd")[1]["parameters"]
+
+
+def test_a_frame_of_one_column_is_declared_as_one() -> None:
+    frame, server = FRAME[["age"]], InferenceServer()
+    predict = LogisticRegression().fit(frame, KINDS).predict
+    text = r'predict\(X\) was fitted with a data frame, and takes no array of one dimension: write content_type="pd"'
+    with pytest.raises(TypeError, match=text):
+        server.register("m", predict, inputs=specs_of(frame))
+    server.register("m", predict, inputs=specs_of(frame), content_type="pd")
+    server.register("array", predict, inputs=[TensorSpec("age", "FP64", [-1, 1])])
+    assert outputs(ask(server, "m", age=np.array([1.0]))) == {"output_0": [0]}
+
+
+def test_an_array_of_one_dimension_is_told_to_have_rows(caplog: pytest.LogCaptureFixture) -> None:
+    server = InferenceServer()
+    server.register("m", LogisticRegression().fit(FRAME.to_numpy(), KINDS).predict)
+    assert error(ask(server, "m", X=np.array([1.0, 1.0])))[0] == 500
+    assert 'such as inputs=[TensorSpec("X", "FP64", [-1, -1])], and it is answered 400' in caplog.text
 
 
 def test_declared_columns_come_in_their_order() -> None:
