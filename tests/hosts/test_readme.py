@@ -35,6 +35,17 @@ def test_django() -> None:
         assert serves(over_wsgi(get_wsgi_application(), "/v2"))
 
 
+def test_errors_of_calls_in_a_route() -> None:
+    names = names_of("@app.exception_handler(InferenceError)")
+    names["server"].register("iris", load=lambda: lambda x: x)
+    client = Client(names["app"])
+    assert client.post("/reload/iris").json() == "loaded"
+    answer = client.post("/reload/irs")
+    text = "Request for unknown model: 'irs' is not found: expected 'iris'"
+    assert (answer.status_code, answer.json()) == (404, {"error": text})
+    names["server"].stop()
+
+
 def test_fastapi(monkeypatch: pytest.MonkeyPatch) -> None:
     app = names_of("HTTPBearer(auto_error=False)")["app"]
     monkeypatch.setenv("TOKEN", "t")
