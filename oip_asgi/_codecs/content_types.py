@@ -11,7 +11,8 @@ import inspect
 import logging
 import typing
 from collections.abc import Mapping, Sequence
-from functools import partial
+from functools import cache, partial
+from importlib.util import find_spec
 from operator import attrgetter
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple, TypeAlias, TypeGuard
@@ -286,6 +287,12 @@ class Codecs:
             if _encodes(codec, value):
                 return codec
         return None
+
+
+@cache
+def default_codecs() -> Codecs:
+    """This package's own codecs."""
+    return Codecs(has_pandas=find_spec("pandas") is not None)
 
 
 def as_codec(extras: Sequence[Any]) -> AnyCodec | None:

@@ -15,8 +15,10 @@ from typing import Annotated, Any, Final, Literal, NamedTuple
 import numpy as np
 
 from .._codecs.base import AnyInputCodec, AnyRequestCodec
-from .._codecs.content_types import Codecs, as_codec, check_complete, is_input_codec, is_request_codec
+from .._codecs.content_types import Codecs, as_codec, check_complete, default_codecs, is_input_codec, is_request_codec
 from .._protocol.datatypes import DTYPES, Datatype, datatype_of
+from .._protocol.errors import InvalidRequest, InvalidResponse, show
+from .._protocol.tensors import Tensor
 from .specs import AnyShape, TensorSpec
 
 _ITERATED: Final = frozenset({Iterator, Iterable, Generator, AsyncIterator, AsyncIterable, AsyncGenerator})
@@ -114,6 +116,20 @@ def _parse_extras(annotation: Any, extras: Sequence[Any]) -> dict[str, Any]:
             f'Annotated[np.ndarray, "FP32", {list(shapes[0])}], or TensorSpec("name", "FP32", {list(shapes[0])})'
         )
     return {}
+
+
+def read_output(tensor: Tensor, annotation: Any, of_response: str | None) -> Any:
+    """The value of an output that a client received, as a parameter with this annotation would get it. See `InferenceResponse.as_`."""
+    parsed, written = parse_annotation(annotation), inspect.formatannotation(annotation)
+    reader = default_codecs().reader(parsed.wanted, parsed.codec)
+    if reader is None:
+        raise TypeError(f"as_({tensor.name!r}, {written}): no output becomes this: write np.ndarray, list[str], float or the like")
+    if parsed.datatype not in (None, tensor.datatype):
+        raise InvalidResponse(f"output {show(tensor.name)} has datatype {tensor.datatype}: expected {parsed.datatype} for {written}")
+    try:
+        return reader.read(tensor, of_response)
+    except InvalidRequest as error:
+        raise InvalidResponse(f"output {str(error).removeprefix('input ').removeprefix('tensor ')}") from None
 
 
 class Returned(NamedTuple):

@@ -6,7 +6,7 @@ A tensor is a name, a numpy array and parameters. Shape and datatype are the arr
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
-from typing import Any, AnyStr, Final, TypeAlias
+from typing import Any, AnyStr, Final, TypeAlias, TypeVar, overload
 
 import msgspec
 import numpy as np
@@ -16,6 +16,8 @@ from .datatypes import NUMBERS, Array, Buffer, Datatype, datatype_of, name_of
 from .errors import InvalidRequest, show
 from .limits import LOOP_BYTES
 from .schemas import Parameters, RequestOutput
+
+T = TypeVar("T")
 
 Headers: TypeAlias = Mapping[str, str] | Mapping[bytes, bytes] | Iterable[tuple[str, str]] | Iterable[tuple[bytes, bytes]]
 """Headers as clients' libraries hold them."""
@@ -222,7 +224,7 @@ class InferenceRequest(msgspec.Struct, eq=False):
         Raises:
             KeyError: There is no such input.
         """
-        return _find(self.inputs, name, "input")
+        return _find(self.inputs, name, "input").array
 
     def to_http(self, *, binary: bool = False) -> tuple[dict[str, str], bytes]:
         """The request as any HTTP client sends it, to `models/{name}/infer`.
@@ -269,7 +271,34 @@ class InferenceResponse(msgspec.Struct, eq=False):
         Raises:
             KeyError: There is no such output.
         """
-        return _find(self.outputs, name, "output")
+        return _find(self.outputs, name, "output").array
+
+    @overload
+    def as_(self, name: str, annotation: type[T]) -> T: ...
+    @overload
+    def as_(self, name: str, annotation: Any) -> Any: ...
+    def as_(self, name: str, annotation: Any) -> Any:
+        """The value of the output called `name`, as a model's parameter with this annotation would receive it.
+
+        Args:
+            name: The output's name.
+            annotation: Such as `list[str]`, `list[bytes]`, `list[datetime]`, `npt.NDArray[np.float32]`, `float`, or
+                `Annotated[Image, ImageCodec]` with a codec of your own. For a data frame, which is a whole response, write
+                `PandasCodec.decode_response(response)`.
+
+        Raises:
+            KeyError: There is no such output.
+            TypeError: No output becomes what the annotation asks for.
+            InvalidResponse: The output does not hold such a value.
+
+        Example:
+            >>> InferenceResponse([Tensor("names", ["Ada", "Grace"])]).as_("names", list[str])
+            ['Ada', 'Grace']
+        """
+        from .._models.annotations import read_output  # as in InferenceRequest.to_http
+
+        of_response = self.parameters.get("content_type")
+        return read_output(_find(self.outputs, name, "output"), annotation, None if of_response is None else str(of_response))
 
     @classmethod
     def from_http(cls, headers: Headers, body: bytes | bytearray | memoryview, status: int | None = None) -> InferenceResponse:
@@ -294,10 +323,10 @@ class InferenceResponse(msgspec.Struct, eq=False):
         return from_http(headers, body, status)
 
 
-def _find(tensors: list[Tensor], name: str, what: str) -> Array:
+def _find(tensors: list[Tensor], name: str, what: str) -> Tensor:
     for tensor in tensors:
         if tensor.name == name:
-            return tensor.array
+            return tensor
     raise KeyError(f"no {what} {name!r}: there are {[tensor.name for tensor in tensors]}")
 
 

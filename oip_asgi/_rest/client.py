@@ -1,4 +1,4 @@
-"""What a client received, headers, body and status -> an inference response, or the error that a server of any kind answered.
+"""What a client received, headers, body and status -> an inference response, another document, or the error that a server answered.
 
 Knows no client and no models.
 """
@@ -26,10 +26,8 @@ _SHOWN: Final = 500
 
 def from_http(headers: Headers, body: Buffer, status: int | None = None) -> InferenceResponse:
     """Headers, body and status as a response. `InferenceResponse.from_http` says more."""
-    pairs = [(_decode(name).lower(), _decode(value)) for name, value in (headers.items() if hasattr(headers, "items") else headers)]
-    if status is not None and not 200 <= status <= 299:
-        target = next((value for name, value in pairs if name == "location"), None) if 300 <= status <= 399 else None
-        raise ErrorResponse(_read_error(body) if target is None else f"a redirect to {_cut(target)}", status)
+    pairs = _decode_headers(headers)
+    _raise_error(pairs, body, status)
     lengths = [value for name, value in pairs if name == HEADER_LENGTH.lower()]
     if len(lengths) > 1 or (lengths and not _DECIMAL.fullmatch(lengths[0])):
         raise InvalidResponse(f"the header {HEADER_LENGTH} is {show(', '.join(lengths))}: expected a plain decimal number of bytes")
@@ -42,6 +40,27 @@ def from_http(headers: Headers, body: Buffer, status: int | None = None) -> Infe
         if text is None:
             raise
         raise ErrorResponse(text, status) from None
+
+
+def read_document(headers: Headers, body: Buffer, status: int) -> Any:
+    """What any other path answered, as plain values; None if it is empty. Raises `ErrorResponse` if it is an error."""
+    _raise_error(_decode_headers(headers), body, status)
+    if not len(body):
+        return None
+    document = _read_json(body)
+    if document is None:
+        raise InvalidResponse(f"the response is no JSON: {show(bytes(body[:_SHOWN]))}")
+    return document
+
+
+def _decode_headers(headers: Headers) -> list[tuple[str, str]]:
+    return [(_decode(name).lower(), _decode(value)) for name, value in (headers.items() if hasattr(headers, "items") else headers)]
+
+
+def _raise_error(headers: list[tuple[str, str]], body: Buffer, status: int | None) -> None:
+    if status is not None and not 200 <= status <= 299:
+        target = next((value for name, value in headers if name == "location"), None) if 300 <= status <= 399 else None
+        raise ErrorResponse(_read_error(body) if target is None else f"a redirect to {_cut(target)}", status)
 
 
 def _decode(part: str | bytes) -> str:

@@ -11,6 +11,8 @@ import pytest
 @pytest.mark.parametrize(
     ("module", "package", "extra"),
     [
+        ("oip_asgi.client", "httpcore", "client"),
+        ("oip_asgi.client", "httpx", "client"),
         ("oip_asgi.flask", "flask", "flask"),
         ("oip_asgi.django", "django", "django"),
         ("oip_asgi.grpc", "google.protobuf", "grpc-asgi"),

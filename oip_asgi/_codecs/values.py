@@ -1,0 +1,108 @@
+"""Values of a Python caller, by name or as a data frame -> input tensors. Nothing is copied that is a tensor already.
+
+Numbers become INT64 or FP64, unless a declaration says what they become.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol, TypeVar
+
+import numpy as np
+
+from .._protocol.datatypes import Array, Datatype, DType, cast, integer_array
+from .._protocol.errors import InvalidRequest, ModelFault, show
+from .._protocol.schemas import Parameters
+from .._protocol.tensors import Tensor, as_array, make_tensor, to_plain, to_wire_array
+from .base import AnyInputCodec
+from .content_types import Codecs
+from .dataframes import is_frame, is_series
+from .frame_columns import column_to_tensor
+from .torch import replace_torch
+
+T = TypeVar("T")
+
+
+class Declared(Protocol):
+    """What is declared of an input."""
+
+    @property
+    def datatype(self) -> Datatype: ...
+    @property
+    def dtype(self) -> DType: ...
+    @property
+    def content_type(self) -> str | None: ...
+
+
+def to_inputs(inputs: Any, specs: Mapping[str, Declared], codecs: Codecs) -> tuple[list[Tensor], Parameters]:
+    """The input tensors of values by name, or of a value that a request codec encodes, with the parameters that this codec adds."""
+    whole = codecs.request_codec_of(inputs)
+    if whole is not None:
+        made = _encode("inputs", lambda: whole.encode_request(inputs))
+        # whose codec may be a user's
+        return [Tensor(tensor.name, tensor.array, tensor.parameters) for tensor in made.inputs], made.parameters
+    if not isinstance(inputs, Mapping):
+        raise InvalidRequest(f"the inputs are {show(inputs)}: expected values by name, such as {{'x': array}}, or a data frame")
+    tensors: list[Tensor] = []
+    for name, value in inputs.items():
+        if not isinstance(name, str):
+            raise InvalidRequest(f"an input is called {show(name)}: expected a string")
+        if is_frame(value):
+            raise InvalidRequest(f"input {show(name)} is a data frame, whose columns are inputs: give it alone, not by a name")
+        tensors.append(_make_tensor(to_plain(name), value, specs.get(name), codecs))
+    return tensors, {}
+
+
+def check_parameters(parameters: Mapping[str, Any]) -> Parameters:
+    for name, value in parameters.items():
+        if not isinstance(name, str) or not isinstance(value, (str, int, float, bool)):
+            raise InvalidRequest(f"the request has the parameter {show(name)} = {show(value)}: expected a str, int, float or bool")
+    return dict(parameters)
+
+
+def _make_tensor(name: str, value: Any, spec: Declared | None, codecs: Codecs) -> Tensor:
+    if isinstance(value, Tensor):
+        return Tensor(name, value.array, dict(value.parameters))
+    if is_series(value):
+        return _encode(f"input {show(name)}", lambda: column_to_tensor(name, value))
+    value = _encode(f"input {show(name)}", lambda: replace_torch(value))
+    codec = None if isinstance(value, np.ndarray) else _find_codec(value, spec, codecs)
+    if codec is not None:
+        return _encode(f"input {show(name)}", lambda: codec.encode_input(name, value))
+    array = _encode(f"input {show(name)}", lambda: _make_array(value))
+    if not isinstance(value, (np.ndarray, np.generic)) and spec is not None and array.dtype != spec.dtype:
+        array = _cast_numbers(name, array, spec)
+    return make_tensor(name, array, {})
+
+
+def _find_codec(value: Any, spec: Declared | None, codecs: Codecs) -> AnyInputCodec | None:
+    if spec is not None and spec.content_type not in (None, "np"):
+        return codecs.inputs[str(spec.content_type)]
+    return codecs.tensor_codec_of(value)
+
+
+def _make_array(value: Any) -> Array:
+    array = to_wire_array(as_array(value))
+    return array.reshape(1) if array.ndim == 0 and not isinstance(value, np.ndarray) else array
+
+
+def _cast_numbers(name: str, array: Array, spec: Declared) -> Array:
+    """Convert numbers from a list to the declared datatype. Return other values as they are: they are refused later."""
+    dtype, kind = spec.dtype, array.dtype.kind
+    if array.size == 0:
+        return array.astype(dtype)
+    if dtype.kind in "iu" and kind in "iu":
+        return integer_array(array.ravel().tolist(), dtype, f"input {show(name)}").reshape(array.shape)
+    if spec.datatype in ("FP16", "BF16", "FP32", "FP64") and kind in "iuf":
+        converted = cast(array, dtype)
+        if np.any(np.isinf(converted) & ~np.isinf(array)):
+            raise InvalidRequest(f"input {show(name)} has values that are out of range for {spec.datatype}")
+        return converted
+    return array
+
+
+def _encode(where: str, encode: Callable[[], T]) -> T:
+    try:
+        return encode()
+    except (TypeError, ValueError, ModelFault) as error:
+        raise InvalidRequest(f"{where}: {error}") from error

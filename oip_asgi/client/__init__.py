@@ -1,0 +1,16 @@
+"""Ask servers of the protocol, of any kind: this package's, Triton, MLServer, KServe, OpenVINO. Needs the extra `client`, which is httpx.
+
+>>> from oip_asgi.client import Client
+>>> with Client("http://127.0.0.1:8000/v2") as client:  # doctest: +SKIP
+...     response = client.infer("double", {"x": np.float32([1, 2])})
+...     response["output_0"]
+array([2., 4.], dtype=float32)
+
+What a server refuses is raised as `ErrorResponse`, with its `response_status` and `text`; what is no answer of the protocol as
+`InvalidResponse`; and what goes wrong on the way as httpx raises it, such as `httpx.ConnectError` and `httpx.ReadTimeout`. Nothing is
+sent twice, and redirects are not followed.
+"""
+
+from ._clients import AsyncClient, Client
+
+__all__ = ["AsyncClient", "Client"]

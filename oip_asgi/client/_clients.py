@@ -1,0 +1,278 @@
+"""`Client` and `AsyncClient`: each method makes a question, and the link to the server asks it."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Generator, Mapping, Sequence
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self
+
+from .._protocol.schemas import RequestOutput
+from .._protocol.tensors import InferenceResponse
+from . import _questions as questions
+from ._http import AsyncHTTPLink, HTTPLink
+
+if TYPE_CHECKING:
+    import httpx
+
+
+class Client:
+    """A client of a server of the protocol, which blocks. It may be used by several threads at once.
+
+    Args:
+        url: Where the server's paths begin, such as "http://127.0.0.1:8000/v2". "http+unix:///run/model.sock/v2" is a server on a Unix
+            socket. With a client of httpx that has a `base_url`, it may be "/v2" alone.
+        headers: Headers of each request, such as `{"Authorization": "Bearer ..."}`.
+        timeout: Seconds to wait for a connection, and for each part of a body to be sent or to arrive. Without it, 60, or what `http`
+            says; `math.inf` for ever.
+        http: A client of httpx that sends the requests, such as one with certificates, proxies or retries of its own. It stays open
+            when this client is closed. Without it, proxies that environment variables name are not used.
+
+    Raises:
+        ValueError: The URL is none of a server.
+        ImportError: httpx is not installed.
+
+    Example:
+        >>> with Client("http://127.0.0.1:8000/v2") as client:  # doctest: +SKIP
+        ...     client.is_model_ready("double")
+        True
+    """
+
+    def __init__(
+        self, url: str, *, headers: Mapping[str, str] | None = None, timeout: float | None = None, http: httpx.Client | None = None
+    ) -> None:
+        self._link = HTTPLink(url, headers, timeout, http)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._link.close()
+
+    def infer(
+        self,
+        model: str,
+        inputs: Any,
+        *,
+        version: str | int | None = None,
+        parameters: Mapping[str, Any] | None = None,
+        outputs: Sequence[str | RequestOutput] | None = None,
+        id: str | None = None,  # noqa: A002
+        timeout: float | None = None,
+        binary: bool = True,
+    ) -> InferenceResponse:
+        """Ask a model.
+
+        Args:
+            model: Its name.
+            inputs: Values by name: arrays, lists of numbers, `str`, `bytes` or `datetime`, torch tensors, series of pandas, or a `Tensor`,
+                such as a codec makes one. Or a data frame, whose columns are the inputs; a list of `Tensor`; an `InferenceRequest`.
+                Numbers that are no array are sent as INT64 or FP64.
+            version: The model's version; without it, the server chooses.
+            parameters: The request's parameters: `str`, `int`, `float` or `bool`.
+            outputs: The outputs that are asked for, by name or with parameters; without them, all.
+            id: The request's identifier, which comes back in the response.
+            timeout: As on `Client`, for this request.
+            binary: Whether arrays are sent as bytes behind the JSON, and asked for so. Servers without the binary tensor data extension,
+                such as MLServer over REST, need False.
+
+        Returns:
+            The response. `response["y"]` is the array of an output, `response.as_("y", list[str])` its value as Python has it.
+
+        Raises:
+            ErrorResponse: The server refused, with its `response_status` and `text`.
+            InvalidResponse: What came is no response of the protocol.
+            InferenceError: The inputs cannot be tensors, or not in JSON.
+            httpx.TransportError: The connection failed, or took too long.
+
+        Specification: Inference, Binary Tensor Data Extension.
+        """
+        request = questions.make_request(inputs, parameters, outputs, id)
+        return self._link.infer(questions.Inference(model, version, request, binary), timeout)
+
+    def stream(
+        self,
+        model: str,
+        inputs: Any,
+        *,
+        version: str | int | None = None,
+        parameters: Mapping[str, Any] | None = None,
+        id: str | None = None,  # noqa: A002
+        timeout: float | None = None,
+        binary: bool = True,
+    ) -> Generator[InferenceResponse]:
+        """Ask a model that answers with many responses, by `infer_stream`, which this package and MLServer have.
+
+        The arguments and errors are those of `infer`, and an error may come after some responses. The connection is closed if the
+        iterator is closed or forgotten before its end.
+
+        Returns:
+            An iterator over the responses, each as soon as it arrives.
+        """
+        request = questions.make_request(inputs, parameters, None, id)
+        return self._link.stream(questions.Inference(model, version, request, binary), timeout)
+
+    def metadata(self) -> dict[str, Any]:
+        """The server's metadata: `name`, `version`, and `extensions`, such as "binary_tensor_data"."""
+        return self._link.ask(questions.METADATA, None)
+
+    def is_live(self) -> bool:
+        """Whether the server is live. Raises if it cannot be reached."""
+        return self._link.ask(questions.LIVE, None)
+
+    def is_ready(self) -> bool:
+        """Whether all models of the server are ready."""
+        return self._link.ask(questions.READY, None)
+
+    def is_model_ready(self, model: str, version: str | int | None = None) -> bool:
+        """Whether a model is ready. One that the server does not know is not."""
+        return self._link.ask(questions.ask_of(model, version, questions.MODEL_READY), None)
+
+    def model_metadata(self, model: str, version: str | int | None = None) -> dict[str, Any]:
+        """A model's metadata: `name`, `platform`, `inputs`, `outputs`, and `versions` if it has any."""
+        return self._link.ask(questions.ask_of(model, version, questions.MODEL_METADATA), None)
+
+    def models(self) -> list[str]:
+        """The names of the models, by `GET models`, which this package and KServe have. See `index` for others."""
+        return self._link.ask(questions.MODELS, None)
+
+    def index(self, *, ready: bool = False) -> list[dict[str, Any]]:
+        """The models of the repository, each with `name`, and `version`, `state` and `reason` where it has them.
+
+        Args:
+            ready: Only those that are ready.
+        """
+        return self._link.ask(questions.INDEX_OF_READY if ready else questions.INDEX, None)
+
+    def load(self, model: str, parameters: Mapping[str, Any] | None = None, *, timeout: float | None = None) -> None:
+        """Load a model, or load it again. Servers allow it only if they are set up so.
+
+        Args:
+            model: Its name.
+            parameters: Such as `config`, a JSON text.
+            timeout: As on `Client`, for this request.
+        """
+        self._link.ask(questions.ask_change("load", model, parameters), timeout)
+
+    def unload(self, model: str, parameters: Mapping[str, Any] | None = None, *, timeout: float | None = None) -> None:
+        """Unload a model. The arguments are those of `load`."""
+        self._link.ask(questions.ask_change("unload", model, parameters), timeout)
+
+    def statistics(self, model: str | None = None, version: str | int | None = None) -> list[dict[str, Any]]:
+        """The numbers of one model, or of all: one object for each version, as the extension of statistics has it."""
+        question = questions.STATISTICS if model is None else questions.ask_of(model, version, questions.MODEL_STATISTICS)
+        return self._link.ask(question, None)
+
+    def config(self, model: str, version: str | int | None = None) -> dict[str, Any]:
+        """A model's configuration, as Triton has it."""
+        return self._link.ask(questions.ask_of(model, version, questions.MODEL_CONFIG), None)
+
+
+class AsyncClient:
+    """`Client` for asyncio: each method is awaited. One client belongs to one event loop.
+
+    Args:
+        url: As on `Client`.
+        headers: As on `Client`.
+        timeout: As on `Client`.
+        http: As on `Client`, a `httpx.AsyncClient`. In tests, one with the transport `httpx.ASGITransport(app)` asks an application
+            without a server.
+
+    Example:
+        >>> async with AsyncClient("http://127.0.0.1:8000/v2") as client:  # doctest: +SKIP
+        ...     response = await client.infer("double", {"x": np.float32([1, 2])})
+    """
+
+    def __init__(
+        self, url: str, *, headers: Mapping[str, str] | None = None, timeout: float | None = None, http: httpx.AsyncClient | None = None
+    ) -> None:
+        self._link = AsyncHTTPLink(url, headers, timeout, http)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Close the connections."""
+        await self._link.close()
+
+    async def infer(
+        self,
+        model: str,
+        inputs: Any,
+        *,
+        version: str | int | None = None,
+        parameters: Mapping[str, Any] | None = None,
+        outputs: Sequence[str | RequestOutput] | None = None,
+        id: str | None = None,  # noqa: A002
+        timeout: float | None = None,
+        binary: bool = True,
+    ) -> InferenceResponse:
+        """As `Client.infer`. If the task is cancelled, the connection is closed."""
+        request = questions.make_request(inputs, parameters, outputs, id)
+        return await self._link.infer(questions.Inference(model, version, request, binary), timeout)
+
+    def stream(
+        self,
+        model: str,
+        inputs: Any,
+        *,
+        version: str | int | None = None,
+        parameters: Mapping[str, Any] | None = None,
+        id: str | None = None,  # noqa: A002
+        timeout: float | None = None,
+        binary: bool = True,
+    ) -> AsyncGenerator[InferenceResponse]:
+        """As `Client.stream`, for `async for`. `contextlib.aclosing` closes the connection at a place of your own."""
+        request = questions.make_request(inputs, parameters, None, id)
+        return self._link.stream(questions.Inference(model, version, request, binary), timeout)
+
+    async def metadata(self) -> dict[str, Any]:
+        """As `Client.metadata`."""
+        return await self._link.ask(questions.METADATA, None)
+
+    async def is_live(self) -> bool:
+        """As `Client.is_live`."""
+        return await self._link.ask(questions.LIVE, None)
+
+    async def is_ready(self) -> bool:
+        """As `Client.is_ready`."""
+        return await self._link.ask(questions.READY, None)
+
+    async def is_model_ready(self, model: str, version: str | int | None = None) -> bool:
+        """As `Client.is_model_ready`."""
+        return await self._link.ask(questions.ask_of(model, version, questions.MODEL_READY), None)
+
+    async def model_metadata(self, model: str, version: str | int | None = None) -> dict[str, Any]:
+        """As `Client.model_metadata`."""
+        return await self._link.ask(questions.ask_of(model, version, questions.MODEL_METADATA), None)
+
+    async def models(self) -> list[str]:
+        """As `Client.models`."""
+        return await self._link.ask(questions.MODELS, None)
+
+    async def index(self, *, ready: bool = False) -> list[dict[str, Any]]:
+        """As `Client.index`."""
+        return await self._link.ask(questions.INDEX_OF_READY if ready else questions.INDEX, None)
+
+    async def load(self, model: str, parameters: Mapping[str, Any] | None = None, *, timeout: float | None = None) -> None:
+        """As `Client.load`."""
+        await self._link.ask(questions.ask_change("load", model, parameters), timeout)
+
+    async def unload(self, model: str, parameters: Mapping[str, Any] | None = None, *, timeout: float | None = None) -> None:
+        """As `Client.unload`."""
+        await self._link.ask(questions.ask_change("unload", model, parameters), timeout)
+
+    async def statistics(self, model: str | None = None, version: str | int | None = None) -> list[dict[str, Any]]:
+        """As `Client.statistics`."""
+        question = questions.STATISTICS if model is None else questions.ask_of(model, version, questions.MODEL_STATISTICS)
+        return await self._link.ask(question, None)
+
+    async def config(self, model: str, version: str | int | None = None) -> dict[str, Any]:
+        """As `Client.config`."""
+        return await self._link.ask(questions.ask_of(model, version, questions.MODEL_CONFIG), None)

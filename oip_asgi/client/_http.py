@@ -1,0 +1,235 @@
+"""Requests over HTTP, blocking and awaiting: by a client of httpx that the caller gives, else by the connections below httpx, of httpcore.
+
+httpx's own client takes a third of the time of a small request for what the protocol does not need: redirects, cookies, authentication.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import AsyncGenerator, AsyncIterator, Generator, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager
+from typing import Any, Final, Generic, TypeVar
+from urllib.parse import unquote
+
+from .._protocol.datatypes import Buffer
+from .._protocol.errors import show
+from .._protocol.tensors import InferenceResponse
+from ._questions import (
+    LONG,
+    Collector,
+    Events,
+    Headers,
+    HTTPAnswer,
+    HTTPRequest,
+    Inference,
+    Question,
+    cut_pieces,
+    is_stream,
+    read_answer,
+    read_event,
+    read_inference,
+    write_inference,
+    write_question,
+)
+
+try:
+    import httpcore
+    import httpx
+except ImportError as error:
+    if (error.name or "").partition(".")[0] not in ("httpx", "httpcore"):
+        raise
+    raise ImportError(f"{error.name} is not installed: pip install 'oip_asgi[client]'", name=error.name) from error
+
+T = TypeVar("T")
+C = TypeVar("C", httpx.Client, httpx.AsyncClient)
+
+SECONDS: Final = 60.0
+"""How long a client waits, unless it is told how long."""
+
+_POOL: Final[Any] = {"max_connections": 100, "max_keepalive_connections": 20, "keepalive_expiry": 5.0}
+"""As httpx has it: more requests at once wait for a connection."""
+
+_ERRORS: Final = (httpcore.NetworkError, httpcore.TimeoutException, httpcore.ProtocolError, httpcore.ProxyError)
+
+_SOCKET: Final = re.compile(r"http\+unix://(/?[^/].*?\.sock)(/.*)?", re.DOTALL)
+
+
+class _Pieces(httpx.SyncByteStream):
+    """A long body."""
+
+    def __init__(self, body: list[Buffer]) -> None:
+        self._body = body
+
+    def __iter__(self) -> Iterator[bytes]:
+        return cut_pieces(self._body)
+
+
+class _AsyncPieces(httpx.AsyncByteStream):
+    """The same, on an event loop."""
+
+    def __init__(self, body: list[Buffer]) -> None:
+        self._body = body
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        for piece in cut_pieces(self._body):
+            yield piece
+
+
+class _Link(Generic[C]):
+    """A server that is asked over HTTP."""
+
+    long_body: type[_Pieces] | type[_AsyncPieces]
+    headers: Headers
+    http: C | None
+
+    def __init__(self, url: str, headers: Mapping[str, str] | None, timeout: float | None, http: C | None) -> None:
+        self.headers = [(name.encode("ascii"), value.encode("latin-1")) for name, value in (headers or {}).items()]
+        self.timeout = SECONDS if timeout is None and http is None else timeout
+        self.http = http
+        self.url = url.rstrip("/")
+        if http is None:
+            self.connect(url)
+
+    def connect(self, url: str) -> None:
+        """Take a URL apart, for the connections of httpcore."""
+        socket = _SOCKET.fullmatch(url)
+        parsed = httpx.URL(url if socket is None else f"http://localhost{socket[2] or ''}")
+        if parsed.scheme not in ("http", "https") or not parsed.host or parsed.userinfo or parsed.query or parsed.fragment:
+            raise ValueError(f"the url is {show(url)}: expected one such as http://host:8000/v2, without a password, query or fragment")
+        self.parts = (parsed.raw_scheme, parsed.raw_host, parsed.port)
+        self.prefix = parsed.raw_path.rstrip(b"/")
+        self.headers.insert(0, (b"Host", parsed.netloc))
+        self.options: dict[str, Any] = {
+            **_POOL,
+            "uds": None if socket is None else unquote(socket[1]),
+            "ssl_context": httpx.create_ssl_context() if parsed.scheme == "https" else None,
+        }
+
+    def write(self, request: HTTPRequest, timeout: float | None) -> Any:
+        """A request of httpcore, or of the caller's client of httpx."""
+        method, path, body = request.method, request.path, request.body
+        size = sum(map(len, body))
+        lines = [*self.headers, (b"Content-Length", b"%d" % size), *request.headers] if method == "POST" else self.headers
+        content = b"".join(body) if size <= LONG else self.long_body(body)
+        seconds = self.timeout if timeout is None else timeout
+        limit = None if seconds == math.inf else seconds
+        if self.http is not None:
+            kept = httpx.USE_CLIENT_DEFAULT if seconds is None else limit
+            return self.http.build_request(method, self.url + path, headers=lines, content=content, timeout=kept)
+        url = httpcore.URL(scheme=self.parts[0], host=self.parts[1], port=self.parts[2], target=(self.prefix + path.encode()) or b"/")
+        timeouts = dict.fromkeys(("connect", "read", "write", "pool"), limit)
+        return httpcore.Request(method, url, headers=lines, content=content, extensions={"timeout": timeouts})
+
+
+def _as_httpx(error: Exception) -> Exception:
+    """An error of httpcore, under the name that it has in httpx."""
+    kind: type[Exception] = getattr(httpx, type(error).__name__, httpx.TransportError)
+    return kind(str(error))
+
+
+class HTTPLink(_Link[httpx.Client]):
+    """A server that is asked over HTTP, blocking."""
+
+    long_body = _Pieces
+
+    def connect(self, url: str) -> None:
+        super().connect(url)
+        self.pool = httpcore.ConnectionPool(**self.options)
+
+    def close(self) -> None:
+        if self.http is None:
+            self.pool.close()
+
+    @contextmanager
+    def open(self, request: HTTPRequest, timeout: float | None) -> Iterator[tuple[int, Headers, Iterator[bytes]]]:
+        """Send a request; gives status and headers, and iterates over the body."""
+        answer: Any = None
+        written = self.write(request, timeout)
+        try:
+            if self.http is None:
+                answer = self.pool.handle_request(written)
+                yield answer.status, answer.headers, iter(answer.stream)
+            else:
+                answer = self.http.send(written, stream=True, follow_redirects=False)
+                yield answer.status_code, answer.headers.raw, answer.iter_bytes()
+        except _ERRORS as error:
+            raise _as_httpx(error) from error
+        finally:
+            if answer is not None:
+                answer.close()
+
+    def exchange(self, request: HTTPRequest, timeout: float | None) -> HTTPAnswer:
+        with self.open(request, timeout) as (status, headers, pieces):
+            collector = Collector(headers)
+            for piece in pieces:
+                collector.add(piece)
+        return HTTPAnswer(status, headers, collector.finish())
+
+    def ask(self, question: Question[T], timeout: float | None) -> T:
+        return read_answer(question, self.exchange(write_question(question), timeout))
+
+    def infer(self, inference: Inference, timeout: float | None) -> InferenceResponse:
+        return read_inference(inference, self.exchange(write_inference(inference), timeout))
+
+    def stream(self, inference: Inference, timeout: float | None) -> Generator[InferenceResponse]:
+        with self.open(write_inference(inference, "infer_stream"), timeout) as (status, headers, pieces):
+            events = Events() if is_stream(status, headers) else Collector(headers)
+            for piece in pieces:
+                yield from map(read_event, events.add(piece) or ())
+        if isinstance(events, Collector):
+            yield read_inference(inference, HTTPAnswer(status, headers, events.finish()))
+
+
+class AsyncHTTPLink(_Link[httpx.AsyncClient]):
+    """The same on an event loop."""
+
+    long_body = _AsyncPieces
+
+    def connect(self, url: str) -> None:
+        super().connect(url)
+        self.pool = httpcore.AsyncConnectionPool(**self.options)
+
+    async def close(self) -> None:
+        if self.http is None:
+            await self.pool.aclose()
+
+    @asynccontextmanager
+    async def open(self, request: HTTPRequest, timeout: float | None) -> AsyncIterator[tuple[int, Headers, AsyncIterator[bytes]]]:
+        """Send a request; gives status and headers, and iterates over the body."""
+        answer: Any = None
+        written = self.write(request, timeout)
+        try:
+            if self.http is None:
+                answer = await self.pool.handle_async_request(written)
+                yield answer.status, answer.headers, aiter(answer.stream)
+            else:
+                answer = await self.http.send(written, stream=True, follow_redirects=False)
+                yield answer.status_code, answer.headers.raw, answer.aiter_bytes()
+        except _ERRORS as error:
+            raise _as_httpx(error) from error
+        finally:
+            if answer is not None:
+                await answer.aclose()
+
+    async def exchange(self, request: HTTPRequest, timeout: float | None) -> HTTPAnswer:
+        async with self.open(request, timeout) as (status, headers, pieces):
+            collector = Collector(headers)
+            async for piece in pieces:
+                collector.add(piece)
+        return HTTPAnswer(status, headers, collector.finish())
+
+    async def ask(self, question: Question[T], timeout: float | None) -> T:
+        return read_answer(question, await self.exchange(write_question(question), timeout))
+
+    async def infer(self, inference: Inference, timeout: float | None) -> InferenceResponse:
+        return read_inference(inference, await self.exchange(write_inference(inference), timeout))
+
+    async def stream(self, inference: Inference, timeout: float | None) -> AsyncGenerator[InferenceResponse]:
+        async with self.open(write_inference(inference, "infer_stream"), timeout) as (status, headers, pieces):
+            events = Events() if is_stream(status, headers) else Collector(headers)
+            async for piece in pieces:
+                for event in events.add(piece) or ():
+                    yield read_event(event)
+        if isinstance(events, Collector):
+            yield read_inference(inference, HTTPAnswer(status, headers, events.finish()))

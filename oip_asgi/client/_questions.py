@@ -1,0 +1,289 @@
+"""Questions to a server, and its answers, as values: what each asks over HTTP and gRPC, and what reads the answer. Does no I/O.
+
+Specification: HTTP/REST; the extensions of the model repository, statistics and configuration.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final, Generic, Literal, NamedTuple, TypeAlias, TypeVar
+from urllib.parse import quote
+
+import msgspec
+from msgspec.structs import replace
+
+from .._codecs.content_types import default_codecs
+from .._codecs.values import check_parameters, to_inputs
+from .._protocol.datatypes import Buffer
+from .._protocol.errors import ErrorResponse, InvalidResponse, show
+from .._protocol.schemas import Parameters, RequestOutput
+from .._protocol.tensors import REGION, InferenceRequest, InferenceResponse, Tensor
+from .._rest.body import HEADER_LENGTH, encode_request
+from .._rest.client import from_http, read_document
+
+T = TypeVar("T")
+
+Headers: TypeAlias = list[tuple[bytes, bytes]]
+
+LONG: Final = 2**16
+"""From so many bytes on, a body is put into memory of its length piece by piece, and sent in pieces of four times as many."""
+
+_ALIGNED: Final = 16
+"""A multiple of every element's size. The binary data of a long body begin at such a place, so that its arrays need no copy."""
+
+_NOT_READY: Final = (400, 404, 503)
+"""What servers answer a probe of a model that is not ready, or that they do not know."""
+
+_REFUSALS: Final = (400, 415, 422, 500)
+_REFUSES_BINARY: Final = "if this server has no binary data, as MLServer has none over REST, write binary=False"
+
+
+class HTTPRequest(NamedTuple):
+    """A request; its path is below the server's URL, and percent-encoded."""
+
+    method: str
+    path: str
+    headers: Headers
+    body: list[Buffer]
+
+
+class HTTPAnswer(NamedTuple):
+    """An answer."""
+
+    status: int
+    headers: Headers
+    body: Buffer
+
+
+class Question(msgspec.Struct, Generic[T], frozen=True, eq=False):
+    """What is asked, but for inference.
+
+    Args:
+        method: Of HTTP.
+        path: Of HTTP, below the server's URL, or below a model's.
+        rpc: The method of gRPC.
+        read: Makes what the caller gets of the answer's document.
+        fields: Those of gRPC's request.
+        body: The document that HTTP sends with POST.
+        is_probe: Whether an answer that is an error means no.
+    """
+
+    method: str
+    path: str
+    rpc: str
+    read: Callable[[Any], T]
+    fields: Mapping[str, Any] = {}
+    body: Mapping[str, Any] = {}
+    is_probe: bool = False
+
+
+class Inference(NamedTuple):
+    """What is asked of a model.
+
+    Args:
+        model: Its name.
+        version: Its version; None if the server chooses.
+        request: The request.
+        binary: Whether HTTP sends tensors as bytes, and asks for such.
+    """
+
+    model: str
+    version: str | int | None
+    request: InferenceRequest
+    binary: bool = True
+
+
+def _read_object(document: Any) -> dict[str, Any]:
+    if not isinstance(document, dict):
+        raise InvalidResponse(f"the response is {show(document)}: expected a JSON object")
+    return document
+
+
+def _read_list(document: Any) -> list[Any]:
+    if not isinstance(document, list):
+        raise InvalidResponse(f"the response is or has {show(document)}: expected a list")
+    return document
+
+
+def _read_yes(document: Any) -> bool:
+    return not isinstance(document, dict) or all(document.get(name, True) is not False for name in ("ready", "live"))
+
+
+def _read_names(document: Any) -> list[str]:
+    names = _read_list(_read_object(document).get("models"))
+    return list(dict.fromkeys(str(each["name"] if isinstance(each, dict) else each) for each in names))
+
+
+def _read_entries(document: Any) -> list[dict[str, Any]]:
+    return list(map(_read_object, _read_list(document["models"] if isinstance(document, dict) and "models" in document else document)))
+
+
+def _read_statistics(document: Any) -> list[dict[str, Any]]:
+    return list(map(_read_object, _read_list(_read_object(document).get("model_stats"))))
+
+
+def _read_config(document: Any) -> dict[str, Any]:
+    return _read_object(_read_object(document).get("config", document))
+
+
+METADATA: Final = Question("GET", "", "ServerMetadata", _read_object)
+LIVE: Final = Question("GET", "/health/live", "ServerLive", _read_yes, is_probe=True)
+READY: Final = Question("GET", "/health/ready", "ServerReady", _read_yes, is_probe=True)
+MODELS: Final = Question("GET", "/models", "RepositoryIndex", _read_names)
+INDEX: Final = Question("POST", "/repository/index", "RepositoryIndex", _read_entries)
+INDEX_OF_READY: Final = Question("POST", "/repository/index", "RepositoryIndex", _read_entries, {"ready": True}, {"ready": True})
+STATISTICS: Final = Question("GET", "/models/stats", "ModelStatistics", _read_statistics)
+
+MODEL_METADATA: Final = Question("GET", "", "ModelMetadata", _read_object)
+MODEL_READY: Final = Question("GET", "/ready", "ModelReady", _read_yes, is_probe=True)
+MODEL_STATISTICS: Final = Question("GET", "/stats", "ModelStatistics", _read_statistics)
+MODEL_CONFIG: Final = Question("GET", "/config", "ModelConfig", _read_config)
+
+
+def model_path(model: str, version: str | int | None) -> str:
+    """The path of a model, or of one version. A slash in a name is encoded too."""
+    return f"/models/{quote(model, safe='')}" + ("" if version is None else f"/versions/{quote(str(version), safe='')}")
+
+
+def ask_of(model: str, version: str | int | None, question: Question[T]) -> Question[T]:
+    """A question about one model."""
+    fields = {"name": model} if version is None else {"name": model, "version": str(version)}
+    return replace(question, path=model_path(model, version) + question.path, fields=fields)
+
+
+def ask_change(action: Literal["load", "unload"], model: str, parameters: Mapping[str, Any] | None) -> Question[None]:
+    body = {"parameters": dict(parameters)} if parameters else {}
+    path, rpc = f"/repository{model_path(model, None)}/{action}", f"RepositoryModel{action.capitalize()}"
+    return Question("POST", path, rpc, lambda _: None, {"model_name": model, **body}, body)
+
+
+def write_question(question: Question[Any]) -> HTTPRequest:
+    """A question as HTTP sends it."""
+    if question.method == "GET":
+        return HTTPRequest(question.method, question.path, [], [])
+    return HTTPRequest(question.method, question.path, [(b"Content-Type", b"application/json")], [msgspec.json.encode(question.body)])
+
+
+def read_answer(question: Question[T], answer: HTTPAnswer) -> T:
+    """What the caller gets."""
+    if question.is_probe and answer.status in _NOT_READY:
+        return question.read({"ready": False})
+    return question.read(read_document(answer.headers, answer.body, answer.status))
+
+
+# Inference
+
+
+def make_request(
+    inputs: Any, given: Mapping[str, Any] | None, asked: Sequence[str | RequestOutput] | None, identifier: str | None
+) -> InferenceRequest:
+    """Inputs in any form as a request."""
+    parameters = check_parameters(given or {})
+    outputs = [RequestOutput(output) if isinstance(output, str) else output for output in asked or ()]
+    if isinstance(inputs, InferenceRequest):
+        own = inputs.id if identifier is None else identifier
+        return InferenceRequest(inputs.inputs, own, {**inputs.parameters, **parameters}, outputs or inputs.outputs)
+    if isinstance(inputs, Sequence) and inputs and all(isinstance(each, Tensor) for each in inputs):
+        return InferenceRequest(list(inputs), identifier, parameters, outputs)
+    tensors, of_codec = to_inputs(inputs, {}, default_codecs())
+    return InferenceRequest(tensors, identifier, {**of_codec, **parameters}, outputs)
+
+
+def write_inference(inference: Inference, action: str = "infer") -> HTTPRequest:
+    """What HTTP sends. Arrays are not copied: large ones are views in its body."""
+    request, binary = inference.request, inference.binary
+    if binary and action == "infer":
+        request = _ask_for_binary(request)
+    text, parts = encode_request(request, binary=binary)
+    path = f"{model_path(inference.model, inference.version)}/{action}"
+    if not binary:
+        return HTTPRequest("POST", path, [(b"Content-Type", b"application/json")], [text])
+    length = (HEADER_LENGTH.encode(), b"%d" % len(text))
+    return HTTPRequest("POST", path, [(b"Content-Type", b"application/octet-stream"), length], [text, *parts])
+
+
+def _ask_for_binary(request: InferenceRequest) -> InferenceRequest:
+    """The request with binary outputs, where it does not say itself how they come."""
+    parameters: Parameters = {"binary_data_output": True, **request.parameters}
+    # servers do not agree on outputs that are named without a word of this
+    every = parameters["binary_data_output"]
+    outputs = [
+        output if REGION in (output.parameters or {}) else RequestOutput(output.name, {"binary_data": every, **(output.parameters or {})})
+        for output in request.outputs
+    ]
+    return InferenceRequest(request.inputs, request.id, parameters, outputs)
+
+
+def read_inference(inference: Inference, answer: HTTPAnswer) -> InferenceResponse:
+    """The response to a request for inference."""
+    try:
+        return from_http(answer.headers, answer.body, answer.status)
+    except ErrorResponse as error:
+        if inference.binary and answer.status in _REFUSALS and b"json" not in _find(answer.headers, b"content-type"):
+            raise ErrorResponse(f"{error.text} ({_REFUSES_BINARY})", error.response_status) from None
+        raise
+
+
+def _find(headers: Headers, name: bytes) -> bytes:
+    return next((value for key, value in headers if key.lower() == name), b"")
+
+
+# Bodies
+
+
+def cut_pieces(body: Iterable[Buffer]) -> Iterator[bytes]:
+    """A body in pieces that can be sent: bytes, none of them long, as sockets take a part of a long one and its rest would be copied."""
+    for part in body:
+        for start in range(0, len(part), 4 * LONG):
+            yield bytes(part[start : start + 4 * LONG])
+
+
+class Collector:
+    """Puts the pieces of a body together, with one copy."""
+
+    def __init__(self, headers: Headers) -> None:
+        length, head = _find(headers, b"content-length"), _find(headers, HEADER_LENGTH.lower().encode())
+        size = int(length) if length.isdigit() and not _find(headers, b"content-encoding") else 0
+        self._start = self._end = -int(head) % _ALIGNED if head.isdigit() and size > LONG else 0
+        self._body = bytearray(self._start + size if size > LONG else 0)
+
+    def add(self, piece: bytes) -> None:
+        end = self._end + len(piece)
+        self._body[self._end : end] = piece
+        self._end = end
+
+    def finish(self) -> Buffer:
+        del self._body[self._end :]
+        return memoryview(self._body)[self._start :] if self._start else self._body
+
+
+class Events:
+    """Server-sent events, as they arrive in pieces: what each holds."""
+
+    def __init__(self) -> None:
+        self._pieces: list[bytes] = []
+        self._data: list[bytes] = []
+
+    def add(self, piece: bytes) -> Iterator[bytes]:
+        self._pieces.append(piece)
+        if b"\n" not in piece:
+            return
+        *lines, rest = b"".join(self._pieces).split(b"\n")
+        self._pieces = [rest]
+        for line in lines:
+            line = line.removesuffix(b"\r")
+            if line.startswith(b"data:"):
+                self._data.append(line[5:].removeprefix(b" "))
+            elif not line and self._data:
+                yield b"\n".join(self._data)
+                self._data.clear()
+
+
+def is_stream(status: int, headers: Headers) -> bool:
+    """Whether an answer is a stream of events, and not one response or error."""
+    return status == 200 and _find(headers, b"content-type").startswith(b"text/event-stream")
+
+
+def read_event(event: bytes) -> InferenceResponse:
+    """One response of a stream. Raises `ErrorResponse` if it is an error."""
+    return from_http([], event, None)

@@ -1,0 +1,287 @@
+"""The exact requests that clients write, and how they read answers that are unusual, wrong, or of other servers."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import socket
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import httpx
+import numpy as np
+import pytest
+
+from oip_asgi import ErrorResponse, InvalidResponse, RequestOutput
+from oip_asgi.client import AsyncClient, Client
+
+GOOD = {"model_name": "m", "outputs": [{"name": "y", "shape": [1], "datatype": "FP32", "data": [1.5]}]}
+HEADER = "inference-header-content-length"
+
+
+class Recorded:
+    """A client whose requests are kept, and answered alike."""
+
+    def __init__(self, status: int = 200, *, headers: dict[str, str] | None = None, content: bytes = json.dumps(GOOD).encode()) -> None:
+        self.requests: list[httpx.Request] = []
+        self.answer = (status, headers or {"content-type": "application/json"}, content)
+        self.client = Client(
+            "http://test:81/ml/v2/", http=httpx.Client(transport=httpx.MockTransport(self.respond)), headers={"x-key": "k"}
+        )
+
+    def respond(self, request: httpx.Request) -> httpx.Response:
+        request.read()
+        self.requests.append(request)
+        status, headers, content = self.answer
+        return httpx.Response(status, headers=headers, content=content)
+
+
+def test_a_binary_request() -> None:
+    recorded = Recorded()
+    recorded.client.infer("a/b é", {"x": np.array([1, 2], np.float32)}, version=3, outputs=["y"], id="7", parameters={"p": True})
+    [request] = recorded.requests
+    text = (
+        '{"inputs":[{"name":"x","shape":[2],"datatype":"FP32","parameters":{"binary_data_size":8}}],"id":"7",'
+        '"parameters":{"binary_data_output":true,"p":true},"outputs":[{"name":"y","parameters":{"binary_data":true}}]}'
+    )
+    assert (request.method, str(request.url)) == ("POST", "http://test:81/ml/v2/models/a%2Fb%20%C3%A9/versions/3/infer")
+    assert request.content == text.encode() + np.array([1, 2], np.float32).tobytes()
+    assert request.headers["content-type"] == "application/octet-stream"
+    assert request.headers[HEADER] == str(len(text))
+    assert request.headers["content-length"] == str(len(request.content))
+    assert request.headers["x-key"] == "k"
+
+
+def test_a_json_request() -> None:
+    recorded = Recorded()
+    recorded.client.infer("m", {"x": [1]}, outputs=["y"], binary=False)
+    [request] = recorded.requests
+    assert request.content == b'{"inputs":[{"name":"x","shape":[1],"datatype":"INT64","data":[1]}],"outputs":[{"name":"y"}]}'
+    assert request.headers["content-type"] == "application/json"
+    assert HEADER not in request.headers
+
+
+def test_what_the_caller_says_of_outputs_is_kept() -> None:
+    recorded = Recorded()
+    asked = [RequestOutput("y", {"binary_data": False}), RequestOutput("z", {"shared_memory_region": "r", "shared_memory_byte_size": 4})]
+    recorded.client.infer("m", {}, outputs=asked, parameters={"binary_data_output": False})
+    sent = json.loads(recorded.requests[0].content)
+    assert sent["parameters"] == {"binary_data_output": False}
+    assert [output["parameters"] for output in sent["outputs"]] == [asked[0].parameters, asked[1].parameters]
+
+
+@pytest.mark.parametrize(
+    ("ask", "method", "path", "body"),
+    [
+        (lambda client: client.metadata(), "GET", "", b""),
+        (lambda client: client.is_live(), "GET", "/health/live", b""),
+        (lambda client: client.is_ready(), "GET", "/health/ready", b""),
+        (lambda client: client.is_model_ready("a/b", "v 1"), "GET", "/models/a%2Fb/versions/v%201/ready", b""),
+        (lambda client: client.model_metadata("m", 1), "GET", "/models/m/versions/1", b""),
+        (lambda client: client.config("m"), "GET", "/models/m/config", b""),
+        (lambda client: client.load("m", {"config": "{}"}), "POST", "/repository/models/m/load", b'{"parameters":{"config":"{}"}}'),
+        (lambda client: client.load("m"), "POST", "/repository/models/m/load", b"{}"),
+        (lambda client: client.unload("m"), "POST", "/repository/models/m/unload", b"{}"),
+    ],
+)
+def test_other_requests(ask: Callable[[Client], Any], method: str, path: str, body: bytes) -> None:
+    recorded = Recorded(content=b"{}")
+    ask(recorded.client)
+    [request] = recorded.requests
+    assert (request.method, request.url.raw_path, request.content) == (method, f"/ml/v2{path}".encode(), body)
+
+
+def test_the_index_and_statistics() -> None:
+    recorded = Recorded(content=b'[{"name":"m"}]')
+    assert recorded.client.index(ready=True) == recorded.client.index() == [{"name": "m"}]
+    assert [request.content for request in recorded.requests] == [b'{"ready":true}', b"{}"]
+    recorded = Recorded(content=b'{"model_stats":[{"name":"m"}]}')
+    assert recorded.client.statistics() == recorded.client.statistics("m", 1) == [{"name": "m"}]
+    assert [request.url.path for request in recorded.requests] == ["/ml/v2/models/stats", "/ml/v2/models/m/versions/1/stats"]
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "is_yes"),
+    [
+        (200, b"", True),
+        (200, b'{"ready":false}', False),
+        (200, b'{"status":"alive"}', True),
+        (200, b'{"live":true}', True),
+        (400, b"", False),
+        (404, b"{}", False),
+        (503, b'{"ready":false}', False),
+    ],
+)
+def test_probes_of_any_server(status: int, body: bytes, is_yes: bool) -> None:
+    client = Recorded(status, content=body).client
+    assert (client.is_live(), client.is_ready(), client.is_model_ready("m")) == (is_yes,) * 3
+
+
+def test_a_probe_that_is_refused_is_an_error() -> None:
+    with pytest.raises(ErrorResponse, match="status 401: who are you") as caught:
+        Recorded(401, content=b'{"error":"who are you"}').client.is_ready()
+    assert caught.value.response_status == 401
+
+
+@pytest.mark.parametrize(
+    ("ask", "body", "text"),
+    [
+        (lambda client: client.infer("m", {}), b"<html>", "not one of inference"),
+        (lambda client: client.infer("m", {}), b"", "not one of inference"),
+        (lambda client: client.metadata(), b"<html>", "the response is no JSON: b'<html>'"),
+        (lambda client: client.metadata(), b"[]", r"the response is \[\]: expected a JSON object"),
+        (lambda client: client.metadata(), b"", "the response is None: expected a JSON object"),
+        (lambda client: client.models(), b"{}", "None: expected a list"),
+        (lambda client: client.index(), b'["m"]', "'m': expected a JSON object"),
+        (lambda client: client.statistics(), b"{}", "None: expected a list"),
+    ],
+)
+def test_what_is_no_answer_of_the_protocol(ask: Callable[[Client], Any], body: bytes, text: str) -> None:
+    with pytest.raises(InvalidResponse, match=text):
+        ask(Recorded(content=body).client)
+
+
+def test_an_error_that_comes_with_success() -> None:
+    with pytest.raises(ErrorResponse, match="went wrong"):
+        Recorded(content=b'{"error":"went wrong"}').client.infer("m", {})
+
+
+def test_redirects_are_not_followed() -> None:
+    recorded = Recorded(307, headers={"location": "http://elsewhere/v2"}, content=b"")
+    for ask in (lambda: recorded.client.infer("m", {}), recorded.client.metadata, recorded.client.is_live):
+        with pytest.raises(ErrorResponse, match="a redirect to http://elsewhere/v2"):
+            ask()
+    assert len(recorded.requests) == 3
+
+
+def test_a_server_without_binary_data_is_told_by_its_error() -> None:
+    plain = Recorded(500, headers={"content-type": "text/plain"}, content=b"Internal Server Error").client
+    with pytest.raises(ErrorResponse, match=r"Internal Server Error \(if this server has no binary data.*write binary=False\)") as caught:
+        plain.infer("m", {"x": [1]})
+    assert caught.value.response_status == 500
+    with pytest.raises(ErrorResponse, match=r"Internal Server Error$"):
+        plain.infer("m", {"x": [1]}, binary=False)
+
+
+def answer_once(*parts: bytes, gone: threading.Event | None = None, path: str | None = None) -> Any:
+    """A server that sends these bytes to one client, whatever it asks; with no parts, or with `gone`, it then waits until the client goes.
+
+    Args:
+        path: That of a Unix socket; without it, the server has a port.
+    """
+    listening = socket.create_server(("127.0.0.1", 0)) if path is None else socket.socket(socket.AF_UNIX)
+    if path is not None:
+        listening.bind(path)
+        listening.listen()
+
+    def serve() -> None:
+        with listening, listening.accept()[0] as connection:
+            connection.settimeout(10)
+            connection.recv(2**16)
+            for part in parts:
+                connection.sendall(part)
+            if gone is not None or not parts:
+                with contextlib.suppress(ConnectionError):
+                    while connection.recv(2**16):
+                        pass
+                if gone is not None:
+                    gone.set()
+
+    threading.Thread(target=serve).start()
+    return listening.getsockname()
+
+
+STREAM = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n"
+
+
+def test_events_in_any_pieces() -> None:
+    event = json.dumps(GOOD).encode()
+    parts = [
+        STREAM,
+        b"da",
+        b"ta: ",
+        event[:9],
+        event[9:] + b"\n",
+        b"\ndata:" + event + b"\r\n\r\n: a comment\n\nevent: x\ndata: ",
+        event + b"\n\n",
+    ]
+    host, port = answer_once(*parts)
+    with Client(f"http://{host}:{port}/v2") as client:
+        assert [response["y"].tolist() for response in client.stream("m", {})] == [[1.5]] * 3
+
+
+def test_an_error_in_a_stream_comes_after_its_responses() -> None:
+    host, port = answer_once(STREAM, b"data: " + json.dumps(GOOD).encode() + b'\n\ndata: {"error":"no more"}\n\n')
+    with Client(f"http://{host}:{port}/v2") as client:
+        responses = client.stream("m", {})
+        assert next(responses)["y"].tolist() == [1.5]
+        with pytest.raises(ErrorResponse, match="no more"):
+            next(responses)
+
+
+def test_a_single_response_in_place_of_a_stream() -> None:
+    assert [response["y"].tolist() for response in Recorded().client.stream("m", {})] == [[1.5]]
+
+
+def test_what_goes_wrong_on_the_way_is_an_error_of_httpx() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        port = listening.getsockname()[1]
+    with Client(f"http://127.0.0.1:{port}/v2") as client, pytest.raises(httpx.ConnectError):
+        client.is_live()
+    host, port = answer_once()
+    with Client(f"http://{host}:{port}/v2", timeout=0.1) as client, pytest.raises(httpx.ReadTimeout):
+        client.metadata()
+    host, port = answer_once()
+    with Client(f"http://{host}:{port}/v2") as client, pytest.raises(httpx.ReadTimeout):
+        client.infer("m", {"x": [1]}, timeout=0.1)
+    host, port = answer_once(b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\n{}")
+    with Client(f"http://{host}:{port}/v2") as client, pytest.raises(httpx.RemoteProtocolError):
+        client.metadata()
+
+
+def test_awaiting_too() -> None:
+    async def ask(host: str, port: int) -> None:
+        async with AsyncClient(f"http://{host}:{port}/v2", timeout=0.1) as client:
+            with pytest.raises(httpx.ReadTimeout):
+                await client.metadata()
+
+    asyncio.run(ask(*answer_once()))
+
+
+def test_a_stream_that_is_left_closes_its_connection() -> None:
+    gone = threading.Event()
+    event = b"data: " + json.dumps(GOOD).encode() + b"\n\n"
+    with Client("http://{}:{}/v2".format(*answer_once(STREAM, event, gone=gone))) as client:
+        for _ in client.stream("m", {}):
+            break
+        assert gone.wait(10)
+
+    async def ask(host: str, port: int) -> None:
+        async with AsyncClient(f"http://{host}:{port}/v2") as client:
+            async with contextlib.aclosing(client.stream("m", {})) as responses:
+                async for _ in responses:
+                    break
+            assert await asyncio.to_thread(gone.wait, 10)
+
+    gone.clear()
+    asyncio.run(ask(*answer_once(STREAM, event, gone=gone)))
+
+
+def test_a_server_on_a_unix_socket(tmp_path: Path) -> None:
+    path = str(tmp_path / "a model.sock")
+    answer_once(b'HTTP/1.1 200 OK\r\nContent-Length: 12\r\n\r\n{"name":"m"}', path=path)
+    with Client(f"http+unix://{path}/v2") as client:
+        assert client.metadata() == {"name": "m"}
+
+
+@pytest.mark.parametrize(
+    "url", ["", "127.0.0.1:8000", "ftp://host/v2", "http://user:password@host/v2", "http://host/v2?a=b", "http+unix:///run/v2"]
+)
+def test_a_url_that_is_none(url: str) -> None:
+    with pytest.raises(ValueError, match=r"the url is .*: expected one such as http://host:8000/v2"):
+        Client(url)
+    with pytest.raises(ValueError, match="the url is"):
+        AsyncClient(url)

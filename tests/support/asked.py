@@ -1,0 +1,62 @@
+"""Both clients of `oip_asgi.client` with one face, in front of any application or server."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
+
+import httpx
+
+from oip_asgi.client import AsyncClient, Client
+from tests.support.ways import Request, Way
+
+
+def over_way(way: Way, prefix: str = "/v2") -> httpx.MockTransport:
+    """A way in, as a transport of httpx."""
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        path = request.url.raw_path.decode().removeprefix(prefix)
+        headers = [(name.decode(), value.decode()) for name, value in request.headers.raw]
+        got = way(Request(request.method, path, headers, request.read()))
+        return httpx.Response(got.status, headers=got.headers, content=got.body)
+
+    return httpx.MockTransport(answer)
+
+
+class Asked:
+    """A server, asked by one of the clients.
+
+    Args:
+        target: A URL, a WSGI application, or with `awaited` an ASGI application.
+        awaited: Whether `AsyncClient` asks, with an event loop of its own for each question.
+    """
+
+    def __init__(self, target: Any, *, awaited: bool) -> None:
+        self._target = target
+        self._awaited = awaited
+
+    def __call__(self, method: str, *arguments: Any, **options: Any) -> Any:
+        """What a method returns; a list of all responses of `stream`."""
+        if self._awaited:
+            return asyncio.run(self._ask(method, arguments, options))
+        if isinstance(self._target, str):
+            with Client(self._target) as client:
+                return _listed(getattr(client, method)(*arguments, **options))
+        with httpx.Client(transport=httpx.WSGITransport(self._target, raise_app_exceptions=False)) as http:
+            return _listed(getattr(Client("http://test/v2", http=http), method)(*arguments, **options))
+
+    async def _ask(self, method: str, arguments: Any, options: Any) -> Any:
+        if isinstance(self._target, str):
+            async with AsyncClient(self._target) as client:
+                return await _finished(getattr(client, method)(*arguments, **options))
+        async with httpx.AsyncClient(transport=httpx.ASGITransport(self._target), base_url="http://test") as http:
+            return await _finished(getattr(AsyncClient("/v2", http=http), method)(*arguments, **options))
+
+
+def _listed(result: Any) -> Any:
+    return list(result) if hasattr(result, "send") else result
+
+
+async def _finished(result: Any) -> Any:
+    return [each async for each in result] if isinstance(result, AsyncIterator) else await result
