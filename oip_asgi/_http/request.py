@@ -161,7 +161,7 @@ def _length(headers: Mapping[bytes, bytes], name: bytes) -> int | None:
 
 def prefix_of(path: str) -> str:
     """A mount's path as it is compared, without a slash at its end."""
-    if not path.startswith("/"):
+    if not isinstance(path, str) or not path.startswith("/"):
         raise ValueError(f'path={path!r} must begin with a slash, such as "/v2"')
     return path.rstrip("/")
 

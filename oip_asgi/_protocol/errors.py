@@ -44,7 +44,7 @@ def list_names(names: Collection[str]) -> str:
     return first if len(names) <= _LISTED else f"{first} and {len(names) - _LISTED} more"
 
 
-def find_near(name: str, names: Collection[str], likeness: float = 0.6) -> str | None:
+def find_near(name: str, names: Collection[str], likeness: float = 0.7) -> str | None:
     """Find the name that was probably meant. None if no name is as like as that."""
     near = difflib.get_close_matches(name, list(names)[:_COMPARED], 1, likeness) if len(name) <= _COMPARED else []
     return near[0] if near else None

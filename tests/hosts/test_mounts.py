@@ -180,6 +180,7 @@ def test_a_longer_word_is_not_under_the_mount_of_wsgi(name: str) -> None:
 def test_a_mount_needs_a_slash() -> None:
     for attempt in (
         lambda: OIPApp(named("one")).install(Starlette(), "v2"),
+        lambda: OIPApp(named("one")).install(Starlette(), named("one")),  # type: ignore[arg-type]
         lambda: OIPMiddleware(Starlette(), named("one"), "v2"),
         lambda: OIPWSGIMiddleware(Flask(__name__), named("one"), "v2"),
         lambda: flask_app(blueprint(named("one"), url_prefix="v2")),

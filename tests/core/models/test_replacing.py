@@ -6,6 +6,7 @@ import asyncio
 import copy
 import pickle
 import threading
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -94,6 +95,14 @@ def test_each_misspelled_option_is_told_the_right_one(option: str) -> None:
     misspelled: dict[str, Any] = {option[:-1]: 1}
     with pytest.raises(TypeError, match=rf"model 'm': {option[:-1]}= is not an option: did you mean {option}=\?"):
         InferenceServer().register("m", lambda x: x, **misspelled)
+
+
+@pytest.mark.parametrize("option", ["models", "batch", "workers"])
+def test_an_option_that_is_like_no_other_is_told_all(option: str) -> None:
+    unknown: dict[str, Any] = {option: 1}
+    for take in (InferenceServer, partial(InferenceServer().register, "m", lambda x: x)):
+        with pytest.raises(TypeError, match=f"{option}= is not an option: the options are "):
+            take(**unknown)
 
 
 @pytest.mark.parametrize("taken", [lambda server: server, OIPApp], ids=["server", "application"])
