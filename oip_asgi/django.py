@@ -208,7 +208,7 @@ class _RequestThread:
         return self
 
     def begin(self, effect: Run) -> asyncio.Future[Any]:
-        if effect.deadline != math.inf:  # then one of our threads runs it, which may be abandoned: Django waits for its own threads
+        if effect.deadline != math.inf:  # one of our threads, which need not be waited for: Django waits for its own
             return self._runtime.here().begin(effect)
         return asyncio.ensure_future(self._run(effect))
 

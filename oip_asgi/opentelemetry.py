@@ -32,9 +32,10 @@ def instrument(server: InferenceServer, tracer_provider: trace.TracerProvider | 
     The host's own instrumentation, such as opentelemetry-instrumentation-asgi, -wsgi or -grpc, reads `traceparent` and begins the server's
     span, of which this one is a child. Spans that the model begins are children of this one. Its attributes are `oip.model.name`,
     `oip.model.version`, `oip.request.id`, `oip.outcome` and `oip.queue.seconds`; a request that fails has the status ERROR and the
-    attribute `error.type`, and the exception as an event. One call that answers several requests, by `max_batch_size=`, is a span
-    `infer {model} batch` with `oip.batch.rows`, in a trace of its own with a link to each request's span, which has it as an event; spans
-    that the model begins then are children of that one.
+    attribute `error.type`, and the exception as an event.
+
+    With `max_batch_size=`, each call of the function has a span `infer {model} batch` with `oip.batch.rows`, in a trace of its own. It has
+    a link to the span of each request, and each of those has an event for it. Spans that the model begins are its children then.
 
     Args:
         server: The server.

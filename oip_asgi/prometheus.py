@@ -214,7 +214,7 @@ def _watch(engine: Engine, instruments: Mapping[_Metric, Any]) -> None:
 
 
 class _Observer:
-    """Changes the instruments for one model, or for all that nobody knows."""
+    """Changes the instruments of one model, or those of all unknown models together."""
 
     def __init__(
         self,

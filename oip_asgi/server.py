@@ -64,8 +64,8 @@ class InferenceServer:
         max_json_bytes (int | None, default 33554432): The most JSON of a request, in bytes, decompressed; None for no
             limit. Binary tensor data after it does not count.
         ready_when_empty (bool, default False): Whether the server counts as ready while no model is registered.
-        debug (bool, default False): Whether clients see what a model raised. Not for production: nobody knows what the
-            texts of exceptions hold.
+        debug (bool, default False): Whether clients see what a model raised. Not for production: the texts of
+            exceptions may hold secrets.
         codecs (Sequence[Union[type[InputCodec[Any]], InputCodec[Any], type[RequestCodec[Any]], RequestCodec[Any]]], default
             ()): Your own codecs, beside those of `oip_asgi.codecs`: subclasses of `InputCodec` or `RequestCodec`. A codec
             with the content type of one of ours replaces it.
@@ -138,8 +138,8 @@ class InferenceServer:
                 and the metadata shows them.
             outputs (Sequence[TensorSpec], default ()): The outputs that it returns. A result is cast to them by numpy's
                 `same_kind` rule, if the values fit.
-            content_type (str | None, default None): How to read requests that do not say it themselves: "pd" makes a data frame
-                of all inputs; any other is that of each tensor whose spec in `inputs` has none.
+            content_type (str | None, default None): The content type of requests that name none. "pd" makes one data frame of
+                all inputs; any other is that of each tensor whose spec in `inputs` has none.
             run (Literal['thread', 'inline'], default 'thread'): Where a `def` runs under ASGI and grpc.aio: in a worker thread,
                 or on the event loop, which suits functions that take microseconds.
             writable (bool, default False): Whether inputs arrive as copies that the function may change. If not, they are
@@ -171,8 +171,8 @@ class InferenceServer:
                 request with more rows runs alone. None: no request shares a call.
             max_batch_delay (float, default 0.0): How many seconds a request may be held back so that others share its call.
                 With 0, requests share a call only if they came while all calls that may run at once were busy.
-            preferred_batch_sizes (Sequence[int], default ()): Numbers of rows at which a batch is not held back any longer.
-                With more rows than the largest, none is.
+            preferred_batch_sizes (Sequence[int], default ()): Numbers of rows with which a batch starts at once.
+                One with more rows than the largest of them does too.
             retry_alone (bool, default False): Whether each request of a batch is tried alone after the function raised, so that
                 one bad input costs no other request its answer. The function then sees the same rows twice.
             replace (bool, default False): Whether it takes the place of a model with its name and version, if there is one: for

@@ -159,7 +159,7 @@ def _group(keys: Iterable[Any]) -> dict[Any, list[int]]:
 
 
 def _find_group_of_tensor(tensor: Tensor, decoders: Mapping[str, Decode]) -> Any:
-    """What a tensor is read with: others of its dtype, other strings, or nothing else."""
+    """Find the group of a tensor. One group has numbers of one dtype, or strings; a tensor of `_OTHER` is read alone."""
     dtype, parameters = tensor.array.dtype, tensor.parameters
     content_type = parameters.get("content_type")
     if content_type in decoders or DTYPE in parameters:

@@ -59,7 +59,7 @@ _MOST_CATEGORIES: Final = _MOST_BYTES // 2
 
 _DATETIME: Final = re.compile(r"datetime64\[(?:s|ms|us|ns)(?:, ([A-Za-z0-9_+:/-]{1,50}))?\]")
 _FIXED_ZONE: Final = re.compile("UTC|(?:UTC)?[+-](?:[01][0-9]|2[0-3]):[0-5][0-9]")
-"""UTC or an offset. With the colon: pandas reads +0545 as 05:05."""
+"""UTC, or an offset with a colon, because pandas reads +0545 as 05:05."""
 
 
 def has_str_dtype() -> bool:

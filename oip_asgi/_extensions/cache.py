@@ -202,7 +202,7 @@ def _digest(request: InferenceRequest) -> bytes:
     inputs = [(tensor.name, tensor.datatype, tensor.shape, sorted(tensor.parameters.items())) for tensor in request.inputs]
     parameters = sorted((name, value) for name, value in request.parameters.items() if name not in OF_TREATMENT)
     outputs = [(output.name, (output.parameters or {}).get("content_type")) for output in request.outputs]
-    # the text says how long what follows is, so no two requests have the same bytes
+    # the shapes in the text say where each tensor ends, so different requests have different bytes
     digest = sha256(repr((inputs, parameters, outputs)).encode())
     for tensor in request.inputs:
         digest.update(view_bytes(tensor.array))

@@ -27,7 +27,7 @@ ERRORS: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 
 class Unusual(Exception):
-    """The quick way does not take a text. The other way takes it, or tells what is wrong."""
+    """Raised by the quick way for a text that it does not take. The other way takes it, or says what is wrong."""
 
 
 REFUSALS: Final = (*ERRORS, Unusual)

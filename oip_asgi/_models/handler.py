@@ -67,8 +67,8 @@ class Handler:
             self._check_batching()
         self.answers = Outputs(self.outputs, returned, codecs)
         self._bindings: dict[str, Binding] = {}
-        """How the function is called if the content type of a request gives its parameter another kind of value than is declared: one value
-        made of all tensors, or, if that is declared, a value made of one tensor."""
+        """How the function is called if a request has one of these content types: with one value made of all tensors, where one made of one
+        tensor is declared, or the other way round."""
         if self.binding.is_untyped:
             self._bindings = {name: bind(function, declared, codecs, name) for name in codecs.request_only if name != content_type}
             if content_type in codecs.request_only:

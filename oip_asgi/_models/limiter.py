@@ -106,7 +106,7 @@ class Limiter:
         return len(self._queue) + self.running >= self.max_concurrency + self.max_queue
 
     def set_max_concurrency(self, max_concurrency: int) -> None:
-        """Let another number of calls run at once from now on; calls that run go on."""
+        """Change how many calls may run at once. Calls that run already go on."""
         with self.lock:
             self.max_concurrency = max_concurrency
             turns = self._give_turns()

@@ -67,7 +67,7 @@ class Batching(msgspec.Struct, frozen=True):
     Args:
         most: The rows of the largest batch.
         delay: How many seconds a request may be held back for others.
-        preferred: Numbers of rows at which a batch is not held back any longer.
+        preferred: Numbers of rows with which a batch starts at once.
         retry_alone: Whether each request of a batch that failed is tried alone.
     """
 
@@ -100,7 +100,7 @@ class ModelOptions(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     content_type: Annotated[
         str | None,
         Option(
-            'How to read requests that do not say it themselves: "pd" makes a data frame of all inputs; any other is that of each tensor '
+            'The content type of requests that name none. "pd" makes one data frame of all inputs; any other is that of each tensor '
             "whose spec in `inputs` has none."
         ),
     ] = None
@@ -193,7 +193,7 @@ class ModelOptions(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     ] = 0.0
     preferred_batch_sizes: Annotated[
         Sequence[int],
-        Option("Numbers of rows at which a batch is not held back any longer. With more rows than the largest, none is.", _SIZES),
+        Option("Numbers of rows with which a batch starts at once. One with more rows than the largest of them does too.", _SIZES),
     ] = ()
     retry_alone: Annotated[
         bool,

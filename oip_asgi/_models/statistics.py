@@ -259,7 +259,7 @@ class Statistics:
             self._rows = []
 
     def record(self, outcome: Outcome, request: Timings | None, ended: float) -> None:
-        """Count a request that has ended, as `make_row` has it."""
+        """Count a request that has ended. `make_row` says what of it."""
         row = make_row(outcome, request, ended)
         with self._lock:
             self._rows.append(row)
@@ -293,5 +293,5 @@ class Statistics:
 
 
 def _sum_columns(times: Array, has_time: Array, names: Sequence[str]) -> Iterator[tuple[str, int, float]]:
-    """By name of a column: how many times it has, and their sum."""
+    """Sum each column. Yields its name, how many times are in it, and their sum."""
     return zip(names, has_time.sum(0).tolist(), np.where(has_time, times, 0.0).sum(0).tolist(), strict=True)

@@ -22,8 +22,8 @@ class Access:
     In tests of your own function, make one by hand: `Access("infer", "iris", headers={"x-api-key": "s3cret"})`.
 
     Args:
-        action: What the client wants: "infer", which also stands for streams, `generate` and each message of ModelStreamInfer;
-            "metadata", "ready", "config" or "statistics" of a model; to "load" or "unload" it; or anything with "shared_memory".
+        action: What the client wants to do: "infer", also for `generate`, streams, and each message of ModelStreamInfer; "metadata",
+            "ready", "config" or "statistics", which ask about a model; "load" or "unload"; or "shared_memory", for all that concerns it.
         model: The model's name, decoded, as the request names it: there may be no such model. None if the request names none.
         version: Its version, as the request names it. None if the request names none.
         headers: The request's headers, or its metadata over gRPC; names in lower case. A function that makes them is called only if

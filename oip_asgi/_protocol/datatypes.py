@@ -59,7 +59,7 @@ MAX_ELEMENTS: Final = 2**60 - 1
 """Above this no array of 8-byte elements can be addressed, whatever it holds."""
 
 MAX_EMPTY: Final = 1_000_000
-"""The largest product of an empty tensor's other dimensions: its few bytes may become so many rows, such as texts of JSON."""
+"""The most that the other dimensions of an empty tensor may multiply to. Each such row may become a text of JSON, and has no bytes."""
 
 
 @cache  # bounded: an unknown datatype raises

@@ -14,8 +14,8 @@ from .errors import InvalidRequest
 T = TypeVar("T")
 
 LOOP_BYTES: Final = 2**14
-"""Bytes of a body, or of the tensors of a result, up to which they are decoded or encoded on an event loop. Above, a worker thread does it.
-The slowest known, 16 KiB of numbers such as 1e300, take 25 milliseconds."""
+"""Bytes of a body, or of the tensors of a result, up to which they are decoded or encoded on an event loop. For more, a worker thread does
+it. The slowest known case takes 25 milliseconds: 16 KiB of numbers such as 1e300."""
 
 PIECE: Final = 2**16
 """Bytes of long JSON that one call of a decoder gets in a worker thread: it holds the interpreter for a millisecond."""

@@ -175,7 +175,7 @@ class Body(msgspec.Struct, eq=False):
 
     @property
     def _padding(self) -> int:
-        """How many bytes in front of the body align what is after its head."""
+        """How many bytes must be in front of the body so that what follows its head is aligned."""
         return -(self.head or 0) % _ALIGNMENT
 
     def finish(self, *, cut_off: bool = False) -> Buffer:

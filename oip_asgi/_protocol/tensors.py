@@ -230,8 +230,8 @@ class InferenceRequest(msgspec.Struct, eq=False):
         """The request as any HTTP client sends it, to `models/{name}/infer`.
 
         Args:
-            binary: Whether the inputs go as bytes after the JSON, not in it. Outputs come back so if the request's parameter
-                `binary_data_output` is true.
+            binary: Whether the inputs go as bytes after the JSON, not in it. The outputs come back as bytes if the parameter
+                `binary_data_output` of the request is true.
 
         Returns:
             Headers and body. The client adds Content-Length.

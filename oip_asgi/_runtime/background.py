@@ -72,7 +72,7 @@ class BackgroundLoop:
             loan.wait(future)
             return result_of(future)
         finally:
-            del future  # what it raises knows this frame: together they would live until the next garbage collection
+            del future  # what it raises knows this frame, so both would live until the next garbage collection
 
     def begin(self, coroutine: Coroutine[Any, Any, T]) -> Future[T]:
         """Begin a coroutine. The future raises `CancelledError` if the loop is stopped."""

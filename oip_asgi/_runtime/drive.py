@@ -136,13 +136,13 @@ async def advance_async(
         result: T = end.value
         return result
     finally:
-        del error  # it knows this frame: together they would live until the next garbage collection
+        del error  # the error knows this frame, so both would live until the next garbage collection
         if watch is not None:
             await watch.end()
 
 
 def _ends(error: BaseException, steps: Steps[Any], background: BackgroundLoop | None) -> bool:
-    """Whether what an effect raised ends `steps`. What is the host's own closes them at once."""
+    """Whether what an effect raised ends `steps`. If it is for the host, this closes them at once."""
     if isinstance(error, (ClientGone, CancelledError)):
         return True  # the client has gone, or the host cancels
     if (isinstance(error, GeneratorExit) and background is None) or is_for_the_host(error):
@@ -152,9 +152,9 @@ def _ends(error: BaseException, steps: Steps[Any], background: BackgroundLoop | 
 
 
 async def abandon_async(steps: Steps[Any], threads: Threads) -> None:
-    """End `steps` that nobody waits for any more, with what they ask for to clean up; nothing if they have ended.
+    """End `steps` that nobody waits for any more, and do what they ask for to clean up. Do nothing if they have ended.
 
-    If this is cancelled, it cleans up no further than what a worker thread does.
+    If this is cancelled, only what a worker thread does for them is still done.
     """
     try:
         effect = steps.throw(Abandoned())

@@ -12,11 +12,11 @@ from .._protocol.effects import QuitWithin
 T = TypeVar("T")
 
 _ENDS: Final = (SystemExit, KeyboardInterrupt, GeneratorExit, CancelledError)
-"""What is no `Exception` and ends a thread, a task or the process."""
+"""What ends a thread, a task or the process, and is no `Exception`."""
 
 _HOSTS: Final = frozenset({"gevent", "greenlet", "eventlet"})
-"""Packages with others of the kind, such as the timeouts of gevent: they mean something to the host. Any other is a mistake of a model's,
-such as a panic in a library that is written in Rust."""
+"""Packages whose exceptions do so too, such as gevent's timeouts: the host waits for them. Any other exception that is no `Exception` is a
+mistake of a model's, such as a panic in a library that is written in Rust."""
 
 
 def is_for_the_host(error: BaseException) -> bool:

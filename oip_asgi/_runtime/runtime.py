@@ -64,7 +64,7 @@ class Runtime:
         try:
             return outcome.result()
         finally:
-            del outcome  # what it raises knows this frame: together they would live until the next garbage collection
+            del outcome  # what it raises knows this frame, so both would live until the next garbage collection
 
     def spawn(self, function: Callable[[], Any], ended: Signal) -> None:
         """Run a function in a worker thread of hooks, and set a signal after it. What it raises is nobody's."""
@@ -181,7 +181,7 @@ class _Outcome(Future[Any]):
             result = self._run(self._function)
         except BaseException as error:
             self.set_exception(as_failure(error))
-            del self  # what was raised knows this frame: together they would live until the next garbage collection
+            del self  # what was raised knows this frame, so both would live until the next garbage collection
         else:
             self.set_result(result)
 

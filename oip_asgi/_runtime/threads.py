@@ -52,7 +52,7 @@ class WorkerThreads:
         self._waiting = 0
 
     def submit(self, job: Job, *, is_patient: bool = False) -> bool:
-        """Have a job done. True if it waits for a thread that is awake, which only a patient job does."""
+        """Have a job done. A patient job may wait for a thread that is awake; returns whether it does."""
         with self._lock:
             self._is_stopping = False
             self._jobs.append(job)
@@ -137,7 +137,7 @@ class WorkerThreads:
 
     def _forget(self, worker: _Worker) -> None:
         self._workers.discard(worker)
-        if self._last is worker:  # it knows this: together they would live until the next garbage collection
+        if self._last is worker:  # it knows this, so both would live until the next garbage collection
             self._last = None
 
     def stop(self) -> None:

@@ -175,7 +175,7 @@ class Watch:
             raise QuitWithin from error
         finally:
             self._waits = None
-            # what it ends with knows this frame, and they know that: together they would live until the next garbage collection
+            # what it ends with knows this frame, and they know that, so both would live until the next garbage collection
             del task, raised
 
     def _set_timer(self, deadline: float) -> None:

@@ -53,7 +53,7 @@ class Member(msgspec.Struct, Generic[T], eq=False):
 
     def finish(self) -> T:
         """Return its answer, or raise its error."""
-        error, self.error = self.error, None  # its traceback knows this: together they would live until the next garbage collection
+        error, self.error = self.error, None  # its traceback knows this, so both would live until the next garbage collection
         try:
             if self.call.engine.clock() >= self.call.deadline:
                 raise DeadlinePassed from error
@@ -111,7 +111,7 @@ class Execution:
         for member in self._members:
             member.execution = self
         apart = Spawn(self._run_in_task(), unwanted=self.unwanted, is_apart=True)
-        apart.ended.then(self.end)  # its event loop may end before it has begun
+        apart.ended.then(self.end)  # also if its event loop ends before the task has begun
         return apart
 
     def _run_in_task(self) -> Steps[None]:
@@ -130,7 +130,7 @@ class Execution:
             self.unwanted.set()
 
     def end(self) -> None:
-        """Give the slot back and wake all requests, at the first call."""
+        """Give the slot back and wake all requests. A second call does nothing."""
         place, self._place = self._place, None
         if place is not None:
             place.end(is_last=True)

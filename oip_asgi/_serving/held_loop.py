@@ -23,7 +23,7 @@ _logger: Final = logging.getLogger("oip_asgi")
 
 @coroutine
 def measure(made: Awaitable[Any], model: Model, handler: Handler, clock: Callable[[], float]) -> Generator[Any, None, Any]:
-    """Await what an `async def` returned, and warn if it held the event loop. It costs too much for each call."""
+    """Await what an `async def` returned, and warn if it held the event loop. This is too costly for every call."""
     handler.is_measured = False
     steps: Any = made.__await__()
     longest, error = 0.0, None

@@ -222,7 +222,7 @@ def _fail(call: Call[Any], error: E, cause: BaseException | None = None) -> E:
 
 def _admit(engine: Engine, model: Model) -> Steps[None]:
     """Let a request in before its body is read, as soon as the model is loaded."""
-    if engine.stopping and not find_callers():  # calls that run may call others to their end
+    if engine.stopping and not find_callers():  # a call that runs may still call other models
         raise make_stopping_error(model)
     yield from model.lifecycle.wait_until_loaded()
     if not model.lifecycle.is_serving:
@@ -251,7 +251,7 @@ def _wait_for_turn(call: Call[Any], slot: Slot) -> Steps[None]:
 
 
 def _encode_elsewhere(call: Call[T], response: InferenceResponse) -> Steps[T]:
-    """Encode a large response of a call on the event loop in a worker thread."""
+    """Encode a large response in a worker thread, so that the event loop is free meanwhile."""
     copy_small(response.outputs)
     encoded: T = yield Run(partial(call.encode_in_thread, response), "conversion", deadline=call.deadline, for_client=True)
     return encoded

@@ -66,7 +66,7 @@ def record_end(model: Model, request: Timings | None, span: Span | None, ended: 
 
 
 def record_unknown(statistics: Statistics, error: InferenceError) -> None:
-    """Note a request for a model that nobody knows, in the numbers of all such requests: its name is the client's."""
+    """Count a request for an unknown model. All of them are counted as one model, because clients choose the names."""
     statistics.record("invalid", None, 0.0)
     if _logger.isEnabledFor(logging.DEBUG):
         _logger.debug("a request was refused with %d: %s", error.status, escape(error_text(error)), extra=log_fields("", None, None, 0.0))

@@ -59,7 +59,7 @@ class ServerOptions(msgspec.Struct, frozen=True, eq=False):
     ready_when_empty: Annotated[bool, Option("Whether the server counts as ready while no model is registered.", BOOLEAN)] = False
     debug: Annotated[
         bool,
-        Option("Whether clients see what a model raised. Not for production: nobody knows what the texts of exceptions hold.", BOOLEAN),
+        Option("Whether clients see what a model raised. Not for production: the texts of exceptions may hold secrets.", BOOLEAN),
     ] = False
     codecs: Annotated[
         Sequence[AnyCodec],
