@@ -39,6 +39,11 @@ _decode_shape: Final = msgspec.json.Decoder(tuple[schemas.Dimension, ...]).decod
 _decode_parameters: Final = msgspec.json.Decoder(schemas.UncheckedParameters | None, float_hook=float).decode
 _decode_response: Final = msgspec.json.Decoder(schemas.ReceivedResponse).decode
 
+_NO_INPUTS: Final = "Object missing required field `inputs`"
+"""What the decoder says of a plain object."""
+
+_PLAIN: Final = "; a plain object is for generate or generate_stream"
+
 T = TypeVar("T")
 
 
@@ -117,7 +122,7 @@ def _decode(text: Buffer, decode: Callable[[Buffer], T], tensors: Callable[[T], 
     except ERRORS as error:
         masked = None if isinstance(error, msgspec.ValidationError) else _mask_literals(text)
         if masked is None:
-            refuse(error, "", text)
+            refuse(error, "", text, _PLAIN if str(error) == _NO_INPUTS else "")
     return _decode_literals(text, masked, decode, tensors)
 
 

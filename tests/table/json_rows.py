@@ -172,7 +172,7 @@ def document_rows() -> Iterator[Row]:
         "string": (b'"inputs"', "the body: expected object, got str"),
         "null": (b"null", "the body: expected object, got null"),
         "number": (b"5", "the body: expected object, got int"),
-        "no inputs field": (b"{}", "the body: object missing required field inputs"),
+        "no inputs field": (b"{}", "the body: object missing required field inputs; a plain object is for generate or generate_stream"),
         "inputs null": (b'{"inputs":null}', "inputs: expected array, got null"),
         "inputs an object": (b'{"inputs":{}}', "inputs: expected array, got object"),
         "input a string": (inputs('"x"'), "inputs[0]: expected object, got str"),

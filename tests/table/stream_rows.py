@@ -358,7 +358,12 @@ def _whole_responses() -> list[StreamRow]:
             asked,
             "requested output 'output_0' has binary_data: true, but this carries JSON: leave it out",
         ),
-        refused("a flat object at infer_stream", "words/infer_stream", WORDS, "the body: object missing required field inputs"),
+        refused(
+            "a flat object at infer_stream",
+            "words/infer_stream",
+            WORDS,
+            "the body: object missing required field inputs; a plain object is for generate or generate_stream",
+        ),
     ]
 
 
