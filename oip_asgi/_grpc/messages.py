@@ -28,6 +28,7 @@ from .._protocol.tensors import (
     InferenceRequest,
     InferenceResponse,
     Lend,
+    ReceivedHeaders,
     Tensor,
     check_supported,
     drop_shared_memory,
@@ -89,7 +90,7 @@ class Method(msgspec.Struct, frozen=True, eq=False):
 
     def named_headers(self, transport: Any) -> Mapping[str, str]:
         """The metadata of a call by name."""
-        return join_repeated(self.metadata(transport), ", ")
+        return ReceivedHeaders(join_repeated(self.metadata(transport), ", "))
 
     def make_access(self, transport: Any, action: Action, model: str | None, version: str | None) -> Access:
         headers = partial(self.named_headers, transport)

@@ -16,7 +16,7 @@ from .._protocol.datatypes import Buffer
 from .._protocol.effects import Read, Steps
 from .._protocol.errors import InferenceError, InvalidRequest, show
 from .._protocol.request_body import Body, read_coding
-from .._protocol.tensors import join_repeated
+from .._protocol.tensors import ReceivedHeaders, join_repeated
 from .._rest.body import HEADER_LENGTH as HEADER_LENGTH_NAME
 
 HEADER_LENGTH: Final = HEADER_LENGTH_NAME.lower().encode()
@@ -64,7 +64,7 @@ class Head(msgspec.Struct):
 
     def named_headers(self) -> Mapping[str, str]:
         """The headers as models get them."""
-        return join_repeated(((name.decode("latin-1"), value.decode("latin-1")) for name, value in self.headers), ", ")
+        return ReceivedHeaders(join_repeated(((name.decode("latin-1"), value.decode("latin-1")) for name, value in self.headers), ", "))
 
 
 class Incoming(msgspec.Struct, eq=False):

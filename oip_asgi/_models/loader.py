@@ -87,8 +87,8 @@ class Loader:
         made: Any = None
         if options.load is not None:
             made = yield from call_hook(options.load, *([parameters] if self.takes_parameters else ()))
-        if function is None and made is None:
-            raise ModelFault(f"{options}: load= returned None: return the function that answers, or register one beside load=")
+        if function is None and not callable(made):
+            raise ModelFault(f"{options}: load= returned {show(made)}: return the function that answers, or register one beside load=")
         if function is not None and made is not None:
             raise ModelFault(
                 f"{options}: load= returned {show(made)} beside a registered function, so nobody would call it: return None, "

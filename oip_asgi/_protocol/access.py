@@ -26,8 +26,8 @@ class Access:
             "ready", "config" or "statistics", which ask about a model; "load" or "unload"; or "shared_memory", for all that concerns it.
         model: The model's name, decoded, as the request names it: there may be no such model. None if the request names none.
         version: Its version, as the request names it. None if the request names none.
-        headers: The request's headers, or its metadata over gRPC; names in lower case. A function that makes them is called only if
-            somebody reads them.
+        headers: The request's headers, or its metadata over gRPC; names in lower case, and any spelling finds them. A function that
+            makes them is called only if somebody reads them.
         transport: The adapter's own object, as in `InferenceContext`: ASGI scope, WSGI environ, Django request, gRPC context.
         protocol: "rest", or "grpc" for gRPC and gRPC-Web.
     """

@@ -335,7 +335,7 @@ class InferenceContext(msgspec.Struct, frozen=True, eq=False):
 
     Args:
         id: The request's identifier, None if it has none.
-        headers: The request's headers, or its metadata over gRPC; names in lower case.
+        headers: The request's headers, or its metadata over gRPC; names in lower case, and any spelling finds them.
         parameters: The request's parameters.
         model_name: The name the model was called by.
         model_version: The version that runs, None for a model without versions.
@@ -349,6 +349,18 @@ class InferenceContext(msgspec.Struct, frozen=True, eq=False):
     model_name: str
     model_version: str | None
     transport: Any
+
+
+class ReceivedHeaders(dict[str, str]):
+    """Headers by name, in lower case. Any other spelling of a name finds it too."""
+
+    def __missing__(self, name: str) -> str:
+        if name == name.lower():
+            raise KeyError(name)
+        return self[name.lower()]
+
+    get = Mapping.get  # type: ignore[assignment]
+    __contains__ = Mapping.__contains__
 
 
 def join_repeated(headers: Iterable[tuple[AnyStr, AnyStr]], comma: AnyStr) -> dict[AnyStr, AnyStr]:

@@ -45,7 +45,7 @@ def demo_server() -> InferenceServer:
     @server.model("surroundings")
     def surroundings(context: InferenceContext) -> Any:
         return {
-            "custom": np.array([context.headers["x-custom"], context.headers["x-many"], context.headers["x-some-bin"]]),
+            "custom": np.array([context.headers["x-custom"], context.headers["X-Many"], context.headers["x-some-bin"]]),
             "peer": np.array([context.transport.peer()]),
             "identity": np.array([str(context.id), context.model_name, str(context.model_version)]),
         }

@@ -396,7 +396,7 @@ def test_a_check_gets_what_the_request_says() -> None:
     way = ways_into(server)["OIPApp"]
     ask(way, "me", "POST", "/models/sec%72et/versions/1/infer", INFER)
     ask(way, "me", "GET", "/models/a%2Fb")
-    [first, second] = [(each.action, each.model, each.version, each.protocol, each.headers["x-user"]) for each in seen]
+    [first, second] = [(each.action, each.model, each.version, each.protocol, each.headers["X-User"]) for each in seen]
     assert first == ("infer", "secret", "1", "rest", "me")
     assert second == ("metadata", "a/b", None, "rest", "me")
     assert seen[0].transport["type"] == "http"

@@ -196,6 +196,10 @@ def test_the_whole_request_and_its_context(server: InferenceServer) -> None:
     assert (request.id, request.parameters, request.outputs) == ("7", {"p": 1}, [])
     assert (context.id, context.parameters, context.model_name, context.model_version) == ("7", {"p": 1}, "m", "3")
     assert context.headers["content-length"].isdigit()
+    assert context.headers["Content-Length"] == context.headers.get("CONTENT-LENGTH") == dict(context.headers)["content-length"]
+    assert ["X-Key" in context.headers, context.headers.get("X-Key")] == [False, None]
+    with pytest.raises(KeyError, match="x-key"):
+        context.headers["X-Key"]
     assert context.transport["type"] == "http"
     with pytest.raises(KeyError, match="no input 'c': there are \\['a', 'b'\\]"):
         request["c"]

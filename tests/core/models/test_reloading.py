@@ -179,7 +179,7 @@ def test_a_failed_load_counts_against_readiness_until_one_succeeds(caplog: pytes
     ("made", "text"),
     [
         (None, "load= returned None: return the function that answers, or register one beside load="),
-        (7, "7 cannot be called: register a function, or a method such as model.predict"),
+        (7, "load= returned 7: return the function that answers, or register one beside load="),
         (Weights, "Weights is a class: register an instance, or one of its methods"),
         (lambda x, *, y: x, "input"),
     ],
