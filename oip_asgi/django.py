@@ -52,9 +52,9 @@ def urls(server: InferenceServer, *, public: Sequence[str] = ()) -> list[URLPatt
     clients do not follow, and `manage.py check` says so. The patterns need a prefix: at the root of a project, `OIPMiddleware` or
     `OIPWSGIMiddleware` serves the protocol.
 
-    The view is a plain one, which Django runs in a thread of the request's under ASGI too. While an `async def` or a generator is among
-    the models it is an async one under ASGI, so that they run on Django's event loop, and streams are sent as they come.
-    `ATOMIC_REQUESTS` is for plain views.
+    The view is a plain one, which Django runs in a thread of the request's, also under ASGI. But if an `async def` or a generator is among
+    the models, the view is an async one under ASGI: such models run on Django's event loop, and streams are sent as they come. Django has
+    `ATOMIC_REQUESTS` for plain views only.
 
     A model reaches Django's request, its user and session, through `InferenceContext.transport`.
 

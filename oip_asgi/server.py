@@ -89,8 +89,9 @@ class InferenceServer:
             memory. Everybody who reaches the server may then read and overwrite what it allows.
 
     Raises:
-        TypeError: One of `codecs` lacks its content type or a method, or has the content type of another of them; `shared_memory` is none.
-        ValueError: A limit is no number of what it counts, or a codec needs pandas, which is not installed.
+        TypeError: One of `codecs` lacks its content type or a method, or two have the same content type, or `shared_memory` is no
+            `SharedMemory`.
+        ValueError: A limit is not a number that it can have, or a codec needs pandas, which is not installed.
 
     Example:
         >>> server = InferenceServer("flowers", max_body_bytes=16 << 20)
@@ -120,7 +121,7 @@ class InferenceServer:
         """Register a callable as a model, also while requests run.
 
         A parameter's name is the name of the tensor that it receives; a default makes the input optional, and `**inputs` takes the
-        rest. The annotation says as what: `np.ndarray`, which is the default, `list[str]`, `list[bytes]`, `list[datetime]`,
+        rest. The annotation says what it gets: `np.ndarray`, the default, `list[str]`, `list[bytes]`, `list[datetime]`,
         `pd.Series`, what a codec of the server decodes, or `Annotated` with a codec. A `pd.DataFrame` takes every tensor that no other
         parameter is named after, one per column; `InferenceRequest` is the whole request, `InferenceContext` what surrounds it. The one
         parameter of `classifier.predict(X)` receives the one declared input.

@@ -1,6 +1,6 @@
 """The content type `pd`: requests and responses as data frames, one tensor for each column.
 
-Numbers of one dtype, and strings, are converted all at once; any other column by its own. pandas is imported only in functions that make
+Numbers of one dtype, and strings, are converted all at once; each other column by itself. pandas is imported only in functions that make
 a frame or a column, never to find out whether something is one.
 
 Specification: Content Types, Pandas DataFrame.

@@ -1,7 +1,7 @@
 """System shared memory: segments, the regions of them that clients have registered, and tensors with data in them. Knows no transport.
 
 A segment is a file in one folder, as POSIX's `shm_open` makes it on Linux. It is read and written by system calls, not mapped: a client may
-change or shorten it at any moment, and then a call tells so, where a touch of mapped memory would end the process with SIGBUS. Nothing is
+change or shorten it at any moment. A system call reports that, but an access to mapped memory would end the process with SIGBUS. Nothing is
 read or written outside a region, and clients can register only segments that the server's own code allows.
 
 Specification: Triton's System Shared Memory Extension; CUDA Shared Memory Extension, of which only unregistering is answered.

@@ -164,7 +164,7 @@ class Lifecycle:
             yield begun.spawn
 
     def wait_until_loaded(self, *, at_start: bool = False) -> Steps[None]:
-        """Load the model if it is only registered, and wait for a load that a request began; `at_start` also for the one of the server."""
+        """Load the model if it is only registered, and wait for a load that a request began; `at_start`, for any load."""
         while self.state in ("registered", "loading"):
             with self._lock:
                 self._end_lost()

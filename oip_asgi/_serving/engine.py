@@ -157,7 +157,7 @@ class Engine:
         _logger.warning("the server is not ready, because of %s: %s", model, why)
 
     def is_model_ready(self, model: Model, *, waits: bool = True) -> Steps[bool]:
-        """True if a model is loaded, and its `ready=` says so, if it has one. Begins to load it, and `waits` for the end of that."""
+        """True if a model is loaded, and its `ready=`, if any, says so. Begins to load it; with `waits`, waits for the end of that."""
         if self.stopping:
             return False
         yield from model.lifecycle.wait_until_loaded() if waits else model.lifecycle.begin_to_load()
