@@ -5,7 +5,7 @@ Knows protobuf, and no gRPC library.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Callable, Coroutine, Iterable, Iterator
 from functools import partial
 from importlib.resources import files
 from typing import Any, Final
@@ -13,7 +13,7 @@ from typing import Any, Final
 from ._hosts import make_import_error
 
 try:
-    from google.protobuf.descriptor import FileDescriptor
+    from google.protobuf.descriptor import Descriptor, FileDescriptor
     from google.protobuf.descriptor_pb2 import FileDescriptorProto, FileDescriptorSet
     from google.protobuf.descriptor_pool import DescriptorPool
     from google.protobuf.json_format import ParseDict
@@ -52,11 +52,14 @@ class Services:
     def __init__(self, server: InferenceServer, metadata: Metadata, *, health: bool, reflection: bool) -> None:
         # a pool of its own: in the default one, the messages of other packages for the same protocol would collide with these
         self._pool = DescriptorPool()
+        names: list[str] = []
         for name in ("grpc_predict_v2.binpb", "services.binpb"):
             for file in FileDescriptorSet.FromString(files("oip_asgi").joinpath("proto", name).read_bytes()).file:
-                self._pool.Add(file)
-                if file.package == _V1:
-                    self._pool.Add(_rename(file))
+                for each in [file, _rename(file)] if file.package == _V1 else [file]:
+                    self._pool.Add(each)
+                    names.append(each.name)
+        # protobuf keeps no class of a message within a message: one thread would get it while the garbage collector clears it in another
+        self._classes = [kind for name in names for kind in _make_classes(self._pool.FindFileByName(name).message_types_by_name.values())]
         self.names = [SERVICE, *([HEALTH] if health else []), *(REFLECTION if reflection else [])]
         self.methods = {
             f"/{service}/{name}": self._make_method(service, name, metadata) for service in self.names for name in METHODS.get(service, ())
@@ -119,6 +122,12 @@ async def _answer_each(respond: Callable[[bytes], bytes], _: Any, receive: Recei
     except InvalidRequest as error:
         return refuse(error)
     return Reply()
+
+
+def _make_classes(messages: Iterable[Descriptor]) -> Iterator[type[Message]]:
+    for message in messages:
+        yield GetMessageClass(message)
+        yield from _make_classes(message.nested_types)
 
 
 def _rename(file: FileDescriptorProto) -> FileDescriptorProto:

@@ -66,9 +66,9 @@ class InferenceServer:
         ready_when_empty (bool, default False): Whether the server counts as ready while no model is registered.
         debug (bool, default False): Whether clients see what a model raised. Not for production: the texts of
             exceptions may hold secrets.
-        codecs (Sequence[Union[type[InputCodec[Any]], InputCodec[Any], type[RequestCodec[Any]], RequestCodec[Any]]], default
-            ()): Your own codecs, beside those of `oip_asgi.codecs`: subclasses of `InputCodec` or `RequestCodec`. A codec
-            with the content type of one of ours replaces it.
+        codecs (Sequence[type[InputCodec] | InputCodec | type[RequestCodec] | RequestCodec], default ()): Your own codecs,
+            beside those of `oip_asgi.codecs`: subclasses of `InputCodec` or `RequestCodec`. A codec with the content type
+            of one of ours replaces it.
         model_control (bool, default False): Whether clients may load and unload models, by Triton's model repository
             extension. Switch it on only if everybody who reaches the server may do that. Clients may always list the
             models, and `server.load` and `server.unload` always work.

@@ -14,16 +14,22 @@ OTHERS = ["django.conf", "fastapi", "flask", "google.protobuf", "grpc", "httpx",
 """What modules of the package import: they have checks of their own for what a system lacks."""
 
 SCRIPT = """
-import asyncio, multiprocessing, os, pkgutil, socket, subprocess, sys, threading  # what is loaded from here on is the package's own choice
+# what is loaded behind these is the package's own choice
+import asyncio, multiprocessing, os, pkgutil, select, signal, socket, subprocess, sys, threading
 from importlib import import_module
 for name in sys.argv[1:]:
     import_module(name)
 import django, msgspec, numpy, werkzeug
-sys.modules.update(fcntl=None, resource=None, pwd=None, grp=None, termios=None)
-for name in ("fork", "register_at_fork", "sched_getaffinity", "getuid", "geteuid", "memfd_create", "pread", "posix_fallocate"):
-    if hasattr(os, name):
-        delattr(os, name)
-del socket.AF_UNIX
+sys.modules.update(dict.fromkeys(("fcntl", "resource", "pwd", "grp", "termios", "uvloop", "multiprocessing.shared_memory", "_posixshmem")))
+for module, names in {
+    os: ("fork", "register_at_fork", "sched_getaffinity", "getuid", "geteuid", "memfd_create", "posix_fallocate", "killpg", "wait4")
+    + ("pread", "preadv", "pwrite", "O_NOFOLLOW", "O_CLOEXEC", "O_NONBLOCK"),
+    signal: ("SIGALRM", "SIGHUP", "SIGKILL", "SIGUSR1", "SIGUSR2", "SIGQUIT", "setitimer", "pthread_sigmask", "sigwait"),
+    select: ("epoll", "poll"),
+    socket: ("AF_UNIX", "socketpair", "SO_REUSEPORT"),
+}.items():
+    for name in names:
+        delattr(module, name)
 sys.platform = "win32"
 import oip_asgi
 django.conf.settings.configure()

@@ -30,7 +30,8 @@ from .frame_columns import Decode, read_series
 from .plain import Base64Codec, NumpyCodec, NumpyRequestCodec, PandasJSONCodec, StringCodec, StringRequestCodec
 from .torch import TorchCodec, is_torch_class
 
-AnyCodec: TypeAlias = AnyInputCodec | AnyRequestCodec
+# without type arguments, as Python spells such unions in another way since 3.14, and `help()` shows this one
+AnyCodec: TypeAlias = type[InputCodec] | InputCodec | type[RequestCodec] | RequestCodec  # type: ignore[type-arg]
 
 _get_name: Final = attrgetter("name")
 

@@ -9,7 +9,7 @@ import asyncio
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager
 from importlib.resources import files
@@ -93,13 +93,22 @@ def run_alone(code: str) -> None:
 SERVINGS: Final[dict[str, Serving]] = {"grpc": blocking, "grpc.aio": awaiting}
 
 
+def _all_kinds(messages: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    for name, kind in messages.items():
+        yield name, kind
+        yield from _all_kinds(kind.nested_types_by_name)
+
+
 def message_classes() -> dict[str, Any]:
-    """The protocol's messages by name, and the request and response of each method by "method.request" and "method.response"."""
+    """The protocol's messages by name, and the request and response of each method by "method.request" and "method.response".
+
+    All of them, as protobuf keeps no class of a message within a message, and crashes if threads use it while the garbage collector runs.
+    """
     pool = DescriptorPool()
     for file in FileDescriptorSet.FromString(files("oip_asgi").joinpath("proto/grpc_predict_v2.binpb").read_bytes()).file:
         pool.Add(file)
     service = pool.FindServiceByName(SERVICE)
-    classes: dict[str, Any] = {}
+    classes: dict[str, Any] = {name: GetMessageClass(kind) for name, kind in _all_kinds(service.file.message_types_by_name)}
     for method in service.methods:
         for end, kind in (("request", method.input_type), ("response", method.output_type)):
             classes[f"{method.name}.{end}"] = classes[kind.name] = GetMessageClass(kind)

@@ -259,7 +259,8 @@ def _requests() -> list[StreamRow]:
 
 def _frames() -> list[StreamRow]:
     bern = {"city": "Bern", "age": 3}
-    one = ["city object: ['Bern']", "age int64: [3]"]
+    strings = pd.Series(["Bern"]).dtype  # "str" in pandas 3
+    one = [f"city {strings}: ['Bern']", "age int64: [3]"]
     return [
         StreamRow("the keys are the columns of a frame", "frame/generate", bern, 200, flat("frame", y=[*one, "{}"])),
         streamed("the same as a stream", "frame/generate_stream", bern, flat("frame", y=[*one, "{}"])),
@@ -268,7 +269,7 @@ def _frames() -> list[StreamRow]:
             "frame/generate",
             {"city": ["Bern", "Oslo"], "hot": [True, False], "age": [3.5, 4]},
             200,
-            flat("frame", y=["city object: ['Bern', 'Oslo']", "hot bool: [True, False]", "age float64: [3.5, 4.0]", "{}"]),
+            flat("frame", y=[f"city {strings}: ['Bern', 'Oslo']", "hot bool: [True, False]", "age float64: [3.5, 4.0]", "{}"]),
         ),
         StreamRow(
             "parameters beside the columns of a frame",

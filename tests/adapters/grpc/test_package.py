@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import gc
 import re
 import subprocess
 import sys
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 from importlib.resources import files
 from pathlib import Path
 
+import grpc
 import pytest
 from google.protobuf.descriptor_pb2 import FileDescriptorSet
 
+from oip_asgi import InferenceServer
+from oip_asgi.grpc import add_to_server
 from tests.support.grpc_ways import SERVE, run_alone
 
 PROTO = Path(str(files("oip_asgi"))) / "proto"
@@ -49,6 +55,23 @@ def test_the_service_is_the_specifications() -> None:
     streamed = methods.pop("ModelStreamInfer")  # which takes the same requests
     assert streamed == (".inference.ModelInferRequest", ".inference.ModelStreamInferResponse")
     assert methods == {name: (f".inference.{name}Request", f".inference.{name}Response") for name in methods}
+
+
+def message_classes() -> Counter[str]:
+    """The names of all classes of messages that somebody keeps."""
+    gc.collect()
+    return Counter(each.__name__ for each in gc.get_objects() if type(each) is type(FileDescriptorSet))
+
+
+def test_the_classes_of_all_messages_are_kept() -> None:
+    """Else protobuf makes those of messages within messages anew after each garbage collection, and crashes if two threads do at once."""
+    before, grpc_server = message_classes(), grpc.server(ThreadPoolExecutor(1))
+    add_to_server(InferenceServer(), grpc_server)
+    made = message_classes() - before
+    [file] = FileDescriptorSet.FromString((PROTO / BUILT).read_bytes()).file
+    inner = [each for message in file.message_type for each in message.nested_type]
+    assert {message.name for message in [*file.message_type, *inner]} <= made.keys()
+    assert made["ServerReflectionResponse"] == 2  # v1 and v1alpha
 
 
 def test_nothing_is_imported_before_it_is_used() -> None:

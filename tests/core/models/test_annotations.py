@@ -195,8 +195,8 @@ def test_annotations_that_cannot_be(
 ) -> None:
     with pytest.raises(kind) as raised:
         server.register("m", function, **options)
-    # how `formatannotation` spells arrays depends on numpy's version
-    spelled = r"numpy\.ndarray\[.*?, numpy\.dtype\[numpy\.float32\]\]|NDArray\[numpy\.float32\]"
+    # how `formatannotation` spells arrays depends on the versions of numpy and Python
+    spelled = r"numpy\.ndarray\[.*?, numpy\.dtype\[numpy\.float32\]\]|(numpy\._typing\._array_like\.)?NDArray\[numpy\.float32\]"
     assert text in re.sub(spelled, "NDArray[float32]", str(raised.value))
 
 

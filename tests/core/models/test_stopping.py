@@ -312,6 +312,7 @@ def test_a_process_ends_though_a_model_does_not() -> None:
     assert "took more than 0.01 seconds" in done.stderr
 
 
+@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded")  # which is the point
 def test_worker_threads_survive_a_fork() -> None:
     server = InferenceServer()
     server.register("m", os.getpid, timeout=20, inputs=[])

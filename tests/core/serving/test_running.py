@@ -148,6 +148,7 @@ def test_under_wsgi_a_def_runs_where_it_is_called_and_async_on_one_background_lo
     server.stop()
 
 
+@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded")  # which is the point
 def test_the_background_loop_survives_a_fork() -> None:
     server = InferenceServer()
 
