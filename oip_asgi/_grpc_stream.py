@@ -12,7 +12,8 @@ import math
 from collections.abc import Callable, Coroutine
 from typing import Any, Final, TypeAlias, final
 
-from ._grpc.messages import GRPCFormat, Method, Reply, encode_text, refuse
+from ._grpc.messages import GRPCFormat, Method, Reply
+from ._grpc.refusals import encode_text, refuse
 from ._grpc.wire import encode_bytes_head
 from ._models.model import Model
 from ._protocol.effects import Piece, Send

@@ -5,27 +5,15 @@ Knows protobuf, and no gRPC library.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Iterable, Iterator
+from collections.abc import Callable, Coroutine, Iterable
 from functools import partial
-from importlib.resources import files
 from typing import Any, Final
 
-from ._hosts import make_import_error
-
-try:
-    from google.protobuf.descriptor import Descriptor, FileDescriptor
-    from google.protobuf.descriptor_pb2 import FileDescriptorProto, FileDescriptorSet
-    from google.protobuf.descriptor_pool import DescriptorPool
-    from google.protobuf.json_format import ParseDict
-    from google.protobuf.message import DecodeError, Message
-    from google.protobuf.message_factory import GetMessageClass
-except ImportError as error:
-    raise make_import_error(error, "google.protobuf", "grpc-asgi") from error
-
-from ._grpc.messages import Method, Reply, refuse
+from ._grpc.messages import Method, Reply
 from ._grpc.methods import HEALTH, METHODS, SERVICE
+from ._grpc.refusals import refuse
 from ._grpc_stream import STREAM, Receive, StreamCall, Write
-from ._protocol.datatypes import Buffer
+from ._protobuf import FileDescriptor, FileDescriptorProto, GetMessageClass, ParseDict, add_file, make_parser, make_pool
 from ._protocol.errors import InvalidRequest
 from ._protocol.limits import MAX_QUESTION
 from .server import InferenceServer
@@ -50,16 +38,9 @@ class Services:
     """
 
     def __init__(self, server: InferenceServer, metadata: Metadata, *, health: bool, reflection: bool) -> None:
-        # a pool of its own: in the default one, the messages of other packages for the same protocol would collide with these
-        self._pool = DescriptorPool()
-        names: list[str] = []
-        for name in ("grpc_predict_v2.binpb", "services.binpb"):
-            for file in FileDescriptorSet.FromString(files("oip_asgi").joinpath("proto", name).read_bytes()).file:
-                for each in [file, _rename(file)] if file.package == _V1 else [file]:
-                    self._pool.Add(each)
-                    names.append(each.name)
-        # protobuf keeps no class of a message within a message: one thread would get it while the garbage collector clears it in another
-        self._classes = [kind for name in names for kind in _make_classes(self._pool.FindFileByName(name).message_types_by_name.values())]
+        self._pool, self._classes = make_pool()
+        older = _rename(FileDescriptorProto.FromString(self._pool.FindFileContainingSymbol(REFLECTION[0]).serialized_pb))
+        self._classes += add_file(self._pool, older)
         self.names = [SERVICE, *([HEALTH] if health else []), *(REFLECTION if reflection else [])]
         self.methods = {
             f"/{service}/{name}": self._make_method(service, name, metadata) for service in self.names for name in METHODS.get(service, ())
@@ -78,14 +59,14 @@ class Services:
         def write(document: Any) -> bytes:
             return ParseDict(document, response(), ignore_unknown_fields=True).SerializeToString()
 
-        return Method(name, _make_parser(GetMessageClass(described.input_type)), response, write, metadata)
+        return Method(name, make_parser(GetMessageClass(described.input_type)), response, write, metadata)
 
     def reflect(self, service: str, data: bytes) -> bytes:
         """Answer one question of server reflection."""
         if len(data) > MAX_QUESTION:
             raise InvalidRequest(f"the question has {len(data)} bytes: expected {MAX_QUESTION} at most")
         [described] = self._pool.FindServiceByName(service).methods
-        question: Any = _make_parser(GetMessageClass(described.input_type))(data)
+        question: Any = make_parser(GetMessageClass(described.input_type))(data)
         answer: Any = GetMessageClass(described.output_type)(valid_host=question.host)
         answer.original_request.CopyFrom(question)
         asked = question.WhichOneof("message_request")
@@ -124,12 +105,6 @@ async def _answer_each(respond: Callable[[bytes], bytes], _: Any, receive: Recei
     return Reply()
 
 
-def _make_classes(messages: Iterable[Descriptor]) -> Iterator[type[Message]]:
-    for message in messages:
-        yield GetMessageClass(message)
-        yield from _make_classes(message.nested_types)
-
-
 def _rename(file: FileDescriptorProto) -> FileDescriptorProto:
     """Make reflection's older version, which has the same messages in another package."""
     older = FileDescriptorProto()
@@ -141,19 +116,6 @@ def _rename(file: FileDescriptorProto) -> FileDescriptorProto:
     for method in older.service[0].method:
         method.input_type, method.output_type = method.input_type.replace(_V1, _V1ALPHA), method.output_type.replace(_V1, _V1ALPHA)
     return older
-
-
-def _make_parser(kind: type[Message]) -> Callable[[Buffer], Message]:
-    """Make the function that parses messages."""
-    from_string = kind.FromString
-
-    def parse(data: Buffer) -> Message:
-        try:
-            return from_string(data if type(data) is bytes else bytes(data))
-        except (DecodeError, UnicodeDecodeError):  # the second comes from protobuf without its compiled part
-            raise InvalidRequest(f"the request cannot be parsed: expected the bytes of {kind.DESCRIPTOR.full_name}") from None
-
-    return parse
 
 
 def _describe(answer: Any, file: FileDescriptor) -> None:

@@ -16,10 +16,9 @@ from typing import Any, Final
 import msgspec
 import numpy as np
 
-from .._models.model import Model
 from .._protocol.access import Access, Action
 from .._protocol.datatypes import Array, Buffer, DType, dtype_of, integer_array
-from .._protocol.errors import InferenceError, InvalidRequest, TooLarge, error_text, show
+from .._protocol.errors import InvalidRequest, TooLarge, show
 from .._protocol.limits import LOOP_BYTES
 from .._protocol.schemas import Parameters, RequestOutput
 from .._protocol.tensor_bytes import count, from_bytes, view_bytes
@@ -35,7 +34,6 @@ from .._protocol.tensors import (
     join_repeated,
     make_tensor,
 )
-from .._serving.failures import log_own_fault
 from .wire import check_fields, encode_bytes_head, find_texts, split
 
 _MODEL_NAME, _MODEL_VERSION, _RAW_INPUT_CONTENTS, _RAW_OUTPUT_CONTENTS = 1, 2, 7, 6
@@ -66,9 +64,6 @@ TYPED: Final[Mapping[str, str]] = MappingProxyType(
 
 _TOGETHER: Final = 2**16
 """Elements of typed contents that are read before other threads may run."""
-
-_MAX_DETAILS: Final = 2000
-"""Bytes of an error's text. It is sent as a header, three times as long if percent-encoded, and peers accept 8 KiB of headers."""
 
 
 class Method(msgspec.Struct, frozen=True, eq=False):
@@ -103,19 +98,6 @@ class Reply(msgspec.Struct, frozen=True):
     parts: list[Buffer] = []
     code: str = "OK"
     details: str = ""
-
-
-def refuse(error: Exception) -> Reply:
-    """Make the reply for an error. One that is not meant for the client is this package's own fault, and logged."""
-    if not isinstance(error, InferenceError):
-        error = log_own_fault(error)
-    return Reply([], error.grpc_code, encode_text(error).encode()[:_MAX_DETAILS].decode(errors="ignore"))
-
-
-def encode_text(error: InferenceError) -> str:
-    """Make an error's text valid UTF-8."""
-    # a lone surrogate, which only a model's own message can hold, is no UTF-8
-    return error_text(error).encode(errors="replace").decode()
 
 
 class GRPCFormat:
@@ -161,7 +143,7 @@ class GRPCFormat:
             raise InvalidRequest("the request names its model more than once: expected one model_name and one model_version")
         return raw or message.raw_input_contents
 
-    def decode(self, body: Buffer, _: Model, lend: Lend) -> InferenceRequest:
+    def decode(self, body: Buffer, _: object, lend: Lend) -> InferenceRequest:
         raw: Sequence[Buffer | None] = self._parse(body) if self.message is None else self.message.raw_input_contents[:]
         message = self.message
         inputs, outputs, parameters = message.inputs[:], message.outputs, message.parameters
@@ -172,9 +154,9 @@ class GRPCFormat:
             contents = raw[len(tensors)]
             if contents is not None and item.HasField("contents"):
                 raise _make_two_contents_error(item, self.model_name)
-            tensors.append(_decode_input(item, len(tensors), contents, lend))
+            tensors.append(decode_tensor(item, len(tensors), contents, lend))
         asked = _decode_outputs(outputs[:]) if outputs else []
-        return InferenceRequest(tensors, message.id or None, _decode_parameters(parameters, "parameters") if parameters else {}, asked)
+        return InferenceRequest(tensors, message.id or None, decode_parameters(parameters, "parameters") if parameters else {}, asked)
 
     def encode(self, request: InferenceRequest, response: InferenceResponse) -> list[Buffer]:
         message = self._method.response()
@@ -184,7 +166,7 @@ class GRPCFormat:
         if response.id is not None:
             message.id = response.id
         if response.parameters:
-            _encode_parameters(response.parameters, message.parameters)
+            encode_parameters(response.parameters, message.parameters)
         elsewhere = [output.name for output in request.outputs if REGION in (output.parameters or ())] if request.outputs else ()
         # what follows the message is its last field: protobuf would copy that twice
         parts: list[Buffer] = [b""]
@@ -192,7 +174,7 @@ class GRPCFormat:
             array = tensor.array
             output = message.outputs.add(name=tensor.name, datatype=tensor.datatype, shape=array.shape)
             if tensor.parameters:
-                _encode_parameters(tensor.parameters, output.parameters)
+                encode_parameters(tensor.parameters, output.parameters)
             contents = b"" if tensor.name in elsewhere else view_bytes(array)
             parts += encode_bytes_head(_RAW_OUTPUT_CONTENTS, len(contents)), contents
         parts[0] = message.SerializeToString()
@@ -222,20 +204,20 @@ def _match_raw(inputs: Sequence[Any], raw: Sequence[Buffer | None], model_name: 
 
 def _decode_outputs(outputs: Sequence[Any]) -> list[RequestOutput]:
     return [
-        RequestOutput(item.name, _decode_parameters(item.parameters, f"outputs[{place}].parameters")) for place, item in enumerate(outputs)
+        RequestOutput(item.name, decode_parameters(item.parameters, f"outputs[{place}].parameters")) for place, item in enumerate(outputs)
     ]
 
 
-def _decode_input(item: Any, place: int, raw: Buffer | None, lend: Lend) -> Tensor:
+def decode_tensor(item: Any, place: int, raw: Buffer | None, lend: Lend, field: str = "inputs") -> Tensor:
     shape = tuple(item.shape[:])
     if shape and min(shape) < 0:
         axis = next(axis for axis, dimension in enumerate(shape) if dimension < 0)
-        raise InvalidRequest(f"inputs[{place}].shape[{axis}]: expected int >= 0")
+        raise InvalidRequest(f"{field}[{place}].shape[{axis}]: expected int >= 0")
     try:
         dtype = dtype_of(item.datatype)
         given, parameters = item.parameters, {}
         if given:
-            parameters = _decode_parameters(given, "parameters")
+            parameters = decode_parameters(given, "parameters")
             parameters.pop("binary_data_size", None)  # KServe's client sends REST's parameter here too
         if raw is not None:
             array = from_bytes(raw, dtype, shape)
@@ -247,7 +229,7 @@ def _decode_input(item: Any, place: int, raw: Buffer | None, lend: Lend) -> Tens
             check_supported(given, "it")
             array = _decode_contents(item.contents, item.datatype, dtype, shape)
     except InvalidRequest as error:
-        raise InvalidRequest(f"inputs[{place}] ({show(item.name)}): {error}") from None
+        raise InvalidRequest(f"{field}[{place}] ({show(item.name)}): {error}") from None
     return make_tensor(item.name, array, parameters) if dtype.hasobject else Tensor(item.name, array, parameters)
 
 
@@ -269,7 +251,7 @@ def _decode_contents(contents: Any, datatype: str, dtype: DType, shape: tuple[in
     return array.reshape(shape)
 
 
-def _decode_parameters(parameters: Any, place: str) -> Parameters:
+def decode_parameters(parameters: Any, place: str) -> Parameters:
     return {name: _decode_value(parameter, f"{place}[{show(name)}]") for name, parameter in parameters.items()}
 
 
@@ -280,7 +262,7 @@ def _decode_value(parameter: Any, place: str) -> Any:
     return getattr(parameter, choice)
 
 
-def _encode_parameters(parameters: Parameters, message: Any) -> None:
+def encode_parameters(parameters: Parameters, message: Any) -> None:
     for name, value in parameters.items():
         field = next(field for kind, field in _CHOICES if isinstance(value, kind))
         if isinstance(value, int) and value > _INT64_MAX:

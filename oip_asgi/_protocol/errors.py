@@ -32,6 +32,12 @@ _GRPC_CODES: Final[Mapping[int, str]] = MappingProxyType(
 """What gRPC calls an HTTP status. Any other is INVALID_ARGUMENT below 500, where the request is at fault, and INTERNAL above."""
 
 
+def find_status(grpc_code: str) -> int:
+    """The HTTP status that gRPC calls by this code, the inverse of `InferenceError.grpc_code`."""
+    found = next((status for status, code in _GRPC_CODES.items() if code == grpc_code), None)
+    return found or (400 if grpc_code in ("INVALID_ARGUMENT", "FAILED_PRECONDITION", "OUT_OF_RANGE") else 500)
+
+
 def show(value: object) -> str:
     """`repr` of something that a client sent, cut to one line of an answer."""
     text = repr(value)

@@ -14,13 +14,18 @@ from ._http import AsyncHTTPLink, HTTPLink
 if TYPE_CHECKING:
     import httpx
 
+    from ._grpc import AsyncGRPCLink, GRPCLink
+
+_GRPC = ("grpc://", "grpcs://")
+
 
 class Client:
     """A client of a server of the protocol, which blocks. It may be used by several threads at once.
 
     Args:
         url: Where the server's paths begin, such as "http://127.0.0.1:8000/v2". "http+unix:///run/model.sock/v2" is a server on a Unix
-            socket. With a client of httpx that has a `base_url`, it may be "/v2" alone.
+            socket. "grpc://host:8001" asks over gRPC, which needs the extra `grpc`; "grpcs" has TLS. With a client of httpx that has a
+            `base_url`, it may be "/v2" alone.
         headers: Headers of each request, such as `{"Authorization": "Bearer ..."}`.
         timeout: Seconds to wait for a connection, and for each part of a body to be sent or to arrive. Without it, 60, or what `http`
             says; `math.inf` for ever.
@@ -40,7 +45,7 @@ class Client:
     def __init__(
         self, url: str, *, headers: Mapping[str, str] | None = None, timeout: float | None = None, http: httpx.Client | None = None
     ) -> None:
-        self._link = HTTPLink(url, headers, timeout, http)
+        self._link = _make_link(url, headers, timeout, http)
 
     def __enter__(self) -> Self:
         return self
@@ -189,7 +194,7 @@ class AsyncClient:
     def __init__(
         self, url: str, *, headers: Mapping[str, str] | None = None, timeout: float | None = None, http: httpx.AsyncClient | None = None
     ) -> None:
-        self._link = AsyncHTTPLink(url, headers, timeout, http)
+        self._link = _make_async_link(url, headers, timeout, http)
 
     async def __aenter__(self) -> Self:
         return self
@@ -276,3 +281,21 @@ class AsyncClient:
     async def config(self, model: str, version: str | int | None = None) -> dict[str, Any]:
         """As `Client.config`."""
         return await self._link.ask(questions.ask_of(model, version, questions.MODEL_CONFIG), None)
+
+
+def _make_link(url: str, headers: Mapping[str, str] | None, timeout: float | None, http: httpx.Client | None) -> HTTPLink | GRPCLink:
+    if not url.startswith(_GRPC):
+        return HTTPLink(url, headers, timeout, http)
+    from ._grpc import GRPCLink
+
+    return GRPCLink(url, headers, timeout)
+
+
+def _make_async_link(
+    url: str, headers: Mapping[str, str] | None, timeout: float | None, http: httpx.AsyncClient | None
+) -> AsyncHTTPLink | AsyncGRPCLink:
+    if not url.startswith(_GRPC):
+        return AsyncHTTPLink(url, headers, timeout, http)
+    from ._grpc import AsyncGRPCLink
+
+    return AsyncGRPCLink(url, headers, timeout)

@@ -12,11 +12,13 @@ from contextlib import asynccontextmanager, contextmanager
 from typing import Any, Final, Generic, TypeVar
 from urllib.parse import unquote
 
+from .._hosts import make_import_error
 from .._protocol.datatypes import Buffer
 from .._protocol.errors import show
 from .._protocol.tensors import InferenceResponse
 from ._questions import (
     LONG,
+    SECONDS,
     Collector,
     Events,
     Headers,
@@ -37,15 +39,10 @@ try:
     import httpcore
     import httpx
 except ImportError as error:
-    if (error.name or "").partition(".")[0] not in ("httpx", "httpcore"):
-        raise
-    raise ImportError(f"{error.name} is not installed: pip install 'oip_asgi[client]'", name=error.name) from error
+    raise make_import_error(error, "httpx", "client", beside="httpcore") from error
 
 T = TypeVar("T")
 C = TypeVar("C", httpx.Client, httpx.AsyncClient)
-
-SECONDS: Final = 60.0
-"""How long a client waits, unless it is told how long."""
 
 _POOL: Final[Any] = {"max_connections": 100, "max_keepalive_connections": 20, "keepalive_expiry": 5.0}
 """As httpx has it: more requests at once wait for a connection."""

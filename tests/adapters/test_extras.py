@@ -11,7 +11,6 @@ import pytest
 @pytest.mark.parametrize(
     ("module", "package", "extra"),
     [
-        ("oip_asgi.client", "httpcore", "client"),
         ("oip_asgi.client", "httpx", "client"),
         ("oip_asgi.flask", "flask", "flask"),
         ("oip_asgi.django", "django", "django"),

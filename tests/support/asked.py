@@ -35,6 +35,7 @@ class Asked:
     def __init__(self, target: Any, *, awaited: bool) -> None:
         self._target = target
         self._awaited = awaited
+        self.is_grpc = isinstance(target, str) and target.startswith("grpc")
 
     def __call__(self, method: str, *arguments: Any, **options: Any) -> Any:
         """What a method returns; a list of all responses of `stream`."""

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
 import pytest
 
-from oip_asgi import InferenceError, InferenceServer, OIPApp, OIPWSGIApp, TensorSpec
+from oip_asgi import InferenceError, InferenceServer, OIPApp, OIPWSGIApp, OIPWSGIMiddleware, TensorSpec
 from tests.support.asked import Asked
 from tests.support.threads import serving
 
-WAYS = ("Client, WSGI", "AsyncClient, ASGI", "Client, socket", "AsyncClient, socket")
+WAYS = ("Client, WSGI", "AsyncClient, ASGI", "Client, socket", "AsyncClient, socket", "Client, gRPC", "AsyncClient, gRPC")
 
 
 def make_server() -> InferenceServer:
@@ -45,11 +46,28 @@ def url() -> Iterator[str]:
         yield f"http://127.0.0.1:{port}/v2"
 
 
+@pytest.fixture(scope="package")
+def grpc_url() -> Iterator[str]:
+    """The same over gRPC."""
+    grpc = pytest.importorskip("grpc")
+    from oip_asgi.grpc import add_to_server
+
+    unlimited = [("grpc.max_receive_message_length", -1), ("grpc.max_send_message_length", -1)]
+    server = grpc.server(ThreadPoolExecutor(4), options=unlimited)
+    add_to_server(make_server(), server)
+    port = server.add_insecure_port("127.0.0.1:0")
+    server.start()
+    yield f"grpc://127.0.0.1:{port}"
+    server.stop(None).wait(10)
+
+
 @pytest.fixture(scope="package", params=WAYS)
 def ask(request: pytest.FixtureRequest, url: str) -> Asked:
-    if request.param == "Client, WSGI":
-        from oip_asgi import OIPWSGIMiddleware
-
-        return Asked(OIPWSGIMiddleware(OIPWSGIApp(InferenceServer()), make_server(), "/v2"), awaited=False)
-    awaited = request.param.startswith("Async")
-    return Asked(url if "socket" in request.param else OIPApp(make_server(), path="/v2"), awaited=awaited)
+    client, way = request.param.split(", ")
+    targets: dict[str, Callable[[], Any]] = {
+        "WSGI": lambda: OIPWSGIMiddleware(OIPWSGIApp(InferenceServer()), make_server(), "/v2"),
+        "ASGI": lambda: OIPApp(make_server(), path="/v2"),
+        "socket": lambda: url,
+        "gRPC": lambda: request.getfixturevalue("grpc_url"),
+    }
+    return Asked(targets[way](), awaited=client == "AsyncClient")

@@ -1,0 +1,232 @@
+"""The same questions over gRPC, with grpcio: blocking and awaiting.
+
+Specification: gRPC; Triton's ModelStreamInfer.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import AsyncGenerator, Generator, Mapping
+from functools import cached_property
+from typing import Any, Final, TypeVar
+
+from .._grpc.messages import decode_parameters, decode_tensor, encode_parameters
+from .._grpc.wire import encode_bytes_head, split
+from .._hosts import make_import_error
+from .._protobuf import GetMessageClass, make_pool
+from .._protocol.datatypes import Buffer
+from .._protocol.errors import ErrorResponse, InvalidRequest, InvalidResponse, find_status, show
+from .._protocol.tensor_bytes import view_bytes
+from .._protocol.tensors import REGION, InferenceRequest, InferenceResponse, lend_nothing
+from ._questions import SECONDS, Inference, Question
+
+try:
+    import grpc
+    import grpc.aio
+except ImportError as error:
+    raise make_import_error(error, "grpc", "grpc") from error
+
+T = TypeVar("T")
+
+_URL: Final = re.compile(r"(grpcs?)://([^/?#@]+:\d+)/?")
+_SERVICE: Final = "inference.GRPCInferenceService"
+_RAW_INPUT_CONTENTS, _RAW_OUTPUT_CONTENTS = 7, 6
+
+_FINAL: Final = "triton_final_response"
+"""What Triton and this package say in each response of a stream: whether it is the last."""
+
+_OPTIONS: Final = [("grpc.max_receive_message_length", -1), ("grpc.max_send_message_length", -1)]
+
+
+class _Messages:
+    """What is sent and received, as bytes."""
+
+    def __init__(self, url: str, headers: Mapping[str, str] | None, timeout: float | None) -> None:
+        address = _URL.fullmatch(url)
+        if address is None:
+            raise ValueError(f"the url is {show(url)}: expected one such as grpc://host:8001, or grpcs:// with TLS")
+        self.target = address[2]
+        self.credentials = grpc.ssl_channel_credentials() if address[1] == "grpcs" else None
+        self.metadata = [(name.lower(), value) for name, value in (headers or {}).items()]
+        self.timeout = SECONDS if timeout is None else timeout
+        pool, self.classes = make_pool()
+        self.service = pool.FindServiceByName(_SERVICE)
+
+    def seconds(self, timeout: float | None) -> float | None:
+        seconds = self.timeout if timeout is None else timeout
+        return None if seconds == math.inf else seconds
+
+    def write(self, question: Question[Any]) -> bytes:
+        fields = dict(question.fields)
+        parameters = fields.pop("parameters", {})
+        message: Any = GetMessageClass(self.service.methods_by_name[question.rpc].input_type)(**fields)
+        if parameters:
+            encode_parameters(parameters, message.parameters)
+        return bytes(message.SerializeToString())
+
+    def read(self, question: Question[T], content: bytes) -> T:
+        return question.read(_to_document(self._parse(question.rpc, content)))
+
+    def read_refusal(self, question: Question[T], error: grpc.RpcError) -> T:
+        """A probe's no, or the error raised."""
+        refusal = read_error(error)
+        if not question.is_probe or refusal.response_status not in (400, 404):
+            raise refusal from error
+        return question.read({"ready": False})
+
+    def write_inference(self, inference: Inference) -> bytes:
+        request: InferenceRequest = inference.request
+        message: Any = GetMessageClass(self.service.methods_by_name["ModelInfer"].input_type)()
+        message.model_name, message.id = inference.model, request.id or ""
+        message.model_version = "" if inference.version is None else str(inference.version)
+        encode_parameters(request.parameters, message.parameters)
+        for output in request.outputs:
+            encode_parameters(output.parameters or {}, message.outputs.add(name=output.name).parameters)
+        parts: list[Buffer] = [b""]
+        for tensor in request.inputs:
+            described = message.inputs.add(name=tensor.name, datatype=tensor.datatype, shape=tensor.array.shape)
+            encode_parameters(tensor.parameters, described.parameters)
+            content = view_bytes(tensor.array)
+            parts += encode_bytes_head(_RAW_INPUT_CONTENTS, len(content)), content
+        parts[0] = message.SerializeToString()  # what follows is its last field
+        return b"".join(parts)
+
+    def read_inference(self, content: bytes) -> InferenceResponse:
+        rest, cut = split(content, _RAW_OUTPUT_CONTENTS)
+        return self._read_response(self._parse("ModelInfer", bytes(rest)), cut)
+
+    def read_event(self, content: bytes) -> InferenceResponse:
+        message = self._parse("ModelStreamInfer", content)
+        if message.error_message:
+            raise ErrorResponse(message.error_message)
+        response = self._read_response(message.infer_response, [])
+        response.parameters.pop(_FINAL, None)
+        return response
+
+    def _read_response(self, message: Any, cut: list[memoryview]) -> InferenceResponse:
+        try:
+            left = iter(cut or message.raw_output_contents)
+            has_raw = bool(cut or message.raw_output_contents)
+            outputs = [
+                decode_tensor(item, place, next(left, None) if has_raw and REGION not in item.parameters else None, lend_nothing, "outputs")
+                for place, item in enumerate(message.outputs)
+            ]
+            parameters = decode_parameters(message.parameters, "parameters")
+        except InvalidRequest as error:
+            raise InvalidResponse(f"the response is not one of inference: {error}") from None
+        for tensor in outputs:
+            if not tensor.array.flags.writeable:
+                tensor.array = tensor.array.copy()
+        return InferenceResponse(outputs, parameters, message.id or None, message.model_name, message.model_version or None)
+
+    def _parse(self, rpc: str, content: bytes) -> Any:
+        kind = GetMessageClass(self.service.methods_by_name[rpc].output_type)
+        try:
+            return kind.FromString(content)
+        except Exception:  # DecodeError, and UnicodeDecodeError without protobuf's compiled part
+            raise InvalidResponse(f"the response cannot be parsed: expected the bytes of {kind.DESCRIPTOR.full_name}") from None
+
+
+def read_error(error: Any) -> ErrorResponse:
+    """What a call failed with."""
+    return ErrorResponse(error.details() or error.code().name, find_status(error.code().name))
+
+
+def _to_document(message: Any) -> Any:
+    """A message as JSON has it: without empty texts, and of one with a choice of fields the one that is set."""
+    if message.DESCRIPTOR.oneofs:
+        chosen = message.WhichOneof(message.DESCRIPTOR.oneofs[0].name)
+        return None if chosen is None else getattr(message, chosen)
+    return {field.name: value for field in message.DESCRIPTOR.fields if (value := _to_value(field, getattr(message, field.name))) != ""}
+
+
+def _to_value(field: Any, value: Any) -> Any:
+    if isinstance(value, Mapping) or hasattr(value, "items"):
+        return {key: _to_value(field.message_type.fields_by_name["value"], each) for key, each in value.items()}
+    if hasattr(value, "append"):
+        return [_to_value(field, each) for each in value]
+    if field.enum_type is not None:
+        return field.enum_type.values_by_number[value].name
+    return value if field.message_type is None else _to_document(value)
+
+
+class GRPCLink(_Messages):
+    """A server that is asked over gRPC, blocking."""
+
+    @cached_property
+    def channel(self) -> grpc.Channel:
+        if self.credentials is None:
+            return grpc.insecure_channel(self.target, _OPTIONS)
+        return grpc.secure_channel(self.target, self.credentials, _OPTIONS)
+
+    def close(self) -> None:
+        self.channel.close()
+
+    def call(self, rpc: str, content: bytes, timeout: float | None) -> bytes:
+        call: Any = self.channel.unary_unary(f"/{_SERVICE}/{rpc}")
+        answer: bytes = call(content, self.seconds(timeout), self.metadata)
+        return answer
+
+    def ask(self, question: Question[T], timeout: float | None) -> T:
+        try:
+            return self.read(question, self.call(question.rpc, self.write(question), timeout))
+        except grpc.RpcError as error:
+            return self.read_refusal(question, error)
+
+    def infer(self, inference: Inference, timeout: float | None) -> InferenceResponse:
+        try:
+            return self.read_inference(self.call("ModelInfer", self.write_inference(inference), timeout))
+        except grpc.RpcError as error:
+            raise read_error(error) from error
+
+    def stream(self, inference: Inference, timeout: float | None) -> Generator[InferenceResponse]:
+        stream: Any = self.channel.stream_stream(f"/{_SERVICE}/ModelStreamInfer")
+        call = stream(iter([self.write_inference(inference)]), self.seconds(timeout), self.metadata)
+        try:
+            yield from map(self.read_event, call)
+        except grpc.RpcError as error:
+            raise read_error(error) from error
+        finally:
+            call.cancel()
+
+
+class AsyncGRPCLink(_Messages):
+    """The same on an event loop."""
+
+    @cached_property
+    def channel(self) -> grpc.aio.Channel:
+        if self.credentials is None:
+            return grpc.aio.insecure_channel(self.target, _OPTIONS)
+        return grpc.aio.secure_channel(self.target, self.credentials, _OPTIONS)
+
+    async def close(self) -> None:
+        await self.channel.close()
+
+    async def call(self, rpc: str, content: bytes, timeout: float | None) -> bytes:
+        call: Any = self.channel.unary_unary(f"/{_SERVICE}/{rpc}")
+        answer: bytes = await call(content, timeout=self.seconds(timeout), metadata=self.metadata)
+        return answer
+
+    async def ask(self, question: Question[T], timeout: float | None) -> T:
+        try:
+            return self.read(question, await self.call(question.rpc, self.write(question), timeout))
+        except grpc.RpcError as error:
+            return self.read_refusal(question, error)
+
+    async def infer(self, inference: Inference, timeout: float | None) -> InferenceResponse:
+        try:
+            return self.read_inference(await self.call("ModelInfer", self.write_inference(inference), timeout))
+        except grpc.RpcError as error:
+            raise read_error(error) from error
+
+    async def stream(self, inference: Inference, timeout: float | None) -> AsyncGenerator[InferenceResponse]:
+        stream: Any = self.channel.stream_stream(f"/{_SERVICE}/ModelStreamInfer")
+        call = stream(iter([self.write_inference(inference)]), timeout=self.seconds(timeout), metadata=self.metadata)
+        try:
+            async for content in call:
+                yield self.read_event(content)
+        except grpc.RpcError as error:
+            raise read_error(error) from error
+        finally:
+            call.cancel()

@@ -1,0 +1,100 @@
+"""What is said over gRPC only: urls, errors on the way, and answers of other servers."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+import pytest
+
+from oip_asgi import ErrorResponse, InvalidResponse
+from oip_asgi.client import AsyncClient, Client
+
+grpc = pytest.importorskip("grpc")
+
+
+@contextmanager
+def answering(method: str, *answers: bytes) -> Iterator[str]:
+    """A server that answers one method with these messages; gives its URL."""
+
+    def respond(request: bytes, context: Any) -> bytes:
+        return answers[0]
+
+    def respond_all(requests: Iterator[bytes], context: Any) -> Iterator[bytes]:
+        yield from answers
+
+    streams = method == "ModelStreamInfer"
+    handler = grpc.stream_stream_rpc_method_handler(respond_all) if streams else grpc.unary_unary_rpc_method_handler(respond)
+    server = grpc.server(ThreadPoolExecutor(1))
+    server.add_generic_rpc_handlers([grpc.method_handlers_generic_handler("inference.GRPCInferenceService", {method: handler})])
+    port = server.add_insecure_port("127.0.0.1:0")
+    server.start()
+    try:
+        yield f"grpc://127.0.0.1:{port}"
+    finally:
+        server.stop(None).wait(10)
+
+
+@pytest.mark.parametrize("url", ["grpc://", "grpc://host", "grpc://user@host:1", "grpc://host:1/v2", "grpcs://host:1?a=b"])
+def test_a_url_that_is_none(url: str) -> None:
+    with pytest.raises(ValueError, match=r"the url is .*: expected one such as grpc://host:8001"):
+        Client(url)
+    with pytest.raises(ValueError, match="the url is"):
+        AsyncClient(url)
+
+
+def test_headers_are_metadata_and_errors_have_the_status_of_http() -> None:
+    seen: list[Any] = []
+
+    def refuse(request: bytes, context: Any) -> bytes:
+        seen.extend(context.invocation_metadata())
+        context.abort(grpc.StatusCode.PERMISSION_DENIED, "not you")
+        raise AssertionError
+
+    server = grpc.server(ThreadPoolExecutor(1))
+    handler = grpc.unary_unary_rpc_method_handler(refuse)
+    server.add_generic_rpc_handlers([grpc.method_handlers_generic_handler("inference.GRPCInferenceService", {"ModelInfer": handler})])
+    port = server.add_insecure_port("127.0.0.1:0")
+    server.start()
+    with Client(f"grpc://127.0.0.1:{port}", headers={"X-Key": "k"}) as client:
+        with pytest.raises(ErrorResponse) as caught:
+            client.infer("m", {"x": [1]})
+        assert (caught.value.text, caught.value.response_status) == ("not you", 403)
+        with pytest.raises(ErrorResponse) as caught:
+            client.metadata()
+        assert caught.value.response_status == 501
+        with pytest.raises(ErrorResponse):
+            client.is_ready()
+    assert ("x-key", "k") in [tuple(pair) for pair in seen]
+    server.stop(None).wait(10)
+
+
+def test_a_server_that_is_not_there_is_503_and_one_that_is_late_504() -> None:
+    with Client("grpc://127.0.0.1:1") as client, pytest.raises(ErrorResponse) as caught:
+        client.is_live()
+    assert caught.value.response_status == 503
+
+    async def ask() -> None:
+        async with AsyncClient("grpc://127.0.0.1:1", timeout=0.000001) as awaited:
+            with pytest.raises(ErrorResponse) as late:
+                await awaited.infer("m", {"x": np.zeros(4)})
+            assert late.value.response_status in (503, 504)
+
+    asyncio.run(ask())
+
+
+def test_typed_contents_are_read_too() -> None:
+    # as MLServer sends them: name m, one output y of INT64 and shape [2] with int64_contents 5, 6
+    answer = bytes.fromhex("0a016d" + "2a13" + "0a0179" + "1205494e543634" + "1a0102" + "2a04" + "1a020506")
+    with answering("ModelInfer", answer) as url, Client(url) as client:
+        assert client.infer("m", {})["y"].tolist() == [5, 6]
+
+
+@pytest.mark.parametrize("answer", [b"\xff", bytes.fromhex("2a090a01791205494e543634")])
+def test_what_is_no_response(answer: bytes) -> None:
+    with answering("ModelInfer", answer) as url, Client(url) as client, pytest.raises(InvalidResponse):
+        client.infer("m", {})
