@@ -49,6 +49,9 @@ _POOL: Final[Any] = {"max_connections": 100, "max_keepalive_connections": 20, "k
 
 _ERRORS: Final = (httpcore.NetworkError, httpcore.TimeoutException, httpcore.ProtocolError, httpcore.ProxyError)
 
+_FAILED: Final = 500
+"""After this answer MLServer and KServe close the connection, and do not say so: the next request on it would fail."""
+
 _SOCKET: Final = re.compile(r"http\+unix://(/?[^/].*?\.sock)(/.*)?", re.DOTALL)
 
 
@@ -154,6 +157,8 @@ class HTTPLink(_Link[httpx.Client]):
             raise _as_httpx(error) from error
         finally:
             if answer is not None:
+                if self.http is None and answer.status == _FAILED:
+                    answer.extensions["network_stream"].close()
                 answer.close()
 
     def exchange(self, request: HTTPRequest, timeout: float | None) -> HTTPAnswer:
@@ -207,6 +212,8 @@ class AsyncHTTPLink(_Link[httpx.AsyncClient]):
             raise _as_httpx(error) from error
         finally:
             if answer is not None:
+                if self.http is None and answer.status == _FAILED:
+                    await answer.extensions["network_stream"].aclose()
                 await answer.aclose()
 
     async def exchange(self, request: HTTPRequest, timeout: float | None) -> HTTPAnswer:

@@ -1,0 +1,293 @@
+"""Send a table of good and bad requests to a server of the protocol, and print what it answers wrongly.
+
+python -m oip_asgi.client.check http://127.0.0.1:8000/v2 --model double
+
+It ends with 0 if nothing is wrong, with 1 if something is, and with 2 if the model cannot be asked. A bad request is wrong if the answer is
+not 4xx with `{"error": text}`. The model runs with ones, `true` or "a" as its inputs, unless --request names a good request.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from importlib.resources import files
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+import httpx
+import numpy as np
+
+from .._protocol.datatypes import DTYPES, Array, Buffer, dtype_of
+from .._protocol.errors import InferenceError, InvalidRequest, InvalidResponse
+from .._protocol.schemas import RequestOutput
+from .._protocol.tensors import InferenceRequest, Tensor
+from .._rest.body import HEADER_LENGTH
+from .._rest.client import from_http, read_document
+from . import _questions as questions
+from ._http import HTTPLink
+from ._questions import HTTPAnswer, HTTPRequest
+
+_KINDS: Final = {"text": str, "list": list}
+_LITERAL: Final = "\ue000literal"
+"""Stands in the JSON for text that `json` would not write."""
+
+
+class Row(NamedTuple):
+    """What is sent, as a change of a good request, and what is expected: "ok", "answered" by a response, "refused" by an error, "4xx"."""
+
+    section: str
+    name: str
+    expected: str
+    change: dict[str, Any]
+
+
+class NotTried(Exception):
+    """A row does not fit the model; its text says why."""
+
+
+class Good:
+    """A good request to a model, and its changes."""
+
+    def __init__(self, path: str, request: dict[str, Any], metadata: dict[str, Any]) -> None:
+        self.path = path
+        self.request = request
+        self.declared: dict[str, list[int]] = {item["name"]: item["shape"] for item in metadata.get("inputs") or ()}
+        self.outputs = [str(output["name"]) for output in metadata.get("outputs") or ()]
+
+    def change(self, row: Row, *, has_binary: bool) -> HTTPRequest:
+        """The request of a row."""
+        change = row.change
+        if "get" in change:
+            return HTTPRequest("GET", change["get"].replace("{model}", self.path), [], [])
+        path = change.get("to", "{model}/infer").replace("{model}", self.path)
+        document: dict[str, Any] = json.loads(json.dumps(self.request))
+        self._set(document, change)
+        headers = [(name.encode(), value.encode()) for name, value in change.get("headers", {}).items()]
+        if "binary" in change:
+            if not has_binary:
+                raise NotTried("the server's extensions have no binary_tensor_data")
+            headers, body = _write_binary(document, change["binary"])
+            return HTTPRequest("POST", path, headers, body)
+        text = change.get("body", json.dumps(document).replace(json.dumps(_LITERAL), change.get("literal", "")) + change.get("append", ""))
+        body = text.encode(errors="surrogateescape")
+        return HTTPRequest("POST", path, [(b"Content-Type", b"application/json"), *headers], [body[: len(body) - change.get("cut", 0)]])
+
+    def _set(self, document: dict[str, Any], change: dict[str, Any]) -> None:
+        first = document["inputs"][0]
+        kind = change.get("if")
+        if kind is not None:
+            first = next((item for item in document["inputs"] if kind in _kinds_of(item["datatype"])), None)
+            if first is None:
+                raise NotTried(f"no input is of {kind}")
+        data, shape = first["data"], first["shape"]
+        if any(name in change for name in ("first", "literal", "beyond")) and not data:
+            raise NotTried("the first input is empty")
+        if "ragged" in change:
+            if len(data) < 3:
+                raise NotTried("the first input has fewer than three elements")
+            first["data"] = [data[:1], data[1:]]
+        if "nested" in change:
+            first["data"] = np.array(data, object).reshape(shape).tolist()
+        if "twice" in change:
+            document["inputs"].append(first)
+        if "fixed" in change:
+            axis = next((axis for axis, size in enumerate(self.declared.get(first["name"], ())) if size > 0), None)
+            if axis is None:
+                raise NotTried("the first input has no fixed dimension")
+            array = np.array(data, object).reshape(shape)
+            array = np.concatenate([array, array[(slice(None),) * axis + (slice(1),)]], axis)
+            first["shape"], first["data"] = list(array.shape), array.ravel().tolist()
+        if "lower" in change:
+            first["datatype"] = first["datatype"].lower()
+        if "other" in change:
+            first["datatype"] = "INT16" if first["datatype"] != "INT16" else "INT32"
+        if "elements" in change:
+            first["data"] = data[:-1] if change["elements"] < 0 else [*data, *(data[-1:] or [1])]
+        if "deep" in change:
+            first["data"] = _LITERAL
+            change["literal"] = "[" * change["deep"] + "]" * change["deep"]
+        elif "literal" in change:
+            data[0] = _LITERAL
+        if "first" in change:
+            data[0] = change["first"]
+        if "beyond" in change:
+            limits = np.iinfo(dtype_of(first["datatype"]))
+            data[0] = int(limits.max) + 1 if change["beyond"] > 0 else int(limits.min) - 1
+        if "ask" in change:
+            if not self.outputs:
+                raise NotTried("the metadata names no output")
+            document["outputs"] = [{"name": self.outputs[-1]}]
+        for path, value in change.get("set", {}).items():
+            *parents, last = path.split("/")
+            place = _descend(document, parents)
+            if isinstance(place, list) and int(last) >= len(place):
+                raise NotTried("the first input has no dimension")
+            place[int(last) if isinstance(place, list) else last] = value
+        if "drop" in change:
+            *parents, last = change["drop"].split("/")
+            del _descend(document, parents)[last]
+
+
+def _descend(document: Any, path: list[str]) -> Any:
+    for name in path:
+        document = document[int(name) if isinstance(document, list) else name]
+    return document
+
+
+def _kinds_of(datatype: str) -> set[str]:
+    kind = dtype_of(datatype).kind
+    return {datatype, *(["integer", "number"] if kind in "iu" else ["float", "number"] if kind == "f" else [])}
+
+
+def _array_of(item: dict[str, Any]) -> Array:
+    data = [each.encode() for each in item["data"]] if item["datatype"] == "BYTES" else item["data"]
+    return np.array(data, dtype_of(item["datatype"])).reshape(item["shape"])
+
+
+def _write_binary(document: dict[str, Any], change: dict[str, Any]) -> tuple[list[tuple[bytes, bytes]], list[Buffer]]:
+    """A binary request, and what is wrong with it: its header, its bytes, or the size of its last input."""
+    tensors = [Tensor(item["name"], _array_of(item)) for item in document["inputs"]]
+    outputs = [RequestOutput(output["name"]) for output in document.get("outputs", ())]
+    request = InferenceRequest(tensors, parameters={"binary_data_output": change.get("outputs", True)}, outputs=outputs)
+    written = questions.write_inference(questions.Inference("", None, request))
+    sent, parts = json.loads(bytes(written.body[0])), b"".join(written.body[1:])
+    last = sent["inputs"][-1]
+    size = change.get("size", 0)
+    last["parameters"]["binary_data_size"] = size if isinstance(size, str) else last["parameters"]["binary_data_size"] + size
+    if "data" in change:
+        last["data"] = document["inputs"][-1]["data"]
+    text = json.dumps(sent).encode()
+    extra = change.get("bytes", 0)
+    header = change.get("header", str(len(text)))
+    headers = [(b"Content-Type", b"application/octet-stream"), *([] if header is None else [(HEADER_LENGTH.encode(), header.encode())])]
+    return headers, [text, parts + b"\0" * extra if extra >= 0 else parts[:extra]]
+
+
+def judge(row: Row, answer: HTTPAnswer, good: Good) -> Iterator[str]:
+    """What is wrong with an answer."""
+    if row.expected in ("refused", "4xx"):
+        document = _read_error(answer)
+        if not 400 <= answer.status <= 499:
+            yield f"answered {answer.status}{f' {document!r:.100}' if answer.status >= 300 else ''}, expected 4xx"
+        elif document is None and row.expected == "refused":
+            yield f'{answer.status}, but the body is not {{"error": text}}: {bytes(answer.body[:80])!r}'
+        return
+    try:
+        if row.expected == "ok":
+            document = read_document(answer.headers, answer.body, answer.status)
+            for name, kind in row.change.get("has", {}).items():
+                if not isinstance(document, dict) or not isinstance(document.get(name), _KINDS[kind]):
+                    yield f"{name} is not a {kind}"
+            return
+        response = from_http(answer.headers, answer.body, answer.status)
+    except InvalidResponse as error:
+        yield str(error)
+        return
+    sent = row.change.get("set", {}).get("id")
+    if response.id != sent:
+        yield f"the id is {response.id!r}, expected {'none' if sent is None else repr(sent)}"
+    if not response.model_name:
+        yield "model_name is missing"
+    names = [tensor.name for tensor in response.outputs]
+    expected = good.outputs[-1:] if "ask" in row.change else good.outputs
+    if expected and sorted(names) != sorted(expected):
+        yield f"the outputs are {names}, expected {expected}"
+    asked = row.change.get("binary", {"outputs": False}).get("outputs", True)
+    if asked is not (HEADER_LENGTH.lower().encode() in [name.lower() for name, _ in answer.headers]):
+        yield "the outputs are not binary" if asked else "the outputs are binary"
+
+
+def _read_error(answer: HTTPAnswer) -> str | None:
+    try:
+        document = json.loads(bytes(answer.body))
+    except ValueError:
+        return None
+    return document["error"] if isinstance(document, dict) and isinstance(document.get("error"), str) else None
+
+
+def make_good(metadata: dict[str, Any]) -> dict[str, Any]:
+    """A good request to a model, by its metadata."""
+    inputs = []
+    for item in metadata.get("inputs") or ():
+        shape = [1 if size < 0 else size for size in item["shape"]]
+        value = {"BOOL": True, "BYTES": "a"}.get(item["datatype"], 1)
+        if item["datatype"] not in DTYPES or math.prod(shape) > 1_000_000:
+            raise InvalidRequest(f"the input {item['name']!r} of {item['datatype']} {item['shape']} cannot be made: give --request")
+        inputs.append({"name": item["name"], "shape": shape, "datatype": item["datatype"], "data": [value] * math.prod(shape)})
+    if not inputs:
+        raise InvalidRequest("the metadata names no input: give --request")
+    return {"inputs": inputs}
+
+
+def check(
+    link: HTTPLink, model: str, version: str | None, request: dict[str, Any] | None, *, strain: bool, write: Callable[[str], object]
+) -> int:
+    """Send all rows, and write what is wrong by section. Returns what the command ends with."""
+    metadata = link.ask(questions.ask_of(model, version, questions.MODEL_METADATA), None)
+    server: dict[str, Any] = {}
+    with suppress(InvalidResponse):  # a row tells of it
+        server = link.ask(questions.METADATA, None)
+    good = Good(questions.model_path(model, version), request or make_good(metadata), metadata)
+    rows = [Row(*each) for each in json.loads(files(__package__).joinpath("checks.json").read_text())]
+    wrong, tried, section = 0, 0, ""
+    not_tried: dict[str, list[str]] = {}
+    for row in rows:
+        try:
+            if row.change.get("strain") and not strain:
+                raise NotTried("it has ended processes of other servers: give --strain")
+            sent = good.change(row, has_binary="binary_tensor_data" in server.get("extensions", ()))
+        except NotTried as reason:
+            not_tried.setdefault(str(reason), []).append(row.name)
+            continue
+        tried += 1
+        try:
+            answer = link.exchange(sent, None)
+            found = list(judge(row, answer, good))
+            if row.name == "a good request" and answer.status >= 300:
+                raise InvalidRequest(f"a good request is refused, so the others cannot be sent: {found[0]}: give --request")
+        except httpx.TransportError as error:
+            found = [f"no answer: {type(error).__name__}: {error}"]
+        wrong += bool(found)
+        for text in found:
+            if section != row.section:
+                section = row.section
+                write(section)
+            write(f"  {row.name}: {text}")
+    for text, names in not_tried.items():
+        write(f"not tried, as {text}: {', '.join(names)}")
+    write(f"{server.get('name')} {server.get('version')}, model {model}: {wrong} of {tried} answers are wrong")
+    return int(wrong > 0)
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run the command."""
+    parser = argparse.ArgumentParser("python -m oip_asgi.client.check", description=__doc__.partition("\n")[0] if __doc__ else None)
+    parser.add_argument("url", help="where the server's paths begin, such as http://127.0.0.1:8000/v2")
+    parser.add_argument("--model", required=True, help="the model that is asked, many times")
+    parser.add_argument("--version", help="its version")
+    parser.add_argument("--header", action="append", default=[], help='such as "Authorization: Bearer ...", any number of times')
+    parser.add_argument("--request", type=Path, help="a file with a good request, as JSON with flat data")
+    parser.add_argument("--strain", action="store_true", help="also what has ended the processes of other servers")
+    given = parser.parse_args(arguments)
+    headers = {name.strip(): value.strip() for name, _, value in (header.partition(":") for header in given.header)}
+    link = HTTPLink(given.url, headers, 30, None)
+    try:
+        request = None if given.request is None else json.loads(given.request.read_bytes())
+        return check(link, given.model, given.version, request, strain=given.strain, write=_print)
+    except (InferenceError, httpx.TransportError, OSError, ValueError) as error:
+        print(f"cannot be checked: {error}", file=sys.stderr)  # noqa: T201
+        return 2
+    finally:
+        link.close()
+
+
+def _print(line: str) -> None:
+    print(line, flush=True)  # noqa: T201
+
+
+if __name__ == "__main__":
+    sys.exit(main())

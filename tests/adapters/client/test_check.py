@@ -1,0 +1,111 @@
+"""The command that checks a server: ours is clean, and what is wrong with others is printed by section."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from oip_asgi import InferenceServer, OIPApp, TensorSpec
+from oip_asgi.client.check import main
+from tests.support.threads import serving
+
+SPECS = {datatype: [TensorSpec("x", datatype, [-1, 3])] for datatype in ("BOOL", "UINT8", "INT64", "FP16", "FP32", "FP64", "BYTES")}
+
+
+@pytest.fixture(scope="module")
+def url() -> Iterator[str]:
+    server = InferenceServer("clean", "1.0")
+    for name, specs in SPECS.items():
+        server.register(name, lambda x: x, inputs=specs, outputs=[TensorSpec("y", specs[0].datatype, [-1, 3])])
+    several = [TensorSpec("a", "FP32", [2]), TensorSpec("b", "INT8", [-1]), TensorSpec("c", "BYTES", []), TensorSpec("d", "BOOL", [1])]
+    server.register("several", lambda a, b, c, d: (a, b), inputs=several, outputs=several[:2], version="3")
+    server.register("no inputs", lambda: 1)
+    server.register("picky", lambda x: 1 / (x - 1), inputs=[TensorSpec("x", "BYTES", [1])])
+    with serving(OIPApp(server, path="/v2")) as port:
+        yield f"http://127.0.0.1:{port}/v2"
+
+
+@pytest.mark.parametrize("model", [*SPECS, "several"])
+def test_ours_is_clean(url: str, model: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([url, "--model", model, "--strain"]) == 0, capsys.readouterr().out
+    *skipped, last = capsys.readouterr().out.splitlines()
+    assert all(line.startswith(("not tried, as no input is of ", "not tried, as the first input has fewer ")) for line in skipped)
+    assert last.startswith(f"clean 1.0, model {model}: 0 of ")
+
+
+def test_a_version_headers_and_a_request_of_ones_own(url: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    own = tmp_path / "request.json"
+    own.write_text('{"inputs": [{"name": "x", "shape": [1, 3], "datatype": "FP32", "data": [1, 2, 3]}]}')
+    assert main([url, "--model", "FP32", "--request", str(own), "--header", "x-key: k"]) == 0
+    assert "give --strain: a shape of 2**40 elements" in capsys.readouterr().out
+    assert main([url, "--model", "several", "--version", "3"]) == 0
+
+
+@pytest.mark.parametrize(
+    ("model", "text"),
+    [
+        ("nobody", "unknown model: 'nobody'"),
+        ("no inputs", "the metadata names no input: give --request"),
+        ("picky", "a good request is refused, so the others cannot be sent"),
+    ],
+)
+def test_a_model_that_cannot_be_asked(url: str, model: str, text: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([url, "--model", model]) == 2
+    assert text in capsys.readouterr().err
+
+
+def test_a_server_that_is_not_there(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["http://127.0.0.1:1/v2", "--model", "m"]) == 2
+    assert "cannot be checked: " in capsys.readouterr().err
+
+
+def test_what_is_wrong_is_printed_by_section(capsys: pytest.CaptureFixture[str]) -> None:
+    class Careless(BaseHTTPRequestHandler):
+        """Answers 200 to everything but a request that is no JSON, which it answers 500."""
+
+        protocol_version = "HTTP/1.1"
+
+        def do_GET(self) -> None:
+            self.answer(200, {"name": "m", "platform": "p", "inputs": [{"name": "x", "shape": [-1], "datatype": "FP32"}], "outputs": []})
+
+        def do_POST(self) -> None:
+            body = self.rfile.read(int(self.headers["content-length"]))
+            try:
+                json.loads(body)
+                self.answer(
+                    200, {"model_name": "m", "id": "mine", "outputs": [{"name": "y", "shape": [1], "datatype": "FP32", "data": [1]}]}
+                )
+            except ValueError:
+                self.answer(422, {"detail": "no"})
+
+        def answer(self, status: int, document: Any) -> None:
+            body = json.dumps(document).encode()
+            self.send_response(status)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, format: str, *arguments: Any) -> None:  # noqa: A002
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Careless) as server:
+        threading.Thread(target=server.serve_forever).start()
+        assert main([f"http://127.0.0.1:{server.server_port}/v2", "--model", "m"]) == 1
+        server.shutdown()
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[:5] == [
+        "Server",
+        "  metadata has name, version and extensions: version is not a text",
+        "  metadata has name, version and extensions: extensions is not a list",
+        "Model",
+        "  metadata of an unknown model: answered 200, expected 4xx",
+    ]
+    assert "  no id, so none comes back: the id is 'mine', expected none" in lines
+    assert '  a body that is no JSON: 422, but the body is not {"error": text}: b\'{"detail": "no"}\'' in lines
+    assert any(line.startswith("not tried, as the server's extensions have no binary_tensor_data: ") for line in lines)
