@@ -108,6 +108,13 @@ def test_the_snippet_of_a_test(run_snippet: Run, monkeypatch: pytest.MonkeyPatch
     run_snippet("def test_double")["test_double"]()
 
 
+def test_the_snippet_of_the_client(run_snippet: Run) -> None:
+    double = run_snippet("def double(url")["double"]
+    with serving(run_snippet('@server.model("double")')["app"]) as port:
+        assert double(f"http://127.0.0.1:{port}/v2", [1, 2]) == "[2. 4.]"
+        assert double(f"http://127.0.0.1:{port}/v3", [1, 2]) == "404: Not Found"
+
+
 @pytest.mark.parametrize("containing", HOSTS)
 def test_the_snippets_of_hosts(run_snippet: Run, containing: str) -> None:
     app = run_snippet(containing)["app"]

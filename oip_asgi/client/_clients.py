@@ -105,6 +105,7 @@ class Client:
         *,
         version: str | int | None = None,
         parameters: Mapping[str, Any] | None = None,
+        outputs: Sequence[str | RequestOutput] | None = None,
         id: str | None = None,  # noqa: A002
         timeout: float | None = None,
         binary: bool = True,
@@ -117,7 +118,7 @@ class Client:
         Returns:
             An iterator over the responses, each as soon as it arrives.
         """
-        request = questions.make_request(inputs, parameters, None, id)
+        request = questions.make_request(inputs, parameters, outputs, id)
         return self._link.stream(questions.Inference(model, version, request, binary), timeout)
 
     def metadata(self) -> dict[str, Any]:
@@ -229,12 +230,13 @@ class AsyncClient:
         *,
         version: str | int | None = None,
         parameters: Mapping[str, Any] | None = None,
+        outputs: Sequence[str | RequestOutput] | None = None,
         id: str | None = None,  # noqa: A002
         timeout: float | None = None,
         binary: bool = True,
     ) -> AsyncGenerator[InferenceResponse]:
         """As `Client.stream`, for `async for`. `contextlib.aclosing` closes the connection at a place of your own."""
-        request = questions.make_request(inputs, parameters, None, id)
+        request = questions.make_request(inputs, parameters, outputs, id)
         return self._link.stream(questions.Inference(model, version, request, binary), timeout)
 
     async def metadata(self) -> dict[str, Any]:

@@ -47,6 +47,7 @@ def test_the_example_of_batches_calls_its_model_for_several_requests_at_once() -
 @pytest.mark.parametrize(
     ("name", "last"),
     [
+        ("client.py", "[0.0, 2.0, 4.0, 6.0, 8.0, 10.0, 12.0, 14.0, 16.0, 18.0]"),
         ("pipeline.py", "from Python  [1.0] [b'great', b'bad']"),
         ("shared_memory.py", "shared memory   doubled"),
         ("authorize.py", "Each user may do what the table says."),
@@ -74,7 +75,7 @@ def test_every_example_is_a_script_that_is_run_by_a_test_or_its_part() -> None:
         "ray_serve.py",  # in matrix/check_ray, with Ray
         "stream_text.py",  # in test_stream_examples
         *("digits.py", "quickstart.py", "flask_app.py", "grpc_server.py", "grpc_mounted.py", "metrics.py", "pipeline.py"),
-        *("authorize.py", "batching.py"),
+        *("authorize.py", "batching.py", "client.py"),
         *("reload_on_change.py", "shared_memory.py"),
         *("frame_app.py", "client_httpx.py", "client_requests.py", "image_codec.py"),  # in test_codec_examples
     }

@@ -9,6 +9,7 @@ const SAVE = "# save the body as body.json";
 /** By name: makes the code of a request, or null where the request cannot be sent that way; and what to know about it. */
 export const LANGUAGES = {
   curl: { make: curl },
+  oip_asgi: { make: ours, note: "It needs oip_asgi[client], and asks any server of the protocol." },
   httpx: { make: python },
   tritonclient: { make: triton, note: "It needs tritonclient[http], and asks below /v2 only." },
   fetch: { make: browser },
@@ -49,6 +50,23 @@ function python({ url, headers, body, file, streams }) {
   if (!streams) return `${imports}response = httpx.post(\n${asked})\nprint(response.json())\n`;
   return `${imports}with httpx.stream(\n    "POST",\n${asked}    timeout=None,\n) as response:\n` +
     "    for line in response.iter_lines():\n        print(line)\n";
+}
+
+/** Lines of Python, with this package's client. */
+function ours({ url, headers, body, file, streams, action, name, version }) {
+  if (file || !action.startsWith("infer") || body.length > LONG || !isJSON(body)) return null;
+  const { inputs, outputs, parameters, id } = parse(body);
+  const isKnown = ({ datatype, data, parameters }) => datatype !== "BF16" && !parameters && Array.isArray(data);
+  if (!Array.isArray(inputs) || !inputs.every(isKnown) || outputs?.some(({ parameters }) => parameters)) return null;
+  const made = inputs.map((input) => `        ${JSON.stringify(input.name)}: ${arrayOf(input)},\n`);
+  const options = { version, id, parameters, outputs: outputs?.map((output) => output.name) };
+  const given = Object.entries(options).filter(([, value]) => value !== undefined && value !== null);
+  const more = given.map(([option, value]) => `, ${option}=${literal(compact(pretty(value)))}`).join("");
+  const asked = `${JSON.stringify(name)}, inputs${more})`;
+  return "import numpy as np\nfrom oip_asgi.client import Client\n\n" +
+    `with Client(${JSON.stringify(url.split("/models/")[0])}${headersOf(headers)}) as client:\n    inputs = {\n${made.join("")}    }\n` +
+    (streams ? `    for response in client.stream(${asked}:\n` : `    response = client.infer(${asked}\n`) +
+    `${streams ? "        " : "    "}for output in response.outputs:\n${streams ? "            " : "        "}print(output.name, output.array)\n`;
 }
 
 /** Lines of Python, with Triton's client for HTTP. */
@@ -99,11 +117,12 @@ function inputsOf(body) {
   if (!Array.isArray(inputs) || inputs.some(({ data, parameters }) => parameters || !Array.isArray(data))) return null;
   const made = inputs.map(({ name, shape, datatype }) =>
     `    triton.InferInput(${JSON.stringify(name)}, ${pretty(shape)}, "${datatype}"),\n`);
-  const filled = inputs.map(({ shape, datatype, data }, place) => {
-    const array = `np.array(${literal(pretty(data))}, dtype="${DTYPES[datatype] ?? datatype?.toLowerCase()}")`;
-    return `inputs[${place}].set_data_from_numpy(${array}.reshape(${pretty(shape)}))\n`;
-  });
+  const filled = inputs.map((input, place) => `inputs[${place}].set_data_from_numpy(${arrayOf(input)})\n`);
   return `inputs = [\n${made.join("")}]\n${filled.join("")}`;
+}
+
+function arrayOf({ shape, datatype, data }) {
+  return `np.array(${literal(pretty(data))}, dtype="${DTYPES[datatype] ?? datatype?.toLowerCase()}").reshape(${pretty(shape)})`;
 }
 
 function argumentsOf({ name, version, headers }) {

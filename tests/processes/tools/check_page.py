@@ -208,10 +208,11 @@ def test_the_lines_for_the_shell_and_for_python_do_what_the_form_does(site: Serv
     expected = answer_of(page)
     assert expected["id"] == 'it\'s é "1" \u2028 \\ true'
     assert expected["outputs"][0]["data"] == [9007199254740993]
-    codes = {language: code_of(page, language) for language in ("curl", "httpx", "tritonclient", "fetch", "gRPC")}
+    codes = {language: code_of(page, language) for language in ("curl", "oip_asgi", "httpx", "tritonclient", "fetch", "gRPC")}
     assert all("X-Key" in code for code in codes.values())
     assert json.loads(printed_by("sh", "-c", codes["curl"])) == expected
     assert eval(printed_by(sys.executable, "-c", codes["httpx"])) == expected
+    assert printed_by(sys.executable, "-c", codes["oip_asgi"]) == "y [9007199254740993]\n"
     assert printed_by(sys.executable, "-c", codes["tritonclient"]) == "y [9007199254740993]\n"
     assert ran_in(page, codes["fetch"])["id"] == expected["id"]
     with grpc_site() as port:
@@ -245,6 +246,7 @@ def test_the_lines_for_a_stream(site: Served, browser: Browser) -> None:
     expect(page.locator("#code")).to_contain_text("infer_stream")
     for language, command in (("curl", ["sh", "-c"]), ("httpx", [sys.executable, "-c"])):
         assert printed_by(*command, code_of(page, language)).count("data: {") == 3
+    assert printed_by(sys.executable, "-c", code_of(page, "oip_asgi")).count("word [b'text ") == 3
     assert "text 0" in ran_in(page, code_of(page, "fetch"))
     expect(page.get_by_role("tab", name="tritonclient")).to_have_count(0)
     with grpc_site() as port:
