@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Generator, Mapping, Sequence
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, Unpack
 
 from .._protocol.schemas import RequestOutput
 from .._protocol.tensors import InferenceResponse
 from . import _questions as questions
 from ._http import AsyncHTTPLink, HTTPLink
+from ._questions import Options
 
 if TYPE_CHECKING:
     import httpx
@@ -95,21 +96,10 @@ class Client:
 
         Specification: Inference, Binary Tensor Data Extension.
         """
-        request = questions.make_request(inputs, parameters, outputs, id)
-        return self._link.infer(questions.Inference(model, version, request, binary), timeout)
+        asked = questions.make_inference(model, inputs, version=version, parameters=parameters, outputs=outputs, id=id, binary=binary)
+        return self._link.infer(asked, timeout)
 
-    def stream(
-        self,
-        model: str,
-        inputs: Any,
-        *,
-        version: str | int | None = None,
-        parameters: Mapping[str, Any] | None = None,
-        outputs: Sequence[str | RequestOutput] | None = None,
-        id: str | None = None,  # noqa: A002
-        timeout: float | None = None,
-        binary: bool = True,
-    ) -> Generator[InferenceResponse]:
+    def stream(self, model: str, inputs: Any, *, timeout: float | None = None, **options: Unpack[Options]) -> Generator[InferenceResponse]:
         """Ask a model that answers with many responses, by `infer_stream`, which this package and MLServer have.
 
         The arguments and errors are those of `infer`, and an error may come after some responses. The connection is closed if the
@@ -118,8 +108,7 @@ class Client:
         Returns:
             An iterator over the responses, each as soon as it arrives.
         """
-        request = questions.make_request(inputs, parameters, outputs, id)
-        return self._link.stream(questions.Inference(model, version, request, binary), timeout)
+        return self._link.stream(questions.make_inference(model, inputs, **options), timeout)
 
     def metadata(self) -> dict[str, Any]:
         """The server's metadata: `name`, `version`, and `extensions`, such as "binary_tensor_data"."""
@@ -207,37 +196,15 @@ class AsyncClient:
         """Close the connections."""
         await self._link.close()
 
-    async def infer(
-        self,
-        model: str,
-        inputs: Any,
-        *,
-        version: str | int | None = None,
-        parameters: Mapping[str, Any] | None = None,
-        outputs: Sequence[str | RequestOutput] | None = None,
-        id: str | None = None,  # noqa: A002
-        timeout: float | None = None,
-        binary: bool = True,
-    ) -> InferenceResponse:
+    async def infer(self, model: str, inputs: Any, *, timeout: float | None = None, **options: Unpack[Options]) -> InferenceResponse:
         """As `Client.infer`. If the task is cancelled, the connection is closed."""
-        request = questions.make_request(inputs, parameters, outputs, id)
-        return await self._link.infer(questions.Inference(model, version, request, binary), timeout)
+        return await self._link.infer(questions.make_inference(model, inputs, **options), timeout)
 
     def stream(
-        self,
-        model: str,
-        inputs: Any,
-        *,
-        version: str | int | None = None,
-        parameters: Mapping[str, Any] | None = None,
-        outputs: Sequence[str | RequestOutput] | None = None,
-        id: str | None = None,  # noqa: A002
-        timeout: float | None = None,
-        binary: bool = True,
+        self, model: str, inputs: Any, *, timeout: float | None = None, **options: Unpack[Options]
     ) -> AsyncGenerator[InferenceResponse]:
         """As `Client.stream`, for `async for`. `contextlib.aclosing` closes the connection at a place of your own."""
-        request = questions.make_request(inputs, parameters, outputs, id)
-        return self._link.stream(questions.Inference(model, version, request, binary), timeout)
+        return self._link.stream(questions.make_inference(model, inputs, **options), timeout)
 
     async def metadata(self) -> dict[str, Any]:
         """As `Client.metadata`."""

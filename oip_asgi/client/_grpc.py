@@ -68,11 +68,10 @@ class _Messages:
     def read(self, question: Question[T], content: bytes) -> T:
         return question.read(_to_document(self._parse(question.rpc, content)))
 
-    def read_refusal(self, question: Question[T], error: grpc.RpcError) -> T:
-        """A probe's no, or the error raised."""
-        refusal = read_error(error)
-        if not question.is_probe or refusal.response_status not in (400, 404):
-            raise refusal from error
+    def read_refusal(self, question: Question[T], error: ErrorResponse) -> T:
+        """A probe's no, or the error raised again."""
+        if not question.is_probe or error.response_status not in (400, 404):
+            raise error
         return question.read({"ready": False})
 
     def write_inference(self, inference: Inference) -> bytes:
@@ -165,20 +164,20 @@ class GRPCLink(_Messages):
 
     def call(self, rpc: str, content: bytes, timeout: float | None) -> bytes:
         call: Any = self.channel.unary_unary(f"/{_SERVICE}/{rpc}")
-        answer: bytes = call(content, self.seconds(timeout), self.metadata)
+        try:
+            answer: bytes = call(content, self.seconds(timeout), self.metadata)
+        except grpc.RpcError as error:
+            raise read_error(error) from error
         return answer
 
     def ask(self, question: Question[T], timeout: float | None) -> T:
         try:
             return self.read(question, self.call(question.rpc, self.write(question), timeout))
-        except grpc.RpcError as error:
+        except ErrorResponse as error:
             return self.read_refusal(question, error)
 
     def infer(self, inference: Inference, timeout: float | None) -> InferenceResponse:
-        try:
-            return self.read_inference(self.call("ModelInfer", self.write_inference(inference), timeout))
-        except grpc.RpcError as error:
-            raise read_error(error) from error
+        return self.read_inference(self.call("ModelInfer", self.write_inference(inference), timeout))
 
     def stream(self, inference: Inference, timeout: float | None) -> Generator[InferenceResponse]:
         stream: Any = self.channel.stream_stream(f"/{_SERVICE}/ModelStreamInfer")
@@ -205,20 +204,20 @@ class AsyncGRPCLink(_Messages):
 
     async def call(self, rpc: str, content: bytes, timeout: float | None) -> bytes:
         call: Any = self.channel.unary_unary(f"/{_SERVICE}/{rpc}")
-        answer: bytes = await call(content, timeout=self.seconds(timeout), metadata=self.metadata)
+        try:
+            answer: bytes = await call(content, timeout=self.seconds(timeout), metadata=self.metadata)
+        except grpc.RpcError as error:
+            raise read_error(error) from error
         return answer
 
     async def ask(self, question: Question[T], timeout: float | None) -> T:
         try:
             return self.read(question, await self.call(question.rpc, self.write(question), timeout))
-        except grpc.RpcError as error:
+        except ErrorResponse as error:
             return self.read_refusal(question, error)
 
     async def infer(self, inference: Inference, timeout: float | None) -> InferenceResponse:
-        try:
-            return self.read_inference(await self.call("ModelInfer", self.write_inference(inference), timeout))
-        except grpc.RpcError as error:
-            raise read_error(error) from error
+        return self.read_inference(await self.call("ModelInfer", self.write_inference(inference), timeout))
 
     async def stream(self, inference: Inference, timeout: float | None) -> AsyncGenerator[InferenceResponse]:
         stream: Any = self.channel.stream_stream(f"/{_SERVICE}/ModelStreamInfer")

@@ -6,7 +6,7 @@ Specification: HTTP/REST; the extensions of the model repository, statistics and
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, Final, Generic, Literal, NamedTuple, TypeAlias, TypeVar
+from typing import Any, Final, Generic, Literal, NamedTuple, TypeAlias, TypedDict, TypeVar, Unpack
 from urllib.parse import quote
 
 import msgspec
@@ -177,19 +177,29 @@ def read_answer(question: Question[T], answer: HTTPAnswer) -> T:
 # Inference
 
 
-def make_request(
-    inputs: Any, given: Mapping[str, Any] | None, asked: Sequence[str | RequestOutput] | None, identifier: str | None
-) -> InferenceRequest:
-    """Inputs in any form as a request."""
-    parameters = check_parameters(given or {})
-    outputs = [RequestOutput(output) if isinstance(output, str) else output for output in asked or ()]
+class Options(TypedDict, total=False):
+    """What `Client.infer` takes beside the inputs."""
+
+    version: str | int | None
+    parameters: Mapping[str, Any] | None
+    outputs: Sequence[str | RequestOutput] | None
+    id: str | None
+    binary: bool
+
+
+def make_inference(model: str, inputs: Any, **options: Unpack[Options]) -> Inference:
+    """What is asked of a model, with inputs in any form. `Client.infer` says more."""
+    parameters, identifier = check_parameters(options.get("parameters") or {}), options.get("id")
+    outputs = [RequestOutput(output) if isinstance(output, str) else output for output in options.get("outputs") or ()]
     if isinstance(inputs, InferenceRequest):
-        own = inputs.id if identifier is None else identifier
-        return InferenceRequest(inputs.inputs, own, {**inputs.parameters, **parameters}, outputs or inputs.outputs)
-    if isinstance(inputs, Sequence) and inputs and all(isinstance(each, Tensor) for each in inputs):
-        return InferenceRequest(list(inputs), identifier, parameters, outputs)
-    tensors, of_codec = to_inputs(inputs, {}, default_codecs())
-    return InferenceRequest(tensors, identifier, {**of_codec, **parameters}, outputs)
+        tensors, own = inputs.inputs, inputs.parameters
+        identifier, outputs = inputs.id if identifier is None else identifier, outputs or inputs.outputs
+    elif isinstance(inputs, Sequence) and inputs and all(isinstance(each, Tensor) for each in inputs):
+        tensors, own = list(inputs), {}
+    else:
+        tensors, own = to_inputs(inputs, {}, default_codecs())
+    request = InferenceRequest(tensors, identifier, {**own, **parameters}, outputs)
+    return Inference(model, options.get("version"), request, options.get("binary", True))
 
 
 def write_inference(inference: Inference, action: str = "infer") -> HTTPRequest:
