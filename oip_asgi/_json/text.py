@@ -61,10 +61,13 @@ def mask_escapes(text: bytes) -> bytes:
 
 def check_members(text: Buffer, most: int, what: str) -> None:
     """Refuse too many members or arrays, before a decoder makes them: each member takes ten times its text."""
-    arrays = bytes(text).count(b"[") if len(text) > MAX_ARRAYS else 0
+    if len(text) <= most:
+        return
+    whole = bytes(text)
+    arrays = whole.count(b"[")
     if arrays > MAX_ARRAYS:
         raise InvalidRequest(f"the JSON has {arrays} arrays: expected {MAX_ARRAYS} at most: send flat data, or binary tensor data")
-    if len(text) > most and sum(chunk.count(b":") for chunk in outside_strings(text)) > most:
+    if whole.count(b":") > most and sum(chunk.count(b":") for chunk in outside_strings(text)) > most:
         raise InvalidRequest(f"{what} more than {most} members")
 
 
@@ -74,7 +77,8 @@ def check_unseen(text: Buffer) -> None:
     try:
         for start in take_turns(range(0, len(view), PIECE)):
             chunk = bytes(view[start : start + PIECE])
-            decoder.decode(chunk)
+            if decoder.getstate()[0] or not chunk.isascii():
+                decoder.decode(chunk)
             brackets += chunk.count(b"[") + chunk.count(b"{")
         decoder.decode(b"", final=True)
     except UnicodeDecodeError as error:
