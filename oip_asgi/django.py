@@ -36,7 +36,7 @@ from ._http.response import Response
 from ._protocol.effects import Fed, Run, Start, finish
 from ._runtime.drive import advance_async, pieces_async
 from ._runtime.runtime import Runtime
-from ._runtime.waiting import Patrol, wait_until_set
+from ._runtime.waiting import Patrol, is_on_loop, wait_until_set
 from .server import InferenceServer
 
 _View: TypeAlias = Callable[..., HttpResponseBase | Awaitable[HttpResponseBase]]
@@ -133,7 +133,7 @@ class _Pattern(URLPattern):
 
     @property
     def callback(self) -> _View:
-        if not _is_event_loop_running():  # Django looks for a view on its event loop, and under WSGI it has none
+        if not is_on_loop():  # Django looks for a view on its event loop, and under WSGI it has none
             return self._views[0]
         models = self._server._inside.engine.models
         changes, chosen = self._chosen
@@ -150,14 +150,6 @@ class _Pattern(URLPattern):
     def check(self) -> list[CheckMessage]:
         """Check the prefix, for `manage.py check`."""
         return [*super().check(), *(message for before in _find_prefixes(self, get_resolver(), "") for message in _warn(before, self))]
-
-
-def _is_event_loop_running() -> bool:
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        return False
-    return True
 
 
 def _find_prefixes(pattern: URLPattern, resolver: URLResolver, before: str) -> Iterator[str]:

@@ -298,8 +298,7 @@ class InferenceServer:
         Specification: Triton's Model Repository Extension, Unload.
         """
         engine, runtime = self._inside
-        models = await drive_async(repository.unload(engine, name, version), runtime)
-        await drive_async(repository.wait_until_unloaded(models), runtime)
+        await drive_async(repository.wait_until_unloaded(repository.unload(engine, name, version)), runtime)
 
     def unload_sync(self, name: str, version: str | None = None) -> None:
         """`unload`, for threads without an event loop.
@@ -310,7 +309,7 @@ class InferenceServer:
         """
         check_may_block("server.unload_sync", "await server.unload(...)")
         engine, runtime = self._inside
-        drive(repository.wait_until_unloaded(drive(repository.unload(engine, name, version), runtime)), runtime)
+        drive(repository.wait_until_unloaded(repository.unload(engine, name, version)), runtime)
 
     async def unregister(self, name: str, version: str | None = None) -> None:
         """`unload` a model and forget it: requests for it are answered 404 from here on.
@@ -323,8 +322,7 @@ class InferenceServer:
             InferenceError: There is no such model (404).
         """
         engine, runtime = self._inside
-        models = await drive_async(repository.unregister(engine, name, version), runtime)
-        await drive_async(repository.wait_until_unloaded(models), runtime)
+        await drive_async(repository.wait_until_unloaded(repository.unregister(engine, name, version)), runtime)
 
     def unregister_sync(self, name: str, version: str | None = None) -> None:
         """`unregister`, for threads without an event loop.
@@ -335,7 +333,7 @@ class InferenceServer:
         """
         check_may_block("server.unregister_sync", "await server.unregister(...)")
         engine, runtime = self._inside
-        drive(repository.wait_until_unloaded(drive(repository.unregister(engine, name, version), runtime)), runtime)
+        drive(repository.wait_until_unloaded(repository.unregister(engine, name, version)), runtime)
 
     async def infer(
         self,

@@ -190,7 +190,7 @@ class Codecs:
 
     def is_users(self, content_type: str) -> bool:
         """Whether the codec of tensors with this content type is the user's."""
-        return self.are_extended and self.inputs.get(content_type) in self._others
+        return self.inputs.get(content_type) in self._others
 
     def check(self, content_type: object, where: str, *, of_request: bool) -> None:
         if content_type in self.inputs or (of_request and content_type in self.requests):
@@ -254,7 +254,7 @@ class Codecs:
 
         return Reader(called, read_as(None), {name: read_as(name) for name in self.inputs})
 
-    def request_codec_for(self, annotation: Any) -> AnyRequestCodec | None:
+    def request_codec_for_annotation(self, annotation: Any) -> AnyRequestCodec | None:
         """The codec for a parameter that takes several tensors at once, such as a `pandas.DataFrame`; None for other parameters."""
         if annotation in UNTYPED:
             return None
@@ -275,14 +275,14 @@ class Codecs:
     def _list_others(self) -> dict[str, Decode]:
         return {name: _make_decode(codec) for name, codec in self.inputs.items() if codec not in _INPUT_CODECS}
 
-    def tensor_codec_of(self, value: Any) -> AnyInputCodec | None:
+    def tensor_codec_for_value(self, value: Any) -> AnyInputCodec | None:
         """The codec for a result for which nothing names one, the user's first; None if numpy makes an array of it."""
         for codec in self._others:
             if _encodes(codec, value):
                 return codec
         return DatetimeCodec if isinstance(value, list) and value and DatetimeCodec.can_encode(value) else None
 
-    def request_codec_of(self, value: Any) -> AnyRequestCodec | None:
+    def request_codec_for_value(self, value: Any) -> AnyRequestCodec | None:
         """The codec for a result that becomes a whole response; None for other results."""
         for codec in self._for_requests:
             if _encodes(codec, value):

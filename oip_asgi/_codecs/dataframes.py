@@ -18,7 +18,7 @@ from .._protocol.datatypes import NUMBERS, Array
 from .._protocol.errors import InvalidRequest, show
 from .._protocol.tensors import InferenceRequest, InferenceResponse, Tensor, make_tensor, object_array
 from .base import RequestCodec, find_class, raise_invalid_response, rows_of
-from .frame_columns import DTYPE, Decode, column_to_tensor, has_str_dtype, make_string_parameters, read_column
+from .frame_columns import DTYPE, Decode, column_to_tensor, is_pandas_3, make_string_parameters, read_column
 from .plain import StringCodec
 
 if TYPE_CHECKING:
@@ -181,7 +181,7 @@ def _read_strings(tensors: list[Tensor], places: list[int], rows: int) -> list[_
         texts: list[Any] = list(map(bytes.decode, _join([tensor.array for tensor in tensors]).reshape(-1).tolist()))
     except UnicodeDecodeError:
         texts = [text for tensor in tensors for text in StringCodec.decode_input(tensor)]  # its error names the column and the element
-    if not has_str_dtype():
+    if not is_pandas_3():
         return [(object_array(texts, (len(places), rows)), places)]
     strings = pd.array(texts, dtype="str")
     return [(strings[number * rows : (number + 1) * rows], [place]) for number, place in enumerate(places)]
@@ -192,7 +192,7 @@ def _assemble(blocks: list[_Block], others: list[_Block], names: list[str], rows
     import pandas as pd
 
     index, columns = pd.RangeIndex(rows), pd.Index(names)
-    if has_str_dtype():
+    if is_pandas_3():
         from pandas.api.internals import create_dataframe_from_blocks  # type: ignore[import-not-found, unused-ignore]
 
         blocks += [(_as_block(column), place) for column, place in others]
@@ -246,7 +246,7 @@ def _find_group_of_dtype(dtype: Any) -> Any:
     if isinstance(dtype, np.dtype):
         return dtype if dtype in NUMBERS or dtype.hasobject else _OTHER
     # the default dtype of strings in pandas 3; the dtype `string` is another one
-    return _STRINGS if has_str_dtype() and isinstance(dtype, pd.StringDtype) and dtype.na_value is np.nan else _OTHER
+    return _STRINGS if is_pandas_3() and isinstance(dtype, pd.StringDtype) and dtype.na_value is np.nan else _OTHER
 
 
 def _write_strings(values: Array, places: list[int], names: Sequence[str], dtype: str) -> dict[int, Tensor]:

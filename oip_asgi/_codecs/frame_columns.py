@@ -62,8 +62,8 @@ _FIXED_ZONE: Final = re.compile("UTC|(?:UTC)?[+-](?:[01][0-9]|2[0-3]):[0-5][0-9]
 """UTC, or an offset with a colon, because pandas reads +0545 as 05:05."""
 
 
-def has_str_dtype() -> bool:
-    """Whether strings are of the dtype `str` by default, as since pandas 3."""
+def is_pandas_3() -> bool:
+    """Whether pandas is 3 or later: strings are of the dtype `str` by default, and dates need not be in nanoseconds."""
     import pandas as pd
 
     return not pd.__version__.startswith("2.")
@@ -73,7 +73,7 @@ def find_default_dtype(content_type: object) -> str | None:
     """The dtype of a column of this content type without `pd_dtype`. Strings are `object` in pandas 2 and `str` in pandas 3."""
     if content_type in (None, DatetimeCodec.content_type):
         return None
-    return "str" if has_str_dtype() and content_type != Base64Codec.content_type else "object"
+    return "str" if is_pandas_3() and content_type != Base64Codec.content_type else "object"
 
 
 @cache
@@ -140,7 +140,7 @@ def _read_strings(tensor: Tensor) -> Any:
     import pandas as pd
 
     texts: list[Any] = StringCodec.decode_input(tensor)
-    return pd.Series(texts, dtype="str") if has_str_dtype() else object_array(texts, (len(texts),))
+    return pd.Series(texts, dtype="str") if is_pandas_3() else object_array(texts, (len(texts),))
 
 
 def _read_json(tensor: Tensor) -> Any:
@@ -161,7 +161,7 @@ def _read_datetimes(tensor: Tensor) -> Any:
     import pandas as pd
 
     points, are_zoned = read_points(tensor)
-    if not has_str_dtype() and reach_nanoseconds(points):
+    if not is_pandas_3() and reach_nanoseconds(points):
         points = points.astype("M8[ns]")
     series: pd.Series[Any] = pd.Series(points)
     return series.dt.tz_localize("UTC") if are_zoned else series
@@ -228,7 +228,7 @@ def _localize(series: pd.Series[Any], zone: str) -> pd.Series[Any]:
     points, day = zoned.dt.tz_localize(None).to_numpy(), np.timedelta64(1, "D")
     if zone != "UTC" and not (are_in_calendar(points - day) and are_in_calendar(points + day)):
         raise ValueError("some are too near to the ends of the years 1 to 9999 for a time zone")
-    if not has_str_dtype() and not _FIXED_ZONE.fullmatch(zone) and (points < FIRST_NANOSECOND_YEAR).any():
+    if not is_pandas_3() and not _FIXED_ZONE.fullmatch(zone) and (points < FIRST_NANOSECOND_YEAR).any():
         raise ValueError("some are before 1678, and pandas 2 has no time zones for them but UTC and fixed offsets")
     return zoned
 

@@ -10,10 +10,10 @@ from typing import Any, Protocol, TypeVar
 
 import numpy as np
 
-from .._protocol.datatypes import Array, Datatype, DType, cast, integer_array
+from .._protocol.datatypes import FLOATING, Array, Datatype, DType, cast, find_overflow, integer_array
 from .._protocol.errors import InvalidRequest, ModelFault, show
 from .._protocol.schemas import Parameters
-from .._protocol.tensors import Tensor, as_array, make_tensor, to_plain, to_wire_array
+from .._protocol.tensors import Tensor, make_tensor, to_plain, to_wire_array
 from .base import AnyInputCodec
 from .content_types import Codecs
 from .dataframes import is_frame, is_series
@@ -36,7 +36,7 @@ class Declared(Protocol):
 
 def to_inputs(inputs: Any, specs: Mapping[str, Declared], codecs: Codecs) -> tuple[list[Tensor], Parameters]:
     """The input tensors of values by name, or of a value that a request codec encodes, with the parameters that this codec adds."""
-    whole = codecs.request_codec_of(inputs)
+    whole = codecs.request_codec_for_value(inputs)
     if whole is not None:
         made = _encode("inputs", lambda: whole.encode_request(inputs))
         # whose codec may be a user's
@@ -51,13 +51,6 @@ def to_inputs(inputs: Any, specs: Mapping[str, Declared], codecs: Codecs) -> tup
             raise InvalidRequest(f"input {show(name)} is a data frame, whose columns are inputs: give it alone, not by a name")
         tensors.append(_make_tensor(to_plain(name), value, specs.get(name), codecs))
     return tensors, {}
-
-
-def check_parameters(parameters: Mapping[str, Any]) -> Parameters:
-    for name, value in parameters.items():
-        if not isinstance(name, str) or not isinstance(value, (str, int, float, bool)):
-            raise InvalidRequest(f"the request has the parameter {show(name)} = {show(value)}: expected a str, int, float or bool")
-    return dict(parameters)
 
 
 def _make_tensor(name: str, value: Any, spec: Declared | None, codecs: Codecs) -> Tensor:
@@ -78,11 +71,11 @@ def _make_tensor(name: str, value: Any, spec: Declared | None, codecs: Codecs) -
 def _find_codec(value: Any, spec: Declared | None, codecs: Codecs) -> AnyInputCodec | None:
     if spec is not None and spec.content_type not in (None, "np"):
         return codecs.inputs[str(spec.content_type)]
-    return codecs.tensor_codec_of(value)
+    return codecs.tensor_codec_for_value(value)
 
 
 def _make_array(value: Any) -> Array:
-    array = to_wire_array(as_array(value))
+    array = to_wire_array(value)
     return array.reshape(1) if array.ndim == 0 and not isinstance(value, np.ndarray) else array
 
 
@@ -93,9 +86,9 @@ def _cast_numbers(name: str, array: Array, spec: Declared) -> Array:
         return array.astype(dtype)
     if dtype.kind in "iu" and kind in "iu":
         return integer_array(array.ravel().tolist(), dtype, f"input {show(name)}").reshape(array.shape)
-    if spec.datatype in ("FP16", "BF16", "FP32", "FP64") and kind in "iuf":
+    if spec.datatype in FLOATING and kind in "iuf":
         converted = cast(array, dtype)
-        if np.any(np.isinf(converted) & ~np.isinf(array)):
+        if find_overflow(array, converted).any():
             raise InvalidRequest(f"input {show(name)} has values that are out of range for {spec.datatype}")
         return converted
     return array

@@ -150,8 +150,9 @@ def _unload(models: list[Model], event: Literal["unload", "unregister"], *, refu
     return models
 
 
-def wait_until_unloaded(models: list[Model]) -> Steps[None]:
-    for model in models:
+def wait_until_unloaded(unload: Steps[list[Model]]) -> Steps[None]:
+    """`unload` or `unregister` models, and wait until `unload=` has run."""
+    for model in (yield from unload):
         yield from model.lifecycle.wait_until_unloaded()
 
 

@@ -175,7 +175,8 @@ class Regions:
         self._max_body_bytes = max_body_bytes
         self._lock = threading.Lock()
         self._regions: dict[str, tuple[Region, Segment]] = {}
-        self.parameters = () if segments is None else SHARED_MEMORY
+        self.is_on = segments is not None
+        self.parameters = SHARED_MEMORY if self.is_on else ()
         """The parameters of tensors that this server supports."""
 
     def check_may_register(self) -> SharedMemory:
@@ -282,7 +283,7 @@ class Regions:
         return MemoryRange(segment, region.offset + offset, size, f"{where} is in the region {show(name)}")
 
 
-def check_data_is_sent(parameters: Mapping[str, object], where: str) -> None:
+def refuse_region_beside_data(parameters: Mapping[str, object], where: str) -> None:
     """Refuse a tensor that has data, and a parameter that says they are in shared memory."""
     if _read_place(parameters, where) is not None:
         raise InvalidRequest(f"{where} has data of its own and the parameter {_REGION}: expected one of them")

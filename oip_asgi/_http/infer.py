@@ -13,7 +13,7 @@ from .._protocol.errors import InvalidRequest
 from .._protocol.tensors import InferenceRequest, InferenceResponse, Lend
 from .._rest import body as rest
 from .._rest.body import raw_request
-from .request import HEADER_LENGTH, Incoming
+from .request import HEADER_LENGTH_FIELD, Incoming
 from .response import BINARY, JSON, Response, respond
 
 
@@ -41,7 +41,7 @@ class RestFormat(Incoming):
         text, binary = rest.encode_response(response, request)
         if not binary:
             return Response(200, [JSON, (b"content-length", b"%d" % len(text))], [text], len(text))
-        return respond(200, [BINARY, (HEADER_LENGTH, b"%d" % len(text))], [text, *binary])
+        return respond(200, [BINARY, (HEADER_LENGTH_FIELD, b"%d" % len(text))], [text, *binary])
 
 
 def _decode_raw(body: Buffer, model: Model) -> InferenceRequest:

@@ -17,9 +17,9 @@ from .._protocol.effects import Read, Steps
 from .._protocol.errors import InferenceError, InvalidRequest, show
 from .._protocol.request_body import Body, read_coding
 from .._protocol.tensors import ReceivedHeaders, join_repeated
-from .._rest.body import HEADER_LENGTH as HEADER_LENGTH_NAME
+from .._rest.body import HEADER_LENGTH
 
-HEADER_LENGTH: Final = HEADER_LENGTH_NAME.lower().encode()
+HEADER_LENGTH_FIELD: Final = HEADER_LENGTH.lower().encode()
 
 _DECIMAL: Final = re.compile(rb"[0-9]+")
 _MAX_DIGITS: Final = 18
@@ -75,7 +75,7 @@ class Incoming(msgspec.Struct, eq=False):
         limit: The most bytes that are taken; None for no limit.
         json_limit: The most bytes of JSON that are taken, in front of binary data or without any; None for no limit.
         body: All of the body, if the adapter had it at once: it has the `head.find_short_length`, so no limit refuses it.
-        is_left: Whether it has not been read.
+        is_unread: Whether it has not been read.
         header_length: How many of the body's bytes are JSON, as the headers say; None where they do not. Known once it is read.
     """
 
@@ -83,15 +83,15 @@ class Incoming(msgspec.Struct, eq=False):
     limit: int | None
     json_limit: int | None = None
     body: bytes | None = None
-    is_left: bool = True
+    is_unread: bool = True
     header_length: int | None = None
 
     def read(self) -> Read | Buffer:
         """The whole body, or the effect that reads it."""
         fields = self.head.fields
-        self.header_length = _length(fields, HEADER_LENGTH) if HEADER_LENGTH in fields else None
+        self.header_length = _length(fields, HEADER_LENGTH_FIELD) if HEADER_LENGTH_FIELD in fields else None
         if self.body is not None:
-            self.is_left = False
+            self.is_unread = False
             return self.body
         length = _length(fields, b"content-length")
         named = fields.get(b"content-encoding")
@@ -101,7 +101,7 @@ class Incoming(msgspec.Struct, eq=False):
             self._check_end()
         else:
             body.check(length)
-        self.is_left = False
+        self.is_unread = False
         return Read(body)
 
     def length(self) -> int | None:

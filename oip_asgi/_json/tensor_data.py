@@ -1,4 +1,4 @@
-"""How a list becomes a tensor, and how NaN is written: JSON `data` <-> array, typed by datatype. Knows no documents and no tensor names.
+"""How the JSON list `data` becomes a tensor, and how NaN is written: JSON <-> array, typed by datatype. Knows no documents and no tensor names.
 
 One decoder takes elements of any datatype. `struct` packs them, and refuses those that do not have the tensor's datatype. `checked_data`
 reads these one by one, or says what is wrong. A long text is decoded in flat pieces: its brackets are taken out, and compared with those of
@@ -23,7 +23,7 @@ import msgspec
 import numpy as np
 from numpy import ndarray  # `np.ndarray` takes longer, as the module has a `__getattr__`
 
-from .._protocol.datatypes import DTYPES, Array, Buffer, DType, cast, datatype_of, integer_array
+from .._protocol.datatypes import DTYPES, Array, Buffer, DType, cast, datatype_of, find_overflow, integer_array
 from .._protocol.errors import InvalidRequest, show
 from .._protocol.limits import PIECE, take_turns
 from .._protocol.tensor_bytes import count
@@ -137,7 +137,7 @@ def _from_floats(flat: list[Any], dtype: DType, shape: tuple[int, ...]) -> Array
     except OverflowError:
         raise Unusual from None
     array = cast(wide, dtype)
-    if (np.isinf(array) & np.isfinite(wide)).any():
+    if find_overflow(wide, array).any():
         raise Unusual
     return to_shape(array, shape)
 
@@ -150,7 +150,7 @@ def _pack_read(flat: list[Any], dtype: DType, shape: tuple[int, ...], first: int
     if dtype.kind in "iu":
         integer_array(flat, dtype, "data", first)
     wide = np.array(flat, np.float64)
-    place = int(np.argmax(np.isinf(cast(wide, dtype)) & np.isfinite(wide)))
+    place = int(np.argmax(find_overflow(wide, cast(wide, dtype))))
     raise InvalidRequest(f"data: element {first + place} is {wide[place]}, which is out of range for {datatype_of(dtype)}")
 
 

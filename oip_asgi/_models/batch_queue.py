@@ -57,7 +57,7 @@ class Batches(Limiter):
     def share(self, place: Place, request: object) -> bool:
         """Let a request in the queue share a call with others that have the same key. True if its turn has come already."""
         with self.lock:
-            if place.is_left:  # it was refused
+            if place.is_over:  # it was refused
                 return False
             key = place.key or place
             group = self._groups.get(key)
@@ -98,7 +98,7 @@ class Batches(Limiter):
     def collect(self, place: Place, request: object) -> list[Any]:
         """Begin the call of a request that has a slot, as `Slot.begin` does. Returns those that share it; none if it was given up."""
         with self.lock:
-            if place.is_left:
+            if place.is_over:
                 return []
             place.in_thread = True
             if place.group is None:  # it did not wait
@@ -114,7 +114,7 @@ class Batches(Limiter):
             for each in taken:
                 self._remove(each)
                 if each is not place:
-                    each.is_waiting, each.is_left = False, True
+                    each.is_waiting, each.is_over = False, True
                     each.uses.count -= 1  # this one uses the same
             turns = self._give_turns()  # for those that did not fit
         if turns:

@@ -230,7 +230,7 @@ class Binding:
             if spec is not None:
                 array = tensor.array
                 if has_content_type or "content_type" in tensor.parameters:
-                    array = spec.of_list(array)
+                    array = spec.to_declared_rank(array)
                     if array is not tensor.array:
                         tensor = make_tensor(name, array, tensor.parameters)
                 dtype = array.dtype

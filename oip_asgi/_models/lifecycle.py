@@ -94,18 +94,22 @@ class _Load:
         self.action: Action | None = None
         self.error: Exception | None = None
 
+    @property
+    def was_cancelled(self) -> bool:
+        return self.action == "nothing" and self.error is None
+
 
 class Lifecycle:
     """The state of one model, and the handler that answers its requests."""
 
-    def __init__(self, called: str, loader: Loader, handler: Handler | None, describe: Callable[[Handler], None], limiter: Limiter) -> None:
+    def __init__(self, label: str, loader: Loader, handler: Handler | None, describe: Callable[[Handler], None], limiter: Limiter) -> None:
         self.state: State = "registered" if handler is None else "ready"
         self.reload_failed = False
         self.load_seconds: float | None = None
         """How long the last load took that succeeded."""
         self.observers: Sequence[Observer] = ()
         self._handler = handler
-        self._called = called
+        self._label = label
         self._loader = loader
         self._describe = describe
         self._lock = limiter.lock
@@ -144,22 +148,22 @@ class Lifecycle:
     def make_refusal(self) -> InferenceError:
         """The error for a request, if the model does not serve."""
         if self.state in ("unregistering", "unregistered"):
-            return NotFound(f"model {self._called} is not found: it was unregistered")
-        return NotReady(f"model {self._called} is not ready: {_REASONS.get(self.state, 'it is still loading')}")
+            return NotFound(f"model {self._label} is not found: it was unregistered")
+        return NotReady(f"model {self._label} is not ready: {_REASONS.get(self.state, 'it is still loading')}")
 
     # Loading
 
     def begin_at_start(self) -> Spawn | None:
         """Begin to load a model that is registered, while the server starts. Until it is loaded, requests are refused."""
         with self._lock:
-            begun = self._begin(LoadParameters(), is_waited_for=False) if self.state == "registered" else None
+            begun = self._begin_if_registered(is_waited_for=False)
             return begun and begun.spawn
 
     def begin_to_load(self) -> Steps[None]:
         """Load the model if it is only registered, without waiting. Requests that come meanwhile wait for it."""
         with self._lock:
             self._end_lost()
-            begun = self._begin(LoadParameters(), is_waited_for=True) if self.state == "registered" else None
+            begun = self._begin_if_registered(is_waited_for=True)
         if begun is not None:
             yield begun.spawn
 
@@ -168,7 +172,7 @@ class Lifecycle:
         while self.state in ("registered", "loading"):
             with self._lock:
                 self._end_lost()
-                begun = self._begin(LoadParameters(), is_waited_for=True) if self.state == "registered" else None
+                begun = self._begin_if_registered(is_waited_for=True)
                 loading = begun or self._loading
             if loading is None or not (loading.is_waited_for or at_start):
                 return
@@ -179,7 +183,7 @@ class Lifecycle:
     def load(self, parameters: LoadParameters) -> Steps[None]:
         """Wait for a load or an unload that runs, then load the model, or load it again. Its old handler serves until that has ended."""
         own = None
-        while own is None or (own.action == "nothing" and own.error is None):  # again if its own was cancelled
+        while own is None or own.was_cancelled:
             with self._lock:
                 self._end_lost()
                 # requests wait for a first load, which they would have begun themselves
@@ -191,10 +195,13 @@ class Lifecycle:
                 yield running
             yield Wait(running.ended)
         if own.error is not None:
-            raise ModelFailed(f"failed to load {self._called}: see the server's log") from own.error
+            raise ModelFailed(f"failed to load {self._label}: see the server's log") from own.error
         if own.action == "discard":
             error = self.make_refusal()
-            raise error if isinstance(error, NotFound) else NotReady(f"model {self._called} was unloaded while it was loading")
+            raise error if isinstance(error, NotFound) else NotReady(f"model {self._label} was unloaded while it was loading")
+
+    def _begin_if_registered(self, *, is_waited_for: bool) -> _Load | None:
+        return self._begin(LoadParameters(), is_waited_for=is_waited_for) if self.state == "registered" else None
 
     def _begin(self, parameters: LoadParameters, *, is_waited_for: bool) -> _Load | None:
         """Begin a load, which the caller spawns; None if another one or an unload runs. The caller holds the lock."""
@@ -213,7 +220,7 @@ class Lifecycle:
         lost = self._unloading if self._loading is None else self._loading.spawn
         while lost is not None and lost.is_lost():
             lost.part.close()
-            lost.ended.set()
+            lost.ended.set()  # which ends the load or unload it stands for: an unload may be next
             lost = self._unloading
 
     def _load(self, loading: _Load, parameters: LoadParameters) -> Steps[None]:
@@ -227,7 +234,7 @@ class Lifecycle:
         except Exception as error:
             event, loading.error = "raised", error
             remains = ", so what was loaded before still serves" if self.is_serving else ", so it is not ready"
-            log_raised(logging.ERROR, error, "model %s: load= raised%s", self._called, remains)
+            log_raised(logging.ERROR, error, "model %s: load= raised%s", self._label, remains)
         finally:
             replaced = self._end_load(loading, event, made)
             loading.spawn.ended.set()  # those who wait for it do not need the unload that follows

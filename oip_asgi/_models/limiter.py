@@ -41,14 +41,14 @@ class Slot(msgspec.Struct, eq=False):
     uses: Uses
     turn: Signal | None = None  # set when its turn has come, or never will; None if it came at once
     is_waiting: bool = False
-    is_left: bool = False  # it has gone back, was refused, or is not needed because its request shares another's call
+    is_over: bool = False  # it has gone back, was refused, or is not needed because its request shares another's call
     in_thread: bool = False
     is_unloaded: bool = False  # it was refused because the model was unloaded
 
     def begin(self) -> bool:
         """True if a thread may start its part, which `end`s then; False if the request was given up or refused."""
         with self.limiter.lock:
-            if self.is_left:
+            if self.is_over:
                 return False
             self.in_thread = True
             return True
@@ -65,7 +65,7 @@ class Slot(msgspec.Struct, eq=False):
 
     def give_up(self) -> None:
         """End the request. The slot goes back now, or as soon as the thread's part has ended."""
-        if self.is_left:
+        if self.is_over:
             return
         with self.limiter.lock:
             if self.in_thread:
@@ -127,9 +127,9 @@ class Limiter:
     def take_back(self, slot: Slot) -> list[Signal]:
         """Take a slot back, unless it is left already. The caller holds the lock, and sets what this returns after that."""
         signals: list[Signal] = []
-        if slot.is_left:
+        if slot.is_over:
             return signals
-        slot.is_left = True
+        slot.is_over = True
         if slot.turn is not None:
             self._remove(slot)
         if slot.is_waiting:

@@ -47,7 +47,7 @@ class Model:
         if options.function is not None:
             first = Handler(options.function, options, codecs)  # a function that can never be a model fails here, not when it is loaded
             self._describe(first)
-        self.lifecycle = Lifecycle(options.called, self.loader, None if self.loader.has_load else first, self._describe, self.limiter)
+        self.lifecycle = Lifecycle(options.label, self.loader, None if self.loader.has_load else first, self._describe, self.limiter)
         self.limiter.observers = self.lifecycle.observers = self.statistics.observers
 
     def _describe(self, handler: Handler) -> None:

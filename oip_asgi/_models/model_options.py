@@ -270,9 +270,9 @@ class ModelOptions(msgspec.Struct, frozen=True, kw_only=True, eq=False):
         return Batching(self.max_batch_size, float(self.max_batch_delay), tuple(self.preferred_batch_sizes), self.retry_alone)
 
     @property
-    def called(self) -> str:
+    def label(self) -> str:
         """Its name and its version, for texts."""
         return repr(self.name) if self.version is None else f"{self.name!r} version {self.version!r}"
 
     def __str__(self) -> str:
-        return f"model {self.called}"
+        return f"model {self.label}"

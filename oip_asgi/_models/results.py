@@ -1,7 +1,8 @@
 """The result of a model -> output tensors, checked against the declared outputs. Knows no wire formats.
 
-A list becomes an array by `to_wire_array`, or by a codec. A result that is wrong is the model's fault: it raises `ModelFault`, whose text
-is for the log.
+A list becomes an array by `to_wire_array` of `_protocol.tensors`, or by a codec. Whether it leaves as `[N]` or `[N, 1]` is decided by
+`TensorSpec.to_declared_rank`, and by the codec `np` in `_codecs.plain`. A result that is wrong is the model's fault: it raises
+`ModelFault`, whose text is for the log.
 """
 
 from __future__ import annotations
@@ -17,11 +18,20 @@ from .._codecs.content_types import Codecs
 from .._codecs.dataframes import PandasCodec, is_series
 from .._codecs.frame_columns import CATEGORIES, DTYPE, column_to_tensor
 from .._codecs.torch import replace_torch
-from .._protocol.datatypes import Array, cast
+from .._protocol.datatypes import Array, cast, find_overflow
 from .._protocol.errors import InferenceError, InvalidRequest, ModelFault, list_names, show
-from .._protocol.schemas import Parameters, RequestOutput
+from .._protocol.schemas import RequestOutput
 from .._protocol.tensor_bytes import count
-from .._protocol.tensors import InferenceResponse, Tensor, as_array, make_tensor, object_array, to_plain, to_wire_array
+from .._protocol.tensors import (
+    InferenceResponse,
+    Tensor,
+    as_array,
+    make_tensor,
+    object_array,
+    to_plain,
+    to_plain_parameters,
+    to_wire_array,
+)
 from .annotations import Outputs
 from .callables import refuse_coroutine
 from .specs import TensorSpec
@@ -83,7 +93,7 @@ def _take_plain(name: str, spec: TensorSpec | None, value: Any) -> Tensor | None
 
 def _encode(result: Any, outputs: Outputs, asked: Mapping[str, str]) -> InferenceResponse:
     returned, codecs = outputs.returned, outputs.codecs
-    request_codec = returned.request_codec or codecs.request_codec_of(result)
+    request_codec = returned.request_codec or codecs.request_codec_for_value(result)
     specs = {spec.name: spec for spec in outputs.declared}
     if request_codec is None:
         response, named = InferenceResponse([]), _name(result, outputs)
@@ -118,12 +128,12 @@ def _recheck(response: InferenceResponse, outputs: Outputs, asked: Mapping[str, 
     """A copy of a response that a model or its codec made, and may have changed to something invalid."""
     specs = {spec.name: spec for spec in outputs.declared} if asked else {}
     checked = [_recheck_tensor(tensor, specs.get(tensor.name), asked.get(tensor.name), outputs.codecs) for tensor in response.outputs]
-    return InferenceResponse(checked, _check_parameters("the response", response.parameters))
+    return InferenceResponse(checked, to_plain_parameters("the response", response.parameters, ModelFault))
 
 
 def _recheck_tensor(tensor: Tensor, spec: TensorSpec | None, asked: str | None, codecs: Codecs) -> Tensor:
     made = _to_tensor(_check_name(tensor.name), tensor.array)
-    made.parameters = _check_parameters(f"output {tensor.name!r}", tensor.parameters)
+    made.parameters = to_plain_parameters(f"output {tensor.name!r}", tensor.parameters, ModelFault)
     own = tensor.parameters.get("content_type")
     if asked is None or asked == own:
         return made
@@ -139,18 +149,18 @@ def _write(name: str, value: Any, codec: AnyInputCodec | None, spec: TensorSpec 
     """One output. The request decides how it is written, else the declaration, else the annotation, else the value itself."""
     value = _call(replace_torch, value)
     if isinstance(value, ndarray):
-        _check_empty(name, value)
+        _check_shape(name, value)
     if spec is not None and spec.content_type is not None:
         codec = codecs.inputs[spec.content_type]
 
     def write() -> Tensor:
-        known = codec or codecs.tensor_codec_of(value)
+        known = codec or codecs.tensor_codec_for_value(value)
         tensor = _to_tensor(name, value) if known is None else _write_by(known, name, value)
         array = tensor.array
         if spec is not None and not tensor.parameters and array.ndim == 1 and isinstance(value, (list, tuple)):
             # an empty list has no datatype and no further dimensions of its own
             shape = (0, *(max(size, 0) for size in spec.shape[1:]))
-            tensor.array = spec.of_list(array) if array.size or not spec.shape else np.empty(shape, spec.dtype)
+            tensor.array = spec.to_declared_rank(array) if array.size or not spec.shape else np.empty(shape, spec.dtype)
         return tensor
 
     return write() if asked is None else _write_as_asked(name, value, codecs.inputs[asked], spec, write)
@@ -204,7 +214,7 @@ def _to_tensor(name: str, value: Any) -> Tensor:
         raise ModelFault(f"output {name!r} is no tensor: {error}") from error
     if array.ndim == 0 and not isinstance(value, ndarray):
         array = array.reshape(1)
-    _check_empty(name, array)
+    _check_shape(name, array)
     return make_tensor(name, array, {}) if array.dtype.hasobject else Tensor(name, array)
 
 
@@ -227,25 +237,7 @@ def _check_name(name: Any) -> str:
         raise ModelFault(f"an output is called {show(name)}: expected a string without lone surrogates") from None
 
 
-def _check_parameters(where: str, parameters: Parameters) -> Parameters:
-    """Parameters that JSON and gRPC can carry: numpy's scalars, and instances of subclasses, become plain Python values."""
-    checked: Parameters = {}
-    for name, given in parameters.items():
-        here = f"{where} has the parameter {show(name)} = {show(given)}"
-        value: Any = given.item() if isinstance(given, np.generic) else given
-        kind = next((kind for kind in (bool, int, float, str) if isinstance(value, kind)), None)
-        if kind is None or not isinstance(name, str):
-            raise ModelFault(f"{here}: expected a str, int, float or bool")
-        if kind is int and not -(2**63) <= value < 2**64:
-            raise ModelFault(f"{here}, which has more than 64 bits")
-        try:
-            checked[to_plain(name)] = to_plain(value) if kind is str else kind(value)
-        except UnicodeEncodeError:
-            raise ModelFault(f"{here}: expected text without lone surrogates") from None
-    return checked
-
-
-def _check_empty(name: str, array: Array) -> None:
+def _check_shape(name: str, array: Array) -> None:
     if not array.size:
         try:
             count(array.shape)
@@ -266,7 +258,7 @@ def _cast(tensor: Tensor, spec: TensorSpec) -> Tensor:
     if array.shape == (1,) and not spec.shape:
         array = array.reshape(())  # a Python scalar, and a scalar is declared
     if "content_type" in tensor.parameters:
-        array = spec.of_list(array)
+        array = spec.to_declared_rank(array)
     if not spec.fits(array.shape):
         raise ModelFault(f"output {spec.name!r} has shape {list(array.shape)}, but {list(spec.shape)} is declared")
     if array.dtype == spec.dtype:
@@ -282,7 +274,7 @@ def _convert(array: Array, tensor: Tensor, spec: TensorSpec) -> Array:
     if dtype.hasobject or array.dtype.hasobject or not np.can_cast(array.dtype, dtype, "same_kind"):
         raise ModelFault(f"output {spec.name!r} has datatype {tensor.datatype}, but {spec.datatype} is declared")
     converted = cast(array, dtype)
-    lost = converted != array if dtype.kind in "ui" else np.isinf(converted) & ~np.isinf(array)
+    lost = converted != array if dtype.kind in "ui" else find_overflow(array, converted)
     if np.any(lost):
         raise ModelFault(f"output {spec.name!r} has values of {tensor.datatype} that do not fit the declared {spec.datatype}")
     return converted

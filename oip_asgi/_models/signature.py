@@ -38,48 +38,48 @@ _OF_ONE_REQUEST: Final = (InferenceContext, InferenceRequest)
 
 def bind(function: Callable[..., Any], declared: Sequence[TensorSpec], codecs: Codecs, content_type: str | None) -> Binding:
     """Decide how a callable is called."""
-    called = getattr(function, "__qualname__", None) or getattr(function, "__name__", None) or repr(function)
-    names = _find_names_by_position(function, called, declared)
+    label = getattr(function, "__qualname__", None) or getattr(function, "__name__", None) or repr(function)
+    names = _find_names_by_position(function, label, declared)
     if names is not None:
         if content_type in codecs.request_only:
-            raise TypeError(f"{called} has no parameter for content_type={content_type!r}: wrap it in a def")
+            raise TypeError(f"{label} has no parameter for content_type={content_type!r}: wrap it in a def")
         signature = inspect.Signature([Parameter(f"x{place}", Parameter.POSITIONAL_ONLY) for place in range(len(names))])
-        return _Signature(called, signature.parameters.values(), declared, codecs, content_type).bind(function, names)
+        return _Signature(label, signature.parameters.values(), declared, codecs, content_type).bind(function, names)
     try:
         signature = inspect.signature(function, eval_str=True)
     except Exception as error:
         # Python cannot make `Optional` of an annotation that holds a list
         mend = "write a shape as a tuple, such as (-1, 4)" if "unhashable" in str(error) else "import the name at run time, or drop it"
-        raise TypeError(f"an annotation of {called} cannot be resolved ({error}): {mend}") from error
+        raise TypeError(f"an annotation of {label} cannot be resolved ({error}): {mend}") from error
     fixed = function.keywords if isinstance(function, functools.partial) else {}
     parameters = [parameter for name, parameter in signature.parameters.items() if name not in fixed]
-    _check_is_bound(called, parameters)
-    called = f"{called}({', '.join(signature.parameters)})"
-    return _Signature(called, parameters, declared, codecs, content_type).bind(function, returns=signature.return_annotation)
+    _check_is_bound(label, parameters)
+    label = f"{label}({', '.join(signature.parameters)})"
+    return _Signature(label, parameters, declared, codecs, content_type).bind(function, returns=signature.return_annotation)
 
 
-def _find_names_by_position(function: Callable[..., Any], called: str, declared: Sequence[TensorSpec]) -> list[str] | None:
+def _find_names_by_position(function: Callable[..., Any], label: str, declared: Sequence[TensorSpec]) -> list[str] | None:
     """The inputs of a ufunc, or of a callable whose signature Python cannot read; None for any other."""
     names = [spec.name for spec in declared]
     if isinstance(function, np.ufunc):  # its signature has `out` and `where` too, which a client cannot send
         if declared and len(declared) != function.nin:
-            raise TypeError(f"{called} takes {function.nin} inputs, but {len(declared)} are declared")
+            raise TypeError(f"{label} takes {function.nin} inputs, but {len(declared)} are declared")
         return names or (["x"] if function.nin == 1 else [f"x{place}" for place in range(1, function.nin + 1)])
     try:
         inspect.signature(function)
     except (ValueError, TypeError):
         if not declared:
-            raise TypeError(f"the signature of {called} cannot be read: declare its inputs, such as inputs=[TensorSpec(...)]") from None
+            raise TypeError(f"the signature of {label} cannot be read: declare its inputs, such as inputs=[TensorSpec(...)]") from None
         return names
     return None
 
 
-def _check_is_bound(called: str, parameters: Sequence[Parameter]) -> None:
+def _check_is_bound(label: str, parameters: Sequence[Parameter]) -> None:
     if parameters and parameters[0].name == "self":
-        owner = called.rpartition(".")[0].rpartition(".")[2]
-        instance = f"{owner}(...).{called.rpartition('.')[2]}" if owner not in ("", "<locals>") else "an object's method"
+        owner = label.rpartition(".")[0].rpartition(".")[2]
+        instance = f"{owner}(...).{label.rpartition('.')[2]}" if owner not in ("", "<locals>") else "an object's method"
         raise TypeError(
-            f"{called} is a method without its object, so `self` would be an input: register an instance's method, such as {instance}, "
+            f"{label} is a method without its object, so `self` would be an input: register an instance's method, such as {instance}, "
             "not the function of the class; if it needs no instance, make it a staticmethod"
         )
 
@@ -105,9 +105,9 @@ class _Signature:
     """Makes a `Binding` of the parameters of a callable and of the declared inputs."""
 
     def __init__(
-        self, called: str, parameters: Iterable[Parameter], declared: Sequence[TensorSpec], codecs: Codecs, content_type: str | None
+        self, label: str, parameters: Iterable[Parameter], declared: Sequence[TensorSpec], codecs: Codecs, content_type: str | None
     ) -> None:
-        self._called = called
+        self._label = label
         self._declared = declared
         self._codecs = codecs
         self._content_type = content_type
@@ -125,7 +125,7 @@ class _Signature:
         annotation = parse_annotation(parameter.annotation)
         request_codec = annotation.request_codec
         if request_codec is None and annotation.codec is None:
-            request_codec = self._codecs.request_codec_for(annotation.wanted)
+            request_codec = self._codecs.request_codec_for_annotation(annotation.wanted)
         return _Parameter(parameter, annotation, request_codec, self._codecs.reader(annotation.wanted, annotation.codec))
 
     def bind(self, function: Callable[..., Any], names: Sequence[str] | None = None, returns: Any = Parameter.empty) -> Binding:
@@ -134,7 +134,7 @@ class _Signature:
         names = self._name_parameters() if names is None else names
         columns = [] if untyped is None or self._request_codec is not None else _find_columns(function)
         if columns and len(self._declared) == 1 and len(self._declared[0].shape) == 1:
-            raise TypeError(f'{self._called} was fitted with a data frame, and takes no array of one dimension: write content_type="pd"')
+            raise TypeError(f'{self._label} was fitted with a data frame, and takes no array of one dimension: write content_type="pd"')
         if untyped is not None and self._request_codec is not None:
             self._rest = None  # all tensors go to `untyped`, as for scikit-learn's `pipeline.predict(X, **params)`
             self._parameters = [p._replace(request_codec=self._request_codec) if p is untyped else p for p in self._parameters]
@@ -147,7 +147,7 @@ class _Signature:
         reserved = _list_parameter_names(function).difference(self._inputs.keys() - set(unnamed)) if rest else frozenset()
         if clashing := sorted(reserved.intersection(self._inputs)):
             raise TypeError(
-                f"{self._called}: the declared input {clashing[0]!r} has the name of a parameter that is something else: rename one of them"
+                f"{self._label}: the declared input {clashing[0]!r} has the name of a parameter that is something else: rename one of them"
             )
         self._check_content_type()
         return Binding(
@@ -206,7 +206,7 @@ class _Signature:
             if not parameter.is_optional:
                 frame = '; if it takes a data frame of all of them, write content_type="pd"' if len(self._declared) > 1 else ""
                 raise TypeError(
-                    f"{self._called}: parameter {given.name!r} is not among the declared inputs "
+                    f"{self._label}: parameter {given.name!r} is not among the declared inputs "
                     f"{[spec.name for spec in self._declared]}: declare it, rename it, or give it a default{frame}"
                 )
             return Argument(None, lambda _: given.default) if keyword is None else None
@@ -215,7 +215,7 @@ class _Signature:
         entry = self._inputs.setdefault(name, Input(name))
         if entry.reader is not None:
             names = sorted(other.name for other in self._inputs.values() if other.reader is not None)
-            raise ValueError(f"{self._called}: two inputs have the same name among {[*names, name]}")
+            raise ValueError(f"{self._label}: two inputs have the same name among {[*names, name]}")
         if self._declared and annotation.datatype is not None:
             self._check_datatype(entry, [annotation.datatype], parameter.text)
         return self._add_tensor(keyword, entry, self._apply_declaration(entry, reader), given.default)
@@ -230,16 +230,16 @@ class _Signature:
         if not is_untyped and (request_codec is not None or annotation.wanted in _OF_ONE_REQUEST):
             if self._declared:
                 return name
-            raise TypeError(f"{self._called}: {given.name!r} is no single tensor, so a TensorSpec declares nothing there: use inputs=")
+            raise TypeError(f"{self._label}: {given.name!r} is no single tensor, so a TensorSpec declares nothing there: use inputs=")
         if self._declared:
-            raise TypeError(f"{self._called} is declared twice, by inputs= and by Annotated: use one of them")
+            raise TypeError(f"{self._label} is declared twice, by inputs= and by Annotated: use one of them")
         entry = self._inputs.setdefault(spec.name, Input(spec.name))
         entry.spec, entry.content_type = spec, self._find_declared_type(spec)
         return spec.name
 
     def _add_all(self, codec: AnyRequestCodec, wanted: Any) -> None:
         if self._request_reader is not None or self._rest:
-            raise TypeError(f"{self._called}: only one parameter, or **inputs, can take all tensors that have no parameter of their own")
+            raise TypeError(f"{self._label}: only one parameter, or **inputs, can take all tensors that have no parameter of their own")
         specs = [entry.spec for entry in self._inputs.values() if entry.spec is not None]
         content_types = {spec.name: spec.content_type for spec in specs if spec.content_type is not None}
         self._request_reader = self._codecs.request_reader(codec, wanted, content_types)
@@ -250,7 +250,7 @@ class _Signature:
             return Argument(keyword, take_tensor(name, reader.read, default), name if reader.default is get_array else None)
         if name in OF_PROTOCOL and entry.spec is None:
             raise TypeError(
-                f"{self._called}: the protocol itself uses the parameter {name!r} of a request, so a scalar of this name never gets "
+                f"{self._label}: the protocol itself uses the parameter {name!r} of a request, so a scalar of this name never gets "
                 f"its value: rename it, or take `context: InferenceContext` and read context.parameters.get({name!r})"
             )
         return Argument(keyword, take_scalar(name, reader.scalar, reader.read, default))
@@ -262,7 +262,7 @@ class _Signature:
             self._check_datatype(entry, reader.datatypes, reader.annotation)
             if reader.scalar is not None and any(size not in (1, -1) for size in spec.shape):
                 raise TypeError(
-                    f"{self._called}: input {name!r} is declared with shape {list(spec.shape)}: declare [1] for {reader.annotation}"
+                    f"{self._label}: input {name!r} is declared with shape {list(spec.shape)}: declare [1] for {reader.annotation}"
                 )
             entry.is_unannotated = not reader.annotation
         if content_type is None:
@@ -270,7 +270,7 @@ class _Signature:
         default = reader.by_content_type.get(content_type)
         if default is None:
             raise TypeError(
-                f"{self._called}: the content_type {content_type!r} that is declared for {name!r} cannot become {reader.annotation}: "
+                f"{self._label}: the content_type {content_type!r} that is declared for {name!r} cannot become {reader.annotation}: "
                 f"declare {', '.join(reader.by_content_type)}, or leave it out"
             )
         return msgspec.structs.replace(reader, default=default, content_type=content_type)
@@ -281,13 +281,13 @@ class _Signature:
     def _check_datatype(self, entry: Input, datatypes: Collection[str], annotation: str) -> None:
         if datatypes and entry.spec is not None and entry.spec.datatype not in datatypes:
             raise TypeError(
-                f"{self._called}: input {entry.name!r} is declared with datatype {entry.spec.datatype}, which cannot become {annotation}: "
+                f"{self._label}: input {entry.name!r} is declared with datatype {entry.spec.datatype}, which cannot become {annotation}: "
                 f"declare {' or '.join(datatypes)}, or annotate another type"
             )
 
     def _explain_no_tensor(self, parameter: _Parameter) -> str:
         """The text of the error for an annotation that no tensor can become."""
-        annotated = f"{self._called}: parameter {parameter.given.name!r} is annotated {parameter.text}"
+        annotated = f"{self._label}: parameter {parameter.given.name!r} is annotated {parameter.text}"
         unreadable = parameter.annotation.unreadable
         if unreadable is not None:
             instead = {"str_": "list[str]", "datetime64": "list[datetime]"}.get(unreadable, "np.ndarray")
@@ -308,10 +308,10 @@ class _Signature:
             read = self._read_each(self._spread, unnamed)
             return None, [Argument(None, take_tensor(name, read, Parameter.empty)) for name in unnamed]
         if self._spread:
-            raise TypeError(f"{self._called} does not name its inputs: declare them with inputs=[TensorSpec(...)]")
+            raise TypeError(f"{self._label} does not name its inputs: declare them with inputs=[TensorSpec(...)]")
         if unnamed:
             raise TypeError(
-                f"{self._called} has no parameter for the declared inputs {unnamed}: rename them or the parameters, or take **inputs"
+                f"{self._label} has no parameter for the declared inputs {unnamed}: rename them or the parameters, or take **inputs"
             )
         return None, ()
 
@@ -319,11 +319,11 @@ class _Signature:
         """Make the function that reads each tensor of `*inputs` or `**inputs`."""
         annotation, text, datatype = parameter.annotation, parameter.text, parameter.annotation.datatype
         if (annotation.declared is not None or annotation.shape is not None) and not self._declared:
-            raise TypeError(f"{self._called}: {text} declares one tensor, but any number may come: use inputs=")
+            raise TypeError(f"{self._label}: {text} declares one tensor, but any number may come: use inputs=")
         if annotation.request_codec is not None:
-            raise TypeError(f"{self._called}: {text} is for a whole request: give it a parameter of its own")
+            raise TypeError(f"{self._label}: {text} is for a whole request: give it a parameter of its own")
         if parameter.reader is None:
-            raise TypeError(f"{self._called}: no tensor can become {inspect.formatannotation(annotation.wanted)}: annotate np.ndarray")
+            raise TypeError(f"{self._label}: no tensor can become {inspect.formatannotation(annotation.wanted)}: annotate np.ndarray")
         other = self._apply_declaration(Input(""), parameter.reader)
         by_name = {name: self._apply_declaration(self._inputs[name], parameter.reader) for name in names}
 
@@ -341,7 +341,7 @@ class _Signature:
         else:
             fits = declared is None or reader is None or any(entry.reader for entry in self._inputs.values())
         if not fits:
-            raise TypeError(f"{self._called} has no parameter for content_type={declared!r}: add one without annotation, or leave it out")
+            raise TypeError(f"{self._label} has no parameter for content_type={declared!r}: add one without annotation, or leave it out")
 
 
 def _find_columns(function: Callable[..., Any]) -> list[str]:

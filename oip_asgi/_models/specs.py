@@ -122,11 +122,12 @@ class TensorSpec(_Resolved):
                 return False
         return True
 
-    def of_list(self, array: Array) -> Array:
-        """An array of N values in the declared rank. It is for tensors that say a content type.
+    def to_declared_rank(self, array: Array) -> Array:
+        """N values as `[N]` or `[N, 1]`, as it is declared. For lists, and for tensors that say a content type.
 
         Codecs write N values as `[N]`; the `np` codec and MLServer's clients write `[N, 1]`. So `[N, 1]` is reshaped if `[-1]` is
-        declared, and `[N]` of BYTES if `[-1, 1]` or `[-1, -1]` is. Other arrays are returned as they are.
+        declared, and `[N]` of BYTES if `[-1, 1]` or `[-1, -1]` is: clients cannot know which of the two a text is. Other arrays are
+        returned as they are.
         """
         rank = len(self.shape)
         if rank == 1 and array.ndim == 2 and array.shape[1] == 1:
@@ -147,5 +148,5 @@ class AnyShape(TensorSpec):
     def fits(self, _: tuple[int, ...]) -> bool:
         return True
 
-    def of_list(self, array: Array) -> Array:
+    def to_declared_rank(self, array: Array) -> Array:
         return array

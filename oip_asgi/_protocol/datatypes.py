@@ -86,9 +86,15 @@ def datatype_of(dtype: DType) -> Datatype | None:
 
 
 def cast(array: Array, dtype: DType) -> Array:
-    """`array.astype(dtype)` without numpy's warnings of a signalling NaN, and of an overflow, which the caller checks itself."""
+    """`array.astype(dtype)` without numpy's warnings of a signalling NaN, and of an overflow: `find_overflow` finds those."""
     with np.errstate(all="ignore"):
         return array.astype(dtype)
+
+
+def find_overflow(array: Array, converted: Array) -> Array:
+    """Where a finite number became an infinity."""
+    overflow: Array = np.isinf(converted) & np.isfinite(array)
+    return overflow
 
 
 def integer_array(elements: list[int], dtype: DType, place: str, first: int = 0) -> Array:

@@ -1,6 +1,7 @@
 """What one request may cost the others: the size from which a worker thread decodes, how long a thread computes, how many tensors it has.
 
-Limits that users set are options of `InferenceServer` and `register`; limits of one format stand in its module.
+Limits that users set are options of `InferenceServer` and `register`; limits of one format stand in its module, such as the bound of a
+gzip bomb in `request_body`.
 """
 
 from __future__ import annotations

@@ -116,7 +116,7 @@ class Body(msgspec.Struct, eq=False):
         length: The announced length in bytes, None if none was announced.
         limit: The most bytes that are taken, before decoding and after; None for no limit.
         coding: How it is compressed, None if it is not. To decompress takes `feed` up to a second for each chunk.
-        head: How many bytes of it are JSON in front of binary data; None if all are. If the body comes in more than one chunk, it is
+        json_length: How many bytes of it are JSON in front of binary data; None if all are. If the body comes in more than one chunk, it is
             laid out so that the bytes after the JSON are aligned and can be an array without a copy.
         keep: Whether the bytes are wanted. Otherwise they are only counted.
         json_limit: The most bytes of JSON that are taken; None for no limit.
@@ -125,7 +125,7 @@ class Body(msgspec.Struct, eq=False):
     length: int | None
     limit: int | None
     coding: Coding | None = None
-    head: int | None = 0
+    json_length: int | None = 0
     keep: bool = True
     json_limit: int | None = None
     _received: int = 0
@@ -136,7 +136,7 @@ class Body(msgspec.Struct, eq=False):
 
     def check(self, size: int) -> None:
         """Refuse a size above the limits. Before anything is read, it is the announced one."""
-        json_size = size if self.head is None or size < self.head else self.head
+        json_size = size if self.json_length is None or size < self.json_length else self.json_length
         if self.json_limit is not None and json_size > self.json_limit:
             raise TooLarge(
                 f"the JSON is larger than {self.json_limit} bytes, the most that this server takes: "
@@ -188,8 +188,8 @@ class Body(msgspec.Struct, eq=False):
 
     @property
     def _padding(self) -> int:
-        """How many bytes must be in front of the body so that what follows its head is aligned."""
-        return -(self.head or 0) % _ALIGNMENT
+        """How many bytes must be in front of the body so that what follows its JSON is aligned."""
+        return -(self.json_length or 0) % _ALIGNMENT
 
     def finish(self, *, cut_off: bool = False) -> Buffer:
         """The whole body, without a copy if it came in one chunk."""

@@ -21,8 +21,8 @@ from .tensors import object_array
 _LENGTH: Final = struct.Struct("<I")
 """The length in front of each element of BYTES."""
 
-_SMALL: Final = 4096
-"""Up to so many bytes, copying an array takes less time than making a view of it."""
+SMALL: Final = 4096
+"""Up to so many bytes, `view_bytes` copies an array, which takes less time than making a view of it."""
 
 
 @lru_cache(256)  # shapes are short, and repeat from request to request
@@ -65,7 +65,7 @@ def view_bytes(array: Array) -> Buffer:
     """An array of a protocol dtype as raw bytes, the inverse of `from_bytes`: a view of the array if that is possible and faster."""
     if array.dtype.hasobject:
         return _join(array.ravel().tolist())
-    if array.nbytes <= _SMALL:
+    if array.nbytes <= SMALL:
         return array.tobytes()
     return np.ascontiguousarray(array).reshape(-1).view(np.uint8).data
 

@@ -151,6 +151,24 @@ def make_read_only(array: Array) -> None:
         part = part.base
 
 
+def to_plain_parameters(where: str, given: Mapping[str, Any], make_error: Callable[[str], Exception]) -> Parameters:
+    """Parameters that JSON and gRPC can carry: numpy's scalars, and instances of subclasses, become plain Python values."""
+    plain: Parameters = {}
+    for name, value in given.items():
+        here = f"{where} has the parameter {show(name)} = {show(value)}"
+        value = value.item() if isinstance(value, np.generic) else value
+        kind = next((kind for kind in (bool, int, float, str) if isinstance(value, kind)), None)
+        if kind is None or not isinstance(name, str):
+            raise make_error(f"{here}: expected a str, int, float or bool")
+        if kind is int and not -(2**63) <= value < 2**64:
+            raise make_error(f"{here}, which has more than 64 bits")
+        try:
+            plain[to_plain(name)] = to_plain(value) if kind is str else kind(value)
+        except UnicodeEncodeError:
+            raise make_error(f"{here}: expected text without lone surrogates") from None
+    return plain
+
+
 class Tensor(msgspec.Struct, eq=False, gc=False):  # in no reference cycle, and there may be 100,000
     """A named array, as it came in a request or goes out in a response.
 

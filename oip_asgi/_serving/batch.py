@@ -40,7 +40,7 @@ def answer_in_batch(call: Call[T], batching: Batching) -> Steps[T]:
                     raise
                 limiter.hold_back_no_longer(place)
                 yield Wait(place.turn, call.deadline, for_client=True)
-        if not place.is_left:
+        if not place.is_over:
             if call.handler.kind == "async":
                 yield from _run_apart(Execution(limiter, place, member, batching), member)
             elif call.handler.kind == "inline":

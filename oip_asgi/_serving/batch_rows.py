@@ -36,7 +36,7 @@ def split(result: Any, rows: Sequence[int], outputs: Outputs) -> list[Any]:
     bounds = list(pairwise(accumulate(rows, initial=0)))
     if type(result) is np.ndarray and not outputs.codecs.are_extended:  # as nearly always
         return list(_cut_rows(_name_output(0, outputs), result, bounds))
-    if is_frame(result) or not outputs.codecs.are_extended or outputs.codecs.request_codec_of(result) is None:
+    if is_frame(result) or not outputs.codecs.are_extended or outputs.codecs.request_codec_for_value(result) is None:
         cut = _cut_result(result, bounds, outputs)
         if cut is not None:
             return cut

@@ -186,12 +186,12 @@ class Call(msgspec.Struct, Generic[T], eq=False):
         is_last = True
         try:
             self.timings.started = self.engine.clock()
-            is_last = self.is_decoded or self.decode_in_time()
+            is_last = self.is_decoded or self.decode_with_deadline()
             return self.answer_in_time(self.run if self.span is None else self.run_in_span) if is_last else None
         finally:
             self.slot.end(is_last=is_last)
 
-    def decode_in_time(self) -> bool:
+    def decode_with_deadline(self) -> bool:
         """Decode the request. False if it asks for a shorter timeout than the trip has."""
         deadline = self.deadline
         self.decode()

@@ -44,14 +44,14 @@ def leave(token: Token[CallStack]) -> None:
 
 def find_callers() -> list[Model]:
     """Find the models within whose calls this code runs, the outermost first."""
-    return [model for model, slot in current_calls() if not slot.is_left]
+    return [model for model, slot in current_calls() if not slot.is_over]
 
 
 def would_deadlock(slot: Slot) -> bool:
     """True if a call would wait for ever: each call that could give it a slot waits too, for a slot that a caller of this call has."""
     for _, outer in current_calls():
         with outer.limiter.lock:
-            if not outer.is_left:
+            if not outer.is_over:
                 outer.limiter.inner[outer] = [*(wait for wait in outer.limiter.inner.get(outer, ()) if wait.is_waiting), slot]
     waits: dict[Limiter, list[set[Limiter]]] = {}
     unseen = {slot.limiter}
@@ -70,7 +70,7 @@ def would_deadlock(slot: Slot) -> bool:
 def _find_waits(limiter: Limiter) -> list[set[Limiter]]:
     """Find the models that each call of a model waits for, through calls within it."""
     with limiter.lock:
-        return [{wait.limiter for wait in waits if wait.is_waiting} for outer, waits in limiter.inner.items() if not outer.is_left]
+        return [{wait.limiter for wait in waits if wait.is_waiting} for outer, waits in limiter.inner.items() if not outer.is_over]
 
 
 def _can_move(limiter: Limiter, waits: Iterable[set[Limiter]], stuck: set[Limiter]) -> bool:

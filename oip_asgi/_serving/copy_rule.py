@@ -6,19 +6,18 @@ A response is still being sent after its slot went to the next call, which may w
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 
 from .._protocol.datatypes import Array
+from .._protocol.tensor_bytes import SMALL
 from .._protocol.tensors import InferenceRequest, Tensor
-
-SMALL: Final = 4096
-"""Bytes up to which an array is copied when it is encoded."""
 
 
 def own(outputs: Iterable[Tensor], request: InferenceRequest) -> None:
-    """Copy large outputs, except read-only ones whose memory is `bytes` or belongs to a read-only input of the request."""
+    """Copy large outputs, except read-only ones whose memory is `bytes` or belongs to a read-only input of the request. Small ones are
+    copied when they are encoded."""
     lent: set[int] | None = None
     for tensor in outputs:
         array = tensor.array

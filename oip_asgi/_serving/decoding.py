@@ -1,4 +1,7 @@
-"""The body of a request -> `Decoded`: its tensors, checked against the model, and what it asks for. Knows no slots and no clock."""
+"""The body of a request -> `Decoded`: its tensors, checked against the model, and what it asks for. Knows no slots and no clock.
+
+`pipeline` decides in which thread this runs, by the size `limits.LOOP_BYTES`.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,7 @@ from .._codecs.content_types import Codecs
 from .._extensions import classification
 from .._extensions.reserved import check_reserved
 from .._extensions.rows import ApplyOptions
-from .._extensions.shared_memory import Regions, check_data_is_sent
+from .._extensions.shared_memory import Regions, refuse_region_beside_data
 from .._models.binding import Binding
 from .._models.handler import Handler
 from .._models.model import Model
@@ -84,7 +87,7 @@ def decode(engine: Engine, model: Model, handler: Handler, wire: WireFormat[Any]
     """Decode a request, and check it against the model. With `at_once`, inputs in shared memory raise `NotAtOnce`."""
     regions, codecs = engine.regions, engine.codecs
     lend: Lend = lend_nothing
-    if regions.parameters:
+    if regions.is_on:
         lend = _refuse_to_lend if at_once else regions.make_lender()
     request = wire.decode(body, model, lend)
     parameters, content_type, seconds = request.parameters, None, math.inf
@@ -100,8 +103,8 @@ def decode(engine: Engine, model: Model, handler: Handler, wire: WireFormat[Any]
     for tensor in request.inputs:
         if tensor.parameters:
             where = f"input {show(tensor.name)}"
-            if regions.parameters:
-                check_data_is_sent(tensor.parameters, where)
+            if regions.is_on:
+                refuse_region_beside_data(tensor.parameters, where)
             _check_parameters(tensor.parameters, where, codecs)
         if is_writable:
             tensor.array = tensor.array.copy()

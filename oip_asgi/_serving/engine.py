@@ -117,7 +117,7 @@ class Engine:
         names = list(_EXTENSIONS)
         if self.options.model_control:
             names += ["model_repository", "model_repository(unload_dependents)"]
-        if self.regions.parameters:
+        if self.regions.is_on:
             names.append("system_shared_memory")
         return sorted(names)
 

@@ -186,7 +186,7 @@ def _answer_later(call: Call[T], response: InferenceResponse | None = None) -> S
         else:
             if slot.turn is not None or not call.is_decoded:
                 yield from _wait_for_turn(call, slot)
-            if slot.is_left:
+            if slot.is_over:
                 raise Stopped
             if not call.timings.started:
                 call.timings.started = call.timings.entered if slot.turn is None else call.engine.clock()

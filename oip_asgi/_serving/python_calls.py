@@ -15,15 +15,14 @@ import msgspec
 import numpy as np
 
 from .._codecs.content_types import Codecs
-from .._codecs.values import check_parameters, to_inputs
+from .._codecs.values import to_inputs
 from .._models.model import Model
 from .._protocol.datatypes import NUMBERS, Buffer
 from .._protocol.effects import Steps, finish
 from .._protocol.errors import InferenceError, InvalidRequest, show
 from .._protocol.schemas import RequestOutput
-from .._protocol.tensor_bytes import count
-from .._protocol.tensors import InferenceRequest, InferenceResponse, Lend, Tensor, make_tensor
-from .copy_rule import SMALL
+from .._protocol.tensor_bytes import SMALL, count
+from .._protocol.tensors import InferenceRequest, InferenceResponse, Lend, Tensor, make_tensor, to_plain_parameters
 from .engine import Engine
 from .failures import log_own_fault
 from .pipeline import answer_once, infer
@@ -70,7 +69,7 @@ class PythonFormat(msgspec.Struct, frozen=True, eq=False):
         return sum(map(_estimate_size, values))
 
     def decode(self, _: Buffer, model: Model, __: Lend) -> InferenceRequest:
-        parameters = check_parameters(self.parameters)
+        parameters = to_plain_parameters("the request", self.parameters, InvalidRequest)
         specs = {spec.name: spec for spec in model.inputs}
         tensors, of_codec = to_inputs(self.inputs, specs, self.codecs)
         inputs = list(map(_make_own, tensors))

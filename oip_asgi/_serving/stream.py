@@ -30,7 +30,7 @@ from .._protocol.effects import (
     Wait,
     finish,
 )
-from .._protocol.errors import InferenceError, InvalidRequest, ModelFailed, TimedOut, show
+from .._protocol.errors import InferenceError, InvalidRequest, ModelFailed, TimedOut
 from .._protocol.log import log_raised, name_request
 from .._protocol.tensors import InferenceResponse
 from .call import Call, ModelRaised, is_short
@@ -177,7 +177,7 @@ class _ItemReader(Generic[T]):
         if call.handler.kind == "async stream":
             if slot.turn is not None:
                 yield Wait(slot.turn, self._find_deadline(), for_client=True)
-            if slot.is_left:
+            if slot.is_over:
                 raise Stopped
             self._note_start()
         answer = yield from self.read_next(slot.turn)
@@ -188,7 +188,7 @@ class _ItemReader(Generic[T]):
         """Return the next item, encoded. None after the last."""
         call, deadline = self._call, self._find_deadline()
         if call.handler.kind == "async stream":
-            answer: T | None = yield Await(self._await_next, deadline, True)
+            answer: T | None = yield Await(self._await_next, deadline, for_client=True)
             return answer if self._large is None else (yield from self._encode_in_thread(self._large, deadline))
         late = None if deadline == math.inf else call.log_late
         answer = yield Run(self._next_in_thread, "model", turn, deadline, for_client=True, late=late)
@@ -361,7 +361,7 @@ class _ItemReader(Generic[T]):
 
     def _log_closing(self, error: Exception) -> None:
         call, request = self._call, name_request(self._call.timings.id)
-        log_raised(logging.ERROR, error, "%s failed when the stream for %s was closed", call.model, request)
+        log_raised(logging.ERROR, error, "%s failed when the stream for %s was closed", call.model, request, extra=call.log_fields())
 
     def give_up(self) -> None:
         """End the request, and give its slot back."""
@@ -376,6 +376,6 @@ class _ItemReader(Generic[T]):
             return as_error(call, failure)
         if failure.__cause__ is not None:
             call.log_late(failure.__cause__)
-        seconds = call.model.stream_timeout
-        _logger.warning("%s streamed for more than %g seconds for the request with id %s", call.model, seconds, show(call.timings.id))
+        seconds, request = call.model.stream_timeout, name_request(call.timings.id)
+        _logger.warning("%s streamed for more than %g seconds for %s", call.model, seconds, request, extra=call.log_fields())
         return TimedOut(f"{call.model} did not end its stream within {seconds:g} seconds, its stream_timeout")

@@ -13,11 +13,11 @@ import msgspec
 from msgspec.structs import replace
 
 from .._codecs.content_types import default_codecs
-from .._codecs.values import check_parameters, to_inputs
+from .._codecs.values import to_inputs
 from .._protocol.datatypes import Buffer
-from .._protocol.errors import ErrorResponse, InvalidResponse, show
+from .._protocol.errors import ErrorResponse, InvalidRequest, InvalidResponse, show
 from .._protocol.schemas import Parameters, RequestOutput
-from .._protocol.tensors import REGION, InferenceRequest, InferenceResponse, Tensor
+from .._protocol.tensors import REGION, InferenceRequest, InferenceResponse, Tensor, to_plain_parameters
 from .._rest.body import HEADER_LENGTH, encode_request
 from .._rest.client import from_http, read_document
 
@@ -189,7 +189,7 @@ class Options(TypedDict, total=False):
 
 def make_inference(model: str, inputs: Any, **options: Unpack[Options]) -> Inference:
     """What is asked of a model, with inputs in any form. `Client.infer` says more."""
-    parameters, identifier = check_parameters(options.get("parameters") or {}), options.get("id")
+    parameters, identifier = to_plain_parameters("the request", options.get("parameters") or {}, InvalidRequest), options.get("id")
     outputs = [RequestOutput(output) if isinstance(output, str) else output for output in options.get("outputs") or ()]
     if isinstance(inputs, InferenceRequest):
         tensors, own = inputs.inputs, inputs.parameters

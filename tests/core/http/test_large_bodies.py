@@ -34,7 +34,7 @@ JSON_HEAD = "Inference-Header-Content-Length"
 )
 def test_chunks_become_the_body_with_the_tensors_aligned(chunks: list[bytes], head: int, is_announced: bool) -> None:
     whole = b"".join(chunks)
-    body = Body(len(whole) if is_announced else None, None, head=head)
+    body = Body(len(whole) if is_announced else None, None, json_length=head)
     for chunk in chunks:
         body.feed(chunk)
     finished = body.finish()
@@ -49,7 +49,7 @@ def test_chunks_become_the_body_with_the_tensors_aligned(chunks: list[bytes], he
 @pytest.mark.parametrize("piece", [2**16, MIB - 1, 5 * MIB])
 def test_a_long_body_is_what_came(size: int, is_announced: bool, piece: int) -> None:
     whole = np.random.default_rng(0).bytes(size)
-    body = Body(size if is_announced else None, None, head=13)
+    body = Body(size if is_announced else None, None, json_length=13)
     for start in range(0, size, piece):
         body.feed(whole[start : start + piece])
     finished = body.finish()

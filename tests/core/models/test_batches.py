@@ -51,7 +51,7 @@ class Queue:
     @staticmethod
     def is_about_to_start(slot: Place) -> bool:
         assert slot.turn is not None
-        return slot.turn.is_set() and not (slot.is_left or slot.in_thread)
+        return slot.turn.is_set() and not (slot.is_over or slot.in_thread)
 
     def end(self, first: str) -> None:
         starter = self.started.pop(first)
@@ -91,7 +91,7 @@ def test_a_request_that_another_takes_along_as_it_joins_has_no_turn() -> None:
     queue.limiter.lock = ReleasedTo(queue.limiter.lock, lambda: taken.extend(queue.begin("first")))  # type: ignore[assignment]
     assert not queue.limiter.share(place, "second")
     assert taken == ["first", "second"]
-    assert place.is_left
+    assert place.is_over
 
 
 def test_what_queued_while_the_slot_was_taken_goes_together() -> None:
@@ -322,7 +322,7 @@ def test_those_that_wait_are_turned_away_and_who_has_a_slot_goes_on_alone() -> N
     for name in "bc":
         slot = queue.slots[name]
         assert slot.turn is not None
-        assert (slot.turn.is_set(), slot.is_left, slot.is_unloaded) == (True, True, True)
+        assert (slot.turn.is_set(), slot.is_over, slot.is_unloaded) == (True, True, True)
         queue.leave(name)
     assert queue.begin("a") == ["a"]
     assert not idle.is_set()

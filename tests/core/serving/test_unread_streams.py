@@ -41,7 +41,9 @@ def test_a_response_that_nobody_takes_ends(kind: str, caplog: pytest.LogCaptureF
 
     asyncio.run(main())
     assert noted.ended.count("finally") == 2
-    assert "streamed for more than 0.3 seconds" in caplog.text
+    record = next(record for record in caplog.records if "streamed for more than" in record.message)
+    assert record.message == "model 'm' streamed for more than 0.3 seconds for a request"
+    assert vars(record)["oip_model"] == "m"
     server.stop()
 
 

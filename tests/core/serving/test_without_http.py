@@ -199,6 +199,13 @@ def test_the_callers_arrays_stay_the_callers(server: InferenceServer, infer: Inf
         (["double", {"x": [1]}], {"outputs": ["y", "y"]}, 400, "output 'y' is asked for twice"),
         (["double", {"x": [1]}], {"parameters": {"timeout": "1"}}, 400, "parameters.timeout is '1'"),
         (["double", {"x": [1]}], {"parameters": {"a": []}}, 400, "the request has the parameter 'a' = []: expected a str, int"),
+        (
+            ["double", {"x": [1]}],
+            {"parameters": {"a": 2**70}},
+            400,
+            "the request has the parameter 'a' = 1180591620717411303424, which has",
+        ),
+        (["double", {"x": [1]}], {"parameters": {"a": "\ud800"}}, 400, "the request has the parameter 'a' = '\\ud800': expected text"),
         (["double", {"x": [1]}], {"parameters": {"content_type": "jpeg"}}, 400, "the request has the unknown content_type 'jpeg'"),
     ],
 )
@@ -223,7 +230,8 @@ def test_a_model_sees_a_request_without_a_transport(server: InferenceServer, inf
         seen.append((request.inputs[0].name, dict(context.headers), context.transport, context.parameters, context.id))
         return 1
 
-    infer("sees", {"x": [1]}, parameters={"a": 1}, id="i")
+    infer("sees", {"x": [1]}, parameters={"a": np.int64(1)}, id="i")
+    assert type(seen[0][3]["a"]) is int
     assert seen == [("x", {}, None, {"a": 1}, "i")]
 
 
