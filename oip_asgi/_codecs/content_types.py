@@ -7,6 +7,7 @@ Specification: Content Types, Usage and Model Metadata.
 
 from __future__ import annotations
 
+import copy
 import inspect
 import logging
 import typing
@@ -187,6 +188,12 @@ class Codecs:
             if self.requests.get(codec.content_type) not in (None, *_REQUEST_CODECS):
                 raise TypeError(f"codecs=: two request codecs have the content_type {codec.content_type!r}: give each its own")
             self.requests[codec.content_type] = codec
+
+    def with_names(self, names: Sequence[str]) -> Codecs:
+        """These and others, of which only the names matter: the model itself reads and writes them."""
+        more = copy.copy(self)
+        more.inputs = {**self.inputs, **{name: NumpyCodec for name in names if name not in {**self.inputs, **self.requests, "pd": None}}}
+        return more
 
     def is_users(self, content_type: str) -> bool:
         """Whether the codec of tensors with this content type is the user's."""

@@ -214,9 +214,17 @@ _index_request: Final = msgspec.json.Decoder(IndexRequest)
 _control_request: Final = msgspec.json.Decoder(ControlRequest)
 
 
-def _rest_index(_: Engine, question: Question) -> Steps[list[ModelIndex]]:
+def _rest_index(engine: Engine, question: Question) -> Steps[list[ModelIndex]]:
     asked = yield from question.read(lambda body: decode_question(body, _index_request) if body else IndexRequest())
+    yield from engine.find_new()
     return list_models((yield from question.find_visible()), ready=bool(asked.ready))
+
+
+def find_to_load(engine: Engine, asked: Steps[None] | None) -> Steps[None]:
+    """Ask whether a load or unload is allowed, then let the model be found: it may be new."""
+    if asked is not None:
+        yield from asked
+    yield from engine.find_new()
 
 
 def _rest_load(engine: Engine, question: Question, model: Model) -> Steps[None]:

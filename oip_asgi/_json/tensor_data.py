@@ -1,4 +1,4 @@
-"""How the JSON list `data` becomes a tensor, and how NaN is written: JSON <-> array, typed by datatype. Knows no documents and no tensor names.
+"""How the JSON list `data` becomes a tensor, and how NaN is written: JSON <-> array, typed by datatype. Knows no documents and no names.
 
 One decoder takes elements of any datatype. `struct` packs them, and refuses those that do not have the tensor's datatype. `checked_data`
 reads these one by one, or says what is wrong. A long text is decoded in flat pieces: its brackets are taken out, and compared with those of

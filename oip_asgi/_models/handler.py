@@ -7,13 +7,15 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
+
+import msgspec
 
 from .._codecs.content_types import Codecs
 from .._codecs.dataframes import PandasCodec
 from .._rest.generate import RESERVED_INPUTS, RESERVED_OUTPUTS
 from .annotations import Outputs
-from .binding import Binding
+from .binding import Binding, DocumentedInputs
 from .callables import STREAMS, kind_of
 from .limiter import Uses
 from .model_options import ModelOptions
@@ -21,10 +23,30 @@ from .signature import bind
 from .specs import TensorSpec
 
 
+class Foreign(NamedTuple):
+    """What `load=` returns for a function that was written for another server. It takes an `InferenceRequest`, and decodes that itself.
+
+    Args:
+        function: The function.
+        inputs: What metadata shows of its inputs. Requests are not checked against them.
+        outputs: The same of its outputs.
+        content_types: Those that its requests may name beside the server's.
+        once: Answers a request that wants one response, if `function` streams.
+    """
+
+    function: Callable[..., Any]
+    inputs: Sequence[TensorSpec]
+    outputs: Sequence[TensorSpec]
+    content_types: Sequence[str] = ()
+    once: Callable[..., Any] | None = None
+
+
 class Handler:
     """How a model's function is called, and what is known of its outputs."""
 
-    def __init__(self, function: Callable[..., Any], options: ModelOptions, codecs: Codecs) -> None:
+    def __init__(self, made: Callable[..., Any] | Foreign, options: ModelOptions, codecs: Codecs) -> None:
+        foreign = made if isinstance(made, Foreign) else None
+        function: Callable[..., Any] = made if foreign is None else foreign.function  # type: ignore[assignment]
         options.check_function(function)
         self.function = function
         self.kind = kind_of(function, options.run)
@@ -36,6 +58,13 @@ class Handler:
         self.uses = Uses()
         self._options = options
         declared, content_type = tuple(options.inputs), options.content_type
+        if foreign is not None:
+            declared, content_type, codecs = (), None, codecs.with_names(foreign.content_types)
+            options = msgspec.structs.replace(options, inputs=(), outputs=(), content_type=None)
+            self._options = options
+        self.codecs = codecs
+        """The content types that requests may name."""
+        self.foreign = foreign
         if content_type is not None:
             codecs.check_declared(content_type, str(options), of_request=True)
         self._check_content_types((*declared, *options.outputs), codecs)
@@ -64,8 +93,18 @@ class Handler:
         if self.streams:
             self._check_members()
         if options.max_batch_size is not None:
-            self._check_batching()
+            self._check_batching(is_foreign=foreign is not None)
         self.answers = Outputs(self.outputs, returned, codecs)
+        self.once: Handler | None = None
+        """Answers a request that wants one response, if this streams and there is such a function."""
+        self.shown: tuple[Sequence[TensorSpec], Sequence[TensorSpec]] = (self.inputs, self.outputs)
+        """The inputs and outputs of its metadata."""
+        if foreign is not None:
+            self.shown = foreign.inputs, foreign.outputs
+            self.binding.documented = DocumentedInputs(tuple(foreign.inputs), (), is_open=True)
+            if foreign.once is not None:
+                self.once = Handler(foreign._replace(function=foreign.once, once=None), options, codecs)
+                self.once.uses = self.uses
         self._bindings: dict[str, Binding] = {}
         """How the function is called if a request has one of these content types: with one value made of all tensors, where one made of one
         tensor is declared, or the other way round."""
@@ -99,13 +138,13 @@ class Handler:
                     f"{self._options}: TensorSpec {spec.name!r} has content_type={spec.content_type!r}, which needs datatype {datatype}"
                 )
 
-    def _check_batching(self) -> None:
+    def _check_batching(self, *, is_foreign: bool) -> None:
         """Check that the function can be called with the rows of several requests."""
         here = f"{self._options}: max_batch_size= calls the function with the rows of several requests"
         binding, wanted = self.binding, self.binding.of_one_request
         if self.streams:
             raise TypeError(f"{here}, but a generator answers one request: leave max_batch_size= out, or return arrays")
-        if wanted is not None:
+        if wanted is not None and not is_foreign:
             raise TypeError(f"{here}, but it takes an {wanted.__name__}, which is of one: leave that parameter out, or max_batch_size=")
         takes = None if binding.request_reader is None else binding.request_reader.codec
         for what, codec in (("takes", takes), ("returns", binding.returned.request_codec)):

@@ -55,7 +55,7 @@ class Model:
         if self.cache is not None:
             self.cache.clear()
         self.binding, self.streams = handler.binding, handler.streams
-        self.inputs, self.outputs = handler.inputs, handler.outputs
+        self.inputs, self.outputs = map(tuple, handler.shown)
         if self.options.max_concurrency is None and self.batching is None:
             self.limiter.set_max_concurrency(CONCURRENCY[handler.kind])
 

@@ -57,7 +57,7 @@ def _join(member: Member[Any], place: Place, limiter: Batches, batching: Batchin
     """Let a request share a call. True if its turn has come already."""
     call, delay = member.call, 0.0
     if member.rows and member.rows <= batching.most:
-        place.key, place.rows = make_key(call.handler, call.decoded, call.engine.codecs), member.rows
+        place.key, place.rows = make_key(call.handler, call.decoded, call.handler.codecs), member.rows
     if place.key is not None and not call.engine.stopping:
         # half of the time that is left is for the call
         delay = max(0.0, min(batching.delay, (call.deadline - call.timings.entered) / 2))

@@ -202,7 +202,8 @@ class Execution:
         decoded = members[0].call.decoded
         if len(members) > 1:
             tensors = merge([member.call.decoded.tensors for member in members], writable=self._model.options.writable)
-            request = InferenceRequest(list(tensors.values()), None, decoded.request.parameters, [], decoded.request.decoders)
+            first = decoded.request
+            request = InferenceRequest(list(tensors.values()), None, first.parameters, first.outputs, first.decoders)
             decoded = msgspec.structs.replace(decoded, request=request, tensors=tensors)
         return decoded.binding.arguments(decoded)
 

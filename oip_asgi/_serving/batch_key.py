@@ -47,7 +47,9 @@ def make_key(handler: Handler, decoded: Decoded, codecs: Codecs) -> Hashable | N
         if part is None:
             return None
         parts.append(part)
-    if whole is None and binding.rest is None and len(parts) > 1:
+    if binding.of_one_request is not None:
+        parts.append(tuple((output.name, _freeze(output.parameters or {})) for output in decoded.outputs))
+    elif whole is None and binding.rest is None and len(parts) > 1:
         parts.sort(key=str)  # each goes to a parameter of its own; otherwise they are columns, whose order matters
     return handler, binding, content_type, _freeze(request.parameters) if request.parameters else _NOTHING, tuple(parts)
 

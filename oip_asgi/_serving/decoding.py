@@ -85,7 +85,7 @@ class Decoded(msgspec.Struct, frozen=True, eq=False):
 
 def decode(engine: Engine, model: Model, handler: Handler, wire: WireFormat[Any], body: Buffer, *, at_once: bool) -> Decoded:
     """Decode a request, and check it against the model. With `at_once`, inputs in shared memory raise `NotAtOnce`."""
-    regions, codecs = engine.regions, engine.codecs
+    regions, codecs = engine.regions, handler.codecs
     lend: Lend = lend_nothing
     if regions.is_on:
         lend = _refuse_to_lend if at_once else regions.make_lender()

@@ -16,7 +16,7 @@ from .._models.specs import TensorSpec
 from .._models.statistics import Statistics
 from .._protocol import schemas
 from .._protocol.access import Action, MakeAccess
-from .._protocol.effects import Abandoned, DeadlinePassed, Spawn, Steps, Wait
+from .._protocol.effects import Abandoned, DeadlinePassed, Run, Spawn, Steps, Wait
 from .._protocol.errors import NotFound
 from .._protocol.limits import LOOP_BYTES
 from .._protocol.log import log_raised
@@ -83,6 +83,8 @@ class Engine:
         self.tracer: Tracer | None = None
         self.watchers: list[Callable[[], object]] = []
         """They are called after a model was registered."""
+        self.finders: list[Callable[[], object]] = []
+        """They register models that were not there before. They are called before a client lists, loads or unloads models, if it may."""
         self.security: Security | None = None
         self.document: tuple[list[object], bytes] | None = None
         """The last OpenAPI document, and what it was made from."""
@@ -94,6 +96,11 @@ class Engine:
         for watcher in self.watchers:
             watcher()
         return replaced
+
+    def find_new(self) -> Steps[None]:
+        """Let the finders register what is new, if clients may load models."""
+        for finder in self.finders if self.options.model_control else ():
+            yield Run(finder, "hook")
 
     def find_for_inference(self, name: str, version: str | None) -> Model:
         """Find a model for an inference request. Count the request if there is no such model."""

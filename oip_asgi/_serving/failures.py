@@ -160,7 +160,7 @@ def find_hint(error: BaseException, call: Call[Any]) -> str:
 
 def _suggest_declaration(error: BaseException, call: Call[Any]) -> str:
     """Write the declaration of the request's inputs that have none. Without it, a wrong request fails in the model."""
-    if isinstance(error, ModelFault) or not isinstance(error, _OF_ANOTHER_TYPE):
+    if isinstance(error, ModelFault) or not isinstance(error, _OF_ANOTHER_TYPE) or call.handler.foreign is not None:
         return ""
     declared = {spec.name for spec in call.handler.binding.inputs}
     tensors = [tensor for name, tensor in call.decoded.tensors.items() if name not in declared]

@@ -88,9 +88,11 @@ def _take_in(
     call = Call(engine, model, handler, wire, span, seconds, since + seconds, Timings(since), body)
     try:
         if handler.streams and answer is answer_once:
-            raise InvalidRequest(
-                f"{model} answers with a stream: use infer_stream, generate_stream or generate over HTTP, ModelStreamInfer over gRPC"
-            )
+            if handler.once is None:
+                raise InvalidRequest(
+                    f"{model} answers with a stream: use infer_stream, generate_stream or generate over HTTP, ModelStreamInfer over gRPC"
+                )
+            call.handler = handler.once
         if (len(body) if wire.size is None else wire.size) <= LOOP_BYTES:
             call.decode(at_once=True)
         if model.cache is None:

@@ -1,0 +1,210 @@
+"""A folder of `model-settings.json` files -> registered models. Each load reads the file again, and imports its class again."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+import logging
+import sys
+import threading
+from collections import Counter
+from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final, cast
+
+from .._models.handler import Foreign
+from .._models.specs import TensorSpec
+from .._protocol.tensors import InferenceContext
+from .._protocol.tensors import InferenceRequest as OurRequest
+from .._protocol.tensors import InferenceResponse as OurResponse
+from ..server import InferenceServer
+from . import runtimes
+from .codecs import Registry, registry
+from .model import MLModel
+from .settings import MODEL_FILE, ModelSettings, logger, read_model, read_settings
+from .types import InferenceRequest, MetadataTensor, Parameters, RequestInput, RequestOutput
+
+SED: Final = (
+    r"sed -i -E 's/^(\s*)from mlserver([. ])/\1from oip_asgi.mlserver\2/; "
+    r"s/^(\s*)import mlserver\s*$/\1import oip_asgi.mlserver as mlserver/; "
+    r"s/^(\s*)from mlserver_[a-z]+ import/\1from oip_asgi.mlserver.runtimes import/'"
+)
+"""Changes the lines of a file that import MLServer."""
+
+_importing: Final = threading.RLock()
+
+
+def register_folder(server: InferenceServer, path: str | Path) -> None:
+    """Register the model of each `model-settings.json` in a folder of MLServer and below it.
+
+    Models are loaded when the server starts, or by `server.load(name)` if `settings.json` has `"load_models_at_startup": false`. A load
+    reads the model's file again, and imports its class again. With `model_control=True`, clients also see and load models that were added
+    to the folder since. The server's name in `settings.json`, its port and its host are for `python -m oip_asgi.mlserver`.
+
+    Args:
+        server: The server.
+        path: The folder.
+
+    Raises:
+        ValueError: A file cannot be read, or has a key that cannot be honoured. The text has the file, the key and what to do. Or no
+            `model-settings.json` is there.
+
+    Example:
+        >>> server = InferenceServer("models")
+        >>> register_folder(server, "models")
+        Traceback (most recent call last):
+        ValueError: models: there is no model-settings.json in this folder or below it
+    """
+    settings = read_settings(Path(path))
+    folder = (Path(path) / settings.model_repository_root).resolve()
+    models = [read_model(file) for file in folder.rglob(MODEL_FILE)]
+    if not models:
+        raise ValueError(f"{path}: there is no {MODEL_FILE} in this folder or below it")
+    known = {model._source for model in models}
+    for model in sorted(models, key=lambda model: (model.name, model.version or "")):
+        _FolderModel(server, model, folder).register(loads=settings.load_models_at_startup)
+
+    def find_new() -> None:
+        for file in folder.rglob(MODEL_FILE):
+            if str(file) not in known:
+                try:
+                    _FolderModel(server, read_model(file), folder).register(loads=False)
+                    known.add(str(file))
+                except (TypeError, ValueError) as error:
+                    logger.error("a new model cannot be registered: %s", error)
+
+    server._inside.engine.finders.append(find_new)
+
+
+class _FolderModel:
+    """One `model-settings.json`, and the models that were made of it."""
+
+    def __init__(self, server: InferenceServer, settings: ModelSettings, root: Path) -> None:
+        self._server, self._settings, self._root, self._file = server, settings, root, Path(settings._source or "")
+        self._models: dict[Any, MLModel] = {}
+        """The loaded ones, by the function that the server calls. The last is the newest."""
+
+    def register(self, *, loads: bool) -> None:
+        settings, batch = self._settings, {}
+        if settings.max_batch_size > 1 and settings.max_batch_time > 0:
+            batch = {"max_batch_size": settings.max_batch_size, "max_batch_delay": settings.max_batch_time}
+        try:
+            self._server.register(
+                settings.name,
+                load=self._load,
+                unload=self._unload,
+                ready=lambda: all(model.ready for model in list(self._models.values())[-1:]),
+                version=settings.version,
+                platform=settings.platform or "mlserver",
+                inputs=[*map(_to_spec, settings.inputs)],
+                outputs=[*map(_to_spec, settings.outputs)],
+                content_type=cast(Any, settings.parameters).content_type,
+                **cast(Any, batch),
+            )
+        except (TypeError, ValueError) as error:
+            raise ValueError(f"{self._file}: {error}") from None
+        if not loads:
+            for model in self._server._inside.engine.models.find_versions(settings.name, settings.version):
+                model.lifecycle.unload("unload")
+
+    async def _load(self) -> Foreign:
+        settings = await asyncio.to_thread(read_model, self._file, logging.DEBUG)  # its unused keys were told of before
+        model = await asyncio.to_thread(self._make, settings)
+        model.ready = await model.load()
+        if not model.ready:
+            raise RuntimeError(f"{self._file}: load() of {settings.implementation} has not returned True, so it is not ready")
+        made = _make_foreign(model)
+        self._models[made.function] = model
+        return made
+
+    async def _unload(self, function: Any) -> None:
+        await self._models.pop(function).unload()
+
+    def _make(self, settings: ModelSettings) -> MLModel:
+        """Import the model's class, and make the model."""
+        module, _, name = settings.implementation.rpartition(".")
+        own = f"{module.partition('.')[0]}.{name}"
+        if own in runtimes.CLASSES:
+            return runtimes.CLASSES[own](settings)
+        if own.startswith("mlserver_"):
+            raise ValueError(f"{self._file}: implementation: there is no {own} here: expected {', '.join(runtimes.CLASSES)}, or your own")
+        if not module:
+            raise ValueError(f'{self._file}: implementation: expected a module and a class, such as "models.MyModel"')
+        try:
+            with _imports_from(self._file.parent, self._root):
+                return cast(MLModel, getattr(importlib.import_module(module), name)(settings))
+        except ModuleNotFoundError as error:
+            if str(error.name).startswith("mlserver"):
+                raise ImportError(f"{error}: change the file's import lines with {SED} {self._file.parent}/*.py") from error
+            raise
+
+
+@contextmanager
+def _imports_from(folder: Path, root: Path) -> Iterator[None]:
+    """Import a model's modules from its folder, again if they were imported before, and register their codecs for it alone.
+
+    Afterwards a module stays under its name, so that pickles find their classes, unless the host or another model has one of that name.
+    """
+    own = _list_modules(folder)
+    with _importing:
+        hidden = {name: sys.modules.pop(name) for name in list(sys.modules) if name.partition(".")[0] in own}
+        token = registry.set(Registry(registry.get().inputs, registry.get().requests))
+        sys.path.insert(0, str(folder))
+        importlib.invalidate_caches()
+        try:
+            yield
+        finally:
+            sys.path.remove(str(folder))
+            registry.reset(token)
+            hosts = {name: module for name, module in hidden.items() if not str(getattr(module, "__file__", "")).startswith(str(folder))}
+            counts = Counter(name for each in {file.parent for file in root.rglob(MODEL_FILE)} for name in _list_modules(each))
+            taken = {name.partition(".")[0] for name in hosts} | {name for name, count in counts.items() if count > 1}
+            for name in [name for name in sys.modules if name.partition(".")[0] in own & taken]:
+                del sys.modules[name]
+            sys.modules.update(hosts)
+
+
+def _list_modules(folder: Path) -> set[str]:
+    return {path.stem for path in folder.iterdir() if path.suffix == ".py" or path.is_dir()} - sys.stdlib_module_names
+
+
+def _make_foreign(model: MLModel) -> Foreign:
+    """What the server calls, for a model that is loaded."""
+
+    async def predict(request: OurRequest, context: InferenceContext) -> OurResponse:
+        return (await model.predict(_to_request(request, context))).to_ours()
+
+    def run(request: OurRequest, context: InferenceContext) -> OurResponse:
+        return cast(runtimes.Runtime, model).run(_to_request(request, context)).to_ours()
+
+    async def predict_stream(request: OurRequest, context: InferenceContext) -> AsyncIterator[OurResponse]:
+        async def payloads() -> AsyncIterator[InferenceRequest]:
+            yield _to_request(request, context)
+
+        async for response in model.predict_stream(payloads()):
+            yield response.to_ours()
+
+    kind, known = type(model), model._codecs
+    once = run if kind.predict is runtimes.Runtime.predict else None if kind.predict is MLModel.predict else predict
+    shown = [*map(_to_spec, model.inputs)], [*map(_to_spec, model.outputs)]
+    if kind.predict_stream is MLModel.predict_stream:
+        return Foreign(once or predict, *shown, (*known.inputs, *known.requests))
+    return Foreign(predict_stream, *shown, (*known.inputs, *known.requests), once)
+
+
+def _to_request(request: OurRequest, context: InferenceContext) -> InferenceRequest:
+    """A request in MLServer's form. Over HTTP, BYTES are `str`, and over gRPC `bytes`, as there."""
+    headers = context.headers
+    is_text = not (hasattr(context.transport, "invocation_metadata") or headers.get("content-type", "").startswith("application/grpc"))
+    return InferenceRequest(
+        id=request.id,
+        inputs=[RequestInput.of(tensor, is_text=is_text) for tensor in request.inputs],
+        parameters=Parameters(**{**request.parameters, "headers": headers}),  # type: ignore[arg-type]
+        outputs=[RequestOutput(name=each.name, parameters=Parameters(**cast(Any, each.parameters or {}))) for each in request.outputs]
+        or None,
+    )
+
+
+def _to_spec(tensor: MetadataTensor) -> TensorSpec:
+    return TensorSpec(tensor.name, cast(Any, tensor.datatype), [*tensor.shape], getattr(tensor.parameters, "content_type", None))

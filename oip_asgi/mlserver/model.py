@@ -1,0 +1,88 @@
+"""`MLModel`, from which models that were written for MLServer inherit."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from typing import Any
+
+from .codecs import registry
+from .errors import CodecError
+from .settings import ModelSettings
+from .types import InferenceRequest, InferenceResponse, MetadataTensor, Parameters, RequestInput, RequestOutput, ResponseOutput
+
+
+class MLModel:
+    """A model as MLServer has it. A subclass defines `load`, and `predict` or `predict_stream`.
+
+    Args:
+        settings: What `model-settings.json` says.
+    """
+
+    def __init__(self, settings: ModelSettings) -> None:
+        self.settings = self._settings = settings
+        self.name, self.version = settings.name, settings.version
+        self.inputs: list[MetadataTensor] = settings.inputs
+        self.outputs: list[MetadataTensor] = settings.outputs
+        self.ready = False
+        self._codecs = registry.get()
+
+    async def load(self) -> bool:
+        """Load the model. It may set `inputs` and `outputs`, which metadata shows. Returns whether it is ready."""
+        return True
+
+    async def predict(self, payload: InferenceRequest) -> InferenceResponse:
+        """Answer a request. It runs on the event loop, as an `async def` does, so what blocks belongs into `asyncio.to_thread`."""
+        raise NotImplementedError
+
+    async def predict_stream(self, payloads: AsyncIterator[InferenceRequest]) -> AsyncIterator[InferenceResponse]:
+        """Answer a request with any number of responses."""
+        async for payload in payloads:
+            yield await self.predict(payload)
+
+    async def unload(self) -> bool:
+        """Free what `load` has taken."""
+        return True
+
+    def decode(self, request_input: RequestInput, default_codec: Any = None) -> Any:
+        """The value of an input, by the content type that it names, else the settings, else by the default codec; else its data."""
+        content_type = _find_type(request_input) or _find_declared(self.inputs, request_input.name)
+        codec = self._codecs.inputs.get(content_type, default_codec)
+        return request_input.data if codec is None else codec.decode_input(request_input)
+
+    def decode_request(self, inference_request: InferenceRequest, default_codec: Any = None) -> Any:
+        """The value of a request, by the content type that it names, else the settings, else by the default codec; else the request."""
+        for each in inference_request.inputs:
+            each.parameters = each.parameters or Parameters()
+            each.parameters.content_type = _find_type(each) or _find_declared(self.inputs, each.name)
+        content_type = _find_type(inference_request) or _find_type(self.settings)
+        codec = self._codecs.requests.get(content_type, default_codec)
+        return inference_request if codec is None else codec.decode_request(inference_request)
+
+    def encode(self, payload: Any, request_output: RequestOutput, default_codec: Any = None) -> ResponseOutput:
+        """A value as an output, by the content type that the request or the settings name, else by its type, else by the default codec."""
+        content_type = _find_type(request_output) or _find_declared(self.outputs, request_output.name)
+        named = None if content_type is None else self._codecs.inputs.get(content_type)
+        codec = named or _find_codec(self._codecs.inputs.values(), payload, default_codec)
+        made: ResponseOutput = codec.encode_output(request_output.name, payload)
+        return made
+
+    def encode_response(self, payload: Any, default_codec: Any = None) -> InferenceResponse:
+        """A value as a response, by its type, else by the default codec."""
+        codec = _find_codec(self._codecs.requests.values(), payload, default_codec)
+        made: InferenceResponse = codec.encode_response(self.name, payload, self.version)
+        return made
+
+
+def _find_type(message: Any) -> Any:
+    return getattr(message.parameters, "content_type", None)
+
+
+def _find_declared(tensors: Sequence[MetadataTensor], name: str) -> Any:
+    return next((_find_type(each) for each in tensors if each.name == name), None)
+
+
+def _find_codec(codecs: Any, payload: Any, default_codec: Any) -> Any:
+    codec = next((codec for codec in codecs if codec.can_encode(payload)), default_codec)
+    if codec is None:
+        raise CodecError(f"no codec for a {type(payload).__name__}")
+    return codec

@@ -1,0 +1,171 @@
+"""MLServer's runtimes under their names, over the library that each needs. They run in worker threads."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+import threading
+from collections.abc import Sequence
+from typing import Any, ClassVar, Final
+
+import msgspec
+import numpy as np
+
+from ..specs import specs_of
+from .codecs import NumpyCodec, NumpyRequestCodec, StringCodec
+from .errors import InferenceError
+from .model import MLModel
+from .types import InferenceRequest, InferenceResponse, MetadataTensor, Parameters, RequestOutput, ResponseOutput
+from .utils import get_model_uri
+
+
+def _need(module: str, package: str) -> Any:
+    try:
+        return importlib.import_module(module)
+    except ImportError as error:
+        raise ImportError(f"{error}: this model needs {package}: pip install {package}") from error
+
+
+class Runtime(MLModel):
+    """A runtime whose calls block: `open` and `run` are called in worker threads."""
+
+    files: ClassVar[Sequence[str]] = ()
+    """The names of the model's file, if `parameters.uri` is a folder."""
+
+    async def load(self) -> bool:
+        uri = await get_model_uri(self.settings, self.files)
+        self._model: Any = await asyncio.to_thread(self.open, uri)
+        return True
+
+    async def predict(self, payload: InferenceRequest) -> InferenceResponse:
+        return await asyncio.to_thread(self.run, payload)
+
+    def open(self, uri: str) -> Any:
+        """Load the model."""
+        raise NotImplementedError
+
+    def run(self, payload: InferenceRequest) -> InferenceResponse:
+        """Answer a request."""
+        raise NotImplementedError
+
+    def respond(self, outputs: list[ResponseOutput]) -> InferenceResponse:
+        return InferenceResponse(model_name=self.name, model_version=self.version, outputs=outputs)
+
+
+class SKLearnModel(Runtime):
+    """scikit-learn, as joblib wrote it. A request asks for `predict`, `predict_proba` or `transform` as outputs."""
+
+    files = ("model.joblib", "model.pickle", "model.pkl")
+
+    def open(self, uri: str) -> Any:
+        _need("sklearn", "scikit-learn")
+        return _need("joblib", "joblib").load(uri)
+
+    def run(self, payload: InferenceRequest) -> InferenceResponse:
+        rows, outputs = self.decode_request(payload, NumpyRequestCodec), payload.outputs or [RequestOutput(name="predict")]
+        return self.respond([self.encode(self._call(each.name, rows), each, NumpyCodec) for each in outputs])
+
+    def _call(self, name: str, rows: Any) -> Any:
+        method = getattr(self._model, name, None) if name in ("predict", "predict_proba", "transform") else None
+        if method is None:
+            raise InferenceError(f"{type(self._model).__name__} has no output {name!r}: ask for predict, predict_proba or transform")
+        result = method(rows)
+        return result.toarray() if hasattr(result, "toarray") else result  # of a sparse matrix
+
+
+class XGBoostModel(SKLearnModel):
+    """XGBoost, as `save_model` wrote it: a classifier of its scikit-learn interface, or the objective's numbers."""
+
+    files = ("model.bst", "model.json", "model.ubj")
+
+    def open(self, uri: str) -> Any:
+        xgboost = _need("xgboost", "xgboost")
+        is_classifier = '"classifier"' in (xgboost.Booster(model_file=uri).attr("scikit_learn") or "")
+        model = xgboost.XGBClassifier() if is_classifier else xgboost.XGBRegressor()
+        model.load_model(uri)
+        return model
+
+
+class LightGBMModel(Runtime):
+    """LightGBM, as `save_model` wrote it."""
+
+    files = ("model.bst",)
+
+    def open(self, uri: str) -> Any:
+        return _need("lightgbm", "lightgbm").Booster(model_file=uri)
+
+    def run(self, payload: InferenceRequest) -> InferenceResponse:
+        found = self._model.predict(self.decode_request(payload, NumpyRequestCodec))
+        return self.respond([NumpyCodec.encode_output("predict", found)])
+
+
+class MLflowRuntime(Runtime):
+    """MLflow's pyfunc. The signature is the metadata, and decides how requests are read that name no content type."""
+
+    def open(self, uri: str) -> Any:
+        model = _need("mlflow.pyfunc", "mlflow").load_model(uri)
+        signature = model.metadata.signature
+        if signature is not None and signature.inputs is not None:
+            self.inputs, self.outputs = map(_to_metadata, specs_of(signature))
+            schema, parameters = signature.inputs, vars(self.settings.parameters)
+            parameters["content_type"] = None if schema.has_input_names() else "np"
+            if not schema.is_tensor_spec():
+                parameters["content_type"] = "pd"
+        return model
+
+    def run(self, payload: InferenceRequest) -> InferenceResponse:
+        rows = self.decode_request(payload)
+        if isinstance(rows, InferenceRequest):  # tensors by name
+            rows = {each.name: self.decode(each, NumpyCodec) for each in rows.inputs}
+        found = self._model.predict(rows)
+        if isinstance(found, dict):
+            return self.respond([NumpyCodec.encode_output(name, np.asarray(value)) for name, value in found.items()])
+        is_frame = hasattr(found, "columns")
+        return self.encode_response(found if is_frame else np.asarray(found), NumpyRequestCodec)
+
+
+class HuggingFaceRuntime(Runtime):
+    """A pipeline of transformers for text: `parameters.extra` has `task` and `pretrained_model`; else `parameters.uri` is its folder.
+
+    Inputs are the pipeline's arguments by name, and `args` the first one. The output is JSON, one text for each result.
+    """
+
+    def open(self, uri: str) -> Any:
+        extra = vars(self.settings.parameters)["extra"]
+        options = {
+            "model": extra.get("pretrained_model", uri),
+            "tokenizer": extra.get("pretrained_tokenizer"),
+            "device": extra.get("device"),
+        }
+        self._lock = threading.Lock()  # a fast tokenizer is for one thread at a time
+        given = {name: value for name, value in options.items() if value is not None}
+        return _need("transformers", "transformers").pipeline(extra.get("task"), **given)
+
+    def run(self, payload: InferenceRequest) -> InferenceResponse:
+        values = {each.name: self.decode(each, StringCodec if each.datatype == "BYTES" else NumpyCodec) for each in payload.inputs}
+        options = {name: value.item() if isinstance(value, np.ndarray) and value.size == 1 else value for name, value in values.items()}
+        args = [options.pop(name) for name in ("args", "array_inputs") if name in options]
+        with self._lock:
+            found = self._model(*args, **options)
+        rows = found if isinstance(found, list) else [found]
+        made = StringCodec.encode_output(
+            "output", [msgspec.json.encode(row, enc_hook=lambda value: value.tolist()).decode() for row in rows]
+        )
+        made.parameters = Parameters("hg_jsonlist" if isinstance(found, list) else "hg_json")
+        return self.respond([made])
+
+
+def _to_metadata(specs: Sequence[Any]) -> list[MetadataTensor]:
+    return [
+        MetadataTensor(name=spec.name, datatype=spec.datatype, shape=spec.shape, parameters=Parameters(spec.content_type)) for spec in specs
+    ]
+
+
+CLASSES: Final = {
+    "mlserver_sklearn.SKLearnModel": SKLearnModel,
+    "mlserver_xgboost.XGBoostModel": XGBoostModel,
+    "mlserver_lightgbm.LightGBMModel": LightGBMModel,
+    "mlserver_mlflow.MLflowRuntime": MLflowRuntime,
+    "mlserver_huggingface.HuggingFaceRuntime": HuggingFaceRuntime,
+}
+"""The runtimes by what `implementation` calls them."""

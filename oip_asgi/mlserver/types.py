@@ -1,0 +1,178 @@
+"""The requests and responses of MLServer's models, with its names and fields. A tensor's `data` becomes a list only if it is looked at."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, fields
+from math import prod
+from types import SimpleNamespace
+from typing import Any, Self
+
+import numpy as np
+
+from .._protocol.datatypes import Array, dtype_of
+from .._protocol.tensors import InferenceRequest as OurRequest
+from .._protocol.tensors import InferenceResponse as OurResponse
+from .._protocol.tensors import Tensor, make_tensor, to_wire_array
+
+
+class Parameters(SimpleNamespace):
+    """Parameters, each an attribute: `content_type`, `headers`, which are those that came with a request, and any others."""
+
+    def __init__(self, content_type: str | None = None, headers: Mapping[str, str] | None = None, **others: Any) -> None:
+        super().__init__(content_type=content_type, headers=headers, **others)
+
+
+class TensorData:
+    """A flat or nested list, or one value, as whoever made it wrote it; or an array, of which a flat list is made when it is asked for.
+
+    Args:
+        root: The data.
+        is_text: Whether BYTES of an array become `str`, if all are UTF-8.
+    """
+
+    def __init__(self, root: Any, *, is_text: bool = False) -> None:
+        self._root = root
+        self._is_text = is_text
+
+    @property
+    def root(self) -> Any:
+        if isinstance(self._root, np.ndarray):
+            is_text = self._is_text and self._root.dtype.hasobject
+            self._root = self._root.ravel().tolist()
+            if is_text:
+                with suppress(UnicodeDecodeError):
+                    self._root = list(map(bytes.decode, self._root))
+        return self._root
+
+    def as_array(self, datatype: str) -> Array:
+        """The data as an array, without a list if there is none yet. Raises TypeError or OverflowError if they are not of the datatype."""
+        root = self._root
+        if isinstance(root, np.ndarray):
+            return to_wire_array(root)
+        if datatype == "BYTES":
+            return to_wire_array(list(_flatten(root)))
+        kind, dtype = np.asarray(root).dtype.kind, dtype_of(datatype)
+        if kind in "US" or (kind == "f" and dtype.kind != "f" and len(root)):
+            raise TypeError(f"{root!r} cannot be {datatype}")
+        return np.array(root, dtype)  # None becomes NaN, and an integer out of range raises
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self.root)
+
+    def __getitem__(self, index: Any) -> Any:
+        return self.root[index]
+
+    def __len__(self) -> int:
+        return len(self.root)
+
+    def __repr__(self) -> str:
+        return repr(self.root)
+
+
+def _flatten(value: Any) -> Iterator[Any]:
+    if isinstance(value, (list, tuple)):
+        for element in value:
+            yield from _flatten(element)
+    else:
+        yield value
+
+
+class _Message:
+    def dict(self, *, exclude: Any = None) -> dict[str, Any]:
+        """The fields that are set, as plain values. `exclude` has the names to leave out, or for each name what to leave out of it."""
+        return _plain({each.name: getattr(self, each.name) for each in fields(self)}, exclude)  # type: ignore[arg-type, no-any-return]
+
+
+def _plain(value: Any, left_out: Any) -> Any:
+    if isinstance(value, (_Message, Parameters)):
+        value = dict(vars(value))
+    if isinstance(value, TensorData):
+        return value.root
+    if isinstance(value, list):
+        return [_plain(each, left_out.get("__all__") if isinstance(left_out, Mapping) else None) for each in value]
+    if not isinstance(value, dict):
+        return value
+    inner = left_out if isinstance(left_out, Mapping) else dict.fromkeys(left_out or (), True)
+    return {name: _plain(each, inner.get(name)) for name, each in value.items() if each is not None and inner.get(name) is not True}
+
+
+@dataclass(kw_only=True)
+class MetadataTensor(_Message):
+    """An input or output, as `model-settings.json` declares it."""
+
+    name: str
+    datatype: str
+    shape: Sequence[int]
+    parameters: Parameters | None = None
+
+
+@dataclass(kw_only=True)
+class RequestInput(MetadataTensor):
+    """An input of a request."""
+
+    data: Any
+
+    def __post_init__(self) -> None:
+        self.shape, self.data = [*map(int, self.shape)], self.data if isinstance(self.data, TensorData) else TensorData(self.data)
+
+    @classmethod
+    def of(cls, tensor: Tensor, *, is_text: bool = True, shape: Sequence[int] | None = None) -> Self:
+        """A tensor in this form. Its array is not copied."""
+        parameters = Parameters(**tensor.parameters) if tensor.parameters else None  # type: ignore[arg-type]
+        data = TensorData(tensor.array, is_text=is_text)
+        return cls(name=tensor.name, datatype=tensor.datatype, shape=shape or tensor.shape, parameters=parameters, data=data)
+
+    def to_tensor(self) -> Tensor:
+        """This as a tensor. BYTES of a model whose shape does not count them, such as one text with its length, have the shape `[N]`."""
+        array, shape = self.data.as_array(self.datatype), tuple(self.shape)
+        shape = (array.size,) if array.dtype.hasobject and array.size != prod(shape) else shape
+        make = make_tensor if array.dtype.hasobject else Tensor
+        return make(self.name, array.reshape(shape), to_plain(self.parameters))
+
+
+@dataclass(kw_only=True)
+class ResponseOutput(RequestInput):
+    """An output of a response."""
+
+
+@dataclass(kw_only=True)
+class RequestOutput(_Message):
+    """An output that a request asks for."""
+
+    name: str
+    parameters: Parameters | None = None
+
+
+@dataclass(kw_only=True)
+class InferenceRequest(_Message):
+    """A request, as `predict` gets it."""
+
+    inputs: list[RequestInput]
+    id: str | None = None
+    parameters: Parameters | None = None
+    outputs: list[RequestOutput] | None = None
+
+    def to_ours(self) -> OurRequest:
+        return OurRequest([each.to_tensor() for each in self.inputs], self.id, to_plain(self.parameters))
+
+
+@dataclass(kw_only=True)
+class InferenceResponse(_Message):
+    """A response, as `predict` returns it. The server fills in the names of the model, its version and the request's id."""
+
+    outputs: list[ResponseOutput]
+    model_name: str = ""
+    model_version: str | None = None
+    id: str | None = None
+    parameters: Parameters | None = None
+
+    def to_ours(self) -> OurResponse:
+        return OurResponse([each.to_tensor() for each in self.outputs], to_plain(self.parameters))
+
+
+def to_plain(parameters: Parameters | None) -> dict[str, str | int | float | bool]:
+    """The parameters that the protocol can send."""
+    given = {} if parameters is None else vars(parameters)
+    return {name: value for name, value in given.items() if isinstance(value, (str, int, float, bool))}

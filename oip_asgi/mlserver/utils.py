@@ -1,0 +1,31 @@
+"""Where a model's files are."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from .errors import MLServerError
+from .settings import ModelSettings
+
+
+async def get_model_uri(settings: ModelSettings, wellknown_filenames: Sequence[str] = ()) -> str:
+    """The path that `parameters.uri` names, relative to `model-settings.json`; a URI with another scheme than `file` as it is.
+
+    Args:
+        settings: The model's settings.
+        wellknown_filenames: Names to look for if it names a folder.
+
+    Raises:
+        MLServerError: There is no such file or folder.
+    """
+    uri = None if settings.parameters is None else settings.parameters.uri
+    parts = urlsplit(uri or "", scheme="file")
+    if parts.scheme != "file":
+        return str(uri)
+    path = Path(settings._source or "").parent / parts.path
+    if not uri or not path.exists():
+        raise MLServerError(f"{settings.name}: parameters.uri: there is no file or folder {path}", 422)
+    found = [path / name for name in wellknown_filenames if (path / name).is_file()]
+    return str(found[0] if found else path)

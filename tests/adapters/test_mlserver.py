@@ -1,0 +1,396 @@
+"""Folders of MLServer's documentation, registered and asked as its clients ask: what each example answers."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import os
+import re
+import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from sklearn.datasets import load_iris
+from sklearn.linear_model import LogisticRegression
+
+from oip_asgi import InferenceError, InferenceServer, OIPApp
+from oip_asgi.mlserver import register_folder
+from tests.support.asking import ask, error, get, outputs
+from tests.support.mlserver_folders import ECHO, HELLO, QUESTIONS, SUMS, WORDS, write
+from tests.support.ways import Answer, Request, over_asgi, ways_into
+
+
+@pytest.fixture(autouse=True)
+def modules() -> Any:
+    """Let no module of a folder stay behind."""
+    before = set(sys.modules)
+    yield
+    for name in set(sys.modules) - before:
+        if str(getattr(sys.modules[name], "__file__", "")).startswith(("/tmp", os.environ.get("TMPDIR", "/tmp"))):
+            del sys.modules[name]
+
+
+def serve(folder: Path, **options: Any) -> InferenceServer:
+    server = InferenceServer(**options)
+    register_folder(server, folder)
+    return server
+
+
+def post(server: InferenceServer, path: str, document: Any) -> Answer:
+    return over_asgi(OIPApp(server), "")(Request("POST", path, (), json.dumps(document).encode()))
+
+
+def tensor(name: str, datatype: str, shape: list[int], data: Any, content_type: str | None = None) -> dict[str, Any]:
+    parameters = {} if content_type is None else {"parameters": {"content_type": content_type}}
+    return {"name": name, "datatype": datatype, "shape": shape, "data": data, **parameters}
+
+
+def save_iris(file: Path) -> Any:
+    import joblib
+
+    model = LogisticRegression(max_iter=1000).fit(*load_iris(return_X_y=True))
+    joblib.dump(model, file)
+    return model
+
+
+def test_scikit_learn(tmp_path: Path) -> None:
+    write(
+        tmp_path, {"name": "iris", "implementation": "mlserver_sklearn.SKLearnModel", "parameters": {"uri": "./m.joblib", "version": "v1"}}
+    )
+    model, rows = save_iris(tmp_path / "m.joblib"), load_iris().data[48:52]
+    server = serve(tmp_path)
+    request = {"inputs": [tensor("predict", "FP32", [4, 4], rows.tolist())]}
+    answer = post(server, "/models/iris/versions/v1/infer", request)
+    assert json.loads(answer.body) == {
+        "model_name": "iris",
+        "model_version": "v1",
+        "outputs": [tensor("predict", "INT64", [4, 1], [0, 0, 1, 1], "np")],
+    }
+    both = outputs(post(server, "/models/iris/infer", {**request, "outputs": [{"name": "predict_proba"}, {"name": "predict"}]}))
+    assert list(both) == ["predict_proba", "predict"]
+    assert np.allclose(both["predict_proba"], model.predict_proba(np.float32(rows)).ravel())
+    assert error(post(server, "/models/iris/infer", {**request, "outputs": [{"name": "transform"}]})) == (
+        400,
+        "LogisticRegression has no output 'transform': ask for predict, predict_proba or transform",
+    )
+    as_frame = {"parameters": {"content_type": "pd"}, "inputs": [tensor(str(n), "FP64", [4], rows[:, n].tolist()) for n in range(4)]}
+    with pytest.warns(UserWarning, match="feature names"):
+        assert outputs(post(server, "/models/iris/infer", as_frame)) == {"predict": [0, 0, 1, 1]}
+
+
+@pytest.fixture
+def sums(tmp_path: Path) -> Path:
+    folder = write(tmp_path / "sums", {"implementation": "models.Sums"}, models=SUMS)
+    (folder / "weights.json").write_text("[1, 10]")
+    return tmp_path
+
+
+def test_a_class_of_ones_own(sums: Path) -> None:
+    server = serve(sums)
+    for name, way in ways_into(server).items():
+        body = b'{"id":"7","inputs":[{"name":"x","datatype":"FP32","shape":[2],"data":[1,2]}]}'
+        answer = way(Request("POST", "/models/sums/infer", (), body))
+        assert (name, answer.status, answer.body) == (
+            name,
+            200,
+            b'{"model_name":"sums","outputs":[{"name":"total","shape":[],"datatype":"FP32","data":[21.0]}],"id":"7"}',
+        )
+    assert error(ask(server, "sums", x=[1.0, 2.0], y=[1.0])) == (400, "send one input")
+    assert get(server, "/models/sums") == (200, {"name": "sums", "platform": "mlserver", "inputs": [], "outputs": []})
+
+
+def test_json_as_text(tmp_path: Path) -> None:
+    write(tmp_path, {"name": "hello", "implementation": "jsonmodels.Hello"}, jsonmodels=HELLO)
+    way, text = over_asgi(OIPApp(serve(tmp_path)), ""), '{"name": "Foo"}'
+
+    def ask_with(shape: list[int]) -> Answer:
+        body = json.dumps({"inputs": [tensor("echo", "BYTES", shape, [text])]}).encode()
+        return way(Request("POST", "/models/hello/infer", (("user-agent", "curl/8"),), body))
+
+    [output] = json.loads(ask_with([1]).body)["outputs"]  # the model says the length of the text
+    assert (output["shape"], output["parameters"]) == ([1], {"content_type": "str"})
+    assert json.loads(output["data"][0]) == {"asked": {"echo": {"name": "Foo"}}, "agent": "curl/8"}
+    # MLServer's documentation sends the length too
+    expected = "inputs[0] ('echo'): data has 1 elements: expected 15 in a flat array for shape [15]"
+    assert error(ask_with([len(text)])) == (400, expected)
+
+
+def test_streams(tmp_path: Path) -> None:
+    specs = {
+        "inputs": [{"name": "prompt", "datatype": "BYTES", "shape": [1]}],
+        "outputs": [{"name": "output", "datatype": "BYTES", "shape": [1]}],
+    }
+    write(tmp_path, {"name": "text", "implementation": "text_model.Words", **specs}, text_model=WORDS)
+    server = serve(tmp_path)
+    request = {"inputs": [tensor("prompt", "BYTES", [1], ["What is it"], "str")], "outputs": [{"name": "output"}]}
+    for path in ("generate_stream", "infer_stream"):
+        answer = post(server, f"/models/text/{path}", request)
+        events = [json.loads(line.removeprefix("data: ")) for line in answer.body.decode().split("\n\n") if line]
+        assert [event["outputs"][0]["data"] for event in events] == [["What"], ["is"], ["it"]]
+    assert outputs(post(server, "/models/text/infer", request)) == {"output": ["What is it"]}
+    [response] = list(server.infer_stream_sync("text", {"prompt": ["one"]}))
+    assert response["output"].tolist() == [[b"one"]]
+    assert get(server, "/models/text")[1]["inputs"] == specs["inputs"]
+
+
+def test_content_types_and_a_codec_of_ones_own(tmp_path: Path) -> None:
+    inputs = [
+        {"name": "numbers", "datatype": "INT32", "shape": [2, 2], "parameters": {"content_type": "np"}},
+        {"name": "text", "datatype": "BYTES", "shape": [11], "parameters": {"content_type": "str"}},
+    ]
+    write(tmp_path, {"name": "echo", "implementation": "runtime.Echo", "inputs": inputs}, runtime=ECHO)
+    server = serve(tmp_path)
+    sent = [tensor("numbers", "INT32", [2, 2], [1, 2, 3, 4]), tensor("text", "BYTES", [1], ["hello world"])]
+    answer = outputs(post(server, "/models/echo/infer", {"inputs": sent}))
+    assert (answer["numbers"], answer["text"]) == ([1, 2, 3, 4], ["hello world"])
+    assert [json.loads(answer[f"{each['name']} seen"][0])["sent"] for each in sent] == sent
+    assert json.loads(answer["text seen"][0])["decoded"] == "['hello world']"
+    own = [tensor("a", "UINT8", [2], [7, 8], "hex"), tensor("b", "BYTES", [1], ["0708"], "hex")]
+    answer = outputs(post(server, "/models/echo/infer", {"inputs": own}))
+    assert [json.loads(answer[f"{name} seen"][0])["decoded"] for name in "ab"] == [repr(b"\7\10")] * 2
+    assert error(post(server, "/models/echo/infer", {"inputs": [tensor("a", "UINT8", [1], [7], "img")]})) == (
+        400,
+        "input 'a' has the unknown content_type 'img': expected one of np, str, base64, datetime, pd_json, hex",
+    )
+    assert get(server, "/models/echo")[1]["inputs"] == inputs
+
+
+def test_arguments_that_are_decoded(tmp_path: Path) -> None:
+    write(tmp_path, {"name": "questions", "implementation": "models.Questions"}, models=QUESTIONS)
+    server = serve(tmp_path)
+    answer = post(
+        server, "/models/questions/infer", {"inputs": [tensor(name, "BYTES", [2], ["a", "bc"]) for name in ("questions", "context")]}
+    )
+    assert json.loads(answer.body)["outputs"] == [tensor("output-0", "INT64", [2, 1], [2, 4], "np")]
+    assert error(post(server, "/models/questions/infer", {"inputs": [tensor("x", "BYTES", [1], ["a"])]})) == (
+        400,
+        "unknown inputs ['x']: expected ['questions', 'context']",
+    )
+
+
+def test_requests_share_calls(tmp_path: Path) -> None:
+    settings = {"name": "iris", "implementation": "mlserver_sklearn.SKLearnModel", "max_batch_size": 5, "max_batch_time": 30}
+    write(tmp_path, settings)
+    model, rows = save_iris(tmp_path / "model.joblib"), load_iris().data[::30]
+    server = serve(tmp_path)
+
+    def ask_one(row: Any) -> Any:
+        response = server.infer_sync("iris", {"x": row[np.newaxis]}, outputs=["predict"], id=str(row[0]))
+        return response.id, response["predict"].tolist()
+
+    with ThreadPoolExecutor(5) as pool:  # the fifth fills the batch, which would wait for 30 seconds else
+        answers = list(pool.map(ask_one, rows))
+    assert answers == [(str(row[0]), [[label]]) for row, label in zip(rows, model.predict(rows), strict=True)]
+    [stats] = get(server, "/models/iris/stats")[1]["model_stats"]
+    assert [batch["batch_size"] for batch in stats["batch_stats"]] == [5]
+
+
+def test_what_requests_ask_for_does_not_mix_in_a_batch(tmp_path: Path) -> None:
+    write(tmp_path, {"name": "iris", "implementation": "mlserver_sklearn.SKLearnModel", "max_batch_size": 2, "max_batch_time": 30})
+    save_iris(tmp_path / "model.joblib")
+    server, rows = serve(tmp_path), load_iris().data[:1]
+    with ThreadPoolExecutor(4) as pool:
+        asked = ["predict", "predict_proba"] * 2
+        responses = list(pool.map(lambda name: server.infer_sync("iris", {"x": rows}, outputs=[name]), asked))
+    assert [response.outputs[0].shape for response in responses] == [(1, 1), (1, 3)] * 2
+
+
+def test_several_models_and_versions_with_modules_of_one_name(sums: Path) -> None:
+    for version in ("v1", "v2"):
+        settings = {"name": "many", "implementation": "models.Sums", "parameters": {"version": version, "uri": "weights.json"}}
+        folder = write(sums / version, settings, models="from helper import Sums\n", helper=SUMS.replace('"total"', f'"{version}"'))
+        (folder / "weights.json").write_text("[2, 2]")
+    server = serve(sums)
+    assert [[*outputs(ask(server, name, x=[1.0, 1.0]))] for name in ("sums", "many", "many/versions/v1")] == [["total"], ["v2"], ["v1"]]
+    assert "models" not in sys.modules  # a pickle that names it would get the class of another model
+    assert "helper" not in sys.modules
+
+
+def test_a_module_of_the_host_stays(sums: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    own: Any = type(sys)("models")
+    monkeypatch.setitem(sys.modules, "models", own)
+    assert outputs(ask(serve(sums), "sums", x=[1.0, 1.0])) == {"total": [11.0]}
+    assert sys.modules["models"] is own
+
+
+def test_pickles_find_the_classes_of_the_only_module_of_its_name(sums: Path) -> None:
+    assert outputs(ask(serve(sums), "sums", x=[1.0, 1.0])) == {"total": [11.0]}
+    assert sys.modules["models"].__file__ == str(sums / "sums/models.py")
+
+
+# The repository
+
+
+def test_models_are_loaded_when_clients_ask_for_it(sums: Path) -> None:
+    (sums / "settings.json").write_text('{"load_models_at_startup": "false", "server_name": "x"}')
+    server = serve(sums, model_control=True)
+    assert json.loads(post(server, "/repository/index", {}).body) == [{"name": "sums", "state": "UNAVAILABLE", "reason": "unloaded"}]
+    assert error(ask(server, "sums", x=[1.0, 1.0]))[0] == 503
+    assert post(server, "/repository/models/sums/load", {}).status == 200
+    assert outputs(ask(server, "sums", x=[1.0, 1.0])) == {"total": [11.0]}
+    (sums / "sums/weights.json").write_text("[3, 4]")
+    write(
+        sums / "sums",
+        {"implementation": "models.Sums", "inputs": [{"name": "x", "datatype": "FP32", "shape": [2]}]},
+        models=SUMS.replace("total", "sum"),
+    )
+    os.utime(sums / "sums/models.py", (1, 1))
+    assert post(server, "/repository/models/sums/load", {}).status == 200
+    assert get(server, "/models/sums")[1]["inputs"] == [{"name": "x", "datatype": "FP32", "shape": [2]}]
+    assert outputs(ask(server, "sums", x=[1.0, 1.0])) == {"sum": [7.0]}
+    assert post(server, "/repository/models/sums/unload", {}).status == 200
+    assert error(ask(server, "sums", x=[1.0, 1.0])) == (503, "model 'sums' is not ready: it was unloaded")
+
+
+def test_a_model_that_was_added_to_the_folder_is_found(sums: Path) -> None:
+    server = serve(sums, model_control=True)
+    folder = write(sums / "later", {"implementation": "models.Sums"}, models=SUMS)
+    (folder / "weights.json").write_text("[5, 5]")
+    write(sums / "wrong", {})
+    assert error(ask(server, "later", x=[1.0, 1.0]))[0] == 404
+    for name in ("../later", "/later", "later/../later", str(folder)):
+        assert post(server, f"/repository/models/{name.replace('/', '%2F')}/load", {}).status == 404
+    assert post(server, "/repository/models/later/load", {}).status == 200
+    assert outputs(ask(server, "later", x=[1.0, 1.0])) == {"total": [10.0]}
+    write(sums / "last", {"implementation": "models.Sums"}, models=SUMS)
+    assert [entry["name"] for entry in json.loads(post(server, "/repository/index", {}).body)] == ["sums", "later", "last"]
+
+
+def test_without_model_control_a_client_finds_nothing_new(sums: Path) -> None:
+    server = serve(sums)
+    write(sums / "later", {"implementation": "models.Sums"}, models=SUMS)
+    assert post(server, "/repository/models/later/load", {}).status == 404
+    assert [entry["name"] for entry in json.loads(post(server, "/repository/index", {}).body)] == ["sums"]
+
+
+def test_a_model_tells_when_it_is_not_ready(tmp_path: Path) -> None:
+    text = """
+from oip_asgi.mlserver import MLModel
+
+class Model(MLModel):
+    async def load(self):
+        return self.settings.parameters.extra["is_ready"]
+
+    async def predict(self, payload):
+        self.ready = False
+"""
+    for name in ("yes", "no"):
+        write(tmp_path / name, {"implementation": "models.Model", "parameters": {"extra": {"is_ready": name == "yes"}}}, models=text)
+    server = serve(tmp_path)
+    assert get(server, "/models/no/ready")[0] == 503
+    assert get(server, "/models/yes/ready")[0] == 200
+    assert ask(server, "yes", x=[1.0]).status == 500
+    assert get(server, "/models/yes/ready")[0] == 503
+
+
+def test_where_calls_run(tmp_path: Path) -> None:
+    text = """
+import threading
+
+from oip_asgi.mlserver import MLModel
+from oip_asgi.mlserver.types import InferenceResponse, ResponseOutput
+
+class Model(MLModel):
+    async def load(self):
+        self.thread = threading.get_ident()
+        return True
+
+    async def unload(self):
+        (self.folder() / "unloaded").touch()
+        return True
+
+    def folder(self):
+        from pathlib import Path
+        return Path(self.settings.parameters.uri)
+
+    async def predict(self, payload):
+        same = self.thread == threading.get_ident()
+        return InferenceResponse(outputs=[ResponseOutput(name="same", shape=[1], datatype="BOOL", data=[same])])
+"""
+    write(tmp_path, {"name": "model", "implementation": "models.Model"}, models=text)
+    server = serve(tmp_path)
+
+    async def call() -> Any:
+        async with server.lifespan():
+            return (await server.infer("model", {}))["same"].tolist()
+
+    assert asyncio.run(call()) == [True]
+    assert (tmp_path / "unloaded").exists()
+    assert threading.active_count() >= 1
+
+
+# What is not honoured
+
+
+@pytest.mark.parametrize(
+    ("file", "settings", "text"),
+    [
+        ("model-settings.json", {}, "model-settings.json: Object missing required field `implementation`"),
+        ("model-settings.json", {"implementation": "a.B", "max_batch_size": []}, "Expected `int`, got `array` - at `$.max_batch_size`"),
+        (
+            "model-settings.json",
+            {"implementation": "a.B", "inputs": [{"name": "x", "datatype": "F", "shape": []}]},
+            "model-settings.json: TensorSpec('x', 'F', []): unknown datatype",
+        ),
+        (
+            "model-settings.json",
+            {"implementation": "a.B", "parameters": {"environment_tarball": "./e.tar.gz"}},
+            "model-settings.json: parameters.environment_tarball cannot be honoured: all models share this Python",
+        ),
+        (
+            "settings.json",
+            {"kafka_enabled": True},
+            "settings.json: kafka_enabled cannot be honoured: call the model from a consumer of your own",
+        ),
+        ("settings.json", {"http_port": "x"}, "settings.json: Expected `int`, got `str` - at `$.http_port`"),
+    ],
+)
+def test_what_cannot_be_honoured_is_refused(tmp_path: Path, file: str, settings: dict[str, Any], text: str) -> None:
+    (tmp_path / file).write_text(json.dumps(settings))
+    with pytest.raises(ValueError, match=re.escape(text)) as refused:
+        serve(tmp_path)
+    assert str(tmp_path) in str(refused.value)
+
+
+def test_a_folder_without_models_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="there is no model-settings\\.json in this folder or below it"):
+        serve(tmp_path)
+
+
+def test_keys_without_effect_are_named_once(sums: Path, caplog: pytest.LogCaptureFixture) -> None:
+    settings = {"implementation": "models.Sums", "parallel_workers": 2, "warm_workers": True, "colour": "red"}
+    write(sums / "sums", settings)
+    server = serve(sums)
+    outputs(ask(server, "sums", x=[1.0, 1.0]))
+    assert [record.getMessage().partition(": ")[2] for record in caplog.records] == [
+        "not used: parallel_workers (not needed: blocking models run in worker threads, and more processes are more servers); "
+        "warm_workers (not needed: blocking models run in worker threads, and more processes are more servers); colour (unknown)"
+    ]
+
+
+def test_a_file_that_still_imports_mlserver_is_told_what_to_change(sums: Path, caplog: pytest.LogCaptureFixture) -> None:
+    write(sums / "sums", models=SUMS.replace("oip_asgi.mlserver", "mlserver"))
+    caplog.set_level(logging.ERROR)
+    assert ask(serve(sums), "sums", x=[1.0]).status == 503
+    assert "change the file's import lines with sed -i -E" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("implementation", "text"),
+    [
+        ("mlserver_xgboost.Other", "there is no mlserver_xgboost.Other here: expected mlserver_sklearn.SKLearnModel"),
+        ("models.Other", "Other"),
+        ("models", "expected a module and a class"),
+    ],
+)
+def test_a_class_that_is_not_there(sums: Path, implementation: str, text: str) -> None:
+    write(sums / "sums", {"implementation": implementation})
+    server = serve(sums)
+    with pytest.raises(InferenceError, match="failed to load 'sums'") as failed:
+        server.load_sync("sums")
+    assert text in str(failed.value.__cause__)
