@@ -16,7 +16,7 @@ from .._protocol.effects import Await, Run, Steps
 from .._protocol.errors import ModelFault, show
 from .._protocol.log import log_raised
 from .callables import is_async, refuse_coroutine
-from .handler import Handler
+from .handler import Foreign, Handler
 from .model_options import ModelOptions
 
 _NOTHING: Final[Mapping[str, Any]] = MappingProxyType({})
@@ -87,7 +87,7 @@ class Loader:
         made: Any = None
         if options.load is not None:
             made = yield from call_hook(options.load, *([parameters] if self.takes_parameters else ()))
-        if function is None and not callable(made):
+        if function is None and not callable(made) and not isinstance(made, Foreign):
             raise ModelFault(f"{options}: load= returned {show(made)}: return the function that answers, or register one beside load=")
         if function is not None and made is not None:
             raise ModelFault(
