@@ -148,7 +148,7 @@ class OIPApp:
         """Serve the protocol at `path` of a Starlette or FastAPI application, the bare path included.
 
         The models load when the application's own lifespan has started, and end before it does. The dependencies of a FastAPI
-        application, `FastAPI(dependencies=[Depends(check_key)])`, run before the protocol as before its own routes. The `HTTPException`
+        application, `FastAPI(dependencies=[Depends(check_key)])`, run before the protocol's paths too. The `HTTPException`
         of a dependency is answered with its status, its headers, and its text as `{"error": text}`. The OpenAPI documents have the
         security of the dependencies, such as `Security(APIKeyHeader(name="x-api-key"))`.
 

@@ -158,7 +158,7 @@ class InferenceServer:
                 about the number of CPUs.
             max_queue (int, default 100): How many requests may wait for a call. More are answered 503 with `Retry-After`. Each
                 that waits holds its decoded body, so this bounds memory.
-            timeout (float | None, default None): How many seconds a request may take from when its body is there to its answer;
+            timeout (float | None, default None): How many seconds a request may take, from the end of its body to its answer;
                 after that it is answered 504. An `async def` is cancelled; a `def` goes on in its thread, and keeps its slot
                 until it ends. For a generator: the time to its first response.
             stream_timeout (float | None, default None): How many seconds all responses of a generator may take

@@ -349,7 +349,7 @@ def _write_datetimes(name: str, series: pd.Series[Any]) -> Tensor:
 
 
 def _name_dates(series: pd.Series[Any]) -> str:
-    """The name of a dtype of dates, for `pd_dtype`. A zone without a name that is known is its offset, or UTC."""
+    """The name of a dtype of dates, for `pd_dtype`. For a zone whose name is not known, it has the offset, or UTC."""
     dtype: Any = series.dtype
     zone = series.dt.tz
     if zone is None:

@@ -82,6 +82,6 @@ def refuse(error: InferenceError) -> Response:
 
 
 def refuse_path(path: str, root: str, prefix: str, mount: str) -> Response:
-    """Make the response for a path outside an application's own prefix. `root` is what is in front of that, and `mount` its last part."""
+    """Make the response for a path outside an application's prefix. Clients write `root` before it, to which a mount has added `mount`."""
     why = f", as OIPApp(server, path={prefix!r}) is mounted at {mount}: path= is for an OIPApp that nothing mounts" if mount else ""
     return refuse(NotFound(f"unknown path {show(root + path)}: everything is under {root}{prefix}{why}"))

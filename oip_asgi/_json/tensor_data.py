@@ -60,7 +60,7 @@ _MANY: Final = 2**9
 """Above so many elements to write, or bytes to read, an optional library does it: it is quick with many."""
 
 _NULL: Final = b"n"
-"""The first letter of null, as which libraries write infinities too: a text without this letter has none."""
+"""The first letter of null. Libraries write infinities as null too, so a text without this letter has none."""
 
 _encode: Final = msgspec.json.Encoder().encode
 

@@ -93,7 +93,7 @@ class Limiter:
         self.inner: dict[Slot, list[Slot]] = {}
         """Slots of this model, each with those that calls within its call wait for."""
         self.observers: Sequence[Observer] = ()
-        self._queue: dict[Slot, None] = {}  # in order, and a slot leaves its middle at once
+        self._queue: dict[Slot, None] = {}  # a dict keeps the order, and is quick to remove a slot from the middle
         self._idle: list[Signal] = []
 
     @property

@@ -152,7 +152,7 @@ class ModelOptions(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     timeout: Annotated[
         float | None,
         Option(
-            "How many seconds a request may take from when its body is there to its answer; after that it is answered 504. An `async "
+            "How many seconds a request may take, from the end of its body to its answer; after that it is answered 504. An `async "
             "def` is cancelled; a `def` goes on in its thread, and keeps its slot until it ends. For a generator: the time to its first "
             "response.",
             SECONDS,

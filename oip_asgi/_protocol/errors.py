@@ -11,7 +11,7 @@ from typing import Final
 _SHOWN = 100
 _LISTED = 10
 _COMPARED = 100
-"""Names, and characters of the name that is looked for: to compare them costs a millisecond then."""
+"""How many names are compared with one that is looked for, and how many characters that one may have."""
 
 _NAME: Final = re.compile("[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _OURS: Final = frozenset({"content-length", "content-type", "transfer-encoding"})

@@ -1,4 +1,4 @@
-"""What user code raises and is no `Exception`: whose it is. Knows no effects but the one that says so."""
+"""What user code raises and is no `Exception`: is it for the host, or has the model failed? Knows no effects but `QuitWithin`."""
 
 from __future__ import annotations
 

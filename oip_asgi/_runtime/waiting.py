@@ -26,7 +26,7 @@ _TURN_SECONDS: Final = 0.003
 as it takes several steps. To let others run costs a thirtieth of a turn."""
 
 _UNWATCHED_SECONDS: Final = 0.03
-"""How long a request may take before its client is watched, or twice as long: most requests are shorter, and pay nothing."""
+"""A client is watched after its request has taken so long, or twice as long at most. Most requests are shorter, and pay nothing."""
 
 _ASKED_AGAIN_SECONDS: Final = 0.1
 """How long until a server is asked again that does not wait with its answer."""
