@@ -220,15 +220,14 @@ class OIPApp:
         # one document for all cannot leave out what `authorize=` refuses to one of them
         if host_openapi is None or not engine.options.docs or engine.guard is not None:
             return
-        made_of: list[object] | None = None
-        ours: dict[str, Any] = {}
+        kept: tuple[list[object] | None, dict[str, Any]] = None, {}
 
         def openapi() -> dict[str, Any]:
-            nonlocal made_of, ours
-            registered = basis(engine)
-            if made_of != registered:  # FastAPI asks for each GET, on the event loop
-                made_of, ours = registered, server.openapi(path)
-            return merge(host_openapi(), ours)
+            nonlocal kept
+            known, registered = kept, basis(engine)
+            if known[0] != registered:  # FastAPI asks for each GET, on the event loop
+                known = kept = registered, server.openapi(path)
+            return merge(host_openapi(), known[1])
 
         app.openapi = openapi
 

@@ -176,7 +176,9 @@ class _Collector(Collector):
     def collect(self) -> Iterable[Metric]:
         """The metrics as they are now."""
         families = {metric: metric.make_family() for metric in _METRICS}
-        for name, engine in sorted(self._engines.items()):
+        with _LOCK:
+            engines = sorted(self._engines.items())
+        for name, engine in engines:
             read = [(("", ""), _read_unknown(engine.unknown.snapshot()))]
             for model in engine.models:
                 numbers, gauges = _read_numbers(model, model.statistics.snapshot()), _read_gauges(engine, model)
@@ -196,11 +198,14 @@ def _cumulate(histogram: Counts) -> tuple[list[tuple[str, float]], float]:
 def _watch(engine: Engine, instruments: Mapping[_Metric, Any]) -> None:
     """Change the instruments with each event of a server, also for models that are registered later."""
     watched: weakref.WeakSet[Model] = weakref.WeakSet()
+    lock = threading.Lock()  # else threads that register models at once would each watch the same one
 
     def watch() -> None:
         for model in engine.models:
-            if model not in watched:
+            with lock:
+                is_new = model not in watched
                 watched.add(model)
+            if is_new:
                 labels = engine.options.name, model.name, model.version or ""
                 observer = _Observer(instruments, labels, partial(_read_numbers, model), partial(_read_gauges, engine, model))
                 # other gauges are made when they are set: else gunicorn's first process, which serves nothing, would count as not ready

@@ -202,7 +202,7 @@ class Regions:
             raise InvalidRequest(f"offset {offset} and byte_size {byte_size} are beyond the {size} bytes of the shared memory {show(key)}")
         with self._lock:
             self._check_room(name)
-            self._regions[name] = Region(name, key, offset, byte_size), segment
+            self._regions = {**self._regions, name: (Region(name, key, offset, byte_size), segment)}  # requests read it meanwhile
 
     def _check_room(self, name: str) -> None:
         if name in self._regions:
@@ -213,17 +213,14 @@ class Regions:
     def unregister(self, name: str | None) -> None:
         """Forget a region, or all of them. Running requests keep theirs. An unknown region is no error."""
         with self._lock:
-            if name is None:
-                self._regions = {}
-            else:
-                self._regions.pop(name, None)
+            self._regions = {} if name is None else {kept: region for kept, region in self._regions.items() if kept != name}
 
     def list_regions(self, name: str | None) -> list[Region]:
         """Return all regions, or the one with this name."""
-        with self._lock:
-            if name is not None and name not in self._regions:
-                raise NotFound(f"unknown region {show(name)}: register it first")
-            return [region for region, _ in self._regions.values() if name in (None, region.name)]
+        regions = self._regions
+        if name is not None and name not in regions:
+            raise NotFound(f"unknown region {show(name)}: register it first")
+        return [region for region, _ in regions.values() if name in (None, region.name)]
 
     # Tensors of requests
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 import re
 from binascii import Error, a2b_base64
+from functools import partial
 from struct import Struct
 from typing import Final
 
@@ -25,16 +26,14 @@ _HEAD_FIELDS: Final = Struct(">BI")
 _PLAIN, _COMPRESSED = 0, 1
 _TRAILERS: Final = 0x80
 
+encode_frame_head: Final = partial(_HEAD_FIELDS.pack, _PLAIN)
+"""Encode the five bytes in front of a message of so many bytes."""
+
 _SHORT: Final = 2**16
 """Bytes up to which a copy of a message is cheaper than a view."""
 
 _SEGMENT: Final = re.compile(rb"[^=]+={0,2}")
 """Base64 up to its padding: a client that encodes piece by piece pads each piece."""
-
-
-def encode_frame_head(size: int) -> bytes:
-    """Encode the five bytes in front of a message of `size` bytes."""
-    return _HEAD_FIELDS.pack(_PLAIN, size)
 
 
 def encode_trailers(fields: list[tuple[bytes, bytes]]) -> bytes:

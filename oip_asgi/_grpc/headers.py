@@ -62,6 +62,7 @@ _TIMEOUT: Final = re.compile(rb"([0-9]{1,8})([HMSmun])")
 _SECONDS: Final[Mapping[bytes, float]] = MappingProxyType({b"H": 3600, b"M": 60, b"S": 1, b"m": 1e-3, b"u": 1e-6, b"n": 1e-9})
 
 _CODINGS: Final[Mapping[bytes, Coding | None]] = MappingProxyType({b"": None, b"identity": None, b"gzip": "gzip", b"deflate": "deflate"})
+OK: Final = (b"grpc-status", b"0")
 ACCEPTED: Final = (b"grpc-accept-encoding", b"gzip, deflate")
 
 _OWN: Final = (b"content-type", b"te")

@@ -18,7 +18,7 @@ from .._protocol.datatypes import Buffer
 from .._protocol.errors import InferenceError, show
 from .._serving.server_options import ServerOptions
 from .frames import FrameReader, encode_frame_head, encode_trailers
-from .headers import ACCEPTED, PROTOCOLS, Fields, Protocol, encode_status, find_coding, find_protocol, read_timeout
+from .headers import ACCEPTED, OK, PROTOCOLS, Fields, Protocol, encode_status, find_coding, find_protocol, read_timeout
 from .messages import Reply
 from .methods import ACTIONS
 
@@ -78,8 +78,10 @@ class Call(msgspec.Struct, eq=False):
 
     def end(self, reply: Reply) -> Answer:
         """Make the answer, or after several messages its end. The status is in the trailers, or over gRPC-Web in the last frame."""
-        fields, status, parts, size = self.make_headers(), encode_status(reply.code, reply.details), reply.parts, 0
-        if reply.code != "OK" and b"grpc-encoding" in self.head.fields:
+        is_ok = reply.code == "OK"
+        status = [OK] if is_ok else encode_status(reply.code, reply.details)
+        fields, parts, size = self.make_headers(), reply.parts, 0
+        if not is_ok and b"grpc-encoding" in self.head.fields:
             fields.append(ACCEPTED)
         if self.lacks_trailers:
             return Answer(Response(200, fields + status, [], 0))

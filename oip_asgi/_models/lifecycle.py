@@ -294,7 +294,9 @@ class Lifecycle:
     def _unload(self, loading: Spawn | None) -> Steps[None]:
         if loading is not None:
             yield Wait(loading.ended)
-        for handler in list(self._retired):
+        with self._lock:
+            retired = list(self._retired)
+        for handler in retired:
             yield from self._unload_handler(handler)
 
     def _unload_handler(self, handler: Handler) -> Steps[None]:
@@ -305,7 +307,12 @@ class Lifecycle:
             unused = handler.uses.take_idle()
         set_all(unused)
         yield Wait(idle)
-        yield from self._loader.unload(handler, claim=partial(self._retired.pop, handler, False))
+        yield from self._loader.unload(handler, claim=partial(self._claim, handler))
+
+    def _claim(self, handler: Handler) -> bool:
+        """True for the first who asks: the one who calls `unload=`."""
+        with self._lock:
+            return self._retired.pop(handler, False)
 
     def _end_unload(self) -> None:
         with self._lock:

@@ -108,8 +108,10 @@ class Execution:
     def run_apart(self) -> Spawn:
         """Call a coroutine function in a task of its own, as any client that waits may leave, and end the call."""
         self.unwanted = Signal()
-        for member in self._members:
-            member.execution = self
+        with self._model.limiter.lock:
+            for member in self._members:
+                member.execution = self
+            self.record_leave()  # all may have left before they knew this
         apart = Spawn(self._run_in_task(), unwanted=self.unwanted, is_apart=True)
         apart.ended.then(self.end)  # also if its event loop ends before the task has begun
         return apart
@@ -125,7 +127,7 @@ class Execution:
             self.end()
 
     def record_leave(self) -> None:
-        """Record that one of the requests was given up."""
+        """Record that one of the requests was given up. The caller holds the lock."""
         if self.unwanted is not None and all(member.has_left for member in self._members):
             self.unwanted.set()
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import threading
 import time
 from collections.abc import Callable, Sequence
 from typing import Any, Final, NamedTuple
@@ -88,6 +89,7 @@ class Engine:
         self.security: Security | None = None
         self.document: tuple[list[object], bytes] | None = None
         """The last OpenAPI document, and what it was made from."""
+        self._lock = threading.Lock()
         self._blocker: Model | None = None
 
     def add(self, model: Model) -> Model | None:
@@ -150,18 +152,22 @@ class Engine:
             if model.lifecycle.state not in ("unloading", "unloaded") and not (yield from self.is_model_ready(model, waits=waits)):
                 self._log_not_ready(model)
                 return False
-        if self._blocker is not None:
-            self._blocker = None
+        if self._blocker is not None and self._replace_blocker(None):
             _logger.warning("the server is ready again")
         return True
 
     def _log_not_ready(self, model: Model) -> None:
         """Log once which model keeps the server from being ready: probes ask often. A failed load is in the log already."""
-        if self.stopping or model.lifecycle.state == "failed" or self._blocker is model:
+        if self.stopping or model.lifecycle.state == "failed" or not self._replace_blocker(model):
             return
-        self._blocker = model
         why = "its ready= says so" if model.lifecycle.state == "ready" else "it is still loading"
         _logger.warning("the server is not ready, because of %s: %s", model, why)
+
+    def _replace_blocker(self, model: Model | None) -> bool:
+        """Note which model keeps the server from being ready. False if that is known already."""
+        with self._lock:
+            before, self._blocker = self._blocker, model
+        return before is not model
 
     def is_model_ready(self, model: Model, *, waits: bool = True) -> Steps[bool]:
         """True if a model is loaded, and its `ready=`, if any, says so. Begins to load it; with `waits`, waits for the end of that."""

@@ -53,8 +53,9 @@ def note_long(model: Model, handler: Handler, seconds: float, *, is_on_loop: Cal
 
 
 def _warn(model: Model, handler: Handler, seconds: float) -> None:
-    if not handler.is_warned:
-        handler.is_warned = True
+    with model.limiter.lock:  # its calls may run on several event loops
+        was_warned, handler.is_warned = handler.is_warned, True
+    if not was_warned:
         place, mend = find_place(handler.function), _MENDS[handler.kind]
         text = "%s held the event loop for %d ms, in which nothing else ran on it, health probes neither (%s): %s"
         _logger.warning(text, model, round(seconds * 1000), place, mend)

@@ -6,6 +6,7 @@ import contextlib
 import gc
 import json
 import math
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -279,6 +280,23 @@ def test_many_threads_leave_gauges_of_several_processes_at_zero(registry: Collec
     page = Page(registry)
     assert [page.value("oip_requests_in_progress", state=state) for state in ("waiting", "running")] == [0, 0]
     assert page.value("oip_requests_total", outcome="ok") == 400
+
+
+def test_models_that_threads_register_at_once_are_counted_once(registry: CollectorRegistry, monkeypatch: Any) -> None:
+    monkeypatch.setenv("PROMETHEUS_MULTIPROC_DIR", "unused")
+    server, names = InferenceServer("shop"), [f"m{number}" for number in range(200)]
+    instrument(server, registry)
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        with ThreadPoolExecutor(8) as threads:
+            list(threads.map(lambda name: server.register(name, lambda: 1), names))
+    finally:
+        sys.setswitchinterval(before)
+    for name in names:
+        server.infer_sync(name, {})
+    page = Page(registry)
+    assert {name: page.value("oip_requests_total", model=name, outcome="ok") for name in names} == dict.fromkeys(names, 1)
 
 
 def test_names_that_clients_make_up_make_no_series(registry: CollectorRegistry) -> None:

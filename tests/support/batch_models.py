@@ -194,4 +194,8 @@ _REQUESTS: Final = {"texts": _of_texts, "dates": _of_dates, "frame": _of_frame, 
 def comparable(status: int, headers: dict[str, str], sent: bytes) -> Any:
     """An answer as it is to be compared: the same text, and the same bytes behind it."""
     length = int(headers.get("inference-header-content-length", len(sent)))
-    return status, json.loads(sent[:length]), sent[length:]
+    document = json.loads(sent[:length])
+    for tensor in document.get("outputs", ()):
+        if tensor.get("data") == ["null"]:  # beside rows with strings, pandas 3 takes it for one of them
+            tensor["parameters"].pop("pd_dtype", None)
+    return status, document, sent[length:]
