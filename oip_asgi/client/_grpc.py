@@ -133,10 +133,7 @@ def read_error(error: Any) -> ErrorResponse:
 
 
 def _to_document(message: Any) -> Any:
-    """A message as JSON has it: without empty texts, and of one with a choice of fields the one that is set."""
-    if message.DESCRIPTOR.oneofs:
-        chosen = message.WhichOneof(message.DESCRIPTOR.oneofs[0].name)
-        return None if chosen is None else getattr(message, chosen)
+    """A message as JSON has it, without empty texts."""
     return {field.name: value for field in message.DESCRIPTOR.fields if (value := _to_value(field, getattr(message, field.name))) != ""}
 
 

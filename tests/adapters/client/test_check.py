@@ -7,7 +7,7 @@ import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
@@ -26,6 +26,7 @@ def url() -> Iterator[str]:
     several = [TensorSpec("a", "FP32", [2]), TensorSpec("b", "INT8", [-1]), TensorSpec("c", "BYTES", []), TensorSpec("d", "BOOL", [1])]
     server.register("several", lambda a, b, c, d: (a, b), inputs=several, outputs=several[:2], version="3")
     server.register("no inputs", lambda: 1)
+    server.register("large", lambda x: 1, inputs=[TensorSpec("x", "FP32", [1000, 1001])])
     server.register("picky", lambda x: 1 / (x - 1), inputs=[TensorSpec("x", "BYTES", [1])])
     with serving(OIPApp(server, path="/v2")) as port:
         yield f"http://127.0.0.1:{port}/v2"
@@ -51,6 +52,7 @@ def test_a_version_headers_and_a_request_of_ones_own(url: str, tmp_path: Path, c
     ("model", "text"),
     [
         ("nobody", "unknown model: 'nobody'"),
+        ("large", "the input 'x' of FP32 [1000, 1001] cannot be made: give --request"),
         ("no inputs", "the metadata names no input: give --request"),
         ("picky", "a good request is refused, so the others cannot be sent"),
     ],
@@ -65,47 +67,60 @@ def test_a_server_that_is_not_there(capsys: pytest.CaptureFixture[str]) -> None:
     assert "cannot be checked: " in capsys.readouterr().err
 
 
+class Careless(BaseHTTPRequestHandler):
+    """Answers 200 to nearly everything, with outputs in JSON that nobody asked for."""
+
+    protocol_version = "HTTP/1.1"
+    metadata: ClassVar[dict[str, Any]] = {
+        "name": "m",
+        "platform": "p",
+        "extensions": ["binary_tensor_data"],
+        "inputs": [{"name": "x", "shape": [], "datatype": "FP32"}, {"name": "z", "shape": [0, 4], "datatype": "INT8"}],
+        "outputs": [{"name": "y"}, {"name": "other"}],
+    }
+
+    def do_GET(self) -> None:
+        self.answer(200, self.metadata)
+
+    def do_POST(self) -> None:
+        body = self.rfile.read(int(self.headers["content-length"]))
+        try:
+            json.loads(body)
+        except UnicodeDecodeError:
+            self.close_connection = True
+        except ValueError:
+            self.answer(422, {"detail": "no"})
+        else:
+            self.answer(200, {"id": "mine", "outputs": [{"name": "y", "shape": [1], "datatype": "FP32", "data": [1]}]})
+
+    def answer(self, status: int, document: Any) -> None:
+        body = json.dumps(document).encode()
+        self.send_response(status)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, format: str, *arguments: Any) -> None:  # noqa: A002
+        pass
+
+
 def test_what_is_wrong_is_printed_by_section(capsys: pytest.CaptureFixture[str]) -> None:
-    class Careless(BaseHTTPRequestHandler):
-        """Answers 200 to everything but a request that is no JSON, which it answers 500."""
-
-        protocol_version = "HTTP/1.1"
-
-        def do_GET(self) -> None:
-            self.answer(200, {"name": "m", "platform": "p", "inputs": [{"name": "x", "shape": [-1], "datatype": "FP32"}], "outputs": []})
-
-        def do_POST(self) -> None:
-            body = self.rfile.read(int(self.headers["content-length"]))
-            try:
-                json.loads(body)
-                self.answer(
-                    200, {"model_name": "m", "id": "mine", "outputs": [{"name": "y", "shape": [1], "datatype": "FP32", "data": [1]}]}
-                )
-            except ValueError:
-                self.answer(422, {"detail": "no"})
-
-        def answer(self, status: int, document: Any) -> None:
-            body = json.dumps(document).encode()
-            self.send_response(status)
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
-
-        def log_message(self, format: str, *arguments: Any) -> None:  # noqa: A002
-            pass
-
     with ThreadingHTTPServer(("127.0.0.1", 0), Careless) as server:
         threading.Thread(target=server.serve_forever).start()
         assert main([f"http://127.0.0.1:{server.server_port}/v2", "--model", "m"]) == 1
         server.shutdown()
     lines = capsys.readouterr().out.splitlines()
-    assert lines[:5] == [
+    assert lines[:4] == [
         "Server",
         "  metadata has name, version and extensions: version is not a text",
-        "  metadata has name, version and extensions: extensions is not a list",
         "Model",
         "  metadata of an unknown model: answered 200, expected 4xx",
     ]
-    assert "  no id, so none comes back: the id is 'mine', expected none" in lines
+    good = "  no id, so none comes back: "
+    wrong = ["the id is 'mine', expected none", "model_name is missing", "the outputs are ['y'], expected ['y', 'other']"]
+    assert [line for line in lines if line.startswith(good)] == [good + text for text in wrong]
     assert '  a body that is no JSON: 422, but the body is not {"error": text}: b\'{"detail": "no"}\'' in lines
-    assert any(line.startswith("not tried, as the server's extensions have no binary_tensor_data: ") for line in lines)
+    assert any(line.startswith("  bytes that are no UTF-8: no answer: RemoteProtocolError: ") for line in lines)
+    assert "not tried, as the first input has no dimension: a negative dimension, a dimension of 1.5, a dimension of true" in lines
+    assert any(line.startswith("not tried, as the first input is empty: an integer as 1.5, ") for line in lines)
+    assert lines[-1].startswith("m None, model m: ")

@@ -94,7 +94,27 @@ def test_typed_contents_are_read_too() -> None:
         assert client.infer("m", {})["y"].tolist() == [5, 6]
 
 
-@pytest.mark.parametrize("answer", [b"\xff", bytes.fromhex("2a090a01791205494e543634")])
+# bytes that are no message, and a message with an output of an unknown datatype
+@pytest.mark.parametrize("answer", [b"\xff", bytes.fromhex("2a0c0a017912044e4f50451a0101")])
 def test_what_is_no_response(answer: bytes) -> None:
     with answering("ModelInfer", answer) as url, Client(url) as client, pytest.raises(InvalidResponse):
         client.infer("m", {})
+
+
+def test_tls_and_streams_that_a_server_does_not_have() -> None:
+    async def ask(url: str) -> None:
+        async with AsyncClient(url) as client:
+            with pytest.raises(ErrorResponse):
+                await client.is_live()
+            with pytest.raises(ErrorResponse):
+                [response async for response in client.stream("m", {})]
+
+    with answering("ModelInfer", b"") as url:
+        secure = url.replace("grpc:", "grpcs:")
+        with Client(secure) as client, pytest.raises(ErrorResponse) as caught:
+            client.is_live()
+        assert caught.value.response_status == 503
+        asyncio.run(ask(secure))
+        with Client(url) as client, pytest.raises(ErrorResponse) as caught:
+            list(client.stream("m", {}))
+        assert caught.value.response_status == 501
