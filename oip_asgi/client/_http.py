@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import AsyncGenerator, AsyncIterator, Generator, Iterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from typing import Any, Final, Generic, TypeVar
 from urllib.parse import unquote
@@ -55,33 +55,17 @@ _FAILED: Final = 500
 _SOCKET: Final = re.compile(r"http\+unix://(/?[^/].*?\.sock)(/.*)?", re.DOTALL)
 
 
-class _Pieces(httpx.SyncByteStream):
-    """A long body."""
-
-    def __init__(self, body: list[Buffer]) -> None:
-        self._body = body
-
-    def __iter__(self) -> Iterator[bytes]:
-        return cut_pieces(self._body)
-
-
-class _AsyncPieces(httpx.AsyncByteStream):
-    """The same, on an event loop."""
-
-    def __init__(self, body: list[Buffer]) -> None:
-        self._body = body
-
-    async def __aiter__(self) -> AsyncIterator[bytes]:
-        for piece in cut_pieces(self._body):
-            yield piece
+async def _cut_async(body: list[Buffer]) -> AsyncIterator[bytes]:
+    for piece in cut_pieces(body):
+        yield piece
 
 
 class _Link(Generic[C]):
     """A server that is asked over HTTP."""
 
-    long_body: type[_Pieces] | type[_AsyncPieces]
     headers: Headers
     http: C | None
+    cut: Callable[[list[Buffer]], Any]  # a long body as what is sent, piece by piece
 
     def __init__(self, url: str, headers: Mapping[str, str] | None, timeout: float | None, http: C | None) -> None:
         self.headers = [(name.encode("ascii"), value.encode("latin-1")) for name, value in (headers or {}).items()]
@@ -111,7 +95,7 @@ class _Link(Generic[C]):
         method, path, body = request.method, request.path, request.body
         size = sum(map(len, body))
         lines = [*self.headers, (b"Content-Length", b"%d" % size), *request.headers] if method == "POST" else self.headers
-        content = b"".join(body) if size <= LONG else self.long_body(body)
+        content = b"".join(body) if size <= LONG else self.cut(body)
         seconds = self.timeout if timeout is None else timeout
         limit = None if seconds == math.inf else seconds
         if self.http is not None:
@@ -131,7 +115,7 @@ def _as_httpx(error: Exception) -> Exception:
 class HTTPLink(_Link[httpx.Client]):
     """A server that is asked over HTTP, blocking."""
 
-    long_body = _Pieces
+    cut = staticmethod(cut_pieces)
 
     def connect(self, url: str) -> None:
         super().connect(url)
@@ -186,7 +170,7 @@ class HTTPLink(_Link[httpx.Client]):
 class AsyncHTTPLink(_Link[httpx.AsyncClient]):
     """The same on an event loop."""
 
-    long_body = _AsyncPieces
+    cut = staticmethod(_cut_async)
 
     def connect(self, url: str) -> None:
         super().connect(url)
