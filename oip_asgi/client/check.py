@@ -172,7 +172,7 @@ def judge(row: Row, answer: HTTPAnswer, good: Good) -> Iterator[str]:
     if row.expected in ("refused", "4xx"):
         document = _read_error(answer)
         if not 400 <= answer.status <= 499:
-            yield f"answered {answer.status}{f' {document!r:.100}' if answer.status >= 300 else ''}, expected 4xx"
+            yield f"answered {answer.status}{'' if document is None else f' {document!r:.100}'}, expected 4xx"
         elif document is None and row.expected == "refused":
             yield f'{answer.status}, but the body is not {{"error": text}}: {bytes(answer.body[:80])!r}'
         return

@@ -10,7 +10,7 @@ from email.parser import BytesParser
 from pathlib import Path
 
 TOP = {".ci", ".github", ".gitignore", "examples", "oip_asgi", "tests", "PKG-INFO", "README.md", "pyproject.toml", "tox.ini"}
-IN_WHEEL = {"CHANGELOG.md", "LICENSE", "py.typed", "_docs/static/page.html", "_docs/static/page.js"}
+IN_WHEEL = {"CHANGELOG.md", "LICENSE", "py.typed", "client/checks.json", "_docs/static/page.html", "_docs/static/page.js"}
 
 
 def check_wheel(path: Path) -> None:
