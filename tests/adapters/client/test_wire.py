@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import math
 import socket
 import threading
 from collections.abc import Callable
@@ -238,7 +239,7 @@ def test_what_goes_wrong_on_the_way_is_an_error_of_httpx() -> None:
     with Client(f"http://{host}:{port}/v2") as client, pytest.raises(httpx.ReadTimeout):
         client.infer("m", {"x": [1]}, timeout=0.1)
     host, port = answer_once(b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\n{}")
-    with Client(f"http://{host}:{port}/v2") as client, pytest.raises(httpx.RemoteProtocolError):
+    with Client(f"http://{host}:{port}/v2", timeout=math.inf) as client, pytest.raises(httpx.RemoteProtocolError):
         client.metadata()
 
 
@@ -268,6 +269,18 @@ def test_a_stream_that_is_left_closes_its_connection() -> None:
 
     gone.clear()
     asyncio.run(ask(*answer_once(STREAM, event, gone=gone)))
+
+
+def test_a_call_that_is_cancelled_closes_its_connection() -> None:
+    gone = threading.Event()
+
+    async def ask(host: str, port: int) -> None:
+        async with AsyncClient(f"http://{host}:{port}/v2") as client:
+            with pytest.raises(TimeoutError):
+                await asyncio.wait_for(client.infer("m", {}), 0.1)
+            assert await asyncio.to_thread(gone.wait, 10)
+
+    asyncio.run(ask(*answer_once(gone=gone)))
 
 
 def test_a_server_on_a_unix_socket(tmp_path: Path) -> None:
