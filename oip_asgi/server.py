@@ -286,7 +286,7 @@ class InferenceServer:
         """Unload a model: no call begins any more, calls that wait for a slot are answered 503, and running calls end first.
 
         Its metadata stays, and it does not count against the server's readiness. This waits until `unload=` has run; if it is
-        cancelled, the unloading continues. Only this process unloads.
+        cancelled, the unloading continues. Only this process unloads. The model's statistics begin anew.
 
         Args:
             name: The model's name.

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, overload
 import numpy as np
 
 from ._codecs.dataframes import is_frame, name_tensors
-from ._codecs.frame_columns import column_to_tensor
+from ._codecs.frame_columns import column_to_tensor, is_nullable
 from ._models.specs import TensorSpec
 from ._protocol.datatypes import DTYPES, Datatype, datatype_of
 
@@ -111,7 +111,7 @@ def specs_of(model: Any) -> Specs | list[TensorSpec]:
               has the content type `pd_json`. What has no name is called `input_0` or `output_0`, and so on. Optional columns become
               inputs that must be sent, as all declared inputs are. The signature's `params` are left out.
             - A frame: a column is a tensor of shape `[-1]`, with the datatype and the content type that the content type `pd` gives it.
-              Missing values do not count, so strings with gaps are strings. The first row is the example of the documents.
+              Strings, dates, `Int64` and `boolean` may miss values in requests too. The first row is the example of the documents.
 
     Returns:
         The inputs and the outputs, in the model's own order; of a frame, one spec for each column.
@@ -138,7 +138,7 @@ def specs_of(model: Any) -> Specs | list[TensorSpec]:
     if hasattr(model, "get_columns"):
         import pandas as pd
 
-        return [_of_column(column.name, pd.Series(column.drop_nulls().to_numpy())) for column in model.get_columns()]
+        return [_of_column(column.name, pd.Series(column.to_numpy())) for column in model.get_columns()]
     if hasattr(model, "inputs") and hasattr(model, "outputs"):
         return Specs(_of_schema("input", model.inputs), _of_schema("output", model.outputs))
     raise TypeError(
@@ -148,8 +148,11 @@ def specs_of(model: Any) -> Specs | list[TensorSpec]:
 
 
 def _of_column(name: str, column: pd.Series[Any]) -> TensorSpec:
-    given = column.dropna().infer_objects()
-    tensor = column_to_tensor(name, given if len(given) else column)
+    column = column.iloc[np.argsort(column.isna(), kind="stable")]  # the missing ones last
+    given = column.dropna()
+    tensor = column_to_tensor(name, given if len(given) or is_nullable(column.dtype) else column)
+    if tensor.datatype != "BYTES" and not is_nullable(column.dtype):
+        tensor = column_to_tensor(name, column)  # where values are missing, it may be JSON texts
     example = [value.decode() if isinstance(value, bytes) else value for value in tensor.array[:1].tolist()] or None
     content_type = tensor.parameters.get("content_type")
     return TensorSpec(name, tensor.datatype, [-1], None if content_type is None else str(content_type), example=example)

@@ -17,6 +17,7 @@ import pandas as pd
 import pytest
 
 from oip_asgi import InferenceServer, OIPApp, TensorSpec
+from oip_asgi.codecs import PandasCodec
 from oip_asgi.specs import specs_of
 from tests.support.ways import Request, over_asgi
 
@@ -159,9 +160,8 @@ def test_a_real_signature_says_what_the_stand_ins_say() -> None:
 
 @pytest.mark.filterwarnings("ignore")  # MLflow's own
 def test_each_type_of_column_reaches_a_real_pyfunc_and_comes_back(tmp_path: Path) -> None:
-    mlflow, pd = pytest.importorskip("mlflow"), pytest.importorskip("pandas")
+    mlflow = pytest.importorskip("mlflow")
     python_model: Any = mlflow.pyfunc.PythonModel
-    from oip_asgi.codecs import PandasCodec
 
     class Same(python_model):  # type: ignore[misc]
         def predict(self, context: Any, model_input: Any, params: Any = None) -> Any:
@@ -216,7 +216,7 @@ def test_a_pandas_frame() -> None:
         TensorSpec("day", "BYTES", [-1], "datetime", example=["2026-01-31T00:00:00"]),
         TensorSpec("kind", "BYTES", [-1], "str", example=["a"]),
         TensorSpec("maybe", "INT64", [-1], example=[3]),
-        TensorSpec("ok", "BOOL", [-1], example=[True]),
+        TensorSpec("ok", "BYTES", [-1], "pd_json", example=["true"]),
         TensorSpec("bytes", "BYTES", [-1], "base64", example=["eA=="]),
         TensorSpec("any", "BYTES", [-1], "pd_json", example=["[1]"]),
         TensorSpec("7", "INT64", [-1], example=[1]),
@@ -228,16 +228,81 @@ def test_a_polars_frame() -> None:
     """Stand-ins for its columns: what it has no place for, it cannot install."""
 
     def column(name: str, values: list[Any], dtype: Any) -> Any:
-        present = np.array([value for value in values if value is not None], dtype)
-        return SimpleNamespace(name=name, drop_nulls=lambda: SimpleNamespace(to_numpy=lambda: present))
+        return SimpleNamespace(name=name, to_numpy=lambda: np.array(values, dtype))
 
-    columns = [column("n", [1, None], "i1"), column("city", ["Bonn", None], object), column("day", ["2026-01-31"], "M8[D]")]
-    frame: Any = SimpleNamespace(columns=["n", "city", "day"], get_columns=lambda: columns)
+    columns = [
+        column("n", [1], "i1"),
+        column("gaps", [None, 1], "f8"),  # it gives integers as floats if some are missing
+        column("city", [None, "Bonn"], object),
+        column("day", [None, "2026-01-31"], "M8[D]"),
+    ]
+    frame: Any = SimpleNamespace(columns=["n", "gaps", "city", "day"], get_columns=lambda: columns)
     assert specs_of(frame) == [
         TensorSpec("n", "INT8", [-1], example=[1]),
+        TensorSpec("gaps", "FP64", [-1], example=[1.0]),
         TensorSpec("city", "BYTES", [-1], "str", example=["Bonn"]),
         TensorSpec("day", "BYTES", [-1], "datetime", example=["2026-01-31T00:00:00"]),
     ]
+
+
+def columns_with_gaps() -> dict[str, Any]:
+    """A column of each dtype that a tensor can be, whose second value is missing, if the dtype has such values."""
+    day = pd.Timestamp("2026-01-31")
+    columns: dict[str, Any] = {dtype: pd.Series([1, 0], dtype=dtype) for dtype in ("bool", "int8", "uint64", "float32", "float64")}
+    columns |= {dtype: pd.Series([1, None], dtype=dtype) for dtype in ("Int8", "Int64", "UInt32", "boolean", "Float32", "Float64")}
+    columns |= {dtype: pd.Series(["a", None], dtype=dtype) for dtype in ("string", "object", "category")}
+    columns |= {f"M8[{unit}]": pd.Series([day, None], dtype=f"M8[{unit}]") for unit in ("s", "ns")}
+    columns["zoned"] = columns["M8[s]"].dt.tz_localize("Europe/Berlin")
+    objects = {"bytes": b"a", "dates": day, "floats": 1.5, "integers": 7, "booleans": True, "lists": [1]}
+    columns |= {f"{name} as objects": pd.Series([value, None], dtype=object) for name, value in objects.items() if name != "bytes"}
+    columns["bytes"] = pd.Series([b"a", b"b"], dtype=object)
+    columns["NaN as objects"] = pd.Series([1.5, np.nan], dtype=object)
+    columns |= {f"category of {dtype}": pd.Series(pd.Categorical(columns[dtype])) for dtype in ("bool", "int8", "float64", "M8[ns]")}
+    columns |= {f"{dtype} with gaps": column.mask([False, True]) for dtype, column in columns.items() if "category of" in dtype}
+    columns["inferred"] = pd.Series(["a", None])  # since pandas 3 the dtype str
+    return columns
+
+
+@pytest.mark.parametrize("rows", [slice(0, 2), slice(0, 1), slice(1, 2), slice(0, 0)], ids=["both", "first", "second", "none"])
+@pytest.mark.parametrize(("_", "column"), columns_with_gaps().items(), ids=columns_with_gaps())
+def test_what_a_frame_declares_takes_this_frame(_: str, column: Any, rows: slice) -> None:
+    frame = pd.DataFrame({"column": column})[rows].reset_index(drop=True)
+    server, got = InferenceServer(), []
+
+    @server.model("m", inputs=specs_of(frame))
+    def m(df: pd.DataFrame) -> int:
+        got.append(df)
+        return 1
+
+    headers, body = PandasCodec.encode_request(frame).to_http(binary=True)
+    answer = over_asgi(OIPApp(server), "")(Request("POST", "/models/m/infer", tuple(headers.items()), body))
+    assert (answer.status, answer.body) == (200, answer.body)
+    pd.testing.assert_frame_equal(got[0], PandasCodec.decode_request(PandasCodec.encode_request(frame)))
+
+
+@pytest.mark.parametrize("dtype", ["Int64", "boolean"])
+def test_a_column_may_miss_values_that_none_missed_where_it_was_declared(dtype: str) -> None:
+    server = InferenceServer()
+
+    @server.model("m", inputs=specs_of(pd.DataFrame({"x": pd.Series([1, 0], dtype=dtype)})))
+    def m(df: pd.DataFrame) -> list[str]:
+        return [str(df.dtypes["x"]), *map(str, df["x"].isna())]
+
+    def infer(**tensor: Any) -> Any:
+        inputs = [{"name": "x", "shape": [2], "datatype": "BYTES", "data": ["1", "null"], **tensor}]
+        answer = over_asgi(OIPApp(server), "")(Request("POST", "/models/m/infer", (), json.dumps({"inputs": inputs}).encode()))
+        return answer.status, json.loads(answer.body).get("error") or json.loads(answer.body)["outputs"][0]["data"]
+
+    datatype = "INT64" if dtype == "Int64" else "BOOL"
+    data = ["1" if dtype == "Int64" else "true", "null"]
+    assert infer(data=data, parameters={"content_type": "pd_json", "pd_dtype": dtype}) == (200, [dtype, "False", "True"])
+    wrong = ["1.5", "[]"]
+    status, text = infer(data=wrong, parameters={"content_type": "pd_json", "pd_dtype": dtype})
+    assert (status, text) == (400, f"column 'x' cannot be {dtype}, as its pd_dtype says: its values are object")
+    refused = (400, f"input 'x' has datatype BYTES: expected {datatype}")
+    assert infer(data=data, parameters={"content_type": "pd_json"}) == refused
+    assert infer(data=data, parameters={"content_type": "pd_json", "pd_dtype": "Int32"}) == refused
+    assert infer(data=data) == refused
 
 
 def test_a_frame_declares_a_model_whose_documented_example_works() -> None:

@@ -86,6 +86,16 @@ def _is_known(zone: str) -> bool:
     return _FIXED_ZONE.fullmatch(zone) is not None or zone in _zones()
 
 
+def holds_missing(tensor: Tensor, dtype: np.dtype[Any]) -> bool:
+    """Whether a tensor is how a frame's nullable column of this dtype is sent if values are missing."""
+    parameters = tensor.parameters
+    return parameters.get("content_type") == PandasJSONCodec.content_type and _MASKED.get(str(parameters.get(DTYPE))) == dtype
+
+
+def is_nullable(dtype: object) -> bool:
+    return str(dtype) in _MASKED
+
+
 # Tensors -> columns
 
 

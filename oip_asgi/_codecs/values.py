@@ -6,6 +6,7 @@ Numbers become INT64 or FP64, unless a declaration says what they become.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from types import NoneType
 from typing import Any, Protocol, TypeVar
 
 import numpy as np
@@ -13,7 +14,7 @@ import numpy as np
 from .._protocol.datatypes import FLOATING, Array, Datatype, DType, cast, find_overflow, integer_array
 from .._protocol.errors import InvalidRequest, ModelFault, show
 from .._protocol.schemas import Parameters
-from .._protocol.tensors import Tensor, make_tensor, to_plain, to_wire_array
+from .._protocol.tensors import Tensor, as_array, make_tensor, to_plain, to_wire_array
 from .base import AnyInputCodec
 from .content_types import Codecs
 from .dataframes import is_frame, is_series
@@ -62,7 +63,7 @@ def _make_tensor(name: str, value: Any, spec: Declared | None, codecs: Codecs) -
     codec = None if isinstance(value, np.ndarray) else _find_codec(value, spec, codecs)
     if codec is not None:
         return _encode(f"input {show(name)}", lambda: codec.encode_input(name, value))
-    array = _encode(f"input {show(name)}", lambda: _make_array(value))
+    array = _encode(f"input {show(name)}", lambda: _make_array(value, spec))
     if not isinstance(value, (np.ndarray, np.generic)) and spec is not None and array.dtype != spec.dtype:
         array = _cast_numbers(name, array, spec)
     return make_tensor(name, array, {})
@@ -74,8 +75,12 @@ def _find_codec(value: Any, spec: Declared | None, codecs: Codecs) -> AnyInputCo
     return codecs.tensor_codec_for_value(value)
 
 
-def _make_array(value: Any) -> Array:
-    array = to_wire_array(value)
+def _make_array(value: Any, spec: Declared | None) -> Array:
+    array = as_array(value)
+    is_of_floats = spec is not None and spec.datatype in FLOATING
+    if is_of_floats and array.dtype.hasobject and array.ndim and set(map(type, array.ravel().tolist())) <= {int, float, NoneType}:
+        array = array.astype(np.float64)  # None becomes NaN, as null in JSON
+    array = to_wire_array(array)
     return array.reshape(1) if array.ndim == 0 and not isinstance(value, np.ndarray) else array
 
 

@@ -29,6 +29,10 @@ _EXPECTED: Final = {
 }
 """For each kind of dtype, what errors call an element."""
 
+_MISSING_STRING: Final = (
+    "; a data frame takes missing strings among JSON texts: parameters {'content_type': 'pd_json'}, data ['null', '\"Bonn\"']"
+)
+
 _GOT: Final[dict[type, str]] = {
     list: "an array",
     dict: "an object",
@@ -215,4 +219,5 @@ def _check(element: Any, place: str, wanted: Wanted) -> None:
         raise InvalidRequest(f"data{place}: number out of range: {expected}")
     if type(element) is float and kind in "ui":
         raise InvalidRequest(f"data{place} is not a whole number: {expected}")
-    raise InvalidRequest(f"data{place} is {_GOT[type(element)]}: {expected}")
+    hint = _MISSING_STRING if element is None and kind == "O" else ""
+    raise InvalidRequest(f"data{place} is {_GOT[type(element)]}: {expected}{hint}")

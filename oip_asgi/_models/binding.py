@@ -13,6 +13,7 @@ from typing import Any, Final, NamedTuple, Protocol, TypeAlias
 import msgspec
 
 from .._codecs.content_types import Codecs, Reader, RequestReader, read_scalar_parameter
+from .._codecs.frame_columns import holds_missing
 from .._codecs.plain import NumpyCodec
 from .._protocol.errors import InvalidRequest, list_names, show
 from .._protocol.tensors import ELSEWHERE, InferenceContext, InferenceRequest, Tensor, make_tensor
@@ -235,13 +236,20 @@ class Binding:
                         tensor = make_tensor(name, array, tensor.parameters)
                 dtype = array.dtype
                 if (dtype is not spec.dtype and dtype != spec.dtype) or not spec.fits(array.shape):
-                    wrong = wrong or name
+                    column = self._fit_column(tensor, spec)
+                    wrong, tensor = (wrong or name, tensor) if column is None else (wrong, column)
             tensors[name] = tensor
         if not found == len(required) == len(tensors) == len(inputs):
             self._check_names([tensor.name for tensor in inputs])
         if wrong is not None:
             raise _make_unfit_error(tensors[wrong], specs[wrong])
         return tensors
+
+    def _fit_column(self, tensor: Tensor, spec: TensorSpec) -> Tensor | None:
+        """A tensor that fits as the column of a data frame: as `[N, 1]`, or with missing values, which no integer and no boolean can be."""
+        column = make_tensor(tensor.name, spec.of_list(tensor.array), tensor.parameters)
+        is_fit = column.array.dtype == spec.dtype or holds_missing(column, spec.dtype)
+        return column if self.request_reader is not None and tensor.name not in self.named and is_fit and spec.fits(column.shape) else None
 
     def _check_names(self, names: Sequence[str]) -> None:
         seen: set[str] = set()

@@ -5,6 +5,7 @@ It knows exceptions of pandas by their class names, and does not import it. Know
 
 from __future__ import annotations
 
+import ast
 import logging
 import re
 import traceback
@@ -51,8 +52,15 @@ _LONG: Final = 600
 
 _WRITABLE_HINT: Final = ": inputs are read-only; register the model with writable=True, so that it gets copies which it may change"
 
-_MISSING_COLUMNS: Final = re.compile(r"(\[.*\]) not (?:in index|found in axis)|None of (.*) are in the (?:\[columns\]|columns)", re.DOTALL)
-"""How pandas reports missing columns if the model asked for several."""
+_DJANGO_HINT: Final = ": in an async def, write await context.transport.auser(), and the async methods of Django's models, such as aget"
+
+_MISSING_COLUMNS: Final = re.compile(
+    r"(\[.*\]) not (?:in index|found in axis)"
+    r"|None of \[Index\((\[.*\]), dtype=.* are in the \[columns\]|None of (\[.*\]) are in the columns"
+    r"|columns are missing: (\{.*\})|seen at fit time, yet now missing:\n((?:- [^\n]*\n)+)",
+    re.DOTALL,
+)
+"""How pandas and scikit-learn report missing columns if the model asked for several."""
 
 
 FAILURES: Final = (DeadlinePassed, Stopped, ModelRaised, QuitWithin)
@@ -153,6 +161,8 @@ def find_hint(error: BaseException, call: Call[Any]) -> str:
         return place and f" ({place})"
     if isinstance(error, ValueError) and "read-only" in text and not call.model.options.writable:
         return _WRITABLE_HINT
+    if type(error).__name__ == "SynchronousOnlyOperation":
+        return _DJANGO_HINT
     if any("HTTP" in kind.__name__ or kind.__name__ == "PermissionDenied" for kind in type(error).__mro__):
         return _RAISE_HINT
     return ""
@@ -174,30 +184,42 @@ def _suggest_declaration(error: BaseException, call: Call[Any]) -> str:
 
 def find_missing_column(error: BaseException, model: Model, names: Sequence[str] | None) -> InvalidRequest | None:
     """Make the error for the client if the model asked the request's data frame for a column that the request does not have."""
-    if names is None or not isinstance(error, KeyError) or not error.args:
+    if names is None or not isinstance(error, (KeyError, ValueError)) or not error.args or not isinstance(error.args[0], str):
         return None
-    frame = _find_frame(error)
+    several = _MISSING_COLUMNS.search(error.args[0])
+    frame = _find_frame(error, is_of_several=several is not None)
     if frame is None:
         return None
     columns = {str(column) for column in frame.columns}
-    asked = error.args[0]
-    if not isinstance(asked, str) or not columns.issuperset(names) or asked in columns:
+    asked = error.args[:1] if several is None else _read_names(next(filter(None, several.groups())))
+    missing = [name for name in asked if name not in columns]
+    if not missing or not columns.issuperset(names):
         return None
-    several = _MISSING_COLUMNS.search(asked)
-    missing = show(asked) if several is None else _unquote(several[1] or several[2])
-    there = list_names(names) or "no inputs"
-    return InvalidRequest(f"{model} needs the column {missing}, which the request does not have: its inputs are {there}")
+    needs, there = f"column{'s' * (len(missing) > 1)} {list_names(missing)}", list_names(names) or "no inputs"
+    return InvalidRequest(f"{model} needs the {needs}, which the request does not have: its inputs are {there}")
 
 
-def _unquote(text: str) -> str:
-    return show(text)[1:-1].replace("\\n", " ").replace("\\'", "'")
+def _read_names(text: str) -> list[str]:
+    """The names in a list or a set as Python shows it, or in lines that begin with a dash."""
+    if text.startswith("- "):
+        return [line.removeprefix("- ") for line in text.splitlines()]
+    try:
+        read = ast.literal_eval(text)
+    except (ValueError, SyntaxError):
+        return [text]
+    return sorted(filter(lambda name: isinstance(name, str), read)) if isinstance(read, set) else [n for n in read if isinstance(n, str)]
 
 
-def _find_frame(error: BaseException) -> Any:
-    """Find the data frame whose method raised. None if something else raised."""
+def _find_frame(error: BaseException, *, is_of_several: bool) -> Any:
+    """Find the data frame that was asked for its columns. None if something else raised."""
     for frame, _ in traceback.walk_tb(error.__traceback__):
-        if str(frame.f_globals.get("__name__", "")).partition(".")[0] == "pandas":
-            asked = frame.f_locals.get("self")
+        within, module = frame.f_locals, str(frame.f_globals.get("__name__", "")).partition(".")[0]
+        if module == "sklearn" and is_frame(within.get("X")):
+            return within["X"] if is_of_several else None
+        if module == "pandas":
+            asked, key = within.get("self"), within.get("key")
+            is_of_column = is_of_several or (isinstance(key, tuple) and key[1:] == error.args[:1])
+            asked = getattr(asked, "obj", None) if type(asked).__name__ == "_LocIndexer" and is_of_column else asked
             return asked if is_frame(asked) else None
     return None
 

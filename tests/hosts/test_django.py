@@ -253,6 +253,22 @@ def test_an_async_model_runs_on_djangos_event_loop() -> None:
     server.stop()
 
 
+def test_an_async_model_that_reads_the_database_is_told_of_awaiting_it(caplog: pytest.LogCaptureFixture) -> None:
+    server = InferenceServer()
+
+    @server.model("reads")
+    async def reads() -> Any:
+        connection.ensure_connection()
+
+    with served(server):
+        response = Asker(is_async=True)("POST", "/v2/models/reads/infer", b'{"inputs":[]}')
+    assert response.status_code == 500
+    assert [record.getMessage() for record in caplog.records if record.name == "oip_asgi"] == [
+        "model 'reads' failed on a request: in an async def, write await context.transport.auser(), and the async methods of Django's "
+        "models, such as aget"
+    ]
+
+
 def test_models_that_wait_run_many_at_once_beside_an_async_one() -> None:
     server = make_server([], with_async=True)
     meeting = threading.Barrier(8)

@@ -14,7 +14,7 @@ import pytest
 
 from oip_asgi import InferenceError, InferenceRequest, InferenceServer, Tensor, TensorSpec
 from oip_asgi.codecs import Base64Codec, DatetimeCodec, PandasCodec, StringCodec
-from tests.support.asking import ask, outputs
+from tests.support.asking import ask, error, outputs
 from tests.support.inside.values import dtype_of
 from tests.support.wire import received, sent, through_http
 from tests.table.codec_vectors import ABC, NOON, assert_same, column, tensor
@@ -569,3 +569,19 @@ def test_a_decoded_frame_may_be_written_to() -> None:
     frame = PandasCodec.decode_request(through_http(PandasCodec.encode_request(pd.DataFrame({"x": [1.0, 2.0]})), binary=True))
     frame.loc[0, "x"] = 5.0
     assert frame["x"].tolist() == [5.0, 2.0]
+
+
+def test_a_declared_column_is_n_or_n_by_1() -> None:
+    server = InferenceServer()
+    specs = [TensorSpec("a", "FP64", [-1]), TensorSpec("b", "BYTES", [-1], "str"), TensorSpec("alone", "FP64", [-1])]
+
+    @server.model("m", inputs=specs)
+    def m(df: pd.DataFrame, alone: Any) -> list[str]:
+        return [f"{row.a} {row.b}" for row in df.itertuples()]
+
+    texts, alone = np.array([["x"], ["y"]], object), [1.0]
+    assert outputs(ask(server, "m", a=[[1.0], [2.0]], b=texts, alone=alone)) == {"output_0": ["1.0 x", "2.0 y"]}
+    assert outputs(ask(server, "m", a=[1.0, 2.0], b=texts, alone=alone)) == {"output_0": ["1.0 x", "2.0 y"]}
+    assert error(ask(server, "m", a=[[1.0, 2.0]], b=texts, alone=alone)) == (400, "input 'a' has shape [1, 2]: expected [-1]")
+    assert error(ask(server, "m", a=[[1], [2]], b=texts, alone=alone)) == (400, "input 'a' has datatype INT64: expected FP64")
+    assert error(ask(server, "m", a=[1.0, 2.0], b=texts, alone=[alone])) == (400, "input 'alone' has shape [1, 1]: expected [-1]")

@@ -10,6 +10,9 @@ from typing import Annotated, Any
 import numpy as np
 import pandas as pd
 import pytest
+from sklearn.compose import make_column_transformer
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 
 from oip_asgi import InferenceServer, TensorSpec
 from tests.support.asking import ask, error, outputs
@@ -138,7 +141,40 @@ def gets_two(df: pd.DataFrame) -> Any:
 
 
 def gets_only_others(df: pd.DataFrame) -> Any:
-    return df[["Age"]]
+    return df[["Age", "Height"]]
+
+
+def gets_a_quote(df: pd.DataFrame) -> Any:
+    return df[["Age", "it's [here]"]]
+
+
+def locates(df: pd.DataFrame) -> Any:
+    return df.loc[:, ["x", "Age"]]
+
+
+def locates_one(df: pd.DataFrame) -> Any:
+    return df.loc[:, "Age"]
+
+
+def locates_two(df: pd.DataFrame) -> Any:
+    return df.loc[:, ["Age", "Height"]]
+
+
+def indexes(df: pd.DataFrame) -> Any:
+    return df.set_index(["Age"])
+
+
+FRAME = pd.DataFrame({"Height": [1.0, 2.0], "Age": [1.0, 0.0], "x": [1.0, 2.0]})
+SCALER = StandardScaler().fit(FRAME)
+COLUMNS = make_pipeline(make_column_transformer((StandardScaler(), ["Height", "Age"]))).fit(FRAME)
+
+
+def predicts(df: pd.DataFrame) -> Any:
+    return SCALER.transform(df)
+
+
+def transforms(df: pd.DataFrame) -> Any:
+    return COLUMNS.transform(df)
 
 
 def pops(df: pd.DataFrame) -> Any:
@@ -157,12 +193,19 @@ def sorts_by(df: pd.DataFrame) -> Any:
 @pytest.mark.parametrize(
     ("function", "column"),
     [
-        (gets, "'Age'"),
-        (gets_two, "['Age', 'Height']"),
-        (gets_only_others, "'Age'"),
-        (pops, "'Age'"),
-        (drops, "['Age']"),
-        (sorts_by, "'Age'"),
+        (gets, " 'Age'"),
+        (gets_two, "s 'Age', 'Height'"),
+        (gets_only_others, "s 'Age', 'Height'"),
+        (gets_a_quote, " \"['Age', 'it's [here]']\""),  # as pandas writes it
+        (locates, " 'Age'"),
+        (locates_one, " 'Age'"),
+        (locates_two, "s 'Age', 'Height'"),
+        (indexes, " 'Age'"),
+        (pops, " 'Age'"),
+        (drops, " 'Age'"),
+        (sorts_by, " 'Age'"),
+        (predicts, "s 'Age', 'Height'"),
+        (transforms, "s 'Age', 'Height'"),
     ],
 )
 def test_a_missing_column_is_the_clients(
@@ -171,9 +214,7 @@ def test_a_missing_column_is_the_clients(
     server.register("m", function)
     status, text = error(ask(server, "m", x=[1.0], y=[2.0]))
     assert status == 400
-    assert text.startswith("model 'm' needs the column ")
-    assert column in text
-    assert text.endswith(", which the request does not have: its inputs are 'x', 'y'")
+    assert text == f"model 'm' needs the column{column}, which the request does not have: its inputs are 'x', 'y'"
     assert messages(caplog) == [(logging.WARNING, f"a request: {text}")]
 
 
@@ -187,6 +228,22 @@ def of_a_dict(df: pd.DataFrame) -> Any:
 
 def of_a_row(df: pd.DataFrame) -> Any:
     return df.loc["Age"]
+
+
+def of_a_located_row(df: pd.DataFrame) -> Any:
+    return df.loc["Age", "x"]
+
+
+def of_rows(df: pd.DataFrame) -> Any:
+    return df.loc[["Age"]]
+
+
+def of_an_attribute(df: pd.DataFrame) -> Any:
+    return df.fillnaa()  # type: ignore[operator]  # a method that there is not, and not a column
+
+
+def of_an_order(df: pd.DataFrame) -> Any:
+    return SCALER.transform(FRAME[["x", "Age", "Height"]])
 
 
 def of_a_series(df: pd.DataFrame) -> Any:
@@ -206,9 +263,23 @@ def of_an_array(x: Any) -> Any:
 
 
 @pytest.mark.parametrize(
-    "function", [of_a_frame_of_its_own, of_a_dict, of_a_row, of_a_series, of_a_number, raises_itself, of_an_array], ids=lambda f: f.__name__
+    "function",
+    [
+        of_a_frame_of_its_own,
+        of_a_dict,
+        of_a_row,
+        of_a_located_row,
+        of_rows,
+        of_an_attribute,
+        of_an_order,
+        of_a_series,
+        of_a_number,
+        raises_itself,
+        of_an_array,
+    ],
+    ids=lambda function: function.__name__,
 )
-def test_other_key_errors_are_the_models(server: InferenceServer, function: Callable[..., Any]) -> None:
+def test_other_errors_are_the_models(server: InferenceServer, function: Callable[..., Any]) -> None:
     server.register("m", function)
     assert error(ask(server, "m", x=[1.0])) == FAILED
 

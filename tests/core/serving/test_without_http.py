@@ -111,6 +111,9 @@ def test_numbers_of_a_list_become_the_declared_datatype(infer: Infer) -> None:
     assert infer("double", {"x": [1, 2.5]})["y"].tolist() == [2, 5]
     assert infer("double", {"x": []})["y"].tolist() == []
     assert infer("double", {"x": 3})["y"].tolist() == [6]
+    assert np.array_equal(infer("double", {"x": [3, None]})["y"], [6, np.nan], equal_nan=True)
+    assert np.array_equal(infer("double", {"x": [None]})["y"], [np.nan], equal_nan=True)
+    assert refusal(infer, "double", {"x": ["1", None]})[0] == 400
     assert refusal(infer, "double", {"x": [1e300]}) == (400, "input 'x' has values that are out of range for FP32")
     assert refusal(infer, "double", {"x": ["1"]}) == (400, "input 'x' has datatype BYTES: expected FP32")
     assert refusal(infer, "double", {"x": [True]}) == (400, "input 'x' has datatype BOOL: expected FP32")
