@@ -230,7 +230,7 @@ def test_a_deadline_passes_in_the_queue() -> None:
     held = make(False)
 
     async def main() -> list[Any]:
-        tasks = await held.waiting({"inputs": {"x": rows(1)}, "parameters": {"timeout": 300_000}}, rows(2))
+        tasks = await held.waiting({"inputs": {"x": rows(1)}, "parameters": {"timeout": 2_000_000}}, rows(2))
         await asyncio.wait([tasks[0]])
         held.leave.set()
         await asyncio.wait(tasks)
