@@ -3,6 +3,7 @@
 from ._extensions.cache import ResponseCache
 from ._extensions.repository import ModelStatus
 from ._extensions.shared_memory import SharedMemory
+from ._models.handler import Loaded
 from ._models.loader import LoadParameters
 from ._models.specs import TensorSpec
 from ._protocol.access import Access
@@ -24,6 +25,7 @@ __all__ = [
     "InferenceServer",
     "InvalidResponse",
     "LoadParameters",
+    "Loaded",
     "ModelStatus",
     "OIPApp",
     "OIPMiddleware",

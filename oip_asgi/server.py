@@ -147,7 +147,7 @@ class InferenceServer:
                 read-only.
             load (Callable[..., Any] | None, default None): A `def` or `async def` that is called before the model is used, and
                 each time it is loaded again. With a parameter it gets the `LoadParameters` of the client that asks. If no
-                function is registered, it returns the function.
+                function is registered, it returns the function, or a `Loaded` with its inputs and outputs beside it.
             unload (Callable[..., Any] | None, default None): A `def` or `async def` that is called after the last call, when
                 the model is unloaded or unregistered, or the server stops. With a parameter it gets what `load` returned, also
                 for a function that a new one has replaced.

@@ -146,6 +146,12 @@ def test_the_snippet_about_what_tritons_clients_ask(run_snippet: Run) -> None:
     assert json.loads(send(Request("GET", "")).body)["extensions"] == json.loads(EXTENSIONS)
 
 
+def test_the_snippets_of_models_elsewhere(run_snippet: Run) -> None:
+    for snippet, name in ((run_snippet('"http://triton:8000/v2", "bert"'), "bert"), (run_snippet("MODEL_SOCKET"), "embed")):
+        [model] = snippet["server"].models()
+        assert (model.name, model.state) == (name, "registered")
+
+
 def test_the_snippet_of_rights(run_snippet: Run) -> None:
     server = run_snippet("def authorize(")["server"]
     server.register("iris", lambda x: x)

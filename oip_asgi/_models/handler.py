@@ -6,8 +6,8 @@ A model that is loaded again gets a new one. Each request keeps the one that it 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Collection, Sequence
+from typing import Any
 
 import msgspec
 
@@ -23,20 +23,44 @@ from .signature import bind
 from .specs import TensorSpec
 
 
-class Foreign(NamedTuple):
-    """What `load=` returns for a function that was written for another server. It takes an `InferenceRequest`, and decodes that itself.
+class Loaded(msgspec.Struct, frozen=True, kw_only=True, eq=False):
+    """What `load=` returns in place of the function alone, if more of the model is known only when it is loaded.
+
+    What `InferenceServer.register` says goes before the same field here.
 
     Args:
-        function: The function.
-        inputs: What metadata shows of its inputs. Requests are not checked against them.
-        outputs: The same of its outputs.
+        function (Callable): The function that answers.
+        inputs (Sequence[TensorSpec], default ()): The inputs that it takes. Every request is checked against them.
+        outputs (Sequence[TensorSpec], default ()): The outputs that it returns.
+        optional (Collection[str], default ()): The names of inputs that a request may leave out. For functions that take an
+            `InferenceRequest`; others have defaults.
+        ready (Callable[[], Any] | None, default None): As `ready=` of `register`.
+        unload (Callable[[], Any] | None, default None): As `unload=` of `register`.
+
+    Example:
+        >>> def load() -> Loaded:
+        ...     session = onnxruntime.InferenceSession("model.onnx")
+        ...     return Loaded(function=lambda x: session.run(None, {"x": x})[0], inputs=[TensorSpec("x", "FP32", [-1, 4])])
+    """
+
+    function: Callable[..., Any]
+    inputs: Sequence[TensorSpec] = ()
+    outputs: Sequence[TensorSpec] = ()
+    optional: Collection[str] = ()
+    ready: Callable[[], Any] | None = None
+    unload: Callable[..., Any] | None = None
+
+
+class Foreign(Loaded, frozen=True, kw_only=True, eq=False):
+    """The same for a function that was written for another server. It takes an `InferenceRequest`, and decodes that itself.
+
+    `inputs` and `outputs` are what metadata shows: requests are not checked against them, and what `register` declares does not count.
+
+    Args:
         content_types: Those that its requests may name beside the server's.
         once: Answers a request that wants one response, if `function` streams.
     """
 
-    function: Callable[..., Any]
-    inputs: Sequence[TensorSpec]
-    outputs: Sequence[TensorSpec]
     content_types: Sequence[str] = ()
     once: Callable[..., Any] | None = None
 
@@ -44,11 +68,20 @@ class Foreign(NamedTuple):
 class Handler:
     """How a model's function is called, and what is known of its outputs."""
 
-    def __init__(self, made: Callable[..., Any] | Foreign, options: ModelOptions, codecs: Codecs) -> None:
-        foreign = made if isinstance(made, Foreign) else None
-        function: Callable[..., Any] = made if foreign is None else foreign.function  # type: ignore[assignment]
+    def __init__(self, made: Callable[..., Any] | Loaded, options: ModelOptions, codecs: Codecs) -> None:
+        loaded = made if isinstance(made, Loaded) else Loaded(function=made)
+        function, foreign = loaded.function, loaded if isinstance(loaded, Foreign) else None
+        options = msgspec.structs.replace(
+            options,
+            inputs=() if foreign else options.inputs or loaded.inputs,
+            outputs=() if foreign else options.outputs or loaded.outputs,
+            content_type=None if foreign else options.content_type,
+            ready=options.ready or loaded.ready,
+            unload=options.unload or loaded.unload,
+        )
         options.check_function(function)
         self.function = function
+        self.ready, self.unload = options.ready, options.unload
         self.kind = kind_of(function, options.run)
         self.is_measured = self.kind == "async"
         """Whether its next call is measured: how long each part of it holds the event loop."""
@@ -59,16 +92,14 @@ class Handler:
         self._options = options
         declared, content_type = tuple(options.inputs), options.content_type
         if foreign is not None:
-            declared, content_type, codecs = (), None, codecs.with_names(foreign.content_types)
-            options = msgspec.structs.replace(options, inputs=(), outputs=(), content_type=None)
-            self._options = options
+            codecs = codecs.with_names(foreign.content_types)
         self.codecs = codecs
         """The content types that requests may name."""
         self.foreign = foreign
         if content_type is not None:
             codecs.check_declared(content_type, str(options), of_request=True)
         self._check_content_types((*declared, *options.outputs), codecs)
-        self.binding: Binding = bind(function, declared, codecs, content_type)
+        self.binding: Binding = bind(function, declared, codecs, content_type, loaded.optional)
         returned = self.binding.returned
         if returned.is_partial and not options.outputs:
             raise TypeError(f"{options}: its return annotation declares some outputs only: give each a TensorSpec, or use outputs=")
@@ -103,7 +134,7 @@ class Handler:
             self.shown = foreign.inputs, foreign.outputs
             self.binding.documented = DocumentedInputs(tuple(foreign.inputs), (), is_open=True)
             if foreign.once is not None:
-                self.once = Handler(foreign._replace(function=foreign.once, once=None), options, codecs)
+                self.once = Handler(msgspec.structs.replace(foreign, function=foreign.once, once=None), options, codecs)
                 self.once.uses = self.uses
         self._bindings: dict[str, Binding] = {}
         """How the function is called if a request has one of these content types: with one value made of all tensors, where one made of one

@@ -16,7 +16,7 @@ from .._protocol.effects import Await, Run, Steps
 from .._protocol.errors import ModelFault, show
 from .._protocol.log import log_raised
 from .callables import is_async, refuse_coroutine
-from .handler import Foreign, Handler
+from .handler import Handler, Loaded
 from .model_options import ModelOptions
 
 _NOTHING: Final[Mapping[str, Any]] = MappingProxyType({})
@@ -74,6 +74,7 @@ class Loader:
         self._codecs = codecs
         self.has_load = options.load is not None
         self.has_unload = options.unload is not None
+        """Whether something is called when the model is unloaded. What `load=` returns may bring it."""
         self.is_factory = options.function is None
         """Whether `load=` returns the function."""
         self.takes_parameters = _takes_argument(options.load, LoadParameters, f"{options}: load=")
@@ -87,18 +88,20 @@ class Loader:
         made: Any = None
         if options.load is not None:
             made = yield from call_hook(options.load, *([parameters] if self.takes_parameters else ()))
-        if function is None and not callable(made) and not isinstance(made, Foreign):
+        if function is None and not callable(made) and not isinstance(made, Loaded):
             raise ModelFault(f"{options}: load= returned {show(made)}: return the function that answers, or register one beside load=")
         if function is not None and made is not None:
             raise ModelFault(
                 f"{options}: load= returned {show(made)} beside a registered function, so nobody would call it: return None, "
                 f"or leave the function out, as in server.register({options.name!r}, load=...)"
             )
-        return Handler(made if function is None else function, options, self._codecs)
+        handler = Handler(made if function is None else function, options, self._codecs)
+        self.has_unload |= handler.unload is not None
+        return handler
 
     def unload(self, handler: Handler, claim: Callable[[], bool]) -> Steps[None]:
         """Call `unload=` for a handler if `claim()`, just before the call, is true. What `unload=` raises is logged."""
-        unload = self._options.unload
+        unload = handler.unload
         if unload is None:
             return
         called = partial(unload, handler.function) if self._unload_takes_function else unload

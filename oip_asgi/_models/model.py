@@ -41,6 +41,7 @@ class Model:
             self.limiter = Batches(*bounds, self.batching.most, self.batching.preferred)
             self._warn_of_queue(self.batching.most)
         self.cache = None if options.cache is None else Cache(options.cache)
+        self.ready = options.ready
         self.statistics = Statistics()
         self.loader = Loader(options, codecs)
         first = None
@@ -56,6 +57,7 @@ class Model:
             self.cache.clear()
         self.binding, self.streams = handler.binding, handler.streams
         self.inputs, self.outputs = map(tuple, handler.shown)
+        self.ready = handler.ready
         if self.options.max_concurrency is None and self.batching is None:
             self.limiter.set_max_concurrency(CONCURRENCY[handler.kind])
 

@@ -117,7 +117,8 @@ class ModelOptions(msgspec.Struct, frozen=True, kw_only=True, eq=False):
         Callable[..., Any] | None,
         Option(
             "A `def` or `async def` that is called before the model is used, and each time it is loaded again. With a parameter it gets "
-            "the `LoadParameters` of the client that asks. If no function is registered, it returns the function.",
+            "the `LoadParameters` of the client that asks. If no function is registered, it returns the function, or a `Loaded` with its "
+            "inputs and outputs beside it.",
             CALLABLE,
         ),
     ] = None

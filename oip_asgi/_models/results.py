@@ -39,8 +39,8 @@ from .specs import TensorSpec
 T = TypeVar("T")
 
 
-def to_response(result: Any, outputs: Outputs, asked: Mapping[str, str]) -> InferenceResponse:
-    """The response with the outputs that a model's result stands for."""
+def to_response(result: Any, outputs: Outputs, asked: Mapping[str, str], wanted: Sequence[RequestOutput] = ()) -> InferenceResponse:
+    """The response with the outputs that a model's result stands for. An `InferenceResponse` need not have more than what is `wanted`."""
     if outputs.are_open and not asked:  # as nearly always
         if type(result) is dict:
             tensors = _take_items(result, outputs.named)
@@ -54,7 +54,7 @@ def to_response(result: Any, outputs: Outputs, asked: Mapping[str, str]) -> Infe
     result = refuse_coroutine(result)
     response = _recheck(result, outputs, asked) if isinstance(result, InferenceResponse) else _encode(result, outputs, asked)
     if outputs.declared:
-        response.outputs = _order(response.outputs, outputs.declared)
+        response.outputs = _order(response.outputs, outputs.declared, wanted if isinstance(result, InferenceResponse) else ())
     elif len(response.outputs) > 1:
         names = [tensor.name for tensor in response.outputs]
         if len(set(names)) != len(names):
@@ -245,12 +245,13 @@ def _check_shape(name: str, array: Array) -> None:
             raise ModelFault(f"output {name!r} has {show(array.shape)} as its shape: {error}") from None
 
 
-def _order(outputs: list[Tensor], declared: Sequence[TensorSpec]) -> list[Tensor]:
+def _order(outputs: list[Tensor], declared: Sequence[TensorSpec], wanted: Sequence[RequestOutput]) -> list[Tensor]:
     by_name = {tensor.name: tensor for tensor in outputs}
     names = [spec.name for spec in declared]
-    if len(by_name) != len(outputs) or by_name.keys() != set(names):
+    needed = {output.name for output in wanted} or set(names)
+    if len(by_name) != len(outputs) or not needed <= by_name.keys() <= set(names):
         raise ModelFault(f"outputs {[tensor.name for tensor in outputs]} came back, but {names} are declared")
-    return [_cast(by_name[spec.name], spec) for spec in declared]
+    return [_cast(by_name[spec.name], spec) for spec in declared if spec.name in by_name]
 
 
 def _cast(tensor: Tensor, spec: TensorSpec) -> Tensor:

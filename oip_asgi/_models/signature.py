@@ -36,15 +36,21 @@ _OF_ONE_REQUEST: Final = (InferenceContext, InferenceRequest)
 """Parameters that take more of a request than its tensors."""
 
 
-def bind(function: Callable[..., Any], declared: Sequence[TensorSpec], codecs: Codecs, content_type: str | None) -> Binding:
-    """Decide how a callable is called."""
+def bind(
+    function: Callable[..., Any],
+    declared: Sequence[TensorSpec],
+    codecs: Codecs,
+    content_type: str | None,
+    optional: Collection[str] = (),
+) -> Binding:
+    """Decide how a callable is called. A request may leave out the `optional` inputs that have no parameter of their own."""
     label = getattr(function, "__qualname__", None) or getattr(function, "__name__", None) or repr(function)
     names = _find_names_by_position(function, label, declared)
     if names is not None:
         if content_type in codecs.request_only:
             raise TypeError(f"{label} has no parameter for content_type={content_type!r}: wrap it in a def")
         signature = inspect.Signature([Parameter(f"x{place}", Parameter.POSITIONAL_ONLY) for place in range(len(names))])
-        return _Signature(label, signature.parameters.values(), declared, codecs, content_type).bind(function, names)
+        return _Signature(label, signature.parameters.values(), declared, codecs, content_type, optional).bind(function, names)
     try:
         signature = inspect.signature(function, eval_str=True)
     except Exception as error:
@@ -55,7 +61,7 @@ def bind(function: Callable[..., Any], declared: Sequence[TensorSpec], codecs: C
     parameters = [parameter for name, parameter in signature.parameters.items() if name not in fixed]
     _check_is_bound(label, parameters)
     label = f"{label}({', '.join(signature.parameters)})"
-    return _Signature(label, parameters, declared, codecs, content_type).bind(function, returns=signature.return_annotation)
+    return _Signature(label, parameters, declared, codecs, content_type, optional).bind(function, returns=signature.return_annotation)
 
 
 def _find_names_by_position(function: Callable[..., Any], label: str, declared: Sequence[TensorSpec]) -> list[str] | None:
@@ -105,7 +111,13 @@ class _Signature:
     """Makes a `Binding` of the parameters of a callable and of the declared inputs."""
 
     def __init__(
-        self, label: str, parameters: Iterable[Parameter], declared: Sequence[TensorSpec], codecs: Codecs, content_type: str | None
+        self,
+        label: str,
+        parameters: Iterable[Parameter],
+        declared: Sequence[TensorSpec],
+        codecs: Codecs,
+        content_type: str | None,
+        optional: Collection[str],
     ) -> None:
         self._label = label
         self._declared = declared
@@ -117,7 +129,10 @@ class _Signature:
         self._parameters = [p for p in parsed if p.given.kind not in (Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD)]
         self._spread = next((p for p in parsed if p.given.kind is Parameter.VAR_POSITIONAL), None)
         self._rest = next((p for p in parsed if p.given.kind is Parameter.VAR_KEYWORD), None)
-        self._inputs = {spec.name: Input(spec.name, spec, content_type=self._find_declared_type(spec)) for spec in declared}
+        self._inputs = {
+            spec.name: Input(spec.name, spec, content_type=self._find_declared_type(spec), is_needed=spec.name not in optional)
+            for spec in declared
+        }
         self._request_reader: RequestReader | None = None
         self._of_one_request: type | None = None
 

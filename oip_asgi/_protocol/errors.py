@@ -171,6 +171,8 @@ class ErrorResponse(InvalidResponse):
         text: The error's text, of a server of any kind: of `{"error": ...}`, `{"detail": ...}`, or the body itself, cut if it is long.
         response_status: The HTTP status of the response; None if it is not known.
 
+    `response_headers` are the headers of the response by their names in lower case, such as "retry-after".
+
     `status` is 502, a bad gateway: a model that asks another server, and does not catch this, answers its own clients so.
     """
 
@@ -179,6 +181,7 @@ class ErrorResponse(InvalidResponse):
         self.args = (text, response_status)  # with which it is made again, such as when a process sends it to another
         self.text = text
         self.response_status = response_status
+        self.response_headers: Mapping[str, str] = {}
 
     def __str__(self) -> str:
         outcome = "with an error" if self.response_status is None else f"with the status {self.response_status}"

@@ -5,6 +5,7 @@ A tensor is a name, a numpy array and parameters. Shape and datatype are the arr
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any, AnyStr, Final, TypeAlias, TypeVar, overload
 
@@ -359,6 +360,7 @@ class InferenceContext(msgspec.Struct, frozen=True, eq=False):
         model_version: The version that runs, None for a model without versions.
         transport: The adapter's own object: ASGI scope, WSGI environ, Django request, gRPC context. The host's user, session or
             pool is reached through it.
+        deadline: When the request is given up, by the clock of `time.monotonic()`; infinity if it has no timeout.
     """
 
     id: str | None
@@ -367,6 +369,7 @@ class InferenceContext(msgspec.Struct, frozen=True, eq=False):
     model_name: str
     model_version: str | None
     transport: Any
+    deadline: float = math.inf
 
 
 class ReceivedHeaders(dict[str, str]):

@@ -60,7 +60,9 @@ def _decode_headers(headers: Headers) -> list[tuple[str, str]]:
 def _raise_error(headers: list[tuple[str, str]], body: Buffer, status: int | None) -> None:
     if status is not None and not 200 <= status <= 299:
         target = next((value for name, value in headers if name == "location"), None) if 300 <= status <= 399 else None
-        raise ErrorResponse(_read_error(body) if target is None else f"a redirect to {_cut(target)}", status)
+        error = ErrorResponse(_read_error(body) if target is None else f"a redirect to {_cut(target)}", status)
+        error.response_headers = dict(headers)
+        raise error
 
 
 def _decode(part: str | bytes) -> str:

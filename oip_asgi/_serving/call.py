@@ -92,13 +92,13 @@ class Call(msgspec.Struct, Generic[T], eq=False):
         """Decode the request. With `at_once`, do nothing if it has inputs in shared memory."""
         assert self.body is not None  # each body is decoded once
         try:
-            decoded = decode(self.engine, self.model, self.handler, self.wire, self.body, at_once=at_once)
+            since, deadline = self.timings.since, self.deadline
+            decoded = decode(self.engine, self.model, self.handler, self.wire, self.body, since, deadline, at_once=at_once)
         except NotAtOnce:
             return
         self.decoded, self.is_decoded, self.body, self.timings.id = decoded, True, None, decoded.request.id
         if decoded.seconds < self.seconds:
-            self.seconds = decoded.seconds
-            self.deadline = self.timings.since + decoded.seconds
+            self.seconds, self.deadline = decoded.seconds, decoded.deadline
 
     def run(self) -> InferenceResponse:
         """Call the function."""
@@ -157,7 +157,7 @@ class Call(msgspec.Struct, Generic[T], eq=False):
     def respond(self, result: Any) -> InferenceResponse:
         """Make the response from a result. The model may change its own memory afterwards: the response stays the same."""
         decoded, model = self.decoded, self.model
-        response = to_response(result, self.handler.answers, decoded.content_types)
+        response = to_response(result, self.handler.answers, decoded.content_types, decoded.outputs)
         if decoded.outputs:
             response.outputs = select(response.outputs, decoded.outputs)
         response.id, response.model_name, response.model_version = decoded.request.id, model.name, model.version

@@ -59,6 +59,7 @@ class Decoded(msgspec.Struct, frozen=True, eq=False):
         content_types: The content types that it asks for, by output.
         apply_options: Applies the output options to the response before it is encoded; None if there are none.
         seconds: The timeout that it asks for; infinity if it asks for none.
+        deadline: When it is given up.
     """
 
     model: Model
@@ -71,11 +72,14 @@ class Decoded(msgspec.Struct, frozen=True, eq=False):
     content_types: Mapping[str, str]
     apply_options: ApplyOptions | None
     seconds: float
+    deadline: float
 
     def context(self) -> InferenceContext:
         """Make the `InferenceContext`, for models that take it."""
         request, model, wire = self.request, self.model, self.wire
-        return InferenceContext(request.id, wire.named_headers(), request.parameters, model.name, model.version, wire.transport)
+        return InferenceContext(
+            request.id, wire.named_headers(), request.parameters, model.name, model.version, wire.transport, self.deadline
+        )
 
     def without_inputs(self) -> Decoded:
         """Drop what is not needed after the function was called."""
@@ -83,7 +87,17 @@ class Decoded(msgspec.Struct, frozen=True, eq=False):
         return msgspec.structs.replace(self, request=request, tensors={})
 
 
-def decode(engine: Engine, model: Model, handler: Handler, wire: WireFormat[Any], body: Buffer, *, at_once: bool) -> Decoded:
+def decode(
+    engine: Engine,
+    model: Model,
+    handler: Handler,
+    wire: WireFormat[Any],
+    body: Buffer,
+    since: float,
+    deadline: float,
+    *,
+    at_once: bool,
+) -> Decoded:
     """Decode a request, and check it against the model. With `at_once`, inputs in shared memory raise `NotAtOnce`."""
     regions, codecs = engine.regions, handler.codecs
     lend: Lend = lend_nothing
@@ -97,6 +111,7 @@ def decode(engine: Engine, model: Model, handler: Handler, wire: WireFormat[Any]
             check_reserved(parameters)
         if "timeout" in parameters:
             seconds = _read_timeout(parameters["timeout"])
+            deadline = min(deadline, since + seconds)
         if "content_type" in parameters:
             content_type = str(parameters["content_type"])
     is_writable = model.options.writable
@@ -126,7 +141,7 @@ def decode(engine: Engine, model: Model, handler: Handler, wire: WireFormat[Any]
         binding = handler.binding_for(content_type)
         tensors = binding.accept(request, content_type)
         content_type = binding.find_tensor_content_type(content_type)
-    return Decoded(model, wire, request, binding, tensors, content_type, outputs, content_types, apply_options, seconds)
+    return Decoded(model, wire, request, binding, tensors, content_type, outputs, content_types, apply_options, seconds, deadline)
 
 
 def _refuse_to_lend(_: Parameters) -> Buffer:

@@ -176,11 +176,10 @@ class Engine:
         yield from model.lifecycle.wait_until_loaded() if waits else model.lifecycle.begin_to_load()
         if not model.lifecycle.is_serving:
             return False
-        ready = model.options.ready
-        if ready is None:
+        if model.ready is None:
             return True
         try:
-            return bool((yield from call_hook(ready)))
+            return bool((yield from call_hook(model.ready)))
         except Exception as error:
             log_raised(logging.ERROR, error, "%s: ready= raised, so it counts as not ready", model)
             return False

@@ -62,7 +62,8 @@ def record_end(model: Model, request: Timings | None, span: Span | None, ended: 
         if _logger.isEnabledFor(level):
             request_id, seconds = (None, 0.0) if request is None else (request.id, ended - request.since)
             fields = log_fields(model.name, model.version, request_id, seconds)
-            _logger.log(level, "%s: a request %s with %d: %s", model, what, error.status, escape(error_text(error)), extra=fields)
+            cause = "" if error.__cause__ is None else f" ({error_text(error.__cause__)})"
+            _logger.log(level, "%s: a request %s with %d: %s", model, what, error.status, escape(error_text(error) + cause), extra=fields)
 
 
 def record_unknown(statistics: Statistics, error: InferenceError) -> None:

@@ -12,5 +12,6 @@ sent twice, and redirects are not followed.
 """
 
 from ._clients import AsyncClient, Client
+from ._remote import remote
 
-__all__ = ["AsyncClient", "Client"]
+__all__ = ["AsyncClient", "Client", "remote"]

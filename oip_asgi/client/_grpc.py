@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import AsyncGenerator, Generator, Mapping
+from collections.abc import AsyncGenerator, Generator, Mapping, Sequence
 from functools import cached_property
-from typing import Any, Final, TypeVar
+from typing import Any, Final, TypeAlias, TypeVar
 
 from .._grpc.messages import decode_parameters, decode_tensor, encode_parameters
 from .._grpc.wire import encode_bytes_head, split
@@ -28,6 +28,8 @@ except ImportError as error:
     raise make_import_error(error, "grpc", "grpc") from error
 
 T = TypeVar("T")
+
+Metadata: TypeAlias = Sequence[tuple[str, str]]
 
 _URL: Final = re.compile(r"(grpcs?)://([^/?#@]+:\d+)/?")
 _SERVICE: Final = "inference.GRPCInferenceService"
@@ -56,6 +58,9 @@ class _Messages:
     def seconds(self, timeout: float | None) -> float | None:
         seconds = self.timeout if timeout is None else timeout
         return None if seconds == math.inf else seconds
+
+    def find_metadata(self, inference: Inference) -> Metadata:
+        return [*self.metadata, *((name.decode(), value.decode("latin-1")) for name, value in inference.headers)]
 
     def write(self, question: Question[Any]) -> bytes:
         fields = dict(question.fields)
@@ -159,10 +164,10 @@ class GRPCLink(_Messages):
     def close(self) -> None:
         self.channel.close()
 
-    def call(self, rpc: str, content: bytes, timeout: float | None) -> bytes:
+    def call(self, rpc: str, content: bytes, timeout: float | None, metadata: Metadata = ()) -> bytes:
         call: Any = self.channel.unary_unary(f"/{_SERVICE}/{rpc}")
         try:
-            answer: bytes = call(content, self.seconds(timeout), self.metadata)
+            answer: bytes = call(content, self.seconds(timeout), metadata or self.metadata)
         except grpc.RpcError as error:
             raise read_error(error) from error
         return answer
@@ -174,11 +179,11 @@ class GRPCLink(_Messages):
             return self.read_refusal(question, error)
 
     def infer(self, inference: Inference, timeout: float | None) -> InferenceResponse:
-        return self.read_inference(self.call("ModelInfer", self.write_inference(inference), timeout))
+        return self.read_inference(self.call("ModelInfer", self.write_inference(inference), timeout, self.find_metadata(inference)))
 
     def stream(self, inference: Inference, timeout: float | None) -> Generator[InferenceResponse]:
         stream: Any = self.channel.stream_stream(f"/{_SERVICE}/ModelStreamInfer")
-        call = stream(iter([self.write_inference(inference)]), self.seconds(timeout), self.metadata)
+        call = stream(iter([self.write_inference(inference)]), self.seconds(timeout), self.find_metadata(inference))
         try:
             yield from map(self.read_event, call)
         except grpc.RpcError as error:
@@ -199,10 +204,10 @@ class AsyncGRPCLink(_Messages):
     async def close(self) -> None:
         await self.channel.close()
 
-    async def call(self, rpc: str, content: bytes, timeout: float | None) -> bytes:
+    async def call(self, rpc: str, content: bytes, timeout: float | None, metadata: Metadata = ()) -> bytes:
         call: Any = self.channel.unary_unary(f"/{_SERVICE}/{rpc}")
         try:
-            answer: bytes = await call(content, timeout=self.seconds(timeout), metadata=self.metadata)
+            answer: bytes = await call(content, timeout=self.seconds(timeout), metadata=metadata or self.metadata)
         except grpc.RpcError as error:
             raise read_error(error) from error
         return answer
@@ -214,11 +219,12 @@ class AsyncGRPCLink(_Messages):
             return self.read_refusal(question, error)
 
     async def infer(self, inference: Inference, timeout: float | None) -> InferenceResponse:
-        return self.read_inference(await self.call("ModelInfer", self.write_inference(inference), timeout))
+        content = await self.call("ModelInfer", self.write_inference(inference), timeout, self.find_metadata(inference))
+        return self.read_inference(content)
 
     async def stream(self, inference: Inference, timeout: float | None) -> AsyncGenerator[InferenceResponse]:
         stream: Any = self.channel.stream_stream(f"/{_SERVICE}/ModelStreamInfer")
-        call = stream(iter([self.write_inference(inference)]), timeout=self.seconds(timeout), metadata=self.metadata)
+        call = stream(iter([self.write_inference(inference)]), timeout=self.seconds(timeout), metadata=self.find_metadata(inference))
         try:
             async for content in call:
                 yield self.read_event(content)

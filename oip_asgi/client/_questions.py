@@ -88,12 +88,14 @@ class Inference(NamedTuple):
         version: Its version; None if the server chooses.
         request: The request.
         binary: Whether HTTP sends tensors as bytes, and asks for such.
+        headers: Headers beside those of the client.
     """
 
     model: str
     version: str | int | None
     request: InferenceRequest
     binary: bool = True
+    headers: Sequence[tuple[bytes, bytes]] = ()
 
 
 def _read_object(document: Any) -> dict[str, Any]:
@@ -210,9 +212,9 @@ def write_inference(inference: Inference, action: str = "infer") -> HTTPRequest:
     text, parts = encode_request(request, binary=binary)
     path = f"{model_path(inference.model, inference.version)}/{action}"
     if not binary:
-        return HTTPRequest("POST", path, [(b"Content-Type", b"application/json")], [text])
+        return HTTPRequest("POST", path, [(b"Content-Type", b"application/json"), *inference.headers], [text])
     length = (HEADER_LENGTH.encode(), b"%d" % len(text))
-    return HTTPRequest("POST", path, [(b"Content-Type", b"application/octet-stream"), length], [text, *parts])
+    return HTTPRequest("POST", path, [(b"Content-Type", b"application/octet-stream"), length, *inference.headers], [text, *parts])
 
 
 def _ask_for_binary(request: InferenceRequest) -> InferenceRequest:

@@ -187,10 +187,14 @@ def _make_foreign(model: MLModel) -> Foreign:
 
     kind, known = type(model), model._codecs
     once = run if kind.predict is runtimes.Runtime.predict else None if kind.predict is MLModel.predict else predict
-    shown = [*map(_to_spec, model.inputs)], [*map(_to_spec, model.outputs)]
-    if kind.predict_stream is MLModel.predict_stream:
-        return Foreign(once or predict, *shown, (*known.inputs, *known.requests))
-    return Foreign(predict_stream, *shown, (*known.inputs, *known.requests), once)
+    streams = kind.predict_stream is not MLModel.predict_stream
+    return Foreign(
+        function=predict_stream if streams else once or predict,
+        inputs=[*map(_to_spec, model.inputs)],
+        outputs=[*map(_to_spec, model.outputs)],
+        content_types=(*known.inputs, *known.requests),
+        once=once if streams else None,
+    )
 
 
 def _to_request(request: OurRequest, context: InferenceContext) -> InferenceRequest:

@@ -51,6 +51,7 @@ def test_the_example_of_batches_calls_its_model_for_several_requests_at_once() -
         ("pipeline.py", "from Python  [1.0] [b'great', b'bad']"),
         ("shared_memory.py", "shared memory   doubled"),
         ("authorize.py", "Each user may do what the table says."),
+        ("shared_model/start.py", "One copy of the model answers all workers."),
         ("reload_on_change.py", "answers came from ('1', 5000) ('2', 10000) ('2', 15000) ('1', 5000)"),
     ],
 )

@@ -26,6 +26,11 @@ def make_server() -> InferenceServer:
     return server
 
 
+def make_app() -> Any:
+    """The same for servers that are told what makes their application."""
+    return OIPApp(make_server(), path="/v2")
+
+
 def main() -> None:
     app: Any = Starlette()
     if sys.argv[1] == "install":

@@ -1,0 +1,541 @@
+"""Models of another server, by `remote`: what is checked here, what is asked there, and what the client gets. In this process."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import math
+import time
+from collections.abc import AsyncIterator, Callable, Iterator
+from typing import Any
+
+import httpx
+import numpy as np
+import numpy.typing as npt
+import pytest
+
+from oip_asgi import InferenceContext, InferenceError, InferenceRequest, InferenceServer, OIPApp, OIPWSGIApp, TensorSpec
+from oip_asgi.client import remote
+from tests.support.asking import ask, described, error, get, outputs
+from tests.support.ways import Answer, Request, Way, over_asgi, over_wsgi, ways_into
+from tests.table.row import MAX_BODY_BYTES, MAX_JSON_BYTES, Row, table_server
+from tests.table.rows import rows
+
+ROWS = [row for row in rows() if row.request.method == "POST" and row.request.path.startswith("/models/")]
+
+Far = Callable[[httpx.Request], httpx.Response]
+
+
+def in_process(far: InferenceServer | Far) -> httpx.AsyncClient:
+    """A client of a server in this process, or of a function that answers."""
+    transport: Any = httpx.ASGITransport(OIPApp(far)) if isinstance(far, InferenceServer) else httpx.MockTransport(far)
+    return httpx.AsyncClient(transport=transport, base_url="http://far")
+
+
+def in_front_of(far: InferenceServer | Far, *models: str, **options: Any) -> InferenceServer:
+    """A server whose models are the other one's."""
+    server, http = InferenceServer(), in_process(far)
+    of_remote = {name: options.pop(name) for name in ("forward", "stream", "wait", "version") if name in options}
+    for model in models:
+        server.register(model, load=remote("/", model, http=http, **{"wait": 0, **of_remote}), **options)
+    return server
+
+
+def answering(status: int, body: Any = None, **headers: str) -> Far:
+    """A server with the model `m`, whose inference is answered so."""
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        if request.method == "GET":
+            metadata = {"name": "m", "inputs": [{"name": "x", "datatype": "FP32", "shape": [-1, 2]}], "outputs": OUTPUTS}
+            return httpx.Response(200, json={**metadata, "extensions": []})
+        return httpx.Response(status, headers=headers, **({"content": body} if isinstance(body, bytes) else {"json": body}))
+
+    return answer
+
+
+OUTPUTS = [{"name": "y", "datatype": "FP32", "shape": [-1, 2]}]
+GOOD = np.array([[1, 2]], np.float32)
+
+
+# The same answers as there
+
+
+@pytest.fixture(scope="module")
+def calls() -> list[str]:
+    return []
+
+
+@pytest.fixture(scope="module")
+def ways(calls: list[str]) -> dict[str, Way]:
+    far = table_server(calls)
+    http, near = in_process(far), InferenceServer(max_body_bytes=MAX_BODY_BYTES, max_json_bytes=MAX_JSON_BYTES)
+    for model in far.models():
+        near.register(model.name, load=remote("/", model.name, version=model.version, http=http), version=model.version)
+    return {"ASGI": over_asgi(OIPApp(near), ""), "WSGI": over_wsgi(OIPWSGIApp(near), "")}
+
+
+@pytest.mark.parametrize("row", ROWS, ids=str)
+def test_the_table_is_answered_as_it_is_there(row: Row, ways: dict[str, Way], calls: list[str]) -> None:
+    before = len(calls)
+    for way in ways.values():
+        answer = way(row.request)
+        if row.status == 500:
+            assert (answer.status, b"its server answered with the status 500" in answer.body) == (502, True)
+            continue
+        assert answer.status == row.status, answer.body
+        if row.name == "classification: labels":  # the other server does not tell them
+            assert json.loads(answer.body)["outputs"][0]["data"] == ["2.000000:1", "1.000000:0"]
+        elif row.status == 200:
+            assert answer.body == row.body
+        else:
+            assert len(calls) == before, "a bad request reached the model"
+
+
+def test_every_way_in_answers_alike() -> None:
+    far = InferenceServer()
+    far.register("same", lambda x: x, inputs=[TensorSpec("x", "FP32", [-1, 2])], outputs=[TensorSpec("y", "FP32", [-1, 2])])
+    near = in_front_of(far, "same")
+    text = json.dumps({"inputs": [{"name": "x", "shape": [1, 2], "datatype": "FP32", "parameters": {"binary_data_size": 8}}]}).encode()
+    requests = [
+        Request("POST", "/models/same/infer", (), json.dumps({"inputs": described(x=GOOD)}).encode()),
+        Request("POST", "/models/same/infer", (("inference-header-content-length", str(len(text))),), text + GOOD.tobytes()),
+        Request("POST", "/models/same/infer", (), json.dumps({"inputs": described(x=np.array([1], np.float32))}).encode()),
+        Request("GET", "/models/same/ready"),
+        Request("GET", "/models/same"),
+    ]
+    for request in requests:
+        answers = {name: way(request) for name, way in ways_into(near).items()}
+        first = next(iter(answers.values()))
+        assert answers == dict.fromkeys(answers, first)
+        assert first == over_asgi(OIPApp(far), "")(request)
+
+
+# The declaration
+
+
+def test_what_is_wrong_is_refused_here() -> None:
+    asked: list[str] = []
+
+    def far(request: httpx.Request) -> httpx.Response:
+        asked.append(request.method)
+        return answering(200, {"model_name": "m", "outputs": [{**OUTPUTS[0], "shape": [1, 2], "data": [1, 2]}]})(request)
+
+    near = in_front_of(far, "m")
+    assert outputs(ask(near, "m", x=GOOD)) == {"y": [1.0, 2.0]}
+    assert asked.count("POST") == 1
+    assert error(ask(near, "m", x=np.array([[1, 2, 3]], np.float32))) == (400, "input 'x' has shape [1, 3]: expected [-1, 2]")
+    assert error(ask(near, "m", x=np.array([[1, 2]])))[0] == 400
+    assert error(ask(near, "m", z=GOOD))[0] == 400
+    assert error(ask(near, "m", {"outputs": [{"name": "z"}]}, x=GOOD)) == (400, "unknown output 'z': expected 'y'")
+    assert asked.count("POST") == 1
+    assert get(near, "/models/m")[1]["inputs"] == [{"name": "x", "datatype": "FP32", "shape": [-1, 2]}]
+
+
+def test_an_input_without_a_declared_shape_or_with_a_default_is_taken_as_there() -> None:
+    far = InferenceServer()
+
+    @far.model("add")
+    def add(x: npt.NDArray[np.float32], bias: npt.NDArray[np.float32] = np.array([1], np.float32)) -> Any:
+        return x + bias
+
+    far.register("undeclared", lambda a, b: a + b)
+    near = in_front_of(far, "add", "undeclared")
+    assert outputs(ask(near, "add", x=GOOD)) == {"output_0": [2.0, 3.0]}
+    assert outputs(ask(near, "add", x=GOOD, bias=np.array([2], np.float32))) == {"output_0": [3.0, 4.0]}
+    assert outputs(ask(near, "undeclared", a=GOOD, b=GOOD)) == {"output_0": [2.0, 4.0]}
+
+
+def test_what_register_declares_goes_before_what_the_other_server_says() -> None:
+    near = in_front_of(answering(200, {"model_name": "m", "outputs": []}), "m", inputs=[TensorSpec("x", "FP32", [1])])
+    assert error(ask(near, "m", x=GOOD)) == (400, "input 'x' has shape [1, 2]: expected [1]")
+
+
+@pytest.mark.parametrize(
+    "entry", [{"name": "x"}, {"name": "x", "datatype": "FP33", "shape": [1]}, {"name": "x", "datatype": "FP32", "shape": ["a"]}, "x"]
+)
+def test_metadata_that_declares_nothing_fails_the_load(entry: Any, caplog: pytest.LogCaptureFixture) -> None:
+    near = in_front_of(lambda _: httpx.Response(200, json={"inputs": [entry]}), "m")
+    assert ask(near, "m", x=GOOD).status == 503
+    [record] = caplog.records
+    assert "the metadata of the model has" in record.message
+    assert record.exc_text is None
+
+
+def test_only_the_outputs_that_are_asked_for_are_asked_for_there() -> None:
+    asked: list[Any] = []
+    far = InferenceServer()
+
+    @far.model("two", outputs=[TensorSpec("a", "FP32", [-1, 2]), TensorSpec("b", "FP32", [-1, 2])])
+    def two(request: InferenceRequest) -> Any:
+        asked.append([(output.name, output.parameters) for output in request.outputs])
+        return {"a": request["x"], "b": request["x"] + 1}
+
+    near = in_front_of(far, "two")
+    assert outputs(ask(near, "two", {"outputs": [{"name": "b", "parameters": {"classification": 1}}]}, x=GOOD)) == {"b": ["3.000000:1"]}
+    assert asked == [[("b", {"binary_data": True})]]
+    assert list(outputs(ask(near, "two", {"outputs": [{"name": "b"}, {"name": "a"}]}, x=GOOD))) == ["b", "a"]
+
+
+# What is passed on
+
+
+def test_headers_parameters_and_the_time_that_is_left_are_passed_on() -> None:
+    seen: list[InferenceContext] = []
+    far = InferenceServer()
+
+    @far.model("look")
+    def look(x: Any, context: InferenceContext) -> Any:
+        seen.append(context)
+        return x
+
+    near = in_front_of(far, "look", timeout=30)
+    text = json.dumps({"id": "7", "parameters": {"binary_data_output": False, "priority": 1, "mine": "a"}, "inputs": described(x=GOOD)})
+    sent = [("authorization", "Bearer x"), ("traceparent", "00-1"), ("cookie", "a=b"), ("x-forwarded-for", "1.2.3.4")]
+    assert over_asgi(OIPApp(near), "")(Request("POST", "/models/look/infer", sent, text.encode())).status == 200
+    [context] = seen
+    assert {name: value for name, value in context.headers.items() if name in dict(sent)} == dict(sent[:2])
+    left = context.parameters["timeout"]
+    assert isinstance(left, int)
+    assert 20_000_000 < left <= 30_000_000
+    assert context.deadline < time.monotonic() + 30
+    assert context.parameters == {"binary_data_output": True, "priority": 1, "mine": "a", "timeout": left}
+    assert context.id == "7"
+
+    assert outputs(ask(in_front_of(far, "look", forward=["X-Mine"]), "look", x=GOOD))
+    assert "timeout" not in seen[-1].parameters
+    assert seen[-1].deadline == math.inf
+
+
+def test_a_header_that_could_be_two_is_not_passed_on() -> None:
+    near = in_front_of(answering(200, {}), "m")
+    request = Request("POST", "/models/m/infer", [("authorization", "a\r\nb: c")], json.dumps({"inputs": described(x=GOOD)}).encode())
+    assert error(over_asgi(OIPApp(near), "")(request))[0] == 400
+
+
+@pytest.mark.parametrize("name", ["Host", "content-length", "Transfer-Encoding", "connection", "inference-header-content-length"])
+def test_a_header_of_one_connection_is_not_one_to_forward(name: str) -> None:
+    with pytest.raises(ValueError, match="a header of one connection"):
+        remote("http://far/v2", "m", forward=[name])
+
+
+@pytest.mark.parametrize("url", ["far", "http://user:word@far/v2", "ftp://far", "http://far/v2?x=1"])
+def test_what_is_no_url_is_refused_at_once(url: str) -> None:
+    with pytest.raises(ValueError, match="the url is"):
+        remote(url, "m")
+    with pytest.raises(ValueError, match="no url"):
+        remote([], "m")
+
+
+def test_tensors_go_as_json_if_the_other_server_knows_nothing_else() -> None:
+    bodies: list[Any] = []
+
+    def far(request: httpx.Request) -> httpx.Response:
+        if request.method == "POST":
+            bodies.append(json.loads(request.content))
+        return answering(200, {"model_name": "m", "outputs": [{**OUTPUTS[0], "shape": [1, 2], "data": [3, 4]}]})(request)
+
+    assert outputs(ask(in_front_of(far, "m"), "m", x=GOOD)) == {"y": [3.0, 4.0]}
+    assert (
+        bodies == [{"inputs": [{"name": "x", "shape": [1, 2], "datatype": "FP32", "data": [[1.0, 2.0]]}]}] or bodies[0]["inputs"][0]["data"]
+    )
+
+
+# Errors
+
+
+@pytest.mark.parametrize("status", [400, 401, 403, 413, 415, 422, 499])
+def test_an_error_of_the_client_keeps_its_status_and_text(status: int, caplog: pytest.LogCaptureFixture) -> None:
+    near = in_front_of(answering(status, {"error": "the image has no face"}, **{"www-authenticate": "Bearer"}), "m")
+    assert error(ask(near, "m", x=GOOD)) == (status, "the image has no face")
+    assert not caplog.records
+
+
+@pytest.mark.parametrize(
+    ("there", "status", "retry"),
+    [
+        (404, 502, None),
+        (405, 502, None),
+        (302, 502, None),
+        (500, 502, None),
+        (502, 502, None),
+        (429, 503, "7"),
+        (503, 503, "7"),
+        (504, 504, None),
+    ],
+)
+def test_other_errors_are_those_of_a_gateway(there: int, status: int, retry: str | None, caplog: pytest.LogCaptureFixture) -> None:
+    near = in_front_of(answering(there, {"error": "a secret"}, **{"retry-after": "7", "location": "http://elsewhere"}), "m")
+    answer = ask(near, "m", {"id": "a\nb"}, x=GOOD)
+    assert error(answer) == (status, f"model 'm' failed: its server answered with the status {there}")
+    assert answer.headers.get("retry-after") == retry
+    [record] = caplog.records
+    failed = f"model 'm' failed: its server answered with the status {there}"
+    assert record.message.startswith(f"model 'm': a request failed with {status}: {failed} (/ answered with the status {there}: ")
+    assert ("a secret" in record.message) == (there != 302)
+    assert record.exc_info is None
+    assert record.oip_request_id == "a\\nb"  # type: ignore[attr-defined]
+    assert record.oip_model == "m"  # type: ignore[attr-defined]
+
+
+def test_a_model_that_triton_does_not_have_any_more_is_no_fault_of_the_client(caplog: pytest.LogCaptureFixture) -> None:
+    near = in_front_of(answering(400, {"error": "Request for unknown model: 'm' has no available versions"}), "m")
+    assert error(ask(near, "m", x=GOOD))[0] == 502
+    assert len(caplog.records) == 1
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"<html>",
+        {"model_name": "m"},
+        {"model_name": "m", "outputs": []},
+        {"model_name": "m", "outputs": [{**OUTPUTS[0], "shape": [1, 3], "data": [1, 2, 3]}]},
+        {"model_name": "m", "outputs": [{**OUTPUTS[0], "shape": [1, 2], "datatype": "INT64", "data": [1, 2]}]},
+        {"model_name": "m", "outputs": [{**OUTPUTS[0], "name": "z", "shape": [1, 2], "data": [1, 2]}]},
+        {"model_name": "m", "outputs": [{**OUTPUTS[0], "shape": [1, 2], "data": ["a", 2]}]},
+    ],
+)
+def test_a_broken_answer_is_502(body: Any, caplog: pytest.LogCaptureFixture) -> None:
+    assert error(ask(in_front_of(answering(200, body), "m"), "m", x=GOOD)) == (502, "model 'm' failed: its server gave a broken answer")
+    assert len(caplog.records) == 1
+
+
+@pytest.mark.parametrize(
+    ("raised", "status", "text"),
+    [
+        (httpx.ConnectError("refused"), 502, "cannot be reached"),
+        (httpx.ReadError("reset"), 502, "gave no whole answer"),
+        (httpx.RemoteProtocolError("no HTTP"), 502, "gave no whole answer"),
+        (httpx.ReadTimeout("late"), 504, "took too long"),
+    ],
+)
+def test_a_connection_that_fails_is_502_and_one_that_is_late_504(
+    raised: Exception, status: int, text: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    def far(request: httpx.Request) -> httpx.Response:
+        if request.method == "POST":
+            raise raised
+        return answering(200)(request)
+
+    assert error(ask(in_front_of(far, "m"), "m", x=GOOD)) == (status, f"model 'm' failed: its server {text}")
+    assert len(caplog.records) == 1
+
+
+# Time
+
+
+def test_a_call_that_is_late_is_cancelled_and_504(caplog: pytest.LogCaptureFixture) -> None:
+    ended: list[str] = []
+
+    class Never(httpx.AsyncBaseTransport):
+        async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+            if request.method == "GET":
+                return answering(200)(request)
+            try:
+                await asyncio.sleep(60)
+            finally:
+                ended.append("cancelled")
+            raise AssertionError
+
+    server, http = InferenceServer(), httpx.AsyncClient(transport=Never())
+    server.register("m", load=remote("http://far", "m", http=http), timeout=0.05)
+    assert ask(server, "m", x=GOOD).status == 504
+    assert ended == ["cancelled"]
+    assert len(caplog.records) == 1
+
+
+# Coming up
+
+
+def test_a_load_waits_until_the_other_server_is_there(caplog: pytest.LogCaptureFixture) -> None:
+    failures: Iterator[Any] = iter([httpx.ConnectError("refused"), 503, 429])
+
+    def far(request: httpx.Request) -> httpx.Response:
+        failure = next(failures, None)
+        if isinstance(failure, Exception):
+            raise failure
+        good = answering(200, {"model_name": "m", "outputs": [{**OUTPUTS[0], "shape": [1, 2], "data": [1, 2]}]})
+        return httpx.Response(failure) if failure else good(request)
+
+    assert ask(in_front_of(far, "m", wait=30), "m", x=GOOD).status == 200
+    assert [record.message for record in caplog.records] == ["waiting for /, which has the model 'm': refused"]
+
+
+@pytest.mark.parametrize(("far", "text"), [(InferenceServer(), "unknown model"), (lambda _: httpx.Response(200, json=[]), "a JSON object")])
+def test_a_load_from_a_server_without_the_model_fails_at_once(far: Any, text: str, caplog: pytest.LogCaptureFixture) -> None:
+    assert ask(in_front_of(far, "m", wait=30), "m", x=GOOD).status == 503
+    [record] = caplog.records
+    assert record.message.startswith("model 'm': load= raised, so it is not ready: the server of the model 'm', /, cannot be asked: ")
+    assert text in record.message
+    assert record.levelno == logging.ERROR
+
+
+def test_the_model_is_ready_if_it_is_there() -> None:
+    states = {"ready": True}
+    far = InferenceServer()
+    far.register("m", lambda x: x, ready=lambda: states["ready"])
+    near = in_front_of(far, "m")
+    assert get(near, "/models/m/ready") == (200, {"name": "m", "ready": True})
+    states["ready"] = False
+    assert get(near, "/models/m/ready") == (503, {"name": "m", "ready": False})
+    assert get(near, "/health/ready")[0] == 503
+    far.unregister_sync("m")
+    assert get(near, "/models/m/ready")[0] == 503
+
+
+def test_one_version_is_asked_for() -> None:
+    far = InferenceServer()
+    for version in ("1", "2"):
+        far.register("v", lambda version=version: np.array([int(version)]), version=version)
+    assert outputs(ask(in_front_of(far, "v", version="1"), "v")) == {"output_0": [1]}
+    assert outputs(ask(in_front_of(far, "v"), "v")) == {"output_0": [2]}
+
+
+# Streams
+
+
+@pytest.fixture
+def counting() -> tuple[InferenceServer, list[str]]:
+    ended: list[str] = []
+    far = InferenceServer()
+
+    @far.model("count")
+    async def count(n: Any) -> AsyncIterator[Any]:
+        try:
+            for number in range(n.item()):
+                if number == 3:
+                    raise InferenceError("no more than three", status=422)
+                yield np.array([number])
+        finally:
+            ended.append("closed")
+
+    return far, ended
+
+
+def streamed(server: InferenceServer, n: int, path: str = "infer_stream") -> Answer:
+    body = json.dumps({"inputs": described(n=np.array([n]))}).encode()
+    return over_asgi(OIPApp(server), "")(Request("POST", f"/models/count/{path}", (), body))
+
+
+def test_a_stream_is_one_here_too(counting: tuple[InferenceServer, list[str]]) -> None:
+    far, _ = counting
+    near = in_front_of(far, "count")
+    assert streamed(near, 2).body == streamed(far, 2).body
+    assert streamed(near, 0).body == streamed(far, 0).body
+    assert streamed(near, 2, "infer").status == 400
+    assert get(near, "/models/count/config")[1]["model_transaction_policy"] == {"decoupled": True}
+    events = [json.loads(event.removeprefix(b"data: ")) for event in streamed(near, 9).body.strip().split(b"\n\n")]
+    assert len(events) == 4
+    assert events[3] == {"error": "no more than three"}
+
+
+def test_a_stream_that_is_closed_here_is_closed_there(counting: tuple[InferenceServer, list[str]]) -> None:
+    far, ended = counting
+    near = in_front_of(far, "count")
+
+    async def read_one() -> None:
+        stream = near.infer_stream("count", {"n": np.array([3])})
+        await anext(stream)
+        await stream.aclose()
+
+    asyncio.run(read_one())
+    assert ended == ["closed"]
+
+
+def test_a_plain_model_may_be_asked_as_a_stream() -> None:
+    far = InferenceServer()
+    far.register("count", lambda n: n)
+    assert streamed(in_front_of(far, "count", stream=True), 5).body == streamed(far, 5).body
+
+
+# Several addresses
+
+
+class Fleet(httpx.AsyncBaseTransport):
+    """Servers by the name of their host: how many calls each got, and what it fails with."""
+
+    def __init__(self) -> None:
+        self.calls: list[str] = []
+        self.failures: dict[str, Exception | int] = {}
+        self.held: dict[str, asyncio.Event] = {}
+
+    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+        host = request.url.host
+        if request.method == "POST":
+            self.calls.append(host)
+        failure = self.failures.get(host)
+        if isinstance(failure, Exception):
+            raise failure
+        if host in self.held and request.method == "POST":
+            await self.held[host].wait()
+        answer = {"model_name": "m", "outputs": [{**OUTPUTS[0], "shape": [1, 2], "data": [1, 2]}]}
+        return answering(failure or 200, answer)(request)
+
+
+@pytest.fixture
+def fleet() -> tuple[Fleet, InferenceServer]:
+    fleet, server = Fleet(), InferenceServer()
+    http = httpx.AsyncClient(transport=fleet)
+    server.register("m", load=remote(["http://a", "http://b"], "m", http=http))
+    return fleet, server
+
+
+def test_the_address_with_the_fewest_calls_is_taken(fleet: tuple[Fleet, InferenceServer]) -> None:
+    transport, server = fleet
+
+    async def ask_three() -> None:
+        transport.held = {"a": asyncio.Event(), "b": asyncio.Event()}
+        begun = []
+        for expected in (["a"], ["a", "b"], ["a", "b", "a"]):
+            begun.append(asyncio.ensure_future(server.infer("m", {"x": GOOD})))
+            while len(transport.calls) < len(expected):
+                await asyncio.sleep(0)
+            assert transport.calls == expected
+        transport.held["a"].set()
+        await asyncio.gather(begun[0], begun[2])
+        transport.held["b"].set()
+        await begun[1]
+
+    asyncio.run(ask_three())
+
+
+def test_one_that_cannot_be_reached_is_passed_over(fleet: tuple[Fleet, InferenceServer], caplog: pytest.LogCaptureFixture) -> None:
+    transport, server = fleet
+
+    async def ask_three() -> None:
+        transport.failures = {"a": httpx.ConnectError("refused")}
+        for _ in range(3):
+            await server.infer("m", {"x": GOOD})
+
+    asyncio.run(ask_three())
+    assert transport.calls == ["a", "b", "b", "b"]
+    assert len(caplog.records) == 1
+
+
+@pytest.mark.parametrize("failure", [httpx.ReadError("reset"), 503])
+def test_a_call_that_failed_is_not_repeated(fleet: tuple[Fleet, InferenceServer], failure: Any) -> None:
+    transport, server = fleet
+
+    async def ask_two() -> None:
+        await server.infer("m", {"x": GOOD})
+        transport.failures = {"a": failure}
+        with pytest.raises(InferenceError):
+            await server.infer("m", {"x": GOOD})
+        await server.infer("m", {"x": GOOD})
+
+    asyncio.run(ask_two())
+    assert transport.calls == ["a", "a", "b"]
+
+
+def test_without_any_address_that_can_be_reached_the_last_one_says_so(fleet: tuple[Fleet, InferenceServer]) -> None:
+    transport, server = fleet
+
+    async def ask_one() -> None:
+        await server.infer("m", {"x": GOOD})
+        transport.failures = {"a": httpx.ConnectError("refused"), "b": httpx.ConnectError("refused")}
+        with pytest.raises(InferenceError, match="cannot be reached"):
+            await server.infer("m", {"x": GOOD})
+
+    asyncio.run(ask_one())
+    assert transport.calls == ["a", "a", "b"]

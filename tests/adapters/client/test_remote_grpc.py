@@ -1,0 +1,153 @@
+"""Models of another server that is asked over gRPC."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+from oip_asgi import InferenceContext, InferenceError, InferenceServer, TensorSpec
+from oip_asgi.client import remote
+from tests.support.grpc_ways import awaiting, blocking
+from tests.support.processes import free_port
+
+ENDED: list[str] = []
+
+
+def make_far() -> InferenceServer:
+    far = InferenceServer()
+    far.register("same", lambda x: x, inputs=[TensorSpec("x", "FP32", [-1, 2])], outputs=[TensorSpec("y", "FP32", [-1, 2])])
+    far.register("texts", lambda names: names)
+
+    @far.model("looks")
+    def look(x: Any, context: InferenceContext) -> Any:
+        return np.array(
+            [f"{context.headers.get('authorization')} {context.headers.get('cookie')} {context.deadline < time.monotonic() + 9}"]
+        )
+
+    @far.model("speaks")
+    def speak(x: Any) -> Any:
+        raise InferenceError("the image has no face", status=int(x[0]))
+
+    @far.model("waits")
+    async def wait(x: Any) -> Any:
+        try:
+            await asyncio.sleep(60)
+        finally:
+            ENDED.append("waits")
+
+    @far.model("counts")
+    async def count(n: Any) -> AsyncIterator[Any]:
+        try:
+            for number in range(n.item()):
+                yield np.array([number])
+        finally:
+            ENDED.append("counts")
+
+    return far
+
+
+@pytest.fixture(scope="module", params=[awaiting, blocking], ids=["grpc.aio", "grpc"])
+def url(request: pytest.FixtureRequest) -> Iterator[str]:
+    with request.param(make_far()) as address:
+        yield f"grpc://{address}"
+
+
+Ask = Callable[[InferenceServer], Any]
+
+
+def asked(url: str, model: str, ask: Ask, **options: Any) -> Any:
+    """What an `async def` gets from a server with the model."""
+
+    async def run() -> Any:
+        near = InferenceServer()
+        near.register(model, load=remote(url, model, wait=0), **options)
+        async with near.lifespan():
+            return await ask(near)
+
+    return asyncio.run(run())
+
+
+def test_tensors_go_and_come(url: str) -> None:
+    sent = np.array([[1, 2], [3, 4]], np.float32)
+
+    async def ask(near: InferenceServer) -> Any:
+        with pytest.raises(InferenceError, match="expected \\[-1, 2\\]"):
+            await near.infer("same", {"x": sent[0]})
+        return (await near.infer("same", {"x": sent}))["y"]
+
+    assert np.array_equal(asked(url, "same", ask), sent)
+    texts = asked(url, "texts", lambda near: near.infer("texts", {"names": ["a", "ü"]}))
+    assert texts.as_("output_0", list[str]) == ["a", "ü"]
+
+
+def test_the_time_that_is_left_is_told(url: str) -> None:
+    response = asked(url, "looks", lambda near: near.infer("looks", {"x": [1.5]}), timeout=5)
+    assert response.as_("output_0", list[str]) == ["None None True"]
+
+
+@pytest.mark.parametrize(("there", "here", "text"), [(403, 403, "the image has no face"), (500, 502, "failed: its server answered")])
+def test_an_error_of_the_client_keeps_its_status(url: str, there: int, here: int, text: str) -> None:
+    with pytest.raises(InferenceError, match=text) as raised:
+        asked(url, "speaks", lambda near: near.infer("speaks", {"x": [there]}))
+    assert raised.value.status == here
+
+
+def test_a_stream_is_one_here_too_and_is_closed_there(url: str) -> None:
+    ENDED.clear()
+
+    async def ask(near: InferenceServer) -> Any:
+        numbers = [response["output_0"].item() async for response in near.infer_stream("counts", {"n": np.array([3])})]
+        stream = near.infer_stream("counts", {"n": np.array([10**6])})
+        await anext(stream)
+        await stream.aclose()
+        return numbers
+
+    assert asked(url, "counts", ask) == [0, 1, 2]
+    until_ended(2)
+
+
+def test_a_call_that_is_late_is_cancelled_there(url: str) -> None:
+    ENDED.clear()
+    with pytest.raises(InferenceError) as raised:
+        asked(url, "waits", lambda near: near.infer("waits", {"x": [1.5]}), timeout=0.3)
+    assert raised.value.status == 504
+    until_ended(1)
+
+
+def until_ended(number: int) -> None:
+    end = time.monotonic() + 10
+    while len(ENDED) < number:
+        assert time.monotonic() < end
+        time.sleep(0.01)
+
+
+def test_a_server_that_is_not_there_is_passed_over(url: str, caplog: pytest.LogCaptureFixture) -> None:
+    async def run() -> Any:
+        near = InferenceServer()
+        near.register("same", load=remote([f"grpc://127.0.0.1:{free_port()}", url], "same", wait=0))
+        async with near.lifespan():
+            return (await near.infer("same", {"x": np.array([[1, 2]], np.float32)}))["y"].tolist()
+
+    assert asyncio.run(run()) == [[1.0, 2.0]]
+    [record] = caplog.records
+    assert "is passed over" in record.message
+
+
+def test_a_server_that_has_gone_is_502(caplog: pytest.LogCaptureFixture) -> None:
+    async def run() -> None:
+        near = InferenceServer()
+        with blocking(make_far()) as address:
+            near.register("same", load=remote(f"grpc://{address}", "same", wait=0))
+            await near.load("same")
+        with pytest.raises(InferenceError) as raised:
+            await near.infer("same", {"x": np.array([[1, 2]], np.float32)})
+        assert raised.value.status in (502, 503)  # a channel that was open says only that it is unavailable
+        await near.unload("same")
+
+    asyncio.run(run())
+    assert len(caplog.records) == 1

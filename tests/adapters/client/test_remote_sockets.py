@@ -1,0 +1,286 @@
+"""The connections of `remote`: what it makes of answers over a socket, whole, in pieces and broken, and when it uses one again."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import socket
+import threading
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from typing import Any
+
+import numpy as np
+import pytest
+
+from oip_asgi import InferenceError, InferenceResponse, InferenceServer, OIPApp
+from oip_asgi.client import remote
+from tests.support.threads import serving
+from tests.support.ways import Request, send_asgi
+
+METADATA = b'{"name":"m","extensions":["binary_tensor_data"],"inputs":[],"outputs":[{"name":"y","datatype":"FP32","shape":[-1]}]}'
+GOOD = b'{"model_name":"m","outputs":[{"name":"y","datatype":"FP32","shape":[2],"data":[1,2]}]}'
+
+
+def with_length(body: bytes, more: bytes = b"") -> bytes:
+    return b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n%b\r\n%b" % (len(body), more, body)
+
+
+class Canned:
+    """A server that answers each inference with the next of some texts, and then closes the connection if that says so."""
+
+    def __init__(self, *answers: Sequence[bytes]) -> None:
+        self._answers = list(answers)
+        self.connections = 0
+        self.requests: list[bytes] = []
+
+    @contextmanager
+    def listening(self) -> Iterator[str]:
+        with socket.create_server(("127.0.0.1", 0)) as listening:
+            threading.Thread(target=self._serve, args=[listening], daemon=True).start()
+            yield f"http://127.0.0.1:{listening.getsockname()[1]}/v2"
+            listening.shutdown(socket.SHUT_RDWR)
+
+    def _serve(self, listening: socket.socket) -> None:
+        while True:
+            try:
+                connection, _ = listening.accept()
+            except OSError:
+                return
+            with connection:
+                self.connections += 1
+                self._answer(connection)
+
+    def _answer(self, connection: socket.socket) -> None:
+        while True:
+            request = b""
+            while b"\r\n\r\n" not in request:
+                received = connection.recv(65536)
+                if not received:
+                    return
+                request += received
+            if request.startswith(b"GET"):
+                connection.sendall(with_length(METADATA))
+                continue
+            self.requests.append(request)
+            for piece in self._answers.pop(0):
+                if piece == b"close":
+                    return
+                connection.sendall(piece)
+
+
+def asked(url: str, *, times: int = 1, then: Callable[[], None] | None = None, **options: Any) -> list[InferenceResponse | InferenceError]:
+    """What a model of the server answers, on one event loop."""
+
+    async def ask_all() -> list[InferenceResponse | InferenceError]:
+        server = InferenceServer()
+        server.register("m", load=remote(url, "m", wait=0), **options)
+        answers: list[InferenceResponse | InferenceError] = []
+        async with server.lifespan():
+            for _ in range(times):
+                try:
+                    answers.append(await server.infer("m", {"x": np.array([1.5, 2.5], np.float32)}))
+                except InferenceError as error:
+                    answers.append(error)
+                if then is not None:
+                    then()
+        return answers
+
+    return asyncio.run(ask_all())
+
+
+def values(answers: Sequence[InferenceResponse | InferenceError]) -> list[Any]:
+    return [answer["y"].tolist() if isinstance(answer, InferenceResponse) else (answer.status, str(answer)) for answer in answers]
+
+
+CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n%x\r\n%b\r\n%x;a=b\r\n%b\r\n0\r\nX: y\r\n\r\n" % (
+    9, GOOD[:9], len(GOOD) - 9, GOOD[9:],
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("answer", "is_used_again"),
+    [
+        ([with_length(GOOD)], True),
+        ([with_length(GOOD)[:30], with_length(GOOD)[30:50], with_length(GOOD)[50:]], True),
+        ([bytes([byte]) for byte in with_length(GOOD)], True),
+        ([b"HTTP/1.1 100 Continue\r\n\r\n" + with_length(GOOD)], True),
+        ([CHUNKED], True),
+        ([CHUNKED[:70], CHUNKED[70:]], True),
+        ([with_length(GOOD, b"Connection: close\r\n"), b"close"], False),
+        ([with_length(GOOD).replace(b"1.1", b"1.0"), b"close"], False),
+        ([b"HTTP/1.1 200 OK\r\n\r\n" + GOOD, b"close"], False),
+    ],
+    ids=["whole", "pieces", "bytes", "100", "chunked", "chunks in pieces", "close", "HTTP/1.0", "until the end"],
+)
+def test_an_answer_is_read_to_its_end(answer: list[bytes], is_used_again: bool) -> None:
+    canned = Canned(answer, answer)
+    with canned.listening() as url:
+        assert values(asked(url, times=2)) == [[1.0, 2.0]] * 2
+    # the first connection is that of the metadata
+    assert canned.connections == (1 if is_used_again else 2)
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        [b"HTTP/2 200 OK\r\n\r\n"],
+        [b"SSH-2.0-x\r\n\r\n"],
+        [b"HTTP/1.1 200 OK\r\nno colon\r\n\r\n"],
+        [b"HTTP/1.1 200 OK\r\nContent-Length: -1\r\n\r\n"],
+        [b"HTTP/1.1 200 OK\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n{}"],
+        [b"HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip\r\n\r\n"],
+        [b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nxyz\r\n"],
+        [b"HTTP/1.1 200 OK\r\n" + b"x: y\r\n" * 50_000, b"\r\n"],
+        [with_length(GOOD)[:-1]],
+        [with_length(bytes(200_000))[:-1]],
+        [with_length(GOOD)[:20]],
+        [CHUNKED[:-2]],
+        [],
+    ],
+)
+def test_a_broken_answer_is_502_and_the_next_call_has_another_connection(answer: list[bytes]) -> None:
+    canned = Canned([*answer, b"close"], [with_length(GOOD)])
+    with canned.listening() as url:
+        assert values(asked(url, times=2)) == [(502, "model 'm' failed: its server gave no whole answer"), [1.0, 2.0]]
+    assert canned.connections == 2
+
+
+def test_a_server_that_has_gone_is_502_and_not_ready() -> None:
+    async def ask(url: str, stop: Callable[[], object]) -> None:
+        server = InferenceServer()
+        server.register("m", load=remote(url, "m", wait=0))
+        async with server.lifespan():
+            stop()
+            for _ in range(2):
+                with pytest.raises(InferenceError, match=r"cannot be reached|gave no whole answer") as raised:
+                    await server.infer("m", {"x": np.zeros(1)})
+                assert raised.value.status == 502
+            answer = await send_asgi(OIPApp(server), Request("GET", "/models/m/ready"))
+            assert (answer.status, json.loads(answer.body)) == (503, {"name": "m", "ready": False})
+
+    with ExitStack() as far:
+        url = far.enter_context(Canned([b"close"]).listening())
+        asyncio.run(ask(url, far.close))
+    assert values(asked(url)) == [(503, "model 'm' is not ready: its load failed, see the server's log")]
+
+
+@pytest.mark.parametrize("size", [0, 3, 15_000, 40_000, 300_000])
+def test_bodies_of_any_length_go_and_come(size: int, tmp_path: Any) -> None:
+    far = InferenceServer(max_body_bytes=None)
+    far.register("m", lambda x: x)
+    sent = np.arange(size, dtype=np.float64)
+
+    async def ask(url: str) -> None:
+        near = InferenceServer(max_body_bytes=None)
+        near.register("m", load=remote(url, "m"))
+        async with near.lifespan():
+            for _ in range(2):
+                response = await near.infer("m", {"x": sent})
+                assert np.array_equal(response["output_0"], sent)
+
+    with serving(OIPApp(far, path="/v2")) as port:
+        asyncio.run(ask(f"http://127.0.0.1:{port}/v2"))
+
+
+def test_a_server_may_answer_before_it_has_read_all() -> None:
+    refused = json.dumps({"error": "too much"}).encode()
+    answer = b"HTTP/1.1 413 Too Large\r\nContent-Length: %d\r\n\r\n%b" % (len(refused), refused)
+    canned = Canned([answer, b"close"])
+
+    async def ask(url: str) -> None:
+        server = InferenceServer(max_body_bytes=None)
+        server.register("m", load=remote(url, "m"))
+        async with server.lifespan():
+            with pytest.raises(InferenceError) as raised:
+                await server.infer("m", {"x": np.zeros(10_000_000)})
+            assert raised.value.status in (413, 502)  # the kernel may drop what a closed connection has sent
+
+    with canned.listening() as url:
+        asyncio.run(ask(url))
+
+
+def test_connections_are_closed_when_the_model_is_unloaded_and_opened_on_each_event_loop() -> None:
+    far = InferenceServer()
+    far.register("m", lambda x: x)
+    near = InferenceServer()
+
+    async def ask() -> None:
+        async with near.lifespan():
+            await asyncio.gather(*(near.infer("m", {"x": np.zeros(1)}) for _ in range(5)))
+            await near.load("m")
+            await near.infer("m", {"x": np.zeros(1)})
+
+    with serving(OIPApp(far, path="/v2")) as port:
+        near.register("m", load=remote(f"http://127.0.0.1:{port}/v2", "m"))
+        for _ in range(2):
+            asyncio.run(ask())
+
+
+@contextmanager
+def waiting_there() -> Iterator[tuple[str, threading.Event, threading.Event]]:
+    """A server whose models wait; gives its URL, what is set when a call began, and when one was cancelled or closed."""
+    began, ended = threading.Event(), threading.Event()
+    far = InferenceServer()
+
+    @far.model("m")
+    async def wait(x: Any) -> Any:
+        began.set()
+        try:
+            await asyncio.sleep(60)
+        finally:
+            ended.set()
+
+    @far.model("s")
+    async def stream(x: Any) -> AsyncIterator[Any]:
+        began.set()
+        try:
+            while True:
+                yield x
+                await asyncio.sleep(0.01)
+        finally:
+            ended.set()
+
+    with serving(OIPApp(far, path="/v2")) as port:
+        yield f"http://127.0.0.1:{port}/v2", began, ended
+
+
+def test_a_client_that_goes_cancels_the_call_there() -> None:
+    async def ask(url: str, began: threading.Event) -> None:
+        near = InferenceServer()
+        near.register("m", load=remote(url, "m"))
+        async with near.lifespan():
+            call = asyncio.ensure_future(near.infer("m", {"x": np.zeros(1)}))
+            while not began.is_set():
+                await asyncio.sleep(0.01)
+            call.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await call
+
+    with waiting_there() as (url, began, ended):
+        asyncio.run(ask(url, began))
+        assert ended.wait(10)
+
+
+def test_a_call_that_is_late_here_is_late_there(caplog: pytest.LogCaptureFixture) -> None:
+    with waiting_there() as (url, _, ended):
+        [answer] = asked(url, timeout=0.2)
+        assert isinstance(answer, InferenceError)
+        assert answer.status == 504
+        assert ended.wait(10)
+    assert any("'m' took more than 0.2 seconds" in record.message for record in caplog.records)
+
+
+def test_a_stream_that_is_closed_here_is_closed_there() -> None:
+    async def read_two(url: str) -> None:
+        near = InferenceServer()
+        near.register("s", load=remote(url, "s"))
+        async with near.lifespan():
+            stream = near.infer_stream("s", {"x": np.array([7])})
+            for _ in range(2):
+                assert (await anext(stream))["output_0"].tolist() == [7]
+            await stream.aclose()
+
+    with waiting_there() as (url, _, ended):
+        asyncio.run(read_two(url))
+        assert ended.wait(10)

@@ -1,0 +1,104 @@
+"""What `load=` brings along beside the function, and what a model knows of its request's time and outputs."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import time
+from typing import Any
+
+import numpy as np
+import pytest
+
+from oip_asgi import InferenceContext, InferenceRequest, InferenceResponse, InferenceServer, Loaded, Tensor, TensorSpec
+from tests.support.asking import ask, error, get, outputs
+
+X = TensorSpec("x", "FP32", [-1, 2])
+Y = TensorSpec("y", "FP32", [-1, 2])
+GOOD = np.array([[1, 2]], np.float32)
+
+
+def test_what_is_declared_when_it_is_loaded_is_checked_and_shown() -> None:
+    server = InferenceServer()
+    server.register("m", load=lambda: Loaded(function=lambda x: x * 2, inputs=[X], outputs=[Y]))
+    assert outputs(ask(server, "m", x=GOOD)) == {"y": [2.0, 4.0]}
+    assert error(ask(server, "m", x=GOOD[0])) == (400, "input 'x' has shape [2]: expected [-1, 2]")
+    metadata = get(server, "/models/m")[1]
+    assert metadata["inputs"] == [{"name": "x", "datatype": "FP32", "shape": [-1, 2]}]
+    assert metadata["outputs"] == [{"name": "y", "datatype": "FP32", "shape": [-1, 2]}]
+
+
+def test_what_register_says_goes_before() -> None:
+    server, asked = InferenceServer(), []
+    loaded = Loaded(function=lambda x: x, inputs=[X], outputs=[Y], ready=lambda: False, unload=lambda: asked.append("loaded"))
+    mine = TensorSpec("x", "FP32", [1, 2])
+    server.register("m", load=lambda: loaded, inputs=[mine], ready=lambda: True, unload=lambda: asked.append("registered"))
+    assert get(server, "/models/m/ready")[0] == 200
+    assert get(server, "/models/m")[1]["inputs"][0]["shape"] == [1, 2]
+    server.unload_sync("m")
+    assert asked == ["registered"]
+
+
+def test_it_says_whether_it_is_ready_and_is_unloaded_when_it_is_replaced_and_at_the_end() -> None:
+    server, unloaded, numbers = InferenceServer(), [], iter(range(9))
+    states = {"ready": False}
+
+    async def load() -> Loaded:
+        number = next(numbers)
+        return Loaded(function=lambda x: x + number, ready=lambda: states["ready"], unload=lambda: unloaded.append(number))
+
+    server.register("m", load=load)
+    assert get(server, "/models/m/ready")[0] == 503
+    states["ready"] = True
+    assert get(server, "/models/m/ready")[0] == 200
+
+    async def live() -> None:
+        async with server.lifespan():
+            await server.load("m")
+            assert (await server.infer("m", {"x": np.array([1])}))["output_0"].tolist() == [2]
+
+    asyncio.run(live())
+    assert sorted(unloaded) == [0, 1]
+
+
+def test_inputs_of_a_whole_request_may_be_optional() -> None:
+    server = InferenceServer()
+
+    def whole(request: InferenceRequest) -> Any:
+        return np.array([len(request.inputs)])
+
+    server.register("m", load=lambda: Loaded(function=whole, inputs=[X, TensorSpec("mask", "BOOL", [-1])], optional=["mask"]))
+    assert outputs(ask(server, "m", x=GOOD)) == {"output_0": [1]}
+    assert outputs(ask(server, "m", x=GOOD, mask=np.array([True]))) == {"output_0": [2]}
+    assert error(ask(server, "m", mask=np.array([True])))[0] == 400
+    assert [each["optional"] for each in get(server, "/models/m/config")[1]["input"]] == [False, True]
+    schema = get(server, "/models/m/openapi.json")[1]
+    assert "mask" in str(schema)
+
+
+@pytest.mark.parametrize(
+    ("timeout", "asked", "least", "most"), [(None, None, math.inf, math.inf), (30, None, 20, 30), (30, 9_000_000, 5, 9)]
+)
+def test_a_model_is_told_when_its_request_is_given_up(timeout: float | None, asked: int | None, least: float, most: float) -> None:
+    server, left = InferenceServer(), []
+
+    @server.model("m", timeout=timeout)
+    async def tell(x: Any, context: InferenceContext) -> Any:
+        left.append(context.deadline - time.monotonic())
+        return x
+
+    ask(server, "m", {"parameters": {"timeout": asked}} if asked else None, x=GOOD)
+    assert least <= left[0] <= most
+
+
+def test_a_response_of_the_model_need_not_hold_more_than_what_is_asked_for() -> None:
+    server = InferenceServer()
+
+    @server.model("m", outputs=[Y, TensorSpec("z", "INT64", [1])])
+    def some(request: InferenceRequest) -> InferenceResponse:
+        wanted = [output.name for output in request.outputs] or ["z"]
+        return InferenceResponse([Tensor(name, np.array([1]) if name == "z" else GOOD) for name in wanted])
+
+    assert outputs(ask(server, "m", {"outputs": [{"name": "z"}]}, x=GOOD)) == {"z": [1]}
+    assert list(outputs(ask(server, "m", {"outputs": [{"name": "z"}, {"name": "y"}]}, x=GOOD))) == ["z", "y"]
+    assert ask(server, "m", x=GOOD).status == 500
