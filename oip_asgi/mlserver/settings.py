@@ -59,34 +59,34 @@ class Settings:
 
 
 _REFUSED: Final = "cannot be honoured: "
-_OWN_PROCESS: Final = f"{_REFUSED}all models share this Python, so run this model as a server of its own, in that environment"
-_NO_POOLS: Final = "not needed: blocking models run in worker threads, and more processes are more servers"
-_HOSTS: Final = "the server's or the application's: see uvicorn's options, or add a middleware"
 
-UNUSED: Final = MappingProxyType(
-    {
-        "parameters.environment_path": _OWN_PROCESS,
-        "parameters.environment_tarball": _OWN_PROCESS,
-        "model_repository_implementation": f"{_REFUSED}models are read from folders, so write files, or call server.register",
-        "kafka_enabled": f"{_REFUSED}call the model from a consumer of your own, by `await server.infer(...)`",
-        **dict.fromkeys(("parallel_workers", "parallel_workers_timeout", "warm_workers", "environments_dir", "metrics_dir"), _NO_POOLS),
-        **dict.fromkeys(("parameters.inference_pool_gid", "parameters.autogenerate_inference_pool_gid"), _NO_POOLS),
-        **dict.fromkeys(("cache_enabled", "cache_size"), "answers are not cached: put a ResponseCache on a function of your own"),
-        **dict.fromkeys(("metrics_port", "metrics_endpoint", "metrics_rest_server_prefix"), "see oip_asgi.prometheus"),
-        **dict.fromkeys(("debug", "gzip_enabled", "cors_settings", "root_path", "use_structured_logging", "logging_settings"), _HOSTS),
-        "tracing_server": "see oip_asgi.opentelemetry",
-        "grpc_port": "gRPC is on the port of HTTP, where the server can",
-        "grpc_max_message_length": "the limit is InferenceServer(max_body_bytes=)",
-        "extensions": "the server lists its own",
-    }
-)
+_WORDS: Final = {
+    f"{_REFUSED}all models share this Python, so run this model as a server of its own, in that environment": (
+        "parameters.environment_path parameters.environment_tarball"
+    ),
+    f"{_REFUSED}models are read from folders, so write files, or call server.register": "model_repository_implementation",
+    f"{_REFUSED}call the model from a consumer of your own, by `await server.infer(...)`": "kafka_enabled",
+    "not needed: blocking models run in worker threads, and more processes are more servers": (
+        "parallel_workers parallel_workers_timeout warm_workers environments_dir metrics_dir parameters.inference_pool_gid "
+        "parameters.autogenerate_inference_pool_gid"
+    ),
+    "the server's or the application's: see uvicorn's options, or add a middleware": (
+        "debug gzip_enabled cors_settings root_path use_structured_logging logging_settings grpc_port extensions"
+    ),
+    "answers are not cached: put a ResponseCache on a function of your own": "cache_enabled cache_size",
+    "see oip_asgi.prometheus": "metrics_port metrics_endpoint metrics_rest_server_prefix",
+    "see oip_asgi.opentelemetry": "tracing_server",
+    "the limit is InferenceServer(max_body_bytes=)": "grpc_max_message_length",
+}
 """What becomes of the keys that are not used. Those that cannot be honoured are refused, unless they are off."""
 
+UNUSED: Final = MappingProxyType({key: word for word, keys in _WORDS.items() for key in keys.split()})
 
-def read_settings(folder: Path) -> Settings:
+
+def read_settings(folder: Path, level: int = logging.WARNING) -> Settings:
     """`settings.json` of a folder, or the defaults."""
     file = folder / "settings.json"
-    return _read(file, Settings, logging.WARNING) if file.is_file() else Settings()
+    return _read(file, Settings, level) if file.is_file() else Settings()
 
 
 def read_model(file: Path, level: int = logging.WARNING) -> ModelSettings:

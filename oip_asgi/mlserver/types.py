@@ -25,12 +25,7 @@ class Parameters(SimpleNamespace):
 
 
 class TensorData:
-    """A flat or nested list, or one value, as whoever made it wrote it; or an array, of which a flat list is made when it is asked for.
-
-    Args:
-        root: The data.
-        is_text: Whether BYTES of an array become `str`, if all are UTF-8.
-    """
+    """A list, or one value, as a model wrote it; or an array, which becomes a flat list when it is asked for, with `str` if `is_text`."""
 
     def __init__(self, root: Any, *, is_text: bool = False) -> None:
         self._root = root
@@ -52,7 +47,7 @@ class TensorData:
         if isinstance(root, np.ndarray):
             return to_wire_array(root)
         if datatype == "BYTES":
-            return to_wire_array(list(_flatten(root)))
+            return to_wire_array(_flatten(root))
         kind, dtype = np.asarray(root).dtype.kind, dtype_of(datatype)
         if kind in "US" or (kind == "f" and dtype.kind != "f" and len(root)):
             raise TypeError(f"{root!r} cannot be {datatype}")
@@ -67,21 +62,14 @@ class TensorData:
     def __len__(self) -> int:
         return len(self.root)
 
-    def __repr__(self) -> str:
-        return repr(self.root)
 
-
-def _flatten(value: Any) -> Iterator[Any]:
-    if isinstance(value, (list, tuple)):
-        for element in value:
-            yield from _flatten(element)
-    else:
-        yield value
+def _flatten(value: Any) -> list[Any]:
+    return [element for each in value for element in _flatten(each)] if isinstance(value, (list, tuple)) else [value]
 
 
 class _Message:
     def dict(self, *, exclude: Any = None) -> dict[str, Any]:
-        """The fields that are set, as plain values. `exclude` has the names to leave out, or for each name what to leave out of it."""
+        """The fields that are set, as plain values, without those that `exclude` names, or for each name what to leave out of it."""
         return _plain({each.name: getattr(self, each.name) for each in fields(self)}, exclude)  # type: ignore[arg-type, no-any-return]
 
 

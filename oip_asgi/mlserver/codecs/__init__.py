@@ -1,19 +1,15 @@
-"""MLServer's codecs, over the types of `oip_asgi.mlserver.types`. The codecs of this package do the work.
-
-Lists, and columns of frames, are written as `[N, 1]`, as MLServer writes them. Codecs that a model's file registers are known to the models
-of its folder, and to no others.
-"""
+"""MLServer's codecs, over the types of `oip_asgi.mlserver.types`. Lists, and columns of frames, are written as `[N, 1]`, as there."""
 
 from __future__ import annotations
 
 import inspect
 import typing
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from contextvars import ContextVar
 from datetime import datetime
 from functools import wraps
-from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 import numpy as np
 
@@ -26,14 +22,11 @@ from ..types import InferenceRequest, InferenceResponse, Parameters, RequestInpu
 if TYPE_CHECKING:
     from ..model import MLModel
 
-M = TypeVar("M", RequestInput, ResponseOutput)
-
 DecodedParameterName: Final = "_decoded_payload"
 
 
 class InputCodec:
-    """Turns a value into one tensor, and back. A subclass has a `ContentType`, and defines `encode_input`, `decode_input`, `encode_output`
-    and `decode_output`."""
+    """Turns a value into one tensor, and back, by `encode_input`, `decode_input`, `encode_output` and `decode_output` of a subclass."""
 
     ContentType: ClassVar[str] = ""
     TypeHint: ClassVar[Any] = None
@@ -45,13 +38,12 @@ class InputCodec:
 
 
 class RequestCodec(InputCodec):
-    """Turns a value into a whole request or response, and back. A subclass has a `ContentType`, and defines `encode_request`,
-    `decode_request`, `encode_response` and `decode_response`."""
+    """Turns a value into a whole request or response, and back, by `encode_request`, `decode_request` and the two for responses."""
 
 
-def _write(kind: type[M], tensor: Tensor, options: Mapping[str, Any]) -> M:
-    """A tensor as MLServer writes it. `use_bytes=False` makes `str` of BYTES."""
-    return kind.of(tensor, is_text=not options.get("use_bytes", True), shape=[*tensor.shape, 1][: max(2, len(tensor.shape))])
+def _write(kind: Any, tensors: Sequence[Tensor], *, use_bytes: bool = True) -> list[Any]:
+    """Tensors as MLServer writes them. `use_bytes=False` makes `str` of BYTES."""
+    return [kind.of(each, is_text=not use_bytes, shape=[*each.shape, 1][: max(2, len(each.shape))]) for each in tensors]
 
 
 def _own(value: Any) -> Any:
@@ -64,101 +56,46 @@ def _own(value: Any) -> Any:
     return value if value.flags.writeable else value.copy()
 
 
-class _OfTensor(InputCodec):
-    """A codec of this package, for one tensor."""
+def _wrap(codec: Any, hint: Any = None) -> Any:
+    """A codec of this package in MLServer's form."""
+    content_type = codec.content_type
 
-    codec: ClassVar[type[ours.InputCodec[Any]]]
+    def encode_request(payload: Any, **options: Any) -> InferenceRequest:
+        inputs = _write(RequestInput, codec.encode_request(payload).inputs, **options)
+        return InferenceRequest(inputs=inputs, parameters=Parameters(content_type))
 
-    @classmethod
-    def can_encode(cls, payload: Any) -> bool:
-        return cls.codec.can_encode(payload)
-
-    @classmethod
-    def encode_input(cls, name: str, payload: Any, **options: Any) -> RequestInput:
-        return _write(RequestInput, cls.codec.encode_input(name, payload), options)
-
-    @classmethod
-    def decode_input(cls, request_input: RequestInput) -> Any:
-        return _own(cls.codec.decode_input(request_input.to_tensor()))
-
-    @classmethod
-    def encode_output(cls, name: str, payload: Any, **options: Any) -> ResponseOutput:
-        return _write(ResponseOutput, cls.codec.encode_output(name, payload), options)
-
-    @classmethod
-    def decode_output(cls, response_output: ResponseOutput) -> Any:
-        return _own(cls.codec.decode_output(response_output.to_tensor()))
-
-
-class _OfRequest(RequestCodec):
-    """A codec of this package, for a whole request."""
-
-    codec: ClassVar[type[ours.RequestCodec[Any]]]
-
-    @classmethod
-    def can_encode(cls, payload: Any) -> bool:
-        return cls.codec.can_encode(payload)
-
-    @classmethod
-    def encode_request(cls, payload: Any, **options: Any) -> InferenceRequest:
-        inputs = [_write(RequestInput, tensor, options) for tensor in cls.codec.encode_request(payload).inputs]
-        return InferenceRequest(inputs=inputs, parameters=Parameters(cls.ContentType))
-
-    @classmethod
-    def decode_request(cls, request: InferenceRequest) -> Any:
-        return _own(cls.codec.decode_request(request.to_ours()))
-
-    @classmethod
-    def encode_response(cls, model_name: str, payload: Any, model_version: str | None = None, **options: Any) -> InferenceResponse:
-        outputs = [_write(ResponseOutput, tensor, options) for tensor in cls.codec.encode_response(model_name, payload).outputs]
-        parameters = Parameters(cls.ContentType)
+    def encode_response(model_name: str, payload: Any, model_version: str | None = None, **options: Any) -> InferenceResponse:
+        outputs = _write(ResponseOutput, codec.encode_response(model_name, payload).outputs, **options)
+        parameters = Parameters(content_type)
         return InferenceResponse(model_name=model_name, model_version=model_version, outputs=outputs, parameters=parameters)
 
-    @classmethod
-    def decode_response(cls, response: InferenceResponse) -> Any:
-        return _own(cls.codec.decode_response(response.to_ours()))
+    of_tensor: dict[str, Any] = {
+        "encode_input": lambda name, payload, **options: _write(RequestInput, [codec.encode_input(name, payload)], **options)[0],
+        "decode_input": lambda request_input: _own(codec.decode_input(request_input.to_tensor())),
+        "encode_output": lambda name, payload, **options: _write(ResponseOutput, [codec.encode_output(name, payload)], **options)[0],
+        "decode_output": lambda response_output: _own(codec.decode_output(response_output.to_tensor())),
+    }
+    of_request: dict[str, Any] = {
+        "encode_request": encode_request,
+        "decode_request": lambda request: _own(codec.decode_request(request.to_ours())),
+        "encode_response": encode_response,
+        "decode_response": lambda response: _own(codec.decode_response(response.to_ours())),
+    }
+    is_whole = issubclass(codec, ours.RequestCodec)
+    methods = {
+        name: staticmethod(method) for name, method in {"can_encode": codec.can_encode, **(of_request if is_whole else of_tensor)}.items()
+    }
+    names = {"ContentType": content_type, "TypeHint": hint}
+    return type(codec.__name__, (RequestCodec if is_whole else InputCodec,), {**methods, **names})
 
 
-class NumpyCodec(_OfTensor):
-    """Arrays, which the model may change."""
-
-    codec, ContentType, TypeHint = ours.NumpyCodec, "np", np.ndarray
-
-
-class StringCodec(_OfTensor):
-    """Lists of strings."""
-
-    codec, ContentType, TypeHint = ours.StringCodec, "str", list[str]
-
-
-class Base64Codec(_OfTensor):
-    """Lists of bytes."""
-
-    codec, ContentType, TypeHint = ours.Base64Codec, "base64", list[bytes]
-
-
-class DatetimeCodec(_OfTensor):
-    """Lists of dates."""
-
-    codec, ContentType, TypeHint = ours.DatetimeCodec, "datetime", list[datetime]
-
-
-class NumpyRequestCodec(_OfRequest):
-    """One array as a whole request or response."""
-
-    codec, ContentType = ours.NumpyRequestCodec, "np"
-
-
-class StringRequestCodec(_OfRequest):
-    """One list of strings as a whole request or response."""
-
-    codec, ContentType = ours.StringRequestCodec, "str"
-
-
-class PandasCodec(_OfRequest):
-    """Data frames: each column is a tensor."""
-
-    codec, ContentType = ours.PandasCodec, "pd"
+NumpyCodec = _wrap(ours.NumpyCodec, np.ndarray)
+StringCodec = _wrap(ours.StringCodec, list[str])
+Base64Codec = _wrap(ours.Base64Codec, list[bytes])
+DatetimeCodec = _wrap(ours.DatetimeCodec, list[datetime])
+NumpyRequestCodec = _wrap(ours.NumpyRequestCodec)
+StringRequestCodec = _wrap(ours.StringRequestCodec)
+PandasCodec = _wrap(ours.PandasCodec)
 
 
 class Registry:
@@ -169,14 +106,13 @@ class Registry:
 
     def of_hint(self, hint: Any) -> Any:
         """The codec for an annotation. Raises CodecError."""
-        hint = next((arg for arg in typing.get_args(hint) if type(None) in typing.get_args(hint) and arg is not type(None)), hint)
         hint = np.ndarray if typing.get_origin(hint) is np.ndarray else normalize(hint)
         if ours.PandasCodec.yields(hint):
             return PandasCodec
         for codec in (*self.inputs.values(), *self.requests.values()):
             if codec.TypeHint is not None and codec.TypeHint == hint:
                 return codec
-        raise CodecError(f"no codec for {inspect.formatannotation(hint)}: take an InferenceRequest, or register a codec with this TypeHint")
+        raise CodecError(f"no codec for {inspect.formatannotation(hint)}: take an InferenceRequest, or register a codec of that TypeHint")
 
 
 _EVERYWHERE: Final = Registry(

@@ -1,5 +1,0 @@
-"""The log under MLServer's name."""
-
-from .settings import logger
-
-__all__ = ["logger"]
