@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import logging
 import re
 from typing import Any
 
 import numpy as np
+import pytest
 
 from oip_asgi import InferenceServer, OIPApp, Tensor
 from tests.support.ways import Answer, Request, over_asgi
@@ -49,3 +51,8 @@ def error(answer: Answer) -> tuple[int, str]:
     """The status and the text of an answer that must not have succeeded."""
     assert answer.status != 200, answer.body
     return answer.status, json.loads(answer.body)["error"]
+
+
+def logged(caplog: pytest.LogCaptureFixture) -> list[logging.LogRecord]:
+    """The warnings and errors of this package: other packages may log what they do."""
+    return [record for record in caplog.records if record.name == "oip_asgi" and record.levelno >= logging.WARNING]

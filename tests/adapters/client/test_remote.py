@@ -17,7 +17,7 @@ import pytest
 
 from oip_asgi import InferenceContext, InferenceError, InferenceRequest, InferenceServer, OIPApp, OIPWSGIApp, TensorSpec
 from oip_asgi.client import remote
-from tests.support.asking import ask, described, error, get, outputs
+from tests.support.asking import ask, described, error, get, logged, outputs
 from tests.support.ways import Answer, Request, Way, over_asgi, over_wsgi, ways_into
 from tests.table.row import MAX_BODY_BYTES, MAX_JSON_BYTES, Row, table_server
 from tests.table.rows import rows
@@ -157,7 +157,7 @@ def test_what_register_declares_goes_before_what_the_other_server_says() -> None
 def test_metadata_that_declares_nothing_fails_the_load(entry: Any, caplog: pytest.LogCaptureFixture) -> None:
     near = in_front_of(lambda _: httpx.Response(200, json={"inputs": [entry]}), "m")
     assert ask(near, "m", x=GOOD).status == 503
-    [record] = caplog.records
+    [record] = logged(caplog)
     assert "the metadata of the model has" in record.message
     assert record.exc_text is None
 
@@ -248,7 +248,7 @@ def test_tensors_go_as_json_if_the_other_server_knows_nothing_else() -> None:
 def test_an_error_of_the_client_keeps_its_status_and_text(status: int, caplog: pytest.LogCaptureFixture) -> None:
     near = in_front_of(answering(status, {"error": "the image has no face"}, **{"www-authenticate": "Bearer"}), "m")
     assert error(ask(near, "m", x=GOOD)) == (status, "the image has no face")
-    assert not caplog.records
+    assert not logged(caplog)
 
 
 @pytest.mark.parametrize(
@@ -269,7 +269,7 @@ def test_other_errors_are_those_of_a_gateway(there: int, status: int, retry: str
     answer = ask(near, "m", {"id": "a\nb"}, x=GOOD)
     assert error(answer) == (status, f"model 'm' failed: its server answered with the status {there}")
     assert answer.headers.get("retry-after") == retry
-    [record] = caplog.records
+    [record] = logged(caplog)
     failed = f"model 'm' failed: its server answered with the status {there}"
     assert record.message.startswith(f"model 'm': a request failed with {status}: {failed} (/ answered with the status {there}: ")
     assert ("a secret" in record.message) == (there != 302)
@@ -281,7 +281,7 @@ def test_other_errors_are_those_of_a_gateway(there: int, status: int, retry: str
 def test_a_model_that_triton_does_not_have_any_more_is_no_fault_of_the_client(caplog: pytest.LogCaptureFixture) -> None:
     near = in_front_of(answering(400, {"error": "Request for unknown model: 'm' has no available versions"}), "m")
     assert error(ask(near, "m", x=GOOD))[0] == 502
-    assert len(caplog.records) == 1
+    assert len(logged(caplog)) == 1
 
 
 @pytest.mark.parametrize(
@@ -298,7 +298,7 @@ def test_a_model_that_triton_does_not_have_any_more_is_no_fault_of_the_client(ca
 )
 def test_a_broken_answer_is_502(body: Any, caplog: pytest.LogCaptureFixture) -> None:
     assert error(ask(in_front_of(answering(200, body), "m"), "m", x=GOOD)) == (502, "model 'm' failed: its server gave a broken answer")
-    assert len(caplog.records) == 1
+    assert len(logged(caplog)) == 1
 
 
 @pytest.mark.parametrize(
@@ -319,7 +319,7 @@ def test_a_connection_that_fails_is_502_and_one_that_is_late_504(
         return answering(200)(request)
 
     assert error(ask(in_front_of(far, "m"), "m", x=GOOD)) == (status, f"model 'm' failed: its server {text}")
-    assert len(caplog.records) == 1
+    assert len(logged(caplog)) == 1
 
 
 # Time
@@ -342,7 +342,7 @@ def test_a_call_that_is_late_is_cancelled_and_504(caplog: pytest.LogCaptureFixtu
     server.register("m", load=remote("http://far", "m", http=http), timeout=0.05)
     assert ask(server, "m", x=GOOD).status == 504
     assert ended == ["cancelled"]
-    assert len(caplog.records) == 1
+    assert len(logged(caplog)) == 1
 
 
 # Coming up
@@ -359,13 +359,13 @@ def test_a_load_waits_until_the_other_server_is_there(caplog: pytest.LogCaptureF
         return httpx.Response(failure) if failure else good(request)
 
     assert ask(in_front_of(far, "m", wait=30), "m", x=GOOD).status == 200
-    assert [record.message for record in caplog.records] == ["waiting for /, which has the model 'm': refused"]
+    assert [record.message for record in logged(caplog)] == ["waiting for /, which has the model 'm': refused"]
 
 
 @pytest.mark.parametrize(("far", "text"), [(InferenceServer(), "unknown model"), (lambda _: httpx.Response(200, json=[]), "a JSON object")])
 def test_a_load_from_a_server_without_the_model_fails_at_once(far: Any, text: str, caplog: pytest.LogCaptureFixture) -> None:
     assert ask(in_front_of(far, "m", wait=30), "m", x=GOOD).status == 503
-    [record] = caplog.records
+    [record] = logged(caplog)
     assert record.message.startswith("model 'm': load= raised, so it is not ready: the server of the model 'm', /, cannot be asked: ")
     assert text in record.message
     assert record.levelno == logging.ERROR
@@ -510,7 +510,7 @@ def test_one_that_cannot_be_reached_is_passed_over(fleet: tuple[Fleet, Inference
 
     asyncio.run(ask_three())
     assert transport.calls == ["a", "b", "b", "b"]
-    assert len(caplog.records) == 1
+    assert len(logged(caplog)) == 1
 
 
 @pytest.mark.parametrize("failure", [httpx.ReadError("reset"), 503])

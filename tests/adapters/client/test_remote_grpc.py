@@ -12,6 +12,7 @@ import pytest
 
 from oip_asgi import InferenceContext, InferenceError, InferenceServer, TensorSpec
 from oip_asgi.client import remote
+from tests.support.asking import logged
 from tests.support.grpc_ways import awaiting, blocking
 from tests.support.processes import free_port
 
@@ -134,7 +135,7 @@ def test_a_server_that_is_not_there_is_passed_over(url: str, caplog: pytest.LogC
             return (await near.infer("same", {"x": np.array([[1, 2]], np.float32)}))["y"].tolist()
 
     assert asyncio.run(run()) == [[1.0, 2.0]]
-    [record] = caplog.records
+    [record] = logged(caplog)
     assert "is passed over" in record.message
 
 
@@ -150,4 +151,4 @@ def test_a_server_that_has_gone_is_502(caplog: pytest.LogCaptureFixture) -> None
         await near.unload("same")
 
     asyncio.run(run())
-    assert len(caplog.records) == 1
+    assert len(logged(caplog)) == 1
