@@ -92,13 +92,15 @@ class Call(msgspec.Struct, Generic[T], eq=False):
         """Decode the request. With `at_once`, do nothing if it has inputs in shared memory."""
         assert self.body is not None  # each body is decoded once
         try:
-            since, deadline = self.timings.since, self.deadline
-            decoded = decode(self.engine, self.model, self.handler, self.wire, self.body, since, deadline, at_once=at_once)
+            decoded = decode(self.engine, self.model, self.handler, self.wire, self.body, at_once=at_once)
         except NotAtOnce:
             return
         self.decoded, self.is_decoded, self.body, self.timings.id = decoded, True, None, decoded.request.id
         if decoded.seconds < self.seconds:
-            self.seconds, self.deadline = decoded.seconds, decoded.deadline
+            self.seconds = decoded.seconds
+            self.deadline = self.timings.since + decoded.seconds
+        if decoded.binding.of_one_request is not None:
+            msgspec.structs.force_setattr(decoded, "deadline", self.deadline)
 
     def run(self) -> InferenceResponse:
         """Call the function."""

@@ -59,7 +59,7 @@ class Decoded(msgspec.Struct, frozen=True, eq=False):
         content_types: The content types that it asks for, by output.
         apply_options: Applies the output options to the response before it is encoded; None if there are none.
         seconds: The timeout that it asks for; infinity if it asks for none.
-        deadline: When it is given up.
+        deadline: When it is given up, if the model can see that.
     """
 
     model: Model
@@ -72,7 +72,7 @@ class Decoded(msgspec.Struct, frozen=True, eq=False):
     content_types: Mapping[str, str]
     apply_options: ApplyOptions | None
     seconds: float
-    deadline: float
+    deadline: float = math.inf
 
     def context(self) -> InferenceContext:
         """Make the `InferenceContext`, for models that take it."""
@@ -87,17 +87,7 @@ class Decoded(msgspec.Struct, frozen=True, eq=False):
         return msgspec.structs.replace(self, request=request, tensors={})
 
 
-def decode(
-    engine: Engine,
-    model: Model,
-    handler: Handler,
-    wire: WireFormat[Any],
-    body: Buffer,
-    since: float,
-    deadline: float,
-    *,
-    at_once: bool,
-) -> Decoded:
+def decode(engine: Engine, model: Model, handler: Handler, wire: WireFormat[Any], body: Buffer, *, at_once: bool) -> Decoded:
     """Decode a request, and check it against the model. With `at_once`, inputs in shared memory raise `NotAtOnce`."""
     regions, codecs = engine.regions, handler.codecs
     lend: Lend = lend_nothing
@@ -111,7 +101,6 @@ def decode(
             check_reserved(parameters)
         if "timeout" in parameters:
             seconds = _read_timeout(parameters["timeout"])
-            deadline = min(deadline, since + seconds)
         if "content_type" in parameters:
             content_type = str(parameters["content_type"])
     is_writable = model.options.writable
@@ -141,7 +130,7 @@ def decode(
         binding = handler.binding_for(content_type)
         tensors = binding.accept(request, content_type)
         content_type = binding.find_tensor_content_type(content_type)
-    return Decoded(model, wire, request, binding, tensors, content_type, outputs, content_types, apply_options, seconds, deadline)
+    return Decoded(model, wire, request, binding, tensors, content_type, outputs, content_types, apply_options, seconds)
 
 
 def _refuse_to_lend(_: Parameters) -> Buffer:
