@@ -76,10 +76,11 @@ def _find_codec(value: Any, spec: Declared | None, codecs: Codecs) -> AnyInputCo
 
 
 def _make_array(value: Any, spec: Declared | None) -> Array:
-    array = as_array(value)
-    is_of_floats = spec is not None and spec.datatype in FLOATING
-    if is_of_floats and array.dtype.hasobject and array.ndim and set(map(type, array.ravel().tolist())) <= {int, float, NoneType}:
-        array = array.astype(np.float64)  # None becomes NaN, as null in JSON
+    array = value
+    if spec is not None and spec.datatype in FLOATING:
+        array = as_array(value)
+        if array.ndim and array.dtype.hasobject and set(map(type, array.ravel().tolist())) <= {int, float, NoneType}:
+            array = array.astype(np.float64)  # None becomes NaN, as null in JSON
     array = to_wire_array(array)
     return array.reshape(1) if array.ndim == 0 and not isinstance(value, np.ndarray) else array
 
