@@ -128,6 +128,21 @@ def describe_middleware(host: object, path: str) -> str:
     return named and f"OIPMiddleware answers {path} before this middleware, which does not see it: {named}. If it should, {advice}"
 
 
+def describe_before_request(host: object, path: str) -> str:
+    """Say which `before_request` functions a Flask application has inside its WSGI middleware, and how to put them before the protocol."""
+    app = next((each for each in map(_find_owner, iterate_applications(host)) if is_framework(each, "flask", "Flask")), None)
+    named = ", ".join(_name_middleware(each) for each in getattr(app, "before_request_funcs", {}).get(None, ()))
+    return named and (
+        f"OIPWSGIMiddleware answers {path} before these functions of before_request, which do not see it: {named}. If they should, write "
+        f'app.register_blueprint(oip_asgi.flask.blueprint(server, url_prefix="{path}"))'
+    )
+
+
+def _find_owner(app: object) -> object:
+    """Find the application to which a bound method belongs, such as Flask's `wsgi_app`."""
+    return getattr(app, "__self__", app)
+
+
 def _name_middleware(kind: object, dispatch: object = None) -> str:
     named = kind if dispatch is None else dispatch  # the function of @app.middleware("http")
     return str(getattr(named, "__name__", named))

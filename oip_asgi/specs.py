@@ -15,6 +15,7 @@ from ._codecs.dataframes import is_frame, name_tensors
 from ._codecs.frame_columns import column_to_tensor, is_nullable
 from ._models.specs import TensorSpec
 from ._protocol.datatypes import DTYPES, Datatype, datatype_of
+from ._protocol.errors import show
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -95,10 +96,10 @@ _MLFLOW: Final[Mapping[str, tuple[Datatype, str | None]]] = MappingProxyType(
 
 
 @overload
-def specs_of(model: Frame) -> list[TensorSpec]: ...
+def specs_of(model: Frame, *, example: bool = False) -> list[TensorSpec]: ...
 @overload
 def specs_of(model: OnnxSession | MlflowSignature) -> Specs: ...
-def specs_of(model: Any) -> Specs | list[TensorSpec]:
+def specs_of(model: Any, *, example: bool = False) -> Specs | list[TensorSpec]:
     """Read what a model takes and returns, to declare it: `inputs, outputs = specs_of(session)`, or `inputs=specs_of(frame)`.
 
     Args:
@@ -111,7 +112,9 @@ def specs_of(model: Any) -> Specs | list[TensorSpec]:
               has the content type `pd_json`. What has no name is called `input_0` or `output_0`, and so on. Optional columns become
               inputs that must be sent, as all declared inputs are. The signature's `params` are left out.
             - A frame: a column is a tensor of shape `[-1]`, with the datatype and the content type that the content type `pd` gives it.
-              Strings, dates, `Int64` and `boolean` may miss values in requests too. The first row is the example of the documents.
+              Strings, dates, `Int64` and `boolean` may miss values in requests too.
+        example: Whether the first row of a frame, without missing values, is the example of the page and of the OpenAPI documents. All who
+            may open these see it, so give a frame whose first row is nobody's, and not the one of the training.
 
     Returns:
         The inputs and the outputs, in the model's own order; of a frame, one spec for each column.
@@ -134,26 +137,28 @@ def specs_of(model: Any) -> Specs | list[TensorSpec]:
             [_of_onnx("output", node) for node in model.get_outputs()],
         )
     if is_frame(model):
-        return [_of_column(name, column) for name, (_, column) in zip(name_tensors(model), model.items(), strict=True)]
+        columns = zip(name_tensors(model), (column for _, column in model.items()), strict=True)
+        return [_of_column(name, column, has_example=example) for name, column in columns]
     if hasattr(model, "get_columns"):
         import pandas as pd
 
-        return [_of_column(column.name, pd.Series(column.to_numpy())) for column in model.get_columns()]
+        return [_of_column(column.name, pd.Series(column.to_numpy()), has_example=example) for column in model.get_columns()]
     if hasattr(model, "inputs") and hasattr(model, "outputs"):
         return Specs(_of_schema("input", model.inputs), _of_schema("output", model.outputs))
     raise TypeError(
-        f"specs_of({model!r}): expected an onnxruntime.InferenceSession, a data frame, or the signature of an MLflow model, which is None "
-        "if the model was logged without one: log it with signature=mlflow.models.infer_signature(X, y)"
+        f"specs_of({show(model)}): expected an onnxruntime.InferenceSession, a data frame, or the signature of an MLflow model, which is "
+        "None if the model was logged without one: log it with signature=mlflow.models.infer_signature(X, y). For an array, write a "
+        'TensorSpec, such as TensorSpec("x", "FP64", [-1, 4])'
     )
 
 
-def _of_column(name: str, column: pd.Series[Any]) -> TensorSpec:
+def _of_column(name: str, column: pd.Series[Any], *, has_example: bool) -> TensorSpec:
     column = column.iloc[np.argsort(column.isna(), kind="stable")]  # the missing ones last
     given = column.dropna()
     tensor = column_to_tensor(name, given if len(given) or is_nullable(column.dtype) else column)
     if tensor.datatype != "BYTES" and not is_nullable(column.dtype):
         tensor = column_to_tensor(name, column)  # where values are missing, it may be JSON texts
-    example = [value.decode() if isinstance(value, bytes) else value for value in tensor.array[:1].tolist()] or None
+    example = [value.decode() if isinstance(value, bytes) else value for value in tensor.array[: int(has_example)].tolist()] or None
     content_type = tensor.parameters.get("content_type")
     return TensorSpec(name, tensor.datatype, [-1], None if content_type is None else str(content_type), example=example)
 

@@ -6,6 +6,7 @@ and `feed`.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from functools import partial
@@ -18,7 +19,7 @@ from werkzeug.datastructures import EnvironHeaders
 from werkzeug.exceptions import HTTPException
 from werkzeug.http import HTTP_STATUS_CODES
 
-from ._hosts import check_server, check_wsgi
+from ._hosts import check_server, check_wsgi, describe_before_request
 from ._http.exchange import exchange
 from ._http.request import Head, encode_path, join_headers, path_under, prefix_of
 from ._http.response import Response
@@ -31,6 +32,8 @@ if TYPE_CHECKING:
     from _typeshed.wsgi import StartResponse, WSGIApplication, WSGIEnvironment
 
 CHUNK: Final = 2**20
+
+_logger: Final = logging.getLogger("oip_asgi")
 
 
 class Stream(Protocol):
@@ -89,11 +92,21 @@ class OIPWSGIMiddleware:
         self._host = app
         self._app = OIPWSGIApp(server)
         self._prefix = prefix_of(path)
+        self._is_checked = False
+
+    def _check_host(self) -> None:
+        """Warn of Flask's functions inside, also of those that were added after this was made."""
+        self._is_checked = True
+        inside = describe_before_request(self._host, self._prefix or "/")
+        if inside:
+            _logger.warning(inside)
 
     def __call__(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
         path = path_under(_read_path(environ), self._prefix)
         if path is None:
             return self._host(environ, start_response)
+        if not self._is_checked:
+            self._check_host()
         return self._app.answer(environ, start_response, path)
 
 

@@ -123,6 +123,20 @@ def test_a_model_without_a_signature_is_told_what_to_write() -> None:
         specs_of(None)  # type: ignore[call-overload]
 
 
+def test_an_array_is_told_what_to_write() -> None:
+    with pytest.raises(TypeError) as raised:
+        specs_of(np.zeros((1000, 1000)))  # type: ignore[call-overload]
+    assert len(str(raised.value)) < 500
+    assert str(raised.value).endswith('For an array, write a TensorSpec, such as TensorSpec("x", "FP64", [-1, 4])')
+
+
+def test_a_session_that_is_not_taken_apart_is_told_of() -> None:
+    specs: Any = specs_of(session([node("x", "tensor(float)", [1])], []))
+    text = 'must be a list of TensorSpec, such as [TensorSpec("x", "FP32", [-1, 4])], or as in inputs, outputs = specs_of(session)'
+    with pytest.raises(TypeError, match=re.escape(text)):
+        InferenceServer().register("m", lambda **inputs: inputs, inputs=specs)
+
+
 def test_what_is_read_declares_a_model() -> None:
     specs = specs_of(session([node("x", "tensor(float)", ["batch", 2])], [node("y", "tensor(float)", ["batch", 2])]))
     server = InferenceServer()
@@ -209,7 +223,7 @@ def test_a_pandas_frame() -> None:
             7: [1, 2],
         }
     )
-    assert specs_of(frame) == [
+    assert specs_of(frame, example=True) == [
         TensorSpec("count", "INT64", [-1], example=[1]),
         TensorSpec("weight", "FP32", [-1], example=[0.5]),
         TensorSpec("city", "BYTES", [-1], "str", example=["Bonn"]),
@@ -221,7 +235,8 @@ def test_a_pandas_frame() -> None:
         TensorSpec("any", "BYTES", [-1], "pd_json", example=["[1]"]),
         TensorSpec("7", "INT64", [-1], example=[1]),
     ]
-    assert [spec.example for spec in specs_of(frame.iloc[:0])] == [None] * 10
+    assert [spec.example for spec in specs_of(frame.iloc[:0], example=True)] == [None] * 10
+    assert [spec.example for spec in specs_of(frame)] == [None] * 10  # a row of the training is for nobody who does not say so
 
 
 def test_a_polars_frame() -> None:
@@ -237,7 +252,7 @@ def test_a_polars_frame() -> None:
         column("day", [None, "2026-01-31"], "M8[D]"),
     ]
     frame: Any = SimpleNamespace(columns=["n", "gaps", "city", "day"], get_columns=lambda: columns)
-    assert specs_of(frame) == [
+    assert specs_of(frame, example=True) == [
         TensorSpec("n", "INT8", [-1], example=[1]),
         TensorSpec("gaps", "FP64", [-1], example=[1.0]),
         TensorSpec("city", "BYTES", [-1], "str", example=["Bonn"]),
@@ -308,7 +323,7 @@ def test_a_column_may_miss_values_that_none_missed_where_it_was_declared(dtype: 
 def test_a_frame_declares_a_model_whose_documented_example_works() -> None:
     server = InferenceServer()
 
-    @server.model("m", inputs=specs_of(pd.DataFrame({"age": [34, 51], "city": ["Bonn", None]})))
+    @server.model("m", inputs=specs_of(pd.DataFrame({"age": [34, 51], "city": ["Bonn", None]}), example=True))
     def m(df: pd.DataFrame) -> Any:
         return df["city"] + df["age"].astype(str)
 

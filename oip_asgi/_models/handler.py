@@ -83,8 +83,8 @@ class Handler:
         self.function = function
         self.ready, self.unload = options.ready, options.unload
         self.kind = kind_of(function, options.run)
-        self.is_measured = self.kind == "async"
-        """Whether its next call is measured: how long each part of it holds the event loop."""
+        self.is_measured = self.kind in ("async", "async stream")
+        """Whether its next call or item is measured: how long each part of it holds the event loop."""
         self.is_warned = False
         """Whether the log has a warning of that."""
         self.streams = self.kind in STREAMS

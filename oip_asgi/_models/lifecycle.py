@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from types import MappingProxyType
 from typing import Final, Literal, TypeAlias, final
@@ -162,7 +163,6 @@ class Lifecycle:
     def begin_to_load(self) -> Steps[None]:
         """Load the model if it is only registered, without waiting. Requests that come meanwhile wait for it."""
         with self._lock:
-            self._end_lost()
             begun = self._begin_if_registered(is_waited_for=True)
         if begun is not None:
             yield begun.spawn
@@ -171,7 +171,6 @@ class Lifecycle:
         """Load the model if it is only registered, and wait for a load that a request began; `at_start`, for any load."""
         while self.state in ("registered", "loading"):
             with self._lock:
-                self._end_lost()
                 begun = self._begin_if_registered(is_waited_for=True)
                 loading = begun or self._loading
             if loading is None or not (loading.is_waited_for or at_start):
@@ -201,6 +200,8 @@ class Lifecycle:
             raise error if isinstance(error, NotFound) else NotReady(f"model {self._label} was unloaded while it was loading")
 
     def _begin_if_registered(self, *, is_waited_for: bool) -> _Load | None:
+        """Begin a load, unless there was one that is not lost. The caller holds the lock."""
+        self._end_lost()
         return self._begin(LoadParameters(), is_waited_for=is_waited_for) if self.state == "registered" else None
 
     def _begin(self, parameters: LoadParameters, *, is_waited_for: bool) -> _Load | None:
@@ -216,10 +217,11 @@ class Lifecycle:
         return loading
 
     def _end_lost(self) -> None:
-        """End a load or an unload whose event loop was closed. The caller holds the lock."""
+        """End a load or an unload whose event loop was closed, or whose thread a fork has left behind. The caller holds the lock."""
         lost = self._unloading if self._loading is None else self._loading.spawn
         while lost is not None and lost.is_lost():
-            lost.part.close()
+            with suppress(ValueError):  # if it ran, and did not wait, when the process was forked
+                lost.part.close()
             lost.ended.set()  # which ends the load or unload it stands for: an unload may be next
             lost = self._unloading
 

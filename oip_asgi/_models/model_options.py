@@ -56,7 +56,9 @@ def _are_sizes(value: Any) -> bool:
     return isinstance(value, (list, tuple)) and all(type(size) is int for size in value)
 
 
-_SPECS: Final = Check('a list of TensorSpec, such as [TensorSpec("x", "FP32", [-1, 4])]', _are_specs, TypeError)
+_SPECS: Final = Check(
+    'a list of TensorSpec, such as [TensorSpec("x", "FP32", [-1, 4])], or as in inputs, outputs = specs_of(session)', _are_specs, TypeError
+)
 _DELAY: Final = number("a number of seconds, 0 or more, such as 0.002", lambda value: 0 <= value <= NO_TIMEOUT)
 _SIZES: Final = Check("a list of integers, such as [8, 16]", _are_sizes, TypeError)
 

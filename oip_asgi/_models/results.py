@@ -7,7 +7,7 @@ A list becomes an array by `to_wire_array` of `_protocol.tensors`, or by a codec
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Collection, Generator, Mapping, Sequence
 from typing import Any, TypeVar
 
 import numpy as np
@@ -211,6 +211,8 @@ def _to_tensor(name: str, value: Any) -> Tensor:
     try:
         array = to_wire_array(value)
     except (TypeError, ValueError) as error:
+        if isinstance(value, (Generator, AsyncGenerator)):
+            raise ModelFault("the model returned a generator: to answer with each item, write yield in the function itself") from error
         raise ModelFault(f"output {name!r} is no tensor: {error}") from error
     if array.ndim == 0 and not isinstance(value, ndarray):
         array = array.reshape(1)

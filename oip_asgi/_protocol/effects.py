@@ -123,7 +123,7 @@ class Spawn(msgspec.Struct, eq=False):
         unwanted: Once it is set, effects of the part that are `for_client` end as if its client had gone.
         is_apart: Whether the part sees none of this generator's context variables.
         ended: Set by the driver when it has ended, or was cancelled.
-        is_lost: Set by the driver: returns True if its event loop was closed, so that it never ends.
+        is_lost: Set by the driver: returns True if its event loop was closed, or it was left in the parent of a fork: it never ends.
         cancel: Set by the driver: cancels it, if that is possible.
     """
 

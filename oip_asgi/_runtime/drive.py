@@ -35,6 +35,7 @@ from .._protocol.effects import (
 )
 from .background import BackgroundLoop
 from .faults import as_failure, is_for_the_host
+from .threads import watch_fork
 from .waiting import ClientGone, Gone, Patrol, Watch, begin_waiting, give_way, running_loop, wait_until_set
 
 T = TypeVar("T")
@@ -181,7 +182,8 @@ async def abandon_async(steps: Steps[Any], threads: Threads) -> None:
 
 def _spawn(effect: Spawn, threads: Threads) -> None:
     loop = running_loop()
-    effect.is_lost = loop.is_closed
+    is_forked = watch_fork()
+    effect.is_lost = lambda: loop.is_closed() or is_forked()
     gone = None if effect.unwanted is None else partial(wait_until_set, effect.unwanted)
     part = _finish(effect.part, threads, gone)
     task = loop.create_task(part, context=Context()) if effect.is_apart else loop.create_task(part)

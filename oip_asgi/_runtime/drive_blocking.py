@@ -39,7 +39,7 @@ from .background import BackgroundLoop, Outbox
 from .drive import advance_async
 from .faults import call_here
 from .runtime import Runtime
-from .threads import waiting
+from .threads import waiting, watch_fork
 from .waiting import ClientGone, attend, wait_for, wait_until_set
 
 T = TypeVar("T")
@@ -154,6 +154,7 @@ class Driver(Generic[T]):
             assert self._read is not None  # only requests have bodies
             return self._read(effect.body)
         if type(effect) is Spawn:
+            effect.is_lost = watch_fork()
             work = partial(drive, effect.part, runtime, gone=effect.unwanted)
             return runtime.spawn(partial(Context().run, work) if effect.is_apart else work, effect.ended)
         if type(effect) is Await:

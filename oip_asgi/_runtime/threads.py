@@ -192,6 +192,12 @@ def call_after_fork(method: Callable[[], None]) -> None:
     os.register_at_fork(after_in_child=call)
 
 
+def watch_fork() -> Callable[[], bool]:
+    """Return what tells whether this process was forked after now."""
+    process = os.getpid()
+    return lambda: os.getpid() != process
+
+
 def cpus() -> int:
     """How many CPUs this process may use."""
     try:

@@ -179,7 +179,8 @@ def _suggest_declaration(error: BaseException, call: Call[Any]) -> str:
     written = escape(", ".join(specs + ["..."] * (len(tensors) > _SUGGESTED)))
     if not 0 < len(written) < _LONG:
         return ""
-    return f": if the request was wrong, declare what the model takes, such as inputs=[{written}], and it is answered 400"
+    advice = "if the request was wrong, declare what the model takes, and it is answered 400; with this request's names and datatypes"
+    return f": {advice}, inputs=[{written}]"
 
 
 def find_missing_column(error: BaseException, model: Model, names: Sequence[str] | None) -> InvalidRequest | None:

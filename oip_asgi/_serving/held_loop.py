@@ -15,6 +15,7 @@ HELD_SECONDS: Final = 0.1
 
 _MENDS: Final = {
     "async": "write a def, which runs in a worker thread, or await asyncio.to_thread(...) for the part that blocks",
+    "async stream": "write a def with yield, which runs in a worker thread, or await asyncio.to_thread(...) for the part that blocks",
     "inline": 'leave run="inline" out, so that it runs in a worker thread',
 }
 
@@ -22,9 +23,11 @@ _logger: Final = logging.getLogger("oip_asgi")
 
 
 @coroutine
-def measure(made: Awaitable[Any], model: Model, handler: Handler, clock: Callable[[], float]) -> Generator[Any, None, Any]:
-    """Await what an `async def` returned, and warn if it held the event loop. This is too costly for every call."""
-    handler.is_measured = False
+def measure(
+    made: Awaitable[Any], model: Model, handler: Handler, clock: Callable[[], float], *, goes_on: bool = False
+) -> Generator[Any, None, Any]:
+    """Await what an `async def` returned, and warn if it held the event loop. This is too costly for every call, or item of a stream."""
+    handler.is_measured = goes_on
     steps: Any = made.__await__()
     longest, error = 0.0, None
     try:
@@ -54,7 +57,7 @@ def note_long(model: Model, handler: Handler, seconds: float, *, is_on_loop: Cal
 
 def _warn(model: Model, handler: Handler, seconds: float) -> None:
     with model.limiter.lock:  # its calls may run on several event loops
-        was_warned, handler.is_warned = handler.is_warned, True
+        was_warned, handler.is_warned, handler.is_measured = handler.is_warned, True, False
     if not was_warned:
         place, mend = find_place(handler.function), _MENDS[handler.kind]
         text = "%s held the event loop for %d ms, in which nothing else ran on it, health probes neither (%s): %s"

@@ -38,6 +38,7 @@ from .call_stack import enter, leave
 from .copy_rule import copy_small
 from .engine import Engine
 from .failures import FAILURES, as_error
+from .held_loop import measure
 from .pipeline import answer_once, infer
 from .record import record_end
 from .wire_format import WireFormat
@@ -45,6 +46,9 @@ from .wire_format import WireFormat
 T = TypeVar("T")
 
 _END: Final = object()
+
+_MEASURED: Final = 8
+"""How many items of the first stream of a model are measured, if it has so many: how long each holds the event loop."""
 
 _Large: TypeAlias = tuple[InferenceResponse, float, float]
 """A response that a worker thread must encode, when the function was asked for it, and when the function returned it."""
@@ -219,9 +223,12 @@ class _ItemReader(Generic[T]):
         try:
             if self._generator is None:
                 self._generator = self._create_generator()
-            item = await self._generator.__anext__()
-            response = call.respond(item)
+            made, handler = self._generator.__anext__(), call.handler
+            if handler.is_measured:
+                made = measure(made, call.model, handler, clock, goes_on=self._index < _MEASURED)
+            response = call.respond(await made)
         except StopAsyncIteration:
+            call.handler.is_measured = False
             self._ended_at = clock()
             return None
         except InferenceError:

@@ -92,7 +92,7 @@ def test_an_array_of_one_dimension_is_told_to_have_rows(caplog: pytest.LogCaptur
     server = InferenceServer()
     server.register("m", LogisticRegression().fit(FRAME.to_numpy(), KINDS).predict)
     assert error(ask(server, "m", X=np.array([1.0, 1.0])))[0] == 500
-    assert 'such as inputs=[TensorSpec("X", "FP64", [-1, -1])], and it is answered 400' in caplog.text
+    assert 'request\'s names and datatypes, inputs=[TensorSpec("X", "FP64", [-1, -1])]' in caplog.text
 
 
 def test_declared_columns_come_in_their_order() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import logging
+import os
 import threading
 import time
 from collections.abc import Callable
@@ -379,3 +380,44 @@ def test_an_empty_server_is_not_ready_unless_it_says_so() -> None:
             "extensions": ["binary_tensor_data", "classification", "model_configuration", "parameters", "statistics"],
         },
     )
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system cannot fork")
+@pytest.mark.parametrize("is_async", [False, True], ids=["def", "async def"])
+@pytest.mark.parametrize("began", ["start", "request", "reload"])
+def test_a_load_that_a_fork_has_left_behind_begins_again(is_async: bool, began: str) -> None:
+    """gunicorn --preload, with a thread that loads, forks while it loads."""
+    server, parent = InferenceServer(), os.getpid()
+    begun, release, is_first = threading.Event(), threading.Event(), [began == "reload"]
+
+    def load() -> None:
+        if os.getpid() == parent and not (is_first and is_first.pop()):
+            begun.set()
+            assert release.wait(20)
+
+    async def load_async() -> None:
+        await asyncio.to_thread(load)
+
+    server.register("m", os.getpid, load=load_async if is_async else load, inputs=[])
+    way = over_wsgi(OIPWSGIApp(server), "")
+    if began == "reload":
+        assert outputs(way(INFER)) == {"output_0": [parent]}
+    tell: dict[str, Any] = {"start": server.start, "request": partial(way, INFER), "reload": partial(server.load_sync, "m")}
+    thread = threading.Thread(target=tell[began])
+    thread.start()
+    assert begun.wait(20)
+    reader, writer = os.pipe()
+    child = os.fork()
+    if child == 0:
+        if began == "reload":
+            server.load_sync("m")
+        os.write(writer, way(INFER).body)
+        os._exit(0)
+    os.close(writer)
+    with os.fdopen(reader, "rb") as pipe:
+        assert b'"data":[%d]' % child in pipe.read()
+    assert os.waitpid(child, 0)[1] == 0
+    release.set()
+    thread.join(20)
+    assert states(server) == {"m": "ready"}
+    server.stop()

@@ -18,7 +18,10 @@ from oip_asgi import InferenceServer, TensorSpec
 from tests.support.asking import ask, error, outputs
 
 FAILED = (500, "model 'm' failed: see the server's log")
-DECLARE = ': if the request was wrong, declare what the model takes, such as inputs=[TensorSpec("x", "FP64", [-1])], and it is answered 400'
+DECLARE = (
+    ": if the request was wrong, declare what the model takes, and it is answered 400; with this request's names and datatypes, "
+    'inputs=[TensorSpec("x", "FP64", [-1])]'
+)
 READ_ONLY = ": inputs are read-only; register the model with writable=True, so that it gets copies which it may change"
 
 
@@ -59,16 +62,23 @@ def test_a_writable_model_is_not_told_to_be_one(server: InferenceServer, caplog:
     assert outputs(ask(server, "adds", x=[1.0])) == {"output_0": [2.0]}
 
 
-def test_a_model_that_returns_nothing(server: InferenceServer, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_model_that_returns_nothing_or_a_generator(server: InferenceServer, caplog: pytest.LogCaptureFixture) -> None:
     server.register("m", lambda x: None)
     server.register("one of two", lambda x: {"a": x, "b": None})
+    server.register("words", lambda x: (word for word in x))
     assert error(ask(server, "m", x=[1.0])) == FAILED
     ask(server, "one%20of%20two", x=[1.0])
-    line = test_a_model_that_returns_nothing.__code__.co_firstlineno
-    places = [f'(File "{__file__}", line {line + number}, in <lambda>)' for number in (1, 2)]
+    ask(server, "words", x=[1.0])
+    line = test_a_model_that_returns_nothing_or_a_generator.__code__.co_firstlineno
+    places = [f'(File "{__file__}", line {line + number}, in <lambda>)' for number in (1, 2, 3)]
     assert messages(caplog) == [
         (logging.ERROR, f"model 'm' failed on a request {places[0]}: the model returned None: did you forget `return`?"),
         (logging.ERROR, f"model 'one of two' failed on a request {places[1]}: output 'b' is None"),
+        (
+            logging.ERROR,
+            f"model 'words' failed on a request {places[2]}: the model returned a generator: to answer with each item, write yield in the "
+            "function itself",
+        ),
     ]
 
 
@@ -93,7 +103,7 @@ def test_a_declaration_that_would_have_refused_the_request_is_written(server: In
     ask(server, "of%20the%20host", x=[1.0])
     ask(server, "all", **{'q"\n': [1.0]}, **{f"x{number}": np.array(1.0) for number in range(9)})
     ask(server, "all", **{"long" * 200: [1.0]})
-    start, end = ": if the request was wrong, declare what the model takes, such as inputs=[", "], and it is answered 400"
+    start, end = DECLARE[: DECLARE.index("TensorSpec")], "]"
     first = ", ".join(['TensorSpec("q\\"\\n", "FP64", [-1])', *(f'TensorSpec("x{number}", "FP64", [])' for number in range(4)), "..."])
     assert [text for _, text in messages(caplog)] == [
         f'model \'m\' failed on a request{start}TensorSpec("x", "FP64", [-1, 3]){end}',

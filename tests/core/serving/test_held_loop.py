@@ -16,6 +16,7 @@ from tests.table.row import GOOD, infer, inputs
 
 MENDS = {
     "async": "write a def, which runs in a worker thread, or await asyncio.to_thread(...) for the part that blocks",
+    "async stream": "write a def with yield, which runs in a worker thread, or await asyncio.to_thread(...) for the part that blocks",
     "inline": 'leave run="inline" out, so that it runs in a worker thread',
 }
 
@@ -82,6 +83,34 @@ def test_it_is_warned_of_once(
     for _ in range(3):
         assert ask(server, "m", x=[[1.0]]).status == 200
     assert messages(caplog) == [warning(function, 250, kind)]
+
+
+@pytest.mark.parametrize("held", [0, 1, 7])
+def test_a_stream_is_warned_of_once(held: int, server: InferenceServer, clock: Clock, caplog: pytest.LogCaptureFixture) -> None:
+    @server.model("m")
+    async def m(x: Any) -> Any:
+        for place in range(9):
+            await clock.wait(5)
+            if place >= held:
+                clock.block(0.25)
+            yield x
+
+    ask = Request("POST", "/models/m/infer_stream", (), inputs(GOOD))
+    for _ in range(2):
+        answer = over_asgi(OIPApp(server), "")(ask)
+        assert (answer.status, answer.body.count(b"data: {")) == (200, 9)
+    assert messages(caplog) == [warning(m, 250, "async stream")]
+
+
+def test_a_stream_that_waits_is_not(server: InferenceServer, clock: Clock, caplog: pytest.LogCaptureFixture) -> None:
+    @server.model("m")
+    async def m(x: Any) -> Any:
+        for _ in range(3):
+            await clock.wait(5)
+            yield x
+
+    assert over_asgi(OIPApp(server), "")(Request("POST", "/models/m/infer_stream", (), inputs(GOOD))).body.count(b"data: {") == 3
+    assert messages(caplog) == []
 
 
 def test_one_that_begins_to_hold_it_is_found_at_its_next_long_call(

@@ -251,7 +251,10 @@ def test_what_a_generator_raises(kind: str, place: str, caplog: pytest.LogCaptur
     else:
         assert talk.status == 200
         assert numbers(talk) == {"later": [0, FAILED], "in finally": [0, 1, FAILED]}[place]
-    hint = 'if the request was wrong, declare what the model takes, such as inputs=[TensorSpec("n", "INT64", [-1])], and it is answered 400'
+    hint = (
+        "if the request was wrong, declare what the model takes, and it is answered 400; with this request's names and datatypes, "
+        'inputs=[TensorSpec("n", "INT64", [-1])]'
+    )
     assert errors(caplog) == [f"model 'm' failed on a request: {hint}"]
     assert "secret" in caplog.text
     assert is_idle(server)
