@@ -352,3 +352,28 @@ def test_a_frame_with_a_column_that_no_tensor_can_be() -> None:
 def test_an_example_that_is_none(shape: list[int], example: Any, error: type[Exception], text: str) -> None:
     with pytest.raises(error, match=re.escape(text)):
         TensorSpec("x", "FP32", shape, example=example)
+
+
+GUIDE = (Path(__file__).parent.parent / "examples" / "guide" / "content-types.md").read_text()
+MISSING = [
+    ("number", TensorSpec("x", "FP32", [-1])),
+    ("integer", TensorSpec("x", "FP64", [-1])),
+    ("integer, as the dtype `Int64`", TensorSpec("x", "INT64", [-1])),
+    ("boolean, as the dtype `boolean`", TensorSpec("x", "BOOL", [-1])),
+    ("string", TensorSpec("x", "BYTES", [-1], content_type="str")),
+    ("date", TensorSpec("x", "BYTES", [-1], content_type="datetime")),
+]
+
+
+@pytest.mark.parametrize(("row", "spec"), MISSING, ids=[row for row, _ in MISSING])
+def test_the_guide_says_how_to_write_a_missing_value(row: str, spec: TensorSpec) -> None:
+    [written] = re.findall(rf"^\| {re.escape(row)} \| [^|]* \| `([^`]*)`", GUIDE, re.MULTILINE)
+    server = InferenceServer()
+
+    @server.model("m", inputs=[spec])
+    def m(df: pd.DataFrame) -> Any:
+        return df["x"].isna().to_numpy()
+
+    tensor = {"name": "x", "shape": [2], "datatype": spec.datatype, **json.loads(f"{{{written}}}")}
+    answer = over_asgi(OIPApp(server), "")(Request("POST", "/models/m/infer", (), json.dumps({"inputs": [tensor]}).encode()))
+    assert (answer.status, json.loads(answer.body)["outputs"][0]["data"]) == (200, [False, True])
