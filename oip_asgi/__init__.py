@@ -1,5 +1,7 @@
 """Serve models over the Open Inference Protocol (KServe V2) from inside the application you already run."""
 
+from typing import TYPE_CHECKING, Any
+
 from ._extensions.cache import ResponseCache
 from ._extensions.repository import ModelStatus
 from ._extensions.shared_memory import SharedMemory
@@ -13,7 +15,19 @@ from ._protocol.tensors import InferenceContext, InferenceRequest, InferenceResp
 from ._version import __version__
 from .asgi import OIPApp, OIPMiddleware
 from .server import InferenceServer
-from .wsgi import OIPWSGIApp, OIPWSGIMiddleware
+
+if TYPE_CHECKING:
+    from .wsgi import OIPWSGIApp, OIPWSGIMiddleware
+else:
+
+    def __getattr__(name: str) -> Any:
+        """Import the WSGI side at its first use: werkzeug takes half as long as all the rest."""
+        if name in ("OIPWSGIApp", "OIPWSGIMiddleware"):
+            from . import wsgi
+
+            return getattr(wsgi, name)
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
 
 __all__ = [
     "Access",

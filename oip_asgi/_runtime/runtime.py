@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 import weakref
+from collections import deque
 from collections.abc import Callable
 from concurrent.futures import CancelledError, Future
 from contextlib import suppress
@@ -85,8 +86,8 @@ class LoopThreads:
     def __init__(self, loop: asyncio.AbstractEventLoop, pools: dict[Work, WorkerThreads]) -> None:
         self.loop = weakref.ref(loop)  # a thread keeps this longer than its loop
         self._pools = pools
-        self._lock = threading.Lock()
-        self._ended: list[_Job] = []  # if it has any, a wake-up is under way
+        self._ended: deque[_Job] = deque()  # threads append to it, and the loop pops, neither of which needs a lock
+        self._wake_up = threading.Lock()  # held while a wake-up is under way
         self._waiting: set[WorkerThreads] = set()
         self.patrol = Patrol()
 
@@ -110,20 +111,18 @@ class LoopThreads:
 
     def put(self, job: _Job) -> None:
         """Bring a job that has ended to the loop; called by worker threads."""
-        with self._lock:
-            self._ended.append(job)
-            if len(self._ended) > 1:
-                return
+        self._ended.append(job)
+        if not self._wake_up.acquire(blocking=False):
+            return
         loop = self.loop()
         if loop is not None:
             with suppress(RuntimeError):  # the loop is closed, and nobody waits any more
                 loop.call_soon_threadsafe(self._deliver)
 
     def _deliver(self) -> None:
-        with self._lock:
-            ended, self._ended = self._ended, []
-        for job in ended:
-            job.finish()
+        self._wake_up.release()  # before the queue is emptied: what comes from here on may need a wake-up of its own
+        while self._ended:
+            self._ended.popleft().finish()
 
 
 @final

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import platform
 import re
 import socket
 import subprocess
@@ -16,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from oip_asgi import OIPApp
-from tests.bench import h2load, instructions, walks
+from tests.bench import costs, h2load, instructions, walks
 from tests.bench.load import Load, Target, ask, by_calls, by_h2load, by_sockets, by_wrk, has_h2load, has_wrk
 from tests.bench.measure import Cell, Measurement, verify
 from tests.bench.models import make_server
@@ -238,3 +239,11 @@ def test_instructions_of_other_versions_are_not_compared(monkeypatch: pytest.Mon
 def test_the_loops_of_instructions_run(name: str) -> None:
     """Without valgrind: that each row is answered with success."""
     instructions.run_row(name)
+
+
+@pytest.mark.slow
+def test_what_the_import_costs_is_a_row_for_each_measure_and_a_column_for_each_interpreter(capsys: pytest.CaptureFixture[str]) -> None:
+    costs.main([sys.executable, sys.executable, "--imports", "--rounds", "1"])
+    head, _, *lines = capsys.readouterr().out.splitlines()
+    assert head.count(f"Python {platform.python_version()}") == 2
+    assert [re.findall(r"\| ([0-9.]+) +(?=\|)", line) != [] for line in lines] == [True] * 3
