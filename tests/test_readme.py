@@ -227,11 +227,16 @@ def test_the_snippets_of_streams(run_snippet: Run) -> None:
     assert asyncio.run(first_words("to be or not to be", 3)) == ["to", "be", "or"]
 
 
-def test_the_snippets_of_those_who_come_from_other_servers(run_snippet: Run) -> None:
+def test_the_snippets_of_those_who_come_from_other_servers(run_snippet: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     image = {"name": "image", "datatype": "FP32", "shape": [1, 3], "data": [0, 2, 1]}
     asked = {"inputs": [image], "outputs": [{"name": "scores", "parameters": {"classification": 1}}]}
     answer = over_asgi(run_snippet("def load_pets")["app"], "/v2")(Request("POST", "/models/pets/infer", (), json.dumps(asked).encode()))
     assert outputs(answer) == {"scores": ["2.000000:1:dog"]}
+    monkeypatch.chdir(tmp_path)
+    body = b'{"inputs":[{"name":"texts","datatype":"BYTES","shape":[2],"data":["a","bcd"]}]}'
+    answer = over_asgi(run_snippet("register_folder(")["app"], "/v2")(Request("POST", "/models/lengths/infer", (), body))
+    assert outputs(answer) == {"output-0": [1, 3]}
+    del sys.modules["lengths"]
     body = b'{"inputs":[{"name":"x","datatype":"FP64","shape":[1,2],"data":[3,4]}]}'
     answer = over_asgi(run_snippet("class Sums")["app"], "/v2")(Request("POST", "/models/sums/versions/v1/infer", (), body))
     assert outputs(answer) == {"y": [11.0]}

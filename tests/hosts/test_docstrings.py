@@ -19,13 +19,14 @@ from werkzeug.middleware.dispatcher import DispatcherMiddleware
 import oip_asgi
 from oip_asgi.django import urls
 from oip_asgi.flask import blueprint
+from oip_asgi.mlserver import register_folder
 from oip_asgi.specs import specs_of
 from tests.support.host_ways import configure_django
 
 configure_django()
 
 NAMES: dict[str, Any] = {name: getattr(oip_asgi, name) for name in oip_asgi.__all__}
-OTHERS: dict[str, Any] = {"urls": urls, "blueprint": blueprint, "specs_of": specs_of}
+OTHERS: dict[str, Any] = {"urls": urls, "blueprint": blueprint, "specs_of": specs_of, "register_folder": register_folder}
 GLOBALS: dict[str, Any] = {
     "APIKeyHeader": APIKeyHeader,
     "Depends": Depends,

@@ -22,6 +22,7 @@ MODELS = ROOT / "examples" / "models"
 NEEDS = {
     "lightgbm_booster": ["lightgbm", "pandas"],
     "mlflow_pyfunc": ["mlflow", "sklearn"],
+    "mlflow_scoring": ["mlflow", "sklearn"],
     "onnx_session": ["onnxruntime", "pandas", "skl2onnx", "tritonclient"],
     "pillow_image": ["PIL", "sklearn"],
     "sklearn_pipeline": ["pandas", "sklearn"],
@@ -33,6 +34,7 @@ NEEDS = {
 SEEN = {
     "lightgbm_booster": r"München +31\.9 +1 +649\.0 +6\d\d\.\d\n.*\nin a town that it does not know 200\n",
     "mlflow_pyfunc": r"weather BYTES \[-1\]\ntemperature FP64 \[-1\]\nis_holiday BOOL \[-1\]\nstations FP64 \[-1\]\noutput_0 FP64 \[-1\]\n",
+    "mlflow_scoring": r"/invocations +\[0, 0, 1, 1, 1\]\n/v2/models/iris/infer +\[0, 0, 1, 1, 1\]\nwithout a column 400 .*petal width",
     "onnx_session": r"weather BYTES \[-1, 1\]\ntemperature FP32 \[-1, 1\]\nlabel BYTES \[-1\]\nprobabilities FP32 \[-1, 2\]\n"
     r"\[b'much', b'little', b'much'\]",
     "pillow_image": r"as files  ([ \d]+)\nas base64 \1\ntrue digit.*\nhalf a file 400 the image cannot be read: image file is truncated",
