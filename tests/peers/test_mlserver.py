@@ -21,7 +21,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import oip_asgi.mlserver.codecs
 from oip_asgi import InferenceError, InferenceRequest, InferenceResponse, codecs
+from oip_asgi.mlserver import types
 from tests.processes.test_codec_examples import expected, frame_app, url, wines  # noqa: F401  (fixtures)
 from tests.support.inside import decode_request
 from tests.support.inside.values import Array
@@ -304,3 +306,29 @@ COLUMNS_OF_OURS: dict[str, list[Any]] = {
     "object": ["a", None],
     "datetime64[ns]": ["2022-01-11T11:00:00", "2022-01-12T11:00:00"],
 }
+
+
+@pytest.mark.parametrize(
+    ("codec", "value"),
+    [
+        ("NumpyCodec", np.arange(3)),
+        ("NumpyCodec", np.array([[1, 2], [3, 4]], np.float32)),
+        ("StringCodec", ["a", "ö"]),
+        ("Base64Codec", [b"a", b"\xff"]),
+        ("DatetimeCodec", [datetime(2022, 1, 11, 11, 0, tzinfo=UTC)]),
+        ("NumpyRequestCodec", np.arange(4.0)),
+        ("StringRequestCodec", ["a", "b"]),
+        ("PandasCodec", pd.DataFrame({"age": [34, 22], "name": ["Jo", "Mi"], "size": [1.5, 2.5]})),
+    ],
+)
+def test_the_codecs_for_its_models_write_and_read_as_its_own(mlserver: MLServer, codec: str, value: Any) -> None:
+    mine = getattr(oip_asgi.mlserver.codecs, codec)
+    is_whole = hasattr(mine, "encode_request")
+    made = mine.encode_request(value, use_bytes=False) if is_whole else mine.encode_input("foo", value, use_bytes=False)
+    request = made if is_whole else types.InferenceRequest(inputs=[made])
+    assert request.dict() == mlserver("encode", codec, value=tagged(value), **({} if "Numpy" in codec else {"use_bytes": False}))
+    read = mine.decode_request(made) if is_whole else mine.decode_input(made)
+    if isinstance(value, pd.DataFrame):
+        pd.testing.assert_frame_equal(read, value)
+    else:
+        assert np.array_equal(np.reshape(read, np.shape(value)), value)

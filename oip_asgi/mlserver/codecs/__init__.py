@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import typing
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import suppress
 from contextvars import ContextVar
 from datetime import datetime
@@ -137,7 +137,7 @@ def register_request_codec(codec: Any) -> Any:
     return codec
 
 
-def decode_args(predict: Callable[..., Any]) -> Callable[[MLModel, InferenceRequest], Awaitable[InferenceResponse]]:
+def decode_args(predict: Callable[..., Any]) -> Callable[[Any, InferenceRequest], Coroutine[Any, Any, InferenceResponse]]:
     """Let `predict` take the values of its inputs by name, as annotated, and return those of its outputs.
 
     An input has the name of a parameter; a `pd.DataFrame` takes all that have none. Outputs are called `output-0` and so on.
