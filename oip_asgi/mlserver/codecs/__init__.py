@@ -15,6 +15,7 @@ import numpy as np
 
 from ... import codecs as ours
 from ..._codecs.base import normalize
+from ..._models.annotations import parse_annotation
 from ..._protocol.tensors import Tensor
 from ..errors import CodecError
 from ..types import InferenceRequest, InferenceResponse, Parameters, RequestInput, ResponseOutput
@@ -106,7 +107,7 @@ class Registry:
 
     def of_hint(self, hint: Any) -> Any:
         """The codec for an annotation. Raises CodecError."""
-        hint = np.ndarray if typing.get_origin(hint) is np.ndarray else normalize(hint)
+        hint = normalize(parse_annotation(hint).wanted)
         if ours.PandasCodec.yields(hint):
             return PandasCodec
         for codec in (*self.inputs.values(), *self.requests.values()):
