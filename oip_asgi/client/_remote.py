@@ -7,35 +7,22 @@ import logging
 import math
 import re
 import time
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import aclosing
-from typing import TYPE_CHECKING, Any, Final
-from weakref import WeakKeyDictionary
+from typing import Any, Final
 
-import httpcore
 import httpx
 
 from .._models.handler import Loaded
 from .._models.specs import AnyShape, TensorSpec
-from .._protocol.errors import ErrorResponse, InferenceError, InvalidRequest, InvalidResponse, ModelFault, list_names, show
+from .._protocol.errors import InferenceError, InvalidRequest, InvalidResponse, ModelFault, list_names, show
 from .._protocol.log import escape
 from .._protocol.schemas import Parameters, RequestOutput
 from .._protocol.tensors import ELSEWHERE, InferenceContext, InferenceRequest, InferenceResponse, make_tensor
 from . import _questions as questions
-from ._http import AsyncHTTPLink
-from ._questions import HTTPRequest, Inference
-
-if TYPE_CHECKING:
-    from ._grpc import AsyncGRPCLink
-
-_CONNECT_SECONDS: Final = 5.0
-"""How long a connection may take to be opened. What follows has the time of the request."""
-
-_POOL: Final[Any] = {"max_connections": None, "max_keepalive_connections": None, "keepalive_expiry": 1.5}
-"""`max_concurrency` bounds the calls. Servers close idle connections after 2 seconds, gunicorn's default, and later."""
-
-_ASIDE_SECONDS: Final = 1.0
-"""How long an address that failed is passed over, if there is another one."""
+from ._addresses import Address, Addresses
+from ._questions import Inference
+from ._refusals import ERRORS, describe, is_passing, is_unsent, refuse
 
 _QUESTION_SECONDS: Final = 10.0
 """How long the other server may take to answer a question that is not inference."""
@@ -51,14 +38,6 @@ _OF_CONNECTION: Final = re.compile(
     "connection|content-.*|expect|host|inference-header-content-length|keep-alive|proxy-.*|te|trailer|transfer-encoding|upgrade|accept-encoding"
 )
 """Headers of one connection or body, which mean nothing for another one."""
-
-_OURS_TO_BLAME: Final = (404, 405, 406, 407, 408, 411, 426, 429)
-"""What another server answers if its address, its model or its proxy is wrong. The client can do nothing about that."""
-
-_NO_MODEL: Final = "Request for unknown model"
-"""How Triton's text begins if it does not have the model, with the status 400 in older versions."""
-
-_NOT_YET: Final = (429, 502, 503, 504)
 
 _VALUE: Final = re.compile(r"[\t\x20-\x7e\x80-\xff]*")
 
@@ -119,36 +98,9 @@ def remote(
     return load
 
 
-class _HTTPLink(AsyncHTTPLink):
-    """The other server over HTTP, without a limit of time once it is connected."""
-
-    def connect(self, url: str) -> None:
-        super().connect(url)
-        self.pool = httpcore.AsyncConnectionPool(**{**self.options, **_POOL})
-
-    def write(self, request: HTTPRequest, timeout: float | None) -> Any:
-        written = super().write(request, timeout)
-        written.extensions["timeout"]["connect"] = _CONNECT_SECONDS
-        return written
-
-
-class _Address:
-    """One address of the other server, on one event loop."""
-
-    def __init__(self, url: str, http: httpx.AsyncClient | None) -> None:
-        self.url = url
-        self.running = 0
-        self.aside_until = 0.0
-        self.link: AsyncGRPCLink | AsyncHTTPLink
-        if url.startswith(("grpc://", "grpcs://")):
-            from ._grpc import AsyncGRPCLink  # needs another extra
-
-            self.link = AsyncGRPCLink(url, None, math.inf)
-        else:
-            self.link = _HTTPLink(url, None, math.inf, http)
-
-
 class _Remote:
+    """The model, as one load found it. Raises ValueError if an argument is wrong."""
+
     def __init__(
         self,
         urls: Sequence[str],
@@ -164,122 +116,94 @@ class _Remote:
         for name in forward:
             if _OF_CONNECTION.fullmatch(name.lower()):
                 raise ValueError(f"forward= has {name!r}, a header of one connection: leave it out")
-        self._urls, self._http = urls, http
-        self._make_addresses()
-        self._model, self._version, self._wait = model, version, wait
+        self._addresses = Addresses(urls, http)
+        self._model, self._version, self._stream, self._wait = model, version, stream, wait
         self._forward = [(name.lower(), name.lower().encode("ascii")) for name in forward]
-        self._stream = stream
-        self._by_loop: WeakKeyDictionary[asyncio.AbstractEventLoop, list[_Address]] = WeakKeyDictionary()
         self._binary = True
         self._outputs: Mapping[str, TensorSpec] = {}
-
-    def _make_addresses(self) -> list[_Address]:
-        return [_Address(url, self._http) for url in self._urls]
-
-    def _addresses(self) -> list[_Address]:
-        """The addresses, as the event loop that runs here uses them."""
-        loop = asyncio.get_running_loop()
-        found = self._by_loop.get(loop)
-        if found is None:
-            found = self._by_loop[loop] = self._make_addresses()
-        return found
-
-    def _choose(self) -> Iterator[_Address]:
-        """The addresses in the order in which a call tries them."""
-        left = list(self._addresses())
-        while len(left) > 1:
-            now = time.monotonic()
-            best = min(left, key=lambda address: (address.aside_until > now, address.running))
-            left.remove(best)
-            yield best
-        yield from left
 
     # Loading
 
     async def load(self) -> Loaded:
         """Read what the other server says of the model."""
+        try:
+            return await self._wait_for_declaration()
+        except BaseException:
+            await self._addresses.close()
+            raise
+
+    async def _wait_for_declaration(self) -> Loaded:
         until, is_told = time.monotonic() + self._wait, False
         while True:
             try:
                 return await self._read_declaration()
-            except (httpx.TransportError, InvalidResponse, TimeoutError) as error:
-                is_passing = (
-                    error.response_status in _NOT_YET if isinstance(error, ErrorResponse) else not isinstance(error, InvalidResponse)
-                )
-                if not is_passing or time.monotonic() >= until:
-                    text = f"the server of the model {self._model!r}, {' or '.join(self._urls)}, cannot be asked"
-                    raise ModelFault(f"{text}: {_describe(error)}") from None
+            except ERRORS as error:
+                what = f"{self._addresses}, which has the model {self._model!r}"
+                if not is_passing(error) or time.monotonic() >= until:
+                    raise ModelFault(f"cannot ask {what}: {describe(error)}") from None
                 if not is_told:
-                    _logger.warning("waiting for %s, which has the model %r: %s", " or ".join(self._urls), self._model, _describe(error))
+                    _logger.warning("waiting for %s: %s", what, escape(describe(error)))
                 is_told = True
                 await asyncio.sleep(_AGAIN_SECONDS)
 
     async def _read_declaration(self) -> Loaded:
-        extensions = _get_list(await self._ask(questions.METADATA), "extensions")
-        document = await self._ask(questions.ask_of(self._model, self._version, questions.MODEL_METADATA))
+        server = await self._ask(questions.METADATA)
+        extensions = _get_list(server, "extensions")
+        metadata = await self._ask(questions.ask_of(self._model, self._version, questions.MODEL_METADATA))
         config: dict[str, Any] = {}
         if "model_configuration" in extensions:
             config = await self._ask(questions.ask_of(self._model, self._version, questions.MODEL_CONFIG))
         self._binary = any(str(name).startswith("binary_tensor_data") for name in extensions)
-        inputs, outputs = (_read_specs(document, what) for what in ("inputs", "outputs"))
-        if (document.get("parameters") or {}).get("undeclared_inputs"):
+        inputs, outputs = (_read_specs(metadata, what) for what in ("inputs", "outputs"))
+        if (metadata.get("parameters") or {}).get("undeclared_inputs"):
             inputs = []  # it takes others too
         self._outputs = {spec.name: spec for spec in outputs}
-        policy = config.get("model_transaction_policy") or {}
-        streams = bool(policy.get("decoupled")) if self._stream is None else self._stream
-        optional = [str(each.get("name")) for each in _get_list(config, "input") if each.get("optional")]
+        streams = self._stream
+        if streams is None:
+            streams = bool((config.get("model_transaction_policy") or {}).get("decoupled"))
+        if streams and server.get("name") == "triton" and not all(address.is_grpc for address in self._addresses.choose()):
+            raise ModelFault(f"the model {self._model!r} answers with a stream, which Triton sends over gRPC only: write grpc://host:8001")
         return Loaded(
             function=self.stream if streams else self.infer,
             inputs=inputs,
             outputs=outputs,
-            optional=optional,
+            optional=[str(each.get("name")) for each in _get_list(config, "input") if each.get("optional")],
             ready=self.is_ready,
-            unload=self.close,
+            unload=self._addresses.close,
         )
 
     async def _ask(self, question: questions.Question[Any]) -> Any:
         """Ask the first address that can be reached."""
-        for address in self._choose():
+        failure: Exception
+        for address in self._addresses.choose():
             try:
                 async with asyncio.timeout(_QUESTION_SECONDS):
                     return await address.link.ask(question, None)
-            except (httpx.TransportError, TimeoutError, ErrorResponse) as error:
+            except ERRORS as error:
                 failure = error
-                if isinstance(error, ErrorResponse) and not _is_unsent(error):
+                if isinstance(error, InvalidResponse) and not is_unsent(error):
                     break
         raise failure
 
     async def is_ready(self) -> bool:
         """Whether the model is ready there."""
         try:
-            ready: bool = await self._ask(questions.ask_of(self._model, self._version, questions.MODEL_READY))
-        except (httpx.TransportError, InvalidResponse, TimeoutError):
+            return bool(await self._ask(questions.ask_of(self._model, self._version, questions.MODEL_READY)))
+        except ERRORS:
             return False
-        return ready
-
-    async def close(self) -> None:
-        """Close the connections of all event loops that still run."""
-        here = asyncio.get_running_loop()
-        for loop, addresses in list(self._by_loop.items()):
-            for address in addresses:
-                if loop is here:
-                    await address.link.close()
-                elif loop.is_running():
-                    asyncio.run_coroutine_threadsafe(address.link.close(), loop)
-        self._by_loop.clear()
 
     # Inference
 
     async def infer(self, request: InferenceRequest, context: InferenceContext) -> InferenceResponse:
         inference = self._write(request, context)
         refusal: InferenceError
-        for address in self._choose():
+        for address in self._addresses.choose():
             address.running += 1
             try:
                 return self._check(await address.link.infer(inference, None), inference)
             except Exception as error:
                 refusal = self._refuse(address, error, context)
-                if not _is_unsent(error):
+                if not is_unsent(error):
                     raise refusal from refusal.__cause__
             finally:
                 address.running -= 1
@@ -288,7 +212,7 @@ class _Remote:
     async def stream(self, request: InferenceRequest, context: InferenceContext) -> AsyncGenerator[InferenceResponse]:
         inference = self._write(request, context)
         refusal: InferenceError
-        for address in self._choose():
+        for address in self._addresses.choose():
             address.running += 1
             try:
                 async with aclosing(address.link.stream(inference, None)) as responses:
@@ -297,7 +221,7 @@ class _Remote:
                 return
             except Exception as error:
                 refusal = self._refuse(address, error, context)
-                if not _is_unsent(error):
+                if not is_unsent(error):
                     raise refusal from refusal.__cause__
             finally:
                 address.running -= 1
@@ -321,7 +245,8 @@ class _Remote:
 
     def _check(self, response: InferenceResponse, inference: Inference) -> InferenceResponse:
         """Check a response against what the other server said of its model."""
-        declared, missing = self._outputs, {output.name for output in inference.request.outputs} or set(self._outputs)
+        declared = self._outputs
+        missing = {output.name for output in inference.request.outputs} & declared.keys() or set(declared)
         for tensor in response.outputs:
             array, spec = tensor.array, declared.get(tensor.name)
             if declared and (spec is None or array.dtype != spec.dtype or not spec.fits(array.shape)):
@@ -334,59 +259,16 @@ class _Remote:
             raise InvalidResponse(f"the response has no output {list_names(sorted(missing))}")
         return response
 
-    def _refuse(self, address: _Address, error: Exception, context: InferenceContext) -> InferenceError:
-        """The error for the client; its cause is for the log. The address is passed over for a moment if it did not answer."""
-        status, headers, text, there = 502, {}, "", None
-        if _is_unsent(error):
-            what = "cannot be reached"
-        elif isinstance(error, ErrorResponse):
-            there, sent = error.response_status, error.response_headers
-            if there is not None and _is_of_client(there, error.text):
-                return InferenceError(error.text, status=there, headers=_keep(sent, "WWW-Authenticate"))
-            what = f"answered with the status {there}"
-            if there is None:
-                what, text = "broke off its stream", error.text
-            elif there in (429, 503):
-                status, headers = 503, _keep(sent, "Retry-After") or {"Retry-After": "1"}
-            elif there in (408, 504):
-                status = 504
-        elif isinstance(error, httpx.TimeoutException):
-            status, what = 504, "took too long"
-        elif isinstance(error, httpx.TransportError):
-            what = "gave no whole answer"
-        elif isinstance(error, InvalidResponse):
-            what = "gave a broken answer"
-        else:
+    def _refuse(self, address: Address, error: Exception, context: InferenceContext) -> InferenceError:
+        """The error for the client. An address that did not answer is passed over for a moment."""
+        refusal = refuse(error)
+        if refusal is None:
             raise error
-        if not isinstance(error, InvalidResponse) or _is_unsent(error) or there in (502, 503, 504):
-            address.aside_until = time.monotonic() + _ASIDE_SECONDS
-        refusal = InferenceError(text or f"model {context.model_name!r} failed: its server {what}", status=status, headers=headers)
-        refusal.__cause__ = ConnectionError(f"{address.url} {what}: {_describe(error)}")
-        if _is_unsent(error) and len(self._urls) > 1:
-            _logger.warning("model %r: %s is passed over: %s", context.model_name, address.url, escape(_describe(error)))
-        return refusal
-
-
-def _is_unsent(error: Exception) -> bool:
-    """Whether no connection could be opened, so that nothing was sent. gRPC says it in the text alone."""
-    if isinstance(error, ErrorResponse):
-        return error.response_status == 503 and error.text.startswith("failed to connect to all addresses")
-    return isinstance(error, (httpx.ConnectError, httpx.ConnectTimeout))
-
-
-def _is_of_client(status: int, text: str) -> bool:
-    """Whether the client can do something about an error of the other server."""
-    return 400 <= status <= 499 and status not in _OURS_TO_BLAME and not text.startswith(_NO_MODEL)
-
-
-def _keep(headers: Mapping[str, str], name: str) -> dict[str, str]:
-    """A header for the client, if the other server sent it, and it can be sent."""
-    value = headers.get(name.lower(), "")
-    return {name: value} if value and value.isascii() and value.isprintable() else {}
-
-
-def _describe(error: Exception) -> str:
-    return str(error) or type(error).__name__
+        if refusal.is_away:
+            address.pass_over()
+        if is_unsent(error) and len(self._addresses) > 1:
+            _logger.warning("model %r: %s is passed over: %s", context.model_name, address.url, escape(describe(error)))
+        return refusal.make(context.model_name, address.url, error)
 
 
 def _pass_on(parameters: Parameters) -> Parameters:

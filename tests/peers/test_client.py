@@ -10,16 +10,18 @@ import asyncio
 import os
 import subprocess
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
 
-from oip_asgi import ErrorResponse
-from oip_asgi.client import AsyncClient, Client
+from oip_asgi import ErrorResponse, InferenceServer, OIPApp, TensorSpec
+from oip_asgi.client import AsyncClient, Client, remote
 from oip_asgi.client.check import main
 from tests.support.processes import free_port, running
+from tests.support.threads import serving
 
 MODULES = {"triton": "pytriton", "mlserver": "mlserver", "kserve": "kserve"}
 
@@ -117,5 +119,29 @@ def test_what_the_check_finds(peer: Peer, tmp_path: Path, capsys: pytest.Capture
         "kserve": "  no id, so none comes back: the id is ",
     }
     assert expected[peer.name] in found
+    with Client(peer.url) as client:
+        assert client.is_live()
+
+
+@pytest.mark.parametrize("scheme", ["http", "grpc"])
+def test_behind_remote_nothing_wrong_is_accepted_and_the_server_lives(
+    peer: Peer, scheme: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    request = tmp_path / "request.json"
+    request.write_text('{"inputs": [{"name": "x", "shape": [1, 4], "datatype": "FP32", "data": [1.5, 2.5, 3.5, 4.5]}]}')
+    near = InferenceServer()
+    # MLServer and KServe declare nothing of these models
+    for model, spec in (("identity", TensorSpec("x", "FP32", [-1, -1])), ("strings", TensorSpec("x", "BYTES", [-1]))):
+        load = remote(peer.url if scheme == "http" else peer.grpc_url, model)
+        near.register(model, load=load, inputs=[spec], outputs=[replace(spec, name="y")], timeout=30)
+    with serving(OIPApp(near, path="/v2")) as port:
+        url = f"http://127.0.0.1:{port}/v2"
+        if (peer.name, scheme) != ("mlserver", "grpc"):  # which is INTERNAL for an id that is not ASCII
+            assert main([url, "--model", "identity", "--request", str(request), "--strain"]) == 0, capsys.readouterr().out
+        with Client(url) as client:
+            assert client.infer("strings", {"x": ["a", "é"]}).as_("y", list[str]) == ["a", "é"]
+            large = np.ones((1, 150_528), np.float32)
+            assert np.array_equal(client.infer("identity", {"x": large})["y"], large)
+            assert client.is_ready()
     with Client(peer.url) as client:
         assert client.is_live()

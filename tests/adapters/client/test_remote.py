@@ -366,9 +366,27 @@ def test_a_load_waits_until_the_other_server_is_there(caplog: pytest.LogCaptureF
 def test_a_load_from_a_server_without_the_model_fails_at_once(far: Any, text: str, caplog: pytest.LogCaptureFixture) -> None:
     assert ask(in_front_of(far, "m", wait=30), "m", x=GOOD).status == 503
     [record] = logged(caplog)
-    assert record.message.startswith("model 'm': load= raised, so it is not ready: the server of the model 'm', /, cannot be asked: ")
+    assert record.message.startswith("model 'm': load= raised, so it is not ready: cannot ask /, which has the model 'm': ")
     assert text in record.message
     assert record.levelno == logging.ERROR
+
+
+def test_a_stream_of_triton_over_http_fails_the_load(caplog: pytest.LogCaptureFixture) -> None:
+    def far(request: httpx.Request) -> httpx.Response:
+        document = {"name": "triton", "extensions": ["model_configuration"], "model_transaction_policy": {"decoupled": True}}
+        return httpx.Response(200, json=document)
+
+    assert ask(in_front_of(far, "m"), "m", x=GOOD).status == 503
+    assert "which Triton sends over gRPC only" in caplog.text
+
+
+def test_without_the_outputs_there_an_unknown_one_is_400() -> None:
+    def far(request: httpx.Request) -> httpx.Response:
+        outputs = [{**OUTPUTS[0], "shape": [1, 2], "data": [1, 2]}]
+        return httpx.Response(200, json={} if request.method == "GET" else {"outputs": outputs})
+
+    near = in_front_of(far, "m")
+    assert error(ask(near, "m", {"outputs": [{"name": "z"}]}, x=GOOD)) == (400, "unknown output 'z': expected 'y'")
 
 
 def test_the_model_is_ready_if_it_is_there() -> None:

@@ -1,0 +1,104 @@
+"""The addresses of another server, as each event loop uses them: which one a call takes, and when one is passed over."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import time
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Final
+from weakref import WeakKeyDictionary
+
+import httpcore
+import httpx
+
+from ._http import AsyncHTTPLink
+from ._questions import HTTPRequest
+
+if TYPE_CHECKING:
+    from ._grpc import AsyncGRPCLink
+
+_CONNECT_SECONDS: Final = 5.0
+"""How long a connection may take to be opened. What follows has the time of the request."""
+
+_POOL: Final[Any] = {"max_connections": None, "max_keepalive_connections": None, "keepalive_expiry": 1.5}
+"""`max_concurrency` bounds the calls. Servers close idle connections after 2 seconds, gunicorn's default, and later."""
+
+_ASIDE_SECONDS: Final = 1.0
+
+
+class _HTTPLink(AsyncHTTPLink):
+    """The other server over HTTP, without a limit of time once it is connected."""
+
+    def connect(self, url: str) -> None:
+        super().connect(url)
+        self.pool = httpcore.AsyncConnectionPool(**{**self.options, **_POOL})
+
+    def write(self, request: HTTPRequest, timeout: float | None) -> Any:
+        written = super().write(request, timeout)
+        written.extensions["timeout"]["connect"] = _CONNECT_SECONDS
+        return written
+
+
+class Address:
+    """One address, on one event loop."""
+
+    def __init__(self, url: str, http: httpx.AsyncClient | None) -> None:
+        self.url = url
+        self.is_grpc = url.startswith(("grpc://", "grpcs://"))
+        self.running = 0
+        self.aside_until = 0.0
+        self.link: AsyncGRPCLink | AsyncHTTPLink
+        if self.is_grpc:
+            from ._grpc import AsyncGRPCLink  # needs another extra
+
+            self.link = AsyncGRPCLink(url, None, math.inf)
+        else:
+            self.link = _HTTPLink(url, None, math.inf, http)
+
+    def pass_over(self) -> None:
+        """Let calls take another one for a second, if there is one."""
+        self.aside_until = time.monotonic() + _ASIDE_SECONDS
+
+
+class Addresses:
+    """Raises ValueError if a URL is none of a server."""
+
+    def __init__(self, urls: Sequence[str], http: httpx.AsyncClient | None) -> None:
+        self._urls, self._http = urls, http
+        self._by_loop: WeakKeyDictionary[asyncio.AbstractEventLoop, list[Address]] = WeakKeyDictionary()
+        self._make()
+
+    def _make(self) -> list[Address]:
+        return [Address(url, self._http) for url in self._urls]
+
+    def __len__(self) -> int:
+        return len(self._urls)
+
+    def __str__(self) -> str:
+        return " or ".join(self._urls)
+
+    def choose(self) -> Iterator[Address]:
+        """Each address, in the order in which a call on this event loop tries them: the one with the fewest calls first."""
+        loop = asyncio.get_running_loop()
+        found = self._by_loop.get(loop)
+        if found is None:
+            found = self._by_loop[loop] = self._make()
+        left = list(found)
+        while len(left) > 1:
+            now = time.monotonic()
+            best = min(left, key=lambda address: (address.aside_until > now, address.running))
+            left.remove(best)
+            yield best
+        yield from left
+
+    async def close(self) -> None:
+        """Close the connections of all event loops that still run."""
+        by_loop, self._by_loop = self._by_loop, WeakKeyDictionary()
+        here = asyncio.get_running_loop()
+        for loop, addresses in list(by_loop.items()):
+            for address in addresses:
+                if loop is here:
+                    await address.link.close()
+                elif loop.is_running():
+                    asyncio.run_coroutine_threadsafe(address.link.close(), loop)

@@ -1,0 +1,94 @@
+"""What the client of this server gets if another server, which was asked for it, refuses or fails."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final, NamedTuple
+
+import httpx
+
+from .._protocol.errors import ErrorResponse, InferenceError, InvalidResponse
+
+_OURS_TO_BLAME: Final = (404, 405, 406, 407, 408, 411, 426, 429)
+"""What another server answers if its address, its model or its proxy is wrong. The client can do nothing about that."""
+
+_NO_MODEL: Final = "Request for unknown model"
+"""How Triton's text begins if it does not have the model, with the status 400 in older versions."""
+
+_NOT_YET: Final = (429, 502, 503, 504)
+
+ERRORS: Final = (httpx.TransportError, InvalidResponse, TimeoutError)
+"""What asking another server raises."""
+
+
+class Refusal(NamedTuple):
+    """What the client gets.
+
+    Args:
+        status: The status.
+        text: The text; empty if `what` is all that the client may know.
+        what: What the other server did, for the log.
+        headers: Those that belong to the status.
+        is_away: Whether the other server did not answer as it should, so that another one may be better.
+    """
+
+    status: int
+    text: str = ""
+    what: str = ""
+    headers: Mapping[str, str] = {}
+    is_away: bool = False
+
+    def make(self, model: str, url: str, error: Exception) -> InferenceError:
+        """The error. Its cause is for the log."""
+        made = InferenceError(self.text or f"model {model!r} failed: its server {self.what}", status=self.status, headers=self.headers)
+        if self.what:
+            made.__cause__ = ConnectionError(f"{url} {self.what}: {describe(error)}")
+        return made
+
+
+def refuse(error: Exception) -> Refusal | None:
+    """What the client gets; None if the error is not the other server's."""
+    if is_unsent(error):
+        return Refusal(502, what="cannot be reached", is_away=True)
+    if isinstance(error, ErrorResponse):
+        return _refuse_as_there(error, error.response_status)
+    if isinstance(error, httpx.TimeoutException):
+        return Refusal(504, what="took too long", is_away=True)
+    if isinstance(error, httpx.TransportError):
+        return Refusal(502, what="gave no whole answer", is_away=True)
+    return Refusal(502, what="gave a broken answer") if isinstance(error, InvalidResponse) else None
+
+
+def _refuse_as_there(error: ErrorResponse, status: int | None) -> Refusal:
+    if status is None:  # within a stream, whose errors are texts alone
+        return Refusal(502, error.text, "broke off its stream")
+    if 400 <= status <= 499 and status not in _OURS_TO_BLAME and not error.text.startswith(_NO_MODEL):
+        return Refusal(status, error.text, headers=_keep(error, "WWW-Authenticate"))
+    what, is_away = f"answered with the status {status}", status in (502, 503, 504)
+    if status in (429, 503):
+        return Refusal(503, "", what, _keep(error, "Retry-After") or {"Retry-After": "1"}, is_away)
+    return Refusal(504 if status in (408, 504) else 502, "", what, {}, is_away)
+
+
+def _keep(error: ErrorResponse, name: str) -> dict[str, str]:
+    """A header for the client, if the other server sent it, and it can be sent."""
+    value = error.response_headers.get(name.lower(), "")
+    return {name: value} if value and value.isascii() and value.isprintable() else {}
+
+
+def is_unsent(error: Exception) -> bool:
+    """Whether no connection could be opened, so that nothing was sent. gRPC says it in the text alone."""
+    if isinstance(error, ErrorResponse):
+        return error.response_status == 503 and error.text.startswith("failed to connect to all addresses")
+    return isinstance(error, (httpx.ConnectError, httpx.ConnectTimeout))
+
+
+def is_passing(error: Exception) -> bool:
+    """Whether the other server may only not be up yet."""
+    if isinstance(error, ErrorResponse):
+        return error.response_status in _NOT_YET
+    return not isinstance(error, InvalidResponse)
+
+
+def describe(error: Exception) -> str:
+    return str(error) or type(error).__name__
