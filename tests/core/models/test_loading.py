@@ -383,6 +383,7 @@ def test_an_empty_server_is_not_ready_unless_it_says_so() -> None:
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system cannot fork")
+@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")  # of forks beside threads, which is the point
 @pytest.mark.parametrize("is_async", [False, True], ids=["def", "async def"])
 @pytest.mark.parametrize("began", ["start", "request", "reload"])
 def test_a_load_that_a_fork_has_left_behind_begins_again(is_async: bool, began: str) -> None:
@@ -409,10 +410,12 @@ def test_a_load_that_a_fork_has_left_behind_begins_again(is_async: bool, began: 
     reader, writer = os.pipe()
     child = os.fork()
     if child == 0:
-        if began == "reload":
-            server.load_sync("m")
-        os.write(writer, way(INFER).body)
-        os._exit(0)
+        try:
+            if began == "reload":
+                server.load_sync("m")
+            os.write(writer, way(INFER).body)
+        finally:  # the tests go on in the parent alone
+            os._exit(0)
     os.close(writer)
     with os.fdopen(reader, "rb") as pipe:
         assert b'"data":[%d]' % child in pipe.read()
