@@ -97,15 +97,17 @@ class DocumentFormat:
         """Decode a flat object. None if the body is a whole inference request."""
         length = self._rest.header_length
         text = bytes(body if length is None else memoryview(body)[:length])
-        declared = {spec.name: Declared(spec.datatype, tuple(spec.shape)) for spec in model.inputs}
+        declared = {spec.name: Declared(spec.datatype, tuple(spec.shape), spec.content_type) for spec in model.inputs}
         if generate.is_inference_request(text, declared.keys() | model.binding.named):
             return None
         flat = generate.read_object(text)
         if length is not None:
             raise InvalidRequest("a flat object has no binary data: leave Inference-Header-Content-Length out, or send inputs")
         # a model that takes a data frame accepts columns of any name
+        named, reader = model.binding.named, model.binding.request_reader
         columns = flat.keys() - OF_PROTOCOL - generate.RESERVED_INPUTS if model.binding.takes_columns else set()
-        return generate.decode_request(flat, declared, model.binding.named | columns)
+        of_frame = declared.keys() - named if reader is not None and reader.codec.content_type == "pd" else ()
+        return generate.decode_request(flat, declared, named | columns, of_frame)
 
     def encode(self, _: InferenceRequest, response: InferenceResponse) -> bytes:
         if not self._is_flat:

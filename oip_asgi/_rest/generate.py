@@ -56,6 +56,7 @@ class Declared(NamedTuple):
 
     datatype: str
     shape: tuple[int, ...]
+    content_type: str | None = None
 
 
 class _Literal(str):
@@ -105,8 +106,10 @@ def read_object(text: bytes) -> dict[str, Any]:
     raise InvalidRequest("the body is not valid JSON")
 
 
-def decode_request(request: Mapping[str, Any], declared: Mapping[str, Declared], named: Collection[str]) -> InferenceRequest:
-    """A flat object as a request."""
+def decode_request(
+    request: Mapping[str, Any], declared: Mapping[str, Declared], named: Collection[str], columns: Collection[str] = ()
+) -> InferenceRequest:
+    """A flat object as a request. Declared inputs that are `columns` of a data frame may have missing values."""
     members = dict(request)
     request_id, parameters = _read_id(members.pop("id", None)), members.pop("parameters", None)
     if not isinstance(parameters, (dict, NoneType)):
@@ -122,7 +125,8 @@ def decode_request(request: Mapping[str, Any], declared: Mapping[str, Declared],
     made = InferenceRequest([], request_id, {})
     for name, value in members.items():
         if name in known:
-            made.inputs.append(Tensor(name, _read_input(name, value, declared.get(name))))
+            value, more = _write_missing(value, declared[name]) if name in columns else (value, {})
+            made.inputs.append(Tensor(name, _read_input(name, value, declared.get(name)), more))
             continue
         what = _NO_SCALAR.get(type(value))
         if what is not None:
@@ -163,6 +167,18 @@ def _check_scalar(what: str, value: Any) -> Any:
         except OverflowError:
             raise InvalidRequest(f"{what}: integer value out of range") from None
     return value
+
+
+def _write_missing(value: Any, spec: Declared) -> tuple[Any, dict[str, Any]]:
+    """Write null in a column as tensors have missing values of its kind, with the parameters that say so."""
+    values = value if type(value) is list else [value]
+    if None not in values:
+        return value, {}
+    if spec.datatype == "BYTES" and spec.content_type == "datetime":
+        return ["NaT" if each is None else each for each in values], {}
+    if spec.datatype == "BYTES" and spec.content_type in (None, "str"):
+        return list(map(json.dumps, values)), {"content_type": "pd_json"}
+    return values if spec.datatype in FLOATING else value, {}
 
 
 def _read_input(name: str, value: Any, spec: Declared | None) -> Array:

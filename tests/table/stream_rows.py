@@ -85,6 +85,13 @@ def _register_frames(server: InferenceServer) -> None:
 
     server.register("declared frame", lambda df: df["a"], content_type="pd", inputs=[TensorSpec("a", "INT64", [-1])])
 
+    ages, cities = TensorSpec("age", "FP64", [-1]), TensorSpec("city", "BYTES", [-1], content_type="str")
+
+    @server.model("missing", content_type="pd", inputs=[ages, cities, TensorSpec("born", "BYTES", [-1], content_type="datetime")])
+    def missing(df):  # type: ignore[no-untyped-def]
+        year = df["born"].dt.year.to_numpy(np.float64)
+        return {"age": df["age"].to_numpy(), "city": [city if isinstance(city, str) else "missing" for city in df["city"]], "year": year}
+
 
 def refuse(text: str) -> None:
     raise InferenceError(text, status=418)
@@ -286,6 +293,26 @@ def _frames() -> list[StreamRow]:
             flat("frame and n", output_0=[16.5, 33.0]),
         ),
         StreamRow("a declared frame", "declared%20frame/generate", {"a": [1, 2], "b": 3}, 200, flat("declared frame", output_0=[1, 2])),
+        StreamRow(
+            "missing values of a declared frame",
+            "missing/generate",
+            {"age": None, "city": None, "born": None},
+            200,
+            flat("missing", age=None, city="missing", year=None),
+        ),
+        StreamRow(
+            "missing values among others",
+            "missing/generate",
+            {"age": [1, None], "city": ["Bonn", None], "born": ["2026-01-31", None]},
+            200,
+            flat("missing", age=[1.0, None], city=["Bonn", "missing"], year=[2026.0, None]),
+        ),
+        refused(
+            "a missing integer",
+            "declared%20frame/generate",
+            {"a": None},
+            "input 'a' is null: expected a scalar or a list, or leave it out",
+        ),
         refused(
             "columns of different lengths",
             "frame/generate",
@@ -387,7 +414,7 @@ def _failures() -> list[StreamRow]:
             "nowhere/versions/1/generate_stream",
             {"x": 1},
             "Request for unknown model: 'nowhere' is not found: expected 'words', 'count', 'lists', 'plain', 'grid', 'versioned', "
-            f"'parameters', 'bytes', 'clash', 'stops' and {7 if HAS_PANDAS else 4} more",
+            f"'parameters', 'bytes', 'clash', 'stops' and {8 if HAS_PANDAS else 4} more",
             404,
         ),
     ]
