@@ -184,12 +184,13 @@ def answer_once(*parts: bytes, gone: threading.Event | None = None, path: str | 
             connection.recv(2**16)
             for part in parts:
                 connection.sendall(part)
-            if gone is not None or not parts:
-                with contextlib.suppress(ConnectionError):
-                    while connection.recv(2**16):
-                        pass
-                if gone is not None:
-                    gone.set()
+            if parts and gone is None:
+                connection.shutdown(socket.SHUT_WR)
+            with contextlib.suppress(OSError):  # a connection that is closed before all of the request was read is reset
+                while connection.recv(2**16):
+                    pass
+            if gone is not None:
+                gone.set()
 
     threading.Thread(target=serve).start()
     return listening.getsockname()
