@@ -96,7 +96,7 @@ HOSTS: dict[str, tuple[Callable[[InferenceServer], Any], Callable[[Any], Abstrac
     "FastAPI mount": (fastapi_mounted, serving),
     "FastAPI install": (fastapi_installed, serving),
     "Litestar mount": (litestar_mounted, serving),
-    "Litestar middleware": (lambda server: OIPMiddleware(Litestar([]), server), serving),
+    "Litestar middleware": (lambda server: OIPMiddleware(Litestar([], logging_config=None), server), serving),
     "Quart middleware": (quart_app, serving),
     "Flask blueprint": (lambda server: flask_app(blueprint(server)), serving_wsgi),
     "WSGI middleware": (lambda server: OIPWSGIMiddleware(other_wsgi_app, server), serving_wsgi),

@@ -44,7 +44,7 @@ def litestar(server: InferenceServer, **options: Any) -> Litestar:
     async def services(scope: Scope, receive: Receive, send: Send) -> None:
         await grpc_app(scope, receive, send)  # type: ignore[arg-type]  # Litestar has ASGI types of its own
 
-    return Litestar([services], **options)
+    return Litestar([services], logging_config=None, **options)
 
 
 def quart(server: InferenceServer) -> Quart:
@@ -77,7 +77,7 @@ def litestar_guard(server: InferenceServer) -> Any:
 
 
 def litestar_middleware_inside(server: InferenceServer) -> Any:
-    return OIPMiddleware(Litestar([], middleware=[Authentication]), server, grpc=True)
+    return OIPMiddleware(Litestar([], logging_config=None, middleware=[Authentication]), server, grpc=True)
 
 
 def quart_middleware(server: InferenceServer) -> Any:

@@ -60,7 +60,7 @@ def in_litestar(server: InferenceServer) -> Litestar:
     async def services(scope: Scope, receive: Receive, send: Send) -> None:
         await grpc_app(scope, receive, send)  # type: ignore[arg-type]  # Litestar has ASGI types of its own
 
-    return Litestar([services])
+    return Litestar([services], logging_config=None)
 
 
 def under(prefix: str, app: Any) -> Starlette:

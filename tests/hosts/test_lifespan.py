@@ -104,7 +104,9 @@ def installed_fastapi(server: InferenceServer, events: Events) -> Any:
 
 
 def around_litestar(server: InferenceServer, events: Events) -> Any:
-    app = Litestar([], on_startup=[lambda: events.append("host starts")], on_shutdown=[lambda: events.append("host stops")])
+    app = Litestar(
+        [], logging_config=None, on_startup=[lambda: events.append("host starts")], on_shutdown=[lambda: events.append("host stops")]
+    )
     return OIPMiddleware(app, server)
 
 

@@ -85,7 +85,7 @@ ASGI_MOUNTS: dict[str, tuple[Callable[[], Any], str, str]] = {
     "middleware /": (lambda: OIPMiddleware(FastAPI(), named("one"), "/"), "", ""),
     "middleware behind a root path": (lambda: OIPMiddleware(FastAPI(), named("one")), "/v2", "/api"),
     "Litestar mount": (lambda: litestar_mounted(named("one")), "/v2", ""),
-    "Litestar middleware": (lambda: OIPMiddleware(Litestar([]), named("one"), "/ml/v2"), "/ml/v2", ""),
+    "Litestar middleware": (lambda: OIPMiddleware(Litestar([], logging_config=None), named("one"), "/ml/v2"), "/ml/v2", ""),
     "Quart": (lambda: quart_app(named("one")), "/v2", ""),
 }
 
@@ -283,7 +283,7 @@ def litestar_host() -> Way:
 
         return Response("the host's own 404", status_code=404, media_type="text/plain")
 
-    return over_asgi(OIPMiddleware(Litestar([hello], exception_handlers={404: not_found}), named("one")), "")
+    return over_asgi(OIPMiddleware(Litestar([hello], logging_config=None, exception_handlers={404: not_found}), named("one")), "")
 
 
 def quart_host() -> Way:

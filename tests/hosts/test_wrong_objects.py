@@ -87,7 +87,7 @@ WRONG: list[tuple[Callable[[], Any], str]] = [
         install_in(Quart(__name__)),
         no_install("a Quart", 'for Quart, write app.asgi_app = OIPMiddleware(app.asgi_app, server, "/v2")'),
     ),
-    (install_in(Litestar([])), no_install("a Litestar", f"for other ASGI applications, write {AROUND_ASGI}")),
+    (install_in(Litestar([], logging_config=None)), no_install("a Litestar", f"for other ASGI applications, write {AROUND_ASGI}")),
     (install_in(APIRouter()), no_install("an APIRouter", WHOLE)),
     (install_in(Router()), no_install("a Router", WHOLE)),
     (install_in(other_asgi_app), no_install("a function", f"for other ASGI applications, write {AROUND_ASGI}")),

@@ -78,7 +78,8 @@ def litestar_mounted(server: InferenceServer, **options: Any) -> Litestar:
     async def v2(scope: Scope, receive: Receive, send: Send) -> None:
         await oip_app(scope, receive, send)  # type: ignore[arg-type]  # Litestar has ASGI types of its own
 
-    return Litestar([v2], **options)
+    # by default it lets a thread write what is logged, for all tests that follow, also when their output is closed
+    return Litestar([v2], logging_config=None, **options)
 
 
 def quart_app(server: InferenceServer) -> Quart:
@@ -119,7 +120,7 @@ def host_ways(server: InferenceServer) -> Iterator[dict[str, Way]]:
             "Flask blueprint": over_wsgi(flask_app(blueprint(server)), "/v2"),
             **over_django,
             "Litestar mount": over_asgi(litestar_mounted(server), "/v2"),
-            "Litestar middleware": over_asgi(OIPMiddleware(Litestar([]), server), "/v2"),
+            "Litestar middleware": over_asgi(OIPMiddleware(Litestar([], logging_config=None), server), "/v2"),
             "Quart middleware": over_asgi(quart_app(server), "/v2"),
         }
     server.stop()
