@@ -5,12 +5,11 @@ from __future__ import annotations
 import threading
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator, Mapping, Sequence
 from contextlib import asynccontextmanager
-from importlib.util import find_spec
 from typing import Any, NamedTuple, NoReturn, TypeVar, Unpack
 
 import msgspec
 
-from ._codecs.content_types import Codecs
+from ._codecs.content_types import make_codecs
 from ._docs.openapi import openapi
 from ._extensions import repository
 from ._extensions.repository import ModelStatus
@@ -105,7 +104,7 @@ class InferenceServer:
         engine = Engine(
             checked,
             version=__version__ if version is None else version,
-            codecs=Codecs(checked.codecs, has_pandas=find_spec("pandas") is not None),
+            codecs=make_codecs(checked.codecs),
             regions=Regions(checked.shared_memory, checked.max_body_bytes),
             call_here=call_here,
             is_on_loop=is_on_loop,

@@ -120,8 +120,8 @@ def specs_of(model: Any, *, example: bool = False) -> Specs | list[TensorSpec]:
         The inputs and the outputs, in the model's own order; of a frame, one spec for each column.
 
     Raises:
-        TypeError: The argument is none of these, such as None for an MLflow model without a signature; or a column cannot become a
-            tensor. The text says what to write.
+        TypeError: The argument is something else, such as the None of an MLflow model without a signature; or a column cannot become
+            a tensor. The text says what to write.
         ValueError: A type has no datatype of the protocol, such as ONNX's sequences of maps; the text names the tensor.
 
     Example:

@@ -297,10 +297,13 @@ class Codecs:
         return None
 
 
-@cache
-def default_codecs() -> Codecs:
-    """This package's own codecs."""
-    return Codecs(has_pandas=find_spec("pandas") is not None)
+def make_codecs(others: Sequence[AnyCodec] = ()) -> Codecs:
+    """The user's codecs and this package's own, as far as what is installed allows."""
+    return Codecs(others, has_pandas=find_spec("pandas") is not None)
+
+
+default_codecs: Final = cache(make_codecs)
+"""This package's own codecs."""
 
 
 def as_codec(extras: Sequence[Any]) -> AnyCodec | None:

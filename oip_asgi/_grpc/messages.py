@@ -17,7 +17,7 @@ import msgspec
 import numpy as np
 
 from .._protocol.access import Access, Action
-from .._protocol.datatypes import Array, Buffer, DType, dtype_of, integer_array
+from .._protocol.datatypes import Array, Buffer, DType, dtype_of, integer_array, name_of
 from .._protocol.errors import InvalidRequest, TooLarge, show
 from .._protocol.limits import LOOP_BYTES
 from .._protocol.schemas import Parameters, RequestOutput
@@ -172,7 +172,7 @@ class GRPCFormat:
         parts: list[Buffer] = [b""]
         for tensor in response.outputs:
             array = tensor.array
-            output = message.outputs.add(name=tensor.name, datatype=tensor.datatype, shape=array.shape)
+            output = message.outputs.add(name=tensor.name, datatype=name_of(array.dtype) or tensor.datatype, shape=array.shape)
             if tensor.parameters:
                 encode_parameters(tensor.parameters, output.parameters)
             contents = b"" if tensor.name in elsewhere else view_bytes(array)

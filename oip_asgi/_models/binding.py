@@ -247,9 +247,11 @@ class Binding:
 
     def _fit_column(self, tensor: Tensor, spec: TensorSpec) -> Tensor | None:
         """A tensor that fits as the column of a data frame: as `[N, 1]`, or with missing values, which no integer and no boolean can be."""
+        if self.request_reader is None or tensor.name in self.named:
+            return None
         column = make_tensor(tensor.name, spec.to_declared_rank(tensor.array), tensor.parameters)
         is_fit = column.array.dtype == spec.dtype or holds_missing(column, spec.dtype)
-        return column if self.request_reader is not None and tensor.name not in self.named and is_fit and spec.fits(column.shape) else None
+        return column if is_fit and spec.fits(column.shape) else None
 
     def _check_names(self, names: Sequence[str]) -> None:
         seen: set[str] = set()

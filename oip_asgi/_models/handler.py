@@ -71,14 +71,7 @@ class Handler:
     def __init__(self, made: Callable[..., Any] | Loaded, options: ModelOptions, codecs: Codecs) -> None:
         loaded = made if isinstance(made, Loaded) else Loaded(function=made)
         function, foreign = loaded.function, loaded if isinstance(loaded, Foreign) else None
-        options = msgspec.structs.replace(
-            options,
-            inputs=() if foreign else options.inputs or loaded.inputs,
-            outputs=() if foreign else options.outputs or loaded.outputs,
-            content_type=None if foreign else options.content_type,
-            ready=options.ready or loaded.ready,
-            unload=options.unload or loaded.unload,
-        )
+        options = _merge(options, loaded)
         options.check_function(function)
         self.function = function
         self.ready, self.unload = options.ready, options.unload
@@ -189,3 +182,16 @@ class Handler:
                 if not spec.shape or spec.shape[0] != -1:
                     shape = [-1, *spec.shape[1:]]
                     raise ValueError(f"{here}, but {name} {spec.name!r} is declared with the shape {list(spec.shape)}: declare {shape}")
+
+
+def _merge(options: ModelOptions, loaded: Loaded) -> ModelOptions:
+    """The options of a model, with what was known only when it was loaded."""
+    is_foreign = isinstance(loaded, Foreign)
+    return msgspec.structs.replace(
+        options,
+        inputs=() if is_foreign else options.inputs or loaded.inputs,
+        outputs=() if is_foreign else options.outputs or loaded.outputs,
+        content_type=None if is_foreign else options.content_type,
+        ready=options.ready or loaded.ready,
+        unload=options.unload or loaded.unload,
+    )

@@ -113,7 +113,10 @@ class Limiter:
         set_all(turns)
 
     def enter(self, uses: Uses, *, may_run: bool = True, may_wait: bool = True) -> Slot | None:
-        """Take a slot, which the caller gives up in the end; None if the request may not wait, or the queue is full."""
+        """Take a slot, which the caller gives up in the end; None if the request may not wait, or the queue is full.
+
+        `_serving.failures` makes the 503 of that, and the 504 of a call that is late.
+        """
         with self.lock:
             if may_run and self.running < self.max_concurrency and not (self._queue and may_wait):
                 self.running += 1

@@ -32,7 +32,7 @@ from .._protocol.tensors import (
 )
 
 HEADER_LENGTH: Final = "Inference-Header-Content-Length"
-"""Its value is parsed in `_http.request`, and by clients in `client`."""
+"""Its value is parsed in `_http.request`, and for clients in `_rest.client`."""
 
 _encode: Final = msgspec.json.Encoder().encode
 

@@ -39,7 +39,7 @@ _NO_SCALAR: Final = {list: "a list", dict: "an object", NoneType: "null"}
 """What errors call a value that is no scalar."""
 
 _LIKENESS: Final = 0.83
-"""How like the name of an input a member is that is taken for it: `temprature` is, and `top_p` is no `top_k`."""
+"""The least likeness of two names at which one is taken for a misspelling of the other: `temprature` is one, `top_p` is none of `top_k`."""
 
 _MOST_COMPARED: Final = 300
 """Pairs of names, each of which takes up to 0.1 milliseconds."""

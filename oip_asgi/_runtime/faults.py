@@ -1,4 +1,4 @@
-"""What user code raises and is no `Exception`: is it for the host, or has the model failed? Knows no effects but `QuitWithin`."""
+"""Decides who gets what user code raises outside `Exception`: the host, or the failed model's client. Knows no effect but `QuitWithin`."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from .._protocol.effects import QuitWithin
 T = TypeVar("T")
 
 _ENDS: Final = (SystemExit, KeyboardInterrupt, GeneratorExit, CancelledError)
-"""What ends a thread, a task or the process, and is no `Exception`."""
+"""These end a thread, a task or the process."""
 
 _HOSTS: Final = frozenset({"gevent", "greenlet", "eventlet"})
-"""Packages whose exceptions do so too, such as gevent's timeouts: the host waits for them. Any other exception that is no `Exception` is a
-mistake of a model's, such as a panic in a library that is written in Rust."""
+"""The host waits for exceptions of these packages, such as gevent's timeouts. Any other one outside `Exception` is a mistake of the model,
+such as a panic in a library that is written in Rust."""
 
 
 def is_for_the_host(error: BaseException) -> bool:

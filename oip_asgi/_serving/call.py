@@ -92,15 +92,14 @@ class Call(msgspec.Struct, Generic[T], eq=False):
         """Decode the request. With `at_once`, do nothing if it has inputs in shared memory."""
         assert self.body is not None  # each body is decoded once
         try:
-            decoded = decode(self.engine, self.model, self.handler, self.wire, self.body, at_once=at_once)
+            since, seconds = self.timings.since, self.seconds
+            decoded = decode(self.engine, self.model, self.handler, self.wire, self.body, since, seconds, at_once=at_once)
         except NotAtOnce:
             return
         self.decoded, self.is_decoded, self.body, self.timings.id = decoded, True, None, decoded.request.id
-        if decoded.seconds < self.seconds:
+        if decoded.seconds < seconds:
             self.seconds = decoded.seconds
-            self.deadline = self.timings.since + decoded.seconds
-        if decoded.binding.of_one_request is not None:
-            msgspec.structs.force_setattr(decoded, "deadline", self.deadline)
+            self.deadline = since + decoded.seconds
 
     def run(self) -> InferenceResponse:
         """Call the function."""

@@ -1,6 +1,6 @@
 """The body of a request -> `Decoded`: its tensors, checked against the model, and what it asks for. Knows no slots and no clock.
 
-`pipeline` decides in which thread this runs, by the size `limits.LOOP_BYTES`.
+`pipeline` decides in which thread this runs, by the size `_protocol.limits.LOOP_BYTES`.
 """
 
 from __future__ import annotations
@@ -58,8 +58,8 @@ class Decoded(msgspec.Struct, frozen=True, eq=False):
         outputs: The outputs that it asks for; a copy, as the model may change `request`.
         content_types: The content types that it asks for, by output.
         apply_options: Applies the output options to the response before it is encoded; None if there are none.
-        seconds: The timeout that it asks for; infinity if it asks for none.
-        deadline: When it is given up, if the model can see that.
+        since: When its body was there.
+        seconds: How long it may take from then on: the shorter of its own timeout and the one it had before it was decoded.
     """
 
     model: Model
@@ -71,15 +71,14 @@ class Decoded(msgspec.Struct, frozen=True, eq=False):
     outputs: Sequence[RequestOutput]
     content_types: Mapping[str, str]
     apply_options: ApplyOptions | None
+    since: float
     seconds: float
-    deadline: float = math.inf
 
     def context(self) -> InferenceContext:
         """Make the `InferenceContext`, for models that take it."""
         request, model, wire = self.request, self.model, self.wire
-        return InferenceContext(
-            request.id, wire.named_headers(), request.parameters, model.name, model.version, wire.transport, self.deadline
-        )
+        deadline = self.since + self.seconds
+        return InferenceContext(request.id, wire.named_headers(), request.parameters, model.name, model.version, wire.transport, deadline)
 
     def without_inputs(self) -> Decoded:
         """Drop what is not needed after the function was called."""
@@ -87,20 +86,22 @@ class Decoded(msgspec.Struct, frozen=True, eq=False):
         return msgspec.structs.replace(self, request=request, tensors={})
 
 
-def decode(engine: Engine, model: Model, handler: Handler, wire: WireFormat[Any], body: Buffer, *, at_once: bool) -> Decoded:
+def decode(
+    engine: Engine, model: Model, handler: Handler, wire: WireFormat[Any], body: Buffer, since: float, seconds: float, *, at_once: bool
+) -> Decoded:
     """Decode a request, and check it against the model. With `at_once`, inputs in shared memory raise `NotAtOnce`."""
     regions, codecs = engine.regions, handler.codecs
     lend: Lend = lend_nothing
     if regions.is_on:
         lend = _refuse_to_lend if at_once else regions.make_lender()
     request = wire.decode(body, model, lend)
-    parameters, content_type, seconds = request.parameters, None, math.inf
+    parameters, content_type = request.parameters, None
     if parameters:
         _check_parameters(parameters, "the request", codecs, of_request=True)
         if len(parameters) > 1 or "binary_data_output" not in parameters:  # as nearly always
             check_reserved(parameters)
         if "timeout" in parameters:
-            seconds = _read_timeout(parameters["timeout"])
+            seconds = min(seconds, _read_timeout(parameters["timeout"]))
         if "content_type" in parameters:
             content_type = str(parameters["content_type"])
     is_writable = model.options.writable
@@ -130,7 +131,7 @@ def decode(engine: Engine, model: Model, handler: Handler, wire: WireFormat[Any]
         binding = handler.binding_for(content_type)
         tensors = binding.accept(request, content_type)
         content_type = binding.find_tensor_content_type(content_type)
-    return Decoded(model, wire, request, binding, tensors, content_type, outputs, content_types, apply_options, seconds)
+    return Decoded(model, wire, request, binding, tensors, content_type, outputs, content_types, apply_options, since, seconds)
 
 
 def _refuse_to_lend(_: Parameters) -> Buffer:

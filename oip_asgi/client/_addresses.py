@@ -5,11 +5,10 @@ from __future__ import annotations
 import asyncio
 import math
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 from weakref import WeakKeyDictionary
 
-import httpcore
 import httpx
 
 from ._http import AsyncHTTPLink
@@ -21,18 +20,14 @@ if TYPE_CHECKING:
 _CONNECT_SECONDS: Final = 5.0
 """How long a connection may take to be opened. What follows has the time of the request."""
 
-_POOL: Final[Any] = {"max_connections": None, "max_keepalive_connections": None, "keepalive_expiry": 1.5}
-"""`max_concurrency` bounds the calls. Servers close idle connections after 2 seconds, gunicorn's default, and later."""
-
 _ASIDE_SECONDS: Final = 1.0
 
 
 class _HTTPLink(AsyncHTTPLink):
     """The other server over HTTP, without a limit of time once it is connected."""
 
-    def connect(self, url: str) -> None:
-        super().connect(url)
-        self.pool = httpcore.AsyncConnectionPool(**{**self.options, **_POOL})
+    pool_options: Mapping[str, Any] = {"max_connections": None, "max_keepalive_connections": None, "keepalive_expiry": 1.5}
+    """`max_concurrency` bounds the calls. Servers close idle connections after 2 seconds, gunicorn's default, and later."""
 
     def write(self, request: HTTPRequest, timeout: float | None) -> Any:
         written = super().write(request, timeout)
@@ -62,7 +57,7 @@ class Address:
 
 
 class Addresses:
-    """Raises ValueError if a URL is none of a server."""
+    """Raises ValueError if a URL cannot be the address of a server."""
 
     def __init__(self, urls: Sequence[str], http: httpx.AsyncClient | None) -> None:
         self._urls, self._http = urls, http

@@ -34,7 +34,7 @@ class Client:
             when this client is closed. Without it, proxies that environment variables name are not used.
 
     Raises:
-        ValueError: The URL is none of a server.
+        ValueError: The URL cannot be the address of a server.
         ImportError: httpx is not installed.
 
     Example:
@@ -82,7 +82,7 @@ class Client:
             outputs: The outputs that are asked for, by name or with parameters; without them, all.
             id: The request's identifier, which comes back in the response.
             timeout: As on `Client`, for this request.
-            binary: Whether arrays are sent as bytes behind the JSON, and asked for so. Servers without the binary tensor data extension,
+            binary: Whether inputs and outputs are bytes after the JSON, and not in it. Servers without the binary tensor data extension,
                 such as MLServer over REST, need False.
 
         Returns:

@@ -44,9 +44,6 @@ except ImportError as error:
 T = TypeVar("T")
 C = TypeVar("C", httpx.Client, httpx.AsyncClient)
 
-_POOL: Final[Any] = {"max_connections": 100, "max_keepalive_connections": 20, "keepalive_expiry": 5.0}
-"""As httpx has it: more requests at once wait for a connection."""
-
 _ERRORS: Final = (httpcore.NetworkError, httpcore.TimeoutException, httpcore.ProtocolError, httpcore.ProxyError)
 
 _FAILED: Final = 500
@@ -63,6 +60,8 @@ async def _cut_async(body: list[Buffer]) -> AsyncIterator[bytes]:
 class _Link(Generic[C]):
     """A server that is asked over HTTP."""
 
+    pool_options: Mapping[str, Any] = {"max_connections": 100, "max_keepalive_connections": 20, "keepalive_expiry": 5.0}
+    """As httpx has them: more requests at once wait for a connection."""
     headers: Headers
     http: C | None
     cut: Callable[[list[Buffer]], Any]  # a long body as what is sent, piece by piece
@@ -85,7 +84,7 @@ class _Link(Generic[C]):
         self.prefix = parsed.raw_path.rstrip(b"/")
         self.headers.insert(0, (b"Host", parsed.netloc))
         self.options: dict[str, Any] = {
-            **_POOL,
+            **self.pool_options,
             "uds": None if socket is None else unquote(socket[1]),
             "ssl_context": httpx.create_ssl_context() if parsed.scheme == "https" else None,
         }

@@ -26,7 +26,7 @@ T = TypeVar("T")
 Headers: TypeAlias = list[tuple[bytes, bytes]]
 
 SECONDS: Final = 60.0
-"""How long a client waits, unless it is told how long."""
+"""How long a client waits if its caller does not say."""
 
 LONG: Final = 2**16
 """From so many bytes on, a body is put into memory of its length piece by piece, and sent in pieces of four times as many."""

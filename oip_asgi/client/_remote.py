@@ -58,7 +58,7 @@ def remote(
 
     When it is loaded, it reads what the other server says of the model. From then on requests are checked here, and passed on if they
     are right: binary tensors as the bytes that they are. One request is one call, which is never repeated. The call ends if the client
-    goes or the time of the request is over; the other server is told how much is left, as the request's parameter `timeout`.
+    goes, or if the request has no time left. How much time it has is sent to the other server, as the request's parameter `timeout`.
 
     Args:
         url: Where the other server's paths begin, such as "http://triton:8000/v2", or "http+unix:///run/model.sock/v2" for a server on a
@@ -76,7 +76,7 @@ def remote(
         What `load=` takes. The model is ready if the other server says so of its own.
 
     Raises:
-        ValueError: A URL is none of a server, or a header in `forward` is one of a connection.
+        ValueError: A URL cannot be the address of a server, or `forward` has a header that belongs to a connection.
 
     Example:
         >>> server = InferenceServer()
@@ -195,27 +195,24 @@ class _Remote:
     # Inference
 
     async def infer(self, request: InferenceRequest, context: InferenceContext) -> InferenceResponse:
-        inference = self._write(request, context)
-        refusal: InferenceError
-        for address in self._addresses.choose():
-            address.running += 1
-            try:
-                return self._check(await address.link.infer(inference, None), inference)
-            except Exception as error:
-                refusal = self._refuse(address, error, context)
-                if not is_unsent(error):
-                    raise refusal from refusal.__cause__
-            finally:
-                address.running -= 1
-        raise refusal
+        async with aclosing(self._ask_for(request, context, _infer_once)) as responses:
+            return await anext(responses)
 
     async def stream(self, request: InferenceRequest, context: InferenceContext) -> AsyncGenerator[InferenceResponse]:
+        async with aclosing(self._ask_for(request, context, _infer_stream)) as responses:
+            async for response in responses:
+                yield response
+
+    async def _ask_for(
+        self, request: InferenceRequest, context: InferenceContext, ask: Callable[[Address, Inference], AsyncGenerator[InferenceResponse]]
+    ) -> AsyncGenerator[InferenceResponse]:
+        """Ask one address after the other, until a connection could be opened."""
         inference = self._write(request, context)
         refusal: InferenceError
         for address in self._addresses.choose():
             address.running += 1
             try:
-                async with aclosing(address.link.stream(inference, None)) as responses:
+                async with aclosing(ask(address, inference)) as responses:
                     async for response in responses:
                         yield self._check(response, inference)
                 return
@@ -269,6 +266,14 @@ class _Remote:
         if is_unsent(error) and len(self._addresses) > 1:
             _logger.warning("model %r: %s is passed over: %s", context.model_name, address.url, escape(describe(error)))
         return refusal.make(context.model_name, address.url, error)
+
+
+async def _infer_once(address: Address, inference: Inference) -> AsyncGenerator[InferenceResponse]:
+    yield await address.link.infer(inference, None)
+
+
+def _infer_stream(address: Address, inference: Inference) -> AsyncGenerator[InferenceResponse]:
+    return address.link.stream(inference, None)
 
 
 def _pass_on(parameters: Parameters) -> Parameters:
