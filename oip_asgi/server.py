@@ -199,30 +199,11 @@ class InferenceServer:
 
     @document(ModelOptions)
     def model(self, name: str, **options: Unpack[ModelKeywords]) -> Callable[[F], F]:
-        """`register` as a decorator, which returns the function unchanged. The arguments are the same; `register` says what each does.
+        """`register` as a decorator, which returns the function unchanged.
 
         Args:
             name: The model's name in URLs.
-            version (str | None, default None)
-            platform (str, default 'python')
-            inputs (Sequence[TensorSpec], default ())
-            outputs (Sequence[TensorSpec], default ())
-            content_type (str | None, default None)
-            run (Literal['thread', 'inline'], default 'thread')
-            writable (bool, default False)
-            load (Callable[..., Any] | None, default None)
-            unload (Callable[..., Any] | None, default None)
-            ready (Callable[[], Any] | None, default None)
-            max_concurrency (int | None, default None)
-            max_queue (int, default 100)
-            timeout (float | None, default None)
-            stream_timeout (float | None, default None)
-            cache (ResponseCache | None, default None)
-            max_batch_size (int | None, default None)
-            max_batch_delay (float, default 0.0)
-            preferred_batch_sizes (Sequence[int], default ())
-            retry_alone (bool, default False)
-            replace (bool, default False)
+            options: The keywords of `register`, which says what each does.
 
         Raises:
             TypeError: It is used without parentheses and a name, or as `register` says.

@@ -63,8 +63,8 @@ class ModelConfig(msgspec.Struct):
 
 def describe_config(model: Model) -> ModelConfig:
     """Make a model's configuration. If requests share calls, it has the dimensions of one row."""
-    options, batching, required = model.options, model.batching, model.binding.required
-    first = 0 if batching is None else 1
+    options, required = model.options, model.binding.required
+    first = int(model.has_batches)
     inputs = [
         ModelInput(spec.name, _name_datatype(spec), f"FORMAT_{spec.format or 'NONE'}", list(spec.shape[first:]), spec.name not in required)
         for spec in model.inputs
@@ -74,11 +74,13 @@ def describe_config(model: Model) -> ModelConfig:
         platform=options.platform,
         backend="python",
         version_policy={"all": {}},
-        max_batch_size=0 if batching is None else batching.most,
+        max_batch_size=options.max_batch_size or 0,
         input=inputs,
         output=[ModelOutput(spec.name, _name_datatype(spec), list(spec.shape[first:])) for spec in model.outputs],
         instance_group=[InstanceGroup(model.name, "KIND_CPU", model.limiter.max_concurrency)],
-        dynamic_batching=UNSET if batching is None else DynamicBatching(list(batching.preferred), round(batching.delay * 1e6)),
+        dynamic_batching=(
+            DynamicBatching(list(options.preferred_batch_sizes), round(options.max_batch_delay * 1e6)) if model.has_batches else UNSET
+        ),
         parameters=UNSET if options.content_type is None else {"content_type": {"string_value": options.content_type}},
         model_transaction_policy={"decoupled": True} if model.streams else UNSET,
         response_cache=UNSET if options.cache is None else {"enable": True},

@@ -49,7 +49,7 @@ class Batches(Limiter):
 
     def __init__(self, max_concurrency: int, max_queue: int, most: int, preferred: Collection[int]) -> None:
         super().__init__(max_concurrency, max_queue)
-        self._most = most
+        self.most = most
         self._preferred = frozenset(preferred)
         self._enough = max(preferred, default=most)
         self._groups: dict[Hashable, _Group] = {}
@@ -92,7 +92,7 @@ class Batches(Limiter):
         if best is None:
             return None
         # the last has just come, so that it need not be woken; but a call takes the first that fit
-        best.starter = next(reversed(best.places)) if best.rows <= self._most else best.first
+        best.starter = next(reversed(best.places)) if best.rows <= self.most else best.first
         return best.starter
 
     def collect(self, place: Place, request: object) -> list[Any]:
@@ -107,7 +107,7 @@ class Batches(Limiter):
             rows = 0
             for each in place.group.places:
                 rows += each.rows
-                if taken and rows > self._most:
+                if taken and rows > self.most:
                     break
                 taken.append(each)
             requests = [each.request for each in taken]

@@ -33,13 +33,14 @@ class Model:
         """How its function is called, as far as that is known: `load=` may return another function."""
         self.timeout = _seconds(options.timeout)
         self.stream_timeout = _seconds(options.stream_timeout)
-        self.batching = options.batching()
+        self.has_batches = options.max_batch_size is not None
+        """Whether requests may share a call."""
         bounds = options.max_concurrency or 1, options.max_queue
-        if self.batching is None:
+        if options.max_batch_size is None:
             self.limiter = Limiter(*bounds)
         else:
-            self.limiter = Batches(*bounds, self.batching.most, self.batching.preferred)
-            self._warn_of_queue(self.batching.most)
+            self.limiter = Batches(*bounds, options.max_batch_size, options.preferred_batch_sizes)
+            self._warn_of_queue(options.max_batch_size)
         self.cache = None if options.cache is None else Cache(options.cache)
         self.ready = options.ready
         self.statistics = Statistics()
@@ -58,7 +59,7 @@ class Model:
         self.binding, self.streams = handler.binding, handler.streams
         self.inputs, self.outputs = map(tuple, handler.shown)
         self.ready = handler.ready
-        if self.options.max_concurrency is None and self.batching is None:
+        if self.options.max_concurrency is None and not self.has_batches:
             self.limiter.set_max_concurrency(CONCURRENCY[handler.kind])
 
     def _warn_of_queue(self, most: int) -> None:

@@ -1,6 +1,7 @@
-"""The check and the sentence of an option, which stand beside its field in a struct. Knows no model and no server.
+"""The check of an option, which stands beside its field in a struct. Knows no model and no server.
 
-The struct's field has the type and the default. The checks, `help()` and the tables of the documentation read all of it from there.
+The struct's field has the type and the default, and the docstring of who takes the option the sentence: the checks, the signatures and the
+tables of the documentation are made from these two.
 """
 
 from __future__ import annotations
@@ -29,18 +30,11 @@ class Check(NamedTuple):
     error: type[TypeError] | type[ValueError] = ValueError
 
 
-class Option(NamedTuple):
-    """The sentence of an option, for users, and its check. None passes each check of an option that may be None."""
-
-    says: str
-    check: Check | None = None
-
-
 class Field(NamedTuple):
     """One option as the documentation shows it."""
 
     name: str
-    option: Option
+    check: Check | None
     type: str
     default: Any
     may_be_none: bool
@@ -84,18 +78,18 @@ def list_fields(struct: type[msgspec.Struct]) -> Mapping[str, Field]:
     """The options of a struct by name, in the order of its fields."""
     hints, found = get_type_hints(struct, include_extras=True), {}
     for info in msgspec.structs.fields(struct):
-        hint = hints[info.name]
-        if get_origin(hint) is not Annotated:
+        if info.required:
             continue
-        base, option = get_args(hint)
+        hint = hints[info.name]
+        base, check = get_args(hint) if get_origin(hint) is Annotated else (hint, None)
         text = _MODULES.sub("", base.__name__ if isinstance(base, type) and not get_args(base) else str(base))
-        found[info.name] = Field(info.name, option, text, info.default, type(None) in get_args(base))
+        found[info.name] = Field(info.name, check, text, info.default, type(None) in get_args(base))
     return found
 
 
 def check_options(options: msgspec.Struct, owner: str) -> None:
     for field in list_fields(type(options)).values():
-        check, value = field.option.check, getattr(options, field.name)
+        check, value = field.check, getattr(options, field.name)
         if check is not None and not (value is None and field.may_be_none) and not check.holds(value):
             raise check.error(f"{owner}{field.name}={show(value)} must be {check.expected}")
 
@@ -110,7 +104,7 @@ def check_names(given: Collection[str], struct: type[msgspec.Struct], owner: str
 
 
 def document(struct: type[msgspec.Struct]) -> Callable[[T], T]:
-    """For `help()`: replace `**options` in a signature by the options of a struct. A test holds docstrings to them."""
+    """For `help()`: replace `**options` in a signature by the options of a struct. A test holds the docstring to them."""
 
     def fill_in(documented: T) -> T:
         signature = inspect.signature(documented)  # type: ignore[arg-type]

@@ -9,7 +9,6 @@ from __future__ import annotations
 from typing import Any, TypeVar
 
 from .._models.batch_queue import Batches, Place
-from .._models.model_options import Batching
 from .._protocol.effects import DeadlinePassed, Run, Signal, Steps, Wait
 from .batch_call import Execution, Member
 from .batch_key import count_rows, make_key
@@ -19,7 +18,7 @@ from .call_stack import current_calls
 T = TypeVar("T")
 
 
-def answer_in_batch(call: Call[T], batching: Batching) -> Steps[T]:
+def answer_in_batch(call: Call[T]) -> Steps[T]:
     """Answer a request that has a slot or waits for one, together with others if possible."""
     if not call.is_decoded:
         yield Run(call.decode, "conversion", deadline=call.deadline, for_client=True)
@@ -31,7 +30,7 @@ def answer_in_batch(call: Call[T], batching: Batching) -> Steps[T]:
     call.timings.rows = 1 if rows is None else rows
     member: Member[T] = Member(call, rows, current_calls(), place.turn)
     try:
-        if place.turn is not None and not _join(member, place, limiter, batching):
+        if place.turn is not None and not _join(member, place, limiter):
             is_held_back = not place.is_due
             try:
                 yield Wait(place.turn, place.due if is_held_back else call.deadline, for_client=True)
@@ -42,25 +41,25 @@ def answer_in_batch(call: Call[T], batching: Batching) -> Steps[T]:
                 yield Wait(place.turn, call.deadline, for_client=True)
         if not place.is_over:
             if call.handler.kind == "async":
-                yield from _run_apart(Execution(limiter, place, member, batching), member)
+                yield from _run_apart(Execution(limiter, place, member), member)
             elif call.handler.kind == "inline":
-                call.engine.call_here(lambda: Execution(limiter, place, member, batching).run())
+                call.engine.call_here(lambda: Execution(limiter, place, member).run())
             else:
-                yield Run(lambda: Execution(limiter, place, member, batching).run(), "model", deadline=call.deadline, for_client=True)
+                yield Run(lambda: Execution(limiter, place, member).run(), "model", deadline=call.deadline, for_client=True)
         return member.finish()
     except BaseException:
         member.leave()
         raise
 
 
-def _join(member: Member[Any], place: Place, limiter: Batches, batching: Batching) -> bool:
+def _join(member: Member[Any], place: Place, limiter: Batches) -> bool:
     """Let a request share a call. True if its turn has come already."""
     call, delay = member.call, 0.0
-    if member.rows and member.rows <= batching.most:
+    if member.rows and member.rows <= limiter.most:
         place.key, place.rows = make_key(call.handler, call.decoded, call.handler.codecs), member.rows
     if place.key is not None and not call.engine.stopping:
         # half of the time that is left is for the call
-        delay = max(0.0, min(batching.delay, (call.deadline - call.timings.entered) / 2))
+        delay = max(0.0, min(call.model.options.max_batch_delay, (call.deadline - call.timings.entered) / 2))
     place.due = call.timings.entered + delay
     if not delay:
         place.is_due = True

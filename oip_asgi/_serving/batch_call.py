@@ -17,7 +17,6 @@ import msgspec
 from .._models.batch_queue import Batches, Place
 from .._models.limiter import Slot
 from .._models.model import Model
-from .._models.model_options import Batching
 from .._protocol.effects import Await, DeadlinePassed, QuitWithin, Run, Signal, Spawn, Steps, Stopped
 from .._protocol.errors import InferenceError, error_text
 from .._protocol.log import log_fields, log_raised
@@ -80,7 +79,7 @@ class Member(msgspec.Struct, Generic[T], eq=False):
 class Execution:
     """One call for all requests of a batch; more calls if some requests must be retried alone. It begins the use of a slot, and ends it."""
 
-    def __init__(self, limiter: Batches, place: Place, member: Member[Any], batching: Batching) -> None:
+    def __init__(self, limiter: Batches, place: Place, member: Member[Any]) -> None:
         self._members: list[Member[Any]] = limiter.collect(place, member)
         if not self._members:
             raise Stopped
@@ -89,7 +88,7 @@ class Execution:
         """Set when nobody waits for any of them any more."""
         self._place: Place | None = place
         self._handler, self._model, self._engine = call.handler, call.model, call.engine
-        self._retries_alone = batching.retry_alone
+        self._retries_alone = self._model.options.retry_alone
         self._long: list[tuple[Member[Any], InferenceResponse]] = []
 
     def run(self) -> None:

@@ -143,7 +143,7 @@ def _enter(call: Call[Any]) -> None:
     if engine.stopping and not within:
         raise make_stopping_error(model)
     may_wait = model not in within
-    may_run = model.batching is None or not model.batching.delay or not may_wait
+    may_run = not model.options.max_batch_delay or not may_wait
     slot = model.limiter.enter(call.handler.uses, may_run=may_run, may_wait=may_wait)
     if slot is None:
         raise make_busy_error(model)
@@ -157,7 +157,7 @@ def _enter(call: Call[Any]) -> None:
 
 def answer_once(call: Call[T]) -> T | Steps[T]:
     """The only answer of a request that has been let in: at once if nothing must be waited for, else the steps that wait."""
-    is_inline = call.handler.kind == "inline" and call.model.batching is None
+    is_inline = call.handler.kind == "inline" and not call.model.has_batches
     if not is_inline or call.found is not None or not call.is_decoded or call.slot.turn is not None:
         return _answer_later(call)
     call.timings.started = call.timings.entered
@@ -181,8 +181,8 @@ def _answer_later(call: Call[T], response: InferenceResponse | None = None) -> S
             answer = yield from _encode_elsewhere(call, response)
         elif call.found is not None:
             answer = yield from _encode_found(call, call.found)
-        elif call.model.batching is not None:
-            answer = yield from answer_in_batch(call, call.model.batching)
+        elif call.model.has_batches:
+            answer = yield from answer_in_batch(call)
         elif kind == "thread":
             answer = yield from _answer_in_one_trip(call, slot)
         else:

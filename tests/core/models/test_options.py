@@ -1,10 +1,11 @@
-"""Each option is said once: what type checkers, `help()` and the documentation show is what the struct of the options says."""
+"""Each option is said once: its type, default and check in a struct, its sentence in a docstring. All else that shows options has these."""
 
 from __future__ import annotations
 
 import inspect
+import re
 from pathlib import Path
-from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
+from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 import msgspec
 import pytest
@@ -18,14 +19,12 @@ STRUCTS: list[type[msgspec.Struct]] = [ModelOptions, ServerOptions]
 
 
 def test_the_keywords_of_register_are_the_options_of_a_model() -> None:
-    hints = get_type_hints(ModelOptions, include_extras=True)
-    options = {name: get_args(hint)[0] for name, hint in hints.items() if get_origin(hint) is Annotated}
+    options = {name: hint for name, hint in get_type_hints(ModelOptions).items() if name not in ("name", "function")}
     assert get_type_hints(ModelKeywords) == options
 
 
 def test_the_keywords_of_a_server_are_its_options() -> None:
-    hints = get_type_hints(ServerOptions, include_extras=True)
-    options = {name: get_args(hint)[0] for name, hint in hints.items() if name not in ("name", "version")}
+    options = {name: hint for name, hint in get_type_hints(ServerOptions).items() if name not in ("name", "version")}
     assert get_type_hints(ServerKeywords) == options
 
 
@@ -43,24 +42,26 @@ def test_a_misspelled_option_of_a_server_is_told_the_right_one() -> None:
         InferenceServer(**misspelled)
 
 
-@pytest.mark.parametrize("struct", STRUCTS)
-def test_help_shows_each_option(struct: type[msgspec.Struct]) -> None:
+def read_sentences(struct: type[msgspec.Struct]) -> dict[str, str]:
+    """The sentence of each option in `help()`, by `name (type, default value)`."""
     documented: Any = InferenceServer if struct is ServerOptions else InferenceServer.register
-    text = " ".join(inspect.getdoc(documented).split())  # type: ignore[union-attr]
-    for field in list_fields(struct).values():
-        assert f"{field.name} ({field.type}, default {field.default!r}): {field.option.says}" in text
+    arguments = str(inspect.getdoc(documented)).partition("\nArgs:\n")[2].partition("\n\n")[0]
+    entries = [" ".join(entry.split()) for entry in re.split(r"\n {4}(?! )", f"\n{arguments}") if ", default " in entry]
+    return {said + ")": sentence for said, _, sentence in (entry.partition("): ") for entry in entries)}
 
 
-def test_help_of_the_decorator_lists_each_option() -> None:
-    lines = [line.strip() for line in str(inspect.getdoc(InferenceServer.model)).splitlines()]
-    listed = [f"{field.name} ({field.type}, default {field.default!r})" for field in list_fields(ModelOptions).values()]
-    assert [line for line in lines if ", default " in line] == listed
+@pytest.mark.parametrize("struct", STRUCTS)
+def test_help_shows_each_option_with_its_type_and_default(struct: type[msgspec.Struct]) -> None:
+    fields = [f"{field.name} ({field.type}, default {field.default!r})" for field in list_fields(struct).values()]
+    assert list(read_sentences(struct)) == fields
+    assert all(sentence.endswith(".") for sentence in read_sentences(struct).values())
 
 
 def tabulate(struct: type[msgspec.Struct]) -> str:
     """The options of a struct as a table of Markdown."""
     lines = ["| option | default | what it is for |", "|---|---|---|"]
-    lines += [f"| `{field.name}=` | `{field.default!r}` | {field.option.says} |" for field in list_fields(struct).values()]
+    rows = zip(list_fields(struct).values(), read_sentences(struct).values(), strict=True)
+    lines += [f"| `{field.name}=` | `{field.default!r}` | {sentence} |" for field, sentence in rows]
     return "\n".join(lines)
 
 
@@ -88,6 +89,6 @@ def test_a_misspelled_option_is_told_the_right_one(name: str, text: str) -> None
 def test_literals_are_checked_by_their_own_values() -> None:
     hint = get_args(get_type_hints(ModelOptions, include_extras=True)["run"])[0]
     assert get_origin(hint) is Literal
-    check = list_fields(ModelOptions)["run"].option.check
+    check = list_fields(ModelOptions)["run"].check
     assert check is not None
     assert all(map(check.holds, get_args(hint)))
