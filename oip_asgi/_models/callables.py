@@ -19,7 +19,7 @@ STREAMS: Final[frozenset[Kind]] = frozenset({"stream", "async stream"})
 """Those that answer a request more than once."""
 
 
-def _unwrap_partial(function: Callable[..., Any]) -> Callable[..., Any]:
+def unwrap_partial(function: Callable[..., Any]) -> Callable[..., Any]:
     while isinstance(function, functools.partial):
         function = function.func
     return function
@@ -27,7 +27,7 @@ def _unwrap_partial(function: Callable[..., Any]) -> Callable[..., Any]:
 
 def kind_of(function: Callable[..., Any], run: Literal["thread", "inline"]) -> Kind:
     """How a function runs, which may be a partial, or an object with `__call__`."""
-    function = _unwrap_partial(function)
+    function = unwrap_partial(function)
     for called in (function, type(function).__call__):
         if inspect.iscoroutinefunction(called):
             return "async"
@@ -40,14 +40,14 @@ def kind_of(function: Callable[..., Any], run: Literal["thread", "inline"]) -> K
 
 def find_place(function: Callable[..., Any]) -> str:
     """Where a function is written, as in a traceback. Empty for one that is not written in Python."""
-    function = inspect.unwrap(_unwrap_partial(function))
+    function = inspect.unwrap(unwrap_partial(function))
     code = getattr(function, "__code__", None) or getattr(type(function).__call__, "__code__", None)
     return "" if code is None else f'File "{code.co_filename}", line {code.co_firstlineno}, in {code.co_name}'
 
 
 def find_description(function: Callable[..., Any]) -> str:
     """The docstring of a function, up to a form feed, as FastAPI has it; of an object with `__call__`, that of its class."""
-    return (inspect.getdoc(_unwrap_partial(function)) or "").partition("\f")[0].strip()
+    return (inspect.getdoc(unwrap_partial(function)) or "").partition("\f")[0].strip()
 
 
 def is_async(function: Callable[..., Any]) -> bool:

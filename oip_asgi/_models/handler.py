@@ -19,7 +19,7 @@ from .binding import Binding, DocumentedInputs
 from .callables import STREAMS, kind_of
 from .limiter import Uses
 from .model_options import ModelOptions
-from .signature import bind
+from .signature import Signature
 from .specs import TensorSpec
 
 
@@ -92,7 +92,7 @@ class Handler:
         if content_type is not None:
             codecs.check_declared(content_type, str(options), of_request=True)
         self._check_content_types((*declared, *options.outputs), codecs)
-        self.binding: Binding = bind(function, declared, codecs, content_type, loaded.optional)
+        self.binding: Binding = Signature(function, declared, codecs, content_type, loaded.optional).bind()
         returned = self.binding.returned
         if returned.is_partial and not options.outputs:
             raise TypeError(f"{options}: its return annotation declares some outputs only: give each a TensorSpec, or use outputs=")
@@ -133,10 +133,12 @@ class Handler:
         """How the function is called if a request has one of these content types: with one value made of all tensors, where one made of one
         tensor is declared, or the other way round."""
         if self.binding.is_untyped:
-            self._bindings = {name: bind(function, declared, codecs, name) for name in codecs.request_only if name != content_type}
+            self._bindings = {
+                name: Signature(function, declared, codecs, name).bind() for name in codecs.request_only if name != content_type
+            }
             if content_type in codecs.request_only:
                 with contextlib.suppress(TypeError):  # more is declared than one tensor could be
-                    self._bindings.update(dict.fromkeys(codecs.inputs, bind(function, declared, codecs, None)))
+                    self._bindings.update(dict.fromkeys(codecs.inputs, Signature(function, declared, codecs, None).bind()))
 
     def binding_for(self, content_type: str | None) -> Binding:
         """How the function is called for a request with this content type: what a request says goes before what is declared."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from inspect import Parameter
 from typing import Any, Final, NamedTuple
 
@@ -29,65 +29,11 @@ from .binding import (
     take_tensor,
     take_unnamed,
 )
-from .callables import STREAMS, find_description, kind_of
+from .callables import STREAMS, find_description, kind_of, unwrap_partial
 from .specs import TensorSpec
 
 _OF_ONE_REQUEST: Final = (InferenceContext, InferenceRequest)
 """Parameters that take more of a request than its tensors."""
-
-
-def bind(
-    function: Callable[..., Any],
-    declared: Sequence[TensorSpec],
-    codecs: Codecs,
-    content_type: str | None,
-    optional: Collection[str] = (),
-) -> Binding:
-    """Decide how a callable is called. A request may leave out the `optional` inputs that have no parameter of their own."""
-    label = getattr(function, "__qualname__", None) or getattr(function, "__name__", None) or repr(function)
-    names = _find_names_by_position(function, label, declared)
-    if names is not None:
-        if content_type in codecs.request_only:
-            raise TypeError(f"{label} has no parameter for content_type={content_type!r}: wrap it in a def")
-        signature = inspect.Signature([Parameter(f"x{place}", Parameter.POSITIONAL_ONLY) for place in range(len(names))])
-        return _Signature(label, signature.parameters.values(), declared, codecs, content_type, optional).bind(function, names)
-    try:
-        signature = inspect.signature(function, eval_str=True)
-    except Exception as error:
-        # Python cannot make `Optional` of an annotation that holds a list
-        mend = "write a shape as a tuple, such as (-1, 4)" if "unhashable" in str(error) else "import the name at run time, or drop it"
-        raise TypeError(f"an annotation of {label} cannot be resolved ({error}): {mend}") from error
-    fixed = function.keywords if isinstance(function, functools.partial) else {}
-    parameters = [parameter for name, parameter in signature.parameters.items() if name not in fixed]
-    _check_is_bound(label, parameters)
-    label = f"{label}({', '.join(signature.parameters)})"
-    return _Signature(label, parameters, declared, codecs, content_type, optional).bind(function, returns=signature.return_annotation)
-
-
-def _find_names_by_position(function: Callable[..., Any], label: str, declared: Sequence[TensorSpec]) -> list[str] | None:
-    """The inputs of a ufunc, or of a callable whose signature Python cannot read; None for any other."""
-    names = [spec.name for spec in declared]
-    if isinstance(function, np.ufunc):  # its signature has `out` and `where` too, which a client cannot send
-        if declared and len(declared) != function.nin:
-            raise TypeError(f"{label} takes {function.nin} inputs, but {len(declared)} are declared")
-        return names or (["x"] if function.nin == 1 else [f"x{place}" for place in range(1, function.nin + 1)])
-    try:
-        inspect.signature(function)
-    except (ValueError, TypeError):
-        if not declared:
-            raise TypeError(f"the signature of {label} cannot be read: declare its inputs, such as inputs=[TensorSpec(...)]") from None
-        return names
-    return None
-
-
-def _check_is_bound(label: str, parameters: Sequence[Parameter]) -> None:
-    if parameters and parameters[0].name == "self":
-        owner = label.rpartition(".")[0].rpartition(".")[2]
-        instance = f"{owner}(...).{label.rpartition('.')[2]}" if owner not in ("", "<locals>") else "an object's method"
-        raise TypeError(
-            f"{label} is a method without its object, so `self` would be an input: register an instance's method, such as {instance}, "
-            "not the function of the class; if it needs no instance, make it a staticmethod"
-        )
 
 
 class _Parameter(NamedTuple):
@@ -107,25 +53,32 @@ class _Parameter(NamedTuple):
         return inspect.formatannotation(self.given.annotation)
 
 
-class _Signature:
-    """Makes a `Binding` of the parameters of a callable and of the declared inputs."""
+class Signature:
+    """Makes a `Binding` of the parameters of a callable and of the declared inputs. A request may leave out the `optional` ones."""
 
     def __init__(
         self,
-        label: str,
-        parameters: Iterable[Parameter],
+        function: Callable[..., Any],
         declared: Sequence[TensorSpec],
         codecs: Codecs,
         content_type: str | None,
-        optional: Collection[str],
+        optional: Collection[str] = (),
     ) -> None:
-        self._label = label
+        self._function = function
         self._declared = declared
         self._codecs = codecs
         self._content_type = content_type
         self._request_codec = codecs.requests[content_type] if content_type in codecs.request_only else None
         """The codec of the declared content type, if it makes one value of all tensors."""
-        parsed = list(map(self._parse, parameters))
+        self._label = getattr(function, "__qualname__", None) or getattr(function, "__name__", None) or repr(function)
+        self._names = self._find_names_by_position()
+        """The names of the inputs if the callable has no names for them; else None."""
+        if self._names is None:
+            signature = self._read()
+        else:
+            signature = inspect.Signature([Parameter(f"x{place}", Parameter.POSITIONAL_ONLY) for place in range(len(self._names))])
+        self._returns = signature.return_annotation
+        parsed = list(map(self._parse, signature.parameters.values()))
         self._parameters = [p for p in parsed if p.given.kind not in (Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD)]
         self._spread = next((p for p in parsed if p.given.kind is Parameter.VAR_POSITIONAL), None)
         self._rest = next((p for p in parsed if p.given.kind is Parameter.VAR_KEYWORD), None)
@@ -143,8 +96,50 @@ class _Signature:
             request_codec = self._codecs.request_codec_for_annotation(annotation.wanted)
         return _Parameter(parameter, annotation, request_codec, self._codecs.reader(annotation.wanted, annotation.codec))
 
-    def bind(self, function: Callable[..., Any], names: Sequence[str] | None = None, returns: Any = Parameter.empty) -> Binding:
-        """Decide how each parameter's value is made. `names` are the tensors' names if the parameters have none."""
+    def _find_names_by_position(self) -> list[str] | None:
+        """The inputs of a ufunc, or of a callable whose signature Python cannot read; None for any other."""
+        function, names = self._function, [spec.name for spec in self._declared]
+        if isinstance(function, np.ufunc):  # its signature has `out` and `where` too, which a client cannot send
+            if names and len(names) != function.nin:
+                raise TypeError(f"{self._label} takes {function.nin} inputs, but {len(names)} are declared")
+            names = names or (["x"] if function.nin == 1 else [f"x{place}" for place in range(1, function.nin + 1)])
+        else:
+            try:
+                inspect.signature(function)
+                return None
+            except (ValueError, TypeError):
+                if not names:
+                    raise TypeError(
+                        f"the signature of {self._label} cannot be read: declare its inputs, such as inputs=[TensorSpec(...)]"
+                    ) from None
+        if self._request_codec is not None:
+            raise TypeError(f"{self._label} has no parameter for content_type={self._content_type!r}: wrap it in a def")
+        return names
+
+    def _read(self) -> inspect.Signature:
+        """Read the signature, without the parameters that a partial has bound."""
+        function, label = self._function, self._label
+        try:
+            signature = inspect.signature(function, eval_str=True)
+        except Exception as error:
+            # Python cannot make `Optional` of an annotation that holds a list
+            mend = "write a shape as a tuple, such as (-1, 4)" if "unhashable" in str(error) else "import the name at run time, or drop it"
+            raise TypeError(f"an annotation of {label} cannot be resolved ({error}): {mend}") from error
+        fixed = function.keywords if isinstance(function, functools.partial) else {}
+        parameters = [parameter for name, parameter in signature.parameters.items() if name not in fixed]
+        if parameters and parameters[0].name == "self":
+            owner = label.rpartition(".")[0].rpartition(".")[2]
+            instance = f"{owner}(...).{label.rpartition('.')[2]}" if owner not in ("", "<locals>") else "an object's method"
+            raise TypeError(
+                f"{label} is a method without its object, so `self` would be an input: register an instance's method, such as {instance}, "
+                "not the function of the class; if it needs no instance, make it a staticmethod"
+            )
+        self._label = f"{label}({', '.join(signature.parameters)})"
+        return signature.replace(parameters=parameters)
+
+    def bind(self) -> Binding:
+        """Decide how each parameter's value is made."""
+        function, names = self._function, self._names
         untyped = self._find_untyped() if names is None else None
         names = self._name_parameters() if names is None else names
         columns = [] if untyped is None or self._request_codec is not None else _find_columns(function)
@@ -175,7 +170,7 @@ class _Signature:
             reserved=reserved,
             is_open=(rest is not None or self._takes_all) and not self._declared and not unnamed,
             is_untyped=untyped is not None,
-            returned=parse_return(returns, self._codecs, streams=kind_of(function, "thread") in STREAMS),
+            returned=parse_return(self._returns, self._codecs, streams=kind_of(function, "thread") in STREAMS),
             description=find_description(function),
         )
 
@@ -201,14 +196,12 @@ class _Signature:
                 names[names.index(candidates[0].given.name)] = self._declared[0].name
         return names
 
-    def _goes_by_position(self, parameter: Parameter) -> bool:
-        # parameters before `*inputs` cannot be passed by keyword
-        return parameter.kind is parameter.POSITIONAL_ONLY or (self._spread is not None and parameter.kind is not parameter.KEYWORD_ONLY)
-
     def _add(self, parameter: _Parameter, name: str) -> Argument | None:
         """Add a parameter. Returns how its value is made; None if it always has its default."""
         given, annotation, request_codec, reader = parameter
-        keyword, wanted = None if self._goes_by_position(given) else given.name, annotation.wanted
+        # parameters before `*inputs` cannot be passed by keyword
+        by_position = given.kind is given.POSITIONAL_ONLY or (self._spread is not None and given.kind is not given.KEYWORD_ONLY)
+        keyword, wanted = None if by_position else given.name, annotation.wanted
         name = self._declare(parameter, name)
         if request_codec is not None:
             self._add_all(request_codec, wanted)
@@ -361,15 +354,12 @@ class _Signature:
 
 def _find_columns(function: Callable[..., Any]) -> list[str]:
     """The columns that an estimator of scikit-learn was fitted with, also one in a pipeline, if the function is a method of it."""
-    while isinstance(function, functools.partial):
-        function = function.func
-    return list(map(str, getattr(getattr(function, "__self__", None), "feature_names_in_", ())))
+    return list(map(str, getattr(getattr(unwrap_partial(function), "__self__", None), "feature_names_in_", ())))
 
 
 def _list_parameter_names(function: Callable[..., Any]) -> frozenset[str]:
     """The names of all parameters, also of those that a partial or a method has bound: a keyword must not have one of them."""
-    while isinstance(function, functools.partial):
-        function = function.func
+    function = unwrap_partial(function)
     if not inspect.isroutine(function):
         function = type(function).__call__
     parameters = inspect.signature(getattr(function, "__func__", function)).parameters.values()
