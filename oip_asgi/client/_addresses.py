@@ -11,11 +11,11 @@ from weakref import WeakKeyDictionary
 
 import httpx
 
-from ._http import AsyncHTTPLink
+from ._http import HTTPLink
 from ._questions import HTTPRequest
 
 if TYPE_CHECKING:
-    from ._grpc import AsyncGRPCLink
+    from ._grpc import GRPCLink
 
 _CONNECT_SECONDS: Final = 5.0
 """How long a connection may take to be opened. What follows has the time of the request."""
@@ -23,7 +23,7 @@ _CONNECT_SECONDS: Final = 5.0
 _ASIDE_SECONDS: Final = 1.0
 
 
-class _HTTPLink(AsyncHTTPLink):
+class _HTTPLink(HTTPLink):
     """The other server over HTTP, without a limit of time once it is connected."""
 
     pool_options: Mapping[str, Any] = {"max_connections": None, "max_keepalive_connections": None, "keepalive_expiry": 1.5}
@@ -43,11 +43,11 @@ class Address:
         self.is_grpc = url.startswith(("grpc://", "grpcs://"))
         self.running = 0
         self.aside_until = 0.0
-        self.link: AsyncGRPCLink | AsyncHTTPLink
+        self.link: GRPCLink | HTTPLink
         if self.is_grpc:
-            from ._grpc import AsyncGRPCLink  # needs another extra
+            from ._grpc import GRPCLink  # needs another extra
 
-            self.link = AsyncGRPCLink(url, None, math.inf)
+            self.link = GRPCLink(url, None, math.inf)
         else:
             self.link = _HTTPLink(url, None, math.inf, http)
 

@@ -4,20 +4,21 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Generator, Mapping, Sequence
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self, Unpack
+from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack
 
 from .._protocol.schemas import RequestOutput
 from .._protocol.tensors import InferenceResponse
 from . import _questions as questions
-from ._http import AsyncHTTPLink, HTTPLink
-from ._questions import Options
+from ._blocking import draw, finish
+from ._http import HTTPLink
+from ._questions import Options, Question
 
 if TYPE_CHECKING:
     import httpx
 
-    from ._grpc import AsyncGRPCLink, GRPCLink
+    from ._grpc import GRPCLink
 
-_GRPC = ("grpc://", "grpcs://")
+T = TypeVar("T")
 
 
 class Client:
@@ -46,7 +47,7 @@ class Client:
     def __init__(
         self, url: str, *, headers: Mapping[str, str] | None = None, timeout: float | None = None, http: httpx.Client | None = None
     ) -> None:
-        self._link = _make_link(url, headers, timeout, http)
+        self._link = _make_link(url, headers, timeout, http, blocks=True)
 
     def __enter__(self) -> Self:
         return self
@@ -56,7 +57,10 @@ class Client:
 
     def close(self) -> None:
         """Close the connections."""
-        self._link.close()
+        finish(self._link.close())
+
+    def _ask(self, question: Question[T], timeout: float | None = None) -> T:
+        return finish(self._link.ask(question, timeout))
 
     def infer(
         self,
@@ -97,7 +101,7 @@ class Client:
         Specification: Inference, Binary Tensor Data Extension.
         """
         asked = questions.make_inference(model, inputs, version=version, parameters=parameters, outputs=outputs, id=id, binary=binary)
-        return self._link.infer(asked, timeout)
+        return finish(self._link.infer(asked, timeout))
 
     def stream(self, model: str, inputs: Any, *, timeout: float | None = None, **options: Unpack[Options]) -> Generator[InferenceResponse]:
         """Ask a model that answers with many responses, by `infer_stream`, which this package and MLServer have.
@@ -108,31 +112,31 @@ class Client:
         Returns:
             An iterator over the responses, each as soon as it arrives.
         """
-        return self._link.stream(questions.make_inference(model, inputs, **options), timeout)
+        return draw(self._link.stream(questions.make_inference(model, inputs, **options), timeout))
 
     def metadata(self) -> dict[str, Any]:
         """The server's metadata: `name`, `version`, and `extensions`, such as "binary_tensor_data"."""
-        return self._link.ask(questions.METADATA, None)
+        return self._ask(questions.METADATA)
 
     def is_live(self) -> bool:
         """Whether the server is live. Raises if it cannot be reached."""
-        return self._link.ask(questions.LIVE, None)
+        return self._ask(questions.LIVE)
 
     def is_ready(self) -> bool:
         """Whether all models of the server are ready."""
-        return self._link.ask(questions.READY, None)
+        return self._ask(questions.READY)
 
     def is_model_ready(self, model: str, version: str | int | None = None) -> bool:
         """Whether a model is ready. One that the server does not know is not."""
-        return self._link.ask(questions.ask_of(model, version, questions.MODEL_READY), None)
+        return self._ask(questions.ask_of(model, version, questions.MODEL_READY))
 
     def model_metadata(self, model: str, version: str | int | None = None) -> dict[str, Any]:
         """A model's metadata: `name`, `platform`, `inputs`, `outputs`, and `versions` if it has any."""
-        return self._link.ask(questions.ask_of(model, version, questions.MODEL_METADATA), None)
+        return self._ask(questions.ask_of(model, version, questions.MODEL_METADATA))
 
     def models(self) -> list[str]:
         """The names of the models, by `GET models`, which this package and KServe have. See `index` for others."""
-        return self._link.ask(questions.MODELS, None)
+        return self._ask(questions.MODELS)
 
     def index(self, *, ready: bool = False) -> list[dict[str, Any]]:
         """The models of the repository, each with `name`, and `version`, `state` and `reason` where it has them.
@@ -140,7 +144,7 @@ class Client:
         Args:
             ready: Only those that are ready.
         """
-        return self._link.ask(questions.INDEX_OF_READY if ready else questions.INDEX, None)
+        return self._ask(questions.INDEX_OF_READY if ready else questions.INDEX)
 
     def load(self, model: str, parameters: Mapping[str, Any] | None = None, *, timeout: float | None = None) -> None:
         """Load a model, or load it again. Servers allow it only if they are set up so.
@@ -150,20 +154,20 @@ class Client:
             parameters: Such as `config`, a JSON text.
             timeout: As on `Client`, for this request.
         """
-        self._link.ask(questions.ask_change("load", model, parameters), timeout)
+        self._ask(questions.ask_change("load", model, parameters), timeout)
 
     def unload(self, model: str, parameters: Mapping[str, Any] | None = None, *, timeout: float | None = None) -> None:
         """Unload a model. The arguments are those of `load`."""
-        self._link.ask(questions.ask_change("unload", model, parameters), timeout)
+        self._ask(questions.ask_change("unload", model, parameters), timeout)
 
     def statistics(self, model: str | None = None, version: str | int | None = None) -> list[dict[str, Any]]:
         """The numbers of one model, or of all: one object for each version, as the extension of statistics has it."""
         question = questions.STATISTICS if model is None else questions.ask_of(model, version, questions.MODEL_STATISTICS)
-        return self._link.ask(question, None)
+        return self._ask(question)
 
     def config(self, model: str, version: str | int | None = None) -> dict[str, Any]:
         """A model's configuration, as Triton has it."""
-        return self._link.ask(questions.ask_of(model, version, questions.MODEL_CONFIG), None)
+        return self._ask(questions.ask_of(model, version, questions.MODEL_CONFIG))
 
 
 class AsyncClient:
@@ -184,7 +188,7 @@ class AsyncClient:
     def __init__(
         self, url: str, *, headers: Mapping[str, str] | None = None, timeout: float | None = None, http: httpx.AsyncClient | None = None
     ) -> None:
-        self._link = _make_async_link(url, headers, timeout, http)
+        self._link = _make_link(url, headers, timeout, http, blocks=False)
 
     async def __aenter__(self) -> Self:
         return self
@@ -252,19 +256,9 @@ class AsyncClient:
         return await self._link.ask(questions.ask_of(model, version, questions.MODEL_CONFIG), None)
 
 
-def _make_link(url: str, headers: Mapping[str, str] | None, timeout: float | None, http: httpx.Client | None) -> HTTPLink | GRPCLink:
-    if not url.startswith(_GRPC):
-        return HTTPLink(url, headers, timeout, http)
+def _make_link(url: str, headers: Mapping[str, str] | None, timeout: float | None, http: Any, *, blocks: bool) -> HTTPLink | GRPCLink:
+    if not url.startswith(("grpc://", "grpcs://")):
+        return HTTPLink(url, headers, timeout, http, blocks=blocks)
     from ._grpc import GRPCLink
 
-    return GRPCLink(url, headers, timeout)
-
-
-def _make_async_link(
-    url: str, headers: Mapping[str, str] | None, timeout: float | None, http: httpx.AsyncClient | None
-) -> AsyncHTTPLink | AsyncGRPCLink:
-    if not url.startswith(_GRPC):
-        return AsyncHTTPLink(url, headers, timeout, http)
-    from ._grpc import AsyncGRPCLink
-
-    return AsyncGRPCLink(url, headers, timeout)
+    return GRPCLink(url, headers, timeout, blocks=blocks)

@@ -1,4 +1,4 @@
-"""The same questions over gRPC, with grpcio: blocking and awaiting.
+"""The same questions over gRPC, with grpcio.
 
 Specification: gRPC; Triton's ModelStreamInfer.
 """
@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import AsyncGenerator, Generator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from functools import cached_property
 from typing import Any, Final, TypeAlias, TypeVar
 
@@ -19,6 +19,7 @@ from .._protocol.datatypes import Buffer
 from .._protocol.errors import ErrorResponse, InvalidRequest, InvalidResponse, find_status, show
 from .._protocol.tensor_bytes import view_bytes
 from .._protocol.tensors import REGION, InferenceRequest, InferenceResponse, lend_nothing
+from ._blocking import iterate, wait_for
 from ._questions import SECONDS, Inference, Question
 
 try:
@@ -44,7 +45,8 @@ _OPTIONS: Final = [("grpc.max_receive_message_length", -1), ("grpc.max_send_mess
 class _Messages:
     """What is sent and received, as bytes."""
 
-    def __init__(self, url: str, headers: Mapping[str, str] | None, timeout: float | None) -> None:
+    def __init__(self, url: str, headers: Mapping[str, str] | None, timeout: float | None, *, blocks: bool = False) -> None:
+        self.blocks = blocks
         address = _URL.fullmatch(url)
         if address is None:
             raise ValueError(f"the url is {show(url)}: expected one such as grpc://host:8001, or grpcs:// with TLS")
@@ -153,61 +155,22 @@ def _to_value(field: Any, value: Any) -> Any:
 
 
 class GRPCLink(_Messages):
-    """A server that is asked over gRPC, blocking."""
+    """A server that is asked over gRPC, on an event loop, or blocking: then its coroutines never wait, and `finish` runs them."""
 
     @cached_property
-    def channel(self) -> grpc.Channel:
+    def channel(self) -> Any:
+        library: Any = grpc if self.blocks else grpc.aio
         if self.credentials is None:
-            return grpc.insecure_channel(self.target, _OPTIONS)
-        return grpc.secure_channel(self.target, self.credentials, _OPTIONS)
-
-    def close(self) -> None:
-        self.channel.close()
-
-    def call(self, rpc: str, content: bytes, timeout: float | None, metadata: Metadata = ()) -> bytes:
-        call: Any = self.channel.unary_unary(f"/{_SERVICE}/{rpc}")
-        try:
-            answer: bytes = call(content, self.seconds(timeout), metadata or self.metadata)
-        except grpc.RpcError as error:
-            raise read_error(error) from error
-        return answer
-
-    def ask(self, question: Question[T], timeout: float | None) -> T:
-        try:
-            return self.read(question, self.call(question.rpc, self.write(question), timeout))
-        except ErrorResponse as error:
-            return self.read_refusal(question, error)
-
-    def infer(self, inference: Inference, timeout: float | None) -> InferenceResponse:
-        return self.read_inference(self.call("ModelInfer", self.write_inference(inference), timeout, self.find_metadata(inference)))
-
-    def stream(self, inference: Inference, timeout: float | None) -> Generator[InferenceResponse]:
-        stream: Any = self.channel.stream_stream(f"/{_SERVICE}/ModelStreamInfer")
-        call = stream(iter([self.write_inference(inference)]), self.seconds(timeout), self.find_metadata(inference))
-        try:
-            yield from map(self.read_event, call)
-        except grpc.RpcError as error:
-            raise read_error(error) from error
-        finally:
-            call.cancel()
-
-
-class AsyncGRPCLink(_Messages):
-    """The same on an event loop."""
-
-    @cached_property
-    def channel(self) -> grpc.aio.Channel:
-        if self.credentials is None:
-            return grpc.aio.insecure_channel(self.target, _OPTIONS)
-        return grpc.aio.secure_channel(self.target, self.credentials, _OPTIONS)
+            return library.insecure_channel(self.target, _OPTIONS)
+        return library.secure_channel(self.target, self.credentials, _OPTIONS)
 
     async def close(self) -> None:
-        await self.channel.close()
+        await wait_for(self.channel.close())
 
     async def call(self, rpc: str, content: bytes, timeout: float | None, metadata: Metadata = ()) -> bytes:
-        call: Any = self.channel.unary_unary(f"/{_SERVICE}/{rpc}")
+        call = self.channel.unary_unary(f"/{_SERVICE}/{rpc}")
         try:
-            answer: bytes = await call(content, timeout=self.seconds(timeout), metadata=metadata or self.metadata)
+            answer: bytes = await wait_for(call(content, timeout=self.seconds(timeout), metadata=metadata or self.metadata))
         except grpc.RpcError as error:
             raise read_error(error) from error
         return answer
@@ -223,10 +186,10 @@ class AsyncGRPCLink(_Messages):
         return self.read_inference(content)
 
     async def stream(self, inference: Inference, timeout: float | None) -> AsyncGenerator[InferenceResponse]:
-        stream: Any = self.channel.stream_stream(f"/{_SERVICE}/ModelStreamInfer")
+        stream = self.channel.stream_stream(f"/{_SERVICE}/ModelStreamInfer")
         call = stream(iter([self.write_inference(inference)]), timeout=self.seconds(timeout), metadata=self.find_metadata(inference))
         try:
-            async for content in call:
+            async for content in iterate(call):
                 yield self.read_event(content)
         except grpc.RpcError as error:
             raise read_error(error) from error

@@ -1,4 +1,4 @@
-"""Requests over HTTP, blocking and awaiting: by a client of httpx that the caller gives, else by the connections below httpx, of httpcore.
+"""Requests over HTTP: by a client of httpx that the caller gives, else by the connections below httpx, of httpcore.
 
 httpx's own client takes a third of the time of a small request for what the protocol does not need: redirects, cookies, authentication.
 """
@@ -7,15 +7,15 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator, Iterator, Mapping
-from contextlib import asynccontextmanager, contextmanager
-from typing import Any, Final, Generic, TypeVar
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from typing import Any, Final, TypeVar
 from urllib.parse import unquote
 
 from .._hosts import make_import_error
-from .._protocol.datatypes import Buffer
 from .._protocol.errors import show
 from .._protocol.tensors import InferenceResponse
+from ._blocking import iterate, wait_for
 from ._questions import (
     LONG,
     SECONDS,
@@ -42,7 +42,6 @@ except ImportError as error:
     raise make_import_error(error, "httpx", "client", beside="httpcore") from error
 
 T = TypeVar("T")
-C = TypeVar("C", httpx.Client, httpx.AsyncClient)
 
 _ERRORS: Final = (httpcore.NetworkError, httpcore.TimeoutException, httpcore.ProtocolError, httpcore.ProxyError)
 
@@ -52,29 +51,22 @@ _FAILED: Final = 500
 _SOCKET: Final = re.compile(r"http\+unix://(/?[^/].*?\.sock)(/.*)?", re.DOTALL)
 
 
-async def _cut_async(body: list[Buffer]) -> AsyncIterator[bytes]:
-    for piece in cut_pieces(body):
-        yield piece
-
-
-class _Link(Generic[C]):
-    """A server that is asked over HTTP."""
+class HTTPLink:
+    """A server that is asked over HTTP, on an event loop, or blocking: then its coroutines never wait, and `finish` runs them."""
 
     pool_options: Mapping[str, Any] = {"max_connections": 100, "max_keepalive_connections": 20, "keepalive_expiry": 5.0}
     """As httpx has them: more requests at once wait for a connection."""
-    headers: Headers
-    http: C | None
-    cut: Callable[[list[Buffer]], Any]  # a long body as what is sent, piece by piece
 
-    def __init__(self, url: str, headers: Mapping[str, str] | None, timeout: float | None, http: C | None) -> None:
-        self.headers = [(name.encode("ascii"), value.encode("latin-1")) for name, value in (headers or {}).items()]
+    def __init__(self, url: str, headers: Mapping[str, str] | None, timeout: float | None, http: Any, *, blocks: bool = False) -> None:
+        self.headers: Headers = [(name.encode("ascii"), value.encode("latin-1")) for name, value in (headers or {}).items()]
         self.timeout = SECONDS if timeout is None and http is None else timeout
         self.http = http
+        self.blocks = blocks
         self.url = url.rstrip("/")
         if http is None:
-            self.connect(url)
+            self._connect(url)
 
-    def connect(self, url: str) -> None:
+    def _connect(self, url: str) -> None:
         """Take a URL apart, for the connections of httpcore."""
         socket = _SOCKET.fullmatch(url)
         parsed = httpx.URL(url if socket is None else f"http://localhost{socket[2] or ''}")
@@ -83,18 +75,18 @@ class _Link(Generic[C]):
         self.parts = (parsed.raw_scheme, parsed.raw_host, parsed.port)
         self.prefix = parsed.raw_path.rstrip(b"/")
         self.headers.insert(0, (b"Host", parsed.netloc))
-        self.options: dict[str, Any] = {
+        self.pool: Any = (httpcore.ConnectionPool if self.blocks else httpcore.AsyncConnectionPool)(
             **self.pool_options,
-            "uds": None if socket is None else unquote(socket[1]),
-            "ssl_context": httpx.create_ssl_context() if parsed.scheme == "https" else None,
-        }
+            uds=None if socket is None else unquote(socket[1]),
+            ssl_context=httpx.create_ssl_context() if parsed.scheme == "https" else None,
+        )
 
     def write(self, request: HTTPRequest, timeout: float | None) -> Any:
         """A request of httpcore, or of the caller's client of httpx."""
         method, path, body = request.method, request.path, request.body
         size = sum(map(len, body))
         lines = [*self.headers, (b"Content-Length", b"%d" % size), *request.headers] if method == "POST" else self.headers
-        content = b"".join(body) if size <= LONG else self.cut(body)
+        content = b"".join(body) if size <= LONG else cut_pieces(body) if self.blocks else iterate(cut_pieces(body))
         seconds = self.timeout if timeout is None else timeout
         limit = None if seconds == math.inf else seconds
         if self.http is not None:
@@ -104,80 +96,12 @@ class _Link(Generic[C]):
         timeouts = dict.fromkeys(("connect", "read", "write", "pool"), limit)
         return httpcore.Request(method, url, headers=lines, content=content, extensions={"timeout": timeouts})
 
-
-def _as_httpx(error: Exception) -> Exception:
-    """An error of httpcore, under the name that it has in httpx."""
-    kind: type[Exception] = getattr(httpx, type(error).__name__, httpx.TransportError)
-    return kind(str(error))
-
-
-class HTTPLink(_Link[httpx.Client]):
-    """A server that is asked over HTTP, blocking."""
-
-    cut = staticmethod(cut_pieces)
-
-    def connect(self, url: str) -> None:
-        super().connect(url)
-        self.pool = httpcore.ConnectionPool(**self.options)
-
-    def close(self) -> None:
-        if self.http is None:
-            self.pool.close()
-
-    @contextmanager
-    def open(self, request: HTTPRequest, timeout: float | None) -> Iterator[tuple[int, Headers, Iterator[bytes]]]:
-        """Send a request; gives status and headers, and iterates over the body."""
-        answer: Any = None
-        written = self.write(request, timeout)
-        try:
-            if self.http is None:
-                answer = self.pool.handle_request(written)
-                yield answer.status, answer.headers, iter(answer.stream)
-            else:
-                answer = self.http.send(written, stream=True, follow_redirects=False)
-                yield answer.status_code, answer.headers.raw, answer.iter_bytes()
-        except _ERRORS as error:
-            raise _as_httpx(error) from error
-        finally:
-            if answer is not None:
-                if self.http is None and answer.status == _FAILED:
-                    answer.extensions["network_stream"].close()
-                answer.close()
-
-    def exchange(self, request: HTTPRequest, timeout: float | None) -> HTTPAnswer:
-        with self.open(request, timeout) as (status, headers, pieces):
-            collector = Collector(headers)
-            for piece in pieces:
-                collector.add(piece)
-        return HTTPAnswer(status, headers, collector.finish())
-
-    def ask(self, question: Question[T], timeout: float | None) -> T:
-        return read_answer(question, self.exchange(write_question(question), timeout))
-
-    def infer(self, inference: Inference, timeout: float | None) -> InferenceResponse:
-        return read_inference(inference, self.exchange(write_inference(inference), timeout))
-
-    def stream(self, inference: Inference, timeout: float | None) -> Generator[InferenceResponse]:
-        with self.open(write_inference(inference, "infer_stream"), timeout) as (status, headers, pieces):
-            events = Events() if is_stream(status, headers) else Collector(headers)
-            for piece in pieces:
-                yield from map(read_event, events.add(piece) or ())
-        if isinstance(events, Collector):
-            yield read_inference(inference, HTTPAnswer(status, headers, events.finish()))
-
-
-class AsyncHTTPLink(_Link[httpx.AsyncClient]):
-    """The same on an event loop."""
-
-    cut = staticmethod(_cut_async)
-
-    def connect(self, url: str) -> None:
-        super().connect(url)
-        self.pool = httpcore.AsyncConnectionPool(**self.options)
+    async def _close(self, opened: Any) -> None:
+        await wait_for(opened.close() if self.blocks else opened.aclose())
 
     async def close(self) -> None:
         if self.http is None:
-            await self.pool.aclose()
+            await self._close(self.pool)
 
     @asynccontextmanager
     async def open(self, request: HTTPRequest, timeout: float | None) -> AsyncIterator[tuple[int, Headers, AsyncIterator[bytes]]]:
@@ -186,18 +110,19 @@ class AsyncHTTPLink(_Link[httpx.AsyncClient]):
         written = self.write(request, timeout)
         try:
             if self.http is None:
-                answer = await self.pool.handle_async_request(written)
-                yield answer.status, answer.headers, aiter(answer.stream)
+                answer = await wait_for(self.pool.handle_request(written) if self.blocks else self.pool.handle_async_request(written))
+                yield answer.status, answer.headers, iterate(answer.stream)
             else:
-                answer = await self.http.send(written, stream=True, follow_redirects=False)
-                yield answer.status_code, answer.headers.raw, answer.aiter_bytes()
+                answer = await wait_for(self.http.send(written, stream=True, follow_redirects=False))
+                yield answer.status_code, answer.headers.raw, iterate(answer.iter_bytes() if self.blocks else answer.aiter_bytes())
         except _ERRORS as error:
-            raise _as_httpx(error) from error
+            kind: type[Exception] = getattr(httpx, type(error).__name__, httpx.TransportError)
+            raise kind(str(error)) from error
         finally:
             if answer is not None:
                 if self.http is None and answer.status == _FAILED:
-                    await answer.extensions["network_stream"].aclose()
-                await answer.aclose()
+                    await self._close(answer.extensions["network_stream"])
+                await self._close(answer)
 
     async def exchange(self, request: HTTPRequest, timeout: float | None) -> HTTPAnswer:
         async with self.open(request, timeout) as (status, headers, pieces):

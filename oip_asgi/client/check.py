@@ -28,6 +28,7 @@ from .._protocol.tensors import InferenceRequest, Tensor
 from .._rest.body import HEADER_LENGTH
 from .._rest.client import from_http, read_document
 from . import _questions as questions
+from ._blocking import finish
 from ._http import HTTPLink
 from ._questions import HTTPAnswer, HTTPRequest
 
@@ -227,10 +228,10 @@ def check(
     link: HTTPLink, model: str, version: str | None, request: dict[str, Any] | None, *, strain: bool, write: Callable[[str], object]
 ) -> int:
     """Send all rows, and write what is wrong by section. Returns what the command ends with."""
-    metadata = link.ask(questions.ask_of(model, version, questions.MODEL_METADATA), None)
+    metadata = finish(link.ask(questions.ask_of(model, version, questions.MODEL_METADATA), None))
     server: dict[str, Any] = {}
     with suppress(InvalidResponse):  # a row tells of it
-        server = link.ask(questions.METADATA, None)
+        server = finish(link.ask(questions.METADATA, None))
     good = Good(questions.model_path(model, version), request or make_good(metadata), metadata)
     rows = [Row(*each) for each in json.loads(files(__package__).joinpath("checks.json").read_text())]
     wrong, tried, section = 0, 0, ""
@@ -245,7 +246,7 @@ def check(
             continue
         tried += 1
         try:
-            answer = link.exchange(sent, None)
+            answer = finish(link.exchange(sent, None))
             found = list(judge(row, answer, good))
             if row.name == "a good request" and answer.status >= 300:
                 raise InvalidRequest(f"a good request is refused, so the others cannot be sent: {found[0]}: give --request")
@@ -274,7 +275,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--strain", action="store_true", help="also what has ended the processes of other servers")
     given = parser.parse_args(arguments)
     headers = {name.strip(): value.strip() for name, _, value in (header.partition(":") for header in given.header)}
-    link = HTTPLink(given.url, headers, 30, None)
+    link = HTTPLink(given.url, headers, 30, None, blocks=True)
     try:
         request = None if given.request is None else json.loads(given.request.read_bytes())
         return check(link, given.model, given.version, request, strain=given.strain, write=_print)
@@ -282,7 +283,7 @@ def main(arguments: list[str] | None = None) -> int:
         print(f"cannot be checked: {error}", file=sys.stderr)  # noqa: T201
         return 2
     finally:
-        link.close()
+        finish(link.close())
 
 
 def _print(line: str) -> None:

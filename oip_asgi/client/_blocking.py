@@ -1,0 +1,46 @@
+"""One code for libraries that await and for libraries that block: with these, its coroutines never wait, so no event loop is needed."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Awaitable, Coroutine, Generator, Iterable
+from inspect import isawaitable
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+
+
+async def wait_for(made: T | Awaitable[T]) -> T:
+    """What a library returned: its result, or what must be awaited for that."""
+    return await made if isawaitable(made) else made
+
+
+async def iterate(items: Iterable[T] | AsyncIterable[T]) -> AsyncIterator[T]:
+    if isinstance(items, AsyncIterable):
+        async for item in items:
+            yield item
+    else:
+        for item in items:
+            yield item
+
+
+def finish(coroutine: Coroutine[Any, Any, T]) -> T:
+    """The result of a coroutine that never waits."""
+    try:
+        coroutine.send(None)
+    except StopIteration as end:
+        result: T = end.value
+        return result
+    raise AssertionError("a library that blocks has waited")
+
+
+def draw(items: AsyncGenerator[T]) -> Generator[T]:
+    """The items of an asynchronous generator that never waits."""
+    try:
+        while True:
+            try:
+                item = finish(items.__anext__())
+            except StopAsyncIteration:
+                return
+            yield item
+    finally:
+        finish(items.aclose())
