@@ -103,11 +103,13 @@ class DocumentFormat:
         flat = generate.read_object(text)
         if length is not None:
             raise InvalidRequest("a flat object has no binary data: leave Inference-Header-Content-Length out, or send inputs")
-        # a model that takes a data frame accepts columns of any name
-        named, reader = model.binding.named, model.binding.request_reader
-        columns = flat.keys() - OF_PROTOCOL - generate.RESERVED_INPUTS if model.binding.takes_columns else set()
-        of_frame = declared.keys() - named if reader is not None and reader.codec.content_type == "pd" else ()
-        return generate.decode_request(flat, declared, named | columns, of_frame)
+        binding = model.binding
+        named = binding.named.union(binding.undeclared)
+        if binding.takes_columns:
+            named |= flat.keys() - OF_PROTOCOL - generate.RESERVED_INPUTS
+        is_frame = binding.request_reader is not None and binding.request_reader.codec.content_type == "pd"
+        columns = (declared.keys() | named) - binding.named if is_frame else ()
+        return generate.decode_request(flat, declared, named, columns)
 
     def encode(self, _: InferenceRequest, response: InferenceResponse) -> bytes:
         if not self._is_flat:

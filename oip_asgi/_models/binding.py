@@ -15,7 +15,7 @@ import msgspec
 from .._codecs.content_types import Codecs, Reader, RequestReader, read_scalar_parameter
 from .._codecs.frame_columns import holds_missing
 from .._codecs.plain import NumpyCodec
-from .._protocol.errors import InvalidRequest, list_names, show
+from .._protocol.errors import InvalidRequest, describe_expected, find_near, list_names, show
 from .._protocol.tensors import ELSEWHERE, InferenceContext, InferenceRequest, Tensor, make_tensor
 from .annotations import Returned
 from .specs import TensorSpec
@@ -182,8 +182,9 @@ class Binding:
         needed = [entry for entry in entries if entry.is_needed]
         optional = [entry for entry in entries if not entry.is_needed]
         self.documented = DocumentedInputs(tuple(map(Input.describe, needed)), tuple(map(Input.describe, optional)), is_open)
-        self.takes_columns = request_reader is not None and is_open
-        """Whether one parameter, such as a data frame, takes inputs of any name."""
+        self.takes_columns = request_reader is not None and (is_open or of_one_request is None)
+        """Whether all that a flat object has is a column of one parameter, such as a data frame: it takes inputs of any name, or nothing
+        reads the request's parameters."""
         self.named = frozenset(entry.name for entry in entries if entry.reader is not None)
         """The names of the tensors that have a parameter of their own."""
         self.required = frozenset(entry.name for entry in needed if not entry.is_scalar)
@@ -260,7 +261,9 @@ class Binding:
                 raise InvalidRequest(f"input {show(name)} is there twice: expected each name once")
             seen.add(name)
             if self._known is not None and name not in self._known:
-                raise InvalidRequest(f"unknown input {show(name)}: expected {_list(self._known)}")
+                known = sorted(self._known)
+                expected = describe_expected(known, find_near(name, known)) if known else "expected no inputs"
+                raise InvalidRequest(f"unknown input {show(name)}: {expected}")
             if name in self._reserved:
                 raise InvalidRequest(f"unknown input {show(name)}: the model uses this name for something else")
         if not self.required <= seen:

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from typing import Final
 from urllib.parse import quote
 
-from .._protocol.errors import NotFound, find_near, list_names, show
+from .._protocol.errors import NotFound, describe_expected, find_near, list_names, show
 from .model import Model
 
 _INTEGER: Final = re.compile("[0-9]+")
@@ -124,8 +124,7 @@ def _describe_known(name: str, names: list[str]) -> str:
     """What to ask for in the place of a name that is unknown."""
     if not names:
         return "no model is registered, as server.model and server.register do it"
-    near = find_near(name, names) if len(names) > 1 else None
-    return f"expected {list_names(names)}{f'; did you mean {show(near)}?' if near else ''}"
+    return describe_expected(names, find_near(name, names))
 
 
 def _choose_default(models: list[Model]) -> Model:

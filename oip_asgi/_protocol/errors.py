@@ -51,9 +51,15 @@ def list_names(names: Collection[str]) -> str:
 
 
 def find_near(name: str, names: Collection[str], likeness: float = 0.7) -> str | None:
-    """Find the name that was probably meant. None if no name is as like as that."""
-    near = difflib.get_close_matches(name, list(names)[:_COMPARED], 1, likeness) if len(name) <= _COMPARED else []
-    return near[0] if near else None
+    """Find the name that was probably meant, in capitals or not. None if no name is as like as that."""
+    folded = {each.casefold(): each for each in list(names)[:_COMPARED]}
+    near = difflib.get_close_matches(name.casefold(), folded, 1, likeness) if len(name) <= _COMPARED else []
+    return folded[near[0]] if near else None
+
+
+def describe_expected(names: Collection[str], near: str | None) -> str:
+    """The names that are expected in the place of an unknown one, and which of them was probably meant."""
+    return f"expected {list_names(names)}{f'; did you mean {show(near)}?' if near is not None and len(names) > 1 else ''}"
 
 
 def error_text(error: BaseException, write: Callable[[BaseException], str] = str) -> str:

@@ -21,7 +21,7 @@ import msgspec
 from .._json.tensor_data import from_json, to_value
 from .._json.text import ERRORS, ONLY_FLOATS, check_unseen, outside_strings, refuse
 from .._protocol.datatypes import FLOATING, Array, dtype_of
-from .._protocol.errors import InvalidRequest, find_near, show
+from .._protocol.errors import InvalidRequest, describe_expected, find_near, show
 from .._protocol.tensors import InferenceRequest, InferenceResponse, Tensor
 
 RESERVED_INPUTS: Final = frozenset({"id", "parameters"})
@@ -109,7 +109,7 @@ def read_object(text: bytes) -> dict[str, Any]:
 def decode_request(
     request: Mapping[str, Any], declared: Mapping[str, Declared], named: Collection[str], columns: Collection[str] = ()
 ) -> InferenceRequest:
-    """A flat object as a request. Declared inputs that are `columns` of a data frame may have missing values."""
+    """A flat object as a request. Inputs that are `columns` of a data frame may have missing values."""
     members = dict(request)
     request_id, parameters = _read_id(members.pop("id", None)), members.pop("parameters", None)
     if not isinstance(parameters, (dict, NoneType)):
@@ -121,11 +121,11 @@ def decode_request(
     known = declared.keys() | named
     unknown = [name for name in members if name not in known]
     if unknown:
-        _check_spelling(unknown, known - members.keys())
+        _check_spelling(unknown, known, known - members.keys())
     made = InferenceRequest([], request_id, {})
     for name, value in members.items():
         if name in known:
-            value, more = _write_missing(value, declared[name]) if name in columns else (value, {})
+            value, more = _write_missing(value, declared.get(name)) if name in columns else (value, {})
             made.inputs.append(Tensor(name, _read_input(name, value, declared.get(name)), more))
             continue
         what = _NO_SCALAR.get(type(value))
@@ -138,15 +138,14 @@ def decode_request(
     return made
 
 
-def _check_spelling(unknown: Collection[str], missing: Collection[str]) -> None:
+def _check_spelling(unknown: Collection[str], known: Collection[str], missing: Collection[str]) -> None:
     """Refuse the misspelled name of a missing input. As a parameter, it would silently leave an optional input at its default."""
     if len(unknown) * len(missing) > _MOST_COMPARED:
         return
-    folded = {name.casefold(): name for name in missing}
     for name in unknown:
-        near = find_near(name.casefold(), folded, _LIKENESS)
+        near = find_near(name, missing, _LIKENESS)
         if near is not None:
-            raise InvalidRequest(f"unknown input {show(name)}: did you mean {show(folded[near])}?")
+            raise InvalidRequest(f"unknown input {show(name)}: {describe_expected(sorted(known), near)}")
 
 
 def _read_id(value: Any) -> str | None:
@@ -169,11 +168,16 @@ def _check_scalar(what: str, value: Any) -> Any:
     return value
 
 
-def _write_missing(value: Any, spec: Declared) -> tuple[Any, dict[str, Any]]:
+def _write_missing(value: Any, spec: Declared | None) -> tuple[Any, dict[str, Any]]:
     """Write null in a column as tensors have missing values of its kind, with the parameters that say so."""
     values = value if type(value) is list else [value]
     if None not in values:
         return value, {}
+    if spec is None:
+        kinds = set(map(type, values))
+        if kinds <= {str, NoneType} or kinds <= {bool, NoneType}:  # a column without any value is one of objects, as in pandas
+            return list(map(json.dumps, values)), {"content_type": "pd_json"}
+        return [_Literal("NaN") if each is None else each for each in values], {}
     if spec.datatype == "BYTES" and spec.content_type == "datetime":
         return ["NaT" if each is None else each for each in values], {}
     if spec.datatype == "BYTES" and spec.content_type in (None, "str"):
@@ -185,7 +189,7 @@ def _read_input(name: str, value: Any, spec: Declared | None) -> Array:
     """A member as an array. If its input is not declared, its elements decide the datatype."""
     here = f"input {show(name)}"
     if type(value) in (dict, NoneType):
-        raise InvalidRequest(f"{here} is {_NO_SCALAR[type(value)]}: expected a scalar or a list, or leave it out")
+        raise InvalidRequest(f"{here} is {_NO_SCALAR[type(value)]}: expected a scalar or a list")
     if type(value) is not list:
         value = [value]
     leaves, shape = _list_leaves(value), _find_shape(value)

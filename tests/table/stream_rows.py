@@ -85,6 +85,10 @@ def _register_frames(server: InferenceServer) -> None:
 
     server.register("declared frame", lambda df: df["a"], content_type="pd", inputs=[TensorSpec("a", "INT64", [-1])])
 
+    @server.model("parameters of a frame", content_type="pd", inputs=[TensorSpec("a", "INT64", [-1])])
+    def parameters_of_a_frame(df, context: InferenceContext):  # type: ignore[no-untyped-def]
+        return [f"{dict(context.parameters)}"]
+
     ages, cities = TensorSpec("age", "FP64", [-1]), TensorSpec("city", "BYTES", [-1], content_type="str")
 
     @server.model("missing", content_type="pd", inputs=[ages, cities, TensorSpec("born", "BYTES", [-1], content_type="datetime")])
@@ -196,7 +200,8 @@ def _models() -> list[StreamRow]:
 
 def _requests() -> list[StreamRow]:
     two, grid = flat("plain", output_0=2), flat("grid", output_0=[1.0, 2.0, 3.0, 4.0])
-    expected = "expected a scalar or a list, or leave it out"
+    expected = "expected a scalar or a list"
+    misspelled = "unknown input '{}': expected 'n', 'start'; did you mean 'start'?"
     return [
         StreamRow("an id", "plain/generate", {"x": 1, "id": "a"}, 200, {"id": "a", **flat("plain", output_0=2)}),
         refused("an id that is no string", "plain/generate", {"x": 1, "id": 1}, "id is 1: expected a string"),
@@ -208,10 +213,10 @@ def _requests() -> list[StreamRow]:
             {"x": 1, "parameters": {"x": 1}},
             "input 'x' is there twice: in the object itself and in its parameters",
         ),
-        refused("a misspelled input", "words/generate", {"text_inpt": "to"}, "unknown input 'text_inpt': did you mean 'text_input'?"),
-        refused("its letters", "plain/generate", {"X": [1]}, "unknown input 'X': did you mean 'x'?"),
-        refused("a misspelled optional input", "count/generate", {"n": 1, "strt": 5}, "unknown input 'strt': did you mean 'start'?"),
-        refused("among parameters", "count/generate", {"n": 1, "parameters": {"Start": 5}}, "unknown input 'Start': did you mean 'start'?"),
+        refused("a misspelled input", "words/generate", {"text_inpt": "to"}, "unknown input 'text_inpt': expected 'text_input'"),
+        refused("its letters", "plain/generate", {"X": [1]}, "unknown input 'X': expected 'x'"),
+        refused("a misspelled optional input", "count/generate", {"n": 1, "strt": 5}, misspelled.format("strt")),
+        refused("among parameters", "count/generate", {"n": 1, "parameters": {"Start": 5}}, misspelled.format("Start")),
         StreamRow("like an input that is there", "count/generate", {"n": 1, "start": 5, "stars": 1}, 200, flat("count", output_0=5)),
         refused("parameters that are no object", "plain/generate", {"x": 1, "parameters": []}, "parameters: expected an object"),
         *(
@@ -292,7 +297,28 @@ def _frames() -> list[StreamRow]:
             200,
             flat("frame and n", output_0=[16.5, 33.0]),
         ),
-        StreamRow("a declared frame", "declared%20frame/generate", {"a": [1, 2], "b": 3}, 200, flat("declared frame", output_0=[1, 2])),
+        StreamRow("a declared frame", "declared%20frame/generate", {"a": [1, 2]}, 200, flat("declared frame", output_0=[1, 2])),
+        refused("an unknown column", "declared%20frame/generate", {"a": [1, 2], "b": 3}, "unknown input 'b': expected 'a'"),
+        refused(
+            "a misspelled column",
+            "missing/generate",
+            {"age": 3, "Citty": "Bonn", "born": None},
+            "unknown input 'Citty': expected 'age', 'born', 'city'; did you mean 'city'?",
+        ),
+        StreamRow(
+            "parameters beside a declared frame",
+            "declared%20frame/generate",
+            {"a": [1, 2], "sequence_id": 5, "parameters": {"b": 3}},
+            200,
+            flat("declared frame", output_0=[1, 2]),
+        ),
+        StreamRow(
+            "a declared frame beside a context",
+            "parameters%20of%20a%20frame/generate",
+            {"a": 1, "beam": 2},
+            200,
+            flat("parameters of a frame", output_0="{'beam': 2}"),
+        ),
         StreamRow(
             "missing values of a declared frame",
             "missing/generate",
@@ -311,7 +337,7 @@ def _frames() -> list[StreamRow]:
             "a missing integer",
             "declared%20frame/generate",
             {"a": None},
-            "input 'a' is null: expected a scalar or a list, or leave it out",
+            "input 'a' is null: expected a scalar or a list",
         ),
         refused(
             "columns of different lengths",
@@ -319,7 +345,21 @@ def _frames() -> list[StreamRow]:
             {"a": [1, 2], "b": [1]},
             "column 'b' has 1 rows, but those before it have 2: expected as many in each",
         ),
-        refused("a column that is null", "frame/generate", {"a": None}, "input 'a' is null: expected a scalar or a list, or leave it out"),
+        StreamRow("a column that is null", "frame/generate", {"a": None}, 200, flat("frame", y=["a object: [None]", "{}"])),
+        StreamRow(
+            "nulls among others",
+            "frame/generate",
+            {"a": [1, None], "b": ["x", None], "c": [None, True]},
+            200,
+            flat("frame", y=["a float64: [1.0, nan]", "b object: ['x', None]", "c object: [None, True]", "{}"]),
+        ),
+        refused(
+            "nulls among several types",
+            "frame/generate",
+            {"a": [1, None, "x"]},
+            "input 'a' has elements of several types: expected strings, numbers, or true and false",
+        ),
+        refused("a column that is an object", "frame/generate", {"a": {}}, "input 'a' is an object: expected a scalar or a list"),
         refused(
             "a column twice",
             "frame/generate",
@@ -414,7 +454,7 @@ def _failures() -> list[StreamRow]:
             "nowhere/versions/1/generate_stream",
             {"x": 1},
             "Request for unknown model: 'nowhere' is not found: expected 'words', 'count', 'lists', 'plain', 'grid', 'versioned', "
-            f"'parameters', 'bytes', 'clash', 'stops' and {8 if HAS_PANDAS else 4} more",
+            f"'parameters', 'bytes', 'clash', 'stops' and {9 if HAS_PANDAS else 4} more",
             404,
         ),
     ]

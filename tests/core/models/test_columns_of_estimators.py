@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -9,14 +10,17 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from sklearn.compose import make_column_transformer
+from sklearn.impute import SimpleImputer
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import StandardScaler
+from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
 from oip_asgi import InferenceServer, TensorSpec
 from oip_asgi.specs import specs_of
 from tests.support.asking import ask, error, get, outputs
+from tests.support.inside import answer_http
 
 FRAME = pd.DataFrame({"height": [1.0, 2, 3, 4], "age": [1.0, 0, 1, 0]})
 KINDS = [0, 1, 0, 1]
@@ -66,6 +70,35 @@ def test_the_columns_are_known(register: Callable[[InferenceServer], None]) -> N
     assert error(ask(server, "m", height=one, age=one, name=one)) == (400, "unknown input 'name': expected 'age', 'height'")
     assert get(server, "/models/m")[1]["parameters"] == {"content_type": "pd", "undeclared_inputs": "height, age"}
     server.stop()
+
+
+@pytest.mark.parametrize("register", [registered, made_by_load])
+def test_generate_takes_known_columns_by_what_they_are(register: Callable[[InferenceServer], None]) -> None:
+    server = InferenceServer()
+    register(server)
+    assert generate(server, {"height": 1.5, "age": 1}) == (200, {"model_name": "m", "output_0": 0})
+    assert generate(server, {"height": [1, 2.5], "age": [1, 0]}) == (200, {"model_name": "m", "output_0": [0, 1]})
+    missing = "missing input 'age': expected 'age', 'height', but got 'height'"
+    assert generate(server, {"height": 1}) == (400, {"error": missing})
+    unknown = "unknown input 'Hieght': expected 'age', 'height'; did you mean 'height'?"
+    assert generate(server, {"Hieght": 1, "age": 1}) == (400, {"error": unknown})
+    server.stop()
+
+
+def test_generate_takes_nulls_in_known_columns() -> None:
+    frame = pd.DataFrame({"age": [3.0, 40, 50, 60], "city": ["Bonn", "Rome", "Bonn", "Rome"]})
+    columns = make_column_transformer((SimpleImputer(), ["age"]), (OneHotEncoder(handle_unknown="ignore"), ["city"]))
+    server = InferenceServer()
+    server.register("m", make_pipeline(columns, LogisticRegression()).fit(frame, KINDS).predict, content_type="pd")
+    for age, city in (([None, 3], [None, "Rome"]), ([None, None], [None, None]), ([1, 2], ["Bonn", None])):
+        status, answer = generate(server, {"age": age, "city": city})
+        assert (status, len(answer["output_0"])) == (200, 2)
+    assert generate(server, {"age": None, "city": None})[0] == 200
+
+
+def generate(server: InferenceServer, members: dict[str, Any]) -> tuple[int, Any]:
+    response = answer_http(server, "POST", "/models/m/generate", (), json.dumps(members).encode())
+    return response.status, json.loads(b"".join(response.parts))
 
 
 def test_an_array_is_taken_as_before() -> None:
