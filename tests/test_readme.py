@@ -23,7 +23,7 @@ from sklearn.datasets import load_iris
 from starlette.applications import Starlette
 from starlette.routing import Mount
 
-from oip_asgi import InferenceServer, OIPApp
+from oip_asgi import Access, InferenceServer, OIPApp
 from tests.support.asking import ask, error, get, outputs
 from tests.support.grpc_ways import Client, wire_request
 from tests.support.processes import ROOT
@@ -162,6 +162,19 @@ def test_the_snippet_of_rights(run_snippet: Run) -> None:
         for path in ("/models/iris", "/models/iris/config")
     ]
     assert asked == [200, 403, 401, 401]
+
+
+def test_the_snippet_of_rights_in_django(run_snippet: Run) -> None:
+    class User:
+        async def ahas_perm(self, name: str) -> bool:
+            return name == "shop.use_iris"
+
+    class DjangoRequest:
+        async def auser(self) -> User:
+            return User()
+
+    may = run_snippet("auser()")["may"]
+    assert [asyncio.run(may(Access("infer", name, transport=DjangoRequest()))) for name in ("iris", "other")] == [True, False]
 
 
 def test_every_snippet_is_run() -> None:

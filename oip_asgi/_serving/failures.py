@@ -33,7 +33,7 @@ from .._protocol.log import escape, log_raised, name_request
 from .call import Call, ModelRaised
 from .call_stack import find_callers
 from .decoding import Decoded
-from .host_errors import convert_host_error
+from .host_errors import convert_host_error, is_sync_only
 
 _RETRY: Final = {"Retry-After": "1"}
 """In seconds. How long a model takes is not known here, so this only keeps clients from asking again at once."""
@@ -51,8 +51,6 @@ _LONG: Final = 600
 """Characters of a declaration that the log has no place for: clients choose the names of undeclared inputs."""
 
 _WRITABLE_HINT: Final = ": inputs are read-only; register the model with writable=True, so that it gets copies which it may change"
-
-_DJANGO_HINT: Final = ": in an async def, write await context.transport.auser(), and the async methods of Django's models, such as aget"
 
 _MISSING_COLUMNS: Final = re.compile(
     r"(\[.*\]) not (?:in index|found in axis)"
@@ -161,8 +159,8 @@ def find_hint(error: BaseException, call: Call[Any]) -> str:
         return place and f" ({place})"
     if isinstance(error, ValueError) and "read-only" in text and not call.model.options.writable:
         return _WRITABLE_HINT
-    if type(error).__name__ == "SynchronousOnlyOperation":
-        return _DJANGO_HINT
+    if is_sync_only(error):
+        return ": in an async def, write await context.transport.auser(), and the async methods of Django's models, such as aget"
     if any("HTTP" in kind.__name__ or kind.__name__ == "PermissionDenied" for kind in type(error).__mro__):
         return _RAISE_HINT
     return ""

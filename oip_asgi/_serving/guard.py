@@ -18,9 +18,14 @@ from .._protocol.access import Access, Action, MakeAccess
 from .._protocol.effects import Await, Steps
 from .._protocol.errors import Forbidden, InferenceError, show
 from .._protocol.log import log_raised
-from .host_errors import convert_host_error
+from .host_errors import convert_host_error, is_sync_only
 
 Authorize: TypeAlias = Callable[[Access], bool | Awaitable[bool]]
+
+_DJANGO_HINT: Final = (
+    ": make it an async def, and write user = await access.transport.auser(), and the async methods of Django, such as "
+    'await user.ahas_perm("app.permission")'
+)
 
 _logger: Final = logging.getLogger("oip_asgi")
 
@@ -78,6 +83,6 @@ def _check(allowed: object, access: Access) -> None:
 def _as_refusal(error: Exception) -> InferenceError:
     refusal = error if isinstance(error, InferenceError) else convert_host_error(error)
     if refusal is None:
-        log_raised(logging.ERROR, error, "authorize= failed, so the request is refused")
+        log_raised(logging.ERROR, error, "authorize= failed, so the request is refused%s", _DJANGO_HINT if is_sync_only(error) else "")
         refusal = InferenceError("the authorization failed: see the server's log", status=500)
     return refusal

@@ -40,6 +40,11 @@ def convert_host_error(error: BaseException) -> InferenceError | None:
     return InferenceError(text, status=status)
 
 
+def is_sync_only(error: BaseException) -> bool:
+    """True if Django refused to block an event loop, such as with a query."""
+    return type(error).__name__ == "SynchronousOnlyOperation"
+
+
 def _read_text(error: BaseException, status: int) -> str:
     detail: Any = getattr(error, "detail", None) or getattr(error, "description", None) or next(iter(error.args), None)
     if detail and not isinstance(detail, str):

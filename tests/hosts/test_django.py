@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from asgiref.sync import sync_to_async
 from django.core.handlers.asgi import ASGIHandler
 from django.core.wsgi import get_wsgi_application
 from django.db import connection, connections
@@ -18,7 +19,7 @@ from django.http import HttpRequest, HttpResponse
 from django.test import AsyncClient, Client, override_settings
 from django.urls import include, path
 
-from oip_asgi import InferenceContext, InferenceServer
+from oip_asgi import Access, InferenceContext, InferenceServer
 from oip_asgi.django import urls
 from tests.support.host_ways import configure_django, staying
 from tests.support.inside import model_names
@@ -56,8 +57,8 @@ def calls() -> list[str]:
     return []
 
 
-def make_server(calls: list[str], *, with_async: bool) -> InferenceServer:
-    server = InferenceServer(max_body_bytes=20 * 2**20)
+def make_server(calls: list[str], *, with_async: bool, **options: Any) -> InferenceServer:
+    server = InferenceServer(max_body_bytes=20 * 2**20, **options)
 
     @server.model("echo")
     def echo(**inputs: Any) -> Any:
@@ -267,6 +268,42 @@ def test_an_async_model_that_reads_the_database_is_told_of_awaiting_it(caplog: p
         "model 'reads' failed on a request: in an async def, write await context.transport.auser(), and the async methods of Django's "
         "models, such as aget"
     ]
+
+
+def test_an_authorize_that_reads_the_database_is_told_of_awaiting_it(caplog: pytest.LogCaptureFixture) -> None:
+    def authorize(_: Access) -> bool:
+        connection.ensure_connection()
+        return True
+
+    async def model() -> Any:
+        return [1]
+
+    server = InferenceServer(authorize=authorize)
+    server.register("m", model)
+    with served(server):
+        response = Asker(is_async=True)("POST", "/v2/models/m/infer", b'{"inputs":[]}')
+        assert response.status_code == 500
+        assert [record.getMessage() for record in caplog.records if record.name == "oip_asgi"] == [
+            "authorize= failed, so the request is refused: make it an async def, and write user = await access.transport.auser(), and the "
+            'async methods of Django, such as await user.ahas_perm("app.permission")'
+        ]
+        assert Asker(is_async=False)("POST", "/v2/models/m/infer", b'{"inputs":[]}').status_code == 200
+    server.stop()
+
+
+@pytest.mark.parametrize("with_async", [False, True])
+@pytest.mark.parametrize("is_async", [False, True])
+def test_an_authorize_that_awaits_the_database(is_async: bool, with_async: bool) -> None:
+    async def authorize(access: Access) -> bool:
+        await sync_to_async(connection.ensure_connection)()
+        return access.model == "echo"
+
+    server = make_server([], with_async=with_async, authorize=authorize)
+    with served(server):
+        asker = Asker(is_async=is_async)
+        statuses = [asker("POST", f"/v2/models/{name}/infer", b'{"inputs":[]}').status_code for name in ("echo", "other")]
+    assert statuses == [200, 403]
+    server.stop()
 
 
 def test_models_that_wait_run_many_at_once_beside_an_async_one() -> None:
