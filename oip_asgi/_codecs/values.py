@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from types import NoneType
-from typing import Any, Protocol, TypeVar
+from typing import Any, Final, Protocol, TypeVar
 
 import numpy as np
 
@@ -22,6 +22,13 @@ from .frame_columns import column_to_tensor
 from .torch import replace_torch
 
 T = TypeVar("T")
+
+_UNENCODABLE: Final = (TypeError, ValueError, ModelFault)
+"""What a codec raises if a value cannot be a tensor."""
+
+_MISSING: Final = (
+    '; for a missing value in a column of a data frame, write pandas.Series(["a", None]), or pandas.Series([1, None], dtype="Int64")'
+)
 
 
 class Declared(Protocol):
@@ -39,7 +46,10 @@ def to_inputs(inputs: Any, specs: Mapping[str, Declared], codecs: Codecs) -> tup
     """The input tensors of values by name, or of a value that a request codec encodes, with the parameters that this codec adds."""
     whole = codecs.request_codec_for_value(inputs)
     if whole is not None:
-        made = _encode("inputs", lambda: whole.encode_request(inputs))
+        try:
+            made = whole.encode_request(inputs)
+        except _UNENCODABLE as error:
+            raise InvalidRequest(f"inputs: {error}") from error
         # whose codec may be a user's
         return [Tensor(tensor.name, tensor.array, tensor.parameters) for tensor in made.inputs], made.parameters
     if not isinstance(inputs, Mapping):
@@ -58,12 +68,12 @@ def _make_tensor(name: str, value: Any, spec: Declared | None, codecs: Codecs) -
     if isinstance(value, Tensor):
         return Tensor(name, value.array, dict(value.parameters))
     if is_series(value):
-        return _encode(f"input {show(name)}", lambda: column_to_tensor(name, value))
-    value = _encode(f"input {show(name)}", lambda: replace_torch(value))
+        return _encode(name, value, lambda: column_to_tensor(name, value))
+    value = _encode(name, value, lambda: replace_torch(value))
     codec = None if isinstance(value, np.ndarray) else _find_codec(value, spec, codecs)
     if codec is not None:
-        return _encode(f"input {show(name)}", lambda: codec.encode_input(name, value))
-    array = _encode(f"input {show(name)}", lambda: _make_array(value, spec))
+        return _encode(name, value, lambda: codec.encode_input(name, value))
+    array = _encode(name, value, lambda: _make_array(value, spec))
     if not isinstance(value, (np.ndarray, np.generic)) and spec is not None and array.dtype != spec.dtype:
         array = _cast_numbers(name, array, spec)
     return make_tensor(name, array, {})
@@ -76,10 +86,10 @@ def _find_codec(value: Any, spec: Declared | None, codecs: Codecs) -> AnyInputCo
 
 
 def _make_array(value: Any, spec: Declared | None) -> Array:
-    array = value
-    if spec is not None and spec.datatype in FLOATING:
-        array = as_array(value)
-        if array.ndim and array.dtype.hasobject and set(map(type, array.ravel().tolist())) <= {int, float, NoneType}:
+    array = as_array(value)
+    if array.ndim and array.dtype.hasobject and (spec is None or spec.datatype in FLOATING):
+        kinds = set(map(type, array.ravel().tolist()))
+        if kinds <= {int, float, NoneType} and (spec is not None or kinds != {NoneType}):
             array = array.astype(np.float64)  # None becomes NaN, as null in JSON
     array = to_wire_array(array)
     return array.reshape(1) if array.ndim == 0 and not isinstance(value, np.ndarray) else array
@@ -100,8 +110,10 @@ def _cast_numbers(name: str, array: Array, spec: Declared) -> Array:
     return array
 
 
-def _encode(where: str, encode: Callable[[], T]) -> T:
+def _encode(name: str, value: Any, encode: Callable[[], T]) -> T:
     try:
         return encode()
-    except (TypeError, ValueError, ModelFault) as error:
-        raise InvalidRequest(f"{where}: {error}") from error
+    except _UNENCODABLE as error:
+        text = str(error).removeprefix(f"tensor {name!r}: ")  # a codec says which one too
+        mend = _MISSING if isinstance(value, (list, tuple)) and any(each is None for each in value) else ""
+        raise InvalidRequest(f"input {show(name)}: {text}{mend}") from error

@@ -57,6 +57,13 @@ def test_values_of_python_go_out_as_codecs_write_them(ask: Asked, binary: bool) 
     assert response["tensor"].tolist() == [True]
 
 
+def test_missing_values_go_out_as_from_a_server_itself(ask: Asked) -> None:
+    assert np.array_equal(ask("infer", "echo", {"x": [3, None]})["x"], [3, np.nan], equal_nan=True)
+    mend = r'but holds None; for a missing value in a column of a data frame, write pandas.Series\(\["a", None\]\)'
+    with pytest.raises(InferenceError, match=mend):
+        ask("infer", "echo", {"x": ["a", None]})
+
+
 def test_requests_and_tensors_go_out_as_they_are(ask: Asked) -> None:
     request = InferenceRequest([Tensor("x", np.array([1])), Tensor("y", np.array([2]))], "own id", outputs=[RequestOutput("y")])
     response = ask("infer", "echo", request)

@@ -29,6 +29,9 @@ from tests.support.asking import ask, error
 from tests.support.inside import is_idle, is_stopping
 from tests.support.talk import block_until, until
 
+NO_TEXT = "an array of Python objects can be a BYTES tensor only, of str or bytes, but"
+MISSING = '; for a missing value in a column of a data frame, write pandas.Series(["a", None]), or pandas.Series([1, None], dtype="Int64")'
+
 Infer: TypeAlias = Callable[..., InferenceResponse]
 
 
@@ -61,6 +64,9 @@ def server() -> InferenceServer:
     server.register(
         "double", lambda x: {"y": x * 2}, inputs=[TensorSpec("x", "FP32", [-1])], outputs=[TensorSpec("y", "FP32", [-1])], version="1"
     )
+    texts = TensorSpec("city", "BYTES", [-1], content_type="str")
+    columns = [TensorSpec("age", "FP64", [-1]), TensorSpec("visits", "INT64", [-1]), texts]
+    server.register("missing", lambda df: {"missing": df.isna().sum().to_numpy()}, content_type="pd", inputs=columns)
     return server
 
 
@@ -113,6 +119,12 @@ def test_numbers_of_a_list_become_the_declared_datatype(infer: Infer) -> None:
     assert infer("double", {"x": 3})["y"].tolist() == [6]
     assert np.array_equal(infer("double", {"x": [3, None]})["y"], [6, np.nan], equal_nan=True)
     assert np.array_equal(infer("double", {"x": [None]})["y"], [np.nan], equal_nan=True)
+    assert np.array_equal(infer("echo", {"x": [3, None]})["x"], [3, np.nan], equal_nan=True)
+
+
+def test_missing_values_of_a_data_frame_as_the_errors_say(infer: Infer) -> None:
+    inputs = {"age": [3, None], "visits": pd.Series([1, None], dtype="Int64"), "city": pd.Series(["a", None])}
+    assert infer("missing", inputs)["missing"].tolist() == [1, 1, 1]
     assert refusal(infer, "double", {"x": ["1", None]})[0] == 400
     assert refusal(infer, "double", {"x": [1e300]}) == (400, "input 'x' has values that are out of range for FP32")
     assert refusal(infer, "double", {"x": ["1"]}) == (400, "input 'x' has datatype BYTES: expected FP32")
@@ -196,6 +208,9 @@ def test_the_callers_arrays_stay_the_callers(server: InferenceServer, infer: Inf
         (["double", {"x": None}], {}, 400, "input 'x': an array of Python objects can be a BYTES tensor only"),
         (["double", {"x": object()}], {}, 400, "input 'x': an array of Python objects can be a BYTES tensor only"),
         (["double", {"x": [1, [2]]}], {}, 400, "input 'x': "),
+        (["missing", {"age": [1], "visits": [1], "city": [None]}], {}, 400, f"input 'city': element 0 is None: expected a string{MISSING}"),
+        (["missing", {"age": [1], "visits": [1, None], "city": ["a"]}], {}, 400, f"input 'visits': {NO_TEXT} holds 1{MISSING}"),
+        (["echo", {"x": [None]}], {}, 400, f"input 'x': {NO_TEXT} holds None{MISSING}"),
         (["double", {"x": np.zeros((0, 1001, 1000), "f4")}], {}, 400, "input 'x': shape is too large: it has a 0"),
         (["double", [1]], {}, 400, "the inputs are [1]: expected values by name"),
         (["double", {"x": [1]}], {"outputs": ["z"]}, 400, "unknown output 'z'"),
