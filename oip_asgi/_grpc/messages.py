@@ -16,6 +16,7 @@ from typing import Any, Final
 import msgspec
 import numpy as np
 
+from .._models.model import Model
 from .._protocol.access import Access, Action
 from .._protocol.datatypes import Array, Buffer, DType, dtype_of, integer_array, name_of
 from .._protocol.errors import InvalidRequest, TooLarge, show
@@ -143,7 +144,7 @@ class GRPCFormat:
             raise InvalidRequest("the request names its model more than once: expected one model_name and one model_version")
         return raw or message.raw_input_contents
 
-    def decode(self, body: Buffer, _: object, lend: Lend) -> InferenceRequest:
+    def decode(self, body: Buffer, model: Model, lend: Lend) -> InferenceRequest:
         raw: Sequence[Buffer | None] = self._parse(body) if self.message is None else self.message.raw_input_contents[:]
         message = self.message
         inputs, outputs, parameters = message.inputs[:], message.outputs, message.parameters
@@ -154,7 +155,14 @@ class GRPCFormat:
             contents = raw[len(tensors)]
             if contents is not None and item.HasField("contents"):
                 raise _make_two_contents_error(item, self.model_name)
-            tensors.append(decode_tensor(item, len(tensors), contents, lend))
+            try:
+                tensors.append(decode_tensor(item, len(tensors), contents, lend))
+            except InvalidRequest:
+                texts = item.contents.bytes_contents
+                if not model.is_foreign or contents is not None or not texts:
+                    raise
+                item.shape[:] = [len(texts)]  # MLServer compares no shape with the contents
+                tensors.append(decode_tensor(item, len(tensors), None, lend))
         asked = _decode_outputs(outputs[:]) if outputs else []
         return InferenceRequest(tensors, message.id or None, decode_parameters(parameters, "parameters") if parameters else {}, asked)
 

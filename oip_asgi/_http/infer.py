@@ -13,6 +13,7 @@ from .._protocol.errors import InvalidRequest
 from .._protocol.tensors import InferenceRequest, InferenceResponse, Lend
 from .._rest import body as rest
 from .._rest.body import raw_request
+from .._rest.loose import fit_texts
 from .request import HEADER_LENGTH_FIELD, Incoming
 from .response import BINARY, JSON, Response, respond
 
@@ -35,7 +36,15 @@ class RestFormat(Incoming):
 
     def decode(self, body: Buffer, model: Model, lend: Lend) -> InferenceRequest:
         header_length = self.header_length
-        return _decode_raw(body, model) if header_length == 0 else rest.decode_request(body, header_length, lend)
+        if header_length == 0:
+            return _decode_raw(body, model)
+        try:
+            return rest.decode_request(body, header_length, lend)
+        except InvalidRequest:
+            fitted = fit_texts(body) if model.is_foreign and header_length is None else None
+            if fitted is None:
+                raise
+            return rest.decode_request(fitted, None, lend)
 
     def encode(self, request: InferenceRequest, response: InferenceResponse) -> Response:
         text, binary = rest.encode_response(response, request)

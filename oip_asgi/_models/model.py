@@ -29,6 +29,8 @@ class Model:
         self.inputs = tuple(options.inputs)
         self.outputs = tuple(options.outputs)
         self.streams = False
+        self.is_foreign = False
+        """Whether its function was written for another server, which takes texts with any shape."""
         self.binding = bind_none(self.inputs, codecs)
         """How its function is called, as far as that is known: `load=` may return another function."""
         self.timeout = _seconds(options.timeout)
@@ -56,7 +58,7 @@ class Model:
         """Take over the description of the handler that answers requests from now on."""
         if self.cache is not None:
             self.cache.clear()
-        self.binding, self.streams = handler.binding, handler.streams
+        self.binding, self.streams, self.is_foreign = handler.binding, handler.streams, handler.foreign is not None
         self.inputs, self.outputs = map(tuple, handler.shown)
         self.ready = handler.ready
         if self.options.max_concurrency is None and not self.has_batches:

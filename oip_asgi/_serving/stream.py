@@ -60,13 +60,15 @@ _logger: Final = logging.getLogger("oip_asgi")
 class Stream(Generic[T]):
     """The answers of one request."""
 
-    __slots__ = ("_engine", "_model", "_start", "_wire", "has_begun", "has_many")
+    __slots__ = ("_engine", "_model", "_start", "_wire", "has_begun", "has_many", "wants_one")
 
     def __init__(self, engine: Engine, model: Model, wire: WireFormat[T], start: Start | None = None) -> None:
         self._engine = engine
         self._model = model
         self._wire = wire
         self._start = start
+        self.wants_one = False
+        """True if a model that can also answer with one response shall do so."""
         self.has_begun = False
         self.has_many = False
         """True if a generator answers. Its model may have another function by then."""
@@ -76,6 +78,8 @@ class Stream(Generic[T]):
         return infer(self._engine, self._model, self._wire, self._answer)
 
     def _answer(self, call: Call[T]) -> Steps[None]:
+        if self.wants_one and call.handler.once is not None:
+            call.handler = call.handler.once
         self.has_many = call.handler.streams
         if not self.has_many:
             only_answer = yield from finish(answer_once(call))
@@ -125,6 +129,7 @@ def take_only_answer(model: Model, stream: Stream[T]) -> Steps[T]:
         answers.append(answer.piece)
         yield from ()
 
+    stream.wants_one = True
     yield from redirect_pieces(take, stream.run())
     if not answers:
         _logger.error("%s answered nothing, where one response was asked for", model)

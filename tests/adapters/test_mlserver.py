@@ -18,9 +18,10 @@ import pytest
 from sklearn.datasets import load_iris
 from sklearn.linear_model import LogisticRegression
 
-from oip_asgi import InferenceError, InferenceServer, OIPApp
+from oip_asgi import InferenceError, InferenceServer, OIPApp, TensorSpec
 from oip_asgi.mlserver import register_folder
 from tests.support.asking import ask, error, get, outputs
+from tests.support.grpc_ways import Client, blocking, wire_request
 from tests.support.mlserver_folders import ECHO, HELLO, QUESTIONS, SUMS, WORDS, write
 from tests.support.ways import Answer, Request, over_asgi, ways_into
 
@@ -115,9 +116,75 @@ def test_json_as_text(tmp_path: Path) -> None:
     [output] = json.loads(ask_with([1]).body)["outputs"]  # the model says the length of the text
     assert (output["shape"], output["parameters"]) == ([1], {"content_type": "str"})
     assert json.loads(output["data"][0]) == {"asked": {"echo": {"name": "Foo"}}, "agent": "curl/8"}
-    # MLServer's documentation sends the length too
-    expected = "inputs[0] ('echo'): data has 1 elements: expected 15 in a flat array for shape [15]"
-    assert error(ask_with([len(text)])) == (400, expected)
+    [output] = json.loads(ask_with([len(text)]).body)["outputs"]  # as MLServer's documentation does
+    assert json.loads(output["data"][0])["asked"] == {"echo": {"name": "Foo"}}
+
+
+@pytest.fixture
+def seen(tmp_path: Path) -> InferenceServer:
+    """A model that answers what it sees, and a function beside it."""
+    text = """
+from oip_asgi.mlserver import MLModel, types
+
+class Seen(MLModel):
+    async def predict(self, payload):
+        seen = repr([(each.name, each.shape, each.data.root) for each in payload.inputs])
+        return types.InferenceResponse(outputs=[types.ResponseOutput(name="seen", datatype="BYTES", shape=[1], data=[seen])])
+"""
+    write(tmp_path, {"name": "seen", "implementation": "models.Seen"}, models=text)
+    server = serve(tmp_path)
+    server.register("strict", lambda request: request.inputs, inputs=[TensorSpec("x", "BYTES", [-1])])
+    return server
+
+
+@pytest.mark.parametrize(
+    ("shape", "data", "expected"),
+    [
+        ([3], ["abc"], ([1], ["abc"])),
+        ([1], "abc", ([1], ["abc"])),
+        ([3], "abc", ([1], ["abc"])),
+        ([2, 11], ["hello world", "b"], ([2], ["hello world", "b"])),
+        ([2, 2], ["a", "b", "c", "d"], ([2, 2], ["a", "b", "c", "d"])),
+        ([7], ["a" * 30_000], ([1], ["a" * 30_000])),
+    ],
+)
+def test_texts_whose_shape_does_not_count_them(seen: InferenceServer, shape: list[int], data: Any, expected: Any) -> None:
+    sent = {"inputs": [tensor("x", "BYTES", shape, data), tensor("y", "BYTES", [2, 1], ["a", "b"]), tensor("z", "BYTES", [5], ["a"])]}
+    found = [("x", *expected), ("y", [2, 1], ["a", "b"]), ("z", [1], ["a"])]
+    for path in ("infer", "generate"):
+        assert outputs(post(seen, f"/models/seen/{path}", sent)) == {"seen": [repr(found)]}
+    if shape != [2, 2]:
+        assert error(post(seen, "/models/strict/infer", {"inputs": sent["inputs"][:1]}))[0] == 400
+
+
+@pytest.mark.parametrize(
+    ("inputs", "text"),
+    [
+        ([tensor("x", "FP32", [3], [1, 2])], "inputs[0] ('x'): data has 2 elements: expected 3"),
+        ([tensor("x", "FP32", [1], 5)], "inputs[0] ('x'): data is an integer: expected 1 in a flat array"),
+        ([tensor("x", "BYTES", [3], [5])], "inputs[0] ('x'): data[0] is an integer: expected a string for BYTES"),
+        ([tensor("x", "BYTES", [3], "a"), tensor("y", "FP32", [3], [1])], "inputs[1] ('y'): data has 1 elements: expected 3"),
+        ([tensor("x", "BYTES", [3], None)], "inputs[0] ('x'): data is missing"),
+        ([tensor("x", "BYTES", [1], ["a" * 2**20]), tensor("y", "BYTES", [2], "a")], "inputs[1] ('y'): data is a string: expected 2"),
+        ([{"name": "x", "datatype": "BYTES", "data": "a"}], "inputs[0]: object missing required field shape"),
+        ("x", "inputs: expected array, got str"),
+    ],
+)
+def test_what_else_is_wrong_is_refused_as_ever(seen: InferenceServer, inputs: Any, text: str) -> None:
+    status, found = error(post(seen, "/models/seen/infer", {"inputs": inputs}))
+    assert (status, found[: len(text)]) == (400, text)
+
+
+def test_texts_whose_shape_does_not_count_them_over_grpc(seen: InferenceServer) -> None:
+    sent = [{"name": "x", "datatype": "BYTES", "shape": [3], "contents": {"bytes_contents": [b"abc"]}}]
+    wrong = [{"name": "x", "datatype": "FP32", "shape": [3], "contents": {"fp32_contents": [1]}}]
+    with blocking(seen) as address:
+        client = Client(address)
+        answer = client.ask("ModelInfer", wire_request("seen", sent))
+        assert answer.raw_output_contents[0][4:] == repr([("x", [1], [b"abc"])]).encode()
+        expected = "inputs[0] ('x'): contents.{}_contents has 1 elements: expected 3 for shape [3]"
+        assert client.refusal("ModelInfer", wire_request("seen", wrong)) == ("INVALID_ARGUMENT", expected.format("fp32"))
+        assert client.refusal("ModelInfer", wire_request("strict", sent)) == ("INVALID_ARGUMENT", expected.format("bytes"))
 
 
 def test_streams(tmp_path: Path) -> None:
@@ -132,7 +199,9 @@ def test_streams(tmp_path: Path) -> None:
         answer = post(server, f"/models/text/{path}", request)
         events = [json.loads(line.removeprefix("data: ")) for line in answer.body.decode().split("\n\n") if line]
         assert [event["outputs"][0]["data"] for event in events] == [["What"], ["is"], ["it"]]
-    assert outputs(post(server, "/models/text/infer", request)) == {"output": ["What is it"]}
+    for path in ("infer", "generate"):  # which want one response
+        assert outputs(post(server, f"/models/text/{path}", request)) == {"output": ["What is it"]}
+    assert json.loads(post(server, "/models/text/generate", {"prompt": "What is it"}).body)["output"] == "What is it"
     [response] = list(server.infer_stream_sync("text", {"prompt": ["one"]}))
     assert response["output"].tolist() == [[b"one"]]
     assert get(server, "/models/text")[1]["inputs"] == specs["inputs"]
@@ -150,6 +219,8 @@ def test_content_types_and_a_codec_of_ones_own(tmp_path: Path) -> None:
     assert (answer["numbers"], answer["text"]) == ([1, 2, 3, 4], ["hello world"])
     assert [json.loads(answer[f"{each['name']} seen"][0])["sent"] for each in sent] == sent
     assert json.loads(answer["text seen"][0])["decoded"] == "['hello world']"
+    sent[1] |= {"shape": [11], "data": "hello world"}  # as MLServer's documentation does
+    assert outputs(post(server, "/models/echo/infer", {"inputs": sent})) == answer
     own = [tensor("a", "UINT8", [2], [7, 8], "hex"), tensor("b", "BYTES", [1], ["0708"], "hex")]
     answer = outputs(post(server, "/models/echo/infer", {"inputs": own}))
     assert [json.loads(answer[f"{name} seen"][0])["decoded"] for name in "ab"] == [repr(b"\7\10")] * 2
