@@ -9,9 +9,9 @@ from __future__ import annotations
 import operator
 import threading
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
 from itertools import chain
-from math import isnan, nan
 from typing import Final, Literal, Protocol, TypeAlias, final, get_args
 
 import msgspec
@@ -37,14 +37,13 @@ ROWS: Final = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512)
 MOST_ENTRIES: Final = 1000
 """Responses of a stream after so many are counted under the last index. Executions of more rows count by the next power of two."""
 
-_MOST_ROWS: Final = 500
+_MOST_ENDED: Final = 500
 """So many requests wait to be summed, in 150 KB. To sum them takes half a millisecond."""
 
 _COMPUTE: Final = ("compute_input", "compute_infer", "compute_output")
-_DURATIONS: Final = ("success", "fail", "queue", *_COMPUTE, "cache_hit", "cache_miss")
 
 
-class Timings(msgspec.Struct, eq=False):
+class Timings(msgspec.Struct, eq=False, gc=False):  # in no reference cycle
     """When a request reached each stage, in seconds of one clock, or 0.0 if it did not; and what else its record says."""
 
     since: float  # its body was there
@@ -53,33 +52,14 @@ class Timings(msgspec.Struct, eq=False):
     called: float = 0.0  # the function was called
     returned: float = 0.0  # the function had returned
     answered: float = 0.0  # the response was encoded
-    lookup: float | None = None  # how many seconds it was looked up in the cache, or waited there for an equal request; None if it was not
+    lookup: float = -1.0  # how many seconds it was looked up in the cache, or waited there for an equal request; -1 if it was not
     is_hit: bool = False  # its response was found there
-    rows: int | None = None  # how many rows it has of a batch; None for a call of its own
+    rows: int = -1  # how many rows it has of a batch; -1 for a call of its own
     id: str | None = None  # None if it has none, or is not decoded
 
 
 Row: TypeAlias = tuple[float, ...]
-"""What one request counts for: the place of its outcome, when it ended, its rows of a batch, and its seconds for each of `_DURATIONS`. A
-time is NaN if the request does not count for it; the rows are NaN if it had a call of its own."""
-
-
-def make_row(outcome: Outcome, request: Timings | None, ended: float) -> Row:
-    """Decide what a request counts for at its end. It has no timings if it was refused before its body was there."""
-    place = _PLACES[outcome]
-    if request is None:
-        return place, ended, nan, nan, nan, nan, nan, nan, nan, nan, nan
-    # the last moment first: a thread that still runs may reach another stage meanwhile
-    returned, called, started, entered, since = request.returned, request.called, request.started, request.entered, request.since
-    is_ok, lookup, rows = outcome == "ok", request.lookup, request.rows
-    success = ended - since if is_ok else nan
-    fail = ended - since if not is_ok and entered and (called or outcome != "invalid") else nan
-    hit, miss = (nan, nan) if lookup is None else (lookup, nan) if is_ok and request.is_hit else (nan, lookup)
-    size = nan if rows is None else rows
-    if not called:
-        return place, ended, size, success, fail, nan, nan, nan, nan, hit, miss
-    infer, output = returned - called if returned else nan, ended - returned if is_ok else nan
-    return place, ended, size, success, fail, started - entered, entered - since + called - started, infer, output, hit, miss
+"""A request that has ended, as it is kept: the place of its outcome, when it ended, and its `Timings`, the last moment first."""
 
 
 class Duration(msgspec.Struct):
@@ -91,6 +71,9 @@ class Duration(msgspec.Struct):
     def add(self, count: int, seconds: float) -> None:
         self.count += count
         self.seconds += seconds
+
+    def add_all(self, seconds: Array) -> None:
+        self.add(len(seconds), float(seconds.sum()))
 
 
 class Histogram(msgspec.Struct):
@@ -147,58 +130,89 @@ class Numbers(msgspec.Struct):
     def add_requests(self, rows: Sequence[Row]) -> None:
         """Add requests that have ended, many at once."""
         table = np.fromiter(chain.from_iterable(rows), np.float64).reshape(len(rows), -1)
-        places, ended, sizes, times = table[:, 0], table[:, 1], table[:, 2], table[:, 3:]
-        has_time, is_alone = ~np.isnan(times), np.isnan(sizes)
-        for outcome, count in zip(OUTCOMES, np.bincount(places.astype(np.int64), minlength=len(OUTCOMES)).tolist(), strict=True):
-            self.outcomes[outcome] += count
-        for name, count, seconds in _sum_columns(times, has_time, _DURATIONS):
-            getattr(self, name).add(count, seconds)
-        is_ok, is_called, is_returned, is_found = (has_time[:, _DURATIONS.index(name)] for name in ("success", *_COMPUTE[:2], "cache_hit"))
+        places, ended, returned, called, started, entered, since, lookup, is_hit, size = table.T
+        counts = np.bincount(places.astype(np.int64), minlength=len(OUTCOMES)).tolist()
+        self.outcomes = {outcome: self.outcomes[outcome] + count for outcome, count in zip(OUTCOMES, counts, strict=True)}
+        is_ok, is_called = places == _PLACES["ok"], called > 0
+        is_found, is_returned, is_alone = is_ok & (is_hit > 0), is_called & (returned > 0), is_called & (size < 0)
+        has_failed = ~is_ok & (entered > 0) & (is_called | (places != _PLACES["invalid"]))
+        took = ended - since
+        self.success.add_all(took[is_ok])
+        self.fail.add_all(took[has_failed])
+        self.durations.add_all(took[is_ok | has_failed])
+        self.cache_hit.add_all(lookup[is_found])
+        self.cache_miss.add_all(lookup[(lookup >= 0) & ~is_found])
+        waited = (started - entered)[is_called]
+        self.queue.add_all(waited)
+        self.queues.add_all(waited)
         self.queue.count += int(is_found.sum())  # they did not wait
+        stages = (
+            ("compute_input", is_called, entered - since + called - started),
+            ("compute_infer", is_returned, returned - called),
+            ("compute_output", is_called & is_ok, ended - returned),
+        )
+        alone = self._find_batch(1) if is_alone.any() else {}
+        for name, has_stage, seconds in stages:
+            getattr(self, name).add_all(seconds[has_stage])
+            if alone:
+                alone[name].add_all(seconds[has_stage & is_alone])
+        if alone:
+            self.executions.add_all((returned - called)[is_returned & is_alone])
+            self._count_executions(1, int(is_alone.sum()))
         if is_ok.any():
             self.last_answered = float(ended[is_ok][-1])
-            self.inference_count += int(np.where(is_alone, 1, sizes)[is_ok & is_called].sum())
-        self.durations.add_all(times[:, :2][has_time[:, :2]])
-        self.queues.add_all(times[is_called, 2])
-        is_alone &= is_called
-        if is_alone.any():
-            self.executions.add_all(times[is_alone & is_returned, 4])
-            self._add_executions(1, _sum_columns(times[is_alone, 3:6], has_time[is_alone, 3:6], _COMPUTE))
+            self.inference_count += int(np.abs(size)[is_called & is_ok].sum())  # -1 counts as one row
 
     def add_request(self, row: Row) -> None:
         """`add_requests`, for one by itself: numpy would take ten times as long."""
-        place, ended, size, *times = row
-        self.outcomes[OUTCOMES[int(place)]] += 1
-        found = {name: seconds for name, seconds in zip(_DURATIONS, times, strict=True) if not isnan(seconds)}
-        for name, seconds in found.items():
-            getattr(self, name).add(1, seconds)
-        self.queue.count += "cache_hit" in found
-        if "success" in found:
+        place, ended, returned, called, started, entered, since, lookup, is_hit, size = row
+        outcome = OUTCOMES[int(place)]
+        self.outcomes[outcome] += 1
+        is_ok = outcome == "ok"
+        if is_ok or (entered and (called or outcome != "invalid")):
+            (self.success if is_ok else self.fail).add(1, ended - since)
+            self.durations.add(ended - since)
+        if is_ok and is_hit:
+            self.cache_hit.add(1, lookup)
+            self.queue.count += 1
+        elif lookup >= 0:
+            self.cache_miss.add(1, lookup)
+        if is_ok:
             self.last_answered = ended
-            self.inference_count += 0 if "compute_input" not in found else 1 if isnan(size) else int(size)
-        for histogram, names in ((self.durations, ("success", "fail")), (self.queues, ("queue",))):
-            for name in found.keys() & names:
-                histogram.add(found[name])
-        if isnan(size) and "compute_input" in found:
-            self.add_execution(1, {name: found[name] for name in _COMPUTE if name in found})
+        if not called:
+            return
+        self.queue.add(1, started - entered)
+        self.queues.add(started - entered)
+        stages = {"compute_input": entered - since + called - started}
+        if returned:
+            stages["compute_infer"] = returned - called
+        if is_ok:
+            stages["compute_output"] = ended - returned
+            self.inference_count += abs(int(size))
+        for name, seconds in stages.items():
+            getattr(self, name).add(1, seconds)
+        if size < 0:
+            self.add_execution(1, stages)
 
     def add_execution(self, rows: int, stages: Mapping[str, float]) -> None:
         """Add a call of the function for `rows` rows: its seconds in each stage that it reached."""
+        batch = self._find_batch(rows)
+        for stage, seconds in stages.items():
+            batch[stage].add(1, seconds)
         if "compute_infer" in stages:
             self.executions.add(stages["compute_infer"])
-        self._add_executions(rows, [(stage, 1, seconds) for stage, seconds in stages.items()])
+        self._count_executions(rows, 1)
 
-    def _add_executions(self, rows: int, stages: Iterable[tuple[str, int, float]]) -> None:
+    def _find_batch(self, rows: int) -> dict[str, Duration]:
         size = rows if rows <= MOST_ENTRIES else 1 << (rows - 1).bit_length()
-        durations = self.batches.get(size)
-        if durations is None:
-            durations = self.batches[size] = {stage: Duration() for stage in _COMPUTE}
-        for stage, count, seconds in stages:
-            durations[stage].add(count, seconds)
-            if stage == "compute_input":  # which each has
-                self.execution_count += count
-                self.rows.counts[bisect_left(ROWS, rows)] += count
-                self.rows.sum += rows * count
+        if size not in self.batches:
+            self.batches[size] = {stage: Duration() for stage in _COMPUTE}
+        return self.batches[size]
+
+    def _count_executions(self, rows: int, count: int) -> None:
+        self.execution_count += count
+        self.rows.counts[bisect_left(ROWS, rows)] += count
+        self.rows.sum += rows * count
 
     def add_response(self, index: int, outcome: ResponseOutcome, compute_infer: float, compute_output: float, since: float) -> None:
         """Add one response of a stream."""
@@ -232,20 +246,20 @@ _decode: Final = msgspec.msgpack.Decoder(Numbers).decode
 
 @final
 class Statistics:
-    """The counters of one model. Everything is counted under one lock, so a snapshot never shows half of a request."""
+    """The counters of one model. A snapshot never shows half of a request."""
 
     def __init__(self) -> None:
         self.observers: list[Observer] = []
         self._lock = threading.Lock()
         self._numbers = Numbers()
-        self._rows: list[Row] = []
-        """Requests that have ended, and are not in the numbers yet."""
+        self._ended: deque[Row] = deque()
+        """Requests that have ended, and are not in the numbers yet. Any thread may append one without the lock."""
 
     def clear(self) -> None:
         """Begin again at zero, as when a model is unloaded."""
         with self._lock:
             self._numbers = Numbers()
-            self._rows = []
+            self._ended.clear()
 
     def snapshot(self) -> Numbers:
         """A copy of all numbers at this moment."""
@@ -254,16 +268,22 @@ class Statistics:
             return _decode(_encode(self._numbers))
 
     def _sum(self) -> None:
-        if self._rows:
-            self._numbers.add_requests(self._rows)
-            self._rows = []
+        rows = [self._ended.popleft() for _ in range(len(self._ended))]
+        if rows:
+            self._numbers.add_requests(rows)
 
     def record(self, outcome: Outcome, request: Timings | None, ended: float) -> None:
-        """Count a request that has ended. `make_row` says what of it."""
-        row = make_row(outcome, request, ended)
-        with self._lock:
-            self._rows.append(row)
-            if len(self._rows) == _MOST_ROWS:
+        """Count a request that has ended. It has no timings if it was refused before its body was there."""
+        row: Row
+        if request is None:
+            row = _PLACES[outcome], ended, 0.0, 0.0, 0.0, 0.0, 0.0, -1.0, False, -1
+        else:
+            # the last moment first: a thread that still runs may reach another stage meanwhile
+            returned, called, started, entered, since = request.returned, request.called, request.started, request.entered, request.since
+            row = _PLACES[outcome], ended, returned, called, started, entered, since, request.lookup, request.is_hit, request.rows
+        self._ended.append(row)
+        if len(self._ended) >= _MOST_ENDED:
+            with self._lock:
                 self._sum()
         if self.observers:
             self._tell(lambda numbers: numbers.add_request(row))
@@ -290,8 +310,3 @@ class Statistics:
         add(numbers)
         for observer in self.observers:
             observer.count(numbers)
-
-
-def _sum_columns(times: Array, has_time: Array, names: Sequence[str]) -> Iterator[tuple[str, int, float]]:
-    """Sum each column. Yields its name, how many times are in it, and their sum."""
-    return zip(names, has_time.sum(0).tolist(), np.where(has_time, times, 0.0).sum(0).tolist(), strict=True)

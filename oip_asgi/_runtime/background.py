@@ -217,7 +217,7 @@ def _run_forever(loop: asyncio.AbstractEventLoop) -> None:
             loop.run_forever()
             break
     loop.run_until_complete(_cancel_all())
-    loop.run_until_complete(loop.shutdown_asyncgens())
+    loop.run_until_complete(_close_generators(loop))
     loop.close()
 
 
@@ -226,3 +226,10 @@ async def _cancel_all() -> None:
     for task in tasks:
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def _close_generators(loop: asyncio.AbstractEventLoop) -> None:
+    while True:
+        # another thread may drop a generator while the loop goes through its set of them, which raises
+        with suppress(RuntimeError):
+            return await loop.shutdown_asyncgens()

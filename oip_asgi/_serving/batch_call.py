@@ -179,7 +179,7 @@ class Execution:
         for member in members:
             timings = member.call.timings
             timings.started, timings.called, timings.returned = started, called, 0.0
-            rows += timings.rows or 0
+            rows += timings.rows
         try:
             result = self._handler.function(*args, **kwargs)
             if self._handler.kind == "async":
@@ -275,7 +275,7 @@ class Execution:
 
 
 def _count_rows(members: Sequence[Member[Any]]) -> int:
-    return sum([member.call.timings.rows or 0 for member in members])
+    return sum([member.call.timings.rows for member in members])
 
 
 def _copy_error(error: Exception) -> Exception:

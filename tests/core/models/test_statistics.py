@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from tests.support.inside.models import BUCKETS, MOST_ENTRIES, OUTCOMES, Duration, Numbers, Outcome, Row, Statistics, Timings, make_row
+from tests.support.inside.models import BUCKETS, MOST_ENTRIES, OUTCOMES, Duration, Numbers, Outcome, Statistics, Timings
 
 
 def batch(*durations: Duration) -> dict[str, Duration]:
@@ -257,16 +257,44 @@ _REQUESTS = st.builds(
     started=_MOMENTS,
     called=_MOMENTS,
     returned=_MOMENTS,
-    lookup=st.none() | st.just(0.25),
+    lookup=st.just(-1.0) | st.just(0.25),
     is_hit=st.booleans(),
-    rows=st.none() | st.integers(0, 9),
+    rows=st.integers(-1, 9),
 )
 
 
-@given(st.lists(st.builds(make_row, st.sampled_from(OUTCOMES), st.none() | _REQUESTS, st.just(4.0)), min_size=1, max_size=20))
-def test_many_requests_count_as_each_by_itself_does(rows: list[Row]) -> None:
-    at_once, one_by_one = Numbers(), Numbers()
-    at_once.add_requests(rows)
-    for row in rows:
-        one_by_one.add_request(row)
-    assert at_once == one_by_one
+@given(st.lists(st.tuples(st.sampled_from(OUTCOMES), st.none() | _REQUESTS), min_size=1, max_size=20))
+def test_many_requests_count_as_each_by_itself_does(ended: list[tuple[Outcome, Timings | None]]) -> None:
+    heard: list[Numbers] = []
+
+    class Hearing:
+        def count(self, numbers: Numbers) -> None:
+            heard.append(numbers)
+
+        def note_change(self) -> None:
+            """Nothing here changes a gauge."""
+
+    statistics = Statistics()
+    statistics.observers.append(Hearing())
+    for outcome, request in ended:
+        statistics.record(outcome, request, 4.0)
+    taken = statistics.snapshot()
+    for name in ("success", "fail", "queue", "compute_input", "compute_infer", "compute_output", "cache_hit", "cache_miss"):
+        each = [getattr(numbers, name) for numbers in heard]
+        assert getattr(taken, name) == Duration(sum(one.count for one in each), sum(one.seconds for one in each)), name
+    for name in ("durations", "queues", "executions", "rows"):
+        histograms = [getattr(numbers, name) for numbers in heard]
+        counts = [sum(one) for one in zip(*(histogram.counts for histogram in histograms), strict=True)]
+        assert (getattr(taken, name).counts, getattr(taken, name).sum) == (counts, sum(histogram.sum for histogram in histograms)), name
+    for outcome in OUTCOMES:
+        assert taken.outcomes[outcome] == sum(numbers.outcomes[outcome] for numbers in heard)
+    for name in ("inference_count", "execution_count"):
+        assert getattr(taken, name) == sum(getattr(numbers, name) for numbers in heard)
+    assert taken.last_answered == (4.0 if taken.outcomes["ok"] else None)
+    assert taken.batches.get(1, batch(Duration(), Duration(), Duration())) == {
+        stage: Duration(sum(one.count for one in each), sum(one.seconds for one in each))
+        for stage, each in {
+            stage: [numbers.batches[1][stage] for numbers in heard if numbers.batches]
+            for stage in ("compute_input", "compute_infer", "compute_output")
+        }.items()
+    }
