@@ -17,7 +17,7 @@ from .._protocol.effects import Signal, Spawn, Steps, Wait
 from .._protocol.errors import InferenceError, ModelFailed, NotFound, NotReady
 from .._protocol.log import log_raised
 from .handler import Handler
-from .limiter import Limiter, set_all
+from .limiter import Limiter, Slot, set_all
 from .loader import Loader, LoadParameters
 from .statistics import Observer
 
@@ -113,6 +113,7 @@ class Lifecycle:
         self._label = label
         self._loader = loader
         self._describe = describe
+        self._limiter = limiter
         self._lock = limiter.lock
         self._loading: _Load | None = None
         self._unloading: Spawn | None = None
@@ -134,10 +135,22 @@ class Lifecycle:
     def acquire(self) -> Handler:
         """The handler for one request, which its slot or `release` gives back. Raises NotReady or NotFound if the model does not serve."""
         with self._lock:
-            if self._handler is None:
+            handler = self._handler
+            if handler is None:
                 raise self.make_refusal()
-            self._handler.uses.count += 1
-            return self._handler
+            handler.uses.count += 1
+            return handler
+
+    def enter(self, acquired: Handler | None = None, *, may_run: bool = True, may_wait: bool = True) -> tuple[Handler, Slot | None]:
+        """`acquire`, if that was not done before, and `Limiter.enter`. Without a slot, only what was acquired before is to be released."""
+        with self._lock:
+            handler = acquired or self._handler
+            if handler is None:
+                raise self.make_refusal()
+            slot = self._limiter.enter(handler.uses, may_run=may_run, may_wait=may_wait)
+            if slot is not None and acquired is None:
+                handler.uses.count += 1
+            return handler, slot
 
     def release(self, handler: Handler) -> None:
         """Give back the handler of a request that has no slot."""

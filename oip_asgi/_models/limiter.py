@@ -113,19 +113,18 @@ class Limiter:
         set_all(turns)
 
     def enter(self, uses: Uses, *, may_run: bool = True, may_wait: bool = True) -> Slot | None:
-        """Take a slot, which the caller gives up in the end; None if the request may not wait, or the queue is full.
+        """Take a slot, which the caller gives up in the end; None if the request may not wait, or the queue is full. The caller holds the lock.
 
         `_serving.failures` makes the 503 of that, and the 504 of a call that is late.
         """
-        with self.lock:
-            if may_run and self.running < self.max_concurrency and not (self._queue and may_wait):
-                self.running += 1
-                return self._make_slot(self, uses)
-            if not may_wait or self.is_full():
-                return None
-            slot = self._make_slot(self, uses, Signal(), True)
-            self._queue[slot] = None
-            return slot
+        if may_run and self.running < self.max_concurrency and not (self._queue and may_wait):
+            self.running += 1
+            return self._make_slot(self, uses)
+        if not may_wait or self.is_full():
+            return None
+        slot = self._make_slot(self, uses, Signal(), True)
+        self._queue[slot] = None
+        return slot
 
     def take_back(self, slot: Slot) -> list[Signal]:
         """Take a slot back, unless it is left already. The caller holds the lock, and sets what this returns after that."""

@@ -12,6 +12,7 @@ from bisect import bisect_left
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from itertools import chain
+from struct import pack
 from typing import Final, Literal, Protocol, TypeAlias, final, get_args
 
 import msgspec
@@ -129,7 +130,9 @@ class Numbers(msgspec.Struct):
 
     def add_requests(self, rows: Sequence[Row]) -> None:
         """Add requests that have ended, many at once."""
-        table = np.fromiter(chain.from_iterable(rows), np.float64).reshape(len(rows), -1)
+        columns = len(rows[0])
+        # a third of the time of numpy's own way to read floats of Python
+        table = np.frombuffer(pack(f"{len(rows) * columns}d", *chain.from_iterable(rows))).reshape(-1, columns)
         places, ended, returned, called, started, entered, since, lookup, is_hit, size = table.T
         counts = np.bincount(places.astype(np.int64), minlength=len(OUTCOMES)).tolist()
         self.outcomes = {outcome: self.outcomes[outcome] + count for outcome, count in zip(OUTCOMES, counts, strict=True)}

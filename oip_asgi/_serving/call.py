@@ -56,13 +56,13 @@ class Call(msgspec.Struct, Generic[T], eq=False):
     Args:
         engine: The server.
         model: The model.
-        handler: What calls the function, acquired from the model.
         wire: The wire format of the request and the response.
         span: Its span, if there is a tracer.
         seconds: How long it may take.
         deadline: When it is given up.
         timings: When it reached each stage.
         body: The request's body, until it is decoded.
+        handler: What calls the function, after it was acquired from the model.
         is_decoded: True after it was decoded.
         decoded: The request, after it was decoded.
         slot: Its slot, or its place in the queue for one, after it has entered.
@@ -72,13 +72,13 @@ class Call(msgspec.Struct, Generic[T], eq=False):
 
     engine: Engine
     model: Model
-    handler: Handler
     wire: WireFormat[T]
     span: Span | None
     seconds: float
     deadline: float
     timings: Timings
     body: Buffer | None
+    handler: Handler = _LATER
     is_decoded: bool = False
     decoded: Decoded = _LATER
     slot: Slot = _LATER
@@ -239,10 +239,10 @@ class Call(msgspec.Struct, Generic[T], eq=False):
 
     def leave(self) -> None:
         """Give the slot back, and with it the handler."""
-        if self.slot is _LATER:  # it has not entered
-            self.model.lifecycle.release(self.handler)
-        else:
+        if self.slot is not _LATER:
             self.slot.give_up()
+        elif self.handler is not _LATER:  # it has not entered
+            self.model.lifecycle.release(self.handler)
 
     def note(self, error: E, cause: BaseException | None = None) -> E:
         """Record that the call failed, or its stream broke off, and return the error."""

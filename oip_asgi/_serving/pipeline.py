@@ -76,17 +76,17 @@ def _infer_later(
 def _take_in(
     engine: Engine, model: Model, wire: WireFormat[T], answer: Callable[[Call[T]], R], span: Span | None, body: Buffer
 ) -> R | Steps[Any]:
-    """Decode a request whose body is there, take a slot for it, and answer it."""
+    """Take a slot for a request whose body is there, decode it, and answer it."""
     since, seconds = engine.clock(), model.timeout
-    try:
-        handler = model.lifecycle.acquire()
-    except InferenceError as error:
-        record_end(model, None, span, since, error)
-        raise
     if wire.timeout < seconds:
         seconds = wire.timeout
-    call = Call(engine, model, handler, wire, span, seconds, since + seconds, Timings(since), body)
+    call = Call(engine, model, wire, span, seconds, since + seconds, Timings(since), body)
     try:
+        if model.cache is None:
+            _enter(call)
+        else:
+            call.handler = model.lifecycle.acquire()
+        handler = call.handler
         if handler.streams and answer is answer_once:
             if handler.once is None:
                 raise InvalidRequest(
@@ -96,7 +96,7 @@ def _take_in(
         if (len(body) if wire.size is None else wire.size) <= LOOP_BYTES:
             call.decode(at_once=True)
         if model.cache is None:
-            _enter(call)
+            call.timings.entered = engine.clock()
     except BaseException as error:
         _fail(call, error)
         raise
@@ -109,6 +109,7 @@ def _answer_with_cache(call: Call[T], cache: Cache, answer: Callable[[Call[T]], 
         yield from _look_up(call, cache)
         if call.found is None:
             _enter(call)
+            call.timings.entered = call.engine.clock()
     except BaseException as error:
         _fail(call, error)
         raise
@@ -137,20 +138,19 @@ def _look_up(call: Call[Any], cache: Cache) -> Steps[None]:
 
 
 def _enter(call: Call[Any]) -> None:
-    """Take a slot for a call, or a place in the queue for one."""
+    """Take a slot for a call, or a place in the queue for one, and the handler."""
     engine, model = call.engine, call.model
     within = find_callers() if current_calls() else ()
     if engine.stopping and not within:
         raise make_stopping_error(model)
     may_wait = model not in within
     may_run = not model.options.max_batch_delay or not may_wait
-    slot = model.limiter.enter(call.handler.uses, may_run=may_run, may_wait=may_wait)
+    handler, slot = model.lifecycle.enter(call.handler, may_run=may_run, may_wait=may_wait)
     if slot is None:
         raise make_busy_error(model)
-    call.slot = slot
+    call.handler, call.slot = handler, slot
     if within and slot.is_waiting and would_deadlock(slot):
         raise make_circle_error(model, within)
-    call.timings.entered = engine.clock()
     for observer in model.statistics.observers:
         observer.note_change()
 
