@@ -113,7 +113,7 @@ class Limiter:
         set_all(turns)
 
     def enter(self, uses: Uses, *, may_run: bool = True, may_wait: bool = True) -> Slot | None:
-        """Take a slot, which the caller gives up in the end; None if the request may not wait, or the queue is full. The caller holds the lock.
+        """Take a slot; None if the request may not wait, or the queue is full. The caller holds the lock, and gives the slot up in the end.
 
         `_serving.failures` makes the 503 of that, and the 504 of a call that is late.
         """
