@@ -76,6 +76,11 @@ _REASONS: Final[Mapping[State, str]] = MappingProxyType(
 )
 
 
+_NOT_TRIED_AGAIN: Final = (
+    "it is not ready; only server.load(...), server.load_sync(...), or a client of a server with model_control=True, loads it again"
+)
+
+
 def transition(state: State, event: Event) -> tuple[Action, State]:
     """What an event does in a state, and the next state; LookupError if that cannot happen."""
     try:
@@ -248,8 +253,8 @@ class Lifecycle:
             event = "loaded"
         except Exception as error:
             event, loading.error = "raised", error
-            remains = ", so what was loaded before still serves" if self.is_serving else ", so it is not ready"
-            log_raised(logging.ERROR, error, "model %s: load= raised%s", self._label, remains)
+            remains = "what was loaded before still serves" if self.is_serving else _NOT_TRIED_AGAIN
+            log_raised(logging.ERROR, error, "model %s: load= raised, so %s", self._label, remains)
         finally:
             replaced = self._end_load(loading, event, made)
             loading.spawn.ended.set()  # those who wait for it do not need the unload that follows

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from .._codecs.dataframes import is_frame
-from .._models.callables import find_place
+from .._models.callables import find_place, unwrap_partial
 from .._models.model import Model
 from .._models.specs import write_spec
 from .._protocol.effects import DeadlinePassed, QuitWithin, Stopped
@@ -173,12 +173,17 @@ def _suggest_declaration(error: BaseException, call: Call[Any]) -> str:
     declared = {spec.name for spec in call.handler.binding.inputs}
     tensors = [tensor for name, tensor in call.decoded.tensors.items() if name not in declared]
     rows = [-1, -1] if "Expected 2D array, got 1D array" in error_text(error) else None  # scikit-learn's words
+    features = getattr(getattr(unwrap_partial(call.handler.function), "__self__", None), "n_features_in_", None)  # of its estimators
+    if type(features) is int and call.handler.binding.request_reader is None:
+        rows = [-1, features]
     specs = [write_spec(t.name, t.datatype, rows or [-1, *t.shape[1:]][: len(t.shape)]) for t in tensors[:_SUGGESTED]]
     written = escape(", ".join(specs + ["..."] * (len(tensors) > _SUGGESTED)))
     if not 0 < len(written) < _LONG:
         return ""
-    advice = "if the request was wrong, declare what the model takes, and it is answered 400; with this request's names and datatypes"
-    return f": {advice}, inputs=[{written}]"
+    return (
+        f": if the request was wrong, declare what the model takes, and it is answered 400: inputs=[{written}], with the right datatype "
+        "and shape in the place of this request's"
+    )
 
 
 def find_missing_column(error: BaseException, model: Model, names: Sequence[str] | None) -> InvalidRequest | None:

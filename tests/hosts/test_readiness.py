@@ -73,11 +73,20 @@ def test_a_probe_begins_to_load_and_answers_at_once(host: Callable[[InferenceSer
 
 
 def test_a_load_that_fails_stays_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
-    server = InferenceServer()
-    server.register("m", lambda x: x, load=lambda: 1 / 0)
+    """It is not tried again, and the log says by what it is."""
+    server, raised = InferenceServer(), [OSError("the disk is not there yet")]
+
+    def load() -> None:
+        if raised:
+            raise raised.pop()
+
+    server.register("m", lambda x: x, load=load)
     send = over_wsgi(OIPWSGIApp(server), "")
     until(lambda: send(Request("GET", "/health/ready")).status == 503 and "load= raised" in caplog.text)
     assert send(Request("GET", "/models/m/ready")).status == 503
+    assert "load= raised, so it is not ready; only server.load(...), server.load_sync(...), or a client" in caplog.text
+    server.load_sync("m")
+    assert send(Request("GET", "/models/m/ready")).status == 200
     server.stop()
 
 

@@ -13,6 +13,9 @@ import pytest
 from oip_asgi import InferenceServer, OIPApp, Tensor
 from tests.support.ways import Answer, Request, over_asgi
 
+NOT_READY = "it is not ready; only server.load(...), server.load_sync(...), or a client of a server with model_control=True, loads it again"
+"""What the log says of a model whose load failed."""
+
 
 def described(**arrays: Any) -> list[dict[str, Any]]:
     """JSON inputs for arrays, by name."""

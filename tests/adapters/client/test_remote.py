@@ -17,7 +17,7 @@ import pytest
 
 from oip_asgi import InferenceContext, InferenceError, InferenceRequest, InferenceServer, OIPApp, OIPWSGIApp, TensorSpec
 from oip_asgi.client import remote
-from tests.support.asking import ask, described, error, get, logged, outputs
+from tests.support.asking import NOT_READY, ask, described, error, get, logged, outputs
 from tests.support.ways import Answer, Request, Way, over_asgi, over_wsgi, ways_into
 from tests.table.row import MAX_BODY_BYTES, MAX_JSON_BYTES, Row, table_server
 from tests.table.rows import rows
@@ -366,7 +366,7 @@ def test_a_load_waits_until_the_other_server_is_there(caplog: pytest.LogCaptureF
 def test_a_load_from_a_server_without_the_model_fails_at_once(far: Any, text: str, caplog: pytest.LogCaptureFixture) -> None:
     assert ask(in_front_of(far, "m", wait=30), "m", x=GOOD).status == 503
     [record] = logged(caplog)
-    assert record.message.startswith("model 'm': load= raised, so it is not ready: cannot ask /, which has the model 'm': ")
+    assert record.message.startswith(f"model 'm': load= raised, so {NOT_READY}: cannot ask /, which has the model 'm': ")
     assert text in record.message
     assert record.levelno == logging.ERROR
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from tests.support.asking import NOT_READY
 from tests.support.inside.codecs import Codecs
 from tests.support.inside.models import Handler, Lifecycle, Limiter, Loader, ModelOptions
 from tests.support.inside.runtime import Await, Effect, Run, Spawn, Wait
@@ -108,7 +109,7 @@ def test_a_load_that_raises_fails_for_good_and_is_logged_once(caplog: pytest.Log
     assert is_over(lifecycle.wait_until_loaded())
     assert lifecycle.begin_at_start() is None
     [record] = caplog.records
-    assert (record.levelno, record.getMessage()) == (logging.ERROR, "model 'm': load= raised, so it is not ready")
+    assert (record.levelno, record.getMessage()) == (logging.ERROR, f"model 'm': load= raised, so {NOT_READY}")
 
 
 def test_those_who_wait_wait_for_one_load() -> None:

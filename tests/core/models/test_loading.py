@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from oip_asgi import InferenceServer, OIPApp, OIPWSGIApp, __version__
-from tests.support.asking import ask, error, get, outputs
+from tests.support.asking import NOT_READY, ask, error, get, outputs
 from tests.support.inside import states
 from tests.support.running import INFER, READY, send, ways
 from tests.support.ways import Answer, Request, Way, over_asgi, over_wsgi
@@ -78,7 +78,7 @@ def test_a_load_that_fails(way: Callable[[InferenceServer], Way], how: str, capl
     assert outputs(send_request(Request("POST", "/models/other/infer", (), INFER.body))) == {"output_0": [2]}
     assert attempts == [1]
     why = "" if how == "raises" else ": it returned a coroutine: register the async def itself"
-    assert [record.getMessage() for record in caplog.records] == [f"model 'm': load= raised, so it is not ready{why}"]
+    assert [record.getMessage() for record in caplog.records] == [f"model 'm': load= raised, so {NOT_READY}{why}"]
     assert ("the disk is gone" in caplog.text) is (how == "raises")
 
 

@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 from oip_asgi import InferenceError, InferenceServer, LoadParameters, ModelStatus, OIPApp, TensorSpec
-from tests.support.asking import ask, error, get, outputs
+from tests.support.asking import NOT_READY, ask, error, get, outputs
 from tests.support.running import INFER, send
 from tests.support.talk import Talk, block_until, until
 
@@ -172,7 +172,7 @@ def test_a_failed_load_counts_against_readiness_until_one_succeeds(caplog: pytes
     factory.fails = False
     server.load_sync("m")
     assert (told(server), get(server, "/health/ready")[0]) == (1, 200)
-    assert [record.getMessage() for record in caplog.records] == ["model 'm': load= raised, so it is not ready"]
+    assert [record.getMessage() for record in caplog.records] == [f"model 'm': load= raised, so {NOT_READY}"]
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 from oip_asgi import InferenceServer, OIPWSGIApp
-from tests.support.asking import ask, error, get, outputs
+from tests.support.asking import NOT_READY, ask, error, get, outputs
 from tests.support.inside import is_stopping, wait_until_idle, waiting_calls
 from tests.support.talk import EMPTY, Talk, block_until, until
 from tests.support.ways import Request, over_wsgi
@@ -82,7 +82,7 @@ def test_a_model_that_fails_to_load_leaves_the_others(caplog: pytest.LogCaptureF
     assert ask(server, "a").status == 200
     assert error(ask(server, "bad")) == (503, "model 'bad' is not ready: its load failed, see the server's log")
     [record] = caplog.records
-    assert record.getMessage() == "model 'bad': load= raised, so it is not ready"
+    assert record.getMessage() == f"model 'bad': load= raised, so {NOT_READY}"
     server.stop()
 
 
@@ -394,7 +394,7 @@ def test_no_text_of_an_exception_can_be_taken_for_a_record(how: str) -> None:
     starts = [line for line in lines if not line.startswith("    ")]
     assert starts == [
         "ERROR oip_asgi model 'm' failed on a request",
-        "ERROR oip_asgi model 'loads': load= raised, so it is not ready",
+        f"ERROR oip_asgi model 'loads': load= raised, so {NOT_READY}",
         "ERROR oip_asgi model 'asks': ready= raised, so it counts as not ready",
     ]
     assert all(line.isprintable() for line in lines)
