@@ -6,6 +6,7 @@ from collections.abc import AsyncGenerator, Generator, Mapping, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack
 
+from .._protocol.errors import show
 from .._protocol.schemas import RequestOutput
 from .._protocol.tensors import InferenceResponse
 from . import _questions as questions
@@ -36,6 +37,7 @@ class Client:
 
     Raises:
         ValueError: The URL cannot be the address of a server.
+        TypeError: A header is no string.
         ImportError: httpx is not installed.
 
     Example:
@@ -257,6 +259,9 @@ class AsyncClient:
 
 
 def _make_link(url: str, headers: Mapping[str, str] | None, timeout: float | None, http: Any, *, blocks: bool) -> HTTPLink | GRPCLink:
+    for name, value in (headers or {}).items():
+        if not isinstance(name, str) or not isinstance(value, str):
+            raise TypeError(f"the header {name!r} is {show(value)}: expected a string")
     if not url.startswith(("grpc://", "grpcs://")):
         return HTTPLink(url, headers, timeout, http, blocks=blocks)
     from ._grpc import GRPCLink

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager
 from typing import Any, Final, TypeVar
 from urllib.parse import unquote
 
 from .._hosts import make_import_error
-from .._protocol.errors import show
+from .._protocol.errors import ErrorResponse, show
 from .._protocol.tensors import InferenceResponse
 from ._blocking import iterate, wait_for
 from ._questions import (
@@ -71,7 +71,8 @@ class HTTPLink:
         socket = _SOCKET.fullmatch(url)
         parsed = httpx.URL(url if socket is None else f"http://localhost{socket[2] or ''}")
         if parsed.scheme not in ("http", "https") or not parsed.host or parsed.userinfo or parsed.query or parsed.fragment:
-            raise ValueError(f"the url is {show(url)}: expected one such as http://host:8000/v2, without a password, query or fragment")
+            expected = "expected one such as http://host:8000/v2 or grpc://host:8001, without a password, query or fragment"
+            raise ValueError(f"the url is {show(url)}: {expected}")
         self.parts = (parsed.raw_scheme, parsed.raw_host, parsed.port)
         self.prefix = parsed.raw_path.rstrip(b"/")
         self.headers.insert(0, (b"Host", parsed.netloc))
@@ -132,16 +133,33 @@ class HTTPLink:
         return HTTPAnswer(status, headers, collector.finish())
 
     async def ask(self, question: Question[T], timeout: float | None) -> T:
-        return read_answer(question, await self.exchange(write_question(question), timeout))
+        request = write_question(question)
+        with self._noting(request):
+            return read_answer(question, await self.exchange(request, timeout))
 
     async def infer(self, inference: Inference, timeout: float | None) -> InferenceResponse:
-        return read_inference(inference, await self.exchange(write_inference(inference), timeout))
+        request = write_inference(inference)
+        with self._noting(request):
+            return read_inference(inference, await self.exchange(request, timeout))
+
+    @contextmanager
+    def _noting(self, request: HTTPRequest) -> Iterator[None]:
+        """Add the URL to a 404, for its traceback. Its text may go to clients of a model that asks another server."""
+        try:
+            yield
+        except ErrorResponse as error:
+            if error.response_status == 404:
+                error.add_note(f"{request.method} {self.url}{request.path}: the client's url must end where the server's paths begin")
+            raise
 
     async def stream(self, inference: Inference, timeout: float | None) -> AsyncGenerator[InferenceResponse]:
-        async with self.open(write_inference(inference, "infer_stream"), timeout) as (status, headers, pieces):
+        request = write_inference(inference, "infer_stream")
+        async with self.open(request, timeout) as (status, headers, pieces):
             events = Events() if is_stream(status, headers) else Collector(headers)
             async for piece in pieces:
                 for event in events.add(piece) or ():
                     yield read_event(event)
         if isinstance(events, Collector):
-            yield read_inference(inference, HTTPAnswer(status, headers, events.finish()))
+            with self._noting(request):
+                response = read_inference(inference, HTTPAnswer(status, headers, events.finish()))
+            yield response

@@ -217,10 +217,10 @@ def make_good(metadata: dict[str, Any]) -> dict[str, Any]:
         shape = [1 if size < 0 else size for size in item["shape"]]
         value = {"BOOL": True, "BYTES": "a"}.get(item["datatype"], 1)
         if item["datatype"] not in DTYPES or math.prod(shape) > 1_000_000:
-            raise InvalidRequest(f"the input {item['name']!r} of {item['datatype']} {item['shape']} cannot be made: give --request")
+            raise InvalidRequest(f"the input {item['name']!r} of {item['datatype']} {item['shape']} cannot be made: give --request FILE")
         inputs.append({"name": item["name"], "shape": shape, "datatype": item["datatype"], "data": [value] * math.prod(shape)})
     if not inputs:
-        raise InvalidRequest("the metadata names no input: give --request")
+        raise InvalidRequest("the metadata names no input: give --request FILE, with a request as JSON with flat data")
     return {"inputs": inputs}
 
 
@@ -249,7 +249,10 @@ def check(
             answer = finish(link.exchange(sent, None))
             found = list(judge(row, answer, good))
             if row.name == "a good request" and answer.status >= 300:
-                raise InvalidRequest(f"a good request is refused, so the others cannot be sent: {found[0]}: give --request")
+                raise InvalidRequest(
+                    f"a good request is refused, so the others cannot be sent: {found[0]}: name a model that answers infer, or write a "
+                    f"request that it takes to a file, and give --request FILE; this one was {json.dumps(good.request):.300}"
+                )
         except httpx.TransportError as error:
             found = [f"no answer: {type(error).__name__}: {error}"]
         wrong += bool(found)

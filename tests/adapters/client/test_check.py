@@ -28,6 +28,11 @@ def url() -> Iterator[str]:
     server.register("no inputs", lambda: 1)
     server.register("large", lambda x: 1, inputs=[TensorSpec("x", "FP32", [1000, 1001])])
     server.register("picky", lambda x: 1 / (x - 1), inputs=[TensorSpec("x", "BYTES", [1])])
+
+    @server.model("streams", inputs=[TensorSpec("x", "FP32", [1])])
+    def streams(x: Any) -> Iterator[Any]:
+        yield x
+
     with serving(OIPApp(server, path="/v2")) as port:
         yield f"http://127.0.0.1:{port}/v2"
 
@@ -55,6 +60,7 @@ def test_a_version_headers_and_a_request_of_ones_own(url: str, tmp_path: Path, c
         ("large", "the input 'x' of FP32 [1000, 1001] cannot be made: give --request"),
         ("no inputs", "the metadata names no input: give --request"),
         ("picky", "a good request is refused, so the others cannot be sent"),
+        ("streams", "name a model that answers infer, or write a request that it takes to a file, and give --request FILE; this one was {"),
     ],
 )
 def test_a_model_that_cannot_be_asked(url: str, model: str, text: str, capsys: pytest.CaptureFixture[str]) -> None:

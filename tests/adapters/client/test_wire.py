@@ -295,7 +295,27 @@ def test_a_server_on_a_unix_socket(tmp_path: Path) -> None:
     "url", ["", "127.0.0.1:8000", "ftp://host/v2", "http://user:password@host/v2", "http://host/v2?a=b", "http+unix:///run/v2"]
 )
 def test_a_url_that_is_none(url: str) -> None:
-    with pytest.raises(ValueError, match=r"the url is .*: expected one such as http://host:8000/v2"):
+    with pytest.raises(ValueError, match=r"the url is .*: expected one such as http://host:8000/v2 or grpc://host:8001"):
         Client(url)
     with pytest.raises(ValueError, match="the url is"):
         AsyncClient(url)
+
+
+@pytest.mark.parametrize("url", ["http://127.0.0.1:1/v2", "grpc://127.0.0.1:1"])
+def test_a_header_that_is_no_text(url: str) -> None:
+    with pytest.raises(TypeError, match="the header 'x-tenant' is 7: expected a string"):
+        Client(url, headers={"x-tenant": 7})  # type: ignore[dict-item]
+
+
+def test_the_traceback_of_a_404_has_the_url() -> None:
+    """The text has none: it may go to clients of a model that asks another server."""
+    client = Recorded(404, headers={"content-type": "text/plain"}, content=b"Not Found").client
+    for ask, path in (
+        (lambda: client.infer("m", {"x": [1]}), "POST http://test:81/ml/v2/models/m/infer"),
+        (lambda: list(client.stream("m", {"x": [1]})), "POST http://test:81/ml/v2/models/m/infer_stream"),
+        (client.metadata, "GET http://test:81/ml/v2"),
+    ):
+        with pytest.raises(ErrorResponse) as caught:
+            ask()
+        assert str(caught.value) == "the server answered with the status 404: Not Found"
+        assert caught.value.__notes__ == [f"{path}: the client's url must end where the server's paths begin"]
