@@ -74,6 +74,14 @@ class _Request(GRPCFormat):
         return [encode_bytes_head(_INFER_RESPONSE, len(content)) + content]
 
 
+def _name_request(model: str, request_id: str, text: str) -> str:
+    """An error's text with the names of the model and the request: Triton's clients show only the text."""
+    named = show(model)
+    names = [] if f"model {named}" in text or f"model: {named}" in text else [f"model {named}"]
+    names += [f"request id {show(request_id)}"] if request_id else []
+    return ": ".join([", ".join(names), text] if names else [text])
+
+
 @final
 class StreamCall:
     """One call."""
@@ -212,12 +220,11 @@ class StreamCall:
                 await self._writing.acquire()  # for ever: no message is sent after the error, or cut off
             self._finish(refuse(error))
             return
-        message = self._message()
-        # Triton's clients show only the text, so it names the model and the request
-        message.error_message = encode_text(error)
+        message, text = self._message(), encode_text(error)
+        message.error_message = text
         if request is not None:
             message.infer_response.id = request.id
-            message.error_message = f"model {show(request.model_name)}, request id {show(request.id)}: {encode_text(error)}"
+            message.error_message = _name_request(request.model_name, request.id, text)
             if model is not None and not isinstance(error, _REFUSALS):
                 message.infer_response.model_name, message.infer_response.model_version = model.name, model.version or ""
         await self._send(message.SerializeToString(), before)

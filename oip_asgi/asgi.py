@@ -75,7 +75,7 @@ class OIPApp:
     """
 
     def __init__(self, server: InferenceServer, *, path: str = "/") -> None:
-        check_server(server, "OIPApp", "OIPApp(server), and app.mount or OIPApp(server).install(app)")
+        check_server(server, "OIPApp", 'OIPApp(server).install(app, "/v2"), or app.mount("/v2", OIPApp(server))')
         self._server = server
         self._prefix = prefix_of(path)
         self._mount = partial(_find_mount, self._prefix)

@@ -14,7 +14,7 @@ from ._docs.openapi import openapi
 from ._extensions import repository
 from ._extensions.repository import ModelStatus
 from ._extensions.shared_memory import Regions
-from ._hosts import check_mounts
+from ._hosts import check_mounts, is_framework
 from ._http.request import prefix_of
 from ._models.loader import LoadParameters
 from ._models.model import Model
@@ -191,6 +191,8 @@ class InferenceServer:
 
         Specification: Model Metadata; Content Types.
         """
+        if is_framework(name, "flask", "Flask"):  # as Flask calls what register_blueprint is given
+            raise TypeError("an InferenceServer is no blueprint: write app.register_blueprint(oip_asgi.flask.blueprint(server))")
         engine, runtime = self._inside
         check_names(options, ModelOptions, f"model {name!r}: ")
         replaced = engine.add(Model(ModelOptions(name=name, function=function, **options), engine.codecs))

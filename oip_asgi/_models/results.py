@@ -107,7 +107,7 @@ def _encode(result: Any, outputs: Outputs, asked: Mapping[str, str]) -> Inferenc
     for (key, value), codec in zip(named, annotated, strict=True):
         name = _check_name(key)
         if value is None:
-            raise ModelFault("the model returned None: did you forget `return`?" if result is None else f"output {name!r} is None")
+            raise ModelFault("the model gave None: did you forget `return` or `yield x`?" if result is None else f"output {name!r} is None")
         response.outputs.append(_write(name, value, codec, specs.get(name), asked.get(name), codecs))
     return response
 

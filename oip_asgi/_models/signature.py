@@ -135,6 +135,11 @@ class Signature:
                 "not the function of the class; if it needs no instance, make it a staticmethod"
             )
         self._label = f"{label}({', '.join(signature.parameters)})"
+        if {"input_feed", "run_options"} <= signature.parameters.keys():
+            raise TypeError(
+                f"{self._label} takes a dict of arrays, as a session of ONNX Runtime does, and no tensor can become one: register a "
+                'function, such as lambda x: session.run(None, {"x": x})[0]'
+            )
         return signature.replace(parameters=parameters)
 
     def bind(self) -> Binding:

@@ -67,7 +67,7 @@ def grpc_server() -> Any:
     return grpc.server(futures.ThreadPoolExecutor(1))
 
 
-FOR_APP = "OIPApp(server), and app.mount or OIPApp(server).install(app)"
+FOR_APP = 'OIPApp(server).install(app, "/v2"), or app.mount("/v2", OIPApp(server))'
 WRONG: list[tuple[Callable[[], Any], str]] = [
     (lambda: OIPApp(FASTAPI), no_server("OIPApp", "a FastAPI", FOR_APP)),
     (lambda: OIPApp(any_of(InferenceServer)), no_server("OIPApp", "the class InferenceServer", FOR_APP)),
@@ -104,6 +104,7 @@ WRONG: list[tuple[Callable[[], Any], str]] = [
         no_server("instrument", "a CollectorRegistry", "instrument(server, registry)"),
     ),
     (lambda: SERVER({}, None, None), MOUNTED),
+    (lambda: FLASK.register_blueprint(SERVER), f"an InferenceServer is no blueprint: write {FOR_FLASK}"),
 ]
 
 

@@ -351,7 +351,7 @@ def test_each_message_of_a_stream_is_asked_about(client: tuple[Client, list[str]
     for answer, data in zip(answers, stream(sent, metadata=[("x-user", "a user")], timeout=30), strict=True):
         answer.ParseFromString(data)
     refusals = [answer.error_message.replace(answer.infer_response.id, "NAME") for answer in answers if answer.error_message]
-    assert refusals == ["model 'NAME', request id 'NAME': not allowed: infer with model 'NAME'"] * 2
+    assert refusals == ["request id 'NAME': not allowed: infer with model 'NAME'"] * 2
     assert [answer.infer_response.id for answer in answers] == ["opened", "secret", "absent", "opened"]
     assert calls[before:] == ["opened", "opened"]
 

@@ -209,15 +209,19 @@ def test_errors_name_the_model_and_the_request_and_the_call_goes_on(address: str
         call.send("nowhere", request_id="a")
         request_id, model, text = said(call.next())
         assert (request_id, model) == ("a", "")
-        assert text.startswith("model 'nowhere', request id 'a': Request for unknown model: 'nowhere' is not found")
+        assert text.startswith("request id 'a': Request for unknown model: 'nowhere' is not found")
         call.send("fails", 4, "b", parameters=WANTS_FINAL)
         assert said(call.next()) == ("b", [4], False)
         failure = call.next()
-        assert said(failure) == ("b", "fails", "model 'fails', request id 'b': model 'fails' version '3' failed: see the server's log")
+        assert said(failure) == ("b", "fails", "request id 'b': model 'fails' version '3' failed: see the server's log")
         assert failure.infer_response.model_version == "3"
         assert said(call.next()) == ("b", [], True)
         call.send("refuses", request_id="c")
         assert said(call.next()) == ("c", "refuses", "model 'refuses', request id 'c': the teapot is empty")
+        call.send("refuses")
+        assert said(call.next()) == ("", "refuses", "model 'refuses': the teapot is empty")
+        call.send("nowhere")
+        assert said(call.next())[2].startswith("Request for unknown model: 'nowhere' is not found")
         call.send_bytes(wire_request("quick", id="d").SerializeToString())
         assert said(call.next()) == ("d", "", "model 'quick', request id 'd': missing input 'n': expected 'n', but got no inputs")
         call.send_bytes(b"\xff\xff")
@@ -242,7 +246,7 @@ def test_a_busy_model_is_an_error_in_the_stream(address: str, models: Models) ->
         call.send("held", 2, "a")
         assert said(call.next()) == ("a", [0], False)
         call.send("held", 2, "b")
-        text = "model 'held', request id 'b': model 'held' is busy: 1 calls run and 0 wait, which is all it takes"
+        text = "request id 'b': model 'held' is busy: 1 calls run and 0 wait, which is all it takes"
         assert said(call.next()) == ("b", "", text)
 
 
@@ -426,7 +430,7 @@ def test_a_model_that_is_cancelled_from_within_has_failed(serving: str) -> None:
             call.send("cancelled", request_id="7")
             call.end()
             [message] = call.rest()
-            assert message.error_message == "model 'cancelled', request id '7': model 'cancelled' failed: see the server's log"
+            assert message.error_message == "request id '7': model 'cancelled' failed: see the server's log"
         with Call(address) as call:
             call.send("cancels")
             with pytest.raises(grpc.RpcError) as caught:

@@ -401,8 +401,20 @@ def declared_mapping() -> dict[str, Annotated[np.ndarray, X]]:
     return {}
 
 
+class Session:
+    """As ONNX Runtime has it."""
+
+    def run(self, output_names: Any, input_feed: Any, run_options: Any = None) -> Any: ...
+
+
 REFUSED: list[tuple[dict[str, Any], type[Exception], str]] = [
     ({"name": ""}, TypeError, "give it a name first"),
+    ({"function": Session().run}, TypeError, r"register a function, such as lambda x: session.run\(None, \{\"x\": x\}\)\[0\]"),
+    (
+        {"function": functools.partial(Session().run, None), "inputs": [X]},
+        TypeError,
+        "takes a dict of arrays, as a session of ONNX Runtime does",
+    ),
     ({"name": by_name}, TypeError, r'as in @server.model\("iris"\)'),
     ({"version": 2}, TypeError, r'version=2 must be a non-empty string without lone surrogates, such as version="1"'),
     ({"version": "\ud800"}, TypeError, "must be a non-empty string without lone surrogates"),

@@ -126,7 +126,7 @@ def test_results_with_declared_outputs(value: Any, declared: list[TensorSpec], e
 @pytest.mark.parametrize(
     ("value", "declared", "message"),
     [
-        (None, [], "the model returned None: did you forget `return`?"),
+        (None, [], "the model gave None: did you forget `return` or `yield x`?"),
         ({"a": None}, [], "output 'a' is None"),
         ({5: np.ones(1)}, [], "an output is called 5: expected a string"),
         ({"\ud800": 1}, [], r"an output is called '\\ud800'"),

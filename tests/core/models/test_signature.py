@@ -132,7 +132,7 @@ def test_a_result_becomes_tensors(result: Any, declared: list[TensorSpec], expec
 @pytest.mark.parametrize(
     ("result", "declared", "problem"),
     [
-        (None, [], "returned None"),
+        (None, [], "gave None"),
         (np.zeros((3, 3), "f4"), [X], r"has shape \[3, 3\], but \[-1, 2\] is declared"),
         (np.array([[1.5, 1e300]]), [X], "do not fit"),
         ({"x": np.zeros((1, 2), "f4")}, [X, Y], r"outputs \['x'\] came back, but \['x', 'y'\] are declared"),

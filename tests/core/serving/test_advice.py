@@ -18,10 +18,9 @@ from oip_asgi import InferenceServer, TensorSpec
 from tests.support.asking import ask, error, outputs
 
 FAILED = (500, "model 'm' failed: see the server's log")
-DECLARE = (
-    ": if the request was wrong, declare what the model takes, and it is answered 400; with this request's names and datatypes, "
-    'inputs=[TensorSpec("x", "FP64", [-1])]'
-)
+START = ": if the request was wrong, declare what the model takes, and it is answered 400: inputs=["
+END = "], with the right datatype and shape in the place of this request's"
+DECLARE = f'{START}TensorSpec("x", "FP64", [-1]){END}'
 READ_ONLY = ": inputs are read-only; register the model with writable=True, so that it gets copies which it may change"
 
 
@@ -72,7 +71,7 @@ def test_a_model_that_returns_nothing_or_a_generator(server: InferenceServer, ca
     line = test_a_model_that_returns_nothing_or_a_generator.__code__.co_firstlineno
     places = [f'(File "{__file__}", line {line + number}, in <lambda>)' for number in (1, 2, 3)]
     assert messages(caplog) == [
-        (logging.ERROR, f"model 'm' failed on a request {places[0]}: the model returned None: did you forget `return`?"),
+        (logging.ERROR, f"model 'm' failed on a request {places[0]}: the model gave None: did you forget `return` or `yield x`?"),
         (logging.ERROR, f"model 'one of two' failed on a request {places[1]}: output 'b' is None"),
         (
             logging.ERROR,
@@ -103,13 +102,12 @@ def test_a_declaration_that_would_have_refused_the_request_is_written(server: In
     ask(server, "of%20the%20host", x=[1.0])
     ask(server, "all", **{'q"\n': [1.0]}, **{f"x{number}": np.array(1.0) for number in range(9)})
     ask(server, "all", **{"long" * 200: [1.0]})
-    start, end = DECLARE[: DECLARE.index("TensorSpec")], "]"
     first = ", ".join(['TensorSpec("q\\"\\n", "FP64", [-1])', *(f'TensorSpec("x{number}", "FP64", [])' for number in range(4)), "..."])
     assert [text for _, text in messages(caplog)] == [
-        f'model \'m\' failed on a request{start}TensorSpec("x", "FP64", [-1, 3]){end}',
+        f'model \'m\' failed on a request{START}TensorSpec("x", "FP64", [-1, 3]){END}',
         "model 'part' failed on a request",
         "model 'of the host' failed on a request",
-        f"model 'all' failed on a request{start}{first}{end}",
+        f"model 'all' failed on a request{START}{first}{END}",
         "model 'all' failed on a request",
     ]
 

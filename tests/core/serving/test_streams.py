@@ -252,8 +252,8 @@ def test_what_a_generator_raises(kind: str, place: str, caplog: pytest.LogCaptur
         assert talk.status == 200
         assert numbers(talk) == {"later": [0, FAILED], "in finally": [0, 1, FAILED]}[place]
     hint = (
-        "if the request was wrong, declare what the model takes, and it is answered 400; with this request's names and datatypes, "
-        'inputs=[TensorSpec("n", "INT64", [-1])]'
+        'if the request was wrong, declare what the model takes, and it is answered 400: inputs=[TensorSpec("n", "INT64", [-1])], with the '
+        "right datatype and shape in the place of this request's"
     )
     assert errors(caplog) == [f"model 'm' failed on a request: {hint}"]
     assert "secret" in caplog.text
@@ -321,7 +321,7 @@ def test_an_item_that_is_no_tensor_ends_the_stream(kind: str, caplog: pytest.Log
         return numbers(talk)
 
     assert asyncio.run(main()) == [0, FAILED]
-    assert "the model returned None: did you forget `return`?" in caplog.text
+    assert "the model gave None: did you forget `return` or `yield x`?" in caplog.text
     assert noted.ended == ["finally"]
     assert is_idle(server)
     server.stop()
