@@ -153,7 +153,7 @@ class GRPCFormat:
         tensors: list[Tensor] = []
         for item in inputs:
             contents = raw[len(tensors)]
-            if contents is not None and item.HasField("contents"):
+            if contents is not None and item.HasField("contents") and not (model.is_foreign and not item.contents.ListFields()):
                 raise _make_two_contents_error(item, self.model_name)
             try:
                 tensors.append(decode_tensor(item, len(tensors), contents, lend))

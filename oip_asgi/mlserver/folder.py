@@ -26,7 +26,8 @@ from .settings import MODEL_FILE, ModelSettings, logger, read_model, read_settin
 from .types import InferenceRequest, MetadataTensor, Parameters, RequestInput, RequestOutput
 
 SED: Final = (
-    r"sed -i -E 's/^(\s*)from mlserver([. ])/\1from oip_asgi.mlserver\2/; "
+    r"sed -i -E 's/^(\s*)from mlserver\.codecs\.\w+ import/\1from oip_asgi.mlserver.codecs import/; "
+    r"s/^(\s*)from mlserver([. ])/\1from oip_asgi.mlserver\2/; "
     r"s/^(\s*)import mlserver\s*$/\1import oip_asgi.mlserver as mlserver/; "
     r"s/^(\s*)from mlserver_[a-z]+ import/\1from oip_asgi.mlserver.runtimes import/'"
 )
@@ -199,8 +200,7 @@ def _make_foreign(model: MLModel) -> Foreign:
 
 def _to_request(request: OurRequest, context: InferenceContext) -> InferenceRequest:
     """A request in MLServer's form. Over HTTP, BYTES are `str`, and over gRPC `bytes`, as there."""
-    headers = context.headers
-    is_text = not (hasattr(context.transport, "invocation_metadata") or headers.get("content-type", "").startswith("application/grpc"))
+    headers, is_text = context.headers, not _is_grpc(context.transport)
     return InferenceRequest(
         id=request.id,
         inputs=[RequestInput.of(tensor, is_text=is_text) for tensor in request.inputs],
@@ -208,6 +208,12 @@ def _to_request(request: OurRequest, context: InferenceContext) -> InferenceRequ
         outputs=[RequestOutput(name=each.name, parameters=Parameters(**cast(Any, each.parameters or {}))) for each in request.outputs]
         or None,
     )
+
+
+def _is_grpc(transport: Any) -> bool:
+    """True for a context of grpcio, and for an ASGI scope of gRPC."""
+    fields = dict(transport.get("headers", ())) if isinstance(transport, dict) else {}
+    return hasattr(transport, "invocation_metadata") or fields.get(b"content-type", b"").startswith(b"application/grpc")
 
 
 def _to_spec(tensor: MetadataTensor) -> TensorSpec:

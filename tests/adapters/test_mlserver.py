@@ -7,8 +7,10 @@ import json
 import logging
 import os
 import re
+import subprocess
 import sys
 import threading
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -21,6 +23,7 @@ from sklearn.linear_model import LogisticRegression
 from oip_asgi import InferenceError, InferenceServer, OIPApp, TensorSpec
 from oip_asgi.mlserver import register_folder
 from tests.support.asking import ask, error, get, outputs
+from tests.support.grpc_asgi import ASGI_CLIENTS
 from tests.support.grpc_ways import Client, blocking, wire_request
 from tests.support.mlserver_folders import ECHO, HELLO, QUESTIONS, SUMS, WORDS, write
 from tests.support.ways import Answer, Request, over_asgi, ways_into
@@ -175,16 +178,33 @@ def test_what_else_is_wrong_is_refused_as_ever(seen: InferenceServer, inputs: An
     assert (status, found[: len(text)]) == (400, text)
 
 
-def test_texts_whose_shape_does_not_count_them_over_grpc(seen: InferenceServer) -> None:
+@pytest.fixture(params=["grpcio", *ASGI_CLIENTS])
+def grpc_client(seen: InferenceServer, request: pytest.FixtureRequest) -> Iterator[Any]:
+    if request.param != "grpcio":
+        yield ASGI_CLIENTS[request.param](seen)
+        return
+    with blocking(seen) as address:
+        yield Client(address)
+
+
+def test_texts_over_grpc_are_bytes_of_any_shape(grpc_client: Any) -> None:
     sent = [{"name": "x", "datatype": "BYTES", "shape": [3], "contents": {"bytes_contents": [b"abc"]}}]
     wrong = [{"name": "x", "datatype": "FP32", "shape": [3], "contents": {"fp32_contents": [1]}}]
-    with blocking(seen) as address:
-        client = Client(address)
-        answer = client.ask("ModelInfer", wire_request("seen", sent))
-        assert answer.raw_output_contents[0][4:] == repr([("x", [1], [b"abc"])]).encode()
-        expected = "inputs[0] ('x'): contents.{}_contents has 1 elements: expected 3 for shape [3]"
-        assert client.refusal("ModelInfer", wire_request("seen", wrong)) == ("INVALID_ARGUMENT", expected.format("fp32"))
-        assert client.refusal("ModelInfer", wire_request("strict", sent)) == ("INVALID_ARGUMENT", expected.format("bytes"))
+    answer = grpc_client.ask("ModelInfer", wire_request("seen", sent))
+    assert answer.raw_output_contents[0][4:] == repr([("x", [1], [b"abc"])]).encode()
+    expected = "inputs[0] ('x'): contents.{}_contents has 1 elements: expected 3 for shape [3]"
+    assert grpc_client.refusal("ModelInfer", wire_request("seen", wrong)) == ("INVALID_ARGUMENT", expected.format("fp32"))
+    assert grpc_client.refusal("ModelInfer", wire_request("strict", sent)) == ("INVALID_ARGUMENT", expected.format("bytes"))
+
+
+def test_mlservers_client_sends_empty_contents_beside_raw_ones(grpc_client: Any) -> None:
+    sent = {"name": "x", "datatype": "BYTES", "shape": [1], "contents": {}}
+    answer = grpc_client.ask("ModelInfer", wire_request("seen", [sent], [b"\3\0\0\0abc"]))
+    assert answer.raw_output_contents[0][4:] == repr([("x", [1], [b"abc"])]).encode()
+    sent["contents"] = {"bytes_contents": [b"a"]}
+    for model, tensors in (("seen", [sent]), ("strict", [{**sent, "contents": {}}])):
+        code, text = grpc_client.refusal("ModelInfer", wire_request(model, tensors, [b"\3\0\0\0abc"]))
+        assert (code, "contents field must not be specified" in text) == ("INVALID_ARGUMENT", True)
 
 
 def test_streams(tmp_path: Path) -> None:
@@ -449,6 +469,16 @@ def test_a_file_that_still_imports_mlserver_is_told_what_to_change(sums: Path, c
     caplog.set_level(logging.ERROR)
     assert ask(serve(sums), "sums", x=[1.0]).status == 503
     assert "change the file's import lines with sed -i -E" in caplog.text
+    [sed] = set(re.findall("sed -i -E '.*?'", caplog.text))
+    lines = (
+        "from mlserver.codecs.string import StringCodec\n    from mlserver.logging import logger\nimport mlserver\nimport mlserver_own\n"
+    )
+    (sums / "sums/models.py").write_text(lines)
+    subprocess.run(["sh", "-c", f"{sed} {sums}/sums/*.py"], check=True)
+    assert (sums / "sums/models.py").read_text() == (
+        "from oip_asgi.mlserver.codecs import StringCodec\n    from oip_asgi.mlserver.logging import logger\n"
+        "import oip_asgi.mlserver as mlserver\nimport mlserver_own\n"
+    )
 
 
 @pytest.mark.parametrize(

@@ -81,8 +81,8 @@ ECHO = """
 import json
 
 from oip_asgi.mlserver import MLModel
-from oip_asgi.mlserver.codecs import DecodedParameterName, NumpyCodec, register_input_codec
-from oip_asgi.mlserver.codecs.utils import InputOrOutput
+from oip_asgi.mlserver.codecs import DecodedParameterName, InputOrOutput, NumpyCodec, register_input_codec
+from oip_asgi.mlserver.logging import logger
 from oip_asgi.mlserver.types import InferenceRequest, InferenceResponse, ResponseOutput
 
 LEFT_OUT = {"parameters": {DecodedParameterName, "headers"}}
@@ -104,6 +104,7 @@ class Echo(MLModel):
         outputs = []
         for each in payload.inputs:
             decoded = self.decode(each)
+            logger.info("%r", decoded)
             seen = json.dumps({"sent": each.dict(exclude=LEFT_OUT), "decoded": repr(decoded)})
             outputs.append(ResponseOutput(name=each.name, datatype=each.datatype, shape=each.shape, data=each.data))
             outputs.append(ResponseOutput(name=f"{each.name} seen", datatype="BYTES", shape=[1], data=[seen]))

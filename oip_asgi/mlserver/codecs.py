@@ -9,21 +9,22 @@ from contextlib import suppress
 from contextvars import ContextVar
 from datetime import datetime
 from functools import wraps
-from typing import TYPE_CHECKING, Any, ClassVar, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeAlias
 
 import numpy as np
 
-from ... import codecs as ours
-from ..._codecs.base import normalize
-from ..._models.annotations import parse_annotation
-from ..._protocol.tensors import Tensor
-from ..errors import CodecError
-from ..types import InferenceRequest, InferenceResponse, Parameters, RequestInput, ResponseOutput
+from .. import codecs as ours
+from .._codecs.base import normalize
+from .._models.annotations import parse_annotation
+from .._protocol.tensors import Tensor
+from .errors import CodecError
+from .types import InferenceRequest, InferenceResponse, Parameters, RequestInput, ResponseOutput
 
 if TYPE_CHECKING:
-    from ..model import MLModel
+    from .model import MLModel
 
 DecodedParameterName: Final = "_decoded_payload"
+InputOrOutput: TypeAlias = RequestInput | ResponseOutput
 
 
 class InputCodec:

@@ -1,0 +1,6 @@
+"""The logger that models import from MLServer."""
+
+from logging import getLogger
+from typing import Final
+
+logger: Final = getLogger("mlserver")
