@@ -82,7 +82,7 @@ def check_unseen(text: Buffer) -> None:
             brackets += chunk.count(b"[") + chunk.count(b"{")
         decoder.decode(b"", final=True)
     except UnicodeDecodeError as error:
-        raise InvalidRequest(f"the JSON is not valid UTF-8: {error.reason}") from None
+        raise InvalidRequest(f"the JSON is not valid UTF-8: {error.reason}{_name_form(view)}") from None
     if brackets <= MAX_DEPTH:  # it nests no deeper than it has brackets
         return
     depth = 0
@@ -98,7 +98,12 @@ def refuse(error: Exception, place: str, text: Buffer, hint: str = "") -> NoRetu
     """Raise what a decoder found wrong in a text, or in the part of it at `place`."""
     check_unseen(text)
     if not isinstance(error, msgspec.ValidationError):
-        raise InvalidRequest(f"the body is not valid JSON: {error}") from None
+        raise InvalidRequest(f"the body is not valid JSON: {error}{_name_form(text)}") from None
     problem, _, path = str(error).replace("`", "").partition(" - at $")
     where = f"{place}{path}".lstrip(".") or "the body"
     raise InvalidRequest(f"{where}: {problem[0].lower()}{problem[1:]}{hint}") from None
+
+
+def _name_form(text: Buffer) -> str:
+    """What to send in the place of a form, by which no JSON begins."""
+    return "; it begins as multipart/form-data does, such as curl -F and forms of HTML send it: send JSON" if text[:2] == b"--" else ""

@@ -8,6 +8,9 @@ from collections.abc import Iterator
 from tests.support.ways import Request
 from tests.table.row import ECHOED, FLOATS, GOOD, INTEGERS, MAX_JSON_BYTES, Row, answer, framed, infer, inputs, tensor
 
+FORM = b'--a\r\nContent-Disposition: form-data; name="request"\r\n\r\n%b\r\n--a--\r\n'
+NO_FORM = "it begins as multipart/form-data does, such as curl -F and forms of HTML send it: send JSON"
+
 
 def good_rows() -> Iterator[Row]:
     echoed = answer("echo", ECHOED)
@@ -160,6 +163,8 @@ def document_rows() -> Iterator[Row]:
         "trailing bytes": (inputs(GOOD) + b"x", "trailing characters"),
         "two documents": (inputs(GOOD) + inputs(GOOD), "trailing characters"),
         "byte order mark": (b"\xef\xbb\xbf" + inputs(GOOD), "not valid JSON"),
+        "a form": (FORM % inputs(GOOD), f"invalid character (byte 1); {NO_FORM}"),
+        "a form with a file": (FORM % b"\xff\xd8", f"not valid UTF-8: invalid start byte; {NO_FORM}"),
         "UTF-16": (inputs(GOOD).decode().encode("utf-16"), "not valid UTF-8"),
         "invalid UTF-8": (inputs(GOOD, more=',"id":"\xff"').replace("\xff".encode(), b"\xff"), "not valid UTF-8"),
         "invalid UTF-8 in an unknown field": (inputs(GOOD, more=',"zz":"\xff"').replace("\xff".encode(), b"\xff"), "not valid UTF-8"),

@@ -258,6 +258,13 @@ def _requests() -> list[StreamRow]:
         ),
         refused("no such input", "words/generate_stream", {"x": 1}, "missing input 'text_input': expected 'text_input', but got no inputs"),
         refused("no object", "plain/generate", [1], "the body: expected object, got array"),
+        refused(
+            "a form",
+            "plain/generate",
+            b'--a\r\nContent-Disposition: form-data; name="x"\r\n\r\n1\r\n--a--\r\n',
+            "the body is not valid JSON: JSON is malformed: invalid character (byte 1); it begins as multipart/form-data does, such as "
+            "curl -F and forms of HTML send it: send JSON",
+        ),
         refused("no body", "plain/generate", b"", "the body is empty: expected a JSON object with a member for each input"),
         refused(
             "binary data",
