@@ -82,7 +82,7 @@ class Client:
             model: Its name.
             inputs: Values by name: arrays, lists of numbers, `str`, `bytes` or `datetime`, torch tensors, series of pandas, or a `Tensor`,
                 such as a codec makes one. Or a data frame, whose columns are the inputs; a list of `Tensor`; an `InferenceRequest`.
-                Numbers that are no array are sent as INT64 or FP64.
+                Numbers that are no array are sent as INT64 or FP64, and None among them as NaN.
             version: The model's version; without it, the server chooses.
             parameters: The request's parameters: `str`, `int`, `float` or `bool`.
             outputs: The outputs that are asked for, by name or with parameters; without them, all.
