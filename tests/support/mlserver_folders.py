@@ -81,7 +81,8 @@ ECHO = """
 import json
 
 from oip_asgi.mlserver import MLModel
-from oip_asgi.mlserver.codecs import DecodedParameterName, InputOrOutput, NumpyCodec, register_input_codec
+from oip_asgi.mlserver.codecs import DecodedParameterName, NumpyCodec, register_input_codec
+from oip_asgi.mlserver.codecs import InputOrOutput
 from oip_asgi.mlserver.logging import logger
 from oip_asgi.mlserver.types import InferenceRequest, InferenceResponse, ResponseOutput
 
