@@ -30,7 +30,7 @@ def main() -> None:
         import uvicorn
         from starlette.applications import Starlette
 
-        settings = read_settings(options.folder, logging.DEBUG)
+        settings = read_settings(options.folder)
         server = InferenceServer(settings.server_name, settings.server_version, model_control=options.model_control)
         register_folder(server, options.folder)
     except (ImportError, ValueError) as error:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import inspect
 import typing
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from contextvars import ContextVar
+from dataclasses import dataclass
 from datetime import datetime
 from functools import wraps
 from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeAlias
@@ -16,9 +17,8 @@ import numpy as np
 from .. import codecs as ours
 from .._codecs.base import normalize
 from .._models.annotations import parse_annotation
-from .._protocol.tensors import Tensor
 from .errors import CodecError
-from .types import InferenceRequest, InferenceResponse, Parameters, RequestInput, ResponseOutput
+from .types import InferenceRequest, InferenceResponse, RequestInput, ResponseOutput
 
 if TYPE_CHECKING:
     from .model import MLModel
@@ -43,52 +43,44 @@ class RequestCodec(InputCodec):
     """Turns a value into a whole request or response, and back, by `encode_request`, `decode_request` and the two for responses."""
 
 
-def _write(kind: Any, tensors: Sequence[Tensor], *, use_bytes: bool = True) -> list[Any]:
-    """Tensors as MLServer writes them. `use_bytes=False` makes `str` of BYTES."""
-    return [kind.of(each, is_text=not use_bytes, shape=[*each.shape, 1][: max(2, len(each.shape))]) for each in tensors]
-
-
-def _own(value: Any) -> Any:
-    """A decoded value that the model may change. An array of text has `str`."""
-    if not isinstance(value, np.ndarray):
-        return value
-    with suppress(UnicodeDecodeError):
-        if value.dtype.hasobject:
-            return np.array([each.decode() for each in value.flat]).reshape(value.shape)
-    return value if value.flags.writeable else value.copy()
-
-
 def _wrap(codec: Any, hint: Any = None) -> Any:
     """A codec of this package in MLServer's form."""
-    content_type = codec.content_type
-
-    def encode_request(payload: Any, **options: Any) -> InferenceRequest:
-        inputs = _write(RequestInput, codec.encode_request(payload).inputs, **options)
-        return InferenceRequest(inputs=inputs, parameters=Parameters(content_type))
-
-    def encode_response(model_name: str, payload: Any, model_version: str | None = None, **options: Any) -> InferenceResponse:
-        outputs = _write(ResponseOutput, codec.encode_response(model_name, payload).outputs, **options)
-        parameters = Parameters(content_type)
-        return InferenceResponse(model_name=model_name, model_version=model_version, outputs=outputs, parameters=parameters)
-
-    of_tensor: dict[str, Any] = {
-        "encode_input": lambda name, payload, **options: _write(RequestInput, [codec.encode_input(name, payload)], **options)[0],
-        "decode_input": lambda request_input: _own(codec.decode_input(request_input.to_tensor())),
-        "encode_output": lambda name, payload, **options: _write(ResponseOutput, [codec.encode_output(name, payload)], **options)[0],
-        "decode_output": lambda response_output: _own(codec.decode_output(response_output.to_tensor())),
-    }
-    of_request: dict[str, Any] = {
-        "encode_request": encode_request,
-        "decode_request": lambda request: _own(codec.decode_request(request.to_ours())),
-        "encode_response": encode_response,
-        "decode_response": lambda response: _own(codec.decode_response(response.to_ours())),
-    }
     is_whole = issubclass(codec, ours.RequestCodec)
-    methods = {
-        name: staticmethod(method) for name, method in {"can_encode": codec.can_encode, **(of_request if is_whole else of_tensor)}.items()
-    }
-    names = {"ContentType": content_type, "TypeHint": hint}
-    return type(codec.__name__, (RequestCodec if is_whole else InputCodec,), {**methods, **names})
+    kinds: Any = (
+        {"request": InferenceRequest, "response": InferenceResponse} if is_whole else {"input": RequestInput, "output": ResponseOutput}
+    )
+    encoders = {f"encode_{name}": _wrap_encoder(getattr(codec, f"encode_{name}"), kind) for name, kind in kinds.items()}
+    decoders = {f"decode_{name}": _wrap_decoder(getattr(codec, f"decode_{name}")) for name in kinds}
+    methods = {name: staticmethod(method) for name, method in {**encoders, **decoders, "can_encode": codec.can_encode}.items()}
+    base = RequestCodec if is_whole else InputCodec
+    return type(codec.__name__, (base,), {**methods, "ContentType": codec.content_type, "TypeHint": hint})
+
+
+def _wrap_encoder(encode: Callable[..., Any], kind: Any) -> Callable[..., Any]:
+    """`[N]` becomes `[N, 1]`, and BYTES become `str` with `use_bytes=False`, as in MLServer."""
+
+    def encode_theirs(*args: Any, use_bytes: bool = True, **options: Any) -> Any:
+        message = kind.of(encode(*args, **options), is_text=not use_bytes)
+        for each in getattr(message, "inputs", None) or getattr(message, "outputs", None) or [message]:
+            each.shape = [*each.shape, 1][: max(2, len(each.shape))]
+        return message
+
+    return encode_theirs
+
+
+def _wrap_decoder(decode: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """What is decoded belongs to the model, which may change it. An array of text has `str`."""
+
+    def decode_theirs(message: Any) -> Any:
+        value = decode(message.to_ours())
+        if not isinstance(value, np.ndarray):
+            return value
+        with suppress(UnicodeDecodeError):
+            if value.dtype.hasobject:
+                return np.array([each.decode() for each in value.flat]).reshape(value.shape)
+        return value if value.flags.writeable else value.copy()
+
+    return decode_theirs
 
 
 NumpyCodec = _wrap(ours.NumpyCodec, np.ndarray)
@@ -100,21 +92,15 @@ StringRequestCodec = _wrap(ours.StringRequestCodec)
 PandasCodec = _wrap(ours.PandasCodec)
 
 
+@dataclass(frozen=True)
 class Registry:
     """The codecs that some models know, by content type."""
 
-    def __init__(self, inputs: Mapping[str, Any], requests: Mapping[str, Any]) -> None:
-        self.inputs, self.requests = dict(inputs), dict(requests)
+    inputs: dict[str, Any]
+    requests: dict[str, Any]
 
-    def of_hint(self, hint: Any) -> Any:
-        """The codec for an annotation. Raises CodecError."""
-        hint = normalize(parse_annotation(hint).wanted)
-        if ours.PandasCodec.yields(hint):
-            return PandasCodec
-        for codec in (*self.inputs.values(), *self.requests.values()):
-            if codec.TypeHint is not None and codec.TypeHint == hint:
-                return codec
-        raise CodecError(f"no codec for {inspect.formatannotation(hint)}: take an InferenceRequest, or register a codec of that TypeHint")
+    def copy(self) -> Registry:
+        return Registry(self.inputs.copy(), self.requests.copy())
 
 
 _EVERYWHERE: Final = Registry(
@@ -139,6 +125,18 @@ def register_request_codec(codec: Any) -> Any:
     return codec
 
 
+def _find_codec(annotation: Any) -> Any:
+    """The codec of tensors, or of requests, for an annotation."""
+    hint = normalize(parse_annotation(annotation).wanted)
+    if ours.PandasCodec.yields(hint):
+        return PandasCodec
+    known = registry.get()
+    for codec in (*known.inputs.values(), *known.requests.values()):
+        if codec.TypeHint is not None and codec.TypeHint == hint:
+            return codec
+    raise CodecError(f"no codec for {inspect.formatannotation(hint)}: take an InferenceRequest, or register a codec of that TypeHint")
+
+
 def decode_args(predict: Callable[..., Any]) -> Callable[[Any, InferenceRequest], Coroutine[Any, Any, InferenceResponse]]:
     """Let `predict` take the values of its inputs by name, as annotated, and return those of its outputs.
 
@@ -147,20 +145,19 @@ def decode_args(predict: Callable[..., Any]) -> Callable[[Any, InferenceRequest]
     Raises:
         CodecError: An annotation has no codec.
     """
-    known, hints = registry.get(), typing.get_type_hints(predict)
+    hints = typing.get_type_hints(predict)
     returns = hints.pop("return", None)
-    inputs = {name: known.of_hint(hint) for name, hint in hints.items()}
-    outputs = [known.of_hint(hint) for hint in (typing.get_args(returns) if typing.get_origin(returns) is tuple else [returns])]
-    whole = next((name for name, codec in inputs.items() if hasattr(codec, "decode_request")), None)
+    outputs = [_find_codec(hint) for hint in (typing.get_args(returns) if typing.get_origin(returns) is tuple else [returns])]
+    codecs = {name: _find_codec(hint) for name, hint in hints.items()}
+    of_tensors = {name: codec for name, codec in codecs.items() if not hasattr(codec, "decode_request")}
 
     @wraps(predict)
     async def predict_decoded(self: MLModel, request: InferenceRequest) -> InferenceResponse:
-        values = {each.name: inputs[each.name].decode_input(each) for each in request.inputs if each.name in inputs and each.name != whole}
-        rest = [each for each in request.inputs if each.name not in values]
-        if rest and whole is None:
-            raise CodecError(f"unknown inputs {[each.name for each in rest]}: expected {list(inputs)}")
-        if rest and whole is not None:
-            values[whole] = inputs[whole].decode_request(InferenceRequest(inputs=rest))
+        values = {each.name: of_tensors[each.name].decode_input(each) for each in request.inputs if each.name in of_tensors}
+        rest = [each for each in request.inputs if each.name not in of_tensors]
+        if rest and codecs == of_tensors:
+            raise CodecError(f"unknown inputs {[each.name for each in rest]}: expected {list(codecs)}")
+        values |= {name: codecs[name].decode_request(InferenceRequest(inputs=rest)) for name in codecs.keys() - of_tensors.keys()}
         result = predict(self, **values)
         result = await result if inspect.isawaitable(result) else result
         made: list[ResponseOutput] = []

@@ -1,7 +1,5 @@
 """MLServer's errors, whose text the client reads."""
 
-from __future__ import annotations
-
 from .._protocol import errors
 
 

@@ -7,7 +7,6 @@ import importlib
 import logging
 import sys
 import threading
-from collections import Counter
 from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -20,10 +19,10 @@ from .._protocol.tensors import InferenceRequest as OurRequest
 from .._protocol.tensors import InferenceResponse as OurResponse
 from ..server import InferenceServer
 from . import runtimes
-from .codecs import Registry, registry
+from .codecs import registry
 from .model import MLModel
-from .settings import MODEL_FILE, ModelSettings, logger, read_model, read_settings
-from .types import InferenceRequest, MetadataTensor, Parameters, RequestInput, RequestOutput
+from .settings import MODEL_FILE, ModelSettings, Settings, read_model, read_settings
+from .types import InferenceRequest, MetadataTensor
 
 SED: Final = (
     r"sed -i -E 's/^(\s*)from mlserver\.codecs\.\w+ import/\1from oip_asgi.mlserver.codecs import/; "
@@ -34,6 +33,7 @@ SED: Final = (
 """Changes the lines of a file that import MLServer."""
 
 _importing: Final = threading.RLock()
+_logger: Final = logging.getLogger("oip_asgi")
 
 
 def register_folder(server: InferenceServer, path: str | Path) -> None:
@@ -58,87 +58,81 @@ def register_folder(server: InferenceServer, path: str | Path) -> None:
         ValueError: models: there is no model-settings.json in this folder or below it
     """
     settings = read_settings(Path(path))
-    folder = (Path(path) / settings.model_repository_root).resolve()
-    models = [read_model(file) for file in folder.rglob(MODEL_FILE)]
+    _warn_of_unused(Path(path) / "settings.json", settings)
+    root = (Path(path) / settings.model_repository_root).resolve()
+    models = [read_model(file) for file in root.rglob(MODEL_FILE)]
     if not models:
         raise ValueError(f"{path}: there is no {MODEL_FILE} in this folder or below it")
-    known = {model._source for model in models}
     for model in sorted(models, key=lambda model: (model.name, model.version or "")):
-        _FolderModel(server, model, folder).register(loads=settings.load_models_at_startup)
+        _register(server, model, root, loads=settings.load_models_at_startup)
+    known = {model._source for model in models}
 
     def find_new() -> None:
-        for file in folder.rglob(MODEL_FILE):
+        for file in root.rglob(MODEL_FILE):
             if str(file) not in known:
                 try:
-                    _FolderModel(server, read_model(file), folder).register(loads=False)
+                    _register(server, read_model(file), root, loads=False)
                     known.add(str(file))
                 except (TypeError, ValueError) as error:
-                    logger.error("a new model cannot be registered: %s", error)
+                    _logger.error("a new model cannot be registered: %s", error)
 
     server._inside.engine.finders.append(find_new)
 
 
-class _FolderModel:
-    """One `model-settings.json`, and the models that were made of it."""
+def _register(server: InferenceServer, settings: ModelSettings, root: Path, *, loads: bool) -> None:
+    file, batch = Path(settings._source), {}
+    _warn_of_unused(file, settings)
+    if settings.max_batch_size > 1 and settings.max_batch_time > 0:
+        batch = {"max_batch_size": settings.max_batch_size, "max_batch_delay": settings.max_batch_time}
 
-    def __init__(self, server: InferenceServer, settings: ModelSettings, root: Path) -> None:
-        self._server, self._settings, self._root, self._file = server, settings, root, Path(settings._source or "")
-        self._models: dict[Any, MLModel] = {}
-        """The loaded ones, by the function that the server calls. The last is the newest."""
-
-    def register(self, *, loads: bool) -> None:
-        settings, batch = self._settings, {}
-        if settings.max_batch_size > 1 and settings.max_batch_time > 0:
-            batch = {"max_batch_size": settings.max_batch_size, "max_batch_delay": settings.max_batch_time}
-        try:
-            self._server.register(
-                settings.name,
-                load=self._load,
-                unload=self._unload,
-                ready=lambda: all(model.ready for model in list(self._models.values())[-1:]),
-                version=settings.version,
-                platform=settings.platform or "mlserver",
-                inputs=[*map(_to_spec, settings.inputs)],
-                outputs=[*map(_to_spec, settings.outputs)],
-                content_type=cast(Any, settings.parameters).content_type,
-                **cast(Any, batch),
-            )
-        except (TypeError, ValueError) as error:
-            raise ValueError(f"{self._file}: {error}") from None
-        if not loads:
-            for model in self._server._inside.engine.models.find_versions(settings.name, settings.version):
-                model.lifecycle.unload("unload")
-
-    async def _load(self) -> Foreign:
-        settings = await asyncio.to_thread(read_model, self._file, logging.DEBUG)  # its unused keys were told of before
-        model = await asyncio.to_thread(self._make, settings)
+    async def load() -> Foreign:
+        model = await asyncio.to_thread(_make_model, file, root)
         model.ready = await model.load()
         if not model.ready:
-            raise RuntimeError(f"{self._file}: load() of {settings.implementation} has not returned True, so it is not ready")
-        made = _make_foreign(model)
-        self._models[made.function] = model
-        return made
+            raise RuntimeError(f"{file}: load() of {model.settings.implementation} has not returned True, so it is not ready")
+        return _make_foreign(model)
 
-    async def _unload(self, function: Any) -> None:
-        await self._models.pop(function).unload()
+    try:
+        server.register(
+            settings.name,
+            load=load,
+            version=settings.version,
+            platform=settings.platform or "mlserver",
+            inputs=[*map(_to_spec, settings.inputs)],
+            outputs=[*map(_to_spec, settings.outputs)],
+            content_type=cast(Any, settings.parameters.content_type),
+            **cast(Any, batch),
+        )
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"{file}: {error}") from None
+    if not loads:
+        for model in server._inside.engine.models.find_versions(settings.name, settings.version):
+            model.lifecycle.unload("unload")
 
-    def _make(self, settings: ModelSettings) -> MLModel:
-        """Import the model's class, and make the model."""
-        module, _, name = settings.implementation.rpartition(".")
-        own = f"{module.partition('.')[0]}.{name}"
-        if own in runtimes.CLASSES:
-            return runtimes.CLASSES[own](settings)
-        if own.startswith("mlserver_"):
-            raise ValueError(f"{self._file}: implementation: there is no {own} here: expected {', '.join(runtimes.CLASSES)}, or your own")
-        if not module:
-            raise ValueError(f'{self._file}: implementation: expected a module and a class, such as "models.MyModel"')
-        try:
-            with _imports_from(self._file.parent, self._root):
-                return cast(MLModel, getattr(importlib.import_module(module), name)(settings))
-        except ModuleNotFoundError as error:
-            if str(error.name).startswith("mlserver"):
-                raise ImportError(f"{error}: change the file's import lines with {SED} {self._file.parent}/*.py") from error
-            raise
+
+def _warn_of_unused(file: Path, settings: Settings | ModelSettings) -> None:
+    if settings._unused:
+        _logger.warning("%s: not used: %s", file, settings._unused)
+
+
+def _make_model(file: Path, root: Path) -> MLModel:
+    """Import the class that a file names, and make the model."""
+    settings = read_model(file)
+    module, _, name = settings.implementation.rpartition(".")
+    runtime = f"{module.partition('.')[0]}.{name}"
+    if runtime in runtimes.CLASSES:
+        return runtimes.CLASSES[runtime](settings)
+    if runtime.startswith("mlserver_"):
+        raise ValueError(f"{file}: implementation: there is no {runtime} here: expected {', '.join(runtimes.CLASSES)}, or your own")
+    if not module:
+        raise ValueError(f'{file}: implementation: expected a module and a class, such as "models.MyModel"')
+    try:
+        with _imports_from(file.parent, root):
+            return cast(MLModel, getattr(importlib.import_module(module), name)(settings))
+    except ModuleNotFoundError as error:
+        if str(error.name).startswith("mlserver"):
+            raise ImportError(f"{error}: change the file's import lines with {SED} {file.parent}/*.py") from error
+        raise
 
 
 @contextmanager
@@ -148,9 +142,12 @@ def _imports_from(folder: Path, root: Path) -> Iterator[None]:
     Afterwards a module stays under its name, so that pickles find their classes, unless the host or another model has one of that name.
     """
     own = _list_modules(folder)
+    taken = {name for file in root.rglob(MODEL_FILE) if file.parent != folder for name in _list_modules(file.parent)}
     with _importing:
         hidden = {name: sys.modules.pop(name) for name in list(sys.modules) if name.partition(".")[0] in own}
-        token = registry.set(Registry(registry.get().inputs, registry.get().requests))
+        hosts = {name: module for name, module in hidden.items() if not str(getattr(module, "__file__", "")).startswith(str(folder))}
+        taken |= {name.partition(".")[0] for name in hosts}
+        token = registry.set(registry.get().copy())
         sys.path.insert(0, str(folder))
         importlib.invalidate_caches()
         try:
@@ -158,9 +155,6 @@ def _imports_from(folder: Path, root: Path) -> Iterator[None]:
         finally:
             sys.path.remove(str(folder))
             registry.reset(token)
-            hosts = {name: module for name, module in hidden.items() if not str(getattr(module, "__file__", "")).startswith(str(folder))}
-            counts = Counter(name for each in {file.parent for file in root.rglob(MODEL_FILE)} for name in _list_modules(each))
-            taken = {name.partition(".")[0] for name in hosts} | {name for name, count in counts.items() if count > 1}
             for name in [name for name in sys.modules if name.partition(".")[0] in own & taken]:
                 del sys.modules[name]
             sys.modules.update(hosts)
@@ -193,6 +187,8 @@ def _make_foreign(model: MLModel) -> Foreign:
         function=predict_stream if streams else once or predict,
         inputs=[*map(_to_spec, model.inputs)],
         outputs=[*map(_to_spec, model.outputs)],
+        ready=lambda: model.ready,
+        unload=model.unload,
         content_types=(*known.inputs, *known.requests),
         once=once if streams else None,
     )
@@ -200,14 +196,9 @@ def _make_foreign(model: MLModel) -> Foreign:
 
 def _to_request(request: OurRequest, context: InferenceContext) -> InferenceRequest:
     """A request in MLServer's form. Over HTTP, BYTES are `str`, and over gRPC `bytes`, as there."""
-    headers, is_text = context.headers, not _is_grpc(context.transport)
-    return InferenceRequest(
-        id=request.id,
-        inputs=[RequestInput.of(tensor, is_text=is_text) for tensor in request.inputs],
-        parameters=Parameters(**{**request.parameters, "headers": headers}),  # type: ignore[arg-type]
-        outputs=[RequestOutput(name=each.name, parameters=Parameters(**cast(Any, each.parameters or {}))) for each in request.outputs]
-        or None,
-    )
+    made = InferenceRequest.of(request, is_text=not _is_grpc(context.transport))
+    cast(Any, made.parameters).headers = context.headers
+    return made
 
 
 def _is_grpc(transport: Any) -> bool:

@@ -45,23 +45,22 @@ class MLModel:
 
     def decode(self, request_input: RequestInput, default_codec: Any = None) -> Any:
         """The value of an input, by the content type that it names, else the settings, else by the default codec; else its data."""
-        content_type = _find_type(request_input) or _find_declared(self.inputs, request_input.name)
-        codec = self._codecs.inputs.get(content_type, default_codec)
+        codec = self._codecs.inputs.get(_find_type(request_input, self.inputs), default_codec)
         return request_input.data if codec is None else codec.decode_input(request_input)
 
     def decode_request(self, inference_request: InferenceRequest, default_codec: Any = None) -> Any:
         """The value of a request, by the content type that it names, else the settings, else by the default codec; else the request."""
         for each in inference_request.inputs:
+            content_type = _find_type(each, self.inputs)
             each.parameters = each.parameters or Parameters()
-            each.parameters.content_type = _find_type(each) or _find_declared(self.inputs, each.name)
-        content_type = _find_type(inference_request) or _find_type(self.settings)
+            each.parameters.content_type = content_type
+        content_type = getattr(inference_request.parameters, "content_type", None) or self.settings.parameters.content_type
         codec = self._codecs.requests.get(content_type, default_codec)
         return inference_request if codec is None else codec.decode_request(inference_request)
 
     def encode(self, payload: Any, request_output: RequestOutput, default_codec: Any = None) -> ResponseOutput:
         """A value as an output, by the content type that the request or the settings name, else by its type, else by the default codec."""
-        content_type = _find_type(request_output) or _find_declared(self.outputs, request_output.name)
-        named = None if content_type is None else self._codecs.inputs.get(content_type)
+        named = self._codecs.inputs.get(_find_type(request_output, self.outputs))
         codec = named or _find_codec(self._codecs.inputs.values(), payload, default_codec)
         made: ResponseOutput = codec.encode_output(request_output.name, payload)
         return made
@@ -73,12 +72,10 @@ class MLModel:
         return made
 
 
-def _find_type(message: Any) -> Any:
-    return getattr(message.parameters, "content_type", None)
-
-
-def _find_declared(tensors: Sequence[MetadataTensor], name: str) -> Any:
-    return next((_find_type(each) for each in tensors if each.name == name), None)
+def _find_type(message: Any, declared: Sequence[MetadataTensor]) -> Any:
+    """The content type of an input or output: its own, else that of the tensor of its name that the model declares."""
+    known = [message, *(each for each in declared if each.name == message.name)]
+    return next(filter(None, (getattr(each.parameters, "content_type", None) for each in known)), None)
 
 
 def _find_codec(codecs: Any, payload: Any, default_codec: Any) -> Any:

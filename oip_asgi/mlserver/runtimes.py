@@ -15,7 +15,7 @@ from ..specs import specs_of
 from .codecs import NumpyCodec, NumpyRequestCodec, StringCodec
 from .errors import InferenceError
 from .model import MLModel
-from .types import InferenceRequest, InferenceResponse, MetadataTensor, Parameters, RequestOutput, ResponseOutput
+from .types import InferenceRequest, InferenceResponse, MetadataTensor, Parameters, RequestOutput
 from .utils import get_model_uri
 
 
@@ -48,9 +48,6 @@ class Runtime(MLModel):
         """Answer a request."""
         raise NotImplementedError
 
-    def respond(self, outputs: list[ResponseOutput]) -> InferenceResponse:
-        return InferenceResponse(model_name=self.name, model_version=self.version, outputs=outputs)
-
 
 class SKLearnModel(Runtime):
     """scikit-learn, as joblib wrote it. A request asks for `predict`, `predict_proba` or `transform` as outputs."""
@@ -63,13 +60,12 @@ class SKLearnModel(Runtime):
 
     def run(self, payload: InferenceRequest) -> InferenceResponse:
         rows, outputs = self.decode_request(payload, NumpyRequestCodec), payload.outputs or [RequestOutput(name="predict")]
-        return self.respond([self.encode(self._call(each.name, rows), each, NumpyCodec) for each in outputs])
+        return InferenceResponse(outputs=[self.encode(self._call(each.name, rows), each, NumpyCodec) for each in outputs])
 
     def _call(self, name: str, rows: Any) -> Any:
-        method = getattr(self._model, name, None) if name in ("predict", "predict_proba", "transform") else None
-        if method is None:
+        if name not in ("predict", "predict_proba", "transform") or not hasattr(self._model, name):
             raise InferenceError(f"{type(self._model).__name__} has no output {name!r}: ask for predict, predict_proba or transform")
-        result = method(rows)
+        result = getattr(self._model, name)(rows)
         return result.toarray() if hasattr(result, "toarray") else result  # of a sparse matrix
 
 
@@ -96,7 +92,7 @@ class LightGBMModel(Runtime):
 
     def run(self, payload: InferenceRequest) -> InferenceResponse:
         found = self._model.predict(self.decode_request(payload, NumpyRequestCodec))
-        return self.respond([NumpyCodec.encode_output("predict", found)])
+        return InferenceResponse(outputs=[NumpyCodec.encode_output("predict", found)])
 
 
 class MLflowRuntime(Runtime):
@@ -107,10 +103,8 @@ class MLflowRuntime(Runtime):
         signature = model.metadata.signature
         if signature is not None and signature.inputs is not None:
             self.inputs, self.outputs = map(_to_metadata, specs_of(signature))
-            schema, parameters = signature.inputs, vars(self.settings.parameters)
-            parameters["content_type"] = None if schema.has_input_names() else "np"
-            if not schema.is_tensor_spec():
-                parameters["content_type"] = "pd"
+            of_tensors = None if signature.inputs.has_input_names() else "np"
+            self.settings.parameters.content_type = of_tensors if signature.inputs.is_tensor_spec() else "pd"
         return model
 
     def run(self, payload: InferenceRequest) -> InferenceResponse:
@@ -119,9 +113,8 @@ class MLflowRuntime(Runtime):
             rows = {each.name: self.decode(each, NumpyCodec) for each in rows.inputs}
         found = self._model.predict(rows)
         if isinstance(found, dict):
-            return self.respond([NumpyCodec.encode_output(name, np.asarray(value)) for name, value in found.items()])
-        is_frame = hasattr(found, "columns")
-        return self.encode_response(found if is_frame else np.asarray(found), NumpyRequestCodec)
+            return InferenceResponse(outputs=[NumpyCodec.encode_output(name, np.asarray(value)) for name, value in found.items()])
+        return self.encode_response(found if hasattr(found, "columns") else np.asarray(found), NumpyRequestCodec)
 
 
 class HuggingFaceRuntime(Runtime):
@@ -131,15 +124,11 @@ class HuggingFaceRuntime(Runtime):
     """
 
     def open(self, uri: str) -> Any:
-        extra = vars(self.settings.parameters)["extra"]
-        options = {
-            "model": extra.get("pretrained_model", uri),
-            "tokenizer": extra.get("pretrained_tokenizer"),
-            "device": extra.get("device"),
-        }
+        extra = self.settings.parameters.extra
         self._lock = threading.Lock()  # a fast tokenizer is for one thread at a time
+        options = {"tokenizer": extra.get("pretrained_tokenizer"), "device": extra.get("device")}
         given = {name: value for name, value in options.items() if value is not None}
-        return _need("transformers", "transformers").pipeline(extra.get("task"), **given)
+        return _need("transformers", "transformers").pipeline(extra.get("task"), model=extra.get("pretrained_model", uri), **given)
 
     def run(self, payload: InferenceRequest) -> InferenceResponse:
         values = {each.name: self.decode(each, StringCodec if each.datatype == "BYTES" else NumpyCodec) for each in payload.inputs}
@@ -147,12 +136,11 @@ class HuggingFaceRuntime(Runtime):
         args = [options.pop(name) for name in ("args", "array_inputs") if name in options]
         with self._lock:
             found = self._model(*args, **options)
-        rows = found if isinstance(found, list) else [found]
-        made = StringCodec.encode_output(
-            "output", [msgspec.json.encode(row, enc_hook=lambda value: value.tolist()).decode() for row in rows]
-        )
-        made.parameters = Parameters("hg_jsonlist" if isinstance(found, list) else "hg_json")
-        return self.respond([made])
+        is_list = isinstance(found, list)
+        texts = [msgspec.json.encode(row, enc_hook=lambda value: value.tolist()).decode() for row in (found if is_list else [found])]
+        made = StringCodec.encode_output("output", texts)
+        made.parameters = Parameters("hg_jsonlist" if is_list else "hg_json")
+        return InferenceResponse(outputs=[made])
 
 
 def _to_metadata(specs: Sequence[Any]) -> list[MetadataTensor]:

@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-import logging
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from pathlib import Path
-from types import MappingProxyType, SimpleNamespace
+from types import SimpleNamespace
 from typing import Any, Final, TypeVar
 
 import msgspec
 
 from .types import MetadataTensor
-
-T = TypeVar("T")
-
-logger: Final = logging.getLogger("oip_asgi")
 
 MODEL_FILE: Final = "model-settings.json"
 
@@ -38,12 +33,14 @@ class ModelSettings:
     outputs: list[MetadataTensor] = field(default_factory=list)
     max_batch_size: int = 0
     max_batch_time: float = 0.0
-    parameters: ModelParameters | None = None
-    _source: str | None = None
+    parameters: ModelParameters = field(default_factory=ModelParameters)
+    _source: str = ""
+    _unused: str = ""
 
     @property
     def version(self) -> str | None:
-        return None if self.parameters is None else self.parameters.version
+        version: str | None = self.parameters.version
+        return version
 
 
 @dataclass(kw_only=True)
@@ -56,16 +53,20 @@ class Settings:
     http_port: int = 8080
     load_models_at_startup: bool = True
     model_repository_root: str = "."
+    _unused: str = ""
 
 
-_REFUSED: Final = "cannot be honoured: "
+T = TypeVar("T", Settings, ModelSettings)
 
-_WORDS: Final = {
-    f"{_REFUSED}all models share this Python, so run this model as a server of its own, in that environment": (
-        "parameters.environment_path parameters.environment_tarball"
-    ),
-    f"{_REFUSED}models are read from folders, so write files, or call server.register": "model_repository_implementation",
-    f"{_REFUSED}call the model from a consumer of your own, by `await server.infer(...)`": "kafka_enabled",
+_REFUSED: Final = {
+    "parameters.environment_path": "all models share this Python, so run this model as a server of its own, in that environment",
+    "parameters.environment_tarball": "all models share this Python, so run this model as a server of its own, in that environment",
+    "model_repository_implementation": "models are read from folders, so write files, or call server.register",
+    "kafka_enabled": "call the model from a consumer of your own, by `await server.infer(...)`",
+}
+"""What to do instead of keys that cannot be honoured, unless they are off."""
+
+_UNUSED: Final = {
     "not needed: blocking models run in worker threads, and more processes are more servers": (
         "parallel_workers parallel_workers_timeout warm_workers environments_dir metrics_dir parameters.inference_pool_gid "
         "parameters.autogenerate_inference_pool_gid"
@@ -78,40 +79,37 @@ _WORDS: Final = {
     "see oip_asgi.opentelemetry": "tracing_server",
     "the limit is InferenceServer(max_body_bytes=)": "grpc_max_message_length",
 }
-"""What becomes of the keys that are not used. Those that cannot be honoured are refused, unless they are off."""
-
-UNUSED: Final = MappingProxyType({key: word for word, keys in _WORDS.items() for key in keys.split()})
+"""Why keys have no effect."""
 
 
-def read_settings(folder: Path, level: int = logging.WARNING) -> Settings:
+def read_settings(folder: Path) -> Settings:
     """`settings.json` of a folder, or the defaults."""
     file = folder / "settings.json"
-    return _read(file, Settings, level) if file.is_file() else Settings()
+    return _read(file, Settings) if file.is_file() else Settings()
 
 
-def read_model(file: Path, level: int = logging.WARNING) -> ModelSettings:
+def read_model(file: Path) -> ModelSettings:
     """A `model-settings.json`. The name is that of its folder unless it says one, and the URI is its folder."""
-    settings = _read(file, ModelSettings, level)
+    settings = _read(file, ModelSettings)
     settings.name, settings._source = settings.name or file.parent.name, str(file)
-    settings.parameters = settings.parameters or ModelParameters()
     settings.parameters.uri = settings.parameters.uri or str(file.parent)
     return settings
 
 
-def _read(file: Path, kind: type[T], level: int) -> T:
-    """Read a file, and log which of its keys are not used. Raises ValueError with the file, the key and what to do."""
+def _read(file: Path, kind: type[T]) -> T:
+    """Read a file, and note which of its keys are not used. Raises ValueError with the file, the key and what to do."""
     try:
-        document = msgspec.json.decode(file.read_bytes(), type=dict[str, Any])
+        document: dict[str, Any] = msgspec.json.decode(file.read_bytes(), type=dict[str, Any])
+        document = {key: value for key, value in document.items() if value is not None}
         # "true" and "8" count, as in MLServer; parameters are no types of msgspec's
         read = msgspec.convert(document, kind, strict=False, dec_hook=lambda cls, value: cls(**value))
     except msgspec.MsgspecError as error:
         raise ValueError(f"{file}: {error}") from None
-    keys = {**document, **{f"parameters.{key}": value for key, value in (document.get("parameters") or {}).items()}}
-    known = {*(each.name for each in fields(kind)), *(key for key in keys if "." in key and key not in UNUSED)}  # type: ignore[arg-type]
-    words = {key: UNUSED.get(key, "unknown") for key in keys if key not in known}
-    for key, word in words.items():
-        if word.startswith(_REFUSED) and keys[key] not in (None, False, "false"):
-            raise ValueError(f"{file}: {key} {word}")
-    if words:
-        logger.log(level, "%s: not used: %s", file, "; ".join(f"{key} ({word})" for key, word in words.items()))
+    keys = {**document, **{f"parameters.{key}": value for key, value in document.get("parameters", {}).items()}}
+    for key in _REFUSED.keys() & keys.keys():
+        if keys[key] not in (None, False, "false"):
+            raise ValueError(f"{file}: {key} cannot be honoured: {_REFUSED[key]}")
+    words = {key: word for word, names in _UNUSED.items() for key in names.split()}
+    words = {**dict.fromkeys(document.keys() - vars(read).keys(), "unknown"), **words}
+    read._unused = "; ".join(f"{key} ({words[key]})" for key in keys if key in words and key not in _REFUSED)
     return read

@@ -20,7 +20,7 @@ from .._protocol.tensors import Tensor, make_tensor, to_wire_array
 class Parameters(SimpleNamespace):
     """Parameters, each an attribute: `content_type`, `headers`, which are those that came with a request, and any others."""
 
-    def __init__(self, content_type: str | None = None, headers: Mapping[str, str] | None = None, **others: Any) -> None:
+    def __init__(self, content_type: Any = None, headers: Any = None, **others: Any) -> None:
         super().__init__(content_type=content_type, headers=headers, **others)
 
 
@@ -106,18 +106,18 @@ class RequestInput(MetadataTensor):
         self.shape, self.data = [*map(int, self.shape)], self.data if isinstance(self.data, TensorData) else TensorData(self.data)
 
     @classmethod
-    def of(cls, tensor: Tensor, *, is_text: bool = True, shape: Sequence[int] | None = None) -> Self:
+    def of(cls, tensor: Tensor, *, is_text: bool = True) -> Self:
         """A tensor in this form. Its array is not copied."""
-        parameters = Parameters(**tensor.parameters) if tensor.parameters else None  # type: ignore[arg-type]
+        parameters = Parameters(**tensor.parameters) if tensor.parameters else None
         data = TensorData(tensor.array, is_text=is_text)
-        return cls(name=tensor.name, datatype=tensor.datatype, shape=shape or tensor.shape, parameters=parameters, data=data)
+        return cls(name=tensor.name, datatype=tensor.datatype, shape=tensor.shape, parameters=parameters, data=data)
 
-    def to_tensor(self) -> Tensor:
+    def to_ours(self) -> Tensor:
         """This as a tensor. BYTES of a model whose shape does not count them, such as one text with its length, have the shape `[N]`."""
         array, shape = self.data.as_array(self.datatype), tuple(self.shape)
         shape = (array.size,) if array.dtype.hasobject and array.size != prod(shape) else shape
         make = make_tensor if array.dtype.hasobject else Tensor
-        return make(self.name, array.reshape(shape), to_plain(self.parameters))
+        return make(self.name, array.reshape(shape), _to_plain(self.parameters))
 
 
 @dataclass(kw_only=True)
@@ -142,8 +142,14 @@ class InferenceRequest(_Message):
     parameters: Parameters | None = None
     outputs: list[RequestOutput] | None = None
 
+    @classmethod
+    def of(cls, request: OurRequest, *, is_text: bool = True) -> Self:
+        inputs = [RequestInput.of(each, is_text=is_text) for each in request.inputs]
+        outputs = [RequestOutput(name=each.name, parameters=Parameters(**each.parameters or {})) for each in request.outputs]
+        return cls(inputs=inputs, id=request.id, parameters=Parameters(**request.parameters), outputs=outputs or None)
+
     def to_ours(self) -> OurRequest:
-        return OurRequest([each.to_tensor() for each in self.inputs], self.id, to_plain(self.parameters))
+        return OurRequest([each.to_ours() for each in self.inputs], self.id, _to_plain(self.parameters))
 
 
 @dataclass(kw_only=True)
@@ -156,11 +162,16 @@ class InferenceResponse(_Message):
     id: str | None = None
     parameters: Parameters | None = None
 
+    @classmethod
+    def of(cls, response: OurResponse, *, is_text: bool = True) -> Self:
+        outputs, parameters = [ResponseOutput.of(each, is_text=is_text) for each in response.outputs], Parameters(**response.parameters)
+        return cls(outputs=outputs, model_name=response.model_name, model_version=response.model_version, parameters=parameters)
+
     def to_ours(self) -> OurResponse:
-        return OurResponse([each.to_tensor() for each in self.outputs], to_plain(self.parameters))
+        return OurResponse([each.to_ours() for each in self.outputs], _to_plain(self.parameters))
 
 
-def to_plain(parameters: Parameters | None) -> dict[str, str | int | float | bool]:
+def _to_plain(parameters: Parameters | None) -> dict[str, str | int | float | bool]:
     """The parameters that the protocol can send."""
     given = {} if parameters is None else vars(parameters)
     return {name: value for name, value in given.items() if isinstance(value, (str, int, float, bool))}

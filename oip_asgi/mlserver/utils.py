@@ -1,7 +1,5 @@
 """Where a model's files are."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -20,12 +18,11 @@ async def get_model_uri(settings: ModelSettings, wellknown_filenames: Sequence[s
     Raises:
         MLServerError: There is no such file or folder.
     """
-    uri = None if settings.parameters is None else settings.parameters.uri
-    parts = urlsplit(uri or "", scheme="file")
+    uri = settings.parameters.uri or ""
+    parts = urlsplit(uri, scheme="file")
     if parts.scheme != "file":
         return str(uri)
-    path = Path(settings._source or "").parent / parts.path
+    path = Path(settings._source).parent / parts.path
     if not uri or not path.exists():
         raise MLServerError(f"{settings.name}: parameters.uri: there is no file or folder {path}", 422)
-    found = [path / name for name in wellknown_filenames if (path / name).is_file()]
-    return str(found[0] if found else path)
+    return str(next((path / name for name in wellknown_filenames if (path / name).is_file()), path))

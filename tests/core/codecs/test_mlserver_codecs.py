@@ -84,7 +84,7 @@ def test_what_a_codec_decodes_belongs_to_the_model() -> None:
     ],
 )
 def test_the_data_that_models_write(datatype: str, shape: list[int], data: Any, expected: Any) -> None:
-    array = types.ResponseOutput(name="y", shape=shape, datatype=datatype, data=data).to_tensor().array
+    array = types.ResponseOutput(name="y", shape=shape, datatype=datatype, data=data).to_ours().array
     assert (array.astype(object).tolist() if datatype != "FP32" or None not in np.ravel(data) else [1.0, None]) == expected
     if None in np.ravel(data):
         assert np.isnan(array[1])
@@ -95,7 +95,7 @@ def test_the_data_that_models_write(datatype: str, shape: list[int], data: Any, 
 )
 def test_data_that_are_not_of_the_datatype(datatype: str, data: Any, error: type[Exception]) -> None:
     with pytest.raises(error):
-        types.ResponseOutput(name="y", shape=[1], datatype=datatype, data=data).to_tensor()
+        types.ResponseOutput(name="y", shape=[1], datatype=datatype, data=data).to_ours()
 
 
 def settings(**more: Any) -> ModelSettings:
@@ -161,7 +161,7 @@ def test_codecs_of_ones_own(monkeypatch: pytest.MonkeyPatch) -> None:
     class Whole(RequestCodec):
         ContentType = "whole"
 
-    token = codecs.registry.set(codecs.Registry(codecs.registry.get().inputs, codecs.registry.get().requests))
+    token = codecs.registry.set(codecs.registry.get().copy())
     try:
         assert (codecs.register_input_codec(Hex), codecs.register_request_codec(Whole)) == (Hex, Whole)
         known = codecs.registry.get()
