@@ -15,37 +15,38 @@ import msgspec
 from .._models.binding import OF_PROTOCOL
 from .._models.model import Model
 from .._protocol.datatypes import Buffer
-from .._protocol.effects import Read, Send, Start, Steps
+from .._protocol.effects import Read, Start, Steps
 from .._protocol.errors import InferenceError, InvalidRequest, show
 from .._protocol.tensors import REGION, InferenceRequest, InferenceResponse, Lend
 from .._rest import body as rest
 from .._rest import generate
 from .._rest.generate import Declared
 from .._serving.engine import Engine
-from .._serving.failures import log_own_fault
-from .._serving.stream import Stream, take_only_answer
+from .._serving.stream import Events, Stream, take_only_answer
 from .infer import RestFormat
 from .response import JSON, Response, describe_error, respond
-
-_EVENTS: Final = Start(
-    200,
-    [
-        (b"content-type", b"text/event-stream; charset=utf-8"),
-        (b"cache-control", b"no-cache"),
-        # the gzip middleware of Starlette and Django would hold events back, but leaves alone what names a coding
-        (b"content-encoding", b"identity"),
-        # proxies such as nginx hold a response back until it is complete, unless it says that they must not
-        (b"x-accel-buffering", b"no"),
-    ],
-)
 
 STREAMED: Final = Response(200, [], [], 0)
 """Returned after a response was sent in pieces."""
 
 _AS_JSON: Final = InferenceRequest([])
 
-
 _EVENT: Final = b"data: %b\n\n"
+
+
+def _encode_error(error: InferenceError) -> bytes:
+    return _EVENT % msgspec.json.encode(describe_error(error))
+
+
+_HEADERS: Final = [
+    (b"content-type", b"text/event-stream; charset=utf-8"),
+    (b"cache-control", b"no-cache"),
+    # the gzip middleware of Starlette and Django would hold events back, but leaves alone what names a coding
+    (b"content-encoding", b"identity"),
+    # proxies such as nginx hold a response back until it is complete, unless it says that they must not
+    (b"x-accel-buffering", b"no"),
+]
+_EVENTS: Final = Events(Start(200, _HEADERS), _encode_error, STREAMED)
 
 
 class DocumentFormat:
@@ -120,21 +121,10 @@ class DocumentFormat:
 
 def answer_with_document(engine: Engine, model: Model, request: RestFormat) -> Steps[Response]:
     """Answer `generate` with one document, even if the model streams."""
-    text = yield from take_only_answer(model, Stream(engine, model, DocumentFormat(request, b"%b", may_be_flat=True)))
+    text = yield from take_only_answer(engine, model, DocumentFormat(request, b"%b", may_be_flat=True))
     return respond(200, [JSON], [text])
 
 
 def answer_with_events(engine: Engine, model: Model, request: RestFormat, *, may_be_flat: bool) -> Steps[Response]:
     """Answer `generate_stream` and `infer_stream` with an event for each response."""
-    stream = Stream(engine, model, DocumentFormat(request, _EVENT, may_be_flat=may_be_flat), _EVENTS)
-    try:
-        yield from stream.run()
-    except Exception as error:
-        if not stream.has_begun:
-            raise
-        yield Send(_encode_error(error if isinstance(error, InferenceError) else log_own_fault(error)))
-    return STREAMED
-
-
-def _encode_error(error: InferenceError) -> bytes:
-    return _EVENT % msgspec.json.encode(describe_error(error))
+    return Stream(engine, model, DocumentFormat(request, _EVENT, may_be_flat=may_be_flat), _EVENTS).run()

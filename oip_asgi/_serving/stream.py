@@ -12,24 +12,13 @@ import threading
 from collections.abc import Callable
 from contextvars import Context, copy_context
 from functools import partial
-from typing import Any, Final, Generic, Literal, TypeAlias, TypeVar, final
+from typing import Any, Final, Generic, TypeVar, final
+
+import msgspec
 
 from .._models.model import Model
 from .._models.statistics import ResponseOutcome
-from .._protocol.effects import (
-    Abandoned,
-    Await,
-    DeadlinePassed,
-    QuitWithin,
-    Run,
-    Send,
-    Signal,
-    Start,
-    Steps,
-    Stopped,
-    Wait,
-    finish,
-)
+from .._protocol.effects import Abandoned, Await, DeadlinePassed, QuitWithin, Run, Send, Start, Steps, Stopped, Wait, finish
 from .._protocol.errors import InferenceError, InvalidRequest, ModelFailed, TimedOut
 from .._protocol.log import log_raised, name_request
 from .._protocol.tensors import InferenceResponse
@@ -37,7 +26,7 @@ from .call import Call, ModelRaised, is_short
 from .call_stack import enter, leave
 from .copy_rule import copy_small
 from .engine import Engine
-from .failures import FAILURES, as_error
+from .failures import FAILURES, as_error, log_own_fault
 from .held_loop import measure
 from .pipeline import answer_once, infer
 from .record import record_end
@@ -50,113 +39,131 @@ _END: Final = object()
 _MEASURED: Final = 8
 """How many items of the first stream of a model are measured, if it has so many: how long each holds the event loop."""
 
-_Large: TypeAlias = tuple[InferenceResponse, float, float]
-"""A response that a worker thread must encode, when the function was asked for it, and when the function returned it."""
-
 _logger: Final = logging.getLogger("oip_asgi")
+
+
+class Events(msgspec.Struct, frozen=True):
+    """How answers leave as events: after a head. An error after the head is one more event.
+
+    Args:
+        start: The head.
+        encode_error: Makes the event of an error.
+        ended: What the steps return after the last event.
+    """
+
+    start: Start
+    encode_error: Callable[[InferenceError], Any]
+    ended: Any
+
+
+class _Large(msgspec.Struct, frozen=True):
+    """A response that a worker thread must encode."""
+
+    response: InferenceResponse
 
 
 @final
 class Stream(Generic[T]):
-    """The answers of one request."""
+    """The answers of one request.
 
-    __slots__ = ("_engine", "_model", "_start", "_wire", "has_begun", "has_many", "wants_one")
+    Args:
+        engine: The server.
+        model: The model.
+        wire: How the request arrived and each answer leaves.
+        events: How answers leave as events, if they do.
+        wants_one: True if the steps return the only answer instead of sending it.
+    """
 
-    def __init__(self, engine: Engine, model: Model, wire: WireFormat[T], start: Start | None = None) -> None:
+    __slots__ = ("_engine", "_events", "_has_begun", "_model", "_wants_one", "_wire", "has_many")
+
+    def __init__(self, engine: Engine, model: Model, wire: WireFormat[T], events: Events | None = None, *, wants_one: bool = False) -> None:
         self._engine = engine
         self._model = model
         self._wire = wire
-        self._start = start
-        self.wants_one = False
-        """True if a model that can also answer with one response shall do so."""
-        self.has_begun = False
+        self._events = events
+        self._wants_one = wants_one
+        self._has_begun = False
         self.has_many = False
         """True if a generator answers. Its model may have another function by then."""
 
-    def run(self) -> Steps[None]:
+    def run(self) -> Steps[Any]:
         """Send each answer. If this ends before the model's generator does, close the generator."""
         return infer(self._engine, self._model, self._wire, self._answer)
 
-    def _answer(self, call: Call[T]) -> Steps[None]:
-        if self.wants_one and call.handler.once is not None:
+    def _answer(self, call: Call[T]) -> Steps[Any]:
+        if self._wants_one and call.handler.once is not None:
             call.handler = call.handler.once
         self.has_many = call.handler.streams
         if not self.has_many:
             only_answer = yield from finish(answer_once(call))
+            if self._wants_one:
+                return only_answer
             yield from self._begin(math.inf)
             yield Send(only_answer)
-            return
+            return self._events and self._events.ended
+        only: T | None = None
         reader = _ItemReader(call)
         try:
-            answer = yield from reader.read_first()
-            yield from self._begin(reader.until)
-            while answer is not None:
-                yield Send(answer, reader.until)
-                answer = yield from reader.read_next()
+            yield from reader.prepare()
+            while True:
+                answer = yield reader.read_next()
+                if type(answer) is _Large:
+                    answer = yield reader.encode_elsewhere(answer.response)
+                if not self._has_begun:
+                    reader.deadline = reader.until
+                    yield from self._begin(reader.until)
+                if answer is None:
+                    break
+                if only is not None:
+                    raise InvalidRequest(f"{self._model} answered more than once: use generate_stream")
+                reader.note("success")
+                if self._wants_one:
+                    only = answer
+                else:
+                    yield Send(answer, reader.until)
         except FAILURES as failure:
-            if type(failure) is not Stopped:  # a stopped generator runs no more, and neither does its event loop or thread
-                yield from reader.close()
-            reader.note_end("fail")
-            raise call.note(reader.as_error(failure), failure.__cause__) from failure.__cause__
-        except (Exception, Abandoned) as error:
-            yield from reader.close()
-            reader.note_end("cancel")
+            # a stopped generator runs no more, and neither does its event loop or thread
+            yield from reader.end("fail", closes=type(failure) is not Stopped)
+            yield self._send_error(call.note(reader.as_error(failure), failure.__cause__))
+        except Exception as error:
+            yield from reader.end("fail")
+            yield self._send_error(call.note(error))
+        except Abandoned as error:
+            yield from reader.end("cancel")
             call.note(error)
             raise
         except GeneratorExit as error:
-            reader.note_end("cancel")
+            reader.give_up("cancel")
             call.note(error)
             raise
-        finally:
-            reader.give_up()
-        reader.note_end("empty_response")
-        call.timings.returned = call.timings.answered = self._engine.clock()
-        record_end(call.model, call.timings, call.span, call.timings.answered)
+        else:
+            reader.give_up("empty_response")
+            call.timings.returned = call.timings.answered = self._engine.clock()
+            record_end(call.model, call.timings, call.span, call.timings.answered)
+        return only if self._events is None else self._events.ended
 
     def _begin(self, deadline: float) -> Steps[None]:
-        self.has_begun = True
-        if self._start is not None:
-            yield Start(self._start.status, self._start.headers, deadline)
+        self._has_begun = True
+        if self._events is not None:
+            yield Start(self._events.start.status, self._events.start.headers, deadline)
+
+    def _send_error(self, error: Exception) -> Send:
+        """Make an event of an error after the head. Raise any other error."""
+        try:
+            if self._events is None or not self._has_begun:
+                raise error
+            return Send(self._events.encode_error(error if isinstance(error, InferenceError) else log_own_fault(error)))
+        finally:
+            del error  # it knows this frame, so both would live until the next garbage collection
 
 
-def take_only_answer(model: Model, stream: Stream[T]) -> Steps[T]:
+def take_only_answer(engine: Engine, model: Model, wire: WireFormat[T]) -> Steps[T]:
     """Return the only answer of a request. More than one, or none, is an error."""
-    answers: list[T] = []
-
-    def take(answer: Send) -> Steps[None]:
-        if answers:
-            raise InvalidRequest(f"{model} answered more than once: use generate_stream")
-        answers.append(answer.piece)
-        yield from ()
-
-    stream.wants_one = True
-    yield from redirect_pieces(take, stream.run())
-    if not answers:
+    answer: T | None = yield from Stream(engine, model, wire, wants_one=True).run()
+    if answer is None:
         _logger.error("%s answered nothing, where one response was asked for", model)
         raise ModelFailed(f"{model} answered nothing: generate_stream takes any number of responses")
-    return answers[0]
-
-
-def redirect_pieces(take: Callable[[Send], Steps[None]], steps: Steps[None]) -> Steps[None]:
-    """Run `steps`, and give each piece to `take` instead of the driver. If `take` raises, throw that into `steps`."""
-    try:
-        effect = next(steps)
-        while True:
-            try:
-                value = None
-                if type(effect) is Send:
-                    yield from take(effect)
-                else:
-                    value = yield effect
-            except GeneratorExit:
-                steps.close()
-                raise
-            except BaseException as error:
-                effect = steps.throw(error)
-            else:
-                effect = steps.send(value)
-    except StopIteration:
-        return
+    return answer
 
 
 @final
@@ -166,187 +173,147 @@ class _ItemReader(Generic[T]):
     def __init__(self, call: Call[T]) -> None:
         self._call = call
         self._clock = call.engine.clock
-        self.until = call.timings.since + call.model.stream_timeout
+        self.until = self.deadline = call.timings.since + call.model.stream_timeout
         self._generator: Any = None
         self._context: Context | None = None
-        self._lock = threading.Lock()
-        self._is_running = False
-        self._is_closing = False
-        self._has_answered = False
-        self._has_failed = False
+        self._running = threading.Lock()  # held while the generator runs in a thread, and for ever once it is closed there
+        self._is_given_up = False
         self._index = 0
-        self._asked_at = self._ended_at = 0.0
-        self._large: _Large | None = None
+        self._asked_at = self._returned_at = 0.0
 
-    def read_first(self) -> Steps[T | None]:
-        """Return the first item, encoded. None if there is none."""
+    def prepare(self) -> Steps[None]:
+        """Have the request decoded, and wait for the turn of what runs on the event loop."""
         call, slot = self._call, self._call.slot
         if not call.is_decoded:
-            yield Run(call.decode_in_thread, "conversion", slot.turn, deadline=self._find_deadline(), for_client=True)
+            deadline = min(self.until, call.deadline)
+            yield Run(call.decode_in_thread, "conversion", slot.turn, deadline, for_client=True)
+        self.deadline = min(self.until, call.deadline)
         if call.handler.kind == "async stream":
             if slot.turn is not None:
-                yield Wait(slot.turn, self._find_deadline(), for_client=True)
+                yield Wait(slot.turn, self.deadline, for_client=True)
             if slot.is_over:
                 raise Stopped
             self._note_start()
-        answer = yield from self.read_next(slot.turn)
-        self._has_answered = True
-        return answer
 
-    def read_next(self, turn: Signal | None = None) -> Steps[T | None]:
-        """Return the next item, encoded. None after the last."""
-        call, deadline = self._call, self._find_deadline()
+    def read_next(self) -> Await | Run:
+        """What returns the next item, encoded; or `_Large`; or None after the last item."""
+        call, deadline = self._call, self.deadline
         if call.handler.kind == "async stream":
-            answer: T | None = yield Await(self._await_next, deadline, for_client=True)
-            return answer if self._large is None else (yield from self._encode_in_thread(self._large, deadline))
+            return Await(self._await_next, deadline, for_client=True)
         late = None if deadline == math.inf else call.log_late
-        answer = yield Run(self._next_in_thread, "model", turn, deadline, for_client=True, late=late)
-        return answer
+        return Run(self._next_in_thread, "model", call.slot.turn, deadline, for_client=True, late=late)
 
-    def _find_deadline(self) -> float:
-        return self.until if self._has_answered else min(self.until, self._call.deadline)
-
-    def _encode_in_thread(self, large: _Large, deadline: float) -> Steps[T]:
-        """Encode a large response in a worker thread."""
-        self._large = None
-        response, since, returned = large
+    def encode_elsewhere(self, response: InferenceResponse) -> Run:
+        """What encodes a large response in a worker thread."""
         copy_small(response.outputs)
         encode = partial(self._call.encode_in_thread, response, is_last=False)
-        try:
-            encoded: T = yield Run(encode, "conversion", deadline=deadline, for_client=True)
-        except InferenceError:
-            self._note_response("fail", since, returned)
-            raise
-        self._note_response("success", since, returned)
-        return encoded
+        return Run(encode, "conversion", deadline=self.deadline, for_client=True)
 
-    async def _await_next(self) -> T | None:
-        """Return the next item, encoded. None after the last one, or if the item is put into `_large`."""
-        call, clock = self._call, self._clock
+    async def _await_next(self) -> T | _Large | None:
+        call, handler = self._call, self._call.handler
         token = enter(call.model, call.slot)
-        since = self._asked_at = clock()
+        self._asked_at = self._clock()
         try:
             if self._generator is None:
                 self._generator = self._create_generator()
-            made, handler = self._generator.__anext__(), call.handler
+            made = self._generator.__anext__()
             if handler.is_measured:
-                made = measure(made, call.model, handler, clock, goes_on=self._index < _MEASURED)
+                made = measure(made, call.model, handler, self._clock, goes_on=self._index < _MEASURED)
             response = call.respond(await made)
         except StopAsyncIteration:
-            call.handler.is_measured = False
-            self._ended_at = clock()
+            handler.is_measured = False
             return None
         except InferenceError:
-            self._note_response("fail", since, clock())
             raise
         except Exception as error:
-            self._note_response("fail", since, clock())
             raise ModelRaised from error
         finally:
             leave(token)
-        returned = clock()
-        if returned >= self.until:  # if the function never awaits, no timer can interrupt it
+            self._returned_at = self._clock()
+        if self._returned_at >= self.until:  # if the function never awaits, no timer can interrupt it
             raise DeadlinePassed
-        if not is_short(call, response):
-            self._large = response, since, returned
-            return None
-        return self._encode(response, since, returned)
-
-    def _encode(self, response: InferenceResponse, since: float, returned: float) -> T:
-        """Encode a response in this thread, and record it."""
-        try:
-            answer = self._call.encode(response)
-        except InferenceError:
-            self._note_response("fail", since, returned)
-            raise
-        self._note_response("success", since, returned)
-        return answer
-
-    def _note_start(self) -> None:
-        call = self._call
-        if not call.timings.started:
-            call.timings.started = call.timings.called = call.engine.clock()
-
-    def _note_response(self, outcome: Literal["success", "fail"], since: float, returned: float) -> None:
-        """Record one response: its outcome, and how long the function took. If nobody waits for it any more, do nothing."""
-        if self._is_closing:
-            return
-        self._has_failed = outcome == "fail"
-        call, now = self._call, self._clock()
-        call.model.statistics.record_response(self._index, outcome, returned - since, now - returned, now - call.timings.since)
-        self._index += 1
-
-    def note_end(self, outcome: ResponseOutcome) -> None:
-        """Record how the stream ended. Do nothing if the function was not called, or the last response failed."""
-        if self._generator is not None and not self._has_failed:
-            call, now = self._call, self._clock()
-            seconds = 0.0 if outcome == "cancel" else (self._ended_at or now) - self._asked_at
-            call.model.statistics.record_response(self._index, outcome, seconds, 0.0, now - call.timings.since)
-
-    def _create_generator(self) -> Any:
-        args, kwargs = self._call.take_arguments()
-        return self._call.handler.function(*args, **kwargs)
+        return call.encode(response) if is_short(call, response) else _Large(response)
 
     def _next_in_thread(self) -> T | None:
         slot = self._call.slot
         if not slot.begin():
             raise Stopped
         try:
-            with self._lock:
-                if self._is_closing:
-                    raise Stopped
-                self._is_running = True
+            if not self._running.acquire(blocking=False):
+                raise Stopped
             try:
-                return self._run_next()
+                return self._make_next()
             finally:
-                if self._end_run():
+                self._running.release()
+                if self._is_given_up:
                     self._close_here()
         finally:
             slot.end(is_last=False)
 
-    def _end_run(self) -> bool:
-        """Record that the thread has come back. True if the request was given up meanwhile."""
-        with self._lock:
-            self._is_running = False
-            return self._is_closing
-
-    def _run_next(self) -> T | None:
+    def _make_next(self) -> T | None:
         call = self._call
-        self._note_start()
-        since = self._asked_at = self._clock()
+        if self._is_given_up:
+            raise Stopped
+        self._asked_at = self._clock()
         try:
             if self._context is None:
+                self._note_start()
                 # one context for all items: a generator may set a context variable, and reset it after a yield
                 self._context = copy_context()
                 self._context.run(enter, call.model, call.slot)
                 self._generator = self._context.run(self._create_generator)
             item = self._context.run(next, self._generator, _END)
             if item is _END:
-                self._ended_at = self._clock()
                 return None
             response = call.respond(item)
         except InferenceError:
-            self._note_response("fail", since, self._clock())
             raise
         except Exception as error:
-            self._note_response("fail", since, self._clock())
             raise ModelRaised from error
-        returned = self._clock()
-        if returned >= self.until:
+        finally:
+            self._returned_at = self._clock()
+        if self._returned_at >= self.until:
             raise DeadlinePassed
-        return self._encode(response, since, returned)
+        return call.encode(response)
 
-    def close(self) -> Steps[None]:
-        """Close the generator if it waits. If it runs, its thread closes it afterwards."""
-        with self._lock:
-            self._is_closing = True
-            is_running = self._is_running
-        if self._generator is None or is_running:
+    def _note_start(self) -> None:
+        call = self._call
+        if not call.timings.started:
+            call.timings.started = call.timings.called = call.engine.clock()
+
+    def _create_generator(self) -> Any:
+        args, kwargs = self._call.take_arguments()
+        return self._call.handler.function(*args, **kwargs)
+
+    def note(self, outcome: ResponseOutcome) -> None:
+        """Record one response, or how the stream ended. Do nothing if the function was not called."""
+        if not self._asked_at:
             return
+        call, now = self._call, self._clock()
+        returned = self._returned_at or now
+        seconds, encoding = (0.0, 0.0) if outcome == "cancel" else (returned - self._asked_at, now - returned)
+        call.model.statistics.record_response(self._index, outcome, seconds, encoding, now - call.timings.since)
+        self._index += 1
+        self._returned_at = 0.0
+
+    def give_up(self, outcome: ResponseOutcome) -> None:
+        """End the request, and give its slot back. If the generator runs in a thread, that closes it afterwards."""
+        self.note(outcome)
+        self._is_given_up = True
+        self._call.slot.give_up()
+
+    def end(self, outcome: ResponseOutcome, *, closes: bool = True) -> Steps[None]:
+        """`give_up`, and close the generator before that, if it waits."""
+        self.note(outcome)
+        self._is_given_up = True
         try:
-            yield Await(self._close_async) if self._call.handler.kind == "async stream" else Run(self._close_in_thread, "model")
+            if closes and self._generator is not None and not self._running.locked():
+                is_async = self._call.handler.kind == "async stream"
+                yield Await(self._close_async) if is_async else Run(self._close_in_thread, "model")
         except QuitWithin as error:  # raised by the model itself, such as by a task that it awaits
             self._log_closing(error)
+        finally:
+            self._call.slot.give_up()
 
     def _close_in_thread(self) -> None:
         slot = self._call.slot
@@ -358,7 +325,7 @@ class _ItemReader(Generic[T]):
                 slot.end(is_last=False)
 
     def _close_here(self) -> None:
-        if self._context is None or self._generator is None:
+        if self._context is None or self._generator is None or not self._running.acquire(blocking=False):
             return
         try:
             self._context.run(self._generator.close)
@@ -375,16 +342,10 @@ class _ItemReader(Generic[T]):
         call, request = self._call, name_request(self._call.timings.id)
         log_raised(logging.ERROR, error, "%s failed when the stream for %s was closed", call.model, request, extra=call.log_fields())
 
-    def give_up(self) -> None:
-        """End the request, and give its slot back."""
-        with self._lock:
-            self._is_closing = True
-        self._call.slot.give_up()
-
     def as_error(self, failure: Exception) -> InferenceError:
         """Convert one of `FAILURES` to the error for the client."""
         call = self._call
-        if type(failure) is not DeadlinePassed or self._find_deadline() != self.until:
+        if type(failure) is not DeadlinePassed or self.deadline != self.until:
             return as_error(call, failure)
         if failure.__cause__ is not None:
             call.log_late(failure.__cause__)

@@ -240,6 +240,14 @@ def test_responses_of_streams_are_counted_by_their_index(kind: str) -> None:
     server.stop()
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_second_answer_of_generate_is_a_failed_response(kind: str) -> None:
+    server = serve_stream(KINDS[kind](Noted()))
+    assert ways_into(server)["OIPApp"](Request("POST", "/models/m/generate", (), b'{"n": 2}')).status == 400
+    assert responses_of(server) == {0: {"success": 1}, 1: {"fail": 1}}
+    server.stop()
+
+
 def test_a_stream_that_a_client_leaves_while_its_next_item_is_made_is_counted_once() -> None:
     server = InferenceServer()
     go_on, begun = threading.Event(), threading.Event()
