@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, settings
 
 TESTS = Path(__file__).parent
 PROCESSES = ("hostile", "peers", "processes")
-"""The folders whose tests start real processes, which makes them slow."""
+"""The folders whose tests start real processes, which makes them slow; a plain `pytest` does not even import them, which takes seconds."""
 
 LEFT_OUT = pytest.StashKey[Counter[str]]()
 
@@ -39,11 +39,20 @@ def pytest_cmdline_main(config: pytest.Config) -> None:
         config.option.numprocesses, config.option.dist = cpus, "worksteal"
 
 
+def takes_all(config: pytest.Config) -> bool:
+    return config.getoption("--all") or config.args_source is pytest.Config.ArgsSource.ARGS
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    is_left_out = collection_path.parent == TESTS and collection_path.name in PROCESSES and not takes_all(config)
+    return True if is_left_out else None  # others may say no too
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     for item in items:
         if item.path.relative_to(TESTS).parts[0] in PROCESSES:
             item.add_marker(pytest.mark.slow)
-    if config.getoption("--all") or config.args_source is pytest.Config.ArgsSource.ARGS:
+    if takes_all(config):
         return
     left_out = [item for item in items if item.get_closest_marker("slow")]
     items[:] = [item for item in items if not item.get_closest_marker("slow")]
@@ -69,6 +78,11 @@ def pytest_collection_finish() -> None:
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
     left_out = config.stash.get(LEFT_OUT, None)
-    if left_out:
-        folders = ", ".join(f"{count:,} in tests/{folder}" for folder, count in sorted(left_out.items()))
-        terminalreporter.write_line(f"left out: {left_out.total():,} slow tests ({folders}); python -m pytest --all runs them too")
+    if left_out is not None:
+        folders = ", ".join(
+            [
+                *(f"{count:,} in tests/{folder}" for folder, count in sorted(left_out.items())),
+                *(f"all in tests/{folder}" for folder in PROCESSES),
+            ]
+        )
+        terminalreporter.write_line(f"left out: slow tests ({folders}); python -m pytest --all runs them too")
