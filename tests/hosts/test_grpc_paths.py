@@ -121,49 +121,44 @@ def is_grpc(got: Got) -> bool:
 
 
 @pytest.fixture(scope="module")
-def served(request: pytest.FixtureRequest) -> Served:
-    return Served(request.param)
-
-
-def each_host(hosts: dict[str, Host]) -> pytest.MarkDecorator:
-    return pytest.mark.parametrize("served", hosts.values(), ids=list(hosts), indirect=True, scope="module")
+def served() -> dict[str, Served]:
+    return {name: Served(host) for name, host in {**HOSTS, **MOUNTED_BY_HAND}.items()}
 
 
 @pytest.mark.parametrize("content_type", [GRPC, WEB])
 @pytest.mark.parametrize("path", GOOD)
-@each_host(HOSTS)
-def test_a_service_and_a_method_run_a_model(served: Served, path: str, content_type: str) -> None:
-    got = served.ask(path, content_type)
-    assert got.refusal == ("OK", "")
-    assert TWO_FLOATS in got.body
-    assert served.calls == ["echo"]
+def test_a_service_and_a_method_run_a_model(served: dict[str, Served], path: str, content_type: str) -> None:
+    for name in HOSTS:
+        got = served[name].ask(path, content_type)
+        assert got.refusal == ("OK", ""), name
+        assert TWO_FLOATS in got.body, name
+        assert served[name].calls == ["echo"], name
 
 
 @pytest.mark.parametrize("content_type", [GRPC, WEB])
 @pytest.mark.parametrize("path", BAD)
-@each_host(HOSTS)
-def test_any_other_path_runs_nothing(served: Served, path: str, content_type: str) -> None:
-    got = served.ask(path, content_type)
-    assert served.calls == []
-    assert TWO_FLOATS not in got.body
-    if is_grpc(got):  # else the host has answered
-        assert got.refusal[0] == "UNIMPLEMENTED"
+def test_any_other_path_runs_nothing(served: dict[str, Served], path: str, content_type: str) -> None:
+    for name in HOSTS:
+        got = served[name].ask(path, content_type)
+        assert served[name].calls == [], name
+        assert TWO_FLOATS not in got.body, name
+        if is_grpc(got):  # else the host has answered
+            assert got.refusal[0] == "UNIMPLEMENTED", name
 
 
 @pytest.mark.parametrize("path", BAD)
-@each_host({"alone": HOSTS["alone"]})
-def test_what_the_client_is_told(served: Served, path: str) -> None:
-    assert served.ask(path).refusal == ("UNIMPLEMENTED", f"unknown method {path!r}")
+def test_what_the_client_is_told(served: dict[str, Served], path: str) -> None:
+    assert served["alone"].ask(path).refusal == ("UNIMPLEMENTED", f"unknown method {path!r}")
 
 
 @pytest.mark.parametrize("path", [*GOOD, *BAD, "/ModelInfer"])
-@each_host(MOUNTED_BY_HAND)
-def test_a_mount_at_one_service_serves_no_other(served: Served, path: str) -> None:
-    got = served.ask(path)
-    assert served.calls == []
-    assert not is_grpc(got) or got.refusal[0] == "UNIMPLEMENTED"
+def test_a_mount_at_one_service_serves_no_other(served: dict[str, Served], path: str) -> None:
+    for name in MOUNTED_BY_HAND:
+        got = served[name].ask(path)
+        assert served[name].calls == [], name
+        assert not is_grpc(got) or got.refusal[0] == "UNIMPLEMENTED", name
 
 
-@each_host({name: host for name, host in MOUNTED_BY_HAND.items() if "middleware" not in name})
-def test_a_mount_at_one_service_serves_that_one(served: Served) -> None:
-    assert served.ask("/Check", body=frame(b"")).refusal == ("OK", "")
+@pytest.mark.parametrize("name", [name for name in MOUNTED_BY_HAND if "middleware" not in name])
+def test_a_mount_at_one_service_serves_that_one(served: dict[str, Served], name: str) -> None:
+    assert served[name].ask("/Check", body=frame(b"")).refusal == ("OK", "")

@@ -9,6 +9,7 @@ import json
 import math
 import re
 from collections.abc import Iterator
+from contextlib import ExitStack
 from decimal import Decimal
 from typing import Any, Final, NamedTuple
 from urllib.parse import unquote
@@ -187,13 +188,12 @@ def server(calls: list[str]) -> InferenceServer:
     return table_server(calls)
 
 
-@pytest.fixture(scope="module", params=[*SERVINGS, *ASGI_CLIENTS])
-def client(request: pytest.FixtureRequest, server: InferenceServer) -> Iterator[Client | ASGIClient]:
-    if request.param in ASGI_CLIENTS:
-        yield ASGI_CLIENTS[request.param](server)
-    else:
-        with SERVINGS[request.param](server) as address:
-            yield Client(address)
+@pytest.fixture(scope="module")
+def clients(server: InferenceServer) -> Iterator[dict[str, Client | ASGIClient]]:
+    """A client for each way in."""
+    with ExitStack() as stack:
+        over_sockets = {name: Client(stack.enter_context(serve(server))) for name, serve in SERVINGS.items()}
+        yield {**over_sockets, **{name: make(server) for name, make in ASGI_CLIENTS.items()}}
 
 
 def test_much_of_the_table_has_a_counterpart() -> None:
@@ -202,15 +202,18 @@ def test_much_of_the_table_has_a_counterpart() -> None:
 
 
 @pytest.mark.parametrize(("row", "asked"), [pair for pair in ASKED if pair[0].status == 200], ids=named)
-def test_a_good_row_is_answered_as_over_rest(row: Row, asked: Asked, client: Client | ASGIClient, server: InferenceServer) -> None:
+def test_a_good_row_is_answered_as_over_rest(
+    row: Row, asked: Asked, clients: dict[str, Client | ASGIClient], server: InferenceServer
+) -> None:
     over_rest = over_asgi(OIPApp(server), "")(row.request)
-    response = client.ask(asked.method, asked.message)
-    if asked.method == "ModelInfer":
-        assert_same_inference(over_rest, response)
-    else:
-        document = json.loads(over_rest.body)
-        for field in response.DESCRIPTOR.fields:
-            assert as_json(getattr(response, field.name)) == document.get(field.name, [])
+    for client in clients.values():
+        response = client.ask(asked.method, asked.message)
+        if asked.method == "ModelInfer":
+            assert_same_inference(over_rest, response)
+        else:
+            document = json.loads(over_rest.body)
+            for field in response.DESCRIPTOR.fields:
+                assert as_json(getattr(response, field.name)) == document.get(field.name, [])
 
 
 def as_json(value: Any) -> Any:
@@ -243,18 +246,19 @@ def assert_same_inference(over_rest: Answer, response: Any) -> None:
 
 @pytest.mark.parametrize(("row", "asked"), [pair for pair in ASKED if pair[0].status != 200], ids=named)
 def test_a_bad_row_is_refused_as_over_rest(
-    row: Row, asked: Asked, client: Client | ASGIClient, server: InferenceServer, calls: list[str]
+    row: Row, asked: Asked, clients: dict[str, Client | ASGIClient], server: InferenceServer, calls: list[str]
 ) -> None:
     over_rest = over_asgi(OIPApp(server), "")(row.request)
-    before = len(calls)
-    code, text = client.refusal(asked.method, asked.message)
-    if isinstance(client, ASGIClient) and asked.message.ByteSize() > MAX_BODY_BYTES:
-        assert code == "RESOURCE_EXHAUSTED"
-        assert text == f"the body is larger than {MAX_BODY_BYTES} bytes, the most that this server takes (max_body_bytes)"
-        return
-    assert code == CODES[over_rest.status]
-    assert text == with_contents(json.loads(over_rest.body)["error"], asked.message)
-    assert len(calls) == before, "a bad request reached the model"
+    for name, client in clients.items():
+        before = len(calls)
+        code, text = client.refusal(asked.method, asked.message)
+        if isinstance(client, ASGIClient) and asked.message.ByteSize() > MAX_BODY_BYTES:
+            assert code == "RESOURCE_EXHAUSTED", name
+            assert text == f"the body is larger than {MAX_BODY_BYTES} bytes, the most that this server takes (max_body_bytes)", name
+            continue
+        assert code == CODES[over_rest.status], name
+        assert text == with_contents(json.loads(over_rest.body)["error"], asked.message), name
+        assert len(calls) == before, f"{name}: a bad request reached the model"
 
 
 def with_contents(text: str, message: Any) -> str:
