@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -24,29 +25,33 @@ def sized(field: int, content: bytes) -> bytes:
 
 
 def entries(field: int) -> bytes:
-    """Parameters of different names."""
-    return b"".join(sized(field, sized(1, b"%d" % place) + sized(2, b"\x08\x01")) for place in range(SIZE // 12))
+    """Parameters of different names, each a `sized(field, sized(1, name) + sized(2, b"\\x08\\x01"))`."""
+    names = (b"%d" % place for place in range(SIZE // 12))
+    return b"".join(b"%c%c\x0a%c%b\x12\x02\x08\x01" % (field << 3 | 2, len(name) + 6, len(name), name) for name in names)
 
 
 def tensor(*parts: bytes) -> bytes:
     return sized(5, b"".join([sized(1, b"x"), sized(2, b"INT64"), *parts]))
 
 
-DEAR = {
-    "inputs": (b"\x2a\x00" * (SIZE // 2), "the request has more than 50000 inputs"),
-    "outputs": (b"\x32\x00" * (SIZE // 2), "the request has more than 50000 outputs"),
-    "raw contents": (b"\x3a\x00" * (SIZE // 2), "the request has more than 50000 raw contents"),
-    "parameters": (entries(4), "the request has more than 50000 parameters"),
-    "parameters of an input": (tensor(entries(4)), "the request has more than 50000 parameters"),
-    "parameters of an output": (sized(6, entries(2)), "the request has more than 50000 parameters"),
-    "contents of an input": (tensor(b"\x2a\x00" * (SIZE // 2)), "the request has more than 50000 contents"),
-    "unknown fields": (b"\x98\x06\x01" * (SIZE // 3), "the request has more than 50000 fields of other kinds"),
-    "dimensions": (tensor(sized(3, b"\1" * SIZE)), "the shape of an input has more than 64 dimensions"),
-    "dimensions one by one": (tensor(b"\x18\1" * SIZE), "the request has more than 50000 dimensions"),
-    "an end in the middle": (b"\x2a\x00" * (SIZE // 4) + b"\x2a", "the request has more than 50000 inputs"),
-    "inputs behind a group": (b"\x4b\x4c" + b"\x2a\x00" * (SIZE // 4), "the request has more than 50000 inputs"),
-    "inputs behind a group with what is no input": (b"\x4b\x2a\x01\xff\x4c" + b"\x2a\x00" * (SIZE // 4), "the request cannot be parsed"),
-    "a field that is cut off": (sized(99, bytes(SIZE)) + b"\x2a\x05", "the request cannot be parsed"),
+DEAR: dict[str, tuple[Callable[[], bytes], str]] = {
+    "inputs": (lambda: b"\x2a\x00" * (SIZE // 2), "the request has more than 50000 inputs"),
+    "outputs": (lambda: b"\x32\x00" * (SIZE // 2), "the request has more than 50000 outputs"),
+    "raw contents": (lambda: b"\x3a\x00" * (SIZE // 2), "the request has more than 50000 raw contents"),
+    "parameters": (lambda: entries(4), "the request has more than 50000 parameters"),
+    "parameters of an input": (lambda: tensor(entries(4)), "the request has more than 50000 parameters"),
+    "parameters of an output": (lambda: sized(6, entries(2)), "the request has more than 50000 parameters"),
+    "contents of an input": (lambda: tensor(b"\x2a\x00" * (SIZE // 2)), "the request has more than 50000 contents"),
+    "unknown fields": (lambda: b"\x98\x06\x01" * (SIZE // 3), "the request has more than 50000 fields of other kinds"),
+    "dimensions": (lambda: tensor(sized(3, b"\1" * SIZE)), "the shape of an input has more than 64 dimensions"),
+    "dimensions one by one": (lambda: tensor(b"\x18\1" * SIZE), "the request has more than 50000 dimensions"),
+    "an end in the middle": (lambda: b"\x2a\x00" * (SIZE // 4) + b"\x2a", "the request has more than 50000 inputs"),
+    "inputs behind a group": (lambda: b"\x4b\x4c" + b"\x2a\x00" * (SIZE // 4), "the request has more than 50000 inputs"),
+    "inputs behind a group with what is no input": (
+        lambda: b"\x4b\x2a\x01\xff\x4c" + b"\x2a\x00" * (SIZE // 4),
+        "the request cannot be parsed",
+    ),
+    "a field that is cut off": (lambda: sized(99, bytes(SIZE)) + b"\x2a\x05", "the request cannot be parsed"),
 }
 
 
@@ -58,15 +63,15 @@ def server() -> Iterator[InferenceServer]:
     server.stop()
 
 
-@pytest.mark.parametrize(("message", "text"), DEAR.values(), ids=DEAR)
-def test_what_is_too_many_never_reaches_the_parser(message: bytes, text: str, server: InferenceServer) -> None:
+@pytest.mark.parametrize(("make", "text"), DEAR.values(), ids=DEAR)
+def test_what_is_too_many_never_reaches_the_parser(make: Callable[[], bytes], text: str, server: InferenceServer) -> None:
     parsed: list[int] = []
 
     def parse(data: Buffer) -> object:
         parsed.append(len(data))
         return MESSAGES["ModelInferRequest"].FromString(bytes(data))
 
-    reply = answer_grpc(server, Messages("ModelInfer", parse, MESSAGES["ModelInferResponse"]), MODEL + message)
+    reply = answer_grpc(server, Messages("ModelInfer", parse, MESSAGES["ModelInferResponse"]), MODEL + make())
     assert reply.code == "INVALID_ARGUMENT"
     assert reply.details.startswith(text)
     assert parsed == []
@@ -91,15 +96,15 @@ def test_a_request_to_load_may_be_long_and_has_few_fields() -> None:
 
 
 class Host(NamedTuple):
-    """A server, and a client of it."""
+    """A server, and a client for each way into it."""
 
-    client: Client | ASGIClient
-    echo: list[int]
+    clients: dict[str, Client | ASGIClient]
+    sizes: list[int]
     """How many elements each call of its model had."""
 
 
-@pytest.fixture(scope="module", params=[*SERVINGS, "ASGI", "gRPC-Web"])
-def host(request: pytest.FixtureRequest) -> Iterator[Host]:
+@pytest.fixture(scope="module")
+def host() -> Iterator[Host]:
     sizes, server = list[int](), InferenceServer()
 
     @server.model("sum")
@@ -107,12 +112,9 @@ def host(request: pytest.FixtureRequest) -> Iterator[Host]:
         sizes.append(x.size)
         return np.array([x.size if x.dtype.hasobject else x.sum(dtype="f8")])
 
-    if request.param in ASGI_CLIENTS:
-        client = ASGI_CLIENTS[request.param](server)
-        yield Host(client, sizes)
-    else:
-        with SERVINGS[request.param](server) as address:
-            yield Host(Client(address), sizes)
+    with ExitStack() as stack:
+        over_sockets = {name: Client(stack.enter_context(serve(server))) for name, serve in SERVINGS.items()}
+        yield Host({**over_sockets, **{name: ASGI_CLIENTS[name](server) for name in ("ASGI", "gRPC-Web")}}, sizes)
     server.stop()
 
 
@@ -127,14 +129,15 @@ LIMIT = 2**23
     ("datatype", "element", "size"), [("FP32", 1.0, 4), ("FP64", 1.0, 8), ("INT64", 1, 1), ("BYTES", b"ab", 4), ("UINT8", 200, 2)]
 )
 def test_typed_contents_have_a_limit(host: Host, datatype: str, element: Any, size: int) -> None:
-    host.echo.clear()
+    host.sizes.clear()
     message = typed(datatype, [element] * (LIMIT // size))
     text = (
         f"the request has {message.ByteSize()} bytes beside raw_input_contents, typed contents mostly: expected {LIMIT} at most: "
         "send raw_input_contents, in a request of 5000 inputs at most"
     )
-    assert host.client.refusal("ModelInfer", message) == ("RESOURCE_EXHAUSTED", text)
-    assert host.echo == []
+    for name, client in host.clients.items():
+        assert client.refusal("ModelInfer", message) == ("RESOURCE_EXHAUSTED", text), name
+        assert host.sizes == [], name
 
 
 @pytest.mark.parametrize(
@@ -143,10 +146,11 @@ def test_typed_contents_have_a_limit(host: Host, datatype: str, element: Any, si
 )
 def test_below_the_limit_all_elements_arrive(host: Host, datatype: str, element: Any, size: int) -> None:
     elements = LIMIT // size - 100
-    response = host.client.ask("ModelInfer", typed(datatype, [element] * elements))
-    [raw] = response.raw_output_contents
+    message = typed(datatype, [element] * elements)
     expected = elements if datatype == "BYTES" else elements * float(element)
-    assert np.frombuffer(raw, "i8" if datatype == "BYTES" else "f8").tolist() == [expected]
+    for name, client in host.clients.items():
+        [raw] = client.ask("ModelInfer", message).raw_output_contents
+        assert np.frombuffer(raw, "i8" if datatype == "BYTES" else "f8").tolist() == [expected], name
 
 
 @pytest.mark.parametrize("place", [0, 2**16 - 1, 2**16, 2**17 + 1])
@@ -154,15 +158,17 @@ def test_an_element_out_of_range_is_named(host: Host, place: int) -> None:
     elements = [0] * (2**17 + 10)
     elements[place] = 300
     text = f"inputs[0] ('x'): contents.uint_contents: element {place} is out of range for UINT8: expected 0 to 255"
-    assert host.client.refusal("ModelInfer", typed("UINT8", elements)) == ("INVALID_ARGUMENT", text)
+    message = typed("UINT8", elements)
+    for name, client in host.clients.items():
+        assert client.refusal("ModelInfer", message) == ("INVALID_ARGUMENT", text), name
 
 
 def test_raw_contents_have_no_such_limit(host: Host) -> None:
     data = np.ones(LIMIT // 4 + 1, "<f4")
-    response = host.client.ask(
-        "ModelInfer", wire_request("sum", [{"name": "x", "datatype": "FP32", "shape": [data.size]}], [data.tobytes()])
-    )
-    assert np.frombuffer(response.raw_output_contents[0], "f8").tolist() == [data.size]
+    message = wire_request("sum", [{"name": "x", "datatype": "FP32", "shape": [data.size]}], [data.tobytes()])
+    for name, client in host.clients.items():
+        [raw] = client.ask("ModelInfer", message).raw_output_contents
+        assert np.frombuffer(raw, "f8").tolist() == [data.size], name
 
 
 def test_nor_do_those_of_many_inputs() -> None:
