@@ -20,7 +20,7 @@ T = TypeVar("T")
 
 def answer_in_batch(call: Call[T]) -> Steps[T]:
     """Answer a request that has a slot or waits for one, together with others if possible."""
-    if not call.is_decoded:
+    if call.body is not None:
         yield Run(call.decode, "conversion", deadline=call.deadline, for_client=True)
         call.timings.entered = call.engine.clock()
     place, limiter = call.slot, call.model.limiter

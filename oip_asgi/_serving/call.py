@@ -61,9 +61,8 @@ class Call(msgspec.Struct, Generic[T], eq=False):
         seconds: How long it may take.
         deadline: When it is given up.
         timings: When it reached each stage.
-        body: The request's body, until it is decoded.
+        body: The request's body, until it is decoded; then None.
         handler: What calls the function, after it was acquired from the model.
-        is_decoded: True after it was decoded.
         decoded: The request, after it was decoded.
         slot: Its slot, or its place in the queue for one, after it has entered.
         flight: Wakes equal requests that wait for its response, if it is the first of them.
@@ -79,7 +78,6 @@ class Call(msgspec.Struct, Generic[T], eq=False):
     timings: Timings
     body: Buffer | None
     handler: Handler = _LATER
-    is_decoded: bool = False
     decoded: Decoded = _LATER
     slot: Slot = _LATER
     flight: Flight | None = None
@@ -96,7 +94,7 @@ class Call(msgspec.Struct, Generic[T], eq=False):
             decoded = decode(self.engine, self.model, self.handler, self.wire, self.body, since, seconds, at_once=at_once)
         except NotAtOnce:
             return
-        self.decoded, self.is_decoded, self.body, self.timings.id = decoded, True, None, decoded.request.id
+        self.decoded, self.body, self.timings.id = decoded, None, decoded.request.id
         if decoded.seconds < seconds:
             self.seconds = decoded.seconds
             self.deadline = since + decoded.seconds
@@ -187,7 +185,7 @@ class Call(msgspec.Struct, Generic[T], eq=False):
         is_last = True
         try:
             self.timings.started = self.engine.clock()
-            is_last = self.is_decoded or self.decode_with_deadline()
+            is_last = self.body is None or self.decode_with_deadline()
             return self.answer_in_time(self.run if self.span is None else self.run_in_span) if is_last else None
         finally:
             self.slot.end(is_last=is_last)

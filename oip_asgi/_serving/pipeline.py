@@ -125,7 +125,7 @@ def _look_up(call: Call[Any], cache: Cache) -> Steps[None]:
     if not cache.enter(limiter.max_concurrency + limiter.max_queue):
         raise make_busy_error(call.model)
     try:
-        if not call.is_decoded:
+        if call.body is not None:
             yield Run(call.decode, "conversion", deadline=call.deadline, for_client=True)
         since, loaded = clock(), call.handler.uses
         found = cache.look_up(call.decoded.request, loaded, clock, call.deadline, may_wait=not find_callers())
@@ -158,7 +158,7 @@ def _enter(call: Call[Any]) -> None:
 def answer_once(call: Call[T]) -> T | Steps[T]:
     """The only answer of a request that has been let in: at once if nothing must be waited for, else the steps that wait."""
     is_inline = call.handler.kind == "inline" and not call.model.has_batches
-    if not is_inline or call.found is not None or not call.is_decoded or call.slot.turn is not None:
+    if not is_inline or call.found is not None or call.body is not None or call.slot.turn is not None:
         return _answer_later(call)
     call.timings.started = call.timings.entered
     try:
@@ -186,7 +186,7 @@ def _answer_later(call: Call[T], response: InferenceResponse | None = None) -> S
         elif kind == "thread":
             answer = yield from _answer_in_one_trip(call, slot)
         else:
-            if slot.turn is not None or not call.is_decoded:
+            if slot.turn is not None or call.body is not None:
                 yield from _wait_for_turn(call, slot)
             if slot.is_over:
                 raise Stopped
@@ -246,7 +246,7 @@ def _answer_in_one_trip(call: Call[T], slot: Slot) -> Steps[T]:
 
 def _wait_for_turn(call: Call[Any], slot: Slot) -> Steps[None]:
     """Wait for the turn of a call on the event loop, and have a long request decoded in a worker thread."""
-    if not call.is_decoded:
+    if call.body is not None:
         yield Run(call.decode_in_thread, "conversion", slot.turn, deadline=call.deadline, for_client=True)
     elif slot.turn is not None:
         yield Wait(slot.turn, call.deadline, for_client=True)

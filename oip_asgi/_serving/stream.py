@@ -184,7 +184,7 @@ class _ItemReader(Generic[T]):
     def prepare(self) -> Steps[None]:
         """Have the request decoded, and wait for the turn of what runs on the event loop."""
         call, slot = self._call, self._call.slot
-        if not call.is_decoded:
+        if call.body is not None:
             deadline = min(self.until, call.deadline)
             yield Run(call.decode_in_thread, "conversion", slot.turn, deadline, for_client=True)
         self.deadline = min(self.until, call.deadline)
