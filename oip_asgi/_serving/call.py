@@ -6,7 +6,6 @@ Plain functions: `pipeline` decides which one runs in which thread, and when.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
 from typing import Any, Final, Generic, TypeAlias, TypeVar
 
 import msgspec
@@ -182,31 +181,24 @@ class Call(msgspec.Struct, Generic[T], eq=False):
         """Make the whole call. None if the request, which is decoded here, asks for a shorter timeout than this trip has."""
         if not self.slot.begin():
             raise Stopped
-        is_last = True
+        is_last, deadline = True, self.deadline
         try:
             self.timings.started = self.engine.clock()
-            is_last = self.body is None or self.decode_with_deadline()
-            return self.answer_in_time(self.run if self.span is None else self.run_in_span) if is_last else None
-        finally:
-            self.slot.end(is_last=is_last)
-
-    def decode_with_deadline(self) -> bool:
-        """Decode the request. False if it asks for a shorter timeout than the trip has."""
-        deadline = self.deadline
-        self.decode()
-        return self.deadline >= deadline
-
-    def answer_in_time(self, respond: Callable[[], InferenceResponse]) -> T:
-        """Encode the response, unless it is late."""
-        try:
-            answer = self.encode(respond())
+            if self.body is not None:
+                self.decode()
+                is_last = self.deadline >= deadline
+            if not is_last:
+                return None
+            answer = self.encode(self.run() if self.span is None else self.run_in_span())
+            if self.timings.answered >= self.deadline:
+                raise DeadlinePassed
+            return answer
         except ModelRaised as error:
             if self.engine.clock() >= self.deadline:
                 raise DeadlinePassed from error
             raise
-        if self.timings.answered >= self.deadline:
-            raise DeadlinePassed
-        return answer
+        finally:
+            self.slot.end(is_last=is_last)
 
     def decode_in_thread(self) -> None:
         """Decode the request, and make the arguments."""

@@ -183,8 +183,12 @@ def _answer_later(call: Call[T], response: InferenceResponse | None = None) -> S
             answer = yield from _encode_found(call, call.found)
         elif call.model.has_batches:
             answer = yield from answer_in_batch(call)
-        elif kind == "thread":
-            answer = yield from _answer_in_one_trip(call, slot)
+        elif kind == "thread":  # everything in one trip to a worker thread
+            made: T | None = None
+            while made is None:  # again if the request, which is decoded there, asks for a shorter timeout than the trip had
+                late = None if call.deadline == math.inf else call.log_late
+                made = yield Run(call.answer_in_thread, "model", slot.turn, deadline=call.deadline, for_client=True, late=late)
+            answer = made
         else:
             if slot.turn is not None or call.body is not None:
                 yield from _wait_for_turn(call, slot)
@@ -231,17 +235,6 @@ def _admit(engine: Engine, model: Model) -> Steps[None]:
         raise model.lifecycle.make_refusal()
     if model.limiter.is_full() and model.cache is None:  # the cache may have its response
         raise make_busy_error(model)
-
-
-def _answer_in_one_trip(call: Call[T], slot: Slot) -> Steps[T]:
-    """A blocking model: everything in one trip to a worker thread."""
-    while True:
-        deadline = call.deadline
-        late = None if deadline == math.inf else call.log_late
-        answer: T | None = yield Run(call.answer_in_thread, "model", slot.turn, deadline=deadline, for_client=True, late=late)
-        if answer is not None:
-            return answer
-        # the decoded request asks for a shorter timeout than the trip had
 
 
 def _wait_for_turn(call: Call[Any], slot: Slot) -> Steps[None]:
