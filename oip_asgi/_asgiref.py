@@ -15,12 +15,14 @@ from typing import Any, ParamSpec, TypeVar, final
 
 from asgiref.sync import AsyncToSync, SyncToAsync
 
+from ._runtime.background import Loan
+
 P = ParamSpec("P")
 T = TypeVar("T")
 
 
 @final
-class LentThread(Executor):
+class LentThread(Loan, Executor):
     """Runs jobs in the thread that calls `wait`. After `end`, it passes them to asgiref's own thread."""
 
     def __init__(self) -> None:
@@ -30,12 +32,11 @@ class LentThread(Executor):
         self._before: Any = None
 
     def take(self) -> None:
-        """Let the coroutine that calls this use the thread."""
         self._before = getattr(AsyncToSync.executors, "current", None)
         AsyncToSync.executors.current = self
 
     def give_back(self) -> None:
-        """Undo `take`: before asgiref 3.9, the caller's own context has the same value."""
+        # before asgiref 3.9, the caller's own context has the same value
         AsyncToSync.executors.current = self._before
 
     def submit(self, function: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:

@@ -7,7 +7,7 @@ import threading
 from collections.abc import Awaitable, Callable, Coroutine
 from concurrent.futures import CancelledError, Future
 from contextlib import suppress
-from typing import Any, Final, Generic, Protocol, TypeVar, final
+from typing import Any, Final, Generic, TypeVar, final
 
 from .._protocol.effects import QuitWithin, Stopped
 from .threads import call_after_fork
@@ -19,8 +19,8 @@ _STOP_SECONDS: Final = 5.0
 """How long coroutines have to clean up after they were cancelled, before their thread is left behind."""
 
 
-class Loan(Protocol):
-    """The thread that waits for a coroutine, which the coroutine may use."""
+class Loan:
+    """The thread that waits for a coroutine. The coroutine may use it meanwhile if it is a `LentThread`."""
 
     def take(self) -> None:
         """Let the coroutine that calls this use the thread."""
@@ -31,21 +31,8 @@ class Loan(Protocol):
     def end(self) -> None:
         """Take no more jobs for the thread."""
 
-    def wait(self, awaited: Future[Any], /) -> None:
-        """Wait in the thread until a future is done, and meanwhile do what the coroutine asks for."""
-
-
-class _NoLoan:
-    def take(self) -> None:
-        pass
-
-    def give_back(self) -> None:
-        pass
-
-    def end(self) -> None:
-        pass
-
     def wait(self, awaited: Future[Any]) -> None:
+        """Wait in the thread until a future is done, and meanwhile do what the coroutine asks for."""
         with suppress(CancelledError):
             awaited.exception()
 
@@ -55,7 +42,7 @@ class BackgroundLoop:
     """The event loop. It starts when it is needed, and ends with `stop` or with the process."""
 
     def __init__(self) -> None:
-        self.lend_thread: Callable[[], Loan] = _NoLoan
+        self.lend_thread: type[Loan] = Loan
         self._begin()
         call_after_fork(self._begin)
 
@@ -109,8 +96,7 @@ class Outbox(Generic[M, T]):
 
     def __init__(self, background: BackgroundLoop, make: Callable[[Outbox[M, T]], Coroutine[Any, Any, T]]) -> None:
         self._lock = threading.Lock()
-        self._next: Future[None] = Future()
-        self._piece: M | None = None
+        self._next: Future[M | None] = Future()
         self._has_ended = False
         self._loop: asyncio.AbstractEventLoop | None = None
         self.asked = asyncio.Event()
@@ -125,8 +111,7 @@ class Outbox(Generic[M, T]):
         self._loop = asyncio.get_running_loop()
         self._loan.give_back()
         self.asked.clear()
-        self._piece = piece
-        self._next.set_result(None)
+        self._next.set_result(piece)
 
     def _end(self, _: Future[T]) -> None:
         with self._lock:
@@ -137,8 +122,9 @@ class Outbox(Generic[M, T]):
     def ask(self, error: BaseException | None = None) -> None:
         """Have the next piece made, or an error raised in its place."""
         with self._lock:
-            if not self._has_ended:
-                self._next = Future()
+            self._next = Future()
+            if self._has_ended:
+                self._next.set_result(None)
         self._error = error
         if self._loop is not None:
             with suppress(RuntimeError):  # the loop has ended
@@ -158,8 +144,7 @@ class Outbox(Generic[M, T]):
             if self._made is not None:
                 self._made.cancel()
             raise
-        piece, self._piece = self._piece, None
-        return piece
+        return self._next.result()
 
     def leave(self, error: BaseException) -> None:
         """Have the coroutine end, if it has not, and wait for that."""

@@ -120,7 +120,6 @@ async def advance_async(
                     elif write is None:
                         return effect
                     else:
-                        watch.begin()
                         value = await watch.attend(write(effect), effect.deadline, for_client=True)
                         since = await give_way(since or time.monotonic())
             except BaseException as raised:

@@ -73,7 +73,7 @@ class Driver(Generic[T]):
         self._gone = gone
         self._outbox: Outbox[Piece, T | Piece] | None = None
 
-    def advance(self, error: Exception | None = None) -> T | Piece:
+    def advance(self, error: BaseException | None = None) -> T | Piece:
         """Carry the steps on to the next piece, or to their end."""
         steps = self._steps
         if self._outbox is not None:
@@ -101,6 +101,8 @@ class Driver(Generic[T]):
         except StopIteration as end:
             result: T = end.value
             return result
+        finally:
+            del error  # it knows this frame, so both would live until the next garbage collection
 
     def _hand_over(self, effect: Await) -> T | Piece:
         """Have the background loop carry on from here."""
@@ -135,17 +137,9 @@ class Driver(Generic[T]):
         """End steps that nobody waits for any more, with what they ask for to clean up; nothing if they have ended."""
         if self._outbox is not None:
             self._outbox.leave(Abandoned())
-        try:
-            effect = self._steps.throw(Abandoned())
-            while True:
-                try:
-                    value = self._carry_out(effect)
-                except Exception as error:
-                    effect = self._steps.throw(error)
-                else:
-                    effect = self._steps.send(value)
-        except (StopIteration, Abandoned):
-            return
+        self._outbox = self._gone = None
+        with suppress(Abandoned):
+            self.advance(Abandoned())
 
     def _carry_out(self, effect: Effect) -> Any:
         """The result of an effect that is no piece."""
@@ -164,16 +158,16 @@ class Driver(Generic[T]):
         gone = self._gone if effect.for_client else None
         if gone is not None and gone.is_set():
             raise ClientGone
-        if type(effect) is Run and effect.deadline == math.inf and (effect.after is None or effect.after.is_set()):
+        signal = effect.signal if type(effect) is Wait else effect.after
+        if signal is not None and not signal.is_set():
+            with waiting():
+                wait_for(signal, effect.deadline, gone)
+        if type(effect) is Wait:
+            return None
+        if effect.deadline == math.inf:
             return call_here(effect.function)
         with waiting():
-            if type(effect) is Wait:
-                return wait_for(effect.signal, effect.deadline, gone)
-            if effect.after is not None:
-                wait_for(effect.after, effect.deadline, gone)
-            if effect.deadline != math.inf:
-                return runtime.call(effect, gone)
-        return call_here(effect.function)
+            return runtime.call(effect, gone)
 
 
 def pieces(driver: Driver[Any], start: Start | None = None) -> Generator[Any, None, None]:

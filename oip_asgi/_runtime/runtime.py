@@ -95,7 +95,7 @@ class LoopThreads:
         """Run a function, and return the future of its result. It never begins if the future is done before, and goes on if it is after."""
         pool, future = self._pools[effect.work], asyncio.get_running_loop().create_future()
         job = _Job(effect, future, self)
-        if effect.after is not None:
+        if effect.after is not None and not effect.after.is_set():
             effect.after.then(partial(pool.submit, job))
         elif pool.submit(job, is_patient=True) and pool not in self._waiting:
             self._waiting.add(pool)
