@@ -54,22 +54,22 @@ class BackgroundLoop:
     def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
         """Finish a coroutine on the loop, and return its result."""
         loan = self.lend_thread()
-        future = self.begin(_borrow(loan, coroutine))
+        future = self.begin(coroutine, loan)
         try:
             loan.wait(future)
             return result_of(future)
         finally:
             del future  # what it raises knows this frame, so both would live until the next garbage collection
 
-    def begin(self, coroutine: Coroutine[Any, Any, T]) -> Future[T]:
-        """Begin a coroutine. The future raises `CancelledError` if the loop is stopped."""
+    def begin(self, coroutine: Coroutine[Any, Any, T], loan: Loan) -> Future[T]:
+        """Begin a coroutine, which may use the thread that waits for it. The future raises `CancelledError` if the loop is stopped."""
         # under the lock: what is given to a loop after its end would never be finished
         with self._lock:
             if self._loop is None:
                 self._loop = asyncio.new_event_loop()
                 self._thread = threading.Thread(target=_run_forever, args=(self._loop,), name="oip_asgi", daemon=True)
                 self._thread.start()
-            return asyncio.run_coroutine_threadsafe(_contain(coroutine), self._loop)
+            return asyncio.run_coroutine_threadsafe(_contain(coroutine, loan), self._loop)
 
     def is_stopped(self) -> bool:
         """Whether the loop that runs in this thread is one that was stopped."""
@@ -103,7 +103,7 @@ class Outbox(Generic[M, T]):
         self.asked.set()
         self._error: BaseException | None = None
         self._loan = background.lend_thread()
-        self._made: Future[T] | None = background.begin(_borrow(self._loan, make(self)))
+        self._made: Future[T] | None = background.begin(make(self), self._loan)
         self._made.add_done_callback(self._end)
 
     def put(self, piece: M) -> None:
@@ -160,16 +160,6 @@ class Outbox(Generic[M, T]):
         return result_of(made)
 
 
-async def _borrow(loan: Loan, coroutine: Coroutine[Any, Any, T]) -> T:
-    """Finish a coroutine that may use the thread that waits for it."""
-    loan.take()
-    try:
-        return await coroutine
-    finally:
-        loan.give_back()
-        loan.end()
-
-
 def result_of(future: Future[T]) -> T:
     """The result of a future that is done. A future is cancelled only if its loop was stopped: then this raises `Stopped`."""
     try:
@@ -180,10 +170,11 @@ def result_of(future: Future[T]) -> T:
         del future  # as in `BackgroundLoop.run`
 
 
-async def _contain(work: Awaitable[T]) -> T:
+async def _contain(work: Awaitable[T], loan: Loan) -> T:
     """Await what must not end the event loop, and must not look as if the loop had ended it."""
     task = asyncio.current_task()
     assert task is not None  # this runs in one
+    loan.take()
     try:
         return await work
     except BaseException as error:
@@ -192,6 +183,8 @@ async def _contain(work: Awaitable[T]) -> T:
             raise
         raise QuitWithin from error
     finally:
+        loan.give_back()
+        loan.end()
         del task
 
 

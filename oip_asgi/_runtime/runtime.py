@@ -7,7 +7,7 @@ import threading
 import weakref
 from collections import deque
 from collections.abc import Callable
-from concurrent.futures import CancelledError, Future
+from concurrent.futures import Future, InvalidStateError
 from contextlib import suppress
 from contextvars import copy_context
 from functools import partial
@@ -52,25 +52,28 @@ class Runtime:
 
     def call(self, effect: Run, gone: Signal | None = None) -> Any:
         """Run a function in a worker thread, and wait for its result in this one."""
-        outcome, ended = _Outcome(effect.function), Signal()
-        outcome.add_done_callback(lambda _: ended.set())
-        self._pools[effect.work].submit(outcome)
+        ended = Signal()
+        future = self._begin(effect, ended)
         try:
             wait_for(ended, effect.deadline, gone)
         except (DeadlinePassed, ClientGone):
-            if not outcome.cancel() and effect.late is not None:
-                outcome.add_done_callback(partial(_tell, effect.late))
+            future.cancel()
             raise
         try:
-            return outcome.result()
+            return future.result()
         finally:
-            del outcome  # what it raises knows this frame, so both would live until the next garbage collection
+            del future  # what it raises knows this frame, so both would live until the next garbage collection
 
     def spawn(self, function: Callable[[], Any], ended: Signal) -> None:
         """Run a function in a worker thread of hooks, and set a signal after it. What it raises is nobody's."""
-        outcome = _Outcome(function)
-        outcome.add_done_callback(lambda _: ended.set())
-        self._pools["hook"].submit(outcome)
+        self._begin(Run(function, "hook"), ended)
+
+    def _begin(self, effect: Run, ended: Signal) -> Future[Any]:
+        """Run a function, and set a signal when its future is done."""
+        future: Future[Any] = Future()
+        future.add_done_callback(lambda _: ended.set())
+        self._pools[effect.work].submit(_Job(effect, future, _Job.finish))
+        return future
 
     def stop(self) -> None:
         """End the threads and the loop; those that user code does not return from are left behind. Later calls start them anew."""
@@ -94,7 +97,7 @@ class LoopThreads:
     def begin(self, effect: Run) -> asyncio.Future[Any]:
         """Run a function, and return the future of its result. It never begins if the future is done before, and goes on if it is after."""
         pool, future = self._pools[effect.work], asyncio.get_running_loop().create_future()
-        job = _Job(effect, future, self)
+        job = _Job(effect, future, self.put)
         if effect.after is not None and not effect.after.is_set():
             effect.after.then(partial(pool.submit, job))
         elif pool.submit(job, is_patient=True) and pool not in self._waiting:
@@ -127,15 +130,15 @@ class LoopThreads:
 
 @final
 class _Job:
-    """A function that runs for a future of an event loop."""
+    """A function that runs in a worker thread, for the future of an event loop or of a thread that waits."""
 
-    __slots__ = ("_effect", "_error", "_future", "_result", "_run", "_threads")
+    __slots__ = ("_effect", "_error", "_future", "_put", "_result", "_run")
 
-    def __init__(self, effect: Run, future: asyncio.Future[Any], threads: LoopThreads) -> None:
+    def __init__(self, effect: Run, future: asyncio.Future[Any] | Future[Any], put: Callable[[_Job], None]) -> None:
         self._run = copy_context().run
         self._effect = effect
         self._future = future
-        self._threads = threads
+        self._put = put
         self._result: Any = None
         self._error: Exception | None = None
 
@@ -149,45 +152,18 @@ class _Job:
         if self._future.done():  # nobody waits any more, and maybe the event loop has ended too
             self.finish()
         else:
-            self._threads.put(self)
+            self._put(self)
 
     def finish(self) -> None:
-        """Give the outcome to the future, on its event loop; in any thread if nobody waits for it any more."""
+        """Give the outcome to the future; on its event loop if it has one, and somebody waits for it."""
         future, result, error = self._future, self._result, self._error
         self._result = self._error = None  # what was raised knows this, by the frame of `run`
-        if future.done():
+        try:
+            if error is None:
+                future.set_result(result)
+            else:
+                future.set_exception(error)
+                del self._future
+        except (asyncio.InvalidStateError, InvalidStateError):  # nobody waits any more
             if error is not None and self._effect.late is not None:
                 self._effect.late(error)
-        elif error is None:
-            future.set_result(result)
-        else:
-            future.set_exception(error)
-            del self._future
-
-
-@final
-class _Outcome(Future[Any]):
-    """A function that runs in a worker thread, and its outcome, for a thread that waits for it, or for nobody."""
-
-    def __init__(self, function: Callable[[], Any]) -> None:
-        super().__init__()
-        self._run = copy_context().run
-        self._function = function
-
-    def run(self) -> None:
-        if not self.set_running_or_notify_cancel():
-            return
-        try:
-            result = self._run(self._function)
-        except BaseException as error:
-            self.set_exception(as_failure(error))
-            del self  # what was raised knows this frame, so both would live until the next garbage collection
-        else:
-            self.set_result(result)
-
-
-def _tell(late: Callable[[BaseException], None], future: Future[Any]) -> None:
-    with suppress(CancelledError):
-        error = future.exception()
-        if error is not None:
-            late(error)

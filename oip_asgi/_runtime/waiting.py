@@ -59,11 +59,8 @@ def running_loop() -> asyncio.AbstractEventLoop:
 
 def check_may_block(name: str, awaited: str) -> None:
     """Refuse to block a thread in which an event loop runs: everything on it would stand still."""
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        return
-    raise RuntimeError(f"{name} would block the event loop that runs in this thread: write {awaited}")
+    if is_on_loop():
+        raise RuntimeError(f"{name} would block the event loop that runs in this thread: write {awaited}")
 
 
 def wait_for(signal: Signal, deadline: float = math.inf, gone: Signal | None = None) -> None:
