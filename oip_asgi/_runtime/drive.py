@@ -92,6 +92,7 @@ async def advance_async(
     here: ForLoop | None = None
     watch: Watch | None = None
     since = 0.0
+    is_abandoned = type(error) is Abandoned
     try:
         if effect is None:
             effect = next(steps) if error is None else steps.throw(error)
@@ -111,8 +112,10 @@ async def advance_async(
                         here = threads.here()
                     if watch is None:
                         watch = Watch(gone, here.patrol)
-                    if type(effect) is Run:
+                    if type(effect) is Run and not is_abandoned:
                         value = await watch.limit(here.begin(effect), effect.deadline, for_client=effect.for_client)
+                    elif type(effect) is Run:  # what closes a generator is run also if this is cancelled before it begins
+                        value = await asyncio.shield(here.begin(effect))
                     elif type(effect) is Wait:
                         value = await watch.limit(begin_waiting(effect.signal), effect.deadline, for_client=effect.for_client)
                     elif type(effect) is Await:
@@ -127,7 +130,8 @@ async def advance_async(
                     raise
                 # what `write` raises is the host's, and not for `steps`
                 if _ends(raised, steps, background) or (isinstance(effect, PIECES) and not isinstance(raised, DeadlinePassed)):
-                    await abandon_async(steps, threads)
+                    if not is_abandoned:
+                        await abandon_async(steps, threads)
                     raise
                 effect = steps.throw(as_failure(raised))
             else:
@@ -157,24 +161,8 @@ async def abandon_async(steps: Steps[Any], threads: Threads) -> None:
     If this is cancelled, only what a worker thread does for them is still done.
     """
     try:
-        effect = steps.throw(Abandoned())
-        while True:
-            try:
-                if type(effect) is Run:  # what closes a generator is run also if this is cancelled before it begins
-                    value = await asyncio.shield(threads.here().begin(effect))
-                elif type(effect) is Await:
-                    value = await Watch().attend(effect.function())
-                else:
-                    assert type(effect) is Wait  # nothing else cleans up
-                    value = await Watch().attend(wait_until_set(effect.signal), effect.deadline)
-            except BaseException as error:
-                if isinstance(error, (CancelledError, GeneratorExit)) or is_for_the_host(error):
-                    raise
-                effect = steps.throw(as_failure(error))
-            else:
-                effect = steps.send(value)
-    except (StopIteration, Abandoned):
-        return
+        with suppress(Abandoned):
+            await advance_async(steps, threads, error=Abandoned())
     finally:
         steps.close()
 
