@@ -294,8 +294,11 @@ def test_an_authorize_that_reads_the_database_is_told_of_awaiting_it(caplog: pyt
 @pytest.mark.parametrize("with_async", [False, True])
 @pytest.mark.parametrize("is_async", [False, True])
 def test_an_authorize_that_awaits_the_database(is_async: bool, with_async: bool) -> None:
+    def connect() -> None:
+        connection.ensure_connection()  # looked up here: what the event loop finds is a connection of its own, which nobody closes
+
     async def authorize(access: Access) -> bool:
-        await sync_to_async(connection.ensure_connection)()
+        await sync_to_async(connect)()
         return access.model == "echo"
 
     server = make_server([], with_async=with_async, authorize=authorize)
