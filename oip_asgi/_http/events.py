@@ -7,15 +7,14 @@ Specification: Triton's Generate Extension; server-sent events, one `data:` line
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
 from .._models.binding import OF_PROTOCOL
 from .._models.model import Model
 from .._protocol.datatypes import Buffer
-from .._protocol.effects import Read, Start, Steps
+from .._protocol.effects import Start, Steps
 from .._protocol.errors import InferenceError, InvalidRequest, show
 from .._protocol.tensors import REGION, InferenceRequest, InferenceResponse, Lend
 from .._rest import body as rest
@@ -52,32 +51,14 @@ _EVENTS: Final = Events(Start(200, _HEADERS), _encode_error, STREAMED)
 class DocumentFormat:
     """One request over HTTP, each of whose responses is a JSON document."""
 
-    __slots__ = ("_frame", "_head", "_is_flat", "_may_be_flat", "_rest")
-
     def __init__(self, rest: RestFormat, frame: bytes, *, may_be_flat: bool) -> None:
+        self.timeout, self.size, self.transport = rest.timeout, rest.size, rest.transport
+        self.read, self.named_headers = rest.read, rest.named_headers
         self._rest = rest
         self._frame = frame
         self._may_be_flat = may_be_flat
         self._is_flat = False
         self._head = b""
-
-    @property
-    def timeout(self) -> float:
-        return self._rest.timeout
-
-    @property
-    def transport(self) -> Any:
-        return self._rest.transport
-
-    def named_headers(self) -> Mapping[str, str]:
-        return self._rest.named_headers()
-
-    def read(self) -> Read | Buffer:
-        return self._rest.read()
-
-    @property
-    def size(self) -> int | None:
-        return None
 
     def decode(self, body: Buffer, model: Model, lend: Lend) -> InferenceRequest:
         if self._may_be_flat:
