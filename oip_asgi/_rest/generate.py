@@ -189,7 +189,8 @@ def _read_input(name: str, value: Any, spec: Declared | None) -> Array:
     """A member as an array. If its input is not declared, its elements decide the datatype."""
     here = f"input {show(name)}"
     if type(value) in (dict, NoneType):
-        raise InvalidRequest(f"{here} is {_NO_SCALAR[type(value)]}: expected a scalar or a list")
+        of = "" if spec is None else f" of {spec.datatype}"
+        raise InvalidRequest(f"{here} is {_NO_SCALAR[type(value)]}: expected a scalar or a list{of}")
     if type(value) is not list:
         value = [value]
     leaves, shape = _list_leaves(value), _find_shape(value)

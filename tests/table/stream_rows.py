@@ -200,7 +200,7 @@ def _models() -> list[StreamRow]:
 
 def _requests() -> list[StreamRow]:
     two, grid = flat("plain", output_0=2), flat("grid", output_0=[1.0, 2.0, 3.0, 4.0])
-    expected = "expected a scalar or a list"
+    expected = "expected a scalar or a list of FP32"
     misspelled = "unknown input '{}': expected 'n', 'start'; did you mean 'start'?"
     return [
         StreamRow("an id", "plain/generate", {"x": 1, "id": "a"}, 200, {"id": "a", **flat("plain", output_0=2)}),
@@ -344,7 +344,7 @@ def _frames() -> list[StreamRow]:
             "a missing integer",
             "declared%20frame/generate",
             {"a": None},
-            "input 'a' is null: expected a scalar or a list",
+            "input 'a' is null: expected a scalar or a list of INT64",
         ),
         refused(
             "columns of different lengths",
