@@ -15,7 +15,7 @@ from ._grpc.refusals import refuse
 from ._grpc_stream import STREAM, Receive, StreamCall, Write
 from ._protobuf import FileDescriptor, FileDescriptorProto, GetMessageClass, ParseDict, add_file, make_parser, make_pool
 from ._protocol.errors import InvalidRequest
-from ._protocol.limits import MAX_QUESTION
+from ._protocol.loop_limits import MAX_QUESTION
 from .server import InferenceServer
 
 Metadata = Callable[[Any], Iterable[tuple[str, str]]]

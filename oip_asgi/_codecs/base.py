@@ -15,6 +15,7 @@ from typing import Any, ClassVar, Generic, TypeAlias, TypeVar
 
 from numpy import ndarray
 
+from .._protocol.column_shape import rows_of
 from .._protocol.datatypes import Array, Datatype
 from .._protocol.errors import InvalidRequest, InvalidResponse, show
 from .._protocol.tensors import InferenceRequest, InferenceResponse, Tensor, make_tensor, object_array
@@ -284,13 +285,3 @@ def bytes_of(tensor: Tensor, wanted: str) -> list[bytes]:
         raise InvalidRequest(f"tensor {show(tensor.name)} has datatype {tensor.datatype}: expected BYTES for {wanted!r}")
     elements: list[bytes] = rows_of(tensor, wanted).tolist()
     return elements
-
-
-def rows_of(tensor: Tensor, wanted: str) -> Any:
-    """The array of a tensor of shape [N] or [N, 1], as [N]."""
-    shape = tensor.shape
-    if len(shape) == 1:
-        return tensor.array
-    if len(shape) == 2 and shape[1] == 1:
-        return tensor.array.reshape(shape[0])
-    raise InvalidRequest(f"tensor {show(tensor.name)} has shape {list(shape)}: expected [N] or [N, 1] for {wanted!r}")

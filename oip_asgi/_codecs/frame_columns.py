@@ -21,11 +21,12 @@ import msgspec
 import numpy as np
 
 from .._json.tensor_data import from_json, to_value
+from .._protocol.column_shape import rows_of
 from .._protocol.datatypes import Array, dtype_of
 from .._protocol.errors import InvalidRequest, show
 from .._protocol.schemas import Parameters
 from .._protocol.tensors import Tensor, make_tensor, object_array
-from .base import bytes_of, rows_of
+from .base import bytes_of
 from .dates import FIRST_NANOSECOND_YEAR, DatetimeCodec, are_in_calendar, reach_nanoseconds, read_points
 from .plain import Base64Codec, PandasJSONCodec, StringCodec
 

@@ -17,7 +17,7 @@ from typing import Final, TypeAlias, final
 from .._protocol.datatypes import Array
 from .._protocol.effects import Run, Signal, Steps, Wait
 from .._protocol.errors import TimedOut
-from .._protocol.limits import LOOP_BYTES
+from .._protocol.loop_limits import LOOP_BYTES
 from .._protocol.tensor_bytes import view_bytes
 from .._protocol.tensors import InferenceRequest, InferenceResponse, make_tensor, size_of
 from .reserved import OF_TREATMENT

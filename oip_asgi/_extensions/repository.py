@@ -19,7 +19,7 @@ from .._models.model import Model
 from .._protocol.datatypes import Buffer
 from .._protocol.effects import Spawn, Steps, Wait
 from .._protocol.errors import Forbidden, InferenceError, InvalidRequest, NotFound, NotReady, show
-from .._protocol.limits import MAX_QUESTION
+from .._protocol.loop_limits import MAX_QUESTION
 from .._protocol.schemas import Parameters
 from .._serving.engine import Engine
 from .rows import GrpcRow, GrpcRows, Question, RestRow, decode_document, decode_question

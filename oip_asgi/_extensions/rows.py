@@ -14,7 +14,7 @@ from .._protocol.access import Action
 from .._protocol.datatypes import Buffer
 from .._protocol.effects import Steps
 from .._protocol.errors import InvalidRequest
-from .._protocol.limits import MAX_QUESTION
+from .._protocol.loop_limits import MAX_QUESTION
 from .._protocol.tensors import InferenceResponse
 
 T = TypeVar("T")

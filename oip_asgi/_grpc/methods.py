@@ -21,7 +21,7 @@ from .._protocol.access import Action
 from .._protocol.datatypes import Buffer
 from .._protocol.effects import Run, Steps, finish
 from .._protocol.errors import InvalidRequest, NotFound, show
-from .._protocol.limits import MAX_QUESTION
+from .._protocol.loop_limits import MAX_QUESTION
 from .._serving.engine import Engine
 from .._serving.pipeline import answer_once, infer
 from .._serving.record import record_unknown

@@ -1,4 +1,4 @@
-"""An error of a call as its code and its text. The code of each status, such as 422, is in `_protocol.errors`. Knows no gRPC library.
+"""An error of a call as its code and its text. The code of each status is in `_protocol.grpc_codes`. Knows no gRPC library.
 
 Specification: gRPC, Error.
 """

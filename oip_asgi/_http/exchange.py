@@ -23,7 +23,7 @@ from .._protocol.access import Action
 from .._protocol.datatypes import Buffer
 from .._protocol.effects import Read, Run, Steps, finish
 from .._protocol.errors import InferenceError
-from .._protocol.limits import LOOP_BYTES
+from .._protocol.loop_limits import LOOP_BYTES
 from .._serving.engine import Engine
 from .._serving.failures import log_own_fault
 from .._serving.pipeline import answer_once, infer

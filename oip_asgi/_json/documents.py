@@ -18,7 +18,7 @@ import numpy as np
 from .._protocol import schemas
 from .._protocol.datatypes import FLOATING, MAX_RANK, Buffer
 from .._protocol.errors import InvalidRequest
-from .._protocol.limits import LOOP_BYTES, MAX_TENSORS, check_numbers
+from .._protocol.loop_limits import LOOP_BYTES, MAX_TENSORS, check_numbers
 from .text import ERRORS, NO_JSON, ONLY_FLOATS, Unusual, check_members, check_unseen, refuse
 
 MAX_PARAMETERS: Final = 100_000

@@ -25,7 +25,7 @@ from numpy import ndarray  # `np.ndarray` takes longer, as the module has a `__g
 
 from .._protocol.datatypes import DTYPES, Array, Buffer, DType, cast, datatype_of, find_overflow, integer_array
 from .._protocol.errors import InvalidRequest, show
-from .._protocol.limits import PIECE, take_turns
+from .._protocol.loop_limits import PIECE, take_turns
 from .._protocol.tensor_bytes import count
 from .._protocol.tensors import object_array, to_shape
 from . import accelerators, checked_data
@@ -92,7 +92,7 @@ def _read_quickly(text: bytes, dtype: DType, shape: tuple[int, ...] | None = Non
 
 
 def _nest(element: Any) -> Any:
-    """Elements, or arrays of them that nest as deep as images do."""
+    """The type of an element, or of lists of it that nest as deep as a batch of images does."""
     nested = element
     for _ in range(4):
         nested = element | types.GenericAlias(list, (nested,))

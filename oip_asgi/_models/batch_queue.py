@@ -21,7 +21,7 @@ class Place(Slot, eq=False):
     request: Any = None  # while it is in a group
     key: Hashable = None  # what it has in common with those that may share its call; None if it runs alone
     rows: int = 0
-    due: float = 0.0  # until when it may be held back; who waits for it says when that time is over
+    due: float = 0.0  # when it must start at the latest; nothing here watches the clock: the request itself calls `hold_back_no_longer`
     is_due: bool = False
     group: _Group | None = None  # where it waits
 
@@ -33,7 +33,7 @@ class _Group(msgspec.Struct, eq=False):
     key: Hashable
     places: dict[Place, None] = msgspec.field(default_factory=dict)
     rows: int = 0
-    due: int = 0  # how many may not be held back any longer
+    due_count: int = 0  # how many may not be held back any longer
     starter: Place | None = None  # has got a slot, and will take the others along
 
     @property
@@ -65,7 +65,7 @@ class Batches(Limiter):
                 group = self._groups[key] = _Group(key)
             group.places[place] = None
             group.rows += place.rows
-            group.due += place.is_due
+            group.due_count += place.is_due
             place.group, place.request = group, request
             turns = self._give_turns()
             has_turn = not place.is_waiting  # after the lock is released, another request may take this one along: that is not its turn
@@ -77,7 +77,7 @@ class Batches(Limiter):
             for place in slots or self._queue:
                 assert isinstance(place, Place)  # this makes no others
                 if not place.is_due and place.group is not None:
-                    place.group.due += 1
+                    place.group.due_count += 1
                 place.is_due = True
             turns = self._give_turns()
         set_all(turns)
@@ -86,12 +86,12 @@ class Batches(Limiter):
         """The request that starts the group that is ready and has waited the longest."""
         best: _Group | None = None
         for group in self._groups.values():
-            is_ready = group.starter is None and (group.due or group.rows >= self._enough or group.rows in self._preferred)
+            is_ready = group.starter is None and (group.due_count or group.rows >= self._enough or group.rows in self._preferred)
             if is_ready and (best is None or group.first.due < best.first.due):
                 best = group
         if best is None:
             return None
-        # the last has just come, so that it need not be woken; but a call takes the first that fit
+        # the newest request starts the call, as it still runs and need not be woken; if not all fit, the oldest does, which goes first
         best.starter = next(reversed(best.places)) if best.rows <= self.most else best.first
         return best.starter
 
@@ -128,7 +128,7 @@ class Batches(Limiter):
         if group is not None:
             del group.places[slot]
             group.rows -= slot.rows
-            group.due -= slot.is_due
+            group.due_count -= slot.is_due
             if group.starter is slot:
                 group.starter = None
             if not group.places:

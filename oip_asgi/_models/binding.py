@@ -92,7 +92,7 @@ Take: TypeAlias = Callable[[Given], Any]
 
 
 class Argument(NamedTuple):
-    """How one argument is made: by `take`, unless it is the array of the tensor `array_of`, and no content type says anything of that."""
+    """How one argument is made: by `take`. As a shortcut, it is the array of the tensor `array_of` if nothing has a content type."""
 
     keyword: str | None  # None for one by position
     take: Take

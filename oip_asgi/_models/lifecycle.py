@@ -147,7 +147,7 @@ class Lifecycle:
             return handler
 
     def enter(self, acquired: Handler | None = None, *, may_run: bool = True, may_wait: bool = True) -> tuple[Handler, Slot | None]:
-        """`acquire`, if that was not done before, and `Limiter.enter`. Without a slot, only what was acquired before is to be released."""
+        """Take the handler, unless it was `acquired` before, and a slot. If there is no slot, release only one that was acquired before."""
         with self._lock:
             handler = acquired or self._handler
             if handler is None:

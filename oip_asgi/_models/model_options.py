@@ -17,7 +17,7 @@ from .callables import STREAMS, Kind, kind_of
 from .specs import TensorSpec
 
 CONCURRENCY: Final[Mapping[Kind, int]] = MappingProxyType({"thread": 40, "inline": 40, "stream": 40, "async": 256, "async stream": 256})
-"""`max_concurrency` if it is left out. Starlette runs as many in threads; coroutines mostly wait for others, and cost memory alone."""
+"""`max_concurrency` if it is left out, but 1 with `max_batch_size`. Starlette has 40 threads; coroutines mostly wait."""
 
 NO_TIMEOUT: Final = 10**6
 """Seconds from which a timeout counts as none: the clocks of operating systems do not take every number."""

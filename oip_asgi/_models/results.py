@@ -1,7 +1,7 @@
 """The result of a model -> output tensors, checked against the declared outputs. Knows no wire formats.
 
 A list becomes an array by `to_wire_array` of `_protocol.tensors`, or by a codec. Whether it leaves as `[N]` or `[N, 1]` is decided by
-`TensorSpec.to_declared_rank`, and by the codec `np` in `_codecs.plain`. A result that is wrong is the model's fault: it raises
+`_protocol.column_shape`, and by the codec `np` in `_codecs.plain`. A result that is wrong is the model's fault: it raises
 `ModelFault`, whose text is for the log.
 """
 
@@ -40,7 +40,7 @@ T = TypeVar("T")
 
 
 def to_response(result: Any, outputs: Outputs, asked: Mapping[str, str], wanted: Sequence[RequestOutput] = ()) -> InferenceResponse:
-    """The response with the outputs that a model's result stands for. An `InferenceResponse` need not have more than what is `wanted`."""
+    """The response with the outputs that a model's result stands for. An `InferenceResponse` may lack outputs that are not `wanted`."""
     if outputs.are_open and not asked:  # as nearly always
         if type(result) is dict:
             tensors = _take_items(result, outputs.named)

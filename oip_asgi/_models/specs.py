@@ -1,4 +1,4 @@
-"""Declared tensors. Knows no callables and no wire formats.
+"""Declared tensors, and which shapes fit them. Knows no callables and no wire formats.
 
 Specification: Model Metadata.
 """
@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from types import NoneType
 
+from .._protocol.column_shape import to_rank_of
 from .._protocol.datatypes import MAX_ELEMENTS, MAX_RANK, Array, Datatype, DType, dtype_of
 from .._protocol.errors import InvalidRequest
 from .._protocol.tensors import to_plain_name
@@ -123,18 +124,8 @@ class TensorSpec(_Resolved):
         return True
 
     def to_declared_rank(self, array: Array) -> Array:
-        """N values as `[N]` or `[N, 1]`, as it is declared. For lists, and for tensors that say a content type.
-
-        Codecs write N values as `[N]`; the `np` codec and MLServer's clients write `[N, 1]`. So `[N, 1]` is reshaped if `[-1]` is
-        declared, and `[N]` of BYTES if `[-1, 1]` or `[-1, -1]` is: clients cannot know which of the two a text is. Other arrays are
-        returned as they are.
-        """
-        rank = len(self.shape)
-        if rank == 1 and array.ndim == 2 and array.shape[1] == 1:
-            return array.reshape(-1)
-        if rank == 2 and array.ndim == 1 and self.shape[1] in (-1, 1) and array.dtype.hasobject:
-            return array.reshape(-1, 1)
-        return array
+        """N values as `[N]` or `[N, 1]`, as it is declared."""
+        return to_rank_of(array, self.shape)
 
 
 def write_spec(name: str, datatype: str, shape: Sequence[int]) -> str:

@@ -102,7 +102,7 @@ class Numbers(msgspec.Struct):
 
     # requests that were answered: the time from when the body was there until the response was made
     success: Duration = msgspec.field(default_factory=Duration)
-    # those that ended otherwise, after they had a slot or waited for one, and were not refused for what they say alone
+    # those that failed after they had a slot or waited for one; not those that were refused as invalid
     fail: Duration = msgspec.field(default_factory=Duration)
     # those whose function was called: how long they waited for it, and how long their decoding and arguments took
     queue: Duration = msgspec.field(default_factory=Duration)

@@ -1,4 +1,4 @@
-"""What can go wrong, and the HTTP status and gRPC code of each error. Knows no transport: who renders an error decides its bytes."""
+"""What can go wrong, and the HTTP status of each error. Knows no transport: who renders an error decides its bytes."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ from collections.abc import Callable, Collection, Mapping
 from types import MappingProxyType
 from typing import Final
 
+from .grpc_codes import find_code
+
 _SHOWN = 100
 _LISTED = 10
 _COMPARED = 100
@@ -16,26 +18,6 @@ _COMPARED = 100
 _NAME: Final = re.compile("[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _OURS: Final = frozenset({"content-length", "content-type", "transfer-encoding"})
 """Headers that each answer has already."""
-
-_GRPC_CODES: Final[Mapping[int, str]] = MappingProxyType(
-    {
-        401: "UNAUTHENTICATED",
-        403: "PERMISSION_DENIED",
-        404: "NOT_FOUND",
-        413: "RESOURCE_EXHAUSTED",
-        429: "RESOURCE_EXHAUSTED",
-        501: "UNIMPLEMENTED",
-        503: "UNAVAILABLE",
-        504: "DEADLINE_EXCEEDED",
-    }
-)
-"""What gRPC calls an HTTP status. Any other is INVALID_ARGUMENT below 500, where the request is at fault, and INTERNAL above."""
-
-
-def find_status(grpc_code: str) -> int:
-    """The HTTP status that gRPC calls by this code, the inverse of `InferenceError.grpc_code`."""
-    found = next((status for status, code in _GRPC_CODES.items() if code == grpc_code), None)
-    return found or (400 if grpc_code in ("INVALID_ARGUMENT", "FAILED_PRECONDITION", "OUT_OF_RANGE") else 500)
 
 
 def show(value: object) -> str:
@@ -112,7 +94,7 @@ class InferenceError(Exception):
     @property
     def grpc_code(self) -> str:
         """The name of the gRPC status code."""
-        return _GRPC_CODES.get(self.status, "INVALID_ARGUMENT" if self.status < 500 else "INTERNAL")
+        return find_code(self.status)
 
 
 class InvalidRequest(InferenceError):
@@ -150,7 +132,7 @@ class NotReady(InferenceError):
 
 
 class Busy(InferenceError):
-    """As many calls run and wait as may; sending it again later will help."""
+    """All slots are taken, and the queue is full: sending it again later will help."""
 
     status = 503
 

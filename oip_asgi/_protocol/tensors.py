@@ -15,7 +15,7 @@ from numpy import ndarray  # `np.ndarray` takes longer, as the module has a `__g
 
 from .datatypes import NUMBERS, Array, Buffer, Datatype, datatype_of, name_of
 from .errors import InvalidRequest, show
-from .limits import LOOP_BYTES
+from .loop_limits import LOOP_BYTES
 from .schemas import Parameters, RequestOutput
 
 T = TypeVar("T")

@@ -14,7 +14,7 @@ from contextlib import suppress
 from typing import Any, Final, TypeAlias, TypeVar, final
 
 from .._protocol.effects import DeadlinePassed, QuitWithin, Signal
-from .._protocol.limits import yield_interpreter
+from .._protocol.loop_limits import yield_interpreter
 
 T = TypeVar("T")
 

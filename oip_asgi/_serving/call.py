@@ -19,8 +19,8 @@ from .._models.statistics import Timings
 from .._protocol.datatypes import Buffer
 from .._protocol.effects import DeadlinePassed, Stopped
 from .._protocol.errors import InferenceError
-from .._protocol.limits import LOOP_BYTES
 from .._protocol.log import log_fields, log_raised, name_request
+from .._protocol.loop_limits import LOOP_BYTES
 from .._protocol.tensors import InferenceResponse, size_of
 from .call_stack import current_calls, enter, leave, reset_calls, set_calls
 from .copy_rule import own

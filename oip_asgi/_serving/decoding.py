@@ -1,6 +1,6 @@
 """The body of a request -> `Decoded`: its tensors, checked against the model, and what it asks for. Knows no slots and no clock.
 
-`pipeline` decides in which thread this runs, by the size `_protocol.limits.LOOP_BYTES`.
+`pipeline` decides in which thread this runs, by the size `_protocol.loop_limits.LOOP_BYTES`.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _NOT_ASKED: Final[Mapping[str, str]] = {}
 
 
 class NotAtOnce(Exception):
-    """Inputs are in shared memory, so the body's size does not tell theirs: a worker thread must read them."""
+    """Inputs are in shared memory, so a short body may have large ones: a worker thread must read them."""
 
 
 class Decoded(msgspec.Struct, frozen=True, eq=False):

@@ -19,8 +19,8 @@ from .._protocol import schemas
 from .._protocol.access import Action, MakeAccess
 from .._protocol.effects import Abandoned, DeadlinePassed, Run, Spawn, Steps, Wait
 from .._protocol.errors import NotFound
-from .._protocol.limits import LOOP_BYTES
 from .._protocol.log import log_raised
+from .._protocol.loop_limits import LOOP_BYTES
 from .guard import Guard
 from .record import Tracer, record_unknown
 from .server_options import ServerOptions

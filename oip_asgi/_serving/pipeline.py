@@ -17,7 +17,7 @@ from .._models.statistics import Timings
 from .._protocol.datatypes import Buffer
 from .._protocol.effects import Await, Read, Run, Steps, Stopped, Wait, finish
 from .._protocol.errors import InvalidRequest
-from .._protocol.limits import LOOP_BYTES
+from .._protocol.loop_limits import LOOP_BYTES
 from .._protocol.tensors import InferenceResponse
 from .batch import answer_in_batch
 from .call import Call, is_short

@@ -16,7 +16,8 @@ from .._grpc.wire import encode_bytes_head, split
 from .._hosts import make_import_error
 from .._protobuf import GetMessageClass, make_pool
 from .._protocol.datatypes import Buffer
-from .._protocol.errors import ErrorResponse, InvalidRequest, InvalidResponse, find_status, show
+from .._protocol.errors import ErrorResponse, InvalidRequest, InvalidResponse, show
+from .._protocol.grpc_codes import find_status
 from .._protocol.tensor_bytes import view_bytes
 from .._protocol.tensors import REGION, InferenceRequest, InferenceResponse, lend_nothing
 from ._blocking import iterate, wait_for

@@ -1,0 +1,35 @@
+"""`[N]` or `[N, 1]`: which of the two N values have, and when one is taken for the other. Knows no codecs and no models.
+
+Codecs write N values as `[N]`; the codec `np`, data frames and MLServer's clients write `[N, 1]`. Clients cannot know which is declared.
+
+Specification: Content Types.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from .datatypes import Array
+from .errors import InvalidRequest, show
+from .tensors import Tensor
+
+
+def to_rank_of(array: Array, declared: Sequence[int]) -> Array:
+    """N values as the declared shape has them. `[N, 1]` is reshaped if `[-1]` is declared, and `[N]` of BYTES if `[-1, 1]` or `[-1, -1]`
+    is. Other arrays are returned as they are."""
+    rank = len(declared)
+    if rank == 1 and array.ndim == 2 and array.shape[1] == 1:
+        return array.reshape(-1)
+    if rank == 2 and array.ndim == 1 and declared[1] in (-1, 1) and array.dtype.hasobject:
+        return array.reshape(-1, 1)
+    return array
+
+
+def rows_of(tensor: Tensor, wanted: str) -> Array:
+    """The array of a tensor of shape `[N]` or `[N, 1]`, as `[N]`."""
+    shape = tensor.shape
+    if len(shape) == 1:
+        return tensor.array
+    if len(shape) == 2 and shape[1] == 1:
+        return tensor.array.reshape(shape[0])
+    raise InvalidRequest(f"tensor {show(tensor.name)} has shape {list(shape)}: expected [N] or [N, 1] for {wanted!r}")
