@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
@@ -19,6 +18,7 @@ from oip_asgi.grpc import OIPGRPCApp
 from tests.support.grpc_asgi import GRPC, WEB, Got, call, frame
 from tests.support.grpc_demo import TWO_FLOATS, fp32
 from tests.support.grpc_ways import SERVICE, wire_request
+from tests.support.loops import Loops
 from tests.support.ways import other_asgi_app
 
 HEALTH: Final = "grpc.health.v1.Health"
@@ -110,10 +110,11 @@ class Served:
             return x
 
         self._app = host.make(server)
+        self._loops = Loops()
 
     def ask(self, path: str, content_type: str = GRPC, body: bytes = ECHO) -> Got:
         self.calls.clear()
-        return asyncio.run(call(self._app, self._host.prefix + path, body, content_type, root_path=self._host.root_path))
+        return self._loops.run(call(self._app, self._host.prefix + path, body, content_type, root_path=self._host.root_path))
 
 
 def is_grpc(got: Got) -> bool:

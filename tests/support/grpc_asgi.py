@@ -12,6 +12,7 @@ from urllib.parse import unquote
 from oip_asgi import InferenceServer
 from oip_asgi.grpc import OIPGRPCApp
 from tests.support.grpc_ways import CODES, MESSAGES, SERVICE
+from tests.support.loops import Loops
 
 GRPC: Final = "application/grpc"
 WEB: Final = "application/grpc-web+proto"
@@ -151,6 +152,7 @@ class ASGIClient:
         self._content_type = content_type
         self._chunk = chunk
         self._prefix = prefix
+        self._loops = Loops()
 
     def got(self, method: str, message: Any = None, headers: Sequence[tuple[str, str]] = ()) -> Got:
         if not isinstance(message, bytes):
@@ -161,7 +163,7 @@ class ASGIClient:
         size = self._chunk or len(body)
         chunks = [body[start : start + size] for start in range(0, len(body), size)]
         path = f"{self._prefix}/{SERVICE}/{method}"
-        return asyncio.run(call(self._app, path, chunks, self._content_type, headers))
+        return self._loops.run(call(self._app, path, chunks, self._content_type, headers))
 
     def ask(self, method: str, message: Any = None, **options: Any) -> Any:
         """The response message."""

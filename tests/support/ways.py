@@ -15,6 +15,7 @@ from starlette.middleware import Middleware
 from werkzeug.test import EnvironBuilder
 
 from oip_asgi import InferenceServer, OIPApp, OIPMiddleware, OIPWSGIApp, OIPWSGIMiddleware
+from tests.support.loops import Loops
 
 Headers: TypeAlias = Sequence[tuple[str, str]]
 
@@ -118,7 +119,8 @@ async def send_asgi(app: Any, request: Request, prefix: str = "", *, root_path: 
 
 def over_asgi(app: Any, prefix: str, *, root_path: str = "", chunk: int | None = None) -> Way:
     """The same as a way in."""
-    return lambda request: asyncio.run(send_asgi(app, request, prefix, root_path=root_path, chunk=chunk))
+    loops = Loops()
+    return lambda request: loops.run(send_asgi(app, request, prefix, root_path=root_path, chunk=chunk))
 
 
 def over_wsgi(app: Any, prefix: str, *, with_target: bool = True) -> Way:

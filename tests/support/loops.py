@@ -1,0 +1,37 @@
+"""Event loops that stay from one request to the next, as a server's does: making one for each request costs more than the request."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Coroutine
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+
+
+class _Loop:
+    """An event loop of one thread. It is closed when the thread ends, or when nobody can ask any more."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.new_event_loop()
+
+    def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        result = self._loop.run_until_complete(coroutine)
+        left = asyncio.all_tasks(self._loop)
+        assert not left, f"tasks that nobody awaited: {left}"
+        return result
+
+    def __del__(self) -> None:
+        self._loop.close()
+
+
+class Loops(threading.local):
+    """An event loop for each thread that asks."""
+
+    def __init__(self) -> None:
+        self._own = _Loop()
+
+    def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        """What a coroutine returns, as by `asyncio.run`; the loop stays."""
+        return self._own.run(coroutine)
