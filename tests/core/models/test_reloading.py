@@ -81,7 +81,6 @@ def state(server: InferenceServer) -> tuple[str, str]:
 @contextmanager
 def without_collector() -> Iterator[None]:
     """What is let go goes at once, not at the next garbage collection."""
-    gc.collect()
     gc.disable()
     try:
         yield

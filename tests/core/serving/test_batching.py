@@ -457,7 +457,6 @@ def test_nothing_of_a_request_waits_for_the_garbage_collector(is_async: bool, fa
         tasks = await held.together(*arrays)
         assert [task.exception() is not None for task in tasks] == [fails] * 3
 
-    gc.collect()
     gc.disable()
     try:
         asyncio.run(main())

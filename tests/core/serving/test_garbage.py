@@ -108,6 +108,7 @@ def collecting() -> Iterator[list[Any]]:
     """What only the garbage collector finds of what is left behind here."""
     garbage: list[Any] = []
     gc.collect()
+    gc.freeze()  # what is here already is not looked through again: frames that are left behind are new
     was_enabled = gc.isenabled()
     gc.disable()
     gc.set_debug(gc.DEBUG_SAVEALL)
