@@ -47,7 +47,7 @@ def make_server() -> InferenceServer:
     return server
 
 
-@pytest.fixture(params=["of the application", "of install"])
+@pytest.fixture(scope="module", params=["of the application", "of install"])
 def client(request: pytest.FixtureRequest) -> Client:
     is_of_app = request.param == "of the application"
     app = FastAPI(dependencies=[Depends(check_key)] if is_of_app else [])
@@ -55,15 +55,21 @@ def client(request: pytest.FixtureRequest) -> Client:
     return Client(app)
 
 
+@pytest.fixture(scope="module")
+def plain() -> Client:
+    """Of an application without dependencies."""
+    app = Starlette()
+    OIPApp(make_server()).install(app)
+    return Client(app)
+
+
 @pytest.mark.parametrize("path", PROTOCOL_PATHS)
 @pytest.mark.parametrize("method", ["GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS", "PROPFIND"])
-def test_nothing_gets_past_a_dependency(client: Client, method: str, path: str) -> None:
+def test_nothing_gets_past_a_dependency(client: Client, plain: Client, method: str, path: str) -> None:
     refused = client.request(method, path, content=BODY)
     assert refused.status_code == 401
     assert refused.content == (b"" if method == "HEAD" else b'{"error":"send the header x-api-key"}')
     assert (refused.headers["content-type"], refused.headers["www-authenticate"]) == ("application/json", "ApiKey")
-    plain = Client(Starlette())
-    OIPApp(make_server()).install(plain.app)
     allowed, expected = client.request(method, path, content=BODY, headers=KEY), plain.request(method, path, content=BODY)
     assert (allowed.status_code, allowed.content, dict(allowed.headers)) == (expected.status_code, expected.content, dict(expected.headers))
 

@@ -9,6 +9,8 @@ from typing import Any
 
 import httpx
 
+from tests.support.loops import Loops
+
 
 class Client:
     """Asks an application of Starlette or FastAPI; as a context manager, within its lifespan.
@@ -21,7 +23,7 @@ class Client:
     def __init__(self, app: Any, root_path: str = "") -> None:
         self.app = app
         self._root_path = root_path
-        self._run: Callable[..., Any] = asyncio.run
+        self._run: Callable[..., Any] = Loops().run
         self._stack = AsyncExitStack()
 
     def __enter__(self) -> Client:

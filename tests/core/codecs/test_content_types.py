@@ -48,11 +48,8 @@ from tests.table.content_types import BAD, CASES, Bad, Case
 
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES)
 def test_what_a_model_receives_over_every_way_in(case: Case, server: InferenceServer, seen: list[Any]) -> None:
-    answers = {
-        (binary, name): way(http(case.model, case.request, binary=binary))
-        for binary in (False, True)
-        for name, way in ways_into(server).items()
-    }
+    ways = ways_into(server)
+    answers = {(binary, name): way(http(case.model, case.request, binary=binary)) for binary in (False, True) for name, way in ways.items()}
     assert {answer.status for answer in answers.values()} == {200}, answers
     assert len({answer.body for answer in answers.values()}) == 1
     assert len(seen) == len(answers)
@@ -62,12 +59,13 @@ def test_what_a_model_receives_over_every_way_in(case: Case, server: InferenceSe
 
 @pytest.mark.parametrize("bad", BAD.values(), ids=BAD)
 def test_what_is_refused_over_every_way_in(bad: Bad, server: InferenceServer, seen: list[Any]) -> None:
+    ways = ways_into(server)
     for binary in (False, True):
         if not binary and any(
             b"\xff" in element for tensor in bad.request.inputs if tensor.datatype == "BYTES" for element in tensor.array.ravel()
         ):
             continue  # no JSON string can hold it
-        for name, way in ways_into(server).items():
+        for name, way in ways.items():
             answer = way(http(bad.model, bad.request, binary=binary))
             status, text = error(answer)
             assert (name, status) == (name, 400), text
