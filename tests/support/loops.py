@@ -17,10 +17,14 @@ class _Loop:
         self._loop = asyncio.new_event_loop()
 
     def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
-        result = self._loop.run_until_complete(coroutine)
-        left = asyncio.all_tasks(self._loop)
-        assert not left, f"tasks that nobody awaited: {left}"
-        return result
+        try:
+            return self._loop.run_until_complete(coroutine)
+        finally:
+            left = asyncio.all_tasks(self._loop)
+            for task in left:  # as asyncio.run does: some hosts leave theirs to it
+                task.cancel()
+            if left:
+                self._loop.run_until_complete(asyncio.wait(left))
 
     def __del__(self) -> None:
         self._loop.close()
