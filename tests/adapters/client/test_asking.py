@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from datetime import datetime
 from typing import Annotated, Any
 
@@ -156,6 +157,17 @@ def test_streams(ask: Asked) -> None:
     with pytest.raises(ErrorResponse, match="unknown model") as caught:
         ask("stream", "nobody", {})
     assert caught.value.response_status == (None if ask.is_grpc else 404)
+
+
+def test_a_blocking_stream_where_an_event_loop_runs_as_in_a_notebook(url: str) -> None:
+    async def cell() -> list[Any]:
+        with Client(url) as client:
+            broken_off = client.stream("counts", {"n": [3]})
+            assert next(broken_off)["output_0"].tolist() == [0]
+            broken_off.close()
+            return [response["output_0"].tolist() for response in client.stream("counts", {"n": [3]})]
+
+    assert asyncio.run(cell()) == [[0], [1], [2]]
 
 
 def test_outputs_as_values() -> None:
