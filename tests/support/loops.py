@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import weakref
 from collections.abc import Coroutine
 from typing import Any, TypeVar
 
@@ -15,6 +16,7 @@ class _Loop:
 
     def __init__(self) -> None:
         self._loop = asyncio.new_event_loop()
+        weakref.finalize(self, self._loop.close)  # which keeps the loop whole until then, as `__del__` would not
 
     def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
         try:
@@ -25,9 +27,6 @@ class _Loop:
                 task.cancel()
             if left:
                 self._loop.run_until_complete(asyncio.wait(left))
-
-    def __del__(self) -> None:
-        self._loop.close()
 
 
 class Loops(threading.local):
