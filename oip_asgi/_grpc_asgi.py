@@ -26,6 +26,7 @@ from ._http.request import Head, Incoming, join_headers
 from ._http.response import refuse as refuse_over_http
 from ._protocol.effects import DeadlinePassed, Run
 from ._protocol.errors import InferenceError, TimedOut, show
+from ._protocol.log import logger
 from ._runtime.drive import advance_async, drive_async
 from ._runtime.waiting import ClientGone, attend, until_gone
 from ._services import Converse, Services
@@ -35,7 +36,6 @@ from .server import InferenceServer
 if TYPE_CHECKING:
     from starlette.types import Message, Receive, Scope, Send
 
-_logger: Final = logging.getLogger("oip_asgi")
 
 _EXTENSION: Final = "http.response.trailers"
 _CARRIED: Final = "oip_asgi.trailers"
@@ -70,7 +70,7 @@ class OIPGRPCApp:
     def _log_once(self, level: int, text: str) -> None:
         if text not in self._logged:
             self._logged.add(text)
-            _logger.log(level, text)
+            logger.log(level, text)
 
     def _check_host(self, scope: Scope) -> None:
         """Check the application through which a call over HTTP/2 comes."""

@@ -5,13 +5,12 @@ Knows scopes and messages; the answers come from the core.
 
 from __future__ import annotations
 
-import logging
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from functools import partial
 from types import GeneratorType
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 from urllib.parse import unquote
 
 import msgspec
@@ -37,6 +36,7 @@ from ._http.public import HEALTH_METHODS, match_public
 from ._http.request import Head, encode_path, join_headers, path_under, prefix_of
 from ._http.response import CLIENT_GONE, Response, refuse_path
 from ._protocol.effects import Fed, Piece, Run, Start, Steps
+from ._protocol.log import logger
 from ._runtime.drive import advance_async
 from ._runtime.runtime import Runtime
 from ._runtime.waiting import ClientGone
@@ -52,8 +52,6 @@ if TYPE_CHECKING:
 
 AnyASGIApp: TypeAlias = Callable[[Any, Any, Any], Awaitable[None]]
 """An application of any framework: each has its own types for the same three arguments."""
-
-_logger: Final = logging.getLogger("oip_asgi")
 
 
 class OIPApp:
@@ -85,7 +83,7 @@ class OIPApp:
         """Check the application in which it is mounted."""
         self._host = host
         if find_dependencies_around(host, self):
-            _logger.warning(
+            logger.warning(
                 "FastAPI runs no dependencies before what is mounted, so those of the application or router do not protect OIPApp: "
                 'write OIPApp(server).install(app, "/v2"), to which the application\'s apply, and which takes dependencies=[Depends(...)]'
             )
@@ -328,7 +326,7 @@ class OIPMiddleware:
         self._is_checked = True
         inside = describe_middleware(self._host, self._prefix or "/")
         if inside:
-            _logger.warning(inside)
+            logger.warning(inside)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if not self._is_checked:

@@ -6,7 +6,6 @@ Knows these objects by their attributes. It needs no extra, but pandas for a fra
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, overload
 
 import numpy as np
@@ -67,31 +66,27 @@ class Specs(NamedTuple):
     outputs: list[TensorSpec]
 
 
-_ONNX: Final[Mapping[str, Datatype]] = MappingProxyType(
-    {
-        "bool": "BOOL",
-        **{name.lower(): name for name in DTYPES if "INT" in name},
-        "float16": "FP16",
-        "bfloat16": "BF16",
-        "float": "FP32",
-        "double": "FP64",
-        "string": "BYTES",
-    }
-)
+_ONNX: Final[Mapping[str, Datatype]] = {
+    "bool": "BOOL",
+    **{name.lower(): name for name in DTYPES if "INT" in name},
+    "float16": "FP16",
+    "bfloat16": "BF16",
+    "float": "FP32",
+    "double": "FP64",
+    "string": "BYTES",
+}
 """The types of elements of ONNX's tensors."""
 
-_MLFLOW: Final[Mapping[str, tuple[Datatype, str | None]]] = MappingProxyType(
-    {
-        "boolean": ("BOOL", None),
-        "integer": ("INT32", None),
-        "long": ("INT64", None),
-        "float": ("FP32", None),
-        "double": ("FP64", None),
-        "string": ("BYTES", "str"),
-        "binary": ("BYTES", "base64"),
-        "datetime": ("BYTES", "datetime"),
-    }
-)
+_MLFLOW: Final[Mapping[str, tuple[Datatype, str | None]]] = {
+    "boolean": ("BOOL", None),
+    "integer": ("INT32", None),
+    "long": ("INT64", None),
+    "float": ("FP32", None),
+    "double": ("FP64", None),
+    "string": ("BYTES", "str"),
+    "binary": ("BYTES", "base64"),
+    "datetime": ("BYTES", "datetime"),
+}
 """The types of MLflow's columns: the datatype and the content type of each."""
 
 

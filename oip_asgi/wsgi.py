@@ -6,7 +6,6 @@ and `feed`.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from functools import partial
@@ -25,6 +24,7 @@ from ._http.request import Head, encode_path, join_headers, path_under, prefix_o
 from ._http.response import Response
 from ._protocol.effects import Fed, Piece, Start, Steps
 from ._protocol.errors import InvalidRequest
+from ._protocol.log import logger
 from ._runtime.drive_blocking import Driver, pieces
 from .server import InferenceServer
 
@@ -32,8 +32,6 @@ if TYPE_CHECKING:
     from _typeshed.wsgi import StartResponse, WSGIApplication, WSGIEnvironment
 
 CHUNK: Final = 2**20
-
-_logger: Final = logging.getLogger("oip_asgi")
 
 
 class Stream(Protocol):
@@ -99,7 +97,7 @@ class OIPWSGIMiddleware:
         self._is_checked = True
         inside = describe_before_request(self._host, self._prefix or "/")
         if inside:
-            _logger.warning(inside)
+            logger.warning(inside)
 
     def __call__(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
         path = path_under(_read_path(environ), self._prefix)

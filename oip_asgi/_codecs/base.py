@@ -230,13 +230,9 @@ def normalize(annotation: Any) -> Any:
     return list[typing.get_args(annotation)] if typing.get_origin(annotation) is list else annotation  # type: ignore[misc]
 
 
-class _Nothing:
-    """Has no instances."""
-
-
-def find_class(module: str, name: str) -> type:
-    """A class of a library, without importing that; if nobody has imported it, a class without instances."""
-    found: type = getattr(sys.modules.get(module), name, _Nothing)
+def find_class(module: str, name: str) -> type | tuple[()]:
+    """A class of a library, without importing that, for `isinstance`; no class if nobody has imported it."""
+    found: type | tuple[()] = getattr(sys.modules.get(module), name, ())
     return found
 
 

@@ -15,7 +15,6 @@ from collections.abc import Mapping, Sequence
 from functools import cache, partial
 from importlib.util import find_spec
 from operator import attrgetter
-from types import MappingProxyType
 from typing import Any, Final, NamedTuple, TypeAlias, TypeGuard
 
 import msgspec
@@ -56,14 +55,12 @@ class Scalar(NamedTuple):
 
 _INTEGERS: Final = ("INT64", "INT8", "INT16", "INT32", "UINT8", "UINT16", "UINT32", "UINT64")
 
-SCALARS: Final[Mapping[type, Scalar]] = MappingProxyType(
-    {
-        float: Scalar(("FP64", "FP16", "BF16", "FP32", *_INTEGERS), ("np",), (float, int), "a number"),
-        int: Scalar(_INTEGERS, ("np",), (int,), "an integer"),
-        bool: Scalar(("BOOL",), ("np",), (bool,), "true or false"),
-        str: Scalar(("BYTES",), ("np", "str"), (str,), "a string"),
-    }
-)
+SCALARS: Final[Mapping[type, Scalar]] = {
+    float: Scalar(("FP64", "FP16", "BF16", "FP32", *_INTEGERS), ("np",), (float, int), "a number"),
+    int: Scalar(_INTEGERS, ("np",), (int,), "an integer"),
+    bool: Scalar(("BOOL",), ("np",), (bool,), "true or false"),
+    str: Scalar(("BYTES",), ("np", "str"), (str,), "a string"),
+}
 
 
 def read_scalar(kind: type, tensor: Tensor) -> Any:

@@ -15,6 +15,7 @@ from .._models.model import Model
 from .._models.registry import path_of
 from .._models.specs import TensorSpec, write_spec
 from .._protocol import schemas as documents
+from .._rest.body import HEADER_LENGTH
 from .._rest.generate import RESERVED_INPUTS, RESERVED_OUTPUTS
 from . import json_schemas
 from .json_schemas import Schema
@@ -43,7 +44,6 @@ _ERRORS: Final = {
     "504": "The model took too long.",
 }
 
-_HEADER_LENGTH: Final = "Inference-Header-Content-Length"
 
 _BINARY_BODY: Final = (
     "How many bytes of the body are JSON. The tensors' bytes are behind them, in the order of the inputs, each as many as its parameter "
@@ -98,7 +98,7 @@ class Operations:
             schema.pop("description", None)  # it is for readers of the code
         elements = {datatype: json_schemas.element(datatype) for datatype in sorted(self._datatypes)}
         all_schemas = {**structs, "Error": json_schemas.ERROR, "Tensor": json_schemas.ANY_TENSOR, **elements, **self._model_schemas}
-        length = {"name": _HEADER_LENGTH, "in": "header", "description": _BINARY_BODY, "schema": {"type": "integer", "minimum": 0}}
+        length = {"name": HEADER_LENGTH, "in": "header", "description": _BINARY_BODY, "schema": {"type": "integer", "minimum": 0}}
         return {
             "schemas": {self._namespace + name: schema for name, schema in all_schemas.items()},
             "responses": {f"{self._namespace}Error{status}": self._json("Error", text) for status, text in _ERRORS.items()},
@@ -195,7 +195,7 @@ class Operations:
         """The response of a model, with an example if its outputs are declared and small."""
         model, response = at.model, self._json(f"Response_{at.of_model}")
         response["content"].update(_BINARY)
-        response["headers"] = {_HEADER_LENGTH: {"description": "How many bytes of a binary body are JSON.", "schema": {"type": "integer"}}}
+        response["headers"] = {HEADER_LENGTH: {"description": "How many bytes of a binary body are JSON.", "schema": {"type": "integer"}}}
         if model.outputs and json_schemas.count(model.outputs) <= json_schemas.MAX_ELEMENTS:
             versioned = {} if model.version is None else {"model_version": model.version}
             example = {"model_name": model.name, **versioned, "outputs": json_schemas.example_tensors(model.outputs)}

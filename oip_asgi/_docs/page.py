@@ -7,20 +7,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from importlib.resources import files
-from types import MappingProxyType
 from typing import Final
 
 PAGE: Final = "page.html"
 
 _SCRIPTS: Final = ("page.js", "elements.js", "fields.js", "json.js", "numbers.js", "plot.js", "snippets.js", "statistics.js")
 
-FILES: Final[Mapping[str, str]] = MappingProxyType(
-    {
-        "page.css": "text/css; charset=utf-8",
-        **dict.fromkeys(_SCRIPTS, "text/javascript; charset=utf-8"),
-        "icon.svg": "image/svg+xml",
-    }
-)
+FILES: Final[Mapping[str, str]] = {
+    "page.css": "text/css; charset=utf-8",
+    **dict.fromkeys(_SCRIPTS, "text/javascript; charset=utf-8"),
+    "icon.svg": "image/svg+xml",
+}
 """What the page loads, and the media type of each."""
 
 POLICY: Final = (

@@ -8,7 +8,6 @@ from __future__ import annotations
 import base64
 import binascii
 from collections.abc import Callable, Iterable, Mapping
-from types import MappingProxyType
 from typing import Any, Final, Literal, TypeAlias
 
 import msgspec
@@ -31,19 +30,17 @@ _MAX_COMMAS: Final = 100_000
 
 PublicState: TypeAlias = Literal["registered", "loading", "ready", "reloading", "failed", "unloading", "unloaded"]
 
-_STATES: Final[Mapping[State, tuple[PublicState, str, str]]] = MappingProxyType(
-    {
-        "registered": ("registered", "UNAVAILABLE", "not loaded yet"),
-        "loading": ("loading", "LOADING", ""),
-        "ready": ("ready", "READY", ""),
-        "reloading": ("reloading", "READY", "loading again: what was loaded before serves meanwhile"),
-        "failed": ("failed", "UNAVAILABLE", "load failed, see the server's log"),
-        "unloading": ("unloading", "UNLOADING", ""),
-        "unloaded": ("unloaded", "UNAVAILABLE", "unloaded"),
-        "unregistering": ("unloading", "UNLOADING", ""),
-        "unregistered": ("unloaded", "UNAVAILABLE", "unloaded"),
-    }
-)
+_STATES: Final[Mapping[State, tuple[PublicState, str, str]]] = {
+    "registered": ("registered", "UNAVAILABLE", "not loaded yet"),
+    "loading": ("loading", "LOADING", ""),
+    "ready": ("ready", "READY", ""),
+    "reloading": ("reloading", "READY", "loading again: what was loaded before serves meanwhile"),
+    "failed": ("failed", "UNAVAILABLE", "load failed, see the server's log"),
+    "unloading": ("unloading", "UNLOADING", ""),
+    "unloaded": ("unloaded", "UNAVAILABLE", "unloaded"),
+    "unregistering": ("unloading", "UNLOADING", ""),
+    "unregistered": ("unloaded", "UNAVAILABLE", "unloaded"),
+}
 """For each state: its name for users, its name in Triton's index, and the reason for it."""
 
 _RELOAD_FAILED: Final = "load failed, see the server's log: what was loaded before still serves"

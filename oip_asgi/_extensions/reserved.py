@@ -8,7 +8,6 @@ Specification: Triton's Sequence, Schedule Policy and Generate Extensions; `trit
 from __future__ import annotations
 
 from collections.abc import Mapping
-from types import MappingProxyType
 from typing import Final
 
 from .._protocol.errors import InvalidRequest, show
@@ -22,15 +21,13 @@ OF_TREATMENT: Final = frozenset(
 """Parameters that say how a request is treated, not what is computed."""
 
 _FLAG: Final = ((bool,), "true or false")
-_EXPECTED: Final[Mapping[str, tuple[tuple[type, ...], str]]] = MappingProxyType(
-    {
-        "sequence_id": ((int, str), "an integer, 0 or more, or a string"),
-        "sequence_start": _FLAG,
-        "sequence_end": _FLAG,
-        "priority": ((int,), "an integer, 0 or more"),
-        "triton_enable_empty_final_response": _FLAG,
-    }
-)
+_EXPECTED: Final[Mapping[str, tuple[tuple[type, ...], str]]] = {
+    "sequence_id": ((int, str), "an integer, 0 or more, or a string"),
+    "sequence_start": _FLAG,
+    "sequence_end": _FLAG,
+    "priority": ((int,), "an integer, 0 or more"),
+    "triton_enable_empty_final_response": _FLAG,
+}
 """The types of each parameter. Integers have 64 bits, and no sign."""
 
 _RESERVED: Final = "triton_"

@@ -10,7 +10,6 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from types import MappingProxyType
 from typing import Final
 from urllib.parse import quote
 
@@ -59,9 +58,9 @@ _SAFE: Final = "".join(chr(code) for code in range(0x20, 0x7F) if chr(code) != "
 """The characters that need no percent-encoding in a header."""
 
 _TIMEOUT: Final = re.compile(rb"([0-9]{1,8})([HMSmun])")
-_SECONDS: Final[Mapping[bytes, float]] = MappingProxyType({b"H": 3600, b"M": 60, b"S": 1, b"m": 1e-3, b"u": 1e-6, b"n": 1e-9})
+_SECONDS: Final[Mapping[bytes, float]] = {b"H": 3600, b"M": 60, b"S": 1, b"m": 1e-3, b"u": 1e-6, b"n": 1e-9}
 
-_CODINGS: Final[Mapping[bytes, Coding | None]] = MappingProxyType({b"": None, b"identity": None, b"gzip": "gzip", b"deflate": "deflate"})
+_CODINGS: Final[Mapping[bytes, Coding | None]] = {b"": None, b"identity": None, b"gzip": "gzip", b"deflate": "deflate"}
 OK: Final = (b"grpc-status", b"0")
 ACCEPTED: Final = (b"grpc-accept-encoding", b"gzip, deflate")
 

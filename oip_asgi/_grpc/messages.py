@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
-from types import MappingProxyType
 from typing import Any, Final
 
 import msgspec
@@ -45,22 +44,20 @@ MAX_PARSED: Final = 2**23
 _CHOICES: Final = ((bool, "bool_param"), (int, "int64_param"), (float, "double_param"), (str, "string_param"))
 _INT64_MAX: Final = 2**63 - 1
 
-TYPED: Final[Mapping[str, str]] = MappingProxyType(
-    {
-        "BOOL": "bool_contents",
-        "UINT8": "uint_contents",
-        "UINT16": "uint_contents",
-        "UINT32": "uint_contents",
-        "UINT64": "uint64_contents",
-        "INT8": "int_contents",
-        "INT16": "int_contents",
-        "INT32": "int_contents",
-        "INT64": "int64_contents",
-        "FP32": "fp32_contents",
-        "FP64": "fp64_contents",
-        "BYTES": "bytes_contents",
-    }
-)
+TYPED: Final[Mapping[str, str]] = {
+    "BOOL": "bool_contents",
+    "UINT8": "uint_contents",
+    "UINT16": "uint_contents",
+    "UINT32": "uint_contents",
+    "UINT64": "uint64_contents",
+    "INT8": "int_contents",
+    "INT16": "int_contents",
+    "INT32": "int_contents",
+    "INT64": "int64_contents",
+    "FP32": "fp32_contents",
+    "FP64": "fp64_contents",
+    "BYTES": "bytes_contents",
+}
 """For each datatype, the field of `InferTensorContents` that holds it. FP16 and BF16 have none: they travel raw."""
 
 _TOGETHER: Final = 2**16

@@ -10,7 +10,6 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from functools import partial
-from types import MappingProxyType
 from typing import Any, Final
 
 import msgspec
@@ -130,10 +129,12 @@ _OF_SERVICE: Final[GrpcRows] = {
 _ANSWERS: Final[GrpcRows] = {**_OF_SERVICE, "Check": GrpcRow(_check)}
 """What answers each method but ModelInfer."""
 
-ACTIONS: Final[Mapping[str, Action | None]] = MappingProxyType(
-    {"ModelInfer": "infer", "ModelStreamInfer": "infer", **{name: row.action for name, row in _ANSWERS.items()}}
-)
+ACTIONS: Final[Mapping[str, Action | None]] = {
+    "ModelInfer": "infer",
+    "ModelStreamInfer": "infer",
+    **{name: row.action for name, row in _ANSWERS.items()},
+}
 """What each method does with the model that it names, or with shared memory."""
 
-METHODS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType({SERVICE: ("ModelInfer", *_OF_SERVICE), HEALTH: ("Check",)})
+METHODS: Final[Mapping[str, tuple[str, ...]]] = {SERVICE: ("ModelInfer", *_OF_SERVICE), HEALTH: ("Check",)}
 """The answered methods of each service. Health's `Watch` is not answered, as nobody announces changes: clients ask for readiness."""

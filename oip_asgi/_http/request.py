@@ -104,13 +104,6 @@ class Incoming(msgspec.Struct, eq=False):
         self.is_unread = False
         return Read(body)
 
-    def length(self) -> int | None:
-        """How long the body is, None where its server tells its end."""
-        length = _length(self.head.fields, b"content-length")
-        if length is None:
-            self._check_end()
-        return length
-
     def _check_end(self) -> None:
         if not self.head.body_is_bounded:
             raise InferenceError(

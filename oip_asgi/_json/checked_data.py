@@ -52,10 +52,6 @@ _MAX_INTEGER: Final = 300
 """An integer of so many digits is in the range of a float."""
 
 
-class Mismatch(InvalidRequest):
-    """Long data do not have the shape. The place is not known."""
-
-
 class Wanted(msgspec.Struct, frozen=True):
     """What the elements should be.
 
@@ -74,10 +70,10 @@ class Wanted(msgspec.Struct, frozen=True):
         """The kind of its values: BF16 counts as a float."""
         return "f" if self.dtype.kind == "V" else self.dtype.kind
 
-    def mismatch(self, index: int, *, is_long: bool = False) -> Mismatch:
+    def mismatch(self, index: int, *, is_long: bool = False) -> InvalidRequest:
         """The error of data that do not have the shape, as far as is known from the element `index` on."""
         problem = "has too many elements" if is_long else f"has another form, or too few elements, from element {index} on"
-        return Mismatch(f"data {problem}: expected {self}")
+        return InvalidRequest(f"data {problem}: expected {self}")
 
     def __str__(self) -> str:
         flat = f"{self.size} in a flat array for shape {list(self.shape)}"

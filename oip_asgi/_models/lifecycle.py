@@ -10,7 +10,6 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
-from types import MappingProxyType
 from typing import Final, Literal, TypeAlias, final
 
 from .._protocol.effects import Signal, Spawn, Steps, Wait
@@ -65,15 +64,17 @@ _TABLE: Final[tuple[tuple[Event, tuple[State, ...], Action, State | None], ...]]
 )
 """What each event does in some states, and the next state; None if the state does not change."""
 
-TRANSITIONS: Final[Mapping[tuple[State, Event], tuple[Action, State]]] = MappingProxyType(
-    {(state, event): (action, after or state) for event, states, action, after in _TABLE for state in states}
-)
+TRANSITIONS: Final[Mapping[tuple[State, Event], tuple[Action, State]]] = {
+    (state, event): (action, after or state) for event, states, action, after in _TABLE for state in states
+}
 """All that can happen to a model. Any other event in a state is an error of this package."""
 
 
-_REASONS: Final[Mapping[State, str]] = MappingProxyType(
-    {"failed": "its load failed, see the server's log", "unloading": "it was unloaded", "unloaded": "it was unloaded"}
-)
+_REASONS: Final[Mapping[State, str]] = {
+    "failed": "its load failed, see the server's log",
+    "unloading": "it was unloaded",
+    "unloaded": "it was unloaded",
+}
 
 
 _NOT_TRIED_AGAIN: Final = (

@@ -6,7 +6,6 @@ import inspect
 import logging
 from collections.abc import Callable, Mapping
 from functools import partial
-from types import MappingProxyType
 from typing import Any, Final
 
 import msgspec
@@ -19,7 +18,7 @@ from .callables import is_async, refuse_coroutine
 from .handler import Handler, Loaded
 from .model_options import ModelOptions
 
-_NOTHING: Final[Mapping[str, Any]] = MappingProxyType({})
+_NOTHING: Final[Mapping[str, Any]] = {}
 
 
 class LoadParameters(msgspec.Struct, frozen=True, eq=False):

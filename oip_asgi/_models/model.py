@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import logging
 import math
-from typing import Final
 
 from .._codecs.content_types import Codecs
 from .._extensions.cache import Cache
+from .._protocol.log import logger
 from .batch_queue import Batches
 from .binding import bind_none
 from .callables import kind_of
@@ -17,8 +16,6 @@ from .limiter import Limiter
 from .loader import Loader
 from .model_options import CONCURRENCY, NO_TIMEOUT, ModelOptions
 from .statistics import Statistics
-
-_logger: Final = logging.getLogger("oip_asgi")
 
 
 class Model:
@@ -68,7 +65,7 @@ class Model:
         limiter = self.limiter
         let_in = limiter.max_concurrency + limiter.max_queue
         if let_in < most:
-            _logger.warning(
+            logger.warning(
                 "%s: at most %d requests are let in, max_concurrency=%d and max_queue=%d, so requests of one row never fill a batch of "
                 "max_batch_size=%d: raise max_queue",
                 self, let_in, limiter.max_concurrency, limiter.max_queue, most,

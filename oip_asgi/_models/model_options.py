@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Collection, Mapping, Sequence
-from types import MappingProxyType
 from typing import Annotated, Any, Final, Literal, TypedDict
 
 import msgspec
@@ -16,7 +15,7 @@ from .._protocol.tensors import to_plain, to_plain_name
 from .callables import STREAMS, Kind, kind_of
 from .specs import TensorSpec
 
-CONCURRENCY: Final[Mapping[Kind, int]] = MappingProxyType({"thread": 40, "inline": 40, "stream": 40, "async": 256, "async stream": 256})
+CONCURRENCY: Final[Mapping[Kind, int]] = {"thread": 40, "inline": 40, "stream": 40, "async": 256, "async stream": 256}
 """`max_concurrency` if it is left out, but 1 with `max_batch_size`. Starlette has 40 threads; coroutines mostly wait."""
 
 NO_TIMEOUT: Final = 10**6

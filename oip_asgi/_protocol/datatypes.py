@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import cache
-from types import MappingProxyType
 from typing import Any, Final, Literal, TypeAlias
 
 import numpy as np
@@ -24,23 +23,21 @@ Datatype: TypeAlias = Literal[
 ]
 """The names of datatypes. BF16 needs ml_dtypes."""
 
-DTYPES: Final[Mapping[Datatype, DType]] = MappingProxyType(
-    {
-        "BOOL": np.dtype("?"),
-        "UINT8": np.dtype("u1"),
-        "UINT16": np.dtype("<u2"),
-        "UINT32": np.dtype("<u4"),
-        "UINT64": np.dtype("<u8"),
-        "INT8": np.dtype("i1"),
-        "INT16": np.dtype("<i2"),
-        "INT32": np.dtype("<i4"),
-        "INT64": np.dtype("<i8"),
-        "FP16": np.dtype("<f2"),
-        "FP32": np.dtype("<f4"),
-        "FP64": np.dtype("<f8"),
-        "BYTES": np.dtype("O"),
-    }
-)
+DTYPES: Final[Mapping[Datatype, DType]] = {
+    "BOOL": np.dtype("?"),
+    "UINT8": np.dtype("u1"),
+    "UINT16": np.dtype("<u2"),
+    "UINT32": np.dtype("<u4"),
+    "UINT64": np.dtype("<u8"),
+    "INT8": np.dtype("i1"),
+    "INT16": np.dtype("<i2"),
+    "INT32": np.dtype("<i4"),
+    "INT64": np.dtype("<i8"),
+    "FP16": np.dtype("<f2"),
+    "FP32": np.dtype("<f4"),
+    "FP64": np.dtype("<f8"),
+    "BYTES": np.dtype("O"),
+}
 
 _NAMES: Final[dict[DType, Datatype]] = {dtype: name for name, dtype in DTYPES.items()}
 name_of: Final = _NAMES.get

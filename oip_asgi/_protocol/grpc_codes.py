@@ -6,21 +6,18 @@ Specification: gRPC, Error.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from types import MappingProxyType
 from typing import Final
 
-_CODES: Final[Mapping[int, str]] = MappingProxyType(
-    {
-        401: "UNAUTHENTICATED",
-        403: "PERMISSION_DENIED",
-        404: "NOT_FOUND",
-        413: "RESOURCE_EXHAUSTED",
-        429: "RESOURCE_EXHAUSTED",
-        501: "UNIMPLEMENTED",
-        503: "UNAVAILABLE",
-        504: "DEADLINE_EXCEEDED",
-    }
-)
+_CODES: Final[Mapping[int, str]] = {
+    401: "UNAUTHENTICATED",
+    403: "PERMISSION_DENIED",
+    404: "NOT_FOUND",
+    413: "RESOURCE_EXHAUSTED",
+    429: "RESOURCE_EXHAUSTED",
+    501: "UNIMPLEMENTED",
+    503: "UNAVAILABLE",
+    504: "DEADLINE_EXCEEDED",
+}
 """Any other status is INVALID_ARGUMENT below 500, where the request is at fault, and INTERNAL above."""
 
 

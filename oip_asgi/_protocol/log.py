@@ -14,7 +14,7 @@ from typing import Final
 
 from .errors import ModelFault, show
 
-_logger: Final = logging.getLogger("oip_asgi")
+logger: Final = logging.getLogger("oip_asgi")
 
 _NO_ASCII_TEXT: Final = re.compile("[^ -~]")
 _INDENT: Final = "    "
@@ -26,18 +26,18 @@ _SHOWN: Final = 100
 
 def log_raised(level: int, error: BaseException, message: str, *values: object, extra: Mapping[str, object] | None = None) -> None:
     """Log what users' code raised, without the frames of this package around it. What it returned is one line, if nothing below raised."""
-    if not _logger.isEnabledFor(level):
+    if not logger.isEnabledFor(level):
         return
-    path, line, function, _ = _logger.findCaller(stacklevel=2)
+    path, line, function, _ = logger.findCaller(stacklevel=2)
     text, is_foreign = format_traceback(error)
     is_one_line = isinstance(error, ModelFault) and not is_foreign
     if is_one_line:
         message, values = f"{message}: %s", (*values, escape(str(error)))
     raised = None if is_one_line else (type(error), error, error.__traceback__)
-    record = _logger.makeRecord(_logger.name, level, path, line, message, values, raised, function, extra)
+    record = logger.makeRecord(logger.name, level, path, line, message, values, raised, function, extra)
     # logging's own formatter prints this, if it is there, instead of a text made of exc_info
     record.exc_text = None if is_one_line else text
-    _logger.handle(record)
+    logger.handle(record)
 
 
 def log_fields(model: str, version: str | None, request_id: str | None, seconds: float) -> dict[str, object]:

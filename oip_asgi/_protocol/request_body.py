@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Iterator, Mapping
-from types import MappingProxyType
 from typing import Final, Literal, TypeAlias
 
 import msgspec
@@ -21,8 +20,8 @@ from .errors import InferenceError, InvalidRequest, TooLarge, show
 
 Coding: TypeAlias = Literal["gzip", "deflate"]
 
-_CODINGS: Final[Mapping[str, Coding]] = MappingProxyType({"gzip": "gzip", "x-gzip": "gzip", "deflate": "deflate"})
-_WINDOW: Final[Mapping[Coding, int]] = MappingProxyType({"gzip": 16 + zlib.MAX_WBITS, "deflate": zlib.MAX_WBITS})
+_CODINGS: Final[Mapping[str, Coding]] = {"gzip": "gzip", "x-gzip": "gzip", "deflate": "deflate"}
+_WINDOW: Final[Mapping[Coding, int]] = {"gzip": 16 + zlib.MAX_WBITS, "deflate": zlib.MAX_WBITS}
 _RAW: Final = -zlib.MAX_WBITS
 
 _SLICE: Final = 2**14

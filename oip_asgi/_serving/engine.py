@@ -19,7 +19,7 @@ from .._protocol import schemas
 from .._protocol.access import Action, MakeAccess
 from .._protocol.effects import Abandoned, DeadlinePassed, Run, Spawn, Steps, Wait
 from .._protocol.errors import NotFound
-from .._protocol.log import log_raised
+from .._protocol.log import log_raised, logger
 from .._protocol.loop_limits import LOOP_BYTES
 from .guard import Guard
 from .record import Tracer, record_unknown
@@ -33,8 +33,6 @@ _UNLOAD_SECONDS: Final = 1.0
 
 _UNDECLARED: Final = "undeclared_inputs"
 """The metadata's parameter with the names of inputs whose datatype and shape are not declared."""
-
-_logger: Final = logging.getLogger("oip_asgi")
 
 
 class Security(NamedTuple):
@@ -153,7 +151,7 @@ class Engine:
                 self._log_not_ready(model)
                 return False
         if self._blocker is not None and self._replace_blocker(None):
-            _logger.warning("the server is ready again")
+            logger.warning("the server is ready again")
         return True
 
     def _log_not_ready(self, model: Model) -> None:
@@ -161,7 +159,7 @@ class Engine:
         if self.stopping or model.lifecycle.state == "failed" or not self._replace_blocker(model):
             return
         why = "its ready= says so" if model.lifecycle.state == "ready" else "it is still loading"
-        _logger.warning("the server is not ready, because of %s: %s", model, why)
+        logger.warning("the server is not ready, because of %s: %s", model, why)
 
     def _replace_blocker(self, model: Model | None) -> bool:
         """Note which model keeps the server from being ready. False if that is known already."""
@@ -215,7 +213,7 @@ class Engine:
                 yield Wait(model.limiter.idle(), deadline)
             except DeadlinePassed:
                 model.limiter.refuse_waiting(is_unloaded=False)
-                _logger.warning("%s still runs %g seconds after the server was told to stop, so it is left behind", model, seconds)
+                logger.warning("%s still runs %g seconds after the server was told to stop, so it is left behind", model, seconds)
         yield from self._unload_all(max(deadline, self.clock() + _UNLOAD_SECONDS))
 
     def _unload_all(self, deadline: float) -> Steps[None]:
@@ -228,7 +226,7 @@ class Engine:
             try:
                 yield Wait(unloading.ended, deadline)
             except DeadlinePassed:
-                _logger.warning("%s: unload= has not returned when the server stopped, so it is left behind", model)
+                logger.warning("%s: unload= has not returned when the server stopped, so it is left behind", model)
 
     def finish_stop(self) -> None:
         """Reset everything after nothing runs any more. The next start or the next request loads the models again."""

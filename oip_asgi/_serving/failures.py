@@ -29,7 +29,7 @@ from .._protocol.errors import (
     list_names,
     show,
 )
-from .._protocol.log import escape, log_raised, name_request
+from .._protocol.log import escape, log_raised, logger, name_request
 from .call import Call, ModelRaised
 from .call_stack import find_callers
 from .decoding import Decoded
@@ -41,7 +41,6 @@ _RETRY: Final = {"Retry-After": "1"}
 _OF_ANOTHER_TYPE: Final = (AttributeError, LookupError, ModelFault, TypeError, ValueError)
 """What a model raises that gets an argument of a type that it was not written for. With `ModelFault`, its result is refused."""
 
-_logger: Final = logging.getLogger("oip_asgi")
 
 _RAISE_HINT: Final = ': to answer the client with a status, raise oip_asgi.InferenceError("what was wrong", status=404)'
 _SUGGESTED: Final = 5
@@ -77,7 +76,7 @@ def as_error(call: Call[Any], failure: Exception) -> InferenceError:
 
 def _make_late_error(call: Call[Any], raised: BaseException | None) -> TimedOut:
     fields, request = call.log_fields(), name_request(call.timings.id)
-    _logger.warning("%s took more than %g seconds for %s", call.model, call.seconds, request, extra=fields)
+    logger.warning("%s took more than %g seconds for %s", call.model, call.seconds, request, extra=fields)
     if raised is not None:
         call.log_late(raised)
     return TimedOut(f"{call.model} did not answer within {call.seconds:g} seconds, the shorter of its own timeout and the request's")
@@ -90,7 +89,7 @@ def _make_model_error(call: Call[Any], error: BaseException, *, is_logged: bool)
         return told
     missing = find_missing_column(error, model, _list_columns(call.decoded))
     if missing is not None:
-        _logger.warning("%s: %s", name_request(call.timings.id), missing, extra=call.log_fields())
+        logger.warning("%s: %s", name_request(call.timings.id), missing, extra=call.log_fields())
         return missing
     if not is_logged:
         fields, request = call.log_fields(), name_request(call.timings.id)

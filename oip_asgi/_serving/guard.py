@@ -27,8 +27,6 @@ _DJANGO_HINT: Final = (
     'await user.ahas_perm("app.permission")'
 )
 
-_logger: Final = logging.getLogger("oip_asgi")
-
 
 class Guard:
     """Asks one `authorize=`."""

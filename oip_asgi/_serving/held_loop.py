@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Awaitable, Callable, Generator
 from types import coroutine
 from typing import Any, Final
@@ -10,6 +9,7 @@ from typing import Any, Final
 from .._models.callables import find_place
 from .._models.handler import Handler
 from .._models.model import Model
+from .._protocol.log import logger
 
 HELD_SECONDS: Final = 0.1
 
@@ -18,8 +18,6 @@ _MENDS: Final = {
     "async stream": "write a def with yield, which runs in a worker thread, or await asyncio.to_thread(...) for the part that blocks",
     "inline": 'leave run="inline" out, so that it runs in a worker thread',
 }
-
-_logger: Final = logging.getLogger("oip_asgi")
 
 
 @coroutine
@@ -61,4 +59,4 @@ def _warn(model: Model, handler: Handler, seconds: float) -> None:
     if not was_warned:
         place, mend = find_place(handler.function), _MENDS[handler.kind]
         text = "%s held the event loop for %d ms, in which nothing else ran on it, health probes neither (%s): %s"
-        _logger.warning(text, model, round(seconds * 1000), place, mend)
+        logger.warning(text, model, round(seconds * 1000), place, mend)

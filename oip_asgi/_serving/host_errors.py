@@ -4,22 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import suppress
-from types import MappingProxyType
 from typing import Any, Final
 
 import msgspec
 
 from .._protocol.errors import InferenceError
 
-_HOST_ERRORS: Final[Mapping[tuple[str, str], int | None]] = MappingProxyType(
-    {
-        ("starlette.exceptions", "HTTPException"): None,
-        ("litestar.exceptions.http_exceptions", "HTTPException"): None,
-        ("werkzeug.exceptions", "HTTPException"): None,
-        ("django.http.response", "Http404"): 404,
-        ("django.core.exceptions", "PermissionDenied"): 403,
-    }
-)
+_HOST_ERRORS: Final[Mapping[tuple[str, str], int | None]] = {
+    ("starlette.exceptions", "HTTPException"): None,
+    ("litestar.exceptions.http_exceptions", "HTTPException"): None,
+    ("werkzeug.exceptions", "HTTPException"): None,
+    ("django.http.response", "Http404"): 404,
+    ("django.core.exceptions", "PermissionDenied"): 403,
+}
 """Classes by module and name, and the status if the class has none. FastAPI's class derives from Starlette's; Flask uses werkzeug's."""
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from types import MappingProxyType
 from typing import Any, Final
 
 import msgspec
@@ -31,7 +30,7 @@ from .stream import Stream
 _ELEMENT: Final = 16
 """The assumed bytes of an element that is converted as a Python object."""
 
-_NO_HEADERS: Final[Mapping[str, str]] = MappingProxyType({})
+_NO_HEADERS: Final[Mapping[str, str]] = {}
 
 
 class PythonFormat(msgspec.Struct, frozen=True, eq=False):
@@ -52,10 +51,7 @@ class PythonFormat(msgspec.Struct, frozen=True, eq=False):
     codecs: Codecs
 
     timeout = math.inf
-
-    @property
-    def transport(self) -> Any:
-        return None
+    transport = None
 
     def named_headers(self) -> Mapping[str, str]:
         return _NO_HEADERS

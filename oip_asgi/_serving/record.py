@@ -10,9 +10,7 @@ from typing import Final, Protocol
 from .._models.model import Model
 from .._models.statistics import Outcome, Statistics, Timings
 from .._protocol.errors import InferenceError, ModelFailed, NotReady, TimedOut, error_text
-from .._protocol.log import escape, log_fields
-
-_logger: Final = logging.getLogger("oip_asgi")
+from .._protocol.log import escape, log_fields, logger
 
 _UNAVAILABLE: Final = 503
 
@@ -59,15 +57,15 @@ def record_end(model: Model, request: Timings | None, span: Span | None, ended: 
     if isinstance(error, InferenceError) and not isinstance(error, (ModelFailed, TimedOut)):  # those are logged with their cause
         is_refused = outcome in ("invalid", "busy") or isinstance(error, NotReady)
         level, what = (logging.DEBUG, "was refused") if is_refused else (logging.ERROR, "failed")
-        if _logger.isEnabledFor(level):
+        if logger.isEnabledFor(level):
             request_id, seconds = (None, 0.0) if request is None else (request.id, ended - request.since)
             fields = log_fields(model.name, model.version, request_id, seconds)
             cause = "" if error.__cause__ is None else f" ({error_text(error.__cause__)})"
-            _logger.log(level, "%s: a request %s with %d: %s", model, what, error.status, escape(error_text(error) + cause), extra=fields)
+            logger.log(level, "%s: a request %s with %d: %s", model, what, error.status, escape(error_text(error) + cause), extra=fields)
 
 
 def record_unknown(statistics: Statistics, error: InferenceError) -> None:
     """Count a request for an unknown model. All of them are counted as one model, because clients choose the names."""
     statistics.record("invalid", None, 0.0)
-    if _logger.isEnabledFor(logging.DEBUG):
-        _logger.debug("a request was refused with %d: %s", error.status, escape(error_text(error)), extra=log_fields("", None, None, 0.0))
+    if logger.isEnabledFor(logging.DEBUG):
+        logger.debug("a request was refused with %d: %s", error.status, escape(error_text(error)), extra=log_fields("", None, None, 0.0))

@@ -20,7 +20,7 @@ from .._models.model import Model
 from .._models.statistics import ResponseOutcome
 from .._protocol.effects import Abandoned, Await, DeadlinePassed, QuitWithin, Run, Send, Start, Steps, Stopped, Wait, finish
 from .._protocol.errors import InferenceError, InvalidRequest, ModelFailed, TimedOut
-from .._protocol.log import log_raised, name_request
+from .._protocol.log import log_raised, logger, name_request
 from .._protocol.tensors import InferenceResponse
 from .call import Call, ModelRaised, is_short
 from .call_stack import enter, leave
@@ -38,8 +38,6 @@ _END: Final = object()
 
 _MEASURED: Final = 8
 """How many items of the first stream of a model are measured, if it has so many: how long each holds the event loop."""
-
-_logger: Final = logging.getLogger("oip_asgi")
 
 
 class Events(msgspec.Struct, frozen=True):
@@ -161,7 +159,7 @@ def take_only_answer(engine: Engine, model: Model, wire: WireFormat[T]) -> Steps
     """Return the only answer of a request. More than one, or none, is an error."""
     answer: T | None = yield from Stream(engine, model, wire, wants_one=True).run()
     if answer is None:
-        _logger.error("%s answered nothing, where one response was asked for", model)
+        logger.error("%s answered nothing, where one response was asked for", model)
         raise ModelFailed(f"{model} answered nothing: generate_stream takes any number of responses")
     return answer
 
@@ -350,5 +348,5 @@ class _ItemReader(Generic[T]):
         if failure.__cause__ is not None:
             call.log_late(failure.__cause__)
         seconds, request = call.model.stream_timeout, name_request(call.timings.id)
-        _logger.warning("%s streamed for more than %g seconds for %s", call.model, seconds, request, extra=call.log_fields())
+        logger.warning("%s streamed for more than %g seconds for %s", call.model, seconds, request, extra=call.log_fields())
         return TimedOut(f"{call.model} did not end its stream within {seconds:g} seconds, its stream_timeout")

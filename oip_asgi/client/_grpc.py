@@ -43,8 +43,8 @@ _FINAL: Final = "triton_final_response"
 _OPTIONS: Final = [("grpc.max_receive_message_length", -1), ("grpc.max_send_message_length", -1)]
 
 
-class _Messages:
-    """What is sent and received, as bytes."""
+class GRPCLink:
+    """A server that is asked over gRPC, on an event loop, or blocking: then its coroutines never wait, and `finish` runs them."""
 
     def __init__(self, url: str, headers: Mapping[str, str] | None, timeout: float | None, *, blocks: bool = False) -> None:
         self.blocks = blocks
@@ -72,15 +72,6 @@ class _Messages:
         if parameters:
             encode_parameters(parameters, message.parameters)
         return bytes(message.SerializeToString())
-
-    def read(self, question: Question[T], content: bytes) -> T:
-        return question.read(_to_document(self._parse(question.rpc, content)))
-
-    def read_refusal(self, question: Question[T], error: ErrorResponse) -> T:
-        """A probe's no, or the error raised again."""
-        if not question.is_probe or error.response_status not in (400, 404):
-            raise error
-        return question.read({"ready": False})
 
     def write_inference(self, inference: Inference) -> bytes:
         request: InferenceRequest = inference.request
@@ -134,30 +125,6 @@ class _Messages:
         except Exception:  # DecodeError, and UnicodeDecodeError without protobuf's compiled part
             raise InvalidResponse(f"the response cannot be parsed: expected the bytes of {kind.DESCRIPTOR.full_name}") from None
 
-
-def read_error(error: Any) -> ErrorResponse:
-    """What a call failed with."""
-    return ErrorResponse(error.details() or error.code().name, find_status(error.code().name))
-
-
-def _to_document(message: Any) -> Any:
-    """A message as JSON has it, without empty texts."""
-    return {field.name: value for field in message.DESCRIPTOR.fields if (value := _to_value(field, getattr(message, field.name))) != ""}
-
-
-def _to_value(field: Any, value: Any) -> Any:
-    if isinstance(value, Mapping) or hasattr(value, "items"):
-        return {key: _to_value(field.message_type.fields_by_name["value"], each) for key, each in value.items()}
-    if hasattr(value, "append"):
-        return [_to_value(field, each) for each in value]
-    if field.enum_type is not None:
-        return field.enum_type.values_by_number[value].name
-    return value if field.message_type is None else _to_document(value)
-
-
-class GRPCLink(_Messages):
-    """A server that is asked over gRPC, on an event loop, or blocking: then its coroutines never wait, and `finish` runs them."""
-
     @cached_property
     def channel(self) -> Any:
         library: Any = grpc if self.blocks else grpc.aio
@@ -178,9 +145,12 @@ class GRPCLink(_Messages):
 
     async def ask(self, question: Question[T], timeout: float | None) -> T:
         try:
-            return self.read(question, await self.call(question.rpc, self.write(question), timeout))
+            content = await self.call(question.rpc, self.write(question), timeout)
         except ErrorResponse as error:
-            return self.read_refusal(question, error)
+            if not question.is_probe or error.response_status not in (400, 404):
+                raise
+            return question.read({"ready": False})
+        return question.read(_to_document(self._parse(question.rpc, content)))
 
     async def infer(self, inference: Inference, timeout: float | None) -> InferenceResponse:
         content = await self.call("ModelInfer", self.write_inference(inference), timeout, self.find_metadata(inference))
@@ -196,3 +166,23 @@ class GRPCLink(_Messages):
             raise read_error(error) from error
         finally:
             call.cancel()
+
+
+def read_error(error: Any) -> ErrorResponse:
+    """What a call failed with."""
+    return ErrorResponse(error.details() or error.code().name, find_status(error.code().name))
+
+
+def _to_document(message: Any) -> Any:
+    """A message as JSON has it, without empty texts."""
+    return {field.name: value for field in message.DESCRIPTOR.fields if (value := _to_value(field, getattr(message, field.name))) != ""}
+
+
+def _to_value(field: Any, value: Any) -> Any:
+    if isinstance(value, Mapping) or hasattr(value, "items"):
+        return {key: _to_value(field.message_type.fields_by_name["value"], each) for key, each in value.items()}
+    if hasattr(value, "append"):
+        return [_to_value(field, each) for each in value]
+    if field.enum_type is not None:
+        return field.enum_type.values_by_number[value].name
+    return value if field.message_type is None else _to_document(value)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import math
 import re
 import time
@@ -16,7 +15,7 @@ import httpx
 from .._models.handler import Loaded
 from .._models.specs import AnyShape, TensorSpec
 from .._protocol.errors import InferenceError, InvalidRequest, InvalidResponse, ModelFault, list_names, show
-from .._protocol.log import escape
+from .._protocol.log import escape, logger
 from .._protocol.schemas import Parameters, RequestOutput
 from .._protocol.tensors import ELSEWHERE, InferenceContext, InferenceRequest, InferenceResponse, make_tensor
 from . import _questions as questions
@@ -40,8 +39,6 @@ _OF_CONNECTION: Final = re.compile(
 """Headers of one connection or body, which mean nothing for another one."""
 
 _VALUE: Final = re.compile(r"[\t\x20-\x7e\x80-\xff]*")
-
-_logger: Final = logging.getLogger("oip_asgi")
 
 
 def remote(
@@ -142,7 +139,7 @@ class _Remote:
                 if not is_passing(error) or time.monotonic() >= until:
                     raise ModelFault(f"cannot ask {what}: {describe(error)}") from None
                 if not is_told:
-                    _logger.warning("waiting for %s: %s", what, escape(describe(error)))
+                    logger.warning("waiting for %s: %s", what, escape(describe(error)))
                 is_told = True
                 await asyncio.sleep(_AGAIN_SECONDS)
 
@@ -264,7 +261,7 @@ class _Remote:
         if refusal.is_away:
             address.pass_over()
         if is_unsent(error) and len(self._addresses) > 1:
-            _logger.warning("model %r: %s is passed over: %s", context.model_name, address.url, escape(describe(error)))
+            logger.warning("model %r: %s is passed over: %s", context.model_name, address.url, escape(describe(error)))
         return refusal.make(context.model_name, address.url, error)
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import importlib
-import logging
 import sys
 import threading
 from collections.abc import AsyncIterator, Iterator
@@ -14,6 +13,7 @@ from typing import Any, Final, cast
 
 from .._models.handler import Foreign
 from .._models.specs import TensorSpec
+from .._protocol.log import logger
 from .._protocol.tensors import InferenceContext
 from .._protocol.tensors import InferenceRequest as OurRequest
 from .._protocol.tensors import InferenceResponse as OurResponse
@@ -33,7 +33,6 @@ SED: Final = (
 """Changes the lines of a file that import MLServer."""
 
 _importing: Final = threading.RLock()
-_logger: Final = logging.getLogger("oip_asgi")
 
 
 def register_folder(server: InferenceServer, path: str | Path) -> None:
@@ -74,7 +73,7 @@ def register_folder(server: InferenceServer, path: str | Path) -> None:
                     _register(server, read_model(file), root, loads=False)
                     known.add(str(file))
                 except (TypeError, ValueError) as error:
-                    _logger.error("a new model cannot be registered: %s", error)
+                    logger.error("a new model cannot be registered: %s", error)
 
     server._inside.engine.finders.append(find_new)
 
@@ -112,7 +111,7 @@ def _register(server: InferenceServer, settings: ModelSettings, root: Path, *, l
 
 def _warn_of_unused(file: Path, settings: Settings | ModelSettings) -> None:
     if settings._unused:
-        _logger.warning("%s: not used: %s", file, settings._unused)
+        logger.warning("%s: not used: %s", file, settings._unused)
 
 
 def _make_model(file: Path, root: Path) -> MLModel:
