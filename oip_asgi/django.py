@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import suppress
 from typing import Any, Final, TypeAlias
 from urllib.parse import quote, unquote
 
@@ -18,7 +19,7 @@ try:
     from django.core.checks import CheckMessage
     from django.core.checks import Warning as CheckWarning
     from django.core.handlers.asgi import ASGIRequest
-    from django.db import connections, transaction
+    from django.db import close_old_connections, connections, transaction
     from django.http import Http404, HttpRequest, HttpResponse, StreamingHttpResponse
     from django.http.response import HttpResponseBase
     from django.urls import URLPattern, URLResolver, get_resolver
@@ -78,6 +79,7 @@ def urls(server: InferenceServer, *, public: Sequence[str] = ()) -> list[URLPatt
 
     engine, runtime = server._inside
     runtime.background.lend_thread = LentThread
+    runtime.call_after_jobs(_close_connections)
 
     @csrf_exempt
     def view(request: HttpRequest, path: str, **_: object) -> HttpResponseBase:  # a prefix may have variables of its own
@@ -95,6 +97,8 @@ def urls(server: InferenceServer, *, public: Sequence[str] = ()) -> list[URLPatt
         answer, body = wsgi.answer(server, head, _choose_stream(request))
         if type(answer) is Start and not isinstance(request, ASGIRequest):
             return StreamingHttpResponse(body, status=answer.status, headers=_list_headers(answer))
+        if answer.status >= 400:
+            _roll_back()
         return _make_response(answer, body)  # under ASGI, Django would take all of an iterator before it sends anything, and warn of that
 
     async def async_view(request: HttpRequest, path: str, **_: object) -> HttpResponseBase:
@@ -120,6 +124,19 @@ def urls(server: InferenceServer, *, public: Sequence[str] = ()) -> list[URLPatt
 
     below = RegexPattern(rf"\A(?P<path>/?{match_public(public)})\Z", is_endpoint=True)
     return [*([URLPattern(below, open_view)] if public else []), _Pattern(server, view, async_view)]
+
+
+def _close_connections() -> None:
+    """Close what this worker thread need not keep, as Django does in its own threads after each request."""
+    with suppress(Exception):
+        close_old_connections()
+
+
+def _roll_back() -> None:
+    """Undo what was written for a request that is answered with an error, as `ATOMIC_REQUESTS` does after a view that raises."""
+    for connection in connections.all(initialized_only=True):
+        if connection.settings_dict["ATOMIC_REQUESTS"] and connection.in_atomic_block:
+            connection.set_rollback(True)
 
 
 class _Pattern(URLPattern):

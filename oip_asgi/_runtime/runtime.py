@@ -75,6 +75,11 @@ class Runtime:
         self._pools[effect.work].submit(_Job(effect, future, _Job.finish))
         return future
 
+    def call_after_jobs(self, function: Callable[[], object]) -> None:
+        """Call a function, which must not raise, in a worker thread after each of its jobs."""
+        for pool in self._pools.values():
+            pool.after_job = function
+
     def stop(self) -> None:
         """End the threads and the loop; those that user code does not return from are left behind. Later calls start them anew."""
         self.background.stop()

@@ -39,6 +39,8 @@ class WorkerThreads:
 
     def __init__(self, most: int) -> None:
         self._most = most
+        self.after_job: Callable[[], object] | None = None
+        """Called in a thread after each job. It must not raise."""
         self._begin()
         call_after_fork(self._begin)
 
@@ -121,6 +123,8 @@ class WorkerThreads:
                     worker.is_awake = False
             if job is not None:
                 job.run()
+                if self.after_job is not None:
+                    self.after_job()
             elif not worker.wake.acquire(True, _IDLE_SECONDS) and self._retire(worker):
                 return
             del job  # an idle thread holds no request's arrays

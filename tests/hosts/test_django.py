@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import json
+import sqlite3
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -12,6 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 from asgiref.sync import sync_to_async
+from django.core.exceptions import PermissionDenied
 from django.core.handlers.asgi import ASGIHandler
 from django.core.wsgi import get_wsgi_application
 from django.db import connection, connections
@@ -19,7 +22,7 @@ from django.http import HttpRequest, HttpResponse
 from django.test import AsyncClient, Client, override_settings
 from django.urls import include, path
 
-from oip_asgi import Access, InferenceContext, InferenceServer
+from oip_asgi import Access, InferenceContext, InferenceError, InferenceServer
 from oip_asgi.django import urls
 from tests.support.host_ways import configure_django, staying
 from tests.support.inside import model_names
@@ -384,6 +387,65 @@ def test_under_atomic_requests(calls: list[str], monkeypatch: pytest.MonkeyPatch
     with served(make_server(calls, with_async=with_async)):
         found = Client().post(INFER, BODY, content_type="application/json")
     assert (found.status_code, found.content) == (200, answer("echo", ECHOED))
+
+
+@pytest.mark.parametrize("is_async", [False, True])
+@pytest.mark.parametrize("raised", [ValueError("after the write"), InferenceError("no", status=422), PermissionDenied("no")])
+def test_atomic_requests_undo_what_was_written_before_an_error(monkeypatch: pytest.MonkeyPatch, is_async: bool, raised: Exception) -> None:
+    def write(*, fails: bool) -> Any:
+        connection.cursor().execute("insert into written values (1)")
+        if fails:
+            raise raised
+        return [1]
+
+    def count() -> Any:
+        with connection.cursor() as cursor:
+            cursor.execute("select count(*) from written")
+            return [cursor.fetchone()[0]]
+
+    with connection.cursor() as cursor:
+        cursor.execute("drop table if exists written")
+        cursor.execute("create table written (x)")
+    connection.close()
+    monkeypatch.setitem(connection.settings_dict, "ATOMIC_REQUESTS", True)
+    server = InferenceServer()
+    server.register("fails", lambda: write(fails=True))
+    server.register("writes", lambda: write(fails=False))
+    server.register("count", count)
+    with served(server):
+        asker = Asker(is_async=is_async)
+        answers = [asker("POST", f"/v2/models/{name}/generate", b"{}") for name in ("fails", "count", "writes", "count")]
+    assert answers[0].status_code >= 400
+    assert [json.loads(answer.content)["output_0"] for answer in answers[1:]] == [0, 1, 1]
+    connection.close()
+    server.stop()
+
+
+@pytest.mark.parametrize("is_async", [False, True])
+def test_a_timeout_leaves_no_connection_open_and_no_broken_one_behind(is_async: bool) -> None:
+    used: list[Any] = []
+
+    def query(*, breaks: bool) -> Any:
+        connection.ensure_connection()
+        used.append(connection.connection)
+        with connection.cursor() as cursor:
+            cursor.execute("select 42")
+            number = cursor.fetchone()[0]
+        if breaks:
+            connection.connection.close()  # as when the database starts again
+        return [number]
+
+    server = InferenceServer()
+    server.register("breaks", lambda: query(breaks=True), timeout=20, max_concurrency=1)
+    server.register("query", lambda: query(breaks=False), timeout=20, max_concurrency=1)
+    with served(server):
+        asker = Asker(is_async=is_async)
+        statuses = [asker("POST", f"/v2/models/{name}/generate", b"{}").status_code for name in ("breaks", "query", "query")]
+    assert statuses == [200, 200, 200]
+    server.stop()  # and the threads, after what they do behind their last answer
+    for each in used:
+        with pytest.raises(sqlite3.ProgrammingError, match="closed"):
+            each.execute("select 1")
 
 
 def test_a_prefix_with_a_variable() -> None:
