@@ -295,7 +295,7 @@ def test_what_a_frame_declares_takes_this_frame(_: str, column: Any, rows: slice
     pd.testing.assert_frame_equal(got[0], PandasCodec.decode_request(PandasCodec.encode_request(frame)))
 
 
-@pytest.mark.parametrize("dtype", ["Int64", "boolean"])
+@pytest.mark.parametrize("dtype", ["Int64", "boolean", "Float64"])
 def test_a_column_may_miss_values_that_none_missed_where_it_was_declared(dtype: str) -> None:
     server = InferenceServer()
 
@@ -308,10 +308,10 @@ def test_a_column_may_miss_values_that_none_missed_where_it_was_declared(dtype: 
         answer = over_asgi(OIPApp(server), "")(Request("POST", "/models/m/infer", (), json.dumps({"inputs": inputs}).encode()))
         return answer.status, json.loads(answer.body).get("error") or json.loads(answer.body)["outputs"][0]["data"]
 
-    datatype = "INT64" if dtype == "Int64" else "BOOL"
-    data = ["1" if dtype == "Int64" else "true", "null"]
+    datatype = {"Int64": "INT64", "boolean": "BOOL", "Float64": "FP64"}[dtype]
+    data = ["true" if dtype == "boolean" else "1", "null"]
     assert infer(data=data, parameters={"content_type": "pd_json", "pd_dtype": dtype}) == (200, [dtype, "False", "True"])
-    wrong = ["1.5", "[]"]
+    wrong = ['"abc"', "[]"]
     status, text = infer(data=wrong, parameters={"content_type": "pd_json", "pd_dtype": dtype})
     assert (status, text) == (400, f"column 'x' cannot be {dtype}, as its pd_dtype says: its values are object")
     refused = (400, f"input 'x' has datatype BYTES: expected {datatype}")

@@ -90,7 +90,8 @@ def _is_known(zone: str) -> bool:
 def holds_missing(tensor: Tensor, dtype: np.dtype[Any]) -> bool:
     """Whether a tensor is how a frame's nullable column of this dtype is sent if values are missing."""
     parameters = tensor.parameters
-    return parameters.get("content_type") == PandasJSONCodec.content_type and _MASKED.get(str(parameters.get(DTYPE))) == dtype
+    masked = _MASKED.get(str(parameters.get(DTYPE)))  # None is no dtype, but numpy takes it for that of floats
+    return parameters.get("content_type") == PandasJSONCodec.content_type and masked is not None and masked == dtype
 
 
 def is_nullable(dtype: object) -> bool:
