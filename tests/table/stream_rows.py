@@ -83,6 +83,7 @@ def _register_frames(server: InferenceServer) -> None:
     def frame_and_n(frame: pd.DataFrame, n: int, scale: float = 1.0) -> np.ndarray:
         return frame.sum(axis=1).to_numpy() * n * scale
 
+    server.register("identified", lambda df: df["id"], content_type="pd", inputs=[TensorSpec("id", "BYTES", [-1])])
     server.register("declared frame", lambda df: df["a"], content_type="pd", inputs=[TensorSpec("a", "INT64", [-1])])
 
     @server.model("parameters of a frame", content_type="pd", inputs=[TensorSpec("a", "INT64", [-1])])
@@ -306,6 +307,9 @@ def _frames() -> list[StreamRow]:
             flat("frame and n", output_0=[16.5, 33.0]),
         ),
         StreamRow("a declared frame", "declared%20frame/generate", {"a": [1, 2]}, 200, flat("declared frame", output_0=[1, 2])),
+        refused(
+            "a column called id", "identified/generate", {"id": "a"}, "input 'id' has the name of another member of the object: use infer"
+        ),
         refused("an unknown column", "declared%20frame/generate", {"a": [1, 2], "b": 3}, "unknown input 'b': expected 'a'"),
         refused(
             "a misspelled column",
@@ -462,7 +466,7 @@ def _failures() -> list[StreamRow]:
             "nowhere/versions/1/generate_stream",
             {"x": 1},
             "Request for unknown model: 'nowhere' is not found: expected 'words', 'count', 'lists', 'plain', 'grid', 'versioned', "
-            f"'parameters', 'bytes', 'clash', 'stops' and {9 if HAS_PANDAS else 4} more",
+            f"'parameters', 'bytes', 'clash', 'stops' and {10 if HAS_PANDAS else 4} more",
             404,
         ),
     ]
