@@ -13,6 +13,7 @@ import math
 import re
 from collections import Counter
 from collections.abc import Collection, Mapping
+from contextlib import suppress
 from types import NoneType
 from typing import Any, Final, NamedTuple
 
@@ -32,6 +33,9 @@ RESERVED_OUTPUTS: Final = frozenset({"id", "model_name", "model_version", "error
 
 MAX_VALUES: Final = 100_000
 """How many values an object may hold, as it is read in one go."""
+
+_JSON_TEXTS: Final = "pd_json"
+"""The content type of a tensor whose elements are JSON texts."""
 
 _INFERENCE_REQUEST: Final = re.compile(rb'"inputs"[ \t\r\n]*:[ \t\r\n]*\[[ \t\r\n]*[{\]]')
 
@@ -176,12 +180,12 @@ def _write_missing(value: Any, spec: Declared | None) -> tuple[Any, dict[str, An
     if spec is None:
         kinds = set(map(type, values))
         if kinds <= {str, NoneType} or kinds <= {bool, NoneType}:  # a column without any value is one of objects, as in pandas
-            return list(map(json.dumps, values)), {"content_type": "pd_json"}
+            return list(map(json.dumps, values)), {"content_type": _JSON_TEXTS}
         return [_Literal("NaN") if each is None else each for each in values], {}
     if spec.datatype == "BYTES" and spec.content_type == "datetime":
         return ["NaT" if each is None else each for each in values], {}
     if spec.datatype == "BYTES" and spec.content_type in (None, "str"):
-        return list(map(json.dumps, values)), {"content_type": "pd_json"}
+        return list(map(json.dumps, values)), {"content_type": _JSON_TEXTS}
     return values if spec.datatype in FLOATING else value, {}
 
 
@@ -266,13 +270,23 @@ def encode_response(response: InferenceResponse, head: bytes) -> bytes:
         if tensor.name in RESERVED_OUTPUTS:
             _check_names(response)
         try:
-            text = _encode(to_value(tensor.array))
+            text = _write_values(tensor)
         except InvalidRequest as error:
             raise InvalidRequest(f"output {show(tensor.name)}: {error}: use infer, with binary data") from None
         parts.append(b"%b:%b" % (_encode(tensor.name), text[1:-1] if tensor.array.size == 1 else text))
     for name, value in response.parameters.items():
         parts.append(b"%b:%b" % (_encode(name), _encode(value)))
     return b",".join(parts) + b"}"
+
+
+def _write_values(tensor: Tensor) -> bytes:
+    """The elements of a tensor as a JSON list. JSON texts, as which a frame's column with missing values leaves, become what they say."""
+    if tensor.parameters.get("content_type") == _JSON_TEXTS and tensor.array.dtype.hasobject:
+        text = b"[%b]" % b",".join(tensor.array.ravel().tolist())
+        with suppress(*ERRORS):
+            if len(msgspec.json.decode(text)) == tensor.array.size:
+                return text
+    return _encode(to_value(tensor.array))
 
 
 def _check_names(response: InferenceResponse) -> None:

@@ -83,6 +83,15 @@ def _register_frames(server: InferenceServer) -> None:
     def frame_and_n(frame: pd.DataFrame, n: int, scale: float = 1.0) -> np.ndarray:
         return frame.sum(axis=1).to_numpy() * n * scale
 
+    texts = Tensor("y", np.array(["1, 2", "["]), {"content_type": "pd_json"})
+    server.register("no JSON", lambda: InferenceResponse([texts]))
+
+    @server.model("found")
+    def found(frame: pd.DataFrame) -> pd.DataFrame:
+        cities = [{1: "Bonn", 2: 'a "b"'}.get(key) for key in frame["key"]]
+        known = [key if key < 3 else None for key in frame["key"]]
+        return pd.DataFrame({"city": cities, "n": pd.array(known, dtype="Int64"), "is": pd.array([k and k > 1 for k in known], "boolean")})
+
     server.register("identified", lambda df: df["id"], content_type="pd", inputs=[TensorSpec("id", "BYTES", [-1])])
     server.register("declared frame", lambda df: df["a"], content_type="pd", inputs=[TensorSpec("a", "INT64", [-1])])
 
@@ -307,6 +316,21 @@ def _frames() -> list[StreamRow]:
             flat("frame and n", output_0=[16.5, 33.0]),
         ),
         StreamRow("a declared frame", "declared%20frame/generate", {"a": [1, 2]}, 200, flat("declared frame", output_0=[1, 2])),
+        StreamRow(
+            "missing values that are answered",
+            "found/generate",
+            {"key": [2, 3, 1]},
+            200,
+            {**flat("found", **{"city": ['a "b"', None, "Bonn"], "n": [2, None, 1], "is": [True, None, False]}), "content_type": "pd"},
+        ),
+        StreamRow("texts that are no JSON", "no%20JSON/generate", {}, 200, flat("no JSON", y=["1, 2", "["])),
+        StreamRow(
+            "only a missing value",
+            "found/generate",
+            {"key": 3},
+            200,
+            {**flat("found", **{"city": None, "n": None, "is": None}), "content_type": "pd"},
+        ),
         refused(
             "a column called id", "identified/generate", {"id": "a"}, "input 'id' has the name of another member of the object: use infer"
         ),
@@ -466,7 +490,7 @@ def _failures() -> list[StreamRow]:
             "nowhere/versions/1/generate_stream",
             {"x": 1},
             "Request for unknown model: 'nowhere' is not found: expected 'words', 'count', 'lists', 'plain', 'grid', 'versioned', "
-            f"'parameters', 'bytes', 'clash', 'stops' and {10 if HAS_PANDAS else 4} more",
+            f"'parameters', 'bytes', 'clash', 'stops' and {12 if HAS_PANDAS else 4} more",
             404,
         ),
     ]
