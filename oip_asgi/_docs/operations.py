@@ -44,7 +44,6 @@ _ERRORS: Final = {
     "504": "The model took too long.",
 }
 
-
 _BINARY_BODY: Final = (
     "How many bytes of the body are JSON. The tensors' bytes are behind them, in the order of the inputs, each as many as its parameter "
     "`binary_data_size` says. With 0, the body is the only input's bytes."

@@ -86,8 +86,6 @@ class DocumentFormat:
         if length is not None:
             raise InvalidRequest("a flat object has no binary data: leave Inference-Header-Content-Length out, or send inputs")
         binding = model.binding
-        for name in generate.RESERVED_INPUTS.intersection(declared, flat):
-            raise InvalidRequest(f"input {show(name)} has the name of another member of the object: use infer")
         named = binding.named.union(binding.undeclared)
         if binding.takes_columns:
             named |= flat.keys() - OF_PROTOCOL - generate.RESERVED_INPUTS

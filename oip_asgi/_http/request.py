@@ -97,19 +97,15 @@ class Incoming(msgspec.Struct, eq=False):
         named = fields.get(b"content-encoding")
         coding = None if named is None else read_coding(named.decode("latin-1"))
         body = Body(length, self.limit, coding, self.header_length, json_limit=self.json_limit)
-        if length is None:
-            self._check_end()
-        else:
+        if length is not None:
             body.check(length)
-        self.is_unread = False
-        return Read(body)
-
-    def _check_end(self) -> None:
-        if not self.head.body_is_bounded:
+        elif not self.head.body_is_bounded:
             raise InferenceError(
                 "the request has no Content-Length, and the server in front does not tell where its body ends: send a length",
                 status=411,
             )
+        self.is_unread = False
+        return Read(body)
 
     def drop(self) -> Steps[None]:
         """Read a body that the response did not need, and drop it. Many servers would close the connection while the client still sends."""

@@ -6,7 +6,7 @@ import inspect
 import logging
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Any, Final
+from typing import Any
 
 import msgspec
 
@@ -17,8 +17,6 @@ from .._protocol.log import log_raised
 from .callables import is_async, refuse_coroutine
 from .handler import Handler, Loaded
 from .model_options import ModelOptions
-
-_NOTHING: Final[Mapping[str, Any]] = {}
 
 
 class LoadParameters(msgspec.Struct, frozen=True, eq=False):
@@ -32,9 +30,9 @@ class LoadParameters(msgspec.Struct, frozen=True, eq=False):
     Specification: Triton's Model Repository Extension, Load.
     """
 
-    config: Mapping[str, Any] = _NOTHING
-    files: Mapping[str, bytes] = _NOTHING
-    parameters: Mapping[str, str | int | bool | bytes | float] = _NOTHING
+    config: Mapping[str, Any] = {}
+    files: Mapping[str, bytes] = {}
+    parameters: Mapping[str, str | int | bool | bytes | float] = {}
 
     def __bool__(self) -> bool:
         return bool(self.config or self.files or self.parameters)

@@ -12,7 +12,7 @@ Protocol: TypeAlias = Literal["rest", "grpc"]
 CHANGES: Final[frozenset[Action]] = frozenset({"load", "unload", "shared_memory"})
 """The actions that change something on the server, if they are asked for by POST."""
 
-_NO_HEADERS: Final[Mapping[str, str]] = MappingProxyType({})
+NO_HEADERS: Final[Mapping[str, str]] = MappingProxyType({})
 
 
 @final
@@ -40,7 +40,7 @@ class Access:
         model: str | None = None,
         version: str | None = None,
         *,
-        headers: Mapping[str, str] | Callable[[], Mapping[str, str]] = _NO_HEADERS,
+        headers: Mapping[str, str] | Callable[[], Mapping[str, str]] = NO_HEADERS,
         transport: Any = None,
         protocol: Protocol = "rest",
     ) -> None:

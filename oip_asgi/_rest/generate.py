@@ -114,6 +114,8 @@ def decode_request(
     request: Mapping[str, Any], declared: Mapping[str, Declared], named: Collection[str], columns: Collection[str] = ()
 ) -> InferenceRequest:
     """A flat object as a request. Inputs that are `columns` of a data frame may have missing values."""
+    for name in RESERVED_INPUTS.intersection(declared, request):
+        raise InvalidRequest(f"input {show(name)} has the name of another member of the object: use infer")
     members = dict(request)
     request_id, parameters = _read_id(members.pop("id", None)), members.pop("parameters", None)
     if not isinstance(parameters, (dict, NoneType)):

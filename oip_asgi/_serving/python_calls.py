@@ -16,6 +16,7 @@ import numpy as np
 from .._codecs.content_types import Codecs
 from .._codecs.values import to_inputs
 from .._models.model import Model
+from .._protocol.access import NO_HEADERS
 from .._protocol.datatypes import NUMBERS, Buffer
 from .._protocol.effects import Steps, finish
 from .._protocol.errors import InferenceError, InvalidRequest, show
@@ -29,8 +30,6 @@ from .stream import Stream
 
 _ELEMENT: Final = 16
 """The assumed bytes of an element that is converted as a Python object."""
-
-_NO_HEADERS: Final[Mapping[str, str]] = {}
 
 
 class PythonFormat(msgspec.Struct, frozen=True, eq=False):
@@ -54,7 +53,7 @@ class PythonFormat(msgspec.Struct, frozen=True, eq=False):
     transport = None
 
     def named_headers(self) -> Mapping[str, str]:
-        return _NO_HEADERS
+        return NO_HEADERS
 
     def read(self) -> Buffer:
         return b""

@@ -179,6 +179,21 @@ def test_the_method_of_a_scikit_learn_classifier(server: InferenceServer, classi
     assert outputs(ask(server, "iris", flower=data)) == {"species": classifier.predict(data).tolist()}
 
 
+def test_a_call_from_python_has_no_headers_and_no_model_gives_it_any(server: InferenceServer) -> None:
+    seen: list[Any] = []
+
+    @server.model("m")
+    def m(context: InferenceContext) -> list[int]:
+        seen.append(context.headers)
+        return [1]
+
+    server.infer_sync("m", {})
+    with pytest.raises(TypeError):
+        seen[0]["x-key"] = "of the first call"
+    server.infer_sync("m", {})
+    assert [dict(headers) for headers in seen] == [{}, {}]
+
+
 def test_the_whole_request_and_its_context(server: InferenceServer) -> None:
     seen: list[Any] = []
 

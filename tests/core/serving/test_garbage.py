@@ -119,6 +119,7 @@ def collecting() -> Iterator[list[Any]]:
     finally:
         gc.set_debug(0)
         gc.garbage.clear()
+        gc.unfreeze()
         if was_enabled:
             gc.enable()
 
