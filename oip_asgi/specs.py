@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, overload
 import numpy as np
 
 from ._codecs.dataframes import is_frame, name_tensors
-from ._codecs.frame_columns import column_to_tensor, is_nullable
+from ._codecs.frame_columns import DTYPE, column_to_tensor, is_nullable
 from ._models.specs import TensorSpec
 from ._protocol.datatypes import DTYPES, Datatype, datatype_of
 from ._protocol.errors import show
@@ -154,8 +154,15 @@ def _of_column(name: str, column: pd.Series[Any], *, has_example: bool) -> Tenso
     if tensor.datatype != "BYTES" and not is_nullable(column.dtype):
         tensor = column_to_tensor(name, column)  # where values are missing, it may be JSON texts
     example = [value.decode() if isinstance(value, bytes) else value for value in tensor.array[: int(has_example)].tolist()] or None
-    content_type = tensor.parameters.get("content_type")
-    return TensorSpec(name, tensor.datatype, [-1], None if content_type is None else str(content_type), example=example)
+    content_type, dtype = map(tensor.parameters.get, ("content_type", DTYPE))
+    return TensorSpec(
+        name,
+        tensor.datatype,
+        [-1],
+        None if content_type is None else str(content_type),
+        pd_dtype=None if dtype in (None, "category") else str(dtype),  # each request has categories of its own
+        example=example,
+    )
 
 
 def _of_onnx(what: str, node: Any) -> TensorSpec:

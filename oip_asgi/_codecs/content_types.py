@@ -40,6 +40,12 @@ UNTYPED: Final = (inspect.Parameter.empty, Any)
 _INPUT_CODECS: Final = (NumpyCodec, StringCodec, Base64Codec, DatetimeCodec, PandasJSONCodec)
 _REQUEST_CODECS: Final = (NumpyRequestCodec, StringRequestCodec, PandasCodec)
 
+_READ_AS: Final[Mapping[str, tuple[str, ...]]] = {
+    StringCodec.content_type: (StringCodec.content_type, PandasJSONCodec.content_type),
+    PandasJSONCodec.content_type: (PandasJSONCodec.content_type, StringCodec.content_type),
+}
+"""The content types that a request may give a column of a declared one: texts with missing ones are `pd_json`, and without `str`."""
+
 _INPUT_METHODS: Final = ("encode_input", "decode_input")
 _REQUEST_METHODS: Final = ("encode_request", "decode_request", "encode_response", "decode_response")
 
@@ -128,8 +134,8 @@ class RequestReader(msgspec.Struct, frozen=True, eq=False):
 
     annotation: str
     codec: AnyRequestCodec
-    declared: Mapping[str, str]
-    """The content types of inputs, by name."""
+    declared: Mapping[str, Mapping[str, str]]
+    """The parameters of declared inputs, by name."""
     decoders: Mapping[str, Decode]
     """For content types that are not this package's."""
     order: list[str] = []
@@ -141,17 +147,25 @@ class RequestReader(msgspec.Struct, frozen=True, eq=False):
             places = {name: place for place, name in enumerate(self.order)}
             tensors = sorted(tensors, key=lambda tensor: places.get(tensor.name, len(places)))
         if self.declared:
-            tensors = [self._add_declared_type(tensor) for tensor in tensors]
+            tensors = [self._add_declared(tensor) for tensor in tensors]
         try:
             return self.codec.decode_request(InferenceRequest(tensors, request.id, request.parameters, request.outputs, self.decoders))
         except ValueError as error:
             raise InvalidRequest(f"the request: {error}") from error
 
-    def _add_declared_type(self, tensor: Tensor) -> Tensor:
-        content_type = self.declared.get(tensor.name)
-        if content_type is None or "content_type" in tensor.parameters:
+    def _add_declared(self, tensor: Tensor) -> Tensor:
+        declared, parameters = self.declared.get(tensor.name), tensor.parameters
+        if declared is None:
             return tensor
-        return make_tensor(tensor.name, tensor.array, {"content_type": content_type, **tensor.parameters})
+        content_type = declared.get("content_type")
+        if content_type is not None and "content_type" in parameters:
+            known = _READ_AS.get(content_type, (content_type,))
+            if parameters["content_type"] not in known:
+                raise InvalidRequest(
+                    f"input {show(tensor.name)} has the content_type {show(parameters['content_type'])}, but the model declares "
+                    f"{show(content_type)}: expected {' or '.join(known)}, or none"
+                )
+        return make_tensor(tensor.name, tensor.array, {**declared, **parameters})
 
 
 class Codecs:
@@ -264,7 +278,7 @@ class Codecs:
             return None
         return next((codec for codec in self._for_requests if codec.yields(normalize(annotation))), None)
 
-    def request_reader(self, codec: AnyRequestCodec, annotation: Any, declared: Mapping[str, str]) -> RequestReader:
+    def request_reader(self, codec: AnyRequestCodec, annotation: Any, declared: Mapping[str, Mapping[str, str]]) -> RequestReader:
         called = f"what {_name_codec(codec)} decodes" if annotation in UNTYPED else inspect.formatannotation(annotation)
         self.check_installed(codec, called)
         return RequestReader(called, codec, declared, self._list_others())

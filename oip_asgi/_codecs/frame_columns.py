@@ -52,6 +52,8 @@ _MASKED: Final = {
 _DTYPES: Final = (*_MASKED, "string", "str", "object", "category")
 """What `pd_dtype` may be, beside the names of dates' dtypes."""
 
+KNOWN_DTYPES: Final = f"one of {', '.join(_DTYPES)}, or datetime64[...]"
+
 _MOST_BYTES: Final = 2**16
 """The longest text of categories. A column of a few rows should not carry the thousands of categories of the table it was taken from."""
 
@@ -92,6 +94,10 @@ def holds_missing(tensor: Tensor, dtype: np.dtype[Any]) -> bool:
     parameters = tensor.parameters
     masked = _MASKED.get(str(parameters.get(DTYPE)))  # None is no dtype, but numpy takes it for that of floats
     return parameters.get("content_type") == PandasJSONCodec.content_type and masked is not None and masked == dtype
+
+
+def is_dtype(name: object) -> bool:
+    return name in _DTYPES or (isinstance(name, str) and _DATETIME.fullmatch(name) is not None)
 
 
 def is_nullable(dtype: object) -> bool:
@@ -195,9 +201,9 @@ def _to_dtype(column: Any, tensor: Tensor, decoders: Mapping[str, Decode]) -> An
 
     dtype: Any = tensor.parameters[DTYPE]
     here, cannot = f"column {show(tensor.name)}", f"column {show(tensor.name)} cannot be {dtype}, as its {DTYPE} says"
-    dates = _DATETIME.fullmatch(dtype) if isinstance(dtype, str) else None
-    if dates is None and dtype not in _DTYPES:
-        raise InvalidRequest(f"{here} has the {DTYPE} {show(dtype)}: expected one of {', '.join(_DTYPES)}, or datetime64[...]")
+    if not is_dtype(dtype):
+        raise InvalidRequest(f"{here} has the {DTYPE} {show(dtype)}: expected {KNOWN_DTYPES}")
+    dates = _DATETIME.fullmatch(dtype)
     zone = dates[1] if dates else None
     if zone is not None and not _is_known(zone):
         raise InvalidRequest(
@@ -213,6 +219,8 @@ def _to_dtype(column: Any, tensor: Tensor, decoders: Mapping[str, Decode]) -> An
     try:
         if zone is not None:
             series = _localize(series, zone)
+        elif dates and getattr(series.dt, "tz", None) is not None:
+            raise ValueError("its dates have an offset from UTC, such as Z: send them without one, in the time zone that the model expects")
         converted = series.astype(dtype)
         if dtype == "str":
             return converted.where(series.notna(), None)  # pandas 2 would write "None"

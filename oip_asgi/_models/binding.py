@@ -250,7 +250,7 @@ class Binding:
         """A tensor that fits as the column of a data frame: as `[N, 1]`, or with missing values, which no integer and no boolean can be."""
         if self.request_reader is None or tensor.name in self.named:
             return None
-        column = make_tensor(tensor.name, spec.to_declared_rank(tensor.array), tensor.parameters)
+        column = make_tensor(tensor.name, spec.to_declared_rank(tensor.array), {**spec.parameters, **tensor.parameters})
         is_fit = column.array.dtype == spec.dtype or holds_missing(column, spec.dtype)
         return column if is_fit and spec.fits(column.shape) else None
 

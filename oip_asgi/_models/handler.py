@@ -13,6 +13,7 @@ import msgspec
 
 from .._codecs.content_types import Codecs
 from .._codecs.dataframes import PandasCodec
+from .._codecs.frame_columns import KNOWN_DTYPES, is_dtype
 from .._rest.generate import RESERVED_INPUTS, RESERVED_OUTPUTS
 from .annotations import Outputs
 from .binding import Binding, DocumentedInputs
@@ -155,6 +156,8 @@ class Handler:
 
     def _check_content_types(self, specs: Sequence[TensorSpec], codecs: Codecs) -> None:
         for spec in specs:
+            if spec.pd_dtype is not None and not is_dtype(spec.pd_dtype):
+                raise ValueError(f"{self._options}: TensorSpec {spec.name!r} has pd_dtype={spec.pd_dtype!r}: expected {KNOWN_DTYPES}")
             if spec.content_type is None:
                 continue
             codecs.check_declared(spec.content_type, f"{self._options}: TensorSpec {spec.name!r}", of_request=False)

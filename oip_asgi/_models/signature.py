@@ -254,8 +254,8 @@ class Signature:
         if self._request_reader is not None or self._rest:
             raise TypeError(f"{self._label}: only one parameter, or **inputs, can take all tensors that have no parameter of their own")
         specs = [entry.spec for entry in self._inputs.values() if entry.spec is not None]
-        content_types = {spec.name: spec.content_type for spec in specs if spec.content_type is not None}
-        self._request_reader = self._codecs.request_reader(codec, wanted, content_types)
+        declared = {spec.name: spec.parameters for spec in specs if spec.parameters}
+        self._request_reader = self._codecs.request_reader(codec, wanted, declared)
 
     def _add_tensor(self, keyword: str | None, entry: Input, reader: Reader, default: Any) -> Argument:
         name, entry.reader, entry.is_needed, entry.content_type = entry.name, reader, default is Parameter.empty, reader.content_type

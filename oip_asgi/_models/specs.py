@@ -41,6 +41,8 @@ class TensorSpec(_Resolved):
         format: The order of an image's dimensions, "NCHW" or "NHWC". Clients of images read it in the model's configuration.
         example: The elements of an example for the page and the OpenAPI documents, flat, as JSON has them: as many as the shape has with 1
             for each -1. Left out, they show zeros.
+        pd_dtype: The dtype of a data frame's column where its values do not show it, such as "Int64" or "datetime64[us]". The column has
+            it in each request, and metadata shows it among the tensor's `parameters`.
 
     Raises:
         TypeError: An argument has the wrong type.
@@ -61,6 +63,7 @@ class TensorSpec(_Resolved):
     labels: Sequence[str] | None = None
     format: str | None = None
     example: Sequence[str | float | bool | None] | None = None
+    pd_dtype: str | None = None
 
     def __post_init__(self) -> None:
         here = f"TensorSpec({self.name!r}, {self.datatype!r}, {self.shape!r})"
@@ -77,8 +80,9 @@ class TensorSpec(_Resolved):
             raise TypeError(f"{here}: the shape must be a list of integers, such as [-1, 4]")
         if not all(-1 <= dimension <= MAX_ELEMENTS for dimension in self.shape) or len(self.shape) > MAX_RANK:
             raise ValueError(f"{here}: dimensions must be -1 (any size) or more, below 2**60, and at most {MAX_RANK}")
-        if self.content_type is not None and not isinstance(self.content_type, str):
-            raise TypeError(f'{here}: content_type={self.content_type!r} must be a string, such as "str"')
+        for field, value, such in (("content_type", self.content_type, "str"), ("pd_dtype", self.pd_dtype, "Int64")):
+            if value is not None and not isinstance(value, str):
+                raise TypeError(f'{here}: {field}={value!r} must be a string, such as "{such}"')
         object.__setattr__(self, "shape", tuple(self.shape))
         object.__setattr__(self, "_fixed", tuple((axis, size) for axis, size in enumerate(self.shape) if size != -1))
         if self.labels is not None:
@@ -113,6 +117,12 @@ class TensorSpec(_Resolved):
         row = self.shape if len(self.shape) < 2 else self.shape[1:]
         if -1 not in row and math.prod(row) != len(labels):
             raise ValueError(f"{here}: {len(labels)} labels for {math.prod(row)} elements of each row")
+
+    @property
+    def parameters(self) -> dict[str, str]:
+        """The parameters of the tensor in metadata, which a tensor of a request has too if it says nothing else."""
+        named = {"content_type": self.content_type, "pd_dtype": self.pd_dtype}
+        return {name: value for name, value in named.items() if value is not None}
 
     def fits(self, shape: tuple[int, ...]) -> bool:
         """Whether a tensor's shape has the declared rank and fixed dimensions."""

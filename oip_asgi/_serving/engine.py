@@ -255,6 +255,6 @@ def _describe_model(model: Model, versions: list[str]) -> schemas.ModelMetadata:
 def _describe_tensors(specs: Sequence[TensorSpec]) -> list[schemas.MetadataTensor]:
     described = [schemas.MetadataTensor(spec.name, spec.datatype, list(spec.shape)) for spec in specs]
     for document, spec in zip(described, specs, strict=True):
-        if spec.content_type is not None:
-            document.parameters = {"content_type": spec.content_type}
+        if spec.parameters:
+            document.parameters = {**spec.parameters}
     return described

@@ -54,11 +54,6 @@ CASES = {
         request_of(make_tensor("First Name", [b"Joanne"]), make_tensor("Born", [b"2022-01-11T11:00:00"])),
         pd.DataFrame({"First Name": ["Joanne"], "Born": [NOON]}),
     ),
-    "the request beats the declaration": Case(
-        "declared frame",
-        request_of(make_tensor("First Name", [b"YQ=="], content_type="base64"), make_tensor("Born", [b"a"], content_type="str")),
-        pd.DataFrame({"First Name": pd.Series([b"a"], dtype=object), "Born": ["a"]}),
-    ),
     "array": Case("array", request_of(FLOATS), FLOATS.array),
     "array, np": Case("array", request_of(with_type(FLOATS, "np"), content_type="np"), FLOATS.array),
     "array, input-1": Case("array", NumpyRequestCodec.encode_request(FLOATS.array), FLOATS.array.reshape(2, 1)),
@@ -125,6 +120,16 @@ BAD = {
     ),
     "unknown, though the model takes the whole": Bad("whole", request_of(with_type(FLOATS, "nope")), ("'nope'",)),
     "no string": Bad("array", request_of(Tensor("x", FLOATS.array, {"content_type": 5})), ("unknown content_type 5",)),
+    "another than a column declares": Bad(
+        "declared frame",
+        request_of(make_tensor("First Name", [b"a"]), make_tensor("Born", [b"a"], content_type="str")),
+        ("input 'Born'", "the content_type 'str'", "the model declares 'datetime': expected datetime, or none"),
+    ),
+    "another of two": Bad(
+        "declared frame",
+        request_of(make_tensor("First Name", [b"YQ=="], content_type="base64"), make_tensor("Born", [b"NaT"])),
+        ("input 'First Name'", "the content_type 'base64'", "the model declares 'str': expected str or pd_json, or none"),
+    ),
     "in other letters": Bad("array", request_of(with_type(FLOATS, "NP")), ("'NP'",)),
     "pd on a tensor": Bad("array", request_of(with_type(FLOATS, "pd")), ("'pd'", "whole request")),
     "str for an array": Bad("array", request_of(with_type(NAMES, "str")), ("'str'", "ndarray")),
