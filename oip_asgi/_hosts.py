@@ -165,10 +165,11 @@ def drops_trailers(host: object) -> bool:
 
 def check_dependencies(dependencies: Sequence[object]) -> None:
     """Check that all are what FastAPI's `Depends` or `Security` makes."""
-    for given in dependencies:
-        if not hasattr(given, "dependency"):
-            name = getattr(given, "__name__", "check")
-            raise TypeError(f"dependencies= has {describe(given)}: write dependencies=[Depends({name})]")
+    is_list = hasattr(dependencies, "__iter__")
+    for given in dependencies if is_list else [dependencies]:
+        if not is_list or not hasattr(given, "dependency"):
+            name = getattr(getattr(given, "dependency", given), "__name__", "check")
+            raise TypeError(f"dependencies= {'has' if is_list else 'is'} {describe(given)}: write dependencies=[Depends({name})]")
 
 
 def find_dependencies(app: object) -> list[object]:

@@ -33,6 +33,9 @@ if TYPE_CHECKING:
 
 CHUNK: Final = 2**20
 
+_NEVER: Final[Any] = None
+"""Stands for an argument that WSGI always has, and ASGI not."""
+
 
 class Stream(Protocol):
     """The stream of a body."""
@@ -57,7 +60,9 @@ class OIPWSGIApp:
         check_server(server, "OIPWSGIApp", "OIPWSGIApp(server)")
         self._server = server
 
-    def __call__(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
+    def __call__(self, environ: WSGIEnvironment, start_response: StartResponse = _NEVER, _: object = None) -> Iterable[bytes]:
+        if "REQUEST_METHOD" not in environ:
+            raise TypeError("OIPWSGIApp is a WSGI application, and an ASGI server or application called it: write OIPApp(server)")
         return self.answer(environ, start_response, _read_path(environ))
 
     def answer(self, environ: WSGIEnvironment, start_response: StartResponse, path: str) -> Iterable[bytes]:

@@ -24,7 +24,7 @@ from .signature import Signature
 from .specs import TensorSpec
 
 
-class Loaded(msgspec.Struct, frozen=True, kw_only=True, eq=False):
+class Loaded(msgspec.Struct, frozen=True, eq=False):
     """What `load=` returns in place of the function alone, if more of the model is known only when it is loaded.
 
     What `InferenceServer.register` says goes before the same field here.

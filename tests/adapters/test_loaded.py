@@ -20,7 +20,7 @@ GOOD = np.array([[1, 2]], np.float32)
 
 def test_what_is_declared_when_it_is_loaded_is_checked_and_shown() -> None:
     server = InferenceServer()
-    server.register("m", load=lambda: Loaded(function=lambda x: x * 2, inputs=[X], outputs=[Y]))
+    server.register("m", load=lambda: Loaded(lambda x: x * 2, inputs=[X], outputs=[Y]))
     assert outputs(ask(server, "m", x=GOOD)) == {"y": [2.0, 4.0]}
     assert error(ask(server, "m", x=GOOD[0])) == (400, "input 'x' has shape [2]: expected [-1, 2]")
     metadata = get(server, "/models/m")[1]

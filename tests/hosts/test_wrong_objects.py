@@ -11,7 +11,7 @@ import grpc
 import prometheus_client
 import pytest
 from django.core.wsgi import get_wsgi_application
-from fastapi import APIRouter, FastAPI
+from fastapi import APIRouter, Depends, FastAPI
 from flask import Flask
 from litestar import Litestar
 from quart import Quart
@@ -130,6 +130,16 @@ def test_the_server_itself_mounted_says_what_to_mount() -> None:
         run_wsgi_app(dispatcher, create_environ("/v2/models"))
 
 
+def test_a_wsgi_application_in_the_place_of_an_asgi_application_says_so() -> None:
+    text = "OIPWSGIApp is a WSGI application, and an ASGI server or application called it: write OIPApp(server)"
+    app = Starlette()
+    app.mount("/v2", any_of(OIPWSGIApp(SERVER)))
+    with pytest.raises(TypeError, match=exactly(text)):
+        Client(app).get("/v2/models")
+    with pytest.raises(TypeError, match=exactly(text)):  # as uvicorn calls it
+        any_of(OIPWSGIApp(SERVER))({"type": "http"})
+
+
 def test_right_objects_of_odd_kinds_are_taken() -> None:
     class Server(InferenceServer):
         pass
@@ -156,3 +166,13 @@ def test_a_function_is_no_dependency() -> None:
 
     with pytest.raises(TypeError, match=exactly("dependencies= has a function: write dependencies=[Depends(check)]")):
         OIPApp(SERVER).install(FastAPI(), dependencies=[check])
+    for alone, kind in ((check, "function"), (Depends(check), "Depends")):
+        with pytest.raises(TypeError, match=exactly(f"dependencies= is a {kind}: write dependencies=[Depends(check)]")):
+            OIPApp(SERVER).install(FastAPI(), dependencies=any_of(alone))
+
+
+def test_an_application_is_no_router() -> None:
+    text = r'an OIPApp has no \w+, as it is an application: write OIPApp\(server\)\.install\(app, "/v2"\)'
+    for prefix in ("", "/v2"):
+        with pytest.raises(AttributeError, match=text):
+            FASTAPI.include_router(OIPApp(SERVER), prefix=prefix)
