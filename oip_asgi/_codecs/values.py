@@ -6,6 +6,7 @@ Numbers become INT64 or FP64, unless a declaration says what they become.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from datetime import date, datetime
 from types import NoneType
 from typing import Any, Final, Protocol, TypeVar
 
@@ -29,6 +30,8 @@ _UNENCODABLE: Final = (TypeError, ValueError, ModelFault)
 _MISSING: Final = (
     '; for a missing value in a column of a data frame, write pandas.Series(["a", None]), or pandas.Series([1, None], dtype="Int64")'
 )
+
+_DATES: Final = "; for dates, write a list of datetime.datetime; or a pandas.Series of them, in which some may be missing"
 
 
 class Declared(Protocol):
@@ -68,12 +71,12 @@ def _make_tensor(name: str, value: Any, spec: Declared | None, codecs: Codecs) -
     if isinstance(value, Tensor):
         return Tensor(name, value.array, dict(value.parameters))
     if is_series(value):
-        return _encode(name, value, lambda: column_to_tensor(name, value))
-    value = _encode(name, value, lambda: replace_torch(value))
+        return _encode(name, value, spec, lambda: column_to_tensor(name, value))
+    value = _encode(name, value, spec, lambda: replace_torch(value))
     codec = None if isinstance(value, np.ndarray) else _find_codec(value, spec, codecs)
     if codec is not None:
-        return _encode(name, value, lambda: codec.encode_input(name, value))
-    array = _encode(name, value, lambda: _make_array(value, spec))
+        return _encode(name, value, spec, lambda: codec.encode_input(name, value))
+    array = _encode(name, value, spec, lambda: _make_array(value, spec))
     if not isinstance(value, (np.ndarray, np.generic)) and spec is not None and array.dtype != spec.dtype:
         array = _cast_numbers(name, array, spec)
     return make_tensor(name, array, {})
@@ -98,6 +101,8 @@ def _make_array(value: Any, spec: Declared | None) -> Array:
 def _cast_numbers(name: str, array: Array, spec: Declared) -> Array:
     """Convert numbers from a list to the declared datatype. Return other values as they are: they are refused later."""
     dtype, kind = spec.dtype, array.dtype.kind
+    if dtype.kind in "iu" and kind == "f" and np.isnan(array).any():
+        raise InvalidRequest(f"input {show(name)} holds nan, which {spec.datatype} does not have{_MISSING}")
     if array.size == 0:
         return array.astype(dtype)
     if dtype.kind in "iu" and kind in "iu":
@@ -110,10 +115,20 @@ def _cast_numbers(name: str, array: Array, spec: Declared) -> Array:
     return array
 
 
-def _encode(name: str, value: Any, encode: Callable[[], T]) -> T:
+def _encode(name: str, value: Any, spec: Declared | None, encode: Callable[[], T]) -> T:
     try:
         return encode()
     except _UNENCODABLE as error:
         text = str(error).removeprefix(f"tensor {name!r}: ")  # a codec says which one too
-        mend = _MISSING if isinstance(value, (list, tuple)) and any(each is None for each in value) else ""
-        raise InvalidRequest(f"input {show(name)}: {text}{mend}") from error
+        raise InvalidRequest(f"input {show(name)}: {text}{_advise(value, spec)}") from error
+
+
+def _advise(value: Any, spec: Declared | None) -> str:
+    """Say what to write for a list or an array of dates, or with a missing value."""
+    elements = value.ravel() if isinstance(value, np.ndarray) else value if isinstance(value, (list, tuple)) else [value]
+    kinds = set(map(type, elements))
+    if kinds & {date, np.datetime64} or (NoneType in kinds and (datetime in kinds or (spec and spec.content_type == "datetime"))):
+        return _DATES
+    if NoneType not in kinds:
+        return ""
+    return '; for a missing number, write float("nan")' if spec and spec.datatype in FLOATING else _MISSING

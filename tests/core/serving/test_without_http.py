@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import datetime
 import json
+import math
 import threading
 from collections.abc import Callable
 from contextvars import ContextVar
@@ -31,6 +32,8 @@ from tests.support.talk import block_until, until
 
 NO_TEXT = "an array of Python objects can be a BYTES tensor only, of str or bytes, but"
 MISSING = '; for a missing value in a column of a data frame, write pandas.Series(["a", None]), or pandas.Series([1, None], dtype="Int64")'
+DATES = "; for dates, write a list of datetime.datetime; or a pandas.Series of them, in which some may be missing"
+DAY, AT = datetime.date(2026, 1, 2), datetime.datetime(2026, 1, 2)
 
 Infer: TypeAlias = Callable[..., InferenceResponse]
 
@@ -211,6 +214,21 @@ def test_the_callers_arrays_stay_the_callers(server: InferenceServer, infer: Inf
         (["missing", {"age": [1], "visits": [1], "city": [None]}], {}, 400, f"input 'city': element 0 is None: expected a string{MISSING}"),
         (["missing", {"age": [1], "visits": [1, None], "city": ["a"]}], {}, 400, f"input 'visits': {NO_TEXT} holds 1{MISSING}"),
         (["echo", {"x": [None]}], {}, 400, f"input 'x': {NO_TEXT} holds None{MISSING}"),
+        (["double", {"x": ["1", None]}], {}, 400, f"input 'x': {NO_TEXT} holds None; for a missing number, write float(\"nan\")"),
+        (
+            ["missing", {"age": [1], "visits": [1, math.nan], "city": ["a"]}],
+            {},
+            400,
+            f"input 'visits' holds nan, which INT64 does not have{MISSING}",
+        ),
+        (["echo", {"x": [DAY]}], {}, 400, f"input 'x': {NO_TEXT} holds {DAY!r}{DATES}"),
+        (["echo", {"x": [AT, None]}], {}, 400, f"input 'x': {NO_TEXT} holds {AT!r}{DATES}"),
+        (
+            ["echo", {"x": np.array([DAY], "M8[D]")}],
+            {},
+            400,
+            f"input 'x': the protocol has no datatype for numpy dtype datetime64[D]{DATES}",
+        ),
         (["double", {"x": np.zeros((0, 1001, 1000), "f4")}], {}, 400, "input 'x': shape is too large: it has a 0"),
         (["double", [1]], {}, 400, "the inputs are [1]: expected values by name"),
         (["double", {"x": [1]}], {"outputs": ["z"]}, 400, "unknown output 'z'"),
