@@ -185,7 +185,7 @@ class Handler:
         for name, specs in (("input", self.inputs), ("output", self.outputs)):
             for spec in specs:
                 if not spec.shape or spec.shape[0] != -1:
-                    shape = [-1, *spec.shape[1:]]
+                    shape = [-1, *(spec.shape[1:] if spec.shape[:1] == (1,) else spec.shape)]
                     raise ValueError(f"{here}, but {name} {spec.name!r} is declared with the shape {list(spec.shape)}: declare {shape}")
 
 

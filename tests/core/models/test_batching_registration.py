@@ -80,9 +80,15 @@ SCALAR = [TensorSpec("x", "FP32", [])]
             f"{HERE}, but it returns what the codec of whole requests 'np' makes: use arrays, a codec of tensors or a pandas.DataFrame, or "
             "leave max_batch_size= out",
         ),
-        (identity, {"inputs": FIXED}, ValueError, f"{HERE}, but input 'x' is declared with the shape [4]: declare [-1]"),
+        (identity, {"inputs": FIXED}, ValueError, f"{HERE}, but input 'x' is declared with the shape [4]: declare [-1, 4]"),
+        (
+            identity,
+            {"inputs": [TensorSpec("x", "FP32", [1, 4])]},
+            ValueError,
+            f"{HERE}, but input 'x' is declared with the shape [1, 4]: declare [-1, 4]",
+        ),
         (identity, {"inputs": SCALAR}, ValueError, f"{HERE}, but input 'x' is declared with the shape []: declare [-1]"),
-        (identity, {"outputs": FIXED}, ValueError, f"{HERE}, but output 'x' is declared with the shape [4]: declare [-1]"),
+        (identity, {"outputs": FIXED}, ValueError, f"{HERE}, but output 'x' is declared with the shape [4]: declare [-1, 4]"),
         (identity, {"max_batch_size": 0}, ValueError, "model 'm': max_batch_size=0 must be a number of rows, 1 or more, such as 32"),
         (identity, {"max_batch_size": True}, ValueError, "model 'm': max_batch_size=True must be a number of rows, 1 or more, such as 32"),
         (identity, {"max_batch_size": 2**31}, ValueError, "model 'm': max_batch_size=2147483648 must be a number of rows"),
