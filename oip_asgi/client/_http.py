@@ -149,7 +149,8 @@ class HTTPLink:
             yield
         except ErrorResponse as error:
             if error.response_status == 404:
-                error.add_note(f"{request.method} {self.url}{request.path}: the client's url must end where the server's paths begin")
+                such = "" if httpx.URL(self.url).path.strip("/") else f", such as {self.url}/v2"
+                error.add_note(f"{request.method} {self.url}{request.path}: the client's url must end where the server's paths begin{such}")
             raise
 
     async def stream(self, inference: Inference, timeout: float | None) -> AsyncGenerator[InferenceResponse]:

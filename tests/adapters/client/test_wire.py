@@ -319,3 +319,7 @@ def test_the_traceback_of_a_404_has_the_url() -> None:
             ask()
         assert str(caught.value) == "the server answered with the status 404: Not Found"
         assert caught.value.__notes__ == [f"{path}: the client's url must end where the server's paths begin"]
+    http = httpx.Client(transport=httpx.MockTransport(lambda _: httpx.Response(404)))
+    with Client("http://test", http=http) as bare, pytest.raises(ErrorResponse) as caught:
+        bare.metadata()
+    assert caught.value.__notes__ == ["GET http://test: the client's url must end where the server's paths begin, such as http://test/v2"]
