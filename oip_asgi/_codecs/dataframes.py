@@ -147,7 +147,8 @@ def _check_rows(tensors: Sequence[Tensor]) -> int:
     for tensor in tensors:
         if tensor.array.shape not in shapes:
             found = len(rows_of(tensor, str(tensor.parameters.get("content_type", "pd"))))
-            raise InvalidRequest(f"column {show(tensor.name)} has {found} rows, but those before it have {rows}: expected as many in each")
+            first = show(tensors[0].name)
+            raise InvalidRequest(f"column {show(tensor.name)} has {found} rows, but {first} has {rows}: expected as many in each")
     return rows
 
 

@@ -29,8 +29,13 @@ _EXPECTED: Final = {
 }
 """For each kind of dtype, what errors call an element."""
 
+_MISSING_INTEGER: Final = (
+    '; a data frame takes missing integers among JSON texts: datatype "BYTES", parameters {"content_type": "pd_json", '
+    '"pd_dtype": "Int64"}, data ["null", "7"]'
+)
 _MISSING_STRING: Final = (
-    "; a data frame takes missing strings among JSON texts: parameters {'content_type': 'pd_json'}, data ['null', '\"Bonn\"']"
+    '; a data frame takes missing strings among JSON texts: parameters {"content_type": "pd_json"}, data ["null", "\\"Bonn\\""]; '
+    'and a missing date is "NaT"'
 )
 
 _GOT: Final[dict[type, str]] = {
@@ -210,10 +215,13 @@ def _check(element: Any, place: str, wanted: Wanted) -> None:
         return
     if type(element) is list:
         raise InvalidRequest(f"data{place} is an array: expected {wanted}")
-    expected = f"expected {_EXPECTED[kind]} for {datatype_of(wanted.dtype)}"
+    datatype = str(datatype_of(wanted.dtype))
+    expected = f"expected {_EXPECTED[kind]} for {datatype}"
     if type(element) is float and kind == "f":
         raise InvalidRequest(f"data{place}: number out of range: {expected}")
     if type(element) is float and kind in "ui":
         raise InvalidRequest(f"data{place} is not a whole number: {expected}")
-    hint = _MISSING_STRING if element is None and kind == "O" else ""
+    hint = ""
+    if element is None and kind in "Oiu":
+        hint = _MISSING_STRING if kind == "O" else _MISSING_INTEGER.replace("Int64", datatype.replace("NT", "nt"))
     raise InvalidRequest(f"data{place} is {_GOT[type(element)]}: {expected}{hint}")

@@ -197,7 +197,8 @@ def _read_input(name: str, value: Any, spec: Declared | None) -> Array:
     if type(value) in (dict, NoneType):
         of = "" if spec is None else f" of {spec.datatype}"
         raise InvalidRequest(f"{here} is {_NO_SCALAR[type(value)]}: expected a scalar or a list{of}")
-    if type(value) is not list:
+    is_scalar = type(value) is not list
+    if is_scalar:
         value = [value]
     leaves, shape = _list_leaves(value), _find_shape(value)
     if spec is None:
@@ -218,7 +219,8 @@ def _read_input(name: str, value: Any, spec: Declared | None) -> Array:
     try:
         return from_json(json.dumps(value).encode(), dtype_of(datatype), shape)
     except InvalidRequest as error:
-        raise InvalidRequest(f"{here}: {error}") from None
+        text = f": {error}"
+        raise InvalidRequest(here + (text.removeprefix(": data[0]") if is_scalar else text)) from None
 
 
 def _list_leaves(value: Any) -> list[Any]:

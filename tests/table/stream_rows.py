@@ -264,7 +264,7 @@ def _requests() -> list[StreamRow]:
             "the wrong type",
             "words/generate_stream",
             {"text_input": 1},
-            "input 'text_input': data[0] is an integer: expected a string for BYTES",
+            "input 'text_input' is an integer: expected a string for BYTES",
         ),
         refused("no such input", "words/generate_stream", {"x": 1}, "missing input 'text_input': expected 'text_input', but got no inputs"),
         refused("no object", "plain/generate", [1], "the body: expected object, got array"),
@@ -379,7 +379,7 @@ def _frames() -> list[StreamRow]:
             "columns of different lengths",
             "frame/generate",
             {"a": [1, 2], "b": [1]},
-            "column 'b' has 1 rows, but those before it have 2: expected as many in each",
+            "column 'b' has 1 rows, but 'a' has 2: expected as many in each",
         ),
         StreamRow("a column that is null", "frame/generate", {"a": None}, 200, flat("frame", y=["a object: [None]", "{}"])),
         StreamRow(

@@ -295,7 +295,7 @@ def told(datatype: str, data: list[Any], categories: Any, content_type: str | No
 @pytest.mark.parametrize(
     ("inputs", "message"),
     [
-        ([column("INT64", [1]), tensor("y", "INT64", [2], [1, 2])], "column 'y' has 2 rows, but those before it have 1"),
+        ([column("INT64", [1]), tensor("y", "INT64", [2], [1, 2])], "column 'y' has 2 rows, but 'x' has 1: expected as many in each"),
         ([column("INT64", [1]), column("INT64", [1])], "column 'x' is there twice"),
         ([column("INT64", [1, 2], shape=[1, 2])], r"tensor 'x' has shape \[1, 2\]: expected \[N\] or \[N, 1\]"),
         ([column("INT64", [1], shape=[])], r"tensor 'x' has shape \[\]"),

@@ -159,7 +159,14 @@ def test_numbers_that_are_slow_to_read(size: int, literal: str) -> None:
             [30_000],
             array_of('"ab"', 29_999, "null"),
             "data[29999] is null: expected a string for BYTES; a data frame takes missing strings among JSON texts: "
-            "parameters {'content_type': 'pd_json'}, data ['null', '\"Bonn\"']",
+            'parameters {"content_type": "pd_json"}, data ["null", "\\"Bonn\\""]; and a missing date is "NaT"',
+        ),
+        (
+            "UINT8",
+            [60_000],
+            array_of("1", 59_999, "null"),
+            "data[59999] is null: expected an integer for UINT8; a data frame takes missing integers among JSON texts: "
+            'datatype "BYTES", parameters {"content_type": "pd_json", "pd_dtype": "UInt8"}, data ["null", "7"]',
         ),
         ("FP32", [1], "[" * 500_000 + "]" * 500_000, "the JSON is nested more than 100 deep"),
         ("FP32", [30_000], array_of("1.5", 29_999, "1."), "the body is not valid JSON: JSON is malformed: invalid number (byte 1200"),
