@@ -166,7 +166,7 @@ class _Pattern(URLPattern):
 
     def check(self) -> list[CheckMessage]:
         """Check the prefix, for `manage.py check`."""
-        return [*super().check(), *(message for before in _find_prefixes(self, get_resolver(), "") for message in _warn(before, self))]
+        return [*super().check(), *(message for before in _find_prefixes(self, get_resolver(), "") for message in _warn(before))]
 
 
 def _find_prefixes(pattern: URLPattern, resolver: URLResolver, before: str) -> Iterator[str]:
@@ -178,12 +178,12 @@ def _find_prefixes(pattern: URLPattern, resolver: URLResolver, before: str) -> I
             yield from _find_prefixes(pattern, each, f"{before}{each.pattern}")
 
 
-def _warn(before: str, pattern: URLPattern) -> Iterator[CheckMessage]:
+def _warn(before: str) -> Iterator[CheckMessage]:
     if not before:
         yield CheckWarning(
             "The URL patterns of oip_asgi are included at the root, where they answer the project's home page.",
             hint='Write path("v2", include(urls(server))), or put OIPMiddleware or OIPWSGIMiddleware around the application.',
-            obj=pattern,
+            obj=f'path("{before}", include(urls(server)))',
             id="oip_asgi.W002",
         )
     elif before.endswith("/"):
@@ -192,7 +192,7 @@ def _warn(before: str, pattern: URLPattern) -> Iterator[CheckMessage]:
             f'The prefix "{before}" of the URL patterns of oip_asgi ends in a slash, so Django itself answers "/{bare}", by a redirect to '
             f'"/{before}" or with 404. Clients such as tritonclient ask it for the server\'s metadata, and follow no redirects.',
             hint=f'Write path("{bare}", include(urls(server))), without the slash.',
-            obj=pattern,
+            obj=f'path("{before}", include(urls(server)))',
             id="oip_asgi.W001",
         )
 

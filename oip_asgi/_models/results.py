@@ -213,7 +213,9 @@ def _to_tensor(name: str, value: Any) -> Tensor:
     except (TypeError, ValueError) as error:
         if isinstance(value, (Generator, AsyncGenerator)):
             raise ModelFault("the model returned a generator: to answer with each item, write yield in the function itself") from error
-        raise ModelFault(f"output {name!r} is no tensor: {error}") from error
+        is_several = isinstance(value, list) and {list, tuple, ndarray} & set(map(type, value))
+        several = ': to return several outputs, return a dict, as in {"label": label, "scores": scores}, or a tuple' if is_several else ""
+        raise ModelFault(f"output {name!r} is no tensor: {error}{several}") from error
     if array.ndim == 0 and not isinstance(value, ndarray):
         array = array.reshape(1)
     _check_shape(name, array)

@@ -141,6 +141,9 @@ def test_what_manage_py_check_says(make: Any, found: list[tuple[str, str, str]])
     with site(*make(urls(make_server()))):
         messages = [message for message in run_checks() if str(message.id).startswith("oip_asgi")]
     assert [(message.id, message.msg, message.hint) for message in messages] == found
+    assert {str(message).partition(": (oip_asgi")[0] for message in messages} <= {
+        f'path("{prefix}", include(urls(server)))' for prefix in ("", "v2/", "ml/v2/")
+    }
 
 
 def test_models_that_come_later_decide_which_view_answers() -> None:

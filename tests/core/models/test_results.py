@@ -19,6 +19,8 @@ from tests.support.inside import break_encoding
 
 FP32, INT8, TEXTS = TensorSpec("f", "FP32", [-1]), TensorSpec("i", "INT8", [-1]), TensorSpec("t", "BYTES", [-1])
 
+SEVERAL = r'to return several outputs, return a dict, as in \{"label": label, "scores": scores\}, or a tuple$'
+
 
 def returning(value: Any, *declared: TensorSpec) -> InferenceServer:
     server = InferenceServer()
@@ -143,6 +145,8 @@ def test_results_with_declared_outputs(value: Any, declared: list[TensorSpec], e
         ([1.5, "a"], [], "of str or bytes, but holds 1.5"),
         ([[1], ["a"]], [], "of str or bytes, but holds 1"),
         ([[1], [2, 3]], [FP32], "output 'f' is no tensor"),
+        ([1, [0.5, 0.5]], [], f"output 'output_0' is no tensor: .*: {SEVERAL}"),
+        (["cat", np.array([0.5, 0.5])], [], f"output 'output_0' is no tensor: .*: {SEVERAL}"),
         (np.ones(1), [FP32, INT8], r"1 outputs came back, but \['f', 'i'\] are declared"),
         ((1, 2), [FP32], r"2 outputs came back, but \['f'\] are declared"),
         ({"g": [1.0]}, [FP32], r"outputs \['g'\] came back, but \['f'\] are declared"),
