@@ -88,12 +88,6 @@ class OIPApp:
                 'write OIPApp(server).install(app, "/v2"), to which the application\'s apply, and which takes dependencies=[Depends(...)]'
             )
 
-    if not TYPE_CHECKING:
-
-        def __getattr__(self, name: str) -> Any:
-            """Say what to write to those who ask for what a router has, as `include_router` does."""
-            raise AttributeError(f'an OIPApp has no {name}, as it is an application: write OIPApp(server).install(app, "/v2")')
-
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http":
             path = find_path(scope) if scope.get("root_path") else scope["path"]

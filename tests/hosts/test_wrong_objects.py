@@ -169,10 +169,3 @@ def test_a_function_is_no_dependency() -> None:
     for alone, kind in ((check, "function"), (Depends(check), "Depends")):
         with pytest.raises(TypeError, match=exactly(f"dependencies= is a {kind}: write dependencies=[Depends(check)]")):
             OIPApp(SERVER).install(FastAPI(), dependencies=any_of(alone))
-
-
-def test_an_application_is_no_router() -> None:
-    text = r'an OIPApp has no \w+, as it is an application: write OIPApp\(server\)\.install\(app, "/v2"\)'
-    for prefix in ("", "/v2"):
-        with pytest.raises(AttributeError, match=text):
-            FASTAPI.include_router(OIPApp(SERVER), prefix=prefix)
