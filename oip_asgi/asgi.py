@@ -88,24 +88,22 @@ class OIPApp:
                 'write OIPApp(server).install(app, "/v2"), to which the application\'s apply, and which takes dependencies=[Depends(...)]'
             )
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "http":
+    async def __call__(self, scope: Scope, receive: Receive, send: Send, path: str | None = None) -> None:
+        """Answer a request. Who knows its `path` below the mount already, such as "/health/live", says it; "" is the mount itself."""
+        if scope["type"] != "http":
+            await answer_other(self._server, scope, receive, send, "OIPApp answers HTTP only")
+            return
+        if path is None:
             path = find_path(scope) if scope.get("root_path") else scope["path"]
             rest = path_under(path, self._prefix) if self._prefix else path
             if rest is None:
                 root = scope.get("root_path", "").rstrip("/")
                 mount = root.removeprefix(scope.get("app_root_path", root).rstrip("/"))  # the rest is a proxy's
                 await _send(refuse_path(path, root, self._prefix, mount), send)
-            else:
-                host = scope.get("app")
-                if host is not self._host:
-                    self._check_host(host)
-                await self.answer(scope, receive, send, rest)
-        else:
-            await answer_other(self._server, scope, receive, send, "OIPApp answers HTTP only")
-
-    async def answer(self, scope: Scope, receive: Receive, send: Send, path: str) -> None:
-        """Answer an HTTP request whose path below the mount is already known, such as "/health/live"; "" is the mount itself."""
+                return
+            path, host = rest, scope.get("app")
+            if host is not self._host:
+                self._check_host(host)
         raw_path: bytes | None = scope.get("raw_path")
         if raw_path is None or b"%" in raw_path or "%" in path or path.endswith("/"):
             path = encode_path(path, None if raw_path is None else raw_path.decode("latin-1"))
@@ -230,7 +228,7 @@ class OIPApp:
         app.openapi = openapi
 
     async def _answer_mounted(self, scope: Scope, receive: Receive, send: Send) -> None:
-        await self.answer(scope, receive, send, find_path(scope))
+        await self(scope, receive, send, find_path(scope))
 
 
 def _install_grpc(app: Starlette, grpc_app: OIPGRPCApp, dependencies: Sequence[Any]) -> None:
@@ -282,7 +280,7 @@ class _Bare:
         self._app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        await self._app.answer(scope, receive, send, "")
+        await self._app(scope, receive, send, "")
 
 
 class OIPMiddleware:
@@ -338,7 +336,7 @@ class OIPMiddleware:
             path = find_path(scope)
             rest, grpc_app = path_under(path, self._prefix), self._grpc_app
             if rest is not None:
-                await self._app.answer(scope, receive, send, rest)
+                await self._app(scope, receive, send, rest)
                 return
             if grpc_app is not None and any(path_under(path, service) is not None for service in grpc_app.paths):
                 await grpc_app(scope, receive, send)

@@ -18,8 +18,8 @@ import numpy as np
 from .._protocol import schemas
 from .._protocol.datatypes import FLOATING, MAX_RANK, Buffer
 from .._protocol.errors import InvalidRequest
-from .._protocol.loop_limits import LOOP_BYTES, MAX_TENSORS, check_numbers
-from .text import ERRORS, NO_JSON, ONLY_FLOATS, Unusual, check_members, check_unseen, refuse
+from .._protocol.loop_limits import MAX_TENSORS, check_numbers
+from .text import ERRORS, NO_JSON, ONLY_FLOATS, check_members, check_unseen, refuse
 
 MAX_PARAMETERS: Final = 100_000
 """How many parameters one object may have. Each takes ten times its text."""
@@ -33,7 +33,9 @@ _MASKS: Final = {b"-Infinity": b"-1.555555", b"Infinity": b"1.555555", b"NaN": b
 _NO_VALUES: Final = {list: "array", dict: "object", type(None): "null"}
 """What errors call values that no parameter may have."""
 
-_decode_short: Final = msgspec.json.Decoder(schemas.InferenceRequest).decode
+decode_short: Final = msgspec.json.Decoder(schemas.InferenceRequest).decode
+"""Decodes the JSON of a short request, with its `data`. What is unusual raises one of `REFUSALS`."""
+
 _decode_parts: Final = msgspec.json.Decoder(schemas.RequestParts).decode
 _decode_shape: Final = msgspec.json.Decoder(tuple[schemas.Dimension, ...]).decode
 _decode_parameters: Final = msgspec.json.Decoder(schemas.UncheckedParameters | None, float_hook=float).decode
@@ -54,13 +56,6 @@ class Request(NamedTuple):
     parameters: schemas.Parameters | None
     outputs: list[schemas.RequestOutput]
     inputs: Iterable[schemas.TensorText]
-
-
-def read_short_request(text: Buffer) -> schemas.InferenceRequest:
-    """The JSON of a short request, with its `data` decoded. What is unusual raises one of `REFUSALS`."""
-    if len(text) > LOOP_BYTES:
-        raise Unusual
-    return _decode_short(text)
 
 
 def read_request(text: Buffer) -> Request:

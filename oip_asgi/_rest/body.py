@@ -12,10 +12,11 @@ import msgspec
 
 from .._json import documents
 from .._json.tensor_data import from_json, from_value, to_value
-from .._json.text import REFUSALS
+from .._json.text import REFUSALS, Unusual
 from .._protocol import schemas
 from .._protocol.datatypes import Buffer, DType, dtype_of, name_of
 from .._protocol.errors import ErrorResponse, InvalidRequest, InvalidResponse, show
+from .._protocol.loop_limits import LOOP_BYTES
 from .._protocol.schemas import Parameters
 from .._protocol.tensor_bytes import count, from_bytes, view_bytes
 from .._protocol.tensors import (
@@ -51,7 +52,9 @@ def decode_request(body: Buffer, header_length: int | None, lend: Lend = lend_no
         raise InvalidRequest("the body is empty: expected a JSON object with inputs")
     document: schemas.InferenceRequest | documents.Request
     try:
-        document = documents.read_short_request(text)
+        if len(text) > LOOP_BYTES:
+            raise Unusual
+        document = documents.decode_short(text)
         tensors = _decode_tensors(document.inputs, "inputs", binary, lend)
     except REFUSALS:
         document = documents.read_request(text)

@@ -66,6 +66,7 @@ class Call(msgspec.Struct, Generic[T], eq=False):
         slot: Its slot, or its place in the queue for one, after it has entered.
         flight: Wakes equal requests that wait for its response, if it is the first of them.
         found: Its response, if the cache had it.
+        arguments: Those of the function, if they were made in a worker thread, until it is called.
     """
 
     engine: Engine
@@ -81,7 +82,7 @@ class Call(msgspec.Struct, Generic[T], eq=False):
     slot: Slot = _LATER
     flight: Flight | None = None
     found: InferenceResponse | None = None
-    _arguments: _Arguments | None = None
+    arguments: _Arguments | None = None
 
     # In any thread
 
@@ -102,7 +103,8 @@ class Call(msgspec.Struct, Generic[T], eq=False):
         """Call the function."""
         token = set_calls((*current_calls(), (self.model, self.slot)))
         try:
-            args, kwargs = self.take_arguments()
+            args, kwargs = self.arguments or self.decoded.binding.arguments(self.decoded)
+            self.arguments = None
             timings, clock = self.timings, self.engine.clock
             timings.called = clock()
             result = self.handler.function(*args, **kwargs)
@@ -120,7 +122,8 @@ class Call(msgspec.Struct, Generic[T], eq=False):
         """`run` for a coroutine function."""
         token = enter(self.model, self.slot)
         try:
-            args, kwargs = self.take_arguments()
+            args, kwargs = self.arguments or self.decoded.binding.arguments(self.decoded)
+            self.arguments = None
             timings, clock = self.timings, self.engine.clock
             timings.called = clock()
             made = self.handler.function(*args, **kwargs)
@@ -146,11 +149,6 @@ class Call(msgspec.Struct, Generic[T], eq=False):
         assert self.span is not None
         with self.span.active():
             return await self.run_async()
-
-    def take_arguments(self) -> _Arguments:
-        """Return the arguments of the function, once. `decode_in_thread` may have made them already."""
-        made, self._arguments = self._arguments, None
-        return made or self.decoded.binding.arguments(self.decoded)
 
     def respond(self, result: Any) -> InferenceResponse:
         """Make the response from a result. The model may change its own memory afterwards: the response stays the same."""
@@ -208,7 +206,7 @@ class Call(msgspec.Struct, Generic[T], eq=False):
             self.timings.started = self.engine.clock()
             self.decode()
             try:
-                self._arguments = self.decoded.binding.arguments(self.decoded)
+                self.arguments = self.decoded.binding.arguments(self.decoded)
             except InferenceError:
                 raise
             except Exception as error:

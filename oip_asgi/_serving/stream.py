@@ -280,8 +280,10 @@ class _ItemReader(Generic[T]):
             call.timings.started = call.timings.called = call.engine.clock()
 
     def _create_generator(self) -> Any:
-        args, kwargs = self._call.take_arguments()
-        return self._call.handler.function(*args, **kwargs)
+        call = self._call
+        args, kwargs = call.arguments or call.decoded.binding.arguments(call.decoded)
+        call.arguments = None
+        return call.handler.function(*args, **kwargs)
 
     def note(self, outcome: ResponseOutcome) -> None:
         """Record one response, or how the stream ended. Do nothing if the function was not called."""

@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 
 from oip_asgi import InferenceRequest
 from tests.core.rest.test_properties import assert_equal
-from tests.support.inside.rest import documents
 from tests.support.inside.rest import rest_body as rest
 from tests.support.inside.values import InvalidRequest
 
@@ -129,7 +128,7 @@ def outcome(body: bytes, header_length: int | None) -> InferenceRequest | str:
 def closely(body: bytes, header_length: int | None) -> InferenceRequest | str:
     """The same in parts."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(documents, "LOOP_BYTES", 0)
+        patch.setattr(rest, "LOOP_BYTES", 0)
         return outcome(body, header_length)
 
 

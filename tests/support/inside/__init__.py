@@ -18,7 +18,7 @@ from tests.support.inside.extensions import Cache, finish
 from tests.support.inside.grpc import GRPCFormat, Method, Reply, StreamCall, grpc_exchange, refuse
 from tests.support.inside.http import Head, Response, http_exchange, join_headers
 from tests.support.inside.models import Limiter, Slot, Statistics, Uses
-from tests.support.inside.rest import accelerators, documents, json_data, json_text
+from tests.support.inside.rest import accelerators, json_data, json_text
 from tests.support.inside.rest import rest_body as rest
 from tests.support.inside.runtime import BackgroundLoop, Fed, Gone, Patrol, Run, Work, drive, drive_async
 from tests.support.inside.values import Buffer
@@ -120,7 +120,7 @@ def decode_request_closely(body: Buffer, header_length: int | None = None) -> In
     """The same by the decoders of any JSON, without the quicker ones before them."""
     with pytest.MonkeyPatch.context() as patch:
         read_in_pieces(patch, 2**14)
-        patch.setattr(documents, "LOOP_BYTES", 0)
+        patch.setattr(rest, "LOOP_BYTES", 0)
         return rest.decode_request(body, header_length)
 
 
