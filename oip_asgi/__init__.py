@@ -7,10 +7,10 @@ from ._extensions.repository import ModelStatus
 from ._extensions.shared_memory import SharedMemory
 from ._models.handler import Loaded
 from ._models.loader import LoadParameters
-from ._models.specs import TensorSpec
 from ._protocol.access import Access
 from ._protocol.errors import ErrorResponse, InferenceError, InvalidResponse
 from ._protocol.schemas import RequestOutput
+from ._protocol.specs import TensorSpec
 from ._protocol.tensors import InferenceContext, InferenceRequest, InferenceResponse, Tensor
 from ._version import __version__
 from .asgi import OIPApp, OIPMiddleware

@@ -12,9 +12,9 @@ import numpy as np
 
 from ._codecs.dataframes import is_frame, name_tensors
 from ._codecs.frame_columns import DTYPE, column_to_tensor, is_nullable
-from ._models.specs import TensorSpec
 from ._protocol.datatypes import DTYPES, Datatype, datatype_of
 from ._protocol.errors import show
+from ._protocol.specs import TensorSpec
 
 if TYPE_CHECKING:
     import pandas as pd

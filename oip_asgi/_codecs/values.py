@@ -8,13 +8,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from datetime import date, datetime
 from types import NoneType
-from typing import Any, Final, Protocol, TypeVar
+from typing import Any, Final, TypeVar
 
 import numpy as np
 
-from .._protocol.datatypes import FLOATING, Array, Datatype, DType, cast, find_overflow, integer_array
+from .._protocol.datatypes import FLOATING, Array, cast, find_overflow, integer_array
 from .._protocol.errors import InvalidRequest, ModelFault, show
 from .._protocol.schemas import Parameters
+from .._protocol.specs import TensorSpec
 from .._protocol.tensors import Tensor, as_array, make_tensor, to_plain, to_wire_array
 from .base import AnyInputCodec
 from .content_types import Codecs
@@ -34,18 +35,7 @@ _MISSING: Final = (
 _DATES: Final = "; for dates, write a list of datetime.datetime; or a pandas.Series of them, in which some may be missing"
 
 
-class Declared(Protocol):
-    """What is declared of an input."""
-
-    @property
-    def datatype(self) -> Datatype: ...
-    @property
-    def dtype(self) -> DType: ...
-    @property
-    def content_type(self) -> str | None: ...
-
-
-def to_inputs(inputs: Any, specs: Mapping[str, Declared], codecs: Codecs) -> tuple[list[Tensor], Parameters]:
+def to_inputs(inputs: Any, specs: Mapping[str, TensorSpec], codecs: Codecs) -> tuple[list[Tensor], Parameters]:
     """The input tensors of values by name, or of a value that a request codec encodes, with the parameters that this codec adds."""
     whole = codecs.request_codec_for_value(inputs)
     if whole is not None:
@@ -67,7 +57,7 @@ def to_inputs(inputs: Any, specs: Mapping[str, Declared], codecs: Codecs) -> tup
     return tensors, {}
 
 
-def _make_tensor(name: str, value: Any, spec: Declared | None, codecs: Codecs) -> Tensor:
+def _make_tensor(name: str, value: Any, spec: TensorSpec | None, codecs: Codecs) -> Tensor:
     if isinstance(value, Tensor):
         return Tensor(name, value.array, dict(value.parameters))
     if is_series(value):
@@ -82,13 +72,13 @@ def _make_tensor(name: str, value: Any, spec: Declared | None, codecs: Codecs) -
     return make_tensor(name, array, {})
 
 
-def _find_codec(value: Any, spec: Declared | None, codecs: Codecs) -> AnyInputCodec | None:
+def _find_codec(value: Any, spec: TensorSpec | None, codecs: Codecs) -> AnyInputCodec | None:
     if spec is not None and spec.content_type not in (None, "np"):
         return codecs.inputs[str(spec.content_type)]
     return codecs.tensor_codec_for_value(value)
 
 
-def _make_array(value: Any, spec: Declared | None) -> Array:
+def _make_array(value: Any, spec: TensorSpec | None) -> Array:
     array = as_array(value)
     if array.ndim and array.dtype.hasobject and (spec is None or spec.datatype in FLOATING):
         kinds = set(map(type, array.ravel().tolist()))
@@ -98,7 +88,7 @@ def _make_array(value: Any, spec: Declared | None) -> Array:
     return array.reshape(1) if array.ndim == 0 and not isinstance(value, np.ndarray) else array
 
 
-def _cast_numbers(name: str, array: Array, spec: Declared) -> Array:
+def _cast_numbers(name: str, array: Array, spec: TensorSpec) -> Array:
     """Convert numbers from a list to the declared datatype. Return other values as they are: they are refused later."""
     dtype, kind = spec.dtype, array.dtype.kind
     if dtype.kind in "iu" and kind == "f" and np.isnan(array).any():
@@ -115,7 +105,7 @@ def _cast_numbers(name: str, array: Array, spec: Declared) -> Array:
     return array
 
 
-def _encode(name: str, value: Any, spec: Declared | None, encode: Callable[[], T]) -> T:
+def _encode(name: str, value: Any, spec: TensorSpec | None, encode: Callable[[], T]) -> T:
     try:
         return encode()
     except _UNENCODABLE as error:
@@ -123,7 +113,7 @@ def _encode(name: str, value: Any, spec: Declared | None, encode: Callable[[], T
         raise InvalidRequest(f"input {show(name)}: {text}{_advise(value, spec)}") from error
 
 
-def _advise(value: Any, spec: Declared | None) -> str:
+def _advise(value: Any, spec: TensorSpec | None) -> str:
     """Say what to write for a list or an array of dates, or with a missing value."""
     elements = value.ravel() if isinstance(value, np.ndarray) else value if isinstance(value, (list, tuple)) else [value]
     kinds = set(map(type, elements))

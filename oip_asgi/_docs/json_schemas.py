@@ -11,8 +11,8 @@ from typing import Any, Final, TypeAlias
 
 import numpy as np
 
-from .._models.specs import TensorSpec
 from .._protocol.datatypes import DTYPES, FLOATING, dtype_of
+from .._protocol.specs import TensorSpec
 
 Schema: TypeAlias = dict[str, Any]
 

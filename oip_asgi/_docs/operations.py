@@ -13,8 +13,8 @@ import msgspec
 from .._extensions import config, model_statistics, repository
 from .._models.model import Model
 from .._models.registry import path_of
-from .._models.specs import TensorSpec, write_spec
 from .._protocol import schemas as documents
+from .._protocol.specs import TensorSpec, write_spec
 from .._rest.body import HEADER_LENGTH
 from .._rest.generate import RESERVED_INPUTS, RESERVED_OUTPUTS
 from . import json_schemas

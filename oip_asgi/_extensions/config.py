@@ -11,7 +11,7 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from .._models.model import Model
-from .._models.specs import TensorSpec
+from .._protocol.specs import TensorSpec
 from .rows import GrpcRow, GrpcRows, RestRow
 
 

@@ -19,7 +19,6 @@ from .._protocol.errors import InferenceError, InvalidRequest, show
 from .._protocol.tensors import REGION, InferenceRequest, InferenceResponse, Lend
 from .._rest import body as rest
 from .._rest import generate
-from .._rest.generate import Declared
 from .._serving.engine import Engine
 from .._serving.stream import Events, Stream, take_only_answer
 from .infer import RestFormat
@@ -79,7 +78,7 @@ class DocumentFormat:
         """Decode a flat object. None if the body is a whole inference request."""
         length = self._rest.header_length
         text = bytes(body if length is None else memoryview(body)[:length])
-        declared = {spec.name: Declared(spec.datatype, tuple(spec.shape), spec.content_type) for spec in model.inputs}
+        declared = {spec.name: spec for spec in model.inputs}
         if generate.is_inference_request(text, declared.keys() | model.binding.named):
             return None
         flat = generate.read_object(text)

@@ -18,8 +18,8 @@ from .._codecs.base import AnyInputCodec, AnyRequestCodec
 from .._codecs.content_types import Codecs, as_codec, check_complete, default_codecs, is_input_codec, is_request_codec
 from .._protocol.datatypes import DTYPES, Datatype, datatype_of
 from .._protocol.errors import InvalidRequest, InvalidResponse, show
+from .._protocol.specs import AnyShape, TensorSpec
 from .._protocol.tensors import Tensor
-from .specs import AnyShape, TensorSpec
 
 _ITERATED: Final = frozenset({Iterator, Iterable, Generator, AsyncIterator, AsyncIterable, AsyncGenerator})
 

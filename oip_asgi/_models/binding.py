@@ -16,9 +16,9 @@ from .._codecs.content_types import Codecs, Reader, RequestReader, read_scalar_p
 from .._codecs.frame_columns import holds_missing
 from .._codecs.plain import NumpyCodec
 from .._protocol.errors import InvalidRequest, describe_expected, find_near, list_names, show
+from .._protocol.specs import TensorSpec
 from .._protocol.tensors import ELSEWHERE, InferenceContext, InferenceRequest, Tensor, make_tensor
 from .annotations import Returned
-from .specs import TensorSpec
 
 OF_PROTOCOL: Final = frozenset(
     {"binary_data_output", "content_type", "headers", "priority", "sequence_end", "sequence_id", "sequence_start", "timeout", *ELSEWHERE}

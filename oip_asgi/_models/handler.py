@@ -14,6 +14,7 @@ import msgspec
 from .._codecs.content_types import Codecs
 from .._codecs.dataframes import PandasCodec
 from .._codecs.frame_columns import KNOWN_DTYPES, is_dtype
+from .._protocol.specs import TensorSpec
 from .._rest.generate import RESERVED_INPUTS, RESERVED_OUTPUTS
 from .annotations import Outputs
 from .binding import Binding, DocumentedInputs
@@ -21,7 +22,6 @@ from .callables import STREAMS, kind_of
 from .limiter import Uses
 from .model_options import ModelOptions
 from .signature import Signature
-from .specs import TensorSpec
 
 
 class Loaded(msgspec.Struct, frozen=True, eq=False):

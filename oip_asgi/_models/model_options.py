@@ -11,9 +11,9 @@ import msgspec
 from .._extensions.cache import ResponseCache
 from .._protocol.errors import show
 from .._protocol.options import BOOLEAN, CALLABLE, SECONDS, Check, check_options, instance_of, integer, number, one_of, text
+from .._protocol.specs import TensorSpec
 from .._protocol.tensors import to_plain, to_plain_name
 from .callables import STREAMS, Kind, kind_of
-from .specs import TensorSpec
 
 CONCURRENCY: Final[Mapping[Kind, int]] = {"thread": 40, "inline": 40, "stream": 40, "async": 256, "async stream": 256}
 """`max_concurrency` if it is left out, but 1 with `max_batch_size`. Starlette has 40 threads; coroutines mostly wait."""

@@ -21,6 +21,7 @@ from .._codecs.torch import replace_torch
 from .._protocol.datatypes import Array, cast, find_overflow
 from .._protocol.errors import InferenceError, InvalidRequest, ModelFault, list_names, show
 from .._protocol.schemas import RequestOutput
+from .._protocol.specs import TensorSpec
 from .._protocol.tensor_bytes import count
 from .._protocol.tensors import (
     InferenceResponse,
@@ -34,7 +35,6 @@ from .._protocol.tensors import (
 )
 from .annotations import Outputs
 from .callables import refuse_coroutine
-from .specs import TensorSpec
 
 T = TypeVar("T")
 

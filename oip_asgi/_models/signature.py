@@ -15,6 +15,7 @@ from .._codecs.base import AnyRequestCodec
 from .._codecs.content_types import UNTYPED, Codecs, Reader, RequestReader, get_array
 from .._codecs.dataframes import PandasCodec
 from .._protocol.errors import InvalidRequest, show
+from .._protocol.specs import TensorSpec
 from .._protocol.tensors import InferenceContext, InferenceRequest, Tensor
 from .annotations import ParsedAnnotation, parse_annotation, parse_return
 from .binding import (
@@ -30,7 +31,6 @@ from .binding import (
     take_unnamed,
 )
 from .callables import STREAMS, find_description, kind_of, unwrap_partial
-from .specs import TensorSpec
 
 _OF_ONE_REQUEST: Final = (InferenceContext, InferenceRequest)
 """Parameters that take more of a request than its tensors."""

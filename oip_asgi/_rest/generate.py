@@ -12,10 +12,10 @@ import json
 import math
 import re
 from collections import Counter
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from types import NoneType
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import msgspec
 
@@ -23,6 +23,7 @@ from .._json.tensor_data import from_json, to_value
 from .._json.text import ERRORS, ONLY_FLOATS, check_unseen, outside_strings, refuse
 from .._protocol.datatypes import FLOATING, Array, dtype_of
 from .._protocol.errors import InvalidRequest, describe_expected, find_near, show
+from .._protocol.specs import TensorSpec
 from .._protocol.tensors import InferenceRequest, InferenceResponse, Tensor
 
 RESERVED_INPUTS: Final = frozenset({"id", "parameters"})
@@ -53,14 +54,6 @@ _MAX_DIGITS: Final = 400
 
 _decode_members: Final = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 _encode: Final = msgspec.json.Encoder().encode
-
-
-class Declared(NamedTuple):
-    """What is declared of an input. The shape has -1 for any size."""
-
-    datatype: str
-    shape: tuple[int, ...]
-    content_type: str | None = None
 
 
 class _Literal(str):
@@ -111,7 +104,7 @@ def read_object(text: bytes) -> dict[str, Any]:
 
 
 def decode_request(
-    request: Mapping[str, Any], declared: Mapping[str, Declared], named: Collection[str], columns: Collection[str] = ()
+    request: Mapping[str, Any], declared: Mapping[str, TensorSpec], named: Collection[str], columns: Collection[str] = ()
 ) -> InferenceRequest:
     """A flat object as a request. Inputs that are `columns` of a data frame may have missing values."""
     for name in RESERVED_INPUTS.intersection(declared, request):
@@ -174,7 +167,7 @@ def _check_scalar(what: str, value: Any) -> Any:
     return value
 
 
-def _write_missing(value: Any, spec: Declared | None) -> tuple[Any, dict[str, Any]]:
+def _write_missing(value: Any, spec: TensorSpec | None) -> tuple[Any, dict[str, Any]]:
     """Write null in a column as tensors have missing values of its kind, with the parameters that say so."""
     values = value if type(value) is list else [value]
     if None not in values:
@@ -191,7 +184,7 @@ def _write_missing(value: Any, spec: Declared | None) -> tuple[Any, dict[str, An
     return values if spec.datatype in FLOATING else value, {}
 
 
-def _read_input(name: str, value: Any, spec: Declared | None) -> Array:
+def _read_input(name: str, value: Any, spec: TensorSpec | None) -> Array:
     """A member as an array. If its input is not declared, its elements decide the datatype."""
     here = f"input {show(name)}"
     if type(value) in (dict, NoneType):
@@ -244,7 +237,7 @@ def _find_datatype(kinds: set[type]) -> str | None:
     return "FP64" if kinds <= {int, float, _Literal} else None
 
 
-def _deduce_shape(here: str, elements: int, declared: tuple[int, ...]) -> tuple[int, ...]:
+def _deduce_shape(here: str, elements: int, declared: Sequence[int]) -> tuple[int, ...]:
     """The shape of so many elements: the innermost -1 takes what the fixed dimensions leave, and any other -1 is 1."""
     fixed = math.prod(size for size in declared if size != -1)
     is_open = -1 in declared

@@ -13,7 +13,6 @@ from .._extensions.shared_memory import Regions
 from .._models.loader import call_hook
 from .._models.model import Model
 from .._models.registry import Registry
-from .._models.specs import TensorSpec
 from .._models.statistics import Statistics
 from .._protocol import schemas
 from .._protocol.access import Action, MakeAccess
@@ -21,6 +20,7 @@ from .._protocol.effects import Abandoned, DeadlinePassed, Run, Spawn, Steps, Wa
 from .._protocol.errors import NotFound
 from .._protocol.log import log_raised, logger
 from .._protocol.loop_limits import LOOP_BYTES
+from .._protocol.specs import TensorSpec
 from .guard import Guard
 from .record import Tracer, record_unknown
 from .server_options import ServerOptions

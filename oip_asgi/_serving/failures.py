@@ -15,7 +15,6 @@ from typing import Any, Final
 from .._codecs.dataframes import is_frame
 from .._models.callables import find_place, unwrap_partial
 from .._models.model import Model
-from .._models.specs import write_spec
 from .._protocol.effects import DeadlinePassed, QuitWithin, Stopped
 from .._protocol.errors import (
     Busy,
@@ -30,6 +29,7 @@ from .._protocol.errors import (
     show,
 )
 from .._protocol.log import escape, log_raised, logger, name_request
+from .._protocol.specs import write_spec
 from .call import Call, ModelRaised
 from .call_stack import find_callers
 from .decoding import Decoded

@@ -13,10 +13,10 @@ from typing import Any, Final
 import httpx
 
 from .._models.handler import Loaded
-from .._models.specs import AnyShape, TensorSpec
 from .._protocol.errors import InferenceError, InvalidRequest, InvalidResponse, ModelFault, list_names, show
 from .._protocol.log import escape, logger
 from .._protocol.schemas import Parameters, RequestOutput
+from .._protocol.specs import AnyShape, TensorSpec
 from .._protocol.tensors import ELSEWHERE, InferenceContext, InferenceRequest, InferenceResponse, make_tensor
 from . import _questions as questions
 from ._addresses import Address, Addresses

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any, Final, cast
 
 from .._models.handler import Foreign
-from .._models.specs import TensorSpec
 from .._protocol.log import logger
+from .._protocol.specs import TensorSpec
 from .._protocol.tensors import InferenceContext
 from .._protocol.tensors import InferenceRequest as OurRequest
 from .._protocol.tensors import InferenceResponse as OurResponse

@@ -11,10 +11,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from types import NoneType
 
-from .._protocol.column_shape import to_rank_of
-from .._protocol.datatypes import MAX_ELEMENTS, MAX_RANK, Array, Datatype, DType, dtype_of
-from .._protocol.errors import InvalidRequest
-from .._protocol.tensors import to_plain_name
+from .column_shape import to_rank_of
+from .datatypes import MAX_ELEMENTS, MAX_RANK, Array, Datatype, DType, dtype_of
+from .errors import InvalidRequest
+from .tensors import to_plain_name
 
 
 class _Resolved:
