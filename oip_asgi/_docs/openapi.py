@@ -59,21 +59,9 @@ def merge(host: dict[str, Any], ours: dict[str, Any]) -> dict[str, Any]:
 
 def basis(engine: Engine) -> list[object]:
     """All on which the document of a server depends, but for its own name and options: equal bases make equal documents."""
-    models = [
-        (
-            model.name,
-            model.version,
-            model.binding.description,
-            model.binding.documented,
-            model.inputs,
-            model.outputs,
-            model.streams,
-            model is default,
-        )
-        for default, versions in engine.models.all()
-        for model in versions
-    ]
-    return [engine.security, *models]
+    # each load of a model makes another binding, and a model is described anew by a load only
+    bindings = [(model.binding, model is default) for default, versions in engine.models.all() for model in versions]
+    return [engine.security, *bindings]
 
 
 def _make_document(engine: Engine, operations: Operations, model_paths: list[ModelPath], paths: dict[str, Any]) -> dict[str, Any]:

@@ -55,9 +55,9 @@ class Model:
         """Take over the description of the handler that answers requests from now on."""
         if self.cache is not None:
             self.cache.clear()
-        self.binding, self.streams, self.is_foreign = handler.binding, handler.streams, handler.foreign is not None
+        self.streams, self.is_foreign, self.ready = handler.streams, handler.foreign is not None, handler.ready
         self.inputs, self.outputs = map(tuple, handler.shown)
-        self.ready = handler.ready
+        self.binding = handler.binding  # last: who sees a new one, as OpenAPI's documents do, finds the rest of its description too
         if self.options.max_concurrency is None and not self.has_batches:
             self.limiter.set_max_concurrency(CONCURRENCY[handler.kind])
 
