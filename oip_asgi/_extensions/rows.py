@@ -42,9 +42,10 @@ class RestRow(NamedTuple):
     """A row of the table of routes.
 
     Args:
-        method: The HTTP method.
+        method: The HTTP method. HEAD is answered where GET is.
         pattern: The path, as `routes` has it.
-        answer: Takes the server and the `Question`, and the model if the pattern names one. Returns the document to send, or None.
+        answer: Takes the server and the `Question`, and the model if the pattern names one. Returns the document to send, or None. In the
+            table itself, it takes the exchange, and the model, and returns the response.
         action: What it does with the model that it names, or with shared memory; None if nobody is asked whether that is allowed.
     """
 

@@ -7,7 +7,7 @@ Specification: Triton's Generate Extension; server-sent events, one `data:` line
 
 from __future__ import annotations
 
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
@@ -19,10 +19,12 @@ from .._protocol.errors import InferenceError, InvalidRequest, show
 from .._protocol.tensors import REGION, InferenceRequest, InferenceResponse, Lend
 from .._rest import body as rest
 from .._rest import generate
-from .._serving.engine import Engine
 from .._serving.stream import Events, Stream, take_only_answer
 from .infer import RestFormat
 from .response import JSON, Response, describe_error, respond
+
+if TYPE_CHECKING:
+    from .exchange import Exchange
 
 STREAMED: Final = Response(200, [], [], 0)
 """Returned after a response was sent in pieces."""
@@ -99,12 +101,12 @@ class DocumentFormat:
         return self._frame % generate.encode_response(response, self._head)
 
 
-def answer_with_document(engine: Engine, model: Model, request: RestFormat) -> Steps[Response]:
+def answer_with_document(request: Exchange, model: Model) -> Steps[Response]:
     """Answer `generate` with one document, even if the model streams."""
-    text = yield from take_only_answer(engine, model, DocumentFormat(request, b"%b", may_be_flat=True))
+    text = yield from take_only_answer(request.engine, model, DocumentFormat(request.wire, b"%b", may_be_flat=True))
     return respond(200, [JSON], [text])
 
 
-def answer_with_events(engine: Engine, model: Model, request: RestFormat, *, may_be_flat: bool) -> Steps[Response]:
+def answer_with_events(request: Exchange, model: Model, *, may_be_flat: bool) -> Steps[Response]:
     """Answer `generate_stream` and `infer_stream` with an event for each response."""
-    return Stream(engine, model, DocumentFormat(request, _EVENT, may_be_flat=may_be_flat), _EVENTS).run()
+    return Stream(request.engine, model, DocumentFormat(request.wire, _EVENT, may_be_flat=may_be_flat), _EVENTS).run()

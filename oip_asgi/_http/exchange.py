@@ -8,7 +8,7 @@ Specification: HTTP/REST API.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from functools import partial
 from typing import Any, Final, TypeVar
 from urllib.parse import quote
@@ -33,7 +33,7 @@ from .events import answer_with_document, answer_with_events
 from .infer import RestFormat
 from .request import Head
 from .response import JSON, Response, encode_json, refuse, respond, respond_json
-from .routes import Match, Route, Routes, not_allowed, unknown_path
+from .routes import Match, Routes, not_allowed, unknown_path
 
 T = TypeVar("T")
 
@@ -160,22 +160,14 @@ def _find_infer_path(head: Head, match: Match) -> str:
     return f"{head.mount(head).rstrip('/')}/models/{quote(match.name, safe='')}{version}/infer"
 
 
-def _describe_server(request: Exchange) -> Response:
-    return respond_json(200, request.engine.describe())
-
-
-def _answer_live(_: Exchange) -> Response:
-    return respond_json(200, schemas.ServerLive(True))
-
-
 def _answer_ready(request: Exchange) -> Steps[Response]:
     ready = yield from request.engine.is_ready(waits=not request.wire.head.holds_thread)
     return respond_json(200 if ready else 503, schemas.ServerReady(ready, True))
 
 
-def _list_models(request: Exchange) -> Steps[Response]:
+def _list_models(_: Engine, request: Exchange) -> Steps[schemas.ModelList]:
     visible = yield from request.find_visible()
-    return respond_json(200, schemas.ModelList(list(dict.fromkeys(model.name for model in visible))))
+    return schemas.ModelList(list(dict.fromkeys(model.name for model in visible)))
 
 
 def _describe_model(request: Exchange, model: Model) -> Response:
@@ -191,39 +183,26 @@ def _infer(request: Exchange, model: Model) -> Response | Steps[Response]:
     return infer(request.engine, model, request.wire, answer_once)
 
 
-def _infer_stream(request: Exchange, model: Model) -> Steps[Response]:
-    return answer_with_events(request.engine, model, request.wire, may_be_flat=False)
-
-
-def _generate(request: Exchange, model: Model) -> Steps[Response]:
-    return answer_with_document(request.engine, model, request.wire)
-
-
-def _generate_stream(request: Exchange, model: Model) -> Steps[Response]:
-    return answer_with_events(request.engine, model, request.wire, may_be_flat=True)
-
-
 def _answer_row(answer: Callable[..., Any], request: Exchange, *model: Model) -> Steps[Response]:
     document = yield from finish(answer(request.engine, request, *model))
     return respond(200, [], []) if document is None else respond(200, [JSON], [encode_json(document)])
 
 
-def _make_routes(rows: Iterable[RestRow]) -> list[Route]:
-    return [Route(row.method, row.pattern, partial(_answer_row, row.answer), row.action) for row in rows]
-
-
+_DOCUMENTS: Final = (
+    RestRow("GET", "", lambda engine, _: engine.describe()),
+    RestRow("GET", "/health/live", lambda *_: schemas.ServerLive(True)),
+    RestRow("GET", "/models", _list_models),
+    *(*model_statistics.REST, *config.REST, *repository.REST, *shared_memory.REST),
+)
 ROUTES: Final = [
-    Route("GET", "", _describe_server),
-    Route("GET", "/health/live", _answer_live),
-    Route("GET", "/health/ready", _answer_ready),
-    Route("GET", "/models", _list_models),
-    Route("GET", "/models/{model}[/versions/{version}]", _describe_model, "metadata"),
-    Route("GET", "/models/{model}[/versions/{version}]/ready", _answer_model_ready, "ready"),
-    Route("POST", "/models/{model}[/versions/{version}]/infer", _infer, "infer"),
-    Route("POST", "/models/{model}[/versions/{version}]/infer_stream", _infer_stream, "infer"),
-    Route("POST", "/models/{model}[/versions/{version}]/generate", _generate, "infer"),
-    Route("POST", "/models/{model}[/versions/{version}]/generate_stream", _generate_stream, "infer"),
-    *_make_routes((*model_statistics.REST, *config.REST, *repository.REST, *shared_memory.REST)),
+    RestRow("GET", "/health/ready", _answer_ready),
+    RestRow("GET", "/models/{model}[/versions/{version}]", _describe_model, "metadata"),
+    RestRow("GET", "/models/{model}[/versions/{version}]/ready", _answer_model_ready, "ready"),
+    RestRow("POST", "/models/{model}[/versions/{version}]/infer", _infer, "infer"),
+    RestRow("POST", "/models/{model}[/versions/{version}]/infer_stream", partial(answer_with_events, may_be_flat=False), "infer"),
+    RestRow("POST", "/models/{model}[/versions/{version}]/generate", answer_with_document, "infer"),
+    RestRow("POST", "/models/{model}[/versions/{version}]/generate_stream", partial(answer_with_events, may_be_flat=True), "infer"),
+    *(row._replace(answer=partial(_answer_row, row.answer)) for row in _DOCUMENTS),
 ]
 """The routes of each server."""
 

@@ -14,11 +14,11 @@ from urllib.parse import quote
 from .._docs.openapi import basis, openapi, openapi_of
 from .._docs.page import FILES, PAGE, POLICY, read, render
 from .._docs.state import describe_first, describe_state
+from .._extensions.rows import RestRow
 from .._models.model import Model
 from .._protocol.effects import Run, Steps
 from .request import Head
 from .response import JSON, Response, encode_json, respond
-from .routes import Route
 
 if TYPE_CHECKING:
     from .exchange import Exchange
@@ -95,13 +95,13 @@ def _is_known(head: Head, etag: bytes) -> bool:
 
 
 ROUTES: Final = [
-    Route("GET", "/docs", _answer_page),
-    *[Route("GET", f"/docs/{name}", partial(_answer_page_file, name)) for name in FILES],
-    Route("GET", "/openapi.json", _answer_openapi),
-    Route("GET", "/models/{model}[/versions/{version}]/openapi.json", _answer_openapi_of_model, "metadata"),
-    Route("GET", "/models/{model}[/versions/{version}]/docs/state.json", _answer_state, "statistics"),
+    RestRow("GET", "/docs", _answer_page),
+    *[RestRow("GET", f"/docs/{name}", partial(_answer_page_file, name)) for name in FILES],
+    RestRow("GET", "/openapi.json", _answer_openapi),
+    RestRow("GET", "/models/{model}[/versions/{version}]/openapi.json", _answer_openapi_of_model, "metadata"),
+    RestRow("GET", "/models/{model}[/versions/{version}]/docs/state.json", _answer_state, "statistics"),
     # the addresses of MLServer
-    Route("GET", "/docs/dataplane.json", _answer_openapi),
-    Route("GET", "/models/{model}[/versions/{version}]/docs/dataplane.json", _answer_openapi_of_model, "metadata"),
+    RestRow("GET", "/docs/dataplane.json", _answer_openapi),
+    RestRow("GET", "/models/{model}[/versions/{version}]/docs/dataplane.json", _answer_openapi_of_model, "metadata"),
 ]
 """They are in the table unless the server has `docs=False`."""

@@ -16,6 +16,7 @@ from urllib.parse import unquote
 import msgspec
 
 from .._extensions import unsupported
+from .._extensions.rows import RestRow
 from .._protocol.access import Action
 from .._protocol.effects import Steps
 from .._protocol.errors import InferenceError, NotFound, show
@@ -26,22 +27,6 @@ Handler: TypeAlias = Callable[..., "Response | Steps[Response]"]
 
 _NAME: Final = re.compile(r"\{(model|region)\}")
 _VERSION: Final = "[/versions/{version}]"
-
-
-class Route(NamedTuple):
-    """One line of the table.
-
-    Args:
-        method: The HTTP method. HEAD is answered where GET is.
-        pattern: The path.
-        handler: What answers it.
-        action: What it does with the model that it names, or with shared memory; None if nobody is asked whether that is allowed.
-    """
-
-    method: str
-    pattern: str
-    handler: Handler
-    action: Action | None = None
 
 
 class Endpoint(msgspec.Struct):
@@ -91,7 +76,7 @@ class _Named(NamedTuple):
 class Routes:
     """A table of routes, sorted for looking paths up."""
 
-    def __init__(self, table: Iterable[Route]) -> None:
+    def __init__(self, table: Iterable[RestRow]) -> None:
         self._fixed: dict[str, Endpoint] = {}
         self._named: dict[str, _Named] = {}
         for route in table:
@@ -102,9 +87,9 @@ class Routes:
                 endpoint = named.endpoints.setdefault(behind.removeprefix(_VERSION).removeprefix("/"), Endpoint(route.action))
             else:
                 endpoint = self._fixed.setdefault(route.pattern, Endpoint(route.action))
-            endpoint.handlers[route.method] = route.handler
+            endpoint.handlers[route.method] = route.answer
             if route.method == "GET":
-                endpoint.handlers["HEAD"] = route.handler
+                endpoint.handlers["HEAD"] = route.answer
 
     def first_segments(self) -> list[str]:
         """The first segments of all paths, each once."""
