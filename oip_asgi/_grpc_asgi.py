@@ -22,7 +22,7 @@ from ._grpc.methods import exchange
 from ._grpc.over_http import CANCELLED, Answer, Call, begin
 from ._grpc.refusals import refuse
 from ._hosts import check_server, drops_trailers
-from ._http.request import Head, Incoming, join_headers
+from ._http.request import Head, RestFormat, join_headers
 from ._http.response import refuse as refuse_over_http
 from ._protocol.effects import DeadlinePassed, Run
 from ._protocol.errors import InferenceError, TimedOut, show
@@ -138,7 +138,7 @@ class OIPGRPCApp:
 
     async def _drop_body(self, head: Head, client: Client) -> None:
         """Read the body of a request that was refused by its head."""
-        await drive_async(Incoming(head, self._engine.options.max_body_bytes).drop(), self._runtime, client.read)
+        await drive_async(RestFormat(head, self._engine.options.max_body_bytes).drop(), self._runtime, client.read)
 
     async def _converse(self, call: Call, converse: Converse, client: Client, carried: _Carried | None) -> None:
         """Answer a call of any number of messages."""

@@ -20,7 +20,7 @@ from .._protocol.tensors import REGION, InferenceRequest, InferenceResponse, Len
 from .._rest import body as rest
 from .._rest import generate
 from .._serving.stream import Events, Stream, take_only_answer
-from .infer import RestFormat
+from .request import RestFormat
 from .response import JSON, Response, describe_error, respond
 
 if TYPE_CHECKING:

@@ -30,8 +30,7 @@ from .._serving.pipeline import answer_once, infer
 from . import pages
 from .browsers import refuse_foreign
 from .events import answer_with_document, answer_with_events
-from .infer import RestFormat
-from .request import Head
+from .request import Head, RestFormat
 from .response import JSON, Response, encode_json, refuse, respond, respond_json
 from .routes import Match, Routes, not_allowed, unknown_path
 

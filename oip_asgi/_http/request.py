@@ -1,23 +1,29 @@
-"""An HTTP request: its path below a mount, its head, and what its headers say of its body. Knows no server, framework or routes.
+"""An HTTP request: its path below a mount, its head, its body, and the wire format of REST. Knows no server, framework or routes.
 
 Content-Length and Inference-Header-Content-Length are parsed here.
 """
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 from urllib.parse import quote, unquote
 
 import msgspec
 
+from .._models.model import Model
+from .._protocol.access import Access, Action
 from .._protocol.datatypes import Buffer
 from .._protocol.effects import Read, Steps
 from .._protocol.errors import InferenceError, InvalidRequest, show
 from .._protocol.request_body import Body, read_coding
-from .._protocol.tensors import ReceivedHeaders, join_repeated
+from .._protocol.tensors import InferenceRequest, InferenceResponse, Lend, ReceivedHeaders, join_repeated
+from .._rest import body as rest
 from .._rest.body import HEADER_LENGTH
+from .._rest.loose import fit_texts
+from .response import BINARY, JSON, Response, respond
 
 HEADER_LENGTH_FIELD: Final = HEADER_LENGTH.lower().encode()
 
@@ -67,8 +73,8 @@ class Head(msgspec.Struct):
         return ReceivedHeaders(join_repeated(((name.decode("latin-1"), value.decode("latin-1")) for name, value in self.headers), ", "))
 
 
-class Incoming(msgspec.Struct, eq=False):
-    """A request's body, which is read once or not at all, and what the headers say of it.
+class RestFormat(msgspec.Struct, eq=False):
+    """The wire format of one request, whose body is read once or not at all.
 
     Args:
         head: The request's head.
@@ -85,6 +91,19 @@ class Incoming(msgspec.Struct, eq=False):
     body: bytes | None = None
     is_unread: bool = True
     header_length: int | None = None
+
+    timeout: ClassVar[float] = math.inf
+    size: ClassVar[int | None] = None
+
+    @property
+    def transport(self) -> Any:
+        return self.head.transport
+
+    def named_headers(self) -> Mapping[str, str]:
+        return self.head.named_headers()
+
+    def make_access(self, action: Action, model: str | None, version: str | None) -> Access:
+        return Access(action, model, version, headers=self.named_headers, transport=self.head.transport)
 
     def read(self) -> Read | Buffer:
         """The whole body, or the effect that reads it."""
@@ -121,6 +140,33 @@ class Incoming(msgspec.Struct, eq=False):
                 yield Read(body)
         except Exception:
             return  # the response stands, whatever becomes of the rest
+
+    def decode(self, body: Buffer, model: Model, lend: Lend) -> InferenceRequest:
+        header_length = self.header_length
+        if header_length == 0:
+            return _decode_raw(body, model)
+        try:
+            return rest.decode_request(body, header_length, lend)
+        except InvalidRequest:
+            fitted = fit_texts(body) if model.is_foreign and header_length is None else None
+            if fitted is None:
+                raise
+            return rest.decode_request(fitted, None, lend)
+
+    def encode(self, request: InferenceRequest, response: InferenceResponse) -> Response:
+        text, binary = rest.encode_response(response, request)
+        if not binary:
+            return Response(200, [JSON, (b"content-length", b"%d" % len(text))], [text], len(text))
+        return respond(200, [BINARY, (HEADER_LENGTH_FIELD, b"%d" % len(text))], [text, *binary])
+
+
+def _decode_raw(body: Buffer, model: Model) -> InferenceRequest:
+    specs = model.inputs
+    if len(specs) != 1:
+        raise InvalidRequest(
+            f"Inference-Header-Content-Length: 0 makes the body the only input's bytes, but {model} does not declare exactly one input"
+        )
+    return rest.raw_request(body, specs[0].name, specs[0].datatype, tuple(specs[0].shape))
 
 
 def join_headers(headers: Sequence[tuple[bytes, bytes]]) -> dict[bytes, bytes]:
