@@ -18,9 +18,8 @@ from urllib.parse import unquote
 from ._grpc.frames import FrameReader
 from ._grpc.headers import Fields, find_protocol, read_metadata
 from ._grpc.messages import Reply
-from ._grpc.methods import exchange
+from ._grpc.methods import exchange, refuse
 from ._grpc.over_http import CANCELLED, Answer, Call, begin
-from ._grpc.refusals import refuse
 from ._hosts import check_server, drops_trailers
 from ._http.request import Head, RestFormat, join_headers
 from ._http.response import refuse as refuse_over_http

@@ -13,11 +13,11 @@ from collections.abc import Callable, Coroutine
 from typing import Any, Final, TypeAlias, final
 
 from ._grpc.messages import GRPCFormat, Method, Reply
-from ._grpc.refusals import encode_text, refuse
+from ._grpc.methods import refuse
 from ._grpc.wire import encode_bytes_head
 from ._models.model import Model
 from ._protocol.effects import Piece, Send
-from ._protocol.errors import Busy, InferenceError, InvalidRequest, ModelFailed, NotFound, NotReady, show
+from ._protocol.errors import Busy, InferenceError, InvalidRequest, ModelFailed, NotFound, NotReady, client_text, show
 from ._protocol.tensors import InferenceRequest, InferenceResponse
 from ._runtime.drive import advance_async, drive_async
 from ._runtime.runtime import Runtime
@@ -220,7 +220,7 @@ class StreamCall:
                 await self._writing.acquire()  # for ever: no message is sent after the error, or cut off
             self._finish(refuse(error))
             return
-        message, text = self._message(), encode_text(error)
+        message, text = self._message(), client_text(error)
         message.error_message = text
         if request is not None:
             message.infer_response.id = request.id

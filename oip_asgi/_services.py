@@ -10,8 +10,7 @@ from functools import partial
 from typing import Any, Final
 
 from ._grpc.messages import Method, Reply
-from ._grpc.methods import HEALTH, METHODS, SERVICE
-from ._grpc.refusals import refuse
+from ._grpc.methods import HEALTH, METHODS, SERVICE, refuse
 from ._grpc_stream import STREAM, Receive, StreamCall, Write
 from ._protobuf import FileDescriptor, FileDescriptorProto, GetMessageClass, ParseDict, add_file, make_parser, make_pool
 from ._protocol.errors import InvalidRequest

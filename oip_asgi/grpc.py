@@ -13,8 +13,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from ._grpc.messages import Method, Reply
-from ._grpc.methods import exchange
-from ._grpc.refusals import refuse
+from ._grpc.methods import exchange, refuse
 from ._grpc_asgi import OIPGRPCApp as OIPGRPCApp
 from ._grpc_asgi import TrailersMiddleware as TrailersMiddleware
 from ._hosts import check_server, describe

@@ -1,8 +1,9 @@
 """One remote call of a method that answers one message with one: request message -> response message. The table of methods is here.
 
-Knows no gRPC library, no protobuf, and neither sync nor async. Extensions add their own rows. `errors` has the codes and texts of errors.
+Knows no gRPC library, no protobuf, and neither sync nor async. Extensions add their own rows. The code of each error's status is in
+`_protocol.grpc_codes`.
 
-Specification: gRPC, API Definitions.
+Specification: gRPC, API Definitions, Error.
 """
 
 from __future__ import annotations
@@ -19,16 +20,20 @@ from .._extensions.rows import GrpcRow, GrpcRows
 from .._protocol.access import Action
 from .._protocol.datatypes import Buffer
 from .._protocol.effects import Run, Steps, finish
-from .._protocol.errors import InvalidRequest, NotFound, show
+from .._protocol.errors import InferenceError, InvalidRequest, NotFound, client_text, show
 from .._protocol.loop_limits import MAX_QUESTION
 from .._serving.engine import Engine
+from .._serving.failures import log_own_fault
 from .._serving.pipeline import answer_once, infer
 from .._serving.record import record_unknown
-from .messages import GRPCFormat, Method
+from .messages import GRPCFormat, Method, Reply
 from .wire import has_more_fields
 
 SERVICE: Final = "inference.GRPCInferenceService"
 HEALTH: Final = "grpc.health.v1.Health"
+
+_MAX_DETAILS: Final = 2000
+"""Bytes of an error's text. It is sent as a header, three times as long if percent-encoded, and peers accept 8 KiB of headers."""
 
 _MAX_FIELDS: Final = 1000
 """The most fields of a long request to load a model, one for each file."""
@@ -51,6 +56,13 @@ def exchange(
         record_unknown(engine.unknown, error)
         raise
     return infer(engine, model, wire, answer_once) if asked is None else _infer_after(asked, engine, wire)
+
+
+def refuse(error: Exception) -> Reply:
+    """Make the reply for an error. One that is not meant for the client is this package's own fault, and logged."""
+    if not isinstance(error, InferenceError):
+        error = log_own_fault(error)
+    return Reply([], error.grpc_code, client_text(error).encode()[:_MAX_DETAILS].decode(errors="ignore"))
 
 
 def _infer_after(asked: Steps[None], engine: Engine, wire: GRPCFormat) -> Steps[list[Buffer]]:

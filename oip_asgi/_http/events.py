@@ -9,19 +9,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-import msgspec
-
 from .._models.binding import OF_PROTOCOL
 from .._models.model import Model
+from .._protocol import schemas
 from .._protocol.datatypes import Buffer
 from .._protocol.effects import Start, Steps
-from .._protocol.errors import InferenceError, InvalidRequest, show
+from .._protocol.errors import InferenceError, InvalidRequest, client_text, show
 from .._protocol.tensors import REGION, InferenceRequest, InferenceResponse, Lend
 from .._rest import body as rest
 from .._rest import generate
 from .._serving.stream import Events, Stream, take_only_answer
 from .request import RestFormat
-from .response import JSON, Response, describe_error, respond
+from .response import JSON, Response, encode_json, respond
 
 if TYPE_CHECKING:
     from .exchange import Exchange
@@ -35,7 +34,7 @@ _EVENT: Final = b"data: %b\n\n"
 
 
 def _encode_error(error: InferenceError) -> bytes:
-    return _EVENT % msgspec.json.encode(describe_error(error))
+    return _EVENT % encode_json(schemas.Error(client_text(error)))
 
 
 _HEADERS: Final = [

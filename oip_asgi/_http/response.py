@@ -9,7 +9,7 @@ import msgspec
 
 from .._protocol import schemas
 from .._protocol.datatypes import Buffer
-from .._protocol.errors import InferenceError, NotFound, error_text, show
+from .._protocol.errors import InferenceError, NotFound, client_text, show
 
 JSON: Final = (b"content-type", b"application/json")
 BINARY: Final = (b"content-type", b"application/octet-stream")
@@ -68,15 +68,9 @@ def respond_json(status: int, document: msgspec.Struct) -> Response:
     return respond(status, [JSON], [encode_json(document)])
 
 
-def describe_error(error: InferenceError) -> schemas.Error:
-    """Make the document of an error."""
-    # a lone surrogate, which only a model's own message can hold, is no UTF-8
-    return schemas.Error(error_text(error).encode(errors="replace").decode())
-
-
 def refuse(error: InferenceError) -> Response:
     """Make the response for an error: its status, its headers, and its text as `{"error": text}`."""
-    response = respond_json(error.status, describe_error(error))
+    response = respond_json(error.status, schemas.Error(client_text(error)))
     extra = [(name.lower().encode("latin-1"), value.encode("latin-1")) for name, value in error.headers.items()]
     return Response(response.status, response.headers + extra, response.parts, response.size)
 

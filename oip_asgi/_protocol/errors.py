@@ -52,6 +52,12 @@ def error_text(error: BaseException, write: Callable[[BaseException], str] = str
         return f"{type(error).__name__}, whose text cannot be made"
 
 
+def client_text(error: InferenceError) -> str:
+    """The text of an error as it is sent."""
+    # a lone surrogate, which only a model's own message can hold, is no UTF-8
+    return error_text(error).encode(errors="replace").decode()
+
+
 class InferenceError(Exception):
     """An error whose text the client may read: over HTTP its status and `{"error": message}`, over gRPC its code and the message.
 
