@@ -11,13 +11,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 from typing import Any, Final, TypeVar
-from urllib.parse import quote
 
 import msgspec
 
 from .._extensions import config, model_statistics, repository, shared_memory
 from .._extensions.rows import RestRow
 from .._models.model import Model
+from .._models.registry import path_of
 from .._protocol import schemas
 from .._protocol.access import Action
 from .._protocol.datatypes import Buffer
@@ -155,8 +155,7 @@ def _find_infer_path(head: Head, match: Match) -> str:
     """Find the path of inference for a client that sent a POST to the model's own path. Empty for other requests."""
     if head.method != "POST" or match.name is None or match.endpoint.handlers.get("GET") is not _describe_model:
         return ""
-    version = "" if match.version is None else f"/versions/{quote(match.version, safe='')}"
-    return f"{head.mount(head).rstrip('/')}/models/{quote(match.name, safe='')}{version}/infer"
+    return f"{head.mount(head).rstrip('/')}{path_of(match.name, match.version)}/infer"
 
 
 def _answer_ready(request: Exchange) -> Steps[Response]:

@@ -114,10 +114,10 @@ class Registry:
         raise NotFound(f"Request for unknown model: {show(name)} version {show(version)} is not found: {known}")
 
 
-def path_of(name: str, version: str | None = None) -> str:
-    """The path of a model, percent-encoded."""
+def path_of(name: str, version: str | int | None = None) -> str:
+    """The path of a model, or of one version, percent-encoded: a slash in a name too."""
     path = f"/models/{quote(name, safe='')}"
-    return path if version is None else f"{path}/versions/{quote(version, safe='')}"
+    return path if version is None else f"{path}/versions/{quote(str(version), safe='')}"
 
 
 def _describe_known(name: str, names: list[str]) -> str:

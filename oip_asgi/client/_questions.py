@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, Generic, Literal, NamedTuple, TypeAlias, TypedDict, TypeVar, Unpack
-from urllib.parse import quote
 
 import msgspec
 from msgspec.structs import replace
 
 from .._codecs.content_types import default_codecs
 from .._codecs.values import to_inputs
+from .._models.registry import path_of
 from .._protocol.datatypes import Buffer
 from .._protocol.errors import ErrorResponse, InvalidRequest, InvalidResponse, show
 from .._protocol.schemas import Parameters, RequestOutput
@@ -145,20 +145,15 @@ MODEL_STATISTICS: Final = Question("GET", "/stats", "ModelStatistics", _read_sta
 MODEL_CONFIG: Final = Question("GET", "/config", "ModelConfig", _read_config)
 
 
-def model_path(model: str, version: str | int | None) -> str:
-    """The path of a model, or of one version. A slash in a name is encoded too."""
-    return f"/models/{quote(model, safe='')}" + ("" if version is None else f"/versions/{quote(str(version), safe='')}")
-
-
 def ask_of(model: str, version: str | int | None, question: Question[T]) -> Question[T]:
     """A question about one model."""
     fields = {"name": model} if version is None else {"name": model, "version": str(version)}
-    return replace(question, path=model_path(model, version) + question.path, fields=fields)
+    return replace(question, path=path_of(model, version) + question.path, fields=fields)
 
 
 def ask_change(action: Literal["load", "unload"], model: str, parameters: Mapping[str, Any] | None) -> Question[None]:
     body = {"parameters": dict(parameters)} if parameters else {}
-    path, rpc = f"/repository{model_path(model, None)}/{action}", f"RepositoryModel{action.capitalize()}"
+    path, rpc = f"/repository{path_of(model)}/{action}", f"RepositoryModel{action.capitalize()}"
     return Question("POST", path, rpc, lambda _: None, {"model_name": model, **body}, body)
 
 
@@ -210,7 +205,7 @@ def write_inference(inference: Inference, action: str = "infer") -> HTTPRequest:
     if binary and action == "infer":
         request = _ask_for_binary(request)
     text, parts = encode_request(request, binary=binary)
-    path = f"{model_path(inference.model, inference.version)}/{action}"
+    path = f"{path_of(inference.model, inference.version)}/{action}"
     if not binary:
         return HTTPRequest("POST", path, [(b"Content-Type", b"application/json"), *inference.headers], [text])
     length = (HEADER_LENGTH.encode(), b"%d" % len(text))

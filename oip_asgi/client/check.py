@@ -21,6 +21,7 @@ from typing import Any, Final, NamedTuple
 import httpx
 import numpy as np
 
+from .._models.registry import path_of
 from .._protocol.datatypes import DTYPES, Array, Buffer, dtype_of
 from .._protocol.errors import InferenceError, InvalidRequest, InvalidResponse
 from .._protocol.schemas import RequestOutput
@@ -232,7 +233,7 @@ def check(
     server: dict[str, Any] = {}
     with suppress(InvalidResponse):  # a row tells of it
         server = finish(link.ask(questions.METADATA, None))
-    good = Good(questions.model_path(model, version), request or make_good(metadata), metadata)
+    good = Good(path_of(model, version), request or make_good(metadata), metadata)
     rows = [Row(*each) for each in json.loads(files(__package__).joinpath("checks.json").read_text())]
     wrong, tried, section = 0, 0, ""
     not_tried: dict[str, list[str]] = {}
