@@ -29,7 +29,7 @@ from ._runtime.faults import call_here
 from ._runtime.runtime import Runtime
 from ._runtime.waiting import check_may_block, is_on_loop, running_loop, wait_for, wait_until_set
 from ._serving.engine import Engine
-from ._serving.python_calls import PythonFormat, infer_values, stream_values
+from ._serving.python_calls import PythonFormat, infer_values
 from ._serving.server_options import ServerKeywords, ServerOptions
 from ._version import __version__
 
@@ -348,7 +348,8 @@ class InferenceServer:
         """
         engine, runtime = self._inside
         wire = PythonFormat(inputs, parameters or {}, outputs or (), id, engine.codecs)
-        return await drive_async(infer_values(engine, name, version, wire), runtime)
+        response: InferenceResponse = await drive_async(infer_values(engine, name, version, wire), runtime)
+        return response
 
     def infer_sync(
         self,
@@ -368,7 +369,8 @@ class InferenceServer:
         check_may_block("server.infer_sync", "await server.infer(...)")
         engine, runtime = self._inside
         wire = PythonFormat(inputs, parameters or {}, outputs or (), id, engine.codecs)
-        return drive(infer_values(engine, name, version, wire), runtime)
+        response: InferenceResponse = drive(infer_values(engine, name, version, wire), runtime)
+        return response
 
     def infer_stream(
         self,
@@ -389,7 +391,7 @@ class InferenceServer:
         """
         engine, runtime = self._inside
         wire = PythonFormat(inputs, parameters or {}, outputs or (), id, engine.codecs)
-        return pieces_async(stream_values(engine, name, version, wire), runtime)
+        return pieces_async(infer_values(engine, name, version, wire, sends=True), runtime)
 
     def infer_stream_sync(
         self,
@@ -409,7 +411,7 @@ class InferenceServer:
         check_may_block("server.infer_stream_sync", "async for ... in server.infer_stream(...)")
         engine, runtime = self._inside
         wire = PythonFormat(inputs, parameters or {}, outputs or (), id, engine.codecs)
-        return pieces(Driver(stream_values(engine, name, version, wire), runtime))
+        return pieces(Driver(infer_values(engine, name, version, wire, sends=True), runtime))
 
     def openapi(self, prefix: str = "/v2") -> dict[str, Any]:
         """What the server answers now, as an OpenAPI 3.1 document: each model's paths, schemas of what it declares, and examples.

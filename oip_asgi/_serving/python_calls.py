@@ -79,21 +79,12 @@ class PythonFormat(msgspec.Struct, frozen=True, eq=False):
         return response
 
 
-def infer_values(engine: Engine, name: str, version: str | None, wire: PythonFormat) -> Steps[InferenceResponse]:
-    """Answer one call from Python."""
+def infer_values(engine: Engine, name: str, version: str | None, wire: PythonFormat, *, sends: bool = False) -> Steps[Any]:
+    """Answer one call from Python: return its only response, or send each and return nothing."""
     try:
-        response: InferenceResponse = yield from finish(infer(engine, engine.find_for_inference(name, version), wire, answer_once))
-        return response
-    except InferenceError:
-        raise
-    except Exception as error:
-        raise log_own_fault(error) from error
-
-
-def stream_values(engine: Engine, name: str, version: str | None, wire: PythonFormat) -> Steps[None]:
-    """Answer one call from Python, and send each response."""
-    try:
-        yield from Stream(engine, engine.find_for_inference(name, version), wire).run()
+        model = engine.find_for_inference(name, version)
+        steps = Stream(engine, model, wire).run() if sends else finish(infer(engine, model, wire, answer_once))
+        return (yield from steps)
     except InferenceError:
         raise
     except Exception as error:
