@@ -1,13 +1,20 @@
-"""The files of the page that shows the models, in the folder `static`, and the headers that a browser needs. Knows no requests.
+"""The page that shows the models: its files, in the folder `static`, the headers that a browser needs, and what it shows beside the
+OpenAPI document. Knows no requests.
 
 The page's own script asks the same paths as any client, relative to its own address, so it works with each prefix and proxy.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from importlib.resources import files
-from typing import Final
+from typing import Any, Final
+
+from .._extensions.repository import list_models
+from .._models.model import Model
+from .._models.statistics import Histogram
+from .._serving.engine import Engine
+from .openapi import openapi_of
 
 PAGE: Final = "page.html"
 
@@ -38,3 +45,50 @@ def read(name: str) -> bytes:
 def render(template: bytes, base: str, first: bytes) -> bytes:
     """The page, and in it the JSON of what it shows first, in which nothing can end its element."""
     return template.replace(_BASE, base.encode()).replace(_FIRST, first.replace(b"<", rb"\u003c"))
+
+
+def describe_first(engine: Engine, visible: Sequence[Model]) -> dict[str, Any]:
+    """What the page shows before it has asked anything: the server, the models that the client may see, and more of the first of them."""
+    document: dict[str, Any] = {"name": engine.options.name, "version": engine.version, "models": list_models(visible, ready=False)}
+    if visible:
+        default = engine.models.find(visible[0].name, None)
+        model, version = (default, None) if default in visible else (visible[0], visible[0].version)
+        document["first"] = {"metadata": engine.describe_model(model), "document": openapi_of(engine, model, version, visible=visible)}
+    return document
+
+
+def describe_state(model: Model) -> dict[str, Any]:
+    """How a model was registered, and its numbers at this moment."""
+    numbers = model.statistics.snapshot()
+    return {
+        "labels": {spec.name: list(spec.labels) for spec in model.outputs if spec.labels},
+        "options": _describe_options(model),
+        "outcomes": numbers.outcomes,
+        "durations": _describe_histogram(numbers.durations),
+        "queues": _describe_histogram(numbers.queues),
+        "rows": _describe_histogram(numbers.rows),
+        "waiting": model.limiter.waiting,
+        "running": model.limiter.running,
+    }
+
+
+def _describe_options(model: Model) -> dict[str, Any]:
+    """The options that decide how requests are answered, by their keywords; left-out ones only if their default has an effect."""
+    options = model.options
+    found: dict[str, Any] = {"max_concurrency": model.limiter.max_concurrency, "max_queue": options.max_queue, "timeout": options.timeout}
+    given = {
+        "run": None if options.run == "thread" else options.run,
+        "content_type": options.content_type,
+        "stream_timeout": options.stream_timeout,
+        "max_batch_size": options.max_batch_size,
+        "max_batch_delay": options.max_batch_delay,
+        "preferred_batch_sizes": list(options.preferred_batch_sizes),
+        "retry_alone": options.retry_alone,
+        "cache": options.cache and {"max_bytes": options.cache.max_bytes, "ttl": options.cache.ttl},
+        "writable": options.writable,
+    }
+    return found | {name: value for name, value in given.items() if value}
+
+
+def _describe_histogram(histogram: Histogram) -> dict[str, Any]:
+    return {"bounds": histogram.bounds, "counts": histogram.counts, "sum": histogram.sum}

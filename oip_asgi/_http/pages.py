@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote
 
 from .._docs.openapi import basis, openapi, openapi_of
-from .._docs.page import FILES, PAGE, POLICY, read, render
-from .._docs.state import describe_first, describe_state
+from .._docs.page import FILES, PAGE, POLICY, describe_first, describe_state, read, render
 from .._extensions.rows import RestRow
 from .._models.model import Model
 from .._protocol.effects import Run, Steps
