@@ -11,7 +11,7 @@ from concurrent.futures import Executor, Future
 from functools import partial
 from queue import SimpleQueue
 from threading import Lock
-from typing import Any, ParamSpec, TypeVar, final
+from typing import Any, ParamSpec, TypeVar
 
 from asgiref.sync import AsyncToSync, SyncToAsync
 
@@ -21,7 +21,6 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 
-@final
 class LentThread(Loan, Executor):
     """Runs jobs in the thread that calls `wait`. After `end`, it passes them to asgiref's own thread."""
 

@@ -12,7 +12,7 @@ import time
 from collections.abc import Collection, Iterable
 from contextlib import suppress
 from functools import partial
-from typing import TYPE_CHECKING, Final, Literal, TypeAlias, final
+from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 from urllib.parse import unquote
 
 from ._grpc.frames import FrameReader
@@ -251,7 +251,6 @@ def _is_grpc(headers: Iterable[tuple[bytes, bytes]]) -> bool:
     return False
 
 
-@final
 class _Requests:
     """Reads the messages that a client sends, and waits until it has gone."""
 

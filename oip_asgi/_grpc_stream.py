@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import Callable, Coroutine
-from typing import Any, Final, TypeAlias, final
+from typing import Any, Final, TypeAlias
 
 from ._grpc.messages import GRPCFormat, Method, Reply
 from ._grpc.methods import refuse
@@ -49,7 +49,6 @@ _REFUSALS: Final = (InvalidRequest, NotFound, NotReady, Busy)
 """Errors of requests that did not run."""
 
 
-@final
 class _Request(GRPCFormat):
     """One request of a stream, each of whose responses is a message of the stream."""
 
@@ -82,7 +81,6 @@ def _name_request(model: str, request_id: str, text: str) -> str:
     return ": ".join([", ".join(names), text] if names else [text])
 
 
-@final
 class StreamCall:
     """One call."""
 

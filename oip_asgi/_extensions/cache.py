@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import partial
 from hashlib import sha256
 from sys import getsizeof
-from typing import Final, TypeAlias, final
+from typing import Final, TypeAlias
 
 from .._protocol.datatypes import Array
 from .._protocol.effects import Run, Signal, Steps, Wait
@@ -64,7 +64,6 @@ class ResponseCache:
             raise ValueError(f"ttl={self.ttl!r} must be a positive number of seconds, or None for no limit")
 
 
-@final
 class Flight:
     """A call whose response equal requests wait for, and later that response. May be called from any thread."""
 
@@ -102,7 +101,6 @@ class Flight:
         self.ended.set()
 
 
-@final
 class Cache:
     """The responses of one model, and the calls that are making some. May be called from any thread."""
 

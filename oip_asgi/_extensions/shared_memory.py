@@ -102,7 +102,6 @@ class SharedMemory:
         return segment
 
 
-@final
 class Segment:
     """An open segment. It is closed when nobody refers to it any more."""
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from base64 import b64encode
-from typing import Final, final
+from typing import Final
 
 import msgspec
 
@@ -28,7 +28,6 @@ _NO_TRAILERS: Final = (
 )
 
 
-@final
 class Answer(msgspec.Struct, frozen=True):
     """A response, and the trailers after it; None if it has none."""
 
@@ -40,7 +39,6 @@ CANCELLED: Final = Answer(Response(499, [(b"grpc-status", b"1")], [], 0))
 """Sent if the client has gone: hosts take an application that answers nothing for a broken one, and log that."""
 
 
-@final
 class Call(msgspec.Struct, eq=False):
     """A gRPC call that came as an HTTP request.
 

@@ -7,14 +7,13 @@ takes the others along when it starts; until then, more may join.
 from __future__ import annotations
 
 from collections.abc import Collection, Hashable
-from typing import Any, final
+from typing import Any
 
 import msgspec
 
 from .limiter import Limiter, Slot, set_all
 
 
-@final
 class Place(Slot, eq=False):
     """The slot of a request that may share its call."""
 
@@ -26,7 +25,6 @@ class Place(Slot, eq=False):
     group: _Group | None = None  # where it waits
 
 
-@final
 class _Group(msgspec.Struct, eq=False):
     """Requests that may share a call, in the order in which they came."""
 
@@ -41,7 +39,6 @@ class _Group(msgspec.Struct, eq=False):
         return next(iter(self.places))
 
 
-@final
 class Batches(Limiter):
     """The slots of a model whose requests may share calls."""
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterable, Sequence
-from typing import final
 
 import msgspec
 
@@ -15,7 +14,6 @@ from .._protocol.effects import Signal
 from .statistics import Observer
 
 
-@final
 class Uses(msgspec.Struct, eq=False):
     """The requests that use one thing. Who reads or writes it holds the model's lock."""
 

@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from itertools import chain
 from struct import pack
-from typing import Final, Literal, Protocol, TypeAlias, final, get_args
+from typing import Final, Literal, Protocol, TypeAlias, get_args
 
 import msgspec
 import numpy as np
@@ -247,7 +247,6 @@ _encode: Final = msgspec.msgpack.Encoder().encode
 _decode: Final = msgspec.msgpack.Decoder(Numbers).decode
 
 
-@final
 class Statistics:
     """The counters of one model. A snapshot never shows half of a request."""
 

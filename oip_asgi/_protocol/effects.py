@@ -25,7 +25,6 @@ Work: TypeAlias = Literal["model", "hook", "conversion"]
 of its own, so that it never waits for models; the decoding or encoding of a large body in a few threads."""
 
 
-@final
 class Signal:
     """An event that any thread may set, once. It never blocks: who waits for it gives it a function to call."""
 

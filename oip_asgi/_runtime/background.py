@@ -7,7 +7,7 @@ import threading
 from collections.abc import Awaitable, Callable, Coroutine
 from concurrent.futures import CancelledError, Future
 from contextlib import suppress
-from typing import Any, Final, Generic, TypeVar, final
+from typing import Any, Final, Generic, TypeVar
 
 from .._protocol.effects import QuitWithin, Stopped
 from .threads import call_after_fork
@@ -37,7 +37,6 @@ class Loan:
             awaited.exception()
 
 
-@final
 class BackgroundLoop:
     """The event loop. It starts when it is needed, and ends with `stop` or with the process."""
 
@@ -85,7 +84,6 @@ class BackgroundLoop:
             thread.join(_STOP_SECONDS)
 
 
-@final
 class Outbox(Generic[M, T]):
     """The pieces that a coroutine on the background loop makes, for one thread that asks for each.
 

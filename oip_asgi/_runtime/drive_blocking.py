@@ -15,7 +15,7 @@ from concurrent.futures import Future
 from contextlib import suppress
 from contextvars import Context, copy_context
 from functools import partial
-from typing import Any, Generic, TypeVar, final
+from typing import Any, Generic, TypeVar
 
 from .._protocol.effects import (
     PIECES,
@@ -53,7 +53,6 @@ def drive(steps: Steps[T], runtime: Runtime, read: Callable[[Fed], Any] | None =
     return result
 
 
-@final
 class Driver(Generic[T]):
     """Carries `steps` on, in the thread that asks for it.
 

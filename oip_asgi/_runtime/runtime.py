@@ -11,7 +11,7 @@ from concurrent.futures import Future, InvalidStateError
 from contextlib import suppress
 from contextvars import copy_context
 from functools import partial
-from typing import Any, final
+from typing import Any
 
 from .._protocol.effects import DeadlinePassed, Run, Signal, Work
 from .background import BackgroundLoop
@@ -20,7 +20,6 @@ from .threads import PATIENCE, WorkerThreads, cpus
 from .waiting import ClientGone, Patrol, running_loop, wait_for
 
 
-@final
 class Runtime:
     """What runs user code and large conversions for callers that block and callers that await.
 
@@ -87,7 +86,6 @@ class Runtime:
             pool.stop()
 
 
-@final
 class LoopThreads:
     """The worker threads as one event loop uses them. Results on their way to it share one queue and at most one wake-up."""
 
@@ -133,7 +131,6 @@ class LoopThreads:
             self._ended.popleft().finish()
 
 
-@final
 class _Job:
     """A function that runs in a worker thread, for the future of an event loop or of a thread that waits."""
 

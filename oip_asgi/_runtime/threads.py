@@ -14,7 +14,7 @@ import weakref
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from typing import Final, Protocol, final
+from typing import Final, Protocol
 
 PATIENCE: Final = 0.001
 """Seconds that a job waits for a thread that is awake. A thread that runs its job for longer is assumed to block."""
@@ -33,7 +33,6 @@ class Job(Protocol):
         """Do it, unless nobody waits any more. Never raises."""
 
 
-@final
 class WorkerThreads:
     """Threads that start when they are needed and end when they are not. They are daemons: none keeps the process from ending."""
 
@@ -157,7 +156,6 @@ class WorkerThreads:
                 worker.join(max(0.0, deadline - time.monotonic()))
 
 
-@final
 class _Worker(threading.Thread):
     """One thread, and the lock on which it sleeps."""
 

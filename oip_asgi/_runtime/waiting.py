@@ -11,7 +11,7 @@ import threading
 import time
 from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import suppress
-from typing import Any, Final, TypeAlias, TypeVar, final
+from typing import Any, Final, TypeAlias, TypeVar
 
 from .._protocol.effects import DeadlinePassed, QuitWithin, Signal
 from .._protocol.loop_limits import yield_interpreter
@@ -113,7 +113,6 @@ async def give_way(since: float) -> float:
     return time.monotonic()
 
 
-@final
 class Watch:
     """Ends what a request waits for on an event loop, at a deadline or when its client has gone. Watches the client until `end`.
 
@@ -220,7 +219,6 @@ class Watch:
             await asyncio.wait([watcher])
 
 
-@final
 class Patrol:
     """Has the clients of an event loop's requests watched when these have taken long. One timer for all costs each next to nothing."""
 

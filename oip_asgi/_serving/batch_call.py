@@ -10,7 +10,7 @@ import logging
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from contextvars import Context
-from typing import Any, Final, Generic, TypeVar, final
+from typing import Any, Final, Generic, TypeVar
 
 import msgspec
 
@@ -36,7 +36,6 @@ _ENDS: Final = (DeadlinePassed, Stopped, QuitWithin)
 """What ends a call from outside the function."""
 
 
-@final
 class Member(msgspec.Struct, Generic[T], eq=False):
     """One request among those that share a call. Once it is `done`, it has a response or an error, unless the call was stopped."""
 
@@ -75,7 +74,6 @@ class Member(msgspec.Struct, Generic[T], eq=False):
             self.call.log_late(error)
 
 
-@final
 class Execution:
     """One call for all requests of a batch; more calls if some requests must be retried alone. It begins the use of a slot, and ends it."""
 

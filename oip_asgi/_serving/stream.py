@@ -12,7 +12,7 @@ import threading
 from collections.abc import Callable
 from contextvars import Context, copy_context
 from functools import partial
-from typing import Any, Final, Generic, TypeVar, final
+from typing import Any, Final, Generic, TypeVar
 
 import msgspec
 
@@ -60,7 +60,6 @@ class _Large(msgspec.Struct, frozen=True):
     response: InferenceResponse
 
 
-@final
 class Stream(Generic[T]):
     """The answers of one request.
 
@@ -164,7 +163,6 @@ def take_only_answer(engine: Engine, model: Model, wire: WireFormat[T]) -> Steps
     return answer
 
 
-@final
 class _ItemReader(Generic[T]):
     """Runs the generator of one request, from item to item."""
 
