@@ -11,7 +11,6 @@ from functools import partial
 from typing import Any, TypeVar
 
 from .._extensions.cache import Cache
-from .._models.limiter import Slot
 from .._models.model import Model
 from .._models.statistics import Timings
 from .._protocol.datatypes import Buffer
@@ -179,8 +178,10 @@ def _answer_later(call: Call[T], response: InferenceResponse | None = None) -> S
     try:
         if response is not None:
             answer = yield from _encode_elsewhere(call, response)
-        elif call.found is not None:
-            answer = yield from _encode_found(call, call.found)
+        elif call.found is not None and is_short(call, call.found):
+            answer = call.encode(call.found)
+        elif call.found is not None:  # it has no slot
+            answer = yield Run(partial(call.encode, call.found), "conversion", deadline=call.deadline, for_client=True)
         elif call.model.has_batches:
             answer = yield from answer_in_batch(call)
         elif kind == "thread":  # everything in one trip to a worker thread
@@ -190,8 +191,10 @@ def _answer_later(call: Call[T], response: InferenceResponse | None = None) -> S
                 made = yield Run(call.answer_in_thread, "model", slot.turn, deadline=call.deadline, for_client=True, late=late)
             answer = made
         else:
-            if slot.turn is not None or call.body is not None:
-                yield from _wait_for_turn(call, slot)
+            if call.body is not None:
+                yield Run(call.decode_in_thread, "conversion", slot.turn, deadline=call.deadline, for_client=True)
+            elif slot.turn is not None:
+                yield Wait(slot.turn, call.deadline, for_client=True)
             if slot.is_over:
                 raise Stopped
             if not call.timings.started:
@@ -237,24 +240,8 @@ def _admit(engine: Engine, model: Model) -> Steps[None]:
         raise make_busy_error(model)
 
 
-def _wait_for_turn(call: Call[Any], slot: Slot) -> Steps[None]:
-    """Wait for the turn of a call on the event loop, and have a long request decoded in a worker thread."""
-    if call.body is not None:
-        yield Run(call.decode_in_thread, "conversion", slot.turn, deadline=call.deadline, for_client=True)
-    elif slot.turn is not None:
-        yield Wait(slot.turn, call.deadline, for_client=True)
-
-
 def _encode_elsewhere(call: Call[T], response: InferenceResponse) -> Steps[T]:
     """Encode a large response in a worker thread, so that the event loop is free meanwhile."""
     copy_small(response.outputs)
     encoded: T = yield Run(partial(call.encode_in_thread, response), "conversion", deadline=call.deadline, for_client=True)
-    return encoded
-
-
-def _encode_found(call: Call[T], response: InferenceResponse) -> Steps[T]:
-    """Encode a response from the cache. It needs no slot."""
-    if is_short(call, response):
-        return call.encode(response)
-    encoded: T = yield Run(partial(call.encode, response), "conversion", deadline=call.deadline, for_client=True)
     return encoded
