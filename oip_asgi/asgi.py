@@ -193,7 +193,7 @@ class OIPApp:
             self._install_openapi(app, path)
         if dependencies or find_dependencies(app):
             app.router.routes.append(_make_open_mount(prefix, self, open_paths))
-            add_routes(app, prefix, self._answer_mounted, dependencies)
+            add_routes(app, prefix, lambda scope, receive, send: self(scope, receive, send, find_path(scope)), dependencies)
             self._server._inside.engine.security = Security(*describe_security(app, dependencies), open_paths)
         else:
             app.router.routes.extend([Route(prefix or "/", _Bare(self)), Mount(prefix, self)])
@@ -226,9 +226,6 @@ class OIPApp:
             return merge(host_openapi(), known[1])
 
         app.openapi = openapi
-
-    async def _answer_mounted(self, scope: Scope, receive: Receive, send: Send) -> None:
-        await self(scope, receive, send, find_path(scope))
 
 
 def _install_grpc(app: Starlette, grpc_app: OIPGRPCApp, dependencies: Sequence[Any]) -> None:

@@ -31,10 +31,6 @@ _DECIMAL: Final = re.compile(rb"[0-9]+")
 _MAX_DIGITS: Final = 18
 
 
-def _unmounted(_: Head) -> str:
-    return ""
-
-
 class Head(msgspec.Struct):
     """A request without its body.
 
@@ -55,7 +51,7 @@ class Head(msgspec.Struct):
     fields: dict[bytes, bytes]
     body_is_bounded: bool
     transport: Any
-    mount: Callable[[Head], str] = _unmounted
+    mount: Callable[[Head], str] = lambda _: ""
     holds_thread: bool = False
 
     def find_short_length(self, most: int) -> int | None:

@@ -81,9 +81,6 @@ class Registry:
     def __iter__(self) -> Iterator[Model]:
         return (model for versions in self._models.values() for model in versions)
 
-    def names(self) -> list[str]:
-        return list(self._models)
-
     def all(self) -> list[tuple[Model, list[Model]]]:
         """For each name the model of requests that name no version, and the models of all versions."""
         return [(_choose_default(versions), versions) for versions in self._models.values()]
@@ -103,7 +100,7 @@ class Registry:
         if model is not None:
             return model
         if version is None or name not in self:
-            known = _describe_known(name, self.names()) if self._names_are_told else "the list of models has those that you may see"
+            known = _describe_known(name, list(self._models)) if self._names_are_told else "the list of models has those that you may see"
             raise NotFound(f"Request for unknown model: {show(name)} is not found: {known}")
         numbers = self.list_versions(name)
         known = f"expected {list_names(numbers)}" if numbers else "it has no versions"

@@ -105,14 +105,6 @@ class Await(msgspec.Struct, frozen=True):
     for_client: bool = False
 
 
-def _return_false() -> bool:
-    return False
-
-
-def _do_nothing() -> None:
-    pass
-
-
 @final
 class Spawn(msgspec.Struct, eq=False):
     """Run another generator to its end, also if this one is given up. This one goes on at once.
@@ -130,8 +122,8 @@ class Spawn(msgspec.Struct, eq=False):
     unwanted: Signal | None = None
     is_apart: bool = False
     ended: Signal = msgspec.field(default_factory=Signal)
-    is_lost: Callable[[], bool] = _return_false
-    cancel: Callable[[], object] = _do_nothing
+    is_lost: Callable[[], bool] = lambda: False
+    cancel: Callable[[], object] = lambda: None
 
 
 @final

@@ -149,7 +149,8 @@ class Driver(Generic[T]):
         if type(effect) is Spawn:
             effect.is_lost = watch_fork()
             work = partial(drive, effect.part, runtime, gone=effect.unwanted)
-            return runtime.spawn(partial(Context().run, work) if effect.is_apart else work, effect.ended)
+            runtime.begin(Run(partial(Context().run, work) if effect.is_apart else work, "hook"), effect.ended)
+            return None
         if type(effect) is Await:
             with waiting():
                 return runtime.background.run(effect.function())

@@ -52,7 +52,7 @@ class Runtime:
     def call(self, effect: Run, gone: Signal | None = None) -> Any:
         """Run a function in a worker thread, and wait for its result in this one."""
         ended = Signal()
-        future = self._begin(effect, ended)
+        future = self.begin(effect, ended)
         try:
             wait_for(ended, effect.deadline, gone)
         except (DeadlinePassed, ClientGone):
@@ -63,12 +63,8 @@ class Runtime:
         finally:
             del future  # what it raises knows this frame, so both would live until the next garbage collection
 
-    def spawn(self, function: Callable[[], Any], ended: Signal) -> None:
-        """Run a function in a worker thread of hooks, and set a signal after it. What it raises is nobody's."""
-        self._begin(Run(function, "hook"), ended)
-
-    def _begin(self, effect: Run, ended: Signal) -> Future[Any]:
-        """Run a function, and set a signal when its future is done."""
+    def begin(self, effect: Run, ended: Signal) -> Future[Any]:
+        """Run a function in a worker thread, and set a signal when its future is done."""
         future: Future[Any] = Future()
         future.add_done_callback(lambda _: ended.set())
         self._pools[effect.work].submit(_Job(effect, future, _Job.finish))

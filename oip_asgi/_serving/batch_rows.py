@@ -74,17 +74,14 @@ def _has_rows(value: object) -> bool:
 
 
 def _cut_rows(name: str, value: Any, bounds: list[tuple[int, int]]) -> Sequence[Any]:
-    """Cut out the rows of each request, as views if possible."""
-    shape = getattr(value, "shape", None)
-    check_rows(name, (len(value),) if shape is None else shape, bounds[-1][1])
+    """Cut out the rows of each request, as views if possible. There must be one for each row of the inputs."""
+    shape, rows = getattr(value, "shape", None), bounds[-1][1]
+    if shape is None:
+        shape = (len(value),)
+    if not shape or shape[0] != rows:
+        has = f"{shape[0]} rows" if shape else "no rows"
+        raise ModelFault(f"output {show(name)} has {has}, but the inputs have {rows}: with max_batch_size= each has a row in each output")
     if len(bounds) == 1:
         return [value]
     indexed = value if isinstance(value, (np.ndarray, list)) else value.iloc
     return [indexed[start:end] for start, end in bounds]
-
-
-def check_rows(name: str, shape: tuple[int, ...], rows: int) -> None:
-    """Check that an output has a row for each of the inputs."""
-    if not shape or shape[0] != rows:
-        has = f"{shape[0]} rows" if shape else "no rows"
-        raise ModelFault(f"output {show(name)} has {has}, but the inputs have {rows}: with max_batch_size= each has a row in each output")

@@ -119,22 +119,29 @@ class Engine:
                 models = yield from self.guard.find_allowed(models, make_access, action)
         return models
 
-    def list_extensions(self) -> list[str]:
-        """Return the names of the extensions that this server supports, given its options."""
+    def describe(self) -> schemas.ServerMetadata:
+        """Return the server's metadata, with the names of the extensions that it supports, given its options."""
         names = list(_EXTENSIONS)
         if self.options.model_control:
             names += ["model_repository", "model_repository(unload_dependents)"]
         if self.regions.is_on:
             names.append("system_shared_memory")
-        return sorted(names)
-
-    def describe(self) -> schemas.ServerMetadata:
-        """Return the server's metadata, with its extensions."""
-        return schemas.ServerMetadata(self.options.name, self.version, self.list_extensions())
+        return schemas.ServerMetadata(self.options.name, self.version, sorted(names))
 
     def describe_model(self, model: Model) -> schemas.ModelMetadata:
         """Return a model's metadata, with every version of its name."""
-        return _describe_model(model, self.models.list_versions(model.name))
+        options, versions = model.options, self.models.list_versions(model.name)
+        document = schemas.ModelMetadata(model.name, options.platform, _describe_tensors(model.inputs), _describe_tensors(model.outputs))
+        parameters: schemas.Parameters = {}
+        if options.content_type is not None:
+            parameters["content_type"] = options.content_type
+        if model.binding.undeclared:  # an entry of `inputs` must have a datatype, and these were declared without one
+            parameters[_UNDECLARED] = ", ".join(model.binding.undeclared)
+        if parameters:
+            document.parameters = parameters
+        if versions:
+            document.versions = versions
+        return document
 
     def is_ready(self, *, waits: bool = True) -> Steps[bool]:
         """True if every model is ready, except models that were unloaded on purpose, and one is registered. Begins to load them."""
@@ -234,22 +241,6 @@ class Engine:
             model.lifecycle.forget()
         self.regions.unregister(None)
         self.stopping = False
-
-
-def _describe_model(model: Model, versions: list[str]) -> schemas.ModelMetadata:
-    """Make a model's metadata."""
-    options = model.options
-    document = schemas.ModelMetadata(model.name, options.platform, _describe_tensors(model.inputs), _describe_tensors(model.outputs))
-    parameters: schemas.Parameters = {}
-    if options.content_type is not None:
-        parameters["content_type"] = options.content_type
-    if model.binding.undeclared:  # an entry of `inputs` must have a datatype, and these were declared without one
-        parameters[_UNDECLARED] = ", ".join(model.binding.undeclared)
-    if parameters:
-        document.parameters = parameters
-    if versions:
-        document.versions = versions
-    return document
 
 
 def _describe_tensors(specs: Sequence[TensorSpec]) -> list[schemas.MetadataTensor]:

@@ -69,8 +69,9 @@ def as_error(call: Call[Any], failure: Exception) -> InferenceError:
     if type(failure) is DeadlinePassed:
         return _make_late_error(call, failure.__cause__)
     if type(failure) is Stopped:
-        is_unloaded = call.slot is not None and call.slot.is_unloaded
-        return make_unloaded_error(call.model) if is_unloaded else make_stopping_error(call.model)
+        if call.slot is not None and call.slot.is_unloaded:
+            return NotReady(f"{call.model} is not ready: it was unloaded")
+        return make_stopping_error(call.model)
     return _make_model_error(call, failure.__cause__ or failure, is_logged=isinstance(failure, ModelRaised) and failure.is_logged)
 
 
@@ -140,10 +141,6 @@ def make_circle_error(model: Model, within: Sequence[Model]) -> ModelFailed:
 
 def _list_calls(model: Model, within: Sequence[Model]) -> str:
     return " calls ".join(repr(holder.name) for holder in [*within, model])
-
-
-def make_unloaded_error(model: Model) -> NotReady:
-    return NotReady(f"{model} is not ready: it was unloaded")
 
 
 def make_stopping_error(model: Model) -> NotReady:
