@@ -22,7 +22,7 @@ from ._protocol.tensors import InferenceRequest, InferenceResponse
 from ._runtime.drive import advance_async, drive_async
 from ._runtime.runtime import Runtime
 from ._serving.engine import Engine
-from ._serving.failures import log_own_fault
+from ._serving.failures import as_client_error
 from ._serving.record import record_unknown
 from ._serving.stream import Stream
 
@@ -172,7 +172,7 @@ class StreamCall:
             answered.set()
         try:
             if isinstance(found, Exception):
-                await self._fail(found if isinstance(found, InferenceError) else log_own_fault(found), request, None, before)
+                await self._fail(as_client_error(found), request, None, before)
                 return
             assert request is not None  # it has a model
             stream = request.stream = Stream(self._engine, found, request)
@@ -180,7 +180,7 @@ class StreamCall:
             if stream.has_many:
                 await self._send_final(request, before)
         except Exception as error:
-            await self._fail(error if isinstance(error, InferenceError) else log_own_fault(error), request, model, before)
+            await self._fail(as_client_error(error), request, model, before)
         except BaseException as error:  # an inline model may raise one that is meant for the host
             if not self._has_ended:
                 is_cancelled = asyncio.current_task().cancelling()  # type: ignore[union-attr]  # this runs in one

@@ -20,10 +20,10 @@ from .._extensions.rows import GrpcRow, GrpcRows
 from .._protocol.access import Action
 from .._protocol.datatypes import Buffer
 from .._protocol.effects import Run, Steps, finish
-from .._protocol.errors import InferenceError, InvalidRequest, NotFound, client_text, show
+from .._protocol.errors import InvalidRequest, NotFound, client_text, show
 from .._protocol.loop_limits import MAX_QUESTION
 from .._serving.engine import Engine
-from .._serving.failures import log_own_fault
+from .._serving.failures import as_client_error
 from .._serving.pipeline import answer_once, infer
 from .._serving.record import record_unknown
 from .messages import GRPCFormat, Method, Reply
@@ -59,10 +59,9 @@ def exchange(
 
 
 def refuse(error: Exception) -> Reply:
-    """Make the reply for an error. One that is not meant for the client is this package's own fault, and logged."""
-    if not isinstance(error, InferenceError):
-        error = log_own_fault(error)
-    return Reply([], error.grpc_code, client_text(error).encode()[:_MAX_DETAILS].decode(errors="ignore"))
+    """Make the reply for an error."""
+    refusal = as_client_error(error)
+    return Reply([], refusal.grpc_code, client_text(refusal).encode()[:_MAX_DETAILS].decode(errors="ignore"))
 
 
 def _infer_after(asked: Steps[None], engine: Engine, wire: GRPCFormat) -> Steps[list[Buffer]]:

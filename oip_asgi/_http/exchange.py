@@ -22,10 +22,9 @@ from .._protocol import schemas
 from .._protocol.access import Action
 from .._protocol.datatypes import Buffer
 from .._protocol.effects import Read, Run, Steps, finish
-from .._protocol.errors import InferenceError
 from .._protocol.loop_limits import LOOP_BYTES
 from .._serving.engine import Engine
-from .._serving.failures import log_own_fault
+from .._serving.failures import as_client_error
 from .._serving.pipeline import answer_once, infer
 from . import pages
 from .browsers import refuse_foreign
@@ -90,7 +89,7 @@ def exchange(engine: Engine, head: Head, body: bytes | None = None) -> Response 
             else:
                 answer = _answer_after(asked, partial(infer, engine, model, wire, answer_once))
     except Exception as error:
-        answer = _refuse(error)
+        answer = refuse(as_client_error(error))
     return answer if body is not None and type(answer) is Response else _finish(wire, answer)
 
 
@@ -99,14 +98,10 @@ def _finish(wire: RestFormat, answer: Response | Steps[Response]) -> Steps[Respo
     try:
         response = answer if type(answer) is Response else (yield from answer)
     except Exception as error:
-        response = _refuse(error)
+        response = refuse(as_client_error(error))
     if wire.is_unread:
         yield from wire.drop()
     return Response(response.status, response.headers, [], 0) if wire.head.method == "HEAD" else response
-
-
-def _refuse(error: Exception) -> Response:
-    return refuse(error if isinstance(error, InferenceError) else log_own_fault(error))
 
 
 def _call_handler(engine: Engine, wire: RestFormat) -> Response | Steps[Response]:

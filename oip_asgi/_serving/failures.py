@@ -224,7 +224,9 @@ def _find_frame(error: BaseException, *, is_of_several: bool) -> Any:
     return None
 
 
-def log_own_fault(error: Exception) -> InferenceError:
-    """Log a fault of this package, and return the error for the client."""
+def as_client_error(error: Exception) -> InferenceError:
+    """The error for the client: what is meant for it, or else a fault of this package, which is logged."""
+    if isinstance(error, InferenceError):
+        return error
     log_raised(logging.ERROR, error, "an error of oip_asgi itself, please report it")
     return InferenceError("internal error: see the server's log", status=500)

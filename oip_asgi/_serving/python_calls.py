@@ -24,7 +24,7 @@ from .._protocol.schemas import RequestOutput
 from .._protocol.tensor_bytes import SMALL, count
 from .._protocol.tensors import InferenceRequest, InferenceResponse, Lend, Tensor, make_tensor, to_plain_parameters
 from .engine import Engine
-from .failures import log_own_fault
+from .failures import as_client_error
 from .pipeline import answer_once, infer
 from .stream import Stream
 
@@ -88,7 +88,7 @@ def infer_values(engine: Engine, name: str, version: str | None, wire: PythonFor
     except InferenceError:
         raise
     except Exception as error:
-        raise log_own_fault(error) from error
+        raise as_client_error(error) from error
 
 
 def _estimate_size(value: object) -> int:

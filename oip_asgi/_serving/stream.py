@@ -26,7 +26,7 @@ from .call import Call, ModelRaised, is_short
 from .call_stack import enter, leave
 from .copy_rule import copy_small
 from .engine import Engine
-from .failures import FAILURES, as_error, log_own_fault
+from .failures import FAILURES, as_client_error, as_error
 from .held_loop import measure
 from .pipeline import answer_once, infer
 from .record import record_end
@@ -149,7 +149,7 @@ class Stream(Generic[T]):
         try:
             if self._events is None or not self._has_begun:
                 raise error
-            return Send(self._events.encode_error(error if isinstance(error, InferenceError) else log_own_fault(error)))
+            return Send(self._events.encode_error(as_client_error(error)))
         finally:
             del error  # it knows this frame, so both would live until the next garbage collection
 
