@@ -22,7 +22,6 @@ from .._protocol.request_body import Body, read_coding
 from .._protocol.tensors import InferenceRequest, InferenceResponse, Lend, ReceivedHeaders, join_repeated
 from .._rest import body as rest
 from .._rest.body import HEADER_LENGTH
-from .._rest.loose import fit_texts
 from .response import BINARY, JSON, Response, respond
 
 HEADER_LENGTH_FIELD: Final = HEADER_LENGTH.lower().encode()
@@ -144,7 +143,7 @@ class RestFormat(msgspec.Struct, eq=False):
         try:
             return rest.decode_request(body, header_length, lend)
         except InvalidRequest:
-            fitted = fit_texts(body) if model.is_foreign and header_length is None else None
+            fitted = rest.fit_texts(body) if model.is_foreign and header_length is None else None
             if fitted is None:
                 raise
             return rest.decode_request(fitted, None, lend)

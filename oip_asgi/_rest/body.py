@@ -6,13 +6,14 @@ Specification: HTTP/REST Inference, Binary Tensor Data Extension; Triton's raw b
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from math import prod
 from typing import Any, Final
 
 import msgspec
 
 from .._json import documents
 from .._json.tensor_data import from_json, from_value, to_value
-from .._json.text import REFUSALS, Unusual
+from .._json.text import ERRORS, REFUSALS, Unusual
 from .._protocol import schemas
 from .._protocol.datatypes import Buffer, DType, dtype_of, name_of
 from .._protocol.errors import ErrorResponse, InvalidRequest, InvalidResponse, show
@@ -42,6 +43,14 @@ _FEW: Final = 2**12
 
 _NULL_LENGTH: Final = len(b"null")
 
+_MAX_FITTED: Final = 2**20
+"""A longer body is not read again to fit its texts. For this one it takes 20 milliseconds at most."""
+
+_decode_members: Final = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
+_decode_inputs: Final = msgspec.json.Decoder(list[dict[str, msgspec.Raw]]).decode
+_decode_shape: Final = msgspec.json.Decoder(list[int]).decode
+_decode_texts: Final = msgspec.json.Decoder(str | list[str]).decode
+
 _REMEDY: Final = 'ask for this output with "binary_data": true, or a list of bytes with "content_type": "base64"'
 
 
@@ -69,6 +78,28 @@ def decode_request(body: Buffer, header_length: int | None, lend: Lend = lend_no
     if parameters:
         _check_flag(parameters, "binary_data_output", "parameters")
     return InferenceRequest(tensors, document.id, parameters, outputs)
+
+
+def fit_texts(body: Buffer) -> bytes | None:
+    """Write BYTES whose shape does not fit as flat data with the shape `[N]`. None if a refused body has something else that is wrong.
+
+    MLServer compares no `shape` with `data`, and its documentation sends a text with its length as the shape, or without a list around it.
+    """
+    if len(body) > _MAX_FITTED:
+        return None
+    try:
+        document = _decode_members(body)
+        inputs = _decode_inputs(document["inputs"])
+        for each in inputs:
+            if bytes(each["datatype"]) == b'"BYTES"':
+                found = _decode_texts(each["data"])
+                texts = [found] if isinstance(found, str) else found
+                each["data"] = msgspec.Raw(_encode(texts))
+                if prod(_decode_shape(each["shape"])) != len(texts):
+                    each["shape"] = msgspec.Raw(b"[%d]" % len(texts))
+    except (KeyError, *ERRORS):
+        return None
+    return _encode({**document, "inputs": inputs})
 
 
 def raw_request(body: Buffer, name: str, datatype: str, shape: tuple[int, ...]) -> InferenceRequest:
