@@ -130,17 +130,13 @@ def describe_middleware(host: object, path: str) -> str:
 
 def describe_before_request(host: object, path: str) -> str:
     """Say which `before_request` functions a Flask application has inside its WSGI middleware, and how to put them before the protocol."""
-    app = next((each for each in map(_find_owner, iterate_applications(host)) if is_framework(each, "flask", "Flask")), None)
+    owners = (getattr(each, "__self__", each) for each in iterate_applications(host))  # of a bound method, such as Flask's `wsgi_app`
+    app = next((each for each in owners if is_framework(each, "flask", "Flask")), None)
     named = ", ".join(_name_middleware(each) for each in getattr(app, "before_request_funcs", {}).get(None, ()))
     return named and (
         f"OIPWSGIMiddleware answers {path} before these functions of before_request, which do not see it: {named}. If they should, write "
         f'app.register_blueprint(oip_asgi.flask.blueprint(server, url_prefix="{path}"))'
     )
-
-
-def _find_owner(app: object) -> object:
-    """Find the application to which a bound method belongs, such as Flask's `wsgi_app`."""
-    return getattr(app, "__self__", app)
 
 
 def _name_middleware(kind: object, dispatch: object = None) -> str:

@@ -25,11 +25,11 @@ class Question(Protocol):
 
     @property
     def version(self) -> str | None:
-        """The model's version in its path."""
+        """The model's version in its path; None if the path has none."""
 
     @property
     def region(self) -> str | None:
-        """The region of shared memory in its path."""
+        """The region of shared memory in its path; None if the path has none."""
 
     def find_visible(self, action: Action | None = None) -> Steps[list[Any]]:
         """Find the models that the client may see in lists, and with which it may do `action`."""

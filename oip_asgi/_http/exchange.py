@@ -37,14 +37,7 @@ T = TypeVar("T")
 
 
 class Exchange(msgspec.Struct, eq=False):
-    """One request, as handlers get it.
-
-    Args:
-        engine: The server.
-        wire: The request's head and body.
-        version: The model's version in its path; None if the path has none.
-        region: The region of shared memory in its path; None if the path has none.
-    """
+    """One request, as handlers get it: a `Question` that the rows of extensions may ask too, and the server and the request itself."""
 
     engine: Engine
     wire: RestFormat
@@ -52,11 +45,9 @@ class Exchange(msgspec.Struct, eq=False):
     region: str | None = None
 
     def find_visible(self, action: Action | None = None) -> Steps[list[Model]]:
-        """Find the models that the client may see in lists, and with which it may do `action`."""
         return self.engine.find_visible(self.wire.make_access, action)
 
     def read(self, decode: Callable[[Buffer], T]) -> Steps[T]:
-        """Read the body and `decode` it, in a worker thread if it is long."""
         self.wire.json_limit = None  # the files of a load are base64 in its JSON
         wanted = self.wire.read()
         body: Buffer = (yield wanted) if type(wanted) is Read else wanted
