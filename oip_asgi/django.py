@@ -8,14 +8,18 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import Awaitable, Callable, Iterator, Sequence
+from concurrent.futures import Executor, Future
 from contextlib import suppress
-from typing import Any, Final, TypeAlias
+from functools import partial
+from queue import SimpleQueue
+from threading import Lock
+from typing import Any, Final, ParamSpec, TypeAlias, TypeVar
 from urllib.parse import quote, unquote
 
 from ._hosts import check_server, make_import_error
 
 try:
-    from asgiref.sync import sync_to_async
+    from asgiref.sync import AsyncToSync, SyncToAsync, sync_to_async
     from django.core.checks import CheckMessage
     from django.core.checks import Warning as CheckWarning
     from django.core.handlers.asgi import ASGIRequest
@@ -29,16 +33,19 @@ except ImportError as error:
     raise make_import_error(error, "django", "django", beside="asgiref") from error
 
 from . import wsgi
-from ._asgiref import LentThread
 from ._http.exchange import FIRST_SEGMENTS, exchange
 from ._http.public import match_public
 from ._http.request import Head, encode_path
 from ._http.response import Response
 from ._protocol.effects import Fed, Run, Start, finish
+from ._runtime.background import Loan
 from ._runtime.drive import advance_async, pieces_async
 from ._runtime.runtime import Runtime
 from ._runtime.waiting import Patrol, is_on_loop, wait_until_set
 from .server import InferenceServer
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 _View: TypeAlias = Callable[..., HttpResponseBase | Awaitable[HttpResponseBase]]
 
@@ -78,7 +85,7 @@ def urls(server: InferenceServer, *, public: Sequence[str] = ()) -> list[URLPatt
     check_server(server, "urls", 'path("v2", include(urls(server)))')
 
     engine, runtime = server._inside
-    runtime.background.lend_thread = LentThread
+    runtime.background.lend_thread = _LentThread
     runtime.call_after_jobs(_close_connections)
 
     @csrf_exempt
@@ -137,6 +144,65 @@ def _roll_back() -> None:
     for connection in connections.all(initialized_only=True):
         if connection.settings_dict["ATOMIC_REQUESTS"] and connection.in_atomic_block:
             connection.set_rollback(True)
+
+
+class _LentThread(Loan, Executor):
+    """Lets a thread that waits for the background event loop run, meanwhile, what the coroutine passes to asgiref's `sync_to_async`.
+
+    asgiref runs that in the thread that called the coroutine, as it may use that thread's database connections. If the thread only waited,
+    the two would wait for each other. After `end`, jobs are passed to asgiref's own thread.
+    """
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._jobs: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
+        self._serves = True
+        self._before: Any = None
+
+    def take(self) -> None:
+        self._before = getattr(AsyncToSync.executors, "current", None)
+        AsyncToSync.executors.current = self
+
+    def give_back(self) -> None:
+        # before asgiref 3.9, the caller's own context has the same value
+        AsyncToSync.executors.current = self._before
+
+    def submit(self, function: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
+        future: Future[T] = Future()
+        with self._lock:
+            if self._serves:
+                self._jobs.put(partial(_run_job, future, partial(function, *args, **kwargs)))
+                return future
+        return SyncToAsync.single_thread_executor.submit(function, *args, **kwargs)
+
+    def wait(self, awaited: Future[Any]) -> None:
+        """Run what is submitted until a future is done."""
+        awaited.add_done_callback(lambda _: self._jobs.put(None))
+        work = vars(SyncToAsync.threadlocal)  # asgiref writes here which event loop this thread works for
+        before = dict(work)
+        try:
+            while (job := self._jobs.get()) is not None:
+                job()
+        finally:
+            work.clear()
+            work.update(before)
+
+    def end(self) -> None:
+        """Take no more jobs, as the coroutine has ended. Those that wait still run."""
+        with self._lock:
+            self._serves = False
+
+
+def _run_job(future: Future[T], function: Callable[[], T]) -> None:
+    if not future.set_running_or_notify_cancel():
+        return
+    try:
+        result = function()
+    except BaseException as error:
+        future.set_exception(error)
+        del future  # the traceback refers to this frame: without this it would be a cycle
+    else:
+        future.set_result(result)
 
 
 class _Pattern(URLPattern):
