@@ -23,12 +23,12 @@ from .._protocol.datatypes import Datatype
 from .._protocol.errors import InvalidRequest, show
 from .._protocol.log import log_raised
 from .._protocol.tensors import InferenceRequest, Tensor, make_tensor
-from .base import AnyInputCodec, AnyRequestCodec, InputCodec, RequestCodec, bytes_of, normalize
-from .dataframes import PandasCodec, is_series_class
+from .base import AnyInputCodec, AnyRequestCodec, InputCodec, RequestCodec, bytes_of, find_class, normalize
+from .dataframes import PandasCodec
 from .dates import DatetimeCodec
 from .frame_columns import Decode, read_series
 from .plain import Base64Codec, NumpyCodec, NumpyRequestCodec, PandasJSONCodec, StringCodec, StringRequestCodec
-from .torch import TorchCodec, is_torch_class
+from .torch import TorchCodec
 
 # without type arguments, as Python spells such unions in another way since 3.14, and `help()` shows this one
 AnyCodec: TypeAlias = type[InputCodec] | InputCodec | type[RequestCodec] | RequestCodec  # type: ignore[type-arg]
@@ -240,9 +240,9 @@ class Codecs:
         if annotation in UNTYPED:
             return Reader("", get_array, {name: _make_decode(known) for name, known in self.inputs.items()})
         called = inspect.formatannotation(annotation)
-        if is_series_class(typing.get_origin(annotation) or annotation):
+        if (typing.get_origin(annotation) or annotation) is find_class("pandas", "Series"):
             return self._series_reader(called)
-        if is_torch_class(annotation):
+        if TorchCodec.yields(annotation):
             return Reader(called, TorchCodec.decode_input, {TorchCodec.content_type: TorchCodec.decode_input})
         if isinstance(annotation, type) and annotation in SCALARS:
             read, (datatypes, content_types, *_) = partial(read_scalar, annotation), SCALARS[annotation]
@@ -252,7 +252,8 @@ class Codecs:
             return None
         decode = _make_decode(known)
         # a tensor holds bytes already: they are decoded from base64 only if the request says so
-        default = _get_bytes if known is Base64Codec else get_array if known is NumpyCodec else decode
+        as_bytes = partial(bytes_of, wanted="list[bytes]")
+        default = as_bytes if known is Base64Codec else get_array if known is NumpyCodec else decode
         content_type = known.content_type if default is decode else None
         return Reader(called, default, {known.content_type: decode}, *self._find_metadata(known), content_type=content_type)
 
@@ -317,11 +318,6 @@ default_codecs: Final = cache(make_codecs)
 """This package's own codecs."""
 
 
-def as_codec(extras: Sequence[Any]) -> AnyCodec | None:
-    """The codec in an `Annotated`, or None."""
-    return next((extra for extra in extras if is_input_codec(extra) or is_request_codec(extra)), None)
-
-
 def is_input_codec(codec: object) -> TypeGuard[AnyInputCodec]:
     return _is(codec, InputCodec)
 
@@ -381,7 +377,3 @@ def _make_decode(codec: AnyInputCodec) -> Decode:
         return codec.decode_input(tensor)
 
     return decode
-
-
-def _get_bytes(tensor: Tensor) -> list[bytes]:
-    return bytes_of(tensor, "list[bytes]")

@@ -85,10 +85,6 @@ class PandasCodec(RequestCodec["pd.DataFrame"]):
         return payload.iloc[:, left], {name: payload.iloc[:, place] for place, name in columns if name in own}
 
 
-def is_series_class(annotation: object) -> bool:
-    return annotation is find_class("pandas", "Series")
-
-
 def is_frame(value: object) -> bool:
     return isinstance(value, find_class("pandas", "DataFrame"))
 

@@ -28,7 +28,7 @@ class TorchCodec(InputCodec["torch.Tensor"]):
 
     @classmethod
     def yields(cls, annotation: Any) -> bool:
-        return is_torch_class(annotation)
+        return annotation is find_class("torch", "Tensor")
 
     @classmethod
     def can_encode(cls, payload: Any) -> bool:
@@ -51,10 +51,6 @@ class TorchCodec(InputCodec["torch.Tensor"]):
         if array.dtype.name == "bfloat16":
             return torch.from_numpy(own.view(np.int16)).view(torch.bfloat16)
         return torch.from_numpy(own)
-
-
-def is_torch_class(annotation: object) -> bool:
-    return annotation is find_class("torch", "Tensor")
 
 
 def is_torch(value: object) -> bool:

@@ -18,7 +18,7 @@ import numpy as np
 from .._protocol import schemas
 from .._protocol.datatypes import FLOATING, MAX_RANK, Buffer
 from .._protocol.errors import InvalidRequest
-from .._protocol.loop_limits import MAX_TENSORS, check_numbers
+from .._protocol.loop_limits import MAX_TENSORS
 from .text import ERRORS, NO_JSON, ONLY_FLOATS, check_members, check_unseen, refuse
 
 MAX_PARAMETERS: Final = 100_000
@@ -66,7 +66,9 @@ def read_request(text: Buffer) -> Request:
         schemas.RequestOutput(output.name, _read_parameters(output.parameters, f"outputs[{place}]."))
         for place, output in enumerate(parts.outputs or ())
     ]
-    check_numbers(len(parts.inputs), len(outputs))
+    for number, what in ((len(parts.inputs), "inputs"), (len(outputs), "outputs")):
+        if number > MAX_TENSORS:
+            raise InvalidRequest(f"the request has {number} {what}: expected {MAX_TENSORS} at most")
     return Request(parts.id, _read_parameters(parts.parameters, ""), outputs, _read_inputs(text, parts.inputs))
 
 

@@ -15,7 +15,7 @@ from typing import Annotated, Any, Final, Literal, NamedTuple
 import numpy as np
 
 from .._codecs.base import AnyInputCodec, AnyRequestCodec
-from .._codecs.content_types import Codecs, as_codec, check_complete, default_codecs, is_input_codec, is_request_codec
+from .._codecs.content_types import Codecs, check_complete, default_codecs, is_input_codec, is_request_codec
 from .._protocol.datatypes import DTYPES, Datatype, datatype_of
 from .._protocol.errors import InvalidRequest, InvalidResponse, show
 from .._protocol.specs import AnyShape, TensorSpec
@@ -60,7 +60,7 @@ def parse_annotation(annotation: Any) -> ParsedAnnotation:
         return parse_annotation(alias[args] if origin else alias)
     if origin is Annotated:
         inner, *extras = args
-        codec = as_codec(extras)
+        codec = next((extra for extra in extras if is_input_codec(extra) or is_request_codec(extra)), None)
         if codec is not None:
             check_complete(codec, inspect.formatannotation(annotation))
         return parse_annotation(inner)._replace(

@@ -316,11 +316,6 @@ class Binding:
         return args, kwargs
 
 
-def bind_none(declared: Sequence[TensorSpec], codecs: Codecs) -> Binding:
-    """What is known of a function that `load=` has not returned yet."""
-    return Binding([Input(spec.name, spec, content_type=spec.content_type) for spec in declared], (), codecs, is_open=not declared)
-
-
 def _make_unfit_error(tensor: Tensor, spec: TensorSpec) -> InvalidRequest:
     if tensor.array.dtype != spec.dtype:
         return InvalidRequest(f"input {show(tensor.name)} has datatype {tensor.datatype}: expected {spec.datatype}")

@@ -8,7 +8,7 @@ from .._codecs.content_types import Codecs
 from .._extensions.cache import Cache
 from .._protocol.log import logger
 from .batch_queue import Batches
-from .binding import bind_none
+from .binding import Binding, Input
 from .callables import kind_of
 from .handler import Handler
 from .lifecycle import Lifecycle
@@ -28,7 +28,8 @@ class Model:
         self.streams = False
         self.is_foreign = False
         """Whether its function was written for another server, which takes texts with any shape."""
-        self.binding = bind_none(self.inputs, codecs)
+        declared = [Input(spec.name, spec, content_type=spec.content_type) for spec in self.inputs]
+        self.binding = Binding(declared, (), codecs, is_open=not declared)
         """How its function is called, as far as that is known: `load=` may return another function."""
         self.timeout = _seconds(options.timeout)
         self.stream_timeout = _seconds(options.stream_timeout)

@@ -10,8 +10,6 @@ import time
 from collections.abc import Iterable, Iterator
 from typing import Final, TypeVar
 
-from .errors import InvalidRequest
-
 T = TypeVar("T")
 
 LOOP_BYTES: Final = 2**14
@@ -34,13 +32,6 @@ _SECONDS: Final = 5e-5
 _TURN: Final = 0.002
 """Seconds after which a thread lets others have the interpreter. Left alone, a thread that computes keeps it for five milliseconds each
 time that an event loop wants it: health waited for 120 ms while a million numbers were read one by one."""
-
-
-def check_numbers(inputs: int, outputs: int) -> None:
-    """Refuse a request with too many inputs or requested outputs, before anything is made of them."""
-    if inputs > MAX_TENSORS or outputs > MAX_TENSORS:
-        number, what = (inputs, "inputs") if inputs > MAX_TENSORS else (outputs, "outputs")
-        raise InvalidRequest(f"the request has {number} {what}: expected {MAX_TENSORS} at most")
 
 
 def yield_interpreter() -> None:

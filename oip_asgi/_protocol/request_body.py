@@ -60,12 +60,12 @@ class Decoder:
     def feed(self, chunk: Buffer) -> Iterator[bytes]:
         """Decode the next chunk into pieces of 256 KiB at most."""
         if self._inflate is None:
-            # the first two bytes show whether it has a zlib header
             chunk = self._start + chunk
             if len(chunk) < 2:
                 self._start = chunk
                 return
-            self._inflate = zlib.decompressobj(_WINDOW["deflate"] if _has_zlib_header(chunk) else _RAW)
+            has_zlib_header = chunk[0] & 0x0F == zlib.DEFLATED and int.from_bytes(chunk[:2], "big") % 31 == 0
+            self._inflate = zlib.decompressobj(_WINDOW["deflate"] if has_zlib_header else _RAW)
         view = memoryview(chunk)
         for start in range(0, len(view), _SLICE):
             yield from self._decode(view[start : start + _SLICE])
@@ -98,10 +98,6 @@ class Decoder:
     def finish(self) -> None:
         if self._inflate is None or not self._inflate.eof:
             raise InvalidRequest(f"the {self._coding} body ends too early: expected its end mark and checksum")
-
-
-def _has_zlib_header(start: bytes) -> bool:
-    return start[0] & 0x0F == zlib.DEFLATED and int.from_bytes(start[:2], "big") % 31 == 0
 
 
 _ALIGNMENT: Final = 16
