@@ -37,15 +37,10 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 class Inside(NamedTuple):
-    """What adapters need of a server, and users do not.
+    """What adapters need of a server, and users do not."""
 
-    Args:
-        engine: The protocol without any transport.
-        runtime: Runs its effects.
-    """
-
-    engine: Engine
-    runtime: Runtime
+    engine: Engine  # the protocol without any transport
+    runtime: Runtime  # runs its effects
 
 
 @document(ServerOptions)

@@ -61,19 +61,12 @@ _STREAM: Final = {"description": "One event for each response.", "content": {"te
 
 
 class ModelPath(NamedTuple):
-    """A model at one path.
-
-    Args:
-        model: The model.
-        path: The path, such as "/models/org%2Fmodel/versions/1".
-        key: What names of operations at this path end with.
-        of_model: What names of components for this model end with: the same for each of its paths.
-    """
+    """A model at one path."""
 
     model: Model
-    path: str
-    key: str
-    of_model: str
+    path: str  # such as "/models/org%2Fmodel/versions/1"
+    key: str  # what names of operations at this path end with
+    of_model: str  # what names of components for this model end with: the same for each of its paths
 
 
 class Operations:

@@ -39,20 +39,15 @@ class Question(Protocol):
 
 
 class RestRow(NamedTuple):
-    """A row of the table of routes.
+    """A row of the table of routes."""
 
-    Args:
-        method: The HTTP method. HEAD is answered where GET is.
-        pattern: The path, as `routes` has it.
-        answer: Takes the server and the `Question`, and the model if the pattern names one. Returns the document to send, or None. In the
-            table itself, it takes the exchange, and the model, and returns the response.
-        action: What it does with the model that it names, or with shared memory; None if nobody is asked whether that is allowed.
-    """
-
-    method: str
-    pattern: str
+    method: str  # the HTTP method. HEAD is answered where GET is.
+    pattern: str  # the path, as `routes` has it
     answer: Callable[..., Any]
+    """Takes the server and the `Question`, and the model if the pattern names one. Returns the document to send, or None. In the table
+    itself, it takes the exchange, and the model, and returns the response."""
     action: Action | None = None
+    """What it does with the model that it names, or with shared memory; None if nobody is asked whether that is allowed."""
 
 
 ApplyOptions: TypeAlias = Callable[[InferenceResponse], InferenceResponse]
@@ -60,17 +55,12 @@ ApplyOptions: TypeAlias = Callable[[InferenceResponse], InferenceResponse]
 
 
 class GrpcRow(NamedTuple):
-    """What answers a method of gRPC.
-
-    Args:
-        answer: Takes the server and the request message, and returns the response as a document, or None. If it lists models, it takes
-            those that the client may see, and with which it may do the action.
-        action: As in `RestRow`.
-        lists_models: Whether it lists models.
-    """
+    """What answers a method of gRPC."""
 
     answer: Callable[..., Any]
-    action: Action | None = None
+    """Takes the server and the request message, and returns the response as a document, or None. If it lists models, it takes those that
+    the client may see, and with which it may do the action."""
+    action: Action | None = None  # as in `RestRow`
     lists_models: bool = False
 
 

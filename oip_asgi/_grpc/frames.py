@@ -43,19 +43,12 @@ def encode_trailers(fields: list[tuple[bytes, bytes]]) -> bytes:
 
 
 class FrameReader(msgspec.Struct, eq=False):
-    """Reads the messages from a request's body as it arrives. It is fed like a `Body`.
+    """Reads the messages from a request's body as it arrives. It is fed like a `Body`."""
 
-    Args:
-        limit: The most bytes of a message, before it is decompressed and after; None for no limit.
-        coding: How messages are compressed; None if they are not.
-        is_text: Whether the body is base64.
-        most: How many messages there may be.
-    """
-
-    limit: int | None
-    coding: Coding | None = None
-    is_text: bool = False
-    most: float = math.inf
+    limit: int | None  # the most bytes of a message, before it is decompressed and after; None for no limit
+    coding: Coding | None = None  # how messages are compressed; None if they are not
+    is_text: bool = False  # whether the body is base64
+    most: float = math.inf  # how many messages there may be
     _messages: list[Buffer] = []
     _head: bytes = b""
     _text: bytes = b""

@@ -24,15 +24,11 @@ Fields = list[tuple[bytes, bytes]]
 
 
 class Protocol(msgspec.Struct, frozen=True):
-    """One of the protocols that carry the same messages.
-
-    Args:
-        has_trailers: Whether the status travels in HTTP's trailers. Otherwise it is in the last frame of the body, which needs no HTTP/2.
-        is_text: Whether bodies are base64, both ways.
-    """
+    """One of the protocols that carry the same messages."""
 
     has_trailers: bool
-    is_text: bool = False
+    """Whether the status travels in HTTP's trailers. Otherwise it is in the last frame of the body, which needs no HTTP/2."""
+    is_text: bool = False  # whether bodies are base64, both ways
 
 
 _GRPC, _WEB, _WEB_TEXT = Protocol(True), Protocol(False), Protocol(False, is_text=True)

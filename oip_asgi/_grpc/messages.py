@@ -65,21 +65,14 @@ _TOGETHER: Final = 2**16
 
 
 class Method(msgspec.Struct, frozen=True, eq=False):
-    """A method and its messages.
-
-    Args:
-        name: Its name.
-        parse: Makes the request message of its bytes, or raises InvalidRequest.
-        response: Makes an empty response message.
-        write: Makes the bytes of the response message of a document with the same fields.
-        metadata: Gives a call's metadata, of the adapter's own object: names in lower case, values as text.
-    """
+    """A method and its messages."""
 
     name: str
-    parse: Callable[[Buffer], Any]
-    response: Callable[[], Any]
-    write: Callable[[Any], bytes]
+    parse: Callable[[Buffer], Any]  # makes the request message of its bytes, or raises InvalidRequest
+    response: Callable[[], Any]  # makes an empty response message
+    write: Callable[[Any], bytes]  # makes the bytes of the response message of a document with the same fields
     metadata: Callable[[Any], Iterable[tuple[str, str]]]
+    """Gives a call's metadata, of the adapter's own object: names in lower case, values as text."""
 
     def named_headers(self, transport: Any) -> Mapping[str, str]:
         """The metadata of a call by name."""

@@ -40,19 +40,12 @@ CANCELLED: Final = Answer(Response(499, [(b"grpc-status", b"1")], [], 0))
 
 
 class Call(msgspec.Struct, eq=False):
-    """A gRPC call that came as an HTTP request.
+    """A gRPC call that came as an HTTP request."""
 
-    Args:
-        protocol: gRPC or gRPC-Web.
-        head: The request's head.
-        lacks_trailers: Whether it needs trailers that the server in front cannot send.
-        timeout: Its `grpc-timeout` in seconds, once its reader is made; infinity if it has none.
-    """
-
-    protocol: Protocol
+    protocol: Protocol  # gRPC or gRPC-Web
     head: Head
-    lacks_trailers: bool
-    timeout: float = math.inf
+    lacks_trailers: bool  # whether it needs trailers that the server in front cannot send
+    timeout: float = math.inf  # its `grpc-timeout` in seconds, once its reader is made; infinity if it has none
 
     def make_reader(self, options: ServerOptions, most: float = math.inf) -> FrameReader:
         """Check the head, and make the reader of a body with so many messages at most."""

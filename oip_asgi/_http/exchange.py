@@ -60,12 +60,8 @@ class Exchange(msgspec.Struct, eq=False):
 def exchange(engine: Engine, head: Head, body: bytes | None = None) -> Response | Steps[Response]:
     """Answer one request: return its response, or the steps that are left if something must be waited for.
 
-    Never raises `Exception`; cancellation passes through. A stream is sent in pieces.
-
-    Args:
-        engine: The server.
-        head: The request's head.
-        body: All of its body, if that was there at once, and has the `head.find_short_length`.
+    Never raises `Exception`; cancellation passes through. A stream is sent in pieces. The body is given if all of it was there at once, and
+    it has the `head.find_short_length`.
     """
     wire = RestFormat(head, engine.options.max_body_bytes, engine.options.max_json_bytes, body)
     try:

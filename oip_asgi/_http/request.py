@@ -31,27 +31,17 @@ _MAX_DIGITS: Final = 18
 
 
 class Head(msgspec.Struct):
-    """A request without its body.
+    """A request without its body."""
 
-    Args:
-        method: The HTTP method, in capitals.
-        path: What is below the mount, percent-encoded, without the query.
-        headers: Names in lower case.
-        fields: The headers by name, as `join_headers` makes them.
-        body_is_bounded: Whether the body's end can be told: it has a length, or the server ends it.
-        transport: The adapter's own object, for `InferenceContext.transport`.
-        mount: Tells the path of the mount as clients see it, decoded, such as "/v2"; "" for the root.
-        holds_thread: Whether the request holds a thread of the host, of which it may have few.
-    """
-
-    method: str
-    path: str
-    headers: Sequence[tuple[bytes, bytes]]
-    fields: dict[bytes, bytes]
-    body_is_bounded: bool
-    transport: Any
+    method: str  # in capitals
+    path: str  # what is below the mount, percent-encoded, without the query
+    headers: Sequence[tuple[bytes, bytes]]  # names in lower case
+    fields: dict[bytes, bytes]  # the headers by name, as `join_headers` makes them
+    body_is_bounded: bool  # whether the body's end can be told: it has a length, or the server ends it
+    transport: Any  # the adapter's own object, for `InferenceContext.transport`
     mount: Callable[[Head], str] = lambda _: ""
-    holds_thread: bool = False
+    """Tells the path of the mount as clients see it, decoded, such as "/v2"; "" for the root."""
+    holds_thread: bool = False  # whether the request holds a thread of the host, of which it may have few
 
     def find_short_length(self, most: int) -> int | None:
         """The length of a body that is short enough to be read before anything is decided. None if it is longer or compressed, or if the
@@ -69,23 +59,17 @@ class Head(msgspec.Struct):
 
 
 class RestFormat(msgspec.Struct, eq=False):
-    """The wire format of one request, whose body is read once or not at all.
-
-    Args:
-        head: The request's head.
-        limit: The most bytes that are taken; None for no limit.
-        json_limit: The most bytes of JSON that are taken, in front of binary data or without any; None for no limit.
-        body: All of the body, if the adapter had it at once: it has the `head.find_short_length`, so no limit refuses it.
-        is_unread: Whether it has not been read.
-        header_length: How many of the body's bytes are JSON, as the headers say; None where they do not. Known once it is read.
-    """
+    """The wire format of one request, whose body is read once or not at all."""
 
     head: Head
-    limit: int | None
+    limit: int | None  # the most bytes that are taken; None for no limit
     json_limit: int | None = None
+    """The most bytes of JSON that are taken, in front of binary data or without any; None for no limit."""
     body: bytes | None = None
-    is_unread: bool = True
+    """All of the body, if the adapter had it at once: it has the `head.find_short_length`, so no limit refuses it."""
+    is_unread: bool = True  # whether it has not been read
     header_length: int | None = None
+    """How many of the body's bytes are JSON, as the headers say; None where they do not. Known once it is read."""
 
     timeout: ClassVar[float] = math.inf
     size: ClassVar[int | None] = None

@@ -30,47 +30,28 @@ _VERSION: Final = "[/versions/{version}]"
 
 
 class Endpoint(msgspec.Struct):
-    """What answers one path.
-
-    Args:
-        action: The action of its routes.
-        handlers: The handlers by method.
-    """
+    """What answers one path."""
 
     action: Action | None
-    handlers: dict[str, Handler] = {}
+    handlers: dict[str, Handler] = {}  # the handlers by method
 
 
 class Match(msgspec.Struct, frozen=True):
-    """What a path names.
+    """What a path names."""
 
-    Args:
-        endpoint: What answers it.
-        name: The model's name, or the region's; None where the pattern has none.
-        version: Its version; None where the path has none.
-        is_split: Whether the name is made of several segments, which only a registered name may be.
-        is_region: Whether the name is a region's.
-    """
-
-    endpoint: Endpoint
-    name: str | None = None
-    version: str | None = None
-    is_split: bool = False
-    is_region: bool = False
+    endpoint: Endpoint  # what answers it
+    name: str | None = None  # the model's name, or the region's; None where the pattern has none
+    version: str | None = None  # its version; None where the path has none
+    is_split: bool = False  # whether the name is made of several segments, which only a registered name may be
+    is_region: bool = False  # whether the name is a region's
 
 
 class _Named(NamedTuple):
-    """The routes that begin alike and then have a name.
+    """The routes that begin alike and then have a name."""
 
-    Args:
-        is_region: Whether it is a region's, not a model's.
-        has_versions: Whether a version may follow the name.
-        endpoints: What answers it, by what follows that.
-    """
-
-    is_region: bool
-    has_versions: bool
-    endpoints: dict[str, Endpoint]
+    is_region: bool  # whether it is a region's, not a model's
+    has_versions: bool  # whether a version may follow the name
+    endpoints: dict[str, Endpoint]  # what answers it, by what follows that
 
 
 class Routes:

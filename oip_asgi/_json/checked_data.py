@@ -58,17 +58,11 @@ _MAX_INTEGER: Final = 300
 
 
 class Wanted(msgspec.Struct, frozen=True):
-    """What the elements should be.
-
-    Args:
-        dtype: A dtype of the protocol.
-        shape: The tensor's dimensions.
-        size: How many elements it has.
-    """
+    """What the elements should be."""
 
     dtype: DType
     shape: tuple[int, ...]
-    size: int
+    size: int  # how many elements it has
 
     @property
     def kind(self) -> str:

@@ -107,23 +107,16 @@ class Await(msgspec.Struct, frozen=True):
 
 @final
 class Spawn(msgspec.Struct, eq=False):
-    """Run another generator to its end, also if this one is given up. This one goes on at once.
-
-    Args:
-        part: The generator.
-        unwanted: Once it is set, effects of the part that are `for_client` end as if its client had gone.
-        is_apart: Whether the part sees none of this generator's context variables.
-        ended: Set by the driver when it has ended, or was cancelled.
-        is_lost: Set by the driver: returns True if its event loop was closed, or it was left in the parent of a fork: it never ends.
-        cancel: Set by the driver: cancels it, if that is possible.
-    """
+    """Run another generator to its end, also if this one is given up. This one goes on at once."""
 
     part: Generator[Effect, Any, None]
     unwanted: Signal | None = None
-    is_apart: bool = False
-    ended: Signal = msgspec.field(default_factory=Signal)
+    """Once it is set, effects of the part that are `for_client` end as if its client had gone."""
+    is_apart: bool = False  # whether the part sees none of this generator's context variables
+    ended: Signal = msgspec.field(default_factory=Signal)  # set by the driver when it has ended, or was cancelled
     is_lost: Callable[[], bool] = lambda: False
-    cancel: Callable[[], object] = lambda: None
+    """Set by the driver: returns True if its event loop was closed, or it was left in the parent of a fork: it never ends."""
+    cancel: Callable[[], object] = lambda: None  # set by the driver: cancels it, if that is possible
 
 
 @final

@@ -105,24 +105,17 @@ _ALIGNMENT: Final = 16
 
 
 class Body(msgspec.Struct, eq=False):
-    """Collects the chunks of a body.
+    """Collects the chunks of a body."""
 
-    Args:
-        length: The announced length in bytes, None if none was announced.
-        limit: The most bytes that are taken, before decoding and after; None for no limit.
-        coding: How it is compressed, None if it is not. To decompress takes `feed` up to a second for each chunk.
-        json_length: How many bytes of it are JSON in front of binary data; None if all are. If the body comes in more than one chunk, it is
-            laid out so that the bytes after the JSON are aligned and can be an array without a copy.
-        keep: Whether the bytes are wanted. Otherwise they are only counted.
-        json_limit: The most bytes of JSON that are taken; None for no limit.
-    """
-
-    length: int | None
-    limit: int | None
+    length: int | None  # the announced length in bytes, None if none was announced
+    limit: int | None  # the most bytes that are taken, before decoding and after; None for no limit
     coding: Coding | None = None
+    """How it is compressed, None if it is not. To decompress takes `feed` up to a second for each chunk."""
     json_length: int | None = 0
-    keep: bool = True
-    json_limit: int | None = None
+    """How many bytes of it are JSON in front of binary data; None if all are. If the body comes in more than one chunk, it is laid out so
+    that the bytes after the JSON are aligned and can be an array without a copy."""
+    keep: bool = True  # whether the bytes are wanted. Otherwise they are only counted.
+    json_limit: int | None = None  # the most bytes of JSON that are taken; None for no limit
     _received: int = 0
     _first: Buffer = b""
     _size: int = 0

@@ -50,39 +50,22 @@ class ModelRaised(Exception):
 
 
 class Call(msgspec.Struct, Generic[T], eq=False):
-    """One call of a model, after its body was read.
-
-    Args:
-        engine: The server.
-        model: The model.
-        wire: The wire format of the request and the response.
-        span: Its span, if there is a tracer.
-        seconds: How long it may take.
-        deadline: When it is given up.
-        timings: When it reached each stage.
-        body: The request's body, until it is decoded; then None.
-        handler: What calls the function, after it was acquired from the model.
-        decoded: The request, after it was decoded.
-        slot: Its slot, or its place in the queue for one, after it has entered.
-        flight: Wakes equal requests that wait for its response, if it is the first of them.
-        found: Its response, if the cache had it.
-        arguments: Those of the function, if they were made in a worker thread, until it is called.
-    """
+    """One call of a model, after its body was read."""
 
     engine: Engine
     model: Model
-    wire: WireFormat[T]
-    span: Span | None
-    seconds: float
-    deadline: float
-    timings: Timings
-    body: Buffer | None
-    handler: Handler = _LATER
-    decoded: Decoded = _LATER
-    slot: Slot = _LATER
-    flight: Flight | None = None
-    found: InferenceResponse | None = None
-    arguments: _Arguments | None = None
+    wire: WireFormat[T]  # the wire format of the request and the response
+    span: Span | None  # its span, if there is a tracer
+    seconds: float  # how long it may take
+    deadline: float  # when it is given up
+    timings: Timings  # when it reached each stage
+    body: Buffer | None  # the request's body, until it is decoded; then None
+    handler: Handler = _LATER  # what calls the function, after it was acquired from the model
+    decoded: Decoded = _LATER  # the request, after it was decoded
+    slot: Slot = _LATER  # its slot, or its place in the queue for one, after it has entered
+    flight: Flight | None = None  # wakes equal requests that wait for its response, if it is the first of them
+    found: InferenceResponse | None = None  # its response, if the cache had it
+    arguments: _Arguments | None = None  # those of the function, if a worker thread made them, until it is called
 
     # In any thread
 

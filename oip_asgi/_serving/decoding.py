@@ -46,33 +46,21 @@ class NotAtOnce(Exception):
 
 
 class Decoded(msgspec.Struct, frozen=True, eq=False):
-    """A request that the model accepts.
-
-    Args:
-        model: The model.
-        wire: The wire format in which the request came.
-        request: The request.
-        binding: How to call the function for it.
-        tensors: The inputs by name.
-        content_type: The content type of each tensor that has none of its own.
-        outputs: The outputs that it asks for; a copy, as the model may change `request`.
-        content_types: The content types that it asks for, by output.
-        apply_options: Applies the output options to the response before it is encoded; None if there are none.
-        since: When its body was there.
-        seconds: How long it may take from then on: the shorter of its own timeout and the one it had before it was decoded.
-    """
+    """A request that the model accepts."""
 
     model: Model
-    wire: WireFormat[Any]
+    wire: WireFormat[Any]  # the wire format in which the request came
     request: InferenceRequest
-    binding: Binding
-    tensors: dict[str, Tensor]
-    content_type: str | None
-    outputs: Sequence[RequestOutput]
-    content_types: Mapping[str, str]
+    binding: Binding  # how to call the function for it
+    tensors: dict[str, Tensor]  # the inputs by name
+    content_type: str | None  # the content type of each tensor that has none of its own
+    outputs: Sequence[RequestOutput]  # the outputs that it asks for; a copy, as the model may change `request`
+    content_types: Mapping[str, str]  # the content types that it asks for, by output
     apply_options: ApplyOptions | None
-    since: float
+    """Applies the output options to the response before it is encoded; None if there are none."""
+    since: float  # when its body was there
     seconds: float
+    """How long it may take from then on: the shorter of its own timeout and the one it had before it was decoded."""
 
     def context(self) -> InferenceContext:
         """Make the `InferenceContext`, for models that take it."""

@@ -36,17 +36,12 @@ _UNDECLARED: Final = "undeclared_inputs"
 
 
 class Security(NamedTuple):
-    """How clients must identify themselves to the host, in the words of OpenAPI.
+    """How clients must identify themselves to the host, in the words of OpenAPI."""
 
-    Args:
-        schemes: The security schemes by name.
-        needed: What an operation needs.
-        open_paths: A regular expression for the paths that are open to everybody. It matches what follows the mount and its slash.
-    """
-
-    schemes: dict[str, Any]
-    needed: list[Any]
+    schemes: dict[str, Any]  # the security schemes by name
+    needed: list[Any]  # what an operation needs
     open_paths: str
+    """A regular expression for the paths that are open to everybody. It matches what follows the mount and its slash."""
 
 
 class Engine:

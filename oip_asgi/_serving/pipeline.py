@@ -36,11 +36,7 @@ E = TypeVar("E", bound=BaseException)
 def infer(engine: Engine, model: Model, wire: WireFormat[T], answer: Callable[[Call[T]], R]) -> R | Steps[Any]:
     """Answer a request: return its answer, or the steps that are left if something must be waited for.
 
-    Args:
-        engine: The server.
-        model: The model that it names.
-        wire: How it arrived and its response leaves.
-        answer: What answers once the request is in. `answer_once` refuses models that stream.
+    `answer` is called once the request is in. If it is `answer_once`, models that stream are refused.
     """
     span = None if engine.tracer is None else engine.tracer.begin(model)
     try:

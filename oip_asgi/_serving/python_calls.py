@@ -33,19 +33,12 @@ _ELEMENT: Final = 16
 
 
 class PythonFormat(msgspec.Struct, frozen=True, eq=False):
-    """One call from Python.
+    """One call from Python."""
 
-    Args:
-        inputs: The inputs by name, or a value that a request codec encodes, such as a data frame.
-        parameters: The request's parameters.
-        outputs: The outputs that are asked for, by name or with parameters; empty means all.
-        id: The request's identifier.
-        codecs: Those of the server.
-    """
-
-    inputs: Any
+    inputs: Any  # the inputs by name, or a value that a request codec encodes, such as a data frame
     parameters: Mapping[str, Any]
     outputs: Sequence[str | RequestOutput]
+    """The outputs that are asked for, by name or with parameters; empty means all."""
     id: str | None
     codecs: Codecs
 

@@ -41,17 +41,11 @@ _MEASURED: Final = 8
 
 
 class Events(msgspec.Struct, frozen=True):
-    """How answers leave as events: after a head. An error after the head is one more event.
-
-    Args:
-        start: The head.
-        encode_error: Makes the event of an error.
-        ended: What the steps return after the last event.
-    """
+    """How answers leave as events: after a head. An error after the head is one more event."""
 
     start: Start
-    encode_error: Callable[[InferenceError], Any]
-    ended: Any
+    encode_error: Callable[[InferenceError], Any]  # makes the event of an error
+    ended: Any  # what the steps return after the last event
 
 
 class _Large(msgspec.Struct, frozen=True):

@@ -59,43 +59,25 @@ class HTTPAnswer(NamedTuple):
 
 
 class Question(msgspec.Struct, Generic[T], frozen=True, eq=False):
-    """What is asked, but for inference.
+    """What is asked, but for inference."""
 
-    Args:
-        method: Of HTTP.
-        path: Of HTTP, below the server's URL, or below a model's.
-        rpc: The method of gRPC.
-        read: Makes what the caller gets of the answer's document.
-        fields: Those of gRPC's request.
-        body: The document that HTTP sends with POST.
-        is_probe: Whether an answer that is an error means no.
-    """
-
-    method: str
-    path: str
-    rpc: str
-    read: Callable[[Any], T]
-    fields: Mapping[str, Any] = {}
-    body: Mapping[str, Any] = {}
-    is_probe: bool = False
+    method: str  # of HTTP
+    path: str  # of HTTP, below the server's URL, or below a model's
+    rpc: str  # the method of gRPC
+    read: Callable[[Any], T]  # makes what the caller gets of the answer's document
+    fields: Mapping[str, Any] = {}  # those of gRPC's request
+    body: Mapping[str, Any] = {}  # the document that HTTP sends with POST
+    is_probe: bool = False  # whether an answer that is an error means no
 
 
 class Inference(NamedTuple):
-    """What is asked of a model.
-
-    Args:
-        model: Its name.
-        version: Its version; None if the server chooses.
-        request: The request.
-        binary: Whether HTTP sends tensors as bytes, and asks for such.
-        headers: Headers beside those of the client.
-    """
+    """What is asked of a model."""
 
     model: str
-    version: str | int | None
+    version: str | int | None  # its version; None if the server chooses
     request: InferenceRequest
-    binary: bool = True
-    headers: Sequence[tuple[bytes, bytes]] = ()
+    binary: bool = True  # whether HTTP sends tensors as bytes, and asks for such
+    headers: Sequence[tuple[bytes, bytes]] = ()  # headers beside those of the client
 
 
 def _read_object(document: Any) -> dict[str, Any]:

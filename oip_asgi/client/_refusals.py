@@ -22,21 +22,13 @@ ERRORS: Final = (httpx.TransportError, InvalidResponse, TimeoutError)
 
 
 class Refusal(NamedTuple):
-    """What the client gets.
-
-    Args:
-        status: The status.
-        text: The text; empty if `what` is all that the client may know.
-        what: What the other server did, for the log.
-        headers: Those that belong to the status.
-        is_away: Whether the other server did not answer as it should, so that another one may be better.
-    """
+    """What the client gets."""
 
     status: int
-    text: str = ""
-    what: str = ""
-    headers: Mapping[str, str] = {}
-    is_away: bool = False
+    text: str = ""  # the text; empty if `what` is all that the client may know
+    what: str = ""  # what the other server did, for the log
+    headers: Mapping[str, str] = {}  # those that belong to the status
+    is_away: bool = False  # whether the other server did not answer as it should, so that another one may be better
 
     def make(self, model: str, url: str, error: Exception) -> InferenceError:
         """The error. Its cause is for the log."""
