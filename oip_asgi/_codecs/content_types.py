@@ -19,14 +19,16 @@ from typing import Any, Final, NamedTuple, TypeAlias, TypeGuard
 
 import msgspec
 
+from .._protocol.column_shape import rows_of
 from .._protocol.datatypes import Datatype
 from .._protocol.errors import InvalidRequest, show
 from .._protocol.log import log_raised
-from .._protocol.tensors import InferenceRequest, Tensor, make_tensor
+from .._protocol.specs import TensorSpec
+from .._protocol.tensors import InferenceRequest, Tensor
 from .base import AnyInputCodec, AnyRequestCodec, InputCodec, RequestCodec, bytes_of, find_class, normalize
 from .dataframes import PandasCodec
 from .dates import DatetimeCodec
-from .frame_columns import Decode, read_series
+from .frame_columns import Decode, read_as_declared, read_series
 from .plain import Base64Codec, NumpyCodec, NumpyRequestCodec, PandasJSONCodec, StringCodec, StringRequestCodec
 from .torch import TorchCodec
 
@@ -39,12 +41,6 @@ UNTYPED: Final = (inspect.Parameter.empty, Any)
 
 _INPUT_CODECS: Final = (NumpyCodec, StringCodec, Base64Codec, DatetimeCodec, PandasJSONCodec)
 _REQUEST_CODECS: Final = (NumpyRequestCodec, StringRequestCodec, PandasCodec)
-
-_READ_AS: Final[Mapping[str, tuple[str, ...]]] = {
-    StringCodec.content_type: (StringCodec.content_type, PandasJSONCodec.content_type),
-    PandasJSONCodec.content_type: (PandasJSONCodec.content_type, StringCodec.content_type),
-}
-"""The content types that a request may give a column of a declared one: texts with missing ones are `pd_json`, and without `str`."""
 
 _INPUT_METHODS: Final = ("encode_input", "decode_input")
 _REQUEST_METHODS: Final = ("encode_request", "decode_request", "encode_response", "decode_response")
@@ -69,6 +65,9 @@ SCALARS: Final[Mapping[type, Scalar]] = {
 }
 
 
+_LISTS: Final = (list[int], list[float], list[bool])
+
+
 def read_scalar(kind: type, tensor: Tensor) -> Any:
     """The only element of a tensor."""
     datatypes = SCALARS[kind].datatypes
@@ -85,6 +84,14 @@ def read_scalar(kind: type, tensor: Tensor) -> Any:
         return value.decode()
     except UnicodeDecodeError as error:
         raise InvalidRequest(f"input {show(tensor.name)} is {show(value)}, which is not UTF-8: {error}") from None
+
+
+def read_list(kind: type, tensor: Tensor) -> list[Any]:
+    """The elements of a tensor of shape `[N]` or `[N, 1]`."""
+    datatypes = SCALARS[kind].datatypes
+    if tensor.datatype not in datatypes:
+        raise InvalidRequest(f"input {show(tensor.name)} has datatype {tensor.datatype}: expected {' or '.join(datatypes)}")
+    return list(map(kind, rows_of(tensor, "np").tolist()))
 
 
 def read_scalar_parameter(kind: type, name: str, value: object) -> Any:
@@ -134,8 +141,7 @@ class RequestReader(msgspec.Struct, frozen=True, eq=False):
 
     annotation: str
     codec: AnyRequestCodec
-    declared: Mapping[str, Mapping[str, str]]
-    """The parameters of declared inputs, by name."""
+    declared: Mapping[str, TensorSpec]
     decoders: Mapping[str, Decode]
     """For content types that are not this package's."""
     order: list[str] = []
@@ -147,25 +153,11 @@ class RequestReader(msgspec.Struct, frozen=True, eq=False):
             places = {name: place for place, name in enumerate(self.order)}
             tensors = sorted(tensors, key=lambda tensor: places.get(tensor.name, len(places)))
         if self.declared:
-            tensors = [self._add_declared(tensor) for tensor in tensors]
+            tensors = [read_as_declared(tensor, self.declared.get(tensor.name)) for tensor in tensors]
         try:
             return self.codec.decode_request(InferenceRequest(tensors, request.id, request.parameters, request.outputs, self.decoders))
         except ValueError as error:
             raise InvalidRequest(f"the request: {error}") from error
-
-    def _add_declared(self, tensor: Tensor) -> Tensor:
-        declared, parameters = self.declared.get(tensor.name), tensor.parameters
-        if declared is None:
-            return tensor
-        content_type = declared.get("content_type")
-        if content_type is not None and "content_type" in parameters:
-            known = _READ_AS.get(content_type, (content_type,))
-            if parameters["content_type"] not in known:
-                raise InvalidRequest(
-                    f"input {show(tensor.name)} has the content_type {show(parameters['content_type'])}, but the model declares "
-                    f"{show(content_type)}: expected {' or '.join(known)}, or none"
-                )
-        return make_tensor(tensor.name, tensor.array, {**declared, **parameters})
 
 
 class Codecs:
@@ -247,6 +239,10 @@ class Codecs:
         if isinstance(annotation, type) and annotation in SCALARS:
             read, (datatypes, content_types, *_) = partial(read_scalar, annotation), SCALARS[annotation]
             return Reader(called, read, dict.fromkeys(content_types, read), datatypes, (datatypes[0], (1,), None), annotation)
+        if annotation in _LISTS:
+            [kind] = typing.get_args(annotation)
+            datatypes = SCALARS[kind].datatypes
+            return Reader(called, partial(read_list, kind), {"np": partial(read_list, kind)}, datatypes, (datatypes[0], (-1,), None))
         known = next((known for known in self.inputs.values() if known.yields(normalize(annotation))), None)
         if known is None:
             return None
@@ -279,7 +275,7 @@ class Codecs:
             return None
         return next((codec for codec in self._for_requests if codec.yields(normalize(annotation))), None)
 
-    def request_reader(self, codec: AnyRequestCodec, annotation: Any, declared: Mapping[str, Mapping[str, str]]) -> RequestReader:
+    def request_reader(self, codec: AnyRequestCodec, annotation: Any, declared: Mapping[str, TensorSpec]) -> RequestReader:
         called = f"what {_name_codec(codec)} decodes" if annotation in UNTYPED else inspect.formatannotation(annotation)
         self.check_installed(codec, called)
         return RequestReader(called, codec, declared, self._list_others())

@@ -93,6 +93,18 @@ def is_series(value: object) -> bool:
     return isinstance(value, find_class("pandas", "Series"))
 
 
+def keep_own_categories(rows: Any) -> Any:
+    """Rows of a column or a frame without the categories of other rows, which other clients may have sent."""
+    if is_series(rows):
+        return rows.cat.remove_unused_categories() if rows.dtype == "category" else rows
+    places = [place for place, dtype in enumerate(rows.dtypes) if dtype == "category"]
+    if places:
+        rows = rows.copy()
+    for place in places:
+        rows.isetitem(place, rows.iloc[:, place].cat.remove_unused_categories())
+    return rows
+
+
 def name_tensors(frame: pd.DataFrame) -> list[str]:
     if not is_frame(frame):
         raise TypeError(f"the content_type 'pd' is for a pandas.DataFrame, and this is {show(frame)}")

@@ -25,6 +25,7 @@ from .._protocol.column_shape import rows_of
 from .._protocol.datatypes import Array, dtype_of
 from .._protocol.errors import InvalidRequest, show
 from .._protocol.schemas import Parameters
+from .._protocol.specs import TensorSpec
 from .._protocol.tensors import Tensor, make_tensor, object_array
 from .base import bytes_of
 from .dates import FIRST_NANOSECOND_YEAR, DatetimeCodec, are_in_calendar, reach_nanoseconds, read_points
@@ -49,10 +50,18 @@ _MASKED: Final = {
 }
 """pandas' nullable dtypes, and the numpy dtypes of their values."""
 
-_DTYPES: Final = (*_MASKED, "string", "str", "object", "category")
-"""What `pd_dtype` may be, beside the names of dates' dtypes."""
+_DTYPES: Final = (*_MASKED, "string", "str", "object")
 
 KNOWN_DTYPES: Final = f"one of {', '.join(_DTYPES)}, or datetime64[...]"
+"""What a declared `pd_dtype` may be. That of a request may be `category` too: each request has categories of its own."""
+
+_CATEGORY: Final = "category"
+
+_READ_AS: Final[Mapping[str, tuple[str, ...]]] = {
+    StringCodec.content_type: (StringCodec.content_type, PandasJSONCodec.content_type),
+    PandasJSONCodec.content_type: (PandasJSONCodec.content_type, StringCodec.content_type),
+}
+"""The content types that a column of a declared one may have: texts with missing ones are `pd_json`, and without `str`."""
 
 _MOST_BYTES: Final = 2**16
 """The longest text of categories. A column of a few rows should not carry the thousands of categories of the table it was taken from."""
@@ -104,7 +113,35 @@ def is_nullable(dtype: object) -> bool:
     return str(dtype) in _MASKED
 
 
+def has_declared_type(tensor: Tensor, spec: TensorSpec) -> bool:
+    """True if a tensor has the declared content type, or the other one of texts, or if none is declared."""
+    wanted = spec.content_type
+    return wanted is None or tensor.parameters.get("content_type") in _READ_AS.get(wanted, (wanted,))
+
+
 # Tensors -> columns
+
+
+def read_as_declared(tensor: Tensor, spec: TensorSpec | None) -> Tensor:
+    """A column of a request as its declaration reads it. Raises InvalidRequest if its values are of another kind."""
+    if spec is None:
+        return tensor
+    here, wanted, given = f"input {show(tensor.name)}", spec.content_type, tensor.parameters.get("content_type")
+    array, parameters = tensor.array, spec.complete(tensor.parameters)
+    if given == PandasJSONCodec.content_type and wanted in (StringCodec.content_type, DatetimeCodec.content_type):
+        texts = [text.strip() for text in array.ravel().tolist()]
+        if wanted == DatetimeCodec.content_type and set(texts) <= {b"null"}:  # how a frame without one date is sent
+            dates = np.full(array.shape, b"NaT", object)
+            return make_tensor(tensor.name, dates, {**parameters, "content_type": wanted})
+        for place, text in enumerate(texts):
+            if wanted == StringCodec.content_type and text != b"null" and text[:1] != b'"':
+                raise InvalidRequest(f"{here}: element {place} is {show(text)}: expected the JSON text of a string, or null")
+    if given is not None and not has_declared_type(tensor, spec):
+        known = _READ_AS.get(str(wanted), (str(wanted),))
+        raise InvalidRequest(
+            f"{here} has the content_type {show(given)}, but the model declares {show(wanted)}: expected {' or '.join(known)}, or none"
+        )
+    return make_tensor(tensor.name, array, parameters)
 
 
 def read_series(tensor: Tensor, content_type: str | None, decoders: Mapping[str, Decode]) -> pd.Series[Any]:
@@ -201,8 +238,8 @@ def _to_dtype(column: Any, tensor: Tensor, decoders: Mapping[str, Decode]) -> An
 
     dtype: Any = tensor.parameters[DTYPE]
     here, cannot = f"column {show(tensor.name)}", f"column {show(tensor.name)} cannot be {dtype}, as its {DTYPE} says"
-    if not is_dtype(dtype):
-        raise InvalidRequest(f"{here} has the {DTYPE} {show(dtype)}: expected {KNOWN_DTYPES}")
+    if dtype != _CATEGORY and not is_dtype(dtype):
+        raise InvalidRequest(f"{here} has the {DTYPE} {show(dtype)}: expected {KNOWN_DTYPES}, or {_CATEGORY}")
     dates = _DATETIME.fullmatch(dtype)
     zone = dates[1] if dates else None
     if zone is not None and not _is_known(zone):
@@ -210,7 +247,7 @@ def _to_dtype(column: Any, tensor: Tensor, decoders: Mapping[str, Decode]) -> An
             f"{cannot}: expected UTC, an offset such as UTC+02:00, or a name that Python's zoneinfo knows, such as Europe/Amsterdam"
         )
     series = pd.Series(column)
-    if dtype == "category" and CATEGORIES in tensor.parameters:
+    if dtype == _CATEGORY and CATEGORIES in tensor.parameters:
         return _to_categories(series, tensor, decoders)
     if str(series.dtype) == dtype:
         return series
@@ -267,7 +304,7 @@ def _read_categories(text: object, name: str) -> tuple[Tensor, bool]:
         if not isinstance(text, str):
             raise ValueError("expected the text of a JSON object")
         described = msgspec.json.decode(text, type=_Categories)
-        if described.dtype == "category":
+        if described.dtype == _CATEGORY:
             raise ValueError("categories cannot have the dtype category")
         number = len(msgspec.json.decode(described.data, type=list[Any]))
         array = from_json(described.data, dtype_of(described.datatype), (number,))
@@ -325,7 +362,7 @@ def column_to_tensor(name: str, series: pd.Series[Any]) -> Tensor:
         return tensor if is_clear else _add_parameters(tensor, dtype)
     if dtype in _MASKED:
         return _add_parameters(_write_masked(name, series, _MASKED[dtype]), dtype)
-    if dtype == "category":
+    if dtype == _CATEGORY:
         return _write_categories(name, series)
     if dtype.startswith("datetime64["):
         return _add_parameters(_write_datetimes(name, series), _name_dates(series))
@@ -384,8 +421,8 @@ def _write_objects(name: str, series: pd.Series[Any]) -> Tensor:
     values = series.tolist()
     classes = set(map(type, values))
     there = classes - {NoneType}
-    if classes <= {str}:
-        return StringCodec.encode_input(name, values)
+    if all(issubclass(cls, str) for cls in classes):
+        return StringCodec.encode_input(name, list(map(str, values)))
     if classes == {bytes}:
         return Base64Codec.encode_input(name, values)
     if there and all(issubclass(cls, datetime) for cls in there):  # pandas' NaT is a datetime too
@@ -418,7 +455,7 @@ def _write_categories(name: str, series: pd.Series[Any]) -> Tensor:
     tensor = column_to_tensor(name, pd.Series(values))
     parameters = {key: value for key, value in tensor.parameters.items() if key == "content_type"}
     more = {} if described is None else {CATEGORIES: described}
-    return make_tensor(name, tensor.array, {**parameters, **more, DTYPE: "category"})
+    return make_tensor(name, tensor.array, {**parameters, **more, DTYPE: _CATEGORY})
 
 
 def _describe_categories(name: str, series: pd.Series[Any]) -> str | None:

@@ -186,5 +186,5 @@ def _from_text(text: bytes) -> Any:
     except InvalidRequest:
         raise ValueError(f"it is nested more than {MAX_DEPTH} deep") from None
     except msgspec.DecodeError as error:
-        raise ValueError(str(error)) from None
+        raise ValueError(f'{error}; a string is a JSON text with its quotes, as in "data": ["\\"Bonn\\""]') from None
     return value

@@ -141,5 +141,6 @@ def _example_shape(spec: TensorSpec) -> list[int]:
 def _example_elements(spec: TensorSpec) -> list[Any]:
     if spec.example is not None:
         return list(spec.example)
-    zeros = {"BYTES": _TEXTS.get(spec.content_type or "", "text"), "BOOL": False}
+    text = _TEXTS.get(spec.content_type or "", "text")
+    zeros = {"BYTES": "null" if spec.content_type == "pd_json" and spec.pd_dtype else text, "BOOL": False}
     return [zeros.get(spec.datatype, 0.0 if spec.datatype in FLOATING else 0)] * math.prod(_example_shape(spec))

@@ -63,11 +63,11 @@ class ModelStatus(msgspec.Struct, frozen=True):
     reason: str
 
 
-class ModelIndex(msgspec.Struct):
+class ModelIndex(msgspec.Struct, kw_only=True):
     name: str
-    version: str | msgspec.UnsetType
+    version: str | msgspec.UnsetType = msgspec.UNSET
     state: str
-    reason: str | msgspec.UnsetType
+    reason: str | msgspec.UnsetType = msgspec.UNSET
 
 
 class IndexRequest(msgspec.Struct):
@@ -87,7 +87,7 @@ def list_models(models: Iterable[Model], *, ready: bool) -> list[ModelIndex]:
     """List models, only ready ones if `ready`. This loads nothing, and calls no `ready=`."""
     entries = [(read_status(model), _STATES[model.lifecycle.state][1]) for model in models]
     return [
-        ModelIndex(found.name, found.version or msgspec.UNSET, state, found.reason or msgspec.UNSET)
+        ModelIndex(name=found.name, version=found.version or msgspec.UNSET, state=state, reason=found.reason or msgspec.UNSET)
         for found, state in entries
         if state == "READY" or not ready
     ]

@@ -79,7 +79,7 @@ class Input(msgspec.Struct, eq=False):
     def describe(self) -> TensorSpec:
         """Its spec for documents, with a guess of what is unknown."""
         known = self.find_spec() or TensorSpec(self.name, "FP32", (-1,))
-        return TensorSpec(self.name, known.datatype, known.shape, self.content_type, example=known.example)
+        return TensorSpec(self.name, known.datatype, known.shape, self.content_type, example=known.example, pd_dtype=known.pd_dtype)
 
     def __str__(self) -> str:
         return f"{self.name}: {self.reader.annotation}" if self.reader and self.reader.annotation else self.name
@@ -250,7 +250,7 @@ class Binding:
         """A tensor that fits as the column of a data frame: as `[N, 1]`, or with missing values, which no integer and no boolean can be."""
         if self.request_reader is None or tensor.name in self.named:
             return None
-        column = make_tensor(tensor.name, spec.to_declared_rank(tensor.array), {**spec.parameters, **tensor.parameters})
+        column = make_tensor(tensor.name, spec.to_declared_rank(tensor.array), spec.complete(tensor.parameters))
         is_fit = column.array.dtype == spec.dtype or holds_missing(column, spec.dtype)
         return column if is_fit and spec.fits(column.shape) else None
 

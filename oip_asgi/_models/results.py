@@ -16,7 +16,7 @@ from numpy import ndarray  # `np.ndarray` takes longer, as the module has a `__g
 from .._codecs.base import AnyInputCodec
 from .._codecs.content_types import Codecs
 from .._codecs.dataframes import PandasCodec, is_series
-from .._codecs.frame_columns import CATEGORIES, DTYPE, column_to_tensor
+from .._codecs.frame_columns import CATEGORIES, DTYPE, column_to_tensor, has_declared_type, holds_missing
 from .._codecs.torch import replace_torch
 from .._protocol.datatypes import Array, cast, find_overflow
 from .._protocol.errors import InferenceError, InvalidRequest, ModelFault, list_names, show
@@ -99,6 +99,9 @@ def _encode(result: Any, outputs: Outputs, asked: Mapping[str, str]) -> Inferenc
         response, named = InferenceResponse([]), _name(result, outputs)
     else:
         written_as = {spec.name for spec in outputs.declared if spec.content_type is not None}
+        if request_codec is PandasCodec and written_as:  # its own form has what is missing, and what shows the dtype
+            columns = _call(PandasCodec.encode_outputs, result)
+            written_as -= {column.name for column in columns if column.name in specs and has_declared_type(column, specs[column.name])}
         result, taken = _call(request_codec.take_out, result, written_as | asked.keys())
         response, named = _call(request_codec.encode_response, "", result), taken.items()
         if request_codec is not PandasCodec:  # what a user's codec made may be anything
@@ -266,7 +269,7 @@ def _cast(tensor: Tensor, spec: TensorSpec) -> Tensor:
         array = spec.to_declared_rank(array)
     if not spec.fits(array.shape):
         raise ModelFault(f"output {spec.name!r} has shape {list(array.shape)}, but {list(spec.shape)} is declared")
-    if array.dtype == spec.dtype:
+    if array.dtype == spec.dtype or holds_missing(tensor, spec.dtype):
         tensor.array = array
         return tensor
     # the values no longer have the dtype that these parameters name

@@ -14,6 +14,7 @@ import numpy as np
 from .._codecs.base import AnyRequestCodec
 from .._codecs.content_types import UNTYPED, Codecs, Reader, RequestReader, get_array
 from .._codecs.dataframes import PandasCodec
+from .._codecs.frame_columns import read_column
 from .._protocol.errors import InvalidRequest, show
 from .._protocol.specs import TensorSpec
 from .._protocol.tensors import InferenceContext, InferenceRequest, Tensor
@@ -254,8 +255,14 @@ class Signature:
         if self._request_reader is not None or self._rest:
             raise TypeError(f"{self._label}: only one parameter, or **inputs, can take all tensors that have no parameter of their own")
         specs = [entry.spec for entry in self._inputs.values() if entry.spec is not None]
-        declared = {spec.name: spec.parameters for spec in specs if spec.parameters}
-        self._request_reader = self._codecs.request_reader(codec, wanted, declared)
+        declared = {spec.name: spec for spec in specs if spec.parameters}
+        self._request_reader = reader = self._codecs.request_reader(codec, wanted, declared)
+        for spec in specs:
+            if spec.pd_dtype is not None:
+                try:  # what no column can be is none of the request's mistakes
+                    read_column(Tensor(spec.name, np.empty(0, spec.dtype), dict(spec.parameters)), spec.content_type, reader.decoders)
+                except InvalidRequest as error:
+                    raise ValueError(f"{self._label}: {error}") from None
 
     def _add_tensor(self, keyword: str | None, entry: Input, reader: Reader, default: Any) -> Argument:
         name, entry.reader, entry.is_needed, entry.content_type = entry.name, reader, default is Parameter.empty, reader.content_type

@@ -14,6 +14,7 @@ from types import NoneType
 from .column_shape import to_rank_of
 from .datatypes import MAX_ELEMENTS, MAX_RANK, Array, Datatype, DType, dtype_of
 from .errors import InvalidRequest
+from .schemas import Parameters
 from .tensors import to_plain_name
 
 
@@ -120,9 +121,16 @@ class TensorSpec(_Resolved):
 
     @property
     def parameters(self) -> dict[str, str]:
-        """The parameters of the tensor in metadata, which a tensor of a request has too if it says nothing else."""
+        """The parameters of the tensor in metadata."""
         named = {"content_type": self.content_type, "pd_dtype": self.pd_dtype}
         return {name: value for name, value in named.items() if value is not None}
+
+    def complete(self, parameters: Parameters) -> Parameters:
+        """The parameters of a tensor of a request: its content type is the declared one if it has none, and its `pd_dtype` always."""
+        completed: Parameters = {**self.parameters, **parameters}
+        if self.pd_dtype is not None:
+            completed["pd_dtype"] = self.pd_dtype
+        return completed
 
     def fits(self, shape: tuple[int, ...]) -> bool:
         """Whether a tensor's shape has the declared rank and fixed dimensions."""

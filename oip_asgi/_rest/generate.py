@@ -38,6 +38,9 @@ MAX_VALUES: Final = 100_000
 _JSON_TEXTS: Final = "pd_json"
 """The content type of a tensor whose elements are JSON texts."""
 
+_MISSING: Final = {"datetime": "NaT", _JSON_TEXTS: "null"}
+"""What stands for null among the elements of a column of these content types."""
+
 _INFERENCE_REQUEST: Final = re.compile(rb'"inputs"[ \t\r\n]*:[ \t\r\n]*\[[ \t\r\n]*[{\]]')
 
 _NO_SCALAR: Final = {list: "a list", dict: "an object", NoneType: "null"}
@@ -124,8 +127,11 @@ def decode_request(
     made = InferenceRequest([], request_id, {})
     for name, value in members.items():
         if name in known:
-            value, more = _write_missing(value, declared.get(name)) if name in columns else (value, {})
-            made.inputs.append(Tensor(name, _read_input(name, value, declared.get(name)), more))
+            spec = declared.get(name)
+            value, more = _write_missing(value, spec) if name in columns else (value, {})
+            if more and spec is not None:
+                spec = TensorSpec(name, "BYTES", spec.shape)
+            made.inputs.append(Tensor(name, _read_input(name, value, spec), more))
             continue
         what = _NO_SCALAR.get(type(value))
         if what is not None:
@@ -172,16 +178,19 @@ def _write_missing(value: Any, spec: TensorSpec | None) -> tuple[Any, dict[str, 
     values = value if type(value) is list else [value]
     if None not in values:
         return value, {}
+    kinds = set(map(type, values))
     if spec is None:
-        kinds = set(map(type, values))
         if kinds <= {str, NoneType} or kinds <= {bool, NoneType}:  # a column without any value is one of objects, as in pandas
             return list(map(json.dumps, values)), {"content_type": _JSON_TEXTS}
         return [_Literal("NaN") if each is None else each for each in values], {}
-    if spec.datatype == "BYTES" and spec.content_type == "datetime":
-        return ["NaT" if each is None else each for each in values], {}
-    if spec.datatype == "BYTES" and spec.content_type in (None, "str"):
+    if spec.datatype == "BYTES" and spec.content_type in _MISSING:
+        return [_MISSING[spec.content_type] if each is None else each for each in values], {}
+    if spec.datatype in FLOATING:
+        return values, {}
+    are_texts = spec.datatype == "BYTES" and spec.content_type in (None, "str") and kinds <= {str, NoneType}
+    if are_texts or (spec.datatype != "BYTES" and spec.pd_dtype is not None and kinds <= {int, bool, NoneType}):
         return list(map(json.dumps, values)), {"content_type": _JSON_TEXTS}
-    return values if spec.datatype in FLOATING else value, {}
+    return value, {}
 
 
 def _read_input(name: str, value: Any, spec: TensorSpec | None) -> Array:

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from .._codecs.dataframes import is_frame, is_series
+from .._codecs.dataframes import is_frame, is_series, keep_own_categories
 from .._models.annotations import Outputs
 from .._models.results import to_response
 from .._protocol.datatypes import Array
@@ -83,5 +83,6 @@ def _cut_rows(name: str, value: Any, bounds: list[tuple[int, int]]) -> Sequence[
         raise ModelFault(f"output {show(name)} has {has}, but the inputs have {rows}: with max_batch_size= each has a row in each output")
     if len(bounds) == 1:
         return [value]
-    indexed = value if isinstance(value, (np.ndarray, list)) else value.iloc
-    return [indexed[start:end] for start, end in bounds]
+    if isinstance(value, (np.ndarray, list)):
+        return [value[start:end] for start, end in bounds]
+    return [keep_own_categories(value.iloc[start:end]) for start, end in bounds]

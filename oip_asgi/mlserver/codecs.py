@@ -150,6 +150,8 @@ def decode_args(predict: Callable[..., Any]) -> Callable[[Any, InferenceRequest]
     outputs = [_find_codec(hint) for hint in (typing.get_args(returns) if typing.get_origin(returns) is tuple else [returns])]
     codecs = {name: _find_codec(hint) for name, hint in hints.items()}
     of_tensors = {name: codec for name, codec in codecs.items() if not hasattr(codec, "decode_request")}
+    parameters = inspect.signature(predict).parameters
+    needed = [name for name in of_tensors if parameters[name].default is inspect.Parameter.empty]
 
     @wraps(predict)
     async def predict_decoded(self: MLModel, request: InferenceRequest) -> InferenceResponse:
@@ -157,6 +159,8 @@ def decode_args(predict: Callable[..., Any]) -> Callable[[Any, InferenceRequest]
         rest = [each for each in request.inputs if each.name not in of_tensors]
         if rest and codecs == of_tensors:
             raise CodecError(f"unknown inputs {[each.name for each in rest]}: expected {list(codecs)}")
+        if missing := [name for name in needed if name not in values]:
+            raise CodecError(f"missing inputs {missing}: expected {list(codecs)}")
         values |= {name: codecs[name].decode_request(InferenceRequest(inputs=rest)) for name in codecs.keys() - of_tensors.keys()}
         result = predict(self, **values)
         result = await result if inspect.isawaitable(result) else result

@@ -81,7 +81,7 @@ def register_folder(server: InferenceServer, path: str | Path) -> None:
 def _register(server: InferenceServer, settings: ModelSettings, root: Path, *, loads: bool) -> None:
     file, batch = Path(settings._source), {}
     _warn_of_unused(file, settings)
-    if settings.max_batch_size > 1 and settings.max_batch_time > 0:
+    if settings._has_batches:
         batch = {"max_batch_size": settings.max_batch_size, "max_batch_delay": settings.max_batch_time}
 
     async def load() -> Foreign:
@@ -167,14 +167,14 @@ def _make_foreign(model: MLModel) -> Foreign:
     """What the server calls, for a model that is loaded."""
 
     async def predict(request: OurRequest, context: InferenceContext) -> OurResponse:
-        return (await model.predict(_to_request(request, context))).to_ours()
+        return (await model.predict(_to_request(request, context, model.settings))).to_ours()
 
     def run(request: OurRequest, context: InferenceContext) -> OurResponse:
-        return cast(runtimes.Runtime, model).run(_to_request(request, context)).to_ours()
+        return cast(runtimes.Runtime, model).run(_to_request(request, context, model.settings)).to_ours()
 
     async def predict_stream(request: OurRequest, context: InferenceContext) -> AsyncIterator[OurResponse]:
         async def payloads() -> AsyncIterator[InferenceRequest]:
-            yield _to_request(request, context)
+            yield _to_request(request, context, model.settings)
 
         async for response in model.predict_stream(payloads()):
             yield response.to_ours()
@@ -193,10 +193,11 @@ def _make_foreign(model: MLModel) -> Foreign:
     )
 
 
-def _to_request(request: OurRequest, context: InferenceContext) -> InferenceRequest:
+def _to_request(request: OurRequest, context: InferenceContext, settings: ModelSettings) -> InferenceRequest:
     """A request in MLServer's form. Over HTTP, BYTES are `str`, and over gRPC `bytes`, as there."""
     made = InferenceRequest.of(request, is_text=not _is_grpc(context.transport))
-    cast(Any, made.parameters).headers = context.headers
+    if not settings._has_batches:  # the headers of one request are not those of the others
+        cast(Any, made.parameters).headers = context.headers
     return made
 
 

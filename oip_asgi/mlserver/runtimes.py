@@ -60,7 +60,8 @@ class SKLearnModel(Runtime):
 
     def run(self, payload: InferenceRequest) -> InferenceResponse:
         rows, outputs = self.decode_request(payload, NumpyRequestCodec), payload.outputs or [RequestOutput(name="predict")]
-        return InferenceResponse(outputs=[self.encode(self._call(each.name, rows), each, NumpyCodec) for each in outputs])
+        asked = {each.name: each for each in outputs}.values()  # the server refuses one that is asked for twice
+        return InferenceResponse(outputs=[self.encode(self._call(each.name, rows), each, NumpyCodec) for each in asked])
 
     def _call(self, name: str, rows: Any) -> Any:
         if name not in ("predict", "predict_proba", "transform") or not hasattr(self._model, name):

@@ -42,6 +42,10 @@ class ModelSettings:
         version: str | None = self.parameters.version
         return version
 
+    @property
+    def _has_batches(self) -> bool:
+        return self.max_batch_size > 1 and self.max_batch_time > 0
+
 
 @dataclass(kw_only=True)
 class Settings:

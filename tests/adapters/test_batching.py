@@ -10,6 +10,7 @@ from contextlib import ExitStack
 from typing import Any, Final
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from oip_asgi import InferenceServer, TensorSpec
@@ -97,6 +98,22 @@ NAMES = [*ways_into(InferenceServer()), *SERVINGS, "gRPC in the application", "s
 def stack() -> Iterator[ExitStack]:
     with ExitStack() as made:
         yield made
+
+
+@pytest.mark.parametrize("kind", ["frame", "column"])
+def test_a_categorical_column_has_the_categories_of_its_own_request(kind: str) -> None:
+    server = InferenceServer()
+
+    @server.model("names", max_batch_size=2, max_batch_delay=30)
+    def names(df: pd.DataFrame) -> Any:
+        made = pd.DataFrame({"name": df["name"].astype("category"), "again": df["name"]})
+        return made if kind == "frame" else {"name": made["name"]}
+
+    with ThreadPoolExecutor(2) as pool:
+        answers = list(pool.map(lambda name: server.infer_sync("names", {"name": [name]}), ["alice", "bob"]))
+    for name, answer in zip(("alice", "bob"), answers, strict=True):
+        assert answer["name"].tolist() == [name.encode()]
+        assert json.loads(str(answer.outputs[0].parameters["pd_categories"]))["data"] == [name]
 
 
 @pytest.mark.parametrize("name", NAMES)

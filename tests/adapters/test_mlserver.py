@@ -291,6 +291,41 @@ def test_what_requests_ask_for_does_not_mix_in_a_batch(tmp_path: Path) -> None:
     assert [response.outputs[0].shape for response in responses] == [(1, 1), (1, 3)] * 2
 
 
+def test_what_a_request_lacks_or_asks_for_twice_is_refused(tmp_path: Path) -> None:
+    write(tmp_path / "asks", {"name": "asks", "implementation": "models.Questions"}, models=QUESTIONS)
+    write(tmp_path / "iris", {"name": "iris", "implementation": "mlserver_sklearn.SKLearnModel"})
+    save_iris(tmp_path / "iris" / "model.joblib")
+    server, questions = serve(tmp_path), tensor("questions", "BYTES", [1], ["Who?"])
+    answer = post(server, "/models/asks/infer", {"inputs": [questions]})
+    assert error(answer) == (400, "missing inputs ['context']: expected ['questions', 'context']")
+    rows = tensor("x", "FP64", [1, 4], load_iris().data[0].tolist())
+    answer = post(server, "/models/iris/infer", {"inputs": [rows], "outputs": [{"name": "predict"}] * 2})
+    assert error(answer) == (400, "output 'predict' is asked for twice: expected each name once")
+
+
+def test_a_batch_has_no_headers_of_one_request(tmp_path: Path) -> None:
+    write(
+        tmp_path,
+        {"name": "who", "implementation": "models.Who", "max_batch_size": 2, "max_batch_time": 30},
+        models="""
+from mlserver import MLModel
+from mlserver.codecs import StringCodec
+from mlserver.types import InferenceResponse
+
+class Who(MLModel):
+    async def predict(self, payload):
+        rows = payload.inputs[0].shape[0]
+        return InferenceResponse(model_name=self.name, outputs=[StringCodec.encode_output("who", [str(payload.parameters.headers)] * rows)])
+""".replace("from mlserver", "from oip_asgi.mlserver"),
+    )
+    app = OIPApp(serve(tmp_path))
+    body = json.dumps({"inputs": [tensor("x", "FP32", [1], [1.0])]}).encode()
+    with ThreadPoolExecutor(2) as pool:
+        requests = [Request("POST", "/models/who/infer", (("x-user", user),), body) for user in ("alice", "bob")]
+        answers = list(pool.map(over_asgi(app, ""), requests))
+    assert [json.loads(answer.body)["outputs"][0]["data"] for answer in answers] == [["None"]] * 2
+
+
 def test_several_models_and_versions_with_modules_of_one_name(sums: Path) -> None:
     for version in ("v1", "v2"):
         settings = {"name": "many", "implementation": "models.Sums", "parameters": {"version": version, "uri": "weights.json"}}

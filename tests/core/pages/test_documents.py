@@ -98,6 +98,9 @@ def test_documents_of_other_routes_are_as_the_schemas_say(way: Way) -> None:
         if "get" in operations:
             schema = operations["get"]["responses"]["200"]["content"]["application/json"]["schema"]
             validators.OAS31Validator({**schema, "components": document["components"]}).validate(got(way, path))
+    schema = document["paths"]["/repository/index"]["post"]["responses"]["200"]["content"]["application/json"]["schema"]
+    answer = json.loads(way(Request("POST", "/repository/index")).body)
+    validators.OAS31Validator({**schema, "components": document["components"]}).validate(answer)
 
 
 @pytest.mark.parametrize(

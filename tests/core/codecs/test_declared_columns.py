@@ -1,0 +1,174 @@
+"""Columns of data frames that are declared, with what is missing in them: what the model receives, and what leaves."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from oip_asgi import InferenceServer, OIPApp, TensorSpec
+from oip_asgi.codecs import PandasCodec
+from oip_asgi.specs import specs_of
+from tests.support.ways import Request, over_asgi
+
+FITTED = pd.DataFrame(
+    {
+        "when": pd.Series(["2026-01-31", None], dtype="M8[us]"),
+        "count": pd.Series([1, None], dtype="Int64"),
+        "ok": pd.Series([True, None], dtype="boolean"),
+        "city": ["Bonn", None],
+    }
+)
+
+
+def take(*specs: TensorSpec) -> tuple[InferenceServer, list[Any]]:
+    """A server with the model `m`, and the frames that it gets."""
+    server, got = InferenceServer(), list[Any]()
+
+    @server.model("m", inputs=list(specs))
+    def m(df: pd.DataFrame) -> int:
+        got.append(df)
+        return 1
+
+    return server, got
+
+
+def post(server: InferenceServer, path: str, document: Any) -> tuple[int, Any]:
+    body = document if isinstance(document, bytes) else json.dumps(document).encode()
+    answer = over_asgi(OIPApp(server), "")(Request("POST", f"/models/m/{path}", (), body))
+    return answer.status, json.loads(answer.body)
+
+
+def ask_frame(server: InferenceServer, frame: pd.DataFrame) -> tuple[int, Any]:
+    headers, body = PandasCodec.encode_request(frame).to_http(binary=True)
+    answer = over_asgi(OIPApp(server), "")(Request("POST", "/models/m/infer", tuple(headers.items()), body))
+    return answer.status, json.loads(answer.body).get("error")
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"count": FITTED["count"].astype("category")},
+        {"count": pd.Series([1, 2])},
+        {"when": FITTED["when"].astype("M8[ns]")},
+        {"when": pd.Series([None, None], dtype=object)},
+        {"ok": pd.Series([True, False])},
+    ],
+    ids=["categories", "int64", "nanoseconds", "no date at all", "bool"],
+)
+def test_a_column_has_its_declared_dtype_whatever_the_request_says(changed: dict[str, Any]) -> None:
+    server, got = take(*specs_of(FITTED))
+    assert ask_frame(server, FITTED.assign(**changed)) == (200, None)
+    assert got[0].dtypes.to_dict() == FITTED.dtypes.to_dict()
+
+
+def test_a_column_with_another_zone_than_declared_is_refused() -> None:
+    server, got = take(*specs_of(FITTED))
+    status, text = ask_frame(server, FITTED.assign(when=FITTED["when"].dt.tz_localize("UTC")))
+    assert (status, text.partition(":")[0]) == (400, "column 'when' cannot be datetime64[us], as its pd_dtype says")
+    assert got == []
+
+
+@pytest.mark.parametrize("element", ["1", "true", '{"a":1}', '["a"]'])
+@pytest.mark.parametrize("dtype", [None, "object", "string"])
+def test_a_column_of_strings_takes_no_other_json(element: str, dtype: Any) -> None:
+    server, got = take(TensorSpec("s", "BYTES", [-1], "str", pd_dtype=dtype))
+    tensor = {"name": "s", "shape": [2], "datatype": "BYTES", "parameters": {"content_type": "pd_json"}, "data": ["null", element]}
+    refused = f"input 's': element 1 is {element.encode()!r}: expected the JSON text of a string, or null"
+    assert post(server, "infer", {"inputs": [tensor]}) == (400, {"error": refused})
+    assert post(server, "infer", {"inputs": [{**tensor, "data": ["null", ' "a"']}]})[0] == 200
+    assert got[0]["s"].isna().tolist() == [True, False]
+
+
+@pytest.mark.parametrize("values", [b'["a",1,null]', b"[true,null]", b'[{"a":1},null]', b'[["x"],null]', b"[NaN,null]", b"[1e999,null]"])
+def test_generate_takes_only_strings_and_null_in_a_column_of_strings(values: bytes) -> None:
+    server, got = take(TensorSpec("s", "BYTES", [-1], "str"))
+    status, document = post(server, "generate", b'{"s":%b}' % values)
+    assert (status, got) == (400, [])
+    assert document["error"].startswith("input 's'")
+
+
+def test_generate_has_null_in_each_column_of_a_frame_that_may_miss_values() -> None:
+    server, got = take(*specs_of(FITTED))
+    assert post(server, "generate", {"when": ["NaT", None], "count": [1, None], "ok": [None, True], "city": [None, "Bonn"]})[0] == 200
+    assert got[0].isna().to_numpy().tolist() == [[True, False, True, True], [True, True, False, False]]
+    assert got[0].dtypes.to_dict() == FITTED.dtypes.to_dict()
+    server, got = take(TensorSpec("any", "BYTES", [-1], "pd_json"))
+    assert post(server, "generate", {"any": [None, '{"a":1}']})[0] == 200
+    assert got[0]["any"].tolist() == [None, {"a": 1}]
+
+
+@pytest.mark.parametrize("dtype", ["object", "str"])
+def test_strings_of_numpy_are_strings(dtype: str) -> None:
+    column = pd.Series(list(np.array(["Bonn", "Bern"])), dtype=dtype)
+    assert [spec.content_type for spec in specs_of(pd.DataFrame({"city": column}))] == ["str"]
+    assert [tensor.parameters["content_type"] for tensor in PandasCodec.encode_request(pd.DataFrame({"city": column})).inputs] == ["str"]
+
+
+def test_a_column_of_strings_is_one_though_all_are_missing() -> None:
+    assert specs_of(pd.DataFrame({"city": pd.Series([None], dtype="string")}))[0].content_type == "str"
+
+
+def test_a_string_without_its_quotes_is_told_how_json_has_it() -> None:
+    server, _ = take(TensorSpec("s", "BYTES", [-1], "pd_json"))
+    tensor = {"name": "s", "shape": [1], "datatype": "BYTES", "data": ["Bonn"]}
+    status, document = post(server, "infer", {"inputs": [tensor]})
+    assert status == 400
+    assert document["error"].endswith('a string is a JSON text with its quotes, as in "data": ["\\"Bonn\\""]')
+
+
+@pytest.mark.parametrize(
+    ("datatype", "content_type", "dtype"),
+    [
+        ("INT64", None, "Int32"),
+        ("INT64", None, "datetime64[us]"),
+        ("BYTES", None, "Int64"),
+        ("BYTES", None, "datetime64[us]"),
+        ("FP32", None, "string"),
+        ("BYTES", "datetime", "datetime64[us, Mars/X]"),
+        ("BYTES", "str", "category"),
+        ("INT64", None, "int46"),
+    ],
+)
+def test_a_dtype_that_no_request_can_have_is_refused_where_it_is_declared(datatype: Any, content_type: str | None, dtype: str) -> None:
+    with pytest.raises(ValueError, match=r"(TensorSpec|column) 'x'") as raised:
+        take(TensorSpec("x", datatype, [-1], content_type, pd_dtype=dtype))
+    assert dtype in str(raised.value)
+
+
+def test_the_documented_example_of_missing_integers_works() -> None:
+    server, _ = take(TensorSpec("x", "BYTES", [-1], "pd_json", pd_dtype="Int64"))
+    document = server.openapi()["paths"]["/v2/models/m/infer"]["post"]["requestBody"]["content"]["application/json"]["example"]
+    assert post(server, "infer", document)[0] == 200
+
+
+@pytest.mark.parametrize("rows", [slice(0, 2), slice(0, 1)], ids=["missing", "whole"])
+def test_declared_outputs_of_a_frame_keep_their_dtypes_and_what_is_missing(rows: slice) -> None:
+    server, frame = InferenceServer(), FITTED[rows]
+
+    @server.model("m", inputs=[TensorSpec("x", "INT64", [-1])], outputs=specs_of(FITTED))
+    def m(_: np.ndarray) -> pd.DataFrame:
+        return frame
+
+    pd.testing.assert_frame_equal(PandasCodec.decode_response(server.infer_sync("m", {"x": [1]})), frame.reset_index(drop=True))
+
+
+def test_lists_of_numbers() -> None:
+    server, got = InferenceServer(), list[Any]()
+
+    @server.model("m")
+    def m(ids: list[int], weights: list[float] | None = None, flags: list[bool] | None = None) -> int:
+        got.append((ids, weights, flags))
+        return 1
+
+    server.infer_sync("m", {"ids": np.array([[1], [2]]), "weights": [0.5], "flags": [True]})
+    assert got == [([1, 2], [0.5], [True])]
+    assert [type(value) for values in got[0] for value in values] == [int, int, float, bool]
+    [inputs] = [json.loads(over_asgi(OIPApp(server), "")(Request("GET", "/models/m")).body)["inputs"]]
+    assert [(each["datatype"], each["shape"]) for each in inputs] == [("INT64", [-1]), ("FP64", [-1]), ("BOOL", [-1])]
+    tensor = {"name": "ids", "shape": [1], "datatype": "FP32", "data": [1]}
+    status, document = post(server, "infer", {"inputs": [tensor]})
+    assert (status, document["error"].partition(" or")[0]) == (400, "input 'ids' has datatype FP32: expected INT64")
