@@ -70,11 +70,9 @@ class ModelPath(NamedTuple):
 
 
 class Operations:
-    """Makes operations by path and method, and the components that they refer to.
+    """Makes operations by path and method, and the components that they refer to, whose names begin with the namespace.
 
-    Args:
-        namespace: What the names of operations and components begin with.
-        content_types: The datatype that each content type of the server needs.
+    `content_types` has the datatype that each content type of the server needs.
     """
 
     def __init__(self, namespace: str, content_types: Mapping[str, str | None]) -> None:

@@ -22,11 +22,7 @@ perf_analyzer reads a number there."""
 
 
 class Registry:
-    """The registered models, in the order of their registration.
-
-    Args:
-        names_are_told: Whether errors name the models and versions that there are. If not, a client may not see all of them.
-    """
+    """The registered models, in the order of their registration. If not `names_are_told`, errors name none: a client may not see all."""
 
     def __init__(self, *, names_are_told: bool = True) -> None:
         self._names_are_told = names_are_told

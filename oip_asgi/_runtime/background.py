@@ -87,9 +87,7 @@ class BackgroundLoop:
 class Outbox(Generic[M, T]):
     """The pieces that a coroutine on the background loop makes, for one thread that asks for each.
 
-    Args:
-        background: The loop.
-        make: Makes the coroutine. It gives each piece to `put` when `asked` is set.
+    `make` makes the coroutine, which gives each piece to `put` when `asked` is set.
     """
 
     def __init__(self, background: BackgroundLoop, make: Callable[[Outbox[M, T]], Coroutine[Any, Any, T]]) -> None:

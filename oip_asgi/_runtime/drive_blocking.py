@@ -56,11 +56,8 @@ def drive(steps: Steps[T], runtime: Runtime, read: Callable[[Fed], Any] | None =
 class Driver(Generic[T]):
     """Carries `steps` on, in the thread that asks for it.
 
-    Args:
-        steps: What to carry on.
-        runtime: What carries out their effects.
-        read: Feeds the request's body into something, and returns what that finishes with.
-        gone: Set when the client has gone. Then `steps` are abandoned, and ClientGone is raised.
+    `read` feeds the request's body into something, and returns what that finishes with. `gone` is set when the client has gone: then
+    `steps` are abandoned, and ClientGone is raised.
     """
 
     __slots__ = ("_gone", "_outbox", "_read", "_runtime", "_steps")

@@ -55,15 +55,7 @@ class _Large(msgspec.Struct, frozen=True):
 
 
 class Stream(Generic[T]):
-    """The answers of one request.
-
-    Args:
-        engine: The server.
-        model: The model.
-        wire: How the request arrived and each answer leaves.
-        events: How answers leave as events, if they do.
-        wants_one: True if the steps return the only answer instead of sending it.
-    """
+    """The answers of one request, which leave as `events` if there are any. If it `wants_one`, the steps return the only answer."""
 
     __slots__ = ("_engine", "_events", "_has_begun", "_model", "_wants_one", "_wire", "has_many")
 
