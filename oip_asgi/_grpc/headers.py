@@ -1,6 +1,6 @@
 """The headers and trailers of gRPC and gRPC-Web: `content-type`, `grpc-timeout`, `grpc-encoding`, `grpc-status`, and metadata.
 
-`_protocol/errors` says which code an error has, such as INVALID_ARGUMENT for the HTTP status 422.
+`_protocol/grpc_codes` says which code an error has, such as INVALID_ARGUMENT for the HTTP status 422.
 
 Specification: gRPC over HTTP2; gRPC-Web.
 """

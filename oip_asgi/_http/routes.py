@@ -1,4 +1,6 @@
-"""How a path is looked up in a table of routes, with a slash in a model's name too. The table is in `exchange`. Knows no headers or bodies.
+"""How a path is looked up in a table of routes, with a slash in a model's name too. Knows no headers or bodies.
+
+The table is in `exchange`, and so is the check that only the name of a registered model has slashes.
 
 A pattern is a path below the mount. `{model}` is a model's name and `{region}` that of a region of shared memory. Both may hold slashes.
 `[/versions/{version}]` may be left out of a path. All patterns with the same beginning have it, or none.

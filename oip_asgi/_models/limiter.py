@@ -1,6 +1,7 @@
 """How many calls of one model run at once, how many wait for a slot, and when a slot is given back. Waits for nothing itself.
 
-One model may be served by several event loops and threads at the same time, so all of it may be called from any thread.
+One model may be served by several event loops and threads at the same time, so all of it may be called from any thread. A request that
+ends, fails or is cancelled gives its slot up by `Call.leave` of `_serving/call`.
 """
 
 from __future__ import annotations

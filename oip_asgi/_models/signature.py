@@ -259,7 +259,7 @@ class Signature:
         self._request_reader = reader = self._codecs.request_reader(codec, wanted, declared)
         for spec in specs:
             if spec.pd_dtype is not None:
-                try:  # what no column can be is none of the request's mistakes
+                try:  # a wrong declaration fails here, and not each request
                     read_column(Tensor(spec.name, np.empty(0, spec.dtype), dict(spec.parameters)), spec.content_type, reader.decoders)
                 except InvalidRequest as error:
                     raise ValueError(f"{self._label}: {error}") from None
