@@ -28,7 +28,7 @@ from .._protocol.tensors import InferenceRequest, Tensor
 from .base import AnyInputCodec, AnyRequestCodec, InputCodec, RequestCodec, bytes_of, find_class, normalize
 from .dataframes import PandasCodec
 from .dates import DatetimeCodec
-from .frame_columns import Decode, read_as_declared, read_series
+from .frame_columns import Decode, apply_declaration, read_series
 from .plain import Base64Codec, NumpyCodec, NumpyRequestCodec, PandasJSONCodec, StringCodec, StringRequestCodec
 from .torch import TorchCodec
 
@@ -70,11 +70,7 @@ _LISTS: Final = (list[int], list[float], list[bool])
 
 def read_scalar(kind: type, tensor: Tensor) -> Any:
     """The only element of a tensor."""
-    datatypes = SCALARS[kind].datatypes
-    if tensor.datatype not in datatypes:
-        raise InvalidRequest(
-            f"input {show(tensor.name)} has datatype {tensor.datatype}: expected {' or '.join(datatypes)} for {kind.__name__}"
-        )
+    _check_datatype(kind, tensor, kind.__name__)
     if tensor.array.size != 1:
         raise InvalidRequest(f"input {show(tensor.name)} has shape {list(tensor.shape)}: expected [1] or [] for {kind.__name__}")
     value = tensor.array.item()
@@ -88,10 +84,14 @@ def read_scalar(kind: type, tensor: Tensor) -> Any:
 
 def read_list(kind: type, tensor: Tensor) -> list[Any]:
     """The elements of a tensor of shape `[N]` or `[N, 1]`."""
+    _check_datatype(kind, tensor, f"list[{kind.__name__}]")
+    return list(map(kind, rows_of(tensor, "np").tolist()))
+
+
+def _check_datatype(kind: type, tensor: Tensor, called: str) -> None:
     datatypes = SCALARS[kind].datatypes
     if tensor.datatype not in datatypes:
-        raise InvalidRequest(f"input {show(tensor.name)} has datatype {tensor.datatype}: expected {' or '.join(datatypes)}")
-    return list(map(kind, rows_of(tensor, "np").tolist()))
+        raise InvalidRequest(f"input {show(tensor.name)} has datatype {tensor.datatype}: expected {' or '.join(datatypes)} for {called}")
 
 
 def read_scalar_parameter(kind: type, name: str, value: object) -> Any:
@@ -153,7 +153,7 @@ class RequestReader(msgspec.Struct, frozen=True, eq=False):
             places = {name: place for place, name in enumerate(self.order)}
             tensors = sorted(tensors, key=lambda tensor: places.get(tensor.name, len(places)))
         if self.declared:
-            tensors = [read_as_declared(tensor, self.declared.get(tensor.name)) for tensor in tensors]
+            tensors = [apply_declaration(tensor, self.declared.get(tensor.name)) for tensor in tensors]
         try:
             return self.codec.decode_request(InferenceRequest(tensors, request.id, request.parameters, request.outputs, self.decoders))
         except ValueError as error:
@@ -241,8 +241,8 @@ class Codecs:
             return Reader(called, read, dict.fromkeys(content_types, read), datatypes, (datatypes[0], (1,), None), annotation)
         if annotation in _LISTS:
             [kind] = typing.get_args(annotation)
-            datatypes = SCALARS[kind].datatypes
-            return Reader(called, partial(read_list, kind), {"np": partial(read_list, kind)}, datatypes, (datatypes[0], (-1,), None))
+            read, datatypes = partial(read_list, kind), SCALARS[kind].datatypes
+            return Reader(called, read, {"np": read}, datatypes, (datatypes[0], (-1,), None))
         known = next((known for known in self.inputs.values() if known.yields(normalize(annotation))), None)
         if known is None:
             return None

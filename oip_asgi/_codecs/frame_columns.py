@@ -57,6 +57,9 @@ KNOWN_DTYPES: Final = f"one of {', '.join(_DTYPES)}, or datetime64[...]"
 
 _CATEGORY: Final = "category"
 
+COLUMN_CODECS: Final = (StringCodec, Base64Codec, DatetimeCodec, PandasJSONCodec)
+"""The codecs whose content types a column has when it leaves."""
+
 _READ_AS: Final[Mapping[str, tuple[str, ...]]] = {
     StringCodec.content_type: (StringCodec.content_type, PandasJSONCodec.content_type),
     PandasJSONCodec.content_type: (PandasJSONCodec.content_type, StringCodec.content_type),
@@ -122,25 +125,25 @@ def has_declared_type(tensor: Tensor, spec: TensorSpec) -> bool:
 # Tensors -> columns
 
 
-def read_as_declared(tensor: Tensor, spec: TensorSpec | None) -> Tensor:
-    """A column of a request as its declaration reads it. Raises InvalidRequest if its values are of another kind."""
+def apply_declaration(tensor: Tensor, spec: TensorSpec | None) -> Tensor:
+    """Give a column of a request the parameters that are declared. Raises InvalidRequest if its values are of another kind."""
     if spec is None:
         return tensor
     here, wanted, given = f"input {show(tensor.name)}", spec.content_type, tensor.parameters.get("content_type")
     array, parameters = tensor.array, spec.complete(tensor.parameters)
-    if given == PandasJSONCodec.content_type and wanted in (StringCodec.content_type, DatetimeCodec.content_type):
-        texts = [text.strip() for text in array.ravel().tolist()]
-        if wanted == DatetimeCodec.content_type and set(texts) <= {b"null"}:  # how a frame without one date is sent
-            dates = np.full(array.shape, b"NaT", object)
-            return make_tensor(tensor.name, dates, {**parameters, "content_type": wanted})
-        for place, text in enumerate(texts):
-            if wanted == StringCodec.content_type and text != b"null" and text[:1] != b'"':
-                raise InvalidRequest(f"{here}: element {place} is {show(text)}: expected the JSON text of a string, or null")
+    is_json = given == PandasJSONCodec.content_type
+    if is_json and wanted == DatetimeCodec.content_type and {text.strip() for text in array.ravel()} <= {b"null"}:
+        # how a frame is sent that has no date at all
+        return make_tensor(tensor.name, np.full(array.shape, b"NaT", object), {**parameters, "content_type": wanted})
     if given is not None and not has_declared_type(tensor, spec):
         known = _READ_AS.get(str(wanted), (str(wanted),))
         raise InvalidRequest(
             f"{here} has the content_type {show(given)}, but the model declares {show(wanted)}: expected {' or '.join(known)}, or none"
         )
+    if is_json and wanted == StringCodec.content_type:
+        for place, text in enumerate(array.ravel()):
+            if text.strip() != b"null" and text.strip()[:1] != b'"':
+                raise InvalidRequest(f"{here}: element {place} is {show(text.strip())}: expected the JSON text of a string, or null")
     return make_tensor(tensor.name, array, parameters)
 
 

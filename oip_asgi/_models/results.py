@@ -16,7 +16,7 @@ from numpy import ndarray  # `np.ndarray` takes longer, as the module has a `__g
 from .._codecs.base import AnyInputCodec
 from .._codecs.content_types import Codecs
 from .._codecs.dataframes import PandasCodec, is_series
-from .._codecs.frame_columns import CATEGORIES, DTYPE, column_to_tensor, has_declared_type, holds_missing
+from .._codecs.frame_columns import CATEGORIES, COLUMN_CODECS, DTYPE, column_to_tensor, has_declared_type, holds_missing
 from .._codecs.torch import replace_torch
 from .._protocol.datatypes import Array, cast, find_overflow
 from .._protocol.errors import InferenceError, InvalidRequest, ModelFault, list_names, show
@@ -99,9 +99,6 @@ def _encode(result: Any, outputs: Outputs, asked: Mapping[str, str]) -> Inferenc
         response, named = InferenceResponse([]), _name(result, outputs)
     else:
         written_as = {spec.name for spec in outputs.declared if spec.content_type is not None}
-        if request_codec is PandasCodec and written_as:  # its own form has what is missing, and what shows the dtype
-            columns = _call(PandasCodec.encode_outputs, result)
-            written_as -= {column.name for column in columns if column.name in specs and has_declared_type(column, specs[column.name])}
         result, taken = _call(request_codec.take_out, result, written_as | asked.keys())
         response, named = _call(request_codec.encode_response, "", result), taken.items()
         if request_codec is not PandasCodec:  # what a user's codec made may be anything
@@ -111,8 +108,18 @@ def _encode(result: Any, outputs: Outputs, asked: Mapping[str, str]) -> Inferenc
         name = _check_name(key)
         if value is None:
             raise ModelFault("the model gave None: did you forget `return` or `yield x`?" if result is None else f"output {name!r} is None")
-        response.outputs.append(_write(name, value, codec, specs.get(name), asked.get(name), codecs))
+        spec, wanted = specs.get(name), asked.get(name)
+        column = _write_column(name, value, spec, codecs) if request_codec is PandasCodec and wanted is None else None
+        response.outputs.append(column or _write(name, value, codec, spec, wanted, codecs))
     return response
+
+
+def _write_column(name: str, column: Any, spec: TensorSpec | None, codecs: Codecs) -> Tensor | None:
+    """A column of a frame in its own form, which has what is missing, and what shows the dtype. None if that is not as declared."""
+    if spec is None or codecs.inputs.get(str(spec.content_type)) not in COLUMN_CODECS:
+        return None
+    tensor = _call(column_to_tensor, name, column)
+    return tensor if has_declared_type(tensor, spec) else None
 
 
 def _name(result: Any, outputs: Outputs) -> Collection[tuple[str, Any]]:

@@ -9,8 +9,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from oip_asgi import InferenceServer, OIPApp, TensorSpec
-from oip_asgi.codecs import PandasCodec
+from oip_asgi import InferenceServer, OIPApp, Tensor, TensorSpec
+from oip_asgi.codecs import InputCodec, PandasCodec
 from oip_asgi.specs import specs_of
 from tests.support.ways import Request, over_asgi
 
@@ -154,6 +154,31 @@ def test_declared_outputs_of_a_frame_keep_their_dtypes_and_what_is_missing(rows:
         return frame
 
     pd.testing.assert_frame_equal(PandasCodec.decode_response(server.infer_sync("m", {"x": [1]})), frame.reset_index(drop=True))
+
+
+def test_a_declared_output_of_a_codec_of_ones_own_may_hold_what_no_column_can() -> None:
+    class Box:
+        def __init__(self, text: str) -> None:
+            self.text = text
+
+    class BoxCodec(InputCodec[list[Box]]):
+        content_type = "box"
+
+        @classmethod
+        def encode_input(cls, name: str, payload: list[Box], use_bytes: bool = True) -> Tensor:
+            return Tensor(name, np.array([box.text for box in payload], object), {"content_type": cls.content_type})
+
+        @classmethod
+        def decode_input(cls, request_input: Tensor) -> list[Box]:
+            return [Box(element.decode()) for element in request_input.array]
+
+    server = InferenceServer(codecs=[BoxCodec])
+
+    @server.model("m", outputs=[TensorSpec("n", "INT64", [-1]), TensorSpec("box", "BYTES", [-1], "box")])
+    def m(n: np.ndarray) -> pd.DataFrame:
+        return pd.DataFrame({"n": n, "box": [Box("a")]})
+
+    assert server.infer_sync("m", {"n": [1]})["box"].tolist() == [b"a"]
 
 
 def test_lists_of_numbers() -> None:
