@@ -16,7 +16,7 @@ class _Loop:
 
     def __init__(self) -> None:
         self._loop = asyncio.new_event_loop()
-        weakref.finalize(self, self._loop.close)  # which keeps the loop whole until then, as `__del__` would not
+        weakref.finalize(self, _close, self._loop)  # which keeps the loop whole until then, as `__del__` would not
 
     def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
         try:
@@ -27,6 +27,17 @@ class _Loop:
                 task.cancel()
             if left:
                 self._loop.run_until_complete(asyncio.wait(left))
+
+
+def _close(loop: asyncio.AbstractEventLoop) -> None:
+    """Close a loop when the generators that its last request has left are closed: those within others take a turn of the loop each."""
+    try:
+        asyncio.get_running_loop()  # the collector may call this where one runs, and then no other can
+    except RuntimeError:
+        while left := asyncio.all_tasks(loop):
+            loop.run_until_complete(asyncio.wait(left))
+        loop.run_until_complete(loop.shutdown_asyncgens())
+    loop.close()
 
 
 class Loops(threading.local):
