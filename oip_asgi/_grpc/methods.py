@@ -114,7 +114,11 @@ def _answer_model_ready(engine: Engine, request: Any) -> Steps[Any]:
 
 
 def _describe_model(engine: Engine, request: Any) -> Any:
-    return engine.describe_model(engine.models.find(request.name, request.version or None))
+    document = msgspec.to_builtins(engine.describe_model(engine.models.find(request.name, request.version or None)))
+    for each in (document, *document["inputs"], *document["outputs"]):
+        if "parameters" in each:  # all of them are strings
+            each["parameters"] = {name: {"string_param": value} for name, value in each["parameters"].items()}
+    return document
 
 
 def _check(engine: Engine, request: Any) -> Steps[Any]:

@@ -248,7 +248,7 @@ class Binding:
 
     def _fit_column(self, tensor: Tensor, spec: TensorSpec) -> Tensor | None:
         """A tensor that fits as the column of a data frame: as `[N, 1]`, or with missing values, which no integer and no boolean can be."""
-        if self.request_reader is None or tensor.name in self.named:
+        if tensor.name in self.named or (self.request_reader is None and spec.pd_dtype is None):
             return None
         column = make_tensor(tensor.name, spec.to_declared_rank(tensor.array), spec.complete(tensor.parameters))
         is_fit = column.array.dtype == spec.dtype or holds_missing(column, spec.dtype)

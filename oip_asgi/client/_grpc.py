@@ -174,11 +174,14 @@ def read_error(error: Any) -> ErrorResponse:
 
 
 def _to_document(message: Any) -> Any:
-    """A message as JSON has it, without empty texts."""
-    return {field.name: value for field in message.DESCRIPTOR.fields if (value := _to_value(field, getattr(message, field.name))) != ""}
+    """A message as JSON has it, without empty texts and objects."""
+    values = {field.name: _to_value(field, getattr(message, field.name)) for field in message.DESCRIPTOR.fields}
+    return {name: value for name, value in values.items() if value not in ("", {})}
 
 
 def _to_value(field: Any, value: Any) -> Any:
+    if field.message_type is not None and field.message_type.name == "InferParameter":
+        return getattr(value, value.WhichOneof("parameter_choice") or "string_param")
     if isinstance(value, Mapping) or hasattr(value, "items"):
         return {key: _to_value(field.message_type.fields_by_name["value"], each) for key, each in value.items()}
     if hasattr(value, "append"):

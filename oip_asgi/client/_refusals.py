@@ -17,7 +17,10 @@ _NO_MODEL: Final = "Request for unknown model"
 
 _NOT_YET: Final = (429, 502, 503, 504)
 
-ERRORS: Final = (httpx.TransportError, InvalidResponse, TimeoutError)
+_UNSENT: Final = ("failed to connect to all addresses", "errors resolving", "DNS resolution failed")
+"""How gRPC's texts begin if no connection could be opened."""
+
+ERRORS: Final = (httpx.RequestError, InvalidResponse, TimeoutError)
 """What asking another server raises."""
 
 
@@ -46,7 +49,7 @@ def refuse(error: Exception) -> Refusal | None:
         return _refuse_as_there(error, error.response_status)
     if isinstance(error, httpx.TimeoutException):
         return Refusal(504, what="took too long", is_away=True)
-    if isinstance(error, httpx.TransportError):
+    if isinstance(error, httpx.RequestError):
         return Refusal(502, what="gave no whole answer", is_away=True)
     return Refusal(502, what="gave a broken answer") if isinstance(error, InvalidResponse) else None
 
@@ -54,9 +57,9 @@ def refuse(error: Exception) -> Refusal | None:
 def _refuse_as_there(error: ErrorResponse, status: int | None) -> Refusal:
     if status is None:  # within a stream, whose errors are texts alone
         return Refusal(502, error.text, "broke off its stream")
-    if 400 <= status <= 499 and status not in _OURS_TO_BLAME and not error.text.startswith(_NO_MODEL):
-        return Refusal(status, error.text, headers=_keep(error, "WWW-Authenticate"))
     what, is_away = f"answered with the status {status}", status in (502, 503, 504)
+    if 400 <= status <= 499 and status not in _OURS_TO_BLAME and not error.text.startswith(_NO_MODEL):
+        return Refusal(status, error.text, "" if error.text else what, _keep(error, "WWW-Authenticate"))
     if status in (429, 503):
         return Refusal(503, "", what, _keep(error, "Retry-After") or {"Retry-After": "1"}, is_away)
     return Refusal(504 if status in (408, 504) else 502, "", what, {}, is_away)
@@ -71,7 +74,7 @@ def _keep(error: ErrorResponse, name: str) -> dict[str, str]:
 def is_unsent(error: Exception) -> bool:
     """Whether no connection could be opened, so that nothing was sent. gRPC says it in the text alone."""
     if isinstance(error, ErrorResponse):
-        return error.response_status == 503 and error.text.startswith("failed to connect to all addresses")
+        return error.response_status == 503 and error.text.startswith(_UNSENT)
     return isinstance(error, (httpx.ConnectError, httpx.ConnectTimeout))
 
 

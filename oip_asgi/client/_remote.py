@@ -12,6 +12,8 @@ from typing import Any, Final
 
 import httpx
 
+from .._codecs.content_types import default_codecs
+from .._codecs.frame_columns import holds_missing, is_dtype
 from .._models.handler import Loaded
 from .._protocol.errors import InferenceError, InvalidRequest, InvalidResponse, ModelFault, list_names, show
 from .._protocol.log import escape, logger
@@ -241,9 +243,13 @@ class _Remote:
         """Check a response against what the other server said of its model."""
         declared = self._outputs
         missing = {output.name for output in inference.request.outputs} & declared.keys() or set(declared)
+        if len({tensor.name for tensor in response.outputs}) != len(response.outputs):
+            raise InvalidResponse(f"the response has an output twice: {list_names([tensor.name for tensor in response.outputs])}")
         for tensor in response.outputs:
             array, spec = tensor.array, declared.get(tensor.name)
-            if declared and (spec is None or array.dtype != spec.dtype or not spec.fits(array.shape)):
+            if declared and (
+                spec is None or (array.dtype != spec.dtype and not holds_missing(tensor, spec.dtype)) or not spec.fits(array.shape)
+            ):
                 raise InvalidResponse(
                     f"the output {show(tensor.name)} is {tensor.datatype} of shape {list(array.shape)}: expected "
                     + (f"{spec.datatype} of shape {list(spec.shape)}" if spec else list_names(list(declared)))
@@ -287,10 +293,21 @@ def _read_specs(document: Mapping[str, Any], what: str) -> list[TensorSpec]:
     specs: list[TensorSpec] = []
     for each in _get_list(document, what):
         try:
-            shape = [int(size) for size in each["shape"]]
-            specs.append((AnyShape if shape == [-1] else TensorSpec)(each["name"], each["datatype"], shape))
+            shape, parameters = [int(size) for size in each["shape"]], each.get("parameters") or {}
+            kind = AnyShape if shape == [-1] else TensorSpec
+            specs.append(kind(each["name"], each["datatype"], shape, **_find_column(parameters, each["datatype"])))
             continue
-        except (KeyError, TypeError, ValueError) as error:
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
             why = str(error)
         raise ModelFault(f"the metadata of the model has {show(each)} among its {what}: {why}")
     return specs
+
+
+def _find_column(parameters: Mapping[str, Any], datatype: str) -> dict[str, Any]:
+    """What the parameters of a declared tensor say of a data frame's column, if this server has such a content type and dtype."""
+    content_type, dtype = parameters.get("content_type"), parameters.get("pd_dtype")
+    codec = default_codecs().inputs.get(content_type) if isinstance(content_type, str) else None
+    return {
+        "content_type": content_type if codec is not None and codec.datatype in (None, datatype) else None,
+        "pd_dtype": dtype if isinstance(dtype, str) and is_dtype(dtype) else None,
+    }

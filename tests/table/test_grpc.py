@@ -213,13 +213,21 @@ def test_a_good_row_is_answered_as_over_rest(
         else:
             document = json.loads(over_rest.body)
             for field in response.DESCRIPTOR.fields:
-                assert as_json(getattr(response, field.name)) == document.get(field.name, [])
+                found = as_json(getattr(response, field.name))
+                assert found == document.get(field.name, type(found)())
 
 
 def as_json(value: Any) -> Any:
     if isinstance(value, (str, bool)):
         return value
-    return [item if isinstance(item, str) else {"name": item.name, "datatype": item.datatype, "shape": [*item.shape]} for item in value]
+    if hasattr(value, "items"):
+        return {name: getattr(parameter, parameter.WhichOneof("parameter_choice")) for name, parameter in value.items()}
+    return [item if isinstance(item, str) else describe(item) for item in value]
+
+
+def describe(tensor: Any) -> dict[str, Any]:
+    parameters = {"parameters": as_json(tensor.parameters)} if tensor.parameters else {}
+    return {"name": tensor.name, "datatype": tensor.datatype, "shape": [*tensor.shape], **parameters}
 
 
 def assert_same_inference(over_rest: Answer, response: Any) -> None:

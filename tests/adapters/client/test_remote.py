@@ -13,6 +13,7 @@ from typing import Any
 import httpx
 import numpy as np
 import numpy.typing as npt
+import pandas as pd
 import pytest
 
 from oip_asgi import InferenceContext, InferenceError, InferenceRequest, InferenceServer, OIPApp, OIPWSGIApp, TensorSpec
@@ -162,6 +163,37 @@ def test_metadata_that_declares_nothing_fails_the_load(entry: Any, caplog: pytes
     assert record.exc_text is None
 
 
+def test_columns_of_a_data_frame_may_miss_values_as_there() -> None:
+    far, columns = InferenceServer(), [TensorSpec("n", "INT64", [-1], pd_dtype="Int64"), TensorSpec("s", "BYTES", [-1], content_type="str")]
+
+    @far.model("m", inputs=columns, outputs=columns)
+    def same(frame: pd.DataFrame) -> pd.DataFrame:
+        assert frame["n"].dtype == "Int64"
+        return frame
+
+    near = in_front_of(far, "m")
+    numbers = {"name": "n", "shape": [2], "datatype": "BYTES", "data": ["1", "null"], "parameters": {"content_type": "pd_json"}}
+    texts = {"name": "s", "shape": [2], "datatype": "BYTES", "data": ["a", "b"]}
+    assert outputs(ask(near, "m", {"inputs": [numbers, texts]})) == {"n": ["1", "null"], "s": ["a", "b"]}
+    wrong = error(ask(near, "m", {"inputs": [{**numbers, "parameters": {}}, texts]}))
+    assert wrong == (400, "input 'n' has datatype BYTES: expected INT64")
+    assert get(near, "/models/m")[1]["inputs"] == get(far, "/models/m")[1]["inputs"]
+
+
+@pytest.mark.parametrize(
+    "parameters",
+    [{"content_type": "of_their_own"}, {"content_type": 1, "pd_dtype": 2}, {"content_type": "str", "pd_dtype": "theirs"}, None],
+)
+def test_parameters_of_metadata_that_mean_nothing_here_are_left_out(parameters: Any) -> None:
+    def far(request: httpx.Request) -> httpx.Response:
+        if request.method == "GET":
+            declared = [{"name": "x", "datatype": "FP32", "shape": [-1, 2], "parameters": parameters}]
+            return httpx.Response(200, json={"name": "m", "inputs": declared, "outputs": declared, "extensions": []})
+        return httpx.Response(200, json={"model_name": "m", "outputs": [{**OUTPUTS[0], "name": "x", "shape": [1, 2], "data": [1, 2]}]})
+
+    assert outputs(ask(in_front_of(far, "m"), "m", x=GOOD)) == {"x": [1.0, 2.0]}
+
+
 def test_only_the_outputs_that_are_asked_for_are_asked_for_there() -> None:
     asked: list[Any] = []
     far = InferenceServer()
@@ -278,6 +310,13 @@ def test_other_errors_are_those_of_a_gateway(there: int, status: int, retry: str
     assert record.oip_model == "m"  # type: ignore[attr-defined]
 
 
+def test_an_error_without_a_text_says_its_status(caplog: pytest.LogCaptureFixture) -> None:
+    assert error(ask(in_front_of(answering(400, b""), "m"), "m", x=GOOD)) == (
+        400,
+        "model 'm' failed: its server answered with the status 400",
+    )
+
+
 def test_a_model_that_triton_does_not_have_any_more_is_no_fault_of_the_client(caplog: pytest.LogCaptureFixture) -> None:
     near = in_front_of(answering(400, {"error": "Request for unknown model: 'm' has no available versions"}), "m")
     assert error(ask(near, "m", x=GOOD))[0] == 502
@@ -294,6 +333,7 @@ def test_a_model_that_triton_does_not_have_any_more_is_no_fault_of_the_client(ca
         {"model_name": "m", "outputs": [{**OUTPUTS[0], "shape": [1, 2], "datatype": "INT64", "data": [1, 2]}]},
         {"model_name": "m", "outputs": [{**OUTPUTS[0], "name": "z", "shape": [1, 2], "data": [1, 2]}]},
         {"model_name": "m", "outputs": [{**OUTPUTS[0], "shape": [1, 2], "data": ["a", 2]}]},
+        {"model_name": "m", "outputs": [{**OUTPUTS[0], "shape": [1, 2], "data": [1, 2]}] * 2},
     ],
 )
 def test_a_broken_answer_is_502(body: Any, caplog: pytest.LogCaptureFixture) -> None:
@@ -307,6 +347,7 @@ def test_a_broken_answer_is_502(body: Any, caplog: pytest.LogCaptureFixture) -> 
         (httpx.ConnectError("refused"), 502, "cannot be reached"),
         (httpx.ReadError("reset"), 502, "gave no whole answer"),
         (httpx.RemoteProtocolError("no HTTP"), 502, "gave no whole answer"),
+        (httpx.DecodingError("no gzip"), 502, "gave no whole answer"),
         (httpx.ReadTimeout("late"), 504, "took too long"),
     ],
 )

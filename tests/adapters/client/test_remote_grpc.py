@@ -24,6 +24,10 @@ def make_far() -> InferenceServer:
     far.register("same", lambda x: x, inputs=[TensorSpec("x", "FP32", [-1, 2])], outputs=[TensorSpec("y", "FP32", [-1, 2])])
     far.register("texts", lambda names: names)
 
+    @far.model("partly")
+    def repeat(x: Any, names: list[str]) -> Any:
+        return x * len(names)
+
     @far.model("looks")
     def look(x: Any, context: InferenceContext) -> Any:
         return np.array(
@@ -86,6 +90,11 @@ def test_tensors_go_and_come(url: str) -> None:
     assert texts.as_("output_0", list[str]) == ["a", "ü"]
 
 
+def test_inputs_that_the_metadata_does_not_declare_are_taken(url: str) -> None:
+    response = asked(url, "partly", lambda near: near.infer("partly", {"x": np.array([2], np.float32), "names": ["a", "b"]}))
+    assert response["output_0"].tolist() == [4.0]
+
+
 def test_the_time_that_is_left_is_told(url: str) -> None:
     response = asked(url, "looks", lambda near: near.infer("looks", {"x": [1.5]}), timeout=5)
     assert response.as_("output_0", list[str]) == ["None None True"]
@@ -127,10 +136,11 @@ def until_ended(number: int) -> None:
         time.sleep(0.01)
 
 
-def test_a_server_that_is_not_there_is_passed_over(url: str, caplog: pytest.LogCaptureFixture) -> None:
+@pytest.mark.parametrize("host", ["127.0.0.1", "no-such-host.invalid"])
+def test_a_server_that_is_not_there_is_passed_over(host: str, url: str, caplog: pytest.LogCaptureFixture) -> None:
     async def run() -> Any:
         near = InferenceServer()
-        near.register("same", load=remote([f"grpc://127.0.0.1:{free_port()}", url], "same", wait=0))
+        near.register("same", load=remote([f"grpc://{host}:{free_port()}", url], "same", wait=0))
         async with near.lifespan():
             return (await near.infer("same", {"x": np.array([[1, 2]], np.float32)}))["y"].tolist()
 

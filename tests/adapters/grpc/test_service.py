@@ -64,7 +64,8 @@ def test_model_metadata(client: Client) -> None:
     )
     assert client.ask("ModelMetadata", made("ModelMetadataRequest", name="declared")) == expected
     versioned = client.ask("ModelMetadata", made("ModelMetadataRequest", name="versioned", version="1"))
-    assert versioned == made("ModelMetadataResponse", name="versioned", platform="python", versions=["1", "2"])
+    undeclared = {"undeclared_inputs": {"string_param": "version"}}
+    assert versioned == made("ModelMetadataResponse", name="versioned", platform="python", versions=["1", "2"], parameters=undeclared)
 
 
 @pytest.mark.parametrize("method", ["ModelReady", "ModelMetadata"])
