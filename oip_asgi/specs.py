@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, overload
 import numpy as np
 
 from ._codecs.dataframes import is_frame, name_tensors
-from ._codecs.frame_columns import DTYPE, column_to_tensor, is_dtype, is_nullable
+from ._codecs.frame_columns import CATEGORIES, DTYPE, column_to_tensor, is_nullable
 from ._protocol.datatypes import DTYPES, Datatype, datatype_of
 from ._protocol.errors import show
 from ._protocol.specs import TensorSpec
@@ -151,18 +151,13 @@ def _of_column(name: str, column: pd.Series[Any], *, has_example: bool) -> Tenso
     column = column.iloc[np.argsort(column.isna(), kind="stable")]  # the missing ones last
     given = column.dropna()
     tensor = column_to_tensor(name, given if len(given) or is_nullable(column.dtype) or str(column.dtype) in ("str", "string") else column)
-    if tensor.datatype != "BYTES" and not is_nullable(column.dtype):
+    if tensor.datatype != "BYTES" and not is_nullable(column.dtype) and column.dtype != "category":
         tensor = column_to_tensor(name, column)  # where values are missing, it may be JSON texts
     example = [value.decode() if isinstance(value, bytes) else value for value in tensor.array[: int(has_example)].tolist()] or None
-    content_type, dtype = map(tensor.parameters.get, ("content_type", DTYPE))
-    return TensorSpec(
-        name,
-        tensor.datatype,
-        [-1],
-        None if content_type is None else str(content_type),
-        pd_dtype=str(dtype) if is_dtype(dtype) else None,
-        example=example,
-    )
+    declared: dict[str, Any] = {key: value for key, value in tensor.parameters.items() if key in ("content_type", DTYPE, CATEGORIES)}
+    if declared.get(DTYPE) == "category" and CATEGORIES not in declared:  # they are too many
+        del declared[DTYPE]
+    return TensorSpec(name, tensor.datatype, [-1], example=example, **declared)
 
 
 def _of_onnx(what: str, node: Any) -> TensorSpec:

@@ -52,10 +52,10 @@ _MASKED: Final = {
 
 _DTYPES: Final = (*_MASKED, "string", "str", "object")
 
-KNOWN_DTYPES: Final = f"one of {', '.join(_DTYPES)}, or datetime64[...]"
-"""What a declared `pd_dtype` may be. That of a request may be `category` too: each request has categories of its own."""
-
 _CATEGORY: Final = "category"
+
+KNOWN_DTYPES: Final = f"one of {', '.join(_DTYPES)}, {_CATEGORY}, or datetime64[...]"
+"""What a `pd_dtype` may be."""
 
 COLUMN_CODECS: Final = (StringCodec, Base64Codec, DatetimeCodec, PandasJSONCodec)
 """The codecs whose content types a column has when it leaves."""
@@ -102,14 +102,31 @@ def _is_known(zone: str) -> bool:
 
 
 def holds_missing(tensor: Tensor, dtype: np.dtype[Any]) -> bool:
-    """Whether a tensor is how a frame's nullable column of this dtype is sent if values are missing."""
+    """Whether a tensor is how a frame's nullable column of this dtype, or one of categories, is sent if values are missing."""
     parameters = tensor.parameters
     masked = _MASKED.get(str(parameters.get(DTYPE)))  # None is no dtype, but numpy takes it for that of floats
-    return parameters.get("content_type") == PandasJSONCodec.content_type and masked is not None and masked == dtype
+    is_nullable = parameters.get(DTYPE) == _CATEGORY if masked is None else masked == dtype
+    return is_nullable and parameters.get("content_type") == PandasJSONCodec.content_type
+
+
+def write_as_declared(tensor: Tensor, spec: TensorSpec) -> Tensor:
+    """A column of numbers or booleans as JSON texts, if it is declared as one of objects, as it is with other values."""
+    if spec.content_type != PandasJSONCodec.content_type or tensor.array.dtype.hasobject or "content_type" in tensor.parameters:
+        return tensor
+    return PandasJSONCodec.encode_input(tensor.name, tensor.array.tolist())
+
+
+def explain_column(tensor: Tensor, spec: TensorSpec) -> str:
+    """How a column gets the declared datatype, which it does not have."""
+    if tensor.parameters.get("content_type") == PandasJSONCodec.content_type and spec.dtype.kind in "biu" and spec.pd_dtype is None:
+        masked = next(name for name, dtype in _MASKED.items() if dtype == spec.dtype)
+        return f'only a column that the model declares with pd_dtype="{masked}", as specs_of does for that dtype, may miss values'
+    dtype = spec.pd_dtype if spec.pd_dtype not in (None, _CATEGORY) else "str" if spec.dtype.hasobject else str(spec.dtype)
+    return f"in pandas, frame.astype({{{tensor.name!r}: {dtype!r}}}) makes it so"
 
 
 def is_dtype(name: object) -> bool:
-    return name in _DTYPES or (isinstance(name, str) and _DATETIME.fullmatch(name) is not None)
+    return name in _DTYPES or name == _CATEGORY or (isinstance(name, str) and _DATETIME.fullmatch(name) is not None)
 
 
 def is_nullable(dtype: object) -> bool:
@@ -127,7 +144,7 @@ def has_declared_type(tensor: Tensor, spec: TensorSpec) -> bool:
 
 def apply_declaration(tensor: Tensor, spec: TensorSpec | None) -> Tensor:
     """Give a column of a request the parameters that are declared. Raises InvalidRequest if its values are of another kind."""
-    if spec is None:
+    if spec is None or not (spec.parameters or tensor.parameters):
         return tensor
     here, wanted, given = f"input {show(tensor.name)}", spec.content_type, tensor.parameters.get("content_type")
     array, parameters = tensor.array, spec.complete(tensor.parameters)
@@ -144,6 +161,8 @@ def apply_declaration(tensor: Tensor, spec: TensorSpec | None) -> Tensor:
         for place, text in enumerate(array.ravel()):
             if text.strip() != b"null" and text.strip()[:1] != b'"':
                 raise InvalidRequest(f"{here}: element {place} is {show(text.strip())}: expected the JSON text of a string, or null")
+        # nulls alone would not show that it is one of strings
+        parameters = {DTYPE: find_default_dtype(wanted), **parameters}
     return make_tensor(tensor.name, array, parameters)
 
 
@@ -241,8 +260,8 @@ def _to_dtype(column: Any, tensor: Tensor, decoders: Mapping[str, Decode]) -> An
 
     dtype: Any = tensor.parameters[DTYPE]
     here, cannot = f"column {show(tensor.name)}", f"column {show(tensor.name)} cannot be {dtype}, as its {DTYPE} says"
-    if dtype != _CATEGORY and not is_dtype(dtype):
-        raise InvalidRequest(f"{here} has the {DTYPE} {show(dtype)}: expected {KNOWN_DTYPES}, or {_CATEGORY}")
+    if not is_dtype(dtype):
+        raise InvalidRequest(f"{here} has the {DTYPE} {show(dtype)}: expected {KNOWN_DTYPES}")
     dates = _DATETIME.fullmatch(dtype)
     zone = dates[1] if dates else None
     if zone is not None and not _is_known(zone):

@@ -11,6 +11,8 @@ import json
 import math
 from collections.abc import Sequence
 from contextlib import suppress
+from datetime import date
+from decimal import Decimal
 from functools import partial
 from typing import Any, Final
 
@@ -169,8 +171,13 @@ def _to_plain(value: Any) -> Any:
     return None if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
 
 
+_MENDS: Final = {date: "pandas.to_datetime", Decimal: "astype(float)"}
+"""What SQL gives for dates and decimals, and what makes columns of these."""
+
+
 def _refuse(value: Any) -> Any:
-    raise TypeError(f"{type(value).__name__} is no JSON type")
+    mend = next((f"; {mend} makes a column of them one that can be sent" for kind, mend in _MENDS.items() if isinstance(value, kind)), "")
+    raise TypeError(f"{type(value).__name__} is no JSON type{mend}")
 
 
 _to_json: Final = json.JSONEncoder(default=_refuse, allow_nan=False, ensure_ascii=False, separators=(",", ":")).encode

@@ -119,6 +119,6 @@ def _advise(value: Any, spec: TensorSpec | None) -> str:
     kinds = set(map(type, elements))
     if kinds & {date, np.datetime64} or (NoneType in kinds and (datetime in kinds or (spec and spec.content_type == "datetime"))):
         return _DATES
-    if NoneType not in kinds:
+    if NoneType not in kinds and kinds != {str, float}:  # such a float is NaN
         return ""
     return '; for a missing number, write float("nan")' if spec and spec.datatype in FLOATING else _MISSING

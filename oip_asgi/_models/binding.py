@@ -5,6 +5,7 @@ Nothing here calls the callable.
 
 from __future__ import annotations
 
+import dataclasses
 import inspect
 import operator
 from collections.abc import Callable, Collection, Mapping, Sequence, Set
@@ -13,7 +14,7 @@ from typing import Any, Final, NamedTuple, Protocol, TypeAlias
 import msgspec
 
 from .._codecs.content_types import Codecs, Reader, RequestReader, read_scalar_parameter
-from .._codecs.frame_columns import holds_missing
+from .._codecs.frame_columns import explain_column, holds_missing, write_as_declared
 from .._codecs.plain import NumpyCodec
 from .._protocol.errors import InvalidRequest, describe_expected, find_near, list_names, show
 from .._protocol.specs import TensorSpec
@@ -79,7 +80,7 @@ class Input(msgspec.Struct, eq=False):
     def describe(self) -> TensorSpec:
         """Its spec for documents, with a guess of what is unknown."""
         known = self.find_spec() or TensorSpec(self.name, "FP32", (-1,))
-        return TensorSpec(self.name, known.datatype, known.shape, self.content_type, example=known.example, pd_dtype=known.pd_dtype)
+        return dataclasses.replace(known, content_type=self.content_type, labels=None, format=None)
 
     def __str__(self) -> str:
         return f"{self.name}: {self.reader.annotation}" if self.reader and self.reader.annotation else self.name
@@ -243,14 +244,15 @@ class Binding:
         if not found == len(required) == len(tensors) == len(inputs):
             self._check_names([tensor.name for tensor in inputs])
         if wrong is not None:
-            raise _make_unfit_error(tensors[wrong], specs[wrong])
+            raise _make_unfit_error(tensors[wrong], specs[wrong], is_column=self.request_reader is not None and wrong not in self.named)
         return tensors
 
     def _fit_column(self, tensor: Tensor, spec: TensorSpec) -> Tensor | None:
         """A tensor that fits as the column of a data frame: as `[N, 1]`, or with missing values, which no integer and no boolean can be."""
         if tensor.name in self.named or (self.request_reader is None and spec.pd_dtype is None):
             return None
-        column = make_tensor(tensor.name, spec.to_declared_rank(tensor.array), spec.complete(tensor.parameters))
+        given = write_as_declared(tensor, spec)
+        column = make_tensor(tensor.name, spec.to_declared_rank(given.array), spec.complete(given.parameters))
         is_fit = column.array.dtype == spec.dtype or holds_missing(column, spec.dtype)
         return column if is_fit and spec.fits(column.shape) else None
 
@@ -316,9 +318,10 @@ class Binding:
         return args, kwargs
 
 
-def _make_unfit_error(tensor: Tensor, spec: TensorSpec) -> InvalidRequest:
+def _make_unfit_error(tensor: Tensor, spec: TensorSpec, *, is_column: bool) -> InvalidRequest:
     if tensor.array.dtype != spec.dtype:
-        return InvalidRequest(f"input {show(tensor.name)} has datatype {tensor.datatype}: expected {spec.datatype}")
+        hint = f"; {explain_column(tensor, spec)}" if is_column else ""
+        return InvalidRequest(f"input {show(tensor.name)} has datatype {tensor.datatype}: expected {spec.datatype}{hint}")
     return InvalidRequest(f"input {show(tensor.name)} has shape {list(tensor.shape)}: expected {list(spec.shape)}")
 
 

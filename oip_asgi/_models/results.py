@@ -225,7 +225,9 @@ def _to_tensor(name: str, value: Any) -> Tensor:
             raise ModelFault("the model returned a generator: to answer with each item, write yield in the function itself") from error
         is_several = isinstance(value, list) and {list, tuple, ndarray} & set(map(type, value))
         several = ': to return several outputs, return a dict, as in {"label": label, "scores": scores}, or a tuple' if is_several else ""
-        raise ModelFault(f"output {name!r} is no tensor: {error}{several}") from error
+        are_dates = getattr(getattr(value, "dtype", None), "kind", "") == "M"
+        dates = ": for dates, return a list of datetime.datetime, or a pandas.Series" if are_dates else ""
+        raise ModelFault(f"output {name!r} is no tensor: {error}{several}{dates}") from error
     if array.ndim == 0 and not isinstance(value, ndarray):
         array = array.reshape(1)
     _check_shape(name, array)

@@ -255,7 +255,7 @@ class Signature:
         if self._request_reader is not None or self._rest:
             raise TypeError(f"{self._label}: only one parameter, or **inputs, can take all tensors that have no parameter of their own")
         specs = [entry.spec for entry in self._inputs.values() if entry.spec is not None]
-        declared = {spec.name: spec for spec in specs if spec.parameters}
+        declared = {spec.name: spec for spec in specs}
         self._request_reader = reader = self._codecs.request_reader(codec, wanted, declared)
         for spec in specs:
             if spec.pd_dtype is not None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import NoneType
 
@@ -25,6 +25,8 @@ class _Resolved:
     """The numpy dtype of the datatype."""
     _fixed: tuple[tuple[int, int], ...]
     """The axes whose size is declared, and these sizes."""
+    parameters: Mapping[str, str]
+    """The parameters of the tensor in metadata."""
 
 
 @dataclass(frozen=True)
@@ -44,6 +46,7 @@ class TensorSpec(_Resolved):
             for each -1. Left out, they show zeros.
         pd_dtype: The dtype of a data frame's column where its values do not show it, such as "Int64" or "datetime64[us]". The column has
             it in each request, and metadata shows it among the tensor's `parameters`.
+        pd_categories: The categories of a column whose `pd_dtype` is "category", as the text of a JSON object that `specs_of` writes.
 
     Raises:
         TypeError: An argument has the wrong type.
@@ -65,6 +68,7 @@ class TensorSpec(_Resolved):
     format: str | None = None
     example: Sequence[str | float | bool | None] | None = None
     pd_dtype: str | None = None
+    pd_categories: str | None = None
 
     def __post_init__(self) -> None:
         here = f"TensorSpec({self.name!r}, {self.datatype!r}, {self.shape!r})"
@@ -81,9 +85,13 @@ class TensorSpec(_Resolved):
             raise TypeError(f"{here}: the shape must be a list of integers, such as [-1, 4]")
         if not all(-1 <= dimension <= MAX_ELEMENTS for dimension in self.shape) or len(self.shape) > MAX_RANK:
             raise ValueError(f"{here}: dimensions must be -1 (any size) or more, below 2**60, and at most {MAX_RANK}")
-        for field, value, such in (("content_type", self.content_type, "str"), ("pd_dtype", self.pd_dtype, "Int64")):
-            if value is not None and not isinstance(value, str):
-                raise TypeError(f'{here}: {field}={value!r} must be a string, such as "{such}"')
+        named = {"content_type": self.content_type, "pd_dtype": self.pd_dtype, "pd_categories": self.pd_categories}
+        object.__setattr__(self, "parameters", {field: value for field, value in named.items() if value is not None})
+        for field, value in self.parameters.items():
+            if not isinstance(value, str):
+                raise TypeError(f"{here}: {field}={value!r} must be a string")
+        if (self.pd_dtype == "category") is not (self.pd_categories is not None):
+            raise ValueError(f'{here}: pd_dtype="category" and pd_categories= go together, as specs_of(frame) writes them')
         object.__setattr__(self, "shape", tuple(self.shape))
         object.__setattr__(self, "_fixed", tuple((axis, size) for axis, size in enumerate(self.shape) if size != -1))
         if self.labels is not None:
@@ -119,18 +127,10 @@ class TensorSpec(_Resolved):
         if -1 not in row and math.prod(row) != len(labels):
             raise ValueError(f"{here}: {len(labels)} labels for {math.prod(row)} elements of each row")
 
-    @property
-    def parameters(self) -> dict[str, str]:
-        """The parameters of the tensor in metadata."""
-        named = {"content_type": self.content_type, "pd_dtype": self.pd_dtype}
-        return {name: value for name, value in named.items() if value is not None}
-
     def complete(self, parameters: Parameters) -> Parameters:
-        """The parameters of a tensor of a request: its content type is the declared one if it has none, and its `pd_dtype` always."""
-        completed: Parameters = {**self.parameters, **parameters}
-        if self.pd_dtype is not None:
-            completed["pd_dtype"] = self.pd_dtype
-        return completed
+        """The parameters of a column of a request: the declared ones. Only its content type may be its own."""
+        own = {name: value for name, value in parameters.items() if name not in ("pd_dtype", "pd_categories")}
+        return {**self.parameters, **own}
 
     def fits(self, shape: tuple[int, ...]) -> bool:
         """Whether a tensor's shape has the declared rank and fixed dimensions."""

@@ -38,9 +38,6 @@ MAX_VALUES: Final = 100_000
 _JSON_TEXTS: Final = "pd_json"
 """The content type of a tensor whose elements are JSON texts."""
 
-_MISSING: Final = {"datetime": "NaT", _JSON_TEXTS: "null"}
-"""What stands for null among the elements of a column of these content types."""
-
 _INFERENCE_REQUEST: Final = re.compile(rb'"inputs"[ \t\r\n]*:[ \t\r\n]*\[[ \t\r\n]*[{\]]')
 
 _NO_SCALAR: Final = {list: "a list", dict: "an object", NoneType: "null"}
@@ -176,6 +173,8 @@ def _check_scalar(what: str, value: Any) -> Any:
 def _write_missing(value: Any, spec: TensorSpec | None) -> tuple[Any, dict[str, Any]]:
     """Write null in a column as tensors have missing values of its kind, with the parameters that say so."""
     values = value if type(value) is list else [value]
+    if spec is not None and spec.content_type == _JSON_TEXTS:
+        return [each if isinstance(each, str) else json.dumps(each) for each in values], {}
     if None not in values:
         return value, {}
     kinds = set(map(type, values))
@@ -183,8 +182,8 @@ def _write_missing(value: Any, spec: TensorSpec | None) -> tuple[Any, dict[str, 
         if kinds <= {str, NoneType} or kinds <= {bool, NoneType}:  # a column without any value is one of objects, as in pandas
             return list(map(json.dumps, values)), {"content_type": _JSON_TEXTS}
         return [_Literal("NaN") if each is None else each for each in values], {}
-    if spec.datatype == "BYTES" and spec.content_type in _MISSING:
-        return [_MISSING[spec.content_type] if each is None else each for each in values], {}
+    if spec.datatype == "BYTES" and spec.content_type == "datetime":
+        return ["NaT" if each is None else each for each in values], {}
     if spec.datatype in FLOATING:
         return values, {}
     are_texts = spec.datatype == "BYTES" and spec.content_type in (None, "str") and kinds <= {str, NoneType}

@@ -13,7 +13,7 @@ from typing import Any, Final
 import httpx
 
 from .._codecs.content_types import default_codecs
-from .._codecs.frame_columns import holds_missing, is_dtype
+from .._codecs.frame_columns import CATEGORIES, DTYPE, holds_missing, is_dtype
 from .._models.handler import Loaded
 from .._protocol.errors import InferenceError, InvalidRequest, InvalidResponse, ModelFault, list_names, show
 from .._protocol.log import escape, logger
@@ -305,9 +305,10 @@ def _read_specs(document: Mapping[str, Any], what: str) -> list[TensorSpec]:
 
 def _find_column(parameters: Mapping[str, Any], datatype: str) -> dict[str, Any]:
     """What the parameters of a declared tensor say of a data frame's column, if this server has such a content type and dtype."""
-    content_type, dtype = parameters.get("content_type"), parameters.get("pd_dtype")
+    content_type, dtype, categories = map(parameters.get, ("content_type", DTYPE, CATEGORIES))
     codec = default_codecs().inputs.get(content_type) if isinstance(content_type, str) else None
+    is_whole = is_dtype(dtype) and (dtype == "category") is isinstance(categories, str)
     return {
         "content_type": content_type if codec is not None and codec.datatype in (None, datatype) else None,
-        "pd_dtype": dtype if isinstance(dtype, str) and is_dtype(dtype) else None,
+        **({DTYPE: dtype, CATEGORIES: categories} if is_whole else {}),
     }

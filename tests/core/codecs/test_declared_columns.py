@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
+from datetime import date
+from decimal import Decimal
 from typing import Any
 
 import numpy as np
@@ -101,6 +104,94 @@ def test_generate_has_null_in_each_column_of_a_frame_that_may_miss_values() -> N
     assert got[0]["any"].tolist() == [None, {"a": 1}]
 
 
+GRADES = pd.DataFrame(
+    {"grade": pd.Categorical(["low", "gold", None], ["low", "mid", "gold"]), "level": pd.Categorical([1, 3, None], [1, 2, 3])}
+)
+
+
+@pytest.mark.parametrize(
+    "frame",
+    [
+        GRADES,
+        pd.DataFrame({"grade": pd.Categorical(["low", "gold", None]), "level": pd.Categorical([1, 3, None])}),
+        pd.DataFrame({"grade": ["low", "gold", None], "level": pd.Series([1, 3, None], dtype="Int64")}),
+    ],
+    ids=["the same categories", "categories of these rows", "no categories"],
+)
+def test_categories_are_those_of_the_declared_frame_whatever_the_request_has(frame: pd.DataFrame) -> None:
+    server, got = take(*specs_of(GRADES))
+    assert ask_frame(server, frame) == (200, None)
+    assert got[0]["grade"].cat.codes.tolist() == [0, 2, -1]
+    pd.testing.assert_frame_equal(got[0], GRADES)
+    assert ask_frame(server, frame[1:2]) == (200, None)
+    assert got[1]["grade"].cat.codes.tolist() == [2]
+
+
+def test_a_value_that_is_no_category_is_refused() -> None:
+    server, got = take(*specs_of(GRADES))
+    status, text = ask_frame(server, pd.DataFrame({"grade": ["platinum"], "level": [1]}))
+    refused = "column 'grade' cannot have the categories in its pd_categories: row 0 is 'platinum', which is not one of them"
+    assert (status, text, got) == (400, refused, [])
+    assert post(server, "generate", {"grade": ["mid", None], "level": [None, 2]})[0] == 200
+    assert got[0].isna().to_numpy().tolist() == [[False, True], [True, False]]
+
+
+def test_categories_go_with_their_dtype() -> None:
+    for more in ({"pd_dtype": "category"}, {"pd_categories": "{}"}):
+        with pytest.raises(ValueError, match="go together"):
+            TensorSpec("x", "BYTES", [-1], **more)
+    with pytest.raises(ValueError, match="column 'x' has the pd_categories '\\[\\]', which is not valid"):
+        take(TensorSpec("x", "BYTES", [-1], pd_dtype="category", pd_categories="[]"))
+    many = pd.DataFrame({"x": pd.Categorical([f"category {number}" for number in range(9000)])})
+    assert [(spec.content_type, spec.pd_dtype, spec.pd_categories) for spec in specs_of(many)] == [("str", None, None)]
+
+
+PLAIN = pd.DataFrame({"city": ["Bonn", "Bern"], "age": [1, 2], "pay": [0.5, 1.5], "ok": [True, False]})
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"city": pd.Series([None, None], dtype=object)},
+        {"city": pd.Series(["Bonn", None], dtype="string")},
+        {"city": pd.Categorical(["Bonn", "Bern"])},
+        {
+            "age": pd.Series([1, 2], dtype="Int64"),
+            "pay": pd.Series([0.5, None], dtype="Float64"),
+            "ok": pd.Series([True, True], dtype="boolean"),
+        },
+    ],
+    ids=["no string at all", "string", "category", "nullable"],
+)
+def test_a_column_has_the_dtype_that_its_values_show_where_none_is_declared(changed: dict[str, Any]) -> None:
+    server, got = take(*specs_of(PLAIN))
+    assert ask_frame(server, PLAIN.assign(**changed)) == (200, None)
+    assert got[0].dtypes.to_dict() == PLAIN.dtypes.to_dict()
+
+
+@pytest.mark.parametrize(("name", "dtype"), [("age", "Int64"), ("ok", "boolean")])
+def test_a_column_misses_values_only_if_its_declared_dtype_may(name: str, dtype: str) -> None:
+    server, got = take(*specs_of(PLAIN))
+    status, text = ask_frame(server, PLAIN.assign(**{name: pd.array([1, None], dtype=dtype)}))  # type: ignore[call-overload]
+    assert (status, got) == (400, [])
+    assert text.endswith(f'only a column that the model declares with pd_dtype="{dtype}", as specs_of does for that dtype, may miss values')
+
+
+def test_a_column_of_objects_takes_what_one_of_them_is() -> None:
+    server, got = take(*specs_of(pd.DataFrame({"ok": [True, None]})))
+    for column in ([True, None], [True, False], pd.Series([True, None], dtype="boolean")):
+        assert ask_frame(server, pd.DataFrame({"ok": column})) == (200, None)
+    assert post(server, "generate", {"ok": [True, None, "false"]})[0] == 200
+    assert [frame["ok"].tolist() for frame in got] == [[True, None], [True, False], [True, None], [True, None, False]]
+    assert {str(frame["ok"].dtype) for frame in got} == {"object"}
+
+
+@pytest.mark.parametrize(("value", "mend"), [(date(2026, 1, 31), "pandas.to_datetime"), (Decimal("1.5"), "astype(float)")])
+def test_what_sql_gives_is_told_how_it_can_be_sent(value: Any, mend: str) -> None:
+    with pytest.raises(TypeError, match=re.escape(mend)):
+        specs_of(pd.DataFrame({"x": [value]}))
+
+
 @pytest.mark.parametrize("dtype", ["object", "str"])
 def test_strings_of_numpy_are_strings(dtype: str) -> None:
     column = pd.Series(list(np.array(["Bonn", "Bern"])), dtype=dtype)
@@ -129,7 +220,6 @@ def test_a_string_without_its_quotes_is_told_how_json_has_it() -> None:
         ("BYTES", None, "datetime64[us]"),
         ("FP32", None, "string"),
         ("BYTES", "datetime", "datetime64[us, Mars/X]"),
-        ("BYTES", "str", "category"),
         ("INT64", None, "int46"),
     ],
 )

@@ -583,5 +583,8 @@ def test_a_declared_column_is_n_or_n_by_1() -> None:
     assert outputs(ask(server, "m", a=[[1.0], [2.0]], b=texts, alone=alone)) == {"output_0": ["1.0 x", "2.0 y"]}
     assert outputs(ask(server, "m", a=[1.0, 2.0], b=texts, alone=alone)) == {"output_0": ["1.0 x", "2.0 y"]}
     assert error(ask(server, "m", a=[[1.0, 2.0]], b=texts, alone=alone)) == (400, "input 'a' has shape [1, 2]: expected [-1]")
-    assert error(ask(server, "m", a=[[1], [2]], b=texts, alone=alone)) == (400, "input 'a' has datatype INT64: expected FP64")
+    assert error(ask(server, "m", a=[[1], [2]], b=texts, alone=alone)) == (
+        400,
+        "input 'a' has datatype INT64: expected FP64; in pandas, frame.astype({'a': 'float64'}) makes it so",
+    )
     assert error(ask(server, "m", a=[1.0, 2.0], b=texts, alone=[alone])) == (400, "input 'alone' has shape [1, 1]: expected [-1]")

@@ -68,7 +68,7 @@ def server() -> InferenceServer:
         "double", lambda x: {"y": x * 2}, inputs=[TensorSpec("x", "FP32", [-1])], outputs=[TensorSpec("y", "FP32", [-1])], version="1"
     )
     texts = TensorSpec("city", "BYTES", [-1], content_type="str")
-    columns = [TensorSpec("age", "FP64", [-1]), TensorSpec("visits", "INT64", [-1]), texts]
+    columns = [TensorSpec("age", "FP64", [-1]), TensorSpec("visits", "INT64", [-1], pd_dtype="Int64"), texts]
     server.register("missing", lambda df: {"missing": df.isna().sum().to_numpy()}, content_type="pd", inputs=columns)
     return server
 
