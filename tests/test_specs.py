@@ -223,13 +223,14 @@ def test_a_pandas_frame() -> None:
             7: [1, 2],
         }
     )
+    categories = '{"datatype":"BYTES","data":["a","b"],"content_type":"str"}'
     objects = None if pd.__version__ < "3" else "object"  # in pandas 2 that is the dtype of any text
     assert specs_of(frame, example=True) == [
         TensorSpec("count", "INT64", [-1], example=[1]),
         TensorSpec("weight", "FP32", [-1], example=[0.5]),
         TensorSpec("city", "BYTES", [-1], "str", example=["Bonn"]),
         TensorSpec("day", "BYTES", [-1], "datetime", example=["2026-01-31T00:00:00"], pd_dtype="datetime64[s]"),
-        TensorSpec("kind", "BYTES", [-1], "str", example=["a"]),
+        TensorSpec("kind", "BYTES", [-1], "str", example=["a"], pd_dtype="category", pd_categories=categories),
         TensorSpec("maybe", "INT64", [-1], example=[3], pd_dtype="Int64"),
         TensorSpec("ok", "BYTES", [-1], "pd_json", example=["true"], pd_dtype=objects),
         TensorSpec("bytes", "BYTES", [-1], "base64", example=["eA=="]),
@@ -315,7 +316,7 @@ def test_a_column_may_miss_values_that_none_missed_where_it_was_declared(dtype: 
     wrong = ["1.5", "[]"]
     status, text = infer(data=wrong, parameters={"content_type": "pd_json", "pd_dtype": dtype})
     assert (status, text) == (400, f"column 'x' cannot be {dtype}, as its pd_dtype says: its values are object")
-    refused = (400, f"input 'x' has datatype BYTES: expected {datatype}")
+    refused = (400, f"input 'x' has datatype BYTES: expected {datatype}; in pandas, frame.astype({{'x': {dtype!r}}}) makes it so")
     assert infer(data=data, parameters={"content_type": "pd_json"}) == (200, [dtype, "False", "True"])
     assert infer(data=data, parameters={"content_type": "pd_json", "pd_dtype": "Int32"}) == (200, [dtype, "False", "True"])
     assert infer(data=data) == refused

@@ -162,7 +162,7 @@ def apply_declaration(tensor: Tensor, spec: TensorSpec | None) -> Tensor:
             if text.strip() != b"null" and text.strip()[:1] != b'"':
                 raise InvalidRequest(f"{here}: element {place} is {show(text.strip())}: expected the JSON text of a string, or null")
         # nulls alone would not show that it is one of strings
-        parameters = {DTYPE: find_default_dtype(wanted), **parameters}
+        parameters = {DTYPE: str(find_default_dtype(wanted)), **parameters}
     return make_tensor(tensor.name, array, parameters)
 
 

@@ -66,7 +66,13 @@ def exchange(engine: Engine, head: Head, body: bytes | None = None) -> Response 
     wire = RestFormat(head, engine.options.max_body_bytes, engine.options.max_json_bytes, body)
     try:
         found = engine.models.by_path.get(head.path.removesuffix("/infer"))
-        if found is None or head.method != "POST" or not head.path.endswith("/infer") or b"sec-fetch-site" in head.fields:
+        if (
+            found is None
+            or found[0].lifecycle.state != "ready"
+            or head.method != "POST"
+            or not head.path.endswith("/infer")
+            or b"sec-fetch-site" in head.fields
+        ):
             answer = _call_handler(engine, wire)
         else:  # as nearly always
             model, version = found

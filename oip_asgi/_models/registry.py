@@ -12,9 +12,13 @@ from typing import Final
 from urllib.parse import quote
 
 from .._protocol.errors import NotFound, describe_expected, find_near, list_names, show
+from .lifecycle import State
 from .model import Model
 
 _INTEGER: Final = re.compile("[0-9]+")
+
+_WANTED: Final[tuple[State, ...]] = ("registered", "ready", "reloading")
+"""In these states, the default version answers requests that name none: they load it if it is only registered."""
 
 UNVERSIONED: Final = "1"
 """What statistics call the version of a model without versions, and what clients may call it: Triton numbers all versions, and
@@ -94,7 +98,7 @@ class Registry:
         """The model of this name and version, or NotFound."""
         model = self._found.get((name, version))
         if model is not None:
-            return model
+            return model if version is not None or model.lifecycle.state in _WANTED else self._find_serving(model)
         if version is None or name not in self:
             known = _describe_known(name, list(self._models)) if self._names_are_told else "the list of models has those that you may see"
             raise NotFound(f"Request for unknown model: {show(name)} is not found: {known}")
@@ -105,6 +109,11 @@ class Registry:
         if not _INTEGER.fullmatch(version):  # Triton's words for a version that is no number, which one of its examples looks for
             known += f"; failed to get model version from specified version string {show(version)}"
         raise NotFound(f"Request for unknown model: {show(name)} version {show(version)} is not found: {known}")
+
+    def _find_serving(self, default: Model) -> Model:
+        """The version that answers in the place of the default one, which does not serve: the highest that does, if any."""
+        serving = [model for model in self._models.get(default.name, ()) if model.lifecycle.is_serving]
+        return _choose_default(serving) if serving else default
 
 
 def path_of(name: str, version: str | int | None = None) -> str:
@@ -121,7 +130,7 @@ def _describe_known(name: str, names: list[str]) -> str:
 
 
 def _choose_default(models: list[Model]) -> Model:
-    """The model of requests that name no version: the highest number, else the one that was registered last."""
+    """The version for requests that name none: the highest number, else the one that was registered last."""
     if all(model.version is not None and _INTEGER.fullmatch(model.version) for model in models):
         return max(models, key=lambda model: int(model.version or 0))
     return models[-1]

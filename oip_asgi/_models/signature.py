@@ -91,6 +91,12 @@ class Signature:
         self._of_one_request: type | None = None
 
     def _parse(self, parameter: Parameter) -> _Parameter:
+        for mark in (parameter.default, *getattr(parameter.annotation, "__metadata__", ())):
+            if type(mark).__module__.partition(".")[0] == "fastapi":
+                raise TypeError(
+                    f"{self._label}: parameter {parameter.name!r} has {type(mark).__name__} of FastAPI, which only routes resolve: write "
+                    "install(..., dependencies=[...]), and take `context: InferenceContext`, whose transport is the scope"
+                )
         annotation = parse_annotation(parameter.annotation)
         request_codec = annotation.request_codec
         if request_codec is None and annotation.codec is None:

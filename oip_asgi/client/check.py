@@ -211,12 +211,17 @@ def _read_error(answer: HTTPAnswer) -> str | None:
     return document["error"] if isinstance(document, dict) and isinstance(document.get("error"), str) else None
 
 
+_OF_CONTENT_TYPE: Final = {"datetime": "2026-01-31", "base64": "YQ==", "pd_json": "null"}
+"""A text that can be read with each of these content types."""
+
+
 def make_good(metadata: dict[str, Any]) -> dict[str, Any]:
     """A good request to a model, by its metadata."""
     inputs = []
     for item in metadata.get("inputs") or ():
         shape = [1 if size < 0 else size for size in item["shape"]]
-        value = {"BOOL": True, "BYTES": "a"}.get(item["datatype"], 1)
+        value: Any = {"BOOL": True, "BYTES": "a"}.get(item["datatype"], 1)
+        value = _OF_CONTENT_TYPE.get(str((item.get("parameters") or {}).get("content_type")), value)
         if item["datatype"] not in DTYPES or math.prod(shape) > 1_000_000:
             raise InvalidRequest(f"the input {item['name']!r} of {item['datatype']} {item['shape']} cannot be made: give --request FILE")
         inputs.append({"name": item["name"], "shape": shape, "datatype": item["datatype"], "data": [value] * math.prod(shape)})

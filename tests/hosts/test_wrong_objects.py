@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from concurrent import futures
-from typing import Any
+from typing import Annotated, Any
 
 import grpc
 import prometheus_client
 import pytest
 from django.core.wsgi import get_wsgi_application
-from fastapi import APIRouter, Depends, FastAPI
+from fastapi import APIRouter, Depends, FastAPI, Header, Query
 from flask import Flask
 from litestar import Litestar
 from quart import Quart
@@ -169,3 +169,17 @@ def test_a_function_is_no_dependency() -> None:
     for alone, kind in ((check, "function"), (Depends(check), "Depends")):
         with pytest.raises(TypeError, match=exactly(f"dependencies= is a {kind}: write dependencies=[Depends(check)]")):
             OIPApp(SERVER).install(FastAPI(), dependencies=any_of(alone))
+
+
+@pytest.mark.parametrize("mark", [Depends(lambda: "admin"), Query("admin"), Header("admin")], ids=["Depends", "Query", "Header"])
+def test_what_a_route_of_fastapi_resolves_is_no_input_of_a_model(mark: Any) -> None:
+    def by_default(x: list[float], user: str = mark) -> None: ...
+
+    def by_annotation(x: list[float], user: str) -> None: ...
+
+    by_annotation.__annotations__["user"] = Annotated[str, mark]
+    for function in (by_default, by_annotation):
+        with pytest.raises(
+            TypeError, match=rf"parameter 'user' has {type(mark).__name__} of FastAPI, .* write install\(\.\.\., dependencies="
+        ):
+            InferenceServer().register("m", function)
