@@ -177,8 +177,8 @@ def _suggest_declaration(error: BaseException, call: Call[Any]) -> str:
     if not 0 < len(written) < _LONG:
         return ""
     return (
-        f": if the request was wrong, declare what the model takes, and it is answered 400: inputs=[{written}], with the right datatype "
-        "and shape in the place of this request's"
+        f": if the request was wrong, declare what the model takes, and it is answered 400: inputs=[{written}]; check the datatype "
+        "and the shape, which may be those of this request"
     )
 
 

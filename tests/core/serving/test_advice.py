@@ -19,7 +19,7 @@ from tests.support.asking import ask, error, outputs
 
 FAILED = (500, "model 'm' failed: see the server's log")
 START = ": if the request was wrong, declare what the model takes, and it is answered 400: inputs=["
-END = "], with the right datatype and shape in the place of this request's"
+END = "]; check the datatype and the shape, which may be those of this request"
 DECLARE = f'{START}TensorSpec("x", "FP64", [-1]){END}'
 READ_ONLY = ": inputs are read-only; register the model with writable=True, so that it gets copies which it may change"
 
