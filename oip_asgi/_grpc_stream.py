@@ -170,13 +170,21 @@ class StreamCall:
         else:  # it waits for no other request, and none waits for it
             before = answered
             answered.set()
+
+        async def write(piece: Piece) -> None:
+            nonlocal before
+            if stream.has_many:  # which may be known only after the model was loaded
+                before = answered
+                answered.set()
+            await self._send_piece(piece, before)
+
         try:
             if isinstance(found, Exception):
                 await self._fail(as_client_error(found), request, None, before)
                 return
             assert request is not None  # it has a model
             stream = request.stream = Stream(self._engine, found, request)
-            await advance_async(stream.run(), self._runtime, write=lambda piece: self._send_piece(piece, before))
+            await advance_async(stream.run(), self._runtime, write=write)
             if stream.has_many:
                 await self._send_final(request, before)
         except Exception as error:

@@ -118,7 +118,8 @@ class OIPApp:
                 body = first["body"]
         answer: Response | Piece | Steps[Response] = exchange(engine, head, body)
         if isinstance(answer, GeneratorType):
-            client = Client(receive, send, runtime, first)
+            may_have_body = head.method == "POST" or b"content-length" in head.fields or b"transfer-encoding" in head.fields
+            client = Client(receive, send, runtime, first, body is None and may_have_body)
             try:
                 answer = await advance_async(answer, runtime, client.read, client.is_gone, client.write)
             except ClientGone:
@@ -381,12 +382,14 @@ class Client(msgspec.Struct, eq=False):
     send: Send
     runtime: Runtime
     first: Message | None = None  # which was received already
+    is_unread: bool = False  # whether its body is still to be read: until then, each message may be a part of it
     has_begun: bool = False
     is_stuck: bool = False
 
     async def read(self, body: Fed) -> Any:
         """Read the body, and return what `body.finish` returns."""
         message = await self.receive() if self.first is None else self.first
+        self.is_unread = False
         chunk: bytes = message.get("body", b"")
         while message["type"] != "http.disconnect":
             if body.coding is not None:
@@ -401,7 +404,7 @@ class Client(msgspec.Struct, eq=False):
 
     async def is_gone(self) -> bool:
         """Wait for the next message. True if it says that the client has gone."""
-        return bool((await self.receive())["type"] == "http.disconnect")
+        return not self.is_unread and bool((await self.receive())["type"] == "http.disconnect")
 
     async def write(self, piece: Piece) -> None:
         """Send a piece."""

@@ -12,7 +12,7 @@ from typing import Any, Final, TypeVar
 import msgspec
 
 from .._models.model import Model
-from .._models.registry import UNVERSIONED
+from .._models.registry import UNVERSIONED, find_default
 from .._models.statistics import Duration
 from .._protocol.effects import Steps
 from .._protocol.schemas import ModelMetadata
@@ -113,8 +113,10 @@ def _make_document(kind: type[S], durations: Mapping[str, Duration], **fields: A
 
 
 def _rest_all(engine: Engine, question: Question) -> Steps[Statistics | ModelMetadata]:
-    if "stats" in engine.models and any(model.name == "stats" for model in (yield from question.find_visible())):
-        return engine.describe_model(engine.models.find("stats", None))  # a registered model with this name wins
+    if "stats" in engine.models:  # a registered model with this name wins
+        named = [model for model in (yield from question.find_visible()) if model.name == "stats"]
+        if named:
+            return engine.describe_model(find_default(named))
     return read_statistics(engine, (yield from question.find_visible("statistics")))
 
 

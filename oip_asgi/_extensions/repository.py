@@ -20,6 +20,7 @@ from .._protocol.effects import Spawn, Steps, Wait
 from .._protocol.errors import Forbidden, InferenceError, InvalidRequest, NotFound, NotReady, show
 from .._protocol.loop_limits import MAX_QUESTION
 from .._protocol.schemas import Parameters
+from .._serving.call_stack import find_callers
 from .._serving.engine import Engine
 from .rows import GrpcRow, GrpcRows, Question, RestRow, decode_document, decode_question
 
@@ -148,9 +149,10 @@ def _unload(models: list[Model], event: Literal["unload", "unregister"], *, refu
 
 
 def wait_until_unloaded(unload: Steps[list[Model]]) -> Steps[None]:
-    """`unload` or `unregister` models, and wait until `unload=` has run."""
+    """`unload` or `unregister` models, and wait until `unload=` has run, but not for a model that this is called by."""
     for model in (yield from unload):
-        yield from model.lifecycle.wait_until_unloaded()
+        if model not in find_callers():
+            yield from model.lifecycle.wait_until_unloaded()
 
 
 # Parameters of requests to load and unload

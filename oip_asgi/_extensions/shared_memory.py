@@ -19,6 +19,7 @@ import threading
 import weakref
 from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import partial
+from itertools import pairwise
 from pathlib import Path
 from typing import Annotated, Any, Final, NamedTuple, Protocol, final
 
@@ -158,12 +159,13 @@ class Region(msgspec.Struct, frozen=True):
 
 
 class MemoryRange(NamedTuple):
-    """Memory that one tensor may read or write: `size` bytes of a segment. `where` names the tensor in errors."""
+    """Memory that one tensor may read or write: `size` bytes of the segment of a key. `where` names the tensor in errors."""
 
-    segment: Segment
+    key: str
     offset: int
     size: int
     where: str
+    segment: Segment
 
 
 class Regions:
@@ -255,6 +257,10 @@ class Regions:
             if streams:
                 raise InvalidRequest(f"{where} goes to shared memory, but the model answers with a stream: leave the parameter out")
             ranges[output.name] = self._locate(*place, f"output {show(output.name)}")
+        in_order = sorted(ranges.values(), key=lambda memory: memory[:2])
+        for first, second in pairwise(in_order):
+            if first.key == second.key and second.offset < first.offset + first.size:
+                raise InvalidRequest(f"{second.where}, and {first.where}, and they overlap: expected memory of its own for each output")
 
         def apply_options(response: InferenceResponse) -> InferenceResponse:
             for tensor in response.outputs:
@@ -276,7 +282,7 @@ class Regions:
         if offset + size > region.byte_size:
             beyond = f"which is beyond the {region.byte_size} bytes of the region {show(name)}"
             raise InvalidRequest(f"{where} has {_OFFSET} {offset} and {_SIZE} {size}, {beyond}")
-        return MemoryRange(segment, region.offset + offset, size, f"{where} is in the region {show(name)}")
+        return MemoryRange(_check_key(region.key), region.offset + offset, size, f"{where} is in the region {show(name)}", segment)
 
 
 def refuse_region_beside_data(parameters: Mapping[str, object], where: str) -> None:

@@ -15,7 +15,7 @@ from typing import Any, Final
 import msgspec
 import numpy as np
 
-from .._models.model import Model
+from .._models.handler import Handler
 from .._protocol.access import Access, Action
 from .._protocol.datatypes import Array, Buffer, DType, dtype_of, integer_array, name_of
 from .._protocol.errors import InvalidRequest, TooLarge, show
@@ -134,7 +134,7 @@ class GRPCFormat:
             raise InvalidRequest("the request names its model more than once: expected one model_name and one model_version")
         return raw or message.raw_input_contents
 
-    def decode(self, body: Buffer, model: Model, lend: Lend) -> InferenceRequest:
+    def decode(self, body: Buffer, handler: Handler, lend: Lend) -> InferenceRequest:
         raw: Sequence[Buffer | None] = self._parse(body) if self.message is None else self.message.raw_input_contents[:]
         message = self.message
         inputs, outputs, parameters = message.inputs[:], message.outputs, message.parameters
@@ -143,13 +143,13 @@ class GRPCFormat:
         tensors: list[Tensor] = []
         for item in inputs:
             contents = raw[len(tensors)]
-            if contents is not None and item.HasField("contents") and not (model.is_foreign and not item.contents.ListFields()):
+            if contents is not None and item.HasField("contents") and not (handler.foreign and not item.contents.ListFields()):
                 raise _make_two_contents_error(item, self.model_name)
             try:
                 tensors.append(decode_tensor(item, len(tensors), contents, lend))
             except InvalidRequest:
                 texts = item.contents.bytes_contents
-                if not model.is_foreign or contents is not None or not texts:
+                if not handler.foreign or contents is not None or not texts:
                     raise
                 item.shape[:] = [len(texts)]  # MLServer compares no shape with the contents
                 tensors.append(decode_tensor(item, len(tensors), None, lend))

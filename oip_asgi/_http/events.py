@@ -7,9 +7,11 @@ Specification: Triton's Generate Extension; server-sent events, one `data:` line
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Final
 
 from .._models.binding import OF_PROTOCOL
+from .._models.handler import Handler
 from .._models.model import Model
 from .._protocol import schemas
 from .._protocol.datatypes import Buffer
@@ -32,9 +34,19 @@ _AS_JSON: Final = InferenceRequest([])
 
 _EVENT: Final = b"data: %b\n\n"
 
+_LINE_ENDS: Final = re.compile(rb"\xc2\x85|\xe2\x80[\xa8\xa9]")
+"""Characters at which some clients cut lines, as Python's `splitlines` does."""
+
 
 def _encode_error(error: InferenceError) -> bytes:
-    return _EVENT % encode_json(schemas.Error(client_text(error)))
+    return _EVENT % _as_line(encode_json(schemas.Error(client_text(error))))
+
+
+def _as_line(document: bytes) -> bytes:
+    """A JSON document without the ends of lines that JSON has no need to escape."""
+    if b"\xe2\x80" in document or b"\xc2\x85" in document:
+        return _LINE_ENDS.sub(lambda found: b"\\u%04x" % ord(found[0].decode()), document)
+    return document
 
 
 _HEADERS: Final = [
@@ -60,13 +72,13 @@ class DocumentFormat:
         self._is_flat = False
         self._head = b""
 
-    def decode(self, body: Buffer, model: Model, lend: Lend) -> InferenceRequest:
+    def decode(self, body: Buffer, handler: Handler, lend: Lend) -> InferenceRequest:
         if self._may_be_flat:
-            request = self._decode_flat(body, model)
+            request = self._decode_flat(body, handler)
             if request is not None:
                 self._is_flat = True
                 return request
-        request = self._rest.decode(body, model, lend)
+        request = self._rest.decode(body, handler, lend)
         for output in request.outputs:
             where = f"requested output {show(output.name)}"
             if output.parameters and output.parameters.get("binary_data"):
@@ -75,17 +87,16 @@ class DocumentFormat:
                 raise InvalidRequest(f"{where} has the parameter {REGION}, but this carries JSON: leave it out")
         return request
 
-    def _decode_flat(self, body: Buffer, model: Model) -> InferenceRequest | None:
+    def _decode_flat(self, body: Buffer, handler: Handler) -> InferenceRequest | None:
         """Decode a flat object. None if the body is a whole inference request."""
         length = self._rest.header_length
         text = bytes(body if length is None else memoryview(body)[:length])
-        declared = {spec.name: spec for spec in model.inputs}
-        if generate.is_inference_request(text, declared.keys() | model.binding.named):
+        binding, declared = handler.binding, {spec.name: spec for spec in handler.shown[0]}
+        if generate.is_inference_request(text, declared.keys() | binding.named):
             return None
         flat = generate.read_object(text)
         if length is not None:
             raise InvalidRequest("a flat object has no binary data: leave Inference-Header-Content-Length out, or send inputs")
-        binding = model.binding
         named = binding.named.union(binding.undeclared)
         if binding.takes_columns:
             named |= flat.keys() - OF_PROTOCOL - generate.RESERVED_INPUTS
@@ -95,9 +106,9 @@ class DocumentFormat:
 
     def encode(self, _: InferenceRequest, response: InferenceResponse) -> bytes:
         if not self._is_flat:
-            return self._frame % rest.encode_response(response, _AS_JSON)[0]
+            return self._frame % _as_line(rest.encode_response(response, _AS_JSON)[0])
         self._head = self._head or generate.encode_head(response)
-        return self._frame % generate.encode_response(response, self._head)
+        return self._frame % _as_line(generate.encode_response(response, self._head))
 
 
 def answer_with_document(request: Exchange, model: Model) -> Steps[Response]:

@@ -80,7 +80,8 @@ def exchange(engine: Engine, head: Head, body: bytes | None = None) -> Response 
             if asked is None:
                 answer = infer(engine, model, wire, answer_once)
             else:
-                answer = _answer_after(asked, partial(infer, engine, model, wire, answer_once))
+                name = model.name  # the model may be replaced meanwhile
+                answer = _answer_after(asked, lambda: infer(engine, engine.find_for_inference(name, version), wire, answer_once))
     except Exception as error:
         answer = refuse(as_client_error(error))
     return answer if body is not None and type(answer) is Response else _finish(wire, answer)

@@ -65,7 +65,10 @@ def _answer_page(request: Exchange) -> Steps[Response]:
     return _respond_file(request.wire.head, "text/html; charset=utf-8", body, policy, (b"referrer-policy", b"same-origin"))
 
 
-def _answer_state(_: Exchange, model: Model) -> Response:
+def _answer_state(request: Exchange, model: Model) -> Steps[Response]:
+    guard = request.engine.guard
+    if guard is not None:  # it has the options too
+        yield from guard.ask(request.wire.make_access("config", model.name, request.version)) or ()
     return respond(200, [JSON], [encode_json(describe_state(model))])
 
 

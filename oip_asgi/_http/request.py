@@ -13,7 +13,7 @@ from urllib.parse import quote, unquote
 
 import msgspec
 
-from .._models.model import Model
+from .._models.handler import Handler
 from .._protocol.access import Access, Action
 from .._protocol.datatypes import Buffer
 from .._protocol.effects import Read, Steps
@@ -120,14 +120,14 @@ class RestFormat(msgspec.Struct, eq=False):
         except Exception:
             return  # the response stands, whatever becomes of the rest
 
-    def decode(self, body: Buffer, model: Model, lend: Lend) -> InferenceRequest:
+    def decode(self, body: Buffer, handler: Handler, lend: Lend) -> InferenceRequest:
         header_length = self.header_length
         if header_length == 0:
-            return _decode_raw(body, model)
+            return _decode_raw(body, handler)
         try:
             return rest.decode_request(body, header_length, lend)
         except InvalidRequest:
-            fitted = rest.fit_texts(body) if model.is_foreign and header_length is None else None
+            fitted = rest.fit_texts(body) if handler.foreign is not None and header_length is None else None
             if fitted is None:
                 raise
             return rest.decode_request(fitted, None, lend)
@@ -139,11 +139,11 @@ class RestFormat(msgspec.Struct, eq=False):
         return respond(200, [BINARY, (HEADER_LENGTH_FIELD, b"%d" % len(text))], [text, *binary])
 
 
-def _decode_raw(body: Buffer, model: Model) -> InferenceRequest:
-    specs = model.inputs
+def _decode_raw(body: Buffer, handler: Handler) -> InferenceRequest:
+    specs = handler.shown[0]
     if len(specs) != 1:
         raise InvalidRequest(
-            f"Inference-Header-Content-Length: 0 makes the body the only input's bytes, but {model} does not declare exactly one input"
+            f"Inference-Header-Content-Length: 0 makes the body the only input's bytes, but {handler} does not declare exactly one input"
         )
     return rest.raw_request(body, specs[0].name, specs[0].datatype, tuple(specs[0].shape))
 

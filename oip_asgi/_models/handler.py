@@ -141,6 +141,9 @@ class Handler:
                 with contextlib.suppress(TypeError):  # more is declared than one tensor could be
                     self._bindings.update(dict.fromkeys(codecs.inputs, Signature(function, declared, codecs, None).bind()))
 
+    def __str__(self) -> str:
+        return str(self._options)
+
     def binding_for(self, content_type: str | None) -> Binding:
         """How the function is called for a request with this content type: what a request says goes before what is declared."""
         return self.binding if content_type is None else self._bindings.get(content_type, self.binding)

@@ -188,7 +188,7 @@ class Lifecycle:
 
     def wait_until_loaded(self, *, at_start: bool = False) -> Steps[None]:
         """Load the model if it is only registered, and wait for a load that a request began; `at_start`, for any load."""
-        while self.state in ("registered", "loading"):
+        while self.state in ("registered", "loading") and not self._loader.calls_this:
             with self._lock:
                 begun = self._begin_if_registered(is_waited_for=True)
                 loading = begun or self._loading
@@ -200,6 +200,8 @@ class Lifecycle:
 
     def load(self, parameters: LoadParameters) -> Steps[None]:
         """Wait for a load or an unload that runs, then load the model, or load it again. Its old handler serves until that has ended."""
+        if self._loader.calls_this:
+            raise self.make_refusal()
         own = None
         while own is None or own.was_cancelled:
             with self._lock:
@@ -297,7 +299,7 @@ class Lifecycle:
 
     def wait_until_unloaded(self) -> Steps[None]:
         unloading = self._unloading
-        if unloading is not None:
+        if unloading is not None and not self._loader.calls_this:
             yield Wait(unloading.ended)
 
     def forget(self) -> None:

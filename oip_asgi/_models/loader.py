@@ -5,8 +5,9 @@ from __future__ import annotations
 import inspect
 import logging
 from collections.abc import Callable, Mapping
+from contextvars import ContextVar
 from functools import partial
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
@@ -36,6 +37,10 @@ class LoadParameters(msgspec.Struct, frozen=True, eq=False):
 
     def __bool__(self) -> bool:
         return bool(self.config or self.files or self.parameters)
+
+
+_HOOKS: Final[ContextVar[tuple[Loader, ...]]] = ContextVar("oip_asgi_hooks", default=())
+"""Whose `load=` or `unload=` this code runs in, the outermost first."""
 
 
 def call_hook(hook: Callable[..., Any], *args: Any) -> Steps[Any]:
@@ -79,12 +84,34 @@ class Loader:
         if self._unload_takes_function and not self.is_factory:
             raise TypeError(f"{options}: unload= has a parameter for what load= returned, but the function is registered: leave one out")
 
+    @property
+    def calls_this(self) -> bool:
+        """Whether this code runs within a hook of the model, which would wait for ever if it waited for the model's load or unload."""
+        return self in _HOOKS.get()
+
+    def _within(self, hook: Callable[..., Any]) -> Callable[..., Any]:
+        """A hook within which `calls_this` is true."""
+        hooks = (*_HOOKS.get(), self)
+
+        async def call_async(*args: Any) -> Any:
+            _HOOKS.set(hooks)  # of a task that does nothing else
+            return await hook(*args)
+
+        def call(*args: Any) -> Any:
+            token = _HOOKS.set(hooks)
+            try:
+                return hook(*args)
+            finally:
+                _HOOKS.reset(token)
+
+        return call_async if is_async(hook) else call
+
     def load(self, parameters: LoadParameters) -> Steps[Handler]:
         """Call `load=` if there is one, and return the handler. Raises what `load=` raised, or why its result cannot be a model."""
         options, function = self._options, self._options.function
         made: Any = None
         if options.load is not None:
-            made = yield from call_hook(options.load, *([parameters] if self.takes_parameters else ()))
+            made = yield from call_hook(self._within(options.load), *([parameters] if self.takes_parameters else ()))
         if function is None and not callable(made) and not isinstance(made, Loaded):
             raise ModelFault(f"{options}: load= returned {show(made)}: return the function that answers, or register one beside load=")
         if function is not None and made is not None:
@@ -111,6 +138,6 @@ class Loader:
             return called() if claim() else None
 
         try:
-            yield from call_hook(call_async if is_async(unload) else call)
+            yield from call_hook(self._within(call_async if is_async(unload) else call))
         except Exception as error:
             log_raised(logging.ERROR, error, "%s: unload= raised", self._options)

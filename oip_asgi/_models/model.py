@@ -26,8 +26,6 @@ class Model:
         self.inputs = tuple(options.inputs)
         self.outputs = tuple(options.outputs)
         self.streams = False
-        self.is_foreign = False
-        """Whether its function was written for another server, which takes texts with any shape."""
         declared = [Input(spec.name, spec, content_type=spec.content_type) for spec in self.inputs]
         self.binding = Binding(declared, (), codecs, is_open=not declared)
         """How its function is called, as far as that is known: `load=` may return another function."""
@@ -56,7 +54,7 @@ class Model:
         """Take over the description of the handler that answers requests from now on."""
         if self.cache is not None:
             self.cache.clear()
-        self.streams, self.is_foreign, self.ready = handler.streams, handler.foreign is not None, handler.ready
+        self.streams, self.ready = handler.streams, handler.ready
         self.inputs, self.outputs = map(tuple, handler.shown)
         self.binding = handler.binding  # last: who sees a new one, as OpenAPI's documents do, finds the rest of its description too
         if self.options.max_concurrency is None and not self.has_batches:

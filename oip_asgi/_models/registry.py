@@ -67,7 +67,7 @@ class Registry:
         if not models:
             del by_name[name]
         else:
-            found[name, None] = _choose_default(models)
+            found[name, None] = find_default(models)
             if models[0].version is None:
                 found[name, UNVERSIONED] = models[0]
         self._models = by_name
@@ -83,7 +83,7 @@ class Registry:
 
     def all(self) -> list[tuple[Model, list[Model]]]:
         """For each name the model of requests that name no version, and the models of all versions."""
-        return [(_choose_default(versions), versions) for versions in self._models.values()]
+        return [(find_default(versions), versions) for versions in self._models.values()]
 
     def list_versions(self, name: str) -> list[str]:
         """The versions of a name; none if it has no versions, or is not registered."""
@@ -113,7 +113,7 @@ class Registry:
     def _find_serving(self, default: Model) -> Model:
         """The version that answers in the place of the default one, which does not serve: the highest that does, if any."""
         serving = [model for model in self._models.get(default.name, ()) if model.lifecycle.is_serving]
-        return _choose_default(serving) if serving else default
+        return find_default(serving) if serving else default
 
 
 def path_of(name: str, version: str | int | None = None) -> str:
@@ -129,7 +129,7 @@ def _describe_known(name: str, names: list[str]) -> str:
     return describe_expected(names, find_near(name, names))
 
 
-def _choose_default(models: list[Model]) -> Model:
+def find_default(models: list[Model]) -> Model:
     """The version for requests that name none: the highest number, else the one that was registered last."""
     if all(model.version is not None and _INTEGER.fullmatch(model.version) for model in models):
         return max(models, key=lambda model: int(model.version or 0))

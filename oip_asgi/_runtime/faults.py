@@ -30,10 +30,10 @@ def is_for_the_host(error: BaseException) -> bool:
 
 
 def as_failure(error: BaseException) -> Exception:
-    """What is thrown into the generator whose effect raised: an `Exception`, always."""
-    if isinstance(error, Exception):
+    """What is thrown into the generator whose effect raised: an `Exception`, always, which a future takes too."""
+    if isinstance(error, Exception) and not isinstance(error, StopIteration):
         return error
-    failure = QuitWithin()
+    failure = RuntimeError("it raised StopIteration") if isinstance(error, StopIteration) else QuitWithin()
     failure.__cause__ = error
     return failure
 

@@ -82,7 +82,7 @@ def decode(
     lend: Lend = lend_nothing
     if regions.is_on:
         lend = _refuse_to_lend if at_once else regions.make_lender()
-    request = wire.decode(body, model, lend)
+    request = wire.decode(body, handler, lend)
     parameters, content_type = request.parameters, None
     if parameters:
         _check_parameters(parameters, "the request", codecs, of_request=True)

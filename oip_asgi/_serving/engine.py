@@ -124,8 +124,10 @@ class Engine:
         return schemas.ServerMetadata(self.options.name, self.version, sorted(names))
 
     def describe_model(self, model: Model) -> schemas.ModelMetadata:
-        """Return a model's metadata, with every version of its name."""
+        """Return a model's metadata, with every version of its name: only its own where not every client may see each."""
         options, versions = model.options, self.models.list_versions(model.name)
+        if self.guard is not None:
+            versions = [version for version in versions if version == model.version]
         document = schemas.ModelMetadata(model.name, options.platform, _describe_tensors(model.inputs), _describe_tensors(model.outputs))
         parameters: schemas.Parameters = {}
         if options.content_type is not None:

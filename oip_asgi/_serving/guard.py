@@ -66,7 +66,7 @@ class Guard:
 
 def _ask_async(call: Callable[[], Any], access: Access) -> Steps[None]:
     try:
-        _check((yield Await(call, for_client=True)), access)
+        _check((yield Await(call)), access)
     except Exception as error:
         raise _as_refusal(error) from error
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from typing import Any, TypeVar
 
@@ -15,7 +16,7 @@ from .._models.model import Model
 from .._models.statistics import Timings
 from .._protocol.datatypes import Buffer
 from .._protocol.effects import Await, Read, Run, Steps, Stopped, Wait, finish
-from .._protocol.errors import InvalidRequest
+from .._protocol.errors import InvalidRequest, NotFound
 from .._protocol.loop_limits import LOOP_BYTES
 from .._protocol.tensors import InferenceResponse
 from .batch import answer_in_batch
@@ -62,6 +63,10 @@ def _infer_later(
             yield from _admit(engine, model)
         wanted = read or wire.read()
         body: Buffer = (yield wanted) if type(wanted) is Read else wanted
+        if model.lifecycle.state in ("unregistering", "unregistered"):
+            with suppress(NotFound):
+                model = engine.models.find(model.name, model.version)  # which has replaced it
+            yield from _admit(engine, model)
     except BaseException as error:
         record_end(model, None, span, engine.clock(), error)
         raise

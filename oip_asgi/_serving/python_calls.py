@@ -15,7 +15,7 @@ import numpy as np
 
 from .._codecs.content_types import Codecs
 from .._codecs.values import to_inputs
-from .._models.model import Model
+from .._models.handler import Handler
 from .._protocol.access import NO_HEADERS
 from .._protocol.datatypes import NUMBERS, Buffer
 from .._protocol.effects import Steps, finish
@@ -56,9 +56,9 @@ class PythonFormat(msgspec.Struct, frozen=True, eq=False):
         values = self.inputs.values() if isinstance(self.inputs, Mapping) else (self.inputs,)
         return sum(map(_estimate_size, values))
 
-    def decode(self, _: Buffer, model: Model, __: Lend) -> InferenceRequest:
+    def decode(self, _: Buffer, handler: Handler, __: Lend) -> InferenceRequest:
         parameters = to_plain_parameters("the request", self.parameters, InvalidRequest)
-        specs = {spec.name: spec for spec in model.inputs}
+        specs = {spec.name: spec for spec in handler.shown[0]}
         tensors, of_codec = to_inputs(self.inputs, specs, self.codecs)
         inputs = list(map(_make_own, tensors))
         outputs = [RequestOutput(output) if isinstance(output, str) else output for output in self.outputs]

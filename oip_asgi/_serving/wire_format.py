@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Protocol, TypeVar
 
-from .._models.model import Model
+from .._models.handler import Handler
 from .._protocol.datatypes import Buffer
 from .._protocol.effects import Read
 from .._protocol.tensors import InferenceRequest, InferenceResponse, Lend
@@ -34,8 +34,8 @@ class WireFormat(Protocol[T_co]):
     def read(self) -> Read | Buffer:
         """Return the request's body, or the effect that reads it."""
 
-    def decode(self, body: Buffer, model: Model, lend: Lend, /) -> InferenceRequest:
-        """Decode a body."""
+    def decode(self, body: Buffer, handler: Handler, lend: Lend, /) -> InferenceRequest:
+        """Decode a body for the function that answers it: the model may have another one by then."""
 
     def encode(self, request: InferenceRequest, response: InferenceResponse, /) -> T_co:
         """Encode the response."""

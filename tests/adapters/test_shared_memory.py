@@ -372,6 +372,26 @@ def test_outputs_that_do_not_fit_are_refused(server: InferenceServer, segments: 
     assert bytes(block.buf) == b"\xaa" * PAGE
 
 
+def test_each_output_has_memory_of_its_own(server: InferenceServer, segments: Segments) -> None:
+    server.register("two", lambda x: {"a": x, "b": x + 1})
+    block = segments.make("out")
+    register(server, "out", segments.key("out"), 64)
+    register(server, "again", segments.key("out"), 32)
+
+    def asked_at(region: str, offset: int) -> Any:
+        more = [
+            {"name": "a", "parameters": shared("out", 8)},
+            {"name": "b", "parameters": shared(region, 8, **({OFFSET: offset} if offset else {}))},
+        ]
+        return post(server, "/models/two/infer", asked("INT32", [2], {}, more, data=[1, 2]))
+
+    for region in ("out", "again"):
+        text = f"output 'b' is in the region '{region}', and output 'a' is in the region 'out', and they overlap: "
+        assert error(asked_at(region, 4)) == (400, f"{text}expected memory of its own for each output")
+    assert asked_at("again", 8).status == 200
+    assert np.frombuffer(block.buf, np.int32, 4).tolist() == [1, 2, 2, 3]
+
+
 def test_the_inputs_of_a_request_are_bounded_together(server: InferenceServer, segments: Segments) -> None:
     segments.make("in", size=70_000)
     register(server, "in", segments.key("in"), 70_000)

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from oip_asgi import Access, InferenceError, InferenceServer, OIPApp, OIPMiddleware
+from oip_asgi import Access, InferenceError, InferenceServer, OIPApp, OIPMiddleware, TensorSpec
 from tests.support.grpc_asgi import ASGI_CLIENTS
 from tests.support.grpc_ways import SERVICE, SERVINGS, Client, made, wire_request
 from tests.support.ways import Answer, Request, Way, send_asgi, ways_into
@@ -209,6 +209,22 @@ def test_statistics_of_all_leave_out_those_that_are_refused() -> None:
         asked.clear()
         asking.ask("ModelStatistics", made("ModelStatistics.request", name="opened"))
         assert asked == ["statistics opened"]
+
+
+@pytest.mark.parametrize("name", ["m", "stats"])
+def test_a_version_that_may_be_seen_tells_of_no_other(name: str) -> None:
+    def may(access: Access) -> bool:
+        return access.version == "1" and access.action != "config"
+
+    server = InferenceServer(authorize=may)
+    for version in "12":
+        server.register(name, lambda x: x, version=version, inputs=[TensorSpec(f"x{version}", "FP32", [-1])])
+    for way in ways_into(server).values():
+        metadata = json.loads(ask(way, "me", "GET", f"/models/{name}/versions/1").body)
+        assert (metadata["versions"], metadata["inputs"][0]["name"]) == (["1"], "x1")
+        assert b"x2" not in ask(way, "me", "GET", "/models/stats").body
+        assert ask(way, "me", "GET", f"/models/{name}/versions/1/stats").status == 200
+        assert ask(way, "me", "GET", f"/models/{name}/versions/1/docs/state.json").status == 403  # it has what the configuration has
 
 
 @pytest.mark.parametrize("name", ["stats", "infer", "versions", "docs", "config", "index", "load"])

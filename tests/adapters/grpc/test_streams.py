@@ -85,6 +85,7 @@ class Models:
         self.server.register("silent", self.silent.awaiting)
         self.server.register("silent def", self.silent.blocking)
         self.server.register("versioned", self.noted.awaiting, version="2")
+        self.server.register("loaded", load=lambda: self.silent.awaiting)
         self.server.register("waits", self.waits, max_concurrency=1000, max_queue=1000)
         self.server.register("slow", self.slow)
         self.server.register("quick", lambda n: n)
@@ -192,6 +193,13 @@ def test_plain_models_answer_in_the_order_of_their_requests_and_streams_as_they_
         models.leave.set()
         assert [said(call.next()), said(call.next())] == [("first", [1], True), ("second", [2], True)]
         assert said(call.next())[0] == "third"
+
+
+def test_a_generator_that_is_loaded_for_a_request_holds_back_no_other(address: str) -> None:
+    with Call(address) as call:
+        call.send("loaded", 2, "silent")
+        call.send("quick", 5, "a")
+        assert sorted(map(said, (call.next(), call.next()))) == [("a", [5], True), ("silent", [0], False)]
 
 
 def test_requests_are_answered_beside_each_other(address: str, models: Models) -> None:

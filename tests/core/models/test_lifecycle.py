@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Callable, Generator
 from typing import Any
@@ -90,12 +91,13 @@ def test_the_first_request_loads() -> None:
 
 
 def test_an_async_load_is_awaited() -> None:
-    async def load() -> None: ...
+    async def load() -> str:
+        return "loaded"
 
     spawn = begun(lifecycle_of(load).wait_until_loaded())
     effect = next(spawn.part)
     assert type(effect) is Await
-    assert effect.function is load
+    assert asyncio.run(effect.function()) == "loaded"
 
 
 def test_a_load_that_raises_fails_for_good_and_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:

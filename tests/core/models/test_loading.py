@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from oip_asgi import InferenceServer, OIPApp, OIPWSGIApp, __version__
+from oip_asgi import InferenceError, InferenceServer, OIPApp, OIPWSGIApp, __version__
 from tests.support.asking import NOT_READY, ask, error, get, outputs
 from tests.support.inside import states
 from tests.support.running import INFER, READY, send, ways
@@ -55,7 +55,7 @@ def test_readiness_loads_too() -> None:
 
 
 @ways
-@pytest.mark.parametrize("how", ["raises", "returns a coroutine"])
+@pytest.mark.parametrize("how", ["raises", "returns a coroutine", "finds no next one", "asks its own model"])
 def test_a_load_that_fails(way: Callable[[InferenceServer], Way], how: str, caplog: pytest.LogCaptureFixture) -> None:
     attempts: list[int] = []
 
@@ -65,6 +65,10 @@ def test_a_load_that_fails(way: Callable[[InferenceServer], Way], how: str, capl
         attempts.append(1)
         if how == "raises":
             raise RuntimeError("the disk is gone")
+        if how == "finds no next one":
+            return next(iter(()))
+        if how == "asks its own model":
+            return server.infer_sync("m", {})  # which would wait for this load for ever
         return coroutine()
 
     server = loading_server(load)
@@ -77,9 +81,39 @@ def test_a_load_that_fails(way: Callable[[InferenceServer], Way], how: str, capl
     assert send_request(Request("GET", "/models/other/ready")).status == 200
     assert outputs(send_request(Request("POST", "/models/other/infer", (), INFER.body))) == {"output_0": [2]}
     assert attempts == [1]
-    why = "" if how == "raises" else ": it returned a coroutine: register the async def itself"
+    why = ": it returned a coroutine: register the async def itself" if how == "returns a coroutine" else ""
     assert [record.getMessage() for record in caplog.records] == [f"model 'm': load= raised, so {NOT_READY}{why}"]
     assert ("the disk is gone" in caplog.text) is (how == "raises")
+
+
+@pytest.mark.parametrize("is_async", [False, True])
+def test_models_whose_loads_ask_each_other_fail_to_load(is_async: bool) -> None:
+    server = InferenceServer()
+
+    def load(other: str) -> Any:
+        server.infer_sync(other, {})
+
+    async def load_async(other: str) -> Any:
+        await server.infer(other, {})
+
+    for name, other in ("ab", "ba"):
+        server.register(name, load=partial(load_async if is_async else load, other))
+    with pytest.raises(InferenceError, match="model 'a' is not ready: its load failed"):
+        server.infer_sync("a", {})
+    assert [model.state for model in server.models()] == ["failed", "failed"]
+
+
+def test_a_model_may_give_itself_up() -> None:
+    server, unloaded = InferenceServer(), threading.Event()
+
+    def model() -> int:
+        server.unload_sync("m")
+        return 1
+
+    server.register("m", model, unload=unloaded.set)
+    assert server.infer_sync("m", {})["output_0"].tolist() == [1]
+    assert unloaded.wait(20)
+    assert [model.state for model in server.models()] == ["unloaded"]
 
 
 @pytest.mark.parametrize("is_async", [False, True])

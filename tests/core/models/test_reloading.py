@@ -555,22 +555,3 @@ def test_the_server_says_what_it_serves() -> None:
     server.load_sync("m")
     server.unload_sync("m", "1")
     assert [status.state for status in server.models()] == ["unloaded", "ready"]
-
-
-def test_a_version_that_does_not_serve_leaves_requests_that_name_none_to_the_one_below() -> None:
-    server, factory = InferenceServer(), Factory()
-    server.register("m", lambda x: x, version="1")
-    server.register("m", load=factory.load, unload=factory.unload, version="2", inputs=[TensorSpec("x", "FP64", [-1])])
-    factory.fails = True
-    assert error(ask(server, "m", x=[1.5]))[0] == 503  # the request that loads it
-    assert outputs(ask(server, "m", x=[1.5])) == {"output_0": [1.5]}
-    assert get(server, "/models/m/ready") == (200, {"name": "m", "ready": True})
-    assert error(ask(server, "m/versions/2", x=[1.5]))[0] == 503
-    factory.fails = False
-    server.load_sync("m", version="2")
-    assert outputs(ask(server, "m", x=[1.5])) == {"output_0": [2.5]}
-    assert get(server, "/models/m")[1]["inputs"] == [{"name": "x", "datatype": "FP64", "shape": [-1]}]
-    server.unload_sync("m", "2")
-    assert server.infer_sync("m", {"x": [1.5]})["output_0"].tolist() == [1.5]
-    server.unload_sync("m", "1")
-    assert error(ask(server, "m", x=[1.5])) == (503, "model 'm' version '2' is not ready: it was unloaded")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import copy
+import json
 import pickle
 import threading
 from functools import partial
@@ -12,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from oip_asgi import InferenceServer, OIPApp
+from oip_asgi import Access, InferenceServer, OIPApp
 from tests.support.asking import ask, error, get, outputs
 from tests.support.inside.models import ModelOptions
 from tests.support.inside.values import list_fields
@@ -110,3 +111,62 @@ def test_a_server_is_made_in_each_process(taken: Any) -> None:
     for copied in (pickle.dumps, copy.deepcopy):
         with pytest.raises(TypeError, match="an InferenceServer has threads and cannot be pickled: make it in each process"):
             copied(taken(InferenceServer()))
+
+
+@pytest.mark.parametrize("waits_for", ["its body", "a question"])
+def test_a_request_on_its_way_is_answered_by_what_replaces_its_model(waits_for: str) -> None:
+    async def may(_: Access) -> bool:
+        await asyncio.sleep(0.1)
+        return True
+
+    server = InferenceServer(authorize=None if waits_for == "its body" else may)
+    server.register("m", lambda: 1, load=lambda: None)
+    body = b'{"inputs":[]}'
+
+    async def main() -> Any:
+        await server.load("m")
+        talk = Talk(server, body=body[:3], ends=False) if waits_for == "its body" else Talk(server, body=body)
+        await asyncio.sleep(0.05)
+        server.register("m", lambda: 2, load=lambda: None, replace=True)
+        await asyncio.sleep(0)
+        if waits_for == "its body":
+            talk.say(body[3:])
+        return await talk.answer()
+
+    status, document = asyncio.run(main())
+    assert (status, document["outputs"][0]["data"]) == (200, [2])
+
+
+@pytest.mark.parametrize("action", ["generate", "infer"])
+def test_a_request_is_read_as_what_it_began_with_declares(action: str) -> None:
+    """A long body is decoded when its turn has come, and by then the model may have another declaration."""
+    entered, leave, loads = threading.Event(), threading.Event(), list[int]()
+
+    def first(x: Any, factor: float = 2.0) -> Any:
+        entered.set()
+        assert leave.wait(20)
+        return x[:1] * factor
+
+    def load() -> Any:
+        loads.append(1)
+        return first if len(loads) == 1 else lambda x: x[:1] * 1000
+
+    server = InferenceServer()
+    server.register("m", load=load, max_concurrency=1)
+    numbers = [1.5] * 9000
+    tensors = [
+        {"name": "x", "datatype": "FP64", "shape": [len(numbers)], "data": numbers},
+        {"name": "factor", "datatype": "FP64", "shape": [1], "data": [5]},
+    ]
+    body = json.dumps({"x": numbers, "factor": 5} if action == "generate" else {"inputs": tensors}).encode()
+
+    async def main() -> Any:
+        talks = [Talk(server, body=body, action=action) for _ in range(2)]
+        await until(lambda: entered.is_set() and all(talk.asked for talk in talks))
+        await asyncio.sleep(0.05)
+        await asyncio.wait_for(server.load("m"), 20)
+        leave.set()
+        return [(await talk.answer())[1] for talk in talks]
+
+    answers = asyncio.run(main())
+    assert [answer.get("output_0") or answer["outputs"][0]["data"][0] for answer in answers] == [7.5, 7.5]

@@ -7,7 +7,7 @@ import threading
 
 import pytest
 
-from oip_asgi import InferenceServer
+from oip_asgi import Access, InferenceServer
 from tests.support.inside import is_idle, states
 from tests.support.limited import Awaiting, Blocking, serve
 from tests.support.talk import Talk, until
@@ -28,6 +28,28 @@ def test_an_async_model_of_a_client_that_has_gone_is_cancelled_and_awaited() -> 
 
     asyncio.run(main())
     assert is_idle(server)
+
+
+@pytest.mark.parametrize("pieces", [1, 3])
+def test_no_part_of_a_body_is_taken_for_a_client_that_goes(pieces: int) -> None:
+    """While somebody is asked, clients are watched by the messages that they send."""
+
+    async def may(access: Access) -> bool:
+        await asyncio.sleep(0.15)
+        return True
+
+    server = InferenceServer(authorize=may)
+    server.register("m", lambda x: x.sum())
+    body = b'{"inputs":[{"name":"x","datatype":"FP32","shape":[3],"data":[1.5,1.5,1.5]}]}'
+
+    async def main() -> None:
+        talk = Talk(server, body=None)
+        step = -(-len(body) // pieces)
+        for start in range(0, len(body), step):
+            talk.say(body[start : start + step], ends=start + step >= len(body))
+        assert (await talk.answer())[1]["outputs"][0]["data"] == [4.5]
+
+    asyncio.run(main())
 
 
 def test_a_queued_call_of_a_client_that_has_gone_never_starts(blocking: Blocking) -> None:

@@ -1,0 +1,38 @@
+"""Versions of a model: which one answers a request that names none."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from oip_asgi import InferenceServer, TensorSpec
+from tests.support.asking import ask, error, get, outputs
+
+
+class Loading:
+    """A `load=` that fails as long as it is told to."""
+
+    def __init__(self) -> None:
+        self.fails = True
+
+    def load(self) -> Any:
+        if self.fails:
+            raise RuntimeError("the disk is gone")
+        return lambda x: x + 1
+
+
+def test_a_version_that_does_not_serve_leaves_requests_that_name_none_to_the_one_below() -> None:
+    server, loading = InferenceServer(), Loading()
+    server.register("m", lambda x: x, version="1")
+    server.register("m", load=loading.load, version="2", inputs=[TensorSpec("x", "FP64", [-1])])
+    assert error(ask(server, "m", x=[1.5]))[0] == 503  # the request that loads it
+    assert outputs(ask(server, "m", x=[1.5])) == {"output_0": [1.5]}
+    assert get(server, "/models/m/ready") == (200, {"name": "m", "ready": True})
+    assert error(ask(server, "m/versions/2", x=[1.5]))[0] == 503
+    loading.fails = False
+    server.load_sync("m", version="2")
+    assert outputs(ask(server, "m", x=[1.5])) == {"output_0": [2.5]}
+    assert get(server, "/models/m")[1]["inputs"] == [{"name": "x", "datatype": "FP64", "shape": [-1]}]
+    server.unload_sync("m", "2")
+    assert server.infer_sync("m", {"x": [1.5]})["output_0"].tolist() == [1.5]
+    server.unload_sync("m", "1")
+    assert error(ask(server, "m", x=[1.5])) == (503, "model 'm' version '2' is not ready: it was unloaded")
