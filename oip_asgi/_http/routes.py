@@ -11,9 +11,9 @@ Specification: HTTP/REST API.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping
-from typing import Final, NamedTuple, TypeAlias
-from urllib.parse import unquote
+from collections.abc import Callable, Iterable
+from typing import Final, TypeAlias
+from urllib.parse import quote, unquote
 
 import msgspec
 
@@ -27,8 +27,8 @@ from .response import Response
 Handler: TypeAlias = Callable[..., "Response | Steps[Response]"]
 """Takes the exchange, and the model where the pattern names one."""
 
-_NAME: Final = re.compile(r"\{(model|region)\}")
-_VERSION: Final = "[/versions/{version}]"
+_NAMED: Final = re.compile(r"(.*)\{(model|region)\}(\[/versions/\{version\}\])?(.*)")
+_VERSION: Final = "(?:/versions/(?P<version>[^/]*))?"
 
 
 class Endpoint(msgspec.Struct):
@@ -48,72 +48,46 @@ class Match(msgspec.Struct, frozen=True):
     is_region: bool = False  # whether the name is a region's
 
 
-class _Named(NamedTuple):
-    """The routes that begin alike and then have a name."""
-
-    is_region: bool  # whether it is a region's, not a model's
-    has_versions: bool  # whether a version may follow the name
-    endpoints: dict[str, Endpoint]  # what answers it, by what follows that
-
-
 class Routes:
     """A table of routes, sorted for looking paths up."""
 
     def __init__(self, table: Iterable[RestRow]) -> None:
-        self._fixed: dict[str, Endpoint] = {}
-        self._named: dict[str, _Named] = {}
+        endpoints: dict[str, Endpoint] = {}
         for route in table:
-            name = _NAME.search(route.pattern)
-            if name:
-                before, behind = route.pattern[: name.start()], route.pattern[name.end() :]
-                named = self._named.setdefault(before, _Named(name[1] == "region", behind.startswith(_VERSION), {}))
-                endpoint = named.endpoints.setdefault(behind.removeprefix(_VERSION).removeprefix("/"), Endpoint(route.action))
-            else:
-                endpoint = self._fixed.setdefault(route.pattern, Endpoint(route.action))
+            endpoint = endpoints.setdefault(route.pattern, Endpoint(route.action))
             endpoint.handlers[route.method] = route.answer
             if route.method == "GET":
                 endpoint.handlers["HEAD"] = route.answer
+        self._fixed = {pattern: endpoint for pattern, endpoint in endpoints.items() if "{" not in pattern}
+        named = sorted(endpoints.keys() - self._fixed.keys(), key=len, reverse=True)  # a model's own path would take all others
+        self._named = [(_compile(pattern), endpoints[pattern]) for pattern in named]
+        self._patterns = list(endpoints)
 
     def first_segments(self) -> list[str]:
         """The first segments of all paths, each once."""
-        return list(dict.fromkeys(path.split("/")[1] for path in (*self._fixed, *self._named) if path))
+        return list(dict.fromkeys(pattern.split("/")[1] for pattern in self._patterns if pattern))
 
     def match(self, path: str) -> Match | None:
         """What a path names; None for nothing that is in the table."""
         path = path.removesuffix("/")
-        plain = unquote if "%" in path else str
-        fixed = self._fixed.get(plain(path))
+        fixed = self._fixed.get(unquote(path))
         if fixed is not None:
             return Match(fixed)
-        for before, named in self._named.items():
-            if not path.startswith(before) or len(path) == len(before):
-                continue
-            path, endpoints = path[len(before) :], named.endpoints
-            name, slash, action = path.rpartition("/")
-            endpoint = endpoints.get(plain(action)) if slash and action else None
-            if endpoint is None:
-                name, endpoint = _longer_action(path, endpoints, plain)
-                if endpoint is None:
-                    return None
-            if "/" not in name:
-                return Match(endpoint, plain(name), None, False, named.is_region)
-            front, _, version = name.rpartition("/")
-            front, slash, word = front.rpartition("/")
-            if slash and named.has_versions and plain(word) == "versions":
-                return Match(endpoint, plain(front), plain(version), "/" in front, named.is_region)
-            # some hosts decode the encoded slash of a name before the path comes here, so a name may come in several segments
-            return Match(endpoint, plain(name), None, True, named.is_region)
+        if "%" in path:  # each segment in one spelling
+            path = "/".join([quote(unquote(segment), safe="") for segment in path.split("/")])
+        for pattern, endpoint in self._named:
+            found = pattern.fullmatch(path)
+            if found is not None:
+                named = found.groupdict()
+                name, version = named.get("model") or named.get("region") or "", named.get("version")
+                # some hosts decode the encoded slash of a name before the path comes here, so a name may come in several segments
+                return Match(endpoint, unquote(name), version and unquote(version), "/" in name, "region" in named)
         return None
 
 
-def _longer_action(path: str, endpoints: Mapping[str, Endpoint], plain: Callable[[str], str]) -> tuple[str, Endpoint | None]:
-    """What is before an action of two segments, as "docs/dataplane.json" has, or of none, and what answers it."""
-    segments = path.rsplit("/", 2)
-    if len(segments) > 2:
-        endpoint = endpoints.get(plain("/".join(segments[1:])))
-        if endpoint is not None:
-            return segments[0], endpoint
-    return path, endpoints.get("")
+def _compile(pattern: str) -> re.Pattern[str]:
+    before, name, has_versions, after = _NAMED.fullmatch(pattern).groups()  # type: ignore[union-attr]
+    return re.compile(f"{re.escape(before)}(?P<{name}>.*?){_VERSION if has_versions else ''}{re.escape(after)}", re.DOTALL)
 
 
 def not_allowed(method: str, handlers: Iterable[str], instead: str = "") -> InferenceError:

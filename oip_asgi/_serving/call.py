@@ -24,7 +24,7 @@ from .._protocol.loop_limits import LOOP_BYTES
 from .._protocol.tensors import InferenceResponse, size_of
 from .call_stack import current_calls, enter, leave, reset_calls, set_calls
 from .copy_rule import own
-from .decoding import Decoded, NotAtOnce, decode
+from .decoding import Decoded, decode
 from .engine import Engine
 from .held_loop import measure
 from .record import Span, record_end
@@ -69,14 +69,11 @@ class Call(msgspec.Struct, Generic[T], eq=False):
 
     # In any thread
 
-    def decode(self, *, at_once: bool = False) -> None:
-        """Decode the request. With `at_once`, do nothing if it has inputs in shared memory."""
+    def decode(self) -> None:
+        """Decode the request."""
         assert self.body is not None  # each body is decoded once
-        try:
-            since, seconds = self.timings.since, self.seconds
-            decoded = decode(self.engine, self.model, self.handler, self.wire, self.body, since, seconds, at_once=at_once)
-        except NotAtOnce:
-            return
+        since, seconds = self.timings.since, self.seconds
+        decoded = decode(self.engine, self.model, self.handler, self.wire, self.body, since, seconds)
         self.decoded, self.body, self.timings.id = decoded, None, decoded.request.id
         if decoded.seconds < seconds:
             self.seconds = decoded.seconds

@@ -29,7 +29,6 @@ from .._protocol.tensors import (
     ELSEWHERE,
     InferenceContext,
     InferenceRequest,
-    Lend,
     Tensor,
     check_supported,
     lend_nothing,
@@ -39,10 +38,6 @@ from .engine import Engine
 from .wire_format import WireFormat
 
 _NOT_ASKED: Final[Mapping[str, str]] = {}
-
-
-class NotAtOnce(Exception):
-    """Inputs are in shared memory, so a short body may have large ones: a worker thread must read them."""
 
 
 class Decoded(msgspec.Struct, frozen=True, eq=False):
@@ -74,15 +69,10 @@ class Decoded(msgspec.Struct, frozen=True, eq=False):
         return msgspec.structs.replace(self, request=request, tensors={})
 
 
-def decode(
-    engine: Engine, model: Model, handler: Handler, wire: WireFormat[Any], body: Buffer, since: float, seconds: float, *, at_once: bool
-) -> Decoded:
-    """Decode a request, and check it against the model. With `at_once`, inputs in shared memory raise `NotAtOnce`."""
+def decode(engine: Engine, model: Model, handler: Handler, wire: WireFormat[Any], body: Buffer, since: float, seconds: float) -> Decoded:
+    """Decode a request, and check it against the model."""
     regions, codecs = engine.regions, handler.codecs
-    lend: Lend = lend_nothing
-    if regions.is_on:
-        lend = _refuse_to_lend if at_once else regions.make_lender()
-    request = wire.decode(body, handler, lend)
+    request = wire.decode(body, handler, regions.make_lender() if regions.is_on else lend_nothing)
     parameters, content_type = request.parameters, None
     if parameters:
         _check_parameters(parameters, "the request", codecs, of_request=True)
@@ -120,10 +110,6 @@ def decode(
         tensors = binding.accept(request, content_type)
         content_type = binding.find_tensor_content_type(content_type)
     return Decoded(model, wire, request, binding, tensors, content_type, outputs, content_types, apply_options, since, seconds)
-
-
-def _refuse_to_lend(_: Parameters) -> Buffer:
-    raise NotAtOnce
 
 
 def _read_timeout(timeout: object) -> float:

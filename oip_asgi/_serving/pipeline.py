@@ -9,7 +9,7 @@ import math
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 from .._extensions.cache import Cache
 from .._models.model import Model
@@ -18,7 +18,7 @@ from .._protocol.datatypes import Buffer
 from .._protocol.effects import Await, Read, Run, Steps, Stopped, Wait, finish
 from .._protocol.errors import InvalidRequest, NotFound
 from .._protocol.loop_limits import LOOP_BYTES
-from .._protocol.tensors import InferenceResponse
+from .._protocol.tensors import REGION, InferenceResponse
 from .batch import answer_in_batch
 from .call import Call, is_short
 from .call_stack import current_calls, find_callers, would_deadlock
@@ -32,6 +32,9 @@ from .wire_format import WireFormat
 T = TypeVar("T")
 R = TypeVar("R")
 E = TypeVar("E", bound=BaseException)
+
+_REGION: Final = REGION.encode()
+"""A short body that has this may have large inputs, in shared memory: a worker thread reads them."""
 
 
 def infer(engine: Engine, model: Model, wire: WireFormat[T], answer: Callable[[Call[T]], R]) -> R | Steps[Any]:
@@ -93,8 +96,8 @@ def _take_in(
                     f"{model} answers with a stream: use infer_stream, generate_stream or generate over HTTP, ModelStreamInfer over gRPC"
                 )
             call.handler = handler.once
-        if (len(body) if wire.size is None else wire.size) <= LOOP_BYTES:
-            call.decode(at_once=True)
+        if (len(body) if wire.size is None else wire.size) <= LOOP_BYTES and not (engine.regions.is_on and _REGION in bytes(body)):
+            call.decode()
         if model.cache is None:
             call.timings.entered = engine.clock()
     except BaseException as error:
