@@ -95,7 +95,7 @@ class Run(msgspec.Struct, frozen=True):
 
 @final
 class Await(msgspec.Struct, frozen=True):
-    """Call a coroutine function on an event loop, await it, and send its result. All that are `for_client` are awaited in one task.
+    """Call a coroutine function on an event loop, await it, and send its result.
 
     After the deadline it is cancelled and awaited to its end. What it raises then is the cause of `DeadlinePassed`.
     """
@@ -103,6 +103,7 @@ class Await(msgspec.Struct, frozen=True):
     function: Callable[[], Coroutine[Any, Any, Any]]
     deadline: float = math.inf
     for_client: bool = False
+    in_one_task: bool = False  # whether all of these of one generator are awaited in the same task
 
 
 @final

@@ -7,13 +7,12 @@ import threading
 from collections.abc import Awaitable, Callable, Coroutine
 from concurrent.futures import CancelledError, Future
 from contextlib import suppress
-from typing import Any, Final, Generic, TypeVar
+from typing import Any, Final, TypeVar
 
 from .._protocol.effects import QuitWithin, Stopped
 from .threads import call_after_fork
 
 T = TypeVar("T")
-M = TypeVar("M")
 
 _STOP_SECONDS: Final = 5.0
 """How long coroutines have to clean up after they were cancelled, before their thread is left behind."""
@@ -68,7 +67,13 @@ class BackgroundLoop:
                 self._loop = asyncio.new_event_loop()
                 self._thread = threading.Thread(target=_run_forever, args=(self._loop,), name="oip_asgi", daemon=True)
                 self._thread.start()
-            return asyncio.run_coroutine_threadsafe(_contain(coroutine, loan), self._loop)
+            return asyncio.run_coroutine_threadsafe(_use(loan, coroutine), self._loop)
+
+    def call_soon(self, function: Callable[[], object]) -> None:
+        """Call a function on the loop, unless it was stopped."""
+        with self._lock:
+            if self._loop is not None:
+                self._loop.call_soon_threadsafe(function)
 
     def is_stopped(self) -> bool:
         """Whether the loop that runs in this thread is one that was stopped."""
@@ -84,76 +89,80 @@ class BackgroundLoop:
             thread.join(_STOP_SECONDS)
 
 
-class Outbox(Generic[M, T]):
-    """The pieces that a coroutine on the background loop makes, for one thread that asks for each.
+class LoopTask:
+    """One task on the background loop, which awaits one coroutine after the other for a thread: an asynchronous generator needs that."""
 
-    `make` makes the coroutine, which gives each piece to `put` when `asked` is set.
-    """
-
-    def __init__(self, background: BackgroundLoop, make: Callable[[Outbox[M, T]], Coroutine[Any, Any, T]]) -> None:
+    def __init__(self, background: BackgroundLoop) -> None:
+        self._background = background
         self._lock = threading.Lock()
-        self._next: Future[M | None] = Future()
+        self._work: Callable[[], Coroutine[Any, Any, Any]] | None = None
+        self._result: Future[Any] = Future()
         self._has_ended = False
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self.asked = asyncio.Event()
-        self.asked.set()
-        self._error: BaseException | None = None
+        self._asked = asyncio.Event()
         self._loan = background.lend_thread()
-        self._made: Future[T] | None = background.begin(make(self), self._loan)
-        self._made.add_done_callback(self._end)
+        self._served = background.begin(self._serve(), self._loan)
+        self._served.add_done_callback(self._end)
 
-    def put(self, piece: M) -> None:
-        """Give a piece to the thread. Called on the loop."""
-        self._loop = asyncio.get_running_loop()
-        self._loan.give_back()
-        self.asked.clear()
-        self._next.set_result(piece)
+    def run(self, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
+        """Await a coroutine in the task, and return its result."""
+        with self._lock:
+            if self._has_ended:
+                raise Stopped
+            result = self._result = Future[T]()
+        self._work = work
+        self._background.call_soon(self._asked.set)
+        try:
+            self._loan.wait(result)
+            return result_of(result)
+        except KeyboardInterrupt:  # of this thread, which waits no longer
+            self._served.cancel()
+            raise
+        finally:
+            del result  # as in `BackgroundLoop.run`
 
-    def _end(self, _: Future[T]) -> None:
+    def end(self) -> None:
+        """End the task, and wait for that."""
+        self._background.call_soon(self._asked.set)
+        self._loan.wait(self._served)
+        del self._served  # it knows this: otherwise a cycle
+
+    def _end(self, _: Future[None]) -> None:
         with self._lock:
             self._has_ended = True
-            if not self._next.done():
-                self._next.set_result(None)
+        self._result.cancel()
 
-    def ask(self, error: BaseException | None = None) -> None:
-        """Have the next piece made, or an error raised in its place."""
-        with self._lock:
-            self._next = Future()
-            if self._has_ended:
-                self._next.set_result(None)
-        self._error = error
-        if self._loop is not None:
-            with suppress(RuntimeError):  # the loop has ended
-                self._loop.call_soon_threadsafe(self.asked.set)
+    async def _serve(self) -> None:
+        while True:
+            self._loan.give_back()
+            await self._wait_until_asked()
+            self._loan.take()
+            work, self._work = self._work, None
+            if work is None:
+                return
+            try:
+                result = await _contain(work())
+            except Exception as error:
+                self._result.set_exception(error)
+            else:
+                self._result.set_result(result)
+                del result
+            del work
 
-    def go_on(self) -> BaseException | None:
-        """The thread has asked for the next piece: return what it asks with. Called on the loop."""
-        self._loan.take()
-        error, self._error = self._error, None
-        return error
-
-    def take(self) -> M | None:
-        """Wait for the next piece; None if there are no more."""
-        try:
-            self._loan.wait(self._next)
-        except BaseException:  # such as KeyboardInterrupt, of this thread, which waits no longer
-            if self._made is not None:
-                self._made.cancel()
-            raise
-        return self._next.result()
-
-    def leave(self, error: BaseException) -> None:
-        """Have the coroutine end, if it has not, and wait for that."""
-        if self._made is not None:
-            self.ask(error)
-            self._loan.wait(self._made)
-            self._made = None
-
-    def result(self) -> T:
-        """What the coroutine returned, after the last piece. To be asked once."""
-        made, self._made = self._made, None  # it knows this, and would keep the result until the next garbage collection
-        assert made is not None
-        return result_of(made)
+    async def _wait_until_asked(self) -> None:
+        """Wait for a coroutine. What cancels the task meanwhile, as the `asyncio.timeout` of a model does, is meant for that."""
+        task, is_cancelled = asyncio.current_task(), False
+        assert task is not None  # this runs in one
+        while not self._asked.is_set():
+            try:
+                await self._asked.wait()
+            except asyncio.CancelledError:
+                if self._background.is_stopped():
+                    raise
+                task.uncancel()
+                is_cancelled = True
+        self._asked.clear()
+        if is_cancelled:
+            task.cancel()
 
 
 def result_of(future: Future[T]) -> T:
@@ -166,11 +175,20 @@ def result_of(future: Future[T]) -> T:
         del future  # as in `BackgroundLoop.run`
 
 
-async def _contain(work: Awaitable[T], loan: Loan) -> T:
+async def _use(loan: Loan, work: Awaitable[T]) -> T:
+    """Await what may use a thread."""
+    loan.take()
+    try:
+        return await _contain(work)
+    finally:
+        loan.give_back()
+        loan.end()
+
+
+async def _contain(work: Awaitable[T]) -> T:
     """Await what must not end the event loop, and must not look as if the loop had ended it."""
     task = asyncio.current_task()
     assert task is not None  # this runs in one
-    loan.take()
     try:
         return await work
     except BaseException as error:
@@ -179,8 +197,6 @@ async def _contain(work: Awaitable[T], loan: Loan) -> T:
             raise
         raise QuitWithin from error
     finally:
-        loan.give_back()
-        loan.end()
         del task
 
 

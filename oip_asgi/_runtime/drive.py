@@ -22,7 +22,6 @@ from .._protocol.effects import (
     Abandoned,
     Await,
     DeadlinePassed,
-    Effect,
     Fed,
     Piece,
     Read,
@@ -33,7 +32,6 @@ from .._protocol.effects import (
     Steps,
     Wait,
 )
-from .background import BackgroundLoop
 from .faults import as_failure, is_for_the_host
 from .threads import watch_fork
 from .waiting import ClientGone, Gone, Patrol, Watch, begin_waiting, give_way, running_loop, wait_until_set
@@ -73,9 +71,7 @@ async def advance_async(
     gone: Gone | None = None,
     write: Callable[[Piece], Coroutine[Any, Any, None]] | None = None,
     *,
-    effect: Effect | None = None,
     error: BaseException | None = None,
-    background: BackgroundLoop | None = None,
 ) -> T | Piece:
     """Carry `steps` on to the next piece, or to their end.
 
@@ -85,17 +81,14 @@ async def advance_async(
         read: Feeds the request's body into something, and returns what that finishes with.
         gone: Tells that the client has gone. Then `steps` are abandoned, and this raises ClientGone.
         write: Sends a piece; without it, this returns at each.
-        effect: What `steps` have asked for already, if it was not here that they began.
         error: What to throw into `steps` instead.
-        background: The loop that this runs on, if it is not the host's. If it is stopped, `steps` may go on elsewhere.
     """
     here: ForLoop | None = None
     watch: Watch | None = None
     since = 0.0
     is_abandoned = type(error) is Abandoned
     try:
-        if effect is None:
-            effect = next(steps) if error is None else steps.throw(error)
+        effect = next(steps) if error is None else steps.throw(error)
         while True:
             try:
                 if type(effect) is Read:
@@ -126,10 +119,8 @@ async def advance_async(
                         value = await watch.attend(write(effect), effect.deadline, for_client=True)
                         since = await give_way(since or time.monotonic())
             except BaseException as raised:
-                if background is not None and isinstance(raised, CancelledError) and background.is_stopped():
-                    raise
                 # what `write` raises is the host's, and not for `steps`
-                if _ends(raised, steps, background) or (isinstance(effect, PIECES) and not isinstance(raised, DeadlinePassed)):
+                if _ends(raised, steps) or (isinstance(effect, PIECES) and not isinstance(raised, DeadlinePassed)):
                     if not is_abandoned:
                         await abandon_async(steps, threads)
                     raise
@@ -145,11 +136,11 @@ async def advance_async(
             await watch.end()
 
 
-def _ends(error: BaseException, steps: Steps[Any], background: BackgroundLoop | None) -> bool:
+def _ends(error: BaseException, steps: Steps[Any]) -> bool:
     """Whether what an effect raised ends `steps`. If it is for the host, this closes them at once."""
     if isinstance(error, (ClientGone, CancelledError)):
         return True  # the client has gone, or the host cancels
-    if (isinstance(error, GeneratorExit) and background is None) or is_for_the_host(error):
+    if isinstance(error, GeneratorExit) or is_for_the_host(error):
         steps.close()
         return True
     return False

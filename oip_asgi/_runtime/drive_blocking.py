@@ -1,7 +1,7 @@
 """Finish a generator of effects in the thread that waits for its answer. Carries out each effect, and knows nothing of what it is for.
 
-What a model's coroutine begins is finished on the background event loop, in one task: what an asynchronous generator opens around a
-`yield`, such as `asyncio.timeout`, belongs to the task.
+Coroutines are awaited on the background event loop: those of an asynchronous generator in one task, as what it opens around a `yield`, such
+as `asyncio.timeout`, belongs to its task.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from concurrent.futures import Future
 from contextlib import suppress
 from contextvars import Context, copy_context
 from functools import partial
+from queue import SimpleQueue
 from typing import Any, Generic, TypeVar
 
 from .._protocol.effects import (
@@ -35,12 +36,11 @@ from .._protocol.effects import (
     Stopped,
     Wait,
 )
-from .background import BackgroundLoop, Outbox
-from .drive import advance_async
+from .background import Loan, LoopTask, result_of
 from .faults import call_here
 from .runtime import Runtime
 from .threads import waiting, watch_fork
-from .waiting import ClientGone, attend, wait_for, wait_until_set
+from .waiting import ClientGone, Watch, attend, wait_for, wait_until_set
 
 T = TypeVar("T")
 M = TypeVar("M")
@@ -60,32 +60,22 @@ class Driver(Generic[T]):
     `steps` are abandoned, and ClientGone is raised.
     """
 
-    __slots__ = ("_gone", "_outbox", "_read", "_runtime", "_steps")
+    __slots__ = ("_gone", "_read", "_runtime", "_steps", "_task")
 
     def __init__(self, steps: Steps[T], runtime: Runtime, read: Callable[[Fed], Any] | None = None, gone: Signal | None = None) -> None:
         self._steps = steps
         self._runtime = runtime
         self._read = read
         self._gone = gone
-        self._outbox: Outbox[Piece, T | Piece] | None = None
+        self._task: LoopTask | None = None
 
     def advance(self, error: BaseException | None = None) -> T | Piece:
         """Carry the steps on to the next piece, or to their end."""
         steps = self._steps
-        if self._outbox is not None:
-            self._outbox.ask(error)
-            try:
-                return self._take(self._outbox)
-            except Stopped as stopped:
-                error = stopped
         try:
             effect = next(steps) if error is None else steps.throw(error)
-            while True:
-                if type(effect) is Start or type(effect) is Send:
-                    return effect
+            while type(effect) is not Start and type(effect) is not Send:
                 try:
-                    if type(effect) is Await and effect.for_client:
-                        return self._hand_over(effect)
                     value = self._carry_out(effect)
                 except ClientGone:
                     self.abandon()
@@ -94,48 +84,36 @@ class Driver(Generic[T]):
                     effect = steps.throw(raised)
                 else:
                     effect = steps.send(value)
+            return effect
         except StopIteration as end:
+            self._end_task()
             result: T = end.value
             return result
+        except BaseException:
+            self._end_task()
+            raise
         finally:
             del error  # it knows this frame, so both would live until the next garbage collection
 
-    def _hand_over(self, effect: Await) -> T | Piece:
-        """Have the background loop carry on from here."""
-        if self._gone is not None and self._gone.is_set():
-            raise ClientGone
-        outbox = self._outbox = Outbox(self._runtime.background, partial(self._carry_on, effect))
-        return self._take(outbox)
-
-    async def _carry_on(self, effect: Await, outbox: Outbox[Piece, T | Piece]) -> T | Piece:
-        background, gone = self._runtime.background, self._gone
-        has_gone = None if gone is None else partial(wait_until_set, gone)
-        advance = partial(advance_async, self._steps, self._runtime, gone=has_gone, background=background)
-        answer: T | Piece = await advance(effect=effect)
-        while isinstance(answer, PIECES):
-            outbox.put(answer)
-            await _wait_until_asked(outbox.asked, background)
-            answer = await advance(error=outbox.go_on())
-        return answer
-
-    def _take(self, outbox: Outbox[Piece, T | Piece]) -> T | Piece:
-        with waiting():
-            piece = outbox.take()
-        if piece is not None:
-            return piece
-        try:
-            return outbox.result()
-        except Stopped:
-            self._outbox = None
-            raise
+    def _end_task(self) -> None:
+        task, self._task = self._task, None
+        if task is not None:
+            with waiting():
+                task.end()
 
     def abandon(self) -> None:
         """End steps that nobody waits for any more, with what they ask for to clean up; nothing if they have ended."""
-        if self._outbox is not None:
-            self._outbox.leave(Abandoned())
-        self._outbox = self._gone = None
+        self._gone = None
         with suppress(Abandoned):
             self.advance(Abandoned())
+
+    async def _attend(self, effect: Await) -> Any:
+        gone = self._gone
+        watch = Watch(None if gone is None else partial(wait_until_set, gone), self._runtime.here().patrol)
+        try:
+            return await watch.attend(effect.function(), effect.deadline, for_client=effect.for_client)
+        finally:
+            await watch.end()
 
     def _carry_out(self, effect: Effect) -> Any:
         """The result of an effect that is no piece."""
@@ -148,13 +126,16 @@ class Driver(Generic[T]):
             work = partial(drive, effect.part, runtime, gone=effect.unwanted)
             runtime.begin(Run(partial(Context().run, work) if effect.is_apart else work, "hook"), effect.ended)
             return None
-        if type(effect) is Await:
-            with waiting():
-                return runtime.background.run(effect.function())
-        assert type(effect) is Run or type(effect) is Wait
+        assert type(effect) is Await or type(effect) is Run or type(effect) is Wait
         gone = self._gone if effect.for_client else None
         if gone is not None and gone.is_set():
             raise ClientGone
+        if type(effect) is Await:
+            with waiting():
+                if not effect.in_one_task:
+                    return runtime.background.run(self._attend(effect))
+                self._task = self._task or LoopTask(runtime.background)
+                return self._task.run(partial(self._attend, effect))
         signal = effect.signal if type(effect) is Wait else effect.after
         if signal is not None and not signal.is_set():
             with waiting():
@@ -212,40 +193,25 @@ def pieces(driver: Driver[Any], start: Start | None = None) -> Generator[Any, No
         driver.abandon()
 
 
-async def _wait_until_asked(asked: asyncio.Event, background: BackgroundLoop) -> None:
-    """Wait for an event. What cancels the task meanwhile, as the `asyncio.timeout` of a model does, is meant for the model's next step."""
-    task, is_cancelled = asyncio.current_task(), False
-    assert task is not None  # this runs in one
-    while not asked.is_set():
-        try:
-            await asked.wait()
-        except asyncio.CancelledError:
-            if background.is_stopped():
-                raise
-            task.uncancel()
-            is_cancelled = True
-    if is_cancelled:
-        task.cancel()
-
-
 def iterate_written(
     begin: Callable[[Callable[[M], Coroutine[Any, Any, None]]], Coroutine[Any, Any, T]], runtime: Runtime, ended: Signal
 ) -> Generator[M, None, T | None]:
     """What a coroutine on the background event loop writes, for this thread. None if `ended` is set before it returns, or the loop ends."""
+    messages: SimpleQueue[M | None] = SimpleQueue()
+    taken = asyncio.Event()
+    taken.set()
 
-    def make(outbox: Outbox[M, T]) -> Coroutine[Any, Any, T]:
-        async def write(message: M) -> None:
-            await outbox.asked.wait()  # if the message before had a deadline
-            outbox.put(message)
-            await outbox.asked.wait()
-            outbox.go_on()
+    async def write(message: M) -> None:
+        await taken.wait()  # if the message before had a deadline
+        taken.clear()
+        messages.put(message)
+        await taken.wait()
 
-        return attend(begin(write), math.inf, partial(wait_until_set, ended))
-
-    outbox = Outbox(runtime.background, make)
-    while (message := outbox.take()) is not None:
+    made = runtime.background.begin(attend(begin(write), math.inf, partial(wait_until_set, ended)), Loan())
+    made.add_done_callback(lambda _: messages.put(None))
+    while (message := messages.get()) is not None:
         yield message
-        outbox.ask()
+        runtime.background.call_soon(taken.set)
     with suppress(ClientGone, Stopped):
-        return outbox.result()
+        return result_of(made)
     return None

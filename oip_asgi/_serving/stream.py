@@ -181,7 +181,7 @@ class _ItemReader(Generic[T]):
         """What returns the next item, encoded; or `_Large`; or None after the last item."""
         call, deadline = self._call, self.deadline
         if call.handler.kind == "async stream":
-            return Await(self._await_next, deadline, for_client=True)
+            return Await(self._await_next, deadline, for_client=True, in_one_task=True)
         late = None if deadline == math.inf else call.log_late
         return Run(self._next_in_thread, "model", call.slot.turn, deadline, for_client=True, late=late)
 
@@ -293,7 +293,7 @@ class _ItemReader(Generic[T]):
         try:
             if closes and self._generator is not None and not self._running.locked():
                 is_async = self._call.handler.kind == "async stream"
-                yield Await(self._close_async) if is_async else Run(self._close_in_thread, "model")
+                yield Await(self._close_async, in_one_task=True) if is_async else Run(self._close_in_thread, "model")
         except QuitWithin as error:  # raised by the model itself, such as by a task that it awaits
             self._log_closing(error)
         finally:
