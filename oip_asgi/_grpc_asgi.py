@@ -126,7 +126,7 @@ class OIPGRPCApp:
                 raise InferenceError("the request has no message: expected one", status=501)
             if timeout != math.inf:
                 timeout = _subtract(timeout, clock() - since)
-            answer = exchange(self._engine, method, messages[0], call.head.transport, timeout, in_parts=True)
+            answer = exchange(self._engine, method, messages[0], call.head.transport, timeout)
             parts = answer if isinstance(answer, list) else await advance_async(answer, self._runtime, gone=client.is_gone)
             assert isinstance(parts, list)  # one message is no stream of pieces
             return call.end(Reply(parts))

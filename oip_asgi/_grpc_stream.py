@@ -69,7 +69,7 @@ class _Request(GRPCFormat):
 
     def encode(self, request: InferenceRequest, response: InferenceResponse) -> list[Any]:
         response.parameters = {**response.parameters, _FINAL: not (self.stream and self.stream.has_many)}
-        [content] = super().encode(request, response)
+        content = b"".join(super().encode(request, response))
         return [encode_bytes_head(_INFER_RESPONSE, len(content)) + content]
 
 

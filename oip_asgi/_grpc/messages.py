@@ -94,14 +94,13 @@ class Reply(msgspec.Struct, frozen=True):
 class GRPCFormat:
     """The wire format of one `ModelInfer` call. Until `decode` parses a long request, in a worker thread, only its model is known."""
 
-    __slots__ = ("_body", "_in_parts", "_method", "message", "model_name", "model_version", "timeout", "transport")
+    __slots__ = ("_body", "_method", "message", "model_name", "model_version", "timeout", "transport")
 
     size = None
 
-    def __init__(self, method: Method, body: Buffer, transport: Any, timeout: float, *, in_parts: bool = False) -> None:
+    def __init__(self, method: Method, body: Buffer, transport: Any, timeout: float) -> None:
         self.transport = transport
         self.timeout = timeout
-        self._in_parts = in_parts
         self._method = method
         self._body = body
         self.message: Any = None
@@ -176,7 +175,7 @@ class GRPCFormat:
             contents = b"" if tensor.name in elsewhere else view_bytes(array)
             parts += encode_bytes_head(_RAW_OUTPUT_CONTENTS, len(contents)), contents
         parts[0] = message.SerializeToString()
-        return parts if self._in_parts else [b"".join(parts)]
+        return parts
 
 
 def _make_two_contents_error(item: Any, model_name: str) -> InvalidRequest:

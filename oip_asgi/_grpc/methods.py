@@ -39,15 +39,13 @@ _MAX_FIELDS: Final = 1000
 """The most fields of a long request to load a model, one for each file."""
 
 
-def exchange(
-    engine: Engine, method: Method, body: Buffer, transport: Any, timeout: float = math.inf, *, in_parts: bool = False
-) -> list[Buffer] | Steps[list[Buffer]]:
+def exchange(engine: Engine, method: Method, body: Buffer, transport: Any, timeout: float = math.inf) -> list[Buffer] | Steps[list[Buffer]]:
     """Answer one call: return its response message, in parts, or the steps that are left if something must be waited for."""
     row = _ANSWERS.get(method.name)
     if row is not None:
         return _answer(engine, row, method, body, transport)
     try:
-        wire = GRPCFormat(method, body, transport, timeout, in_parts=in_parts)
+        wire = GRPCFormat(method, body, transport, timeout)
         name, version = wire.model_name, wire.model_version or None
         asked = None if engine.guard is None else engine.guard.ask(wire.make_access("infer", name, version))
         if asked is None:

@@ -124,13 +124,7 @@ class RestFormat(msgspec.Struct, eq=False):
         header_length = self.header_length
         if header_length == 0:
             return _decode_raw(body, handler)
-        try:
-            return rest.decode_request(body, header_length, lend)
-        except InvalidRequest:
-            fitted = rest.fit_texts(body) if handler.foreign is not None and header_length is None else None
-            if fitted is None:
-                raise
-            return rest.decode_request(fitted, None, lend)
+        return rest.decode_request(body, header_length, lend, is_lax=handler.foreign is not None)
 
     def encode(self, request: InferenceRequest, response: InferenceResponse) -> Response:
         text, binary = rest.encode_response(response, request)

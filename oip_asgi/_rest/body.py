@@ -6,6 +6,7 @@ Specification: HTTP/REST Inference, Binary Tensor Data Extension; Triton's raw b
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from math import prod
 from typing import Any, Final
 
@@ -13,7 +14,7 @@ import msgspec
 
 from .._json import documents
 from .._json.tensor_data import from_json, from_value, to_value
-from .._json.text import ERRORS, REFUSALS, Unusual
+from .._json.text import REFUSALS, Unusual
 from .._protocol import schemas
 from .._protocol.datatypes import Buffer, DType, dtype_of, name_of
 from .._protocol.errors import ErrorResponse, InvalidRequest, InvalidResponse, show
@@ -44,18 +45,16 @@ _FEW: Final = 2**12
 _NULL_LENGTH: Final = len(b"null")
 
 _MAX_FITTED: Final = 2**20
-"""A longer body is not read again to fit its texts. For this one it takes 20 milliseconds at most."""
-
-_decode_members: Final = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
-_decode_inputs: Final = msgspec.json.Decoder(list[dict[str, msgspec.Raw]]).decode
-_decode_shape: Final = msgspec.json.Decoder(list[int]).decode
-_decode_texts: Final = msgspec.json.Decoder(str | list[str]).decode
+"""Longer texts must have the shape that they say: to read them whole would hold the interpreter."""
 
 _REMEDY: Final = 'ask for this output with "binary_data": true, or a list of bytes with "content_type": "base64"'
 
 
-def decode_request(body: Buffer, header_length: int | None, lend: Lend = lend_nothing) -> InferenceRequest:
-    """The body of an infer request as tensors. Each input becomes an array once: a view of the body if it is binary."""
+def decode_request(body: Buffer, header_length: int | None, lend: Lend = lend_nothing, *, is_lax: bool = False) -> InferenceRequest:
+    """The body of an infer request as tensors. Each input becomes an array once: a view of the body if it is binary.
+
+    With `is_lax`, texts may have a shape that does not fit.
+    """
     text, binary = (body, None) if header_length is None else _split(body, header_length)
     if not text:
         raise InvalidRequest("the body is empty: expected a JSON object with inputs")
@@ -64,10 +63,10 @@ def decode_request(body: Buffer, header_length: int | None, lend: Lend = lend_no
         if len(text) > LOOP_BYTES:
             raise Unusual
         document = documents.decode_short(text)
-        tensors = _decode_tensors(document.inputs, "inputs", binary, lend)
+        tensors = _decode_tensors(document.inputs, "inputs", binary, lend, is_lax=is_lax)
     except REFUSALS:
         document = documents.read_request(text)
-        tensors = _decode_tensors(document.inputs, "inputs", binary, lend)
+        tensors = _decode_tensors(document.inputs, "inputs", binary, lend, is_lax=is_lax)
     parameters: Parameters = document.parameters or {}
     outputs: list[schemas.RequestOutput] = []
     if document.outputs:
@@ -80,26 +79,18 @@ def decode_request(body: Buffer, header_length: int | None, lend: Lend = lend_no
     return InferenceRequest(tensors, document.id, parameters, outputs)
 
 
-def fit_texts(body: Buffer) -> bytes | None:
-    """Write BYTES whose shape does not fit as flat data with the shape `[N]`. None if a refused body has something else that is wrong.
+def _fit_texts(data: Any, shape: tuple[int, ...]) -> tuple[list[str], tuple[int, ...]]:
+    """Texts, with the shape `[N]` if theirs does not fit. Raises one of `REFUSALS` for anything else.
 
     MLServer compares no `shape` with `data`, and its documentation sends a text with its length as the shape, or without a list around it.
     """
-    if len(body) > _MAX_FITTED:
-        return None
-    try:
-        document = _decode_members(body)
-        inputs = _decode_inputs(document["inputs"])
-        for each in inputs:
-            if bytes(each["datatype"]) == b'"BYTES"':
-                found = _decode_texts(each["data"])
-                texts = [found] if isinstance(found, str) else found
-                each["data"] = msgspec.Raw(_encode(texts))
-                if prod(_decode_shape(each["shape"])) != len(texts):
-                    each["shape"] = msgspec.Raw(b"[%d]" % len(texts))
-    except (KeyError, *ERRORS):
-        return None
-    return _encode({**document, "inputs": inputs})
+    if type(data) is msgspec.Raw:
+        if len(data) > _MAX_FITTED:
+            raise Unusual
+        data = msgspec.json.decode(data)
+    found = msgspec.convert(data, str | list[str])
+    texts = [found] if isinstance(found, str) else found
+    return texts, shape if prod(shape) == len(texts) else (len(texts),)
 
 
 def raw_request(body: Buffer, name: str, datatype: str, shape: tuple[int, ...]) -> InferenceRequest:
@@ -167,7 +158,7 @@ def _split(body: Buffer, header_length: int) -> tuple[Buffer, Buffer]:
 
 
 def _decode_tensors(
-    items: Iterable[schemas.RequestInput | schemas.TensorText], field: str, binary: Buffer | None, lend: Lend
+    items: Iterable[schemas.RequestInput | schemas.TensorText], field: str, binary: Buffer | None, lend: Lend, *, is_lax: bool = False
 ) -> list[Tensor]:
     """Decode the tensors of a body. Each binary one takes the next bytes of the binary data."""
     tensors: list[Tensor] = []
@@ -186,6 +177,10 @@ def _decode_tensors(
                 position += len(content)
                 array = from_bytes(content, dtype, item.shape)
             elif not is_absent:
+                if is_lax and dtype.hasobject:
+                    with suppress(*REFUSALS):
+                        data, item.shape = _fit_texts(data, item.shape)
+                        is_text = False
                 array = from_json(data, dtype, item.shape) if is_text else from_value(data, dtype, item.shape)
             elif REGION in parameters:
                 array = from_bytes(lend(parameters), dtype, item.shape)

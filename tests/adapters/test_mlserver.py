@@ -168,7 +168,7 @@ def test_texts_whose_shape_does_not_count_them(seen: InferenceServer, shape: lis
         ([tensor("x", "BYTES", [3], [5])], "inputs[0] ('x'): data[0] is an integer: expected a string for BYTES"),
         ([tensor("x", "BYTES", [3], "a"), tensor("y", "FP32", [3], [1])], "inputs[1] ('y'): data has 1 elements: expected 3"),
         ([tensor("x", "BYTES", [3], None)], "inputs[0] ('x'): data is missing"),
-        ([tensor("x", "BYTES", [1], ["a" * 2**20]), tensor("y", "BYTES", [2], "a")], "inputs[1] ('y'): data is a string: expected 2"),
+        ([tensor("x", "BYTES", [1], ["a"]), tensor("y", "BYTES", [2], "a" * 2**20)], "inputs[1] ('y'): data is a string: expected 2"),
         ([{"name": "x", "datatype": "BYTES", "data": "a"}], "inputs[0]: object missing required field shape"),
         ("x", "inputs: expected array, got str"),
     ],

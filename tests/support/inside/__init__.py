@@ -240,9 +240,9 @@ def before_decoding(monkeypatch: pytest.MonkeyPatch, hook: Callable[[], object])
     """Call `hook` whenever a body of REST is about to be decoded, in the thread that decodes it."""
     decode = rest.decode_request
 
-    def hooked(*args: Any) -> Any:
+    def hooked(*args: Any, **options: Any) -> Any:
         hook()
-        return decode(*args)
+        return decode(*args, **options)
 
     monkeypatch.setattr(rest, "decode_request", hooked)
 
