@@ -11,12 +11,14 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final, cast
 
+from .._extensions import repository
 from .._models.handler import Foreign
 from .._protocol.log import logger
 from .._protocol.specs import TensorSpec
 from .._protocol.tensors import InferenceContext
 from .._protocol.tensors import InferenceRequest as OurRequest
 from .._protocol.tensors import InferenceResponse as OurResponse
+from .._runtime.drive_blocking import drive
 from ..server import InferenceServer
 from . import runtimes
 from .codecs import registry
@@ -105,8 +107,8 @@ def _register(server: InferenceServer, settings: ModelSettings, root: Path, *, l
     except (TypeError, ValueError) as error:
         raise ValueError(f"{file}: {error}") from None
     if not loads:
-        for model in server._inside.engine.models.find_versions(settings.name, settings.version):
-            model.lifecycle.unload("unload")
+        engine, runtime = server._inside
+        drive(repository.unload(engine, settings.name, settings.version), runtime)  # a probe may have begun to load it
 
 
 def _warn_of_unused(file: Path, settings: Settings | ModelSettings) -> None:
