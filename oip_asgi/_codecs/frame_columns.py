@@ -111,9 +111,11 @@ def holds_missing(tensor: Tensor, dtype: np.dtype[Any]) -> bool:
 
 def write_as_declared(tensor: Tensor, spec: TensorSpec) -> Tensor:
     """A column of numbers or booleans as JSON texts, if it is declared as one of objects, as it is with other values."""
-    if spec.content_type != PandasJSONCodec.content_type or tensor.array.dtype.hasobject or "content_type" in tensor.parameters:
+    array = spec.to_declared_rank(tensor.array)
+    is_declared_so = spec.content_type == PandasJSONCodec.content_type and array.ndim == 1
+    if not is_declared_so or array.dtype.hasobject or "content_type" in tensor.parameters:
         return tensor
-    return PandasJSONCodec.encode_input(tensor.name, tensor.array.tolist())
+    return PandasJSONCodec.encode_input(tensor.name, array.tolist())
 
 
 def explain_column(tensor: Tensor, spec: TensorSpec) -> str:
@@ -121,7 +123,9 @@ def explain_column(tensor: Tensor, spec: TensorSpec) -> str:
     if tensor.parameters.get("content_type") == PandasJSONCodec.content_type and spec.dtype.kind in "biu" and spec.pd_dtype is None:
         masked = next(name for name, dtype in _MASKED.items() if dtype == spec.dtype)
         return f'only a column that the model declares with pd_dtype="{masked}", as specs_of does for that dtype, may miss values'
-    dtype = spec.pd_dtype if spec.pd_dtype not in (None, _CATEGORY) else "str" if spec.dtype.hasobject else str(spec.dtype)
+    dtype = spec.pd_dtype or ("string" if spec.dtype.hasobject else str(spec.dtype))  # `str` would write missing ones as texts
+    if dtype == _CATEGORY:
+        return f"in pandas, send a column of the categories {spec.pd_categories}"
     return f"in pandas, frame.astype({{{tensor.name!r}: {dtype!r}}}) makes it so"
 
 
@@ -474,7 +478,7 @@ def _write_categories(name: str, series: pd.Series[Any]) -> Tensor:
     dtype = series.cat.categories.dtype
     # numpy has integers and booleans without missing ones
     values = series.astype(object if series.isna().any() and dtype.kind in "biu" and isinstance(dtype, np.dtype) else dtype)
-    tensor = column_to_tensor(name, pd.Series(values))
+    tensor = _write_json(name, series) if series.isna().all() else column_to_tensor(name, pd.Series(values))
     parameters = {key: value for key, value in tensor.parameters.items() if key == "content_type"}
     more = {} if described is None else {CATEGORIES: described}
     return make_tensor(name, tensor.array, {**parameters, **more, DTYPE: _CATEGORY})

@@ -257,10 +257,10 @@ class Regions:
             if streams:
                 raise InvalidRequest(f"{where} goes to shared memory, but the model answers with a stream: leave the parameter out")
             ranges[output.name] = self._locate(*place, f"output {show(output.name)}")
-        in_order = sorted(ranges.values(), key=lambda memory: memory[:2])
+        in_order = sorted([memory for memory in ranges.values() if memory.size], key=lambda memory: memory[:2])
         for first, second in pairwise(in_order):
             if first.key == second.key and second.offset < first.offset + first.size:
-                raise InvalidRequest(f"{second.where}, and {first.where}, and they overlap: expected memory of its own for each output")
+                raise InvalidRequest(f"{first.where}, and overlaps {second.where}: expected other offsets, or smaller sizes")
 
         def apply_options(response: InferenceResponse) -> InferenceResponse:
             for tensor in response.outputs:

@@ -28,6 +28,9 @@ Handler: TypeAlias = Callable[..., "Response | Steps[Response]"]
 """Takes the exchange, and the model where the pattern names one."""
 
 _NAMED: Final = re.compile(r"(.*)\{(model|region)\}(\[/versions/\{version\}\])?(.*)")
+_MOST_CHARACTERS: Final = 2**13
+"""A longer path is unknown. Servers and proxies take about as much."""
+
 _VERSION: Final = "(?:/versions/(?P<version>[^/]*))?"
 
 
@@ -70,11 +73,13 @@ class Routes:
     def match(self, path: str) -> Match | None:
         """What a path names; None for nothing that is in the table."""
         path = path.removesuffix("/")
+        if len(path) > _MOST_CHARACTERS:
+            return None
         fixed = self._fixed.get(unquote(path))
         if fixed is not None:
             return Match(fixed)
         if "%" in path:  # each segment in one spelling
-            path = "/".join([quote(unquote(segment), safe="") for segment in path.split("/")])
+            path = "/".join([quote(unquote(segment), safe="", errors="replace") for segment in path.split("/")])
         for pattern, endpoint in self._named:
             found = pattern.fullmatch(path)
             if found is not None:
@@ -87,7 +92,7 @@ class Routes:
 
 def _compile(pattern: str) -> re.Pattern[str]:
     before, name, has_versions, after = _NAMED.fullmatch(pattern).groups()  # type: ignore[union-attr]
-    return re.compile(f"{re.escape(before)}(?P<{name}>.*?){_VERSION if has_versions else ''}{re.escape(after)}", re.DOTALL)
+    return re.compile(f"{re.escape(before)}(?P<{name}>.+?){_VERSION if has_versions else ''}{re.escape(after)}", re.DOTALL)
 
 
 def not_allowed(method: str, handlers: Iterable[str], instead: str = "") -> InferenceError:

@@ -138,6 +138,12 @@ class Lifecycle:
     def is_serving(self) -> bool:
         return self.state in ("ready", "reloading")
 
+    @property
+    def is_wanted(self) -> bool:
+        """Whether requests are answered now, or after the load that they begin or wait for."""
+        loading = self._loading
+        return self.is_serving or self.state == "registered" or (loading is not None and loading.is_waited_for)
+
     def acquire(self) -> Handler:
         """The handler for one request, which its slot or `release` gives back. Raises NotReady or NotFound if the model does not serve."""
         with self._lock:
@@ -201,7 +207,7 @@ class Lifecycle:
     def load(self, parameters: LoadParameters) -> Steps[None]:
         """Wait for a load or an unload that runs, then load the model, or load it again. Its old handler serves until that has ended."""
         if self._loader.calls_this:
-            raise self.make_refusal()
+            raise NotReady(f"model {self._label} cannot be loaded by its own load= or unload=, which would wait for itself")
         own = None
         while own is None or own.was_cancelled:
             with self._lock:

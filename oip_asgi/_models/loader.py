@@ -39,8 +39,15 @@ class LoadParameters(msgspec.Struct, frozen=True, eq=False):
         return bool(self.config or self.files or self.parameters)
 
 
-_HOOKS: Final[ContextVar[tuple[Loader, ...]]] = ContextVar("oip_asgi_hooks", default=())
-"""Whose `load=` or `unload=` this code runs in, the outermost first."""
+class _Hook(msgspec.Struct, eq=False):
+    """One run of a `load=` or `unload=`. What it has started, such as a task, may live longer."""
+
+    loader: Loader
+    is_over: bool = False
+
+
+_HOOKS: Final[ContextVar[tuple[_Hook, ...]]] = ContextVar("oip_asgi_hooks", default=())
+"""Within which this code runs, the outermost first."""
 
 
 def call_hook(hook: Callable[..., Any], *args: Any) -> Steps[Any]:
@@ -87,22 +94,27 @@ class Loader:
     @property
     def calls_this(self) -> bool:
         """Whether this code runs within a hook of the model, which would wait for ever if it waited for the model's load or unload."""
-        return self in _HOOKS.get()
+        return any(run.loader is self and not run.is_over for run in _HOOKS.get())
 
     def _within(self, hook: Callable[..., Any]) -> Callable[..., Any]:
         """A hook within which `calls_this` is true."""
-        hooks = (*_HOOKS.get(), self)
+        run = _Hook(self)
+        runs = (*_HOOKS.get(), run)
 
         async def call_async(*args: Any) -> Any:
-            _HOOKS.set(hooks)  # of a task that does nothing else
-            return await hook(*args)
+            _HOOKS.set(runs)  # of a task that does nothing else
+            try:
+                return await hook(*args)
+            finally:
+                run.is_over = True
 
         def call(*args: Any) -> Any:
-            token = _HOOKS.set(hooks)
+            token = _HOOKS.set(runs)
             try:
                 return hook(*args)
             finally:
                 _HOOKS.reset(token)
+                run.is_over = True
 
         return call_async if is_async(hook) else call
 

@@ -12,13 +12,9 @@ from typing import Final
 from urllib.parse import quote
 
 from .._protocol.errors import NotFound, describe_expected, find_near, list_names, show
-from .lifecycle import State
 from .model import Model
 
 _INTEGER: Final = re.compile("[0-9]+")
-
-_WANTED: Final[tuple[State, ...]] = ("registered", "ready", "reloading")
-"""In these states, the default version answers requests that name none: they load it if it is only registered."""
 
 UNVERSIONED: Final = "1"
 """What statistics call the version of a model without versions, and what clients may call it: Triton numbers all versions, and
@@ -98,7 +94,7 @@ class Registry:
         """The model of this name and version, or NotFound."""
         model = self._found.get((name, version))
         if model is not None:
-            return model if version is not None or model.lifecycle.state in _WANTED else self._find_serving(model)
+            return model if version is not None or model.lifecycle.is_wanted else self._find_serving(model)
         if version is None or name not in self:
             known = _describe_known(name, list(self._models)) if self._names_are_told else "the list of models has those that you may see"
             raise NotFound(f"Request for unknown model: {show(name)} is not found: {known}")

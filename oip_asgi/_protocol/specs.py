@@ -89,7 +89,7 @@ class TensorSpec(_Resolved):
         object.__setattr__(self, "parameters", {field: value for field, value in named.items() if value is not None})
         for field, value in self.parameters.items():
             if not isinstance(value, str):
-                raise TypeError(f"{here}: {field}={value!r} must be a string")
+                raise TypeError(f'{here}: {field}={value!r} must be a string, such as pd_dtype="Int64"')
         if (self.pd_dtype == "category") is not (self.pd_categories is not None):
             raise ValueError(f'{here}: pd_dtype="category" and pd_categories= go together, as specs_of(frame) writes them')
         object.__setattr__(self, "shape", tuple(self.shape))
@@ -128,8 +128,10 @@ class TensorSpec(_Resolved):
             raise ValueError(f"{here}: {len(labels)} labels for {math.prod(row)} elements of each row")
 
     def complete(self, parameters: Parameters) -> Parameters:
-        """The parameters of a column of a request: the declared ones. Only its content type may be its own."""
+        """The parameters of a column of a request: the declared ones. Its content type may be its own, and the zone of dates."""
         own = {name: value for name, value in parameters.items() if name not in ("pd_dtype", "pd_categories")}
+        if self.pd_dtype is None and self.content_type == "datetime" and "pd_dtype" in parameters:
+            own["pd_dtype"] = parameters["pd_dtype"]
         return {**self.parameters, **own}
 
     def fits(self, shape: tuple[int, ...]) -> bool:

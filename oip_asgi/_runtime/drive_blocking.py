@@ -212,6 +212,9 @@ def iterate_written(
     while (message := messages.get()) is not None:
         yield message
         runtime.background.call_soon(taken.set)
-    with suppress(ClientGone, Stopped):
+    try:
         return result_of(made)
-    return None
+    except (ClientGone, Stopped):
+        return None
+    finally:
+        del made  # what it raises knows this frame, so both would live until the next garbage collection

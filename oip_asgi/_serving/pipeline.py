@@ -6,6 +6,7 @@ Knows no HTTP, no gRPC and no JSON: a `WireFormat` decodes the request and encod
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
@@ -33,8 +34,8 @@ T = TypeVar("T")
 R = TypeVar("R")
 E = TypeVar("E", bound=BaseException)
 
-_REGION: Final = REGION.encode()
-"""A short body that has this may have large inputs, in shared memory: a worker thread reads them."""
+_REGION: Final = re.compile(rb"\\u|" + REGION.encode())
+"""A short body that has this, or may have it escaped, may have large inputs, in shared memory: a worker thread reads them."""
 
 
 def infer(engine: Engine, model: Model, wire: WireFormat[T], answer: Callable[[Call[T]], R]) -> R | Steps[Any]:
@@ -96,7 +97,7 @@ def _take_in(
                     f"{model} answers with a stream: use infer_stream, generate_stream or generate over HTTP, ModelStreamInfer over gRPC"
                 )
             call.handler = handler.once
-        if (len(body) if wire.size is None else wire.size) <= LOOP_BYTES and not (engine.regions.is_on and _REGION in bytes(body)):
+        if (len(body) if wire.size is None else wire.size) <= LOOP_BYTES and not (engine.regions.is_on and _REGION.search(body)):
             call.decode()
         if model.cache is None:
             call.timings.entered = engine.clock()

@@ -386,8 +386,8 @@ def test_each_output_has_memory_of_its_own(server: InferenceServer, segments: Se
         return post(server, "/models/two/infer", asked("INT32", [2], {}, more, data=[1, 2]))
 
     for region in ("out", "again"):
-        text = f"output 'b' is in the region '{region}', and output 'a' is in the region 'out', and they overlap: "
-        assert error(asked_at(region, 4)) == (400, f"{text}expected memory of its own for each output")
+        text = f"output 'a' is in the region 'out', and overlaps output 'b' is in the region '{region}': "
+        assert error(asked_at(region, 4)) == (400, f"{text}expected other offsets, or smaller sizes")
     assert asked_at("again", 8).status == 200
     assert np.frombuffer(block.buf, np.int32, 4).tolist() == [1, 2, 2, 3]
 

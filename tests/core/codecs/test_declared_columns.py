@@ -186,6 +186,29 @@ def test_a_column_of_objects_takes_what_one_of_them_is() -> None:
     assert {str(frame["ok"].dtype) for frame in got} == {"object"}
 
 
+@pytest.mark.parametrize(("shape", "data"), [([], [True]), ([2, 2], [True, False, True, True])])
+def test_a_column_of_objects_has_one_dimension(shape: list[int], data: list[bool]) -> None:
+    server, got = take(*specs_of(pd.DataFrame({"ok": [True, None]})))
+    tensor = {"name": "ok", "shape": shape, "datatype": "BOOL", "data": data}
+    assert post(server, "infer", {"inputs": [tensor]})[0] == 400
+    assert post(server, "infer", {"inputs": [{**tensor, "shape": [len(data), 1]}]})[0] == 200
+    assert got[0]["ok"].tolist() == data
+
+
+def test_one_row_without_its_category_is_one() -> None:
+    server, got = take(*specs_of(GRADES))
+    row = pd.DataFrame({"grade": [None], "level": [None]}).astype(GRADES.dtypes.to_dict())
+    assert ask_frame(server, row) == (200, None)
+    pd.testing.assert_frame_equal(got[0], row)
+
+
+def test_dates_of_a_declaration_by_hand_keep_their_zone() -> None:
+    server, got = take(TensorSpec("when", "BYTES", [-1], "datetime"))
+    when = pd.Series(["2026-01-31"], dtype="datetime64[ns, Europe/Amsterdam]")
+    assert ask_frame(server, pd.DataFrame({"when": when})) == (200, None)
+    assert str(got[0]["when"].dtype) == "datetime64[ns, Europe/Amsterdam]"
+
+
 @pytest.mark.parametrize(("value", "mend"), [(date(2026, 1, 31), "pandas.to_datetime"), (Decimal("1.5"), "astype(float)")])
 def test_what_sql_gives_is_told_how_it_can_be_sent(value: Any, mend: str) -> None:
     with pytest.raises(TypeError, match=re.escape(mend)):

@@ -103,6 +103,34 @@ def test_models_whose_loads_ask_each_other_fail_to_load(is_async: bool) -> None:
     assert [model.state for model in server.models()] == ["failed", "failed"]
 
 
+def test_what_a_load_has_started_may_load_the_model_later() -> None:
+    """As a task that watches the file does."""
+    loads: list[int] = []
+
+    async def main() -> None:
+        tasks: list[asyncio.Task[None]] = []
+        loaded = asyncio.Event()
+
+        async def load_again() -> None:
+            await loaded.wait()
+            await server.load("m")
+
+        async def load() -> Any:
+            loads.append(1)
+            if len(loads) == 1:
+                tasks.append(asyncio.create_task(load_again()))
+            return lambda: len(loads)
+
+        server = InferenceServer()
+        server.register("m", load=load)
+        await server.load("m")
+        loaded.set()
+        await asyncio.gather(*tasks)
+        assert (await server.infer("m", {}))["output_0"].tolist() == [2]
+
+    asyncio.run(main())
+
+
 def test_a_model_may_give_itself_up() -> None:
     server, unloaded = InferenceServer(), threading.Event()
 

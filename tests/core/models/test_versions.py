@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
+import threading
 from typing import Any
 
 from oip_asgi import InferenceServer, TensorSpec
 from tests.support.asking import ask, error, get, outputs
+from tests.support.talk import Talk, until
 
 
 class Loading:
@@ -36,3 +39,17 @@ def test_a_version_that_does_not_serve_leaves_requests_that_name_none_to_the_one
     assert server.infer_sync("m", {"x": [1.5]})["output_0"].tolist() == [1.5]
     server.unload_sync("m", "1")
     assert error(ask(server, "m", x=[1.5])) == (503, "model 'm' version '2' is not ready: it was unloaded")
+
+
+def test_requests_wait_for_the_highest_version_that_a_request_loads() -> None:
+    server, go_on = InferenceServer(), threading.Event()
+    server.register("m", lambda: 1, version="1")
+    server.register("m", lambda: 2, version="2", load=lambda: go_on.wait(20) and None)
+
+    async def main() -> Any:
+        talks = [Talk(server) for _ in range(3)]
+        await until(lambda: all(talk.asked for talk in talks) or [model.state for model in server.models()][1] == "loading")
+        go_on.set()
+        return [(await talk.answer())[1]["outputs"][0]["data"] for talk in talks]
+
+    assert asyncio.run(main()) == [[2], [2], [2]]
