@@ -113,10 +113,11 @@ class LoopTask:
         self._background.call_soon(self._asked.set)
         try:
             self._loan.wait(result)
-            return result_of(result)
-        except KeyboardInterrupt:  # of this thread, which waits no longer
+        except BaseException:  # such as KeyboardInterrupt, of this thread, which waits no longer
             self._served.cancel()
             raise
+        try:
+            return result_of(result)
         finally:
             del result  # as in `BackgroundLoop.run`
 

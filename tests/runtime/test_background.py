@@ -17,6 +17,7 @@ from oip_asgi import InferenceError, InferenceServer
 from tests.support.inside import background_of
 from tests.support.inside.runtime import (
     BackgroundLoop,
+    Loan,
     QuitWithin,
     Stopped,
 )
@@ -159,6 +160,36 @@ def test_the_items_of_one_generator_are_made_in_one_task() -> None:
     found = [response["output_0"].item() for response in server.infer_stream_sync("m", {"n": 5})]
     assert len(found) == 5
     assert len(set(found)) == 1
+    server.stop()
+
+
+@pytest.mark.parametrize("raised", [KeyboardInterrupt, BaseException], ids=["Ctrl-C", "a timeout of gevent"])
+def test_what_interrupts_a_thread_that_waits_for_an_item_cancels_the_item(raised: type[BaseException]) -> None:
+    server, events = InferenceServer(), list[str]()
+
+    @server.model("m")
+    async def wait() -> AsyncIterator[int]:
+        try:
+            await asyncio.sleep(60)
+            yield 1
+        finally:
+            events.append("closed")
+
+    class Interrupted(Loan):
+        waits = 0
+
+        def wait(self, awaited: Any) -> None:
+            Interrupted.waits += 1
+            if Interrupted.waits == 1:
+                time.sleep(0.05)
+                raise raised
+            super().wait(awaited)
+
+    background_of(server).lend_thread = Interrupted
+    since = time.monotonic()
+    with pytest.raises(raised):
+        next(server.infer_stream_sync("m", {}))
+    assert (events, time.monotonic() - since < 30) == (["closed"], True)
     server.stop()
 
 

@@ -14,7 +14,7 @@ from oip_asgi._protocol.effects import (
     Work,
 )
 from oip_asgi._runtime import threads
-from oip_asgi._runtime.background import BackgroundLoop
+from oip_asgi._runtime.background import BackgroundLoop, Loan
 from oip_asgi._runtime.drive import drive_async
 from oip_asgi._runtime.drive_blocking import drive
 from oip_asgi._runtime.runtime import LoopThreads, Runtime
