@@ -39,14 +39,11 @@ _LINE_ENDS: Final = re.compile(rb"\xc2\x85|\xe2\x80[\xa8\xa9]")
 
 
 def _encode_error(error: InferenceError) -> bytes:
-    return _EVENT % _as_line(encode_json(schemas.Error(client_text(error))))
+    return _EVENT % _escape_line_ends(encode_json(schemas.Error(client_text(error))))
 
 
-def _as_line(document: bytes) -> bytes:
-    """A JSON document without the ends of lines that JSON has no need to escape."""
-    if b"\xe2\x80" in document or b"\xc2\x85" in document:
-        return _LINE_ENDS.sub(lambda found: b"\\u%04x" % ord(found[0].decode()), document)
-    return document
+def _escape_line_ends(document: bytes) -> bytes:
+    return _LINE_ENDS.sub(lambda found: b"\\u%04x" % ord(found[0].decode()), document)
 
 
 _HEADERS: Final = [
@@ -105,10 +102,14 @@ class DocumentFormat:
         return generate.decode_request(flat, declared, named, columns)
 
     def encode(self, _: InferenceRequest, response: InferenceResponse) -> bytes:
-        if not self._is_flat:
-            return self._frame % _as_line(rest.encode_response(response, _AS_JSON)[0])
-        self._head = self._head or generate.encode_head(response)
-        return self._frame % _as_line(generate.encode_response(response, self._head))
+        if self._is_flat:
+            self._head = self._head or generate.encode_head(response)
+            document = generate.encode_response(response, self._head)
+        else:
+            document = rest.encode_response(response, _AS_JSON)[0]
+        if b"\xe2\x80" in document or b"\xc2\x85" in document:  # the first bytes of those characters
+            document = _escape_line_ends(document)
+        return self._frame % document
 
 
 def answer_with_document(request: Exchange, model: Model) -> Steps[Response]:

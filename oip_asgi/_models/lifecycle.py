@@ -142,7 +142,7 @@ class Lifecycle:
     def is_wanted(self) -> bool:
         """Whether requests are answered now, or after the load that they begin or wait for."""
         loading = self._loading
-        return self.is_serving or self.state == "registered" or (loading is not None and loading.is_waited_for)
+        return self.state in ("registered", "ready", "reloading") or (loading is not None and loading.is_waited_for)
 
     def acquire(self) -> Handler:
         """The handler for one request, which its slot or `release` gives back. Raises NotReady or NotFound if the model does not serve."""
