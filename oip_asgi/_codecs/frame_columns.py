@@ -109,11 +109,10 @@ def holds_missing(tensor: Tensor, dtype: np.dtype[Any]) -> bool:
     return is_nullable and parameters.get("content_type") == PandasJSONCodec.content_type
 
 
-def write_as_declared(tensor: Tensor, spec: TensorSpec) -> Tensor:
+def write_objects(tensor: Tensor, spec: TensorSpec) -> Tensor:
     """A column of numbers or booleans as JSON texts, if it is declared as one of objects, as it is with other values."""
-    array = spec.to_declared_rank(tensor.array)
-    is_declared_so = spec.content_type == PandasJSONCodec.content_type and array.ndim == 1
-    if not is_declared_so or array.dtype.hasobject or "content_type" in tensor.parameters:
+    array, is_declared_so = tensor.array, spec.content_type == PandasJSONCodec.content_type
+    if not is_declared_so or array.ndim != 1 or array.dtype.hasobject or "content_type" in tensor.parameters:
         return tensor
     return PandasJSONCodec.encode_input(tensor.name, array.tolist())
 

@@ -95,7 +95,7 @@ class SharedMemory:
             raise InvalidRequest(f"there is no shared memory {show(key)}: create it first") from None
         except OSError as error:
             raise Forbidden(f"the shared memory {show(key)} cannot be opened for reading and writing: {error.strerror}") from None
-        segment = Segment(descriptor)
+        segment = Segment(key, descriptor)
         about = os.fstat(descriptor)
         # a second name in the same folder would be a way around `allow`
         if not stat.S_ISREG(about.st_mode) or about.st_nlink != 1:
@@ -106,7 +106,8 @@ class SharedMemory:
 class Segment:
     """An open segment. It is closed when nobody refers to it any more."""
 
-    def __init__(self, descriptor: int) -> None:
+    def __init__(self, key: str, descriptor: int) -> None:
+        self.key = key
         self._descriptor = descriptor
         weakref.finalize(self, os.close, descriptor)
 
@@ -159,13 +160,12 @@ class Region(msgspec.Struct, frozen=True):
 
 
 class MemoryRange(NamedTuple):
-    """Memory that one tensor may read or write: `size` bytes of the segment of a key. `where` names the tensor in errors."""
+    """Memory that one tensor may read or write: `size` bytes of a segment. `where` names the tensor in errors."""
 
-    key: str
+    segment: Segment
     offset: int
     size: int
     where: str
-    segment: Segment
 
 
 class Regions:
@@ -257,9 +257,9 @@ class Regions:
             if streams:
                 raise InvalidRequest(f"{where} goes to shared memory, but the model answers with a stream: leave the parameter out")
             ranges[output.name] = self._locate(*place, f"output {show(output.name)}")
-        in_order = sorted([memory for memory in ranges.values() if memory.size], key=lambda memory: memory[:2])
+        in_order = sorted([memory for memory in ranges.values() if memory.size], key=lambda memory: (memory.segment.key, memory.offset))
         for first, second in pairwise(in_order):
-            if first.key == second.key and second.offset < first.offset + first.size:
+            if first.segment.key == second.segment.key and second.offset < first.offset + first.size:
                 raise InvalidRequest(f"{first.where}, and overlaps {second.where}: expected other offsets, or smaller sizes")
 
         def apply_options(response: InferenceResponse) -> InferenceResponse:
@@ -282,7 +282,7 @@ class Regions:
         if offset + size > region.byte_size:
             beyond = f"which is beyond the {region.byte_size} bytes of the region {show(name)}"
             raise InvalidRequest(f"{where} has {_OFFSET} {offset} and {_SIZE} {size}, {beyond}")
-        return MemoryRange(_check_key(region.key), region.offset + offset, size, f"{where} is in the region {show(name)}", segment)
+        return MemoryRange(segment, region.offset + offset, size, f"{where} is in the region {show(name)}")
 
 
 def refuse_region_beside_data(parameters: Mapping[str, object], where: str) -> None:

@@ -196,5 +196,5 @@ ROUTES: Final = [
 _WITHOUT_PAGES: Final = Routes(ROUTES)
 _WITH_PAGES: Final = Routes([*ROUTES, *pages.ROUTES])
 
-FIRST_SEGMENTS: Final = _WITH_PAGES.first_segments()
+FIRST_SEGMENTS: Final = _WITH_PAGES.first_segments
 """The first segments of all paths of the protocol, except the bare mount."""

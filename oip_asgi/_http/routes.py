@@ -28,10 +28,10 @@ Handler: TypeAlias = Callable[..., "Response | Steps[Response]"]
 """Takes the exchange, and the model where the pattern names one."""
 
 _NAMED: Final = re.compile(r"(.*)\{(model|region)\}(\[/versions/\{version\}\])?(.*)")
+_VERSION: Final = "(?:/versions/(?P<version>[^/]*))?"
+
 _MOST_CHARACTERS: Final = 2**13
 """A longer path is unknown. Servers and proxies take about as much."""
-
-_VERSION: Final = "(?:/versions/(?P<version>[^/]*))?"
 
 
 class Endpoint(msgspec.Struct):
@@ -62,13 +62,11 @@ class Routes:
             if route.method == "GET":
                 endpoint.handlers["HEAD"] = route.answer
         self._fixed = {pattern: endpoint for pattern, endpoint in endpoints.items() if "{" not in pattern}
-        named = sorted(endpoints.keys() - self._fixed.keys(), key=len, reverse=True)  # a model's own path would take all others
+        # the longest first, as a model's own path would take all others
+        named = sorted((pattern for pattern in endpoints if pattern not in self._fixed), key=len, reverse=True)
         self._named = [(_compile(pattern), endpoints[pattern]) for pattern in named]
-        self._patterns = list(endpoints)
-
-    def first_segments(self) -> list[str]:
+        self.first_segments = list(dict.fromkeys(pattern.split("/")[1] for pattern in endpoints if pattern))
         """The first segments of all paths, each once."""
-        return list(dict.fromkeys(pattern.split("/")[1] for pattern in self._patterns if pattern))
 
     def match(self, path: str) -> Match | None:
         """What a path names; None for nothing that is in the table."""

@@ -14,7 +14,7 @@ from typing import Any, Final, NamedTuple, Protocol, TypeAlias
 import msgspec
 
 from .._codecs.content_types import Codecs, Reader, RequestReader, read_scalar_parameter
-from .._codecs.frame_columns import explain_column, holds_missing, write_as_declared
+from .._codecs.frame_columns import explain_column, holds_missing, write_objects
 from .._codecs.plain import NumpyCodec
 from .._protocol.errors import InvalidRequest, describe_expected, find_near, list_names, show
 from .._protocol.specs import TensorSpec
@@ -251,8 +251,8 @@ class Binding:
         """A tensor that fits as the column of a data frame: as `[N, 1]`, or with missing values, which no integer and no boolean can be."""
         if tensor.name in self.named or (self.request_reader is None and spec.pd_dtype is None):
             return None
-        given = write_as_declared(tensor, spec)
-        column = make_tensor(tensor.name, spec.to_declared_rank(given.array), spec.complete(given.parameters))
+        column = write_objects(make_tensor(tensor.name, spec.to_declared_rank(tensor.array), tensor.parameters), spec)
+        column.parameters = spec.complete(column.parameters)
         is_fit = column.array.dtype == spec.dtype or holds_missing(column, spec.dtype)
         return column if is_fit and spec.fits(column.shape) else None
 

@@ -139,7 +139,7 @@ class Lifecycle:
         return self.state in ("ready", "reloading")
 
     @property
-    def is_wanted(self) -> bool:
+    def will_serve(self) -> bool:
         """Whether requests are answered now, or after the load that they begin or wait for."""
         loading = self._loading
         return self.state in ("registered", "ready", "reloading") or (loading is not None and loading.is_waited_for)

@@ -94,9 +94,7 @@ class Registry:
         """The model of this name and version, or NotFound."""
         model = self._found.get((name, version))
         if model is not None:
-            if version is not None or model.lifecycle.state == "ready" or model.lifecycle.is_wanted:
-                return model
-            return self._find_serving(model)
+            return model if version is not None or model.lifecycle.will_serve else self._find_serving(model)
         if version is None or name not in self:
             known = _describe_known(name, list(self._models)) if self._names_are_told else "the list of models has those that you may see"
             raise NotFound(f"Request for unknown model: {show(name)} is not found: {known}")

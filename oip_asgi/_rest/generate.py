@@ -171,7 +171,7 @@ def _check_scalar(what: str, value: Any) -> Any:
 
 
 def _write_missing(value: Any, spec: TensorSpec | None) -> tuple[Any, dict[str, Any]]:
-    """Write null in a column as tensors have missing values of its kind, with the parameters that say so."""
+    """Write null in a column as tensors have missing values of its kind, with the parameters that say so; and all objects as JSON texts."""
     values = value if type(value) is list else [value]
     if spec is not None and spec.content_type == _JSON_TEXTS:
         return [each if isinstance(each, str) else json.dumps(each) for each in values], {}

@@ -12,7 +12,7 @@ from tests.support.talk import Talk, until
 
 
 class Loading:
-    """A `load=` that fails as long as it is told to."""
+    """A `load=` that fails while `fails` is true."""
 
     def __init__(self) -> None:
         self.fails = True
