@@ -9,8 +9,9 @@ from .rows import GOOD, Hostile, document, head, head_of, post
 
 
 def of_triton() -> Iterator[Hostile]:
-    pieces = b"1\r\n[\r\n" * 100_000  # six bytes for each byte of the body
-    yield Hostile("100,000 chunks of one byte", (head("one", "Transfer-Encoding: chunked"), pieces, b"0\r\n\r\n"))
+    chunks = (b"1\r\n[\r\n" * 100_000, b"0\r\n\r\n")  # six bytes for each byte of the body
+    read_only = (b"POST /pid HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n", *chunks)
+    yield Hostile("100,000 chunks of one byte", (head("one", "Transfer-Encoding: chunked"), *chunks), read_only=read_only)
     for name in ("..%2F..%2F..%2Fetc%2Fhostname", "..%5C..%5Cetc", "%2Fetc%2Fhostname", "one%2F..%2Fraises"):
         yield Hostile(f"a model's name that is a path, {name}", post(name, GOOD), (404,))
     for path in ("docs/..%2F..%2F_version.py", "docs/..%5Cpage.py", "docs/%2Fetc%2Fhostname"):

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
 import os
 import time
@@ -16,6 +17,7 @@ from typing import Any
 import numpy as np
 from fastapi import FastAPI
 from numpy.lib.stride_tricks import as_strided
+from starlette.requests import Request
 from starlette.responses import PlainTextResponse
 from starlette.routing import Route
 
@@ -109,8 +111,14 @@ def register_dear(server: InferenceServer) -> None:
         server.register("frame", frame)
 
 
+async def tell_pid(request: Request) -> PlainTextResponse:
+    """A function of the host's own: it reads the body, and says who serves."""
+    await request.body()
+    return PlainTextResponse(str(os.getpid()))
+
+
 def make_app() -> FastAPI:
-    app = FastAPI(routes=[Route("/pid", lambda _: PlainTextResponse(str(os.getpid())))])
+    app = FastAPI(routes=[Route("/pid", tell_pid, methods=["GET", "POST"])])
     OIPApp(make_server()).install(app)
     many = InferenceServer()
     for number in range(200):
@@ -120,18 +128,30 @@ def make_app() -> FastAPI:
 
 
 def other(environ: Any, start_response: Any) -> list[bytes]:
-    """What the middleware hands on to: who serves."""
+    """What the middleware hands on to, which does as `tell_pid`."""
+    while environ["wsgi.input"].read(2**20):
+        pass
     start_response("200 OK", [("Content-Type", "text/plain")])
     return [b"%d" % os.getpid()]
 
 
+def freeze() -> None:
+    """As the page of operations says: else each full collection looks through all that the libraries brought, for 50 ms and more."""
+    gc.collect()
+    gc.freeze()
+
+
 def make_wsgi_app() -> OIPWSGIMiddleware:
-    return OIPWSGIMiddleware(other, make_server())
+    app = OIPWSGIMiddleware(other, make_server())
+    freeze()
+    return app
 
 
 def main() -> None:
     logging.basicConfig(level=logging.CRITICAL)
-    run_uvicorn(make_app(), timeout_graceful_shutdown=5)
+    app = make_app()
+    freeze()
+    run_uvicorn(app, timeout_graceful_shutdown=5)
 
 
 if __name__ == "__main__":
