@@ -194,32 +194,36 @@ class Lifecycle:
 
     def wait_until_loaded(self, *, at_start: bool = False) -> Steps[None]:
         """Load the model if it is only registered, and wait for a load that a request began; `at_start`, for any load."""
-        while self.state in ("registered", "loading") and not self._loader.calls_this:
-            with self._lock:
-                begun = self._begin_if_registered(is_waited_for=True)
-                loading = begun or self._loading
-            if loading is None or not (loading.is_waited_for or at_start):
-                return
-            if begun is not None:
-                yield loading.spawn
-            yield Wait(loading.spawn.ended)
+        while self.state in ("registered", "loading"):
+            with self._loader.awaited() as may_wait:
+                if not may_wait:
+                    return
+                with self._lock:
+                    begun = self._begin_if_registered(is_waited_for=True)
+                    loading = begun or self._loading
+                if loading is None or not (loading.is_waited_for or at_start):
+                    return
+                if begun is not None:
+                    yield loading.spawn
+                yield Wait(loading.spawn.ended)
 
     def load(self, parameters: LoadParameters) -> Steps[None]:
         """Wait for a load or an unload that runs, then load the model, or load it again. Its old handler serves until that has ended."""
-        if self._loader.calls_this:
-            raise NotReady(f"model {self._label} cannot be loaded by its own load= or unload=, which would wait for itself")
         own = None
-        while own is None or own.was_cancelled:
-            with self._lock:
-                self._end_lost()
-                # requests wait for a first load, which they would have begun themselves
-                own = self._begin(parameters, is_waited_for=self.state == "registered")
-                # an unload that runs waits for the load that runs
-                running = self._unloading if self._loading is None else self._loading.spawn
-            assert running is not None  # else it would have begun
-            if own is not None:
-                yield running
-            yield Wait(running.ended)
+        with self._loader.awaited() as may_wait:
+            if not may_wait:
+                raise NotReady(f"model {self._label} cannot be loaded by a load= or unload= for which its own waits: that would never end")
+            while own is None or own.was_cancelled:
+                with self._lock:
+                    self._end_lost()
+                    # requests wait for a first load, which they would have begun themselves
+                    own = self._begin(parameters, is_waited_for=self.state == "registered")
+                    # an unload that runs waits for the load that runs
+                    running = self._unloading if self._loading is None else self._loading.spawn
+                assert running is not None  # else it would have begun
+                if own is not None:
+                    yield running
+                yield Wait(running.ended)
         if own.error is not None:
             raise ModelFailed(f"failed to load {self._label}: see the server's log") from own.error
         if own.action == "discard":
@@ -305,8 +309,9 @@ class Lifecycle:
 
     def wait_until_unloaded(self) -> Steps[None]:
         unloading = self._unloading
-        if unloading is not None and not self._loader.calls_this:
-            yield Wait(unloading.ended)
+        with self._loader.awaited() as may_wait:
+            if unloading is not None and may_wait:
+                yield Wait(unloading.ended)
 
     def forget(self) -> None:
         """Let the next start of the server load the model again."""

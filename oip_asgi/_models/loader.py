@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import inspect
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import partial
 from typing import Any, Final
@@ -87,17 +88,39 @@ class Loader:
         self.is_factory = options.function is None
         """Whether `load=` returns the function."""
         self.takes_parameters = _takes_argument(options.load, LoadParameters, f"{options}: load=")
+        self._waits_for: list[Loader] = []
+        """The models for whose loads and unloads hooks of this one wait."""
         self._unload_takes_function = _takes_argument(options.unload, None, f"{options}: unload=")
         if self._unload_takes_function and not self.is_factory:
             raise TypeError(f"{options}: unload= has a parameter for what load= returned, but the function is registered: leave one out")
 
-    @property
-    def calls_this(self) -> bool:
-        """Whether this code runs within a hook of the model, which would wait for ever if it waited for the model's load or unload."""
-        return any(run.loader is self and not run.is_over for run in _HOOKS.get())
+    @contextmanager
+    def awaited(self) -> Iterator[bool]:
+        """Around code that waits for the model's load or unload. False if it would wait for ever, as that waits for a hook within which
+        this code runs."""
+        within = [run.loader for run in _HOOKS.get() if not run.is_over]
+        for loader in within:
+            loader._waits_for.append(self)  # before it is looked at: two that begin at the same time both see it
+        try:
+            yield not self._waits_for_any(within)
+        finally:
+            for loader in within:
+                loader._waits_for.remove(self)
+
+    def _waits_for_any(self, others: Sequence[Loader]) -> bool:
+        """Whether the model is one of the others, or a hook of it waits for one, directly or through other models."""
+        seen, unseen = list[Loader](), [self]
+        while unseen:
+            loader = unseen.pop()
+            if loader in others:
+                return True
+            if loader not in seen:
+                seen.append(loader)
+                unseen += loader._waits_for
+        return False
 
     def _within(self, hook: Callable[..., Any]) -> Callable[..., Any]:
-        """A hook within which `calls_this` is true."""
+        """A hook that `awaited` knows while it runs."""
         run = _Hook(self)
         runs = (*_HOOKS.get(), run)
 

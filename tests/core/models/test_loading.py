@@ -9,6 +9,7 @@ import os
 import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any
 
@@ -100,6 +101,36 @@ def test_models_whose_loads_ask_each_other_fail_to_load(is_async: bool) -> None:
         server.register(name, load=partial(load_async if is_async else load, other))
     with pytest.raises(InferenceError, match="model 'a' is not ready: its load failed"):
         server.infer_sync("a", {})
+    assert [model.state for model in server.models()] == ["failed", "failed"]
+
+
+@pytest.mark.parametrize("reloads", [False, True])
+@pytest.mark.parametrize("is_async", [False, True])
+def test_loads_that_begin_apart_and_ask_each_other_fail(is_async: bool, reloads: bool) -> None:
+    server, both, begun = InferenceServer(), threading.Barrier(2, timeout=20), set[str]()
+
+    def wait_for_both(other: str) -> None:
+        if other not in begun:  # else it is loaded once more, as the other one has failed
+            begun.add(other)
+            both.wait()
+
+    def load(other: str) -> Any:
+        wait_for_both(other)
+        return server.load_sync(other) if reloads else server.infer_sync(other, {})
+
+    async def load_async(other: str) -> Any:
+        await asyncio.to_thread(wait_for_both, other)
+        return await (server.load(other) if reloads else server.infer(other, {}))
+
+    def ask(name: str) -> InferenceError:
+        with pytest.raises(InferenceError) as raised:
+            server.infer_sync(name, {})
+        return raised.value
+
+    for name, other in ("ab", "ba"):
+        server.register(name, load=partial(load_async if is_async else load, other))
+    with ThreadPoolExecutor(2) as threads:
+        assert {error.status for error in threads.map(ask, "ab", timeout=20)} == {503}
     assert [model.state for model in server.models()] == ["failed", "failed"]
 
 
