@@ -114,7 +114,7 @@ class StreamCall:
                 task.cancel()
             while self._tasks:
                 await asyncio.wait(self._tasks)
-            del self._end  # what it raises knows this, so both would live until the next garbage collection
+            del self._end  # what it raises refers to this: a cycle, which only the garbage collector would free
 
     def _start(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.get_running_loop().create_task(work)

@@ -47,7 +47,7 @@ def check_asgi(app: object, written: str) -> None:
         instead = 'OIPWSGIMiddleware(application, server, "/v2")'
         if is_framework(app, "flask", "Flask"):
             instead = "app.register_blueprint(oip_asgi.flask.blueprint(server)), or app.wsgi_app = OIPWSGIMiddleware(app.wsgi_app, server)"
-        raise TypeError(f"{describe(app)} is a WSGI application, and this is for ASGI: write {instead}")
+        raise TypeError(f"{describe(app)} is a WSGI application, but this is for ASGI: write {instead}")
     if not callable(app) or isinstance(app, type):
         raise TypeError(f"{describe(app)} is no ASGI application: write {written}")
 
@@ -55,7 +55,7 @@ def check_asgi(app: object, written: str) -> None:
 def check_wsgi(app: object, written: str) -> None:
     """Check that something may be a WSGI application."""
     if _is_asgi(app):
-        raise TypeError(f'{describe(app)} is an ASGI application, and this is for WSGI: write OIPMiddleware(app, server, "/v2")')
+        raise TypeError(f'{describe(app)} is an ASGI application, but this is for WSGI: write OIPMiddleware(app, server, "/v2")')
     if not callable(app) or isinstance(app, type):
         raise TypeError(f"{describe(app)} is no WSGI application: write {written}")
 
@@ -76,7 +76,7 @@ def check_installs_in(app: object) -> None:
         instead = 'write OIPApp(server).install(app, "/v2"), with the application itself'
     else:
         instead = 'for WSGI applications, write OIPWSGIMiddleware(application, server, "/v2")'
-    raise TypeError(f"install is for applications of Starlette and FastAPI, and this is {describe(app)}: {instead}")
+    raise TypeError(f"install is for applications of Starlette and FastAPI, but this is {describe(app)}: {instead}")
 
 
 def _is_asgi(app: object) -> bool:

@@ -81,7 +81,7 @@ class Services:
                 message = self._pool.FindMessageTypeByName(question.all_extension_numbers_of_type)
                 answer.all_extension_numbers_response.base_type_name = message.full_name
             elif asked == "file_containing_extension":
-                raise KeyError("these messages have no extensions")
+                raise KeyError  # these messages have none
             else:
                 _refuse(answer, _INVALID_ARGUMENT, "this kind of question is not known")
         except KeyError:

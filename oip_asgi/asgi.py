@@ -129,7 +129,7 @@ class OIPApp:
                     with suppress(OSError):  # how servers say that the client has gone
                         await send({"type": "http.response.body", "body": b"", "more_body": False})
                 return
-        assert type(answer) is Response  # `write` takes the pieces
+        assert type(answer) is Response  # `write` has taken all pieces
         await _send(answer, send)
 
     def install(

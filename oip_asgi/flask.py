@@ -59,7 +59,7 @@ def blueprint(server: InferenceServer, name: str = "oip", url_prefix: str = "/v2
     served, opened = Blueprint(name, __name__, url_prefix=url_prefix), Blueprint(f"{name}_public", __name__)
     for each in (served, opened):
         each.register_error_handler(HTTPException, _refuse)
-        for code in default_exceptions:  # Flask asks an application's handler of a code before ours of the class
+        for code in default_exceptions:  # Flask prefers an application's handler of a code to ours of a class
             each.register_error_handler(code, _refuse)
     match_public(public)
 

@@ -162,7 +162,7 @@ class RequestCodec(Codec[T]):
         """Split a result: some of its values, such as columns of a frame, become outputs with content types of their own.
 
         Args:
-            payload: The result, which does not change.
+            payload: The result. Do not change it.
             names: The outputs for which the model's declaration or the request names a content type.
 
         Returns:
@@ -249,7 +249,7 @@ def encode_elements(name: str, payload: Sequence[V] | Array, encode: Callable[[V
     if isinstance(payload, ndarray) and not payload.size:
         payload = []
     if isinstance(payload, (str, bytes)) or not isinstance(payload, Sequence):
-        raise TypeError(f"tensor {name!r}: the content_type {content_type!r} is for a list, and this is {show(payload)}")
+        raise TypeError(f"tensor {name!r}: the content_type {content_type!r} is for a list, but this is {show(payload)}")
     elements: list[bytes] = []
     try:
         elements.extend(map(encode, payload))

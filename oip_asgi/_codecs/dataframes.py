@@ -107,7 +107,7 @@ def keep_own_categories(rows: Any) -> Any:
 
 def name_tensors(frame: pd.DataFrame) -> list[str]:
     if not is_frame(frame):
-        raise TypeError(f"the content_type 'pd' is for a pandas.DataFrame, and this is {show(frame)}")
+        raise TypeError(f"the content_type 'pd' is for a pandas.DataFrame, but this is {show(frame)}")
     labels = frame.columns.tolist()
     for label in labels:
         if not isinstance(label, (str, int)):

@@ -88,7 +88,7 @@ def _from_text(element: bytes) -> datetime:
     value = _read(element)
     finer = _FINER.search(element)
     if finer and finer[1].strip(b"0"):
-        raise ValueError("a datetime.datetime has microseconds at most, and this is finer: annotate pandas.Series")
+        raise ValueError("a datetime.datetime has microseconds at most, but this is finer: annotate pandas.Series")
     return value
 
 
@@ -111,13 +111,13 @@ def read_points(tensor: Tensor) -> tuple[Array, bool]:
         raise
     are_zoned = [moment.tzinfo is not None for moment in moments]
     if not all(are_zoned) and any(are_zoned):
-        raise _refuse(tensor, places[are_zoned.index(False)], "a date and time with an offset from UTC, as others of the column are")
+        raise _refuse(tensor, places[are_zoned.index(False)], "a date and time with an offset from UTC, as other elements have")
     points = np.full(len(elements), "NaT", "M8[us]")
     points[elements_at := np.array(places, int)] = np.array(in_utc, "M8[us]")
     finer = [int(found[1].ljust(3, b"0")) if found else 0 for found in map(_FINER.search, there)]
     if any(finer):
         if not reach_nanoseconds(points):
-            expected = "microseconds at most, since others of the column are out of the years 1678 to 2261"
+            expected = "microseconds at most, since other elements are outside the years 1678 to 2261"
             raise _refuse(tensor, places[np.flatnonzero(finer)[0]], expected)
         points = points.astype("M8[ns]")
         points[elements_at] += np.array(finer, "m8[ns]")

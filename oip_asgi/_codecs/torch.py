@@ -37,7 +37,7 @@ class TorchCodec(InputCodec["torch.Tensor"]):
     @classmethod
     def encode_input(cls, name: str, payload: torch.Tensor, use_bytes: bool = True) -> Tensor:
         if not is_torch(payload):
-            raise TypeError(f"tensor {name!r}: expected a torch.Tensor, and this is {show(payload)}")
+            raise TypeError(f"tensor {name!r}: expected a torch.Tensor, but this is {show(payload)}")
         return Tensor(name, to_array(payload))
 
     @classmethod

@@ -320,8 +320,8 @@ def _check_key(key: str) -> str:
     return plain
 
 
-class _Server(Protocol):
-    """An object with regions: the engine."""
+class _HasRegions(Protocol):
+    """The engine, as far as needed here."""
 
     regions: Regions
 
@@ -331,7 +331,7 @@ class _Server(Protocol):
 _decode_region: Final = msgspec.json.Decoder(RegisterRegion)
 
 
-def _rest_register(server: _Server, question: Question) -> Steps[None]:
+def _rest_register(server: _HasRegions, question: Question) -> Steps[None]:
     regions, name = server.regions, question.region
     assert name is not None  # the path has it
     regions.check_may_register()
@@ -339,16 +339,16 @@ def _rest_register(server: _Server, question: Question) -> Steps[None]:
     yield Run(partial(regions.register, name, asked.key, asked.offset or 0, asked.byte_size), "hook")
 
 
-def _grpc_register(server: _Server, request: Any) -> Steps[None]:
+def _grpc_register(server: _HasRegions, request: Any) -> Steps[None]:
     server.regions.check_may_register()
     yield Run(partial(server.regions.register, request.name, request.key, request.offset, request.byte_size), "hook")
 
 
-def _list_regions(server: _Server, question: Question) -> list[Region]:
+def _list_regions(server: _HasRegions, question: Question) -> list[Region]:
     return server.regions.list_regions(question.region)
 
 
-def _unregister(server: _Server, question: Question) -> None:
+def _unregister(server: _HasRegions, question: Question) -> None:
     server.regions.unregister(question.region)
 
 

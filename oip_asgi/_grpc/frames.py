@@ -95,7 +95,7 @@ class FrameReader(msgspec.Struct, eq=False):
         if flag not in (_PLAIN, _COMPRESSED):
             raise InvalidRequest(f"a frame begins with the byte {flag}: expected 0, or 1 for a compressed message")
         if flag == _COMPRESSED and self.coding is None:
-            raise InvalidRequest("a frame says that its message is compressed, and grpc-encoding does not say how")
+            raise InvalidRequest("a frame says that its message is compressed, but grpc-encoding does not say how")
         body = Body(size, self.limit, self.coding if flag == _COMPRESSED else None)
         body.check(size)
         return body

@@ -45,7 +45,7 @@ class Call(msgspec.Struct, eq=False):
     protocol: Protocol  # gRPC or gRPC-Web
     head: Head
     lacks_trailers: bool  # whether it needs trailers that the server in front cannot send
-    timeout: float = math.inf  # its `grpc-timeout` in seconds, once its reader is made; infinity if it has none
+    timeout: float = math.inf  # its `grpc-timeout` in seconds, set by `make_reader`; infinity if it has none
 
     def make_reader(self, options: ServerOptions, most: float = math.inf) -> FrameReader:
         """Check the head, and make the reader of a body with so many messages at most."""

@@ -30,5 +30,5 @@ def match_public(public: Sequence[str]) -> str:
     words = list(public)
     unknown = [public] if isinstance(public, str) else [word for word in words if word not in _PATHS]
     if unknown:
-        raise ValueError(f"public= takes a list of the words {list_names(_PATHS)}, and this is {public!r}")
+        raise ValueError(f"public= takes a list of the words {list_names(_PATHS)}, but this is {public!r}")
     return rf"(?:{'|'.join(_PATHS[word] for word in words)})/?" if words else "(?!)"

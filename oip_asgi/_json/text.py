@@ -106,4 +106,4 @@ def refuse(error: Exception, place: str, text: Buffer, hint: str = "") -> NoRetu
 
 def _name_form(text: Buffer) -> str:
     """What to send in the place of a form, by which no JSON begins."""
-    return "; it begins as multipart/form-data does, such as curl -F and forms of HTML send it: send JSON" if text[:2] == b"--" else ""
+    return "; it looks like multipart/form-data, which curl -F and HTML forms send: send JSON" if text[:2] == b"--" else ""

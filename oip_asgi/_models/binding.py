@@ -272,7 +272,7 @@ class Binding:
             raise InvalidRequest(f"missing input {_list(self.required - seen)}: expected {_list(self.required)}, but got {_list(seen)}")
 
     def find_tensor_content_type(self, content_type: str | None) -> str | None:
-        """The content type that each tensor of a request has if it does not say its own; None if the request's is not for tensors."""
+        """The request's content type, as the default of its tensors; None if it is not one for tensors."""
         return content_type if self.request_reader is None and content_type in self._codecs.inputs else None
 
     def find_override(self, tensors: Mapping[str, Tensor], content_type: str | None) -> str | None:

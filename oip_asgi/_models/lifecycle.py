@@ -253,7 +253,7 @@ class Lifecycle:
         while lost is not None and lost.is_lost():
             with suppress(ValueError):  # if it ran, and did not wait, when the process was forked
                 lost.part.close()
-            lost.ended.set()  # which ends the load or unload it stands for: an unload may be next
+            lost.ended.set()  # which ends that load or unload; an unload may begin then
             lost = self._unloading
 
     def _load(self, loading: _Load, parameters: LoadParameters) -> Steps[None]:
@@ -321,7 +321,7 @@ class Lifecycle:
                 self._handler = None
 
     def _retire(self, handler: Handler) -> None:
-        """Note a handler for `unload=`: each one that `load=` made, or the registered function once. The caller holds the lock."""
+        """Keep a handler for `unload=`: all that `load=` made, but a registered function only once. The caller holds the lock."""
         if self._loader.is_factory or not self._retired:
             self._retired[handler] = True
 

@@ -199,7 +199,7 @@ class Signature:
         return untyped[0] if len(untyped) == 1 else None
 
     def _name_parameters(self) -> list[str]:
-        """The parameters' names. The only tensor, such as `X` of `classifier.predict(X)`, gets the name of the only declared input."""
+        """The tensor's name of each parameter. The only one, such as `X` of `predict(X)`, is called as the only declared input."""
         names = [p.given.name for p in self._parameters]
         if len(self._declared) == 1 and self._declared[0].name not in names:
             tensors = [p for p in self._parameters if p.given.kind is not p.given.KEYWORD_ONLY and p.reader and not p.request_codec]
@@ -282,7 +282,7 @@ class Signature:
         return Argument(keyword, take_scalar(name, reader.scalar, reader.read, default))
 
     def _apply_declaration(self, entry: Input, reader: Reader) -> Reader:
-        """The reader of an input: the annotation decides, else what is declared, else numpy."""
+        """The reader of an input, for the declared content type if there is one. The annotation says which are allowed."""
         name, spec, content_type = entry.name, entry.spec, self._find_declared_type(entry.spec)
         if spec is not None:
             self._check_datatype(entry, reader.datatypes, reader.annotation)
@@ -376,7 +376,7 @@ def _find_columns(function: Callable[..., Any]) -> list[str]:
 
 
 def _list_parameter_names(function: Callable[..., Any]) -> frozenset[str]:
-    """The names of all parameters, also of those that a partial or a method has bound: a keyword must not have one of them."""
+    """The names of all parameters, also of bound ones (partial, method): no tensor for `**inputs` may have one of them."""
     function = unwrap_partial(function)
     if not inspect.isroutine(function):
         function = type(function).__call__

@@ -1,1 +1,1 @@
-"""Values that all other packages use: tensors, datatypes, documents, limits, errors and effects. Knows none of them, and does no I/O."""
+"""Values for all other packages: tensors, datatypes, documents, limits, errors and effects. It knows none of them, and does no I/O."""

@@ -146,7 +146,7 @@ class DeadlinePassed(Exception):
 
 
 class QuitWithin(Exception):
-    """Thrown into a generator if its function or coroutine raised something that is not an `Exception`. The cause has what was raised, such
+    """Thrown into a generator if its function or coroutine raised something that is not an `Exception`. The cause is what was raised, such
     as `SystemExit`, or a cancellation if the coroutine awaited something that was cancelled."""
 
 

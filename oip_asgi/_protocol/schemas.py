@@ -78,7 +78,7 @@ class InferenceRequest(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class InputParts(msgspec.Struct, gc=False):
-    """`RequestInput` with any other fields, and as text what may be large."""
+    """`RequestInput`, other fields ignored, and as text what may be large."""
 
     name: str
     shape: Raw
@@ -88,14 +88,14 @@ class InputParts(msgspec.Struct, gc=False):
 
 
 class OutputParts(msgspec.Struct, gc=False):
-    """`RequestOutput` with any other fields, its parameters as text."""
+    """`RequestOutput`, other fields ignored, its parameters as text."""
 
     name: str
     parameters: Raw = Raw()
 
 
 class RequestParts(msgspec.Struct):
-    """`InferenceRequest` with any other fields, and as text what is not decoded before its size is known."""
+    """`InferenceRequest`, other fields ignored, and as text what is not decoded before its size is known."""
 
     inputs: list[InputParts]
     id: str | None = None
@@ -133,7 +133,7 @@ class SentRequest(msgspec.Struct, omit_defaults=True):
 
 
 class ReceivedResponse(msgspec.Struct):
-    """`$inference_response`, or `$inference_error_response`, as a client reads it: servers write null for what they leave out."""
+    """`$inference_response`, or `$inference_error_response`, as a client reads it: servers may write null for an absent field."""
 
     model_name: str | None = None
     outputs: list[TensorText] | None = None

@@ -204,7 +204,7 @@ def _take(binary: Buffer | None, position: int, size: object) -> Buffer:
         raise InvalidRequest(f"parameters.binary_data_size is {show(size)}: expected a non-negative integer")
     if binary is None:
         if size:
-            raise InvalidRequest("binary data needs the header Inference-Header-Content-Length, the length of the JSON, and it is absent")
+            raise InvalidRequest("binary data needs the header Inference-Header-Content-Length, the length of the JSON, but it is absent")
         return b""
     left = len(binary) - position
     if size > left:

@@ -57,7 +57,7 @@ class BackgroundLoop:
             loan.wait(future)
             return result_of(future)
         finally:
-            del future  # what it raises knows this frame, so both would live until the next garbage collection
+            del future  # what it raises refers to this frame: a cycle, which only the garbage collector would free
 
     def begin(self, coroutine: Coroutine[Any, Any, T], loan: Loan) -> Future[T]:
         """Begin a coroutine, which may use the thread that waits for it. The future raises `CancelledError` if the loop is stopped."""
@@ -125,7 +125,7 @@ class LoopTask:
         """End the task, and wait for that."""
         self._background.call_soon(self._asked.set)
         self._loan.wait(self._served)
-        del self._served  # it knows this: otherwise a cycle
+        del self._served  # it refers to this: otherwise a cycle
 
     def _end(self, _: Future[None]) -> None:
         with self._lock:

@@ -131,7 +131,7 @@ async def advance_async(
         result: T = end.value
         return result
     finally:
-        del error  # the error knows this frame, so both would live until the next garbage collection
+        del error  # it refers to this frame: a cycle, which only the garbage collector would free
         if watch is not None:
             await watch.end()
 

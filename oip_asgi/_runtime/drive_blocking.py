@@ -93,7 +93,7 @@ class Driver(Generic[T]):
             self._end_task()
             raise
         finally:
-            del error  # it knows this frame, so both would live until the next garbage collection
+            del error  # it refers to this frame: a cycle, which only the garbage collector would free
 
     def _end_task(self) -> None:
         task, self._task = self._task, None
@@ -217,4 +217,4 @@ def iterate_written(
     except (ClientGone, Stopped):
         return None
     finally:
-        del made  # what it raises knows this frame, so both would live until the next garbage collection
+        del made  # what it raises refers to this frame: a cycle, which only the garbage collector would free

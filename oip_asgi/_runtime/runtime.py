@@ -23,8 +23,8 @@ from .waiting import ClientGone, Patrol, running_loop, wait_for
 class Runtime:
     """What runs user code and large conversions for callers that block and callers that await.
 
-    A `def` of a model runs in a worker thread of an event loop's caller, as it would stop everything else on the loop. A caller that blocks
-    runs it in its own thread, unless it has a deadline: nobody can end a function, only leave it behind in its thread.
+    For a caller on an event loop, a model's `def` runs in a worker thread, as it would stop everything else on the loop. A caller that
+    blocks runs it in its own thread, unless it has a deadline: nobody can end a function, only leave it behind in its thread.
     """
 
     def __init__(self, worker_threads: int) -> None:
@@ -61,7 +61,7 @@ class Runtime:
         try:
             return future.result()
         finally:
-            del future  # what it raises knows this frame, so both would live until the next garbage collection
+            del future  # what it raises refers to this frame: a cycle, which only the garbage collector would free
 
     def begin(self, effect: Run, ended: Signal) -> Future[Any]:
         """Run a function in a worker thread, and set a signal when its future is done."""
@@ -155,7 +155,7 @@ class _Job:
     def finish(self) -> None:
         """Give the outcome to the future; on its event loop if it has one, and somebody waits for it."""
         future, result, error = self._future, self._result, self._error
-        self._result = self._error = None  # what was raised knows this, by the frame of `run`
+        self._result = self._error = None  # what was raised refers to this, by the frame of `run`
         try:
             if error is None:
                 future.set_result(result)

@@ -140,7 +140,7 @@ class WorkerThreads:
 
     def _forget(self, worker: _Worker) -> None:
         self._workers.discard(worker)
-        if self._last is worker:  # it knows this, so both would live until the next garbage collection
+        if self._last is worker:  # it refers to this: a cycle, which only the garbage collector would free
             self._last = None
 
     def stop(self) -> None:

@@ -171,7 +171,7 @@ class Watch:
             raise QuitWithin from error
         finally:
             self._waits = None
-            # what it ends with knows this frame, and they know that, so both would live until the next garbage collection
+            # its exception refers to this frame, and both names to it: a cycle, which only the garbage collector would free
             del task, raised
 
     def _set_timer(self, deadline: float) -> None:
@@ -207,14 +207,14 @@ class Watch:
 
     async def end(self) -> None:
         """Watch no longer."""
-        self._waits = None  # what it raised knows who awaited it, and that knows this
+        self._waits = None  # its exception refers to the frame that awaits it, which refers to this
         if self._timer is not None:
             self._timer.cancel()
         if self._patrol is not None:
             self._patrol.new.discard(self)
             self._patrol.old.discard(self)
         if self._watcher is not None:
-            watcher, self._watcher = self._watcher, None  # its end knows this: otherwise a cycle
+            watcher, self._watcher = self._watcher, None  # it refers to this: otherwise a cycle
             watcher.cancel()
             await asyncio.wait([watcher])
 

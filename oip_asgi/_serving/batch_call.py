@@ -51,7 +51,7 @@ class Member(msgspec.Struct, Generic[T], eq=False):
 
     def finish(self) -> T:
         """Return its answer, or raise its error."""
-        error, self.error = self.error, None  # its traceback knows this, so both would live until the next garbage collection
+        error, self.error = self.error, None  # its traceback refers to this: a cycle, which only the garbage collector would free
         try:
             if self.call.engine.clock() >= self.call.deadline:
                 raise DeadlinePassed from error

@@ -1,4 +1,4 @@
-"""Merges the rows of several requests, and splits the result of their call again. Pure functions.
+"""Merges the rows of several requests, and splits the result of their call by request. Pure functions.
 
 A result is split as the function returned it, before it becomes tensors: so the datatype of a list, or the content type of a column,
 depends only on the request's own rows.

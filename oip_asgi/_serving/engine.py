@@ -73,12 +73,12 @@ class Engine:
         self.unknown = Statistics()
         """Requests for models that nobody knows."""
         self.guard = None if options.authorize is None else Guard(options.authorize, call_here)
-        """It asks `authorize=` before a client does anything with a model. None if the server has no `authorize=`."""
+        """Asks `authorize=` before a client does anything with a model. None if the server has none."""
         self.tracer: Tracer | None = None
         self.watchers: list[Callable[[], object]] = []
-        """They are called after a model was registered."""
+        """Functions that are called after a model was registered."""
         self.finders: list[Callable[[], object]] = []
-        """They register models that were not there before. They are called before a client lists, loads or unloads models, if it may."""
+        """Functions that register new models. They are called before a client lists, loads or unloads models, if it may."""
         self.security: Security | None = None
         self.document: tuple[list[object], bytes] | None = None
         """The last OpenAPI document, and what it was made from."""
@@ -124,7 +124,7 @@ class Engine:
         return schemas.ServerMetadata(self.options.name, self.version, sorted(names))
 
     def describe_model(self, model: Model) -> schemas.ModelMetadata:
-        """Return a model's metadata, with every version of its name: only its own where not every client may see each."""
+        """Return a model's metadata, with all versions of its name; with `authorize=`, only with its own version."""
         options, versions = model.options, self.models.list_versions(model.name)
         if self.guard is not None:
             versions = [version for version in versions if version == model.version]

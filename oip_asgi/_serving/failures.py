@@ -1,6 +1,6 @@
-"""How a call fails: the errors for the client (503, 504, 500, or what user code meant for it), and what the log says of them.
-
-It knows exceptions of pandas by their class names, and does not import it. Knows no transport.
+"""How a call fails: the error for the client (busy, stopping or unloaded 503, late 504, else 500 or what user code meant), and what the log
+says of it. The numbers are in `_protocol.errors`. It knows exceptions of pandas by their class names, and does not import it. Knows no
+transport.
 """
 
 from __future__ import annotations

@@ -67,7 +67,7 @@ class Stream(Generic[T]):
         self._wants_one = wants_one
         self._has_begun = False
         self.has_many = False
-        """True if a generator answers. Its model may have another function by then."""
+        """True if a generator answers. Known once the request has a slot: its model may be loaded again before that."""
 
     def run(self) -> Steps[Any]:
         """Send each answer. If this ends before the model's generator does, close the generator."""
@@ -137,7 +137,7 @@ class Stream(Generic[T]):
                 raise error
             return Send(self._events.encode_error(as_client_error(error)))
         finally:
-            del error  # it knows this frame, so both would live until the next garbage collection
+            del error  # it refers to this frame: a cycle, which only the garbage collector would free
 
 
 def take_only_answer(engine: Engine, model: Model, wire: WireFormat[T]) -> Steps[T]:

@@ -51,8 +51,6 @@ class HTTPRequest(NamedTuple):
 
 
 class HTTPAnswer(NamedTuple):
-    """An answer."""
-
     status: int
     headers: Headers
     body: Buffer

@@ -9,7 +9,7 @@ import httpx
 
 from .._protocol.errors import ErrorResponse, InferenceError, InvalidResponse
 
-_OURS_TO_BLAME: Final = (404, 405, 406, 407, 408, 411, 426, 429)
+_NOT_THE_CLIENTS_FAULT: Final = (404, 405, 406, 407, 408, 411, 426, 429)
 """What another server answers if its address, its model or its proxy is wrong. The client can do nothing about that."""
 
 _NO_MODEL: Final = "Request for unknown model"
@@ -55,10 +55,10 @@ def refuse(error: Exception) -> Refusal | None:
 
 
 def _refuse_as_there(error: ErrorResponse, status: int | None) -> Refusal:
-    if status is None:  # within a stream, whose errors are texts alone
+    if status is None:  # within a stream, whose errors have no status
         return Refusal(502, error.text, "broke off its stream")
     what, is_away = f"answered with the status {status}", status in (502, 503, 504)
-    if 400 <= status <= 499 and status not in _OURS_TO_BLAME and not error.text.startswith(_NO_MODEL):
+    if 400 <= status <= 499 and status not in _NOT_THE_CLIENTS_FAULT and not error.text.startswith(_NO_MODEL):
         return Refusal(status, error.text, "" if error.text else what, _keep(error, "WWW-Authenticate"))
     if status in (429, 503):
         return Refusal(503, "", what, _keep(error, "Retry-After") or {"Retry-After": "1"}, is_away)

@@ -91,7 +91,7 @@ def remote(
         return _Remote([url] if isinstance(url, str) else list(url), model, version, http, forward, stream, wait)
 
     async def load() -> Loaded:
-        return await make().load()  # with connections of its own: those of what it replaces are closed
+        return await make().load()  # with new connections: those of the model that it replaces are closed
 
     make()  # what is wrong with the arguments is an error here
     return load

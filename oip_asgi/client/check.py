@@ -84,7 +84,7 @@ class Good:
         if kind is not None:
             first = next((item for item in document["inputs"] if kind in _kinds_of(item["datatype"])), None)
             if first is None:
-                raise NotTried(f"no input is of {kind}")
+                raise NotTried(f"no {kind} input")
         data, shape = first["data"], first["shape"]
         if any(name in change for name in ("first", "literal", "beyond")) and not data:
             raise NotTried("the first input is empty")

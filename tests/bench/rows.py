@@ -72,7 +72,7 @@ def rows(patterns: Iterable[str]) -> list[Row]:
 
 
 def names() -> list[str]:
-    """Of all rows, in the table's order."""
+    """The names of all rows, in the table's order."""
     return list(_ROWS)
 
 

@@ -162,8 +162,8 @@ def test_django_marks_the_views_for_its_own_middleware() -> None:
 @pytest.mark.parametrize(
     ("public", "text"),
     [
-        (["healt"], "public= takes a list of the words 'health', 'docs', and this is ['healt']"),
-        ("health", "public= takes a list of the words 'health', 'docs', and this is 'health'"),
+        (["healt"], "public= takes a list of the words 'health', 'docs', but this is ['healt']"),
+        ("health", "public= takes a list of the words 'health', 'docs', but this is 'health'"),
     ],
 )
 def test_an_unknown_word_is_refused_with_the_words(public: Any, text: str) -> None:

@@ -47,7 +47,7 @@ def no_server(taker: str, given: str, written: str) -> str:
 
 
 def no_asgi(given: str, written: str) -> str:
-    return f"{given} is a WSGI application, and this is for ASGI: write {written}"
+    return f"{given} is a WSGI application, but this is for ASGI: write {written}"
 
 
 def any_of(value: Any) -> Any:
@@ -60,7 +60,7 @@ def install_in(app: Any) -> Callable[[], Any]:
 
 
 def no_install(given: str, instead: str) -> str:
-    return f"install is for applications of Starlette and FastAPI, and this is {given}: {instead}"
+    return f"install is for applications of Starlette and FastAPI, but this is {given}: {instead}"
 
 
 def grpc_server() -> Any:
@@ -78,7 +78,7 @@ WRONG: list[tuple[Callable[[], Any], str]] = [
     (lambda: OIPMiddleware(any_of(FastAPI), SERVER), f"the class FastAPI is no ASGI application: write OIPMiddleware{FIRST}"),
     (lambda: OIPWSGIApp(FLASK), no_server("OIPWSGIApp", "a Flask", "OIPWSGIApp(server)")),
     (lambda: OIPWSGIMiddleware(SERVER, FLASK), no_server("OIPWSGIMiddleware", "a Flask", f"OIPWSGIMiddleware{FIRST}")),
-    (lambda: OIPWSGIMiddleware(FASTAPI, SERVER), f"a FastAPI is an ASGI application, and this is for WSGI: write {AROUND_ASGI}"),
+    (lambda: OIPWSGIMiddleware(FASTAPI, SERVER), f"a FastAPI is an ASGI application, but this is for WSGI: write {AROUND_ASGI}"),
     (lambda: OIPWSGIMiddleware(any_of("app"), SERVER), f"a str is no WSGI application: write OIPWSGIMiddleware{FIRST}"),
     (lambda: blueprint(FLASK), no_server("blueprint", "a Flask", "app.register_blueprint(blueprint(server))")),
     (lambda: urls(FLASK), no_server("urls", "a Flask", 'path("v2", include(urls(server)))')),

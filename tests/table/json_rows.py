@@ -9,7 +9,7 @@ from tests.support.ways import Request
 from tests.table.row import ECHOED, FLOATS, GOOD, INTEGERS, MAX_JSON_BYTES, Row, answer, framed, infer, inputs, tensor
 
 FORM = b'--a\r\nContent-Disposition: form-data; name="request"\r\n\r\n%b\r\n--a--\r\n'
-NO_FORM = "it begins as multipart/form-data does, such as curl -F and forms of HTML send it: send JSON"
+NO_FORM = "it looks like multipart/form-data, which curl -F and HTML forms send: send JSON"
 
 
 def good_rows() -> Iterator[Row]:

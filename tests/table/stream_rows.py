@@ -272,8 +272,8 @@ def _requests() -> list[StreamRow]:
             "a form",
             "plain/generate",
             b'--a\r\nContent-Disposition: form-data; name="x"\r\n\r\n1\r\n--a--\r\n',
-            "the body is not valid JSON: JSON is malformed: invalid character (byte 1); it begins as multipart/form-data does, such as "
-            "curl -F and forms of HTML send it: send JSON",
+            "the body is not valid JSON: JSON is malformed: invalid character (byte 1); it looks like multipart/form-data, which "
+            "curl -F and HTML forms send: send JSON",
         ),
         refused("no body", "plain/generate", b"", "the body is empty: expected a JSON object with a member for each input"),
         refused(

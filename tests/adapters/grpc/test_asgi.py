@@ -89,7 +89,7 @@ def test_grpc_web_ends_with_its_trailers_in_the_body() -> None:
         (frame(ECHO)[:3], "INVALID_ARGUMENT", "the body ended within a message, or before its end: expected more"),
         (frame(ECHO)[:-1], "INVALID_ARGUMENT", "the body ended within a message, or before its end: expected more"),
         (frame(ECHO, 2), "INVALID_ARGUMENT", "a frame begins with the byte 2: expected 0, or 1 for a compressed message"),
-        (frame(ECHO, 1), "INVALID_ARGUMENT", "a frame says that its message is compressed, and grpc-encoding does not say how"),
+        (frame(ECHO, 1), "INVALID_ARGUMENT", "a frame says that its message is compressed, but grpc-encoding does not say how"),
     ],
 )
 def test_frames_that_are_wrong(body: bytes, code: str, text: str) -> None:

@@ -140,7 +140,7 @@ def all_messages(port: int, model: str, streams: int, items: int, size: int) -> 
 
 
 def seconds_of(printed: str, streams: int, least: int) -> float:
-    """The seconds that h2load tells, of so many requests that brought so many bytes at least.
+    """The seconds that h2load reports, if all `streams` succeeded and brought at least so many bytes.
 
     Raises:
         LoadFailed: Not all of them succeeded, or they brought less.

@@ -274,7 +274,7 @@ def test_what_a_tensor_may_not_hold(codec: Any, tensor: Tensor, message: str) ->
     ("codec", "value", "error", "message"),
     [
         (StringCodec, ["a", 5], TypeError, "tensor 'foo': element 1 is 5: expected a string"),
-        (StringCodec, "text", TypeError, "is for a list, and this is 'text'"),
+        (StringCodec, "text", TypeError, "is for a list, but this is 'text'"),
         (StringCodec, [b"\xff"], ValueError, "element 0 is"),
         (Base64Codec, ["text"], TypeError, "element 0 is 'text'"),
         (DatetimeCodec, [NOON, pd.NaT], ValueError, "element 1 is NaT: a missing value"),

@@ -279,7 +279,7 @@ def test_a_frame_without_columns() -> None:
         (pd.DataFrame({"x": pd.Series([np.array([b"a"])], dtype=object)}), TypeError, "column 'x', row 0 is array.*bytes is no JSON type"),
         (pd.DataFrame({"x": pd.Series([1, b"a"], dtype=object)}), TypeError, "column 'x', row 1 is b'a', which has no JSON form"),
         (pd.DataFrame({"x": np.array(["10000-01-01"], "M8[s]")}), ValueError, "column 'x' has a date outside of the years 1 to 9999"),
-        ([1, 2], TypeError, r"is for a pandas.DataFrame, and this is \[1, 2\]"),
+        ([1, 2], TypeError, r"is for a pandas.DataFrame, but this is \[1, 2\]"),
     ],
 )
 def test_frames_that_cannot_be_sent(frame: Any, error: type[Exception], message: str) -> None:

@@ -144,6 +144,6 @@ def test_declared_and_from_python(server: InferenceServer) -> None:
     assert server.infer_sync("m", {"x": torch.ones(2)})["output_0"].tolist() == [2.0, 2.0]
     assert server.infer_sync("m", {"x": torch.ones(2, requires_grad=True)})["output_0"].tolist() == [2.0, 2.0]
     assert server.infer_sync("m", {})["output_0"].tolist() == [0.0]
-    with pytest.raises(TypeError, match=r"tensor 'x': expected a torch\.Tensor, and this is \[1\]"):
+    with pytest.raises(TypeError, match=r"tensor 'x': expected a torch\.Tensor, but this is \[1\]"):
         TorchCodec.encode_input("x", [1])
     assert TorchCodec.decode_output(Tensor("y", np.ones(1))).tolist() == [1.0]
