@@ -1,8 +1,9 @@
 """How the JSON list `data` becomes a tensor, and how NaN is written: JSON <-> array, typed by datatype. Knows no documents and no names.
 
-One decoder takes elements of any datatype. `struct` packs them, and refuses those that do not have the tensor's datatype. `checked_data`
-reads these one by one, or says what is wrong. A long text is decoded in flat pieces: its brackets are taken out, and compared with those of
-the shape at the end. NaN leaves as null, infinities as the strings "Infinity" and "-Infinity".
+A short text is read by `_read_quickly`: one decoder takes elements of any datatype, and `struct` packs them, and refuses those that do not
+have the tensor's datatype. What it refuses is read by `checked_data`, one by one, which takes it or says what is wrong. A long text is cut
+into flat pieces, each of which is read like that: the brackets are taken out, and compared with those of the shape at the end. NaN leaves
+as null, infinities as the strings "Infinity" and "-Infinity".
 
 Specification: Tensor Data: flat, or nested as the shape, in row-major order.
 """

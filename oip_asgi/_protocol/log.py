@@ -70,7 +70,8 @@ def _leave_out_own(shown: traceback.TracebackException) -> bool:
     is_foreign = not all(own)
     if is_foreign:
         del shown.stack[: own.index(False)]
-    for other in (shown.__cause__, shown.__context__, *(shown.exceptions or ())):
+    context = None if shown.__suppress_context__ else shown.__context__
+    for other in (shown.__cause__, context, *(shown.exceptions or ())):
         is_foreign |= other is not None and _leave_out_own(other)
     return is_foreign
 

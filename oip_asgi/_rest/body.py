@@ -1,5 +1,7 @@
 """A REST body, JSON or JSON and bytes, <-> InferenceRequest / InferenceResponse. Knows no URLs, statuses or models.
 
+`_http.request` parses `Inference-Header-Content-Length` (for clients `_rest.client` does), and gives its value.
+
 Specification: HTTP/REST Inference, Binary Tensor Data Extension; Triton's raw binary request, `Inference-Header-Content-Length: 0`.
 """
 
@@ -35,7 +37,6 @@ from .._protocol.tensors import (
 )
 
 HEADER_LENGTH: Final = "Inference-Header-Content-Length"
-"""Its value is parsed in `_http.request`, and for clients in `_rest.client`."""
 
 _encode: Final = msgspec.json.Encoder().encode
 

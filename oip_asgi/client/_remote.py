@@ -146,12 +146,12 @@ class _Remote:
                 await asyncio.sleep(_AGAIN_SECONDS)
 
     async def _read_declaration(self) -> Loaded:
-        server = await self._ask(questions.METADATA)
+        server = await self._ask_question(questions.METADATA)
         extensions = _get_list(server, "extensions")
-        metadata = await self._ask(questions.ask_of(self._model, self._version, questions.MODEL_METADATA))
+        metadata = await self._ask_question(questions.ask_of(self._model, self._version, questions.MODEL_METADATA))
         config: dict[str, Any] = {}
         if "model_configuration" in extensions:
-            config = await self._ask(questions.ask_of(self._model, self._version, questions.MODEL_CONFIG))
+            config = await self._ask_question(questions.ask_of(self._model, self._version, questions.MODEL_CONFIG))
         self._binary = any(str(name).startswith("binary_tensor_data") for name in extensions)
         inputs, outputs = (_read_specs(metadata, what) for what in ("inputs", "outputs"))
         if (metadata.get("parameters") or {}).get("undeclared_inputs"):
@@ -171,7 +171,7 @@ class _Remote:
             unload=self._addresses.close,
         )
 
-    async def _ask(self, question: questions.Question[Any]) -> Any:
+    async def _ask_question(self, question: questions.Question[Any]) -> Any:
         """Ask the first address that can be reached."""
         failure: Exception
         for address in self._addresses.choose():
@@ -181,28 +181,28 @@ class _Remote:
             except ERRORS as error:
                 failure = error
                 if isinstance(error, InvalidResponse) and not is_unsent(error):
-                    break
+                    break  # it is an answer; the next address may be better if there was none
         raise failure
 
     async def is_ready(self) -> bool:
         """Whether the model is ready there."""
         try:
-            return bool(await self._ask(questions.ask_of(self._model, self._version, questions.MODEL_READY)))
+            return bool(await self._ask_question(questions.ask_of(self._model, self._version, questions.MODEL_READY)))
         except ERRORS:
             return False
 
     # Inference
 
     async def infer(self, request: InferenceRequest, context: InferenceContext) -> InferenceResponse:
-        async with aclosing(self._ask_for(request, context, _infer_once)) as responses:
+        async with aclosing(self._ask_inference(request, context, _infer_once)) as responses:
             return await anext(responses)
 
     async def stream(self, request: InferenceRequest, context: InferenceContext) -> AsyncGenerator[InferenceResponse]:
-        async with aclosing(self._ask_for(request, context, _infer_stream)) as responses:
+        async with aclosing(self._ask_inference(request, context, _infer_stream)) as responses:
             async for response in responses:
                 yield response
 
-    async def _ask_for(
+    async def _ask_inference(
         self, request: InferenceRequest, context: InferenceContext, ask: Callable[[Address, Inference], AsyncGenerator[InferenceResponse]]
     ) -> AsyncGenerator[InferenceResponse]:
         """Ask one address after the other, until a connection could be opened."""
@@ -242,7 +242,9 @@ class _Remote:
     def _check(self, response: InferenceResponse, inference: Inference) -> InferenceResponse:
         """Check a response against what the other server said of its model."""
         declared = self._outputs
-        missing = {output.name for output in inference.request.outputs} & declared.keys() or set(declared)
+        missing = {output.name for output in inference.request.outputs} & declared.keys()
+        if not missing:
+            missing = set(declared)
         if len({tensor.name for tensor in response.outputs}) != len(response.outputs):
             raise InvalidResponse(f"the response has an output twice: {list_names([tensor.name for tensor in response.outputs])}")
         for tensor in response.outputs:
@@ -272,6 +274,7 @@ class _Remote:
 
 
 async def _infer_once(address: Address, inference: Inference) -> AsyncGenerator[InferenceResponse]:
+    """The only response, as a stream of one, so that `_ask_inference` serves both."""
     yield await address.link.infer(inference, None)
 
 
@@ -296,10 +299,8 @@ def _read_specs(document: Mapping[str, Any], what: str) -> list[TensorSpec]:
             shape, parameters = [int(size) for size in each["shape"]], each.get("parameters") or {}
             kind = AnyShape if shape == [-1] else TensorSpec
             specs.append(kind(each["name"], each["datatype"], shape, **_find_column(parameters, each["datatype"])))
-            continue
         except (AttributeError, KeyError, TypeError, ValueError) as error:
-            why = str(error)
-        raise ModelFault(f"the metadata of the model has {show(each)} among its {what}: {why}")
+            raise ModelFault(f"the metadata of the model has {show(each)} among its {what}: {error}") from None
     return specs
 
 
