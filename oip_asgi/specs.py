@@ -135,9 +135,7 @@ def specs_of(model: Any, *, example: bool = False) -> Specs | list[TensorSpec]:
         columns = zip(name_tensors(model), (column for _, column in model.items()), strict=True)
         return [_of_column(name, column, has_example=example) for name, column in columns]
     if hasattr(model, "get_columns"):
-        import pandas as pd
-
-        return [_of_column(column.name, pd.Series(column.to_numpy()), has_example=example) for column in model.get_columns()]
+        return [_of_column(column.name, _to_series(column), has_example=example) for column in model.get_columns()]
     if hasattr(model, "inputs") and hasattr(model, "outputs"):
         return Specs(_of_schema("input", model.inputs), _of_schema("output", model.outputs))
     raise TypeError(
@@ -145,6 +143,17 @@ def specs_of(model: Any, *, example: bool = False) -> Specs | list[TensorSpec]:
         "None if the model was logged without one: log it with signature=mlflow.models.infer_signature(X, y). For an array, write a "
         'TensorSpec, such as TensorSpec("x", "FP64", [-1, 4])'
     )
+
+
+def _to_series(column: Any) -> pd.Series[Any]:
+    """A column of polars as pandas has it."""
+    import pandas as pd
+
+    if column.dtype.is_nested():
+        return pd.Series(column.to_list(), dtype=object)
+    series: pd.Series[Any] = pd.Series(column.to_numpy())
+    zone = getattr(column.dtype, "time_zone", None)
+    return series if zone is None else series.dt.tz_localize("UTC").dt.tz_convert(zone)
 
 
 def _of_column(name: str, column: pd.Series[Any], *, has_example: bool) -> TensorSpec:

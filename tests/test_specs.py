@@ -244,21 +244,26 @@ def test_a_pandas_frame() -> None:
 def test_a_polars_frame() -> None:
     """Stand-ins for its columns: what it has no place for, it cannot install."""
 
-    def column(name: str, values: list[Any], dtype: Any) -> Any:
-        return SimpleNamespace(name=name, to_numpy=lambda: np.array(values, dtype))
+    def column(name: str, values: list[Any], dtype: Any, *, zone: str | None = None, is_nested: bool = False) -> Any:
+        kind = SimpleNamespace(is_nested=lambda: is_nested, **({} if zone is None else {"time_zone": zone}))
+        return SimpleNamespace(name=name, dtype=kind, to_numpy=lambda: np.array(values, dtype), to_list=lambda: values)
 
     columns = [
         column("n", [1], "i1"),
         column("gaps", [None, 1], "f8"),  # it gives integers as floats if some are missing
         column("city", [None, "Bonn"], object),
         column("day", [None, "2026-01-31"], "M8[D]"),
+        column("moment", ["2026-01-31T11"], "M8[us]", zone="Europe/Zurich"),  # in UTC
+        column("pair", [[1, 2]], "i8", is_nested=True),
     ]
-    frame: Any = SimpleNamespace(columns=["n", "gaps", "city", "day"], get_columns=lambda: columns)
+    frame: Any = SimpleNamespace(columns=["n", "gaps", "city", "day", "moment", "pair"], get_columns=lambda: columns)
     assert specs_of(frame, example=True) == [
         TensorSpec("n", "INT8", [-1], example=[1]),
         TensorSpec("gaps", "FP64", [-1], example=[1.0]),
         TensorSpec("city", "BYTES", [-1], "str", example=["Bonn"]),
         TensorSpec("day", "BYTES", [-1], "datetime", example=["2026-01-31T00:00:00"], pd_dtype="datetime64[s]"),
+        TensorSpec("moment", "BYTES", [-1], "datetime", example=["2026-01-31T11:00:00+00:00"], pd_dtype="datetime64[us, Europe/Zurich]"),
+        TensorSpec("pair", "BYTES", [-1], "pd_json", example=["[1,2]"], pd_dtype=None if pd.__version__ < "3" else "object"),
     ]
 
 

@@ -66,6 +66,9 @@ _READ_AS: Final[Mapping[str, tuple[str, ...]]] = {
 }
 """The content types that a column of a declared one may have: texts with missing ones are `pd_json`, and without `str`."""
 
+_MISSING: Final[Mapping[object, bytes]] = {PandasJSONCodec.content_type: b"null", DatetimeCodec.content_type: b"NaT"}
+"""A missing value, for each content type that has one."""
+
 _MOST_BYTES: Final = 2**16
 """The longest text of categories. A column of a few rows should not carry the thousands of categories of the table it was taken from."""
 
@@ -110,11 +113,14 @@ def holds_missing(tensor: Tensor, dtype: np.dtype[Any]) -> bool:
 
 
 def write_objects(tensor: Tensor, spec: TensorSpec) -> Tensor:
-    """A column of numbers or booleans as JSON texts, if it is declared as one of objects, as it is with other values."""
-    array, is_declared_so = tensor.array, spec.content_type == PandasJSONCodec.content_type
-    if not is_declared_so or array.ndim != 1 or array.dtype.hasobject or "content_type" in tensor.parameters:
+    """A column of numbers or booleans as JSON texts, if it is declared as one of objects, as it is with other values. One of NaN alone, as
+    pandas has a column without any value, also if strings or dates are declared."""
+    array = tensor.array
+    if not spec.dtype.hasobject or array.ndim != 1 or array.dtype.hasobject or "content_type" in tensor.parameters:
         return tensor
-    return PandasJSONCodec.encode_input(tensor.name, array.tolist())
+    if array.dtype.kind == "f" and np.isnan(array).all():
+        return PandasJSONCodec.encode_input(tensor.name, [None] * len(array))
+    return PandasJSONCodec.encode_input(tensor.name, array.tolist()) if spec.content_type == PandasJSONCodec.content_type else tensor
 
 
 def explain_column(tensor: Tensor, spec: TensorSpec) -> str:
@@ -151,16 +157,19 @@ def apply_declaration(tensor: Tensor, spec: TensorSpec | None) -> Tensor:
         return tensor
     here, wanted, given = f"input {show(tensor.name)}", spec.content_type, tensor.parameters.get("content_type")
     array, parameters = tensor.array, spec.complete(tensor.parameters)
-    is_json = given == PandasJSONCodec.content_type
-    if is_json and wanted == DatetimeCodec.content_type and {text.strip() for text in array.ravel()} <= {b"null"}:
-        # how a frame is sent that has no date at all
-        return make_tensor(tensor.name, np.full(array.shape, b"NaT", object), {**parameters, "content_type": wanted})
-    if given is not None and not has_declared_type(tensor, spec):
-        known = _READ_AS.get(str(wanted), (str(wanted),))
+    known = _READ_AS.get(str(wanted), (str(wanted),))
+    may_be_missing = given in _MISSING and wanted != given and wanted in (*_MISSING, StringCodec.content_type)
+    if may_be_missing and all(element.strip() in _MISSING.values() for element in array.ravel()):
+        # nothing shows what a column without any value is one of
+        given = str(wanted if wanted in _MISSING else PandasJSONCodec.content_type)
+        array, parameters = np.full(array.shape, _MISSING[given], object), {**parameters, "content_type": given}
+    elif given is not None and wanted is not None and not array.size:
+        given, parameters = wanted, {**parameters, "content_type": wanted}
+    if given is not None and wanted is not None and given not in known:
         raise InvalidRequest(
             f"{here} has the content_type {show(given)}, but the model declares {show(wanted)}: expected {' or '.join(known)}, or none"
         )
-    if is_json and wanted == StringCodec.content_type:
+    if given == PandasJSONCodec.content_type and wanted == StringCodec.content_type:
         for place, text in enumerate(array.ravel()):
             if text.strip() != b"null" and text.strip()[:1] != b'"':
                 raise InvalidRequest(f"{here}: element {place} is {show(text.strip())}: expected the JSON text of a string, or null")

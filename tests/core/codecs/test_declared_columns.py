@@ -68,6 +68,25 @@ def test_a_column_has_its_declared_dtype_whatever_the_request_says(changed: dict
     assert got[0].dtypes.to_dict() == FITTED.dtypes.to_dict()
 
 
+@pytest.mark.parametrize("missing", [None, np.nan, pd.NaT, pd.NA], ids=str)
+@pytest.mark.parametrize("dtype", [object, "f8"])
+def test_a_row_without_a_string_or_a_date_is_one_whatever_stands_for_what_is_missing(missing: Any, dtype: Any) -> None:
+    frame = FITTED[["when", "city"]].assign(note=pd.Series([{"a": 1}, None], dtype=object))
+    server, got = take(*specs_of(frame))
+    row = pd.DataFrame({name: pd.Series([missing], dtype=object).astype(dtype if missing is np.nan else object) for name in frame})
+    assert ask_frame(server, row) == (200, None)
+    assert got[0].isna().all(axis=None)
+    assert got[0].dtypes.to_dict() == frame.dtypes.to_dict()
+
+
+@pytest.mark.parametrize("values", [[b"a", b"b"], pd.Categorical([b"a", b"b"]), ["a", None], [1, None], pd.to_datetime(["2026-01-31", None])])
+def test_a_frame_without_rows_is_one(values: Any) -> None:
+    frame = pd.DataFrame({"x": values})
+    server, got = take(*specs_of(frame))
+    assert ask_frame(server, frame[:0]) == (200, None)
+    assert got[0].shape == (0, 1)
+
+
 def test_a_column_with_another_zone_than_declared_is_refused() -> None:
     server, got = take(*specs_of(FITTED))
     status, text = ask_frame(server, FITTED.assign(when=FITTED["when"].dt.tz_localize("UTC")))
