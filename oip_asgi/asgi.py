@@ -193,6 +193,7 @@ class OIPApp:
         if openapi:
             self._install_openapi(app, path)
         if dependencies or find_dependencies(app):
+            self._host = app  # there is nothing to warn of: the dependencies run, but before what is public
             app.router.routes.append(_make_open_mount(prefix, self, open_paths))
             add_routes(app, prefix, lambda scope, receive, send: self(scope, receive, send, find_path(scope)), dependencies)
             self._server._inside.engine.security = Security(*describe_security(app, dependencies), open_paths)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Awaitable, Coroutine, Generator, Iterable
 from inspect import isawaitable
 from typing import Any, TypeVar
@@ -37,10 +38,14 @@ def draw(items: AsyncGenerator[T]) -> Generator[T]:
     """The items of an asynchronous generator that never waits."""
     try:
         while True:
+            hooks = sys.get_asyncgen_hooks()
+            sys.set_asyncgen_hooks(None, None)  # those of an event loop in this thread would close it at the loop's end
             try:
                 item = finish(items.__anext__())
             except StopAsyncIteration:
                 return
+            finally:
+                sys.set_asyncgen_hooks(*hooks)
             yield item
     finally:
         finish(items.aclose())

@@ -153,7 +153,7 @@ class Client:
 
         Args:
             model: Its name.
-            parameters: Such as `config`, a JSON text.
+            parameters: Such as `config`, a JSON text, or `file:1/model.onnx`, the bytes of a file.
             timeout: As on `Client`, for this request.
         """
         self._ask(questions.ask_change("load", model, parameters), timeout)

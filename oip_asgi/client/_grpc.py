@@ -31,7 +31,7 @@ except ImportError as error:
 
 T = TypeVar("T")
 
-Metadata: TypeAlias = Sequence[tuple[str, str]]
+Metadata: TypeAlias = Sequence[tuple[str, str | bytes]]
 
 _URL: Final = re.compile(r"(grpcs?)://([^/?#@]+:\d+)/?")
 _SERVICE: Final = "inference.GRPCInferenceService"
@@ -39,6 +39,9 @@ _RAW_INPUT_CONTENTS, _RAW_OUTPUT_CONTENTS = 7, 6
 
 _FINAL: Final = "triton_final_response"
 """What Triton and this package say in each response of a stream: whether it is the last."""
+
+_ENDS_AT_ERROR: Final = "triton_grpc_error"
+"""Triton and this package end the call with the code of the first error then, instead of a response that has its text alone."""
 
 _OPTIONS: Final = [("grpc.max_receive_message_length", -1), ("grpc.max_send_message_length", -1)]
 
@@ -53,7 +56,7 @@ class GRPCLink:
             raise ValueError(f"the url is {show(url)}: expected one such as grpc://host:8001, or grpcs:// with TLS")
         self.target = address[2]
         self.credentials = grpc.ssl_channel_credentials() if address[1] == "grpcs" else None
-        self.metadata = [(name.lower(), value) for name, value in (headers or {}).items()]
+        self.metadata = [_make_pair(name.lower(), value) for name, value in (headers or {}).items()]
         self.timeout = SECONDS if timeout is None else timeout
         pool, self.classes = make_pool()
         self.service = pool.FindServiceByName(_SERVICE)
@@ -63,14 +66,19 @@ class GRPCLink:
         return None if seconds == math.inf else seconds
 
     def find_metadata(self, inference: Inference) -> Metadata:
-        return [*self.metadata, *((name.decode(), value.decode("latin-1")) for name, value in inference.headers)]
+        return [*self.metadata, *(_make_pair(name.decode(), value.decode("latin-1")) for name, value in inference.headers)]
 
     def write(self, question: Question[Any]) -> bytes:
         fields = dict(question.fields)
         parameters = fields.pop("parameters", {})
         message: Any = GetMessageClass(self.service.methods_by_name[question.rpc].input_type)(**fields)
-        if parameters:
-            encode_parameters(parameters, message.parameters)
+        for name, value in parameters.items():
+            if isinstance(value, float):
+                raise InvalidRequest(f"the parameter {show(name)} is {value}: over gRPC, expected a str, int, bool or bytes")
+            if isinstance(value, bytes):
+                message.parameters[name].bytes_param = value
+            else:
+                encode_parameters({name: value}, message.parameters)
         return bytes(message.SerializeToString())
 
     def write_inference(self, inference: Inference) -> bytes:
@@ -110,6 +118,8 @@ class GRPCLink:
                 decode_tensor(item, place, next(left, None) if has_raw and REGION not in item.parameters else None, lend_nothing, "outputs")
                 for place, item in enumerate(message.outputs)
             ]
+            if any(left) or (has_raw and any(item.HasField("contents") for item in message.outputs)):
+                raise InvalidRequest("raw_output_contents has more than the outputs, or what their contents have too")
             parameters = decode_parameters(message.parameters, "parameters")
         except InvalidRequest as error:
             raise InvalidResponse(f"the response is not one of inference: {error}") from None
@@ -158,7 +168,8 @@ class GRPCLink:
 
     async def stream(self, inference: Inference, timeout: float | None) -> AsyncGenerator[InferenceResponse]:
         stream = self.channel.stream_stream(f"/{_SERVICE}/ModelStreamInfer")
-        call = stream(iter([self.write_inference(inference)]), timeout=self.seconds(timeout), metadata=self.find_metadata(inference))
+        metadata = [(_ENDS_AT_ERROR, "true"), *self.find_metadata(inference)]
+        call = stream(iter([self.write_inference(inference)]), timeout=self.seconds(timeout), metadata=metadata)
         try:
             async for content in iterate(call):
                 yield self.read_event(content)
@@ -166,6 +177,15 @@ class GRPCLink:
             raise read_error(error) from error
         finally:
             call.cancel()
+
+
+def _make_pair(name: str, value: str) -> tuple[str, str | bytes]:
+    """A header as metadata: bytes if its name ends like that."""
+    if name.endswith("-bin"):
+        return name, value.encode("latin-1")
+    if not (value.isascii() and value.isprintable()):
+        raise InvalidRequest(f"the header {name} cannot go over gRPC: expected printable ASCII")
+    return name, value
 
 
 def read_error(error: Any) -> ErrorResponse:

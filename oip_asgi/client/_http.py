@@ -26,6 +26,7 @@ from ._questions import (
     HTTPRequest,
     Inference,
     Question,
+    check_coding,
     cut_pieces,
     is_stream,
     read_answer,
@@ -69,13 +70,17 @@ class HTTPLink:
     def _connect(self, url: str) -> None:
         """Take a URL apart, for the connections of httpcore."""
         socket = _SOCKET.fullmatch(url)
-        parsed = httpx.URL(url if socket is None else f"http://localhost{socket[2] or ''}")
+        try:
+            parsed = httpx.URL(url if socket is None else f"http://localhost{socket[2] or ''}")
+        except httpx.InvalidURL as error:
+            raise ValueError(f"the url is {show(url)}: {error}") from None
         if parsed.scheme not in ("http", "https") or not parsed.host or parsed.userinfo or parsed.query or parsed.fragment:
             expected = "expected one such as http://host:8000/v2 or grpc://host:8001, without a password, query or fragment"
             raise ValueError(f"the url is {show(url)}: {expected}")
         self.parts = (parsed.raw_scheme, parsed.raw_host, parsed.port)
         self.prefix = parsed.raw_path.rstrip(b"/")
-        self.headers.insert(0, (b"Host", parsed.netloc))
+        if all(name.lower() != b"host" for name, _ in self.headers):
+            self.headers.insert(0, (b"Host", parsed.netloc))
         self.pool: Any = (httpcore.ConnectionPool if self.blocks else httpcore.AsyncConnectionPool)(
             **self.pool_options,
             uds=None if socket is None else unquote(socket[1]),
@@ -112,6 +117,7 @@ class HTTPLink:
         try:
             if self.http is None:
                 answer = await wait_for(self.pool.handle_request(written) if self.blocks else self.pool.handle_async_request(written))
+                check_coding(answer.headers)
                 yield answer.status, answer.headers, iterate(answer.stream)
             else:
                 answer = await wait_for(self.http.send(written, stream=True, follow_redirects=False))
@@ -160,7 +166,9 @@ class HTTPLink:
             async for piece in pieces:
                 for event in events.add(piece) or ():
                     yield read_event(event)
-        if isinstance(events, Collector):
+        if isinstance(events, Events):
+            events.finish()
+        else:
             with self._noting(request):
                 response = read_inference(inference, HTTPAnswer(status, headers, events.finish()))
             yield response

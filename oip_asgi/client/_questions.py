@@ -29,10 +29,13 @@ SECONDS: Final = 60.0
 """How long a client waits if its caller does not say."""
 
 LONG: Final = 2**16
-"""From so many bytes on, a body is put into memory of its length piece by piece, and sent in pieces of four times as many."""
+"""From so many bytes on, a body is sent in pieces of four times as many."""
 
 _ALIGNED: Final = 16
-"""A multiple of every element's size. The binary data of a long body begin at such a place, so that its arrays need no copy."""
+"""A multiple of every element's size. The binary data of a body begin at such a place, so that its arrays need no copy."""
+
+_DIGITS: Final = 4
+"""The last digits of a number decide what is left if `_ALIGNED` divides it."""
 
 _NOT_READY: Final = (400, 404, 503)
 """What servers answer a probe of a model that is not ready, or that they do not know."""
@@ -95,8 +98,10 @@ def _read_yes(document: Any) -> bool:
 
 
 def _read_names(document: Any) -> list[str]:
-    names = _read_list(_read_object(document).get("models"))
-    return list(dict.fromkeys(str(each["name"] if isinstance(each, dict) else each) for each in names))
+    names = [each.get("name") if isinstance(each, dict) else each for each in _read_list(_read_object(document).get("models"))]
+    if not all(isinstance(name, str) for name in names):
+        raise InvalidResponse(f"the response has the models {show(names)}: expected the name of each")
+    return list(dict.fromkeys(map(str, names)))
 
 
 def _read_entries(document: Any) -> list[dict[str, Any]]:
@@ -132,7 +137,9 @@ def ask_of(model: str, version: str | int | None, question: Question[T]) -> Ques
 
 
 def ask_change(action: Literal["load", "unload"], model: str, parameters: Mapping[str, Any] | None) -> Question[None]:
-    body = {"parameters": dict(parameters)} if parameters else {}
+    files = {name: value for name, value in (parameters or {}).items() if isinstance(value, bytes)}
+    plain = {name: value for name, value in (parameters or {}).items() if name not in files}
+    body = {"parameters": {**to_plain_parameters("the request", plain, InvalidRequest), **files}} if parameters else {}
     path, rpc = f"/repository{path_of(model)}/{action}", f"RepositoryModel{action.capitalize()}"
     return Question("POST", path, rpc, lambda _: None, {"model_name": model, **body}, body)
 
@@ -228,22 +235,26 @@ def cut_pieces(body: Iterable[Buffer]) -> Iterator[bytes]:
             yield bytes(part[start : start + 4 * LONG])
 
 
+def check_coding(headers: Headers) -> None:
+    """Refuse a compressed body, which nobody has asked for."""
+    coding = _find(headers, b"content-encoding")
+    if coding.lower() not in (b"", b"identity"):
+        text = show(coding.decode("latin-1"))
+        raise InvalidResponse(f"the response has the Content-Encoding {text}, which only a client of httpx reads: give one as http=")
+
+
 class Collector:
-    """Puts the pieces of a body together, with one copy."""
+    """Puts the pieces of a body together, as they arrive: what a server says of its length takes no memory."""
 
     def __init__(self, headers: Headers) -> None:
-        length, head = _find(headers, b"content-length"), _find(headers, HEADER_LENGTH.lower().encode())
-        size = int(length) if length.isdigit() and not _find(headers, b"content-encoding") else 0
-        self._start = self._end = -int(head) % _ALIGNED if head.isdigit() and size > LONG else 0
-        self._body = bytearray(self._start + size if size > LONG else 0)
+        head = _find(headers, HEADER_LENGTH.lower().encode())
+        self._start = -int(head[-_DIGITS:]) % _ALIGNED if head.isdigit() else 0
+        self._body = bytearray(self._start)
 
     def add(self, piece: bytes) -> None:
-        end = self._end + len(piece)
-        self._body[self._end : end] = piece
-        self._end = end
+        self._body += piece
 
     def finish(self) -> Buffer:
-        del self._body[self._end :]
         return memoryview(self._body)[self._start :] if self._start else self._body
 
 
@@ -268,10 +279,15 @@ class Events:
                 yield b"\n".join(self._data)
                 self._data.clear()
 
+    def finish(self) -> None:
+        """Raise InvalidResponse if the stream has ended within an event."""
+        if self._data or any(piece.strip() for piece in self._pieces):
+            raise InvalidResponse("the stream ends within an event")
+
 
 def is_stream(status: int, headers: Headers) -> bool:
     """Whether an answer is a stream of events, and not one response or error."""
-    return status == 200 and _find(headers, b"content-type").startswith(b"text/event-stream")
+    return status == 200 and _find(headers, b"content-type").lower().startswith(b"text/event-stream")
 
 
 def read_event(event: bytes) -> InferenceResponse:

@@ -235,7 +235,7 @@ class _Remote:
             value = context.headers.get(name)
             if value is not None:
                 if not _VALUE.fullmatch(value):
-                    raise InvalidRequest(f"the header {name} is {show(value)}, which cannot be passed on")
+                    raise InvalidRequest(f"the header {name} cannot be passed on: expected bytes that can be printed")
                 headers.append((encoded, value.encode("latin-1")))
         return Inference(self._model, self._version, InferenceRequest(inputs, request.id, parameters, outputs), self._binary, headers)
 

@@ -116,7 +116,7 @@ HOSTS = [of_install, of_the_application, of_the_blueprint, of_a_blueprint_around
 
 @pytest.mark.parametrize("public", [[], ["health"], ["docs"], WORDS], ids=str)
 @pytest.mark.parametrize("make", HOSTS)
-def test_what_is_open_and_nothing_else(make: Any, public: list[str]) -> None:
+def test_what_is_open_and_nothing_else(make: Any, public: list[str], caplog: pytest.LogCaptureFixture) -> None:
     is_open = [path for word, paths in (("health", HEALTH), ("docs", DOCS)) for path in paths if word in public]
     with asking(make, public) as ask:
         found = {target: ask(target) for target in [*HEALTH, *DOCS, *CLOSED]}
@@ -124,6 +124,7 @@ def test_what_is_open_and_nothing_else(make: Any, public: list[str]) -> None:
     assert {target: answer for target, answer in found.items() if target not in is_open} == {
         target: (401, b'{"error":"no"}') for target in found if target not in is_open
     }
+    assert [record.getMessage() for record in caplog.records if record.name == "oip_asgi" and "protect" in record.getMessage()] == []
 
 
 @pytest.mark.parametrize("make", [of_install, of_the_application])

@@ -156,7 +156,7 @@ def test_streams(ask: Asked) -> None:
     assert len(ask("stream", "echo", {"x": np.ones(50_000)})[0]["x"]) == 50_000
     with pytest.raises(ErrorResponse, match="unknown model") as caught:
         ask("stream", "nobody", {})
-    assert caught.value.response_status == (None if ask.is_grpc else 404)
+    assert caught.value.response_status == 404
 
 
 def test_a_blocking_stream_where_an_event_loop_runs_as_in_a_notebook(url: str) -> None:
@@ -168,6 +168,16 @@ def test_a_blocking_stream_where_an_event_loop_runs_as_in_a_notebook(url: str) -
             return [response["output_0"].tolist() for response in client.stream("counts", {"n": [3]})]
 
     assert asyncio.run(cell()) == [[0], [1], [2]]
+
+
+def test_a_blocking_stream_outlives_the_event_loop_in_which_it_began(url: str) -> None:
+    async def begin(client: Client) -> Any:
+        responses = client.stream("counts", {"n": [3]})
+        assert next(responses)["output_0"].tolist() == [0]
+        return responses
+
+    with Client(url) as client:
+        assert [response["output_0"].tolist() for response in asyncio.run(begin(client))] == [[1], [2]]
 
 
 def test_outputs_as_values() -> None:

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from oip_asgi import ErrorResponse, InvalidResponse
+from oip_asgi import ErrorResponse, InferenceError, InvalidResponse
 from oip_asgi.client import AsyncClient, Client
 
 grpc = pytest.importorskip("grpc")
@@ -29,6 +29,13 @@ def answering(method: str, *answers: bytes) -> Iterator[str]:
 
     streams = method == "ModelStreamInfer"
     handler = grpc.stream_stream_rpc_method_handler(respond_all) if streams else grpc.unary_unary_rpc_method_handler(respond)
+    with serving(method, handler) as url:
+        yield url
+
+
+@contextmanager
+def serving(method: str, handler: Any) -> Iterator[str]:
+    """A server with one method; gives its URL."""
     server = grpc.server(ThreadPoolExecutor(1))
     server.add_generic_rpc_handlers([grpc.method_handlers_generic_handler("inference.GRPCInferenceService", {method: handler})])
     port = server.add_insecure_port("127.0.0.1:0")
@@ -94,11 +101,45 @@ def test_typed_contents_are_read_too() -> None:
         assert client.infer("m", {})["y"].tolist() == [5, 6]
 
 
-# bytes that are no message, and a message with an output of an unknown datatype
-@pytest.mark.parametrize("answer", [b"\xff", bytes.fromhex("2a0c0a017912044e4f50451a0101")])
+# bytes that are no message; an output of an unknown datatype; more raw contents than outputs; raw contents beside typed ones
+@pytest.mark.parametrize(
+    "answer",
+    [
+        b"\xff",
+        bytes.fromhex("2a0c0a017912044e4f50451a0101"),
+        bytes.fromhex("2a0c0a01791204494e54381a0101" + "320105" + "320106"),
+        bytes.fromhex("2a110a01791204494e54381a0101" + "2a03120105" + "320105"),
+    ],
+)
 def test_what_is_no_response(answer: bytes) -> None:
     with answering("ModelInfer", answer) as url, Client(url) as client, pytest.raises(InvalidResponse):
         client.infer("m", {})
+
+
+def test_parameters_of_a_load_go_as_what_they_are() -> None:
+    asked: list[bytes] = []
+
+    def respond(request: bytes, context: Any) -> bytes:
+        asked.append(request)
+        return b""
+
+    handler = grpc.unary_unary_rpc_method_handler(respond)
+    with serving("RepositoryModelLoad", handler) as url, Client(url) as client:
+        client.load("m", {"file:1/m": b"\xff", "config": "{}", "n": 1, "ok": True})
+        [message] = asked
+        written = (b"file:1/m\x12\x03\x22\x01\xff", b"config\x12\x04\x1a\x02{}", b"n\x12\x02\x10\x01", b"ok\x12\x02\x08\x01")
+        assert all(part in message for part in written)
+        for wrong, text in {1.5: "over gRPC, expected a str, int, bool or bytes", None: "expected a str, int, float or bool"}.items():
+            with pytest.raises(InferenceError, match=text):
+                client.load("m", {"p": wrong})
+
+
+def test_a_header_whose_name_says_so_is_bytes_and_no_other_may_be_more_than_ascii() -> None:
+    with answering("ModelInfer", b"") as url:
+        with Client(url, headers={"x-bin": "\xff"}) as client:
+            assert client.infer("m", {}).outputs == []
+        with pytest.raises(InferenceError, match="the header x-name cannot go over gRPC: expected printable ASCII"):
+            Client(url, headers={"x-name": "\xe9"})
 
 
 def test_tls_and_streams_that_a_server_does_not_have() -> None:

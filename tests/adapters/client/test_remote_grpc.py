@@ -7,10 +7,11 @@ import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from typing import Any
 
+import httpx
 import numpy as np
 import pytest
 
-from oip_asgi import InferenceContext, InferenceError, InferenceServer, TensorSpec
+from oip_asgi import InferenceContext, InferenceError, InferenceRequest, InferenceServer, OIPApp, Tensor, TensorSpec
 from oip_asgi.client import remote
 from tests.support.asking import logged
 from tests.support.grpc_ways import awaiting, blocking
@@ -44,6 +45,12 @@ def make_far() -> InferenceServer:
             await asyncio.sleep(60)
         finally:
             ENDED.append("waits")
+
+    @far.model("refuses")
+    async def refuse(n: Any) -> AsyncIterator[Any]:
+        if n.size:
+            raise InferenceError("no credit left", status=403)
+        yield n
 
     @far.model("counts")
     async def count(n: Any) -> AsyncIterator[Any]:
@@ -105,6 +112,26 @@ def test_an_error_of_the_client_keeps_its_status(url: str, there: int, here: int
     with pytest.raises(InferenceError, match=text) as raised:
         asked(url, "speaks", lambda near: near.infer("speaks", {"x": [there]}))
     assert raised.value.status == here
+
+
+def test_an_error_of_the_client_before_a_stream_keeps_its_status(url: str) -> None:
+    async def ask(near: InferenceServer) -> Any:
+        return [response async for response in near.infer_stream("refuses", {"n": [1]})]
+
+    with pytest.raises(InferenceError, match="no credit left") as raised:
+        asked(url, "refuses", ask)
+    assert raised.value.status == 403
+
+
+def test_a_header_that_grpc_cannot_carry_is_400(url: str) -> None:
+    async def ask(near: InferenceServer) -> Any:
+        async with httpx.AsyncClient(transport=httpx.ASGITransport(OIPApp(near)), base_url="http://near") as http:
+            headers, body = InferenceRequest([Tensor("x", np.ones((1, 2), np.float32))]).to_http()
+            sent = [*((name.encode(), value.encode()) for name, value in headers.items()), (b"authorization", b"Bearer \xe9")]
+            return await http.post("/models/same/infer", content=body, headers=sent)
+
+    answer = asked(url, "same", ask)
+    assert (answer.status_code, answer.json()) == (400, {"error": "the header authorization cannot go over gRPC: expected printable ASCII"})
 
 
 def test_a_stream_is_one_here_too_and_is_closed_there(url: str) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gzip
 import json
 import math
 import socket
@@ -84,6 +85,12 @@ def test_what_the_caller_says_of_outputs_is_kept() -> None:
         (lambda client: client.model_metadata("m", 1), "GET", "/models/m/versions/1", b""),
         (lambda client: client.config("m"), "GET", "/models/m/config", b""),
         (lambda client: client.load("m", {"config": "{}"}), "POST", "/repository/models/m/load", b'{"parameters":{"config":"{}"}}'),
+        (
+            lambda client: client.load("m", {"file:1/m": b"\xff"}),
+            "POST",
+            "/repository/models/m/load",
+            b'{"parameters":{"file:1/m":"/w=="}}',
+        ),
         (lambda client: client.load("m"), "POST", "/repository/models/m/load", b"{}"),
         (lambda client: client.unload("m"), "POST", "/repository/models/m/unload", b"{}"),
     ],
@@ -136,6 +143,7 @@ def test_a_probe_that_is_refused_is_an_error() -> None:
         (lambda client: client.metadata(), b"[]", r"the response is \[\]: expected a JSON object"),
         (lambda client: client.metadata(), b"", "the response is None: expected a JSON object"),
         (lambda client: client.models(), b"{}", "None: expected a list"),
+        (lambda client: client.models(), b'{"models":[{}]}', r"the models \[None\]: expected the name of each"),
         (lambda client: client.index(), b'["m"]', "'m': expected a JSON object"),
         (lambda client: client.statistics(), b"{}", "None: expected a list"),
     ],
@@ -213,6 +221,54 @@ def test_events_in_any_pieces() -> None:
     host, port = answer_once(*parts)
     with Client(f"http://{host}:{port}/v2") as client:
         assert [response["y"].tolist() for response in client.stream("m", {})] == [[1.5]] * 3
+
+
+EVENT = b"data: " + json.dumps(GOOD).encode() + b"\n\n"
+
+
+@pytest.mark.parametrize("end", [b"data: {", b"data: {}\n", b"da"])
+def test_a_stream_that_ends_within_an_event_is_broken_off(end: bytes) -> None:
+    host, port = answer_once(STREAM, EVENT + end)
+    with Client(f"http://{host}:{port}/v2") as client:
+        responses = client.stream("m", {})
+        assert next(responses)["y"].tolist() == [1.5]
+        with pytest.raises(InvalidResponse, match="the stream ends within an event"):
+            next(responses)
+
+
+@pytest.mark.parametrize("ask", [lambda client: client.metadata(), lambda client: next(client.stream("m", {}))], ids=["answer", "stream"])
+def test_a_compressed_answer_is_one_for_a_client_of_httpx(ask: Callable[[Client], Any]) -> None:
+    head = STREAM.replace(b"\r\n\r\n", b"\r\nContent-Encoding: gzip\r\n\r\n")
+    host, port = answer_once(head, gzip.compress(EVENT))
+    with Client(f"http://{host}:{port}/v2") as client, pytest.raises(InvalidResponse, match="'gzip', which only a client of httpx reads"):
+        ask(client)
+    host, port = answer_once(head, gzip.compress(EVENT))
+    with httpx.Client() as http:
+        assert next(Client(f"http://{host}:{port}/v2", http=http).stream("m", {}))["y"].tolist() == [1.5]
+
+
+def test_what_a_server_says_of_a_length_takes_no_memory() -> None:
+    host, port = answer_once(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n{}" % 10**15)
+    with Client(f"http://{host}:{port}/v2") as client, pytest.raises(httpx.RemoteProtocolError):
+        client.metadata()
+
+
+def test_a_host_of_the_caller_goes_before_that_of_the_url() -> None:
+    """As an ingress of KServe wants it."""
+    asked: list[bytes] = []
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+
+        def serve() -> None:
+            with listening.accept()[0] as connection:
+                asked.append(connection.recv(2**16))
+                connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}")
+
+        serving = threading.Thread(target=serve)
+        serving.start()
+        with Client(f"http://127.0.0.1:{listening.getsockname()[1]}/v2", headers={"host": "m.example.com"}) as client:
+            assert client.metadata() == {}
+        serving.join(10)
+    assert [line for line in asked[0].split(b"\r\n") if line.lower().startswith(b"host")] == [b"host: m.example.com"]
 
 
 def test_an_error_in_a_stream_comes_after_its_responses() -> None:
@@ -299,6 +355,12 @@ def test_a_url_that_is_none(url: str) -> None:
         Client(url)
     with pytest.raises(ValueError, match="the url is"):
         AsyncClient(url)
+
+
+@pytest.mark.parametrize("url", ["http://host:x/v2", "http://[::1/v2"])
+def test_a_url_whose_port_is_none(url: str) -> None:
+    with pytest.raises(ValueError, match=r"the url is .*: Invalid port"):
+        Client(url)
 
 
 @pytest.mark.parametrize("url", ["http://127.0.0.1:1/v2", "grpc://127.0.0.1:1"])
