@@ -162,7 +162,8 @@ def _imports_from(folder: Path, root: Path) -> Iterator[None]:
 
 
 def _list_modules(folder: Path) -> set[str]:
-    return {path.stem for path in folder.iterdir() if path.suffix == ".py" or path.is_dir()} - sys.stdlib_module_names
+    """The names of modules in a folder. A folder of data is none, though it may be called like a library."""
+    return {path.stem for path in folder.iterdir() if path.suffix == ".py" or any(path.rglob("*.py"))} - sys.stdlib_module_names
 
 
 def _make_foreign(model: MLModel) -> Foreign:
@@ -198,8 +199,8 @@ def _make_foreign(model: MLModel) -> Foreign:
 def _to_request(request: OurRequest, context: InferenceContext, settings: ModelSettings) -> InferenceRequest:
     """A request in MLServer's form. Over HTTP, BYTES are `str`, and over gRPC `bytes`, as there."""
     made = InferenceRequest.of(request, is_text=not _is_grpc(context.transport))
-    if not settings._has_batches:  # the headers of one request are not those of the others
-        cast(Any, made.parameters).headers = context.headers
+    # the headers of one request are not those of the others in its batch
+    cast(Any, made.parameters).headers = None if settings._has_batches else context.headers
     return made
 
 

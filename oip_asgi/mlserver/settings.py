@@ -17,7 +17,7 @@ MODEL_FILE: Final = "model-settings.json"
 class ModelParameters(SimpleNamespace):
     """`parameters` of `model-settings.json`, each an attribute: `uri`, `version`, `content_type`, `format`, `extra`, and any others."""
 
-    def __init__(self, uri: str | None = None, version: str | None = None, content_type: str | None = None, **others: Any) -> None:
+    def __init__(self, /, uri: str | None = None, version: str | None = None, content_type: str | None = None, **others: Any) -> None:
         super().__init__(uri=uri, version=version, content_type=content_type, **{"format": None, "extra": {}, **others})
 
 
@@ -107,7 +107,7 @@ def _read(file: Path, kind: type[T]) -> T:
         document = {key: value for key, value in document.items() if value is not None}
         # "true" and "8" count, as in MLServer; parameters are no types of msgspec's
         read = msgspec.convert(document, kind, strict=False, dec_hook=lambda cls, value: cls(**value))
-    except msgspec.MsgspecError as error:
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise ValueError(f"{file}: {error}") from None
     keys = {**document, **{f"parameters.{key}": value for key, value in document.get("parameters", {}).items()}}
     for key in _REFUSED.keys() & keys.keys():

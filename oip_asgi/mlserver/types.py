@@ -7,11 +7,12 @@ from contextlib import suppress
 from dataclasses import dataclass, fields
 from math import prod
 from types import SimpleNamespace
-from typing import Any, Self
+from typing import Any, Self, cast
 
 import numpy as np
 
-from .._protocol.datatypes import Array, dtype_of
+from .._protocol.datatypes import DTYPES, Array
+from .._protocol.errors import list_names, show
 from .._protocol.tensors import InferenceRequest as OurRequest
 from .._protocol.tensors import InferenceResponse as OurResponse
 from .._protocol.tensors import Tensor, make_tensor, to_wire_array
@@ -20,7 +21,7 @@ from .._protocol.tensors import Tensor, make_tensor, to_wire_array
 class Parameters(SimpleNamespace):
     """Parameters, each an attribute: `content_type`, `headers`, which are those that came with a request, and any others."""
 
-    def __init__(self, content_type: Any = None, headers: Any = None, **others: Any) -> None:
+    def __init__(self, /, content_type: Any = None, headers: Any = None, **others: Any) -> None:
         super().__init__(content_type=content_type, headers=headers, **others)
 
 
@@ -43,15 +44,19 @@ class TensorData:
 
     def as_array(self, datatype: str) -> Array:
         """The data as an array, without a list if there is none yet. Raises TypeError or OverflowError if they are not of the datatype."""
-        root = self._root
-        if isinstance(root, np.ndarray):
-            return to_wire_array(root)
-        if datatype == "BYTES":
-            return to_wire_array(_flatten(root))
-        kind, dtype = np.asarray(root).dtype.kind, dtype_of(datatype)
-        if kind in "US" or (kind == "f" and dtype.kind != "f" and len(root)):
-            raise TypeError(f"{root!r} cannot be {datatype}")
-        return np.array(root, dtype)  # None becomes NaN, and an integer out of range raises
+        root, dtype = self._root, DTYPES.get(cast(Any, datatype))
+        if dtype is None:
+            raise TypeError(f"there is no datatype {datatype!r}: expected one of {list_names(DTYPES)}")
+        if dtype.hasobject:
+            return to_wire_array(root if isinstance(root, np.ndarray) else _flatten(root))
+        array = np.asarray(root)
+        if array.dtype == dtype:
+            return array
+        kind = array.dtype.kind
+        is_no_boolean = dtype.kind == "b" and kind in "iu" and not np.isin(array, (0, 1)).all()
+        if kind in "US" or is_no_boolean or (kind == "f" and dtype.kind != "f" and array.size):
+            raise TypeError(f"{show(root)} cannot be {datatype}")
+        return np.array(array.tolist(), dtype)  # None becomes NaN, and an integer out of range raises
 
     def __iter__(self) -> Iterator[Any]:
         return iter(self.root)
@@ -114,7 +119,10 @@ class RequestInput(MetadataTensor):
 
     def to_ours(self) -> Tensor:
         """This as a tensor. BYTES of a model whose shape does not count them, such as one text with its length, have the shape `[N]`."""
-        array, shape = self.data.as_array(self.datatype), tuple(self.shape)
+        try:
+            array, shape = self.data.as_array(self.datatype), tuple(self.shape)
+        except TypeError as error:
+            raise TypeError(f"{self.name!r}: {error}") from None
         shape = (array.size,) if array.dtype.hasobject and array.size != prod(shape) else shape
         make = make_tensor if array.dtype.hasobject else Tensor
         return make(self.name, array.reshape(shape), _to_plain(self.parameters))

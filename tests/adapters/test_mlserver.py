@@ -319,7 +319,7 @@ class Who(MLModel):
 """.replace("from mlserver", "from oip_asgi.mlserver"),
     )
     app = OIPApp(serve(tmp_path))
-    body = json.dumps({"inputs": [tensor("x", "FP32", [1], [1.0])]}).encode()
+    body = json.dumps({"inputs": [tensor("x", "FP32", [1], [1.0])], "parameters": {"headers": "of a client"}}).encode()
     with ThreadPoolExecutor(2) as pool:
         requests = [Request("POST", "/models/who/infer", (("x-user", user),), body) for user in ("alice", "bob")]
         answers = list(pool.map(over_asgi(app, ""), requests))
@@ -335,6 +335,61 @@ def test_several_models_and_versions_with_modules_of_one_name(sums: Path) -> Non
     assert [[*outputs(ask(server, name, x=[1.0, 1.0]))] for name in ("sums", "many", "many/versions/v1")] == [["total"], ["v2"], ["v1"]]
     assert "models" not in sys.modules  # a pickle that names it would get the class of another model
     assert "helper" not in sys.modules
+
+
+def test_a_folder_of_data_that_is_called_like_a_library_hides_nothing(sums: Path) -> None:
+    (sums / "sums" / "numpy").mkdir()
+    (sums / "sums" / "numpy" / "weights.bin").write_bytes(b"1")
+    assert outputs(ask(serve(sums), "sums", x=[1.0, 2.0])) == {"total": [21.0]}
+    assert sys.modules["numpy"] is np
+
+
+ANSWERS = """
+import numpy as np
+
+from oip_asgi.mlserver import MLModel
+from oip_asgi.mlserver.types import InferenceResponse, ResponseOutput
+
+
+class Answers(MLModel):
+    async def predict(self, payload):
+        data = payload.inputs[0].data.root
+        data = np.array(data) if payload.parameters.is_array else data
+        return InferenceResponse(outputs=[ResponseOutput(name="y", datatype=payload.parameters.datatype, shape=[len(data)], data=data)])
+"""
+
+
+@pytest.mark.parametrize("is_array", [False, True])
+@pytest.mark.parametrize(
+    ("datatype", "data", "expected"),
+    [
+        ("FP32", [1.5, 2.5], [1.5, 2.5]),
+        ("INT8", [1, 2], [1, 2]),
+        ("BOOL", [1, 0], [True, False]),
+        ("INT64", [1.5, 2.5], "cannot be INT64"),
+        ("INT8", [1, 300], "300"),
+        ("BOOL", [5, 0], "cannot be BOOL"),
+        ("FLOAT", [1.5], "'y': there is no datatype 'FLOAT': expected one of 'BOOL', "),
+    ],
+)
+def test_an_output_has_the_datatype_that_it_says(
+    tmp_path: Path, is_array: bool, datatype: str, data: list[Any], expected: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    write(tmp_path, {"name": "m", "implementation": "answers.Answers"}, answers=ANSWERS)
+    named = "FP64" if any(isinstance(each, float) for each in data) else "INT64"
+    asked = {"inputs": [tensor("x", named, [len(data)], data)], "parameters": {"datatype": datatype, "is_array": is_array}}
+    answer = post(serve(tmp_path), "/models/m/infer", asked)
+    if isinstance(expected, str):
+        assert error(answer) == (500, "model 'm' failed: see the server's log")
+        assert expected in caplog.text
+    else:
+        assert json.loads(answer.body)["outputs"] == [tensor("y", datatype, [len(data)], expected)]
+
+
+def test_a_parameter_may_have_any_name(sums: Path) -> None:
+    for name in ("self", "content", "headers"):
+        asked = {**tensor("x", "FP32", [2], [1, 2]), "parameters": {name: 1}}
+        assert post(serve(sums), "/models/sums/infer", {"inputs": [asked], "parameters": {name: 1}}).status == 200
 
 
 def test_a_module_of_the_host_stays(sums: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -481,6 +536,12 @@ def test_what_cannot_be_honoured_is_refused(tmp_path: Path, file: str, settings:
     with pytest.raises(ValueError, match=re.escape(text)) as refused:
         serve(tmp_path)
     assert str(tmp_path) in str(refused.value)
+
+
+def test_a_file_that_is_not_utf_8_is_named(tmp_path: Path) -> None:
+    (tmp_path / "model-settings.json").write_bytes(b'{"name":"caf\xe9","implementation":"a.B"}')
+    with pytest.raises(ValueError, match=rf"{re.escape(str(tmp_path))}/model-settings.json: .*utf-8"):
+        serve(tmp_path)
 
 
 def test_a_folder_without_models_is_refused(tmp_path: Path) -> None:
