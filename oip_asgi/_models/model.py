@@ -33,6 +33,7 @@ class Model:
         self.stream_timeout = _seconds(options.stream_timeout)
         self.has_batches = options.max_batch_size is not None
         """Whether requests may share a call."""
+        # left out, it is 1 for batches; others have that of their handler's kind, see `_describe`
         bounds = options.max_concurrency or 1, options.max_queue
         if options.max_batch_size is None:
             self.limiter = Limiter(*bounds)

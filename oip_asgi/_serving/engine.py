@@ -80,8 +80,9 @@ class Engine:
         self.finders: list[Callable[[], object]] = []
         """Functions that register new models. They are called before a client lists, loads or unloads models, if it may."""
         self.security: Security | None = None
+        """What `OIPApp.install` knows of the host's authentication, for the OpenAPI document."""
         self.document: tuple[list[object], bytes] | None = None
-        """The last OpenAPI document, and what it was made from."""
+        """The last OpenAPI document, which `_http.pages` keeps here, and what it was made from."""
         self._lock = threading.Lock()
         self._blocker: Model | None = None
 
