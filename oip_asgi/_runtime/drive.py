@@ -34,7 +34,7 @@ from .._protocol.effects import (
 )
 from .faults import as_failure, is_for_the_host
 from .threads import watch_fork
-from .waiting import ClientGone, Gone, Patrol, Watch, begin_waiting, give_way, running_loop, wait_until_set
+from .waiting import TURN_SECONDS, ClientGone, Gone, Patrol, Watch, begin_waiting, give_way, running_loop, wait_until_set
 
 T = TypeVar("T")
 
@@ -85,7 +85,7 @@ async def advance_async(
     """
     here: ForLoop | None = None
     watch: Watch | None = None
-    since = 0.0
+    since = time.monotonic()
     is_abandoned = type(error) is Abandoned
     try:
         effect = next(steps) if error is None else steps.throw(error)
@@ -117,7 +117,8 @@ async def advance_async(
                         return effect
                     else:
                         value = await watch.attend(write(effect), effect.deadline, for_client=True)
-                        since = await give_way(since or time.monotonic())
+                        if time.monotonic() - since > TURN_SECONDS:
+                            since = await give_way()
             except BaseException as raised:
                 # what `write` raises is the host's, and not for `steps`
                 if _ends(raised, steps) or (isinstance(effect, PIECES) and not isinstance(raised, DeadlinePassed)):

@@ -21,7 +21,7 @@ T = TypeVar("T")
 Gone: TypeAlias = Callable[[], Awaitable[bool]]
 """Waits for the next message of the client, and says whether it was that the client has gone."""
 
-_TURN_SECONDS: Final = 0.003
+TURN_SECONDS: Final = 0.003
 """How long items of a stream may be made one after the other while nothing waits. Another request on the event loop waits for some turns,
 as it takes several steps. To let others run costs a thirtieth of a turn."""
 
@@ -103,11 +103,9 @@ async def wait_until_set(signal: Signal) -> bool:
     return True
 
 
-async def give_way(since: float) -> float:
-    """Let others run if this task has run for long: other tasks, and worker threads, which could wait for the interpreter for seconds, as
-    an event loop takes it back at once. Returns since when this task has run."""
-    if time.monotonic() - since < _TURN_SECONDS:
-        return since
+async def give_way() -> float:
+    """Let others run after this task has run for long: other tasks, and worker threads, which could wait for the interpreter for seconds,
+    as an event loop takes it back at once. Returns since when this task runs again."""
     yield_interpreter()
     await asyncio.sleep(0)
     return time.monotonic()
@@ -131,17 +129,16 @@ class Watch:
         self._deadline = math.inf
         self._timer: asyncio.TimerHandle | None = None
         self._watcher: asyncio.Task[None] | None = None
+        if self._patrol is not None:
+            self._patrol.add(self)
 
     def limit(self, future: asyncio.Future[T], deadline: float, *, for_client: bool) -> asyncio.Future[T]:
         """Return a future, which is ended if it takes too long, or if nobody needs it once the client has gone."""
         self._waits, self._for_client, self._reason = future, for_client, None
         if deadline != self._deadline:
             self._set_timer(deadline)
-        if for_client:
-            if self._has_gone:
-                self._stop(ClientGone)
-            elif self._watcher is None and self._patrol is not None:
-                self._patrol.add(self)
+        if for_client and self._has_gone:
+            self._stop(ClientGone)
         return future
 
     async def attend(self, work: Coroutine[Any, Any, T], deadline: float = math.inf, *, for_client: bool = False) -> T:
