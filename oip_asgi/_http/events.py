@@ -61,7 +61,7 @@ class DocumentFormat:
     """One request over HTTP, each of whose responses is a JSON document."""
 
     def __init__(self, rest: RestFormat, frame: bytes, *, may_be_flat: bool) -> None:
-        self.timeout, self.size, self.transport = rest.timeout, rest.size, rest.transport
+        self.timeout, self.size, self.transport = rest.timeout, rest.size, rest.head.transport
         self.read, self.named_headers = rest.read, rest.named_headers
         self._rest = rest
         self._frame = frame

@@ -87,7 +87,7 @@ def read_object(text: bytes) -> dict[str, Any]:
     if not text:
         raise InvalidRequest("the body is empty: expected a JSON object with a member for each input")
     check_unseen(text)
-    if sum(chunk.count(b",") for chunk in outside_strings(text)) >= MAX_VALUES:
+    if text.count(b",") >= MAX_VALUES and sum(chunk.count(b",") for chunk in outside_strings(text)) >= MAX_VALUES:
         raise InvalidRequest(f"the object has more than {MAX_VALUES} values: use infer")
     try:
         members = _read(text.decode())
@@ -198,10 +198,10 @@ def _read_input(name: str, value: Any, spec: TensorSpec | None) -> Array:
     if type(value) in (dict, NoneType):
         of = "" if spec is None else f" of {spec.datatype}"
         raise InvalidRequest(f"{here} is {_NO_SCALAR[type(value)]}: expected a scalar or a list{of}")
-    is_scalar = type(value) is not list
+    leaves, is_scalar = _list_leaves(value), type(value) is not list
     if is_scalar:
-        value = [value]
-    leaves, shape = _list_leaves(value), _find_shape(value)
+        value = leaves
+    shape = _find_shape(value)
     if spec is None:
         datatype = _find_datatype(set(map(type, leaves)))
         if datatype is None:
