@@ -25,14 +25,11 @@ Work: TypeAlias = Literal["model", "hook", "conversion"]
 of its own, so that it never waits for models; the decoding or encoding of a large body in a few threads."""
 
 
-class Signal:
+class Signal(msgspec.Struct, eq=False):
     """An event that any thread may set, once. It never blocks: who waits for it gives it a function to call."""
 
-    __slots__ = ("_callbacks", "_lock")
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._callbacks: list[Callable[[], object]] | None = []
+    _callbacks: list[Callable[[], object]] | None = msgspec.field(default_factory=list)
+    _lock: threading.Lock = msgspec.field(default_factory=threading.Lock)
 
     def is_set(self) -> bool:
         return self._callbacks is None

@@ -18,6 +18,8 @@ from functools import partial
 from queue import SimpleQueue
 from typing import Any, Generic, TypeVar
 
+import msgspec
+
 from .._protocol.effects import (
     PIECES,
     Abandoned,
@@ -53,21 +55,18 @@ def drive(steps: Steps[T], runtime: Runtime, read: Callable[[Fed], Any] | None =
     return result
 
 
-class Driver(Generic[T]):
+class Driver(msgspec.Struct, Generic[T], eq=False):
     """Carries `steps` on, in the thread that asks for it.
 
     `read` feeds the request's body into something, and returns what that finishes with. `gone` is set when the client has gone: then
     `steps` are abandoned, and ClientGone is raised.
     """
 
-    __slots__ = ("_gone", "_read", "_runtime", "_steps", "_task")
-
-    def __init__(self, steps: Steps[T], runtime: Runtime, read: Callable[[Fed], Any] | None = None, gone: Signal | None = None) -> None:
-        self._steps = steps
-        self._runtime = runtime
-        self._read = read
-        self._gone = gone
-        self._task: LoopTask | None = None
+    _steps: Steps[T]
+    _runtime: Runtime
+    _read: Callable[[Fed], Any] | None = None
+    _gone: Signal | None = None
+    _task: LoopTask | None = None
 
     def advance(self, error: BaseException | None = None) -> T | Piece:
         """Carry the steps on to the next piece, or to their end."""

@@ -9,9 +9,11 @@ from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future, InvalidStateError
 from contextlib import suppress
-from contextvars import copy_context
+from contextvars import Context, copy_context
 from functools import partial
 from typing import Any
+
+import msgspec
 
 from .._protocol.effects import DeadlinePassed, Run, Signal, Work
 from .background import BackgroundLoop
@@ -127,41 +129,38 @@ class LoopThreads:
             self._ended.popleft().finish()
 
 
-class _Job:
+class _Job(msgspec.Struct, eq=False):
     """A function that runs in a worker thread, for the future of an event loop or of a thread that waits."""
 
-    __slots__ = ("_effect", "_error", "_future", "_put", "_result", "_run")
-
-    def __init__(self, effect: Run, future: asyncio.Future[Any] | Future[Any], put: Callable[[_Job], None]) -> None:
-        self._run = copy_context().run
-        self._effect = effect
-        self._future = future
-        self._put = put
-        self._result: Any = None
-        self._error: Exception | None = None
+    effect: Run
+    future: asyncio.Future[Any] | Future[Any]
+    put: Callable[[_Job], None]
+    context: Context = msgspec.field(default_factory=copy_context)
+    result: Any = None
+    error: Exception | None = None
 
     def run(self) -> None:
-        if self._future.done():
+        if self.future.done():
             return
         try:
-            self._result = self._run(self._effect.function)
+            self.result = self.context.run(self.effect.function)
         except BaseException as error:
-            self._error = as_failure(error)
-        if self._future.done():  # nobody waits any more, and maybe the event loop has ended too
+            self.error = as_failure(error)
+        if self.future.done():  # nobody waits any more, and maybe the event loop has ended too
             self.finish()
         else:
-            self._put(self)
+            self.put(self)
 
     def finish(self) -> None:
         """Give the outcome to the future; on its event loop if it has one, and somebody waits for it."""
-        future, result, error = self._future, self._result, self._error
-        self._result = self._error = None  # what was raised refers to this, by the frame of `run`
+        future, result, error = self.future, self.result, self.error
+        self.result = self.error = None  # what was raised knows this, by the frame of `run`
         try:
             if error is None:
                 future.set_result(result)
             else:
                 future.set_exception(error)
-                del self._future
+                del self.future
         except (asyncio.InvalidStateError, InvalidStateError):  # nobody waits any more
-            if error is not None and self._effect.late is not None:
-                self._effect.late(error)
+            if error is not None and self.effect.late is not None:
+                self.effect.late(error)

@@ -54,53 +54,54 @@ class _Large(msgspec.Struct, frozen=True):
     response: InferenceResponse
 
 
-class Stream(Generic[T]):
+class Stream(msgspec.Struct, Generic[T], eq=False):
     """The answers of one request, which leave as `events` if there are any. If it `wants_one`, the steps return the only answer."""
 
-    __slots__ = ("_engine", "_events", "_has_begun", "_model", "_wants_one", "_wire", "has_many")
-
-    def __init__(self, engine: Engine, model: Model, wire: WireFormat[T], events: Events | None = None, *, wants_one: bool = False) -> None:
-        self._engine = engine
-        self._model = model
-        self._wire = wire
-        self._events = events
-        self._wants_one = wants_one
-        self._has_begun = False
-        self.has_many = False
-        """True if a generator answers. Known once the request has a slot: its model may be loaded again before that."""
+    engine: Engine
+    model: Model
+    wire: WireFormat[T]
+    events: Events | None = None
+    wants_one: bool = False
+    has_begun: bool = False
+    has_many: bool = False
+    """True if a generator answers. Its model may have another function by then."""
 
     def run(self) -> Steps[Any]:
         """Send each answer. If this ends before the model's generator does, close the generator."""
-        return infer(self._engine, self._model, self._wire, self._answer)
+        return infer(self.engine, self.model, self.wire, self._answer)
 
     def _answer(self, call: Call[T]) -> Steps[Any]:
-        if self._wants_one and call.handler.once is not None:
+        if self.wants_one and call.handler.once is not None:
             call.handler = call.handler.once
         self.has_many = call.handler.streams
         if not self.has_many:
             only_answer = yield from finish(answer_once(call))
-            if self._wants_one:
+            if self.wants_one:
                 return only_answer
-            yield from self._begin(math.inf)
+            if self.events is not None:
+                yield self.events.start
             yield Send(only_answer)
-            return self._events and self._events.ended
+            return self.events and self.events.ended
         only: T | None = None
         reader = _ItemReader(call)
         try:
             yield from reader.prepare()
+            next_item = reader.read_next()
             while True:
-                answer = yield reader.read_next()
+                answer = yield next_item
                 if type(answer) is _Large:
                     answer = yield reader.encode_elsewhere(answer.response)
-                if not self._has_begun:
-                    reader.deadline = reader.until
-                    yield from self._begin(reader.until)
+                if not self.has_begun:
+                    self.has_begun, reader.deadline = True, reader.until
+                    next_item = reader.read_next()
+                    if self.events is not None:
+                        yield Start(self.events.start.status, self.events.start.headers, reader.until)
                 if answer is None:
                     break
                 if only is not None:
-                    raise InvalidRequest(f"{self._model} answered more than once: use generate_stream")
+                    raise InvalidRequest(f"{self.model} answered more than once: use generate_stream")
                 reader.note("success")
-                if self._wants_one:
+                if self.wants_one:
                     only = answer
                 else:
                     yield Send(answer, reader.until)
@@ -121,21 +122,16 @@ class Stream(Generic[T]):
             raise
         else:
             reader.give_up("empty_response")
-            call.timings.returned = call.timings.answered = self._engine.clock()
+            call.timings.returned = call.timings.answered = self.engine.clock()
             record_end(call.model, call.timings, call.span, call.timings.answered)
-        return only if self._events is None else self._events.ended
-
-    def _begin(self, deadline: float) -> Steps[None]:
-        self._has_begun = True
-        if self._events is not None:
-            yield Start(self._events.start.status, self._events.start.headers, deadline)
+        return only if self.events is None else self.events.ended
 
     def _send_error(self, error: Exception) -> Send:
         """Make an event of an error after the head. Raise any other error."""
         try:
-            if self._events is None or not self._has_begun:
+            if self.events is None or not self.has_begun:
                 raise error
-            return Send(self._events.encode_error(as_client_error(error)))
+            return Send(self.events.encode_error(as_client_error(error)))
         finally:
             del error  # it refers to this frame: a cycle, which only the garbage collector would free
 
