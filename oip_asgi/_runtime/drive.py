@@ -104,7 +104,7 @@ async def advance_async(
                     if here is None:
                         here = threads.here()
                     if watch is None:
-                        watch = Watch(gone, here.patrol)
+                        watch = here.patrol.watch(gone)
                     if type(effect) is Run and not is_abandoned:
                         value = await watch.limit(here.begin(effect), effect.deadline, for_client=effect.for_client)
                     elif type(effect) is Run:  # what closes a generator is run also if this is cancelled before it begins

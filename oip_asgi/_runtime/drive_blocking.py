@@ -42,7 +42,7 @@ from .background import Loan, LoopTask, result_of
 from .faults import call_here
 from .runtime import Runtime
 from .threads import waiting, watch_fork
-from .waiting import ClientGone, Watch, attend, wait_for, wait_until_set
+from .waiting import ClientGone, attend, wait_for, wait_until_set
 
 T = TypeVar("T")
 M = TypeVar("M")
@@ -108,7 +108,7 @@ class Driver(msgspec.Struct, Generic[T], eq=False):
 
     async def _attend(self, effect: Await) -> Any:
         gone = self._gone
-        watch = Watch(None if gone is None else partial(wait_until_set, gone), self._runtime.here().patrol)
+        watch = self._runtime.here().patrol.watch(None if gone is None else partial(wait_until_set, gone))
         try:
             return await watch.attend(effect.function(), effect.deadline, for_client=effect.for_client)
         finally:

@@ -13,6 +13,8 @@ from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import suppress
 from typing import Any, Final, TypeAlias, TypeVar
 
+import msgspec
+
 from .._protocol.effects import DeadlinePassed, QuitWithin, Signal
 from .._protocol.loop_limits import yield_interpreter
 
@@ -111,32 +113,31 @@ async def give_way() -> float:
     return time.monotonic()
 
 
-class Watch:
+class Watch(msgspec.Struct, eq=False):
     """Ends what a request waits for on an event loop, at a deadline or when its client has gone. Watches the client until `end`.
 
     A future raises then `DeadlinePassed` or `ClientGone`. A coroutine, which runs in the request's own task, is cancelled.
     """
 
-    __slots__ = ("_deadline", "_for_client", "_gone", "_has_gone", "_patrol", "_reason", "_timer", "_waits", "_watcher")
-
-    def __init__(self, gone: Gone | None = None, patrol: Patrol | None = None) -> None:
-        self._gone = gone
-        self._patrol = None if gone is None else patrol
-        self._has_gone = False
-        self._waits: asyncio.Future[Any] | None = None
-        self._for_client = False
-        self._reason: Any = None  # ClientGone or DeadlinePassed
-        self._deadline = math.inf
-        self._timer: asyncio.TimerHandle | None = None
-        self._watcher: asyncio.Task[None] | None = None
-        if self._patrol is not None:
-            self._patrol.add(self)
+    _gone: Gone | None = None
+    _patrol: Patrol | None = None  # which has it begun later
+    _has_gone: bool = False
+    _waits: asyncio.Future[Any] | None = None
+    _for_client: bool = False
+    _reason: Any = None  # ClientGone or DeadlinePassed
+    _deadline: float = math.inf
+    _timer: asyncio.TimerHandle | None = None
+    _watcher: asyncio.Task[None] | None = None
 
     def limit(self, future: asyncio.Future[T], deadline: float, *, for_client: bool) -> asyncio.Future[T]:
         """Return a future, which is ended if it takes too long, or if nobody needs it once the client has gone."""
         self._waits, self._for_client, self._reason = future, for_client, None
         if deadline != self._deadline:
-            self._set_timer(deadline)
+            if self._timer is not None:
+                self._timer.cancel()
+            self._deadline, self._timer = deadline, None
+            if deadline != math.inf:
+                self._timer = asyncio.get_running_loop().call_later(max(0.0, deadline - time.monotonic()), self._expire)
         if for_client and self._has_gone:
             self._stop(ClientGone)
         return future
@@ -170,13 +171,6 @@ class Watch:
             self._waits = None
             # its exception refers to this frame, and both names to it: a cycle, which only the garbage collector would free
             del task, raised
-
-    def _set_timer(self, deadline: float) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-        self._deadline, self._timer = deadline, None
-        if deadline != math.inf:
-            self._timer = asyncio.get_running_loop().call_later(max(0.0, deadline - time.monotonic()), self._expire)
 
     def _expire(self) -> None:
         self._deadline, self._timer = math.inf, None
@@ -224,11 +218,16 @@ class Patrol:
         self.old: set[Watch] = set()
         self._is_under_way = False
 
-    def add(self, watch: Watch) -> None:
+    def watch(self, gone: Gone | None) -> Watch:
+        """The watch of a request, which begins to watch the client after that has taken long."""
+        if gone is None:
+            return Watch()
+        watch = Watch(gone, self)
         self.new.add(watch)
         if not self._is_under_way:
             self._is_under_way = True
             asyncio.get_running_loop().call_later(_UNWATCHED_SECONDS, self._go_round)
+        return watch
 
     def _go_round(self) -> None:
         for watch in self.old:

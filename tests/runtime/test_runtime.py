@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.inside.runtime import ClientGone, DeadlinePassed, Gone, LoopThreads, QuitWithin, Run, Runtime, Signal, Watch
+from tests.support.inside.runtime import ClientGone, DeadlinePassed, Gone, LoopThreads, QuitWithin, Run, Runtime, Signal
 
 
 @pytest.fixture
@@ -173,7 +173,7 @@ def test_a_function_starts_behind_its_signal_or_never(runtime: Runtime) -> None:
 
 async def attended(runtime: Runtime, effect: Run, gone: Gone | None = None) -> Any:
     here = runtime.here()
-    watch = Watch(gone, here.patrol)
+    watch = here.patrol.watch(gone)
     try:
         return await watch.limit(here.begin(effect), effect.deadline, for_client=effect.for_client)
     finally:

@@ -19,4 +19,4 @@ from oip_asgi._runtime.drive import drive_async
 from oip_asgi._runtime.drive_blocking import drive
 from oip_asgi._runtime.runtime import LoopThreads, Runtime
 from oip_asgi._runtime.threads import PATIENCE, WorkerThreads
-from oip_asgi._runtime.waiting import ClientGone, Gone, Patrol, Watch
+from oip_asgi._runtime.waiting import ClientGone, Gone, Patrol
