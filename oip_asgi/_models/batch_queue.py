@@ -66,7 +66,8 @@ class Batches(Limiter):
             place.group, place.request = group, request
             turns = self._give_turns()
             has_turn = not place.is_waiting  # after the lock is released, another request may take this one along: that is not its turn
-        set_all(turns)
+        for turn in turns:
+            turn.set()
         return has_turn
 
     def hold_back_no_longer(self, *slots: Slot) -> None:
@@ -107,15 +108,16 @@ class Batches(Limiter):
                 if taken and rows > self.most:
                     break
                 taken.append(each)
-            requests = [each.request for each in taken]
+            requests: list[Any] = []
             for each in taken:
+                requests.append(each.request)
                 self._remove(each)
                 if each is not place:
                     each.is_waiting, each.is_over = False, True
                     each.uses.count -= 1  # this one uses the same
             turns = self._give_turns()  # for those that did not fit
-        if turns:
-            set_all(turns)
+        for turn in turns:
+            turn.set()
         return requests
 
     def _remove(self, slot: Slot) -> None:

@@ -64,8 +64,6 @@ class Slot(msgspec.Struct, eq=False):
 
     def give_up(self) -> None:
         """End the request. The slot goes back now, or as soon as the thread's part has ended."""
-        if self.is_over:
-            return
         with self.limiter.lock:
             if self.in_thread:
                 self.in_thread = False  # `end` sees that

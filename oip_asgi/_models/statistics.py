@@ -39,7 +39,7 @@ MOST_ENTRIES: Final = 1000
 """Responses of a stream after so many are counted under the last index. Executions of more rows count by the next power of two."""
 
 _MOST_ENDED: Final = 500
-"""So many requests wait to be summed, in 150 KB. To sum them takes half a millisecond."""
+"""So many requests wait to be summed, in 150 KB, and so many executions and responses. To sum them takes a millisecond."""
 
 _COMPUTE: Final = ("compute_input", "compute_infer", "compute_output")
 
@@ -256,12 +256,14 @@ class Statistics:
         self._numbers = Numbers()
         self._ended: deque[Row] = deque()
         """Requests that have ended, and are not in the numbers yet. Any thread may append one without the lock."""
+        self._others: deque[Callable[[Numbers], None]] = deque()  # the same for executions and responses: what adds each
 
     def clear(self) -> None:
         """Begin again at zero, as when a model is unloaded."""
         with self._lock:
             self._numbers = Numbers()
             self._ended.clear()
+            self._others.clear()
 
     def snapshot(self) -> Numbers:
         """A copy of all numbers at this moment."""
@@ -273,6 +275,8 @@ class Statistics:
         rows = [self._ended.popleft() for _ in range(len(self._ended))]
         if rows:
             self._numbers.add_requests(rows)
+        for _ in range(len(self._others)):
+            self._others.popleft()(self._numbers)
 
     def record(self, outcome: Outcome, request: Timings | None, ended: float) -> None:
         """Count a request that has ended. It has no timings if it was refused before its body was there."""
@@ -295,17 +299,19 @@ class Statistics:
         stages = {"compute_input": compute_input}
         if compute_infer is not None:
             stages.update(compute_infer=compute_infer, compute_output=compute_output)
-        with self._lock:
-            self._numbers.add_execution(rows, stages)
-        if self.observers:
-            self._tell(lambda numbers: numbers.add_execution(rows, stages))
+        self._add(lambda numbers: numbers.add_execution(rows, stages))
 
     def record_response(self, index: int, outcome: ResponseOutcome, compute_infer: float, compute_output: float, since: float) -> None:
         """Count one response of a stream, `since` seconds after the request."""
-        with self._lock:
-            self._numbers.add_response(index, outcome, compute_infer, compute_output, since)
+        self._add(lambda numbers: numbers.add_response(index, outcome, compute_infer, compute_output, since))
+
+    def _add(self, event: Callable[[Numbers], None]) -> None:
+        self._others.append(event)
+        if len(self._others) >= _MOST_ENDED:
+            with self._lock:
+                self._sum()
         if self.observers:
-            self._tell(lambda numbers: numbers.add_response(index, outcome, compute_infer, compute_output, since))
+            self._tell(event)
 
     def _tell(self, add: Callable[[Numbers], None]) -> None:
         numbers = Numbers()

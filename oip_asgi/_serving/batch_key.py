@@ -6,7 +6,7 @@ Two requests may share a call if they differ only in their rows. The key has eve
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable
-from typing import Any, Final
+from typing import Final
 
 from .._codecs.content_types import Codecs
 from .._codecs.dataframes import PandasCodec
@@ -39,28 +39,21 @@ def make_key(handler: Handler, decoded: Decoded, codecs: Codecs) -> Hashable | N
         return None  # a client asks for a codec that may want a whole request
     parts: list[Hashable] = []
     for name, tensor in decoded.tensors.items():
-        said = tensor.parameters.get("content_type", content_type) if tensor.parameters else content_type
+        parameters, array = tensor.parameters, tensor.array
+        said = parameters.get("content_type", content_type) if parameters else content_type
         expected = handler.content_types.get(name, handler.content_type)
         if said is not None and said != expected and codecs.is_users(str(said)):
             return None
-        part = _make_part(name, tensor, expected if said is None else said)
-        if part is None:
+        read_as = expected if said is None else said
+        # rows depend on each other: a column of dates has one unit, by their years, and all have an offset from UTC or none has
+        if read_as in ("pd_json", "datetime") or (parameters.get(DTYPE) == "category" and CATEGORIES not in parameters):
             return None
-        parts.append(part)
+        parts.append((name, array.dtype, array.shape[1:], _freeze(parameters) if parameters else _NOTHING))
     if binding.of_one_request is not None:
         parts.append(tuple((output.name, _freeze(output.parameters or {})) for output in decoded.outputs))
     elif whole is None and binding.rest is None and len(parts) > 1:
         parts.sort(key=str)  # each goes to a parameter of its own; otherwise they are columns, whose order matters
     return handler, binding, content_type, _freeze(request.parameters) if request.parameters else _NOTHING, tuple(parts)
-
-
-def _make_part(name: str, tensor: Tensor, content_type: Any) -> Hashable | None:
-    """Make the part of the key for one input. None if decoding one row depends on the other rows."""
-    parameters, array = tensor.parameters, tensor.array
-    # a column of dates has one unit, which depends on their years, and all have an offset from UTC or none has
-    if content_type in ("pd_json", "datetime") or (parameters.get(DTYPE) == "category" and CATEGORIES not in parameters):
-        return None
-    return name, array.dtype, array.shape[1:], _freeze(parameters) if parameters else _NOTHING
 
 
 def _freeze(parameters: Parameters) -> frozenset[Hashable]:

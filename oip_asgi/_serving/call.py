@@ -207,10 +207,11 @@ class Call(msgspec.Struct, Generic[T], eq=False):
 
     def leave(self) -> None:
         """Give the slot back, and with it the handler."""
-        if self.slot is not _LATER:
+        if self.slot is _LATER:
+            if self.handler is not _LATER:  # it has not entered
+                self.model.lifecycle.release(self.handler)
+        elif not self.slot.is_over:
             self.slot.give_up()
-        elif self.handler is not _LATER:  # it has not entered
-            self.model.lifecycle.release(self.handler)
 
     def note(self, error: E, cause: BaseException | None = None) -> E:
         """Record that the call failed, or its stream broke off, and return the error."""
