@@ -128,8 +128,7 @@ class _Anything(BaseConverter):
 class _Stream:
     """Reads Flask's own stream, which respects MAX_CONTENT_LENGTH; or the body that Flask kept, if a `before_request` has read it."""
 
-    def __init__(self) -> None:
-        self._is_new = True
+    _is_new = True
 
     def read(self, size: int, /) -> bytes:
         chunk = request.stream.read(size)

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from functools import partial
 from io import BytesIO
+from operator import itemgetter
 from types import GeneratorType
 from typing import TYPE_CHECKING, Any, Final, Protocol
 from urllib.parse import unquote
@@ -164,7 +165,7 @@ def answer(
             next(pieces_of_body)  # the head
             return answer, pieces_of_body
     assert type(answer) is Response  # a stream begins with its head
-    return answer, (message for message, _ in answer.messages())
+    return answer, map(itemgetter(0), answer.messages())
 
 
 def headers(response: Response | Start) -> list[tuple[str, str]]:
