@@ -27,7 +27,7 @@ from ._runtime.drive import drive_async, pieces_async
 from ._runtime.drive_blocking import Driver, drive, pieces
 from ._runtime.faults import call_here
 from ._runtime.runtime import Runtime
-from ._runtime.waiting import check_may_block, is_on_loop, running_loop, wait_for, wait_until_set
+from ._runtime.waiting import check_may_block, is_on_loop, wait_for, wait_until_set
 from ._serving.engine import Engine
 from ._serving.python_calls import PythonFormat, infer_values
 from ._serving.server_options import ServerKeywords, ServerOptions
@@ -463,7 +463,7 @@ class InferenceServer:
             ValueError: An earlier route of `app` answers everything under the mount.
         """
         check_mounts(app)
-        running_loop()  # raises on another kind of event loop
+        self._inside.runtime.here()  # raises on another kind of event loop
         ending = self._begin()
         engine, runtime = self._inside
         try:

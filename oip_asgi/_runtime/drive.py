@@ -34,7 +34,7 @@ from .._protocol.effects import (
 )
 from .faults import as_failure, is_for_the_host
 from .threads import watch_fork
-from .waiting import TURN_SECONDS, ClientGone, Gone, Patrol, Watch, begin_waiting, give_way, running_loop, wait_until_set
+from .waiting import TURN_SECONDS, ClientGone, Gone, Patrol, Watch, begin_waiting, give_way, wait_until_set
 
 T = TypeVar("T")
 
@@ -97,9 +97,6 @@ async def advance_async(
                         await watch.end()  # only one may receive
                         watch = None
                     value = await read(effect.body)
-                elif type(effect) is Spawn:
-                    _spawn(effect, threads)
-                    value = None
                 else:
                     if here is None:
                         here = threads.here()
@@ -109,6 +106,9 @@ async def advance_async(
                         value = await watch.limit(here.begin(effect), effect.deadline, for_client=effect.for_client)
                     elif type(effect) is Run:  # what closes a generator is run also if this is cancelled before it begins
                         value = await asyncio.shield(here.begin(effect))
+                    elif type(effect) is Spawn:
+                        _spawn(effect, threads)
+                        value = None
                     elif type(effect) is Wait:
                         value = await watch.limit(begin_waiting(effect.signal), effect.deadline, for_client=effect.for_client)
                     elif type(effect) is Await:
@@ -160,7 +160,7 @@ async def abandon_async(steps: Steps[Any], threads: Threads) -> None:
 
 
 def _spawn(effect: Spawn, threads: Threads) -> None:
-    loop = running_loop()
+    loop = asyncio.get_running_loop()
     is_forked = watch_fork()
     effect.is_lost = lambda: loop.is_closed() or is_forked()
     gone = None if effect.unwanted is None else partial(wait_until_set, effect.unwanted)

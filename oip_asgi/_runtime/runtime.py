@@ -19,7 +19,7 @@ from .._protocol.effects import DeadlinePassed, Run, Signal, Work
 from .background import BackgroundLoop
 from .faults import as_failure
 from .threads import PATIENCE, WorkerThreads, cpus
-from .waiting import ClientGone, Patrol, running_loop, wait_for
+from .waiting import ClientGone, Patrol, wait_for
 
 
 class Runtime:
@@ -40,8 +40,11 @@ class Runtime:
         self.background = BackgroundLoop()
 
     def here(self) -> LoopThreads:
-        """The worker threads for the event loop that runs in this thread."""
-        loop = running_loop()
+        """The worker threads for the event loop that runs in this thread. Raises RuntimeError if that is none of asyncio, as trio's."""
+        try:
+            loop = asyncio.get_running_loop()
+        except RuntimeError:
+            raise RuntimeError("oip_asgi needs an event loop of asyncio or uvloop: run the server with one, not with trio") from None
         found: LoopThreads | None = getattr(self._of_thread, "found", None)
         if found is None or found.loop() is not loop:
             found = self._of_thread.found = LoopThreads(loop, self._pools)

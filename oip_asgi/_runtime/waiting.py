@@ -47,18 +47,6 @@ def is_on_loop() -> bool:
     return True
 
 
-def running_loop() -> asyncio.AbstractEventLoop:
-    """Return the event loop that runs in this thread.
-
-    Raises:
-        RuntimeError: No event loop of asyncio runs here. Trio has another kind.
-    """
-    try:
-        return asyncio.get_running_loop()
-    except RuntimeError:
-        raise RuntimeError("oip_asgi needs an event loop of asyncio or uvloop: run the server with one, not with trio") from None
-
-
 def check_may_block(name: str, awaited: str) -> None:
     """Refuse to block a thread in which an event loop runs: everything on it would stand still."""
     if is_on_loop():
