@@ -48,7 +48,8 @@ class WorkerThreads:
         self._jobs: deque[Job] = deque()
         self._idle: list[_Worker] = []  # the last to fall asleep is woken first
         self._workers: set[_Worker] = set()
-        self._last: _Worker | None = None  # the last to be woken, or to take a job
+        self._last: _Worker | None = None  # the last to be woken, or to take a job, while it is awake
+        self._patience_ends = 0.0  # until when patient jobs wait for it
         self._is_stopping = False
         self._waiting = 0
 
@@ -57,7 +58,7 @@ class WorkerThreads:
         with self._lock:
             self._is_stopping = False
             self._jobs.append(job)
-            if is_patient and self._has_time():
+            if is_patient and time.monotonic() < self._patience_ends:
                 return True
             self._add_thread()
             return False
@@ -65,27 +66,22 @@ class WorkerThreads:
     def hurry(self) -> bool:
         """Wake threads for jobs that have waited for long enough. Returns whether others still wait."""
         with self._lock:
-            if self._jobs and not self._has_time():
+            if self._jobs and time.monotonic() >= self._patience_ends:
                 for _ in range(len(self._jobs)):
                     self._add_thread()
             return bool(self._jobs)
 
-    def _has_time(self) -> bool:
-        """True if the thread that was last woken, or last took a job, is awake, and less than `PATIENCE` has passed since then."""
-        last = self._last
-        return last is not None and last.is_awake and time.monotonic() - last.since < PATIENCE
-
     def _add_thread(self) -> None:
         if self._idle:
             worker = self._idle.pop()
-            worker.is_awake, worker.since, self._last = True, time.monotonic(), worker
+            worker.is_awake, self._last, self._patience_ends = True, worker, time.monotonic() + PATIENCE
             worker.wake.release()
         elif len(self._workers) < self._most + self._waiting:
             worker = _Worker(self)
             try:
                 worker.start()  # it takes a job when the lock is free
                 self._workers.add(worker)
-                self._last = worker
+                self._last, self._patience_ends = worker, time.monotonic() + PATIENCE
             except RuntimeError:  # the system has no more threads: those that are there do it, if there are any
                 if not self._workers:
                     self._jobs.pop()
@@ -111,15 +107,15 @@ class WorkerThreads:
             with self._lock:
                 if self._jobs:
                     job = self._jobs.popleft()
-                    worker.since = time.monotonic()
-                    self._last = worker
-                elif self._is_stopping:
-                    self._forget(worker)
-                    worker.is_awake = False
-                    return
+                    self._last, self._patience_ends = worker, time.monotonic() + PATIENCE
                 else:
-                    self._idle.append(worker)
                     worker.is_awake = False
+                    if self._last is worker:  # it knows this, so both would live until the next garbage collection
+                        self._last, self._patience_ends = None, 0.0
+                    if self._is_stopping:
+                        self._workers.discard(worker)
+                        return
+                    self._idle.append(worker)
             if job is not None:
                 job.run()
                 if self.after_job is not None:
@@ -135,13 +131,8 @@ class WorkerThreads:
                 worker.wake.acquire()
                 return False
             self._idle.remove(worker)
-            self._forget(worker)
+            self._workers.discard(worker)
             return True
-
-    def _forget(self, worker: _Worker) -> None:
-        self._workers.discard(worker)
-        if self._last is worker:  # it refers to this: a cycle, which only the garbage collector would free
-            self._last = None
 
     def stop(self) -> None:
         """End the threads. One that is in user code ends after that, and is waited for no longer than a second."""
@@ -163,7 +154,6 @@ class _Worker(threading.Thread):
         super().__init__(name="oip_asgi worker", daemon=True)
         self.pool = pool
         self.is_awake = True
-        self.since = time.monotonic()
         self.wake = threading.Lock()
         self.wake.acquire()
 
