@@ -155,7 +155,7 @@ class OIPGRPCApp:
         if carried is not None:
             carried["fields"] = []
         has_trailers = call.protocol.has_trailers and carried is None
-        await client.send({"type": "http.response.start", "status": 200, "headers": call.make_headers(), "trailers": has_trailers})
+        await client.send({"type": "http.response.start", "status": 200, "headers": [*call.headers], "trailers": has_trailers})
         requests = _Requests(client, reader)
         with suppress(ClientGone, OSError):  # servers raise it from `send` if the client has gone
             try:

@@ -45,7 +45,8 @@ class Call(msgspec.Struct, eq=False):
     protocol: Protocol  # gRPC or gRPC-Web
     head: Head
     lacks_trailers: bool  # whether it needs trailers that the server in front cannot send
-    timeout: float = math.inf  # its `grpc-timeout` in seconds, set by `make_reader`; infinity if it has none
+    headers: Fields  # those of the answer
+    timeout: float = math.inf  # its `grpc-timeout` in seconds, once its reader is made; infinity if it has none
 
     def make_reader(self, options: ServerOptions, most: float = math.inf) -> FrameReader:
         """Check the head, and make the reader of a body with so many messages at most."""
@@ -59,10 +60,6 @@ class Call(msgspec.Struct, eq=False):
             self.timeout = read_timeout(headers[b"grpc-timeout"])
         return FrameReader(options.max_body_bytes, coding, self.protocol.is_text, most)
 
-    def make_headers(self) -> Fields:
-        """Make the headers of the answer."""
-        return [(b"content-type", self.head.fields[b"content-type"])]
-
     def encode_message(self, message: bytes) -> bytes:
         """Encode one message of several."""
         return b"".join(self._encode([encode_frame_head(len(message)), message]))
@@ -71,7 +68,7 @@ class Call(msgspec.Struct, eq=False):
         """Make the answer, or after several messages its end. The status is in the trailers, or over gRPC-Web in the last frame."""
         is_ok = reply.code == "OK"
         status = [OK] if is_ok else encode_status(reply.code, reply.details)
-        fields, parts, size = self.make_headers(), reply.parts, 0
+        fields, parts, size = [*self.headers], reply.parts, 0
         if not is_ok and b"grpc-encoding" in self.head.fields:
             fields.append(ACCEPTED)
         if self.lacks_trailers:
@@ -100,4 +97,4 @@ def begin(head: Head, *, can_send_trailers: bool) -> Call:
     if protocol is None:
         text = f"Content-Type is {show(content_type.decode('latin-1'))}: expected application/grpc or application/grpc-web, with protobuf"
         raise InferenceError(text, status=415)
-    return Call(protocol, head, protocol.has_trailers and not can_send_trailers)
+    return Call(protocol, head, protocol.has_trailers and not can_send_trailers, [(b"content-type", content_type)])
