@@ -318,7 +318,7 @@ def _choose_stream(request: HttpRequest) -> Any:
 
 def _make_response(response: Response | Start, body: Iterator[bytes]) -> HttpResponse:
     made = HttpResponse(body, status=response.status, headers=_list_headers(response))
-    if not wsgi.has_type(response):
+    if b"content-type" not in dict(response.headers):  # an empty one has none, and Django would add HTML
         del made["Content-Type"]
     return made
 

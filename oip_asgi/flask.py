@@ -16,6 +16,7 @@ try:
     from flask.sansio.blueprints import BlueprintSetupState
 except ImportError as error:
     raise make_import_error(error, "flask", "flask") from error
+from werkzeug.datastructures import Headers
 from werkzeug.exceptions import ClientDisconnected, HTTPException, RequestEntityTooLarge, default_exceptions
 from werkzeug.routing import BaseConverter, Map, Rule
 
@@ -65,11 +66,8 @@ def blueprint(server: InferenceServer, name: str = "oip", url_prefix: str = "/v2
 
     def respond(head: Head) -> Response:
         response, body = wsgi.answer(server, head, _Stream(), _feed)
-        if type(response) is Start:
-            return Response(stream_with_context(body), response.status, wsgi.headers(response))
-        made = Response(list(body), response.status, wsgi.headers(response))
-        if not wsgi.has_type(response):
-            del made.headers["Content-Type"]
+        made = Response(stream_with_context(body) if type(response) is Start else list(body), response.status)
+        made.headers = Headers(wsgi.headers(response))  # without a content type, which Flask would add, where there is none
         return made
 
     def view(path: str | None = None, **_: object) -> Response:  # a prefix may have variables of its own

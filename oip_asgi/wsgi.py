@@ -1,7 +1,6 @@
 """The adapters for WSGI: an application to mount, and a middleware. They translate `environ` and decide nothing.
 
-Knows `environ` and `start_response`; the answers come from the core. Frameworks over WSGI share `head`, `answer`, `headers`, `has_type`
-and `feed`.
+Knows `environ` and `start_response`; the answers come from the core. Frameworks over WSGI share `head`, `answer`, `headers` and `feed`.
 """
 
 from __future__ import annotations
@@ -171,11 +170,6 @@ def answer(
 def headers(response: Response | Start) -> list[tuple[str, str]]:
     """Convert a response's headers for WSGI and its frameworks."""
     return [(name.decode("latin-1").title(), value.decode("latin-1")) for name, value in response.headers]
-
-
-def has_type(response: Response | Start) -> bool:
-    """True if a response has a content type. An empty one has none, and frameworks would add HTML."""
-    return b"content-type" in dict(response.headers)
 
 
 def _read_at_once(stream: Stream, length: int) -> bytes | None:

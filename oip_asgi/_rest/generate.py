@@ -247,7 +247,7 @@ def _find_datatype(kinds: set[type]) -> str | None:
 
 def _deduce_shape(here: str, elements: int, declared: Sequence[int]) -> tuple[int, ...]:
     """The shape of so many elements: the innermost -1 takes what the fixed dimensions leave, and any other -1 is 1."""
-    fixed = math.prod(size for size in declared if size != -1)
+    fixed = math.prod([size for size in declared if size != -1])
     is_open = -1 in declared
     if (elements % fixed if is_open and fixed else elements != fixed) or (is_open and not fixed and elements):
         raise InvalidRequest(f"{here} has {elements} elements, which do not fit the shape {list(declared)}")
