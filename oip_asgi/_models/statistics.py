@@ -198,7 +198,7 @@ class Numbers(msgspec.Struct):
             self.add_execution(1, stages)
 
     def add_execution(self, rows: int, stages: Mapping[str, float]) -> None:
-        """Add a call of the function for `rows` rows: its seconds in each stage that it reached."""
+        """Add a call of the function for `rows` rows, however many requests have them: its seconds in each stage that it reached."""
         batch = self._find_batch(rows)
         for stage, seconds in stages.items():
             batch[stage].add(1, seconds)
@@ -218,7 +218,7 @@ class Numbers(msgspec.Struct):
         self.rows.sum += rows * count
 
     def add_response(self, index: int, outcome: ResponseOutcome, compute_infer: float, compute_output: float, since: float) -> None:
-        """Add one response of a stream."""
+        """Add one response of a stream, `since` seconds after the request."""
         stages: dict[str, float] = {outcome: compute_infer + compute_output}
         if outcome != "cancel":
             stages["compute_infer"] = compute_infer
@@ -294,18 +294,8 @@ class Statistics:
         if self.observers:
             self._tell(lambda numbers: numbers.add_request(row))
 
-    def record_execution(self, rows: int, compute_input: float, compute_infer: float | None, compute_output: float) -> None:
-        """Count one call of the function for a batch, however many requests it answers. It did not return if `compute_infer` is None."""
-        stages = {"compute_input": compute_input}
-        if compute_infer is not None:
-            stages.update(compute_infer=compute_infer, compute_output=compute_output)
-        self._add(lambda numbers: numbers.add_execution(rows, stages))
-
-    def record_response(self, index: int, outcome: ResponseOutcome, compute_infer: float, compute_output: float, since: float) -> None:
-        """Count one response of a stream, `since` seconds after the request."""
-        self._add(lambda numbers: numbers.add_response(index, outcome, compute_infer, compute_output, since))
-
-    def _add(self, event: Callable[[Numbers], None]) -> None:
+    def add(self, event: Callable[[Numbers], None]) -> None:
+        """Count an execution or a response, which `event` adds to numbers."""
         self._others.append(event)
         if len(self._others) >= _MOST_ENDED:
             with self._lock:

@@ -10,6 +10,7 @@ import logging
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from contextvars import Context
+from functools import partial
 from typing import Any, Final, Generic, TypeVar
 
 import msgspec
@@ -17,6 +18,7 @@ import msgspec
 from .._models.batch_queue import Batches, Place
 from .._models.limiter import Slot
 from .._models.model import Model
+from .._models.statistics import Numbers
 from .._protocol.effects import Await, DeadlinePassed, QuitWithin, Run, Signal, Spawn, Steps, Stopped
 from .._protocol.errors import InferenceError, error_text
 from .._protocol.log import log_fields, log_raised
@@ -187,13 +189,14 @@ class Execution:
                 member.call.timings.returned = returned
             self._share_out(members, result)
         except Exception as error:
-            statistics.record_execution(rows, called - started, None, 0.0)
+            statistics.add(partial(Numbers.add_execution, rows=rows, stages={"compute_input": called - started}))
             if self._retries_alone and len(members) > 1:
                 self._log(members, error, ", so each of them is tried alone")
                 return [[member] for member in members]
             self._fail(members, error)
         else:
-            statistics.record_execution(rows, called - started, returned - called, clock() - returned)
+            stages = {"compute_input": called - started, "compute_infer": returned - called, "compute_output": clock() - returned}
+            statistics.add(partial(Numbers.add_execution, rows=rows, stages=stages))
         return []
 
     def _make_arguments(self, members: list[Member[Any]]) -> tuple[list[Any], dict[str, Any]]:

@@ -17,7 +17,7 @@ from typing import Any, Final, Generic, TypeVar
 import msgspec
 
 from .._models.model import Model
-from .._models.statistics import ResponseOutcome
+from .._models.statistics import Numbers, ResponseOutcome
 from .._protocol.effects import Abandoned, Await, DeadlinePassed, QuitWithin, Run, Send, Start, Steps, Stopped, Wait, finish
 from .._protocol.errors import InferenceError, InvalidRequest, ModelFailed, TimedOut
 from .._protocol.log import log_raised, logger, name_request
@@ -272,7 +272,9 @@ class _ItemReader(Generic[T]):
         call, now = self._call, self._clock()
         returned = self._returned_at or now
         seconds, encoding = (0.0, 0.0) if outcome == "cancel" else (returned - self._asked_at, now - returned)
-        call.model.statistics.record_response(self._index, outcome, seconds, encoding, now - call.timings.since)
+        since = now - call.timings.since
+        add = partial(Numbers.add_response, index=self._index, outcome=outcome, compute_infer=seconds, compute_output=encoding, since=since)
+        call.model.statistics.add(add)
         self._index += 1
         self._returned_at = 0.0
 

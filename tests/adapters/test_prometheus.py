@@ -23,7 +23,7 @@ from prometheus_client.parser import text_string_to_metric_families as parse_tex
 
 from oip_asgi import InferenceError, InferenceServer, OIPApp, ResponseCache
 from oip_asgi.prometheus import instrument
-from tests.support.inside import is_idle, statistics_of
+from tests.support.inside import count_response, is_idle, statistics_of
 from tests.support.limited import Blocking
 from tests.support.talk import block_until
 from tests.support.ways import Request, over_asgi
@@ -83,7 +83,7 @@ def test_every_metric_has_its_kind_and_labels_in_both_formats(registry: Collecto
     server = make_server()
     instrument(server, registry)
     assert send(server) == 200
-    statistics_of(server, "m").record_response(0, "success", 0.1, 0.1, since=0.3)
+    count_response(statistics_of(server, "m"), 0, "success", 0.1, 0.1, since=0.3)
     text = generate_latest(registry).decode()
     assert {family.name: family.type for family in parse_text(text)} == KINDS
     page = openmetrics.generate_latest(registry).decode()  # type: ignore[no-untyped-call]

@@ -15,7 +15,7 @@ from google.protobuf.json_format import MessageToDict
 from oip_asgi import InferenceError, InferenceServer, OIPApp, ResponseCache, SharedMemory, TensorSpec
 from tests.support.asking import ask, error, get, outputs
 from tests.support.grpc_ways import MESSAGES, SERVINGS, Client, made
-from tests.support.inside import statistics_of
+from tests.support.inside import count_execution, count_response, statistics_of
 from tests.support.ways import EXTENSIONS, Request, over_asgi
 
 DURATIONS = ("success", "fail", "queue", "compute_input", "compute_infer", "compute_output", "cache_hit", "cache_miss")
@@ -161,10 +161,10 @@ def test_a_registered_model_called_stats_goes_before_all_statistics(server: Infe
 
 def test_batches_and_responses_of_streams_are_in_the_statistics(server: InferenceServer) -> None:
     counted = statistics_of(server, "iris")
-    counted.record_execution(8, 0.001, 0.5, 0.002)
-    counted.record_execution(2, 0.001, 0.25, 0.002)
-    counted.record_response(0, "success", 0.5, 0.25, since=1.0)
-    counted.record_response(1, "cancel", 0.125, 0.0, since=2.0)
+    count_execution(counted, 8, 0.001, 0.5, 0.002)
+    count_execution(counted, 2, 0.001, 0.25, 0.002)
+    count_response(counted, 0, "success", 0.5, 0.25, since=1.0)
+    count_response(counted, 1, "cancel", 0.125, 0.0, since=2.0)
     [iris] = statistics(server, "/models/iris/stats")
     assert [(batch["batch_size"], batch["compute_infer"]) for batch in iris["batch_stats"]] == [
         (2, {"count": 1, "ns": 250_000_000}),
@@ -239,7 +239,7 @@ def test_a_format_that_cannot_be_right_fails_at_once(shape: list[int], form: Any
 def test_grpc_says_the_same_as_rest(server: InferenceServer, serving: Any) -> None:
     ask(server, "words", n=[2])
     ask(server, "a", x=[2])
-    statistics_of(server, "iris").record_response(0, "success", 0.5, 0.25, since=1.0)
+    count_response(statistics_of(server, "iris"), 0, "success", 0.5, 0.25, since=1.0)
     with serving(server) as address:
         client = Client(address)
         for name, version, path in (("", "", ""), ("a", "", "/a"), ("a", "2", "/a/versions/2"), ("iris", "", "/iris")):

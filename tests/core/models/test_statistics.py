@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from tests.support.inside import count_execution, count_response
 from tests.support.inside.models import BUCKETS, MOST_ENTRIES, OUTCOMES, Duration, Numbers, Outcome, Statistics, Timings
 
 
@@ -98,7 +99,7 @@ def test_what_is_refused_for_what_it_says_is_no_failure() -> None:
 
 def test_requests_of_a_batch_are_charged_its_time_and_it_is_one_execution() -> None:
     statistics = Statistics()
-    statistics.record_execution(5, 0.25, 2.0, 0.5)
+    count_execution(statistics, 5, 0.25, 2.0, 0.5)
     answer(statistics, replace(ALL, rows=2))
     answer(statistics, replace(ALL, rows=3))
     taken = statistics.snapshot()
@@ -111,7 +112,7 @@ def test_requests_of_a_batch_are_charged_its_time_and_it_is_one_execution() -> N
 
 def test_a_request_of_no_rows_is_answered_and_infers_none() -> None:
     statistics = Statistics()
-    statistics.record_execution(0, 0.25, 2.0, 0.5)
+    count_execution(statistics, 0, 0.25, 2.0, 0.5)
     answer(statistics, replace(ALL, rows=0))
     taken = statistics.snapshot()
     assert (taken.outcomes["ok"], taken.inference_count, taken.execution_count) == (1, 0, 1)
@@ -120,7 +121,7 @@ def test_a_request_of_no_rows_is_answered_and_infers_none() -> None:
 
 def test_batches_of_one_row_and_requests_alone_are_the_same_size() -> None:
     statistics = Statistics()
-    statistics.record_execution(1, 0.5, 1.0, 0.5)
+    count_execution(statistics, 1, 0.5, 1.0, 0.5)
     answer(statistics, replace(ALL, rows=1))
     answer(statistics, ALL)
     taken = statistics.snapshot()
@@ -131,12 +132,12 @@ def test_batches_of_one_row_and_requests_alone_are_the_same_size() -> None:
 
 def test_responses_of_a_stream_are_counted_by_their_index() -> None:
     statistics = Statistics()
-    statistics.record_response(0, "success", 1.0, 0.5, since=2.0)
-    statistics.record_response(1, "success", 0.5, 0.25, since=3.0)
-    statistics.record_response(1, "fail", 0.25, 0.0, since=3.5)
-    statistics.record_response(2, "empty_response", 0.25, 0.0, since=4.0)
+    count_response(statistics, 0, "success", 1.0, 0.5, since=2.0)
+    count_response(statistics, 1, "success", 0.5, 0.25, since=3.0)
+    count_response(statistics, 1, "fail", 0.25, 0.0, since=3.5)
+    count_response(statistics, 2, "empty_response", 0.25, 0.0, since=4.0)
     for index in (MOST_ENTRIES - 1, MOST_ENTRIES, MOST_ENTRIES + 5):
-        statistics.record_response(index, "cancel", 1.0, 0.0, since=9.0)
+        count_response(statistics, index, "cancel", 1.0, 0.0, since=9.0)
     taken = statistics.snapshot()
     assert taken.responses == {
         0: {"compute_infer": Duration(1, 1.0), "compute_output": Duration(1, 0.5), "success": Duration(1, 1.5)},
@@ -156,8 +157,8 @@ def test_clear_begins_again_at_zero_and_a_snapshot_stays_as_it_was() -> None:
     statistics = Statistics()
     empty = statistics.snapshot()
     answer(statistics, ALL)
-    statistics.record_execution(4, 1.0, 1.0, 1.0)
-    statistics.record_response(0, "success", 1.0, 1.0, since=1.0)
+    count_execution(statistics, 4, 1.0, 1.0, 1.0)
+    count_response(statistics, 0, "success", 1.0, 1.0, since=1.0)
     before = statistics.snapshot()
     statistics.clear()
     assert statistics.snapshot() == empty
@@ -178,10 +179,10 @@ def test_an_observer_hears_the_numbers_of_every_event() -> None:
     statistics.observers.append(Hearing())
     answer(statistics, ALL)
     answer(statistics, replace(ALL, rows=7))
-    statistics.record_execution(7, 0.0, 2.0, 0.0)
+    count_execution(statistics, 7, 0.0, 2.0, 0.0)
     fail(statistics, "busy", None)
     fail(statistics, "failed", RAISED, 5.0)
-    statistics.record_response(0, "success", 1.0, 0.0, since=1.5)
+    count_response(statistics, 0, "success", 1.0, 0.0, since=1.5)
     fail(statistics, "busy", replace(IN_QUEUE, entered=0.0, lookup=0.5), 2.0)
     answer(statistics, replace(IN_QUEUE, entered=0.0, lookup=0.25, is_hit=True))
 
@@ -242,7 +243,7 @@ def test_threads_that_count_and_read_at_once_lose_nothing() -> None:
 def test_any_numbers_of_rows_take_bounded_room() -> None:
     statistics = Statistics()
     for rows in range(1, 5000):
-        statistics.record_execution(rows, 0.5, 1.0, 0.25)
+        count_execution(statistics, rows, 0.5, 1.0, 0.25)
     taken = statistics.snapshot()
     assert list(taken.batches) == [*range(1, MOST_ENTRIES + 1), 1024, 2048, 4096, 8192]
     assert taken.batches[4096] == batch(Duration(2048, 1024.0), Duration(2048, 2048.0), Duration(2048, 512.0))

@@ -10,5 +10,5 @@ from oip_asgi._models.loader import Loader
 from oip_asgi._models.model_options import ModelKeywords, ModelOptions
 from oip_asgi._models.results import check_asked, select, to_response
 from oip_asgi._models.signature import Signature
-from oip_asgi._models.statistics import BUCKETS, MOST_ENTRIES, OUTCOMES, Duration, Numbers, Outcome, Statistics, Timings
+from oip_asgi._models.statistics import BUCKETS, MOST_ENTRIES, OUTCOMES, Duration, Numbers, Outcome, ResponseOutcome, Statistics, Timings
 from oip_asgi._serving.server_options import ServerKeywords, ServerOptions
