@@ -157,7 +157,7 @@ class _Job(msgspec.Struct, eq=False):
     def finish(self) -> None:
         """Give the outcome to the future; on its event loop if it has one, and somebody waits for it."""
         future, result, error = self.future, self.result, self.error
-        self.result = self.error = None  # what was raised knows this, by the frame of `run`
+        self.result = self.error = None  # what was raised refers to this, by the frame of `run`
         try:
             if error is None:
                 future.set_result(result)

@@ -110,7 +110,7 @@ class WorkerThreads:
                     self._last, self._patience_ends = worker, time.monotonic() + PATIENCE
                 else:
                     worker.is_awake = False
-                    if self._last is worker:  # it knows this, so both would live until the next garbage collection
+                    if self._last is worker:  # it refers to this: a cycle, which only the garbage collector would free
                         self._last, self._patience_ends = None, 0.0
                     if self._is_stopping:
                         self._workers.discard(worker)

@@ -64,7 +64,7 @@ class Stream(msgspec.Struct, Generic[T], eq=False):
     wants_one: bool = False
     has_begun: bool = False
     has_many: bool = False
-    """True if a generator answers. Its model may have another function by then."""
+    """True if a generator answers. Known once the request has a slot: its model may be loaded again before that."""
 
     def run(self) -> Steps[Any]:
         """Send each answer. If this ends before the model's generator does, close the generator."""
