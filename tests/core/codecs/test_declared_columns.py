@@ -79,9 +79,7 @@ def test_a_row_without_a_string_or_a_date_is_one_whatever_stands_for_what_is_mis
     assert got[0].dtypes.to_dict() == frame.dtypes.to_dict()
 
 
-@pytest.mark.parametrize(
-    "values", [[b"a", b"b"], pd.Categorical([b"a", b"b"]), ["a", None], [1, None], pd.to_datetime(["2026-01-31", None])]
-)
+@pytest.mark.parametrize("values", [[b"a"], pd.Categorical([b"a"]), ["a", None], [1, None], pd.to_datetime(["2026-01-31"])], ids=repr)
 def test_a_frame_without_rows_is_one(values: Any) -> None:
     frame = pd.DataFrame({"x": values})
     server, got = take(*specs_of(frame))
