@@ -190,11 +190,11 @@ def answer_once(*parts: bytes, gone: threading.Event | None = None, path: str | 
         with listening, listening.accept()[0] as connection:
             connection.settimeout(10)
             connection.recv(2**16)
-            for part in parts:
-                connection.sendall(part)
-            if parts and gone is None:
-                connection.shutdown(socket.SHUT_WR)
-            with contextlib.suppress(OSError):  # a connection that is closed before all of the request was read is reset
+            with contextlib.suppress(OSError):  # a connection that is closed before all of the request or the answer was read is reset
+                for part in parts:
+                    connection.sendall(part)
+                if parts and gone is None:
+                    connection.shutdown(socket.SHUT_WR)
                 while connection.recv(2**16):
                     pass
             if gone is not None:
