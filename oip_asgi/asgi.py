@@ -105,7 +105,7 @@ class OIPApp:
             if host is not self._host:
                 self._check_host(host)
         raw_path: bytes | None = scope.get("raw_path")
-        if raw_path is None or b"%" in raw_path or "%" in path or path.endswith("/"):
+        if raw_path is None or raw_path.find(b"%") >= 0 or "%" in path or path.endswith("/"):
             path = encode_path(path, None if raw_path is None else raw_path.decode("latin-1"))
         headers = list(scope["headers"])
         head = Head(scope["method"], path, headers, join_headers(headers), True, scope, self._mount)
