@@ -107,7 +107,7 @@ class DocumentFormat:
             document = generate.encode_response(response, self._head)
         else:
             document = rest.encode_response(response, _AS_JSON)[0]
-        if b"\xe2\x80" in document or b"\xc2\x85" in document:  # the first bytes of those characters
+        if not document.isascii():
             document = _escape_line_ends(document)
         return self._frame % document
 

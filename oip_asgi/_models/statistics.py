@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from itertools import chain
 from struct import pack
-from typing import Final, Literal, Protocol, TypeAlias, get_args
+from typing import Any, Final, Literal, Protocol, TypeAlias, get_args
 
 import msgspec
 import numpy as np
@@ -226,9 +226,9 @@ class Numbers(msgspec.Struct):
             stages["compute_output"] = compute_output
         durations = self.responses.setdefault(min(index, MOST_ENTRIES - 1), {})
         for stage, seconds in stages.items():
-            duration = durations.setdefault(stage, Duration())
-            duration.count += 1
-            duration.seconds += seconds
+            if stage not in durations:
+                durations[stage] = Duration()
+            durations[stage].add(1, seconds)
         if index == 0 and outcome == "success":
             self.first_responses.add(since)
 
@@ -256,7 +256,7 @@ class Statistics:
         self._numbers = Numbers()
         self._ended: deque[Row] = deque()
         """Requests that have ended, and are not in the numbers yet. Any thread may append one without the lock."""
-        self._others: deque[Callable[[Numbers], None]] = deque()  # the same for executions and responses: what adds each
+        self._others: deque[tuple[Callable[..., None], tuple[Any, ...]]] = deque()  # the same for executions and responses: what adds each
 
     def clear(self) -> None:
         """Begin again at zero, as when a model is unloaded."""
@@ -276,7 +276,8 @@ class Statistics:
         if rows:
             self._numbers.add_requests(rows)
         for _ in range(len(self._others)):
-            self._others.popleft()(self._numbers)
+            add, values = self._others.popleft()
+            add(self._numbers, *values)
 
     def record(self, outcome: Outcome, request: Timings | None, ended: float) -> None:
         """Count a request that has ended. It has no timings if it was refused before its body was there."""
@@ -292,19 +293,19 @@ class Statistics:
             with self._lock:
                 self._sum()
         if self.observers:
-            self._tell(lambda numbers: numbers.add_request(row))
+            self._tell(Numbers.add_request, row)
 
-    def add(self, event: Callable[[Numbers], None]) -> None:
-        """Count an execution or a response, which `event` adds to numbers."""
-        self._others.append(event)
+    def add(self, add: Callable[..., None], *values: Any) -> None:
+        """Count an execution or a response: `add`, a method of Numbers, adds its values."""
+        self._others.append((add, values))
         if len(self._others) >= _MOST_ENDED:
             with self._lock:
                 self._sum()
         if self.observers:
-            self._tell(event)
+            self._tell(add, *values)
 
-    def _tell(self, add: Callable[[Numbers], None]) -> None:
+    def _tell(self, add: Callable[..., None], *values: Any) -> None:
         numbers = Numbers()
-        add(numbers)
+        add(numbers, *values)
         for observer in self.observers:
             observer.count(numbers)

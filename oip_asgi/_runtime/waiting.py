@@ -116,6 +116,7 @@ class Watch(msgspec.Struct, eq=False):
     _deadline: float = math.inf
     _timer: asyncio.TimerHandle | None = None
     _watcher: asyncio.Task[None] | None = None
+    _task: asyncio.Task[Any] | None = None  # the request's own, once it attends a coroutine
 
     def limit(self, future: asyncio.Future[T], deadline: float, *, for_client: bool) -> asyncio.Future[T]:
         """Return a future, which is ended if it takes too long, or if nobody needs it once the client has gone."""
@@ -135,7 +136,7 @@ class Watch(msgspec.Struct, eq=False):
         if for_client and self._has_gone:
             work.close()
             raise ClientGone
-        task = asyncio.current_task()
+        task = self._task = self._task or asyncio.current_task()
         assert task is not None  # a coroutine of ours is always some task's
         cancelled_before = task.cancelling()
         raised: BaseException | None = None
@@ -186,7 +187,7 @@ class Watch(msgspec.Struct, eq=False):
 
     async def end(self) -> None:
         """Watch no longer."""
-        self._waits = None  # its exception refers to the frame that awaits it, which refers to this
+        self._waits = self._task = None  # its exception refers to the frame that awaits it, which refers to this
         if self._timer is not None:
             self._timer.cancel()
         if self._patrol is not None:

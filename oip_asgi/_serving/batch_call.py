@@ -10,7 +10,6 @@ import logging
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from contextvars import Context
-from functools import partial
 from typing import Any, Final, Generic, TypeVar
 
 import msgspec
@@ -189,14 +188,14 @@ class Execution:
                 member.call.timings.returned = returned
             self._share_out(members, result)
         except Exception as error:
-            statistics.add(partial(Numbers.add_execution, rows=rows, stages={"compute_input": called - started}))
+            statistics.add(Numbers.add_execution, rows, {"compute_input": called - started})
             if self._retries_alone and len(members) > 1:
                 self._log(members, error, ", so each of them is tried alone")
                 return [[member] for member in members]
             self._fail(members, error)
         else:
             stages = {"compute_input": called - started, "compute_infer": returned - called, "compute_output": clock() - returned}
-            statistics.add(partial(Numbers.add_execution, rows=rows, stages=stages))
+            statistics.add(Numbers.add_execution, rows, stages)
         return []
 
     def _make_arguments(self, members: list[Member[Any]]) -> tuple[list[Any], dict[str, Any]]:

@@ -272,9 +272,7 @@ class _ItemReader(Generic[T]):
         call, now = self._call, self._clock()
         returned = self._returned_at or now
         seconds, encoding = (0.0, 0.0) if outcome == "cancel" else (returned - self._asked_at, now - returned)
-        since = now - call.timings.since
-        add = partial(Numbers.add_response, index=self._index, outcome=outcome, compute_infer=seconds, compute_output=encoding, since=since)
-        call.model.statistics.add(add)
+        call.model.statistics.add(Numbers.add_response, self._index, outcome, seconds, encoding, now - call.timings.since)
         self._index += 1
         self._returned_at = 0.0
 

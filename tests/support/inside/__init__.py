@@ -17,7 +17,7 @@ from oip_asgi import InferenceRequest, InferenceResponse, InferenceServer
 from tests.support.inside.extensions import Cache, finish
 from tests.support.inside.grpc import GRPCFormat, Method, Reply, StreamCall, grpc_exchange, refuse
 from tests.support.inside.http import Head, Response, http_exchange, join_headers
-from tests.support.inside.models import Limiter, ResponseOutcome, Slot, Statistics, Uses
+from tests.support.inside.models import Limiter, Numbers, ResponseOutcome, Slot, Statistics, Uses
 from tests.support.inside.rest import accelerators, json_data, json_text
 from tests.support.inside.rest import rest_body as rest
 from tests.support.inside.runtime import BackgroundLoop, Fed, Gone, Patrol, Run, Work, drive, drive_async
@@ -292,12 +292,12 @@ def statistics_of(server: InferenceServer, name: str) -> Statistics:
 def count_execution(statistics: Statistics, rows: int, compute_input: float, compute_infer: float, compute_output: float) -> None:
     """As a batch does it after its call."""
     stages = {"compute_input": compute_input, "compute_infer": compute_infer, "compute_output": compute_output}
-    statistics.add(lambda numbers: numbers.add_execution(rows, stages))
+    statistics.add(Numbers.add_execution, rows, stages)
 
 
 def count_response(statistics: Statistics, index: int, outcome: ResponseOutcome, infer: float, output: float, since: float) -> None:
     """As a stream does it after each response."""
-    statistics.add(lambda numbers: numbers.add_response(index, outcome, infer, output, since))
+    statistics.add(Numbers.add_response, index, outcome, infer, output, since)
 
 
 def outcomes(server: InferenceServer) -> dict[str, dict[str, int]]:
