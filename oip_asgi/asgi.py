@@ -193,9 +193,12 @@ class OIPApp:
         if openapi:
             self._install_openapi(app, path)
         if dependencies or find_dependencies(app):
-            self._host = app  # there is nothing to warn of: the dependencies run, but before what is public
-            app.router.routes.append(_make_open_mount(prefix, self, open_paths))
-            add_routes(app, prefix, lambda scope, receive, send: self(scope, receive, send, find_path(scope)), dependencies)
+
+            async def serve(scope: Scope, receive: Receive, send: Send) -> None:
+                await self(scope, receive, send, find_path(scope))  # with its path, nothing warns of the open mount
+
+            app.router.routes.append(_make_open_mount(prefix, serve, open_paths))
+            add_routes(app, prefix, serve, dependencies)
             self._server._inside.engine.security = Security(*describe_security(app, dependencies), open_paths)
         else:
             app.router.routes.extend([Route(prefix or "/", _Bare(self)), Mount(prefix, self)])
@@ -254,7 +257,7 @@ async def _send(response: Response, send: Send) -> None:
         await send({"type": "http.response.body", "body": body, "more_body": more})
 
 
-def _make_open_mount(prefix: str, app: OIPApp, open_paths: str) -> Mount:
+def _make_open_mount(prefix: str, app: AnyASGIApp, open_paths: str) -> Mount:
     """Make the mount of the paths before which no dependency runs."""
     from starlette.routing import Match, Mount
 

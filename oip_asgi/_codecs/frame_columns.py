@@ -69,6 +69,9 @@ _READ_AS: Final[Mapping[str, tuple[str, ...]]] = {
 _MISSING: Final[Mapping[object, bytes]] = {PandasJSONCodec.content_type: b"null", DatetimeCodec.content_type: b"NaT"}
 """A missing value, for each content type that has one."""
 
+_MISSABLE: Final = (*_MISSING, StringCodec.content_type, None)
+"""The declared content types whose columns may have no value at all."""
+
 _MOST_BYTES: Final = 2**16
 """The longest text of categories. A column of a few rows should not carry the thousands of categories of the table it was taken from."""
 
@@ -109,7 +112,7 @@ def holds_missing(tensor: Tensor, dtype: np.dtype[Any]) -> bool:
     parameters = tensor.parameters
     masked = _MASKED.get(str(parameters.get(DTYPE)))  # None is no dtype, but numpy takes it for that of floats
     is_nullable = parameters.get(DTYPE) == _CATEGORY if masked is None else masked == dtype
-    return is_nullable and parameters.get("content_type") == PandasJSONCodec.content_type
+    return tensor.array.dtype.hasobject and is_nullable and parameters.get("content_type") == PandasJSONCodec.content_type
 
 
 def write_objects(tensor: Tensor, spec: TensorSpec) -> Tensor:
@@ -118,7 +121,7 @@ def write_objects(tensor: Tensor, spec: TensorSpec) -> Tensor:
     array = tensor.array
     if not spec.dtype.hasobject or array.ndim != 1 or array.dtype.hasobject or "content_type" in tensor.parameters:
         return tensor
-    if array.dtype.kind == "f" and np.isnan(array).all():
+    if array.dtype.kind == "f" and spec.content_type in _MISSABLE and np.isnan(array).all():
         return PandasJSONCodec.encode_input(tensor.name, [None] * len(array))
     return PandasJSONCodec.encode_input(tensor.name, array.tolist()) if spec.content_type == PandasJSONCodec.content_type else tensor
 
@@ -158,19 +161,20 @@ def apply_declaration(tensor: Tensor, spec: TensorSpec | None) -> Tensor:
     here, wanted, given = f"input {show(tensor.name)}", spec.content_type, tensor.parameters.get("content_type")
     array, parameters = tensor.array, spec.complete(tensor.parameters)
     known = _READ_AS.get(str(wanted), (str(wanted),))
-    may_be_missing = given in _MISSING and wanted != given and wanted in (*_MISSING, StringCodec.content_type)
-    if may_be_missing and all(element.strip() in _MISSING.values() for element in array.ravel()):
+    is_another = given is not None and wanted is not None and given != wanted
+    is_missing = is_another and given in _MISSING and wanted in _MISSABLE and all(text.strip() == _MISSING[given] for text in array.ravel())
+    if is_missing:
         # nothing shows what a column without any value is one of
         given = str(wanted if wanted in _MISSING else PandasJSONCodec.content_type)
         array, parameters = np.full(array.shape, _MISSING[given], object), {**parameters, "content_type": given}
-    elif given is not None and wanted is not None and not array.size:
-        given, parameters = wanted, {**parameters, "content_type": wanted}
-    if given is not None and wanted is not None and given not in known:
+    elif is_another and not array.size:
+        given, parameters = wanted, {**parameters, "content_type": str(wanted)}
+    if is_another and given not in known:
         raise InvalidRequest(
             f"{here} has the content_type {show(given)}, but the model declares {show(wanted)}: expected {' or '.join(known)}, or none"
         )
     if given == PandasJSONCodec.content_type and wanted == StringCodec.content_type:
-        for place, text in enumerate(array.ravel()):
+        for place, text in enumerate(() if is_missing else array.ravel()):
             if text.strip() != b"null" and text.strip()[:1] != b'"':
                 raise InvalidRequest(f"{here}: element {place} is {show(text.strip())}: expected the JSON text of a string, or null")
         # nulls alone would not show that it is one of strings

@@ -109,15 +109,10 @@ class Loader:
 
     def _waits_for_any(self, others: Sequence[Loader]) -> bool:
         """Whether the model is one of the others, or a hook of it waits for one, directly or through other models."""
-        seen, unseen = list[Loader](), [self]
-        while unseen:
-            loader = unseen.pop()
-            if loader in others:
-                return True
-            if loader not in seen:
-                seen.append(loader)
-                unseen += loader._waits_for
-        return False
+        reached = [self]
+        for loader in reached:  # which grows meanwhile
+            reached += [each for each in loader._waits_for if each not in reached]
+        return any(loader in others for loader in reached)
 
     def _within(self, hook: Callable[..., Any]) -> Callable[..., Any]:
         """A hook that `awaited` knows while it runs."""

@@ -85,7 +85,7 @@ async def advance_async(
     """
     here: ForLoop | None = None
     watch: Watch | None = None
-    since = time.monotonic()
+    since = math.inf
     is_abandoned = type(error) is Abandoned
     try:
         effect = next(steps) if error is None else steps.throw(error)
@@ -117,6 +117,7 @@ async def advance_async(
                         return effect
                     else:
                         value = await watch.attend(write(effect), effect.deadline, for_client=True)
+                        since = min(since, time.monotonic())
                         if time.monotonic() - since > TURN_SECONDS:
                             since = await give_way()
             except BaseException as raised:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 import re
+from base64 import b64decode
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from functools import cached_property
 from typing import Any, Final, TypeAlias, TypeVar
@@ -66,7 +67,7 @@ class GRPCLink:
         return None if seconds == math.inf else seconds
 
     def find_metadata(self, inference: Inference) -> Metadata:
-        return [*self.metadata, *(_make_pair(name.decode(), value.decode("latin-1")) for name, value in inference.headers)]
+        return [*self.metadata, *(_make_pair(name.decode(), value.decode("latin-1"), is_base64=True) for name, value in inference.headers)]
 
     def write(self, question: Question[Any]) -> bytes:
         fields = dict(question.fields)
@@ -118,7 +119,8 @@ class GRPCLink:
                 decode_tensor(item, place, next(left, None) if has_raw and REGION not in item.parameters else None, lend_nothing, "outputs")
                 for place, item in enumerate(message.outputs)
             ]
-            if any(left) or (has_raw and any(item.HasField("contents") for item in message.outputs)):
+            # MLServer sets contents beside raw ones, without anything in them
+            if next(left, None) is not None or (has_raw and any(item.contents.ListFields() for item in message.outputs)):
                 raise InvalidRequest("raw_output_contents has more than the outputs, or what their contents have too")
             parameters = decode_parameters(message.parameters, "parameters")
         except InvalidRequest as error:
@@ -179,10 +181,13 @@ class GRPCLink:
             call.cancel()
 
 
-def _make_pair(name: str, value: str) -> tuple[str, str | bytes]:
-    """A header as metadata: bytes if its name ends like that."""
+def _make_pair(name: str, value: str, *, is_base64: bool = False) -> tuple[str, str | bytes]:
+    """A header as metadata. If its name ends with "-bin", it is bytes, which a request of gRPC to this server had as base64."""
     if name.endswith("-bin"):
-        return name, value.encode("latin-1")
+        try:
+            return name, b64decode(value + "=" * (-len(value) % 4), validate=True) if is_base64 else value.encode("latin-1")
+        except ValueError:
+            raise InvalidRequest(f"the header {name} cannot go over gRPC: expected base64") from None
     if not (value.isascii() and value.isprintable()):
         raise InvalidRequest(f"the header {name} cannot go over gRPC: expected printable ASCII")
     return name, value

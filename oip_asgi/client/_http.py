@@ -117,7 +117,6 @@ class HTTPLink:
         try:
             if self.http is None:
                 answer = await wait_for(self.pool.handle_request(written) if self.blocks else self.pool.handle_async_request(written))
-                check_coding(answer.headers)
                 yield answer.status, answer.headers, iterate(answer.stream)
             else:
                 answer = await wait_for(self.http.send(written, stream=True, follow_redirects=False))
@@ -136,7 +135,10 @@ class HTTPLink:
             collector = Collector(headers)
             async for piece in pieces:
                 collector.add(piece)
-        return HTTPAnswer(status, headers, collector.finish())
+        body = collector.finish()
+        if self.http is None and status == 200 and len(body):
+            check_coding(headers)
+        return HTTPAnswer(status, headers, body)
 
     async def ask(self, question: Question[T], timeout: float | None) -> T:
         request = write_question(question)
@@ -162,6 +164,8 @@ class HTTPLink:
     async def stream(self, inference: Inference, timeout: float | None) -> AsyncGenerator[InferenceResponse]:
         request = write_inference(inference, "infer_stream")
         async with self.open(request, timeout) as (status, headers, pieces):
+            if self.http is None and status == 200:
+                check_coding(headers)
             events = Events() if is_stream(status, headers) else Collector(headers)
             async for piece in pieces:
                 for event in events.add(piece) or ():

@@ -281,7 +281,8 @@ class Events:
 
     def finish(self) -> None:
         """Raise InvalidResponse if the stream has ended within an event."""
-        if self._data or any(piece.strip() for piece in self._pieces):
+        rest = b"".join(self._pieces)
+        if self._data or (rest and b"data:".startswith(rest[:5])):
             raise InvalidResponse("the stream ends within an event")
 
 

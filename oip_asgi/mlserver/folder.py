@@ -163,7 +163,7 @@ def _imports_from(folder: Path, root: Path) -> Iterator[None]:
 
 def _list_modules(folder: Path) -> set[str]:
     """The names of modules in a folder. A folder of data is none, though it may be called like a library."""
-    return {path.stem for path in folder.iterdir() if path.suffix == ".py" or any(path.rglob("*.py"))} - sys.stdlib_module_names
+    return {path.stem for path in folder.iterdir() if path.suffix == ".py" or any(path.glob("*.py"))} - sys.stdlib_module_names
 
 
 def _make_foreign(model: MLModel) -> Foreign:

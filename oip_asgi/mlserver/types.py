@@ -7,15 +7,15 @@ from contextlib import suppress
 from dataclasses import dataclass, fields
 from math import prod
 from types import SimpleNamespace
-from typing import Any, Self, cast
+from typing import Any, Self
 
 import numpy as np
 
-from .._protocol.datatypes import DTYPES, Array
-from .._protocol.errors import list_names, show
+from .._protocol.datatypes import Array, cast, dtype_of
+from .._protocol.errors import InvalidRequest, show
 from .._protocol.tensors import InferenceRequest as OurRequest
 from .._protocol.tensors import InferenceResponse as OurResponse
-from .._protocol.tensors import Tensor, make_tensor, to_wire_array
+from .._protocol.tensors import Tensor, as_array, make_tensor, to_wire_array
 
 
 class Parameters(SimpleNamespace):
@@ -43,20 +43,27 @@ class TensorData:
         return self._root
 
     def as_array(self, datatype: str) -> Array:
-        """The data as an array, without a list if there is none yet. Raises TypeError or OverflowError if they are not of the datatype."""
-        root, dtype = self._root, DTYPES.get(cast(Any, datatype))
-        if dtype is None:
-            raise TypeError(f"there is no datatype {datatype!r}: expected one of {list_names(DTYPES)}")
+        """The data as an array, without a list if there is none yet. Raises TypeError if they are not of the datatype."""
+        try:
+            dtype = dtype_of(datatype)
+        except InvalidRequest as error:
+            raise TypeError(str(error)) from None
+        root = self._root
         if dtype.hasobject:
-            return to_wire_array(root if isinstance(root, np.ndarray) else _flatten(root))
-        array = np.asarray(root)
+            array = to_wire_array(root if isinstance(root, np.ndarray) else _flatten(root))
+        else:
+            array = as_array(root)
+            if array.dtype.hasobject:
+                values = array.tolist()
+                array = np.array(values, np.float64 if None in array.ravel() else None)  # None becomes NaN
         if array.dtype == dtype:
             return array
-        kind = array.dtype.kind
-        is_no_boolean = dtype.kind == "b" and kind in "iu" and not np.isin(array, (0, 1)).all()
-        if kind in "US" or is_no_boolean or (kind == "f" and dtype.kind != "f" and array.size):
+        if dtype.kind in "fV" and array.dtype.kind in "biufV":
+            return cast(array, dtype)
+        made = array.astype(dtype) if dtype.kind in "biu" and array.dtype.kind in "biufV" else None
+        if made is None or (array.dtype.kind in "fV" and array.size) or (made != array).any():  # an empty list has floats
             raise TypeError(f"{show(root)} cannot be {datatype}")
-        return np.array(array.tolist(), dtype)  # None becomes NaN, and an integer out of range raises
+        return made
 
     def __iter__(self) -> Iterator[Any]:
         return iter(self.root)

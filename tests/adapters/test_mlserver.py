@@ -354,12 +354,13 @@ from oip_asgi.mlserver.types import InferenceResponse, ResponseOutput
 class Answers(MLModel):
     async def predict(self, payload):
         data = payload.inputs[0].data.root
-        data = np.array(data) if payload.parameters.is_array else data
+        made = {"array": np.array, "objects": lambda data: np.array(data, object), "masked": lambda data: np.ma.array(data, mask=[0, 1])}
+        data = made[payload.parameters.made](data) if payload.parameters.made else data
         return InferenceResponse(outputs=[ResponseOutput(name="y", datatype=payload.parameters.datatype, shape=[len(data)], data=data)])
 """
 
 
-@pytest.mark.parametrize("is_array", [False, True])
+@pytest.mark.parametrize("made", ["", "array", "objects"])
 @pytest.mark.parametrize(
     ("datatype", "data", "expected"),
     [
@@ -367,23 +368,32 @@ class Answers(MLModel):
         ("INT8", [1, 2], [1, 2]),
         ("BOOL", [1, 0], [True, False]),
         ("INT64", [1.5, 2.5], "cannot be INT64"),
-        ("INT8", [1, 300], "300"),
+        ("BF16", [1.5, 2.0], [1.5, 2.0]),
+        ("INT8", [1, 300], "cannot be INT8"),
         ("BOOL", [5, 0], "cannot be BOOL"),
-        ("FLOAT", [1.5], "'y': there is no datatype 'FLOAT': expected one of 'BOOL', "),
+        ("FLOAT", [1.5], "'y': unknown datatype 'FLOAT'"),
     ],
 )
 def test_an_output_has_the_datatype_that_it_says(
-    tmp_path: Path, is_array: bool, datatype: str, data: list[Any], expected: Any, caplog: pytest.LogCaptureFixture
+    tmp_path: Path, made: str, datatype: str, data: list[Any], expected: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
     write(tmp_path, {"name": "m", "implementation": "answers.Answers"}, answers=ANSWERS)
     named = "FP64" if any(isinstance(each, float) for each in data) else "INT64"
-    asked = {"inputs": [tensor("x", named, [len(data)], data)], "parameters": {"datatype": datatype, "is_array": is_array}}
+    asked = {"inputs": [tensor("x", named, [len(data)], data)], "parameters": {"datatype": datatype, "made": made}}
     answer = post(serve(tmp_path), "/models/m/infer", asked)
     if isinstance(expected, str):
         assert error(answer) == (500, "model 'm' failed: see the server's log")
         assert expected in caplog.text
     else:
         assert json.loads(answer.body)["outputs"] == [tensor("y", datatype, [len(data)], expected)]
+
+
+def test_masked_elements_and_numbers_as_texts_are_no_output(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    write(tmp_path, {"name": "m", "implementation": "answers.Answers"}, answers=ANSWERS)
+    for datatype, made, text in (("FP32", "masked", "masked elements"), ("BYTES", "array", "cannot be BYTES")):
+        asked = {"inputs": [tensor("x", "FP64", [2], [1.5, 2.5])], "parameters": {"datatype": datatype, "made": made}}
+        assert error(post(serve(tmp_path), "/models/m/infer", asked))[0] == 500
+        assert text in caplog.text
 
 
 def test_a_parameter_may_have_any_name(sums: Path) -> None:

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
+from operator import attrgetter
 from pathlib import Path
 from typing import Final
 
@@ -161,12 +162,14 @@ class Measured:
     """A server, and a probe beside it.
 
     Args:
-        address: The server's address.
+        name: Which server it is.
+        address: Its address.
         pid: The process that answers.
         probe: The process of `probe`.
     """
 
-    def __init__(self, address: str, pid: int, probe: subprocess.Popen[str]) -> None:
+    def __init__(self, name: str, address: str, pid: int, probe: subprocess.Popen[str]) -> None:
+        self._name = name
         self.address = address
         self._pid = pid
         self._probe = probe
@@ -196,15 +199,21 @@ class Measured:
         return Cost(outcomes, cpu_seconds(self._pid) - cpu, memory.grown(), self._longest_wait(), served)
 
     def cost(self, row: Hostile) -> Cost:
-        """What a row costs. It is sent again where health waited for long."""
-        for _ in range(TRIES):
-            cost = self._cost_once(row)
-            if cost.waited > MOST_WAIT and row.read_only:
-                by_server = self._cost_once(replace(row, parts=row.read_only)).waited
-                cost = replace(cost, waited=max(0.0, cost.waited - by_server))
-            if cost.waited <= MOST_WAIT:
-                break
+        """What a row costs. It is sent again where health waited for long: the least wait counts."""
+        cost = self._cost_of_tries(row)
+        if cost.waited > MOST_WAIT and row.read_only and self._name == "gunicorn":
+            by_server = self._cost_of_tries(replace(row, parts=row.read_only))
+            assert [outcome.status for outcome in by_server.outcomes] == [200]
+            cost = replace(cost, waited=max(0.0, cost.waited - by_server.waited))
         return cost
+
+    def _cost_of_tries(self, row: Hostile) -> Cost:
+        """The cost of the try in which health waited the least."""
+        least = self._cost_once(row)
+        for _ in range(TRIES - 1):
+            if least.waited > MOST_WAIT:
+                least = min(least, self._cost_once(row), key=attrgetter("waited"))
+        return least
 
 
 def faults(row: Hostile, cost: Cost) -> list[str]:
@@ -235,6 +244,6 @@ def measured(name: str) -> Iterator[Measured]:
         command = [sys.executable, "-m", "tests.hostile.probe", address, str(pid)]
         with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=ROOT) as probe:
             try:
-                yield Measured(address, pid, probe)
+                yield Measured(name, address, pid, probe)
             finally:
                 probe.terminate()

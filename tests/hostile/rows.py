@@ -43,8 +43,8 @@ class Hostile:
         honest: A good request that must be answered soon after it, while clients that stay are there; empty for none.
         is_right: Whether the body of an answer is; None where only its status matters.
         before: Requests that are sent before, one after the other.
-        read_only: The same body for a function of the host, which only reads it. Where health waits for the reading of the server itself,
-            that is no doing of ours, and does not count.
+        read_only: The same body for a function of the host, which only reads it. Where gunicorn's own reading makes health wait, that is no
+            doing of ours, and does not count.
     """
 
     name: str

@@ -150,6 +150,17 @@ def test_middleware_refuses_what_it_would_get_around() -> None:
         Client(app).get("/v2/models")
 
 
+def test_a_mount_beside_an_install_warns(caplog: pytest.LogCaptureFixture) -> None:
+    app = FastAPI(dependencies=[Depends(check_key)])
+    ours = OIPApp(make_server())
+    ours.install(app, public=["health"])
+    app.mount("/open", ours)
+    assert Client(app).get("/v2/health/live").status_code == 200
+    assert not caplog.records
+    assert Client(app).get("/open/models").status_code == 200
+    assert [record.getMessage() for record in caplog.records if record.name == "oip_asgi"] == [MOUNT]
+
+
 def test_a_mount_warns_once(caplog: pytest.LogCaptureFixture) -> None:
     app = FastAPI(dependencies=[Depends(check_key)])
     app.mount("/v2", OIPApp(make_server()))

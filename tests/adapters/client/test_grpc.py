@@ -101,6 +101,12 @@ def test_typed_contents_are_read_too() -> None:
         assert client.infer("m", {})["y"].tolist() == [5, 6]
 
 
+def test_raw_contents_beside_empty_ones_are_read_as_mlserver_sends_them() -> None:
+    answer = bytes.fromhex("2a0e0a01791204494e54381a01012a00" + "320105")
+    with answering("ModelInfer", answer) as url, Client(url) as client:
+        assert client.infer("m", {})["y"].tolist() == [5]
+
+
 # bytes that are no message; an output of an unknown datatype; more raw contents than outputs; raw contents beside typed ones
 @pytest.mark.parametrize(
     "answer",
@@ -108,6 +114,7 @@ def test_typed_contents_are_read_too() -> None:
         b"\xff",
         bytes.fromhex("2a0c0a017912044e4f50451a0101"),
         bytes.fromhex("2a0c0a01791204494e54381a0101" + "320105" + "320106"),
+        bytes.fromhex("2a0c0a01791204494e54381a0101" + "320105" + "3200"),
         bytes.fromhex("2a110a01791204494e54381a0101" + "2a03120105" + "320105"),
     ],
 )

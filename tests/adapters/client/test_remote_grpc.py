@@ -35,6 +35,10 @@ def make_far() -> InferenceServer:
             [f"{context.headers.get('authorization')} {context.headers.get('cookie')} {context.deadline < time.monotonic() + 9}"]
         )
 
+    @far.model("looks for bytes")
+    def look_for_bytes(context: InferenceContext) -> Any:
+        return np.array([context.headers["x-bin"]])
+
     @far.model("speaks")
     def speak(x: Any) -> Any:
         raise InferenceError("the image has no face", status=int(x[0]))
@@ -121,6 +125,18 @@ def test_an_error_of_the_client_before_a_stream_keeps_its_status(url: str) -> No
     with pytest.raises(InferenceError, match="no credit left") as raised:
         asked(url, "refuses", ask)
     assert raised.value.status == 403
+
+
+def test_a_binary_header_arrives_as_it_was_sent(url: str) -> None:
+    async def ask() -> list[Any]:
+        near = InferenceServer()
+        near.register("m", load=remote(url, "looks for bytes", forward=["x-bin"], wait=0))
+        async with httpx.AsyncClient(transport=httpx.ASGITransport(OIPApp(near)), base_url="http://near") as http:
+            return [(await http.post("/models/m/infer", json={"inputs": []}, headers={"x-bin": value})).json() for value in ("AP9o", "!")]
+
+    right, wrong = asyncio.run(ask())
+    assert right["outputs"][0]["data"] == ["AP9o"]
+    assert wrong == {"error": "the header x-bin cannot go over gRPC: expected base64"}
 
 
 def test_a_header_that_grpc_cannot_carry_is_400(url: str) -> None:

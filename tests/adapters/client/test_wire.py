@@ -226,6 +226,12 @@ def test_events_in_any_pieces() -> None:
 EVENT = b"data: " + json.dumps(GOOD).encode() + b"\n\n"
 
 
+def test_what_is_no_data_at_the_end_of_a_stream_is_nothing() -> None:
+    for end in (b": bye", b"id: 7", b"event: end\n", b"\r\n"):
+        with Client("http://{}:{}/v2".format(*answer_once(STREAM, EVENT + end))) as client:
+            assert [response["y"].tolist() for response in client.stream("m", {})] == [[1.5]]
+
+
 @pytest.mark.parametrize("end", [b"data: {", b"data: {}\n", b"da"])
 def test_a_stream_that_ends_within_an_event_is_broken_off(end: bytes) -> None:
     host, port = answer_once(STREAM, EVENT + end)
@@ -245,6 +251,18 @@ def test_a_compressed_answer_is_one_for_a_client_of_httpx(ask: Callable[[Client]
     host, port = answer_once(head, gzip.compress(EVENT))
     with httpx.Client() as http:
         assert next(Client(f"http://{host}:{port}/v2", http=http).stream("m", {}))["y"].tolist() == [1.5]
+
+
+def test_a_compressed_refusal_keeps_its_status() -> None:
+    body = gzip.compress(b"{}")
+    answers = [
+        b"HTTP/1.1 %d No\r\nContent-Encoding: gzip\r\nContent-Length: %d\r\n\r\n" % (status, len(body)) + body for status in (503, 401)
+    ]
+    with Client("http://{}:{}/v2".format(*answer_once(answers[0]))) as client:
+        assert not client.is_ready()
+    with Client("http://{}:{}/v2".format(*answer_once(answers[1]))) as client, pytest.raises(ErrorResponse) as caught:
+        client.metadata()
+    assert caught.value.response_status == 401
 
 
 def test_what_a_server_says_of_a_length_takes_no_memory() -> None:

@@ -79,6 +79,14 @@ def test_a_row_without_a_string_or_a_date_is_one_whatever_stands_for_what_is_mis
     assert got[0].dtypes.to_dict() == frame.dtypes.to_dict()
 
 
+@pytest.mark.parametrize("content_type", ["pd_json", "datetime", "str"])
+@pytest.mark.parametrize("column", ["grade", "when", "city", "count"])
+def test_numbers_with_a_content_type_of_texts_are_refused(column: str, content_type: str) -> None:
+    server, _ = take(*specs_of(FITTED.assign(grade=pd.Categorical(["a", "b"]))[[column]]))
+    tensor = {"name": column, "shape": [1], "datatype": "FP64", "parameters": {"content_type": content_type}, "data": [1.5]}
+    assert post(server, "infer", {"inputs": [tensor]})[0] == 400
+
+
 @pytest.mark.parametrize("values", [[b"a"], pd.Categorical([b"a"]), ["a", None], [1, None], pd.to_datetime(["2026-01-31"])], ids=repr)
 def test_a_frame_without_rows_is_one(values: Any) -> None:
     frame = pd.DataFrame({"x": values})
