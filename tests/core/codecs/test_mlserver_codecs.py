@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from datetime import datetime
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -90,11 +91,31 @@ def test_the_data_that_models_write(datatype: str, shape: list[int], data: Any, 
         assert np.isnan(array[1])
 
 
+@pytest.mark.parametrize("make", [list, np.array, partial(np.array, dtype=object)], ids=["list", "array", "objects"])
 @pytest.mark.parametrize(
-    ("datatype", "data", "error"), [("INT32", [1.5], TypeError), ("UINT8", [300], TypeError), ("FP32", ["1"], TypeError)]
+    ("datatype", "data"), [("FP32", [1.5, 2]), ("FP32", [1, 2]), ("INT8", [1, 2]), ("BOOL", [1, 0]), ("BF16", [1.5, 2]), ("FP16", [True])]
 )
-def test_data_that_are_not_of_the_datatype(datatype: str, data: Any, error: type[Exception]) -> None:
-    with pytest.raises(error):
+def test_an_output_has_the_datatype_that_it_says(make: Any, datatype: str, data: list[Any]) -> None:
+    made = types.ResponseOutput(name="y", shape=[len(data)], datatype=datatype, data=make(data)).to_ours()
+    assert (made.datatype, made.array.tolist()) == (datatype, data)
+
+
+@pytest.mark.parametrize(
+    ("datatype", "data", "text"),
+    [
+        ("INT32", [1.5], r"'y': \[1.5\] cannot be INT32"),
+        ("UINT8", [300], "cannot be UINT8"),
+        ("UINT8", np.array([300]), "cannot be UINT8"),
+        ("UINT8", np.array([1.5], object), "cannot be UINT8"),
+        ("BOOL", [5], "cannot be BOOL"),
+        ("FP32", ["1"], "cannot be FP32"),
+        ("BYTES", np.array([1.5]), "cannot be BYTES"),
+        ("FP32", np.ma.array([1, 2], mask=[False, True]), "masked elements"),
+        ("FLOAT", [1.5], "unknown datatype 'FLOAT'"),
+    ],
+)
+def test_data_that_are_not_of_the_datatype(datatype: str, data: Any, text: str) -> None:
+    with pytest.raises(TypeError, match=text):
         types.ResponseOutput(name="y", shape=[1], datatype=datatype, data=data).to_ours()
 
 
