@@ -25,6 +25,7 @@ def home() -> str:
 
 def main() -> int:
     classifier, images, digits = train()
+    # as Flask's documentation has it
     app.wsgi_app = OIPWSGIMiddleware(app.wsgi_app, make_server(classifier), "/v2")  # type: ignore[method-assign]
     if "--check" not in sys.argv[1:]:
         app.run(host="127.0.0.1", port=8000)

@@ -68,7 +68,8 @@ def serving(app: FastAPI) -> Iterator[str]:
     config, loop = configured(f"fd://{listening.fileno()}"), asyncio.new_event_loop()
     config.errorlog = None
     stop = asyncio.Event()
-    thread = threading.Thread(target=loop.run_until_complete, args=[serve(app, config, shutdown_trigger=stop.wait)])  # type: ignore[arg-type]
+    serving = serve(app, config, shutdown_trigger=stop.wait)  # type: ignore[arg-type]  # as above
+    thread = threading.Thread(target=loop.run_until_complete, args=[serving])
     thread.start()
     try:
         yield "{}:{}".format(*listening.getsockname())

@@ -85,12 +85,12 @@ class Digits:
 
     def check_health(self) -> None:
         """Called by Ray. A replica that raises gets no requests and is replaced, and a new version that raises is not rolled out."""
-        failed = [model.name for model in self.app.state.server.models() if model.state == "failed"]  # type: ignore[attr-defined]
+        failed = [model.name for model in self.app.state.server.models() if model.state == "failed"]  # type: ignore[attr-defined]  # Ray sets it
         if failed:
             raise RuntimeError(f"could not load {', '.join(failed)}")
 
 
-app = Digits.bind()  # type: ignore[attr-defined]
+app = Digits.bind()  # type: ignore[attr-defined]  # Ray makes it a deployment
 
 
 def replicas() -> int:

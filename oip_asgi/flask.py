@@ -67,7 +67,7 @@ def blueprint(server: InferenceServer, name: str = "oip", url_prefix: str = "/v2
     def respond(head: Head) -> Response:
         response, body = wsgi.answer(server, head, _Stream(), _feed)
         made = Response(stream_with_context(body) if type(response) is Start else list(body), response.status)
-        made.headers = Headers(wsgi.headers(response))  # without a content type, which Flask would add, where there is none
+        made.headers = Headers(wsgi.headers(response))  # our headers alone: Flask would add a content type to an empty answer
         return made
 
     def view(path: str | None = None, **_: object) -> Response:  # a prefix may have variables of its own

@@ -50,6 +50,7 @@ settings.configure(
 )
 django.setup()
 
+# models can be imported only after the settings
 from django.contrib.auth.models import User  # noqa: E402
 from django.core.asgi import get_asgi_application  # noqa: E402
 from django.core.wsgi import get_wsgi_application  # noqa: E402

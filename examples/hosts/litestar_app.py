@@ -87,7 +87,7 @@ async def v2(scope: Scope, receive: Receive, send: Send) -> None:
 
 @asgi(grpc_app.paths, is_mount=True, copy_scope=False)
 async def services(scope: Scope, receive: Receive, send: Send) -> None:
-    await grpc_app(scope, receive, send)  # type: ignore[arg-type]
+    await grpc_app(scope, receive, send)  # type: ignore[arg-type]  # as above
 
 
 app = Litestar(

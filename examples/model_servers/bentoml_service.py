@@ -32,6 +32,6 @@ OIPApp(server).install(app, "/v2")
 class Numbers:
     """The service, with the protocol at /v2."""
 
-    @bentoml.api  # type: ignore[untyped-decorator]
+    @bentoml.api  # type: ignore[untyped-decorator]  # BentoML has no types
     def square(self, x: float) -> float:
         return x**2

@@ -29,7 +29,7 @@ def double(x: np.ndarray) -> np.ndarray:
     return x * 2
 
 
-class Square(litserve.LitAPI):  # type: ignore[misc]
+class Square(litserve.LitAPI):  # type: ignore[misc]  # LitServe has no types
     """LitServe's own model, in a process of its own."""
 
     def setup(self, device: str) -> None: ...

@@ -41,7 +41,7 @@ _MODEL_NAME, _MODEL_VERSION, _RAW_INPUT_CONTENTS, _RAW_OUTPUT_CONTENTS = 1, 2, 7
 MAX_PARSED: Final = 2**23
 """The most bytes of a request that protobuf parses: all but its raw contents, so typed contents mostly."""
 
-_CHOICES: Final = ((bool, "bool_param"), (int, "int64_param"), (float, "double_param"), (str, "string_param"))
+_CHOICES: Final = ((bool, "bool_param"), (int, "int64_param"), (float, "double_param"), (str, "string_param"), (bytes, "bytes_param"))
 _INT64_MAX: Final = 2**63 - 1
 
 TYPED: Final[Mapping[str, str]] = {
@@ -259,7 +259,7 @@ def _decode_value(parameter: Any, place: str) -> Any:
     return getattr(parameter, choice)
 
 
-def encode_parameters(parameters: Parameters, message: Any) -> None:
+def encode_parameters(parameters: Mapping[str, Any], message: Any) -> None:
     for name, value in parameters.items():
         field = next(field for kind, field in _CHOICES if isinstance(value, kind))
         if isinstance(value, int) and value > _INT64_MAX:

@@ -66,8 +66,7 @@ class Batches(Limiter):
             place.group, place.request = group, request
             turns = self._give_turns()
             has_turn = not place.is_waiting  # after the lock is released, another request may take this one along: that is not its turn
-        for turn in turns:
-            turn.set()
+        set_all(turns)
         return has_turn
 
     def hold_back_no_longer(self, *slots: Slot) -> None:
@@ -116,8 +115,7 @@ class Batches(Limiter):
                     each.is_waiting, each.is_over = False, True
                     each.uses.count -= 1  # this one uses the same
             turns = self._give_turns()  # for those that did not fit
-        for turn in turns:
-            turn.set()
+        set_all(turns)
         return requests
 
     def _remove(self, slot: Slot) -> None:

@@ -195,7 +195,7 @@ class Lifecycle:
     def wait_until_loaded(self, *, at_start: bool = False) -> Steps[None]:
         """Load the model if it is only registered, and wait for a load that a request began; `at_start`, for any load."""
         while self.state in ("registered", "loading"):
-            with self._loader.awaited() as may_wait:
+            with self._loader.guard_wait() as may_wait:
                 if not may_wait:
                     return
                 with self._lock:
@@ -210,7 +210,7 @@ class Lifecycle:
     def load(self, parameters: LoadParameters) -> Steps[None]:
         """Wait for a load or an unload that runs, then load the model, or load it again. Its old handler serves until that has ended."""
         own = None
-        with self._loader.awaited() as may_wait:
+        with self._loader.guard_wait() as may_wait:
             if not may_wait:
                 raise NotReady(f"model {self._label} cannot be loaded by a load= or unload= for which its own waits: that would never end")
             while own is None or own.was_cancelled:
@@ -309,7 +309,7 @@ class Lifecycle:
 
     def wait_until_unloaded(self) -> Steps[None]:
         unloading = self._unloading
-        with self._loader.awaited() as may_wait:
+        with self._loader.guard_wait() as may_wait:
             if unloading is not None and may_wait:
                 yield Wait(unloading.ended)
 

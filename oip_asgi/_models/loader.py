@@ -95,7 +95,7 @@ class Loader:
             raise TypeError(f"{options}: unload= has a parameter for what load= returned, but the function is registered: leave one out")
 
     @contextmanager
-    def awaited(self) -> Iterator[bool]:
+    def guard_wait(self) -> Iterator[bool]:
         """Around code that waits for the model's load or unload. False if it would wait for ever, as that waits for a hook within which
         this code runs."""
         within = [run.loader for run in _HOOKS.get() if not run.is_over]
@@ -115,7 +115,7 @@ class Loader:
         return any(loader in others for loader in reached)
 
     def _within(self, hook: Callable[..., Any]) -> Callable[..., Any]:
-        """A hook that `awaited` knows while it runs."""
+        """A hook that `guard_wait` knows while it runs."""
         run = _Hook(self)
         runs = (*_HOOKS.get(), run)
 

@@ -256,14 +256,14 @@ class Statistics:
         self._numbers = Numbers()
         self._ended: deque[Row] = deque()
         """Requests that have ended, and are not in the numbers yet. Any thread may append one without the lock."""
-        self._others: deque[tuple[Callable[..., None], tuple[Any, ...]]] = deque()  # the same for executions and responses: what adds each
+        self._events: deque[tuple[Callable[..., None], tuple[Any, ...]]] = deque()  # the same for executions and responses: what adds each
 
     def clear(self) -> None:
         """Begin again at zero, as when a model is unloaded."""
         with self._lock:
             self._numbers = Numbers()
             self._ended.clear()
-            self._others.clear()
+            self._events.clear()
 
     def snapshot(self) -> Numbers:
         """A copy of all numbers at this moment."""
@@ -275,8 +275,8 @@ class Statistics:
         rows = [self._ended.popleft() for _ in range(len(self._ended))]
         if rows:
             self._numbers.add_requests(rows)
-        for _ in range(len(self._others)):
-            add, values = self._others.popleft()
+        for _ in range(len(self._events)):
+            add, values = self._events.popleft()
             add(self._numbers, *values)
 
     def record(self, outcome: Outcome, request: Timings | None, ended: float) -> None:
@@ -288,24 +288,19 @@ class Statistics:
             # the last moment first: a thread that still runs may reach another stage meanwhile
             returned, called, started, entered, since = request.returned, request.called, request.started, request.entered, request.since
             row = _PLACES[outcome], ended, returned, called, started, entered, since, request.lookup, request.is_hit, request.rows
-        self._ended.append(row)
-        if len(self._ended) >= _MOST_ENDED:
-            with self._lock:
-                self._sum()
-        if self.observers:
-            self._tell(Numbers.add_request, row)
+        self._keep(self._ended, row, Numbers.add_request, row)
 
     def add(self, add: Callable[..., None], *values: Any) -> None:
         """Count an execution or a response: `add`, a method of Numbers, adds its values."""
-        self._others.append((add, values))
-        if len(self._others) >= _MOST_ENDED:
+        self._keep(self._events, (add, values), add, *values)
+
+    def _keep(self, kept: deque[Any], event: Any, add: Callable[..., None], *values: Any) -> None:
+        kept.append(event)
+        if len(kept) >= _MOST_ENDED:
             with self._lock:
                 self._sum()
         if self.observers:
-            self._tell(add, *values)
-
-    def _tell(self, add: Callable[..., None], *values: Any) -> None:
-        numbers = Numbers()
-        add(numbers, *values)
-        for observer in self.observers:
-            observer.count(numbers)
+            numbers = Numbers()
+            add(numbers, *values)
+            for observer in self.observers:
+                observer.count(numbers)

@@ -117,8 +117,9 @@ async def advance_async(
                         return effect
                     else:
                         value = await watch.attend(write(effect), effect.deadline, for_client=True)
-                        since = min(since, time.monotonic())
-                        if time.monotonic() - since > TURN_SECONDS:
+                        now = time.monotonic()
+                        since = min(since, now)
+                        if now - since > TURN_SECONDS:
                             since = await give_way()
             except BaseException as raised:
                 # what `write` raises is the host's, and not for `steps`

@@ -40,7 +40,7 @@ class Runtime:
         self.background = BackgroundLoop()
 
     def here(self) -> LoopThreads:
-        """The worker threads for the event loop that runs in this thread. Raises RuntimeError if that is none of asyncio, as trio's."""
+        """The worker threads of this thread's event loop. Raises RuntimeError on a loop that is not asyncio's, such as trio's."""
         try:
             loop = asyncio.get_running_loop()
         except RuntimeError:

@@ -42,7 +42,7 @@ _FINAL: Final = "triton_final_response"
 """What Triton and this package say in each response of a stream: whether it is the last."""
 
 _ENDS_AT_ERROR: Final = "triton_grpc_error"
-"""Triton and this package end the call with the code of the first error then, instead of a response that has its text alone."""
+"""With it, a call ends with the code of its first error. Triton sends the text alone for what it refuses itself."""
 
 _OPTIONS: Final = [("grpc.max_receive_message_length", -1), ("grpc.max_send_message_length", -1)]
 
@@ -76,10 +76,7 @@ class GRPCLink:
         for name, value in parameters.items():
             if isinstance(value, float):
                 raise InvalidRequest(f"the parameter {show(name)} is {value}: over gRPC, expected a str, int, bool or bytes")
-            if isinstance(value, bytes):
-                message.parameters[name].bytes_param = value
-            else:
-                encode_parameters({name: value}, message.parameters)
+        encode_parameters(parameters, message.parameters)
         return bytes(message.SerializeToString())
 
     def write_inference(self, inference: Inference) -> bytes:

@@ -128,7 +128,7 @@ def make_app() -> FastAPI:
 
 
 def other(environ: Any, start_response: Any) -> list[bytes]:
-    """What the middleware hands on to, which does as `tell_pid`."""
+    """The WSGI twin of `tell_pid`."""
     while environ["wsgi.input"].read(2**20):
         pass
     start_response("200 OK", [("Content-Type", "text/plain")])
