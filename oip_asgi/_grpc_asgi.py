@@ -21,7 +21,8 @@ from ._grpc.messages import Reply
 from ._grpc.methods import exchange, refuse
 from ._grpc.over_http import CANCELLED, Answer, Call, begin
 from ._hosts import check_server, drops_trailers
-from ._http.request import Head, RestFormat, join_headers
+from ._http.headers import join_headers
+from ._http.request import Head, RestFormat
 from ._http.response import refuse as refuse_over_http
 from ._protocol.effects import DeadlinePassed, Run
 from ._protocol.errors import InferenceError, TimedOut, show

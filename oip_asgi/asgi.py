@@ -32,8 +32,9 @@ from ._hosts import (
 )
 from ._http.events import STREAMED
 from ._http.exchange import exchange
+from ._http.headers import join_headers
 from ._http.public import HEALTH_METHODS, match_public
-from ._http.request import Head, encode_path, join_headers, path_under, prefix_of
+from ._http.request import Head, encode_path, path_under, prefix_of
 from ._http.response import CLIENT_GONE, Response, refuse_path
 from ._protocol.effects import Fed, Piece, Run, Start, Steps
 from ._protocol.log import logger

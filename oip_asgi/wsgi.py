@@ -20,7 +20,8 @@ from werkzeug.http import HTTP_STATUS_CODES
 
 from ._hosts import check_server, check_wsgi, describe_before_request
 from ._http.exchange import exchange
-from ._http.request import Head, encode_path, join_headers, path_under, prefix_of
+from ._http.headers import join_headers
+from ._http.request import Head, encode_path, path_under, prefix_of
 from ._http.response import Response
 from ._protocol.effects import Fed, Piece, Start, Steps
 from ._protocol.errors import InvalidRequest

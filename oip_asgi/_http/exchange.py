@@ -126,8 +126,7 @@ def _handle(engine: Engine, wire: RestFormat, match: Match) -> Response | Steps[
     """Find the model of a request, and call the handler."""
     head = wire.head
     handler = match.endpoint.handlers.get(head.method)
-    is_path = match.is_split or (handler is None and match.name is not None and ":" in match.name)  # as in TensorFlow's `name:predict`
-    if is_path and not match.is_region and match.name not in engine.models:
+    if match.is_unknown(head.method, engine.models):
         raise unknown_path(head.path, head.mount(head))
     model = None
     if match.name is not None and not match.is_region:

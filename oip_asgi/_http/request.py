@@ -1,14 +1,10 @@
-"""An HTTP request: its path below a mount, its head, its body, and the wire format of REST. Knows no server, framework or routes.
-
-Content-Length and Inference-Header-Content-Length are parsed here.
-"""
+"""An HTTP request: its path below a mount, its head, its body, and the wire format of REST. Knows no server, framework or routes."""
 
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, ClassVar, Final
+from typing import Any, ClassVar
 from urllib.parse import quote, unquote
 
 import msgspec
@@ -17,17 +13,12 @@ from .._models.handler import Handler
 from .._protocol.access import Access, Action
 from .._protocol.datatypes import Buffer
 from .._protocol.effects import Read, Steps
-from .._protocol.errors import InferenceError, InvalidRequest, show
+from .._protocol.errors import InferenceError, InvalidRequest
 from .._protocol.request_body import Body, read_coding
 from .._protocol.tensors import InferenceRequest, InferenceResponse, Lend, ReceivedHeaders, join_repeated
 from .._rest import body as rest
-from .._rest.body import HEADER_LENGTH
+from .headers import HEADER_LENGTH_FIELD, MAX_DIGITS, read_length
 from .response import BINARY, JSON, Response, respond
-
-HEADER_LENGTH_FIELD: Final = HEADER_LENGTH.lower().encode()
-
-_DECIMAL: Final = re.compile(rb"[0-9]+")
-_MAX_DIGITS: Final = 18
 
 
 class Head(msgspec.Struct):
@@ -48,7 +39,7 @@ class Head(msgspec.Struct):
         client waits for 100 Continue."""
         fields = self.fields
         given = fields.get(b"content-length", b"")
-        if self.method != "POST" or not given.isdigit() or len(given) > _MAX_DIGITS or b"expect" in fields or b"content-encoding" in fields:
+        if self.method != "POST" or not given.isdigit() or len(given) > MAX_DIGITS or b"expect" in fields or b"content-encoding" in fields:
             return None
         length = int(given)
         return length if 0 < length <= most else None
@@ -87,11 +78,11 @@ class RestFormat(msgspec.Struct, eq=False):
     def read(self) -> Read | Buffer:
         """The whole body, or the effect that reads it."""
         fields = self.head.fields
-        self.header_length = _length(fields, HEADER_LENGTH_FIELD) if HEADER_LENGTH_FIELD in fields else None
+        self.header_length = read_length(fields, HEADER_LENGTH_FIELD) if HEADER_LENGTH_FIELD in fields else None
         if self.body is not None:
             self.is_unread = False
             return self.body
-        length = _length(fields, b"content-length")
+        length = read_length(fields, b"content-length")
         named = fields.get(b"content-encoding")
         coding = None if named is None else read_coding(named.decode("latin-1"))
         body = Body(length, self.limit, coding, self.header_length, json_limit=self.json_limit)
@@ -113,7 +104,7 @@ class RestFormat(msgspec.Struct, eq=False):
         if not is_there or self.body is not None or b"expect" in fields:
             return
         try:
-            body = Body(_length(fields, b"content-length"), self.limit, keep=False)
+            body = Body(read_length(fields, b"content-length"), self.limit, keep=False)
             if body.length != 0:
                 body.check(body.length or 0)
                 yield Read(body)
@@ -140,31 +131,6 @@ def _decode_raw(body: Buffer, handler: Handler) -> InferenceRequest:
             f"Inference-Header-Content-Length: 0 makes the body the only input's bytes, but {handler} does not declare exactly one input"
         )
     return rest.raw_request(body, specs[0].name, specs[0].datatype, tuple(specs[0].shape))
-
-
-def join_headers(headers: Sequence[tuple[bytes, bytes]]) -> dict[bytes, bytes]:
-    """The headers by name, those that are repeated joined by a comma."""
-    fields = dict(headers)
-    return fields if len(fields) == len(headers) else join_repeated(headers, b",")
-
-
-def _length(headers: Mapping[bytes, bytes], name: bytes) -> int | None:
-    """A header that counts bytes, None where there is none. If repeated, it is joined by a comma, by us or by the server in front."""
-    value = headers.get(name)
-    if value is None:
-        return None
-    if value.isdigit() and len(value) <= _MAX_DIGITS:
-        return int(value)
-    values = {part.strip() for part in value.split(b",")}
-    called = name.decode().title()
-    if len(values) > 1:
-        raise InvalidRequest(f"header {called} is repeated with different values: expected one")
-    value = values.pop()
-    if not _DECIMAL.fullmatch(value):
-        raise InvalidRequest(f"header {called} is {show(value.decode('latin-1'))}: expected a plain decimal number of bytes")
-    if len(value) > _MAX_DIGITS:
-        raise InvalidRequest(f"header {called} has {len(value)} digits: no body is that long")
-    return int(value)
 
 
 def prefix_of(path: str) -> str:

@@ -1,6 +1,6 @@
 """How a path is looked up in a table of routes, with a slash in a model's name too. Knows no headers or bodies.
 
-The table is in `exchange`, and so is the check that only the name of a registered model has slashes.
+The table is in `exchange`.
 
 A pattern is a path below the mount. `{model}` is a model's name and `{region}` that of a region of shared memory. Both may hold slashes.
 `[/versions/{version}]` may be left out of a path. All patterns with the same beginning have it, or none.
@@ -11,7 +11,7 @@ Specification: HTTP/REST API.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Container, Iterable
 from typing import Final, TypeAlias
 from urllib.parse import quote, unquote
 
@@ -47,8 +47,14 @@ class Match(msgspec.Struct, frozen=True):
     endpoint: Endpoint  # what answers it
     name: str | None = None  # the model's name, or the region's; None where the pattern has none
     version: str | None = None  # its version; None where the path has none
-    is_split: bool = False  # whether the name is made of several segments, which only a registered name may be
+    is_split: bool = False  # whether the name is made of several segments
     is_region: bool = False  # whether the name is a region's
+
+    def is_unknown(self, method: str, models: Container[str]) -> bool:
+        """True if a name has slashes, which only that of a registered model may have, or is one of TensorFlow's `name:predict`."""
+        if self.name is None or self.is_region or self.name in models:
+            return False
+        return self.is_split or (method not in self.endpoint.handlers and ":" in self.name)
 
 
 class Routes:

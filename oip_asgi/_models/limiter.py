@@ -57,7 +57,8 @@ class Slot(msgspec.Struct, eq=False):
         with self.limiter.lock:
             is_given_up, self.in_thread = not self.in_thread, False
             signals = self.limiter.take_back(self) if is_last or is_given_up else ()
-        set_all(signals)
+        for signal in signals:
+            signal.set()
         for observer in self.limiter.observers:
             observer.note_change()
 
@@ -68,7 +69,8 @@ class Slot(msgspec.Struct, eq=False):
                 self.in_thread = False  # `end` sees that
                 return
             signals = self.limiter.take_back(self)
-        set_all(signals)
+        for signal in signals:
+            signal.set()
         for observer in self.limiter.observers:
             observer.note_change()
 

@@ -71,7 +71,7 @@ class Registry:
         self.by_path = {path_of(*key): (model, key[1]) for key, model in found.items()}
         self.changes += 1
 
-    def __contains__(self, name: str | None) -> bool:
+    def __contains__(self, name: object) -> bool:
         return name in self._models
 
     def __iter__(self) -> Iterator[Model]:

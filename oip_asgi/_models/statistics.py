@@ -288,19 +288,22 @@ class Statistics:
             # the last moment first: a thread that still runs may reach another stage meanwhile
             returned, called, started, entered, since = request.returned, request.called, request.started, request.entered, request.since
             row = _PLACES[outcome], ended, returned, called, started, entered, since, request.lookup, request.is_hit, request.rows
-        self._keep(self._ended, row, Numbers.add_request, row)
+        self._ended.append(row)
+        if self.observers or len(self._ended) >= _MOST_ENDED:
+            self._pass_on(Numbers.add_request, row)
 
     def add(self, add: Callable[..., None], *values: Any) -> None:
         """Count an execution or a response: `add`, a method of Numbers, adds its values."""
-        self._keep(self._events, (add, values), add, *values)
+        self._events.append((add, values))
+        if self.observers or len(self._events) >= _MOST_ENDED:
+            self._pass_on(add, *values)
 
-    def _keep(self, kept: deque[Any], event: Any, add: Callable[..., None], *values: Any) -> None:
-        kept.append(event)
-        if len(kept) >= _MOST_ENDED:
+    def _pass_on(self, add: Callable[..., None], *values: Any) -> None:
+        """Add what has gathered to the numbers if it is much, and tell the observers of one event."""
+        if max(len(self._ended), len(self._events)) >= _MOST_ENDED:
             with self._lock:
                 self._sum()
-        if self.observers:
+        for observer in self.observers:
             numbers = Numbers()
             add(numbers, *values)
-            for observer in self.observers:
-                observer.count(numbers)
+            observer.count(numbers)

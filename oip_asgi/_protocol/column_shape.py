@@ -1,6 +1,7 @@
 """`[N]` or `[N, 1]`: which of the two N values have, and when one is taken for the other. Knows no codecs and no models.
 
-Codecs write N values as `[N]`; the codec `np`, data frames and MLServer's clients write `[N, 1]`. Clients cannot know which is declared.
+Codecs write N values as `[N]`; the codec `np`, data frames and MLServer's clients write `[N, 1]`. Clients cannot know which is declared,
+so `Binding.take` of `_models.binding` reshapes inputs that have a content type, and columns; `_models.results` does so with outputs.
 
 Specification: Content Types.
 """

@@ -1,6 +1,6 @@
 """A REST body, JSON or JSON and bytes, <-> InferenceRequest / InferenceResponse. Knows no URLs, statuses or models.
 
-`_http.request` parses `Inference-Header-Content-Length` (for clients `_rest.client` does), and gives its value.
+`_http.headers` parses `Inference-Header-Content-Length` (for clients `_rest.client` does), and gives its value.
 
 Specification: HTTP/REST Inference, Binary Tensor Data Extension; Triton's raw binary request, `Inference-Header-Content-Length: 0`.
 """

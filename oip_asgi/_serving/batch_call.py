@@ -25,7 +25,6 @@ from .._protocol.tensors import InferenceRequest, InferenceResponse
 from .batch_rows import merge, split
 from .call import Call, ModelRaised, is_short
 from .call_stack import CallStack, set_calls
-from .copy_rule import copy_small
 from .failures import find_hint
 from .held_loop import measure
 from .host_errors import convert_host_error
@@ -223,9 +222,7 @@ class Execution:
         results = split(result, rows, self._handler.answers) if rows else [result]
         for member, part in zip(members, results, strict=True):
             try:
-                response = member.call.respond(part)
-                copy_small(response.outputs)  # it is encoded after other calls may have begun
-                member.response = response
+                response = member.response = member.call.respond(part)
                 if not is_short(member.call, response):
                     self._long.append((member, response))
             except Exception as error:

@@ -1,6 +1,6 @@
-"""Which outputs are sent without a copy: those whose memory nobody can change any more. Knows no transport and no model.
+"""Which outputs are sent without a copy: large ones whose memory nobody can change any more. Knows no transport and no model.
 
-A response is still being sent after its slot went to the next call, which may write into the same memory again.
+A response is still being encoded or sent after its slot went to the next call, which may write into the same memory again.
 """
 
 from __future__ import annotations
@@ -16,27 +16,17 @@ from .._protocol.tensors import InferenceRequest, Tensor
 
 
 def own(outputs: Iterable[Tensor], request: InferenceRequest) -> None:
-    """Copy large outputs, except read-only ones whose memory is `bytes` or belongs to a read-only input of the request. Small ones are
-    copied when they are encoded."""
+    """Copy outputs, except large read-only ones whose memory is `bytes` or belongs to a read-only input of the request."""
     lent: set[int] | None = None
     for tensor in outputs:
         array = tensor.array
-        if array.nbytes <= SMALL:
-            continue
-        if not array.flags.writeable:
+        if array.nbytes > SMALL and not array.flags.writeable:
             if lent is None:
                 lent = {id(_find_memory(given.array)) for given in request.inputs if not given.array.flags.writeable}
             memory = _find_memory(array)
             if isinstance(memory, bytes) or id(memory) in lent:
                 continue
         tensor.array = array.copy()
-
-
-def copy_small(outputs: Iterable[Tensor]) -> None:
-    """Copy the outputs that `own` left as they are because they are small, before other calls may run on the event loop."""
-    for tensor in outputs:
-        if tensor.array.nbytes <= SMALL:
-            tensor.array = tensor.array.copy()
 
 
 def _find_memory(array: Array) -> object:

@@ -23,7 +23,6 @@ from .._protocol.tensors import REGION, InferenceResponse
 from .batch import answer_in_batch
 from .call import Call, is_short
 from .call_stack import current_calls, find_callers, would_deadlock
-from .copy_rule import copy_small
 from .engine import Engine
 from .failures import FAILURES, as_error, make_busy_error, make_circle_error, make_stopping_error
 from .held_loop import HELD_SECONDS, note_long
@@ -247,6 +246,5 @@ def _admit(engine: Engine, model: Model) -> Steps[None]:
 
 def _encode_elsewhere(call: Call[T], response: InferenceResponse) -> Steps[T]:
     """Encode a large response in a worker thread, so that the event loop is free meanwhile."""
-    copy_small(response.outputs)
     encoded: T = yield Run(partial(call.encode_in_thread, response), "conversion", deadline=call.deadline, for_client=True)
     return encoded

@@ -21,7 +21,7 @@ from .._protocol.datatypes import NUMBERS, Buffer
 from .._protocol.effects import Steps, finish
 from .._protocol.errors import InferenceError, InvalidRequest, show
 from .._protocol.schemas import RequestOutput
-from .._protocol.tensor_bytes import SMALL, count
+from .._protocol.tensor_bytes import count
 from .._protocol.tensors import InferenceRequest, InferenceResponse, Lend, Tensor, make_tensor, to_plain_parameters
 from .engine import Engine
 from .failures import as_client_error
@@ -66,9 +66,8 @@ class PythonFormat(msgspec.Struct, frozen=True, eq=False):
 
     def encode(self, _: InferenceRequest, response: InferenceResponse) -> InferenceResponse:
         for tensor in response.outputs:
-            array = tensor.array
-            if array.nbytes <= SMALL or not array.flags.writeable:  # others are copies already
-                tensor.array = array.copy()
+            if not tensor.array.flags.writeable:  # others are copies already
+                tensor.array = tensor.array.copy()
         return response
 
 

@@ -24,7 +24,6 @@ from .._protocol.log import log_raised, logger, name_request
 from .._protocol.tensors import InferenceResponse
 from .call import Call, ModelRaised, is_short
 from .call_stack import enter, leave
-from .copy_rule import copy_small
 from .engine import Engine
 from .failures import FAILURES, as_client_error, as_error
 from .held_loop import measure
@@ -183,7 +182,6 @@ class _ItemReader(Generic[T]):
 
     def encode_elsewhere(self, response: InferenceResponse) -> Run:
         """What encodes a large response in a worker thread."""
-        copy_small(response.outputs)
         encode = partial(self._call.encode_in_thread, response, is_last=False)
         return Run(encode, "conversion", deadline=self.deadline, for_client=True)
 

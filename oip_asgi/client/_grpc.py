@@ -76,7 +76,8 @@ class GRPCLink:
         for name, value in parameters.items():
             if isinstance(value, float):
                 raise InvalidRequest(f"the parameter {show(name)} is {value}: over gRPC, expected a str, int, bool or bytes")
-        encode_parameters(parameters, message.parameters)
+        if parameters:  # not every message has them
+            encode_parameters(parameters, message.parameters)
         return bytes(message.SerializeToString())
 
     def write_inference(self, inference: Inference) -> bytes:
