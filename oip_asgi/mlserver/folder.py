@@ -6,10 +6,14 @@ import asyncio
 import importlib
 import sys
 import threading
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Collection, Iterator
 from contextlib import contextmanager
+from glob import glob
+from importlib.machinery import ModuleSpec, PathFinder
 from pathlib import Path
+from types import ModuleType
 from typing import Any, Final, cast
+from weakref import WeakKeyDictionary
 
 from .._extensions import repository
 from .._models.handler import Foreign
@@ -29,12 +33,18 @@ from .types import InferenceRequest, MetadataTensor
 SED: Final = (
     r"sed -i -E 's/^(\s*)from mlserver\.codecs\.\w+ import/\1from oip_asgi.mlserver.codecs import/; "
     r"s/^(\s*)from mlserver([. ])/\1from oip_asgi.mlserver\2/; "
-    r"s/^(\s*)import mlserver\s*$/\1import oip_asgi.mlserver as mlserver/; "
-    r"s/^(\s*)from mlserver_[a-z]+ import/\1from oip_asgi.mlserver.runtimes import/'"
+    r"s/^(\s*)import mlserver(\s*|\s+#.*)$/\1import oip_asgi.mlserver as mlserver\2/; "
+    r"s/^(\s*)import mlserver([.a-z]* as )/\1import oip_asgi.mlserver\2/; "
+    r"s/^(\s*)from mlserver_[a-z.]+ import/\1from oip_asgi.mlserver.runtimes import/'"
 )
 """Changes the lines of a file that import MLServer."""
 
+_SHARED: Final = "another folder or the application has one too, so this one is there only while the model's file is imported: rename it"
+
 _importing: Final = threading.RLock()
+
+_folders: Final = WeakKeyDictionary[InferenceServer, set[Path]]()
+"""The folders of all models of each server."""
 
 
 def register_folder(server: InferenceServer, path: str | Path) -> None:
@@ -61,18 +71,18 @@ def register_folder(server: InferenceServer, path: str | Path) -> None:
     settings = read_settings(Path(path))
     _warn_of_unused(Path(path) / "settings.json", settings)
     root = (Path(path) / settings.model_repository_root).resolve()
-    models = [read_model(file) for file in root.rglob(MODEL_FILE)]
+    models = list(map(read_model, _find_files(root)))
     if not models:
         raise ValueError(f"{path}: there is no {MODEL_FILE} in this folder or below it")
     for model in sorted(models, key=lambda model: (model.name, model.version or "")):
-        _register(server, model, root, loads=settings.load_models_at_startup)
+        _register(server, model, loads=settings.load_models_at_startup)
     known = {model._source for model in models}
 
     def find_new() -> None:
-        for file in root.rglob(MODEL_FILE):
+        for file in _find_files(root):
             if str(file) not in known:
                 try:
-                    _register(server, read_model(file), root, loads=False)
+                    _register(server, read_model(file), loads=False)
                     known.add(str(file))
                 except (TypeError, ValueError) as error:
                     logger.error("a new model cannot be registered: %s", error)
@@ -80,15 +90,30 @@ def register_folder(server: InferenceServer, path: str | Path) -> None:
     server._inside.engine.finders.append(find_new)
 
 
-def _register(server: InferenceServer, settings: ModelSettings, root: Path, *, loads: bool) -> None:
+def _find_files(root: Path) -> list[Path]:
+    """The files of all models. As MLServer does, this follows links, and passes over names that begin with a dot."""
+    return [root / found for found in glob(f"**/{MODEL_FILE}", root_dir=root, recursive=True)]
+
+
+def _register(server: InferenceServer, settings: ModelSettings, *, loads: bool) -> None:
     file, batch = Path(settings._source), {}
     _warn_of_unused(file, settings)
     if settings._has_batches:
         batch = {"max_batch_size": settings.max_batch_size, "max_batch_delay": settings.max_batch_time}
 
+    with _importing:
+        folders = _folders.setdefault(server, set())
+        folders.add(file.parent)
+        _drop_shared(file.parent, folders)
+
     async def load() -> Foreign:
-        model = await asyncio.to_thread(_make_model, file, root)
-        model.ready = await model.load()
+        model = await asyncio.to_thread(_make_model, file, folders)
+        try:
+            model.ready = await model.load()
+        except ModuleNotFoundError as error:
+            if error.name not in _list_modules(file.parent):
+                raise
+            raise ImportError(f"{error}: {_SHARED}") from error
         if not model.ready:
             raise RuntimeError(f"{file}: load() of {model.settings.implementation} has not returned True, so it is not ready")
         return _make_foreign(model)
@@ -116,7 +141,7 @@ def _warn_of_unused(file: Path, settings: Settings | ModelSettings) -> None:
         logger.warning("%s: not used: %s", file, settings._unused)
 
 
-def _make_model(file: Path, root: Path) -> MLModel:
+def _make_model(file: Path, folders: set[Path]) -> MLModel:
     """Import the class that a file names, and make the model."""
     settings = read_model(file)
     module, _, name = settings.implementation.rpartition(".")
@@ -128,8 +153,10 @@ def _make_model(file: Path, root: Path) -> MLModel:
     if not module:
         raise ValueError(f'{file}: implementation: expected a module and a class, such as "models.MyModel"')
     try:
-        with _imports_from(file.parent, root):
+        with _imports_from(file.parent, folders):
             return cast(MLModel, getattr(importlib.import_module(module), name)(settings))
+    except SystemExit as error:  # it would end the server
+        raise ImportError(f"{file}: {module} ended with SystemExit: {error}") from error
     except ModuleNotFoundError as error:
         if str(error.name).startswith("mlserver"):
             raise ImportError(f"{error}: change the file's import lines with {SED} {file.parent}/*.py") from error
@@ -137,17 +164,17 @@ def _make_model(file: Path, root: Path) -> MLModel:
 
 
 @contextmanager
-def _imports_from(folder: Path, root: Path) -> Iterator[None]:
+def _imports_from(folder: Path, folders: set[Path]) -> Iterator[None]:
     """Import a model's modules from its folder, again if they were imported before, and register their codecs for it alone.
 
     Afterwards a module stays under its name, so that pickles find their classes, unless the host or another model has one of that name.
     """
     own = _list_modules(folder)
-    taken = {name for file in root.rglob(MODEL_FILE) if file.parent != folder for name in _list_modules(file.parent)}
     with _importing:
-        hidden = {name: sys.modules.pop(name) for name in list(sys.modules) if name.partition(".")[0] in own}
-        hosts = {name: module for name, module in hidden.items() if not str(getattr(module, "__file__", "")).startswith(str(folder))}
-        taken |= {name.partition(".")[0] for name in hosts}
+        present = {name: module for name, module in sys.modules.items() if name.partition(".")[0] in own}
+        hosts = {name: module for name, module in present.items() if not _is_from(module, folders)}
+        for name in present:
+            del sys.modules[name]
         token = registry.set(registry.get().copy())
         sys.path.insert(0, str(folder))
         importlib.invalidate_caches()
@@ -156,14 +183,34 @@ def _imports_from(folder: Path, root: Path) -> Iterator[None]:
         finally:
             sys.path.remove(str(folder))
             registry.reset(token)
-            for name in [name for name in sys.modules if name.partition(".")[0] in own & taken]:
-                del sys.modules[name]
+            _drop_shared(folder, folders)
             sys.modules.update(hosts)
+
+
+def _drop_shared(folder: Path, folders: set[Path]) -> None:
+    """Forget modules of models whose name another folder has too, or the host: one would be taken for the other."""
+    own, taken = _list_modules(folder), {name for other in folders - {folder} for name in _list_modules(other)}
+    found = {name: PathFinder.find_spec(name) for name in own - taken}  # what the host would import
+    shared = own & taken | {name for name, spec in found.items() if spec is not None and not _is_below(spec, [folder])}
+    for name in [name for name, module in sys.modules.items() if name.partition(".")[0] in shared and _is_from(module, folders)]:
+        del sys.modules[name]
+
+
+def _is_from(module: ModuleType, folders: Collection[Path]) -> bool:
+    """True if a module was imported from one of some folders."""
+    spec = getattr(module, "__spec__", None)  # one that a test has made has none
+    return spec is not None and _is_below(spec, folders)
+
+
+def _is_below(spec: ModuleSpec, folders: Collection[Path]) -> bool:
+    paths = [Path(path) for path in [spec.origin or "", *(spec.submodule_search_locations or ())]]
+    return any(path.is_relative_to(folder) for path in paths for folder in folders)
 
 
 def _list_modules(folder: Path) -> set[str]:
     """The names of modules in a folder. A folder of data is none, though it may be called like a library."""
-    return {path.stem for path in folder.iterdir() if path.suffix == ".py" or any(path.glob("*.py"))} - sys.stdlib_module_names
+    names = {path.stem for path in folder.iterdir() if path.suffix == ".py" or any(path.glob("*.py")) or any(path.glob("*/*.py"))}
+    return names - sys.stdlib_module_names
 
 
 def _make_foreign(model: MLModel) -> Foreign:

@@ -11,7 +11,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from .._protocol.datatypes import Array, cast, dtype_of
+from .._protocol.datatypes import Array, cast, dtype_of, find_overflow
 from .._protocol.errors import InvalidRequest, show
 from .._protocol.tensors import InferenceRequest as OurRequest
 from .._protocol.tensors import InferenceResponse as OurResponse
@@ -50,7 +50,7 @@ class TensorData:
             raise TypeError(str(error)) from None
         root = self._root
         if dtype.hasobject:
-            array = to_wire_array(root if isinstance(root, np.ndarray) else _flatten(root))
+            array = to_wire_array(root if isinstance(root, np.ndarray) else np.array(_flatten(root), object))
         else:
             array = as_array(root)
             if array.dtype.hasobject:
@@ -58,9 +58,9 @@ class TensorData:
                 array = np.array(values, np.float64 if None in array.ravel() else None)  # None becomes NaN
         if array.dtype == dtype:
             return array
-        if dtype.kind in "fV" and array.dtype.kind in "biufV":
-            return cast(array, dtype)
-        made = array.astype(dtype) if dtype.kind in "biu" and array.dtype.kind in "biufV" else None
+        made = cast(array, dtype) if array.dtype.kind in "biufV" else None
+        if made is not None and dtype.kind in "fV" and not find_overflow(array, made).any():
+            return made
         if made is None or (array.dtype.kind in "fV" and array.size) or (made != array).any():  # an empty list has floats
             raise TypeError(f"{show(root)} cannot be {datatype}")
         return made

@@ -6,6 +6,10 @@ import json
 from pathlib import Path
 from typing import Any
 
+from oip_asgi import InferenceServer, OIPApp
+from oip_asgi.mlserver import register_folder
+from tests.support.ways import Answer, Request, over_asgi
+
 SUMS = """
 import json
 
@@ -136,3 +140,18 @@ def write(folder: Path, settings: dict[str, Any] | None = None, /, **files: str)
     for name, text in files.items():
         (folder / f"{name}.py").write_text(text)
     return folder
+
+
+def serve(folder: Path, **options: Any) -> InferenceServer:
+    server = InferenceServer(**options)
+    register_folder(server, folder)
+    return server
+
+
+def post(server: InferenceServer, path: str, document: Any) -> Answer:
+    return over_asgi(OIPApp(server), "")(Request("POST", path, (), json.dumps(document).encode()))
+
+
+def tensor(name: str, datatype: str, shape: list[int], data: Any, content_type: str | None = None) -> dict[str, Any]:
+    parameters = {} if content_type is None else {"parameters": {"content_type": content_type}}
+    return {"name": name, "datatype": datatype, "shape": shape, "data": data, **parameters}

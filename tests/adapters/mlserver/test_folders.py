@@ -8,7 +8,6 @@ import logging
 import os
 import re
 import subprocess
-import sys
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -21,37 +20,11 @@ from sklearn.datasets import load_iris
 from sklearn.linear_model import LogisticRegression
 
 from oip_asgi import InferenceError, InferenceServer, OIPApp, TensorSpec
-from oip_asgi.mlserver import register_folder
 from tests.support.asking import ask, error, get, outputs
 from tests.support.grpc_asgi import ASGI_CLIENTS
 from tests.support.grpc_ways import Client, blocking, wire_request
-from tests.support.mlserver_folders import ECHO, HELLO, QUESTIONS, SUMS, WORDS, write
+from tests.support.mlserver_folders import ECHO, HELLO, QUESTIONS, SUMS, WORDS, post, serve, tensor, write
 from tests.support.ways import Answer, Request, over_asgi, ways_into
-
-
-@pytest.fixture(autouse=True)
-def modules() -> Any:
-    """Let no module of a folder stay behind."""
-    before = set(sys.modules)
-    yield
-    for name in set(sys.modules) - before:
-        if str(getattr(sys.modules[name], "__file__", "")).startswith(("/tmp", os.environ.get("TMPDIR", "/tmp"))):
-            del sys.modules[name]
-
-
-def serve(folder: Path, **options: Any) -> InferenceServer:
-    server = InferenceServer(**options)
-    register_folder(server, folder)
-    return server
-
-
-def post(server: InferenceServer, path: str, document: Any) -> Answer:
-    return over_asgi(OIPApp(server), "")(Request("POST", path, (), json.dumps(document).encode()))
-
-
-def tensor(name: str, datatype: str, shape: list[int], data: Any, content_type: str | None = None) -> dict[str, Any]:
-    parameters = {} if content_type is None else {"parameters": {"content_type": content_type}}
-    return {"name": name, "datatype": datatype, "shape": shape, "data": data, **parameters}
 
 
 def save_iris(file: Path) -> Any:
@@ -85,13 +58,6 @@ def test_scikit_learn(tmp_path: Path) -> None:
     as_frame = {"parameters": {"content_type": "pd"}, "inputs": [tensor(str(n), "FP64", [4], rows[:, n].tolist()) for n in range(4)]}
     with pytest.warns(UserWarning, match="feature names"):
         assert outputs(post(server, "/models/iris/infer", as_frame)) == {"predict": [0, 0, 1, 1]}
-
-
-@pytest.fixture
-def sums(tmp_path: Path) -> Path:
-    folder = write(tmp_path / "sums", {"implementation": "models.Sums"}, models=SUMS)
-    (folder / "weights.json").write_text("[1, 10]")
-    return tmp_path
 
 
 def test_a_class_of_ones_own(sums: Path) -> None:
@@ -326,24 +292,6 @@ class Who(MLModel):
     assert [json.loads(answer.body)["outputs"][0]["data"] for answer in answers] == [["None"]] * 2
 
 
-def test_several_models_and_versions_with_modules_of_one_name(sums: Path) -> None:
-    for version in ("v1", "v2"):
-        settings = {"name": "many", "implementation": "models.Sums", "parameters": {"version": version, "uri": "weights.json"}}
-        folder = write(sums / version, settings, models="from helper import Sums\n", helper=SUMS.replace('"total"', f'"{version}"'))
-        (folder / "weights.json").write_text("[2, 2]")
-    server = serve(sums)
-    assert [[*outputs(ask(server, name, x=[1.0, 1.0]))] for name in ("sums", "many", "many/versions/v1")] == [["total"], ["v2"], ["v1"]]
-    assert "models" not in sys.modules  # a pickle that names it would get the class of another model
-    assert "helper" not in sys.modules
-
-
-def test_a_folder_of_data_that_is_called_like_a_library_hides_nothing(sums: Path) -> None:
-    (sums / "sums" / "numpy").mkdir()
-    (sums / "sums" / "numpy" / "weights.bin").write_bytes(b"1")
-    assert outputs(ask(serve(sums), "sums", x=[1.0, 2.0])) == {"total": [21.0]}
-    assert sys.modules["numpy"] is np
-
-
 ANSWERS = """
 from oip_asgi.mlserver import MLModel
 from oip_asgi.mlserver.types import InferenceResponse, ResponseOutput
@@ -351,14 +299,28 @@ from oip_asgi.mlserver.types import InferenceResponse, ResponseOutput
 
 class Answers(MLModel):
     async def predict(self, payload):
-        return InferenceResponse(outputs=[ResponseOutput(name="y", datatype="FLOAT", shape=[1], data=[1.5])])
+        return InferenceResponse(outputs=[ResponseOutput(name="y", datatype='FLOAT', shape=[1], data=[1.5])])
 """
 
 
-def test_a_wrong_output_is_the_models_fault(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    write(tmp_path, {"name": "m", "implementation": "answers.Answers"}, answers=ANSWERS)
+@pytest.mark.parametrize(
+    ("returned", "text"),
+    [
+        ("'FLOAT', shape=[1], data=[1.5]", "'y': unknown datatype 'FLOAT'"),
+        ("'FP32', shape=[1], data=[1e300]", "'y': [1e+300] cannot be FP32"),
+    ],
+)
+def test_a_wrong_output_is_the_models_fault(tmp_path: Path, caplog: pytest.LogCaptureFixture, returned: str, text: str) -> None:
+    answers = ANSWERS.replace("'FLOAT', shape=[1], data=[1.5]", returned)
+    write(tmp_path, {"name": "m", "implementation": "answers.Answers"}, answers=answers)
     assert error(ask(serve(tmp_path), "m", x=[1.0])) == (500, "model 'm' failed: see the server's log")
-    assert "TypeError: 'y': unknown datatype 'FLOAT'" in caplog.text
+    assert f"TypeError: {text}" in caplog.text
+
+
+def test_an_output_may_be_without_texts(tmp_path: Path) -> None:
+    answers = ANSWERS.replace("'FLOAT', shape=[1], data=[1.5]", "'BYTES', shape=[0], data=[]")
+    write(tmp_path, {"name": "m", "implementation": "answers.Answers"}, answers=answers)
+    assert outputs(ask(serve(tmp_path), "m", x=[1.0])) == {"y": []}
 
 
 def test_a_parameter_may_have_any_name(sums: Path) -> None:
@@ -367,16 +329,10 @@ def test_a_parameter_may_have_any_name(sums: Path) -> None:
         assert post(serve(sums), "/models/sums/infer", {"inputs": [asked], "parameters": {name: 1}}).status == 200
 
 
-def test_a_module_of_the_host_stays(sums: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    own: Any = type(sys)("models")
-    monkeypatch.setitem(sys.modules, "models", own)
-    assert outputs(ask(serve(sums), "sums", x=[1.0, 1.0])) == {"total": [11.0]}
-    assert sys.modules["models"] is own
-
-
-def test_pickles_find_the_classes_of_the_only_module_of_its_name(sums: Path) -> None:
-    assert outputs(ask(serve(sums), "sums", x=[1.0, 1.0])) == {"total": [11.0]}
-    assert sys.modules["models"].__file__ == str(sums / "sums/models.py")
+def test_links_are_followed_and_hidden_names_passed_over(sums: Path) -> None:
+    (sums / "sums").rename(sums / ".2026")
+    (sums / "sums").symlink_to(".2026")  # as Kubernetes mounts a ConfigMap
+    assert [model.name for model in serve(sums).models()] == ["sums"]
 
 
 # The repository
@@ -543,12 +499,15 @@ def test_a_file_that_still_imports_mlserver_is_told_what_to_change(sums: Path, c
     [sed] = set(re.findall("sed -i -E '.*?'", caplog.text))
     lines = (
         "from mlserver.codecs.string import StringCodec\n    from mlserver.logging import logger\nimport mlserver\nimport mlserver_own\n"
+        "import mlserver  # a remark\nimport mlserver.types as t\nimport mlserver as m\nfrom mlserver_sklearn.sklearn import SKLearnModel\n"
     )
     (sums / "sums/models.py").write_text(lines)
     subprocess.run(["sh", "-c", f"{sed} {sums}/sums/*.py"], check=True)
     assert (sums / "sums/models.py").read_text() == (
         "from oip_asgi.mlserver.codecs import StringCodec\n    from oip_asgi.mlserver.logging import logger\n"
         "import oip_asgi.mlserver as mlserver\nimport mlserver_own\n"
+        "import oip_asgi.mlserver as mlserver  # a remark\nimport oip_asgi.mlserver.types as t\nimport oip_asgi.mlserver as m\n"
+        "from oip_asgi.mlserver.runtimes import SKLearnModel\n"
     )
 
 

@@ -1,0 +1,108 @@
+"""Modules of a folder: they are imported again, and never taken for those of another folder or of the host."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from oip_asgi import InferenceServer
+from oip_asgi.mlserver import register_folder
+from tests.support.asking import ask, outputs
+from tests.support.mlserver_folders import SUMS, post, serve, tensor, write
+
+
+def test_several_models_and_versions_with_modules_of_one_name(sums: Path) -> None:
+    for version in ("v1", "v2"):
+        settings = {"name": "many", "implementation": "models.Sums", "parameters": {"version": version, "uri": "weights.json"}}
+        folder = write(sums / version, settings, models="from helper import Sums\n", helper=SUMS.replace('"total"', f'"{version}"'))
+        (folder / "weights.json").write_text("[2, 2]")
+    server = serve(sums)
+    assert [[*outputs(ask(server, name, x=[1.0, 1.0]))] for name in ("sums", "many", "many/versions/v1")] == [["total"], ["v2"], ["v1"]]
+    assert "models" not in sys.modules  # a pickle that names it would get the class of another model
+    assert "helper" not in sys.modules
+
+
+def test_a_folder_of_data_that_is_called_like_a_library_hides_nothing(sums: Path) -> None:
+    (sums / "sums" / "numpy").mkdir()
+    (sums / "sums" / "numpy" / "weights.bin").write_bytes(b"1")
+    assert outputs(ask(serve(sums), "sums", x=[1.0, 2.0])) == {"total": [21.0]}
+    assert sys.modules["numpy"] is np
+
+
+def test_a_module_of_the_host_stays(sums: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    own: Any = type(sys)("models")
+    monkeypatch.setitem(sys.modules, "models", own)
+    assert outputs(ask(serve(sums), "sums", x=[1.0, 1.0])) == {"total": [11.0]}
+    assert sys.modules["models"] is own
+
+
+def test_pickles_find_the_classes_of_the_only_module_of_its_name(sums: Path) -> None:
+    assert outputs(ask(serve(sums), "sums", x=[1.0, 1.0])) == {"total": [11.0]}
+    assert sys.modules["models"].__file__ == str(sums / "sums/models.py")
+
+
+WHO = """
+from oip_asgi.mlserver import MLModel
+from oip_asgi.mlserver.codecs import decode_args
+
+
+class Who(MLModel):
+    @decode_args
+    async def predict(self, x: list[str]) -> list[str]:
+        return [{who!r}]
+"""
+
+
+def ask_who(server: InferenceServer) -> dict[str, Any]:
+    x = tensor("x", "BYTES", [1], ["?"])
+    answers = {name: post(server, f"/models/{name}/infer", {"inputs": [x]}) for name in "ab"}
+    return {name: outputs(answer)["output-0"] if answer.status == 200 else answer.status for name, answer in answers.items()}
+
+
+def test_packages_of_one_name_without_a_file_of_their_own(tmp_path: Path) -> None:
+    for name in "ab":
+        (tmp_path / name / "src/model").mkdir(parents=True)
+        (tmp_path / name / "src/model/runtime.py").write_text(WHO.format(who=name))
+        write(tmp_path / name, {"implementation": "src.model.runtime.Who"})
+    server = serve(tmp_path)
+    assert ask_who(server) == {"a": ["a"], "b": ["b"]}
+    (tmp_path / "a/src/model/runtime.py").write_text(WHO.format(who="a, later"))
+    server.load_sync("a")
+    assert ask_who(server) == {"a": ["a, later"], "b": ["b"]}
+
+
+@pytest.mark.parametrize("is_one_root", [True, False])
+def test_a_pickle_never_finds_the_class_of_another_folder(tmp_path: Path, caplog: pytest.LogCaptureFixture, *, is_one_root: bool) -> None:
+    pickled = "\nasync def load(self):\n    self.t = pickle.loads(b'cfeats\\nT\\n.')\n    return True\n\n\nWho.load = load\n"
+    server = InferenceServer(model_control=True)
+    for name in "ab":
+        feats = f"class T:\n    who = {name!r}\n"
+        root = tmp_path / ("one" if is_one_root else name)
+        write(root / name, {"implementation": "who.Who"}, feats=feats, who="import pickle\nimport feats\n" + WHO.format(who=name) + pickled)
+        if name == "a" or not is_one_root:
+            register_folder(server, root)
+        if name == "a":
+            server.load_sync("a")
+    assert post(server, "/repository/models/b/load", {}).status == 500
+    assert "No module named 'feats': another folder or the application has one too" in caplog.text
+    assert ask_who(server) == {"a": ["a"], "b": 503}
+
+
+def test_the_host_imports_its_own_module_later(sums: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    host = tmp_path / "host"
+    host.mkdir()
+    (host / "models.py").write_text("PRICE = 3\n")
+    monkeypatch.syspath_prepend(host)
+    assert outputs(ask(serve(sums), "sums", x=[1.0, 1.0])) == {"total": [11.0]}
+    assert importlib.import_module("models").PRICE == 3
+
+
+def test_a_file_that_ends_the_process_fails_to_load(sums: Path, caplog: pytest.LogCaptureFixture) -> None:
+    write(sums / "sums", models="import sys\nsys.exit('set WEIGHTS first')\n")
+    assert ask(serve(sums), "sums", x=[1.0]).status == 503
+    assert "models ended with SystemExit: set WEIGHTS first" in caplog.text
