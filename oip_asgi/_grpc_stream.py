@@ -9,14 +9,16 @@ from __future__ import annotations
 
 import asyncio
 import math
+import time
 from collections.abc import Callable, Coroutine
+from contextlib import suppress
 from typing import Any, Final, TypeAlias
 
 from ._grpc.messages import GRPCFormat, Method, Reply
 from ._grpc.methods import refuse
 from ._grpc.wire import encode_bytes_head
 from ._models.model import Model
-from ._protocol.effects import Piece, Send
+from ._protocol.effects import Piece, Run, Send
 from ._protocol.errors import Busy, InferenceError, InvalidRequest, ModelFailed, NotFound, NotReady, client_text, show
 from ._protocol.tensors import InferenceRequest, InferenceResponse
 from ._runtime.drive import advance_async, drive_async
@@ -37,6 +39,9 @@ STREAM: Final = "ModelStreamInfer"
 
 MOST_UNANSWERED: Final = 64
 """How many requests of one call may be unanswered. No more are read meanwhile."""
+
+_WRITE_SECONDS: Final = 1.0
+"""How long a message may be written when the deadline of its request passes. After that, the client does not read, and the call ends."""
 
 _FINAL: Final = "triton_final_response"
 _WANTS_FINAL: Final = "triton_enable_empty_final_response"
@@ -203,18 +208,21 @@ class StreamCall:
 
     async def _send_piece(self, piece: Piece, before: asyncio.Event) -> None:
         assert type(piece) is Send  # a stream of gRPC has no head of its own
-        await self._send(piece.piece[0], before)
+        await self._send(piece.piece[0], before, piece.deadline)
 
-    async def _send(self, message: bytes, before: asyncio.Event) -> None:
+    async def _send(self, message: bytes, before: asyncio.Event, deadline: float = math.inf) -> None:
         """Send a message after what comes before it, and return when the next one may be sent."""
         await before.wait()
         async with self._writing:
             if not self._is_stuck:
+                writing = asyncio.ensure_future(self._write(message)) if deadline - time.monotonic() < _WRITE_SECONDS else None
                 try:
-                    await self._write(message)
+                    await (self._write(message) if writing is None else asyncio.shield(writing))
                     return
-                except asyncio.CancelledError:  # such as at its deadline: nothing can be sent after a part of a message
+                except asyncio.CancelledError:  # nothing can be sent after a part of a message
                     self._is_stuck = True
+                    if writing is not None:
+                        self._is_stuck = not await _ends_soon(writing)
                     raise
                 except Exception as error:  # the call takes no messages any more
                     self._finish(error)
@@ -226,6 +234,9 @@ class StreamCall:
                 await self._writing.acquire()  # for ever: no message is sent after the error, or cut off
             self._finish(refuse(error))
             return
+        if request is not None and request.message is None:  # a long request that was refused before a worker thread parsed it
+            with suppress(Exception):
+                await self._runtime.run(Run(request.parse, "conversion"))
         message, text = self._message(), client_text(error)
         message.error_message = text
         if request is not None:
@@ -245,3 +256,12 @@ class StreamCall:
             response.id, response.model_name, response.model_version = request.id, request.model_name, request.model_version
             response.parameters[_FINAL].bool_param = True
             await self._send(message.SerializeToString(), before)
+
+
+async def _ends_soon(writing: asyncio.Future[None]) -> bool:
+    """Let a message be written to its end after the deadline of its request. False if that takes long, or fails."""
+    try:
+        await asyncio.wait([writing], timeout=_WRITE_SECONDS)
+    finally:
+        is_cut = writing.cancel()
+    return not is_cut and writing.exception() is None

@@ -17,7 +17,8 @@ from ._grpc.methods import exchange, refuse
 from ._grpc_asgi import OIPGRPCApp as OIPGRPCApp
 from ._grpc_asgi import TrailersMiddleware as TrailersMiddleware
 from ._hosts import check_server, describe
-from ._protocol.effects import Signal
+from ._protocol.effects import Signal, Stopped
+from ._protocol.errors import InferenceError
 from ._runtime.drive import drive_async
 from ._runtime.drive_blocking import drive, iterate_written
 from ._runtime.waiting import ClientGone
@@ -132,7 +133,10 @@ def _converse(
         except Exception:  # the call has ended
             return None
 
-    reply = yield from iterate_written(partial(converse, context, receive), server._inside.runtime, end)
+    try:
+        reply = yield from iterate_written(partial(converse, context, receive), server._inside.runtime, end)
+    except Stopped:
+        reply = refuse(InferenceError("the server is stopping", status=503))
     if reply is not None and reply.code != "OK":
         context.abort(*_get_error(reply))
 

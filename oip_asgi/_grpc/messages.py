@@ -119,9 +119,9 @@ class GRPCFormat:
     def read(self) -> Buffer:
         return self._body
 
-    def _parse(self, body: Buffer) -> Sequence[Buffer]:
+    def parse(self) -> Sequence[Buffer]:
         """Parse a long request, and return its raw contents as views, not copies."""
-        rest, raw = split(body, _RAW_INPUT_CONTENTS)
+        rest, raw = split(self._body, _RAW_INPUT_CONTENTS)
         if len(rest) > MAX_PARSED:
             raise TooLarge(
                 f"the request has {len(rest)} bytes beside raw_input_contents, typed contents mostly: expected {MAX_PARSED} at most: "
@@ -133,8 +133,8 @@ class GRPCFormat:
             raise InvalidRequest("the request names its model more than once: expected one model_name and one model_version")
         return raw or message.raw_input_contents
 
-    def decode(self, body: Buffer, handler: Handler, lend: Lend) -> InferenceRequest:
-        raw: Sequence[Buffer | None] = self._parse(body) if self.message is None else self.message.raw_input_contents[:]
+    def decode(self, _: Buffer, handler: Handler, lend: Lend) -> InferenceRequest:
+        raw: Sequence[Buffer | None] = self.parse() if self.message is None else self.message.raw_input_contents[:]
         message = self.message
         inputs, outputs, parameters = message.inputs[:], message.outputs, message.parameters
         if len(raw) != len(inputs):

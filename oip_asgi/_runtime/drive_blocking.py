@@ -35,7 +35,6 @@ from .._protocol.effects import (
     Spawn,
     Start,
     Steps,
-    Stopped,
     Wait,
 )
 from .background import Loan, LoopTask, result_of
@@ -195,7 +194,7 @@ def pieces(driver: Driver[Any], start: Start | None = None) -> Generator[Any, No
 def iterate_written(
     begin: Callable[[Callable[[M], Coroutine[Any, Any, None]]], Coroutine[Any, Any, T]], runtime: Runtime, ended: Signal
 ) -> Generator[M, None, T | None]:
-    """What a coroutine on the background event loop writes, for this thread. None if `ended` is set before it returns, or the loop ends."""
+    """What a coroutine on the background event loop writes, for this thread. None if `ended` is set before it returns. Raises Stopped."""
     messages: SimpleQueue[M | None] = SimpleQueue()
     taken = asyncio.Event()
     taken.set()
@@ -213,7 +212,7 @@ def iterate_written(
         runtime.background.call_soon(taken.set)
     try:
         return result_of(made)
-    except (ClientGone, Stopped):
+    except ClientGone:
         return None
     finally:
         del made  # what it raises refers to this frame: a cycle, which only the garbage collector would free

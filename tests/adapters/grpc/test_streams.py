@@ -336,6 +336,37 @@ def test_a_client_that_does_not_read_holds_no_slot_behind_the_deadline(address: 
         assert call.call.details().endswith("seconds, its stream_timeout")
 
 
+def test_the_deadline_of_one_stream_ends_no_other_request_of_the_call(address: str, models: Models) -> None:
+    async def endless(n: Any) -> AsyncIterator[Any]:
+        while True:
+            yield n
+            await asyncio.sleep(0)
+
+    models.server.register("endless", endless, stream_timeout=0.2)
+    for _ in range(3):
+        with Call(address) as call:
+            call.send("endless", request_id="a")
+            call.send("waits", 7, "b")
+            while not call.next().error_message:
+                pass
+            models.leave.set()
+            assert said(call.next()) == ("b", [7], True)
+            models.leave.clear()
+
+
+def test_a_stream_that_the_end_of_the_server_cuts_is_no_whole_one(models: Models) -> None:
+    server = InferenceServer(shutdown_timeout=0.1)
+    server.register("silent", models.silent.awaiting)
+    with SERVINGS["grpc"](server) as address, Call(address) as call:
+        server.start()
+        call.send("silent")
+        call.next()
+        threading.Thread(target=server.stop).start()
+        with pytest.raises(grpc.RpcError) as caught:
+            call.rest()
+    assert (caught.value.code(), caught.value.details()) == (grpc.StatusCode.UNAVAILABLE, "the server is stopping")
+
+
 @pytest.mark.parametrize("way", ["ASGI, gRPC", "ASGI, gRPC-Web"])
 def test_a_server_that_does_not_take_a_message_until_the_deadline_is_sent_no_more(way: str, models: Models) -> None:
     models.server.register("unread", models.large, stream_timeout=0.3)
@@ -413,6 +444,12 @@ def test_long_requests_are_answered_too(address: str, models: Models) -> None:
         request_id, _, text = said(call.next())
         assert (request_id, text[:34]) == ("c", "model 'long', request id 'c': inpu")
         assert said(call.next()) == ("c", [], True)
+        # refused before a worker thread has read them
+        for described, raw in ((long, [array.tobytes()]), (contents, [])):
+            call.send_bytes(wire_request("nowhere", [described], raw, id="d", parameters=WANTS_FINAL).SerializeToString())
+            request_id, _, text = said(call.next())
+            assert (request_id, text[:19]) == ("d", "request id 'd': Req")
+            assert said(call.next()) == ("d", [], True)
 
 
 async def cancelled_future(n: Any) -> Any:
