@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, NoReturn, TypeVar, Unpack
 
 import msgspec
 
-from ._codecs.content_types import make_codecs
+from ._codecs.content_types import Codecs
 from ._docs.openapi import openapi
 from ._extensions import repository
 from ._extensions.repository import ModelStatus
@@ -99,7 +99,7 @@ class InferenceServer:
         engine = Engine(
             checked,
             version=__version__ if version is None else version,
-            codecs=make_codecs(checked.codecs),
+            codecs=Codecs(checked.codecs),
             regions=Regions(checked.shared_memory, checked.max_body_bytes),
             call_here=call_here,
             is_on_loop=is_on_loop,

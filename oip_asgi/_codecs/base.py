@@ -134,18 +134,7 @@ class RequestCodec(Codec[T]):
 
     @classmethod
     def encode_response(cls, model_name: str, payload: T, model_version: str | None = None, use_bytes: bool = True) -> InferenceResponse:
-        """A value as a response.
-
-        Args:
-            model_name: The model that answers.
-            payload: The value.
-            model_version: Its version.
-            use_bytes: As on `InputCodec.encode_input`.
-
-        Raises:
-            TypeError: This codec does not encode values of this type.
-            ValueError: The value holds something that cannot be encoded.
-        """
+        """A value as a response of a model, with its name and version; otherwise as `encode_request`."""
         raise NotImplementedError
 
     @classmethod

@@ -14,7 +14,7 @@ import numpy as np
 
 from .._protocol.datatypes import Array
 from .._protocol.errors import InvalidRequest, show
-from .._protocol.tensors import Tensor, make_tensor, object_array
+from .._protocol.tensors import Tensor
 from .base import InputCodec, are_all, bytes_of, decode_elements, encode_elements
 
 _HOUR: Final = r"(?:[01][0-9]|2[0-3])"
@@ -53,8 +53,7 @@ class DatetimeCodec(InputCodec[list[datetime]]):
     def encode_input(cls, name: str, payload: list[datetime] | datetime, use_bytes: bool = True) -> Tensor:
         single = [payload] if isinstance(payload, datetime) else payload
         if isinstance(single, list) and set(map(type, single)) == {datetime}:  # pandas' NaT is of a subclass
-            elements = list(map(str.encode, map(datetime.isoformat, single)))
-            return make_tensor(name, object_array(elements, (len(elements),)), {"content_type": cls.content_type})
+            return encode_elements(name, list(map(datetime.isoformat, single)), str.encode, cls.content_type)
         return encode_elements(name, single, _to_text, cls.content_type)
 
     @classmethod

@@ -97,14 +97,12 @@ def find_default_dtype(content_type: object) -> str | None:
     return "str" if is_pandas_3() and content_type != Base64Codec.content_type else "object"
 
 
-@cache
-def _zones() -> frozenset[str]:
-    return frozenset(zoneinfo.available_timezones())
+_list_zones: Final = cache(zoneinfo.available_timezones)
 
 
 def _is_known(zone: str) -> bool:
     """Whether a zone is fixed, or zoneinfo knows it. No other may reach pandas, which lets dateutil open any file that a zone names."""
-    return _FIXED_ZONE.fullmatch(zone) is not None or zone in _zones()
+    return _FIXED_ZONE.fullmatch(zone) is not None or zone in _list_zones()
 
 
 def holds_missing(tensor: Tensor, dtype: np.dtype[Any]) -> bool:

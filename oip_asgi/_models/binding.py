@@ -8,7 +8,7 @@ from __future__ import annotations
 import inspect
 import operator
 from collections.abc import Callable, Collection, Mapping, Sequence, Set
-from dataclasses import KW_ONLY, dataclass, replace
+from dataclasses import KW_ONLY, dataclass, field, replace
 from typing import Any, Final, NamedTuple, Protocol, TypeAlias
 
 import msgspec
@@ -135,10 +135,6 @@ def take_unnamed(given: Given) -> Any:
     return reader.read([tensor for name, tensor in given.tensors.items() if name not in named], given.request)
 
 
-def take_context(given: Given) -> InferenceContext:
-    return given.context()
-
-
 def take_request(given: Given) -> InferenceRequest:
     """Take the request. Its inputs are the accepted tensors, which may have another shape than those that came."""
     request = given.request
@@ -166,7 +162,7 @@ class Binding:
     reserved: frozenset[str] = frozenset()
     is_untyped: bool = False
     """Whether one parameter has no annotation, so that it can take either one tensor or all of them, such as a data frame."""
-    returned: Returned = Returned()
+    returned: Returned = field(default_factory=Returned)
     description: str = ""
 
     def __post_init__(self) -> None:

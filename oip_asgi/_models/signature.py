@@ -26,7 +26,6 @@ from .binding import (
     Binding,
     Input,
     Read,
-    take_context,
     take_request,
     take_scalar,
     take_tensor,
@@ -219,7 +218,7 @@ class Signature:
         if wanted in _OF_ONE_REQUEST:
             if self._of_one_request is not InferenceRequest:
                 self._of_one_request = wanted
-            return Argument(keyword, take_context if wanted is InferenceContext else take_request)
+            return Argument(keyword, take_request if wanted is InferenceRequest else lambda given: given.context())
         if self._declared and name not in self._inputs:
             if not parameter.is_optional:
                 frame = '; if it takes a data frame of all of them, write content_type="pd"' if len(self._declared) > 1 else ""
