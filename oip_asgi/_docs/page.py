@@ -33,6 +33,11 @@ POLICY: Final = (
 )
 """The page's Content-Security-Policy: nothing inline, nothing from elsewhere."""
 
+_SHOWN: Final = (
+    *("run", "content_type", "stream_timeout", "max_batch_size", "max_batch_delay", "preferred_batch_sizes", "retry_alone", "cache"),
+    "writable",
+)
+
 _BASE: Final = b"{base}"
 _FIRST: Final = b"{first}"
 
@@ -76,18 +81,8 @@ def _describe_options(model: Model) -> dict[str, Any]:
     """The options that decide how requests are answered, by their keywords; left-out ones only if their default has an effect."""
     options = model.options
     found: dict[str, Any] = {"max_concurrency": model.limiter.max_concurrency, "max_queue": options.max_queue, "timeout": options.timeout}
-    given = {
-        "run": None if options.run == "thread" else options.run,
-        "content_type": options.content_type,
-        "stream_timeout": options.stream_timeout,
-        "max_batch_size": options.max_batch_size,
-        "max_batch_delay": options.max_batch_delay,
-        "preferred_batch_sizes": list(options.preferred_batch_sizes),
-        "retry_alone": options.retry_alone,
-        "cache": options.cache and {"max_bytes": options.cache.max_bytes, "ttl": options.cache.ttl},
-        "writable": options.writable,
-    }
-    return found | {name: value for name, value in given.items() if value}
+    given = {name: getattr(options, name) for name in _SHOWN}
+    return found | {name: value for name, value in given.items() if value and (name, value) != ("run", "thread")}
 
 
 def _describe_histogram(histogram: Histogram) -> dict[str, Any]:

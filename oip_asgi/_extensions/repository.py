@@ -209,12 +209,9 @@ def _check_unload_parameters(parameters: Mapping[str, Any]) -> None:
 
 # REST: files are base64
 
-_index_request: Final = msgspec.json.Decoder(IndexRequest)
-_control_request: Final = msgspec.json.Decoder(ControlRequest)
-
 
 def _rest_index(engine: Engine, question: Question) -> Steps[list[ModelIndex]]:
-    asked = yield from question.read(lambda body: decode_question(body, _index_request) if body else IndexRequest())
+    asked = yield from question.read(lambda body: decode_question(body, IndexRequest) if body else IndexRequest())
     yield from engine.find_new()
     return list_models((yield from question.find_visible()), ready=bool(asked.ready))
 
@@ -241,7 +238,7 @@ def _rest_unload(engine: Engine, question: Question, model: Model) -> Steps[None
 def _read_control(body: Buffer) -> Parameters:
     if len(body) > MAX_QUESTION and bytes(body).count(b",") > _MAX_COMMAS:
         raise InvalidRequest("the body has too many members: expected a few parameters, which may be long")
-    return (decode_document(body, _control_request).parameters or {}) if body else {}
+    return (decode_document(body, ControlRequest).parameters or {}) if body else {}
 
 
 def _decode_file(name: str, value: object) -> bytes:

@@ -68,15 +68,15 @@ GrpcRows: TypeAlias = Mapping[str, GrpcRow]
 """By a method's name, what answers it."""
 
 
-def decode_question(body: Buffer, decoder: msgspec.json.Decoder[T]) -> T:
+def decode_question(body: Buffer, kind: type[T]) -> T:
     """Decode a short body of JSON."""
     if len(body) > MAX_QUESTION:
         raise InvalidRequest(f"the body has {len(body)} bytes: expected {MAX_QUESTION} at most")
-    return decode_document(body, decoder)
+    return decode_document(body, kind)
 
 
-def decode_document(body: Buffer, decoder: msgspec.json.Decoder[T]) -> T:
+def decode_document(body: Buffer, kind: type[T]) -> T:
     try:
-        return decoder.decode(body)
+        return msgspec.json.decode(body, type=kind)
     except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
         raise InvalidRequest(f"the body cannot be read: {error}") from None
