@@ -8,14 +8,14 @@ from __future__ import annotations
 import re
 from contextlib import suppress
 from datetime import UTC, datetime
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 
 from .._protocol.datatypes import Array
 from .._protocol.errors import InvalidRequest, show
 from .._protocol.tensors import Tensor
-from .base import InputCodec, are_all, bytes_of, decode_elements, encode_elements
+from .base import ListCodec, bytes_of, decode_elements, encode_elements
 
 _HOUR: Final = r"(?:[01][0-9]|2[0-3])"
 _SIXTY: Final = r"[0-5][0-9]"
@@ -38,16 +38,11 @@ _NAT: Final = b"NaT"
 """A missing date in the column of a frame."""
 
 
-class DatetimeCodec(InputCodec[list[datetime]]):
+class DatetimeCodec(ListCodec[datetime]):
     """Lists of `datetime.datetime`, with or without zone. Writes `[N]`, reads `[N]` and `[N, 1]`."""
 
     content_type = "datetime"
     type_hint = list[datetime]
-    datatype = "BYTES"
-
-    @classmethod
-    def can_encode(cls, payload: Any) -> bool:
-        return are_all(payload, datetime)
 
     @classmethod
     def encode_input(cls, name: str, payload: list[datetime] | datetime, use_bytes: bool = True) -> Tensor:
