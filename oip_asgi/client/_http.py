@@ -15,6 +15,7 @@ from urllib.parse import unquote
 from .._hosts import make_import_error
 from .._protocol.errors import ErrorResponse, show
 from .._protocol.tensors import InferenceResponse
+from .._rest.client import from_http
 from ._blocking import iterate, wait_for
 from ._questions import (
     LONG,
@@ -30,7 +31,6 @@ from ._questions import (
     cut_pieces,
     is_stream,
     read_answer,
-    read_event,
     read_inference,
     write_inference,
     write_question,
@@ -169,7 +169,7 @@ class HTTPLink:
             events = Events() if is_stream(status, headers) else Collector(headers)
             async for piece in pieces:
                 for event in events.add(piece) or ():
-                    yield read_event(event)
+                    yield from_http([], event)
         if isinstance(events, Events):
             events.finish()
         else:
