@@ -26,8 +26,11 @@ _DAY: Final = r"(?!0000)[0-9]{4}(?:-[0-9]{2}-[0-9]{2}|[0-9]{4})"
 _DATE: Final = re.compile(rf"{_DAY}(?:[T ]{_TIME}{_ZONE}?)?".encode())
 """A date, or a date and time, in this content type. Whether its month has that many days is not checked here."""
 
-FIRST_NANOSECOND_YEAR: Final = np.datetime64("1678", "Y")
-"""The first whole year that 64 bits of nanoseconds reach."""
+CALENDAR: Final = np.datetime64("0001", "Y"), np.datetime64("9999", "Y")
+"""The first and the last year of ISO 8601 and of Python."""
+
+NANOSECONDS: Final = np.datetime64("1678", "Y"), np.datetime64("2261", "Y")
+"""The first and the last whole year that 64 bits of nanoseconds reach."""
 
 _EXPECTED: Final = "an ISO 8601 date and time"
 
@@ -110,7 +113,7 @@ def read_points(tensor: Tensor) -> tuple[Array, bool]:
     points[elements_at := np.array(places, int)] = np.array(in_utc, "M8[us]")
     finer = [int(found[1].ljust(3, b"0")) if found else 0 for found in map(_FINER.search, there)]
     if any(finer):
-        if not reach_nanoseconds(points):
+        if not are_between(points, *NANOSECONDS):
             expected = "microseconds at most, since other elements are outside the years 1678 to 2261"
             raise _refuse(tensor, places[np.flatnonzero(finer)[0]], expected)
         points = points.astype("M8[ns]")
@@ -131,16 +134,6 @@ def _check(element: bytes) -> None:
 
 
 def are_between(points: Array, first: np.datetime64, last: np.datetime64) -> bool:
-    """Whether all of an array's `datetime64`, except NaT, are from the first of two years to the last."""
+    """Whether all of an array's `datetime64`, except NaT, are from the first of two years, such as those of `CALENDAR`, to the last."""
     years = points[~np.isnat(points)].astype("M8[Y]")
     return bool(((years >= first) & (years <= last)).all())
-
-
-def are_in_calendar(points: Array) -> bool:
-    """Whether ISO 8601 and Python have all dates that are not missing."""
-    return are_between(points, np.datetime64("0001", "Y"), np.datetime64("9999", "Y"))
-
-
-def reach_nanoseconds(points: Array) -> bool:
-    """Whether 64 bits of nanoseconds reach all dates that are not missing."""
-    return are_between(points, FIRST_NANOSECOND_YEAR, np.datetime64("2261", "Y"))

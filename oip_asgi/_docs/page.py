@@ -12,7 +12,6 @@ from typing import Any, Final
 
 from .._extensions.repository import list_models
 from .._models.model import Model
-from .._models.statistics import Histogram
 from .._serving.engine import Engine
 from .openapi import openapi_of
 
@@ -69,9 +68,9 @@ def describe_state(model: Model) -> dict[str, Any]:
         "labels": {spec.name: list(spec.labels) for spec in model.outputs if spec.labels},
         "options": _describe_options(model),
         "outcomes": numbers.outcomes,
-        "durations": _describe_histogram(numbers.durations),
-        "queues": _describe_histogram(numbers.queues),
-        "rows": _describe_histogram(numbers.rows),
+        "durations": numbers.durations,
+        "queues": numbers.queues,
+        "rows": numbers.rows,
         "waiting": model.limiter.waiting,
         "running": model.limiter.running,
     }
@@ -83,7 +82,3 @@ def _describe_options(model: Model) -> dict[str, Any]:
     found: dict[str, Any] = {"max_concurrency": model.limiter.max_concurrency, "max_queue": options.max_queue, "timeout": options.timeout}
     given = {name: getattr(options, name) for name in _SHOWN}
     return found | {name: value for name, value in given.items() if value and (name, value) != ("run", "thread")}
-
-
-def _describe_histogram(histogram: Histogram) -> dict[str, Any]:
-    return {"bounds": histogram.bounds, "counts": histogram.counts, "sum": histogram.sum}

@@ -23,13 +23,8 @@ T = TypeVar("T")
 class Question(Protocol):
     """A request over HTTP, as the functions of rows get it."""
 
-    @property
-    def version(self) -> str | None:
-        """The model's version in its path; None if the path has none."""
-
-    @property
-    def region(self) -> str | None:
-        """The region of shared memory in its path; None if the path has none."""
+    version: str | None  # the model's version in its path; None if the path has none
+    region: str | None  # the region of shared memory in its path; None if the path has none
 
     def find_visible(self, action: Action | None = None) -> Steps[list[Any]]:
         """Find the models that the client may see in lists, and with which it may do `action`."""
