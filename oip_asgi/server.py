@@ -192,7 +192,7 @@ class InferenceServer:
         check_names(options, ModelOptions, f"model {name!r}: ")
         replaced = engine.add(Model(ModelOptions(name=name, function=function, **options), engine.codecs))
         if replaced is not None:
-            drive(repository.retire(replaced), runtime)
+            drive(repository.end([replaced], "unregister", refuses_waiting=False), runtime)
 
     @document(ModelOptions)
     def model(self, name: str, **options: Unpack[ModelKeywords]) -> Callable[[F], F]:
@@ -299,7 +299,7 @@ class InferenceServer:
             InferenceError: There is no such model (404).
         """
         engine, runtime = self._inside
-        await drive_async(repository.wait_until_unloaded(repository.unregister(engine, name, version)), runtime)
+        await drive_async(repository.wait_until_unloaded(repository.unload(engine, name, version, "unregister")), runtime)
 
     def unregister_sync(self, name: str, version: str | None = None) -> None:
         """`unregister`, for threads without an event loop.
@@ -310,7 +310,7 @@ class InferenceServer:
         """
         check_may_block("server.unregister_sync", "await server.unregister(...)")
         engine, runtime = self._inside
-        drive(repository.wait_until_unloaded(repository.unregister(engine, name, version)), runtime)
+        drive(repository.wait_until_unloaded(repository.unload(engine, name, version, "unregister")), runtime)
 
     async def infer(
         self,

@@ -120,22 +120,14 @@ def _load_each(models: list[Model], parameters: LoadParameters, errors: list[Inf
             errors.append(error)
 
 
-def unload(engine: Engine, name: str, version: str | None) -> Steps[list[Model]]:
-    """Begin to unload a model, or all its versions, and return them. Waiting requests are refused; running ones end first."""
-    return (yield from _unload(engine.models.find_versions(name, version), "unload"))
+def unload(engine: Engine, name: str, version: str | None, event: Literal["unload", "unregister"] = "unload") -> Steps[list[Model]]:
+    """Begin to unload a model, or all its versions, and return them. After "unregister", requests do not find it any more."""
+    models = engine.models.find_versions(name, version) if event == "unload" else engine.models.remove(name, version)
+    return (yield from end(models, event))
 
 
-def unregister(engine: Engine, name: str, version: str | None) -> Steps[list[Model]]:
-    """`unload`, after which requests do not find the model any more."""
-    return (yield from _unload(engine.models.remove(name, version), "unregister"))
-
-
-def retire(model: Model) -> Steps[list[Model]]:
-    """`unregister` a model that another one has replaced: its waiting requests are answered too."""
-    return (yield from _unload([model], "unregister", refuses_waiting=False))
-
-
-def _unload(models: list[Model], event: Literal["unload", "unregister"], *, refuses_waiting: bool = True) -> Steps[list[Model]]:
+def end(models: list[Model], event: Literal["unload", "unregister"], *, refuses_waiting: bool = True) -> Steps[list[Model]]:
+    """Let models end. Waiting requests are refused, unless another model has replaced this one; running ones end first."""
     for model in models:
         unloading = model.lifecycle.unload(event)
         if refuses_waiting:
@@ -149,7 +141,7 @@ def _unload(models: list[Model], event: Literal["unload", "unregister"], *, refu
 
 
 def wait_until_unloaded(unload: Steps[list[Model]]) -> Steps[None]:
-    """`unload` or `unregister` models, and wait until `unload=` has run, but not for a model that this is called by."""
+    """`unload` models, and wait until `unload=` has run, but not for a model that this is called by."""
     for model in (yield from unload):
         if model not in find_callers():
             yield from model.lifecycle.wait_until_unloaded()
