@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import math
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, Literal, TypeAlias
 
@@ -22,7 +23,7 @@ from .._protocol.loop_limits import MAX_QUESTION
 from .._protocol.schemas import Parameters
 from .._serving.call_stack import find_callers
 from .._serving.engine import Engine
-from .rows import GrpcRow, GrpcRows, Question, RestRow, decode_document, decode_question
+from .rows import GrpcRow, GrpcRows, Question, RestRow, decode_question
 
 _FILE: Final = "file:"
 
@@ -230,7 +231,7 @@ def _rest_unload(engine: Engine, question: Question, model: Model) -> Steps[None
 def _read_control(body: Buffer) -> Parameters:
     if len(body) > MAX_QUESTION and bytes(body).count(b",") > _MAX_COMMAS:
         raise InvalidRequest("the body has too many members: expected a few parameters, which may be long")
-    return (decode_document(body, ControlRequest).parameters or {}) if body else {}
+    return (decode_question(body, ControlRequest, math.inf).parameters or {}) if body else {}
 
 
 def _decode_file(name: str, value: object) -> bytes:

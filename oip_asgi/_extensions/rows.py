@@ -63,14 +63,10 @@ GrpcRows: TypeAlias = Mapping[str, GrpcRow]
 """By a method's name, what answers it."""
 
 
-def decode_question(body: Buffer, kind: type[T]) -> T:
-    """Decode a short body of JSON."""
-    if len(body) > MAX_QUESTION:
-        raise InvalidRequest(f"the body has {len(body)} bytes: expected {MAX_QUESTION} at most")
-    return decode_document(body, kind)
-
-
-def decode_document(body: Buffer, kind: type[T]) -> T:
+def decode_question(body: Buffer, kind: type[T], most: float = MAX_QUESTION) -> T:
+    """Decode a body of JSON, which is short unless `most` says otherwise."""
+    if len(body) > most:
+        raise InvalidRequest(f"the body has {len(body)} bytes: expected {most} at most")
     try:
         return msgspec.json.decode(body, type=kind)
     except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
