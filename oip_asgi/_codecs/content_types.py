@@ -287,7 +287,10 @@ class Codecs:
 
     def request_codec_for_value(self, value: Any) -> AnyRequestCodec | None:
         """The codec for a result that becomes a whole response; None for other results."""
-        return next((codec for codec in self._for_requests if _encodes(codec, value)), None)
+        for codec in self._for_requests:
+            if _encodes(codec, value):
+                return codec
+        return None
 
 
 default_codecs: Final = cache(Codecs)
