@@ -64,7 +64,6 @@ SCALARS: Final[Mapping[type, Scalar]] = {
     str: Scalar(("BYTES",), ("np", "str"), (str,), "a string"),
 }
 
-
 _LISTS: Final = (list[int], list[float], list[bool])
 
 

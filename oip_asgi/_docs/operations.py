@@ -27,6 +27,7 @@ _DOCUMENTS: Final = (
     documents.ModelList,
     documents.ModelMetadata,
     documents.ModelReady,
+    documents.Error,
     repository.ModelIndex,
     repository.IndexRequest,
     repository.ControlRequest,
@@ -87,7 +88,7 @@ class Operations:
         for schema in structs.values():
             schema.pop("description", None)  # it is for readers of the code
         elements = {datatype: json_schemas.element(datatype) for datatype in sorted(self._datatypes)}
-        all_schemas = {**structs, "Error": json_schemas.ERROR, "Tensor": json_schemas.ANY_TENSOR, **elements, **self._model_schemas}
+        all_schemas = {**structs, "Tensor": json_schemas.ANY_TENSOR, **elements, **self._model_schemas}
         length = {"name": HEADER_LENGTH, "in": "header", "description": _BINARY_BODY, "schema": {"type": "integer", "minimum": 0}}
         return {
             "schemas": {self._namespace + name: schema for name, schema in all_schemas.items()},
