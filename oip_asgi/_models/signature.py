@@ -20,17 +20,7 @@ from .._protocol.errors import InvalidRequest, show
 from .._protocol.specs import TensorSpec
 from .._protocol.tensors import InferenceContext, InferenceRequest, Tensor
 from .annotations import ParsedAnnotation, parse_annotation, parse_return
-from .binding import (
-    OF_PROTOCOL,
-    Argument,
-    Binding,
-    Input,
-    Read,
-    take_request,
-    take_scalar,
-    take_tensor,
-    take_unnamed,
-)
+from .binding import OF_PROTOCOL, Argument, Binding, Input, Read, take_request, take_scalar, take_tensor, take_unnamed
 from .callables import STREAMS, find_description, kind_of, unwrap_partial
 
 _OF_ONE_REQUEST: Final = (InferenceContext, InferenceRequest)
