@@ -41,18 +41,6 @@ class Given(Protocol):
     def context(self) -> InferenceContext: ...
 
 
-class DocumentedInputs(NamedTuple):
-    """The inputs as a document shows them to people, each with the content type that its values are read with.
-
-    An input that is not declared is a guess: FP32 of shape `[-1]`, unless its annotation needs another datatype. If it `is_open`, a
-    request may have other inputs too.
-    """
-
-    required: tuple[TensorSpec, ...] = ()
-    optional: tuple[TensorSpec, ...] = ()
-    is_open: bool = False
-
-
 class Input(msgspec.Struct, eq=False):
     """One input: what `inputs=` or an annotation declares of it, and the reader of its parameter; None if it has none of its own.
 
@@ -171,15 +159,12 @@ class Binding:
         """What metadata says of the inputs of which something is known."""
         self.undeclared = tuple(entry.name for entry in entries if entry.find_spec() is None)
         """The names of the others."""
-        needed = [entry for entry in entries if entry.is_needed]
-        optional = [entry for entry in entries if not entry.is_needed]
-        self.documented = DocumentedInputs(tuple(map(Input.describe, needed)), tuple(map(Input.describe, optional)), self.is_open)
         self.takes_columns = self.request_reader is not None and (self.is_open or self.of_one_request is None)
         """Whether all that a flat object has is a column of one parameter, such as a data frame: it takes inputs of any name, or nothing
         reads the request's parameters."""
         self.named = frozenset(entry.name for entry in entries if entry.reader is not None)
         """The names of the tensors that have a parameter of their own."""
-        self.required = frozenset(entry.name for entry in needed if not entry.is_scalar)
+        self.required = frozenset(entry.name for entry in entries if entry.is_needed and not entry.is_scalar)
         """The names of the tensors that each request must have."""
         self._specs = {entry.name: entry.spec for entry in entries if entry.spec is not None}
         self._known = None if self.is_open else frozenset(entry.name for entry in entries)
