@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, NoReturn, TypeVar, Unpack
 
 import msgspec
 
-from ._codecs.content_types import make_codecs
+from ._codecs.content_types import Codecs
 from ._docs.openapi import openapi
 from ._extensions import repository
 from ._extensions.repository import ModelStatus
@@ -99,7 +99,7 @@ class InferenceServer:
         engine = Engine(
             checked,
             version=__version__ if version is None else version,
-            codecs=make_codecs(checked.codecs),
+            codecs=Codecs(checked.codecs),
             regions=Regions(checked.shared_memory, checked.max_body_bytes),
             call_here=call_here,
             is_on_loop=is_on_loop,
@@ -192,7 +192,7 @@ class InferenceServer:
         check_names(options, ModelOptions, f"model {name!r}: ")
         replaced = engine.add(Model(ModelOptions(name=name, function=function, **options), engine.codecs))
         if replaced is not None:
-            drive(repository.retire(replaced), runtime)
+            drive(repository.end([replaced], "unregister", refuses_waiting=False), runtime)
 
     @document(ModelOptions)
     def model(self, name: str, **options: Unpack[ModelKeywords]) -> Callable[[F], F]:
@@ -299,7 +299,7 @@ class InferenceServer:
             InferenceError: There is no such model (404).
         """
         engine, runtime = self._inside
-        await drive_async(repository.wait_until_unloaded(repository.unregister(engine, name, version)), runtime)
+        await drive_async(repository.wait_until_unloaded(repository.unload(engine, name, version, "unregister")), runtime)
 
     def unregister_sync(self, name: str, version: str | None = None) -> None:
         """`unregister`, for threads without an event loop.
@@ -310,7 +310,7 @@ class InferenceServer:
         """
         check_may_block("server.unregister_sync", "await server.unregister(...)")
         engine, runtime = self._inside
-        drive(repository.wait_until_unloaded(repository.unregister(engine, name, version)), runtime)
+        drive(repository.wait_until_unloaded(repository.unload(engine, name, version, "unregister")), runtime)
 
     async def infer(
         self,

@@ -21,37 +21,28 @@ if TYPE_CHECKING:
 
 
 class OnnxSession(Protocol):
-    """What is read of an `onnxruntime.InferenceSession`."""
+    """What is read of an `onnxruntime.InferenceSession`: tensors, each with a name, a type such as "tensor(float)", and a shape."""
 
-    def get_inputs(self) -> Sequence[Any]:
-        """Its inputs, each with a name, a type such as "tensor(float)", and a shape."""
-
-    def get_outputs(self) -> Sequence[Any]:
-        """Its outputs, in the same form."""
+    def get_inputs(self) -> Sequence[Any]: ...
+    def get_outputs(self) -> Sequence[Any]: ...
 
 
 class MlflowSignature(Protocol):
-    """What is read of an `mlflow.models.ModelSignature`."""
+    """What is read of an `mlflow.models.ModelSignature`: schemas of columns or of tensors, None where there is none."""
 
     @property
-    def inputs(self) -> Any:
-        """A schema of columns or of tensors; None where there is none."""
-
+    def inputs(self) -> Any: ...
     @property
-    def outputs(self) -> Any:
-        """The same of the outputs."""
+    def outputs(self) -> Any: ...
 
 
 class Frame(Protocol):
-    """A data frame of pandas or polars."""
+    """A data frame of pandas or polars: the names of its columns, and their types."""
 
     @property
-    def columns(self) -> Any:
-        """The names of its columns."""
-
+    def columns(self) -> Any: ...
     @property
-    def dtypes(self) -> Any:
-        """Their types."""
+    def dtypes(self) -> Any: ...
 
 
 class Specs(NamedTuple):

@@ -102,6 +102,20 @@ class InputCodec(Codec[T]):
             return cls.decode_input(response_output)
 
 
+class ListCodec(InputCodec[list[V]]):
+    """Turns lists of one Python class, which `type_hint` names, into BYTES."""
+
+    datatype = "BYTES"
+
+    @classmethod
+    def can_encode(cls, payload: Any) -> bool:
+        [wanted] = cls.type_hint.__args__
+        if not isinstance(payload, list):
+            return False
+        # for most other lists, the first element is enough
+        return not payload or (isinstance(payload[0], wanted) and all(issubclass(kind, wanted) for kind in set(map(type, payload))))
+
+
 class RequestCodec(Codec[T]):
     """Turns a Python value into a whole request or response, and back. A subclass sets `content_type` and defines the four
     methods that encode and decode.
@@ -134,18 +148,7 @@ class RequestCodec(Codec[T]):
 
     @classmethod
     def encode_response(cls, model_name: str, payload: T, model_version: str | None = None, use_bytes: bool = True) -> InferenceResponse:
-        """A value as a response.
-
-        Args:
-            model_name: The model that answers.
-            payload: The value.
-            model_version: Its version.
-            use_bytes: As on `InputCodec.encode_input`.
-
-        Raises:
-            TypeError: This codec does not encode values of this type.
-            ValueError: The value holds something that cannot be encoded.
-        """
+        """A value as a response of a model, with its name and version; otherwise as `encode_request`."""
         raise NotImplementedError
 
     @classmethod
@@ -234,14 +237,6 @@ def find_class(module: str, name: str) -> type | tuple[()]:
     """A class of a library, without importing that, for `isinstance`; no class if nobody has imported it."""
     found: type | tuple[()] = getattr(sys.modules.get(module), name, ())
     return found
-
-
-def are_all(value: object, cls: type) -> bool:
-    """Whether a value is a list of nothing but instances of a class."""
-    if not isinstance(value, list):
-        return False
-    # for most other lists, the first element is enough
-    return not value or (isinstance(value[0], cls) and all(issubclass(kind, cls) for kind in set(map(type, value))))
 
 
 def encode_elements(name: str, payload: Sequence[V] | Array, encode: Callable[[V], bytes], content_type: str) -> Tensor:

@@ -64,7 +64,6 @@ SCALARS: Final[Mapping[type, Scalar]] = {
     str: Scalar(("BYTES",), ("np", "str"), (str,), "a string"),
 }
 
-
 _LISTS: Final = (list[int], list[float], list[bool])
 
 
@@ -100,8 +99,7 @@ def read_scalar_parameter(kind: type, name: str, value: object) -> Any:
     return kind(value)
 
 
-def get_array(tensor: Tensor) -> Any:
-    return tensor.array
+get_array: Final[Decode] = attrgetter("array")
 
 
 class Reader(msgspec.Struct, frozen=True, eq=False):
@@ -161,13 +159,15 @@ class RequestReader(msgspec.Struct, frozen=True, eq=False):
 
 
 class Codecs:
-    def __init__(self, others: Sequence[AnyCodec] = (), *, has_pandas: bool) -> None:
-        self._has_pandas = has_pandas
+    """This package's codecs, as far as what is installed allows, and the user's."""
+
+    def __init__(self, others: Sequence[AnyCodec] = ()) -> None:
+        self._has_pandas = find_spec("pandas") is not None
         self.inputs: dict[str, AnyInputCodec] = {codec.content_type: codec for codec in _INPUT_CODECS if self._is_usable(codec)}
         self.requests: dict[str, AnyRequestCodec] = {codec.content_type: codec for codec in _REQUEST_CODECS if self._is_usable(codec)}
-        self._others: list[AnyInputCodec] = []
         for codec in others:
             self._add(codec)
+        self._others = list(filter(is_input_codec, others))
         self.are_extended = len(others) > 0
         """Whether the user has added codecs, which may encode values that this package's do not."""
         self.request_only = tuple(name for name in self.requests if name not in self.inputs)
@@ -182,15 +182,11 @@ class Codecs:
     def _add(self, codec: AnyCodec) -> None:
         check_complete(codec, "codecs=")
         self.check_installed(codec, "codecs=")
-        if is_input_codec(codec):
-            if any(codec.content_type == other.content_type for other in self._others):
-                raise TypeError(f"codecs=: two input codecs have the content_type {codec.content_type!r}: give each its own")
-            self.inputs[codec.content_type] = codec
-            self._others.append(codec)
-        elif is_request_codec(codec):
-            if self.requests.get(codec.content_type) not in (None, *_REQUEST_CODECS):
-                raise TypeError(f"codecs=: two request codecs have the content_type {codec.content_type!r}: give each its own")
-            self.requests[codec.content_type] = codec
+        known: dict[str, Any] = self.inputs if is_input_codec(codec) else self.requests
+        if known.get(codec.content_type) not in (None, *_INPUT_CODECS, *_REQUEST_CODECS):
+            kind = "input" if is_input_codec(codec) else "request"
+            raise TypeError(f"codecs=: two {kind} codecs have the content_type {codec.content_type!r}: give each its own")
+        known[codec.content_type] = codec
 
     def with_names(self, names: Sequence[str]) -> Codecs:
         """These and others, of which only the names matter: the model itself reads and writes them."""
@@ -233,7 +229,8 @@ class Codecs:
             return Reader("", get_array, {name: _make_decode(known) for name, known in self.inputs.items()})
         called = inspect.formatannotation(annotation)
         if (typing.get_origin(annotation) or annotation) is find_class("pandas", "Series"):
-            return self._series_reader(called)
+            series = partial(read_series, decoders=self._list_others())
+            return Reader(called, partial(series, content_type=None), {name: partial(series, content_type=name) for name in self.inputs})
         if TorchCodec.yields(annotation):
             return Reader(called, TorchCodec.decode_input, {TorchCodec.content_type: TorchCodec.decode_input})
         if isinstance(annotation, type) and annotation in SCALARS:
@@ -261,14 +258,6 @@ class Codecs:
         is_shown = codec is not Base64Codec and self.inputs.get(codec.content_type) is codec
         return (codec.datatype,), (codec.datatype, (-1,), codec.content_type if is_shown else None)
 
-    def _series_reader(self, called: str) -> Reader:
-        others = self._list_others()
-
-        def read_as(content_type: str | None) -> Decode:
-            return lambda tensor: read_series(tensor, content_type, others)
-
-        return Reader(called, read_as(None), {name: read_as(name) for name in self.inputs})
-
     def request_codec_for_annotation(self, annotation: Any) -> AnyRequestCodec | None:
         """The codec for a parameter that takes several tensors at once, such as a `pandas.DataFrame`; None for other parameters."""
         if annotation in UNTYPED:
@@ -282,10 +271,8 @@ class Codecs:
 
     def writer(self, annotation: Any) -> AnyInputCodec | None:
         """The codec for a result with this annotation; None if the value itself shows how to write it, as arrays and series do."""
-        for codec in self.inputs.values():
-            if codec not in (NumpyCodec, Base64Codec) and codec.yields(normalize(annotation)):
-                return codec
-        return None
+        known = (codec for codec in self.inputs.values() if codec not in (NumpyCodec, Base64Codec))
+        return next((codec for codec in known if codec.yields(normalize(annotation))), None)
 
     def _list_others(self) -> dict[str, Decode]:
         return {name: _make_decode(codec) for name, codec in self.inputs.items() if codec not in _INPUT_CODECS}
@@ -305,12 +292,7 @@ class Codecs:
         return None
 
 
-def make_codecs(others: Sequence[AnyCodec] = ()) -> Codecs:
-    """The user's codecs and this package's own, as far as what is installed allows."""
-    return Codecs(others, has_pandas=find_spec("pandas") is not None)
-
-
-default_codecs: Final = cache(make_codecs)
+default_codecs: Final = cache(Codecs)
 """This package's own codecs."""
 
 

@@ -8,14 +8,14 @@ from __future__ import annotations
 import re
 from contextlib import suppress
 from datetime import UTC, datetime
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 
 from .._protocol.datatypes import Array
 from .._protocol.errors import InvalidRequest, show
-from .._protocol.tensors import Tensor, make_tensor, object_array
-from .base import InputCodec, are_all, bytes_of, decode_elements, encode_elements
+from .._protocol.tensors import Tensor
+from .base import ListCodec, bytes_of, decode_elements, encode_elements
 
 _HOUR: Final = r"(?:[01][0-9]|2[0-3])"
 _SIXTY: Final = r"[0-5][0-9]"
@@ -26,8 +26,11 @@ _DAY: Final = r"(?!0000)[0-9]{4}(?:-[0-9]{2}-[0-9]{2}|[0-9]{4})"
 _DATE: Final = re.compile(rf"{_DAY}(?:[T ]{_TIME}{_ZONE}?)?".encode())
 """A date, or a date and time, in this content type. Whether its month has that many days is not checked here."""
 
-FIRST_NANOSECOND_YEAR: Final = np.datetime64("1678", "Y")
-"""The first whole year that 64 bits of nanoseconds reach."""
+CALENDAR: Final = np.datetime64("0001", "Y"), np.datetime64("9999", "Y")
+"""The first and the last year of ISO 8601 and of Python."""
+
+NANOSECONDS: Final = np.datetime64("1678", "Y"), np.datetime64("2261", "Y")
+"""The first and the last whole year that 64 bits of nanoseconds reach."""
 
 _EXPECTED: Final = "an ISO 8601 date and time"
 
@@ -38,23 +41,17 @@ _NAT: Final = b"NaT"
 """A missing date in the column of a frame."""
 
 
-class DatetimeCodec(InputCodec[list[datetime]]):
+class DatetimeCodec(ListCodec[datetime]):
     """Lists of `datetime.datetime`, with or without zone. Writes `[N]`, reads `[N]` and `[N, 1]`."""
 
     content_type = "datetime"
     type_hint = list[datetime]
-    datatype = "BYTES"
-
-    @classmethod
-    def can_encode(cls, payload: Any) -> bool:
-        return are_all(payload, datetime)
 
     @classmethod
     def encode_input(cls, name: str, payload: list[datetime] | datetime, use_bytes: bool = True) -> Tensor:
         single = [payload] if isinstance(payload, datetime) else payload
         if isinstance(single, list) and set(map(type, single)) == {datetime}:  # pandas' NaT is of a subclass
-            elements = list(map(str.encode, map(datetime.isoformat, single)))
-            return make_tensor(name, object_array(elements, (len(elements),)), {"content_type": cls.content_type})
+            return encode_elements(name, list(map(datetime.isoformat, single)), str.encode, cls.content_type)
         return encode_elements(name, single, _to_text, cls.content_type)
 
     @classmethod
@@ -116,7 +113,7 @@ def read_points(tensor: Tensor) -> tuple[Array, bool]:
     points[elements_at := np.array(places, int)] = np.array(in_utc, "M8[us]")
     finer = [int(found[1].ljust(3, b"0")) if found else 0 for found in map(_FINER.search, there)]
     if any(finer):
-        if not reach_nanoseconds(points):
+        if not are_between(points, *NANOSECONDS):
             expected = "microseconds at most, since other elements are outside the years 1678 to 2261"
             raise _refuse(tensor, places[np.flatnonzero(finer)[0]], expected)
         points = points.astype("M8[ns]")
@@ -137,16 +134,6 @@ def _check(element: bytes) -> None:
 
 
 def are_between(points: Array, first: np.datetime64, last: np.datetime64) -> bool:
-    """Whether all of an array's `datetime64`, except NaT, are from the first of two years to the last."""
+    """Whether all of an array's `datetime64`, except NaT, are from the first of two years, such as those of `CALENDAR`, to the last."""
     years = points[~np.isnat(points)].astype("M8[Y]")
     return bool(((years >= first) & (years <= last)).all())
-
-
-def are_in_calendar(points: Array) -> bool:
-    """Whether ISO 8601 and Python have all dates that are not missing."""
-    return are_between(points, np.datetime64("0001", "Y"), np.datetime64("9999", "Y"))
-
-
-def reach_nanoseconds(points: Array) -> bool:
-    """Whether 64 bits of nanoseconds reach all dates that are not missing."""
-    return are_between(points, FIRST_NANOSECOND_YEAR, np.datetime64("2261", "Y"))

@@ -28,7 +28,7 @@ from .._protocol.schemas import Parameters
 from .._protocol.specs import TensorSpec
 from .._protocol.tensors import Tensor, make_tensor, object_array
 from .base import bytes_of
-from .dates import FIRST_NANOSECOND_YEAR, DatetimeCodec, are_in_calendar, reach_nanoseconds, read_points
+from .dates import CALENDAR, NANOSECONDS, DatetimeCodec, are_between, read_points
 from .plain import Base64Codec, PandasJSONCodec, StringCodec
 
 if TYPE_CHECKING:
@@ -97,14 +97,12 @@ def find_default_dtype(content_type: object) -> str | None:
     return "str" if is_pandas_3() and content_type != Base64Codec.content_type else "object"
 
 
-@cache
-def _zones() -> frozenset[str]:
-    return frozenset(zoneinfo.available_timezones())
+_list_zones: Final = cache(zoneinfo.available_timezones)
 
 
 def _is_known(zone: str) -> bool:
     """Whether a zone is fixed, or zoneinfo knows it. No other may reach pandas, which lets dateutil open any file that a zone names."""
-    return _FIXED_ZONE.fullmatch(zone) is not None or zone in _zones()
+    return _FIXED_ZONE.fullmatch(zone) is not None or zone in _list_zones()
 
 
 def holds_missing(tensor: Tensor, dtype: np.dtype[Any]) -> bool:
@@ -254,7 +252,7 @@ def _read_datetimes(tensor: Tensor) -> Any:
     import pandas as pd
 
     points, are_zoned = read_points(tensor)
-    if not is_pandas_3() and reach_nanoseconds(points):
+    if not is_pandas_3() and are_between(points, *NANOSECONDS):
         points = points.astype("M8[ns]")
     series: pd.Series[Any] = pd.Series(points)
     return series.dt.tz_localize("UTC") if are_zoned else series
@@ -321,9 +319,9 @@ def _localize(series: pd.Series[Any], zone: str) -> pd.Series[Any]:
     """Dates in UTC, after a check that they can be converted to a zone."""
     zoned = series.dt.tz_localize("UTC") if series.dt.tz is None else series
     points, day = zoned.dt.tz_localize(None).to_numpy(), np.timedelta64(1, "D")
-    if zone != "UTC" and not (are_in_calendar(points - day) and are_in_calendar(points + day)):
+    if zone != "UTC" and not (are_between(points - day, *CALENDAR) and are_between(points + day, *CALENDAR)):
         raise ValueError("some are too near to the ends of the years 1 to 9999 for a time zone")
-    if not is_pandas_3() and not _FIXED_ZONE.fullmatch(zone) and (points < FIRST_NANOSECOND_YEAR).any():
+    if not is_pandas_3() and not _FIXED_ZONE.fullmatch(zone) and (points < NANOSECONDS[0]).any():
         raise ValueError("some are before 1678, and pandas 2 has no time zones for them but UTC and fixed offsets")
     return zoned
 
@@ -432,7 +430,7 @@ def _write_json(name: str, series: pd.Series[Any]) -> Tensor:
 def _write_datetimes(name: str, series: pd.Series[Any]) -> Tensor:
     is_zoned = series.dt.tz is not None
     points = (series.dt.tz_convert("UTC").dt.tz_localize(None) if is_zoned else series).to_numpy()
-    if not are_in_calendar(points):
+    if not are_between(points, *CALENDAR):
         raise ValueError(f"column {name!r} has a date outside of the years 1 to 9999, the only ones of ISO 8601")
     missing = np.isnat(points)
     # the coarsest unit of those that isoformat() writes, as long as no digit is lost

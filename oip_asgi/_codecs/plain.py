@@ -23,7 +23,7 @@ from .._json.text import MAX_DEPTH, check_unseen
 from .._protocol.datatypes import Array
 from .._protocol.errors import InvalidRequest, show
 from .._protocol.tensors import Tensor, object_array
-from .base import InputCodec, SingleTensorCodec, are_all, bytes_of, decode_elements, encode_elements
+from .base import InputCodec, ListCodec, SingleTensorCodec, bytes_of, decode_elements, encode_elements
 
 _encode: Final = msgspec.json.Encoder().encode
 _decode: Final = msgspec.json.Decoder().decode
@@ -60,16 +60,11 @@ class NumpyRequestCodec(SingleTensorCodec[Array]):
     input_codec = NumpyCodec
 
 
-class StringCodec(InputCodec[list[str]]):
+class StringCodec(ListCodec[str]):
     """Lists of strings, in UTF-8. Writes `[N]`, reads `[N]` and `[N, 1]`."""
 
     content_type = "str"
     type_hint = list[str]
-    datatype = "BYTES"
-
-    @classmethod
-    def can_encode(cls, payload: Any) -> bool:
-        return are_all(payload, str)
 
     @classmethod
     def encode_input(cls, name: str, payload: list[str], use_bytes: bool = True) -> Tensor:
@@ -98,17 +93,12 @@ class StringRequestCodec(SingleTensorCodec[list[str]]):
     input_codec = StringCodec
 
 
-class Base64Codec(InputCodec[list[bytes]]):
+class Base64Codec(ListCodec[bytes]):
     """Lists of `bytes`, as text, so that any bytes can be JSON. Writes `[N]`, reads `[N]` and `[N, 1]`, and refuses text that is not
     base64."""
 
     content_type = "base64"
     type_hint = list[bytes]
-    datatype = "BYTES"
-
-    @classmethod
-    def can_encode(cls, payload: Any) -> bool:
-        return are_all(payload, bytes)
 
     @classmethod
     def encode_input(cls, name: str, payload: list[bytes] | bytes, use_bytes: bool = True) -> Tensor:

@@ -5,10 +5,10 @@ Numbers become INT64 or FP64, unless a declaration says what they become.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from datetime import date, datetime
 from types import NoneType
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 import numpy as np
 
@@ -22,8 +22,6 @@ from .content_types import Codecs
 from .dataframes import is_frame, is_series
 from .frame_columns import column_to_tensor
 from .torch import replace_torch
-
-T = TypeVar("T")
 
 _UNENCODABLE: Final = (TypeError, ValueError, ModelFault)
 """What a codec raises if a value cannot be a tensor."""
@@ -58,15 +56,23 @@ def to_inputs(inputs: Any, specs: Mapping[str, TensorSpec], codecs: Codecs) -> t
 
 
 def _make_tensor(name: str, value: Any, spec: TensorSpec | None, codecs: Codecs) -> Tensor:
+    try:
+        return _encode(name, value, spec, codecs)
+    except _UNENCODABLE as error:
+        text = str(error).removeprefix(f"tensor {name!r}: ")  # a codec says which one too
+        raise InvalidRequest(f"input {show(name)}: {text}{_advise(value, spec)}") from error
+
+
+def _encode(name: str, value: Any, spec: TensorSpec | None, codecs: Codecs) -> Tensor:
     if isinstance(value, Tensor):
         return Tensor(name, value.array, dict(value.parameters))
     if is_series(value):
-        return _encode(name, value, spec, lambda: column_to_tensor(name, value))
-    value = _encode(name, value, spec, lambda: replace_torch(value))
+        return column_to_tensor(name, value)
+    value = replace_torch(value)
     codec = None if isinstance(value, np.ndarray) else _find_codec(value, spec, codecs)
     if codec is not None:
-        return _encode(name, value, spec, lambda: codec.encode_input(name, value))
-    array = _encode(name, value, spec, lambda: _make_array(value, spec))
+        return codec.encode_input(name, value)
+    array = _make_array(value, spec)
     if not isinstance(value, (np.ndarray, np.generic)) and spec is not None and array.dtype != spec.dtype:
         array = _cast_numbers(name, array, spec)
     return make_tensor(name, array, {})
@@ -103,14 +109,6 @@ def _cast_numbers(name: str, array: Array, spec: TensorSpec) -> Array:
             raise InvalidRequest(f"input {show(name)} has values that are out of range for {spec.datatype}")
         return converted
     return array
-
-
-def _encode(name: str, value: Any, spec: TensorSpec | None, encode: Callable[[], T]) -> T:
-    try:
-        return encode()
-    except _UNENCODABLE as error:
-        text = str(error).removeprefix(f"tensor {name!r}: ")  # a codec says which one too
-        raise InvalidRequest(f"input {show(name)}: {text}{_advise(value, spec)}") from error
 
 
 def _advise(value: Any, spec: TensorSpec | None) -> str:

@@ -23,8 +23,6 @@ STRING: Final[Schema] = {"type": "string"}
 
 PARAMETERS: Final[Schema] = {"type": "object", "additionalProperties": {"type": ["string", "number", "boolean"]}}
 
-ERROR: Final[Schema] = {"type": "object", "properties": {"error": STRING}, "required": ["error"]}
-
 ANY_TENSOR: Final[Schema] = {
     "type": "object",
     "properties": {

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable
+from itertools import chain, count
 from typing import Any, Final
 
 from .._models.model import Model
@@ -51,9 +52,8 @@ def merge(host: dict[str, Any], ours: dict[str, Any]) -> dict[str, Any]:
         components[section] = {**components.get(section, {}), **own}
     known = {tag["name"] for tag in host.get("tags", ())}
     tags = [*host.get("tags", ()), *(tag for tag in ours["tags"] if tag["name"] not in known)]
-    paths = {**host.get("paths", {})}
-    for path, operations in ours["paths"].items():
-        paths.setdefault(path, operations)
+    known_paths = host.get("paths", {})
+    paths = {**known_paths, **{path: operations for path, operations in ours["paths"].items() if path not in known_paths}}
     return {**host, "tags": tags, "paths": paths, "components": components}
 
 
@@ -120,12 +120,9 @@ def _make_unique(texts: Iterable[str]) -> list[str]:
     """Each text as an identifier, followed by a number if another one has it already."""
     found: dict[str, None] = {}
     for text in texts:
-        key = word = _to_identifier(text)
-        number = 2
-        while key in found:
-            key = f"{word}_{number}"
-            number += 1
-        found[key] = None
+        word = _to_identifier(text)
+        keys = chain([word], (f"{word}_{number}" for number in count(2)))
+        found[next(key for key in keys if key not in found)] = None
     return list(found)
 
 

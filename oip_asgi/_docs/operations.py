@@ -11,6 +11,7 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from .._extensions import config, model_statistics, repository
+from .._models.binding import Input
 from .._models.model import Model
 from .._models.registry import path_of
 from .._protocol import schemas as documents
@@ -27,6 +28,7 @@ _DOCUMENTS: Final = (
     documents.ModelList,
     documents.ModelMetadata,
     documents.ModelReady,
+    documents.Error,
     repository.ModelIndex,
     repository.IndexRequest,
     repository.ControlRequest,
@@ -87,7 +89,7 @@ class Operations:
         for schema in structs.values():
             schema.pop("description", None)  # it is for readers of the code
         elements = {datatype: json_schemas.element(datatype) for datatype in sorted(self._datatypes)}
-        all_schemas = {**structs, "Error": json_schemas.ERROR, "Tensor": json_schemas.ANY_TENSOR, **elements, **self._model_schemas}
+        all_schemas = {**structs, "Tensor": json_schemas.ANY_TENSOR, **elements, **self._model_schemas}
         length = {"name": HEADER_LENGTH, "in": "header", "description": _BINARY_BODY, "schema": {"type": "integer", "minimum": 0}}
         return {
             "schemas": {self._namespace + name: schema for name, schema in all_schemas.items()},
@@ -193,15 +195,15 @@ class Operations:
         return response
 
     def _add_schemas(self, at: ModelPath) -> None:
-        model, required = at.model, at.model.binding.documented.required
-        named = (*required, *model.binding.documented.optional)
+        model, (required, optional) = at.model, _list_inputs(at.model)
+        named = (*required, *optional)
         declared = {spec.name for spec in model.inputs}
         self._datatypes.update(spec.datatype for spec in (*named, *model.outputs))
         inputs = [self._tensor(spec, has_data=True) if spec.name in declared else self._describe_undeclared(spec.name) for spec in named]
         outputs = [self._tensor(spec, has_data=False) for spec in model.outputs]
         any_tensor = self._schema("Tensor")
         taken: Schema = {"type": "array", "minItems": len(required)}
-        if model.binding.documented.is_open:
+        if model.binding.is_open:
             taken["items"] = any_tensor
         else:
             taken.update(maxItems=len(inputs), items=json_schemas.one_of(inputs) if inputs else any_tensor)
@@ -232,16 +234,24 @@ class Operations:
         return {"allOf": [self._schema("Tensor")], "title": name, "properties": {"name": {"const": name}}}
 
 
+def _list_inputs(model: Model) -> tuple[list[TensorSpec], list[TensorSpec]]:
+    """The inputs that a request must have, and those that it may have, each with the content type that its values are read with."""
+    # what a model reads by itself it only declares
+    entries = model.binding.entries or [Input(spec.name, spec, content_type=spec.content_type) for spec in model.inputs]
+    required, optional = ([entry.describe() for entry in entries if entry.is_needed is is_needed] for is_needed in (True, False))
+    return required, optional
+
+
 def _may_be_flat(model: Model) -> bool:
     """True if no tensor has the name of another member of a flat object. No model that streams has such a tensor."""
-    inputs, outputs = (*model.binding.documented.required, *model.binding.documented.optional), model.outputs
-    return RESERVED_INPUTS.isdisjoint(spec.name for spec in inputs) and RESERVED_OUTPUTS.isdisjoint(spec.name for spec in outputs)
+    inputs = [spec.name for specs in _list_inputs(model) for spec in specs]
+    return RESERVED_INPUTS.isdisjoint(inputs) and RESERVED_OUTPUTS.isdisjoint(spec.name for spec in model.outputs)
 
 
-def _example_inputs(model: Model) -> tuple[TensorSpec, ...]:
+def _example_inputs(model: Model) -> Sequence[TensorSpec]:
     """The inputs of an example: those that a request must have, or a guess if it may have any."""
-    required, optional, is_open = model.binding.documented
-    return (TensorSpec("x", "FP32", [-1]),) if is_open and not required and not optional else required
+    required, optional = _list_inputs(model)
+    return [TensorSpec("x", "FP32", [-1])] if model.binding.is_open and not required and not optional else required
 
 
 def _describe(model: Model, specs: Sequence[TensorSpec]) -> str:

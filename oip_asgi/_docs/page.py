@@ -12,7 +12,6 @@ from typing import Any, Final
 
 from .._extensions.repository import list_models
 from .._models.model import Model
-from .._models.statistics import Histogram
 from .._serving.engine import Engine
 from .openapi import openapi_of
 
@@ -32,6 +31,11 @@ POLICY: Final = (
     "frame-ancestors 'self'"
 )
 """The page's Content-Security-Policy: nothing inline, nothing from elsewhere."""
+
+_SHOWN: Final = (
+    *("run", "content_type", "stream_timeout", "max_batch_size", "max_batch_delay", "preferred_batch_sizes", "retry_alone", "cache"),
+    "writable",
+)
 
 _BASE: Final = b"{base}"
 _FIRST: Final = b"{first}"
@@ -64,9 +68,9 @@ def describe_state(model: Model) -> dict[str, Any]:
         "labels": {spec.name: list(spec.labels) for spec in model.outputs if spec.labels},
         "options": _describe_options(model),
         "outcomes": numbers.outcomes,
-        "durations": _describe_histogram(numbers.durations),
-        "queues": _describe_histogram(numbers.queues),
-        "rows": _describe_histogram(numbers.rows),
+        "durations": numbers.durations,
+        "queues": numbers.queues,
+        "rows": numbers.rows,
         "waiting": model.limiter.waiting,
         "running": model.limiter.running,
     }
@@ -76,19 +80,5 @@ def _describe_options(model: Model) -> dict[str, Any]:
     """The options that decide how requests are answered, by their keywords; left-out ones only if their default has an effect."""
     options = model.options
     found: dict[str, Any] = {"max_concurrency": model.limiter.max_concurrency, "max_queue": options.max_queue, "timeout": options.timeout}
-    given = {
-        "run": None if options.run == "thread" else options.run,
-        "content_type": options.content_type,
-        "stream_timeout": options.stream_timeout,
-        "max_batch_size": options.max_batch_size,
-        "max_batch_delay": options.max_batch_delay,
-        "preferred_batch_sizes": list(options.preferred_batch_sizes),
-        "retry_alone": options.retry_alone,
-        "cache": options.cache and {"max_bytes": options.cache.max_bytes, "ttl": options.cache.ttl},
-        "writable": options.writable,
-    }
-    return found | {name: value for name, value in given.items() if value}
-
-
-def _describe_histogram(histogram: Histogram) -> dict[str, Any]:
-    return {"bounds": histogram.bounds, "counts": histogram.counts, "sum": histogram.sum}
+    given = {name: getattr(options, name) for name in _SHOWN}
+    return found | {name: value for name, value in given.items() if value and (name, value) != ("run", "thread")}

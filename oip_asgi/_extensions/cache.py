@@ -87,8 +87,7 @@ class Flight:
             size = 0
             self._cache.forget(self)  # from here on nobody joins it
         if size or self.is_joined:
-            tensors = [make_tensor(tensor.name, _copy(tensor.array), dict(tensor.parameters)) for tensor in response.outputs]
-            self.response = InferenceResponse(tensors, dict(response.parameters), None, response.model_name, response.model_version)
+            self.response = _renew(response, None, _copy)
         if size:
             self._cache.store(self, size, now)
         self.end(None)
@@ -178,15 +177,15 @@ class Cache:
             if flight.response is None and may_wait:
                 yield Wait(flight.ended, deadline, for_client=True)
             if flight.response is not None:
-                return _renew(flight.response, request.id), None
+                return _renew(flight.response, request.id, lambda array: array), None
             if flight.has_failed or not may_wait:  # after a failure all run at once, not one after the other
                 return None, None
 
 
-def _renew(kept: InferenceResponse, request_id: str | None) -> InferenceResponse:
-    """Make a response for another request from a kept one. Its arrays are read-only, and all share them."""
-    tensors = [make_tensor(tensor.name, tensor.array, dict(tensor.parameters)) for tensor in kept.outputs]
-    return InferenceResponse(tensors, dict(kept.parameters), request_id, kept.model_name, kept.model_version)
+def _renew(response: InferenceResponse, request_id: str | None, take: Callable[[Array], Array]) -> InferenceResponse:
+    """Make a response for another request, with the arrays as they are taken. Those of a kept one are read-only, and all share them."""
+    tensors = [make_tensor(tensor.name, take(tensor.array), dict(tensor.parameters)) for tensor in response.outputs]
+    return InferenceResponse(tensors, dict(response.parameters), request_id, response.model_name, response.model_version)
 
 
 def _copy(array: Array) -> Array:

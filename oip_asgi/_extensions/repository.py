@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import math
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, Literal, TypeAlias
 
@@ -22,7 +23,7 @@ from .._protocol.loop_limits import MAX_QUESTION
 from .._protocol.schemas import Parameters
 from .._serving.call_stack import find_callers
 from .._serving.engine import Engine
-from .rows import GrpcRow, GrpcRows, Question, RestRow, decode_document, decode_question
+from .rows import GrpcRow, GrpcRows, Question, RestRow, decode_question
 
 _FILE: Final = "file:"
 
@@ -120,22 +121,14 @@ def _load_each(models: list[Model], parameters: LoadParameters, errors: list[Inf
             errors.append(error)
 
 
-def unload(engine: Engine, name: str, version: str | None) -> Steps[list[Model]]:
-    """Begin to unload a model, or all its versions, and return them. Waiting requests are refused; running ones end first."""
-    return (yield from _unload(engine.models.find_versions(name, version), "unload"))
+def unload(engine: Engine, name: str, version: str | None, event: Literal["unload", "unregister"] = "unload") -> Steps[list[Model]]:
+    """Begin to unload a model, or all its versions, and return them. After "unregister", requests do not find it any more."""
+    models = engine.models.find_versions(name, version) if event == "unload" else engine.models.remove(name, version)
+    return (yield from end(models, event))
 
 
-def unregister(engine: Engine, name: str, version: str | None) -> Steps[list[Model]]:
-    """`unload`, after which requests do not find the model any more."""
-    return (yield from _unload(engine.models.remove(name, version), "unregister"))
-
-
-def retire(model: Model) -> Steps[list[Model]]:
-    """`unregister` a model that another one has replaced: its waiting requests are answered too."""
-    return (yield from _unload([model], "unregister", refuses_waiting=False))
-
-
-def _unload(models: list[Model], event: Literal["unload", "unregister"], *, refuses_waiting: bool = True) -> Steps[list[Model]]:
+def end(models: list[Model], event: Literal["unload", "unregister"], *, refuses_waiting: bool = True) -> Steps[list[Model]]:
+    """Let models end. Waiting requests are refused, unless another model has replaced this one; running ones end first."""
     for model in models:
         unloading = model.lifecycle.unload(event)
         if refuses_waiting:
@@ -149,7 +142,7 @@ def _unload(models: list[Model], event: Literal["unload", "unregister"], *, refu
 
 
 def wait_until_unloaded(unload: Steps[list[Model]]) -> Steps[None]:
-    """`unload` or `unregister` models, and wait until `unload=` has run, but not for a model that this is called by."""
+    """`unload` models, and wait until `unload=` has run, but not for a model that this is called by."""
     for model in (yield from unload):
         if model not in find_callers():
             yield from model.lifecycle.wait_until_unloaded()
@@ -209,12 +202,9 @@ def _check_unload_parameters(parameters: Mapping[str, Any]) -> None:
 
 # REST: files are base64
 
-_index_request: Final = msgspec.json.Decoder(IndexRequest)
-_control_request: Final = msgspec.json.Decoder(ControlRequest)
-
 
 def _rest_index(engine: Engine, question: Question) -> Steps[list[ModelIndex]]:
-    asked = yield from question.read(lambda body: decode_question(body, _index_request) if body else IndexRequest())
+    asked = yield from question.read(lambda body: decode_question(body, IndexRequest) if body else IndexRequest())
     yield from engine.find_new()
     return list_models((yield from question.find_visible()), ready=bool(asked.ready))
 
@@ -241,7 +231,7 @@ def _rest_unload(engine: Engine, question: Question, model: Model) -> Steps[None
 def _read_control(body: Buffer) -> Parameters:
     if len(body) > MAX_QUESTION and bytes(body).count(b",") > _MAX_COMMAS:
         raise InvalidRequest("the body has too many members: expected a few parameters, which may be long")
-    return (decode_document(body, _control_request).parameters or {}) if body else {}
+    return (decode_question(body, ControlRequest, math.inf).parameters or {}) if body else {}
 
 
 def _decode_file(name: str, value: object) -> bytes:

@@ -12,14 +12,6 @@ from typing import Final
 
 from .._protocol.errors import InvalidRequest, show
 
-OF_TREATMENT: Final = frozenset(
-    {
-        *("timeout", "priority", "sequence_id", "sequence_start", "sequence_end", "binary_data_output"),
-        "triton_enable_empty_final_response",
-    }
-)
-"""Parameters that say how a request is treated, not what is computed."""
-
 _FLAG: Final = ((bool,), "true or false")
 _EXPECTED: Final[Mapping[str, tuple[tuple[type, ...], str]]] = {
     "sequence_id": ((int, str), "an integer, 0 or more, or a string"),
@@ -29,6 +21,9 @@ _EXPECTED: Final[Mapping[str, tuple[tuple[type, ...], str]]] = {
     "triton_enable_empty_final_response": _FLAG,
 }
 """The types of each parameter. Integers have 64 bits, and no sign."""
+
+OF_TREATMENT: Final = frozenset({*_EXPECTED, "timeout", "binary_data_output"})
+"""Parameters that say how a request is treated, not what is computed."""
 
 _RESERVED: Final = "triton_"
 

@@ -23,13 +23,8 @@ T = TypeVar("T")
 class Question(Protocol):
     """A request over HTTP, as the functions of rows get it."""
 
-    @property
-    def version(self) -> str | None:
-        """The model's version in its path; None if the path has none."""
-
-    @property
-    def region(self) -> str | None:
-        """The region of shared memory in its path; None if the path has none."""
+    version: str | None  # the model's version in its path; None if the path has none
+    region: str | None  # the region of shared memory in its path; None if the path has none
 
     def find_visible(self, action: Action | None = None) -> Steps[list[Any]]:
         """Find the models that the client may see in lists, and with which it may do `action`."""
@@ -68,15 +63,11 @@ GrpcRows: TypeAlias = Mapping[str, GrpcRow]
 """By a method's name, what answers it."""
 
 
-def decode_question(body: Buffer, decoder: msgspec.json.Decoder[T]) -> T:
-    """Decode a short body of JSON."""
-    if len(body) > MAX_QUESTION:
-        raise InvalidRequest(f"the body has {len(body)} bytes: expected {MAX_QUESTION} at most")
-    return decode_document(body, decoder)
-
-
-def decode_document(body: Buffer, decoder: msgspec.json.Decoder[T]) -> T:
+def decode_question(body: Buffer, kind: type[T], most: float = MAX_QUESTION) -> T:
+    """Decode a body of JSON, which is short unless `most` says otherwise."""
+    if len(body) > most:
+        raise InvalidRequest(f"the body has {len(body)} bytes: expected {most} at most")
     try:
-        return decoder.decode(body)
+        return msgspec.json.decode(body, type=kind)
     except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
         raise InvalidRequest(f"the body cannot be read: {error}") from None

@@ -328,19 +328,16 @@ class _HasRegions(Protocol):
 
 # Rows
 
-_decode_region: Final = msgspec.json.Decoder(RegisterRegion)
-
 
 def _rest_register(server: _HasRegions, question: Question) -> Steps[None]:
     regions, name = server.regions, question.region
     assert name is not None  # the path has it
     regions.check_may_register()
-    asked = yield from question.read(lambda body: decode_question(body, _decode_region))
+    asked = yield from question.read(lambda body: decode_question(body, RegisterRegion))
     yield Run(partial(regions.register, name, asked.key, asked.offset or 0, asked.byte_size), "hook")
 
 
 def _grpc_register(server: _HasRegions, request: Any) -> Steps[None]:
-    server.regions.check_may_register()
     yield Run(partial(server.regions.register, request.name, request.key, request.offset, request.byte_size), "hook")
 
 

@@ -5,10 +5,10 @@ Nothing here calls the callable.
 
 from __future__ import annotations
 
-import dataclasses
 import inspect
 import operator
 from collections.abc import Callable, Collection, Mapping, Sequence, Set
+from dataclasses import KW_ONLY, dataclass, field, replace
 from typing import Any, Final, NamedTuple, Protocol, TypeAlias
 
 import msgspec
@@ -41,18 +41,6 @@ class Given(Protocol):
     def context(self) -> InferenceContext: ...
 
 
-class DocumentedInputs(NamedTuple):
-    """The inputs as a document shows them to people, each with the content type that its values are read with.
-
-    An input that is not declared is a guess: FP32 of shape `[-1]`, unless its annotation needs another datatype. If it `is_open`, a
-    request may have other inputs too.
-    """
-
-    required: tuple[TensorSpec, ...] = ()
-    optional: tuple[TensorSpec, ...] = ()
-    is_open: bool = False
-
-
 class Input(msgspec.Struct, eq=False):
     """One input: what `inputs=` or an annotation declares of it, and the reader of its parameter; None if it has none of its own.
 
@@ -80,7 +68,7 @@ class Input(msgspec.Struct, eq=False):
     def describe(self) -> TensorSpec:
         """Its spec for documents, with a guess of what is unknown."""
         known = self.find_spec() or TensorSpec(self.name, "FP32", (-1,))
-        return dataclasses.replace(known, content_type=self.content_type, labels=None, format=None)
+        return replace(known, content_type=self.content_type, labels=None, format=None)
 
     def __str__(self) -> str:
         return f"{self.name}: {self.reader.annotation}" if self.reader and self.reader.annotation else self.name
@@ -135,10 +123,6 @@ def take_unnamed(given: Given) -> Any:
     return reader.read([tensor for name, tensor in given.tensors.items() if name not in named], given.request)
 
 
-def take_context(given: Given) -> InferenceContext:
-    return given.context()
-
-
 def take_request(given: Given) -> InferenceRequest:
     """Take the request. Its inputs are the accepted tensors, which may have another shape than those that came."""
     request = given.request
@@ -148,57 +132,45 @@ def take_request(given: Given) -> InferenceRequest:
     return InferenceRequest(tensors, request.id, request.parameters, request.outputs, request.decoders)
 
 
+@dataclass(eq=False)
 class Binding:
     """How a callable is called: its inputs, and how its arguments are made of them."""
 
-    def __init__(
-        self,
-        entries: Collection[Input],
-        arguments: Collection[Argument],
-        codecs: Codecs,
-        *,
-        is_open: bool,
-        rest: Read | None = None,
-        request_reader: RequestReader | None = None,
-        of_one_request: type | None = None,
-        reserved: frozenset[str] = frozenset(),
-        is_untyped: bool = False,
-        returned: Returned | None = None,
-        description: str = "",
-    ) -> None:
-        self.rest = rest
-        """Reads each tensor that goes to `**inputs`, which gets those that are not named; None without such a parameter."""
-        self.request_reader = request_reader
-        """Reads all tensors that go to one parameter, such as a data frame; None without such a parameter."""
-        self.of_one_request = of_one_request
-        """The type of a parameter that takes more of a request than its tensors; None without such a parameter."""
-        self.is_untyped = is_untyped
-        """Whether one parameter has no annotation, so that it can take either one tensor or all of them, such as a data frame."""
-        self.returned = returned or Returned()
-        self.description = description
+    entries: Collection[Input]
+    makers: Collection[Argument]
+    codecs: Codecs
+    _: KW_ONLY
+    is_open: bool
+    rest: Read | None = None
+    """Reads each tensor that goes to `**inputs`, which gets those that are not named; None without such a parameter."""
+    request_reader: RequestReader | None = None
+    """Reads all tensors that go to one parameter, such as a data frame; None without such a parameter."""
+    of_one_request: type | None = None
+    """The type of a parameter that takes more of a request than its tensors; None without such a parameter."""
+    reserved: frozenset[str] = frozenset()
+    is_untyped: bool = False
+    """Whether one parameter has no annotation, so that it can take either one tensor or all of them, such as a data frame."""
+    returned: Returned = field(default_factory=Returned)
+    description: str = ""
+
+    def __post_init__(self) -> None:
+        entries = self.entries
         self.inputs = tuple(spec for spec in map(Input.find_spec, entries) if spec is not None)
         """What metadata says of the inputs of which something is known."""
         self.undeclared = tuple(entry.name for entry in entries if entry.find_spec() is None)
         """The names of the others."""
-        needed = [entry for entry in entries if entry.is_needed]
-        optional = [entry for entry in entries if not entry.is_needed]
-        self.documented = DocumentedInputs(tuple(map(Input.describe, needed)), tuple(map(Input.describe, optional)), is_open)
-        self.takes_columns = request_reader is not None and (is_open or of_one_request is None)
+        self.takes_columns = self.request_reader is not None and (self.is_open or self.of_one_request is None)
         """Whether all that a flat object has is a column of one parameter, such as a data frame: it takes inputs of any name, or nothing
         reads the request's parameters."""
         self.named = frozenset(entry.name for entry in entries if entry.reader is not None)
         """The names of the tensors that have a parameter of their own."""
-        self.required = frozenset(entry.name for entry in needed if not entry.is_scalar)
+        self.required = frozenset(entry.name for entry in entries if entry.is_needed and not entry.is_scalar)
         """The names of the tensors that each request must have."""
-        self._entries = entries
-        self._arguments = arguments
-        self._codecs = codecs
-        self._reserved = reserved
         self._specs = {entry.name: entry.spec for entry in entries if entry.spec is not None}
-        self._known = None if is_open else frozenset(entry.name for entry in entries)
+        self._known = None if self.is_open else frozenset(entry.name for entry in entries)
         self._takes = ", ".join(str(entry) for entry in entries if entry.reader is not None) or "**inputs"
         tensors = [entry.name for entry in entries if not entry.is_scalar]
-        takes_any = rest is not None or request_reader is not None or of_one_request is InferenceRequest
+        takes_any = self.rest is not None or self.request_reader is not None or self.of_one_request is InferenceRequest
         self._single_input = None if takes_any or len(tensors) != 1 else tensors[0]
 
     def accept(self, request: InferenceRequest, content_type: str | None) -> dict[str, Tensor]:
@@ -207,9 +179,9 @@ class Binding:
         if content_type is None:
             return self.take(inputs)
         self._check_content_type(content_type)
-        is_for_tensor, name = content_type in self._codecs.inputs, self._single_input
+        is_for_tensor, name = content_type in self.codecs.inputs, self._single_input
         # MLServer's clients choose the name of the only tensor in requests of `np` and `str`
-        if name is not None and is_for_tensor and content_type in self._codecs.requests and len(inputs) == 1 and inputs[0].name != name:
+        if name is not None and is_for_tensor and content_type in self.codecs.requests and len(inputs) == 1 and inputs[0].name != name:
             inputs = [make_tensor(name, inputs[0].array, inputs[0].parameters)]
         try:
             return self.take(inputs, has_content_type=True)
@@ -266,18 +238,18 @@ class Binding:
                 known = sorted(self._known)
                 expected = describe_expected(known, find_near(name, known)) if known else "expected no inputs"
                 raise InvalidRequest(f"unknown input {show(name)}: {expected}")
-            if name in self._reserved:
+            if name in self.reserved:
                 raise InvalidRequest(f"unknown input {show(name)}: the model uses this name for something else")
         if not self.required <= seen:
             raise InvalidRequest(f"missing input {_list(self.required - seen)}: expected {_list(self.required)}, but got {_list(seen)}")
 
     def find_tensor_content_type(self, content_type: str | None) -> str | None:
         """The request's content type, as the default of its tensors; None if it is not one for tensors."""
-        return content_type if self.request_reader is None and content_type in self._codecs.inputs else None
+        return content_type if self.request_reader is None and content_type in self.codecs.inputs else None
 
     def find_override(self, tensors: Mapping[str, Tensor], content_type: str | None) -> str | None:
         """The content type of a request that gave the callable another Python type than is declared; None if the types are as declared."""
-        for entry in self._entries:
+        for entry in self.entries:
             tensor = tensors.get(entry.name)
             if tensor is not None and entry.is_unannotated:
                 requested = tensor.parameters.get("content_type", content_type)
@@ -286,7 +258,7 @@ class Binding:
         return None
 
     def _check_content_type(self, content_type: str) -> None:
-        reader, codecs = self.request_reader, self._codecs
+        reader, codecs = self.request_reader, self.codecs
         if reader is not None and content_type != reader.codec.content_type:
             raise InvalidRequest(
                 f"the request has the content_type {show(content_type)}, which cannot become {reader.annotation}, "
@@ -304,7 +276,7 @@ class Binding:
         args: list[Any] = []
         kwargs: dict[str, Any] = {}
         tensors, content_type = given.tensors, given.content_type
-        for keyword, take, array_of in self._arguments:
+        for keyword, take, array_of in self.makers:
             tensor = None if array_of is None else tensors.get(array_of)
             value = take(given) if tensor is None or content_type is not None or tensor.parameters else tensor.array
             if keyword is None:

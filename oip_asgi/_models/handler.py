@@ -17,7 +17,7 @@ from .._codecs.frame_columns import KNOWN_DTYPES, is_dtype
 from .._protocol.specs import TensorSpec
 from .._rest.generate import RESERVED_INPUTS, RESERVED_OUTPUTS
 from .annotations import Outputs
-from .binding import Binding, DocumentedInputs
+from .binding import Binding
 from .callables import STREAMS, kind_of
 from .limiter import Uses
 from .model_options import ModelOptions
@@ -126,7 +126,6 @@ class Handler:
         """The inputs and outputs of its metadata."""
         if foreign is not None:
             self.shown = foreign.inputs, foreign.outputs
-            self.binding.documented = DocumentedInputs(tuple(foreign.inputs), (), is_open=True)
             if foreign.once is not None:
                 self.once = Handler(msgspec.structs.replace(foreign, function=foreign.once, once=None), options, codecs)
                 self.once.uses = self.uses

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
 from inspect import Parameter
 from typing import Any, Final, NamedTuple
 
@@ -19,18 +20,7 @@ from .._protocol.errors import InvalidRequest, show
 from .._protocol.specs import TensorSpec
 from .._protocol.tensors import InferenceContext, InferenceRequest, Tensor
 from .annotations import ParsedAnnotation, parse_annotation, parse_return
-from .binding import (
-    OF_PROTOCOL,
-    Argument,
-    Binding,
-    Input,
-    Read,
-    take_context,
-    take_request,
-    take_scalar,
-    take_tensor,
-    take_unnamed,
-)
+from .binding import OF_PROTOCOL, Argument, Binding, Input, Read, take_request, take_scalar, take_tensor, take_unnamed
 from .callables import STREAMS, find_description, kind_of, unwrap_partial
 
 _OF_ONE_REQUEST: Final = (InferenceContext, InferenceRequest)
@@ -54,22 +44,19 @@ class _Parameter(NamedTuple):
         return inspect.formatannotation(self.given.annotation)
 
 
+@dataclass(eq=False)
 class Signature:
     """Makes a `Binding` of the parameters of a callable and of the declared inputs. A request may leave out the `optional` ones."""
 
-    def __init__(
-        self,
-        function: Callable[..., Any],
-        declared: Sequence[TensorSpec],
-        codecs: Codecs,
-        content_type: str | None,
-        optional: Collection[str] = (),
-    ) -> None:
-        self._function = function
-        self._declared = declared
-        self._codecs = codecs
-        self._content_type = content_type
-        self._request_codec = codecs.requests[content_type] if content_type in codecs.request_only else None
+    _function: Callable[..., Any]
+    _declared: Sequence[TensorSpec]
+    _codecs: Codecs
+    _content_type: str | None
+    _optional: Collection[str] = ()
+
+    def __post_init__(self) -> None:
+        function, content_type = self._function, self._content_type
+        self._request_codec = self._codecs.requests[content_type] if content_type in self._codecs.request_only else None
         """The codec of the declared content type, if it makes one value of all tensors."""
         self._label = getattr(function, "__qualname__", None) or getattr(function, "__name__", None) or repr(function)
         self._names = self._find_names_by_position()
@@ -84,8 +71,8 @@ class Signature:
         self._spread = next((p for p in parsed if p.given.kind is Parameter.VAR_POSITIONAL), None)
         self._rest = next((p for p in parsed if p.given.kind is Parameter.VAR_KEYWORD), None)
         self._inputs = {
-            spec.name: Input(spec.name, spec, content_type=self._find_declared_type(spec), is_needed=spec.name not in optional)
-            for spec in declared
+            spec.name: Input(spec.name, spec, content_type=self._find_declared_type(spec), is_needed=spec.name not in self._optional)
+            for spec in self._declared
         }
         self._request_reader: RequestReader | None = None
         self._of_one_request: type | None = None
@@ -221,7 +208,7 @@ class Signature:
         if wanted in _OF_ONE_REQUEST:
             if self._of_one_request is not InferenceRequest:
                 self._of_one_request = wanted
-            return Argument(keyword, take_context if wanted is InferenceContext else take_request)
+            return Argument(keyword, take_request if wanted is InferenceRequest else lambda given: given.context())
         if self._declared and name not in self._inputs:
             if not parameter.is_optional:
                 frame = '; if it takes a data frame of all of them, write content_type="pd"' if len(self._declared) > 1 else ""

@@ -15,26 +15,10 @@ from urllib.parse import unquote
 from .._hosts import make_import_error
 from .._protocol.errors import ErrorResponse, show
 from .._protocol.tensors import InferenceResponse
+from .._rest.client import from_http
+from . import _questions as questions
 from ._blocking import iterate, wait_for
-from ._questions import (
-    LONG,
-    SECONDS,
-    Collector,
-    Events,
-    Headers,
-    HTTPAnswer,
-    HTTPRequest,
-    Inference,
-    Question,
-    check_coding,
-    cut_pieces,
-    is_stream,
-    read_answer,
-    read_event,
-    read_inference,
-    write_inference,
-    write_question,
-)
+from ._questions import LONG, SECONDS, Headers, HTTPAnswer, HTTPRequest, Inference, Question, cut_pieces
 
 try:
     import httpcore
@@ -132,23 +116,23 @@ class HTTPLink:
 
     async def exchange(self, request: HTTPRequest, timeout: float | None) -> HTTPAnswer:
         async with self.open(request, timeout) as (status, headers, pieces):
-            collector = Collector(headers)
+            collector = questions.Collector(headers)
             async for piece in pieces:
                 collector.add(piece)
         body = collector.finish()
         if self.http is None and status == 200 and len(body):
-            check_coding(headers)
+            questions.check_coding(headers)
         return HTTPAnswer(status, headers, body)
 
     async def ask(self, question: Question[T], timeout: float | None) -> T:
-        request = write_question(question)
+        request = questions.write_question(question)
         with self._noting(request):
-            return read_answer(question, await self.exchange(request, timeout))
+            return questions.read_answer(question, await self.exchange(request, timeout))
 
     async def infer(self, inference: Inference, timeout: float | None) -> InferenceResponse:
-        request = write_inference(inference)
+        request = questions.write_inference(inference)
         with self._noting(request):
-            return read_inference(inference, await self.exchange(request, timeout))
+            return questions.read_inference(inference, await self.exchange(request, timeout))
 
     @contextmanager
     def _noting(self, request: HTTPRequest) -> Iterator[None]:
@@ -162,17 +146,17 @@ class HTTPLink:
             raise
 
     async def stream(self, inference: Inference, timeout: float | None) -> AsyncGenerator[InferenceResponse]:
-        request = write_inference(inference, "infer_stream")
+        request = questions.write_inference(inference, "infer_stream")
         async with self.open(request, timeout) as (status, headers, pieces):
             if self.http is None and status == 200:
-                check_coding(headers)
-            events = Events() if is_stream(status, headers) else Collector(headers)
+                questions.check_coding(headers)
+            events = questions.Events() if questions.is_stream(status, headers) else questions.Collector(headers)
             async for piece in pieces:
                 for event in events.add(piece) or ():
-                    yield read_event(event)
-        if isinstance(events, Events):
+                    yield from_http([], event)
+        if isinstance(events, questions.Events):
             events.finish()
         else:
             with self._noting(request):
-                response = read_inference(inference, HTTPAnswer(status, headers, events.finish()))
+                response = questions.read_inference(inference, HTTPAnswer(status, headers, events.finish()))
             yield response

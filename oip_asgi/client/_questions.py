@@ -289,8 +289,3 @@ class Events:
 def is_stream(status: int, headers: Headers) -> bool:
     """Whether an answer is a stream of events, and not one response or error."""
     return status == 200 and _find(headers, b"content-type").lower().startswith(b"text/event-stream")
-
-
-def read_event(event: bytes) -> InferenceResponse:
-    """One response of a stream. Raises `ErrorResponse` if it is an error."""
-    return from_http([], event, None)

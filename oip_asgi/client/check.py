@@ -14,6 +14,7 @@ import math
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from functools import partial
 from importlib.resources import files
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -287,16 +288,12 @@ def main(arguments: list[str] | None = None) -> int:
     link = HTTPLink(given.url, headers, 30, None, blocks=True)
     try:
         request = None if given.request is None else json.loads(given.request.read_bytes())
-        return check(link, given.model, given.version, request, strain=given.strain, write=_print)
+        return check(link, given.model, given.version, request, strain=given.strain, write=partial(print, flush=True))
     except (InferenceError, httpx.TransportError, OSError, ValueError) as error:
         print(f"cannot be checked: {error}", file=sys.stderr)  # noqa: T201
         return 2
     finally:
         finish(link.close())
-
-
-def _print(line: str) -> None:
-    print(line, flush=True)  # noqa: T201
 
 
 if __name__ == "__main__":

@@ -30,7 +30,7 @@ class Call:
 
 
 def bound(function: Callable[..., Any], *declared: TensorSpec) -> Binding:
-    return Signature(function, declared, Codecs(has_pandas=True), None).bind()
+    return Signature(function, declared, Codecs(), None).bind()
 
 
 def called_with(binding: Binding, request: InferenceRequest, content_type: str | None = None) -> dict[str, Any]:

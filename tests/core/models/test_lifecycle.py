@@ -19,7 +19,7 @@ Steps = Generator[Effect, Any, None]
 
 def lifecycle_of(load: Callable[[], Any] | None) -> Lifecycle:
     """The lifecycle of a model with this `load=`, beside a function."""
-    codecs = Codecs(has_pandas=False)
+    codecs = Codecs()
     options = ModelOptions(name="m", function=lambda: 1, load=load)
     handler = Handler(lambda: 1, options, codecs) if load is None else None
     return Lifecycle("'m'", Loader(options, codecs), handler, lambda _: None, Limiter(1, 0))

@@ -13,7 +13,7 @@ from tests.support.inside.codecs import Codecs
 from tests.support.inside.models import Binding, Outputs, Signature, check_asked, select, to_response
 from tests.support.inside.values import InvalidRequest, ModelFault
 
-CODECS = Codecs(has_pandas=False)
+CODECS = Codecs()
 X, Y = TensorSpec("x", "FP32", [-1, 2]), TensorSpec("y", "INT64", [1])
 
 

@@ -81,7 +81,7 @@ class Walk:
         self.tasks: list[Task] = []
         self.used: list[Handler] = []
         self.is_unregistered = False
-        codecs, function = Codecs(has_pandas=False), None if is_factory else lambda: 1
+        codecs, function = Codecs(), None if is_factory else lambda: 1
         unload: Callable[..., None] = self.unload if is_factory else self.unload_function
         options = ModelOptions(name="m", function=function, load=self.load if is_factory else self.load_function, unload=unload)
         self.lifecycle = Lifecycle("'m'", Loader(options, codecs), None, lambda _: None, Limiter(1, 0))
