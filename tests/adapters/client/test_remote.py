@@ -245,6 +245,44 @@ def test_a_header_that_could_be_two_is_not_passed_on() -> None:
     assert error(over_asgi(OIPApp(near), "")(request))[0] == 400
 
 
+def test_a_parameter_that_would_be_another_one_there_is_refused() -> None:
+    seen: list[InferenceContext] = []
+    far = InferenceServer()
+
+    @far.model("look")
+    def look(x: Any, context: InferenceContext) -> Any:
+        seen.append(context)
+        return x
+
+    near = in_front_of(far, "look")
+    good = {"a": -(2**63), "b": 2**63 - 1, "sequence_id": 2**64 - 1, "priority": 2**63, "c": -1.5, "d": True, "é": '\n"', "": 1e300}
+    assert outputs(ask(near, "look", {"parameters": good}, x=GOOD))
+    assert good.items() <= seen.pop().parameters.items()
+    for name, value in (("a", 2**63), ("a", -(2**63) - 1), ("a", 10**30), ("a", "b\0"), ("a\0b", 1), ("a\0b", "c")):
+        answer = ask(near, "look", {"parameters": {name: value}}, x=GOOD)
+        assert error(answer)[0] == 400
+        assert "cannot be passed on: expected text without NUL" in error(answer)[1]
+        document = {"inputs": [{**item, "parameters": {name: value}} for item in described(x=GOOD)]}
+        assert error(ask(near, "look", document))[0] == 400
+    with pytest.raises(InferenceError, match="'a' = nan cannot be passed on"):
+        near.infer_sync("look", {"x": np.ones(1)}, parameters={"a": math.nan})
+    assert not seen
+
+
+def test_headers_that_the_other_server_could_not_read_are_refused() -> None:
+    far = InferenceServer()
+    far.register("same", lambda x: x)
+    near = in_front_of(far, "same")
+    body = json.dumps({"inputs": described(x=GOOD)}).encode()
+    for value, trace, status in (("a" * 6900, "00-1", 200), ("a" * 6900, "b" * 100, 400), ("a" * 7000, "00-1", 400)):
+        headers = [("authorization", value), ("traceparent", trace), ("x-not-passed-on", "c" * 9000)]
+        answer = over_asgi(OIPApp(near), "")(Request("POST", "/models/same/infer", headers, body))
+        assert answer.status == status
+    assert error(answer)[1] == (
+        "the headers that are passed on, of 'authorization', 'traceparent', have more than 7000 bytes: send shorter ones"
+    )
+
+
 @pytest.mark.parametrize("name", ["Host", "content-length", "Transfer-Encoding", "connection", "inference-header-content-length"])
 def test_a_header_of_one_connection_is_not_one_to_forward(name: str) -> None:
     with pytest.raises(ValueError, match="a header of one connection"):
