@@ -16,7 +16,7 @@ import grpc
 from tests.peers.corpus import LENGTH, Call, make_zeros_row
 from tests.peers.triton_models import models
 from tests.support.grpc_ways import MESSAGES, SERVICE
-from tests.support.processes import Served, free_port, running
+from tests.support.processes import Served, free_ports, running
 from tests.support.ways import Request
 from tests.table.row import Row
 
@@ -48,9 +48,9 @@ def find_triton() -> str | None:
 @contextmanager
 def running_triton(python: str, log: Path, *only: str) -> Iterator[Triton]:
     """Run it, with all models of the corpus or only some."""
-    grpc_port = free_port()
+    port, grpc_port = free_ports(2)
     command = [python, "-W", "ignore", "-m", "tests.peers.triton_models", "PORT", str(grpc_port), *only]
-    with running(command, log) as served:
+    with running(command, log, port=port) as served:
         served.wait_until_ready()
         yield Triton(served, f"127.0.0.1:{grpc_port}")
 
