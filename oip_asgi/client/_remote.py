@@ -35,6 +35,13 @@ _NOT_PASSED_ON: Final = frozenset(
 )
 """Parameters that are about this server's own answer: it has done what they ask, or the request is written anew."""
 
+_UNSIGNED: Final = frozenset({"priority", "sequence_id"})
+"""Parameters of 64 bits without a sign, by Triton's extensions, which are checked already."""
+
+_MAX_HEADERS: Final = 7000
+"""Bytes of headers that are passed on. Triton closes the connection above 8,192 in all, and gRPC refuses some calls, so that a client who
+sends more would look like a server that fails."""
+
 _OF_CONNECTION: Final = re.compile(
     "connection|content-.*|expect|host|inference-header-content-length|keep-alive|proxy-.*|te|trailer|transfer-encoding|upgrade|accept-encoding"
 )
@@ -237,6 +244,9 @@ class _Remote:
                 if not _VALUE.fullmatch(value):
                     raise InvalidRequest(f"the header {name} cannot be passed on: expected bytes that can be printed")
                 headers.append((encoded, value.encode("latin-1")))
+        if headers and sum(len(name) + len(value) for name, value in headers) > _MAX_HEADERS:
+            names = list_names([name for name, _ in self._forward])
+            raise InvalidRequest(f"the headers that are passed on, of {names}, have more than {_MAX_HEADERS} bytes: send shorter ones")
         return Inference(self._model, self._version, InferenceRequest(inputs, request.id, parameters, outputs), self._binary, headers)
 
     def _check(self, response: InferenceResponse, inference: Inference) -> InferenceResponse:
@@ -283,7 +293,21 @@ def _infer_stream(address: Address, inference: Inference) -> AsyncGenerator[Infe
 
 
 def _pass_on(parameters: Parameters) -> Parameters:
-    return {name: value for name, value in parameters.items() if name not in _NOT_PASSED_ON} if parameters else parameters
+    """The parameters for the other server. Those that would be other ones there are refused."""
+    passed = {name: value for name, value in parameters.items() if name not in _NOT_PASSED_ON} if parameters else parameters
+    for name, value in passed.items():
+        if not _arrives(name, value):
+            expected = "expected text without NUL, a finite number, or an integer of 64 bits with its sign"
+            raise InvalidRequest(f"the parameter {show(name)} = {show(value)} cannot be passed on: {expected}")
+    return passed
+
+
+def _arrives(name: str, value: str | float | bool) -> bool:
+    """Whether a parameter is the same for Triton, which ends text at a NUL, makes other integers floats, and takes what gRPC can say."""
+    if isinstance(value, str):
+        return "\0" not in name + value
+    is_number = -(2**63) <= value < 2**63 or name in _UNSIGNED if isinstance(value, int) else math.isfinite(value)
+    return is_number and "\0" not in name
 
 
 def _get_list(document: Mapping[str, Any], name: str) -> list[Any]:

@@ -5,8 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-import math
-import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from typing import Any
 
@@ -16,7 +14,7 @@ import numpy.typing as npt
 import pandas as pd
 import pytest
 
-from oip_asgi import InferenceContext, InferenceError, InferenceRequest, InferenceServer, OIPApp, OIPWSGIApp, TensorSpec
+from oip_asgi import InferenceError, InferenceRequest, InferenceServer, OIPApp, OIPWSGIApp, TensorSpec
 from oip_asgi.client import remote
 from tests.support.asking import NOT_READY, ask, described, error, get, logged, outputs
 from tests.support.ways import Answer, Request, Way, over_asgi, over_wsgi, ways_into
@@ -209,46 +207,7 @@ def test_only_the_outputs_that_are_asked_for_are_asked_for_there() -> None:
     assert list(outputs(ask(near, "two", {"outputs": [{"name": "b"}, {"name": "a"}]}, x=GOOD))) == ["b", "a"]
 
 
-# What is passed on
-
-
-def test_headers_parameters_and_the_time_that_is_left_are_passed_on() -> None:
-    seen: list[InferenceContext] = []
-    far = InferenceServer()
-
-    @far.model("look")
-    def look(x: Any, context: InferenceContext) -> Any:
-        seen.append(context)
-        return x
-
-    near = in_front_of(far, "look", timeout=30)
-    text = json.dumps({"id": "7", "parameters": {"binary_data_output": False, "priority": 1, "mine": "a"}, "inputs": described(x=GOOD)})
-    sent = [("authorization", "Bearer x"), ("traceparent", "00-1"), ("cookie", "a=b"), ("x-forwarded-for", "1.2.3.4")]
-    assert over_asgi(OIPApp(near), "")(Request("POST", "/models/look/infer", sent, text.encode())).status == 200
-    [context] = seen
-    assert {name: value for name, value in context.headers.items() if name in dict(sent)} == dict(sent[:2])
-    left = context.parameters["timeout"]
-    assert isinstance(left, int)
-    assert 20_000_000 < left <= 30_000_000
-    assert context.deadline < time.monotonic() + 30
-    assert context.parameters == {"binary_data_output": True, "priority": 1, "mine": "a", "timeout": left}
-    assert context.id == "7"
-
-    assert outputs(ask(in_front_of(far, "look", forward=["X-Mine"]), "look", x=GOOD))
-    assert "timeout" not in seen[-1].parameters
-    assert seen[-1].deadline == math.inf
-
-
-def test_a_header_that_could_be_two_is_not_passed_on() -> None:
-    near = in_front_of(answering(200, {}), "m")
-    request = Request("POST", "/models/m/infer", [("authorization", "a\r\nb: c")], json.dumps({"inputs": described(x=GOOD)}).encode())
-    assert error(over_asgi(OIPApp(near), "")(request))[0] == 400
-
-
-@pytest.mark.parametrize("name", ["Host", "content-length", "Transfer-Encoding", "connection", "inference-header-content-length"])
-def test_a_header_of_one_connection_is_not_one_to_forward(name: str) -> None:
-    with pytest.raises(ValueError, match="a header of one connection"):
-        remote("http://far/v2", "m", forward=[name])
+# What is asked
 
 
 @pytest.mark.parametrize("url", ["far", "http://user:word@far/v2", "ftp://far", "http://far/v2?x=1"])

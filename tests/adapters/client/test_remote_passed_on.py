@@ -1,0 +1,94 @@
+"""What `remote` passes on of a request to the other server: headers, parameters and the time that is left."""
+
+from __future__ import annotations
+
+import json
+import math
+import time
+from typing import Any
+
+import numpy as np
+import pytest
+
+from oip_asgi import InferenceContext, InferenceError, InferenceServer, OIPApp
+from oip_asgi.client import remote
+from tests.adapters.client.test_remote import GOOD, answering, in_front_of
+from tests.support.asking import ask, described, error, outputs
+from tests.support.ways import Request, over_asgi
+
+
+def test_headers_parameters_and_the_time_that_is_left_are_passed_on() -> None:
+    seen: list[InferenceContext] = []
+    far = InferenceServer()
+
+    @far.model("look")
+    def look(x: Any, context: InferenceContext) -> Any:
+        seen.append(context)
+        return x
+
+    near = in_front_of(far, "look", timeout=30)
+    text = json.dumps({"id": "7", "parameters": {"binary_data_output": False, "priority": 1, "mine": "a"}, "inputs": described(x=GOOD)})
+    sent = [("authorization", "Bearer x"), ("traceparent", "00-1"), ("cookie", "a=b"), ("x-forwarded-for", "1.2.3.4")]
+    assert over_asgi(OIPApp(near), "")(Request("POST", "/models/look/infer", sent, text.encode())).status == 200
+    [context] = seen
+    assert {name: value for name, value in context.headers.items() if name in dict(sent)} == dict(sent[:2])
+    left = context.parameters["timeout"]
+    assert isinstance(left, int)
+    assert 20_000_000 < left <= 30_000_000
+    assert context.deadline < time.monotonic() + 30
+    assert context.parameters == {"binary_data_output": True, "priority": 1, "mine": "a", "timeout": left}
+    assert context.id == "7"
+
+    assert outputs(ask(in_front_of(far, "look", forward=["X-Mine"]), "look", x=GOOD))
+    assert "timeout" not in seen[-1].parameters
+    assert seen[-1].deadline == math.inf
+
+
+def test_a_header_that_could_be_two_is_not_passed_on() -> None:
+    near = in_front_of(answering(200, {}), "m")
+    request = Request("POST", "/models/m/infer", [("authorization", "a\r\nb: c")], json.dumps({"inputs": described(x=GOOD)}).encode())
+    assert error(over_asgi(OIPApp(near), "")(request))[0] == 400
+
+
+def test_a_parameter_that_would_be_another_one_there_is_refused() -> None:
+    seen: list[InferenceContext] = []
+    far = InferenceServer()
+
+    @far.model("look")
+    def look(x: Any, context: InferenceContext) -> Any:
+        seen.append(context)
+        return x
+
+    near = in_front_of(far, "look")
+    good = {"a": -(2**63), "b": 2**63 - 1, "sequence_id": 2**64 - 1, "priority": 2**63, "c": -1.5, "d": True, "é": '\n"', "": 1e300}
+    assert outputs(ask(near, "look", {"parameters": good}, x=GOOD))
+    assert good.items() <= seen.pop().parameters.items()
+    for name, value in (("a", 2**63), ("a", -(2**63) - 1), ("a", 10**30), ("a", "b\0"), ("a\0b", 1), ("a\0b", "c")):
+        answer = ask(near, "look", {"parameters": {name: value}}, x=GOOD)
+        assert error(answer)[0] == 400
+        assert "cannot be passed on: expected text without NUL" in error(answer)[1]
+        document = {"inputs": [{**item, "parameters": {name: value}} for item in described(x=GOOD)]}
+        assert error(ask(near, "look", document))[0] == 400
+    with pytest.raises(InferenceError, match="'a' = nan cannot be passed on"):
+        near.infer_sync("look", {"x": np.ones(1)}, parameters={"a": math.nan})
+    assert not seen
+
+
+def test_headers_that_the_other_server_could_not_read_are_refused() -> None:
+    far = InferenceServer()
+    far.register("same", lambda x: x)
+    near = in_front_of(far, "same")
+    body = json.dumps({"inputs": described(x=GOOD)}).encode()
+    for value, trace, status in (("a" * 6900, "00-1", 200), ("a" * 6900, "b" * 100, 400), ("a" * 7000, "00-1", 400)):
+        headers = [("authorization", value), ("traceparent", trace), ("x-not-passed-on", "c" * 9000)]
+        answer = over_asgi(OIPApp(near), "")(Request("POST", "/models/same/infer", headers, body))
+        assert answer.status == status
+    assert error(answer)[1] == (
+        "the headers that are passed on, of 'authorization', 'traceparent', have more than 7000 bytes: send shorter ones"
+    )
+
+
+@pytest.mark.parametrize("name", ["Host", "content-length", "Transfer-Encoding", "connection", "inference-header-content-length"])
+def test_a_header_of_one_connection_is_not_one_to_forward(name: str) -> None:
+    with pytest.raises(ValueError, match="a header of one connection"):
+        remote("http://far/v2", "m", forward=[name])
