@@ -99,8 +99,9 @@ def _read_numbers(model: Model, numbers: Numbers) -> _Samples:
 
 
 def _read_unknown(numbers: Numbers) -> _Samples:
-    if numbers.outcomes["invalid"]:
-        yield _REQUESTS, ("invalid",), numbers.outcomes["invalid"]
+    for outcome, count in numbers.outcomes.items():
+        if count:
+            yield _REQUESTS, (outcome,), count
 
 
 def _read_gauges(engine: Engine, model: Model) -> _Samples:
@@ -115,7 +116,8 @@ def instrument(server: InferenceServer, registry: CollectorRegistry = REGISTRY) 
     """Show a server's numbers on the page of a registry: `oip_requests_total` and others, by `server`, `model` and `version`.
 
     The page is the host's: `prometheus_client.make_asgi_app()`, `generate_latest`, or what the host has already. A model that is registered
-    later is shown too. Requests for models that nobody knows count under `model=""`: names that clients make up are no labels.
+    later is shown too. Requests for models that nobody knows, and inference that `authorize=` refuses, count under
+    `model=""`: names that clients make up are no labels.
 
     Where PROMETHEUS_MULTIPROC_DIR is set, as for gunicorn with several workers, the numbers of all processes are added up by
     prometheus_client's multiprocess mode: call this in each process, or before a fork, with any registry except the page's own.

@@ -20,7 +20,7 @@ from .._protocol.errors import InferenceError, InvalidRequest, client_text, show
 from .._protocol.tensors import REGION, InferenceRequest, InferenceResponse, Lend
 from .._rest import body as rest
 from .._rest import generate
-from .._serving.stream import Events, Stream, take_only_answer
+from .._serving.stream import Events, Stream
 from .request import RestFormat
 from .response import JSON, Response, encode_json, respond
 
@@ -95,7 +95,7 @@ class DocumentFormat:
         if length is not None:
             raise InvalidRequest("a flat object has no binary data: leave Inference-Header-Content-Length out, or send inputs")
         named = binding.named.union(binding.undeclared)
-        if binding.takes_columns:
+        if binding.takes_any_member:
             named |= flat.keys() - OF_PROTOCOL - generate.RESERVED_INPUTS
         is_frame = binding.request_reader is not None and binding.request_reader.codec.content_type == "pd"
         columns = (declared.keys() | named) - binding.named if is_frame else ()
@@ -114,7 +114,7 @@ class DocumentFormat:
 
 def answer_with_document(request: Exchange, model: Model) -> Steps[Response]:
     """Answer `generate` with one document, even if the model streams."""
-    text = yield from take_only_answer(request.engine, model, DocumentFormat(request.wire, b"%b", may_be_flat=True))
+    text = yield from Stream(request.engine, model, DocumentFormat(request.wire, b"%b", may_be_flat=True), wants_one=True).run()
     return respond(200, [JSON], [text])
 
 

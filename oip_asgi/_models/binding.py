@@ -159,9 +159,10 @@ class Binding:
         """What metadata says of the inputs of which something is known."""
         self.undeclared = tuple(entry.name for entry in entries if entry.find_spec() is None)
         """The names of the others."""
-        self.takes_columns = self.request_reader is not None and (self.is_open or self.of_one_request is None)
-        """Whether all that a flat object has is a column of one parameter, such as a data frame: it takes inputs of any name, or nothing
-        reads the request's parameters."""
+        takes_all = self.request_reader is not None
+        self.takes_any_member = (takes_all and self.of_one_request is None) or (self.is_open and (takes_all or not entries))
+        """Whether all that a flat object has is an input: a column of one parameter, such as a data frame, that takes inputs of any name,
+        or beside which nothing reads the request's parameters; or one of `**inputs`, without any that is named."""
         self.named = frozenset(entry.name for entry in entries if entry.reader is not None)
         """The names of the tensors that have a parameter of their own."""
         self.required = frozenset(entry.name for entry in entries if entry.is_needed and not entry.is_scalar)

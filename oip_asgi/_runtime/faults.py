@@ -43,6 +43,6 @@ def call_here(function: Callable[[], T]) -> T:
     try:
         return function()
     except BaseException as error:
-        if isinstance(error, Exception) or is_for_the_host(error):
-            raise
+        if isinstance(error, Exception) or (is_for_the_host(error) and not isinstance(error, (CancelledError, GeneratorExit))):
+            raise  # those two cannot reach a function from outside
         raise as_failure(error) from error

@@ -71,8 +71,8 @@ class Engine:
         self.models = Registry(names_are_told=options.authorize is None)
         self.stopping = False
         self.unknown = Statistics()
-        """Requests for models that nobody knows."""
-        self.guard = None if options.authorize is None else Guard(options.authorize, call_here)
+        """Inference requests for models that nobody knows, and those that `authorize=` refuses."""
+        self.guard = None if options.authorize is None else Guard(options.authorize, call_here, self.unknown)
         """Asks `authorize=` before a client does anything with a model. None if the server has none."""
         self.tracer: Tracer | None = None
         self.watchers: list[Callable[[], object]] = []

@@ -14,11 +14,13 @@ from typing import Any, Final, TypeAlias
 
 from .._models.callables import is_async
 from .._models.model import Model
+from .._models.statistics import Statistics
 from .._protocol.access import Access, Action, MakeAccess
 from .._protocol.effects import Await, Steps
 from .._protocol.errors import Forbidden, InferenceError, show
 from .._protocol.log import log_raised
 from .host_errors import convert_host_error, is_sync_only
+from .record import record_unknown
 
 Authorize: TypeAlias = Callable[[Access], bool | Awaitable[bool]]
 
@@ -31,8 +33,9 @@ _DJANGO_HINT: Final = (
 class Guard:
     """Asks one `authorize=`."""
 
-    def __init__(self, authorize: Authorize, call_here: Callable[[Callable[[], Any]], Any]) -> None:
+    def __init__(self, authorize: Authorize, call_here: Callable[[Callable[[], Any]], Any], refused: Statistics) -> None:
         self._authorize: Any = authorize
+        self._refused = refused  # counts inference requests that are refused
         with suppress(ValueError):  # not every callable tells its signature
             try:
                 inspect.signature(authorize).bind(None)
@@ -45,12 +48,27 @@ class Guard:
         """Raise the refusal if an access is not allowed. An `async def` is asked by the steps that this returns."""
         call = partial(self._authorize, access)
         if self._is_async:
-            return _ask_async(call, access)
+            return self._ask_async(call, access)
         try:
             _check(self._call_here(call), access)
         except Exception as error:
-            raise _as_refusal(error) from error
+            raise self._as_refusal(error, access) from error
         return None
+
+    def _ask_async(self, call: Callable[[], Any], access: Access) -> Steps[None]:
+        try:
+            _check((yield Await(call)), access)
+        except Exception as error:
+            raise self._as_refusal(error, access) from error
+
+    def _as_refusal(self, error: Exception, access: Access) -> InferenceError:
+        refusal = error if isinstance(error, InferenceError) else convert_host_error(error)
+        if refusal is None:
+            log_raised(logging.ERROR, error, "authorize= failed, so the request is refused%s", _DJANGO_HINT if is_sync_only(error) else "")
+            refusal = InferenceError("the authorization failed: see the server's log", status=500)
+        if access.action == "infer":
+            record_unknown(self._refused, refusal)
+        return refusal
 
     def find_allowed(self, models: Iterable[Model], make_access: MakeAccess, action: Action) -> Steps[list[Model]]:
         """Find the models for which a client is allowed an action."""
@@ -64,23 +82,8 @@ class Guard:
         return allowed
 
 
-def _ask_async(call: Callable[[], Any], access: Access) -> Steps[None]:
-    try:
-        _check((yield Await(call)), access)
-    except Exception as error:
-        raise _as_refusal(error) from error
-
-
 def _check(allowed: object, access: Access) -> None:
     if allowed is False:
         raise Forbidden(f"not allowed: {access.action}{'' if access.model is None else f' with model {show(access.model)}'}")
     if allowed is not True:
         raise TypeError(f"authorize= returned {show(allowed)}: return True or False")
-
-
-def _as_refusal(error: Exception) -> InferenceError:
-    refusal = error if isinstance(error, InferenceError) else convert_host_error(error)
-    if refusal is None:
-        log_raised(logging.ERROR, error, "authorize= failed, so the request is refused%s", _DJANGO_HINT if is_sync_only(error) else "")
-        refusal = InferenceError("the authorization failed: see the server's log", status=500)
-    return refusal

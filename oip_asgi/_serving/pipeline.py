@@ -63,13 +63,11 @@ def _infer_later(
     """`infer`, for a request that waits: for the model to be loaded, or for its body."""
     try:
         if read is None:
-            yield from _admit(engine, model)
+            model = yield from _admit(engine, model)
         wanted = read or wire.read()
         body: Buffer = (yield wanted) if type(wanted) is Read else wanted
-        if model.lifecycle.state in ("unregistering", "unregistered"):
-            with suppress(NotFound):
-                model = engine.models.find(model.name, model.version)  # which has replaced it
-            yield from _admit(engine, model)
+        if not model.lifecycle.will_serve:
+            model = yield from _admit(engine, model)
     except BaseException as error:
         record_end(model, None, span, engine.clock(), error)
         raise
@@ -233,15 +231,21 @@ def _fail(call: Call[Any], error: E, cause: BaseException | None = None) -> E:
     return call.note(error, cause)
 
 
-def _admit(engine: Engine, model: Model) -> Steps[None]:
-    """Let a request in before its body is read, as soon as the model is loaded."""
+def _admit(engine: Engine, model: Model) -> Steps[Model]:
+    """Let a request in before its body is read, as soon as the model is loaded. Returns the model, or the one that has replaced it."""
     if engine.stopping and not find_callers():  # a call that runs may still call other models
         raise make_stopping_error(model)
     yield from model.lifecycle.wait_until_loaded()
+    if model.lifecycle.state in ("unregistering", "unregistered"):
+        with suppress(NotFound):
+            found = engine.models.find(model.name, model.version)
+            if found is not model:
+                return (yield from _admit(engine, found))
     if not model.lifecycle.is_serving:
         raise model.lifecycle.make_refusal()
     if model.limiter.is_full() and model.cache is None:  # the cache may have its response
         raise make_busy_error(model)
+    return model
 
 
 def _encode_elsewhere(call: Call[T], response: InferenceResponse) -> Steps[T]:

@@ -65,7 +65,7 @@ def record_end(model: Model, request: Timings | None, span: Span | None, ended: 
 
 
 def record_unknown(statistics: Statistics, error: InferenceError) -> None:
-    """Count a request for an unknown model. All of them are counted as one model, because clients choose the names."""
-    statistics.record("invalid", None, 0.0)
+    """Count a request for an unknown model, or one that may not ask. All are counted as one model, because clients choose the names."""
+    statistics.record(outcome_of(error, has_entered=False), None, 0.0)
     if logger.isEnabledFor(logging.DEBUG):
         logger.debug("a request was refused with %d: %s", error.status, escape(error_text(error)), extra=log_fields("", None, None, 0.0))

@@ -54,7 +54,8 @@ class _Large(msgspec.Struct, frozen=True):
 
 
 class Stream(msgspec.Struct, Generic[T], eq=False):
-    """The answers of one request, which leave as `events` if there are any. If it `wants_one`, the steps return the only answer."""
+    """The answers of one request, which leave as `events` if there are any. If it `wants_one`, the steps return the only answer: more
+    than one, or none, is an error."""
 
     engine: Engine
     model: Model
@@ -104,6 +105,9 @@ class Stream(msgspec.Struct, Generic[T], eq=False):
                     only = answer
                 else:
                     yield Send(answer, reader.until)
+            if self.wants_one and only is None:
+                logger.error("%s answered nothing, where one response was asked for", self.model)
+                raise ModelFailed(f"{self.model} answered nothing: generate_stream takes any number of responses")
         except FAILURES as failure:
             # a stopped generator runs no more, and neither does its event loop or thread
             yield from reader.end("fail", closes=type(failure) is not Stopped)
@@ -133,15 +137,6 @@ class Stream(msgspec.Struct, Generic[T], eq=False):
             return Send(self.events.encode_error(as_client_error(error)))
         finally:
             del error  # it refers to this frame: a cycle, which only the garbage collector would free
-
-
-def take_only_answer(engine: Engine, model: Model, wire: WireFormat[T]) -> Steps[T]:
-    """Return the only answer of a request. More than one, or none, is an error."""
-    answer: T | None = yield from Stream(engine, model, wire, wants_one=True).run()
-    if answer is None:
-        logger.error("%s answered nothing, where one response was asked for", model)
-        raise ModelFailed(f"{model} answered nothing: generate_stream takes any number of responses")
-    return answer
 
 
 class _ItemReader(Generic[T]):

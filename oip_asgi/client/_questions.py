@@ -6,7 +6,7 @@ Specification: HTTP/REST; the extensions of the model repository, statistics and
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, Final, Generic, Literal, NamedTuple, TypeAlias, TypedDict, TypeVar, Unpack
+from typing import Any, Final, Generic, Literal, NamedTuple, TypeAlias, TypedDict, TypeVar
 
 import msgspec
 from msgspec.structs import replace
@@ -171,19 +171,26 @@ class Options(TypedDict, total=False):
     binary: bool
 
 
-def make_inference(model: str, inputs: Any, **options: Unpack[Options]) -> Inference:
+def make_inference(
+    model: str,
+    inputs: Any,
+    version: str | int | None = None,
+    parameters: Mapping[str, Any] | None = None,
+    outputs: Sequence[str | RequestOutput] | None = None,
+    id: str | None = None,  # noqa: A002
+    binary: bool = True,
+) -> Inference:
     """What is asked of a model, with inputs in any form. `Client.infer` says more."""
-    parameters, identifier = to_plain_parameters("the request", options.get("parameters") or {}, InvalidRequest), options.get("id")
-    outputs = [RequestOutput(output) if isinstance(output, str) else output for output in options.get("outputs") or ()]
+    plain = to_plain_parameters("the request", parameters or {}, InvalidRequest)
+    wanted = [RequestOutput(output) if isinstance(output, str) else output for output in outputs or ()]
     if isinstance(inputs, InferenceRequest):
         tensors, own = inputs.inputs, inputs.parameters
-        identifier, outputs = inputs.id if identifier is None else identifier, outputs or inputs.outputs
+        id, wanted = inputs.id if id is None else id, wanted or inputs.outputs  # noqa: A001
     elif isinstance(inputs, Sequence) and inputs and all(isinstance(each, Tensor) for each in inputs):
         tensors, own = list(inputs), {}
     else:
         tensors, own = to_inputs(inputs, {}, default_codecs())
-    request = InferenceRequest(tensors, identifier, {**own, **parameters}, outputs)
-    return Inference(model, options.get("version"), request, options.get("binary", True))
+    return Inference(model, version, InferenceRequest(tensors, id, {**own, **plain}, wanted), binary)
 
 
 def write_inference(inference: Inference, action: str = "infer") -> HTTPRequest:

@@ -17,6 +17,7 @@ import pytest
 from oip_asgi import Access, InferenceError, InferenceServer, OIPApp, OIPMiddleware, TensorSpec
 from tests.support.grpc_asgi import ASGI_CLIENTS
 from tests.support.grpc_ways import SERVICE, SERVINGS, Client, made, wire_request
+from tests.support.inside import outcomes
 from tests.support.ways import Answer, Request, Way, send_asgi, ways_into
 
 USERS: Final = ("nobody", "a user", "an administrator")
@@ -382,22 +383,26 @@ class Teapot(Exception):
         (None, 500, "the authorization failed: see the server's log"),
         (1, 500, "the authorization failed: see the server's log"),
         (Teapot("secret text"), 500, "the authorization failed: see the server's log"),
+        (asyncio.CancelledError(), 500, "the authorization failed: see the server's log"),
         (InferenceError("pay first", status=402, headers={"X-Price": "1"}), 402, "pay first"),
     ],
-    ids=["None", "1", "an error", "an InferenceError"],
+    ids=["None", "1", "an error", "a cancelled future", "an InferenceError"],
 )
 def test_what_else_a_check_may_do(outcome: Any, status: int, text: str, caplog: pytest.LogCaptureFixture) -> None:
     def check(_: Access) -> Any:
-        if isinstance(outcome, Exception):
+        if isinstance(outcome, BaseException):
             raise outcome
         return outcome
 
     calls: list[str] = []
     server = make_server(check, calls)
-    for way in ways_into(server).values():
+    ways = ways_into(server).values()
+    for way in ways:
         got = ask(way, "nobody", "POST", "/models/secret/infer", INFER)
         assert (got.status, json.loads(got.body)) == (status, {"error": text})
+        ask(way, "nobody", "GET", "/models/secret")
     assert not calls
+    assert outcomes(server)[""] == {"failed" if status == 500 else "invalid": len(ways)}
     assert ("authorize= failed" in caplog.text) == (status == 500)
 
 

@@ -28,6 +28,12 @@ def test_an_array_comes_back_with_its_dtype_and_shape(ask: Asked, binary: bool) 
         assert np.array_equal(response["x"], array, equal_nan=array.dtype.kind == "f")
 
 
+@pytest.mark.parametrize("how", ["infer", "stream"])
+def test_an_unknown_keyword_is_refused(ask: Asked, how: str) -> None:
+    with pytest.raises(TypeError, match="vesion"):
+        ask(how, "echo", {"x": [1]}, vesion="1")
+
+
 @pytest.mark.parametrize("elements", [1000, 16_385, 70_001, 1_000_001])
 def test_a_long_array_comes_back_writable_and_aligned(ask: Asked, elements: int) -> None:
     array = np.arange(elements, dtype=np.float64)

@@ -256,14 +256,31 @@ def test_messages_that_become_large_are_decompressed_when_it_is_their_turn() -> 
     assert peak < 64 * 2**20
 
 
+class Timeout(BaseException):
+    """As gevent's, which its host waits for."""
+
+    __module__ = "gevent.timeout"
+
+
 def test_an_inline_model_that_raises_what_is_for_the_host_has_failed() -> None:
+    def raises(n: Any) -> int:
+        raise Timeout
+
+    server = InferenceServer()
+    server.register("m", raises, run="inline")
+    got = asyncio.run(call(OIPGRPCApp(server), PATH, asked("m", 1)))
+    assert (got.refusal, got.messages) == (("INTERNAL", "model 'm' failed: it raised Timeout"), [])
+    server.stop()
+
+
+def test_an_inline_model_that_raises_the_cancellation_of_another_task_has_failed_once() -> None:
     def cancelled(n: Any) -> int:
         raise asyncio.CancelledError
 
     server = InferenceServer()
     server.register("m", cancelled, run="inline")
-    got = asyncio.run(call(OIPGRPCApp(server), PATH, asked("m", 1)))
-    assert (got.refusal, got.messages) == (("INTERNAL", "model 'm' failed: it raised CancelledError"), [])
+    got = asyncio.run(call(OIPGRPCApp(server), PATH, [asked("m", 1), asked("m", 2)]))
+    assert len(got.messages) == 2
     server.stop()
 
 

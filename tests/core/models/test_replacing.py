@@ -137,6 +137,26 @@ def test_a_request_on_its_way_is_answered_by_what_replaces_its_model(waits_for: 
     assert (status, document["outputs"][0]["data"]) == (200, [2])
 
 
+@pytest.mark.parametrize("is_loaded", [True, False])
+def test_a_request_that_waits_for_a_load_is_answered_by_what_replaces_its_model(is_loaded: bool) -> None:
+    server, began = InferenceServer(), threading.Event()
+
+    async def load() -> None:
+        began.set()
+        await asyncio.sleep(0.2)
+
+    server.register("m", lambda: 1, load=load)
+
+    async def main() -> Any:
+        talk = Talk(server)
+        await until(began.is_set)
+        server.register("m", lambda: 2, load=None if is_loaded else load, replace=True)
+        return await talk.answer()
+
+    status, document = asyncio.run(main())
+    assert (status, document["outputs"][0]["data"]) == (200, [2])
+
+
 @pytest.mark.parametrize("action", ["generate", "infer"])
 def test_a_request_is_read_as_what_it_began_with_declares(action: str) -> None:
     """A long body is decoded when its turn has come, and by then the model may have another declaration."""

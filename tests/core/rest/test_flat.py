@@ -6,9 +6,10 @@ import json
 import tracemalloc
 from typing import Any
 
+import numpy as np
 import pytest
 
-from oip_asgi import InferenceServer, TensorSpec
+from oip_asgi import InferenceRequest, InferenceServer, TensorSpec
 from tests.support.inside import answer_http
 
 
@@ -24,6 +25,21 @@ def make_server() -> InferenceServer:
 def generate(model: str, body: bytes) -> tuple[int, Any]:
     response = answer_http(make_server(), "POST", f"/models/{model}/generate", (), body)
     return response.status, json.loads(b"".join(response.parts))
+
+
+def count_inputs(request: InferenceRequest) -> int:
+    return len(request.inputs)
+
+
+def test_each_member_is_an_input_of_a_model_that_names_none() -> None:
+    server, body = make_server(), b'{"a": 1.5, "b": [2, 3], "id": "7", "parameters": {"p": 1}, "timeout": 1000000}'
+    server.register("any", lambda **inputs: {name: array.sum() for name, array in inputs.items()})
+    server.register("request", count_inputs)
+    server.register("one and any", lambda a, **inputs: np.int64(len(inputs)))
+    for model, answered in (("any", {"a": 1.5, "b": 5}), ("request", {"output_0": 2}), ("one%20and%20any", {"output_0": 0})):
+        response = answer_http(server, "POST", f"/models/{model}/generate", (), body)
+        document = json.loads(b"".join(response.parts))
+        assert document == {"id": "7", "model_name": document["model_name"], **answered}
 
 
 @pytest.mark.parametrize(
