@@ -18,7 +18,8 @@ from numpy import ndarray
 from .._protocol.column_shape import rows_of
 from .._protocol.datatypes import Array, Datatype
 from .._protocol.errors import InvalidRequest, InvalidResponse, show
-from .._protocol.tensors import InferenceRequest, InferenceResponse, Tensor, make_tensor, object_array
+from .._protocol.tensors import InferenceRequest, InferenceResponse, Tensor, make_tensor
+from .._protocol.to_array import object_array
 
 T = TypeVar("T")
 V = TypeVar("V")

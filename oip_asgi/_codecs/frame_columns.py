@@ -26,7 +26,8 @@ from .._protocol.datatypes import Array, dtype_of
 from .._protocol.errors import InvalidRequest, show
 from .._protocol.schemas import Parameters
 from .._protocol.specs import TensorSpec
-from .._protocol.tensors import Tensor, make_tensor, object_array
+from .._protocol.tensors import Tensor, make_tensor
+from .._protocol.to_array import object_array
 from .base import bytes_of
 from .dates import CALENDAR, NANOSECONDS, DatetimeCodec, are_between, read_points
 from .plain import Base64Codec, PandasJSONCodec, StringCodec

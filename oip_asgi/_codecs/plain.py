@@ -22,7 +22,8 @@ import numpy as np
 from .._json.text import MAX_DEPTH, check_unseen
 from .._protocol.datatypes import Array
 from .._protocol.errors import InvalidRequest, show
-from .._protocol.tensors import Tensor, object_array
+from .._protocol.tensors import Tensor
+from .._protocol.to_array import object_array
 from .base import InputCodec, ListCodec, SingleTensorCodec, bytes_of, decode_elements, encode_elements
 
 _encode: Final = msgspec.json.Encoder().encode

@@ -16,7 +16,8 @@ from .._protocol.datatypes import FLOATING, Array, cast, find_overflow, integer_
 from .._protocol.errors import InvalidRequest, ModelFault, show
 from .._protocol.schemas import Parameters
 from .._protocol.specs import TensorSpec
-from .._protocol.tensors import Tensor, as_array, make_tensor, to_plain, to_wire_array
+from .._protocol.tensors import Tensor, make_tensor, to_plain
+from .._protocol.to_array import as_array, to_wire_array
 from .base import AnyInputCodec
 from .content_types import Codecs
 from .dataframes import is_frame, is_series

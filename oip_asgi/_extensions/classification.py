@@ -13,7 +13,8 @@ import numpy as np
 from .._protocol.datatypes import Array, DType, datatype_of
 from .._protocol.errors import InvalidRequest, show
 from .._protocol.schemas import RequestOutput
-from .._protocol.tensors import CLASSIFICATION, InferenceResponse, Tensor, object_array
+from .._protocol.tensors import CLASSIFICATION, InferenceResponse, Tensor
+from .._protocol.to_array import object_array
 from .rows import ApplyOptions
 
 _MAX_ELEMENTS: Final = 1_000_000

@@ -28,7 +28,7 @@ from .._protocol.datatypes import DTYPES, Array, Buffer, DType, cast, datatype_o
 from .._protocol.errors import InvalidRequest, show
 from .._protocol.loop_limits import PIECE, take_turns
 from .._protocol.tensor_bytes import count
-from .._protocol.tensors import object_array, to_shape
+from .._protocol.to_array import object_array, to_shape
 from . import accelerators, checked_data
 from .text import REFUSALS, Unusual, mask_escapes
 

@@ -1,6 +1,6 @@
 """The result of a model -> output tensors, checked against the declared outputs. Knows no wire formats.
 
-A list becomes an array by `to_wire_array` of `_protocol.tensors`, or by a codec. Whether it leaves as `[N]` or `[N, 1]` is decided by
+A list becomes an array by `to_wire_array` of `_protocol.to_array`, or by a codec. Whether it leaves as `[N]` or `[N, 1]` is decided by
 `_protocol.column_shape`, and by the codec `np` in `_codecs.plain`. A result that is wrong is the model's fault: it raises
 `ModelFault`, whose text is for the log.
 """
@@ -23,16 +23,8 @@ from .._protocol.errors import InferenceError, InvalidRequest, ModelFault, list_
 from .._protocol.schemas import RequestOutput
 from .._protocol.specs import TensorSpec
 from .._protocol.tensor_bytes import count
-from .._protocol.tensors import (
-    InferenceResponse,
-    Tensor,
-    as_array,
-    make_tensor,
-    object_array,
-    to_plain,
-    to_plain_parameters,
-    to_wire_array,
-)
+from .._protocol.tensors import InferenceResponse, Tensor, make_tensor, to_plain, to_plain_parameters
+from .._protocol.to_array import as_array, object_array, to_wire_array
 from .annotations import Outputs
 from .callables import refuse_coroutine
 

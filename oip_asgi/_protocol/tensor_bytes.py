@@ -16,7 +16,7 @@ from numpy import ndarray
 
 from .datatypes import MAX_ELEMENTS, MAX_EMPTY, MAX_RANK, Array, Buffer, DType
 from .errors import InvalidRequest
-from .tensors import object_array
+from .to_array import object_array
 
 _LENGTH: Final = struct.Struct("<I")
 """The length in front of each element of BYTES."""

@@ -33,8 +33,8 @@ from .._protocol.tensors import (
     drop_shared_memory,
     lend_nothing,
     make_tensor,
-    object_array,
 )
+from .._protocol.to_array import object_array
 
 HEADER_LENGTH: Final = "Inference-Header-Content-Length"
 

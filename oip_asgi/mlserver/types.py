@@ -15,7 +15,8 @@ from .._protocol.datatypes import Array, cast, dtype_of, find_overflow
 from .._protocol.errors import InvalidRequest, show
 from .._protocol.tensors import InferenceRequest as OurRequest
 from .._protocol.tensors import InferenceResponse as OurResponse
-from .._protocol.tensors import Tensor, as_array, make_tensor, to_wire_array
+from .._protocol.tensors import Tensor, make_tensor
+from .._protocol.to_array import as_array, to_wire_array
 
 
 class Parameters(SimpleNamespace):

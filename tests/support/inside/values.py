@@ -7,7 +7,7 @@ from oip_asgi._protocol.loop_limits import MAX_QUESTION, MAX_TENSORS
 from oip_asgi._protocol.options import list_fields
 from oip_asgi._protocol.request_body import Body, Coding, Decoder, read_coding
 from oip_asgi._protocol.tensor_bytes import from_bytes, view_bytes
-from oip_asgi._protocol.tensors import object_array
+from oip_asgi._protocol.to_array import object_array
 
 
 def to_bytes(array: Array) -> bytes:
