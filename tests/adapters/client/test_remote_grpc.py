@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from typing import Any
@@ -15,7 +16,6 @@ from oip_asgi import InferenceContext, InferenceError, InferenceRequest, Inferen
 from oip_asgi.client import remote
 from tests.support.asking import logged
 from tests.support.grpc_ways import awaiting, blocking
-from tests.support.processes import free_port
 
 ENDED: list[str] = []
 
@@ -181,13 +181,15 @@ def until_ended(number: int) -> None:
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "no-such-host.invalid"])
 def test_a_server_that_is_not_there_is_passed_over(host: str, url: str, caplog: pytest.LogCaptureFixture) -> None:
-    async def run() -> Any:
+    async def run(port: int) -> Any:
         near = InferenceServer()
-        near.register("same", load=remote([f"grpc://{host}:{free_port()}", url], "same", wait=0))
+        near.register("same", load=remote([f"grpc://{host}:{port}", url], "same", wait=0))
         async with near.lifespan():
             return (await near.infer("same", {"x": np.array([[1, 2]], np.float32)}))["y"].tolist()
 
-    assert asyncio.run(run()) == [[1.0, 2.0]]
+    with socket.socket() as silent:  # its port is taken, and nobody listens there
+        silent.bind(("127.0.0.1", 0))
+        assert asyncio.run(run(silent.getsockname()[1])) == [[1.0, 2.0]]
     [record] = logged(caplog)
     assert "is passed over" in record.message
 
