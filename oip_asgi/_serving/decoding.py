@@ -1,6 +1,6 @@
 """The body of a request -> `Decoded`: its tensors, checked against the model, and what it asks for. Knows no slots and no clock.
 
-`pipeline` decides in which thread this runs, by the size `_protocol.loop_limits.LOOP_BYTES`.
+A body of more than 16 KiB, `LOOP_BYTES` of `_protocol.loop_limits`, is decoded in a worker thread: `pipeline` decides that.
 """
 
 from __future__ import annotations
