@@ -41,7 +41,8 @@ MOST_UNANSWERED: Final = 64
 """How many requests of one call may be unanswered. No more are read meanwhile."""
 
 _WRITE_SECONDS: Final = 1.0
-"""How long a message may be written when the deadline of its request passes. After that, the client does not read, and the call ends."""
+"""How long a message may still take to be written after the deadline of its request. If it takes longer, the client does not read, and the
+call ends."""
 
 _FINAL: Final = "triton_final_response"
 _WANTS_FINAL: Final = "triton_enable_empty_final_response"
@@ -220,9 +221,11 @@ class StreamCall:
                     await (self._write(message) if writing is None else asyncio.shield(writing))
                     return
                 except asyncio.CancelledError:  # nothing can be sent after a part of a message
-                    self._is_stuck = True
-                    if writing is not None:
-                        self._is_stuck = not await _ends_soon(writing)
+                    is_cut = True
+                    try:
+                        is_cut = writing is None or not await _ends_soon(writing)
+                    finally:
+                        self._is_stuck = is_cut
                     raise
                 except Exception as error:  # the call takes no messages any more
                     self._finish(error)

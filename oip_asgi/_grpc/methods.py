@@ -46,14 +46,14 @@ def exchange(engine: Engine, method: Method, body: Buffer, transport: Any, timeo
         return _answer(engine, row, method, body, transport)
     try:
         wire = GRPCFormat(method, body, transport, timeout)
-        name, version = wire.model_name, wire.model_version or None
-        asked = None if engine.guard is None else engine.guard.ask(wire.make_access("infer", name, version))
-        if asked is None:
-            model = engine.models.find(name, version)
-    except (InvalidRequest, NotFound) as error:
+    except InvalidRequest as error:
         record_unknown(engine.unknown, error)
         raise
-    return infer(engine, model, wire, answer_once) if asked is None else _infer_after(asked, engine, wire)
+    name, version = wire.model_name, wire.model_version or None
+    asked = None if engine.guard is None else engine.guard.ask(wire.make_access("infer", name, version))
+    if asked is not None:
+        return _infer_after(asked, engine, wire)
+    return infer(engine, engine.find_for_inference(name, version), wire, answer_once)
 
 
 def refuse(error: Exception) -> Reply:

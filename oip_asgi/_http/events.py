@@ -95,8 +95,8 @@ class DocumentFormat:
         if length is not None:
             raise InvalidRequest("a flat object has no binary data: leave Inference-Header-Content-Length out, or send inputs")
         named = binding.named.union(binding.undeclared)
-        if binding.takes_any_member:
-            named |= flat.keys() - OF_PROTOCOL - generate.RESERVED_INPUTS
+        if binding.takes_any_key:
+            named |= {name for name in flat.keys() - OF_PROTOCOL - generate.RESERVED_INPUTS if not name.startswith("triton_")}
         is_frame = binding.request_reader is not None and binding.request_reader.codec.content_type == "pd"
         columns = (declared.keys() | named) - binding.named if is_frame else ()
         return generate.decode_request(flat, declared, named, columns)

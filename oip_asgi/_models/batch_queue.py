@@ -1,8 +1,8 @@
 """The requests that wait to share a call, grouped by what they have in common, and when a batch starts. Knows no requests and no clock.
 
 A group is ready once it is large enough, or one of its requests was held back for long enough. Then one of its requests gets a slot, and
-takes the others along when it starts; until then, more may join. A request is held back for `max_batch_delay`, but for half of the time that it
-has left at most, as `_serving.batch` says; without a delay, it takes a free slot at once.
+takes the others along when it starts; until then, more may join. A request is held back for `max_batch_delay`, but at most for half of the
+time that it has left, as `_serving.batch` says. Without a delay, it takes a free slot at once.
 """
 
 from __future__ import annotations

@@ -159,10 +159,10 @@ class Binding:
         """What metadata says of the inputs of which something is known."""
         self.undeclared = tuple(entry.name for entry in entries if entry.find_spec() is None)
         """The names of the others."""
-        takes_all = self.request_reader is not None
-        self.takes_any_member = (takes_all and self.of_one_request is None) or (self.is_open and (takes_all or not entries))
-        """Whether all that a flat object has is an input: a column of one parameter, such as a data frame, that takes inputs of any name,
-        or beside which nothing reads the request's parameters; or one of `**inputs`, without any that is named."""
+        takes_all, is_alone = self.request_reader is not None, self.of_one_request is None
+        self.takes_any_key = (takes_all and (self.is_open or is_alone)) or (self.rest is not None and is_alone and not entries)
+        """Whether each key of a flat object is an input: of a data frame, if it takes any name, or if nothing reads the parameters of the
+        request; or of `**inputs`, if nothing else is there."""
         self.named = frozenset(entry.name for entry in entries if entry.reader is not None)
         """The names of the tensors that have a parameter of their own."""
         self.required = frozenset(entry.name for entry in entries if entry.is_needed and not entry.is_scalar)

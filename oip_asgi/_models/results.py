@@ -1,8 +1,8 @@
 """The result of a model -> output tensors, checked against the declared outputs. Knows no wire formats.
 
-A list becomes what numpy makes of it, and texts become bytes, by `to_wire_array` of `_protocol.to_array`; or what a codec makes. Whether it leaves as `[N]` or `[N, 1]` is decided by
-`_protocol.column_shape`, and by the codec `np` in `_codecs.plain`. A result that is wrong is the model's fault: it raises
-`ModelFault`, whose text is for the log.
+A list becomes what numpy makes of it, and texts become bytes, by `to_wire_array` of `_protocol.to_array`; or what a codec makes. Whether it
+leaves as `[N]` or `[N, 1]` is decided by `_protocol.column_shape`, and by the codec `np` in `_codecs.plain`. A result that is wrong is the
+model's fault: it raises `ModelFault`, whose text is for the log.
 """
 
 from __future__ import annotations

@@ -194,7 +194,10 @@ def pieces(driver: Driver[Any], start: Start | None = None) -> Generator[Any, No
 def iterate_written(
     begin: Callable[[Callable[[M], Coroutine[Any, Any, None]]], Coroutine[Any, Any, T]], runtime: Runtime, ended: Signal
 ) -> Generator[M, None, T | None]:
-    """What a coroutine on the background event loop writes, for this thread. None if `ended` is set before it returns. Raises Stopped."""
+    """What a coroutine on the background event loop writes, for this thread. None if `ended` is set before it returns.
+
+    Raises Stopped if the loop ends.
+    """
     messages: SimpleQueue[M | None] = SimpleQueue()
     taken = asyncio.Event()
     taken.set()

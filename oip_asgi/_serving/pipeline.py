@@ -33,6 +33,8 @@ T = TypeVar("T")
 R = TypeVar("R")
 E = TypeVar("E", bound=BaseException)
 
+_GONE: Final = ("unregistering", "unregistered")
+
 _REGION: Final = re.compile(rb"\\u|" + REGION.encode())
 """A short body that has this, or may have it escaped, may have large inputs, in shared memory: a worker thread reads them."""
 
@@ -63,11 +65,13 @@ def _infer_later(
     """`infer`, for a request that waits: for the model to be loaded, or for its body."""
     try:
         if read is None:
-            model = yield from _admit(engine, model)
+            while (found := (yield from _admit(engine, model))) is not model:
+                model = found
         wanted = read or wire.read()
         body: Buffer = (yield wanted) if type(wanted) is Read else wanted
-        if not model.lifecycle.will_serve:
-            model = yield from _admit(engine, model)
+        if model.lifecycle.state in _GONE:
+            while (found := (yield from _admit(engine, model))) is not model:
+                model = found
     except BaseException as error:
         record_end(model, None, span, engine.clock(), error)
         raise
@@ -232,15 +236,15 @@ def _fail(call: Call[Any], error: E, cause: BaseException | None = None) -> E:
 
 
 def _admit(engine: Engine, model: Model) -> Steps[Model]:
-    """Let a request in before its body is read, as soon as the model is loaded. Returns the model, or the one that has replaced it."""
+    """Let a request in before its body is read, as soon as the model is loaded, and return the model. Or return what has replaced it."""
     if engine.stopping and not find_callers():  # a call that runs may still call other models
         raise make_stopping_error(model)
     yield from model.lifecycle.wait_until_loaded()
-    if model.lifecycle.state in ("unregistering", "unregistered"):
+    if model.lifecycle.state in _GONE:
         with suppress(NotFound):
             found = engine.models.find(model.name, model.version)
             if found is not model:
-                return (yield from _admit(engine, found))
+                return found
     if not model.lifecycle.is_serving:
         raise model.lifecycle.make_refusal()
     if model.limiter.is_full() and model.cache is None:  # the cache may have its response

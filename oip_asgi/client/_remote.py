@@ -36,7 +36,7 @@ _NOT_PASSED_ON: Final = frozenset(
 """Parameters that are about this server's own answer: it has done what they ask, or the request is written anew."""
 
 _UNSIGNED: Final = frozenset({"priority", "sequence_id"})
-"""Parameters of 64 bits without a sign, by Triton's extensions, which are checked already."""
+"""Parameters of 64 bits without a sign, by Triton's extensions."""
 
 _MAX_HEADERS: Final = 7000
 """Bytes of headers that are passed on. Triton closes the connection above 8,192 in all, and gRPC refuses some calls, so that a client who
@@ -246,7 +246,7 @@ class _Remote:
                 headers.append((encoded, value.encode("latin-1")))
         if headers and sum(len(name) + len(value) for name, value in headers) > _MAX_HEADERS:
             names = list_names([name for name, _ in self._forward])
-            raise InvalidRequest(f"the headers that are passed on, of {names}, have more than {_MAX_HEADERS} bytes: send shorter ones")
+            raise InvalidRequest(f"the forwarded headers ({names}) have more than {_MAX_HEADERS} bytes together: send shorter ones")
         return Inference(self._model, self._version, InferenceRequest(inputs, request.id, parameters, outputs), self._binary, headers)
 
     def _check(self, response: InferenceResponse, inference: Inference) -> InferenceResponse:
@@ -293,7 +293,7 @@ def _infer_stream(address: Address, inference: Inference) -> AsyncGenerator[Infe
 
 
 def _pass_on(parameters: Parameters) -> Parameters:
-    """The parameters for the other server. Those that would be other ones there are refused."""
+    """The parameters for the other server. Raises if the value of one would change on the way."""
     passed = {name: value for name, value in parameters.items() if name not in _NOT_PASSED_ON} if parameters else parameters
     for name, value in passed.items():
         if not _arrives(name, value):
@@ -306,7 +306,8 @@ def _arrives(name: str, value: str | float | bool) -> bool:
     """Whether a parameter is the same for Triton, which ends text at a NUL, makes other integers floats, and takes what gRPC can say."""
     if isinstance(value, str):
         return "\0" not in name + value
-    is_number = -(2**63) <= value < 2**63 or name in _UNSIGNED if isinstance(value, int) else math.isfinite(value)
+    least = 0 if name in _UNSIGNED else -(2**63)
+    is_number = least <= value < 2**64 + least if isinstance(value, int) else math.isfinite(value)
     return is_number and "\0" not in name
 
 

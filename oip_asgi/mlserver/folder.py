@@ -6,6 +6,7 @@ import asyncio
 import importlib
 import sys
 import threading
+from collections import Counter
 from collections.abc import AsyncIterator, Collection, Iterator
 from contextlib import contextmanager
 from glob import glob
@@ -39,7 +40,7 @@ SED: Final = (
 )
 """Changes the lines of a file that import MLServer."""
 
-_SHARED: Final = "another folder or the application has one too, so this one is there only while the model's file is imported: rename it"
+_SHARED: Final = "another folder or the application has one too, so this one is imported only at the top of the model's file: rename it"
 
 _importing: Final = threading.RLock()
 
@@ -71,28 +72,33 @@ def register_folder(server: InferenceServer, path: str | Path) -> None:
     settings = read_settings(Path(path))
     _warn_of_unused(Path(path) / "settings.json", settings)
     root = (Path(path) / settings.model_repository_root).resolve()
-    models = list(map(read_model, _find_files(root)))
+    files = _find_files(root)
+    models = list(map(read_model, files.values()))
     if not models:
         raise ValueError(f"{path}: there is no {MODEL_FILE} in this folder or below it")
     for model in sorted(models, key=lambda model: (model.name, model.version or "")):
         _register(server, model, loads=settings.load_models_at_startup)
-    known = {model._source for model in models}
+    _drop_shared(_folders[server])
+    known = set(files)
 
     def find_new() -> None:
-        for file in _find_files(root):
-            if str(file) not in known:
+        for target, file in _find_files(root).items():
+            if target not in known:
                 try:
                     _register(server, read_model(file), loads=False)
-                    known.add(str(file))
-                except (TypeError, ValueError) as error:
+                    _drop_shared(_folders[server])
+                    known.add(target)
+                except (OSError, TypeError, ValueError) as error:
                     logger.error("a new model cannot be registered: %s", error)
 
     server._inside.engine.finders.append(find_new)
 
 
-def _find_files(root: Path) -> list[Path]:
-    """The files of all models. As MLServer does, this follows links, and passes over names that begin with a dot."""
-    return [root / found for found in glob(f"**/{MODEL_FILE}", root_dir=root, recursive=True)]
+def _find_files(root: Path) -> dict[Path, Path]:
+    """The file of each model, by where it is without links, which this follows. As in MLServer, names that begin with a dot are hidden."""
+    found = [root / name for name in glob(f"**/{MODEL_FILE}", root_dir=root, recursive=True)]
+    targets = [(file.resolve(), file) for file in found]
+    return dict(sorted(targets, key=lambda each: each[0] == each[1]))  # the last one counts
 
 
 def _register(server: InferenceServer, settings: ModelSettings, *, loads: bool) -> None:
@@ -101,17 +107,15 @@ def _register(server: InferenceServer, settings: ModelSettings, *, loads: bool) 
     if settings._has_batches:
         batch = {"max_batch_size": settings.max_batch_size, "max_batch_delay": settings.max_batch_time}
 
-    with _importing:
-        folders = _folders.setdefault(server, set())
-        folders.add(file.parent)
-        _drop_shared(file.parent, folders)
+    folders = _folders.setdefault(server, set())
+    folders.add(file.parent)
 
     async def load() -> Foreign:
         model = await asyncio.to_thread(_make_model, file, folders)
         try:
             model.ready = await model.load()
         except ModuleNotFoundError as error:
-            if error.name not in _list_modules(file.parent):
+            if str(error.name).partition(".")[0] not in _list_modules(file.parent):
                 raise
             raise ImportError(f"{error}: {_SHARED}") from error
         if not model.ready:
@@ -130,6 +134,7 @@ def _register(server: InferenceServer, settings: ModelSettings, *, loads: bool) 
             **cast(Any, batch),
         )
     except (TypeError, ValueError) as error:
+        folders.discard(file.parent)
         raise ValueError(f"{file}: {error}") from None
     if not loads:
         engine, runtime = server._inside
@@ -171,10 +176,10 @@ def _imports_from(folder: Path, folders: set[Path]) -> Iterator[None]:
     """
     own = _list_modules(folder)
     with _importing:
-        present = {name: module for name, module in sys.modules.items() if name.partition(".")[0] in own}
+        present = {name: module for name, module in list(sys.modules.items()) if name.partition(".")[0] in own}
         hosts = {name: module for name, module in present.items() if not _is_from(module, folders)}
         for name in present:
-            del sys.modules[name]
+            sys.modules.pop(name, None)
         token = registry.set(registry.get().copy())
         sys.path.insert(0, str(folder))
         importlib.invalidate_caches()
@@ -183,17 +188,19 @@ def _imports_from(folder: Path, folders: set[Path]) -> Iterator[None]:
         finally:
             sys.path.remove(str(folder))
             registry.reset(token)
-            _drop_shared(folder, folders)
             sys.modules.update(hosts)
+            _drop_shared(folders)
 
 
-def _drop_shared(folder: Path, folders: set[Path]) -> None:
-    """Forget modules of models whose name another folder has too, or the host: one would be taken for the other."""
-    own, taken = _list_modules(folder), {name for other in folders - {folder} for name in _list_modules(other)}
-    found = {name: PathFinder.find_spec(name) for name in own - taken}  # what the host would import
-    shared = own & taken | {name for name, spec in found.items() if spec is not None and not _is_below(spec, [folder])}
-    for name in [name for name, module in sys.modules.items() if name.partition(".")[0] in shared and _is_from(module, folders)]:
-        del sys.modules[name]
+def _drop_shared(folders: set[Path]) -> None:
+    """Forget modules of models whose name two folders have, or a folder and the host: one would be taken for the other."""
+    with _importing:
+        names = Counter(name for folder in list(folders) for name in _list_modules(folder))
+        found = {name: PathFinder.find_spec(name) for name in names}  # what the host would import
+        shared = {name for name, spec in found.items() if names[name] > 1 or (spec is not None and not _is_below(spec, folders))}
+        dropped = [name for name, module in list(sys.modules.items()) if name.partition(".")[0] in shared and _is_from(module, folders)]
+        for name in dropped:
+            sys.modules.pop(name, None)
 
 
 def _is_from(module: ModuleType, folders: Collection[Path]) -> bool:
@@ -204,11 +211,13 @@ def _is_from(module: ModuleType, folders: Collection[Path]) -> bool:
 
 def _is_below(spec: ModuleSpec, folders: Collection[Path]) -> bool:
     paths = [Path(path) for path in [spec.origin or "", *(spec.submodule_search_locations or ())]]
-    return any(path.is_relative_to(folder) for path in paths for folder in folders)
+    return any(path.is_relative_to(folder) for path in paths for folder in list(folders))
 
 
 def _list_modules(folder: Path) -> set[str]:
-    """The names of modules in a folder. A folder of data is none, though it may be called like a library."""
+    """The names of modules in a folder, if it is still there. A folder of data is none, though it may be called like a library."""
+    if not folder.is_dir():
+        return set()
     names = {path.stem for path in folder.iterdir() if path.suffix == ".py" or any(path.glob("*.py")) or any(path.glob("*/*.py"))}
     return names - sys.stdlib_module_names
 

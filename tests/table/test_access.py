@@ -18,6 +18,7 @@ from oip_asgi import Access, InferenceError, InferenceServer, OIPApp, OIPMiddlew
 from tests.support.grpc_asgi import ASGI_CLIENTS
 from tests.support.grpc_ways import SERVICE, SERVINGS, Client, made, wire_request
 from tests.support.inside import outcomes
+from tests.support.inside.values import InvalidRequest
 from tests.support.ways import Answer, Request, Way, send_asgi, ways_into
 
 USERS: Final = ("nobody", "a user", "an administrator")
@@ -404,6 +405,16 @@ def test_what_else_a_check_may_do(outcome: Any, status: int, text: str, caplog: 
     assert not calls
     assert outcomes(server)[""] == {"failed" if status == 500 else "invalid": len(ways)}
     assert ("authorize= failed" in caplog.text) == (status == 500)
+
+
+def test_a_refusal_over_grpc_is_counted_once() -> None:
+    def check(_: Access) -> bool:
+        raise InvalidRequest("nothing here")
+
+    server = make_server(check, [])
+    for make_client in ASGI_CLIENTS.values():
+        assert make_client(server).refusal("ModelInfer", wire_request("secret", [TENSOR]))[0] == "INVALID_ARGUMENT"
+    assert outcomes(server)[""] == {"invalid": len(ASGI_CLIENTS)}
 
 
 def test_a_check_gets_what_the_request_says() -> None:

@@ -63,6 +63,9 @@ def test_a_parameter_that_would_be_another_one_there_is_refused() -> None:
     good = {"a": -(2**63), "b": 2**63 - 1, "sequence_id": 2**64 - 1, "priority": 2**63, "c": -1.5, "d": True, "é": '\n"', "": 1e300}
     assert outputs(ask(near, "look", {"parameters": good}, x=GOOD))
     assert good.items() <= seen.pop().parameters.items()
+    for number in (-1, 2**64):  # those of the request itself are checked before
+        document = {"inputs": [{**item, "parameters": {"priority": number}} for item in described(x=GOOD)]}
+        assert error(ask(near, "look", document))[0] == 400
     for name, value in (("a", 2**63), ("a", -(2**63) - 1), ("a", 10**30), ("a", "b\0"), ("a\0b", 1), ("a\0b", "c")):
         answer = ask(near, "look", {"parameters": {name: value}}, x=GOOD)
         assert error(answer)[0] == 400
@@ -84,7 +87,7 @@ def test_headers_that_the_other_server_could_not_read_are_refused() -> None:
         answer = over_asgi(OIPApp(near), "")(Request("POST", "/models/same/infer", headers, body))
         assert answer.status == status
     assert error(answer)[1] == (
-        "the headers that are passed on, of 'authorization', 'traceparent', have more than 7000 bytes: send shorter ones"
+        "the forwarded headers ('authorization', 'traceparent') have more than 7000 bytes together: send shorter ones"
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import shutil
 import sys
 from pathlib import Path
 from typing import Any
@@ -91,6 +92,28 @@ def test_a_pickle_never_finds_the_class_of_another_folder(tmp_path: Path, caplog
     assert post(server, "/repository/models/b/load", {}).status == 500
     assert "No module named 'feats': another folder or the application has one too" in caplog.text
     assert ask_who(server) == {"a": ["a"], "b": 503}
+
+
+def test_a_folder_that_is_gone_keeps_no_other_model_from_being_loaded(tmp_path: Path) -> None:
+    for name in "ab":
+        write(tmp_path / name, {"implementation": "who.Who"}, who=WHO.format(who=name))
+    server = serve(tmp_path, model_control=True)
+    assert ask_who(server) == {"a": ["a"], "b": ["b"]}
+    shutil.rmtree(tmp_path / "b")
+    server.load_sync("a")
+    write(tmp_path / "c", {"implementation": "who.Who"}, who=WHO.format(who="c"))
+    assert post(server, "/repository/models/c/load", {}).status == 200
+    assert ask_who(server) == {"a": ["a"], "b": ["b"]}  # what is loaded serves on
+
+
+def test_an_import_of_the_package_is_told_why_it_fails_in_load(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    late = "\nasync def load(self):\n    import parts.own\n    return True\n\n\nWho.load = load\n"
+    for name in "ab":
+        (tmp_path / name / "parts").mkdir(parents=True)
+        (tmp_path / name / "parts/own.py").write_text("")
+        write(tmp_path / name, {"implementation": "who.Who"}, who=WHO.format(who=name) + late)
+    assert ask_who(serve(tmp_path)) == {"a": 503, "b": 503}
+    assert caplog.text.count("another folder or the application has one too") == 2
 
 
 def test_the_host_imports_its_own_module_later(sums: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,6 +15,7 @@ import pytest
 
 from oip_asgi import Access, InferenceServer, OIPApp
 from tests.support.asking import ask, error, get, outputs
+from tests.support.inside import outcomes
 from tests.support.inside.models import ModelOptions
 from tests.support.inside.values import list_fields
 from tests.support.talk import Talk, until
@@ -135,6 +136,24 @@ def test_a_request_on_its_way_is_answered_by_what_replaces_its_model(waits_for: 
 
     status, document = asyncio.run(main())
     assert (status, document["outputs"][0]["data"]) == (200, [2])
+
+
+def test_a_request_that_a_new_model_refuses_is_counted_for_that() -> None:
+    server, body = InferenceServer(), b'{"inputs":[]}'
+    server.register("m", lambda: 1)
+
+    def fails() -> None:
+        raise ValueError
+
+    async def main() -> Any:
+        talk = Talk(server, body=body[:3], ends=False)
+        await asyncio.sleep(0.05)
+        server.register("m", load=fails, replace=True)
+        talk.say(body[3:])
+        return await talk.answer()
+
+    assert asyncio.run(main())[0] == 503
+    assert outcomes(server)["m"] == {"busy": 1}
 
 
 @pytest.mark.parametrize("is_loaded", [True, False])

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from oip_asgi import InferenceRequest, InferenceServer, TensorSpec
+from oip_asgi import InferenceContext, InferenceServer, TensorSpec
 from tests.support.inside import answer_http
 
 
@@ -27,21 +27,26 @@ def generate(model: str, body: bytes) -> tuple[int, Any]:
     return response.status, json.loads(b"".join(response.parts))
 
 
-def count_inputs(request: InferenceRequest) -> int:
-    return len(request.inputs)
+def count_parameters(context: InferenceContext, **inputs: Any) -> int:
+    assert not inputs
+    return len(context.parameters)
 
 
-def test_each_member_is_an_input_of_a_model_that_names_none() -> None:
+def test_each_key_is_an_input_of_a_model_that_takes_any_and_nothing_else() -> None:
     server, body = make_server(), b'{"a": 1.5, "b": [2, 3], "id": "7", "parameters": {"p": 1}, "timeout": 1000000}'
     server.register("any", lambda **inputs: {name: array.sum() for name, array in inputs.items()})
-    server.register("request", count_inputs)
+    server.register("context", count_parameters)
     server.register("one and any", lambda a, **inputs: np.int64(len(inputs)))
-    for model, answered in (("any", {"a": 1.5, "b": 5}), ("request", {"output_0": 2})):
-        response = answer_http(server, "POST", f"/models/{model}/generate", (), body)
+    for model, sent, answered in (("any", body, {"a": 1.5, "b": 5}), ("context", body.replace(b"[2, 3]", b"2"), {"output_0": 4})):
+        response = answer_http(server, "POST", f"/models/{model}/generate", (), sent)
         document = json.loads(b"".join(response.parts))
         assert (response.status, document) == (200, {"id": "7", "model_name": model, **answered})
-    refused = answer_http(server, "POST", "/models/one%20and%20any/generate", (), body)  # its context has the other keys as parameters
-    assert (refused.status, b"parameter 'b' is a list" in b"".join(refused.parts)) == (400, True)
+    for model, sent, text in (
+        ("one%20and%20any", body, b"parameter 'b' is a list"),  # the other keys are parameters
+        ("any", b'{"a": 1, "triton_unknown": 2}', b"triton_unknown"),
+    ):
+        refused = answer_http(server, "POST", f"/models/{model}/generate", (), sent)
+        assert (refused.status, text in b"".join(refused.parts)) == (400, True)
 
 
 @pytest.mark.parametrize(
