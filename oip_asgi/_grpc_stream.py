@@ -41,8 +41,8 @@ MOST_UNANSWERED: Final = 64
 """How many requests of one call may be unanswered. No more are read meanwhile."""
 
 _WRITE_SECONDS: Final = 1.0
-"""How long a message may still take to be written after the deadline of its request. If it takes longer, the client does not read, and the
-call ends."""
+"""The least time that a message has to be written, even past the deadline of its request. If that is too short, the client does not read,
+and the call ends."""
 
 _FINAL: Final = "triton_final_response"
 _WANTS_FINAL: Final = "triton_enable_empty_final_response"

@@ -36,10 +36,10 @@ _OVERHEAD: Final = 500
 class ResponseCache:
     """Answers a request from memory if an equal one was answered before: `server.model(..., cache=ResponseCache())`.
 
-    Requests are equal if their inputs have the same names, datatypes, shapes and bytes, and they have the same parameters and ask for the
-    same outputs. Equal ones that come at the same time call the function once. It is for functions whose result depends only
-    on their inputs. Each model has its own cache, in each process; it is emptied when the model is loaded again or unloaded.
-
+    Requests are equal if their inputs have the same names, datatypes, shapes and bytes, they ask for the same outputs, and have the same
+    parameters, but for those such as `timeout`. Equal ones that come at the same time call the function once. It is for functions whose
+    result depends only on their inputs. Each model has its own cache, in each process; it is emptied when the model is loaded again or
+    unloaded.
     Args:
         max_bytes: How much memory the responses may take. The least recently used one is removed first. A response that would take more
             than an eighth is not kept.

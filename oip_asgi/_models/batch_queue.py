@@ -81,7 +81,7 @@ class Batches(Limiter):
         set_all(turns)
 
     def _find_next(self) -> Slot | None:
-        """The request that starts the group that is ready and has waited the longest."""
+        """The request that starts a group: of those that are ready, the one whose first request is due first."""
         best: _Group | None = None
         for group in self._groups.values():
             is_ready = group.starter is None and (group.due_count or group.rows >= self._enough or group.rows in self._preferred)

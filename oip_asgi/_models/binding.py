@@ -28,7 +28,7 @@ OF_PROTOCOL: Final = frozenset(
 
 
 class Given(Protocol):
-    """One call, and all from which its arguments are made. `content_type` is the request's, if that is for each tensor."""
+    """One call, and all from which its arguments are made. `content_type` is that of the request, if it applies to each tensor."""
 
     @property
     def binding(self) -> Binding: ...
@@ -42,7 +42,7 @@ class Given(Protocol):
 
 
 class Input(msgspec.Struct, eq=False):
-    """One input: what `inputs=` or an annotation declares of it, and the reader of its parameter; None if it has none of its own.
+    """One input: what `inputs=` or an annotation declares of it, and the reader of its parameter, None if it has no parameter of its own.
 
     If it `is_needed`, a request must have it. A scalar may be among the request's parameters instead.
     """
@@ -81,7 +81,8 @@ Take: TypeAlias = Callable[[Given], Any]
 
 
 class Argument(NamedTuple):
-    """How one argument is made: by `take`. As a shortcut, it is the array of the tensor `array_of` if nothing has a content type."""
+    """How one argument is made: by `take`. As a shortcut, it is the array of the tensor `array_of` if that has no parameters
+    and the request no content type."""
 
     keyword: str | None  # None for one by position
     take: Take
@@ -161,8 +162,8 @@ class Binding:
         """The names of the others."""
         takes_all, is_alone = self.request_reader is not None, self.of_one_request is None
         self.takes_any_key = (takes_all and (self.is_open or is_alone)) or (self.rest is not None and is_alone and not entries)
-        """Whether each key of a flat object is an input: of a data frame, if it takes any name, or if nothing reads the parameters of the
-        request; or of `**inputs`, if nothing else is there."""
+        """Whether each key of a flat object is an input: for a data frame that takes any name, or where nothing reads the request's
+        parameters; for `**inputs` alone."""
         self.named = frozenset(entry.name for entry in entries if entry.reader is not None)
         """The names of the tensors that have a parameter of their own."""
         self.required = frozenset(entry.name for entry in entries if entry.is_needed and not entry.is_scalar)
@@ -221,7 +222,7 @@ class Binding:
         return tensors
 
     def _fit_column(self, tensor: Tensor, spec: TensorSpec) -> Tensor | None:
-        """A tensor that fits as the column of a data frame: as `[N, 1]`, or with missing values, which no integer and no boolean can be."""
+        """The tensor as a column of a data frame: reshaped from `[N, 1]`, or with missing values. None if it does not fit."""
         if tensor.name in self.named or (self.request_reader is None and spec.pd_dtype is None):
             return None
         column = write_objects(make_tensor(tensor.name, spec.to_declared_rank(tensor.array), tensor.parameters), spec)

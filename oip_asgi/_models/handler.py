@@ -99,7 +99,7 @@ class Handler:
             raise TypeError(f"{options}: its return annotation declares some outputs only: give each a TensorSpec, or use outputs=")
         if options.cache is not None and self.binding.of_one_request is not None:
             raise TypeError(
-                f"{options}: it takes an InferenceRequest or an InferenceContext, which are other ones for equal inputs: leave cache= out, "
+                f"{options}: it takes an InferenceRequest or an InferenceContext, which may differ for equal inputs: leave cache= out, "
                 "or take the tensors"
             )
         self.inputs = self.binding.inputs
@@ -176,7 +176,9 @@ class Handler:
         if self.streams:
             raise TypeError(f"{here}, but a generator answers one request: leave max_batch_size= out, or return arrays")
         if wanted is not None and not is_foreign:
-            raise TypeError(f"{here}, but it takes an {wanted.__name__}, which is of one: leave that parameter out, or max_batch_size=")
+            raise TypeError(
+                f"{here}, but it takes an {wanted.__name__}, which belongs to one request: leave that parameter out, or max_batch_size="
+            )
         takes = None if binding.request_reader is None else binding.request_reader.codec
         for what, codec in (("takes", takes), ("returns", binding.returned.request_codec)):
             if codec is not None and codec is not PandasCodec:

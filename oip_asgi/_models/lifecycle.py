@@ -154,7 +154,7 @@ class Lifecycle:
             return handler
 
     def enter(self, acquired: Handler | None = None, *, may_run: bool = True, may_wait: bool = True) -> tuple[Handler, Slot | None]:
-        """Take the handler, unless it was `acquired` before, and a slot. If there is no slot, release only one that was acquired before."""
+        """Take a slot, and the handler unless it was `acquired` before. Without a slot, the caller releases only an acquired handler."""
         with self._lock:
             handler = acquired or self._handler
             if handler is None:
@@ -231,7 +231,7 @@ class Lifecycle:
             raise error if isinstance(error, NotFound) else NotReady(f"model {self._label} was unloaded while it was loading")
 
     def _begin_if_registered(self, *, is_waited_for: bool) -> _Load | None:
-        """Begin a load, unless there was one that is not lost. The caller holds the lock."""
+        """Begin a load if the model is only registered, also if its load was lost or cancelled. The caller holds the lock."""
         self._end_lost()
         return self._begin(LoadParameters(), is_waited_for=is_waited_for) if self.state == "registered" else None
 

@@ -30,7 +30,7 @@ class Uses(msgspec.Struct, eq=False):
 
 
 class Slot(msgspec.Struct, eq=False):
-    """One request's slot: it waits for its turn, runs, and goes back to the limiter exactly once, and the use of the handler with it.
+    """One request's slot. The request waits for its turn and runs; then the slot goes back, exactly once, and with it the handler.
 
     At its end the request gives the slot up, also on cancellation. If its function still runs in a thread, the slot stays taken until the
     function returns.

@@ -121,7 +121,7 @@ def path_of(name: str, version: str | int | None = None) -> str:
 def _describe_known(name: str, names: list[str]) -> str:
     """What to ask for in the place of a name that is unknown."""
     if not names:
-        return "no model is registered, as server.model and server.register do it"
+        return "no model is registered: server.model and server.register do that"
     return describe_expected(names, find_near(name, names))
 
 

@@ -234,7 +234,7 @@ class Numbers(msgspec.Struct):
 
 
 class Observer(Protocol):
-    """Hears of each event, outside the locks of what it may read."""
+    """Is told of each event; of a new state of the lifecycle while the model's lock is held."""
 
     def count(self, numbers: Numbers) -> None:
         """Add the numbers of one event. Each histogram has one value at most."""

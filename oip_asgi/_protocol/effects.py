@@ -5,7 +5,7 @@ every decision exists once, for callers that block and for callers that await. O
 pieces is no different: its generator yields them between other effects, and its driver stops at each.
 
 Several effects have a `deadline`, in seconds of `time.monotonic`, after which the driver throws `DeadlinePassed`. An effect that is
-`for_client` is not needed after the client has gone: then the driver closes the generator.
+`for_client` is not needed after the client has gone: then the driver throws `Abandoned` into the generator.
 """
 
 from __future__ import annotations

@@ -108,7 +108,7 @@ class InvalidRequest(InferenceError):
 
 
 class Forbidden(InferenceError):
-    """The server is not set up to let clients do that."""
+    """The client may not do that: the server is not set up for it, or `authorize=` has refused it."""
 
     status = 403
 
@@ -132,7 +132,7 @@ class ModelFailed(InferenceError):
 
 
 class NotReady(InferenceError):
-    """The model is loading, or failed to."""
+    """The model does not serve: it is loading, failed to load, was unloaded, or the server stops."""
 
     status = 503
 

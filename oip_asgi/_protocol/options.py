@@ -1,7 +1,7 @@
 """The check of an option, which stands beside its field in a struct. Knows no model and no server.
 
-The struct's field has the type and the default, and the docstring of who takes the option the sentence: the checks, the signatures and the
-tables of the documentation are made from these two.
+The struct's field has the type and the default; the docstring of the function that takes the option has the sentence. Checks, signatures
+and the tables of the documentation are made from both.
 """
 
 from __future__ import annotations

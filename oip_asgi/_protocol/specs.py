@@ -128,7 +128,7 @@ class TensorSpec(_Resolved):
             raise ValueError(f"{here}: {len(labels)} labels for {math.prod(row)} elements of each row")
 
     def complete(self, parameters: Parameters) -> Parameters:
-        """The parameters of a column of a request: the declared ones. Its content type may be its own, and the zone of dates."""
+        """A column's own parameters, completed by the declared ones. Its dtype and categories are as declared; a date may have a zone."""
         own = {name: value for name, value in parameters.items() if name not in ("pd_dtype", "pd_categories")}
         if self.pd_dtype is None and self.content_type == "datetime" and "pd_dtype" in parameters:
             own["pd_dtype"] = parameters["pd_dtype"]

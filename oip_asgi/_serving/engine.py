@@ -142,7 +142,7 @@ class Engine:
         return document
 
     def is_ready(self, *, waits: bool = True) -> Steps[bool]:
-        """True if every model is ready, except models that were unloaded on purpose, and one is registered. Begins to load them."""
+        """True if all models are ready but those unloaded on purpose; without models, `ready_when_empty`. Begins to load them."""
         if self.stopping:
             return False
         models = list(self.models)

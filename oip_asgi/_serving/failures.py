@@ -1,6 +1,6 @@
 """How a call fails: the error for the client (busy, stopping or unloaded 503, late 504, else 500 or what user code meant), and what the log
-says of it. The numbers are in `_protocol.errors`. It knows exceptions of pandas by their class names, and does not import it. Knows no
-transport.
+says of it. The numbers are in `_protocol.errors`. This knows exceptions of pandas and scikit-learn by their texts and modules, and imports
+neither. Knows no transport.
 
 `Lifecycle.make_refusal` of `_models.lifecycle` makes the 503 of a model that is loading, or whose load has failed.
 """

@@ -42,7 +42,8 @@ _REGION: Final = re.compile(rb"\\u|" + REGION.encode())
 def infer(engine: Engine, model: Model, wire: WireFormat[T], answer: Callable[[Call[T]], R]) -> R | Steps[Any]:
     """Answer a request: return its answer, or the steps that are left if something must be waited for.
 
-    `answer` is called after the request has a slot or a place in the queue. If it is `answer_once`, models that stream are refused.
+    `answer` is called when the request has a slot, a place in the queue, or its response from the cache. With `answer_once`, models that
+    only stream are refused.
     """
     span = None if engine.tracer is None else engine.tracer.begin(model)
     try:

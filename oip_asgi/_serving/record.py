@@ -49,7 +49,7 @@ def outcome_of(error: BaseException, *, has_entered: bool) -> Outcome:
 
 
 def record_end(model: Model, request: Timings | None, span: Span | None, ended: float, error: BaseException | None = None) -> None:
-    """Note the end of a request, once, however it ends. There is no request if it was refused before its body was there."""
+    """Note the end of a request, once, however it ends. `request` is None if it was refused before its body was there."""
     outcome = "ok" if error is None else outcome_of(error, has_entered=request is not None and request.entered > 0)
     model.statistics.record(outcome, request, ended)
     if span is not None:

@@ -29,8 +29,8 @@ class Client:
             socket. "grpc://host:8001" asks over gRPC, which needs the extra `grpc`; "grpcs" has TLS. With a client of httpx that has a
             `base_url`, it may be "/v2" alone.
         headers: Headers of each request, such as `{"Authorization": "Bearer ..."}`.
-        timeout: Seconds to wait for a connection, and for each part of a body to be sent or to arrive. Without it, 60, or what `http`
-            says; `math.inf` for ever.
+        timeout: Seconds to wait for a connection, and for each part of a body to be sent or to arrive; over gRPC, for the whole call.
+            Without it, 60, or what `http` says; `math.inf` for ever.
         http: A client of httpx that sends the requests, such as one with certificates, proxies or retries of its own. It stays open
             when this client is closed. Without it, proxies that environment variables name are not used.
 

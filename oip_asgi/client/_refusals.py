@@ -10,7 +10,7 @@ import httpx
 from .._protocol.errors import ErrorResponse, InferenceError, InvalidResponse
 
 _NOT_THE_CLIENTS_FAULT: Final = (404, 405, 406, 407, 408, 411, 426, 429)
-"""What another server answers if its address, its model or its proxy is wrong. The client can do nothing about that."""
+"""What another server answers if its address, model or proxy is wrong, or it has no time. The client can do nothing about that."""
 
 _NO_MODEL: Final = "Request for unknown model"
 """How Triton's text begins if it does not have the model, with the status 400 in older versions."""

@@ -39,8 +39,8 @@ _UNSIGNED: Final = frozenset({"priority", "sequence_id"})
 """Parameters of 64 bits without a sign, by Triton's extensions."""
 
 _MAX_HEADERS: Final = 7000
-"""Bytes of headers that are passed on. Triton closes the connection above 8,192 in all, and gRPC refuses some calls, so that a client who
-sends more would look like a server that fails."""
+"""Bytes of headers that are passed on. Above 8,192 in all, Triton closes the connection, and gRPC refuses some calls: what a client sent
+would look like a failure of the server."""
 
 _OF_CONNECTION: Final = re.compile(
     "connection|content-.*|expect|host|inference-header-content-length|keep-alive|proxy-.*|te|trailer|transfer-encoding|upgrade|accept-encoding"
@@ -68,8 +68,8 @@ def remote(
 
     Args:
         url: Where the other server's paths begin, such as "http://triton:8000/v2", or "http+unix:///run/model.sock/v2" for a server on a
-            Unix socket. Of several, each call takes the one with the fewest calls under way; one that cannot be reached or breaks off is
-            passed over for a second. A call goes to another one only if no connection could be opened.
+            Unix socket. Of several, each call takes the one with the fewest calls under way; one that cannot be reached, breaks off or
+            answers 502, 503 or 504 is passed over for a second. A call goes to another one only if no connection could be opened.
         model: The model's name there.
         version: Its version there; without it, the other server chooses.
         http: A client of httpx for certificates, proxies or tests. It belongs to one event loop, and stays open. Without it, connections
@@ -79,7 +79,7 @@ def remote(
         wait: For how many seconds a load tries again if the other server cannot be reached or is not ready.
 
     Returns:
-        What `load=` takes. The model is ready if the other server says so of its own.
+        What `load=` takes. The model is ready while the other server says that its own model is.
 
     Raises:
         ValueError: A URL cannot be the address of a server, or `forward` has a header that belongs to a connection.
@@ -88,8 +88,8 @@ def remote(
         >>> server = InferenceServer()
         >>> server.register("bert", load=remote("http://triton:8000/v2", "bert"), max_concurrency=64, timeout=5)
 
-    The client gets errors 400 to 499 as the other server has them, but 404 and others that are no fault of its own are 502, as are a
-    refused connection, a broken answer and errors from 500 on; 429 and 503 are 503, and late is 504. The log says once what failed.
+    Errors 400 to 499 keep their status, but for 404 and others that are not the client's fault: these are 502, as are no connection, a
+    broken answer and other errors from 500 on. 429 and 503 become 503; 408, 504 and no answer in time become 504. The log has each cause.
 
     Specification: Inference, Binary Tensor Data Extension, Server Metadata, Model Metadata.
     """
@@ -272,7 +272,7 @@ class _Remote:
         return response
 
     def _refuse(self, address: Address, error: Exception, context: InferenceContext) -> InferenceError:
-        """The error for the client. An address that did not answer is passed over for a moment."""
+        """The error for the client. An address that did not answer, or with 502 to 504, is passed over for a second."""
         refusal = refuse(error)
         if refusal is None:
             raise error
@@ -303,7 +303,7 @@ def _pass_on(parameters: Parameters) -> Parameters:
 
 
 def _arrives(name: str, value: str | float | bool) -> bool:
-    """Whether a parameter is the same for Triton, which ends text at a NUL, makes other integers floats, and takes what gRPC can say."""
+    """Whether a parameter arrives unchanged at Triton, which ends text at a NUL and makes integers beyond 64 bits floats, and over gRPC."""
     if isinstance(value, str):
         return "\0" not in name + value
     least = 0 if name in _UNSIGNED else -(2**63)

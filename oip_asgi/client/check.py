@@ -2,8 +2,8 @@
 
 python -m oip_asgi.client.check http://127.0.0.1:8000/v2 --model double
 
-It ends with 0 if nothing is wrong, with 1 if something is, and with 2 if the model cannot be asked. A bad request is wrong if the answer is
-not 4xx with `{"error": text}`. The model runs with ones, `true` or "a" as its inputs, unless --request names a good request.
+It ends with 0 if nothing is wrong, with 1 if something is, and with 2 if the model cannot be asked. The answer to a bad request is wrong if
+it is not 4xx with `{"error": text}`. The model runs with ones, `true` or "a" as its inputs, unless --request names a good request.
 """
 
 from __future__ import annotations

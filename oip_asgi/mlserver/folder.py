@@ -40,7 +40,9 @@ SED: Final = (
 )
 """Changes the lines of a file that import MLServer."""
 
-_SHARED: Final = "another folder or the application has one too, so this one is imported only at the top of the model's file: rename it"
+_SHARED: Final = (
+    "another folder or the application has a module of this name too: import yours at the top of the model's file, or rename it"
+)
 
 _importing: Final = threading.RLock()
 
@@ -95,10 +97,10 @@ def register_folder(server: InferenceServer, path: str | Path) -> None:
 
 
 def _find_files(root: Path) -> dict[Path, Path]:
-    """The file of each model, by where it is without links, which this follows. As in MLServer, names that begin with a dot are hidden."""
+    """The file of each model by its real path. Links are followed, and names that begin with a dot are hidden, as in MLServer."""
     found = [root / name for name in glob(f"**/{MODEL_FILE}", root_dir=root, recursive=True)]
     targets = [(file.resolve(), file) for file in found]
-    return dict(sorted(targets, key=lambda each: each[0] == each[1]))  # the last one counts
+    return dict(sorted(targets, key=lambda each: each[0] == each[1]))  # a path without links comes last, and counts
 
 
 def _register(server: InferenceServer, settings: ModelSettings, *, loads: bool) -> None:

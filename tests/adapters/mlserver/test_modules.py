@@ -90,7 +90,7 @@ def test_a_pickle_never_finds_the_class_of_another_folder(tmp_path: Path, caplog
         if name == "a":
             server.load_sync("a")
     assert post(server, "/repository/models/b/load", {}).status == 500
-    assert "No module named 'feats': another folder or the application has one too" in caplog.text
+    assert "No module named 'feats': another folder or the application has a module of this name too" in caplog.text
     assert ask_who(server) == {"a": ["a"], "b": 503}
 
 
@@ -113,7 +113,7 @@ def test_an_import_of_the_package_is_told_why_it_fails_in_load(tmp_path: Path, c
         (tmp_path / name / "parts/own.py").write_text("")
         write(tmp_path / name, {"implementation": "who.Who"}, who=WHO.format(who=name) + late)
     assert ask_who(serve(tmp_path)) == {"a": 503, "b": 503}
-    assert caplog.text.count("another folder or the application has one too") == 2
+    assert caplog.text.count("another folder or the application has a module of this name too") == 2
 
 
 def test_the_host_imports_its_own_module_later(sums: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

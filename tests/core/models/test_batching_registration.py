@@ -58,13 +58,13 @@ SCALAR = [TensorSpec("x", "FP32", [])]
             of_request,
             {},
             TypeError,
-            f"{HERE}, but it takes an InferenceRequest, which is of one: leave that parameter out, or max_batch_size=",
+            f"{HERE}, but it takes an InferenceRequest, which belongs to one request: leave that parameter out, or max_batch_size=",
         ),
         (
             of_context,
             {},
             TypeError,
-            f"{HERE}, but it takes an InferenceContext, which is of one: leave that parameter out, or max_batch_size=",
+            f"{HERE}, but it takes an InferenceContext, which belongs to one request: leave that parameter out, or max_batch_size=",
         ),
         (
             of_whole,

@@ -514,7 +514,7 @@ def test_models_are_registered_and_unregistered_while_requests_run() -> None:
     assert get(server, "/models/m/versions/201")[0] == 404
     assert get(server, "/models/m")[1]["versions"] == [str(number) for number in range(1, 201)]
     server.unregister_sync("m")
-    text = "Request for unknown model: 'm' is not found: no model is registered, as server.model and server.register do it"
+    text = "Request for unknown model: 'm' is not found: no model is registered: server.model and server.register do that"
     assert error(ask(server, "m")) == (404, text)
     server.register("m", lambda: 3)
     assert outputs(ask(server, "m")) == {"output_0": [3]}
