@@ -5,10 +5,12 @@ Specification: OpenAPI 3.1, whose schemas are those of JSON Schema 2020-12.
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, TypeAlias
 
+import msgspec
 import numpy as np
 
 from .._protocol.datatypes import DTYPES, FLOATING, dtype_of
@@ -139,6 +141,9 @@ def _example_shape(spec: TensorSpec) -> list[int]:
 def _example_elements(spec: TensorSpec) -> list[Any]:
     if spec.example is not None:
         return list(spec.example)
+    if spec.pd_categories is not None:
+        [element, *_] = msgspec.json.decode(spec.pd_categories)["data"] or [None]
+        return [json.dumps(element) if spec.content_type == "pd_json" else element] * math.prod(_example_shape(spec))
     text = _TEXTS.get(spec.content_type or "", "text")
     zeros = {"BYTES": "null" if spec.content_type == "pd_json" and spec.pd_dtype else text, "BOOL": False}
     return [zeros.get(spec.datatype, 0.0 if spec.datatype in FLOATING else 0)] * math.prod(_example_shape(spec))

@@ -126,8 +126,8 @@ def read_output(tensor: Tensor, annotation: Any, of_response: str | None) -> Any
         raise TypeError(f"as_({tensor.name!r}, {written}): no output becomes this: write np.ndarray, list[str], float or the like")
     if parsed.datatype not in (None, tensor.datatype):
         raise InvalidResponse(f"output {show(tensor.name)} has datatype {tensor.datatype}: expected {parsed.datatype} for {written}")
-    try:
-        return reader.read(tensor, of_response)
+    try:  # that of a whole response, such as `pd`, is for no single output
+        return reader.read(tensor, of_response if of_response in default_codecs().inputs else None)
     except InvalidRequest as error:
         raise InvalidResponse(f"output {str(error).removeprefix('input ').removeprefix('tensor ')}") from None
 

@@ -70,10 +70,12 @@ class Signature:
         self._parameters = [p for p in parsed if p.given.kind not in (Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD)]
         self._spread = next((p for p in parsed if p.given.kind is Parameter.VAR_POSITIONAL), None)
         self._rest = next((p for p in parsed if p.given.kind is Parameter.VAR_KEYWORD), None)
-        self._inputs = {
-            spec.name: Input(spec.name, spec, content_type=self._find_declared_type(spec), is_needed=spec.name not in self._optional)
-            for spec in self._declared
-        }
+        self._inputs: dict[str, Input] = {}
+        for spec in self._declared:
+            if spec.name in self._inputs:
+                raise ValueError(f"{self._label}: two inputs have the same name among {[spec.name for spec in self._declared]}")
+            content_type, is_needed = self._find_declared_type(spec), spec.name not in self._optional
+            self._inputs[spec.name] = Input(spec.name, spec, content_type=content_type, is_needed=is_needed)
         self._request_reader: RequestReader | None = None
         self._of_one_request: type | None = None
 

@@ -19,7 +19,7 @@ def to_wire_array(value: Any) -> Array:
     if type(value) is list and value and type(value[0]) in (str, bytes) and set(map(type, value)) <= {str, bytes}:
         return object_array(_encode(value), (len(value),))
     array = as_array(value)
-    if array.dtype.kind in "OUS":
+    if array.dtype.kind in "OUST":  # T is numpy's StringDType
         elements = array.ravel().tolist()
         encoded = _encode(elements)
         return array if encoded is elements and array.dtype.hasobject else object_array(encoded, array.shape)

@@ -28,6 +28,19 @@ def test_an_array_comes_back_with_its_dtype_and_shape(ask: Asked, binary: bool) 
         assert np.array_equal(response["x"], array, equal_nan=array.dtype.kind == "f")
 
 
+def test_a_column_of_a_frame_is_a_value_too() -> None:
+    pd = pytest.importorskip("pandas")
+    from oip_asgi.codecs import PandasCodec
+
+    response = PandasCodec.encode_response("m", pd.DataFrame({"n": [1, 2], "text": ["a", "b"]}))
+    assert (response.as_("n", list[int]), response.as_("n", np.ndarray).tolist(), response.as_("text", list[str])) == (
+        [1, 2],
+        [1, 2],
+        ["a", "b"],
+    )
+    assert response.as_("n", pd.Series).tolist() == [1, 2]
+
+
 @pytest.mark.parametrize("how", ["infer", "stream"])
 def test_an_unknown_keyword_is_refused(ask: Asked, how: str) -> None:
     with pytest.raises(TypeError, match="vesion"):

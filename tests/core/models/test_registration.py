@@ -475,6 +475,7 @@ REFUSED: list[tuple[dict[str, Any], type[Exception], str]] = [
     ({"function": half_declared}, TypeError, "declares some outputs only: give each a TensorSpec, or use outputs="),
     ({"function": declared_many}, TypeError, "declares some outputs only"),
     ({"function": declared_mapping}, TypeError, "declares some outputs only"),
+    ({"function": plain, "inputs": [X, X]}, ValueError, r"two inputs have the same name among \['x', 'x'\]"),
     ({"outputs": [Y, Y]}, ValueError, r"two outputs have the same name among \['y', 'y'\]"),
     ({"inputs": X}, TypeError, "inputs=.* must be a list of TensorSpec"),
     ({"outputs": ["y"]}, TypeError, r"outputs=\['y'\] must be a list of TensorSpec"),

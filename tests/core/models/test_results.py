@@ -56,6 +56,7 @@ class Loose(str):
         (np.array([1.5, 2], "f4"), [("output_0", "FP32", [2], [1.5, 2.0])]),
         (np.array([[1, 2]], ">i2"), [("output_0", "INT16", [1, 2], [1, 2])]),
         (np.array(3), [("output_0", "INT64", [], [3])]),
+        (np.array([["é", ""]], np.dtypes.StringDType()), [("output_0", "BYTES", [1, 2], ["é", ""])]),
         (np.zeros((2, 0), "u1"), [("output_0", "UINT8", [2, 0], [])]),
         (1.5, [("output_0", "FP64", [1], [1.5])]),
         (7, [("output_0", "INT64", [1], [7])]),

@@ -10,6 +10,7 @@ import pandas as pd
 
 from oip_asgi import InferenceServer, OIPApp, TensorSpec
 from oip_asgi.codecs import Base64Codec
+from oip_asgi.specs import specs_of
 from tests.support.ways import Request, over_asgi
 
 
@@ -52,6 +53,14 @@ def test_the_example_of_a_data_frame() -> None:
     ]
     example_answers(server, "named")
     assert "does not declare its inputs and outputs" in example_answers(server, "any")["description"]
+
+
+def test_the_example_of_categories_is_one_of_them() -> None:
+    server = InferenceServer()
+    categories: dict[str, Any] = {"text": ["red", "blue"], "number": [3, 4], "date": pd.to_datetime(["2026-01-01", "2026-02-01"])}
+    frame = pd.DataFrame({name: pd.Categorical(values, categories=values) for name, values in categories.items()})
+    server.register("categories", lambda df: len(df), content_type="pd", inputs=specs_of(frame))
+    example_answers(server, "categories")
 
 
 def test_the_example_has_what_the_content_type_reads() -> None:
