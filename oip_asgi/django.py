@@ -63,6 +63,7 @@ def urls(server: InferenceServer, *, public: Sequence[str] = ()) -> list[URLPatt
     The view is a plain one, which Django runs in a thread of the request's, also under ASGI. But if an `async def`, a generator, or what
     `load=` returns is among the models, the view is an async one under ASGI: such models run on Django's event loop, and streams are sent
     as they come. Django has `ATOMIC_REQUESTS` for plain views only; there, an answer of 400 and above undoes what the request wrote.
+
     A model reaches Django's request, its user and session, through `InferenceContext.transport`.
 
     The views need no CSRF token, which clients of the protocol do not have. What a browser sends for a page of another site is refused by

@@ -40,6 +40,7 @@ class ResponseCache:
     parameters, but for those such as `timeout`. Equal ones that come at the same time call the function once. It is for functions whose
     result depends only on their inputs. Each model has its own cache, in each process; it is emptied when the model is loaded again or
     unloaded.
+
     Args:
         max_bytes: How much memory the responses may take. The least recently used one is removed first. A response that would take more
             than an eighth is not kept.

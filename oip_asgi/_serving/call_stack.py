@@ -2,7 +2,8 @@
 
 A call would wait for ever if a caller of it has the slot that it waits for, or if the call that has this slot waits for a slot of such a
 caller. So each call writes its slot into a context variable, which the worker threads and tasks that it starts inherit. A task may live
-longer than the call that started it; then the slot is marked as left, and does not count."""
+longer than the call that started it; then the slot is marked as left, and does not count.
+"""
 
 from __future__ import annotations
 
