@@ -81,8 +81,6 @@ def _cut_rows(name: str, value: Any, bounds: list[tuple[int, int]]) -> Sequence[
     if not shape or shape[0] != rows:
         has = f"{shape[0]} rows" if shape else "no rows"
         raise ModelFault(f"output {show(name)} has {has}, but the inputs have {rows}: with max_batch_size= each has a row in each output")
-    if len(bounds) == 1:
-        return [value]
     if isinstance(value, (np.ndarray, list)):
-        return [value[start:end] for start, end in bounds]
+        return [value] if len(bounds) == 1 else [value[start:end] for start, end in bounds]
     return [keep_own_categories(value.iloc[start:end]) for start, end in bounds]

@@ -15,7 +15,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from oip_asgi import InferenceResponse, InferenceServer, RequestOutput, ResponseCache, Tensor
+from oip_asgi import InferenceRequest, InferenceResponse, InferenceServer, RequestOutput, ResponseCache, Tensor
+from oip_asgi.codecs import PandasCodec
 from tests.support.batching import Held, rows, told
 from tests.support.inside import is_idle, waiting_calls
 from tests.support.talk import block_until, until
@@ -319,6 +320,22 @@ def test_callers_own_what_they_get() -> None:
     first += 1
     assert (second == 1).all()
     assert first.base is None
+
+
+@pytest.mark.parametrize("form", [lambda column: column, lambda column: pd.DataFrame({"a": column}), lambda column: {"a": column}])
+def test_categories_are_those_of_the_requests_own_rows_alone_and_beside_others(form: Any) -> None:
+    """Those of other rows may be what other clients sent, and no answer shows with whom a request shared its call."""
+
+    def name(x: Any) -> Any:
+        return form(pd.Series(pd.Categorical(x[:, 0], [3.0, 2.0, 1.0, 0.0], ordered=True)))
+
+    async def main(*asks: Any) -> list[Any]:
+        return [response.outputs[0] for response in [task.result() for task in await Held(name).together(*asks)]]
+
+    [alone], [beside, other] = asyncio.run(main(rows(1, 3, 1))), asyncio.run(main(rows(1, 3, 1), rows(2)))
+    assert (alone.parameters, alone.array.tolist()) == (beside.parameters, beside.array.tolist())
+    columns = [PandasCodec.decode_request(InferenceRequest([each])).iloc[:, 0] for each in (alone, other)]
+    assert [column.cat.categories.tolist() for column in columns] == [[3, 1], [2]]
 
 
 def test_the_function_sees_no_context_variable_of_a_request() -> None:
