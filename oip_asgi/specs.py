@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, overload
 import numpy as np
 
 from ._codecs.dataframes import is_frame, name_tensors
-from ._codecs.frame_columns import CATEGORIES, DTYPE, column_to_tensor, is_nullable
+from ._codecs.frame_columns import CATEGORIES, DTYPE, OBJECTS_WITH_NAN, column_to_tensor, is_nullable, misses_nan
 from ._protocol.datatypes import DTYPES, Datatype, datatype_of
 from ._protocol.errors import show
 from ._protocol.specs import TensorSpec
@@ -98,7 +98,8 @@ def specs_of(model: Any, *, example: bool = False) -> Specs | list[TensorSpec]:
               has the content type `pd_json`. What has no name is called `input_0` or `output_0`, and so on. Optional columns become
               inputs that must be sent, as all declared inputs are. The signature's `params` are left out.
             - A frame: a column is a tensor of shape `[-1]`, with the datatype and the content type that the content type `pd` gives it.
-              Strings, dates, `Int64` and `boolean` may miss values in requests too.
+              Strings, dates, `Int64` and `boolean` may miss values in requests too. If the gaps of a column of objects are NaN, as after
+              `read_csv`, those of requests are too.
         example: Whether the first row of a frame, without missing values, is the example of the page and of the OpenAPI documents. All who
             may open these see it, so give a frame whose first row is nobody's, and not the one of the training.
 
@@ -155,6 +156,8 @@ def _of_column(name: str, column: pd.Series[Any], *, has_example: bool) -> Tenso
         tensor = column_to_tensor(name, column)  # where values are missing, it may be JSON texts
     example = [value.decode() if isinstance(value, bytes) else value for value in tensor.array[: int(has_example)].tolist()] or None
     declared: dict[str, Any] = {key: value for key, value in tensor.parameters.items() if key in ("content_type", DTYPE, CATEGORIES)}
+    if misses_nan(column):
+        declared[DTYPE] = OBJECTS_WITH_NAN
     if declared.get(DTYPE) == "category" and CATEGORIES not in declared:  # they are too many
         del declared[DTYPE]
     return TensorSpec(name, tensor.datatype, [-1], example=example, **declared)

@@ -51,7 +51,12 @@ _MASKED: Final = {
 }
 """pandas' nullable dtypes, and the numpy dtypes of their values."""
 
-_DTYPES: Final = (*_MASKED, "string", "str", "object")
+OBJECTS_WITH_NAN: Final = "object[NaN]"
+"""A column of objects in which a missing value is NaN, as `read_csv` has it, and not None. No name of pandas: its dtype is `object`."""
+
+_OBJECTS: Final = ("object", OBJECTS_WITH_NAN)
+
+_DTYPES: Final = (*_MASKED, "string", "str", *_OBJECTS)
 
 _CATEGORY: Final = "category"
 
@@ -130,7 +135,9 @@ def explain_column(tensor: Tensor, spec: TensorSpec) -> str:
     if tensor.parameters.get("content_type") == PandasJSONCodec.content_type and spec.dtype.kind in "biu" and spec.pd_dtype is None:
         masked = next(name for name, dtype in _MASKED.items() if dtype == spec.dtype)
         return f'only a column that the model declares with pd_dtype="{masked}", as specs_of does for that dtype, may miss values'
-    dtype = spec.pd_dtype or ("string" if spec.dtype.hasobject else str(spec.dtype))  # `str` would write missing ones as texts
+    dtype = spec.pd_dtype
+    if dtype in (None, "str", *_OBJECTS):  # `str` would write missing ones as texts, and objects are sent as what each of them is
+        dtype = "string" if spec.dtype.hasobject else str(spec.dtype)
     if dtype == _CATEGORY:
         return f"in pandas, send a column of the categories {spec.pd_categories}"
     return f"in pandas, frame.astype({{{tensor.name!r}: {dtype!r}}}) makes it so"
@@ -245,7 +252,9 @@ def _read_json(tensor: Tensor) -> Any:
             return pd.Series(pd.array(values, dtype=dtype))  # type: ignore[call-overload]
         except (TypeError, ValueError, OverflowError) as error:
             raise InvalidRequest(f"column {show(tensor.name)} cannot be {dtype}, as its {DTYPE} says: {error}") from None
-    return pd.Series(values) if values and dtype != "object" and classes <= {str, NoneType} else _make_objects(values)
+    if dtype == OBJECTS_WITH_NAN:
+        values = [np.nan if value is None else value for value in values]
+    return pd.Series(values) if values and dtype not in _OBJECTS and classes <= {str, NoneType} else _make_objects(values)
 
 
 def _read_datetimes(tensor: Tensor) -> Any:
@@ -277,6 +286,8 @@ def _to_dtype(column: Any, tensor: Tensor, decoders: Mapping[str, Decode]) -> An
     here, cannot = f"column {show(tensor.name)}", f"column {show(tensor.name)} cannot be {dtype}, as its {DTYPE} says"
     if not is_dtype(dtype):
         raise InvalidRequest(f"{here} has the {DTYPE} {show(dtype)}: expected {KNOWN_DTYPES}")
+    if dtype == OBJECTS_WITH_NAN:
+        dtype = "object"  # only a JSON text can be None, and `_read_json` has made NaN of it
     dates = _DATETIME.fullmatch(dtype)
     zone = dates[1] if dates else None
     if zone is not None and not _is_known(zone):
@@ -365,8 +376,8 @@ def _to_categories(series: pd.Series[Any], tensor: Tensor, decoders: Mapping[str
         unknown = np.flatnonzero((codes < 0) & series.notna().to_numpy())
         if len(unknown):
             raise ValueError(f"row {unknown[0]} is {show(series.iloc[unknown[0]])}, which is not one of them")
-        if (codes < 0).any() and categories.dtype == object and any(isinstance(category, bytes) for category in categories):
-            raise ValueError("a value is missing, and categories of bytes cannot be sent back with missing values")
+        if (codes < 0).any() and categories.dtype == object and any(isinstance(each, (bytes, datetime)) for each in categories):
+            raise ValueError("a value is missing, and categories of bytes, or of dates as objects, cannot be sent back with missing values")
         return pd.Series(pd.Categorical.from_codes(codes, categories=categories, ordered=ordered))
     except (TypeError, ValueError, NotImplementedError, OverflowError) as error:
         raise InvalidRequest(f"column {show(tensor.name)} cannot have the categories in its {CATEGORIES}: {error}") from None
@@ -395,6 +406,7 @@ def column_to_tensor(name: str, series: pd.Series[Any]) -> Tensor:
             raise TypeError(f"column {name!r}: {error}") from None
     if dtype in ("str", "string", "object"):
         tensor = _write_objects(name, series)
+        dtype = OBJECTS_WITH_NAN if misses_nan(series) else dtype
         is_clear = dtype == find_default_dtype(tensor.parameters.get("content_type")) and not (dtype == "str" and series.isna().all())
         return tensor if is_clear else _add_parameters(tensor, dtype)
     if dtype in _MASKED:
@@ -404,6 +416,15 @@ def column_to_tensor(name: str, series: pd.Series[Any]) -> Tensor:
     if dtype.startswith("datetime64["):
         return _add_parameters(_write_datetimes(name, series), _name_dates(series))
     raise TypeError(f"column {name!r} has dtype {dtype}, for which the protocol has no form: convert it with astype, such as to str")
+
+
+def misses_nan(series: pd.Series[Any]) -> bool:
+    """Whether a column of objects has NaN, and nothing else, where a value is missing."""
+    import pandas as pd
+
+    values: Any = series.to_numpy() if series.dtype == object else np.empty(0)
+    classes = set(map(type, values[pd.isna(values)]))
+    return bool(classes) and all(issubclass(cls, float) for cls in classes)
 
 
 def make_string_parameters(dtype: str) -> Parameters:

@@ -45,7 +45,8 @@ class TensorSpec(_Resolved):
         example: The elements of an example for the page and the OpenAPI documents, flat, as JSON has them: as many as the shape has with 1
             for each -1. Left out, they show zeros.
         pd_dtype: The dtype of a data frame's column where its values do not show it, such as "Int64" or "datetime64[us]". The column has
-            it in each request, and metadata shows it among the tensor's `parameters`.
+            it in each request, and metadata shows it among the tensor's `parameters`. "object[NaN]" is a column of objects in which a
+            missing value is NaN and not None.
         pd_categories: The categories of a column whose `pd_dtype` is "category", as the text of a JSON object that `specs_of` writes.
 
     Raises:

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from oip_asgi import ErrorResponse, InferenceError, InvalidResponse
+from oip_asgi import ErrorResponse, InferenceError, InferenceServer, InvalidResponse
 from oip_asgi.client import AsyncClient, Client
 
 grpc = pytest.importorskip("grpc")
@@ -166,3 +166,18 @@ def test_tls_and_streams_that_a_server_does_not_have() -> None:
         with Client(url) as client, pytest.raises(ErrorResponse) as caught:
             list(client.stream("m", {}))
         assert caught.value.response_status == 501
+
+
+@pytest.mark.parametrize("missing", [np.nan, None], ids=str)
+def test_a_column_of_objects_misses_nan_or_none_on_both_ways(missing: Any) -> None:
+    pd = pytest.importorskip("pandas")
+    from oip_asgi.codecs import PandasCodec
+    from oip_asgi.specs import specs_of
+    from tests.support.grpc_ways import blocking
+
+    frame = pd.DataFrame({"city": ["Bonn", missing], "ok": [True, missing]}, dtype=object)
+    server = InferenceServer()
+    server.register("m", lambda df: df, content_type="pd", inputs=specs_of(frame))
+    with blocking(server) as address, Client(f"grpc://{address}") as client:
+        back = PandasCodec.decode_response(client.infer("m", frame.where(frame.notna(), np.nan if missing is None else None)))
+    assert [type(each) for each in back.iloc[1]] == [type(missing)] * 2

@@ -81,7 +81,7 @@ ODD_DATA: dict[str, list[list[Any]]] = {
     "BOOL": [[True]],
 }
 CONTENT_TYPES = [None, "np", "str", "base64", "datetime", "pd_json", "pd", "pair", "nope", 1, True, ""]
-ODD_DTYPES = [None, "Int64", "category", "string", "datetime64[ns]", "datetime64[us, UTC]", "boolean", 5]
+ODD_DTYPES = [None, "Int64", "category", "string", "datetime64[ns]", "datetime64[us, UTC]", "boolean", "object[NaN]", 5]
 
 
 def odd_requests() -> Iterator[tuple[str, bytes]]:

@@ -242,6 +242,19 @@ def test_what_sql_gives_is_told_how_it_can_be_sent(value: Any, mend: str) -> Non
         specs_of(pd.DataFrame({"x": [value]}))
 
 
+@pytest.mark.parametrize(
+    ("declared", "sent"), [([1.5, np.nan], [1.5, None]), ([np.nan], [None]), (["a", np.nan], [1, 2]), (["a", None], [1, 2])], ids=str
+)
+def test_the_advice_for_a_column_of_objects_makes_it_one_that_is_taken(declared: list[Any], sent: list[Any]) -> None:
+    server, got = take(*specs_of(pd.DataFrame({"x": pd.Series(declared, dtype=object)})))
+    frame = pd.DataFrame({"x": sent}, dtype=object if None in sent else None)
+    status, text = ask_frame(server, frame)
+    [dtype] = re.findall(r"in pandas, frame\.astype\({'x': '(\w+)'}\) makes it so", text)
+    assert (status, got) == (400, [])
+    assert ask_frame(server, frame.astype({"x": dtype})) == (200, None)
+    assert got[0]["x"].dtype == object
+
+
 @pytest.mark.parametrize("dtype", ["object", "str"])
 def test_strings_of_numpy_are_strings(dtype: str) -> None:
     column = pd.Series(list(np.array(["Bonn", "Bern"])), dtype=dtype)

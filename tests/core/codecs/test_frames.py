@@ -67,6 +67,7 @@ COLUMNS: dict[str, Any] = {
     "missing text": ["a", None, "b"],
     "object text": pd.Series(TEXTS, dtype=object),
     "missing object text": pd.Series(["a", None, "b"], dtype=object),
+    **{f"NaN beside {value!r}": pd.Series([value, np.nan, value], dtype=object) for value in ("a", True, 7, [1])},
     "string": pd.array(TEXTS, dtype="string"),
     "missing string": pd.array(["a", None, "b"], dtype="string"),
     "category": pd.Categorical(["x", "y", "x"]),
@@ -391,7 +392,7 @@ def test_requests_that_are_no_frame(inputs: list[Any], message: str) -> None:
 
 
 HINTS = ["boolean", "Int8", "UInt64", "Float32", "string", "str", "object", "category", "datetime64[ns]", "datetime64[s, UTC]"]
-HINTS += ["datetime64[us, Europe/Amsterdam]", "datetime64[ns, +02:00]", "datetime64[ns, ../zone]"]
+HINTS += ["object[NaN]", "datetime64[us, Europe/Amsterdam]", "datetime64[ns, +02:00]", "datetime64[ns, ../zone]"]
 ODD_COLUMNS = [
     *[column(datatype, [1]) for datatype in ("INT64", "UINT64", "FP16", "FP64", "BOOL")],
     *[column("FP64", [value]) for value in (None, "Infinity", 1e300, -1.5)],

@@ -1,0 +1,156 @@
+"""Gaps in columns of objects are NaN, as `read_csv` has them, or None: a model gets what it was fitted with, over every way in."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.compose import make_column_transformer
+from sklearn.impute import SimpleImputer
+from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import OneHotEncoder
+
+from oip_asgi import InferenceServer, OIPApp, TensorSpec
+from oip_asgi.codecs import PandasCodec
+from oip_asgi.specs import specs_of
+from tests.support.asking import get, outputs
+from tests.support.ways import Answer, Headers, Request, over_asgi
+
+TEXT = "city,member,since\nBonn,True,1.5\n,,2\nRome,False,\nBonn,True,3\n,False,1\nRome,,2\n"
+HOME = [0, 1, 0, 0, 1, 1]
+ROWS: dict[str, list[Any]] = {"city": [None, "Bonn", "Oslo", None], "member": [None, True, None, False], "since": [1.0, 2.0, 3.0, None]}
+GAPS = pd.DataFrame({**{name: pd.Series(values, dtype=object) for name, values in ROWS.items()}, "since": [1, 2, 3, np.nan]})
+
+
+def read_csv(*, with_none: bool = False) -> Any:
+    frame = pd.read_csv(io.StringIO(TEXT))
+    objects = frame[["city", "member"]].astype(object)
+    return frame.assign(**objects.where(objects.notna(), None)) if with_none else frame
+
+
+def fit(frame: Any) -> Any:
+    """The city goes as it is, so that NaN and None are two categories of it; gaps of the others are filled, which knows NaN only."""
+    fill = make_pipeline(SimpleImputer(strategy="most_frequent"), OneHotEncoder(handle_unknown="ignore"))
+    columns = [(OneHotEncoder(handle_unknown="ignore"), ["city"]), (SimpleImputer(), ["since"])]
+    columns += [] if frame["member"].dtype == object and None in frame["member"].tolist() else [(fill, ["member"])]
+    return make_pipeline(make_column_transformer(*columns), LogisticRegression()).fit(frame, HOME)
+
+
+def post(server: InferenceServer, path: str, body: bytes, headers: Headers = ()) -> Answer:
+    return over_asgi(OIPApp(server), "")(Request("POST", f"/models/m/{path}", headers, body))
+
+
+def over_rest(server: InferenceServer, frame: Any, *, binary: bool) -> Any:
+    headers, body = PandasCodec.encode_request(frame).to_http(binary=binary)
+    return outputs(post(server, "infer", body, tuple(headers.items())))["output_0"]
+
+
+def over_plain_json(server: InferenceServer, _: Any) -> Any:
+    """As a client without pandas writes it, which knows the names and the types of the columns only."""
+    texts = {"datatype": "BYTES", "parameters": {"content_type": "pd_json"}}
+    inputs = [{"name": name, "shape": [4], **texts, "data": list(map(json.dumps, ROWS[name]))} for name in ("city", "member")]
+    inputs.append({"name": "since", "shape": [4], "datatype": "FP64", "data": ROWS["since"]})
+    return outputs(post(server, "infer", json.dumps({"inputs": inputs}).encode()))["output_0"]
+
+
+def over_generate(server: InferenceServer, _: Any) -> Any:
+    members = {**ROWS, "member": list(map(json.dumps, ROWS["member"]))}
+    return json.loads(post(server, "generate", json.dumps(members).encode()).body)["output_0"]
+
+
+def in_python(server: InferenceServer, frame: Any) -> Any:
+    return server.infer_sync("m", {name: frame[name] for name in frame})["output_0"].tolist()
+
+
+WAYS: dict[str, Callable[[InferenceServer, Any], Any]] = {
+    "JSON": partial(over_rest, binary=False),
+    "binary": partial(over_rest, binary=True),
+    "plain JSON": over_plain_json,
+    "generate": over_generate,
+    "Python": in_python,
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("missing", [np.nan, None], ids=str)
+@pytest.mark.parametrize("with_none", [False, True], ids=["fitted with NaN", "fitted with None"])
+def test_a_pipeline_predicts_as_where_it_was_fitted(with_none: bool, missing: Any, way: str) -> None:
+    train = read_csv(with_none=with_none)
+    pipeline, fitted_with = fit(train), None if with_none else np.nan
+    sent, own = (GAPS.assign(**GAPS[["city", "member"]].where(GAPS.notna(), value)) for value in (missing, fitted_with))
+    assert {type(each) for each in own["city"]} == {str, type(fitted_with)}
+    server = InferenceServer()
+    server.register("m", pipeline.predict_proba, content_type="pd", inputs=specs_of(train))
+    wanted = pipeline.predict_proba(own.astype({"city": train["city"].dtype}))
+    assert np.ravel(WAYS[way](server, sent)).tolist() == wanted.ravel().tolist()
+
+
+@pytest.mark.parametrize("way", ["JSON", "binary", "Python"])
+def test_an_estimator_without_declaration_gets_what_our_clients_frame_has(way: str) -> None:
+    pipeline, server = fit(read_csv()), InferenceServer()
+    server.register("m", pipeline.predict_proba, content_type="pd")
+    frame = GAPS.assign(**GAPS[["city", "member"]].where(GAPS.notna(), np.nan))
+    assert np.ravel(WAYS[way](server, frame)).tolist() == pipeline.predict_proba(frame).ravel().tolist()
+
+
+@pytest.mark.parametrize("missing", [np.nan, None], ids=str)
+def test_a_frame_comes_back_with_what_is_missing_in_it(missing: Any) -> None:
+    server = InferenceServer()
+
+    @server.model("m")
+    def m(df: pd.DataFrame) -> pd.DataFrame:
+        return df
+
+    frame = pd.DataFrame({"city": ["Bonn", missing], "member": [True, missing], "mixed": [{"a": 1}, missing]}, dtype=object)
+    back = PandasCodec.decode_response(server.infer_sync("m", {name: frame[name] for name in frame}))
+    assert [type(each) for each in back.iloc[1]] == [type(missing)] * 3
+    pd.testing.assert_frame_equal(back, frame, check_exact=True)
+
+
+def test_a_declaration_says_what_is_missing_where_all_of_it_is_nan() -> None:
+    columns = {
+        "NaN": ["a", np.nan],
+        "None": ["a", None],
+        "both": ["a", np.nan, None],
+        "NA": ["a", pd.NA],
+        "nothing": ["a", "b"],
+        "numbers": [1, np.float64("nan")],
+        "floats": [1.5, np.nan],
+    }
+    specs = [specs_of(pd.DataFrame({name: pd.Series(values, dtype=object)}))[0] for name, values in columns.items()]
+    plain = "object" if pd.__version__ >= "3" else None
+    assert [spec.pd_dtype for spec in specs] == ["object[NaN]", plain, plain, plain, plain, "object[NaN]", "object[NaN]"]
+    others = pd.DataFrame({"text": pd.Series(["a", None], dtype="string"), "kind": pd.Categorical(["a", None])})
+    assert [spec.pd_dtype for spec in specs_of(others)] == ["string", "category"]
+
+
+@pytest.mark.parametrize(
+    ("datatype", "content_type", "data", "wanted"),
+    [
+        ("BYTES", "str", ["a", "b"], ["a", "b"]),
+        ("BYTES", "datetime", ["2026-01-31", "NaT"], [pd.Timestamp("2026-01-31"), pd.NaT]),
+        ("INT64", None, [1, 2], [1, 2]),
+        ("BYTES", "pd_json", ["[null]", "null"], [[None], np.nan]),
+        ("BYTES", "pd_json", ["null", "null"], [np.nan, np.nan]),
+    ],
+)
+def test_any_column_declared_by_hand_may_be_one_of_objects(datatype: Any, content_type: Any, data: Any, wanted: list[Any]) -> None:
+    server, got = InferenceServer(), []
+
+    @server.model("m", inputs=[TensorSpec("x", datatype, [-1], content_type, pd_dtype="object[NaN]")])
+    def m(df: pd.DataFrame) -> int:
+        got.append(df["x"])
+        return 1
+
+    tensor = {"name": "x", "datatype": datatype, "shape": [2], "data": data}
+    assert post(server, "infer", json.dumps({"inputs": [tensor]}).encode()).status == 200
+    pd.testing.assert_series_equal(got[0], pd.Series(wanted, dtype=object, name="x"))
+    [shown] = get(server, "/models/m")[1]["inputs"]
+    assert shown["parameters"]["pd_dtype"] == "object[NaN]"
