@@ -118,6 +118,8 @@ class Reader(msgspec.Struct, frozen=True, eq=False):
     """The Python type of one element, if the value is that and may come as a request's parameter too."""
     content_type: str | None = None
     """The one that `default` reads; None if it takes the tensor's elements as they are."""
+    is_column: bool = False
+    """Whether it makes a `pandas.Series`."""
 
     def read(self, tensor: Tensor, of_request: str | None) -> Any:
         content_type = tensor.parameters.get("content_type", of_request) if tensor.parameters else of_request
@@ -229,8 +231,7 @@ class Codecs:
             return Reader("", get_array, {name: _make_decode(known) for name, known in self.inputs.items()})
         called = inspect.formatannotation(annotation)
         if (typing.get_origin(annotation) or annotation) is find_class("pandas", "Series"):
-            series = partial(read_series, decoders=self._list_others())
-            return Reader(called, partial(series, content_type=None), {name: partial(series, content_type=name) for name in self.inputs})
+            return self.column_reader(called, None)
         if TorchCodec.yields(annotation):
             return Reader(called, TorchCodec.decode_input, {TorchCodec.content_type: TorchCodec.decode_input})
         if isinstance(annotation, type) and annotation in SCALARS:
@@ -249,6 +250,12 @@ class Codecs:
         default = as_bytes if known is Base64Codec else get_array if known is NumpyCodec else decode
         content_type = known.content_type if default is decode else None
         return Reader(called, default, {known.content_type: decode}, *self._find_metadata(known), content_type=content_type)
+
+    def column_reader(self, annotation: str, spec: TensorSpec | None) -> Reader:
+        """The reader of a `pandas.Series`, as it is declared."""
+        read = partial(read_series, decoders=self._list_others(), spec=spec)
+        by_content_type = {name: partial(read, content_type=name) for name in self.inputs}
+        return Reader(annotation, partial(read, content_type=None), by_content_type, is_column=True)
 
     def _find_metadata(self, codec: AnyInputCodec) -> tuple[tuple[Datatype, ...], tuple[Datatype, tuple[int, ...], str | None] | None]:
         """The datatypes that a codec reads, and what metadata says of an input that it reads."""

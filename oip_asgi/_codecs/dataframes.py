@@ -138,9 +138,7 @@ def read_dataframe(tensors: Sequence[Tensor], decoders: Mapping[str, Decode]) ->
         raise InvalidRequest(f"column {show(_find_twice(names))} is there twice: expected each name once")
     rows = _check_rows(tensors)
     groups = _group([_find_group_of_tensor(tensor, decoders) for tensor in tensors])
-    others: list[_Block] = [
-        (read_column(tensors[place], tensors[place].parameters.get("content_type"), decoders), [place]) for place in groups.pop(_OTHER, ())
-    ]
+    others: list[_Block] = [(read_column(tensors[place], decoders), [place]) for place in groups.pop(_OTHER, ())]
     strings = groups.pop(_STRINGS, [])
     blocks: list[_Block] = [(_join([tensors[place].array for place in places]), places) for places in groups.values()]
     if strings:

@@ -56,11 +56,11 @@ OBJECTS_WITH_NAN: Final = "object[NaN]"
 
 _OBJECTS: Final = ("object", OBJECTS_WITH_NAN)
 
-_DTYPES: Final = (*_MASKED, "string", "str", *_OBJECTS)
-
 _CATEGORY: Final = "category"
 
-KNOWN_DTYPES: Final = f"one of {', '.join(_DTYPES)}, {_CATEGORY}, or datetime64[...]"
+_DTYPES: Final = (*_MASKED, "string", "str", *_OBJECTS, _CATEGORY)
+
+KNOWN_DTYPES: Final = f"one of {', '.join(_DTYPES)}, or datetime64[...]"
 """What a `pd_dtype` may be."""
 
 COLUMN_CODECS: Final = (StringCodec, Base64Codec, DatetimeCodec, PandasJSONCodec)
@@ -144,7 +144,7 @@ def explain_column(tensor: Tensor, spec: TensorSpec) -> str:
 
 
 def is_dtype(name: object) -> bool:
-    return name in _DTYPES or name == _CATEGORY or (isinstance(name, str) and _DATETIME.fullmatch(name) is not None)
+    return name in _DTYPES or (isinstance(name, str) and _DATETIME.fullmatch(name) is not None)
 
 
 def is_nullable(dtype: object) -> bool:
@@ -188,15 +188,18 @@ def apply_declaration(tensor: Tensor, spec: TensorSpec | None) -> Tensor:
     return make_tensor(tensor.name, array, parameters)
 
 
-def read_series(tensor: Tensor, content_type: str | None, decoders: Mapping[str, Decode]) -> pd.Series[Any]:
-    """A tensor of a content type, whatever its own is, as a `pandas.Series` of the same name."""
+def read_series(tensor: Tensor, content_type: str | None, decoders: Mapping[str, Decode], spec: TensorSpec | None) -> pd.Series[Any]:
+    """A tensor of a content type, whatever its own is, as a `pandas.Series` of the same name, as it is declared."""
     import pandas as pd
 
-    return pd.Series(read_column(tensor, content_type, decoders), name=tensor.name, copy=True)
+    parameters = tensor.parameters if content_type is None else {**tensor.parameters, "content_type": content_type}
+    column = apply_declaration(make_tensor(tensor.name, tensor.array, parameters), spec)
+    return pd.Series(read_column(column, decoders), name=tensor.name, copy=True)
 
 
-def read_column(tensor: Tensor, content_type: Any, decoders: Mapping[str, Decode]) -> Any:
+def read_column(tensor: Tensor, decoders: Mapping[str, Decode]) -> Any:
     """A tensor of shape `[N]` or `[N, 1]` as something that a frame takes as a column: an array or a `pandas.Series`."""
+    content_type: Any = tensor.parameters.get("content_type")
     if content_type in decoders:
         column: Any = _decode_with(decoders[content_type], tensor, content_type)
     elif content_type in _COLUMNS:
@@ -367,7 +370,7 @@ def _to_categories(series: pd.Series[Any], tensor: Tensor, decoders: Mapping[str
     import pandas as pd
 
     described, ordered = _read_categories(tensor.parameters[CATEGORIES], tensor.name)
-    values = read_column(described, described.parameters.get("content_type"), decoders)
+    values = read_column(described, decoders)
     try:
         categories = pd.Index(values, dtype=values.dtype)
         if not categories.is_unique:

@@ -255,7 +255,7 @@ class Signature:
         for spec in specs:
             if spec.pd_dtype is not None:
                 try:  # a wrong declaration fails here, and not each request
-                    read_column(Tensor(spec.name, np.empty(0, spec.dtype), dict(spec.parameters)), spec.content_type, reader.decoders)
+                    read_column(Tensor(spec.name, np.empty(0, spec.dtype), dict(spec.parameters)), reader.decoders)
                 except InvalidRequest as error:
                     raise ValueError(f"{self._label}: {error}") from None
 
@@ -280,6 +280,8 @@ class Signature:
                     f"{self._label}: input {name!r} is declared with shape {list(spec.shape)}: declare [1] for {reader.annotation}"
                 )
             entry.is_unannotated = not reader.annotation
+            if reader.is_column and spec.pd_dtype is not None:
+                reader = self._codecs.column_reader(reader.annotation, spec)
         if content_type is None:
             return reader
         default = reader.by_content_type.get(content_type)

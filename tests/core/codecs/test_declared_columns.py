@@ -68,6 +68,32 @@ def test_a_column_has_its_declared_dtype_whatever_the_request_says(changed: dict
     assert got[0].dtypes.to_dict() == FITTED.dtypes.to_dict()
 
 
+@pytest.mark.parametrize("rows", [slice(2), slice(1, 2), slice(1)], ids=["both", "what is missing", "what is not"])
+@pytest.mark.parametrize("is_spread", [False, True], ids=["named", "**columns"])
+def test_a_parameter_for_one_column_gets_the_declared_dtype(is_spread: bool, rows: slice) -> None:
+    declared = FITTED[["when", "count"]].assign(
+        city=pd.Series(["Bonn", np.nan], dtype=object), kind=pd.Categorical(["a", None], ["b", "a"])
+    )
+    server, got = InferenceServer(), dict[str, pd.Series]()
+
+    def spread(**columns: pd.Series) -> int:
+        got.update(columns)
+        return 1
+
+    def named(when: pd.Series, count: pd.Series, city: pd.Series, kind: pd.Series) -> int:
+        return spread(when=when, count=count, city=city, kind=kind)
+
+    server.register("m", spread if is_spread else named, inputs=specs_of(declared))
+    frame = declared[rows].reset_index(drop=True)
+    texts = frame[["city", "kind"]].astype(object)
+    plain = frame.assign(when=frame["when"].astype("M8[ns]"), **texts.where(texts.notna(), None))
+    for sent in (frame, plain):
+        inputs = json.loads(PandasCodec.encode_request(sent).to_http()[1])["inputs"]
+        assert post(server, "infer", {"inputs": inputs})[0] == 200
+        pd.testing.assert_frame_equal(pd.DataFrame(got)[list(frame)], frame)
+        got.clear()
+
+
 @pytest.mark.parametrize("missing", [None, np.nan, pd.NaT, pd.NA], ids=str)
 @pytest.mark.parametrize("dtype", [object, "f8"])
 def test_a_row_without_a_string_or_a_date_is_one_whatever_stands_for_what_is_missing(missing: Any, dtype: Any) -> None:
