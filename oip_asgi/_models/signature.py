@@ -143,15 +143,17 @@ class Signature:
         function, names = self._function, self._names
         untyped = self._find_untyped() if names is None else None
         names = self._name_parameters() if names is None else names
-        columns = [] if untyped is None or self._request_codec is not None else _find_columns(function)
-        if columns and len(self._declared) == 1 and len(self._declared[0].shape) == 1:
+        columns = [] if untyped is None else _find_columns(function)
+        if columns and self._request_codec is None and len(self._declared) == 1 and len(self._declared[0].shape) == 1:
             raise TypeError(f'{self._label} was fitted with a data frame, and takes no array of one dimension: write content_type="pd"')
         if untyped is not None and self._request_codec is not None:
             self._rest = None  # all tensors go to `untyped`, as for scikit-learn's `pipeline.predict(X, **params)`
             self._parameters = [p._replace(request_codec=self._request_codec) if p is untyped else p for p in self._parameters]
             if self._request_codec is PandasCodec and not self._declared:
-                self._inputs = {name: Input(name) for name in _find_columns(function)}
+                self._inputs = {name: Input(name) for name in columns}
         added = [self._add(parameter, name) for parameter, name in zip(self._parameters, names, strict=True)]
+        if set(columns) == self._inputs.keys():  # scikit-learn takes the columns in the order of the frame that it was fitted with
+            self._inputs = {name: self._inputs[name] for name in columns}
         inputs = tuple(self._inputs.values())
         unnamed = [entry.name for entry in inputs if entry.reader is None]
         rest, spread = self._place(unnamed)

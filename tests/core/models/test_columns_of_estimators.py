@@ -101,6 +101,14 @@ def generate(server: InferenceServer, members: dict[str, Any]) -> tuple[int, Any
     return response.status, json.loads(b"".join(response.parts))
 
 
+def test_columns_that_are_declared_in_another_order_get_that_of_the_estimator() -> None:
+    server, pipeline = InferenceServer(), fitted()
+    server.register("m", pipeline.predict_proba, content_type="pd", inputs=specs_of(FRAME[["age", "height"]]))
+    expected = pipeline.predict_proba(FRAME).ravel().tolist()
+    assert outputs(ask(server, "m", age=FRAME["age"], height=FRAME["height"])) == {"output_0": expected}
+    assert [each["name"] for each in get(server, "/models/m")[1]["inputs"]] == ["height", "age"]
+
+
 def test_an_array_is_taken_as_before() -> None:
     server = InferenceServer()
     server.register("m", LogisticRegression().fit(FRAME.to_numpy(), KINDS).predict)
