@@ -21,7 +21,6 @@ from ._grpc.messages import Reply
 from ._grpc.methods import exchange, refuse
 from ._grpc.over_http import CANCELLED, Answer, Call, begin
 from ._hosts import check_server, drops_trailers
-from ._http.headers import join_headers
 from ._http.request import Head, RestFormat
 from ._http.response import refuse as refuse_over_http
 from ._protocol.effects import DeadlinePassed, Run
@@ -83,8 +82,7 @@ class OIPGRPCApp:
         if scope["type"] != "http":
             await answer_other(self._server, scope, receive, send, "OIPGRPCApp answers HTTP only")
             return
-        headers = list(scope["headers"])
-        head = Head(scope["method"], _find_method(scope, self.paths), headers, join_headers(headers), True, scope)
+        head = Head(scope["method"], _find_method(scope, self.paths), list(scope["headers"]), True, scope)
         client = Client(receive, send, self._runtime)
         carried: _Carried | None = scope.get(_CARRIED)
         can_send_trailers = carried is not None or _EXTENSION in (scope.get("extensions") or ())

@@ -32,7 +32,6 @@ from ._hosts import (
 )
 from ._http.events import STREAMED
 from ._http.exchange import exchange
-from ._http.headers import join_headers
 from ._http.public import HEALTH_METHODS, match_public
 from ._http.request import Head, encode_path, path_under, prefix_of
 from ._http.response import CLIENT_GONE, Response, refuse_path
@@ -108,8 +107,7 @@ class OIPApp:
         raw_path: bytes | None = scope.get("raw_path")
         if raw_path is None or raw_path.find(b"%") >= 0 or "%" in path or path.endswith("/"):
             path = encode_path(path, None if raw_path is None else raw_path.decode("latin-1"))
-        headers = list(scope["headers"])
-        head = Head(scope["method"], path, headers, join_headers(headers), True, scope, self._mount)
+        head = Head(scope["method"], path, list(scope["headers"]), True, scope, self._mount)
         engine, runtime = self._server._inside
         body = first = None
         length = head.find_short_length(engine.short_body)

@@ -20,7 +20,6 @@ from werkzeug.http import HTTP_STATUS_CODES
 
 from ._hosts import check_server, check_wsgi, describe_before_request
 from ._http.exchange import exchange
-from ._http.headers import join_headers
 from ._http.request import Head, encode_path, path_under, prefix_of
 from ._http.response import Response
 from ._protocol.effects import Fed, Piece, Start, Steps
@@ -125,12 +124,10 @@ def _decode(value: str) -> str:
 
 def head(environ: WSGIEnvironment, path: str, transport: object) -> Head:
     """Make a request's head from its `environ`, for a path below the mount that is already known."""
-    headers = [(name.lower().encode("latin-1"), value.encode("latin-1")) for name, value in EnvironHeaders(environ)]
     return Head(
         method=environ["REQUEST_METHOD"],
         path=encode_path(path, environ.get("REQUEST_URI") or environ.get("RAW_URI")),
-        headers=headers,
-        fields=join_headers(headers),
+        headers=[(name.lower().encode("latin-1"), value.encode("latin-1")) for name, value in EnvironHeaders(environ)],
         body_is_bounded=bool(environ.get("CONTENT_LENGTH") or environ.get("wsgi.input_terminated")),
         transport=transport,
         mount=partial(_find_mount, environ),

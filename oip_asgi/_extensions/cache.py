@@ -17,9 +17,8 @@ from typing import Final, TypeAlias
 from .._protocol.datatypes import Array
 from .._protocol.effects import Run, Signal, Steps, Wait
 from .._protocol.errors import TimedOut
-from .._protocol.loop_limits import LOOP_BYTES
 from .._protocol.tensor_bytes import view_bytes
-from .._protocol.tensors import InferenceRequest, InferenceResponse, make_tensor, size_of
+from .._protocol.tensors import InferenceRequest, InferenceResponse, are_short, make_tensor
 from .reserved import OF_TREATMENT
 
 Key: TypeAlias = tuple[Hashable, bytes]
@@ -167,7 +166,7 @@ class Cache:
 
         `loaded` is what one load of the model made. A request from within another call may not wait: the equal one may wait for that call.
         """
-        if size_of(request.inputs) <= LOOP_BYTES:  # hashing takes about as long
+        if are_short(request.inputs):
             digest = _digest(request)
         else:
             digest = yield Run(partial(_digest, request), "conversion", deadline=deadline, for_client=True)

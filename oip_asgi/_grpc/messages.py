@@ -94,7 +94,7 @@ class Reply(msgspec.Struct, frozen=True):
 class GRPCFormat:
     """The wire format of one `ModelInfer` call. Until `decode` parses a long request, in a worker thread, only its model is known."""
 
-    __slots__ = ("_body", "_method", "message", "model_name", "model_version", "timeout", "transport")
+    __slots__ = ("_method", "body", "message", "model_name", "model_version", "timeout", "transport")
 
     size = None
 
@@ -102,7 +102,7 @@ class GRPCFormat:
         self.transport = transport
         self.timeout = timeout
         self._method = method
-        self._body = body
+        self.body = body
         self.message: Any = None
         if len(body) <= LOOP_BYTES:
             message = self.message = method.parse(body)
@@ -117,11 +117,11 @@ class GRPCFormat:
         return self._method.make_access(self.transport, action, model, version)
 
     def read(self) -> Buffer:
-        return self._body
+        return self.body
 
     def parse(self) -> Sequence[Buffer]:
         """Parse a long request, and return its raw contents as views, not copies."""
-        rest, raw = split(self._body, _RAW_INPUT_CONTENTS)
+        rest, raw = split(self.body, _RAW_INPUT_CONTENTS)
         if len(rest) > MAX_PARSED:
             raise TooLarge(
                 f"the request has {len(rest)} bytes beside raw_input_contents, typed contents mostly: expected {MAX_PARSED} at most: "

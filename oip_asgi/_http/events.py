@@ -61,7 +61,7 @@ class DocumentFormat:
     """One request over HTTP, each of whose responses is a JSON document."""
 
     def __init__(self, rest: RestFormat, frame: bytes, *, may_be_flat: bool) -> None:
-        self.timeout, self.size, self.transport = rest.timeout, rest.size, rest.head.transport
+        self.timeout, self.size, self.transport, self.body = rest.timeout, rest.size, rest.head.transport, rest.body
         self.read, self.named_headers = rest.read, rest.named_headers
         self._rest = rest
         self._frame = frame
@@ -86,7 +86,7 @@ class DocumentFormat:
 
     def _decode_flat(self, body: Buffer, handler: Handler) -> InferenceRequest | None:
         """Decode a flat object. None if the body is a whole inference request."""
-        length = self._rest.header_length
+        length = self._rest.find_header_length()
         text = bytes(body if length is None else memoryview(body)[:length])
         binding, declared = handler.binding, {spec.name: spec for spec in handler.shown[0]}
         if generate.is_inference_request(text, declared.keys() | binding.named):

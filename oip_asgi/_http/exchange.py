@@ -93,8 +93,7 @@ def _finish(wire: RestFormat, answer: Response | Steps[Response]) -> Steps[Respo
         response = answer if type(answer) is Response else (yield from answer)
     except Exception as error:
         response = refuse(as_client_error(error))
-    if wire.is_unread:
-        yield from wire.drop()
+    yield from wire.drop()
     return Response(response.status, response.headers, [], 0) if wire.head.method == "HEAD" else response
 
 

@@ -1,4 +1,4 @@
-"""The headers of an HTTP request by name, and those that count bytes: Content-Length and Inference-Header-Content-Length.
+"""The headers of an HTTP request that count bytes: Content-Length and Inference-Header-Content-Length.
 
 Knows no bodies. Specification: Binary Tensor Data Extension.
 """
@@ -6,11 +6,10 @@ Knows no bodies. Specification: Binary Tensor Data Extension.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Final
 
 from .._protocol.errors import InvalidRequest, show
-from .._protocol.tensors import join_repeated
 from .._rest.body import HEADER_LENGTH
 
 HEADER_LENGTH_FIELD: Final = HEADER_LENGTH.lower().encode()
@@ -19,12 +18,6 @@ MAX_DIGITS: Final = 18
 """No body has a length of more digits."""
 
 _DECIMAL: Final = re.compile(rb"[0-9]+")
-
-
-def join_headers(headers: Sequence[tuple[bytes, bytes]]) -> dict[bytes, bytes]:
-    """The headers by name, those that are repeated joined by a comma."""
-    fields = dict(headers)
-    return fields if len(fields) == len(headers) else join_repeated(headers, b",")
 
 
 def read_length(headers: Mapping[bytes, bytes], name: bytes) -> int | None:

@@ -27,12 +27,16 @@ class Head(msgspec.Struct):
     method: str  # in capitals
     path: str  # what is below the mount, percent-encoded, without the query
     headers: Sequence[tuple[bytes, bytes]]  # names in lower case
-    fields: dict[bytes, bytes]  # the headers by name, as `join_headers` makes them
     body_is_bounded: bool  # whether the body's end can be told: it has a length, or the server ends it
     transport: Any  # the adapter's own object, for `InferenceContext.transport`
     mount: Callable[[Head], str] = lambda _: ""
     """Tells the path of the mount as clients see it, decoded, such as "/v2"; "" for the root."""
     holds_thread: bool = False  # whether the request holds a thread of the host, of which it may have few
+    fields: dict[bytes, bytes] = {}  # the headers by name, those that are repeated joined by a comma
+
+    def __post_init__(self) -> None:
+        fields = dict(self.headers)
+        self.fields = fields if len(fields) == len(self.headers) else join_repeated(self.headers, b",")
 
     def find_short_length(self, most: int) -> int | None:
         """The length of a body that is short enough to be read before anything is decided. None if it is longer or compressed, or if the
@@ -58,9 +62,7 @@ class RestFormat(msgspec.Struct, eq=False):
     """The most bytes of JSON that are taken, in front of binary data or without any; None for no limit."""
     body: bytes | None = None
     """All of the body, if the adapter had it at once: it has the `head.find_short_length`, so no limit refuses it."""
-    is_unread: bool = True  # whether it has not been read
-    header_length: int | None = None
-    """How many of the body's bytes are JSON, as the headers say; None where they do not. Known once it is read."""
+    is_read: bool = False  # whether the body was read, or begun to be
 
     timeout: ClassVar[float] = math.inf
     size: ClassVar[int | None] = None
@@ -75,17 +77,18 @@ class RestFormat(msgspec.Struct, eq=False):
     def make_access(self, action: Action, model: str | None, version: str | None) -> Access:
         return Access(action, model, version, headers=self.named_headers, transport=self.head.transport)
 
+    def find_header_length(self) -> int | None:
+        """How many of the body's bytes are JSON, as the headers say; None where they do not."""
+        return read_length(self.head.fields, HEADER_LENGTH_FIELD)
+
     def read(self) -> Read | Buffer:
-        """The whole body, or the effect that reads it."""
-        fields = self.head.fields
-        self.header_length = read_length(fields, HEADER_LENGTH_FIELD) if HEADER_LENGTH_FIELD in fields else None
         if self.body is not None:
-            self.is_unread = False
             return self.body
+        fields = self.head.fields
         length = read_length(fields, b"content-length")
         named = fields.get(b"content-encoding")
         coding = None if named is None else read_coding(named.decode("latin-1"))
-        body = Body(length, self.limit, coding, self.header_length, json_limit=self.json_limit)
+        body = Body(length, self.limit, coding, self.find_header_length(), json_limit=self.json_limit)
         if length is not None:
             body.check(length)
         elif not self.head.body_is_bounded:
@@ -93,15 +96,17 @@ class RestFormat(msgspec.Struct, eq=False):
                 "the request has no Content-Length, and the server in front does not tell where its body ends: send a length",
                 status=411,
             )
-        self.is_unread = False
+        self.is_read = True
         return Read(body)
 
     def drop(self) -> Steps[None]:
         """Read a body that the response did not need, and drop it. Many servers would close the connection while the client still sends."""
+        if self.is_read or self.body is not None:
+            return
         fields = self.head.fields
         is_there = b"content-length" in fields or (b"transfer-encoding" in fields and self.head.body_is_bounded)
         # a client that expects 100 Continue sends nothing before somebody reads
-        if not is_there or self.body is not None or b"expect" in fields:
+        if not is_there or b"expect" in fields:
             return
         try:
             body = Body(read_length(fields, b"content-length"), self.limit, keep=False)
@@ -112,7 +117,7 @@ class RestFormat(msgspec.Struct, eq=False):
             return  # the response stands, whatever becomes of the rest
 
     def decode(self, body: Buffer, handler: Handler, lend: Lend) -> InferenceRequest:
-        header_length = self.header_length
+        header_length = self.find_header_length() if HEADER_LENGTH_FIELD in self.head.fields else None
         if header_length == 0:
             return _decode_raw(body, handler)
         return rest.decode_request(body, header_length, lend, is_lax=handler.foreign is not None)

@@ -69,15 +69,15 @@ def to_plain_name(name: str, where: object) -> str:
         raise ValueError(f"{where}: the name holds lone surrogates, which are no text") from None
 
 
-def size_of(tensors: Iterable[Tensor]) -> int:
-    """How many bytes tensors have. Many elements of BYTES are not measured: they are too much for an event loop anyway."""
+def are_short(tensors: Iterable[Tensor]) -> bool:
+    """True if tensors have so few bytes that an event loop may encode them, or compute a digest."""
     size = 0
     for tensor in tensors:
         array = tensor.array
         size += array.nbytes
         if array.dtype.hasobject and size <= LOOP_BYTES:
             size += sum(map(len, array.ravel().tolist()))
-    return size
+    return size <= LOOP_BYTES
 
 
 def make_read_only(array: Array) -> None:

@@ -21,9 +21,9 @@ from .._models.statistics import Numbers
 from .._protocol.effects import Await, DeadlinePassed, QuitWithin, Run, Signal, Spawn, Steps, Stopped
 from .._protocol.errors import InferenceError, error_text
 from .._protocol.log import log_fields, log_raised
-from .._protocol.tensors import InferenceRequest, InferenceResponse
+from .._protocol.tensors import InferenceRequest, InferenceResponse, are_short
 from .batch_rows import merge, split
-from .call import Call, ModelRaised, is_short
+from .call import Call, ModelRaised
 from .call_stack import CallStack, set_calls
 from .failures import find_hint
 from .held_loop import measure
@@ -223,7 +223,7 @@ class Execution:
         for member, part in zip(members, results, strict=True):
             try:
                 response = member.response = member.call.respond(part)
-                if not is_short(member.call, response):
+                if not are_short(response.outputs):
                     self._long.append((member, response))
             except Exception as error:
                 self._fail([member], error)

@@ -20,14 +20,13 @@ from .._protocol.datatypes import Buffer
 from .._protocol.effects import DeadlinePassed, Stopped
 from .._protocol.errors import InferenceError
 from .._protocol.log import log_fields, log_raised, name_request
-from .._protocol.loop_limits import LOOP_BYTES
-from .._protocol.tensors import InferenceResponse, size_of
+from .._protocol.tensors import InferenceResponse
 from .call_stack import current_calls, enter, leave, reset_calls, set_calls
 from .copy_rule import own
 from .decoding import Decoded, decode
 from .engine import Engine
 from .held_loop import measure
-from .record import Span, record_end
+from .record import Span, record_failure
 from .wire_format import WireFormat
 
 T = TypeVar("T")
@@ -219,7 +218,7 @@ class Call(msgspec.Struct, Generic[T], eq=False):
             error.__cause__ = cause
         if self.flight is not None:
             self.flight.end(error)
-        record_end(self.model, self.timings, self.span, self.engine.clock(), error)
+        record_failure(self.model, self.timings, self.span, self.engine.clock(), error)
         return error
 
     def log_fields(self) -> dict[str, object]:
@@ -233,8 +232,3 @@ class Call(msgspec.Struct, Generic[T], eq=False):
         if isinstance(error, ModelRaised) and not error.is_logged:
             text, request = "%s failed on %s, after its timeout", name_request(self.timings.id)
             log_raised(logging.ERROR, error.__cause__ or error, text, self.model, request, extra=self.log_fields())
-
-
-def is_short(call: Call[Any], response: InferenceResponse) -> bool:
-    """True if a response may be encoded on the event loop: it is small, and has no output options."""
-    return call.decoded.apply_options is None and size_of(response.outputs) <= LOOP_BYTES

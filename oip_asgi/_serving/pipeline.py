@@ -19,14 +19,14 @@ from .._protocol.datatypes import Buffer
 from .._protocol.effects import Await, Read, Run, Steps, Stopped, Wait, finish
 from .._protocol.errors import InvalidRequest, NotFound
 from .._protocol.loop_limits import LOOP_BYTES
-from .._protocol.tensors import REGION, InferenceResponse
+from .._protocol.tensors import REGION, InferenceResponse, are_short
 from .batch import answer_in_batch
-from .call import Call, is_short
+from .call import Call
 from .call_stack import current_calls, find_callers, would_deadlock
 from .engine import Engine
 from .failures import FAILURES, as_error, make_busy_error, make_circle_error, make_stopping_error
 from .held_loop import HELD_SECONDS, note_long
-from .record import Span, record_end
+from .record import Span, record_failure, record_success
 from .wire_format import WireFormat
 
 T = TypeVar("T")
@@ -46,35 +46,24 @@ def infer(engine: Engine, model: Model, wire: WireFormat[T], answer: Callable[[C
     only stream are refused.
     """
     span = None if engine.tracer is None else engine.tracer.begin(model)
-    try:
-        limiter = model.limiter
-        if model.lifecycle.state == "ready" and not engine.stopping and limiter.running < limiter.max_concurrency:
-            read = wire.read()
-        else:
-            read = None
-    except BaseException as error:
-        record_end(model, None, span, engine.clock(), error)
-        raise
-    if read is None or type(read) is Read:
-        return _infer_later(engine, model, wire, answer, span, read)
-    return _take_in(engine, model, wire, answer, span, read)
+    body, limiter = wire.body, model.limiter
+    if body is None or model.lifecycle.state != "ready" or engine.stopping or limiter.running >= limiter.max_concurrency:
+        return _infer_later(engine, model, wire, answer, span)
+    return _take_in(engine, model, wire, answer, span, body)
 
 
-def _infer_later(
-    engine: Engine, model: Model, wire: WireFormat[T], answer: Callable[[Call[T]], R], span: Span | None, read: Read | None
-) -> Steps[Any]:
+def _infer_later(engine: Engine, model: Model, wire: WireFormat[T], answer: Callable[[Call[T]], R], span: Span | None) -> Steps[Any]:
     """`infer`, for a request that waits: for the model to be loaded, or for its body."""
     try:
-        if read is None:
-            while (found := (yield from _admit(engine, model))) is not model:
-                model = found
-        wanted = read or wire.read()
+        while (found := (yield from _admit(engine, model))) is not model:
+            model = found
+        wanted = wire.read()
         body: Buffer = (yield wanted) if type(wanted) is Read else wanted
         if model.lifecycle.state in _GONE:
             while (found := (yield from _admit(engine, model))) is not model:
                 model = found
     except BaseException as error:
-        record_end(model, None, span, engine.clock(), error)
+        record_failure(model, None, span, engine.clock(), error)
         raise
     return (yield from finish(_take_in(engine, model, wire, answer, span, body)))
 
@@ -169,7 +158,7 @@ def answer_once(call: Call[T]) -> T | Steps[T]:
     call.timings.started = call.timings.entered
     try:
         response: InferenceResponse = call.engine.call_here(call.run if call.span is None else call.run_in_span)
-        if is_short(call, response):
+        if are_short(response.outputs):
             return _end(call, call.encode(response))
     except FAILURES as failure:
         raise _fail(call, as_error(call, failure), failure.__cause__) from failure.__cause__
@@ -185,7 +174,7 @@ def _answer_later(call: Call[T], response: InferenceResponse | None = None) -> S
     try:
         if response is not None:
             answer = yield from _encode_elsewhere(call, response)
-        elif call.found is not None and is_short(call, call.found):
+        elif call.found is not None and are_short(call.found.outputs):
             answer = call.encode(call.found)
         elif call.found is not None:  # it has no slot
             answer = yield Run(partial(call.encode, call.found), "conversion", deadline=call.deadline, for_client=True)
@@ -211,7 +200,7 @@ def _answer_later(call: Call[T], response: InferenceResponse | None = None) -> S
                 response = yield Await(run_async, call.deadline, for_client=True)
             else:
                 response = call.engine.call_here(call.run if call.span is None else call.run_in_span)
-            answer = call.encode(response) if is_short(call, response) else (yield from _encode_elsewhere(call, response))
+            answer = call.encode(response) if are_short(response.outputs) else (yield from _encode_elsewhere(call, response))
     except FAILURES as failure:
         raise _fail(call, as_error(call, failure), failure.__cause__) from failure.__cause__
     except BaseException as error:
@@ -226,7 +215,7 @@ def _end(call: Call[T], answer: T) -> T:
     if timings.returned - timings.called > HELD_SECONDS:
         note_long(call.model, call.handler, timings.returned - timings.called, is_on_loop=call.engine.is_on_loop)
     call.leave()
-    record_end(call.model, timings, call.span, timings.answered)
+    record_success(call.model, timings, call.span)
     return answer
 
 

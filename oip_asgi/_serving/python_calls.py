@@ -44,12 +44,13 @@ class PythonFormat(msgspec.Struct, frozen=True, eq=False):
 
     timeout = math.inf
     transport = None
+    body = b""  # what is decoded are the inputs
 
     def named_headers(self) -> Mapping[str, str]:
         return NO_HEADERS
 
     def read(self) -> Buffer:
-        return b""
+        return self.body
 
     @property
     def size(self) -> int:

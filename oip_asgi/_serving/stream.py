@@ -21,14 +21,14 @@ from .._models.statistics import Numbers, ResponseOutcome
 from .._protocol.effects import Abandoned, Await, DeadlinePassed, QuitWithin, Run, Send, Start, Steps, Stopped, Wait, finish
 from .._protocol.errors import InferenceError, InvalidRequest, ModelFailed, TimedOut
 from .._protocol.log import log_raised, logger, name_request
-from .._protocol.tensors import InferenceResponse
-from .call import Call, ModelRaised, is_short
+from .._protocol.tensors import InferenceResponse, are_short
+from .call import Call, ModelRaised
 from .call_stack import enter, leave
 from .engine import Engine
 from .failures import FAILURES, as_client_error, as_error
 from .held_loop import measure
 from .pipeline import answer_once, infer
-from .record import record_end
+from .record import record_success
 from .wire_format import WireFormat
 
 T = TypeVar("T")
@@ -126,7 +126,7 @@ class Stream(msgspec.Struct, Generic[T], eq=False):
         else:
             reader.give_up("empty_response")
             call.timings.returned = call.timings.answered = self.engine.clock()
-            record_end(call.model, call.timings, call.span, call.timings.answered)
+            record_success(call.model, call.timings, call.span)
         return only if self.events is None else self.events.ended
 
     def _send_error(self, error: Exception) -> Send:
@@ -203,7 +203,7 @@ class _ItemReader(Generic[T]):
             self._returned_at = self._clock()
         if self._returned_at >= self.until:  # if the function never awaits, no timer can interrupt it
             raise DeadlinePassed
-        return call.encode(response) if is_short(call, response) else _Large(response)
+        return call.encode(response) if are_short(response.outputs) else _Large(response)
 
     def _next_in_thread(self) -> T | None:
         slot = self._call.slot

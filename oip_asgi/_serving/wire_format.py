@@ -29,10 +29,14 @@ class WireFormat(Protocol[T_co]):
 
     @property
     def size(self) -> int | None:
-        """How many bytes must be decoded; None if it is the size of the body that `read` returns."""
+        """How many bytes must be decoded; None if it is the size of the body."""
+
+    @property
+    def body(self) -> Buffer | None:
+        """The request's body, if it was there at once."""
 
     def read(self) -> Read | Buffer:
-        """Return the request's body, or the effect that reads it."""
+        """Return the body, or the effect that reads it."""
 
     def decode(self, body: Buffer, handler: Handler, lend: Lend, /) -> InferenceRequest:
         """Decode a body for the function that answers it: the model may have another one by then."""

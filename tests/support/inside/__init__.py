@@ -16,7 +16,7 @@ import pytest
 from oip_asgi import InferenceRequest, InferenceResponse, InferenceServer
 from tests.support.inside.extensions import Cache, finish
 from tests.support.inside.grpc import GRPCFormat, Method, Reply, StreamCall, grpc_exchange, refuse
-from tests.support.inside.http import Head, Response, http_exchange, join_headers
+from tests.support.inside.http import Head, Response, http_exchange
 from tests.support.inside.models import Limiter, Numbers, ResponseOutcome, Slot, Statistics, Uses
 from tests.support.inside.rest import accelerators, json_data, json_text
 from tests.support.inside.rest import rest_body as rest
@@ -149,9 +149,7 @@ def answer_http(server: InferenceServer, method: str, path: str, headers: Header
         return into.finish()
 
     engine, runtime = server._inside
-    response: Response = drive(
-        finish(http_exchange.exchange(engine, Head(method, path, headers, join_headers(headers), True, None))), runtime, read
-    )
+    response: Response = drive(finish(http_exchange.exchange(engine, Head(method, path, headers, True, None))), runtime, read)
     return response
 
 

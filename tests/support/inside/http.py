@@ -2,6 +2,5 @@
 
 from oip_asgi._docs.page import FILES, POLICY
 from oip_asgi._http import exchange as http_exchange
-from oip_asgi._http.headers import join_headers
 from oip_asgi._http.request import Head
 from oip_asgi._http.response import Response
