@@ -62,7 +62,7 @@ class RestFormat(msgspec.Struct, eq=False):
     """The most bytes of JSON that are taken, in front of binary data or without any; None for no limit."""
     body: bytes | None = None
     """All of the body, if the adapter had it at once: it has the `head.find_short_length`, so no limit refuses it."""
-    is_read: bool = False  # whether the body was read, or begun to be
+    is_read: bool = False  # whether the body was there at once, or the effect that reads it was made
 
     timeout: ClassVar[float] = math.inf
     size: ClassVar[int | None] = None
@@ -101,8 +101,6 @@ class RestFormat(msgspec.Struct, eq=False):
 
     def drop(self) -> Steps[None]:
         """Read a body that the response did not need, and drop it. Many servers would close the connection while the client still sends."""
-        if self.is_read or self.body is not None:
-            return
         fields = self.head.fields
         is_there = b"content-length" in fields or (b"transfer-encoding" in fields and self.head.body_is_bounded)
         # a client that expects 100 Continue sends nothing before somebody reads

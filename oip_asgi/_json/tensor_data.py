@@ -232,13 +232,6 @@ def _read_piece(text: bytes, wanted: checked_data.Wanted, first: int, *, is_nest
     return _pack_read(values, wanted.dtype, (len(values),), first)
 
 
-def to_value(array: Array) -> list[Any] | msgspec.Raw:
-    """An array of a protocol dtype as what an encoder writes into a document: its elements, or the text of many."""
-    if array.size > _MANY:
-        return msgspec.Raw(to_json(array))
-    return _list_elements(array, 0)
-
-
 def to_json(array: Array) -> bytes:
     """An array of a protocol dtype as the JSON text of `data`: flat, always valid JSON, no value lost."""
     flat = array.reshape(-1)
@@ -251,18 +244,23 @@ def _write(flat: Array, first: int) -> bytes:
     """A piece of a flat array, whose first element has this index, as a JSON array."""
     text = accelerators.write(flat) if len(flat) > _MANY else None
     if text is None or (flat.dtype.kind == "f" and _NULL in text):
-        return _encode(_list_elements(flat, first))
+        return _encode(to_value(flat, first))
     return text
 
 
-def _list_elements(array: Array, first: int) -> list[Any]:
-    """The elements of an array as an encoder writes them. It writes NaN as null."""
+def to_value(array: Array, first: int | None = None) -> list[Any] | msgspec.Raw:
+    """An array of a protocol dtype as an encoder writes it: its elements, of which NaN becomes null, or the text of many.
+
+    A piece of an array is never a text. Errors need `first`, the index of its first element in the whole.
+    """
+    if first is None and array.size > _MANY:
+        return msgspec.Raw(to_json(array))
     dtype = array.dtype
     if dtype.kind == "V":
         array = cast(array, DTYPES["FP64"])
     flat: list[Any] = array.ravel().tolist()
     if dtype.hasobject:
-        return _decode_strings(flat, first)
+        return _decode_strings(flat, first or 0)
     if dtype.kind in "fV" and not math.isfinite(sum(flat)):
         return [("Infinity" if value > 0 else "-Infinity") if math.isinf(value) else value for value in flat]
     return flat

@@ -26,7 +26,7 @@ from .call_stack import current_calls, find_callers, would_deadlock
 from .engine import Engine
 from .failures import FAILURES, as_error, make_busy_error, make_circle_error, make_stopping_error
 from .held_loop import HELD_SECONDS, note_long
-from .record import Span, record_failure, record_success
+from .record import Span, record_failure
 from .wire_format import WireFormat
 
 T = TypeVar("T")
@@ -159,7 +159,9 @@ def answer_once(call: Call[T]) -> T | Steps[T]:
     try:
         response: InferenceResponse = call.engine.call_here(call.run if call.span is None else call.run_in_span)
         if are_short(response.outputs):
-            return _end(call, call.encode(response))
+            answer = call.encode(response)
+            end_call(call)
+            return answer
     except FAILURES as failure:
         raise _fail(call, as_error(call, failure), failure.__cause__) from failure.__cause__
     except BaseException as error:
@@ -206,17 +208,19 @@ def _answer_later(call: Call[T], response: InferenceResponse | None = None) -> S
     except BaseException as error:
         _fail(call, error)
         raise
-    return _end(call, answer)
+    end_call(call)
+    return answer
 
 
-def _end(call: Call[T], answer: T) -> T:
+def end_call(call: Call[Any]) -> None:
     """End a call that was answered."""
     timings = call.timings
     if timings.returned - timings.called > HELD_SECONDS:
         note_long(call.model, call.handler, timings.returned - timings.called, is_on_loop=call.engine.is_on_loop)
     call.leave()
-    record_success(call.model, timings, call.span)
-    return answer
+    call.model.statistics.record("ok", timings, timings.answered)
+    if call.span is not None:
+        call.span.end("ok", timings, None)
 
 
 def _fail(call: Call[Any], error: E, cause: BaseException | None = None) -> E:

@@ -48,13 +48,6 @@ def outcome_of(error: BaseException, *, has_entered: bool) -> Outcome:
     return "busy" if error.status == _UNAVAILABLE and not has_entered else "failed"
 
 
-def record_success(model: Model, request: Timings, span: Span | None) -> None:
-    """Note that a request was answered."""
-    model.statistics.record("ok", request, request.answered)
-    if span is not None:
-        span.end("ok", request, None)
-
-
 def record_failure(model: Model, request: Timings | None, span: Span | None, ended: float, error: BaseException) -> None:
     """Note that a request failed, was refused or given up. `request` is None if it was refused before its body was there."""
     outcome = outcome_of(error, has_entered=request is not None and request.entered > 0)

@@ -27,8 +27,7 @@ from .call_stack import enter, leave
 from .engine import Engine
 from .failures import FAILURES, as_client_error, as_error
 from .held_loop import measure
-from .pipeline import answer_once, infer
-from .record import record_success
+from .pipeline import answer_once, end_call, infer
 from .wire_format import WireFormat
 
 T = TypeVar("T")
@@ -126,7 +125,7 @@ class Stream(msgspec.Struct, Generic[T], eq=False):
         else:
             reader.give_up("empty_response")
             call.timings.returned = call.timings.answered = self.engine.clock()
-            record_success(call.model, call.timings, call.span)
+            end_call(call)
         return only if self.events is None else self.events.ended
 
     def _send_error(self, error: Exception) -> Send:
