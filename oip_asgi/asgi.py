@@ -110,10 +110,9 @@ class OIPApp:
         head = Head(scope["method"], path, list(scope["headers"]), True, scope, self._mount)
         engine, runtime = self._server._inside
         body = first = None
-        length = head.find_short_length(engine.short_body)
-        if length is not None:
+        if 0 < head.short_length <= engine.short_body:
             first = await receive()
-            if first["type"] == "http.request" and len(first.get("body", b"")) == length and not first.get("more_body", False):
+            if first["type"] == "http.request" and len(first.get("body", b"")) == head.short_length and not first.get("more_body", False):
                 body = first["body"]
         answer: Response | Piece | Steps[Response] = exchange(engine, head, body)
         if isinstance(answer, GeneratorType):

@@ -149,9 +149,8 @@ def answer(
     end, and when the client has gone.
     """
     engine, runtime = server._inside
-    length = head.find_short_length(engine.short_body)
-    body = None if length is None else _read_at_once(stream, length)
-    if body is not None and len(body) != length:
+    body = _read_at_once(stream, head.short_length) if 0 < head.short_length <= engine.short_body else None
+    if body is not None and len(body) != head.short_length:
         stream, body = BytesIO(body), None  # to be read once more by what says that it is cut off
     answer: Response | Piece | Steps[Response] = exchange(engine, head, body)
     if isinstance(answer, GeneratorType):

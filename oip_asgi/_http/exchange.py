@@ -61,7 +61,7 @@ def exchange(engine: Engine, head: Head, body: bytes | None = None) -> Response 
     """Answer one request: return its response, or the steps that are left if something must be waited for.
 
     Never raises `Exception`; cancellation passes through. A stream is sent in pieces. The body is given if all of it was there at once, and
-    it has the `head.find_short_length`.
+    it has the `head.short_length`.
     """
     wire = RestFormat(head, engine.options.max_body_bytes, engine.options.max_json_bytes, body, body is not None)
     try:

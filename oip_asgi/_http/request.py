@@ -14,6 +14,7 @@ from .._protocol.access import Access, Action
 from .._protocol.datatypes import Buffer
 from .._protocol.effects import Read, Steps
 from .._protocol.errors import InferenceError, InvalidRequest
+from .._protocol.loop_limits import LOOP_BYTES
 from .._protocol.request_body import Body, read_coding
 from .._protocol.tensors import InferenceRequest, InferenceResponse, Lend, ReceivedHeaders, join_repeated
 from .._rest import body as rest
@@ -34,19 +35,19 @@ class Head(msgspec.Struct):
     holds_thread: bool = False  # whether the request holds a thread of the host, of which it may have few
     fields: dict[bytes, bytes] = {}  # the headers by name, those that are repeated joined by a comma
 
+    short_length: int = 0
+    """The length of a body that may be read before anything is decided: a short one of a POST, not compressed, and not one for which the
+    client waits for 100 Continue. 0 for any other."""
+
     def __post_init__(self) -> None:
         fields = dict(self.headers)
-        self.fields = fields if len(fields) == len(self.headers) else join_repeated(self.headers, b",")
-
-    def find_short_length(self, most: int) -> int | None:
-        """The length of a body that is short enough to be read before anything is decided. None if it is longer or compressed, or if the
-        client waits for 100 Continue."""
-        fields = self.fields
+        if len(fields) < len(self.headers):
+            fields = join_repeated(self.headers, b",")
+        self.fields = fields
         given = fields.get(b"content-length", b"")
-        if self.method != "POST" or not given.isdigit() or len(given) > MAX_DIGITS or b"expect" in fields or b"content-encoding" in fields:
-            return None
-        length = int(given)
-        return length if 0 < length <= most else None
+        if self.method == "POST" and given.isdigit() and b"expect" not in fields and b"content-encoding" not in fields:
+            length = int(given) if len(given) <= MAX_DIGITS else 0
+            self.short_length = length if length <= LOOP_BYTES else 0
 
     def named_headers(self) -> Mapping[str, str]:
         """The headers as models get them."""
@@ -61,7 +62,7 @@ class RestFormat(msgspec.Struct, eq=False):
     json_limit: int | None = None
     """The most bytes of JSON that are taken, in front of binary data or without any; None for no limit."""
     body: bytes | None = None
-    """All of the body, if the adapter had it at once: it has the `head.find_short_length`, so no limit refuses it."""
+    """All of the body, if the adapter had it at once: it has the `head.short_length`."""
     is_read: bool = False  # whether the body was there at once, or the effect that reads it was made
 
     timeout: ClassVar[float] = math.inf

@@ -43,7 +43,7 @@ class _Group(msgspec.Struct, eq=False):
 class Batches(Limiter):
     """The slots of a model whose requests may share calls."""
 
-    _make_slot = Place
+    slot_type = Place
 
     def __init__(self, max_concurrency: int, max_queue: int, most: int, preferred: Collection[int]) -> None:
         super().__init__(max_concurrency, max_queue)

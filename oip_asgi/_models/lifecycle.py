@@ -144,32 +144,14 @@ class Lifecycle:
         loading = self._loading
         return self.state in ("registered", "ready", "reloading") or (loading is not None and loading.is_waited_for)
 
-    def acquire(self) -> Handler:
-        """The handler for one request, which its slot or `release` gives back. Raises NotReady or NotFound if the model does not serve."""
+    def acquire(self) -> tuple[Handler, Slot]:
+        """The handler for one request, and its slot, not taken yet. Raises NotReady or NotFound if the model does not serve."""
         with self._lock:
             handler = self._handler
             if handler is None:
                 raise self.make_refusal()
             handler.uses.count += 1
-            return handler
-
-    def enter(self, acquired: Handler | None = None, *, may_run: bool = True, may_wait: bool = True) -> tuple[Handler, Slot | None]:
-        """Take a slot, and the handler unless it was `acquired` before. Without a slot, the caller releases only an acquired handler."""
-        with self._lock:
-            handler = acquired or self._handler
-            if handler is None:
-                raise self.make_refusal()
-            slot = self._limiter.enter(handler.uses, may_run=may_run, may_wait=may_wait)
-            if slot is not None and acquired is None:
-                handler.uses.count += 1
-            return handler, slot
-
-    def release(self, handler: Handler) -> None:
-        """Give back the handler of a request that has no slot."""
-        with self._lock:
-            handler.uses.count -= 1
-            idle = handler.uses.take_idle()
-        set_all(idle)
+            return handler, self._limiter.slot_type(self._limiter, handler.uses)
 
     def make_refusal(self) -> InferenceError:
         """The error for a request, if the model does not serve."""

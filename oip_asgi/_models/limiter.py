@@ -1,7 +1,7 @@
 """How many calls of one model run at once, how many wait for a slot, and when a slot is given back. Waits for nothing itself.
 
 One model may be served by several event loops and threads at the same time, so all of it may be called from any thread. A request that
-ends, fails or is cancelled gives its slot up by `Call.leave` of `_serving/call`.
+ends, fails or is cancelled gives its slot up: by `end_call` or `_fail` of `_serving/pipeline`, or `give_up` of `_serving/stream`.
 """
 
 from __future__ import annotations
@@ -30,16 +30,17 @@ class Uses(msgspec.Struct, eq=False):
 
 
 class Slot(msgspec.Struct, eq=False):
-    """One request's slot. The request waits for its turn and runs; then the slot goes back, exactly once, and with it the handler.
+    """One request's slot, and its use of the handler. The request enters, waits for its turn and runs; then both go back, exactly once.
 
     At its end the request gives the slot up, also on cancellation. If its function still runs in a thread, the slot stays taken until the
     function returns.
     """
 
     limiter: Limiter
-    uses: Uses
+    uses: Uses  # those of the handler
     turn: Signal | None = None  # set when its turn has come, or never will; None if it came at once
     is_waiting: bool = False
+    is_running: bool = False  # it counts as taken
     is_over: bool = False  # it has gone back, was refused, or is not needed because its request shares another's call
     in_thread: bool = False
     is_unloaded: bool = False  # it was refused because the model was unloaded
@@ -78,7 +79,7 @@ class Slot(msgspec.Struct, eq=False):
 class Limiter:
     """The slots of one model, handed out first come, first served."""
 
-    _make_slot: type[Slot] = Slot
+    slot_type: type[Slot] = Slot
 
     def __init__(self, max_concurrency: int, max_queue: int) -> None:
         self.max_concurrency = max_concurrency
@@ -109,32 +110,31 @@ class Limiter:
             turns = self._give_turns()
         set_all(turns)
 
-    def enter(self, uses: Uses, *, may_run: bool = True, may_wait: bool = True) -> Slot | None:
-        """Take a slot; None if the request may not wait, or the queue is full. The caller holds the lock, and gives the slot up in the end.
+    def enter(self, slot: Slot, *, may_run: bool = True, may_wait: bool = True) -> bool:
+        """Take a slot, or a place in the queue. False if the request may not wait, or the queue is full.
 
         `_serving.failures` makes the 503 of that, and the 504 of a call that is late.
         """
-        if may_run and self.running < self.max_concurrency and not (self._queue and may_wait):
-            self.running += 1
-            return self._make_slot(self, uses)
-        if not may_wait or self.is_full():
-            return None
-        slot = self._make_slot(self, uses, Signal(), True)
-        self._queue[slot] = None
-        return slot
+        with self.lock:
+            if may_run and self.running < self.max_concurrency and not (self._queue and may_wait):
+                self.running += 1
+                slot.is_running = True
+                return True
+            if not may_wait or self.is_full():
+                return False
+            slot.turn, slot.is_waiting = Signal(), True
+            self._queue[slot] = None
+            return True
 
     def take_back(self, slot: Slot) -> list[Signal]:
         """Take a slot back, unless it is left already. The caller holds the lock, and sets what this returns after that."""
         signals: list[Signal] = []
         if slot.is_over:
             return signals
-        slot.is_over = True
+        slot.is_over, slot.is_waiting = True, False
         if slot.turn is not None:
             self._remove(slot)
-        if slot.is_waiting:
-            slot.is_waiting = False
-        else:
-            self.running -= 1
+        self.running -= slot.is_running
         if self.inner:
             self.inner.pop(slot, None)
         if self._queue:
@@ -160,7 +160,7 @@ class Limiter:
                 break
             assert slot.turn is not None  # it waits
             del self._queue[slot]
-            slot.is_waiting = False
+            slot.is_waiting, slot.is_running = False, True
             self.running += 1
             turns.append(slot.turn)
         return turns

@@ -94,7 +94,8 @@ class Registry:
         """The model of this name and version, or NotFound."""
         model = self._found.get((name, version))
         if model is not None:
-            return model if version is not None or model.lifecycle.will_serve else self._find_serving(model)
+            serves = model.lifecycle.state == "ready" or version is not None or model.lifecycle.will_serve
+            return model if serves else self._find_serving(model)
         if version is None or name not in self:
             known = _describe_known(name, list(self._models)) if self._names_are_told else "the list of models has those that you may see"
             raise NotFound(f"Request for unknown model: {show(name)} is not found: {known}")

@@ -61,7 +61,7 @@ class Call(msgspec.Struct, Generic[T], eq=False):
     body: Buffer | None  # the request's body, until it is decoded; then None
     handler: Handler = _LATER  # what calls the function, after it was acquired from the model
     decoded: Decoded = _LATER  # the request, after it was decoded
-    slot: Slot = _LATER  # its slot, or its place in the queue for one, after it has entered
+    slot: Slot = _LATER  # its slot, or its place in the queue for one, after it was acquired with the handler
     flight: Flight | None = None  # wakes equal requests that wait for its response, if it is the first of them
     found: InferenceResponse | None = None  # its response, if the cache had it
     arguments: _Arguments | None = None  # those of the function, if a worker thread made them, until it is called
@@ -203,14 +203,6 @@ class Call(msgspec.Struct, Generic[T], eq=False):
             self.slot.end(is_last=is_last)
 
     # The end
-
-    def leave(self) -> None:
-        """Give the slot back, and with it the handler."""
-        if self.slot is _LATER:
-            if self.handler is not _LATER:  # it has not entered
-                self.model.lifecycle.release(self.handler)
-        elif not self.slot.is_over:
-            self.slot.give_up()
 
     def note(self, error: E, cause: BaseException | None = None) -> E:
         """Record that the call failed, or its stream broke off, and return the error."""

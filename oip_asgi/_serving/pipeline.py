@@ -77,10 +77,9 @@ def _take_in(
         seconds = wire.timeout
     call = Call(engine, model, wire, span, seconds, since + seconds, Timings(since), body)
     try:
+        call.handler, call.slot = model.lifecycle.acquire()
         if model.cache is None:
             _enter(call)
-        else:
-            call.handler = model.lifecycle.acquire()
         handler = call.handler
         if handler.streams and answer is answer_once:
             if handler.once is None:
@@ -133,17 +132,15 @@ def _look_up(call: Call[Any], cache: Cache) -> Steps[None]:
 
 
 def _enter(call: Call[Any]) -> None:
-    """Take a slot for a call, or a place in the queue for one, and the handler."""
-    engine, model = call.engine, call.model
+    """Take a slot for a call, or a place in the queue for one."""
+    engine, model, slot = call.engine, call.model, call.slot
     within = find_callers() if current_calls() else ()
     if engine.stopping and not within:
         raise make_stopping_error(model)
     may_wait = model not in within
     may_run = not model.options.max_batch_delay or not may_wait
-    handler, slot = model.lifecycle.enter(call.handler, may_run=may_run, may_wait=may_wait)
-    if slot is None:
+    if not model.limiter.enter(slot, may_run=may_run, may_wait=may_wait):
         raise make_busy_error(model)
-    call.handler, call.slot = handler, slot
     if within and slot.is_waiting and would_deadlock(slot):
         raise make_circle_error(model, within)
     for observer in model.statistics.observers:
@@ -217,7 +214,8 @@ def end_call(call: Call[Any]) -> None:
     timings = call.timings
     if timings.returned - timings.called > HELD_SECONDS:
         note_long(call.model, call.handler, timings.returned - timings.called, is_on_loop=call.engine.is_on_loop)
-    call.leave()
+    if not call.slot.is_over:
+        call.slot.give_up()
     call.model.statistics.record("ok", timings, timings.answered)
     if call.span is not None:
         call.span.end("ok", timings, None)
@@ -225,7 +223,8 @@ def end_call(call: Call[Any]) -> None:
 
 def _fail(call: Call[Any], error: E, cause: BaseException | None = None) -> E:
     """End a call with an error, and return the error."""
-    call.leave()
+    if call.slot is not None and not call.slot.is_over:
+        call.slot.give_up()
     return call.note(error, cause)
 
 

@@ -11,7 +11,7 @@ from typing import Any, Final, Literal, TypeAlias
 
 import numpy as np
 
-from tests.support.inside import AnySlot, entered, limiter_with
+from tests.support.inside import AnySlot, enter, limiter_with
 
 from .formula import Numbers
 
@@ -115,7 +115,7 @@ class Simulation:
 
     def _arrive(self, place: int, arrival: float, call: float) -> None:
         replica = self._balancer(self._loads, self._chance)
-        slot = entered(self._limiters[replica])
+        slot = enter(self._limiters[replica])
         if slot is None:
             return
         self._loads[replica] += 1

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterable
 from typing import Any
 
-from tests.support.inside import in_use
+from tests.support.inside import enter
 from tests.support.inside.models import Batches, Place
 
 
@@ -27,7 +27,7 @@ class Queue:
         assert self.limiter.share(place, name) == self.has_turn(name)
 
     def place(self, **options: bool) -> Place:
-        place = self.limiter.enter(in_use(), **options)
+        place = enter(self.limiter, **options)
         assert isinstance(place, Place)
         return place
 
@@ -267,7 +267,7 @@ def test_no_more_wait_than_may() -> None:
     for name in "abcde":
         queue.enter(name, is_held=True)
     assert queue.limiter.is_full()
-    assert queue.limiter.enter(in_use()) is None
+    assert enter(queue.limiter) is None
     queue.set_due("a")
     queue.begin("a")
     assert not queue.limiter.is_full()

@@ -11,13 +11,13 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from tests.support.inside import in_use
+from tests.support.inside import enter
 from tests.support.inside.models import Limiter, Slot
 from tests.support.inside.runtime import Signal
 
 
 def entered(limiter: Limiter) -> Slot:
-    slot = limiter.enter(in_use())
+    slot = enter(limiter)
     assert slot is not None
     return slot
 
@@ -31,7 +31,7 @@ def test_slots_go_to_the_first_that_came() -> None:
     slots = [entered(limiter) for _ in range(5)]
     assert [slot.turn is None for slot in slots] == [True, True, False, False, False]
     assert (limiter.running, limiter.waiting, limiter.is_full()) == (2, 3, True)
-    assert limiter.enter(in_use()) is None
+    assert enter(limiter) is None
     slots[1].give_up()
     assert [has_turn(slot) for slot in slots] == [True, True, True, False, False]
     assert (limiter.running, limiter.waiting, limiter.is_full()) == (2, 2, False)
@@ -145,7 +145,7 @@ class Slots(RuleBasedStateMachine):
 
     @rule()
     def enter(self) -> None:
-        slot = self.limiter.enter(in_use())
+        slot = enter(self.limiter)
         if len(self.holding) < self.limiter.max_concurrency:
             assert slot is not None
             assert slot.turn is None
@@ -255,7 +255,7 @@ def test_many_threads_share_the_slots() -> None:
 
     def request(chance: random.Random) -> None:
         nonlocal inside, most, begun
-        slot = limiter.enter(in_use())
+        slot = enter(limiter)
         if slot is None:
             return
         turn = threading.Event()

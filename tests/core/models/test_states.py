@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from oip_asgi import InferenceError, LoadParameters
 from tests.support.inside.codecs import Codecs
-from tests.support.inside.models import TRANSITIONS, Event, Handler, Lifecycle, Limiter, Loader, ModelOptions, State, transition
+from tests.support.inside.models import TRANSITIONS, Event, Handler, Lifecycle, Limiter, Loader, ModelOptions, Slot, State, transition
 from tests.support.inside.runtime import Effect, Run, Spawn, Wait
 from tests.support.processes import ROOT
 
@@ -79,7 +79,7 @@ class Walk:
         self.unloads = 0
         self.fails = False
         self.tasks: list[Task] = []
-        self.used: list[Handler] = []
+        self.used: list[tuple[Handler, Slot]] = []
         self.is_unregistered = False
         codecs, function = Codecs(), None if is_factory else lambda: 1
         unload: Callable[..., None] = self.unload if is_factory else self.unload_function
@@ -97,7 +97,7 @@ class Walk:
             raise RuntimeError
 
     def unload(self, weights: Weights) -> None:
-        assert all(handler.function is not weights for handler in self.used)
+        assert all(handler.function is not weights for handler, _ in self.used)
         weights.unloads += 1
 
     def unload_function(self) -> None:
@@ -171,7 +171,7 @@ class Walk:
                 lifecycle.acquire()
             assert refused.value.status == (404 if lifecycle.state in ("unregistering", "unregistered") else 503)
         elif what == "release" and self.used:
-            lifecycle.release(self.used.pop(place % len(self.used)))
+            self.used.pop(place % len(self.used))[1].give_up()
         elif what == "step" and self.tasks:
             self.step(self.tasks[place % len(self.tasks)])
         elif what == "run":

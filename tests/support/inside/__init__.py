@@ -53,14 +53,10 @@ def limiter_with(max_concurrency: int, max_queue: int) -> Limiter:
     return Limiter(max_concurrency, max_queue)
 
 
-def in_use() -> Uses:
-    """What one request uses, which its slot ends."""
-    return Uses(1)
-
-
-def entered(limiter: Limiter) -> AnySlot | None:
+def enter(limiter: Limiter, **options: bool) -> AnySlot | None:
     """A slot for one more request; None where it is refused."""
-    return limiter.enter(in_use())
+    slot = limiter.slot_type(limiter, Uses(1))
+    return slot if limiter.enter(slot, **options) else None
 
 
 def limiter_of(server: InferenceServer, name: str) -> Limiter:
