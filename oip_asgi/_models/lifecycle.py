@@ -145,13 +145,12 @@ class Lifecycle:
         return self.state in ("registered", "ready", "reloading") or (loading is not None and loading.is_waited_for)
 
     def acquire(self) -> tuple[Handler, Slot]:
-        """The handler for one request, and its slot, not taken yet. Raises NotReady or NotFound if the model does not serve."""
-        with self._lock:
-            handler = self._handler
-            if handler is None:
-                raise self.make_refusal()
-            handler.uses.count += 1
-            return handler, self._limiter.slot_type(self._limiter, handler.uses)
+        """The handler for one request, and its slot, not taken yet. The caller holds the lock. Raises NotReady or NotFound."""
+        handler = self._handler
+        if handler is None:
+            raise self.make_refusal()
+        handler.uses.count += 1
+        return handler, self._limiter.slot_type(self._limiter, handler.uses)
 
     def make_refusal(self) -> InferenceError:
         """The error for a request, if the model does not serve."""

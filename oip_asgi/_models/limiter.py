@@ -111,20 +111,19 @@ class Limiter:
         set_all(turns)
 
     def enter(self, slot: Slot, *, may_run: bool = True, may_wait: bool = True) -> bool:
-        """Take a slot, or a place in the queue. False if the request may not wait, or the queue is full.
+        """Take a slot, or a place in the queue. False if the request may not wait, or the queue is full. The caller holds the lock.
 
         `_serving.failures` makes the 503 of that, and the 504 of a call that is late.
         """
-        with self.lock:
-            if may_run and self.running < self.max_concurrency and not (self._queue and may_wait):
-                self.running += 1
-                slot.is_running = True
-                return True
-            if not may_wait or self.is_full():
-                return False
-            slot.turn, slot.is_waiting = Signal(), True
-            self._queue[slot] = None
+        if may_run and self.running < self.max_concurrency and not (self._queue and may_wait):
+            self.running += 1
+            slot.is_running = True
             return True
+        if not may_wait or self.is_full():
+            return False
+        slot.turn, slot.is_waiting = Signal(), True
+        self._queue[slot] = None
+        return True
 
     def take_back(self, slot: Slot) -> list[Signal]:
         """Take a slot back, unless it is left already. The caller holds the lock, and sets what this returns after that."""

@@ -39,47 +39,36 @@ _REGION: Final = re.compile(rb"\\u|" + REGION.encode())
 """A short body that has this, or may have it escaped, may have large inputs, in shared memory: a worker thread reads them."""
 
 
-def infer(engine: Engine, model: Model, wire: WireFormat[T], answer: Callable[[Call[T]], R]) -> R | Steps[Any]:
+def infer(
+    engine: Engine,
+    model: Model,
+    wire: WireFormat[T],
+    answer: Callable[[Call[T]], R],
+    *,
+    span: Span | None = None,
+    body: Buffer | None = None,
+) -> R | Steps[Any]:
     """Answer a request: return its answer, or the steps that are left if something must be waited for.
 
     `answer` is called when the request has a slot, a place in the queue, or its response from the cache. With `answer_once`, models that
-    only stream are refused.
+    only stream are refused. Those steps call this again, with the span and the body.
     """
-    span = None if engine.tracer is None else engine.tracer.begin(model)
-    body, limiter = wire.body, model.limiter
-    if body is None or model.lifecycle.state != "ready" or engine.stopping or limiter.running >= limiter.max_concurrency:
-        return _infer_later(engine, model, wire, answer, span)
-    return _take_in(engine, model, wire, answer, span, body)
-
-
-def _infer_later(engine: Engine, model: Model, wire: WireFormat[T], answer: Callable[[Call[T]], R], span: Span | None) -> Steps[Any]:
-    """`infer`, for a request that waits: for the model to be loaded, or for its body."""
-    try:
-        while (found := (yield from _admit(engine, model))) is not model:
-            model = found
-        wanted = wire.read()
-        body: Buffer = (yield wanted) if type(wanted) is Read else wanted
-        if model.lifecycle.state in _GONE:
-            while (found := (yield from _admit(engine, model))) is not model:
-                model = found
-    except BaseException as error:
-        record_failure(model, None, span, engine.clock(), error)
-        raise
-    return (yield from finish(_take_in(engine, model, wire, answer, span, body)))
-
-
-def _take_in(
-    engine: Engine, model: Model, wire: WireFormat[T], answer: Callable[[Call[T]], R], span: Span | None, body: Buffer
-) -> R | Steps[Any]:
-    """Take a slot for a request whose body is there, decode it, and answer it."""
+    limiter = model.limiter
+    if body is None:
+        span = None if engine.tracer is None else engine.tracer.begin(model)
+        body = wire.body
+        if body is None or model.lifecycle.state != "ready" or engine.stopping or limiter.running >= limiter.max_concurrency:
+            return _infer_later(engine, model, wire, answer, span)
     since, seconds = engine.clock(), model.timeout
     if wire.timeout < seconds:
         seconds = wire.timeout
     call = Call(engine, model, wire, span, seconds, since + seconds, Timings(since), body)
     try:
-        call.handler, call.slot = model.lifecycle.acquire()
         if model.cache is None:
             _enter(call)
+        else:
+            with limiter.lock:
+                call.handler, call.slot = model.lifecycle.acquire()
         handler = call.handler
         if handler.streams and answer is answer_once:
             if handler.once is None:
@@ -95,6 +84,22 @@ def _take_in(
         _fail(call, error)
         raise
     return answer(call) if model.cache is None else _answer_with_cache(call, model.cache, answer)
+
+
+def _infer_later(engine: Engine, model: Model, wire: WireFormat[T], answer: Callable[[Call[T]], R], span: Span | None) -> Steps[Any]:
+    """`infer`, for a request that waits: for the model to be loaded, or for its body."""
+    try:
+        while (found := (yield from _admit(engine, model))) is not model:
+            model = found
+        wanted = wire.read()
+        body: Buffer = (yield wanted) if type(wanted) is Read else wanted
+        if model.lifecycle.state in _GONE:
+            while (found := (yield from _admit(engine, model))) is not model:
+                model = found
+    except BaseException as error:
+        record_failure(model, None, span, engine.clock(), error)
+        raise
+    return (yield from finish(infer(engine, model, wire, answer, span=span, body=body)))
 
 
 def _answer_with_cache(call: Call[T], cache: Cache, answer: Callable[[Call[T]], Any]) -> Steps[Any]:
@@ -133,15 +138,19 @@ def _look_up(call: Call[Any], cache: Cache) -> Steps[None]:
 
 def _enter(call: Call[Any]) -> None:
     """Take a slot for a call, or a place in the queue for one."""
-    engine, model, slot = call.engine, call.model, call.slot
+    engine, model = call.engine, call.model
     within = find_callers() if current_calls() else ()
     if engine.stopping and not within:
         raise make_stopping_error(model)
     may_wait = model not in within
     may_run = not model.options.max_batch_delay or not may_wait
-    if not model.limiter.enter(slot, may_run=may_run, may_wait=may_wait):
+    with model.limiter.lock:
+        if model.cache is None:  # else it has been acquired before
+            call.handler, call.slot = model.lifecycle.acquire()
+        has_entered = model.limiter.enter(call.slot, may_run=may_run, may_wait=may_wait)
+    if not has_entered:
         raise make_busy_error(model)
-    if within and slot.is_waiting and would_deadlock(slot):
+    if within and call.slot.is_waiting and would_deadlock(call.slot):
         raise make_circle_error(model, within)
     for observer in model.statistics.observers:
         observer.note_change()
