@@ -21,6 +21,7 @@ from .._protocol.tensors import REGION, InferenceRequest, InferenceResponse, Len
 from .._rest import body as rest
 from .._rest import generate
 from .._serving.stream import Events, Stream
+from .headers import HEADER_LENGTH_FIELD, read_length
 from .request import RestFormat
 from .response import JSON, Response, encode_json, respond
 
@@ -86,9 +87,9 @@ class DocumentFormat:
 
     def _decode_flat(self, body: Buffer, handler: Handler) -> InferenceRequest | None:
         """Decode a flat object. None if the body is a whole inference request."""
-        length = self._rest.find_header_length()
+        length = read_length(self._rest.head.fields, HEADER_LENGTH_FIELD)
         text = bytes(body if length is None else memoryview(body)[:length])
-        binding, declared = handler.binding, {spec.name: spec for spec in handler.shown[0]}
+        binding, declared = handler.binding, handler.shown_inputs
         if generate.is_inference_request(text, declared.keys() | binding.named):
             return None
         flat = generate.read_object(text)

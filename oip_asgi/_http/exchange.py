@@ -106,7 +106,7 @@ def _call_handler(engine: Engine, wire: RestFormat) -> Response | Steps[Response
         raise unknown_path(head.path, head.mount(head))
     asked = None
     if match.endpoint.action is not None:
-        if head.method == "POST":
+        if head.method == "POST" and (b"origin" in head.fields or b"sec-fetch-site" in head.fields):
             refuse_foreign(head.fields, match.endpoint.action, engine.options.trusted_origins)
         if engine.guard is not None:
             asked = engine.guard.ask(wire.make_access(match.endpoint.action, None if match.is_region else match.name, match.version))
@@ -126,10 +126,11 @@ def _handle(engine: Engine, wire: RestFormat, match: Match) -> Response | Steps[
     """Find the model of a request, and call the handler."""
     head = wire.head
     handler = match.endpoint.handlers.get(head.method)
-    if match.is_unknown(head.method, engine.models):
-        raise unknown_path(head.path, head.mount(head))
     model = None
     if match.name is not None and not match.is_region:
+        # only the name of a registered model may have slashes, or end as TensorFlow's `name:predict`
+        if (match.is_split or (handler is None and ":" in match.name)) and match.name not in engine.models:
+            raise unknown_path(head.path, head.mount(head))
         find = engine.find_for_inference if match.endpoint.action == "infer" else engine.models.find
         model = find(match.name, match.version)
     if handler is None:

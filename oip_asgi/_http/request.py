@@ -78,10 +78,6 @@ class RestFormat(msgspec.Struct, eq=False):
     def make_access(self, action: Action, model: str | None, version: str | None) -> Access:
         return Access(action, model, version, headers=self.named_headers, transport=self.head.transport)
 
-    def find_header_length(self) -> int | None:
-        """How many of the body's bytes are JSON, as the headers say; None where they do not."""
-        return read_length(self.head.fields, HEADER_LENGTH_FIELD)
-
     def read(self) -> Read | Buffer:
         if self.body is not None:
             return self.body
@@ -89,7 +85,7 @@ class RestFormat(msgspec.Struct, eq=False):
         length = read_length(fields, b"content-length")
         named = fields.get(b"content-encoding")
         coding = None if named is None else read_coding(named.decode("latin-1"))
-        body = Body(length, self.limit, coding, self.find_header_length(), json_limit=self.json_limit)
+        body = Body(length, self.limit, coding, read_length(fields, HEADER_LENGTH_FIELD), json_limit=self.json_limit)
         if length is not None:
             body.check(length)
         elif not self.head.body_is_bounded:
@@ -116,7 +112,8 @@ class RestFormat(msgspec.Struct, eq=False):
             return  # the response stands, whatever becomes of the rest
 
     def decode(self, body: Buffer, handler: Handler, lend: Lend) -> InferenceRequest:
-        header_length = self.find_header_length() if HEADER_LENGTH_FIELD in self.head.fields else None
+        fields = self.head.fields
+        header_length = read_length(fields, HEADER_LENGTH_FIELD) if HEADER_LENGTH_FIELD in fields else None
         if header_length == 0:
             return _decode_raw(body, handler)
         return rest.decode_request(body, header_length, lend, is_lax=handler.foreign is not None)
@@ -129,12 +126,13 @@ class RestFormat(msgspec.Struct, eq=False):
 
 
 def _decode_raw(body: Buffer, handler: Handler) -> InferenceRequest:
-    specs = handler.shown[0]
+    specs = handler.shown_inputs
     if len(specs) != 1:
         raise InvalidRequest(
             f"Inference-Header-Content-Length: 0 makes the body the only input's bytes, but {handler} does not declare exactly one input"
         )
-    return rest.raw_request(body, specs[0].name, specs[0].datatype, tuple(specs[0].shape))
+    [spec] = specs.values()
+    return rest.raw_request(body, spec.name, spec.datatype, tuple(spec.shape))
 
 
 def prefix_of(path: str) -> str:

@@ -11,7 +11,7 @@ Specification: HTTP/REST API.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Container, Iterable
+from collections.abc import Callable, Iterable
 from typing import Final, TypeAlias
 from urllib.parse import quote, unquote
 
@@ -47,14 +47,8 @@ class Match(msgspec.Struct, frozen=True):
     endpoint: Endpoint  # what answers it
     name: str | None = None  # the model's name, or the region's; None where the pattern has none
     version: str | None = None  # its version; None where the path has none
-    is_split: bool = False  # whether the name is made of several segments
     is_region: bool = False  # whether the name is a region's
-
-    def is_unknown(self, method: str, models: Container[str]) -> bool:
-        """True if a name has slashes, which only that of a registered model may have, or is one of TensorFlow's `name:predict`."""
-        if self.name is None or self.is_region or self.name in models:
-            return False
-        return self.is_split or (method not in self.endpoint.handlers and ":" in self.name)
+    is_split: bool = False  # whether the name is made of several segments
 
 
 class Routes:
@@ -90,7 +84,7 @@ class Routes:
                 named = found.groupdict()
                 name, version = named.get("model") or named.get("region") or "", named.get("version")
                 # some hosts decode the encoded slash of a name before the path comes here, so a name may come in several segments
-                return Match(endpoint, unquote(name), version and unquote(version), "/" in name, "region" in named)
+                return Match(endpoint, unquote(name), version and unquote(version), "region" in named, "/" in name)
         return None
 
 

@@ -218,7 +218,7 @@ class Binding:
                     wrong, tensor = (wrong or name, tensor) if column is None else (wrong, column)
             tensors[name] = tensor
         if not found == len(required) == len(tensors) == len(inputs):
-            self._check_names([tensor.name for tensor in inputs])
+            self._check_names(inputs)
         if wrong is not None:
             raise _make_unfit_error(tensors[wrong], specs[wrong], is_column=self.request_reader is not None and wrong not in self.named)
         return tensors
@@ -232,9 +232,10 @@ class Binding:
         is_fit = column.array.dtype == spec.dtype or holds_missing(column, spec.dtype)
         return column if is_fit and spec.fits(column.shape) else None
 
-    def _check_names(self, names: Sequence[str]) -> None:
+    def _check_names(self, inputs: Sequence[Tensor]) -> None:
         seen: set[str] = set()
-        for name in names:
+        for tensor in inputs:
+            name = tensor.name
             if name in seen:
                 raise InvalidRequest(f"input {show(name)} is there twice: expected each name once")
             seen.add(name)

@@ -129,6 +129,7 @@ class Handler:
             if foreign.once is not None:
                 self.once = Handler(msgspec.structs.replace(foreign, function=foreign.once, once=None), options, codecs)
                 self.once.uses = self.uses
+        self.shown_inputs = {spec.name: spec for spec in self.shown[0]}
         self._bindings: dict[str, Binding] = {}
         """How the function is called if a request has one of these content types: with one value made of all tensors, where one made of one
         tensor is declared, or the other way round."""

@@ -19,8 +19,8 @@ from typing import Any, Final
 
 import msgspec
 
-from .._json.tensor_data import from_json, to_value
-from .._json.text import ERRORS, ONLY_FLOATS, check_unseen, outside_strings, refuse
+from .._json.tensor_data import from_json, from_value, to_value
+from .._json.text import ERRORS, ONLY_FLOATS, Unusual, check_unseen, outside_strings, refuse
 from .._protocol.datatypes import FLOATING, Array, dtype_of
 from .._protocol.errors import InvalidRequest, describe_expected, find_near, show
 from .._protocol.specs import TensorSpec
@@ -118,7 +118,7 @@ def decode_request(
             raise InvalidRequest(f"input {show(name)} is there twice: in the object itself and in its parameters")
         members.setdefault(name, value)
     known = declared.keys() | named
-    unknown = [name for name in members if name not in known]
+    unknown = sorted(members.keys() - known)
     if unknown:
         _check_spelling(unknown, known, known - members.keys())
     made = InferenceRequest([], request_id, {})
@@ -128,7 +128,10 @@ def decode_request(
             value, more = _write_missing(value, spec) if name in columns else (value, {})
             if more and spec is not None:
                 spec = TensorSpec(name, "BYTES", spec.shape)
-            made.inputs.append(Tensor(name, _read_input(name, value, spec), more))
+            try:
+                made.inputs.append(Tensor(name, _read_input(value, spec), more))
+            except InvalidRequest as error:
+                raise InvalidRequest(f"input {show(name)}{error}") from None
             continue
         what = _NO_SCALAR.get(type(value))
         if what is not None:
@@ -192,36 +195,37 @@ def _write_missing(value: Any, spec: TensorSpec | None) -> tuple[Any, dict[str, 
     return value, {}
 
 
-def _read_input(name: str, value: Any, spec: TensorSpec | None) -> Array:
-    """A member as an array. If its input is not declared, its elements decide the datatype."""
-    here = f"input {show(name)}"
+def _read_input(value: Any, spec: TensorSpec | None) -> Array:
+    """A member as an array. If its input is not declared, its elements decide the datatype. Errors go on after the name of the input."""
     if type(value) in (dict, NoneType):
         of = "" if spec is None else f" of {spec.datatype}"
-        raise InvalidRequest(f"{here} is {_NO_SCALAR[type(value)]}: expected a scalar or a list{of}")
-    leaves, is_scalar = _list_leaves(value), type(value) is not list
-    if is_scalar:
-        value = leaves
-    shape = _find_shape(value)
+        raise InvalidRequest(f" is {_NO_SCALAR[type(value)]}: expected a scalar or a list{of}")
+    is_scalar = type(value) is not list
+    leaves, shape = ([value], (1,)) if is_scalar else (_list_leaves(value), _find_shape(value))
+    kinds = set(map(type, leaves))
     if spec is None:
-        datatype = _find_datatype(set(map(type, leaves)))
+        datatype = _find_datatype(kinds)
         if datatype is None:
-            raise InvalidRequest(f"{here} has elements of several types: expected strings, numbers, or true and false")
+            raise InvalidRequest(" has elements of several types: expected strings, numbers, or true and false")
     else:
         datatype = spec.datatype
         if len(shape) < 2:  # one element, or a flat list, has whatever shape is declared
-            shape = _deduce_shape(here, shape[0], spec.shape)
+            shape = _deduce_shape(shape[0], spec.shape)
         elif len(shape) != len(spec.shape) or any(wanted not in (-1, size) for wanted, size in zip(spec.shape, shape, strict=True)):
-            raise InvalidRequest(f"{here} is nested as {list(shape)}: expected a flat list, or {list(spec.shape)}")
-    for leaf in leaves:
-        if type(leaf) is _Literal and datatype not in FLOATING:
-            raise InvalidRequest(f"{here}: {ONLY_FLOATS}")
-        if type(leaf) is float and math.isinf(leaf):
-            raise InvalidRequest(f"{here}: number out of range")
+            raise InvalidRequest(f" is nested as {list(shape)}: expected a flat list, or {list(spec.shape)}")
+    if _Literal in kinds and datatype not in FLOATING:
+        raise InvalidRequest(f": {ONLY_FLOATS}")
+    if math.inf in leaves or -math.inf in leaves:
+        raise InvalidRequest(": number out of range")
+    dtype = dtype_of(datatype)
+    if bool not in kinds:  # which would become numbers
+        with suppress(Unusual):
+            return from_value(leaves if is_scalar else value, dtype, shape)
     try:
-        return from_json(json.dumps(value).encode(), dtype_of(datatype), shape)
+        return from_json(json.dumps(leaves if is_scalar else value).encode(), dtype, shape)
     except InvalidRequest as error:
         text = f": {error}"
-        raise InvalidRequest(here + (text.removeprefix(": data[0]") if is_scalar else text)) from None
+        raise InvalidRequest(text.removeprefix(": data[0]") if is_scalar else text) from None
 
 
 def _list_leaves(value: Any) -> list[Any]:
@@ -245,12 +249,12 @@ def _find_datatype(kinds: set[type]) -> str | None:
     return "FP64" if kinds <= {int, float, _Literal} else None
 
 
-def _deduce_shape(here: str, elements: int, declared: Sequence[int]) -> tuple[int, ...]:
+def _deduce_shape(elements: int, declared: Sequence[int]) -> tuple[int, ...]:
     """The shape of so many elements: the innermost -1 takes what the fixed dimensions leave, and any other -1 is 1."""
-    fixed = math.prod([size for size in declared if size != -1])
+    fixed = abs(math.prod(declared))
     is_open = -1 in declared
     if (elements % fixed if is_open and fixed else elements != fixed) or (is_open and not fixed and elements):
-        raise InvalidRequest(f"{here} has {elements} elements, which do not fit the shape {list(declared)}")
+        raise InvalidRequest(f" has {elements} elements, which do not fit the shape {list(declared)}")
     left, shape = elements // fixed if fixed else 0, list(declared)
     for axis in reversed(range(len(shape))):
         if shape[axis] == -1:
@@ -274,8 +278,9 @@ def encode_response(response: InferenceResponse, head: bytes) -> bytes:
     for tensor in response.outputs:
         if tensor.name in RESERVED_OUTPUTS:
             _check_names(response)
+        text = _read_json_texts(tensor) if tensor.parameters and tensor.array.dtype.hasobject else None
         try:
-            text = _write_values(tensor)
+            text = text or _encode(to_value(tensor.array))
         except InvalidRequest as error:
             raise InvalidRequest(f"output {show(tensor.name)}: {error}: use infer, with binary data") from None
         parts.append(b"%b:%b" % (_encode(tensor.name), text[1:-1] if tensor.array.size == 1 else text))
@@ -284,14 +289,14 @@ def encode_response(response: InferenceResponse, head: bytes) -> bytes:
     return b",".join(parts) + b"}"
 
 
-def _write_values(tensor: Tensor) -> bytes:
-    """The elements of a tensor as a JSON list. JSON texts, as which a frame's column with missing values leaves, become what they say."""
-    if tensor.parameters.get("content_type") == _JSON_TEXTS and tensor.array.dtype.hasobject:
+def _read_json_texts(tensor: Tensor) -> bytes | None:
+    """The JSON list that a tensor of JSON texts is, as which a frame's column with missing values leaves. None for any other tensor."""
+    if tensor.parameters.get("content_type") == _JSON_TEXTS:
         text = b"[%b]" % b",".join(tensor.array.ravel().tolist())
         with suppress(*ERRORS):
             if len(msgspec.json.decode(text)) == tensor.array.size:
                 return text
-    return _encode(to_value(tensor.array))
+    return None
 
 
 def _check_names(response: InferenceResponse) -> None:

@@ -59,8 +59,7 @@ class PythonFormat(msgspec.Struct, frozen=True, eq=False):
 
     def decode(self, _: Buffer, handler: Handler, __: Lend) -> InferenceRequest:
         parameters = to_plain_parameters("the request", self.parameters, InvalidRequest)
-        specs = {spec.name: spec for spec in handler.shown[0]}
-        tensors, of_codec = to_inputs(self.inputs, specs, self.codecs)
+        tensors, of_codec = to_inputs(self.inputs, handler.shown_inputs, self.codecs)
         inputs = list(map(_make_own, tensors))
         outputs = [RequestOutput(output) if isinstance(output, str) else output for output in self.outputs]
         return InferenceRequest(inputs, self.id, {**of_codec, **parameters}, outputs)

@@ -164,7 +164,6 @@ class _ItemReader(Generic[T]):
                 yield Wait(slot.turn, self.deadline, for_client=True)
             if slot.is_over:
                 raise Stopped
-            self._note_start()
 
     def read_next(self) -> Await | Run:
         """What returns the next item, encoded; or `_Large`; or None after the last item."""
@@ -205,54 +204,48 @@ class _ItemReader(Generic[T]):
         return call.encode(response) if are_short(response.outputs) else _Large(response)
 
     def _next_in_thread(self) -> T | None:
-        slot = self._call.slot
-        if not slot.begin():
+        call = self._call
+        if not call.slot.begin():
             raise Stopped
+        may_run = self._running.acquire(blocking=False)
         try:
-            if not self._running.acquire(blocking=False):
+            if not may_run or self._is_given_up:
                 raise Stopped
+            self._asked_at = self._clock()
             try:
-                return self._make_next()
+                context = self._context or self._begin_generator()
+                item = context.run(next, self._generator, _END)
+                if item is _END:
+                    return None
+                response = call.respond(item)
+            except InferenceError:
+                raise
+            except Exception as error:
+                raise ModelRaised from error
             finally:
+                self._returned_at = self._clock()
+            if self._returned_at >= self.until:
+                raise DeadlinePassed
+            return call.encode(response)
+        finally:
+            if may_run:
                 self._running.release()
                 if self._is_given_up:
                     self._close_here()
-        finally:
-            slot.end(is_last=False)
+            call.slot.end(is_last=False)
 
-    def _make_next(self) -> T | None:
+    def _begin_generator(self) -> Context:
+        """Create the generator in a context for all of its items: it may set a context variable, and reset it after a `yield`."""
         call = self._call
-        if self._is_given_up:
-            raise Stopped
-        self._asked_at = self._clock()
-        try:
-            if self._context is None:
-                self._note_start()
-                # one context for all items: a generator may set a context variable, and reset it after a yield
-                self._context = copy_context()
-                self._context.run(enter, call.model, call.slot)
-                self._generator = self._context.run(self._create_generator)
-            item = self._context.run(next, self._generator, _END)
-            if item is _END:
-                return None
-            response = call.respond(item)
-        except InferenceError:
-            raise
-        except Exception as error:
-            raise ModelRaised from error
-        finally:
-            self._returned_at = self._clock()
-        if self._returned_at >= self.until:
-            raise DeadlinePassed
-        return call.encode(response)
-
-    def _note_start(self) -> None:
-        call = self._call
-        if not call.timings.started:
-            call.timings.started = call.timings.called = call.engine.clock()
+        context = self._context = copy_context()
+        context.run(enter, call.model, call.slot)
+        self._generator = context.run(self._create_generator)
+        return context
 
     def _create_generator(self) -> Any:
         call = self._call
+        if not call.timings.started:
+            call.timings.started = call.timings.called = call.engine.clock()
         args, kwargs = call.arguments or call.decoded.binding.arguments(call.decoded)
         call.arguments = None
         return call.handler.function(*args, **kwargs)

@@ -27,6 +27,14 @@ def generate(model: str, body: bytes) -> tuple[int, Any]:
     return response.status, json.loads(b"".join(response.parts))
 
 
+@pytest.mark.parametrize(
+    ("model", "body"), [("declared", b'{"x": [1, true]}'), ("declared", b'{"x": true}'), ("whole", b'{"n": [1, true]}')]
+)
+def test_true_and_false_are_no_numbers(model: str, body: bytes) -> None:
+    status, document = generate(model, body)
+    assert (status, "is true or false: expected " in document["error"]) == (400, True)
+
+
 def count_parameters(context: InferenceContext, **inputs: Any) -> int:
     assert not inputs
     return len(context.parameters)
