@@ -28,7 +28,7 @@ class OnnxSession(Protocol):
 
 
 class MlflowSignature(Protocol):
-    """What is read of an `mlflow.models.ModelSignature`: schemas of columns or of tensors, None where there is none."""
+    """The signature of a model of MLflow. Its inputs and outputs: a schema of columns or of tensors, or None."""
 
     @property
     def inputs(self) -> Any: ...

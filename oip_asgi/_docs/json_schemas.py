@@ -5,7 +5,6 @@ Specification: OpenAPI 3.1, whose schemas are those of JSON Schema 2020-12.
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, TypeAlias
@@ -143,7 +142,7 @@ def _example_elements(spec: TensorSpec) -> list[Any]:
         return list(spec.example)
     if spec.pd_categories is not None:
         [element, *_] = msgspec.json.decode(spec.pd_categories)["data"] or [None]
-        return [json.dumps(element) if spec.content_type == "pd_json" else element] * math.prod(_example_shape(spec))
+        return [msgspec.json.encode(element).decode() if spec.content_type == "pd_json" else element] * math.prod(_example_shape(spec))
     text = _TEXTS.get(spec.content_type or "", "text")
     zeros = {"BYTES": "null" if spec.content_type == "pd_json" and spec.pd_dtype else text, "BOOL": False}
     return [zeros.get(spec.datatype, 0.0 if spec.datatype in FLOATING else 0)] * math.prod(_example_shape(spec))

@@ -32,10 +32,7 @@ POLICY: Final = (
 )
 """The page's Content-Security-Policy: nothing inline, nothing from elsewhere."""
 
-_SHOWN: Final = (
-    *("run", "content_type", "stream_timeout", "max_batch_size", "max_batch_delay", "preferred_batch_sizes", "retry_alone", "cache"),
-    "writable",
-)
+_SHOWN: Final = "run content_type stream_timeout max_batch_size max_batch_delay preferred_batch_sizes retry_alone cache writable"
 
 _BASE: Final = b"{base}"
 _FIRST: Final = b"{first}"
@@ -80,5 +77,5 @@ def _describe_options(model: Model) -> dict[str, Any]:
     """The options that decide how requests are answered, by their keywords; left-out ones only if their default has an effect."""
     options = model.options
     found: dict[str, Any] = {"max_concurrency": model.limiter.max_concurrency, "max_queue": options.max_queue, "timeout": options.timeout}
-    given = {name: getattr(options, name) for name in _SHOWN}
+    given = {name: getattr(options, name) for name in _SHOWN.split()}
     return found | {name: value for name, value in given.items() if value and (name, value) != ("run", "thread")}

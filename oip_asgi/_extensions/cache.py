@@ -87,7 +87,7 @@ class Flight:
             size = 0
             self._cache.forget(self)  # from here on nobody joins it
         if size or self.is_joined:
-            self.response = _renew(response, None, _copy)
+            self.response = _renew(response, None, is_copied=True)
         if size:
             self._cache.store(self, size, now)
         self.end(None)
@@ -177,14 +177,16 @@ class Cache:
             if flight.response is None and may_wait:
                 yield Wait(flight.ended, deadline, for_client=True)
             if flight.response is not None:
-                return _renew(flight.response, request.id, lambda array: array), None
+                return _renew(flight.response, request.id, is_copied=False), None
             if flight.has_failed or not may_wait:  # after a failure all run at once, not one after the other
                 return None, None
 
 
-def _renew(response: InferenceResponse, request_id: str | None, take: Callable[[Array], Array]) -> InferenceResponse:
-    """Make a response for another request, with the arrays as they are taken. Those of a kept one are read-only, and all share them."""
-    tensors = [make_tensor(tensor.name, take(tensor.array), dict(tensor.parameters)) for tensor in response.outputs]
+def _renew(response: InferenceResponse, request_id: str | None, *, is_copied: bool) -> InferenceResponse:
+    """Make a response for another request. The arrays of a kept one are copies, which are read-only, and all share them."""
+    tensors = [
+        make_tensor(tensor.name, _copy(tensor.array) if is_copied else tensor.array, dict(tensor.parameters)) for tensor in response.outputs
+    ]
     return InferenceResponse(tensors, dict(response.parameters), request_id, response.model_name, response.model_version)
 
 

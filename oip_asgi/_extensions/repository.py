@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import base64
 import binascii
-import math
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, Literal, TypeAlias
 
@@ -231,7 +230,7 @@ def _rest_unload(engine: Engine, question: Question, model: Model) -> Steps[None
 def _read_control(body: Buffer) -> Parameters:
     if len(body) > MAX_QUESTION and bytes(body).count(b",") > _MAX_COMMAS:
         raise InvalidRequest("the body has too many members: expected a few parameters, which may be long")
-    return (decode_question(body, ControlRequest, math.inf).parameters or {}) if body else {}
+    return (decode_question(body, ControlRequest, None).parameters or {}) if body else {}
 
 
 def _decode_file(name: str, value: object) -> bytes:

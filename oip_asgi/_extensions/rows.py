@@ -63,9 +63,9 @@ GrpcRows: TypeAlias = Mapping[str, GrpcRow]
 """By a method's name, what answers it."""
 
 
-def decode_question(body: Buffer, kind: type[T], most: float = MAX_QUESTION) -> T:
-    """Decode a body of JSON, which is short unless `most` says otherwise."""
-    if len(body) > most:
+def decode_question(body: Buffer, kind: type[T], most: int | None = MAX_QUESTION) -> T:
+    """Decode a body of JSON, which has `most` bytes, or any number if that is None."""
+    if most is not None and len(body) > most:
         raise InvalidRequest(f"the body has {len(body)} bytes: expected {most} at most")
     try:
         return msgspec.json.decode(body, type=kind)

@@ -21,7 +21,10 @@ _DECIMAL: Final = re.compile(rb"[0-9]+")
 
 
 def read_length(headers: Mapping[bytes, bytes], name: bytes) -> int | None:
-    """A header that counts bytes, None where there is none. If repeated, it is joined by a comma, by us or by the server in front."""
+    """Read a header that counts bytes; None if there is none.
+
+    If it came twice, we or the server in front have joined its values by a comma.
+    """
     value = headers.get(name)
     if value is None:
         return None

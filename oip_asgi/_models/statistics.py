@@ -234,7 +234,7 @@ class Numbers(msgspec.Struct):
 
 
 class Observer(Protocol):
-    """Is told of each event; of a new state of the lifecycle while the model's lock is held."""
+    """Hears of each event. It hears of a new state of the lifecycle while the model's lock is held."""
 
     def count(self, numbers: Numbers) -> None:
         """Add the numbers of one event. Each histogram has one value at most."""
@@ -303,7 +303,8 @@ class Statistics:
         if max(len(self._ended), len(self._events)) >= _MOST_ENDED:
             with self._lock:
                 self._sum()
-        for observer in self.observers:
+        if self.observers:
             numbers = Numbers()
             add(numbers, *values)
-            observer.count(numbers)
+            for observer in self.observers:
+                observer.count(numbers)

@@ -110,9 +110,9 @@ def _register(server: InferenceServer, settings: ModelSettings, *, loads: bool) 
         batch = {"max_batch_size": settings.max_batch_size, "max_batch_delay": settings.max_batch_time}
 
     folders = _folders.setdefault(server, set())
-    folders.add(file.parent)
 
     async def load() -> Foreign:
+        folders.add(file.parent)  # a server that runs begins to load before `register` has returned
         model = await asyncio.to_thread(_make_model, file, folders)
         try:
             model.ready = await model.load()
@@ -136,8 +136,8 @@ def _register(server: InferenceServer, settings: ModelSettings, *, loads: bool) 
             **cast(Any, batch),
         )
     except (TypeError, ValueError) as error:
-        folders.discard(file.parent)
         raise ValueError(f"{file}: {error}") from None
+    folders.add(file.parent)
     if not loads:
         engine, runtime = server._inside
         drive(repository.unload(engine, settings.name, settings.version), runtime)  # a probe may have begun to load it
@@ -198,11 +198,16 @@ def _drop_shared(folders: set[Path]) -> None:
     """Forget modules of models whose name two folders have, or a folder and the host: one would be taken for the other."""
     with _importing:
         names = Counter(name for folder in list(folders) for name in _list_modules(folder))
-        found = {name: PathFinder.find_spec(name) for name in names}  # what the host would import
-        shared = {name for name, spec in found.items() if names[name] > 1 or (spec is not None and not _is_below(spec, folders))}
+        shared = {name for name, count in names.items() if count > 1 or _is_of_host(name, folders)}
         dropped = [name for name, module in list(sys.modules.items()) if name.partition(".")[0] in shared and _is_from(module, folders)]
         for name in dropped:
             sys.modules.pop(name, None)
+
+
+def _is_of_host(name: str, folders: Collection[Path]) -> bool:
+    """True if the host would import a module of this name from elsewhere."""
+    spec = PathFinder.find_spec(name)
+    return spec is not None and not _is_below(spec, folders)
 
 
 def _is_from(module: ModuleType, folders: Collection[Path]) -> bool:

@@ -47,6 +47,17 @@ def test_pickles_find_the_classes_of_the_only_module_of_its_name(sums: Path) -> 
     assert sys.modules["models"].__file__ == str(sums / "sums/models.py")
 
 
+def test_a_folder_that_is_registered_twice_is_refused_and_loads_as_before(sums: Path) -> None:
+    server = serve(sums)
+    assert outputs(ask(server, "sums", x=[1.0, 1.0])) == {"total": [11.0]}
+    for number in range(2):
+        with pytest.raises(ValueError, match="sums"):
+            register_folder(server, sums)
+        write(sums / "sums", models=f"{SUMS}\nNUMBER = {number}\n")
+        server.load_sync("sums")
+        assert vars(sys.modules["models"])["NUMBER"] == number  # the one that serves, so that pickles find its classes
+
+
 WHO = """
 from oip_asgi.mlserver import MLModel
 from oip_asgi.mlserver.codecs import decode_args
