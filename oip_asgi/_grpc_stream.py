@@ -19,7 +19,7 @@ from ._grpc.methods import refuse
 from ._grpc.wire import encode_bytes_head
 from ._models.model import Model
 from ._protocol.effects import Piece, Run, Send
-from ._protocol.errors import Busy, InferenceError, InvalidRequest, ModelFailed, NotFound, NotReady, client_text, show
+from ._protocol.errors import Busy, InferenceError, InvalidRequest, ModelFailed, NotFound, NotReady, TooLarge, client_text, show
 from ._protocol.tensors import InferenceRequest, InferenceResponse
 from ._runtime.drive import advance_async, drive_async
 from ._runtime.runtime import Runtime
@@ -221,11 +221,7 @@ class StreamCall:
                     await (self._write(message) if writing is None else asyncio.shield(writing))
                     return
                 except asyncio.CancelledError:  # nothing can be sent after a part of a message
-                    is_cut = True
-                    try:
-                        is_cut = writing is None or not await _ends_soon(writing)
-                    finally:
-                        self._is_stuck = is_cut
+                    self._is_stuck = await _is_cut(writing)
                     raise
                 except Exception as error:  # the call takes no messages any more
                     self._finish(error)
@@ -237,7 +233,8 @@ class StreamCall:
                 await self._writing.acquire()  # for ever: no message is sent after the error, or cut off
             self._finish(refuse(error))
             return
-        if request is not None and request.message is None:  # a long request that was refused before a worker thread parsed it
+        # a long request that was refused before a worker thread parsed it
+        if request is not None and request.message is None and not isinstance(error, TooLarge):
             with suppress(Exception):
                 await self._runtime.run(Run(request.parse, "conversion"))
         message, text = self._message(), client_text(error)
@@ -261,10 +258,10 @@ class StreamCall:
             await self._send(message.SerializeToString(), before)
 
 
-async def _ends_soon(writing: asyncio.Future[None]) -> bool:
-    """Let a message be written to its end after the deadline of its request. False if that takes long, or fails."""
-    try:
+async def _is_cut(writing: asyncio.Future[None] | None) -> bool:
+    """Let a message be written to its end after the deadline of its request. True if that takes long or fails, or nothing writes it on."""
+    if writing is None:
+        return True
+    with suppress(asyncio.CancelledError):
         await asyncio.wait([writing], timeout=_WRITE_SECONDS)
-    finally:
-        is_cut = writing.cancel()
-    return not is_cut and writing.exception() is None
+    return writing.cancel() or writing.cancelled() or writing.exception() is not None

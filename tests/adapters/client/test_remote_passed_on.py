@@ -17,16 +17,22 @@ from tests.support.asking import ask, described, error, outputs
 from tests.support.ways import Request, over_asgi
 
 
-def test_headers_parameters_and_the_time_that_is_left_are_passed_on() -> None:
-    seen: list[InferenceContext] = []
-    far = InferenceServer()
+@pytest.fixture
+def far() -> tuple[InferenceServer, list[InferenceContext]]:
+    """A server with a model, and what its model was asked."""
+    server, seen = InferenceServer(), list[InferenceContext]()
 
-    @far.model("look")
+    @server.model("look")
     def look(x: Any, context: InferenceContext) -> Any:
         seen.append(context)
         return x
 
-    near = in_front_of(far, "look", timeout=30)
+    return server, seen
+
+
+def test_headers_parameters_and_the_time_that_is_left_are_passed_on(far: tuple[InferenceServer, list[InferenceContext]]) -> None:
+    server, seen = far
+    near = in_front_of(server, "look", timeout=30)
     text = json.dumps({"id": "7", "parameters": {"binary_data_output": False, "priority": 1, "mine": "a"}, "inputs": described(x=GOOD)})
     sent = [("authorization", "Bearer x"), ("traceparent", "00-1"), ("cookie", "a=b"), ("x-forwarded-for", "1.2.3.4")]
     assert over_asgi(OIPApp(near), "")(Request("POST", "/models/look/infer", sent, text.encode())).status == 200
@@ -39,7 +45,7 @@ def test_headers_parameters_and_the_time_that_is_left_are_passed_on() -> None:
     assert context.parameters == {"binary_data_output": True, "priority": 1, "mine": "a", "timeout": left}
     assert context.id == "7"
 
-    assert outputs(ask(in_front_of(far, "look", forward=["X-Mine"]), "look", x=GOOD))
+    assert outputs(ask(in_front_of(server, "look", forward=["X-Mine"]), "look", x=GOOD))
     assert "timeout" not in seen[-1].parameters
     assert seen[-1].deadline == math.inf
 
@@ -50,16 +56,9 @@ def test_a_header_that_could_be_two_is_not_passed_on() -> None:
     assert error(over_asgi(OIPApp(near), "")(request))[0] == 400
 
 
-def test_a_parameter_that_would_be_another_one_there_is_refused() -> None:
-    seen: list[InferenceContext] = []
-    far = InferenceServer()
-
-    @far.model("look")
-    def look(x: Any, context: InferenceContext) -> Any:
-        seen.append(context)
-        return x
-
-    near = in_front_of(far, "look")
+def test_a_parameter_that_would_be_another_one_there_is_refused(far: tuple[InferenceServer, list[InferenceContext]]) -> None:
+    server, seen = far
+    near = in_front_of(server, "look")
     good = {"a": -(2**63), "b": 2**63 - 1, "sequence_id": 2**64 - 1, "priority": 2**63, "c": -1.5, "d": True, "é": '\n"', "": 1e300}
     assert outputs(ask(near, "look", {"parameters": good}, x=GOOD))
     assert good.items() <= seen.pop().parameters.items()
