@@ -8,15 +8,17 @@ from __future__ import annotations
 import math
 import threading
 from collections.abc import Callable, Hashable
-from dataclasses import dataclass
 from functools import partial
 from hashlib import sha256
 from sys import getsizeof
-from typing import Final, TypeAlias
+from typing import Annotated, Final, TypeAlias
+
+import msgspec
 
 from .._protocol.datatypes import Array
 from .._protocol.effects import Run, Signal, Steps, Wait
 from .._protocol.errors import TimedOut
+from .._protocol.options import SECONDS, check_options, integer
 from .._protocol.tensor_bytes import view_bytes
 from .._protocol.tensors import InferenceRequest, InferenceResponse, are_short, make_tensor
 from .reserved import OF_TREATMENT
@@ -31,8 +33,7 @@ _OVERHEAD: Final = 500
 """Bytes that a response with its key, a tensor and a parameter take in addition to their contents, at most."""
 
 
-@dataclass(frozen=True)
-class ResponseCache:
+class ResponseCache(msgspec.Struct, frozen=True):
     """Answers a request from memory if an equal one was answered before: `server.model(..., cache=ResponseCache())`.
 
     Requests are equal if their inputs have the same names, datatypes, shapes and bytes, they ask for the same outputs, and have the same
@@ -53,15 +54,11 @@ class ResponseCache:
         >>> server.register("upper", lambda texts: np.char.upper(texts), cache=ResponseCache(max_bytes=1 << 20, ttl=60))
     """
 
-    max_bytes: int = 64 << 20
-    ttl: float | None = None
+    max_bytes: Annotated[int, integer(1, "a number of bytes, 1 or more")] = 64 << 20
+    ttl: Annotated[float | None, SECONDS] = None
 
     def __post_init__(self) -> None:
-        if type(self.max_bytes) is not int or self.max_bytes < 1:
-            raise ValueError(f"max_bytes={self.max_bytes!r} must be a number of bytes, 1 or more")
-        is_number = isinstance(self.ttl, (int, float)) and not isinstance(self.ttl, bool)
-        if self.ttl is not None and not (is_number and 0 < self.ttl < math.inf):
-            raise ValueError(f"ttl={self.ttl!r} must be a positive number of seconds, or None for no limit")
+        check_options(self, "")
 
 
 class Flight:
@@ -74,21 +71,16 @@ class Flight:
         self.response: InferenceResponse | None = None
         self.has_failed = False
         """True if the call ended with an error that others may have too. Cancellation, and its own timeout, are not such errors."""
-        self.is_joined = False
         self.size = 0
         """How many bytes the response takes in the cache; 0 if it is not kept, or not yet."""
         self.until = 0.0
         self._cache = cache
 
     def keep(self, response: InferenceResponse, now: float) -> None:
-        """End with a response. It is copied if it is kept, or somebody waits for it: the caller may change it."""
+        """End with a copy of a response, as the caller may change it."""
+        self.response = _renew(response, None, is_copied=True)
         size = _measure(response)
-        if size > self._cache.most // _SHARE:
-            size = 0
-            self._cache.forget(self)  # from here on nobody joins it
-        if size or self.is_joined:
-            self.response = _renew(response, None, is_copied=True)
-        if size:
+        if size <= self._cache.most // _SHARE:
             self._cache.store(self, size, now)
         self.end(None)
 
@@ -133,7 +125,6 @@ class Cache:
                 self.size -= 0 if flight is None else flight.size
                 flight = Flight(self, key)
             self._flights[key] = flight
-            flight.is_joined = not is_new
             return flight, is_new
 
     def store(self, flight: Flight, size: int, now: float) -> None:
