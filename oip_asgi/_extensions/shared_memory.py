@@ -21,7 +21,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
-from typing import Annotated, Any, Final, NamedTuple, Protocol, final
+from typing import Annotated, Any, Final, NamedTuple, final
 
 import msgspec
 
@@ -192,7 +192,6 @@ class Regions:
         if not 0 < len(name.encode(errors="replace")) <= _MAX_NAME:
             raise InvalidRequest(f"the region's name is {show(name)}: expected 1 to {_MAX_NAME} bytes")
         plain = _check_key(key)
-        self._check_room(name)  # before a file is opened
         if byte_size < 1:
             raise InvalidRequest(f"byte_size is {byte_size}: expected 1 or more")
         if not segments.allows(plain):
@@ -202,14 +201,11 @@ class Regions:
         if offset + byte_size > size:
             raise InvalidRequest(f"offset {offset} and byte_size {byte_size} are beyond the {size} bytes of the shared memory {show(key)}")
         with self._lock:
-            self._check_room(name)
+            if name in self._regions:
+                raise InvalidRequest(f"region {show(name)} is registered already: unregister it first")
+            if len(self._regions) >= _MOST_REGIONS:
+                raise InferenceError(f"{_MOST_REGIONS} regions are registered, and no more are allowed: unregister one first", status=429)
             self._regions = {**self._regions, name: (Region(name, key, offset, byte_size), segment)}  # requests read it meanwhile
-
-    def _check_room(self, name: str) -> None:
-        if name in self._regions:
-            raise InvalidRequest(f"region {show(name)} is registered already: unregister it first")
-        if len(self._regions) >= _MOST_REGIONS:
-            raise InferenceError(f"{_MOST_REGIONS} regions are registered, and no more are allowed: unregister one first", status=429)
 
     def unregister(self, name: str | None) -> None:
         """Forget a region, or all of them. Running requests keep theirs. An unknown region is no error."""
@@ -320,33 +316,25 @@ def _check_key(key: str) -> str:
     return plain
 
 
-class _HasRegions(Protocol):
-    """The engine, as far as needed here."""
-
-    regions: Regions
-
-
 # Rows
 
 
-def _rest_register(server: _HasRegions, question: Question) -> Steps[None]:
-    regions, name = server.regions, question.region
-    assert name is not None  # the path has it
-    regions.check_may_register()
+def _rest_register(engine: Any, question: Question) -> Steps[None]:
+    engine.regions.check_may_register()
     asked = yield from question.read(lambda body: decode_question(body, RegisterRegion))
-    yield Run(partial(regions.register, name, asked.key, asked.offset or 0, asked.byte_size), "hook")
+    yield Run(partial(engine.regions.register, question.region, asked.key, asked.offset or 0, asked.byte_size), "hook")
 
 
-def _grpc_register(server: _HasRegions, request: Any) -> Steps[None]:
-    yield Run(partial(server.regions.register, request.name, request.key, request.offset, request.byte_size), "hook")
+def _grpc_register(engine: Any, request: Any) -> Steps[None]:
+    yield Run(partial(engine.regions.register, request.name, request.key, request.offset, request.byte_size), "hook")
 
 
-def _list_regions(server: _HasRegions, question: Question) -> list[Region]:
-    return server.regions.list_regions(question.region)
+def _list_regions(engine: Any, question: Question) -> Any:
+    return engine.regions.list_regions(question.region)
 
 
-def _unregister(server: _HasRegions, question: Question) -> None:
-    server.regions.unregister(question.region)
+def _unregister(engine: Any, question: Question) -> None:
+    engine.regions.unregister(question.region)
 
 
 def _unregister_cuda(*_: Any) -> None:
@@ -364,10 +352,10 @@ REST: Final = (
 )
 GRPC: Final[GrpcRows] = {
     "SystemSharedMemoryStatus": GrpcRow(
-        lambda server, request: {"regions": {region.name: region for region in server.regions.list_regions(request.name or None)}},
+        lambda engine, request: {"regions": {region.name: region for region in engine.regions.list_regions(request.name or None)}},
         "shared_memory",
     ),
     "SystemSharedMemoryRegister": GrpcRow(_grpc_register, "shared_memory"),
-    "SystemSharedMemoryUnregister": GrpcRow(lambda server, request: server.regions.unregister(request.name or None), "shared_memory"),
+    "SystemSharedMemoryUnregister": GrpcRow(lambda engine, request: engine.regions.unregister(request.name or None), "shared_memory"),
     "CudaSharedMemoryUnregister": GrpcRow(_unregister_cuda, "shared_memory"),
 }
