@@ -75,17 +75,15 @@ class Good:
                 raise NotTried("the server's extensions have no binary_tensor_data")
             headers, body = _write_binary(document, change["binary"])
             return HTTPRequest("POST", path, headers, body)
-        text = change.get("body", json.dumps(document).replace(json.dumps(_LITERAL), change.get("literal", "")) + change.get("append", ""))
+        literal = change.get("literal", "[" * change.get("deep", 0) + "]" * change.get("deep", 0))
+        text = change.get("body", json.dumps(document).replace(json.dumps(_LITERAL), literal) + change.get("append", ""))
         body = text.encode(errors="surrogateescape")
         return HTTPRequest("POST", path, [(b"Content-Type", b"application/json"), *headers], [body[: len(body) - change.get("cut", 0)]])
 
     def _set(self, document: dict[str, Any], change: dict[str, Any]) -> None:
-        first = document["inputs"][0]
-        kind = change.get("if")
-        if kind is not None:
-            first = next((item for item in document["inputs"] if kind in _kinds_of(item["datatype"])), None)
-            if first is None:
-                raise NotTried(f"no {kind} input")
+        first = next((each for each in document["inputs"] if change.get("if", each["datatype"]) in _kinds_of(each["datatype"])), None)
+        if first is None:
+            raise NotTried(f"no {change['if']} input")
         data, shape = first["data"], first["shape"]
         if any(name in change for name in ("first", "literal", "beyond")) and not data:
             raise NotTried("the first input is empty")
@@ -102,7 +100,7 @@ class Good:
             if axis is None:
                 raise NotTried("the first input has no fixed dimension")
             array = np.array(data, object).reshape(shape)
-            array = np.concatenate([array, array[(slice(None),) * axis + (slice(1),)]], axis)
+            array = np.concatenate([array, array.take([0], axis)], axis)
             first["shape"], first["data"] = list(array.shape), array.ravel().tolist()
         if "lower" in change:
             first["datatype"] = first["datatype"].lower()
@@ -112,8 +110,7 @@ class Good:
             first["data"] = data[:-1] if change["elements"] < 0 else [*data, *(data[-1:] or [1])]
         if "deep" in change:
             first["data"] = _LITERAL
-            change["literal"] = "[" * change["deep"] + "]" * change["deep"]
-        elif "literal" in change:
+        if "literal" in change:
             data[0] = _LITERAL
         if "first" in change:
             data[0] = change["first"]
@@ -125,20 +122,21 @@ class Good:
                 raise NotTried("the metadata names no output")
             document["outputs"] = [{"name": self.outputs[-1]}]
         for path, value in change.get("set", {}).items():
-            *parents, last = path.split("/")
-            place = _descend(document, parents)
-            if isinstance(place, list) and int(last) >= len(place):
+            place, last = _find(document, path)
+            if isinstance(place, list) and last >= len(place):
                 raise NotTried("the first input has no dimension")
-            place[int(last) if isinstance(place, list) else last] = value
+            place[last] = value
         if "drop" in change:
-            *parents, last = change["drop"].split("/")
-            del _descend(document, parents)[last]
+            place, last = _find(document, change["drop"])
+            del place[last]
 
 
-def _descend(document: Any, path: list[str]) -> Any:
-    for name in path:
-        document = document[int(name) if isinstance(document, list) else name]
-    return document
+def _find(document: Any, path: str) -> tuple[Any, Any]:
+    """The object or list that holds what a path names, and its name or index there."""
+    *parents, last = [int(name) if name.isdigit() else name for name in path.split("/")]
+    for name in parents:
+        document = document[name]
+    return document, last
 
 
 def _kinds_of(datatype: str) -> set[str]:
