@@ -15,7 +15,7 @@ from urllib.parse import unquote
 from .._hosts import make_import_error
 from .._protocol.errors import ErrorResponse, show
 from .._protocol.tensors import InferenceResponse
-from .._rest.client import from_http
+from .._rest.client import from_http, read_document
 from . import _questions as questions
 from ._blocking import iterate, wait_for
 from ._questions import LONG, SECONDS, Headers, HTTPAnswer, HTTPRequest, Inference, Question, cut_pieces
@@ -127,7 +127,9 @@ class HTTPLink:
     async def ask(self, question: Question[T], timeout: float | None) -> T:
         request = questions.write_question(question)
         with self._noting(request):
-            return questions.read_answer(question, await self.exchange(request, timeout))
+            status, headers, body = await self.exchange(request, timeout)
+            is_no = question.is_probe and status in questions.NOT_READY
+            return question.read({"ready": False} if is_no else read_document(headers, body, status))
 
     async def infer(self, inference: Inference, timeout: float | None) -> InferenceResponse:
         request = questions.write_inference(inference)
@@ -150,7 +152,8 @@ class HTTPLink:
         async with self.open(request, timeout) as (status, headers, pieces):
             if self.http is None and status == 200:
                 questions.check_coding(headers)
-            events = questions.Events() if questions.is_stream(status, headers) else questions.Collector(headers)
+            has_events = status == 200 and questions.find_header(headers, b"content-type").lower().startswith(b"text/event-stream")
+            events = questions.Events() if has_events else questions.Collector(headers)
             async for piece in pieces:
                 for event in events.add(piece) or ():
                     yield from_http([], event)

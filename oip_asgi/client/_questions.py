@@ -19,7 +19,7 @@ from .._protocol.errors import ErrorResponse, InvalidRequest, InvalidResponse, s
 from .._protocol.schemas import Parameters, RequestOutput
 from .._protocol.tensors import REGION, InferenceRequest, InferenceResponse, Tensor, to_plain_parameters
 from .._rest.body import HEADER_LENGTH, encode_request
-from .._rest.client import from_http, read_document
+from .._rest.client import from_http
 
 T = TypeVar("T")
 
@@ -37,7 +37,7 @@ _ALIGNED: Final = 16
 _DIGITS: Final = 4
 """The last digits of a number decide what is left if `_ALIGNED` divides it."""
 
-_NOT_READY: Final = (400, 404, 503)
+NOT_READY: Final = (400, 404, 503)
 """What servers answer a probe of a model that is not ready, or that they do not know."""
 
 _REFUSALS: Final = (400, 415, 422, 500)
@@ -151,13 +151,6 @@ def write_question(question: Question[Any]) -> HTTPRequest:
     return HTTPRequest(question.method, question.path, [(b"Content-Type", b"application/json")], [msgspec.json.encode(question.body)])
 
 
-def read_answer(question: Question[T], answer: HTTPAnswer) -> T:
-    """What the caller gets."""
-    if question.is_probe and answer.status in _NOT_READY:
-        return question.read({"ready": False})
-    return question.read(read_document(answer.headers, answer.body, answer.status))
-
-
 # Inference
 
 
@@ -223,12 +216,12 @@ def read_inference(inference: Inference, answer: HTTPAnswer) -> InferenceRespons
     try:
         return from_http(answer.headers, answer.body, answer.status)
     except ErrorResponse as error:
-        if inference.binary and answer.status in _REFUSALS and b"json" not in _find(answer.headers, b"content-type"):
+        if inference.binary and answer.status in _REFUSALS and b"json" not in find_header(answer.headers, b"content-type"):
             raise ErrorResponse(f"{error.text} ({_REFUSES_BINARY})", error.response_status) from None
         raise
 
 
-def _find(headers: Headers, name: bytes) -> bytes:
+def find_header(headers: Headers, name: bytes) -> bytes:
     return next((value for key, value in headers if key.lower() == name), b"")
 
 
@@ -244,7 +237,7 @@ def cut_pieces(body: Iterable[Buffer]) -> Iterator[bytes]:
 
 def check_coding(headers: Headers) -> None:
     """Refuse a compressed body, which nobody has asked for."""
-    coding = _find(headers, b"content-encoding")
+    coding = find_header(headers, b"content-encoding")
     if coding.lower() not in (b"", b"identity"):
         text = show(coding.decode("latin-1"))
         raise InvalidResponse(f"the response has the Content-Encoding {text}, which only a client of httpx reads: give one as http=")
@@ -254,7 +247,7 @@ class Collector:
     """Puts the pieces of a body together, as they arrive: what a server says of its length takes no memory."""
 
     def __init__(self, headers: Headers) -> None:
-        head = _find(headers, HEADER_LENGTH.lower().encode())
+        head = find_header(headers, HEADER_LENGTH.lower().encode())
         self._start = -int(head[-_DIGITS:]) % _ALIGNED if head.isdigit() else 0
         self._body = bytearray(self._start)
 
@@ -291,8 +284,3 @@ class Events:
         rest = b"".join(self._pieces)
         if self._data or (rest and b"data:".startswith(rest[:5])):
             raise InvalidResponse("the stream ends within an event")
-
-
-def is_stream(status: int, headers: Headers) -> bool:
-    """Whether an answer is a stream of events, and not one response or error."""
-    return status == 200 and _find(headers, b"content-type").lower().startswith(b"text/event-stream")

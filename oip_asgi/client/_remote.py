@@ -93,53 +93,41 @@ def remote(
 
     Specification: Inference, Binary Tensor Data Extension, Server Metadata, Model Metadata.
     """
-
-    def make() -> _Remote:
-        return _Remote([url] if isinstance(url, str) else list(url), model, version, http, forward, stream, wait)
+    urls = [url] if isinstance(url, str) else list(url)
+    if not urls:
+        raise ValueError("remote() has no url: expected one such as http://host:8000/v2")
+    for name in forward:
+        if _OF_CONNECTION.fullmatch(name.lower()):
+            raise ValueError(f"forward= has {name!r}, a header of one connection: leave it out")
+    headers = [(name.lower(), name.lower().encode("ascii")) for name in forward]
+    Addresses(urls, http)  # what is wrong with a URL is an error here
 
     async def load() -> Loaded:
-        return await make().load()  # with new connections: those of the model that it replaces are closed
+        addresses = Addresses(urls, http)  # with new connections: those of the model that it replaces are closed
+        try:
+            return await _Remote(addresses, model, version, headers, stream).load(wait)
+        except BaseException:
+            await addresses.close()
+            raise
 
-    make()  # what is wrong with the arguments is an error here
     return load
 
 
 class _Remote:
-    """The model, as one load found it. Raises ValueError if an argument is wrong."""
+    """The model, as one load found it."""
 
     def __init__(
-        self,
-        urls: Sequence[str],
-        model: str,
-        version: str | int | None,
-        http: httpx.AsyncClient | None,
-        forward: Sequence[str],
-        stream: bool | None,
-        wait: float,
+        self, addresses: Addresses, model: str, version: str | int | None, forward: Sequence[tuple[str, bytes]], stream: bool | None
     ) -> None:
-        if not urls:
-            raise ValueError("remote() has no url: expected one such as http://host:8000/v2")
-        for name in forward:
-            if _OF_CONNECTION.fullmatch(name.lower()):
-                raise ValueError(f"forward= has {name!r}, a header of one connection: leave it out")
-        self._addresses = Addresses(urls, http)
-        self._model, self._version, self._stream, self._wait = model, version, stream, wait
-        self._forward = [(name.lower(), name.lower().encode("ascii")) for name in forward]
+        self._addresses, self._model, self._version, self._forward, self._streams = addresses, model, version, forward, stream
         self._binary = True
         self._outputs: Mapping[str, TensorSpec] = {}
 
     # Loading
 
-    async def load(self) -> Loaded:
+    async def load(self, wait: float) -> Loaded:
         """Read what the other server says of the model."""
-        try:
-            return await self._wait_for_declaration()
-        except BaseException:
-            await self._addresses.close()
-            raise
-
-    async def _wait_for_declaration(self) -> Loaded:
-        until, is_told = time.monotonic() + self._wait, False
+        until, is_told = time.monotonic() + wait, False
         while True:
             try:
                 return await self._read_declaration()
@@ -164,13 +152,12 @@ class _Remote:
         if (metadata.get("parameters") or {}).get("undeclared_inputs"):
             inputs = []  # it takes others too
         self._outputs = {spec.name: spec for spec in outputs}
-        streams = self._stream
-        if streams is None:
-            streams = bool((config.get("model_transaction_policy") or {}).get("decoupled"))
-        if streams and server.get("name") == "triton" and not all(address.is_grpc for address in self._addresses.choose()):
+        if self._streams is None:
+            self._streams = bool((config.get("model_transaction_policy") or {}).get("decoupled"))
+        if self._streams and server.get("name") == "triton" and not all(address.is_grpc for address in self._addresses.choose()):
             raise ModelFault(f"the model {self._model!r} answers with a stream, which Triton sends over gRPC only: write grpc://host:8001")
         return Loaded(
-            function=self.stream if streams else self.infer,
+            function=self.stream if self._streams else self.infer,
             inputs=inputs,
             outputs=outputs,
             optional=[str(each.get("name")) for each in _get_list(config, "input") if each.get("optional")],
@@ -201,24 +188,20 @@ class _Remote:
     # Inference
 
     async def infer(self, request: InferenceRequest, context: InferenceContext) -> InferenceResponse:
-        async with aclosing(self._ask_inference(request, context, _infer_once)) as responses:
+        async with aclosing(self.stream(request, context)) as responses:
             return await anext(responses)
 
     async def stream(self, request: InferenceRequest, context: InferenceContext) -> AsyncGenerator[InferenceResponse]:
-        async with aclosing(self._ask_inference(request, context, _infer_stream)) as responses:
-            async for response in responses:
-                yield response
-
-    async def _ask_inference(
-        self, request: InferenceRequest, context: InferenceContext, ask: Callable[[Address, Inference], AsyncGenerator[InferenceResponse]]
-    ) -> AsyncGenerator[InferenceResponse]:
         """Ask one address after the other, until a connection could be opened."""
         inference = self._write(request, context)
         refusal: InferenceError
         for address in self._addresses.choose():
             address.running += 1
             try:
-                async with aclosing(ask(address, inference)) as responses:
+                if not self._streams:
+                    yield self._check(await address.link.infer(inference, None), inference)
+                    return
+                async with aclosing(address.link.stream(inference, None)) as responses:
                     async for response in responses:
                         yield self._check(response, inference)
                 return
@@ -281,15 +264,6 @@ class _Remote:
         if is_unsent(error) and len(self._addresses) > 1:
             logger.warning("model %r: %s is passed over: %s", context.model_name, address.url, escape(describe(error)))
         return refusal.make(context.model_name, address.url, error)
-
-
-async def _infer_once(address: Address, inference: Inference) -> AsyncGenerator[InferenceResponse]:
-    """The only response, as a stream of one, so that `_ask_inference` serves both."""
-    yield await address.link.infer(inference, None)
-
-
-def _infer_stream(address: Address, inference: Inference) -> AsyncGenerator[InferenceResponse]:
-    return address.link.stream(inference, None)
 
 
 def _pass_on(parameters: Parameters) -> Parameters:
