@@ -59,11 +59,17 @@ def describe_first(engine: Engine, visible: Sequence[Model]) -> dict[str, Any]:
 
 
 def describe_state(model: Model) -> dict[str, Any]:
-    """How a model was registered, and its numbers at this moment."""
-    numbers = model.statistics.snapshot()
+    """How a model was registered, and its numbers at this moment. A left-out option is there only if its default has an effect."""
+    numbers, options = model.statistics.snapshot(), model.options
+    given = {name: getattr(options, name) for name in _SHOWN.split()}
     return {
         "labels": {spec.name: list(spec.labels) for spec in model.outputs if spec.labels},
-        "options": _describe_options(model),
+        "options": {
+            "max_concurrency": model.limiter.max_concurrency,
+            "max_queue": options.max_queue,
+            "timeout": options.timeout,
+            **{name: value for name, value in given.items() if value and (name, value) != ("run", "thread")},
+        },
         "outcomes": numbers.outcomes,
         "durations": numbers.durations,
         "queues": numbers.queues,
@@ -71,11 +77,3 @@ def describe_state(model: Model) -> dict[str, Any]:
         "waiting": model.limiter.waiting,
         "running": model.limiter.running,
     }
-
-
-def _describe_options(model: Model) -> dict[str, Any]:
-    """The options that decide how requests are answered, by their keywords; left-out ones only if their default has an effect."""
-    options = model.options
-    found: dict[str, Any] = {"max_concurrency": model.limiter.max_concurrency, "max_queue": options.max_queue, "timeout": options.timeout}
-    given = {name: getattr(options, name) for name in _SHOWN.split()}
-    return found | {name: value for name, value in given.items() if value and (name, value) != ("run", "thread")}

@@ -5,7 +5,7 @@ Specification: Triton's Model Configuration Extension.
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 from msgspec import UNSET, UnsetType
@@ -15,18 +15,15 @@ from .._protocol.specs import TensorSpec
 from .rows import GrpcRow, GrpcRows, RestRow
 
 
-class ModelInput(msgspec.Struct):
-    name: str
-    data_type: str
-    format: str
-    dims: list[int]
-    optional: bool
-
-
 class ModelOutput(msgspec.Struct):
     name: str
     data_type: str
     dims: list[int]
+
+
+class ModelInput(ModelOutput):
+    format: str
+    optional: bool
 
 
 class InstanceGroup(msgspec.Struct):
@@ -66,7 +63,7 @@ def describe_config(model: Model) -> ModelConfig:
     options, required = model.options, model.binding.required
     first = int(model.has_batches)
     inputs = [
-        ModelInput(spec.name, _name_datatype(spec), f"FORMAT_{spec.format or 'NONE'}", list(spec.shape[first:]), spec.name not in required)
+        ModelInput(spec.name, _name_datatype(spec), list(spec.shape[first:]), f"FORMAT_{spec.format or 'NONE'}", spec.name not in required)
         for spec in model.inputs
     ]
     return ModelConfig(
@@ -91,9 +88,9 @@ def _name_datatype(spec: TensorSpec) -> str:
     return "TYPE_STRING" if spec.datatype == "BYTES" else f"TYPE_{spec.datatype}"
 
 
-def _describe_named(engine: Any, request: Any) -> Any:
-    return {"config": describe_config(engine.models.find(request.name, request.version or None))}
-
-
 REST: Final = (RestRow("GET", "/models/{model}[/versions/{version}]/config", lambda _, __, model: describe_config(model), "config"),)
-GRPC: Final[GrpcRows] = {"ModelConfig": GrpcRow(_describe_named, "config")}
+GRPC: Final[GrpcRows] = {
+    "ModelConfig": GrpcRow(
+        lambda engine, request: {"config": describe_config(engine.models.find(request.name, request.version or None))}, "config"
+    )
+}

@@ -6,8 +6,7 @@ Specification: Triton's Model Repository Extension.
 from __future__ import annotations
 
 import base64
-import binascii
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Final, Literal, TypeAlias
 
 import msgspec
@@ -155,7 +154,7 @@ def _check_control(engine: Engine) -> None:
         raise Forbidden("this server does not let clients load and unload models: InferenceServer(model_control=True) does")
 
 
-def _read_load_parameters(parameters: Mapping[str, Any], read_file: Callable[[str, object], bytes]) -> LoadParameters:
+def _read_load_parameters(parameters: Mapping[str, Any], file_as: type[str] | type[bytes]) -> LoadParameters:
     config: dict[str, Any] = {}
     files: dict[str, bytes] = {}
     others: dict[str, Any] = {}
@@ -163,7 +162,7 @@ def _read_load_parameters(parameters: Mapping[str, Any], read_file: Callable[[st
         if name == "config":
             config = _read_config(value)
         elif name.startswith(_FILE):
-            files[_check_path(name)] = read_file(name, value)
+            files[_check_path(name)] = _read_file(name, value, file_as)
         else:
             others[name] = value
     if files and "config" not in parameters:
@@ -175,10 +174,7 @@ def _read_config(value: object) -> dict[str, Any]:
     expected = "parameters.config: expected the text of a JSON object"
     if not isinstance(value, str):
         raise InvalidRequest(f"{expected}, but got {show(value)}")
-    try:
-        return msgspec.json.decode(value, type=dict[str, Any])
-    except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
-        raise InvalidRequest(f"{expected}: {error}") from None
+    return decode_question(value, dict[str, Any], None, expected)
 
 
 def _check_path(name: str) -> str:
@@ -188,6 +184,17 @@ def _check_path(name: str) -> str:
     if not all(parts) or ".." in parts or "." in parts or ":" in path or "\0" in path:
         raise InvalidRequest(f"parameters[{show(name)}]: expected a relative path, without '..', such as file:1/model.onnx")
     return path
+
+
+def _read_file(name: str, value: Any, file_as: type[str] | type[bytes]) -> bytes:
+    """Read the contents of a file: text in base64, or bytes."""
+    expected = f"parameters[{show(name)}]: expected {'base64' if file_as is str else 'the contents of a file'}"
+    if not isinstance(value, file_as):
+        raise InvalidRequest(f"{expected}, but got {show(value)}")
+    try:
+        return value if isinstance(value, bytes) else base64.b64decode(value, validate=True)
+    except ValueError as error:
+        raise InvalidRequest(f"{expected}: {error}") from None
 
 
 def _check_unload_parameters(parameters: Mapping[str, Any]) -> None:
@@ -217,7 +224,7 @@ def find_to_load(engine: Engine, asked: Steps[None] | None) -> Steps[None]:
 
 def _rest_load(engine: Engine, question: Question, model: Model) -> Steps[None]:
     _check_control(engine)
-    parameters = yield from question.read(lambda body: _read_load_parameters(_read_control(body), _decode_file))
+    parameters = yield from question.read(lambda body: _read_load_parameters(_read_control(body), str))
     yield from load(engine, model.name, None, parameters)
 
 
@@ -231,15 +238,6 @@ def _read_control(body: Buffer) -> Parameters:
     if len(body) > MAX_QUESTION and bytes(body).count(b",") > _MAX_COMMAS:
         raise InvalidRequest("the body has too many members: expected a few parameters, which may be long")
     return (decode_question(body, ControlRequest, None).parameters or {}) if body else {}
-
-
-def _decode_file(name: str, value: object) -> bytes:
-    if not isinstance(value, str):
-        raise InvalidRequest(f"parameters[{show(name)}]: expected base64, but got {show(value)}")
-    try:
-        return base64.b64decode(value, validate=True)
-    except (binascii.Error, ValueError) as error:
-        raise InvalidRequest(f"parameters[{show(name)}]: expected base64: {error}") from None
 
 
 REST: Final = (
@@ -260,7 +258,7 @@ def _grpc_index(_: Engine, request: Any, visible: list[Model]) -> Any:
 
 def _grpc_load(engine: Engine, request: Any) -> Steps[Any]:
     name = _check_found(engine, request)
-    yield from load(engine, name, None, _read_load_parameters(_read_parameters(request), _check_file))
+    yield from load(engine, name, None, _read_load_parameters(_read_parameters(request), bytes))
     return {"model_name": name, "is_loaded": True}
 
 
@@ -294,12 +292,6 @@ def _read_parameters(request: Any) -> dict[str, Any]:
             raise InvalidRequest(f"parameters[{show(name)}] has no value: expected bool_param, int64_param, string_param or bytes_param")
         parameters[name] = getattr(parameter, choice)
     return parameters
-
-
-def _check_file(name: str, value: object) -> bytes:
-    if not isinstance(value, bytes):
-        raise InvalidRequest(f"parameters[{show(name)}]: expected the contents of a file, but got {show(value)}")
-    return value
 
 
 GRPC: Final[GrpcRows] = {

@@ -63,11 +63,11 @@ GrpcRows: TypeAlias = Mapping[str, GrpcRow]
 """By a method's name, what answers it."""
 
 
-def decode_question(body: Buffer, kind: type[T], most: int | None = MAX_QUESTION) -> T:
-    """Decode a body of JSON, which has `most` bytes, or any number if that is None."""
+def decode_question(body: Buffer | str, kind: type[T], most: int | None = MAX_QUESTION, wrong: str = "the body cannot be read") -> T:
+    """Decode JSON, which has `most` bytes, or any number if that is None. `wrong` begins the text of an error."""
     if most is not None and len(body) > most:
         raise InvalidRequest(f"the body has {len(body)} bytes: expected {most} at most")
     try:
         return msgspec.json.decode(body, type=kind)
     except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
-        raise InvalidRequest(f"the body cannot be read: {error}") from None
+        raise InvalidRequest(f"{wrong}: {error}") from None
