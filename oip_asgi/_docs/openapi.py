@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from .._models.model import Model
 from .._models.registry import path_of
-from .._serving.engine import Engine, Security
+from .._serving.engine import Engine
 from .json_schemas import STRING
 from .operations import ModelPath, Operations
 
@@ -31,7 +31,12 @@ def openapi(engine: Engine, prefix: str = "", *, visible: Collection[Model] | No
         for name, key in keys.items():
             paths.update(operations.control(name, key))
     document = _make_document(engine, operations, model_paths, paths)
-    document["paths"] = _add_prefix(prefix, document["paths"])
+    names, prefix = _PARAMETER.findall(prefix), _PARAMETER.sub(r"{\1}", prefix)
+    parameters = [{"name": name, "in": "path", "required": True, "schema": STRING} for name in names]
+    shared = {"parameters": parameters} if parameters else {}
+    document["paths"] = {
+        prefix if prefix and path == "/" else prefix + path: {**shared, **methods} for path, methods in document["paths"].items()
+    }
     return document
 
 
@@ -76,7 +81,10 @@ def _make_document(engine: Engine, operations: Operations, model_paths: list[Mod
     components = operations.components()
     if engine.security is not None and engine.security.schemes:
         components["securitySchemes"] = engine.security.schemes
-        _add_security(engine.security, paths)
+        is_open = re.compile(f"/{engine.security.open_paths}").fullmatch
+        for path, methods in paths.items():
+            for operation in [] if is_open(path) else methods.values():
+                operation["security"] = engine.security.needed
     return {
         "openapi": "3.1.0",
         "info": {"title": engine.options.name, "version": engine.version, "description": "The Open Inference Protocol (KServe V2)."},
@@ -84,14 +92,6 @@ def _make_document(engine: Engine, operations: Operations, model_paths: list[Mod
         "paths": paths,
         "components": components,
     }
-
-
-def _add_security(security: Security, paths: dict[str, Any]) -> None:
-    is_open = re.compile(f"/{security.open_paths}").fullmatch
-    for path, methods in paths.items():
-        if not is_open(path):
-            for operation in methods.values():
-                operation["security"] = security.needed
 
 
 def _make_operations(engine: Engine, prefix: str) -> Operations:
@@ -129,11 +129,3 @@ def _make_unique(texts: Iterable[str]) -> list[str]:
 def _to_identifier(text: str) -> str:
     """A text in letters, digits and underscores."""
     return _NO_WORD.sub("_", text).strip("_") or "_"
-
-
-def _add_prefix(prefix: str, paths: dict[str, Any]) -> dict[str, Any]:
-    """Put a prefix before paths. Each path gets the parameters of the prefix, such as `{tenant}`."""
-    names = _PARAMETER.findall(prefix)
-    prefix = _PARAMETER.sub(r"{\1}", prefix)
-    shared = {"parameters": [{"name": name, "in": "path", "required": True, "schema": STRING} for name in names]} if names else {}
-    return {prefix if prefix and path == "/" else prefix + path: {**shared, **methods} for path, methods in paths.items()}

@@ -176,7 +176,9 @@ class Operations:
 
     def _body(self, at: ModelPath, schema: str, example: Callable[[Sequence[TensorSpec]], dict[str, Any]]) -> dict[str, Any]:
         """The body of a request to a model, with an example unless that is large."""
-        specs = _example_inputs(at.model)
+        required, optional = _list_inputs(at.model)
+        is_guess = at.model.binding.is_open and not required and not optional
+        specs = [TensorSpec("x", "FP32", [-1])] if is_guess else required
         content: dict[str, Any] = {"schema": self._schema(f"{schema}_{at.of_model}")}
         if json_schemas.count(specs) <= json_schemas.MAX_ELEMENTS:
             content["example"] = example(specs)
@@ -199,9 +201,14 @@ class Operations:
         named = (*required, *optional)
         declared = {spec.name for spec in model.inputs}
         self._datatypes.update(spec.datatype for spec in (*named, *model.outputs))
-        inputs = [self._tensor(spec, has_data=True) if spec.name in declared else self._describe_undeclared(spec.name) for spec in named]
-        outputs = [self._tensor(spec, has_data=False) for spec in model.outputs]
         any_tensor = self._schema("Tensor")
+        inputs = [
+            json_schemas.tensor(spec, self._content_types, self._element_of, has_data=True)
+            if spec.name in declared
+            else {"allOf": [any_tensor], "title": spec.name, "properties": {"name": {"const": spec.name}}}
+            for spec in named
+        ]
+        outputs = [json_schemas.tensor(spec, self._content_types, self._element_of, has_data=False) for spec in model.outputs]
         taken: Schema = {"type": "array", "minItems": len(required)}
         if model.binding.is_open:
             taken["items"] = any_tensor
@@ -227,12 +234,6 @@ class Operations:
             }
         )
 
-    def _tensor(self, spec: TensorSpec, *, has_data: bool) -> Schema:
-        return json_schemas.tensor(spec, self._content_types, self._element_of, has_data=has_data)
-
-    def _describe_undeclared(self, name: str) -> Schema:
-        return {"allOf": [self._schema("Tensor")], "title": name, "properties": {"name": {"const": name}}}
-
 
 def _list_inputs(model: Model) -> tuple[list[TensorSpec], list[TensorSpec]]:
     """The inputs that a request must have, and those that it may have, each with the content type that its values are read with."""
@@ -246,12 +247,6 @@ def _may_be_flat(model: Model) -> bool:
     """True if no tensor has the name of another member of a flat object. No model that streams has such a tensor."""
     inputs = [spec.name for specs in _list_inputs(model) for spec in specs]
     return RESERVED_INPUTS.isdisjoint(inputs) and RESERVED_OUTPUTS.isdisjoint(spec.name for spec in model.outputs)
-
-
-def _example_inputs(model: Model) -> Sequence[TensorSpec]:
-    """The inputs of an example: those that a request must have, or a guess if it may have any."""
-    required, optional = _list_inputs(model)
-    return [TensorSpec("x", "FP32", [-1])] if model.binding.is_open and not required and not optional else required
 
 
 def _describe(model: Model, specs: Sequence[TensorSpec]) -> str:
