@@ -67,12 +67,6 @@ class _Request(GRPCFormat):
         """The request's identifier, empty if there is none or the message is not parsed yet."""
         return "" if self.message is None else str(self.message.id)
 
-    @property
-    def wants_final(self) -> bool:
-        """True if the client wants one more message after the last answer."""
-        message = self.message
-        return message is not None and _WANTS_FINAL in message.parameters and bool(message.parameters[_WANTS_FINAL].bool_param)
-
     def encode(self, request: InferenceRequest, response: InferenceResponse) -> list[Any]:
         response.parameters = {**response.parameters, _FINAL: not (self.stream and self.stream.has_many)}
         content = b"".join(super().encode(request, response))
@@ -182,7 +176,8 @@ class StreamCall:
             if stream.has_many:  # which may be known only after the model was loaded
                 before = answered
                 answered.set()
-            await self._send_piece(piece, before)
+            assert type(piece) is Send  # a stream of gRPC has no head of its own
+            await self._send(piece.piece[0], before, piece.deadline)
 
         try:
             if isinstance(found, Exception):
@@ -206,10 +201,6 @@ class StreamCall:
                 request.stream = None  # otherwise a cycle
             answered.set()
             self._room.release()
-
-    async def _send_piece(self, piece: Piece, before: asyncio.Event) -> None:
-        assert type(piece) is Send  # a stream of gRPC has no head of its own
-        await self._send(piece.piece[0], before, piece.deadline)
 
     async def _send(self, message: bytes, before: asyncio.Event, deadline: float = math.inf) -> None:
         """Send a message after what comes before it, and return when the next one may be sent."""
@@ -250,7 +241,8 @@ class StreamCall:
 
     async def _send_final(self, request: _Request, before: asyncio.Event) -> None:
         """Send the message that ends a request's answers, if the client wants it."""
-        if request.wants_final:
+        parameters = {} if request.message is None else request.message.parameters
+        if _WANTS_FINAL in parameters and parameters[_WANTS_FINAL].bool_param:
             message = self._message()
             response = message.infer_response
             response.id, response.model_name, response.model_version = request.id, request.model_name, request.model_version
