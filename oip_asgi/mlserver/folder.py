@@ -198,16 +198,15 @@ def _drop_shared(folders: set[Path]) -> None:
     """Forget modules of models whose name two folders have, or a folder and the host: one would be taken for the other."""
     with _importing:
         names = Counter(name for folder in list(folders) for name in _list_modules(folder))
-        shared = {name for name, count in names.items() if count > 1 or _is_of_host(name, folders)}
+        shared = {
+            name
+            for name, count in names.items()
+            if count > 1 or ((spec := PathFinder.find_spec(name)) is not None and not _is_below(spec, folders))  # the host would import it
+        }
+        # all are found before one goes: a package without a file finds its folders through the one above it
         dropped = [name for name, module in list(sys.modules.items()) if name.partition(".")[0] in shared and _is_from(module, folders)]
         for name in dropped:
             sys.modules.pop(name, None)
-
-
-def _is_of_host(name: str, folders: Collection[Path]) -> bool:
-    """True if the host would import a module of this name from elsewhere."""
-    spec = PathFinder.find_spec(name)
-    return spec is not None and not _is_below(spec, folders)
 
 
 def _is_from(module: ModuleType, folders: Collection[Path]) -> bool:
@@ -261,16 +260,13 @@ def _make_foreign(model: MLModel) -> Foreign:
 
 def _to_request(request: OurRequest, context: InferenceContext, settings: ModelSettings) -> InferenceRequest:
     """A request in MLServer's form. Over HTTP, BYTES are `str`, and over gRPC `bytes`, as there."""
-    made = InferenceRequest.of(request, is_text=not _is_grpc(context.transport))
+    transport = context.transport  # an ASGI scope is a dict, and only a context of grpcio has metadata
+    fields = dict(transport.get("headers", ())) if isinstance(transport, dict) else {}
+    is_grpc = hasattr(transport, "invocation_metadata") or fields.get(b"content-type", b"").startswith(b"application/grpc")
+    made = InferenceRequest.of(request, is_text=not is_grpc)
     # the headers of one request are not those of the others in its batch
     cast(Any, made.parameters).headers = None if settings._has_batches else context.headers
     return made
-
-
-def _is_grpc(transport: Any) -> bool:
-    """True for a context of grpcio, and for an ASGI scope of gRPC."""
-    fields = dict(transport.get("headers", ())) if isinstance(transport, dict) else {}
-    return hasattr(transport, "invocation_metadata") or fields.get(b"content-type", b"").startswith(b"application/grpc")
 
 
 def _to_spec(tensor: MetadataTensor) -> TensorSpec:

@@ -103,7 +103,10 @@ class MLflowRuntime(Runtime):
         model = _need("mlflow.pyfunc", "mlflow").load_model(uri)
         signature = model.metadata.signature
         if signature is not None and signature.inputs is not None:
-            self.inputs, self.outputs = map(_to_metadata, specs_of(signature))
+            self.inputs, self.outputs = (
+                [MetadataTensor(name=x.name, datatype=x.datatype, shape=x.shape, parameters=Parameters(x.content_type)) for x in specs]
+                for specs in specs_of(signature)
+            )
             of_tensors = None if signature.inputs.has_input_names() else "np"
             self.settings.parameters.content_type = of_tensors if signature.inputs.is_tensor_spec() else "pd"
         return model
@@ -142,12 +145,6 @@ class HuggingFaceRuntime(Runtime):
         made = StringCodec.encode_output("output", texts)
         made.parameters = Parameters("hg_jsonlist" if is_list else "hg_json")
         return InferenceResponse(outputs=[made])
-
-
-def _to_metadata(specs: Sequence[Any]) -> list[MetadataTensor]:
-    return [
-        MetadataTensor(name=spec.name, datatype=spec.datatype, shape=spec.shape, parameters=Parameters(spec.content_type)) for spec in specs
-    ]
 
 
 CLASSES: Final = {
