@@ -162,7 +162,6 @@ class StreamCall:
             return request, error
 
     async def _answer(self, request: _Request | None, found: Model | Exception) -> None:
-        """Answer one request."""
         model = None if isinstance(found, Exception) else found
         before, answered = self._last_answered, asyncio.Event()
         if model is None or not model.streams:

@@ -41,7 +41,6 @@ def openapi(engine: Engine, prefix: str = "", *, visible: Collection[Model] | No
 
 
 def openapi_of(engine: Engine, model: Model, version: str | None, *, visible: Collection[Model]) -> dict[str, Any]:
-    """The document of one model."""
     model_paths = _list_model_paths([(model, engine.models.find_versions(model.name, None))], {model, *visible})
     if version is not None:
         model_paths = [at for at in model_paths if at.path == path_of(model.name, model.version)]
@@ -127,5 +126,4 @@ def _make_unique(texts: Iterable[str]) -> list[str]:
 
 
 def _to_identifier(text: str) -> str:
-    """A text in letters, digits and underscores."""
     return _NO_WORD.sub("_", text).strip("_") or "_"

@@ -63,8 +63,6 @@ _STREAM: Final = {"description": "One event for each response.", "content": {"te
 
 
 class ModelPath(NamedTuple):
-    """A model at one path."""
-
     model: Model
     path: str  # such as "/models/org%2Fmodel/versions/1"
     key: str  # what names of operations at this path end with

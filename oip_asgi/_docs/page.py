@@ -34,9 +34,6 @@ POLICY: Final = (
 
 _SHOWN: Final = "run content_type stream_timeout max_batch_size max_batch_delay preferred_batch_sizes retry_alone cache writable"
 
-_BASE: Final = b"{base}"
-_FIRST: Final = b"{first}"
-
 
 def read(name: str) -> bytes:
     """One of the files, also if the package is in an archive."""
@@ -45,7 +42,7 @@ def read(name: str) -> bytes:
 
 def render(template: bytes, base: str, first: bytes) -> bytes:
     """The page, and in it the JSON of what it shows first, in which nothing can end its element."""
-    return template.replace(_BASE, base.encode()).replace(_FIRST, first.replace(b"<", rb"\u003c"))
+    return template.replace(b"{base}", base.encode()).replace(b"{first}", first.replace(b"<", rb"\u003c"))
 
 
 def describe_first(engine: Engine, visible: Sequence[Model]) -> dict[str, Any]:

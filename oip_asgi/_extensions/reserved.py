@@ -29,7 +29,6 @@ _RESERVED: Final = "triton_"
 
 
 def check_reserved(parameters: Mapping[str, object]) -> None:
-    """Check the types of a request's reserved parameters."""
     for name, value in parameters.items():
         if name in _EXPECTED:
             kinds, expected = _EXPECTED[name]

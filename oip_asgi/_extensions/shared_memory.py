@@ -213,7 +213,6 @@ class Regions:
             self._regions = {} if name is None else {kept: region for kept, region in self._regions.items() if kept != name}
 
     def list_regions(self, name: str | None) -> list[Region]:
-        """Return all regions, or the one with this name."""
         regions = self._regions
         if name is not None and name not in regions:
             raise NotFound(f"unknown region {show(name)}: register it first")

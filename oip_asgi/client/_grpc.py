@@ -192,7 +192,6 @@ def _make_pair(name: str, value: str, *, is_base64: bool = False) -> tuple[str, 
 
 
 def read_error(error: Any) -> ErrorResponse:
-    """What a call failed with."""
     return ErrorResponse(error.details() or error.code().name, find_status(error.code().name))
 
 

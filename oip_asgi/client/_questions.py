@@ -72,8 +72,6 @@ class Question(msgspec.Struct, Generic[T], frozen=True, eq=False):
 
 
 class Inference(NamedTuple):
-    """What is asked of a model."""
-
     model: str
     version: str | int | None  # its version; None if the server chooses
     request: InferenceRequest
@@ -105,15 +103,9 @@ def _read_names(document: Any) -> list[str]:
 
 
 def _read_entries(document: Any) -> list[dict[str, Any]]:
-    return list(map(_read_object, _read_list(document["models"] if isinstance(document, dict) and "models" in document else document)))
-
-
-def _read_statistics(document: Any) -> list[dict[str, Any]]:
-    return list(map(_read_object, _read_list(_read_object(document).get("model_stats"))))
-
-
-def _read_config(document: Any) -> dict[str, Any]:
-    return _read_object(_read_object(document).get("config", document))
+    """The objects of a list, which is the document itself or in it."""
+    found = document.get("models", document.get("model_stats")) if isinstance(document, dict) else document
+    return list(map(_read_object, _read_list(found)))
 
 
 METADATA: Final = Question("GET", "", "ServerMetadata", _read_object)
@@ -122,16 +114,15 @@ READY: Final = Question("GET", "/health/ready", "ServerReady", _read_yes, is_pro
 MODELS: Final = Question("GET", "/models", "RepositoryIndex", _read_names)
 INDEX: Final = Question("POST", "/repository/index", "RepositoryIndex", _read_entries)
 INDEX_OF_READY: Final = Question("POST", "/repository/index", "RepositoryIndex", _read_entries, {"ready": True}, {"ready": True})
-STATISTICS: Final = Question("GET", "/models/stats", "ModelStatistics", _read_statistics)
+STATISTICS: Final = Question("GET", "/models/stats", "ModelStatistics", _read_entries)
 
 MODEL_METADATA: Final = Question("GET", "", "ModelMetadata", _read_object)
 MODEL_READY: Final = Question("GET", "/ready", "ModelReady", _read_yes, is_probe=True)
-MODEL_STATISTICS: Final = Question("GET", "/stats", "ModelStatistics", _read_statistics)
-MODEL_CONFIG: Final = Question("GET", "/config", "ModelConfig", _read_config)
+MODEL_STATISTICS: Final = Question("GET", "/stats", "ModelStatistics", _read_entries)
+MODEL_CONFIG: Final = Question("GET", "/config", "ModelConfig", lambda found: _read_object(_read_object(found).get("config", found)))
 
 
 def ask_of(model: str, version: str | int | None, question: Question[T]) -> Question[T]:
-    """A question about one model."""
     fields = {"name": model} if version is None else {"name": model, "version": str(version)}
     return replace(question, path=path_of(model, version) + question.path, fields=fields)
 
@@ -145,7 +136,6 @@ def ask_change(action: Literal["load", "unload"], model: str, parameters: Mappin
 
 
 def write_question(question: Question[Any]) -> HTTPRequest:
-    """A question as HTTP sends it."""
     if question.method == "GET":
         return HTTPRequest(question.method, question.path, [], [])
     return HTTPRequest(question.method, question.path, [(b"Content-Type", b"application/json")], [msgspec.json.encode(question.body)])
@@ -212,7 +202,6 @@ def _ask_for_binary(request: InferenceRequest) -> InferenceRequest:
 
 
 def read_inference(inference: Inference, answer: HTTPAnswer) -> InferenceResponse:
-    """The response to a request for inference."""
     try:
         return from_http(answer.headers, answer.body, answer.status)
     except ErrorResponse as error:

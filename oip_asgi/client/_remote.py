@@ -126,7 +126,6 @@ class _Remote:
     # Loading
 
     async def load(self, wait: float) -> Loaded:
-        """Read what the other server says of the model."""
         until, is_told = time.monotonic() + wait, False
         while True:
             try:
@@ -179,7 +178,6 @@ class _Remote:
         raise failure
 
     async def is_ready(self) -> bool:
-        """Whether the model is ready there."""
         try:
             return bool(await self._ask_question(questions.ask_of(self._model, self._version, questions.MODEL_READY)))
         except ERRORS:

@@ -23,7 +23,7 @@ import httpx
 import numpy as np
 
 from .._models.registry import path_of
-from .._protocol.datatypes import DTYPES, Array, Buffer, dtype_of
+from .._protocol.datatypes import DTYPES, Buffer, dtype_of
 from .._protocol.errors import InferenceError, InvalidRequest, InvalidResponse
 from .._protocol.schemas import RequestOutput
 from .._protocol.tensors import InferenceRequest, Tensor
@@ -62,7 +62,6 @@ class Good:
         self.outputs = [str(output["name"]) for output in metadata.get("outputs") or ()]
 
     def change(self, row: Row, *, has_binary: bool) -> HTTPRequest:
-        """The request of a row."""
         change = row.change
         if "get" in change:
             return HTTPRequest("GET", change["get"].replace("{model}", self.path), [], [])
@@ -144,14 +143,12 @@ def _kinds_of(datatype: str) -> set[str]:
     return {datatype, *(["integer", "number"] if kind in "iu" else ["float", "number"] if kind == "f" else [])}
 
 
-def _array_of(item: dict[str, Any]) -> Array:
-    data = [each.encode() for each in item["data"]] if item["datatype"] == "BYTES" else item["data"]
-    return np.array(data, dtype_of(item["datatype"])).reshape(item["shape"])
-
-
 def _write_binary(document: dict[str, Any], change: dict[str, Any]) -> tuple[list[tuple[bytes, bytes]], list[Buffer]]:
     """A binary request, and what is wrong with it: its header, its bytes, or the size of its last input."""
-    tensors = [Tensor(item["name"], _array_of(item)) for item in document["inputs"]]
+    tensors: list[Tensor] = []
+    for item in document["inputs"]:
+        data = [each.encode() for each in item["data"]] if item["datatype"] == "BYTES" else item["data"]
+        tensors.append(Tensor(item["name"], np.array(data, dtype_of(item["datatype"])).reshape(item["shape"])))
     outputs = [RequestOutput(output["name"]) for output in document.get("outputs", ())]
     request = InferenceRequest(tensors, parameters={"binary_data_output": change.get("outputs", True)}, outputs=outputs)
     written = questions.write_inference(questions.Inference("", None, request))
@@ -169,7 +166,6 @@ def _write_binary(document: dict[str, Any], change: dict[str, Any]) -> tuple[lis
 
 
 def judge(row: Row, answer: HTTPAnswer, good: Good) -> Iterator[str]:
-    """What is wrong with an answer."""
     if row.expected in ("refused", "4xx"):
         document = _read_error(answer)
         if not 400 <= answer.status <= 499:
@@ -215,7 +211,6 @@ _OF_CONTENT_TYPE: Final = {"datetime": "2026-01-31", "base64": "YQ==", "pd_json"
 
 
 def make_good(metadata: dict[str, Any]) -> dict[str, Any]:
-    """A good request to a model, by its metadata."""
     inputs = []
     for item in metadata.get("inputs") or ():
         shape = [1 if size < 0 else size for size in item["shape"]]
@@ -273,7 +268,6 @@ def check(
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run the command."""
     parser = argparse.ArgumentParser("python -m oip_asgi.client.check", description=__doc__.partition("\n")[0] if __doc__ else None)
     parser.add_argument("url", help="where the server's paths begin, such as http://127.0.0.1:8000/v2")
     parser.add_argument("--model", required=True, help="the model that is asked, many times")
