@@ -10,7 +10,7 @@ from typing import Final
 
 import numpy as np
 
-from .._protocol.datatypes import Array, DType, datatype_of
+from .._protocol.datatypes import DType, datatype_of
 from .._protocol.errors import InvalidRequest, show
 from .._protocol.schemas import RequestOutput
 from .._protocol.tensors import CLASSIFICATION, InferenceResponse, Tensor
@@ -56,20 +56,14 @@ def classify(tensor: Tensor, most: int, labels: Sequence[str]) -> Tensor:
     number = min(most, rows.shape[1])
     # in descending order, the lower index first of equal elements, and NaN last: `~` reverses the order of integers
     order = np.argsort(-rows if rows.dtype.kind == "f" else ~rows, axis=1, kind="stable")
-    elements = _format(rows, order[:, :number], labels)
+    places = order[:, :number]
+    template = "%d:%d" if rows.dtype.kind in "iu" else "%f:%d"
+    pairs = zip(np.take_along_axis(rows, places, axis=1).ravel().tolist(), places.ravel().tolist(), strict=True)
+    texts = [template % (value, place) + (f":{labels[place]}" if place < len(labels) else "") for value, place in pairs]
+    elements = list(map(str.encode, texts))
     return Tensor(tensor.name, object_array(elements, (number,) if array.ndim < 2 else (len(rows), number)))
 
 
 def _check(name: str, dtype: DType) -> None:
     if dtype.kind not in "iuf":
         raise InvalidRequest(f"output {show(name)} has datatype {datatype_of(dtype)}: classification needs integers, FP16, FP32 or FP64")
-
-
-def _format(rows: Array, indices: Array, labels: Sequence[str]) -> list[bytes]:
-    template = "%d:%d" if rows.dtype.kind in "iu" else "%f:%d"
-    values, places = np.take_along_axis(rows, indices, axis=1).reshape(-1).tolist(), indices.reshape(-1).tolist()
-    texts = [template % pair for pair in zip(values, places, strict=True)]
-    if labels:
-        known = len(labels)
-        texts = [f"{text}:{labels[place]}" if place < known else text for text, place in zip(texts, places, strict=True)]
-    return [text.encode() for text in texts]

@@ -84,32 +84,26 @@ class SharedMemory:
             log_raised(logging.ERROR, error, "allow= of SharedMemory raised, so the shared memory %s is refused", show(key))
             return False
 
-    def open(self, key: str) -> Segment:
-        """Open the segment of a key that is checked and allowed."""
+
+class Segment:
+    """The open segment of a key that is checked and allowed. It is closed when nobody refers to it any more."""
+
+    def __init__(self, key: str) -> None:
         if sys.platform != "linux":
             raise InferenceError("system shared memory is supported on Linux only", status=501)
+        self.key = key
         try:
             # links are not followed, and nothing waits for the other end of a pipe
-            descriptor = os.open(_FOLDER / key, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK)
+            self._descriptor = os.open(_FOLDER / key, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK)
         except FileNotFoundError:
             raise InvalidRequest(f"there is no shared memory {show(key)}: create it first") from None
         except OSError as error:
             raise Forbidden(f"the shared memory {show(key)} cannot be opened for reading and writing: {error.strerror}") from None
-        segment = Segment(key, descriptor)
-        about = os.fstat(descriptor)
+        weakref.finalize(self, os.close, self._descriptor)
+        about = os.fstat(self._descriptor)
         # a second name in the same folder would be a way around `allow`
         if not stat.S_ISREG(about.st_mode) or about.st_nlink != 1:
             raise Forbidden(f"{show(key)} is no shared memory of one name")
-        return segment
-
-
-class Segment:
-    """An open segment. It is closed when nobody refers to it any more."""
-
-    def __init__(self, key: str, descriptor: int) -> None:
-        self.key = key
-        self._descriptor = descriptor
-        weakref.finalize(self, os.close, descriptor)
 
     def size(self) -> int:
         return os.fstat(self._descriptor).st_size
@@ -196,7 +190,7 @@ class Regions:
             raise InvalidRequest(f"byte_size is {byte_size}: expected 1 or more")
         if not segments.allows(plain):
             raise Forbidden(f"this server does not let clients use the shared memory {show(key)}: the allow= of its SharedMemory decides")
-        segment = segments.open(plain)
+        segment = Segment(plain)
         size = segment.size()
         if offset + byte_size > size:
             raise InvalidRequest(f"offset {offset} and byte_size {byte_size} are beyond the {size} bytes of the shared memory {show(key)}")
