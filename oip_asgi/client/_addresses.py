@@ -80,12 +80,11 @@ class Addresses:
         if found is None:
             found = self._by_loop[loop] = self._make()
         left = list(found)
-        while len(left) > 1:
+        while left:
             now = time.monotonic()
             best = min(left, key=lambda address: (address.aside_until > now, address.running))
             left.remove(best)
             yield best
-        yield from left
 
     async def close(self) -> None:
         """Close the connections of all event loops that still run."""

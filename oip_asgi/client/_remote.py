@@ -233,9 +233,7 @@ class _Remote:
     def _check(self, response: InferenceResponse, inference: Inference) -> InferenceResponse:
         """Check a response against what the other server said of its model."""
         declared = self._outputs
-        missing = {output.name for output in inference.request.outputs} & declared.keys()
-        if not missing:
-            missing = set(declared)
+        missing = ({output.name for output in inference.request.outputs} & declared.keys()) or set(declared)
         if len({tensor.name for tensor in response.outputs}) != len(response.outputs):
             raise InvalidResponse(f"the response has an output twice: {list_names([tensor.name for tensor in response.outputs])}")
         for tensor in response.outputs:
