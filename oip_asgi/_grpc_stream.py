@@ -101,7 +101,6 @@ class StreamCall:
         self._last_answered = asyncio.Event()  # of a plain model
         self._last_answered.set()
         self._end: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
-        self._has_ended = False
 
     async def run(self) -> Reply:
         """Read and answer requests, until all are answered."""
@@ -109,7 +108,6 @@ class StreamCall:
         try:
             return await self._end
         finally:
-            self._has_ended = True
             for task in self._tasks:
                 task.cancel()
             while self._tasks:
@@ -123,12 +121,12 @@ class StreamCall:
 
     def _remove(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
-        if not self._tasks and not self._has_ended:
+        if not self._tasks:
             self._finish(Reply())
 
     def _finish(self, end: Reply | Exception) -> None:
         """End the call, unless it ends already."""
-        if self._has_ended or self._end.done():
+        if self._end.done():
             return
         if isinstance(end, Reply):
             self._end.set_result(end)
@@ -190,7 +188,7 @@ class StreamCall:
         except Exception as error:
             await self._fail(as_client_error(error), request, model, before)
         except BaseException as error:  # an inline model may raise one that is meant for the host
-            if not self._has_ended:
+            if not self._end.done():
                 is_cancelled = asyncio.current_task().cancelling()  # type: ignore[union-attr]  # this runs in one
                 did = "cancelled the task that runs it" if is_cancelled else f"raised {type(error).__name__}"
                 self._finish(refuse(ModelFailed(f"{model or 'a request'} failed: it {did}")))
