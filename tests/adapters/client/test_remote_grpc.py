@@ -190,7 +190,7 @@ def test_a_server_that_is_not_there_is_passed_over(host: str, url: str, caplog: 
     with socket.socket() as silent:  # its port is taken, and nobody listens there
         silent.bind(("127.0.0.1", 0))
         assert asyncio.run(run(silent.getsockname()[1])) == [[1.0, 2.0]]
-    [record] = logged(caplog)
+    [record] = [each for each in logged(caplog) if "'waits'" not in each.message]  # the far server may only now log the late call of a test
     assert "is passed over" in record.message
 
 
