@@ -158,7 +158,9 @@ class Operations:
             whole["content"].update(_BINARY)
             length = [{"$ref": f"#/components/parameters/{self._namespace}HeaderLength"}]
             paths["/infer"] = self._post(at, "infer", "Infer", whole, self._response(at), parameters=length)
-            if _may_be_flat(model):
+            # none may have the name of another member of a flat object; no model that streams has such a tensor
+            inputs = [spec.name for specs in _list_inputs(model) for spec in specs]
+            if RESERVED_INPUTS.isdisjoint(inputs) and RESERVED_OUTPUTS.isdisjoint(spec.name for spec in model.outputs):
                 generated = self._json(f"GenerateResponse_{at.of_model}")
                 paths["/generate"] = self._post(at, "generate", "Infer, with flat JSON objects", flat, generated)
         return {at.path + action: operations for action, operations in paths.items()}
@@ -239,12 +241,6 @@ def _list_inputs(model: Model) -> tuple[list[TensorSpec], list[TensorSpec]]:
     entries = model.binding.entries or [Input(spec.name, spec, content_type=spec.content_type) for spec in model.inputs]
     required, optional = ([entry.describe() for entry in entries if entry.is_needed is is_needed] for is_needed in (True, False))
     return required, optional
-
-
-def _may_be_flat(model: Model) -> bool:
-    """True if no tensor has the name of another member of a flat object. No model that streams has such a tensor."""
-    inputs = [spec.name for specs in _list_inputs(model) for spec in specs]
-    return RESERVED_INPUTS.isdisjoint(inputs) and RESERVED_OUTPUTS.isdisjoint(spec.name for spec in model.outputs)
 
 
 def _describe(model: Model, specs: Sequence[TensorSpec]) -> str:

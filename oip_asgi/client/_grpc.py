@@ -101,14 +101,6 @@ class GRPCLink:
         rest, cut = split(content, _RAW_OUTPUT_CONTENTS)
         return self._read_response(self._parse("ModelInfer", bytes(rest)), cut)
 
-    def read_event(self, content: bytes) -> InferenceResponse:
-        message = self._parse("ModelStreamInfer", content)
-        if message.error_message:
-            raise ErrorResponse(message.error_message)
-        response = self._read_response(message.infer_response, [])
-        response.parameters.pop(_FINAL, None)
-        return response
-
     def _read_response(self, message: Any, cut: list[memoryview]) -> InferenceResponse:
         try:
             left = iter(cut or message.raw_output_contents)
@@ -172,7 +164,12 @@ class GRPCLink:
         call = stream(iter([self.write_inference(inference)]), timeout=self.seconds(timeout), metadata=metadata)
         try:
             async for content in iterate(call):
-                yield self.read_event(content)
+                message = self._parse("ModelStreamInfer", content)
+                if message.error_message:
+                    raise ErrorResponse(message.error_message)
+                response = self._read_response(message.infer_response, [])
+                response.parameters.pop(_FINAL, None)
+                yield response
         except grpc.RpcError as error:
             raise read_error(error) from error
         finally:
