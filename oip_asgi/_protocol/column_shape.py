@@ -1,7 +1,13 @@
 """`[N]` or `[N, 1]`: which of the two N values have, and when one is taken for the other. Knows no codecs and no models.
 
-Codecs write N values as `[N]`; the codec `np`, data frames and MLServer's clients write `[N, 1]`. Clients cannot know which is declared,
-so `Binding.take` of `_models.binding` reshapes inputs that have a content type, and columns; `_models.results` does so with outputs.
+Codecs write N values as `[N]`; the codec `np` and MLServer's clients write `[N, 1]`. Clients cannot know which is declared, so
+`Binding.take` of `_models.binding` reshapes inputs that have a content type, and columns. Whether an output leaves as `[N]` or `[N, 1]`:
+
+- declared: a list, and what a codec writes, as `to_rank_of` makes it; an array without a content type keeps its shape, which must fit
+- not declared, with the content type `np`: `[N, 1]`
+- not declared, otherwise: a list or column as `[N]`, an array in its own shape
+
+`_models.results` calls this for outputs.
 
 Specification: Content Types.
 """

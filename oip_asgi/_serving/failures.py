@@ -2,7 +2,8 @@
 says of it. The numbers are in `_protocol.errors`. This knows exceptions of pandas and scikit-learn by their texts and modules, and imports
 neither. Knows no transport.
 
-`Lifecycle.make_refusal` of `_models.lifecycle` makes the 503 of a model that is loading, or whose load has failed.
+`Lifecycle.make_refusal` of `_models.lifecycle` makes the 503 of a model that is loading, or whose load has failed; `_serving.stream` the
+504 of a stream that is late.
 """
 
 from __future__ import annotations
