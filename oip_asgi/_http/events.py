@@ -87,7 +87,8 @@ class DocumentFormat:
 
     def _decode_flat(self, body: Buffer, handler: Handler) -> InferenceRequest | None:
         """Decode a flat object. None if the body is a whole inference request."""
-        length = read_length(self._rest.head.fields, HEADER_LENGTH_FIELD)
+        fields = self._rest.head.fields
+        length = read_length(fields, HEADER_LENGTH_FIELD) if HEADER_LENGTH_FIELD in fields else None
         text = bytes(body if length is None else memoryview(body)[:length])
         binding, declared = handler.binding, handler.shown_inputs
         if generate.is_inference_request(text, declared.keys() | binding.named):

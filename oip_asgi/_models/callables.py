@@ -12,8 +12,8 @@ from .._protocol.errors import ModelFault
 
 Kind: TypeAlias = Literal["thread", "inline", "async", "stream", "async stream"]
 """How a model's function runs. A `def` runs in a worker thread: on the event loop it would hold up all other requests and health probes.
-It runs there, inline, only if its user says so. Under WSGI it runs in the server's own thread, unless it has a timeout. A generator's items are made in worker threads too. A
-coroutine function and an async generator run on the event loop."""
+It runs there, inline, only if its user says so. Under WSGI it runs in the server's own thread, unless it has a timeout. A generator's items
+are made in worker threads too. A coroutine function and an async generator run on the event loop."""
 
 
 STREAMS: Final[frozenset[Kind]] = frozenset({"stream", "async stream"})

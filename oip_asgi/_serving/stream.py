@@ -147,7 +147,7 @@ class _ItemReader(Generic[T]):
         self.until = self.deadline = call.timings.since + call.model.stream_timeout
         self._generator: Any = None
         self._context: Context | None = None
-        self._running = threading.Lock()  # held while the generator runs in a thread, and for ever once it is closed there
+        self._running = threading.Lock()  # held while a thread runs the generator, and for ever once it was closed in one
         self._is_given_up = False
         self._index = 0
         self._asked_at = self._returned_at = 0.0
@@ -205,11 +205,10 @@ class _ItemReader(Generic[T]):
 
     def _next_in_thread(self) -> T | None:
         call = self._call
-        if not call.slot.begin():
+        if not self._running.acquire(blocking=False):
             raise Stopped
-        may_run = self._running.acquire(blocking=False)
         try:
-            if not may_run or self._is_given_up:
+            if self._is_given_up or call.slot.is_over:
                 raise Stopped
             self._asked_at = self._clock()
             try:
@@ -228,11 +227,9 @@ class _ItemReader(Generic[T]):
                 raise DeadlinePassed
             return call.encode(response)
         finally:
-            if may_run:
-                self._running.release()
-                if self._is_given_up:
-                    self._close_here()
-            call.slot.end(is_last=False)
+            self._running.release()
+            if self._is_given_up:
+                self._close_in_thread()
 
     def _begin_generator(self) -> Context:
         """Create the generator in a context for all of its items: it may set a context variable, and reset it after a `yield`."""
@@ -262,40 +259,39 @@ class _ItemReader(Generic[T]):
         self._returned_at = 0.0
 
     def give_up(self, outcome: ResponseOutcome) -> None:
-        """End the request, and give its slot back. If the generator runs in a thread, that closes it afterwards."""
+        """End the request, and give its slot back. If a thread runs the generator, that does so, and closes the generator before."""
         self.note(outcome)
         self._is_given_up = True
-        self._call.slot.give_up()
+        if not self._running.locked():
+            self._call.slot.give_up()
 
     def end(self, outcome: ResponseOutcome, *, closes: bool = True) -> Steps[None]:
-        """`give_up`, and close the generator before that, if it waits."""
+        """`give_up`, and close the generator before that, if no thread runs it."""
         self.note(outcome)
         self._is_given_up = True
+        if self._running.locked():
+            return
         try:
-            if closes and self._generator is not None and not self._running.locked():
+            if closes and self._generator is not None:
                 is_async = self._call.handler.kind == "async stream"
                 yield Await(self._close_async, in_one_task=True) if is_async else Run(self._close_in_thread, "model")
         except QuitWithin as error:  # raised by the model itself, such as by a task that it awaits
             self._log_closing(error)
         finally:
-            self._call.slot.give_up()
+            if not self._running.locked():
+                self._call.slot.give_up()
 
     def _close_in_thread(self) -> None:
-        slot = self._call.slot
-        is_held = slot.begin()  # not if the request was given up meanwhile
-        try:
-            self._close_here()
-        finally:
-            if is_held:
-                slot.end(is_last=False)
-
-    def _close_here(self) -> None:
-        if self._context is None or self._generator is None or not self._running.acquire(blocking=False):
+        """Close the generator, and give the slot back, unless another thread does so."""
+        if not self._running.acquire(blocking=False):
             return
         try:
-            self._context.run(self._generator.close)
+            if self._context is not None and self._generator is not None:
+                self._context.run(self._generator.close)
         except Exception as error:
             self._log_closing(error)
+        finally:
+            self._call.slot.give_up()
 
     async def _close_async(self) -> None:
         try:
