@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import importlib
+import os
 import sys
 import threading
 from collections import Counter
 from collections.abc import AsyncIterator, Collection, Iterator
 from contextlib import contextmanager
-from glob import glob
 from importlib.machinery import ModuleSpec, PathFinder
 from pathlib import Path
 from types import ModuleType
@@ -98,8 +98,23 @@ def register_folder(server: InferenceServer, path: str | Path) -> None:
 
 def _find_files(root: Path) -> dict[Path, Path]:
     """The file of each model by its real path. Links are followed, and names that begin with a dot are hidden, as in MLServer."""
-    found = [root / name for name in glob(f"**/{MODEL_FILE}", root_dir=root, recursive=True)]
-    targets = [(file.resolve(), file) for file in found]
+    targets: list[tuple[Path, Path]] = []
+    seen, starts = set[str](), [str(root)]
+    while starts:
+        links: list[str] = []  # followed after all folders without links, those to other links last: the first way to a folder counts
+        for start in starts:
+            for folder, names, files in os.walk(start):
+                real = os.path.realpath(folder)
+                if real in seen:  # links may lead back
+                    names.clear()
+                    continue
+                seen.add(real)
+                names[:] = [name for name in names if not name.startswith(".")]
+                links += [path for name in names if os.path.islink(path := os.path.join(folder, name))]
+                if MODEL_FILE in files:
+                    file = Path(folder, MODEL_FILE)
+                    targets.append((file.resolve(), file))
+        starts = sorted(links, key=lambda link: (os.path.islink(os.path.join(os.path.dirname(link), os.readlink(link))), link))
     return dict(sorted(targets, key=lambda each: each[0] == each[1]))  # a path without links comes last, and counts
 
 
