@@ -255,8 +255,6 @@ def _read_json(tensor: Tensor) -> Any:
             return pd.Series(pd.array(values, dtype=dtype))  # type: ignore[call-overload]
         except (TypeError, ValueError, OverflowError) as error:
             raise InvalidRequest(f"column {show(tensor.name)} cannot be {dtype}, as its {DTYPE} says: {error}") from None
-    if dtype == OBJECTS_WITH_NAN:
-        values = [np.nan if value is None else value for value in values]
     return pd.Series(values) if values and dtype not in _OBJECTS and classes <= {str, NoneType} else _make_objects(values)
 
 
@@ -290,7 +288,7 @@ def _to_dtype(column: Any, tensor: Tensor, decoders: Mapping[str, Decode]) -> An
     if not is_dtype(dtype):
         raise InvalidRequest(f"{here} has the {DTYPE} {show(dtype)}: expected {KNOWN_DTYPES}")
     if dtype == OBJECTS_WITH_NAN:
-        dtype = "object"  # only a JSON text can be None, and `_read_json` has made NaN of it
+        column, dtype = _make_objects([np.nan if value is None else value for value in pd.Series(column).tolist()]), "object"
     dates = _DATETIME.fullmatch(dtype)
     zone = dates[1] if dates else None
     if zone is not None and not _is_known(zone):

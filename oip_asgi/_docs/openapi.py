@@ -82,8 +82,9 @@ def _make_document(engine: Engine, operations: Operations, model_paths: list[Mod
         components["securitySchemes"] = engine.security.schemes
         is_open = re.compile(f"/{engine.security.open_paths}").fullmatch
         for path, methods in paths.items():
-            for operation in [] if is_open(path) else methods.values():
-                operation["security"] = engine.security.needed
+            if not is_open(path):
+                for operation in methods.values():
+                    operation["security"] = engine.security.needed
     return {
         "openapi": "3.1.0",
         "info": {"title": engine.options.name, "version": engine.version, "description": "The Open Inference Protocol (KServe V2)."},

@@ -63,7 +63,7 @@ def exchange(engine: Engine, head: Head, body: bytes | None = None) -> Response 
     Never raises `Exception`; cancellation passes through. A stream is sent in pieces. The body is given if all of it was there at once, and
     it has the `head.short_length`.
     """
-    wire = RestFormat(head, engine.options.max_body_bytes, engine.options.max_json_bytes, body, body is not None)
+    wire = RestFormat(head, engine.options.max_body_bytes, engine.options.max_json_bytes, body)
     try:
         found = engine.models.by_path.get(head.path.removesuffix("/infer"))
         if (
@@ -93,7 +93,7 @@ def _finish(wire: RestFormat, answer: Response | Steps[Response]) -> Steps[Respo
         response = answer if type(answer) is Response else (yield from answer)
     except Exception as error:
         response = refuse(as_client_error(error))
-    if not wire.is_read:
+    if wire.body is None and not wire.is_read:
         yield from wire.drop()
     return Response(response.status, response.headers, [], 0) if wire.head.method == "HEAD" else response
 

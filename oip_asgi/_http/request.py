@@ -33,6 +33,7 @@ class Head(msgspec.Struct):
     mount: Callable[[Head], str] = lambda _: ""
     """Tells the path of the mount as clients see it, decoded, such as "/v2"; "" for the root."""
     holds_thread: bool = False  # whether the request holds a thread of the host, of which it may have few
+    # the rest is made of the headers
     fields: dict[bytes, bytes] = {}  # the headers by name, those that are repeated joined by a comma
 
     short_length: int = 0
@@ -63,7 +64,7 @@ class RestFormat(msgspec.Struct, eq=False):
     """The most bytes of JSON that are taken, in front of binary data or without any; None for no limit."""
     body: bytes | None = None
     """All of the body, if the adapter had it at once: it has the `head.short_length`."""
-    is_read: bool = False  # whether the body was there at once, or the effect that reads it was made
+    is_read: bool = False  # whether the effect that reads the body was made
 
     timeout: ClassVar[float] = math.inf
     size: ClassVar[int | None] = None
@@ -79,13 +80,14 @@ class RestFormat(msgspec.Struct, eq=False):
         return Access(action, model, version, headers=self.named_headers, transport=self.head.transport)
 
     def read(self) -> Read | Buffer:
+        fields = self.head.fields
+        header_length = read_length(fields, HEADER_LENGTH_FIELD)
         if self.body is not None:
             return self.body
-        fields = self.head.fields
         length = read_length(fields, b"content-length")
         named = fields.get(b"content-encoding")
         coding = None if named is None else read_coding(named.decode("latin-1"))
-        body = Body(length, self.limit, coding, read_length(fields, HEADER_LENGTH_FIELD), json_limit=self.json_limit)
+        body = Body(length, self.limit, coding, header_length, json_limit=self.json_limit)
         if length is not None:
             body.check(length)
         elif not self.head.body_is_bounded:

@@ -75,7 +75,8 @@ def check_unseen(text: Buffer) -> None:
     """Check what decoders skip: that the text is UTF-8, and how deep it nests."""
     view, decoder, brackets = memoryview(text), getincrementaldecoder("utf-8")(), 0
     try:
-        for start in take_turns(range(0, len(view), PIECE)):
+        pieces = range(0, len(view), PIECE)
+        for start in take_turns(pieces) if len(pieces) > 1 else pieces:
             chunk = bytes(view[start : start + PIECE])
             if decoder.getstate()[0] or not chunk.isascii():
                 decoder.decode(chunk)

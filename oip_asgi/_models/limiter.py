@@ -1,7 +1,7 @@
 """How many calls of one model run at once, how many wait for a slot, and when a slot is given back. Waits for nothing itself.
 
 One model may be served by several event loops and threads at the same time, so all of it may be called from any thread. A request that
-ends, fails or is cancelled gives its slot up: by `end_call` or `_fail` of `_serving/pipeline`, or `give_up` of `_serving/stream`.
+ends, fails or is cancelled gives its slot up: by `end_call` or `_fail` of `_serving/pipeline`, or by `_serving/stream`.
 """
 
 from __future__ import annotations
@@ -69,10 +69,11 @@ class Slot(msgspec.Struct, eq=False):
             if self.in_thread:
                 self.in_thread = False  # `end` sees that
                 return
+            has_entered = self.is_running or self.is_waiting
             signals = self.limiter.take_back(self)
         for signal in signals:
             signal.set()
-        for observer in self.limiter.observers:
+        for observer in self.limiter.observers if has_entered else ():
             observer.note_change()
 
 

@@ -184,7 +184,7 @@ def _answer_later(call: Call[T], response: InferenceResponse | None = None) -> S
             answer = yield from _encode_elsewhere(call, response)
         elif call.found is not None and are_short(call.found.outputs):
             answer = call.encode(call.found)
-        elif call.found is not None:  # it has no slot
+        elif call.found is not None:  # it has not entered
             answer = yield Run(partial(call.encode, call.found), "conversion", deadline=call.deadline, for_client=True)
         elif call.model.has_batches:
             answer = yield from answer_in_batch(call)

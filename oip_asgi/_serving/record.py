@@ -1,4 +1,7 @@
-"""The end of each inference request: one record for its model's numbers, its span and the log. Knows no transport."""
+"""The end of each inference request that is not answered: one record for its model's numbers, its span and the log. Knows no transport.
+
+`end_call` of `pipeline` does that for requests that are answered.
+"""
 
 from __future__ import annotations
 

@@ -17,8 +17,8 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder
 
-from oip_asgi import InferenceServer, OIPApp, TensorSpec
-from oip_asgi.codecs import PandasCodec
+from oip_asgi import InferenceServer, OIPApp, Tensor, TensorSpec
+from oip_asgi.codecs import InputCodec, PandasCodec
 from oip_asgi.specs import specs_of
 from tests.support.asking import get, outputs
 from tests.support.ways import Answer, Headers, Request, over_asgi
@@ -112,6 +112,31 @@ def test_a_frame_comes_back_with_what_is_missing_in_it(missing: Any) -> None:
     back = PandasCodec.decode_response(server.infer_sync("m", {name: frame[name] for name in frame}))
     assert [type(each) for each in back.iloc[1]] == [type(missing)] * 3
     pd.testing.assert_frame_equal(back, frame, check_exact=True)
+
+
+class Dashes(InputCodec[list[Any]]):
+    """Texts, in which a dash is None."""
+
+    content_type = "dashes"
+
+    @classmethod
+    def decode_input(cls, request_input: Tensor) -> list[Any]:
+        return [None if text == b"-" else text.decode() for text in request_input.array.tolist()]
+
+    @classmethod
+    def encode_input(cls, name: str, payload: list[Any], use_bytes: bool = True) -> Tensor:
+        return Tensor(name, np.array(["-" if text is None else text for text in payload], dtype=object), {"content_type": cls.content_type})
+
+
+def test_a_column_that_a_codec_of_ones_own_reads_has_nan_too() -> None:
+    server = InferenceServer(codecs=[Dashes])
+
+    @server.model("m", inputs=[TensorSpec("x", "BYTES", [-1], "dashes", pd_dtype="object[NaN]")])
+    def m(df: pd.DataFrame) -> list[str]:
+        return list(map(repr, df["x"]))
+
+    body = json.dumps({"inputs": [{"name": "x", "datatype": "BYTES", "shape": [2], "data": ["a", "-"]}]}).encode()
+    assert outputs(post(server, "infer", body)) == {"output_0": ["'a'", "nan"]}
 
 
 def test_a_declaration_says_what_is_missing_where_all_of_it_is_nan() -> None:
