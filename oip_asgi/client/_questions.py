@@ -105,7 +105,7 @@ def _read_names(document: Any) -> list[str]:
 def _read_entries(document: Any) -> list[dict[str, Any]]:
     """The objects of a list, which is the document itself or in it."""
     found = document.get("models", document.get("model_stats")) if isinstance(document, dict) else document
-    return list(map(_read_object, _read_list(document if found is None else found)))
+    return list(map(_read_object, _read_list(found)))
 
 
 METADATA: Final = Question("GET", "", "ServerMetadata", _read_object)
