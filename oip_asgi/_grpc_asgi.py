@@ -283,6 +283,8 @@ class _Requests:
     async def _read(self) -> None:
         more = True
         while more and (message := await self._client.receive())["type"] != "http.disconnect":
+            if self._reading.cancelling():  # and the server has swallowed that
+                return
             more = message.get("more_body", False)
             if self.error is None:
                 await self._take(message.get("body", b""), is_last=not more)

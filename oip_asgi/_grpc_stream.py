@@ -203,7 +203,7 @@ class StreamCall:
         """Send a message after what comes before it, and return when the next one may be sent."""
         await before.wait()
         async with self._writing:
-            if not self._is_stuck:
+            if not self._is_stuck and not self._end.done():
                 writing = asyncio.ensure_future(self._write(message)) if deadline - time.monotonic() < _WRITE_SECONDS else None
                 try:
                     await (self._write(message) if writing is None else asyncio.shield(writing))
@@ -213,7 +213,9 @@ class StreamCall:
                     raise
                 except Exception as error:  # the call takes no messages any more
                     self._finish(error)
-            await asyncio.Event().wait()  # until this task is cancelled, like all others
+            if self._end.done():  # all tasks are cancelled, once: a model or a server may have swallowed that
+                raise asyncio.CancelledError
+            await asyncio.Event().wait()  # until that
 
     async def _fail(self, error: InferenceError, request: _Request | None, model: Model | None, before: asyncio.Event) -> None:
         if self._ends_at_error or self._is_stuck:

@@ -100,8 +100,8 @@ class DocumentFormat:
         if binding.takes_any_key:
             named |= {name for name in flat.keys() - OF_PROTOCOL - generate.RESERVED_INPUTS if not name.startswith("triton_")}
         is_frame = binding.request_reader is not None and binding.request_reader.codec.content_type == "pd"
-        columns = (declared.keys() | named) - binding.named if is_frame else ()
-        return generate.decode_request(flat, declared, named, columns)
+        columns = (declared.keys() | named) - binding.named if is_frame else frozenset()
+        return generate.decode_request(flat, declared, named, columns | binding.columns)
 
     def encode(self, _: InferenceRequest, response: InferenceResponse) -> bytes:
         if self._is_flat:

@@ -166,8 +166,8 @@ class Binding:
         parameters; for `**inputs` alone."""
         self.named = frozenset(entry.name for entry in entries if entry.reader is not None)
         """The names of the tensors that have a parameter of their own."""
-        self._typed = frozenset(entry.name for entry in entries if entry.reader is not None and not entry.reader.is_column)
-        """The names of those that are no column, and so have the declared datatype and no other."""
+        self.columns = frozenset(entry.name for entry in entries if entry.reader is not None and entry.reader.is_column)
+        """The names of those that are columns, such as a `pd.Series`: the others have the declared datatype and no other."""
         self.required = frozenset(entry.name for entry in entries if entry.is_needed and not entry.is_scalar)
         """The names of the tensors that each request must have."""
         self._specs = {entry.name: entry.spec for entry in entries if entry.spec is not None}
@@ -225,7 +225,7 @@ class Binding:
 
     def _fit_column(self, tensor: Tensor, spec: TensorSpec) -> Tensor | None:
         """The tensor as a column of a data frame: reshaped from `[N, 1]`, or with missing values. None if it does not fit."""
-        if tensor.name in self._typed or (self.request_reader is None and spec.pd_dtype is None):
+        if tensor.name in self.named - self.columns or (self.request_reader is None and spec.pd_dtype is None):
             return None
         column = write_objects(make_tensor(tensor.name, spec.to_declared_rank(tensor.array), tensor.parameters), spec)
         column.parameters = spec.complete(column.parameters)

@@ -282,7 +282,7 @@ class Signature:
                     f"{self._label}: input {name!r} is declared with shape {list(spec.shape)}: declare [1] for {reader.annotation}"
                 )
             entry.is_unannotated = not reader.annotation
-            if reader.is_column and spec.pd_dtype is not None:
+            if reader.is_column:
                 reader = self._codecs.column_reader(reader.annotation, spec)
         if content_type is None:
             return reader

@@ -8,6 +8,7 @@ Specification: RFC 9110, section 8.4; RFC 1950 to 1952.
 
 from __future__ import annotations
 
+import math
 import zlib
 from collections.abc import Iterator, Mapping
 from typing import Final, Literal, TypeAlias
@@ -125,12 +126,13 @@ class Body(msgspec.Struct, eq=False):
     def check(self, size: int) -> None:
         """Refuse a size above the limits. Before anything is read, it is the announced one."""
         json_size = size if self.json_length is None or size < self.json_length else self.json_length
-        if self.json_limit is not None and json_size > self.json_limit:
+        limit = math.inf if self.limit is None else self.limit
+        if self.json_limit is not None and self.json_limit < limit and json_size > self.json_limit:
             raise TooLarge(
                 f"the JSON is larger than {self.json_limit} bytes, the most that this server takes: "
                 "send binary tensor data, or raise max_json_bytes"
             )
-        if self.limit is not None and size > self.limit:
+        if size > limit:
             raise TooLarge(f"the body is larger than {self.limit} bytes, the most that this server takes (max_body_bytes)")
 
     def count_next(self, most: int) -> int:

@@ -218,10 +218,10 @@ def _read_input(value: Any, spec: TensorSpec | None) -> Array:
     if math.inf in leaves or -math.inf in leaves:
         raise InvalidRequest(": number out of range")
     dtype = dtype_of(datatype)
-    if bool not in kinds:  # which would become numbers
-        with suppress(Unusual):
-            return from_value(leaves if is_scalar else value, dtype, shape)
     try:
+        if bool not in kinds:  # which would become numbers
+            with suppress(Unusual):
+                return from_value(leaves if is_scalar else value, dtype, shape)
         return from_json(json.dumps(leaves if is_scalar else value).encode(), dtype, shape)
     except InvalidRequest as error:
         text = f": {error}"

@@ -73,7 +73,7 @@ def as_error(call: Call[Any], failure: Exception) -> InferenceError:
         return _make_late_error(call, failure.__cause__)
     if type(failure) is Stopped:
         if call.slot is not None and call.slot.is_unloaded:
-            return NotReady(f"{call.model} is not ready: it was unloaded")
+            return call.model.lifecycle.make_refusal()
         return make_stopping_error(call.model)
     return _make_model_error(call, failure.__cause__ or failure, is_logged=isinstance(failure, ModelRaised) and failure.is_logged)
 

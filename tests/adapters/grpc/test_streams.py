@@ -6,6 +6,7 @@ import asyncio
 import queue
 import threading
 from collections.abc import AsyncIterator, Iterator
+from contextlib import suppress
 from typing import Any
 
 import grpc
@@ -87,6 +88,7 @@ class Models:
         self.server.register("versioned", self.noted.awaiting, version="2")
         self.server.register("loaded", load=lambda: self.silent.awaiting)
         self.server.register("waits", self.waits, max_concurrency=1000, max_queue=1000)
+        self.server.register("stubborn", self.stubborn)
         self.server.register("slow", self.slow)
         self.server.register("quick", lambda n: n)
         self.server.register("large", self.large)
@@ -100,6 +102,17 @@ class Models:
         while not self.leave.is_set():
             await asyncio.sleep(0.005)
         return n
+
+    async def stubborn(self, n: Any) -> AsyncIterator[Any]:
+        try:
+            yield n
+            with suppress(asyncio.CancelledError):  # as `asyncio.wait_for` did at times before Python 3.12
+                await asyncio.sleep(20)
+            while True:
+                await asyncio.sleep(0.005)
+                yield n
+        finally:
+            self.silent.ended.append("finally")
 
     def slow(self, n: Any) -> Any:
         assert self.leave.wait(20)
@@ -290,6 +303,15 @@ def test_a_cancelled_call_ends_its_generators(address: str, models: Models, mode
         call.call.cancel()
         models.silent.go_on.set() if model == "silent def" else None
         block_until(lambda: models.silent.ended.count("finally") == 2)
+        block_until(lambda: is_idle(models.server))
+
+
+def test_a_generator_that_swallows_the_cancellation_is_closed_at_its_next_item(address: str, models: Models) -> None:
+    with Call(address) as call:
+        call.send("stubborn")
+        call.next()
+        call.call.cancel()
+        block_until(lambda: models.silent.ended == ["finally"])
         block_until(lambda: is_idle(models.server))
 
 

@@ -8,6 +8,7 @@ import math
 import tracemalloc
 from base64 import b64encode
 from collections.abc import AsyncIterator
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -254,6 +255,58 @@ def test_messages_that_become_large_are_decompressed_when_it_is_their_turn() -> 
     assert got.refusal == ("OK", "")
     assert sizes == [2**20] * 100
     assert peak < 64 * 2**20
+
+
+def test_a_server_that_swallows_the_cancellation_ends_the_generator() -> None:
+    """As gunicorn's `send` over HTTP/2 does at times: it waits for the window of flow control by `asyncio.wait_for`."""
+    noted = Noted()
+
+    async def main() -> None:
+        blocked = asyncio.Event()
+        left = [{"type": "http.request", "body": asked("m", 10**6), "more_body": True}]
+
+        async def receive() -> Any:
+            if left:
+                return left.pop()
+            await blocked.wait()
+            return {"type": "http.disconnect"}
+
+        async def send(message: Any) -> None:
+            if message.get("body"):
+                blocked.set()
+                with suppress(asyncio.CancelledError):
+                    await asyncio.sleep(20)
+
+        scope = {"type": "http", "method": "POST", "path": PATH, "raw_path": PATH.encode(), "root_path": ""}
+        headers = [(b"content-type", GRPC.encode()), (b"te", b"trailers")]
+        app: Any = OIPGRPCApp(server)
+        await asyncio.wait_for(app({**scope, "headers": headers, "extensions": {"http.response.trailers": {}}}, receive, send), 10)
+
+    server = served(noted)
+    asyncio.run(main())
+    assert noted.ended[-1] == "finally"
+    assert is_idle(server)
+    server.stop()
+
+
+def test_a_server_that_swallows_the_end_of_reading_is_read_no_further() -> None:
+    server, left = served(Noted(silent_after=0)), [asked("m", 2), b""]
+    sent: list[Any] = []
+
+    async def receive() -> Any:
+        with suppress(asyncio.CancelledError):
+            await asyncio.sleep(20 if len(left) < 2 else 0)
+        return {"type": "http.request", "body": left.pop(0), "more_body": True}
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    scope = {"type": "http", "method": "POST", "path": PATH, "raw_path": PATH.encode(), "root_path": ""}
+    headers = [(b"content-type", GRPC.encode()), (b"te", b"trailers"), (b"grpc-timeout", b"200m")]
+    app: Any = OIPGRPCApp(server)
+    asyncio.run(asyncio.wait_for(app({**scope, "headers": headers, "extensions": {"http.response.trailers": {}}}, receive, send), 10))
+    assert Got(sent).refusal[0] == "DEADLINE_EXCEEDED"
+    server.stop()
 
 
 class Timeout(BaseException):

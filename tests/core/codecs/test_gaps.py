@@ -179,3 +179,34 @@ def test_any_column_declared_by_hand_may_be_one_of_objects(datatype: Any, conten
     pd.testing.assert_series_equal(got[0], pd.Series(wanted, dtype=object, name="x"))
     [shown] = get(server, "/models/m")[1]["inputs"]
     assert shown["parameters"]["pd_dtype"] == "object[NaN]"
+
+
+@pytest.mark.parametrize("pd_dtype", [None, "object[NaN]"])
+@pytest.mark.parametrize(
+    ("path", "document"),
+    [
+        ("infer", ['"a"', "null"]),
+        ("infer", ["1", "null"]),
+        ("infer", ['{"k": 1}']),
+        ("generate", ["a", None]),
+        ("generate", [None]),
+        ("generate", "a"),
+        ("generate", [1]),
+    ],
+)
+def test_a_series_takes_what_a_column_of_a_frame_takes(path: str, document: Any, pd_dtype: Any) -> None:
+    def of_series(s: pd.Series) -> list[str]:
+        return list(map(repr, s))
+
+    def of_frame(df: pd.DataFrame) -> list[str]:
+        return list(map(repr, df["s"]))
+
+    answers = []
+    for function in (of_series, of_frame):
+        server = InferenceServer()
+        server.register("m", function, inputs=[TensorSpec("s", "BYTES", [-1], "str", pd_dtype=pd_dtype)])
+        tensor = {"name": "s", "datatype": "BYTES", "shape": [len(document)], "data": document, "parameters": {"content_type": "pd_json"}}
+        body = json.dumps({"inputs": [tensor]} if path == "infer" else {"s": document}).encode()
+        answers.append(post(server, path, body))
+    assert answers[0] == answers[1]
+    assert answers[0].status == (400 if "1" in str(document) else 200)

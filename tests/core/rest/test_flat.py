@@ -113,6 +113,7 @@ def test_other_names_of_language_models_are_parameters() -> None:
         (b'{"x": 1, "id": [1]}', "id is a list: expected a string"),
         (b'{"x": [1, "a"]}', "input 'x' has elements of several types: expected strings, numbers, or true and false"),
         (b'{"x": [1, true]}', "input 'x' has elements of several types: expected strings, numbers, or true and false"),
+        (b'{"x": %s1%s}' % (b"[" * 70, b"]" * 70), "input 'x': shape has 70 dimensions: at most 64 are possible"),
         (b'{"x": [[1], [2, 3, 4]]}', "input 'x': data: array 1 of dimension 1 has 3 items, not 1: expected 2 in a flat array"),
         (b'{"x": 1%s}' % b"".join(b',"%d":1' % place for place in range(100_000)), "the object has more than 100000 values"),
     ],

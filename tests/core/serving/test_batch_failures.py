@@ -284,18 +284,25 @@ def test_a_stop_during_a_delay_answers_those_that_wait(is_blocking: bool) -> Non
         assert answers == [[0], [2]]
 
 
-def test_an_unload_during_a_delay_refuses_those_that_wait() -> None:
+@pytest.mark.parametrize(
+    ("method", "answer"),
+    [
+        ("unload", (503, "model 'm' is not ready: it was unloaded")),
+        ("unregister", (404, "model 'm' is not found: it was unregistered")),
+    ],
+)
+def test_an_unload_during_a_delay_refuses_those_that_wait(method: str, answer: tuple[int, str]) -> None:
     server = InferenceServer()
     server.register("m", poisonous, max_batch_size=8, max_batch_delay=60.0)
 
     async def main() -> list[Any]:
         tasks = [asyncio.create_task(server.infer("m", {"x": rows(place)})) for place in range(2)]
         await until(lambda: waiting_calls(server, "m") == 2)
-        await server.unload("m")
+        await getattr(server, method)("m")
         await asyncio.wait(tasks)
         return [told(task) for task in tasks]
 
-    assert asyncio.run(main()) == [(503, "model 'm' is not ready: it was unloaded")] * 2
+    assert asyncio.run(main()) == [answer] * 2
     assert is_idle(server)
 
 
