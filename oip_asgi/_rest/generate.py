@@ -40,6 +40,8 @@ _JSON_TEXTS: Final = "pd_json"
 
 _INFERENCE_REQUEST: Final = re.compile(rb'"inputs"[ \t\r\n]*:[ \t\r\n]*\[[ \t\r\n]*[{\]]')
 
+_SURROGATE: Final = re.compile(rb"\\u[dD][89a-fA-F]")
+
 _NO_SCALAR: Final = {list: "a list", dict: "an object", NoneType: "null"}
 """What errors call a value that is no scalar."""
 
@@ -91,7 +93,8 @@ def read_object(text: bytes) -> dict[str, Any]:
         raise InvalidRequest(f"the object has more than {MAX_VALUES} values: use infer")
     try:
         members = _read(text.decode())
-        json.dumps(members, ensure_ascii=False).encode()  # a lone surrogate is no text
+        if _SURROGATE.search(text):
+            json.dumps(members, ensure_ascii=False).encode()  # a lone one is no text
     except ValueError:
         members = None
     if type(members) is dict:

@@ -89,6 +89,20 @@ def binary_strings() -> Iterator[Hostile]:
     )
     body = text + b"\2\0\0\0ab" * elements
     yield Hostile("binary strings under an escaped name", post("any", body, f"{HEADER}: {len(text)}"), (200,), grows=OF_STRINGS)
+    back = document(
+        f"[{elements}]",
+        "",
+        datatype="BYTES",
+        parameters=f'{{"binary_data_size":{6 * elements}}}',
+        more=',"parameters":{"binary_data_output":true}',
+    )
+    yield Hostile(
+        "binary strings that come back",
+        post("echo", back + b"\2\0\0\0ab" * elements, f"{HEADER}: {len(back)}"),
+        (200,),
+        grows=OF_STRINGS,
+        is_right=lambda answer: answer.endswith(b"\2\0\0\0ab" * elements),
+    )
 
 
 def frames() -> Iterator[Hostile]:
