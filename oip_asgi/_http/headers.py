@@ -14,7 +14,7 @@ from .._rest.body import HEADER_LENGTH
 
 HEADER_LENGTH_FIELD: Final = HEADER_LENGTH.lower().encode()
 
-MAX_DIGITS: Final = 18
+_MAX_DIGITS: Final = 18
 """No body has a length of more digits."""
 
 _DECIMAL: Final = re.compile(rb"[0-9]+")
@@ -28,7 +28,7 @@ def read_length(headers: Mapping[bytes, bytes], name: bytes) -> int | None:
     value = headers.get(name)
     if value is None:
         return None
-    if value.isdigit() and len(value) <= MAX_DIGITS:
+    if value.isdigit() and len(value) <= _MAX_DIGITS:
         return int(value)
     values = {part.strip() for part in value.split(b",")}
     called = name.decode().title()
@@ -37,6 +37,6 @@ def read_length(headers: Mapping[bytes, bytes], name: bytes) -> int | None:
     value = values.pop()
     if not _DECIMAL.fullmatch(value):
         raise InvalidRequest(f"header {called} is {show(value.decode('latin-1'))}: expected a plain decimal number of bytes")
-    if len(value) > MAX_DIGITS:
+    if len(value) > _MAX_DIGITS:
         raise InvalidRequest(f"header {called} has {len(value)} digits: no body is that long")
     return int(value)

@@ -14,11 +14,10 @@ from .._protocol.access import Access, Action
 from .._protocol.datatypes import Buffer
 from .._protocol.effects import Read, Steps
 from .._protocol.errors import InferenceError, InvalidRequest
-from .._protocol.loop_limits import LOOP_BYTES
 from .._protocol.request_body import Body, read_coding
 from .._protocol.tensors import InferenceRequest, InferenceResponse, Lend, ReceivedHeaders, join_repeated
 from .._rest import body as rest
-from .headers import HEADER_LENGTH_FIELD, MAX_DIGITS, read_length
+from .headers import HEADER_LENGTH_FIELD, read_length
 from .response import BINARY, JSON, Response, respond
 
 
@@ -37,8 +36,8 @@ class Head(msgspec.Struct):
     fields: dict[bytes, bytes] = {}  # the headers by name, those that are repeated joined by a comma
 
     short_length: int = 0
-    """The length of a body that may be read before anything is decided: a short one of a POST, not compressed, and not one for which the
-    client waits for 100 Continue. 0 for any other."""
+    """The length of a body that may be read before anything is decided, if the engine finds it short enough: that of a POST, not
+    compressed, and not one for which the client waits for 100 Continue. 0 for any other, and for one of more than five digits."""
 
     def __post_init__(self) -> None:
         fields = dict(self.headers)
@@ -46,9 +45,8 @@ class Head(msgspec.Struct):
             fields = join_repeated(self.headers, b",")
         self.fields = fields
         given = fields.get(b"content-length", b"")
-        if self.method == "POST" and given.isdigit() and b"expect" not in fields and b"content-encoding" not in fields:
-            length = int(given) if len(given) <= MAX_DIGITS else 0
-            self.short_length = length if length <= LOOP_BYTES else 0
+        if len(given) < 6 and self.method == "POST" and given.isdigit() and b"expect" not in fields and b"content-encoding" not in fields:
+            self.short_length = int(given)
 
     def named_headers(self) -> Mapping[str, str]:
         """The headers as models get them."""
