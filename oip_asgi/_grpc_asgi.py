@@ -283,7 +283,8 @@ class _Requests:
     async def _read(self) -> None:
         more = True
         while more and (message := await self._client.receive())["type"] != "http.disconnect":
-            if self._reading.cancelling():  # and the server has swallowed that
+            task = asyncio.current_task()
+            if task is not None and task.cancelling():  # and the server's `receive` has swallowed that
                 return
             more = message.get("more_body", False)
             if self.error is None:

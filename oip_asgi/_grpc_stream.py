@@ -11,7 +11,7 @@ import asyncio
 import math
 import time
 from collections.abc import Callable, Coroutine
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from typing import Any, Final, TypeAlias
 
 from ._grpc.messages import GRPCFormat, Method, Reply
@@ -142,7 +142,10 @@ class StreamCall:
                 return  # the call has ended, and its driver knows that too
             if message is None:
                 return
-            self._start(self._answer(*(await self._find_model(message))))
+            found = await self._find_model(message)
+            if self._end.done():  # an `async def` of `authorize=` may have swallowed the cancellation
+                return
+            self._start(self._answer(*found))
 
     async def _find_model(self, message: bytes) -> tuple[_Request | None, Model | Exception]:
         """Find the model of a request, or the error with which it is refused."""
@@ -213,15 +216,15 @@ class StreamCall:
                     raise
                 except Exception as error:  # the call takes no messages any more
                     self._finish(error)
-            if self._end.done():  # all tasks are cancelled, once: a model or a server may have swallowed that
+            if asyncio.current_task().cancelling():  # type: ignore[union-attr]  # this runs in one
+                # each task is cancelled only once, and a model or a server may have swallowed it
                 raise asyncio.CancelledError
-            await asyncio.Event().wait()  # until that
+            await asyncio.Event().wait()  # for the cancellation
 
     async def _fail(self, error: InferenceError, request: _Request | None, model: Model | None, before: asyncio.Event) -> None:
         if self._ends_at_error or self._is_stuck:
-            if not self._is_stuck:
-                await self._writing.acquire()  # for ever: no message is sent after the error, or cut off
-            self._finish(refuse(error))
+            async with nullcontext() if self._is_stuck else self._writing:  # no message is cut off by this
+                self._finish(refuse(error))
             return
         # a long request that was refused before a worker thread parsed it
         if request is not None and request.message is None and not isinstance(error, TooLarge):
@@ -250,7 +253,7 @@ class StreamCall:
 
 
 async def _is_cut(writing: asyncio.Future[None] | None) -> bool:
-    """Let a message be written to its end after the deadline of its request. True if that takes long or fails, or nothing writes it on."""
+    """Let a message be written to its end after the deadline of its request. True if it was not: that took too long, or failed."""
     if writing is None:
         return True
     with suppress(asyncio.CancelledError):

@@ -95,7 +95,7 @@ def is_series(value: object) -> bool:
 
 
 def keep_own_categories(rows: Any) -> Any:
-    """Rows of a column or a frame without the categories that only other rows may have, which other clients may have sent."""
+    """Remove the categories that none of these rows of a column or a frame has: other clients may have sent them."""
     if is_series(rows):
         return rows.cat.remove_unused_categories() if rows.dtype == "category" else rows
     places = [place for place, dtype in enumerate(rows.dtypes) if dtype == "category"]

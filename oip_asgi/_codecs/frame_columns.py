@@ -52,7 +52,7 @@ _MASKED: Final = {
 """pandas' nullable dtypes, and the numpy dtypes of their values."""
 
 OBJECTS_WITH_NAN: Final = "object[NaN]"
-"""A column of objects in which a missing value is NaN, as `read_csv` has it, and not None. No name of pandas: its dtype is `object`."""
+"""A column of objects in which a missing value is NaN, as `read_csv` has it, and not None. pandas calls the dtype `object`."""
 
 _OBJECTS: Final = ("object", OBJECTS_WITH_NAN)
 
@@ -189,7 +189,7 @@ def apply_declaration(tensor: Tensor, spec: TensorSpec | None) -> Tensor:
 
 
 def read_series(tensor: Tensor, content_type: str | None, decoders: Mapping[str, Decode], spec: TensorSpec | None) -> pd.Series[Any]:
-    """A tensor of a content type, whatever its own is, as a `pandas.Series` of the same name, as it is declared."""
+    """A tensor as a `pandas.Series` with its name and the declared dtype, read as `content_type`, or as its own if that is None."""
     import pandas as pd
 
     parameters = tensor.parameters if content_type is None else {**tensor.parameters, "content_type": content_type}

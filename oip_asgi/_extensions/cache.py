@@ -174,7 +174,7 @@ class Cache:
 
 
 def _renew(response: InferenceResponse, request_id: str | None, *, is_copied: bool) -> InferenceResponse:
-    """Make a response for another request. The arrays of a kept one are copies, which are read-only, and all share them."""
+    """Make a response for another request. If it `is_copied`, its arrays are read-only copies, which all requests that get it share."""
     tensors = [
         make_tensor(tensor.name, _copy(tensor.array) if is_copied else tensor.array, dict(tensor.parameters)) for tensor in response.outputs
     ]

@@ -46,7 +46,7 @@ class RestRow(NamedTuple):
 
 
 ApplyOptions: TypeAlias = Callable[[InferenceResponse], InferenceResponse]
-"""Applies a request's output options to its response, in a worker thread, before it is encoded."""
+"""Applies a request's output options to its response, before it is encoded."""
 
 
 class GrpcRow(NamedTuple):
@@ -64,7 +64,7 @@ GrpcRows: TypeAlias = Mapping[str, GrpcRow]
 
 
 def decode_question(body: Buffer | str, kind: type[T], most: int | None = MAX_QUESTION, wrong: str = "the body cannot be read") -> T:
-    """Decode JSON, which has `most` bytes, or any number if that is None. `wrong` begins the text of an error."""
+    """Decode JSON of at most `most` bytes; None means no limit. The text of an error begins with `wrong`."""
     if most is not None and len(body) > most:
         raise InvalidRequest(f"the body has {len(body)} bytes: expected {most} at most")
     try:

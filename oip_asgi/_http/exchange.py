@@ -61,7 +61,7 @@ def exchange(engine: Engine, head: Head, body: bytes | None = None) -> Response 
     """Answer one request: return its response, or the steps that are left if something must be waited for.
 
     Never raises `Exception`; cancellation passes through. A stream is sent in pieces. The body is given if all of it was there at once, and
-    it has the `head.short_length`.
+    its length is `head.short_length`.
     """
     wire = RestFormat(head, engine.options.max_body_bytes, engine.options.max_json_bytes, body)
     try:
@@ -106,7 +106,7 @@ def _call_handler(engine: Engine, wire: RestFormat) -> Response | Steps[Response
         raise unknown_path(head.path, head.mount(head))
     asked = None
     if match.endpoint.action is not None:
-        if head.method == "POST" and (b"origin" in head.fields or b"sec-fetch-site" in head.fields):
+        if head.method == "POST" and (b"origin" in head.fields or b"sec-fetch-site" in head.fields):  # any browser sends one of them
             refuse_foreign(head.fields, match.endpoint.action, engine.options.trusted_origins)
         if engine.guard is not None:
             asked = engine.guard.ask(wire.make_access(match.endpoint.action, None if match.is_region else match.name, match.version))

@@ -32,7 +32,7 @@ class Head(msgspec.Struct):
     mount: Callable[[Head], str] = lambda _: ""
     """Tells the path of the mount as clients see it, decoded, such as "/v2"; "" for the root."""
     holds_thread: bool = False  # whether the request holds a thread of the host, of which it may have few
-    # the rest is made of the headers
+    # `__post_init__` sets the rest
     fields: dict[bytes, bytes] = {}  # the headers by name, those that are repeated joined by a comma
 
     short_length: int = 0
@@ -61,8 +61,8 @@ class RestFormat(msgspec.Struct, eq=False):
     json_limit: int | None = None
     """The most bytes of JSON that are taken, in front of binary data or without any; None for no limit."""
     body: bytes | None = None
-    """All of the body, if the adapter had it at once: it has the `head.short_length`."""
-    is_read: bool = False  # whether the effect that reads the body was made
+    """All of the body, if the adapter had it at once: its length is `head.short_length`."""
+    is_read: bool = False  # whether `read` has returned the effect that reads it
 
     timeout: ClassVar[float] = math.inf
     size: ClassVar[int | None] = None

@@ -251,7 +251,7 @@ def _write(flat: Array, first: int) -> bytes:
 def to_value(array: Array, first: int | None = None) -> list[Any] | msgspec.Raw:
     """An array of a protocol dtype as an encoder writes it: its elements, of which NaN becomes null, or the text of many.
 
-    A piece of an array is never a text. Errors need `first`, the index of its first element in the whole.
+    If it is a piece of a longer array, `first` is the index of its first element there, and the result is a list.
     """
     if first is None and array.size > _MANY:
         return msgspec.Raw(to_json(array))

@@ -167,7 +167,7 @@ class Binding:
         self.named = frozenset(entry.name for entry in entries if entry.reader is not None)
         """The names of the tensors that have a parameter of their own."""
         self.columns = frozenset(entry.name for entry in entries if entry.reader is not None and entry.reader.is_column)
-        """The names of those that are columns, such as a `pd.Series`: the others have the declared datatype and no other."""
+        """The names of those that are read as a `pd.Series`. Only these may differ from what is declared, as columns of a frame may."""
         self.required = frozenset(entry.name for entry in entries if entry.is_needed and not entry.is_scalar)
         """The names of the tensors that each request must have."""
         self._specs = {entry.name: entry.spec for entry in entries if entry.spec is not None}

@@ -145,18 +145,18 @@ class Lifecycle:
         return self.state in ("registered", "ready", "reloading") or (loading is not None and loading.is_waited_for)
 
     def acquire(self) -> tuple[Handler, Slot]:
-        """The handler for one request, and its slot, not taken yet. The caller holds the lock. Raises NotReady or NotFound."""
+        """The handler for one request, and its slot, which has not entered yet. The caller holds the lock. Raises NotReady or NotFound."""
         handler = self._handler
         if handler is None:
             raise self.make_refusal()
         handler.uses.count += 1
         return handler, self._limiter.slot_type(self._limiter, handler.uses)
 
-    def make_refusal(self) -> InferenceError:
-        """The error for a request, if the model does not serve."""
+    def make_refusal(self, otherwise: str = "it is still loading") -> InferenceError:
+        """The error for a request, if the model does not serve: why, or `otherwise` if the state does not say it."""
         if self.state in ("unregistering", "unregistered"):
             return NotFound(f"model {self._label} is not found: it was unregistered")
-        return NotReady(f"model {self._label} is not ready: {_REASONS.get(self.state, 'it is still loading')}")
+        return NotReady(f"model {self._label} is not ready: {_REASONS.get(self.state, otherwise)}")
 
     # Loading
 

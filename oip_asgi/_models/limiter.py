@@ -40,7 +40,7 @@ class Slot(msgspec.Struct, eq=False):
     uses: Uses  # those of the handler
     turn: Signal | None = None  # set when its turn has come, or never will; None if it came at once
     is_waiting: bool = False
-    is_running: bool = False  # it counts as taken
+    is_running: bool = False  # it was counted in `Limiter.running`
     is_over: bool = False  # it has gone back, was refused, or is not needed because its request shares another's call
     in_thread: bool = False
     is_unloaded: bool = False  # it was refused because the model was unloaded
@@ -112,7 +112,7 @@ class Limiter:
         set_all(turns)
 
     def enter(self, slot: Slot, *, may_run: bool = True, may_wait: bool = True) -> bool:
-        """Take a slot, or a place in the queue. False if the request may not wait, or the queue is full. The caller holds the lock.
+        """Let a slot run, or wait in the queue. False if the request may not wait, or the queue is full. The caller holds the lock.
 
         `_serving.failures` makes the 503 of that, and the 504 of a call that is late.
         """

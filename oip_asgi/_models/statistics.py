@@ -1,7 +1,7 @@
 """What one model has done, in numbers: requests by how they ended, and how long each stage took. Knows no requests and no documents.
 
-Each request leaves one row at its end, and `_serving/record` says what it counts for. Many rows are summed at once. Executions, which may
-answer several requests, and the single responses of streams are counted apart. The numbers take bounded memory. Times are in seconds.
+Each request leaves one row at its end: `_serving.record` says what a failed one counts for. Many rows are summed at once. Executions, which
+may answer several requests, and the single responses of streams are counted apart. The numbers take bounded memory. Times are in seconds.
 """
 
 from __future__ import annotations

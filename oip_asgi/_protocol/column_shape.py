@@ -7,7 +7,7 @@ Codecs write N values as `[N]`; the codec `np` and MLServer's clients write `[N,
 - not declared, with the content type `np`: `[N, 1]`
 - not declared, otherwise: a list or column as `[N]`, an array in its own shape
 
-`_models.results` calls this for outputs.
+`_models.results` applies the first rule, and `_codecs.plain` the others.
 
 Specification: Content Types.
 """

@@ -1,7 +1,7 @@
 """Collects a request's body, and checks its limits, compressed and decompressed, and its announced length. Reads nothing itself.
 
 gzip and deflate are decoded in pieces of 256 KiB at most. `Body` checks the limit, `max_body_bytes`, before it keeps a piece, so a gzip
-bomb becomes one piece more than the limit at most.
+bomb takes at most 256 KiB more than the limit.
 
 Specification: RFC 9110, section 8.4; RFC 1950 to 1952.
 """

@@ -23,7 +23,7 @@ _LENGTH: Final = struct.Struct("<I")
 """The length in front of each element of BYTES."""
 
 _TOGETHER: Final = 2**14
-"""Elements of BYTES that are joined before other threads may run: it takes 2 milliseconds."""
+"""How many elements of BYTES are joined at a time. That takes 2 milliseconds; then other threads may run."""
 
 SMALL: Final = 4096
 """Up to so many bytes, `view_bytes` copies an array, which takes less time than making a view of it."""

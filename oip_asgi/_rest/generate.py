@@ -94,7 +94,7 @@ def read_object(text: bytes) -> dict[str, Any]:
     try:
         members = _read(text.decode())
         if _SURROGATE.search(text):
-            json.dumps(members, ensure_ascii=False).encode()  # a lone one is no text
+            json.dumps(members, ensure_ascii=False).encode()  # a lone surrogate is no text
     except ValueError:
         members = None
     if type(members) is dict:
@@ -132,9 +132,10 @@ def decode_request(
             if more and spec is not None:
                 spec = TensorSpec(name, "BYTES", spec.shape)
             try:
-                made.inputs.append(Tensor(name, _read_input(value, spec), more))
+                array = _read_input(value, spec)
             except InvalidRequest as error:
                 raise InvalidRequest(f"input {show(name)}{error}") from None
+            made.inputs.append(Tensor(name, array, more))
             continue
         what = _NO_SCALAR.get(type(value))
         if what is not None:
@@ -222,7 +223,7 @@ def _read_input(value: Any, spec: TensorSpec | None) -> Array:
         raise InvalidRequest(": number out of range")
     dtype = dtype_of(datatype)
     try:
-        if bool not in kinds:  # which would become numbers
+        if bool not in kinds:  # true and false would become numbers
             with suppress(Unusual):
                 return from_value(leaves if is_scalar else value, dtype, shape)
         return from_json(json.dumps(leaves if is_scalar else value).encode(), dtype, shape)
@@ -254,7 +255,7 @@ def _find_datatype(kinds: set[type]) -> str | None:
 
 def _deduce_shape(elements: int, declared: Sequence[int]) -> tuple[int, ...]:
     """The shape of so many elements: the innermost -1 takes what the fixed dimensions leave, and any other -1 is 1."""
-    fixed = abs(math.prod(declared))
+    fixed = abs(math.prod(declared))  # each -1 changes the sign only
     is_open = -1 in declared
     if (elements % fixed if is_open and fixed else elements != fixed) or (is_open and not fixed and elements):
         raise InvalidRequest(f" has {elements} elements, which do not fit the shape {list(declared)}")
@@ -293,7 +294,7 @@ def encode_response(response: InferenceResponse, head: bytes) -> bytes:
 
 
 def _read_json_texts(tensor: Tensor) -> bytes | None:
-    """The JSON list that a tensor of JSON texts is, as which a frame's column with missing values leaves. None for any other tensor."""
+    """The JSON list that the elements of a `pd_json` tensor make: a column with missing values leaves like that. None for other tensors."""
     if tensor.parameters.get("content_type") == _JSON_TEXTS:
         text = b"[%b]" % b",".join(tensor.array.ravel().tolist())
         with suppress(*ERRORS):

@@ -2,8 +2,8 @@
 says of it. The numbers are in `_protocol.errors`. This knows exceptions of pandas and scikit-learn by their texts and modules, and imports
 neither. Knows no transport.
 
-`Lifecycle.make_refusal` of `_models.lifecycle` makes the 503 of a model that is loading, or whose load has failed; `_serving.stream` the
-504 of a stream that is late.
+`Lifecycle.make_refusal` of `_models.lifecycle` makes the 503 of a model that is loading, or whose load has failed, and
+`_serving.stream` makes the 504 of a stream that is late.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ def as_error(call: Call[Any], failure: Exception) -> InferenceError:
         return _make_late_error(call, failure.__cause__)
     if type(failure) is Stopped:
         if call.slot is not None and call.slot.is_unloaded:
-            return call.model.lifecycle.make_refusal()
+            return call.model.lifecycle.make_refusal("it was unloaded")
         return make_stopping_error(call.model)
     return _make_model_error(call, failure.__cause__ or failure, is_logged=isinstance(failure, ModelRaised) and failure.is_logged)
 

@@ -51,7 +51,7 @@ def infer(
     """Answer a request: return its answer, or the steps that are left if something must be waited for.
 
     `answer` is called when the request has a slot, a place in the queue, or its response from the cache. With `answer_once`, models that
-    only stream are refused. Those steps call this again, with the span and the body.
+    only stream are refused. The steps call this function again as soon as the body is there: then its span and its body are given.
     """
     limiter = model.limiter
     if body is None:

@@ -1,6 +1,6 @@
-"""The end of each inference request that is not answered: one record for its model's numbers, its span and the log. Knows no transport.
+"""The end of each inference request that failed, was refused or was given up: one record for its model's numbers, its span and the log.
 
-`end_call` of `pipeline` does that for requests that are answered.
+For one that was answered, `end_call` of `pipeline` does that. Knows no transport.
 """
 
 from __future__ import annotations

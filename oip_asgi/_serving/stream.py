@@ -147,7 +147,8 @@ class _ItemReader(Generic[T]):
         self.until = self.deadline = call.timings.since + call.model.stream_timeout
         self._generator: Any = None
         self._context: Context | None = None
-        self._running = threading.Lock()  # held while a thread runs the generator, and for ever once it was closed in one
+        self._lock = threading.Lock()  # guards the next two
+        self._is_in_thread = False  # whether a thread runs or closes the generator: then that gives the slot back
         self._is_given_up = False
         self._index = 0
         self._asked_at = self._returned_at = 0.0
@@ -205,11 +206,12 @@ class _ItemReader(Generic[T]):
 
     def _next_in_thread(self) -> T | None:
         call = self._call
-        if not self._running.acquire(blocking=False):
-            raise Stopped
-        try:
-            if self._is_given_up or call.slot.is_over:
+        with self._lock:
+            is_given_up = self._is_given_up
+            if is_given_up or call.slot.is_over:
                 raise Stopped
+            self._is_in_thread = True
+        try:
             self._asked_at = self._clock()
             try:
                 context = self._context or self._begin_generator()
@@ -227,8 +229,9 @@ class _ItemReader(Generic[T]):
                 raise DeadlinePassed
             return call.encode(response)
         finally:
-            self._running.release()
-            if self._is_given_up:
+            with self._lock:
+                is_given_up = self._is_in_thread = self._is_given_up
+            if is_given_up:
                 self._close_in_thread()
 
     def _begin_generator(self) -> Context:
@@ -259,17 +262,21 @@ class _ItemReader(Generic[T]):
         self._returned_at = 0.0
 
     def give_up(self, outcome: ResponseOutcome) -> None:
-        """End the request, and give its slot back. If a thread runs the generator, that does so, and closes the generator before."""
+        """End the request, and give its slot back. If a thread runs the generator now, that thread closes it, and gives the slot back."""
         self.note(outcome)
-        self._is_given_up = True
-        if not self._running.locked():
+        if self._stop():
             self._call.slot.give_up()
+
+    def _stop(self) -> bool:
+        """Let no thread run the generator any more. True if none runs it now."""
+        with self._lock:
+            self._is_given_up = True
+            return not self._is_in_thread
 
     def end(self, outcome: ResponseOutcome, *, closes: bool = True) -> Steps[None]:
         """`give_up`, and close the generator before that, if no thread runs it."""
         self.note(outcome)
-        self._is_given_up = True
-        if self._running.locked():
+        if not self._stop():
             return
         try:
             if closes and self._generator is not None:
@@ -278,13 +285,13 @@ class _ItemReader(Generic[T]):
         except QuitWithin as error:  # raised by the model itself, such as by a task that it awaits
             self._log_closing(error)
         finally:
-            if not self._running.locked():
+            if self._stop():
                 self._call.slot.give_up()
 
     def _close_in_thread(self) -> None:
-        """Close the generator, and give the slot back, unless another thread does so."""
-        if not self._running.acquire(blocking=False):
-            return
+        """Close the generator, and give the slot back."""
+        with self._lock:
+            self._is_in_thread = True
         try:
             if self._context is not None and self._generator is not None:
                 self._context.run(self._generator.close)

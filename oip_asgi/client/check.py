@@ -82,7 +82,7 @@ class Good:
     def _set(self, document: dict[str, Any], change: dict[str, Any]) -> None:
         first = next((each for each in document["inputs"] if change.get("if", each["datatype"]) in _kinds_of(each["datatype"])), None)
         if first is None:
-            raise NotTried(f"no {change['if']} input")
+            raise NotTried(f"no {change['if']} input" if "if" in change else "no input")
         data, shape = first["data"], first["shape"]
         if any(name in change for name in ("first", "literal", "beyond")) and not data:
             raise NotTried("the first input is empty")

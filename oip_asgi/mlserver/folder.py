@@ -101,7 +101,8 @@ def _find_files(root: Path) -> dict[Path, Path]:
     targets: list[tuple[Path, Path]] = []
     seen, starts = set[str](), [str(root)]
     while starts:
-        links: list[str] = []  # followed after all folders without links, those to other links last: the first way to a folder counts
+        # a model is registered by the first path that leads to its folder: so real folders come first, then links, then links to links
+        links: list[str] = []
         for start in starts:
             for folder, names, files in os.walk(start):
                 real = os.path.realpath(folder)
@@ -114,8 +115,15 @@ def _find_files(root: Path) -> dict[Path, Path]:
                 if MODEL_FILE in files:
                     file = Path(folder, MODEL_FILE)
                     targets.append((file.resolve(), file))
-        starts = sorted(links, key=lambda link: (os.path.islink(os.path.join(os.path.dirname(link), os.readlink(link))), link))
+        starts = sorted(links, key=lambda link: (_leads_to_link(link), link))
     return dict(sorted(targets, key=lambda each: each[0] == each[1]))  # a path without links comes last, and counts
+
+
+def _leads_to_link(link: str) -> bool:
+    try:
+        return os.path.islink(os.path.join(os.path.dirname(link), os.readlink(link)))
+    except OSError:  # it is gone meanwhile
+        return False
 
 
 def _register(server: InferenceServer, settings: ModelSettings, *, loads: bool) -> None:

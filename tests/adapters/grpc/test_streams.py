@@ -306,8 +306,9 @@ def test_a_cancelled_call_ends_its_generators(address: str, models: Models, mode
         block_until(lambda: is_idle(models.server))
 
 
-def test_a_generator_that_swallows_the_cancellation_is_closed_at_its_next_item(address: str, models: Models) -> None:
-    with Call(address) as call:
+@pytest.mark.parametrize("metadata", [[], [("triton_grpc_error", "true")]])
+def test_a_generator_that_swallows_the_cancellation_is_closed_at_its_next_item(address: str, models: Models, metadata: Any) -> None:
+    with Call(address, metadata=metadata) as call:
         call.send("stubborn")
         call.next()
         call.call.cancel()

@@ -141,7 +141,7 @@ def test_a_client_that_goes_ends_its_generators(ends: int) -> None:
     assert is_idle(server)
 
 
-def test_what_servers_raise_from_send_means_that_the_client_has_gone() -> None:
+def test_what_servers_raise_from_send_means_that_the_client_has_gone(caplog: pytest.LogCaptureFixture) -> None:
     server, ended = InferenceServer(), list[str]()
 
     @server.model("ticks")
@@ -159,7 +159,7 @@ def test_what_servers_raise_from_send_means_that_the_client_has_gone() -> None:
         assert [message["type"] for message in line.sent] == ["http.response.start", "http.response.body", "http.response.body"]
 
     asyncio.run(main())
-    assert ended == ["ticks"]
+    assert (ended, caplog.text) == (["ticks"], "")
     server.stop()
 
 
