@@ -231,7 +231,7 @@ class Codecs:
             return Reader("", get_array, {name: _make_decode(known) for name, known in self.inputs.items()})
         called = inspect.formatannotation(annotation)
         if (typing.get_origin(annotation) or annotation) is find_class("pandas", "Series"):
-            return self.column_reader(called, None)
+            return self.make_column_reader(called, None)
         if TorchCodec.yields(annotation):
             return Reader(called, TorchCodec.decode_input, {TorchCodec.content_type: TorchCodec.decode_input})
         if isinstance(annotation, type) and annotation in SCALARS:
@@ -251,7 +251,7 @@ class Codecs:
         content_type = known.content_type if default is decode else None
         return Reader(called, default, {known.content_type: decode}, *self._find_metadata(known), content_type=content_type)
 
-    def column_reader(self, annotation: str, spec: TensorSpec | None) -> Reader:
+    def make_column_reader(self, annotation: str, spec: TensorSpec | None) -> Reader:
         """The reader of a `pandas.Series`, as it is declared."""
         read = partial(read_series, decoders=self._list_others(), spec=spec)
         by_content_type = {name: partial(read, content_type=name) for name in self.inputs}

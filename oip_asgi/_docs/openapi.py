@@ -31,11 +31,11 @@ def openapi(engine: Engine, prefix: str = "", *, visible: Collection[Model] | No
         for name, key in keys.items():
             paths.update(operations.control(name, key))
     document = _make_document(engine, operations, model_paths, paths)
-    names, prefix = _PARAMETER.findall(prefix), _PARAMETER.sub(r"{\1}", prefix)
+    mount, names = _PARAMETER.sub(r"{\1}", prefix), _PARAMETER.findall(prefix)
     parameters = [{"name": name, "in": "path", "required": True, "schema": STRING} for name in names]
     shared = {"parameters": parameters} if parameters else {}
     document["paths"] = {
-        prefix if prefix and path == "/" else prefix + path: {**shared, **methods} for path, methods in document["paths"].items()
+        mount if mount and path == "/" else mount + path: {**shared, **methods} for path, methods in document["paths"].items()
     }
     return document
 

@@ -32,7 +32,17 @@ POLICY: Final = (
 )
 """The page's Content-Security-Policy: nothing inline, nothing from elsewhere."""
 
-_SHOWN: Final = "run content_type stream_timeout max_batch_size max_batch_delay preferred_batch_sizes retry_alone cache writable"
+_SHOWN: Final = (
+    "run",
+    "content_type",
+    "stream_timeout",
+    "max_batch_size",
+    "max_batch_delay",
+    "preferred_batch_sizes",
+    "retry_alone",
+    "cache",
+    "writable",
+)
 
 
 def read(name: str) -> bytes:
@@ -56,9 +66,9 @@ def describe_first(engine: Engine, visible: Sequence[Model]) -> dict[str, Any]:
 
 
 def describe_state(model: Model) -> dict[str, Any]:
-    """How a model was registered, and its numbers at this moment. A left-out option is there only if its default has an effect."""
+    """How a model was registered, and its numbers at this moment. An option that was left out is there if its default has an effect."""
     numbers, options = model.statistics.snapshot(), model.options
-    given = {name: getattr(options, name) for name in _SHOWN.split()}
+    given = {name: getattr(options, name) for name in _SHOWN}
     return {
         "labels": {spec.name: list(spec.labels) for spec in model.outputs if spec.labels},
         "options": {

@@ -22,6 +22,8 @@ class ModelOutput(msgspec.Struct):
 
 
 class ModelInput(ModelOutput):
+    """An input is described as an output is, and by two more fields."""
+
     format: str
     optional: bool
 

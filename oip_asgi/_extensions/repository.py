@@ -154,7 +154,7 @@ def _check_control(engine: Engine) -> None:
         raise Forbidden("this server does not let clients load and unload models: InferenceServer(model_control=True) does")
 
 
-def _read_load_parameters(parameters: Mapping[str, Any], file_as: type[str] | type[bytes]) -> LoadParameters:
+def _read_load_parameters(parameters: Mapping[str, Any], sent_as: type[str] | type[bytes]) -> LoadParameters:
     config: dict[str, Any] = {}
     files: dict[str, bytes] = {}
     others: dict[str, Any] = {}
@@ -162,7 +162,7 @@ def _read_load_parameters(parameters: Mapping[str, Any], file_as: type[str] | ty
         if name == "config":
             config = _read_config(value)
         elif name.startswith(_FILE):
-            files[_check_path(name)] = _read_file(name, value, file_as)
+            files[_check_path(name)] = _read_file(name, value, sent_as)
         else:
             others[name] = value
     if files and "config" not in parameters:
@@ -186,10 +186,10 @@ def _check_path(name: str) -> str:
     return path
 
 
-def _read_file(name: str, value: Any, file_as: type[str] | type[bytes]) -> bytes:
+def _read_file(name: str, value: Any, sent_as: type[str] | type[bytes]) -> bytes:
     """Read the contents of a file: text in base64, or bytes."""
-    expected = f"parameters[{show(name)}]: expected {'base64' if file_as is str else 'the contents of a file'}"
-    if not isinstance(value, file_as):
+    expected = f"parameters[{show(name)}]: expected {'base64' if sent_as is str else 'the contents of a file'}"
+    if not isinstance(value, sent_as):
         raise InvalidRequest(f"{expected}, but got {show(value)}")
     try:
         return value if isinstance(value, bytes) else base64.b64decode(value, validate=True)

@@ -283,7 +283,7 @@ class Signature:
                 )
             entry.is_unannotated = not reader.annotation
             if reader.is_column:
-                reader = self._codecs.column_reader(reader.annotation, spec)
+                reader = self._codecs.make_column_reader(reader.annotation, spec)
         if content_type is None:
             return reader
         default = reader.by_content_type.get(content_type)

@@ -128,8 +128,8 @@ class HTTPLink:
         request = questions.write_question(question)
         with self._noting(request):
             status, headers, body = await self.exchange(request, timeout)
-            is_no = question.is_probe and status in questions.NOT_READY
-            return question.read({"ready": False} if is_no else read_document(headers, body, status))
+            is_not_ready = question.is_probe and status in questions.NOT_READY
+            return question.read({"ready": False} if is_not_ready else read_document(headers, body, status))
 
     async def infer(self, inference: Inference, timeout: float | None) -> InferenceResponse:
         request = questions.write_inference(inference)

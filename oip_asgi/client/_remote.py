@@ -190,7 +190,7 @@ class _Remote:
             return await anext(responses)
 
     async def stream(self, request: InferenceRequest, context: InferenceContext) -> AsyncGenerator[InferenceResponse]:
-        """Ask one address after the other, until a connection could be opened."""
+        """Ask one address after the other, until a connection could be opened. A model that does not stream answers once."""
         inference = self._write(request, context)
         refusal: InferenceError
         for address in self._addresses.choose():
