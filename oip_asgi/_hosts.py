@@ -293,7 +293,7 @@ def _check_route(app: Any, routes: Sequence[Any], method: str, path: str, at: st
     route = next((route for route in routes if _matches(route, probe)), None)
     if route is None:
         return
-    place = getattr(route, "path", None)  # how FastAPI 0.165 keeps an included router has none
+    place = getattr(route, "path", None)  # FastAPI 0.165 keeps an included router as an object without one
     ours = _find_ours(route)
     if ours is not None:
         raise ValueError(f"{ours} is there already, at {place or '/'}, and answers {at} too: {advice}")

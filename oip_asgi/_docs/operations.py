@@ -66,7 +66,7 @@ class ModelPath(NamedTuple):
     model: Model
     path: str  # such as "/models/org%2Fmodel/versions/1"
     key: str  # what names of operations at this path end with
-    of_model: str  # what names of components for this model end with: the same for each of its paths
+    of_model: str  # how the names of its components end: the same for each of its paths
 
 
 class Operations:

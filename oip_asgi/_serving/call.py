@@ -61,7 +61,7 @@ class Call(msgspec.Struct, Generic[T], eq=False):
     body: Buffer | None  # the request's body, until it is decoded; then None
     handler: Handler = _LATER  # what calls the function, after it was acquired from the model
     decoded: Decoded = _LATER  # the request, after it was decoded
-    slot: Slot = _LATER  # its slot, or its place in the queue for one, after it was acquired with the handler
+    slot: Slot = _LATER  # its slot, acquired with the handler; with a cache, it enters only if the response is not there
     flight: Flight | None = None  # wakes equal requests that wait for its response, if it is the first of them
     found: InferenceResponse | None = None  # its response, if the cache had it
     arguments: _Arguments | None = None  # those of the function, if a worker thread made them, until it is called
