@@ -146,14 +146,14 @@ class Watch(msgspec.Struct, eq=False):
                 result = await work
                 if self._reason is None or task.uncancel() > cancelled_before:
                     return result
-            except (Exception, asyncio.CancelledError) as error:
-                if self._reason is None or task.uncancel() > cancelled_before:
+            except (Exception, asyncio.CancelledError, GeneratorExit) as error:
+                if _is_closed(error, task) or self._reason is None or task.uncancel() > cancelled_before:
                     raise
                 raised = error
             # after it was stopped, that is its end in order, or another error on its way out
             raise self._reason from raised if isinstance(raised, Exception) else None
-        except asyncio.CancelledError as error:
-            if task.cancelling():
+        except (asyncio.CancelledError, GeneratorExit) as error:
+            if _is_closed(error, task) or (isinstance(error, asyncio.CancelledError) and task.cancelling()):
                 raise
             raise QuitWithin from error
         finally:
@@ -197,6 +197,16 @@ class Watch(msgspec.Struct, eq=False):
             watcher, self._watcher = self._watcher, None  # it refers to this: otherwise a cycle
             watcher.cancel()
             await asyncio.wait([watcher])
+
+
+def _is_closed(error: BaseException, task: asyncio.Task[Any]) -> bool:
+    """Whether what came out of a task's own coroutine says that this is closed, as after its event loop has ended."""
+    if not isinstance(error, GeneratorExit):
+        return False
+    try:
+        return asyncio.current_task() is not task  # else the work that it awaits has raised it by itself
+    except RuntimeError:  # no event loop runs
+        return True
 
 
 class Patrol:

@@ -86,6 +86,32 @@ def test_a_load_that_fails(way: Callable[[InferenceServer], Way], how: str, capl
     assert ("the disk is gone" in caplog.text) is (how == "raises")
 
 
+@ways
+@pytest.mark.parametrize("raised", [GeneratorExit, asyncio.CancelledError])
+@pytest.mark.parametrize("is_async", [False, True])
+def test_a_load_that_raises_what_ends_a_coroutine_has_failed(
+    way: Callable[[InferenceServer], Way], is_async: bool, raised: type[BaseException], caplog: pytest.LogCaptureFixture
+) -> None:
+    attempts: list[int] = []
+
+    def load() -> None:
+        attempts.append(1)
+        if len(attempts) < 9:
+            raise raised
+
+    async def load_async() -> None:
+        load()
+
+    server = loading_server(load_async if is_async else load)
+    send_request = way(server)
+    for _ in range(2):
+        assert error(send_request(INFER)) == (503, "model 'm' is not ready: its load failed, see the server's log")
+    assert attempts == [1]
+    assert [record.getMessage() for record in caplog.records] == [f"model 'm': load= raised, so {NOT_READY}"]
+    assert raised.__name__ in caplog.text
+    server.stop()
+
+
 @pytest.mark.parametrize("is_async", [False, True])
 def test_models_whose_loads_ask_each_other_fail_to_load(is_async: bool) -> None:
     server = InferenceServer()

@@ -183,6 +183,8 @@ ENDS = [SystemExit, KeyboardInterrupt, GeneratorExit, asyncio.CancelledError, St
         ("ASGI", "def"),
         ("ASGI", "def with a timeout"),
         ("ASGI", "inline"),
+        ("ASGI", "async def"),
+        ("ASGI", "async def with a timeout"),
         ("WSGI", "def"),
         ("WSGI", "inline"),
         ("WSGI", "def with a timeout"),
