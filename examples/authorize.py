@@ -1,6 +1,6 @@
 """Who may do what with which model, over REST and gRPC: a small table of users, and one function that reads it.
 
-pip install 'oip_asgi[grpc-asgi]' fastapi hypercorn scikit-learn httpx tritonclient[grpc]
+pip install 'oip_asgi[grpc-asgi]' fastapi hypercorn scikit-learn httpx2 tritonclient[grpc]
 python examples/authorize.py            serves on http://127.0.0.1:8000, REST and gRPC
 python examples/authorize.py --check    serves on a free port, asks as three users, and ends
 
@@ -16,7 +16,7 @@ import secrets
 import sys
 from typing import Any
 
-import httpx
+import httpx2
 import tritonclient.grpc
 from digits import train
 from fastapi import FastAPI
@@ -63,7 +63,7 @@ def make_app() -> FastAPI:
 def ask_rest(address: str, user: str, path: str, body: Any = None) -> str:
     """What a user is answered: the status, and the text of an error."""
     headers = {"authorization": f"Bearer {user}-key"}
-    answer = httpx.request("GET" if body is None else "POST", f"http://{address}/v2{path}", headers=headers, json=body, timeout=60)
+    answer = httpx2.request("GET" if body is None else "POST", f"http://{address}/v2{path}", headers=headers, json=body, timeout=60)
     found: Any = answer.json() if answer.content else {}
     return f"{answer.status_code} {found['error']}" if answer.is_error else f"{answer.status_code} {found.get('models', 'ok')}"
 

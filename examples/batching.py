@@ -13,7 +13,7 @@ import sys
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-import httpx
+import httpx2
 import numpy as np
 import uvicorn
 from digits import serving
@@ -46,8 +46,8 @@ def make_app(classifier: RandomForestClassifier) -> FastAPI:
 
 def check(url: str, images: Any, expected: list[int]) -> bool:
     """Ask for one image at a time over many connections, print what the server counted, and say whether all answers are right."""
-    limits = httpx.Limits(max_connections=CONNECTIONS)
-    with httpx.Client(base_url=url, timeout=60, limits=limits) as client, ThreadPoolExecutor(CONNECTIONS) as threads:
+    limits = httpx2.Limits(max_connections=CONNECTIONS)
+    with httpx2.Client(base_url=url, timeout=60, limits=limits) as client, ThreadPoolExecutor(CONNECTIONS) as threads:
 
         def ask(model: str, image: Any) -> int:
             inputs = [{"name": "image", "shape": [1, 64], "datatype": "FP32", "data": image.tolist()}]

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-import httpx
+import httpx2
 import numpy as np
 import uvicorn
 from sklearn.datasets import load_digits
@@ -65,7 +65,7 @@ def serving(app: Any) -> Iterator[str]:
             thread.join()
 
 
-def ask_json(client: httpx.Client, images: Any) -> list[int]:
+def ask_json(client: httpx2.Client, images: Any) -> list[int]:
     """The digits that the server sees in `images` [n, 64], asked and answered in JSON."""
     request = {"inputs": [{"name": "image", "shape": list(images.shape), "datatype": "FP32", "data": images.ravel().tolist()}]}
     answer = client.post("/v2/models/digits/infer", json=request).raise_for_status().json()
@@ -73,7 +73,7 @@ def ask_json(client: httpx.Client, images: Any) -> list[int]:
     return digits
 
 
-def ask_binary(client: httpx.Client, images: Any) -> list[int]:
+def ask_binary(client: httpx2.Client, images: Any) -> list[int]:
     """The same, asked and answered with binary tensor data behind the JSON."""
     data = images.astype("<f4").tobytes()
     request = {
@@ -92,7 +92,7 @@ def ask_binary(client: httpx.Client, images: Any) -> list[int]:
 def check(url: str, classifier: Pipeline, images: Any, digits: Any) -> bool:
     """Ask a running server about 16 images, print its answers beside the truth, and say whether they are the classifier's own."""
     shown = images[:16]
-    with httpx.Client(base_url=url) as client:
+    with httpx2.Client(base_url=url) as client:
         by_json, by_binary = ask_json(client, shown), ask_binary(client, shown)
     own = classifier.predict(shown).tolist()
     print("image     ", *[f"{place:2}" for place in range(len(shown))])

@@ -1,6 +1,6 @@
 """A FastAPI application whose model takes a data frame and answers with one: which of three cultivars a wine was made from.
 
-python examples/frame_app.py    serves on http://127.0.0.1:8000; client_httpx.py and client_requests.py beside this file ask it
+python examples/frame_app.py    serves on http://127.0.0.1:8000; client_httpx2.py and client_requests.py beside this file ask it
 """
 
 from __future__ import annotations

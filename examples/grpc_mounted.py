@@ -17,7 +17,7 @@ from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-import httpx
+import httpx2
 import tritonclient.grpc
 from digits import ask_binary, make_server, train
 from fastapi import FastAPI, Request, Response
@@ -101,7 +101,7 @@ def refusal(address: str) -> str:
 def check(app: FastAPI, images: Any, digits: Any) -> bool:
     """Serve, ask in each way, print the answers beside the truth, and say whether they are right."""
     with serving(app) as address:
-        with httpx.Client(base_url=f"http://{address}", headers=TOKEN) as client:
+        with httpx2.Client(base_url=f"http://{address}", headers=TOKEN) as client:
             home = client.get("/").json()
             by_rest = ask_binary(client, images)
             web = client.post(GRPC_WEB, headers={"content-type": "application/grpc-web"}, content=bytes(5)).content

@@ -13,7 +13,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import grpc.aio
-import httpx
+import httpx2
 import tritonclient.grpc
 import uvicorn
 from digits import ask_binary, make_server, serving, train
@@ -57,7 +57,7 @@ def ask_grpc(address: str, images: Any) -> list[int]:
 def check(app: FastAPI, bound: Future[int], images: Any, digits: Any) -> bool:
     """Serve, ask over both, print the answers beside the truth, and say whether they are the same."""
     with serving(app) as url:
-        with httpx.Client(base_url=url) as client:
+        with httpx2.Client(base_url=url) as client:
             by_rest = ask_binary(client, images)
         by_grpc = ask_grpc(f"127.0.0.1:{bound.result(timeout=30)}", images)
     print("REST      ", *[f"{digit:2}" for digit in by_rest])

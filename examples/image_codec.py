@@ -11,7 +11,7 @@ from io import BytesIO
 from pathlib import Path
 from typing import Any
 
-import httpx
+import httpx2
 import numpy as np
 import uvicorn
 from PIL import Image, UnidentifiedImageError
@@ -73,7 +73,7 @@ def ask(url: str, photo: Image.Image) -> Image.Image:
     """The thumbnail that the server at `url` makes."""
     request = InferenceRequest([ImageCodec.encode_input("photos", [photo])], parameters={"binary_data_output": True})
     headers, body = request.to_http(binary=True)
-    answer = httpx.post(f"{url}/v2/models/thumbnail/infer", headers=headers, content=body)
+    answer = httpx2.post(f"{url}/v2/models/thumbnail/infer", headers=headers, content=body)
     response = InferenceResponse.from_http(answer.headers, answer.content, answer.status_code)
     return ImageCodec.decode_output(response.outputs[0])[0]
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import sys
 import time
 
-import httpx
+import httpx2
 import numpy as np
 import uvicorn
 from digits import serving
@@ -46,7 +46,7 @@ def make_app() -> Starlette:
 
 
 def check(url: str) -> bool:
-    with httpx.Client(base_url=url, verify=False) as client:
+    with httpx2.Client(base_url=url, verify=False) as client:
         for data in ([1, 2], [3], [4, 5, 6], ["no number"], "no list"):
             body = {"inputs": [{"name": "x", "datatype": "FP32", "shape": [len(data)], "data": data}]}
             print(f"{data!r:12}", client.post("/v2/models/double/infer", json=body).status_code)

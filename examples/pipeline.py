@@ -10,7 +10,7 @@ import asyncio
 import sys
 from typing import Any
 
-import httpx
+import httpx2
 import numpy as np
 import uvicorn
 from starlette.applications import Starlette
@@ -61,8 +61,8 @@ async def check() -> bool:
     """Ask the pipeline over HTTP, twenty times at once, and once from Python."""
     text = "a great book with a bad end"
     body = {"inputs": [{"name": "text", "shape": [1], "datatype": "BYTES", "data": [text]}]}
-    transport = httpx.ASGITransport(app)
-    async with server.lifespan(), httpx.AsyncClient(transport=transport, base_url="http://here") as client:
+    transport = httpx2.ASGITransport(app)
+    async with server.lifespan(), httpx2.AsyncClient(transport=transport, base_url="http://here") as client:
         answers = await asyncio.gather(*[client.post("/v2/models/review/infer", json=body) for _ in range(20)])
         refused = await client.post("/v2/models/review/infer", json={"inputs": [{**body["inputs"][0], "data": [" "]}]})
         response = await server.infer("review", {"text": [text]})

@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable
 from typing import Any, Final
 
-import httpx
+import httpx2
 import numpy as np
 import ray
 import tritonclient.http
@@ -113,7 +113,7 @@ async def ask_until(replicas_wanted: int, url: str, images: Any, clients: int) -
     statuses: collections.Counter[int] = collections.Counter()
     request = {"inputs": [{"name": "image", "shape": [1, 64], "datatype": "FP32", "data": images[0].tolist()}]}
     end = time.monotonic() + 60
-    async with httpx.AsyncClient(base_url=url, timeout=30) as client:
+    async with httpx2.AsyncClient(base_url=url, timeout=30) as client:
 
         async def ask() -> None:
             while not done.done() and time.monotonic() < end:
@@ -132,10 +132,10 @@ def check(address: str) -> bool:
     """Ask with two clients, see the cluster grow under load and shrink after it, and say whether all of it was right."""
     classifier, images, _ = train()
     shown = images[:16]
-    with httpx.Client(base_url=f"http://{address}") as client:
+    with httpx2.Client(base_url=f"http://{address}") as client:
         by_json = ask_json(client, shown)
     by_triton = ask_triton(address, shown)
-    print("httpx       ", *by_json)
+    print("httpx2       ", *by_json)
     print("tritonclient", *by_triton)
     statuses = asyncio.run(ask_until(2, f"http://{address}", images, clients=12))
     grown = replicas()

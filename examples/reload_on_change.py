@@ -17,7 +17,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-import httpx
+import httpx2
 import joblib
 import numpy as np
 import uvicorn
@@ -123,8 +123,8 @@ async def check(directory: Path) -> bool:
     app = make_app(directory)
     seen: list[tuple[str, float]] = []
     body = {"inputs": [{"name": "area", "shape": [1, 1], "datatype": "FP64", "data": [50]}]}
-    transport = httpx.ASGITransport(app)
-    async with app.router.lifespan_context(app), httpx.AsyncClient(transport=transport, base_url="http://here") as client:
+    transport = httpx2.ASGITransport(app)
+    async with app.router.lifespan_context(app), httpx2.AsyncClient(transport=transport, base_url="http://here") as client:
 
         async def ask_until(version: str, price: float) -> None:
             async with asyncio.timeout(30):

@@ -9,7 +9,7 @@ from __future__ import annotations
 import sys
 from multiprocessing.shared_memory import SharedMemory as Block
 
-import httpx
+import httpx2
 import numpy as np
 import uvicorn
 from digits import serving
@@ -39,7 +39,7 @@ def check(url: str) -> bool:
     try:
         written, read = (np.ndarray(image.shape, image.dtype, block.buf) for block in (source, target))
         written[:] = image
-        with httpx.Client(base_url=url, verify=False) as client:
+        with httpx2.Client(base_url=url, verify=False) as client:
             for name, key in zip(("in", "out"), KEYS, strict=True):
                 path = f"/v2/systemsharedmemory/region/{name}/register"
                 client.post(path, json={"key": key, "byte_size": image.nbytes}).raise_for_status()

@@ -29,7 +29,7 @@ from queue import SimpleQueue
 from typing import Any
 
 import grpc.aio
-import httpx
+import httpx2
 import numpy as np
 import tritonclient.grpc
 import uvicorn
@@ -152,7 +152,7 @@ def check(url: str, grpc_port: int, writer: Writer) -> bool:
     body = {"text_input": "The value of", "max_words": 20}
     words: list[str] = []
     running_at_first = 0
-    with httpx.stream("POST", f"{url}/v2/models/writer/generate_stream", json=body, timeout=60) as response:
+    with httpx2.stream("POST", f"{url}/v2/models/writer/generate_stream", json=body, timeout=60) as response:
         for line in response.iter_lines():
             if line:
                 running_at_first = running_at_first if words else writer.running
@@ -160,7 +160,7 @@ def check(url: str, grpc_port: int, writer: Writer) -> bool:
     print("SSE:  The value of" + "".join(words))
     print("the first word came while the model was running:", running_at_first == 1)
 
-    with httpx.stream("POST", f"{url}/v2/models/writer/generate_stream", json={**body, "max_words": 10_000}, timeout=60) as response:
+    with httpx2.stream("POST", f"{url}/v2/models/writer/generate_stream", json={**body, "max_words": 10_000}, timeout=60) as response:
         next(response.iter_lines())
     end = time.monotonic() + 20
     while writer.running and time.monotonic() < end:

@@ -15,7 +15,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, TypeAlias
 
-import httpx
+import httpx2
 import numpy as np
 import pandas as pd
 import pytest
@@ -84,7 +84,7 @@ def test_the_snippets_of_content_types(run_snippet: Run) -> None:
         url = f"http://127.0.0.1:{port}"
         frame = client["score"](url, pd.DataFrame(people))
         path, body = CURLS[1]
-        by_hand = httpx.post(url + path, content=body).json()
+        by_hand = httpx2.post(url + path, content=body).json()
     assert frame.to_dict("list") == {"First Name": ["Joanne", "Michael"], "Age": [34, 12], "adult": [True, False]}
     assert [output["data"] for output in by_hand["outputs"]] == list(frame.to_dict("list").values())
     assert outputs(ask(server, "greet", names=np.array(["Joanne"], object))) == {"output_0": ["hello Joanne"]}

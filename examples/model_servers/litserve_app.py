@@ -15,7 +15,7 @@ import subprocess
 import sys
 from typing import Any
 
-import httpx
+import httpx2
 import litserve
 import numpy as np
 
@@ -55,7 +55,7 @@ def check() -> bool:
     process = subprocess.Popen([sys.executable, __file__, str(port)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
         request = {"inputs": [{"name": "x", "shape": [2], "datatype": "FP32", "data": [1, 2]}]}
-        with httpx.Client(base_url=f"http://127.0.0.1:{port}", transport=httpx.HTTPTransport(retries=9), timeout=60) as client:
+        with httpx2.Client(base_url=f"http://127.0.0.1:{port}", transport=httpx2.HTTPTransport(retries=9), timeout=60) as client:
             doubled = client.post("/v2/models/double/infer", json=request).json()["outputs"][0]["data"]
             squared = client.post("/predict", json={"x": 3}).json()
     finally:

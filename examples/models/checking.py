@@ -11,7 +11,7 @@ from contextlib import chdir
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-import httpx
+import httpx2
 
 SECONDS = 120
 """How long a server may take to import its libraries and load its model."""
@@ -47,14 +47,14 @@ def wait_until_ready(server: subprocess.Popen[bytes], url: str) -> None:
     """Return once the server answers, which it does when its models are loaded.
 
     Raises:
-        httpx.HTTPStatusError: A model could not be loaded; the server has logged why.
+        httpx2.HTTPStatusError: A model could not be loaded; the server has logged why.
         RuntimeError: The server ended, or took too long.
     """
     end = time.monotonic() + SECONDS
     while server.poll() is None and time.monotonic() < end:
         try:
-            answer = httpx.get(f"{url}/v2/health/ready", timeout=SECONDS)
-        except httpx.TransportError:
+            answer = httpx2.get(f"{url}/v2/health/ready", timeout=SECONDS)
+        except httpx2.TransportError:
             time.sleep(0.1)
         else:
             answer.raise_for_status()

@@ -1,6 +1,6 @@
 """A LightGBM booster that takes a data frame with categories: what a flat costs.
 
-    pip install -e '.[pandas]' lightgbm uvicorn httpx
+    pip install -e '.[pandas]' lightgbm uvicorn httpx2
     python examples/models/lightgbm_booster.py
     uvicorn --factory --app-dir examples/models lightgbm_booster:make_app
     python examples/models/lightgbm_booster.py --check
@@ -75,19 +75,19 @@ def train() -> None:
 
 def ask(url: str) -> bool:
     """Ask with a data frame, its columns in another order, and compare with what the booster says here."""
-    import httpx
+    import httpx2
 
     from oip_asgi import InferenceResponse
     from oip_asgi.codecs import PandasCodec
 
     unseen = flats(6, seed=2)
     headers, body = PandasCodec.encode_request(unseen[["floor", "town", "area"]]).to_http()
-    answer = httpx.post(f"{url}/v2/models/rent/infer", headers=headers, content=body).raise_for_status()
+    answer = httpx2.post(f"{url}/v2/models/rent/infer", headers=headers, content=body).raise_for_status()
     [output] = InferenceResponse.from_http(answer.headers, answer.content).outputs
     print(unseen.assign(rent=rents(unseen), said=output.array).round(1).to_string(index=False))
 
     elsewhere = PandasCodec.encode_request(unseen.assign(town="Paris")).to_http()
-    unknown = httpx.post(f"{url}/v2/models/rent/infer", headers=elsewhere[0], content=elsewhere[1])
+    unknown = httpx2.post(f"{url}/v2/models/rent/infer", headers=elsewhere[0], content=elsewhere[1])
     print("in a town that it does not know", unknown.status_code)
 
     own = load_rent()(unseen)

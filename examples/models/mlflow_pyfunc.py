@@ -1,6 +1,6 @@
 """A model of MLflow: its signature declares the inputs and outputs, and its pyfunc answers, whatever library is behind it.
 
-    pip install -e '.[pandas]' mlflow scikit-learn uvicorn httpx
+    pip install -e '.[pandas]' mlflow scikit-learn uvicorn httpx2
     python examples/models/mlflow_pyfunc.py
     uvicorn --factory --app-dir examples/models mlflow_pyfunc:make_app
     python examples/models/mlflow_pyfunc.py --check
@@ -68,23 +68,23 @@ def train() -> None:
 
 def ask(url: str) -> bool:
     """Look at what is declared, ask with a data frame, and compare with what MLflow says here."""
-    import httpx
+    import httpx2
     import numpy as np
 
     from oip_asgi import InferenceResponse
     from oip_asgi.codecs import PandasCodec
 
-    metadata = httpx.get(f"{url}/v2/models/bikes").raise_for_status().json()
+    metadata = httpx2.get(f"{url}/v2/models/bikes").raise_for_status().json()
     for tensor in (*metadata["inputs"], *metadata["outputs"]):
         print(tensor["name"], tensor["datatype"], tensor["shape"])
 
     headers, body = PandasCodec.encode_request(DAYS).to_http()
-    answer = httpx.post(f"{url}/v2/models/bikes/infer", headers=headers, content=body, timeout=60).raise_for_status()
+    answer = httpx2.post(f"{url}/v2/models/bikes/infer", headers=headers, content=body, timeout=60).raise_for_status()
     [output] = InferenceResponse.from_http(answer.headers, answer.content).outputs
     print(DAYS.assign(bikes=output.array.round()).to_string(index=False))
 
     headers, body = PandasCodec.encode_request(DAYS.astype({"temperature": str})).to_http()
-    refused = httpx.post(f"{url}/v2/models/bikes/infer", headers=headers, content=body)
+    refused = httpx2.post(f"{url}/v2/models/bikes/infer", headers=headers, content=body)
     print("with temperatures as text", refused.status_code, refused.json()["error"])
 
     own = mlflow.pyfunc.load_model(MODEL).predict(DAYS)

@@ -1,6 +1,6 @@
 """MLflow's own scoring server, with the Open Inference Protocol beside `/invocations`: one application, one model, two protocols.
 
-    pip install -e '.[pandas]' mlflow scikit-learn uvicorn httpx
+    pip install -e '.[pandas]' mlflow scikit-learn uvicorn httpx2
     python examples/models/mlflow_scoring.py
     uvicorn --factory --app-dir examples/models mlflow_scoring:make_app
     python examples/models/mlflow_scoring.py --check
@@ -52,23 +52,23 @@ def train() -> None:
 
 def ask(url: str) -> bool:
     """Ask by both protocols, and compare."""
-    import httpx
+    import httpx2
     from sklearn.datasets import load_iris
 
     from oip_asgi import InferenceResponse
     from oip_asgi.codecs import PandasCodec
 
     flowers = load_iris(as_frame=True).data[48:53]
-    answer = httpx.post(f"{url}/invocations", json={"dataframe_split": flowers.to_dict("split", index=False)}, timeout=60)
+    answer = httpx2.post(f"{url}/invocations", json={"dataframe_split": flowers.to_dict("split", index=False)}, timeout=60)
     by_mlflow = answer.raise_for_status().json()["predictions"]
     headers, body = PandasCodec.encode_request(flowers).to_http()
-    answer = httpx.post(f"{url}/v2/models/iris/infer", headers=headers, content=body, timeout=60).raise_for_status()
+    answer = httpx2.post(f"{url}/v2/models/iris/infer", headers=headers, content=body, timeout=60).raise_for_status()
     by_v2 = InferenceResponse.from_http(answer.headers, answer.content).outputs[0].array.tolist()
     print("/invocations           ", by_mlflow)
     print("/v2/models/iris/infer  ", by_v2)
 
     headers, body = PandasCodec.encode_request(flowers.iloc[:, :3]).to_http()
-    refused = httpx.post(f"{url}/v2/models/iris/infer", headers=headers, content=body)
+    refused = httpx2.post(f"{url}/v2/models/iris/infer", headers=headers, content=body)
     print("without a column", refused.status_code, refused.json()["error"])
     return bool(by_mlflow == by_v2 == [0, 0, 1, 1, 1]) and refused.status_code == 400
 

@@ -1,7 +1,7 @@
 """An ONNX model: will a shop sell much ice cream? Inputs and outputs are read from the session; serving needs ONNX Runtime only.
 
     pip install -e . onnxruntime uvicorn
-    pip install pandas scikit-learn skl2onnx 'tritonclient[http]' httpx
+    pip install pandas scikit-learn skl2onnx 'tritonclient[http]' httpx2
     python examples/models/onnx_session.py
     uvicorn --factory --app-dir examples/models onnx_session:make_app
     python examples/models/onnx_session.py --check

@@ -1,6 +1,6 @@
 """A model of images that takes files, PNG or JPEG, and opens them with Pillow: which digit is drawn.
 
-    pip install -e . pillow scikit-learn uvicorn httpx
+    pip install -e . pillow scikit-learn uvicorn httpx2
     python examples/models/pillow_image.py
     uvicorn --factory --app-dir examples/models pillow_image:make_app
     python examples/models/pillow_image.py --check
@@ -90,7 +90,7 @@ def ask(url: str) -> bool:
     """Ask about drawings that the classifier has not seen: as binary tensor data, and in JSON as base64."""
     from base64 import b64encode
 
-    import httpx
+    import httpx2
     from sklearn.datasets import load_digits
 
     from oip_asgi import InferenceRequest, InferenceResponse, Tensor
@@ -101,18 +101,18 @@ def ask(url: str) -> bool:
     address = f"{url}/v2/models/drawn/infer"
 
     headers, body = InferenceRequest([Tensor("image", np.array(files, object))]).to_http(binary=True)
-    answer = httpx.post(address, headers=headers, content=body).raise_for_status()
+    answer = httpx2.post(address, headers=headers, content=body).raise_for_status()
     said = InferenceResponse.from_http(answer.headers, answer.content).outputs[0].array.tolist()
     print("as files  ", *said)
 
     texts = [b64encode(file).decode() for file in files]
     image = {"name": "image", "datatype": "BYTES", "shape": [16], "parameters": {"content_type": "base64"}, "data": texts}
-    by_json = httpx.post(address, json={"inputs": [image]}).raise_for_status().json()["outputs"][0]["data"]
+    by_json = httpx2.post(address, json={"inputs": [image]}).raise_for_status().json()["outputs"][0]["data"]
     print("as base64 ", *by_json)
     print("true digit", *digits)
 
     headers, body = InferenceRequest([Tensor("image", np.array([files[0][:100]], object))]).to_http(binary=True)
-    refused = httpx.post(address, headers=headers, content=body)
+    refused = httpx2.post(address, headers=headers, content=body)
     print("half a file", refused.status_code, refused.json()["error"])
     own = joblib.load(FILE).predict(images.reshape(-1, 64)).tolist()
     return said == by_json == own and bool((np.array(said) == digits).mean() > 0.9) and refused.status_code == 400

@@ -1,6 +1,6 @@
 """A scikit-learn pipeline that takes a data frame: which customers will leave.
 
-    pip install -e '.[pandas]' scikit-learn uvicorn httpx
+    pip install -e '.[pandas]' scikit-learn uvicorn httpx2
     python examples/models/sklearn_pipeline.py
     uvicorn --factory --app-dir examples/models sklearn_pipeline:make_app
     python examples/models/sklearn_pipeline.py --check
@@ -78,14 +78,14 @@ def train() -> None:
 
 def ask(url: str) -> bool:
     """Ask with a data frame and with JSON written by hand, and compare with what the pipeline says here."""
-    import httpx
+    import httpx2
 
     from oip_asgi import InferenceResponse
     from oip_asgi.codecs import PandasCodec
 
     unseen = customers(6, seed=2)
     headers, body = PandasCodec.encode_request(unseen).to_http(binary=True)
-    answer = httpx.post(f"{url}/v2/models/churn/infer", headers=headers, content=body).raise_for_status()
+    answer = httpx2.post(f"{url}/v2/models/churn/infer", headers=headers, content=body).raise_for_status()
     frame = PandasCodec.decode_response(InferenceResponse.from_http(answer.headers, answer.content))
     print(pd.concat([unseen, frame], axis=1).to_string(index=False))
 
@@ -94,9 +94,9 @@ def ask(url: str) -> bool:
         {"name": "plan", "datatype": "BYTES", "shape": [2], "data": ["basic", "a new plan"]},
         {"name": "spent", "datatype": "FP64", "shape": [2], "data": [80.5, None]},
     ]
-    by_hand = httpx.post(f"{url}/v2/models/churn/infer", json={"inputs": inputs}).raise_for_status().json()["outputs"]
+    by_hand = httpx2.post(f"{url}/v2/models/churn/infer", json={"inputs": inputs}).raise_for_status().json()["outputs"]
     print("by hand", by_hand[0]["data"])
-    refused = httpx.post(f"{url}/v2/models/churn/infer", json={"inputs": inputs[:2]})
+    refused = httpx2.post(f"{url}/v2/models/churn/infer", json={"inputs": inputs[:2]})
     print("without a column", refused.status_code, refused.json()["error"])
 
     own = joblib.load(FILE).predict_proba(unseen)[:, 1]

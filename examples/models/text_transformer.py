@@ -1,6 +1,6 @@
 """A transformer for text, as `transformers` reads it from a directory: whether a guest was content.
 
-    pip install -e . torch transformers uvicorn httpx
+    pip install -e . torch transformers uvicorn httpx2
     python examples/models/text_transformer.py
     uvicorn --factory --app-dir examples/models text_transformer:make_app
     python examples/models/text_transformer.py --check
@@ -107,11 +107,11 @@ def train() -> None:
 
 def ask(url: str) -> bool:
     """Ask about all sentences that the model has not seen, in JSON."""
-    import httpx
+    import httpx2
 
     unseen = [sentence for place, sentence in enumerate(sentences()) if is_unseen(place)]
     request = {"inputs": [{"name": "text", "datatype": "BYTES", "shape": [len(unseen)], "data": [text for text, _ in unseen]}]}
-    answer = httpx.post(f"{url}/v2/models/reviews/infer", json=request, timeout=60).raise_for_status().json()
+    answer = httpx2.post(f"{url}/v2/models/reviews/infer", json=request, timeout=60).raise_for_status().json()
     labels, scores = (output["data"] for output in answer["outputs"])
     for (text, _), label, score in list(zip(unseen, labels, scores, strict=True))[:6]:
         print(f"{text:30} {label} {score:.3f}")

@@ -1,7 +1,7 @@
 """A torch module: a convolutional network that reads handwritten digits.
 
     pip install -e . torch uvicorn
-    pip install scikit-learn 'tritonclient[http]' httpx
+    pip install scikit-learn 'tritonclient[http]' httpx2
     python examples/models/torch_module.py
     uvicorn --factory --app-dir examples/models torch_module:make_app
     python examples/models/torch_module.py --check

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import grpc
-import httpx
+import httpx2
 import numpy as np
 import pytest
 from litestar import Litestar, asgi
@@ -104,16 +104,16 @@ def quart_before_request(server: InferenceServer) -> Any:
     return app
 
 
-def ask_web(address: str, *headers: tuple[str, str]) -> httpx.Response:
+def ask_web(address: str, *headers: tuple[str, str]) -> httpx2.Response:
     body = frame(ECHO.SerializeToString())
-    return httpx.post(f"http://{address}{INFER}", content=body, headers=[("content-type", WEB), *headers], verify=False)
+    return httpx2.post(f"http://{address}{INFER}", content=body, headers=[("content-type", WEB), *headers], verify=False)
 
 
 def contents(message: bytes) -> list[bytes]:
     return list(MESSAGES["ModelInferResponse"].FromString(message).raw_output_contents)
 
 
-def assert_answered(web: httpx.Response) -> None:
+def assert_answered(web: httpx2.Response) -> None:
     [(_, message), trailers] = frames_of(web.content)
     assert (web.status_code, contents(message), trailers) == (200, [FOUR_FLOATS], (0x80, b"grpc-status:0\r\n"))
 
@@ -167,7 +167,7 @@ def test_cors_for_pages_that_ask_over_grpc_web(make: Make) -> None:
     server.register("echo", lambda x: x)
     with behind_hypercorn(make(server)) as address:
         asks = {"origin": PAGE, "access-control-request-method": "POST", "access-control-request-headers": "content-type,x-grpc-web"}
-        preflight = httpx.options(f"http://{address}{INFER}", headers=asks, verify=False)
+        preflight = httpx2.options(f"http://{address}{INFER}", headers=asks, verify=False)
         assert preflight.is_success
         assert preflight.headers["access-control-allow-origin"] == PAGE
         assert "POST" in preflight.headers["access-control-allow-methods"]

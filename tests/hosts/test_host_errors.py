@@ -7,7 +7,7 @@ import logging
 from collections.abc import Callable, Iterator
 from typing import Any
 
-import httpx
+import httpx2
 import pytest
 import werkzeug.exceptions
 from django.core.exceptions import PermissionDenied
@@ -104,7 +104,7 @@ def whole_response() -> Any:
 
 
 def of_a_client() -> Any:
-    return httpx.HTTPStatusError("404 Not Found", request=httpx.Request("GET", "http://a"), response=httpx.Response(404))
+    return httpx2.HTTPStatusError("404 Not Found", request=httpx2.Request("GET", "http://a"), response=httpx2.Response(404))
 
 
 HOW = ': to answer the client with a status, raise oip_asgi.InferenceError("what was wrong", status=404)'

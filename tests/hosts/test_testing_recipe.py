@@ -1,13 +1,14 @@
-"""The recipe for tests of one's own models, as the guide has it: without HTTP, with Starlette's TestClient, with httpx, with werkzeug."""
+"""The recipe for tests of one's own models, as the guide has it: without HTTP, with Starlette's TestClient, with httpx2, with werkzeug."""
 
 from __future__ import annotations
 
 import asyncio
 
-import httpx
+import httpx2
 import numpy as np
 import pytest
 from starlette.applications import Starlette
+from starlette.testclient import TestClient
 from werkzeug.test import Client
 
 from oip_asgi import InferenceError, InferenceServer, OIPApp, OIPWSGIMiddleware, TensorSpec
@@ -30,10 +31,7 @@ def test_without_http(server: InferenceServer) -> None:
         server.infer_sync("double", {})
 
 
-@pytest.mark.filterwarnings("ignore:Using `httpx` with `starlette.testclient` is deprecated")  # newer ones want httpx2
 def test_with_the_test_client_of_starlette(server: InferenceServer) -> None:
-    from starlette.testclient import TestClient
-
     app = Starlette()
     OIPApp(server).install(app, "/v2")
     with TestClient(app) as client:  # as a context manager it runs the lifespan, so the models load
@@ -41,10 +39,10 @@ def test_with_the_test_client_of_starlette(server: InferenceServer) -> None:
     assert answer.json()["outputs"][0]["data"] == [2, 4]
 
 
-def test_with_httpx(server: InferenceServer) -> None:
+def test_with_httpx2(server: InferenceServer) -> None:
     async def main() -> None:
-        transport = httpx.ASGITransport(OIPApp(server))
-        async with server.lifespan(), httpx.AsyncClient(transport=transport, base_url="http://test") as client:
+        transport = httpx2.ASGITransport(OIPApp(server))
+        async with server.lifespan(), httpx2.AsyncClient(transport=transport, base_url="http://test") as client:
             answer = await client.post("/models/double/infer", json=BODY)
         assert answer.json()["outputs"][0]["data"] == [2, 4]
 

@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, TypeAlias
 
-import httpx
+import httpx2
 import numpy as np
 import pandas as pd
 import pytest
@@ -216,12 +216,12 @@ def test_arrays_in_the_cells_of_a_frame(mlserver: MLServer) -> None:
 
 def test_what_mlserver_sends_to_a_frame_model(mlserver: MLServer, url: str, wines: pd.DataFrame, expected: pd.DataFrame) -> None:  # noqa: F811
     document = mlserver("encode", "PandasCodec", value=tagged(wines))
-    answer = httpx.post(f"{url}/v2/models/score/infer", json=document)
+    answer = httpx2.post(f"{url}/v2/models/score/infer", json=document)
     pd.testing.assert_frame_equal(codecs.PandasCodec.decode_response(InferenceResponse.from_http(answer.headers, answer.content)), expected)
     columns = {name: values for name, _, values in mlserver("decode response", "PandasCodec", document=answer.json())["columns"]}
     assert columns == {name: expected[name].tolist() for name in expected}
     headers, body = codecs.PandasCodec.encode_request(wines).to_http(binary=True)
-    assert httpx.post(f"{url}/v2/models/score/infer", headers=headers, content=body).json() == answer.json()
+    assert httpx2.post(f"{url}/v2/models/score/infer", headers=headers, content=body).json() == answer.json()
 
 
 PEOPLE = pd.DataFrame({"First Name": ["Joanne", "Zoé", ""], "Age": [34, 12, 2**53 + 1], "Weight": [60.5, np.nan, -1e300]})
@@ -240,16 +240,16 @@ def score_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 
 def test_one_frame_from_mlserver_from_us_and_by_hand_is_answered_alike(mlserver: MLServer, score_url: str) -> None:
-    by_mlserver = httpx.post(score_url, json=mlserver("encode", "PandasCodec", value=tagged(PEOPLE)))
+    by_mlserver = httpx2.post(score_url, json=mlserver("encode", "PandasCodec", value=tagged(PEOPLE)))
     answers = {"MLServer": (by_mlserver.headers, by_mlserver.content)}
     for binary in (False, True):
         request = codecs.PandasCodec.encode_request(PEOPLE)
         request.parameters["binary_data_output"] = binary
         headers, body = request.to_http(binary=binary)
-        answer = httpx.post(score_url, headers=headers, content=body)
+        answer = httpx2.post(score_url, headers=headers, content=body)
         answers[f"ours, binary={binary}"] = answer.headers, answer.content
     curl = ["curl", "--silent", "--show-error", "--fail", "--noproxy", "*", "--data", BY_HAND, score_url]
-    answers["curl"] = httpx.Headers(), subprocess.run(curl, capture_output=True, timeout=60, check=True).stdout
+    answers["curl"] = httpx2.Headers(), subprocess.run(curl, capture_output=True, timeout=60, check=True).stdout
 
     frame = PEOPLE.assign(adult=[True, False, True])
     for way, (headers_of_answer, content) in answers.items():

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import httpx
+import httpx2
 import pytest
 
 from oip_asgi.mlserver.folder import SED
@@ -121,7 +121,7 @@ def text(value: str) -> list[dict[str, Any]]:
 
 def ask(url: str, path: str, inputs: list[Any], **more: Any) -> tuple[int, Any]:
     headers = {"user-agent": "test"}
-    answer = httpx.post(f"{url}/v2/models/{path}", json={"inputs": inputs, **more}, headers=headers, timeout=60)
+    answer = httpx2.post(f"{url}/v2/models/{path}", json={"inputs": inputs, **more}, headers=headers, timeout=60)
     if answer.headers["content-type"].startswith("text/event-stream"):
         events = answer.text.removesuffix("\n\n").split("\n\n")
         return answer.status_code, [json.loads(event.removeprefix("data: "))["outputs"] for event in events]

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import httpx
+import httpx2
 import numpy as np
 import pandas as pd
 import pytest
@@ -53,7 +53,7 @@ def expected(frame_app: dict[str, Any], wines: pd.DataFrame) -> pd.DataFrame:
     return frame
 
 
-@pytest.mark.parametrize("name", ["client_httpx.py", "client_requests.py"])
+@pytest.mark.parametrize("name", ["client_httpx2.py", "client_requests.py"])
 def test_a_client_prints_the_models_answer(name: str, url: str, expected: pd.DataFrame) -> None:
     done = subprocess.run([sys.executable, EXAMPLES / name, url], capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 0, done.stderr
@@ -63,7 +63,7 @@ def test_a_client_prints_the_models_answer(name: str, url: str, expected: pd.Dat
 def test_a_request_as_mlserver_writes_it_gets_the_same_answer(url: str, wines: pd.DataFrame, expected: pd.DataFrame) -> None:
     """MLServer's codecs write columns as [N, 1]; tests/peers sends what they really wrote."""
     inputs = [{"name": name, "shape": [len(wines), 1], "datatype": "FP64", "data": wines[name].tolist()} for name in wines]
-    answer = httpx.post(f"{url}/v2/models/score/infer", json={"parameters": {"content_type": "pd"}, "inputs": inputs})
+    answer = httpx2.post(f"{url}/v2/models/score/infer", json={"parameters": {"content_type": "pd"}, "inputs": inputs})
     pd.testing.assert_frame_equal(PandasCodec.decode_response(InferenceResponse.from_http(answer.headers, answer.content)), expected)
 
 
@@ -92,7 +92,7 @@ def test_curl_gets_the_same_answer(url: str, wines: pd.DataFrame, expected: pd.D
 
 def test_a_wine_without_a_column_is_refused(url: str, wines: pd.DataFrame) -> None:
     headers, body = PandasCodec.encode_request(wines.drop(columns="ash")).to_http()
-    answer = httpx.post(f"{url}/v2/models/score/infer", headers=headers, content=body)
+    answer = httpx2.post(f"{url}/v2/models/score/infer", headers=headers, content=body)
     assert (answer.status_code, answer.json()) == (422, {"error": "columns are missing: ash"})
 
 
@@ -105,9 +105,9 @@ def test_the_image_codec() -> None:
         assert small.size == (43, 64)
         assert np.abs(np.asarray(small).astype(int) - (250, 128, 5)).max() <= 2
         text = b'{"inputs":[{"name":"photos","shape":[1],"datatype":"BYTES","data":["no image"]}]}'
-        refused = httpx.post(f"{url}/v2/models/thumbnail/infer", content=text)
+        refused = httpx2.post(f"{url}/v2/models/thumbnail/infer", content=text)
         headers, body = InferenceRequest([names["ImageCodec"].encode_input("photos", [photo])]).to_http(binary=True)
-        in_json = httpx.post(f"{url}/v2/models/thumbnail/infer", headers=headers, content=body)
+        in_json = httpx2.post(f"{url}/v2/models/thumbnail/infer", headers=headers, content=body)
     assert refused.status_code == 400
     assert refused.json()["error"].startswith("input 'photos': element 0 is no JPEG image: cannot identify image file")
     assert in_json.status_code == 400  # a JPEG is not UTF-8, and binary output was not asked for

@@ -78,5 +78,5 @@ def test_every_example_is_a_script_that_is_run_by_a_test_or_its_part() -> None:
         *("digits.py", "quickstart.py", "flask_app.py", "grpc_server.py", "grpc_mounted.py", "metrics.py", "pipeline.py"),
         *("authorize.py", "batching.py", "client.py"),
         *("reload_on_change.py", "shared_memory.py"),
-        *("frame_app.py", "client_httpx.py", "client_requests.py", "image_codec.py"),  # in test_codec_examples
+        *("frame_app.py", "client_httpx2.py", "client_requests.py", "image_codec.py"),  # in test_codec_examples
     }

@@ -7,7 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-import httpx
+import httpx2
 import pytest
 from sklearn.datasets import load_iris
 from sklearn.linear_model import LogisticRegression
@@ -33,22 +33,22 @@ def test_the_command_that_it_prints_makes_the_folder_run(folder: Path, tmp_path:
     command, log = ["python", "-m", "oip_asgi.mlserver", str(folder), "--host", "127.0.0.1", "--port", "PORT"], tmp_path / "log"
     with running(command, log, ready="/v2/health/live") as served:
         served.wait_until_ready()
-        assert httpx.get(f"{served.url}/v2/models/sums/ready").status_code == 503
-        assert httpx.get(f"{served.url}/v2/models/iris/ready").status_code == 200
+        assert httpx2.get(f"{served.url}/v2/models/sums/ready").status_code == 503
+        assert httpx2.get(f"{served.url}/v2/models/iris/ready").status_code == 200
     [sed] = [line for line in log.read_text().splitlines() if line.startswith("sed -i -E ")]
     assert sed.endswith(f"{folder}/models/sums/models.py {folder}/models/words/models.py")
     subprocess.run(["sh", "-c", sed], check=True)
     with serving(command, log) as served:
-        assert httpx.get(f"{served.url}/v2").json()["name"] == "ours"
+        assert httpx2.get(f"{served.url}/v2").json()["name"] == "ours"
         body = {"inputs": [{"name": "x", "datatype": "FP32", "shape": [2], "data": [1, 2]}]}
-        assert httpx.post(f"{served.url}/v2/models/sums/infer", json=body).json()["outputs"][0]["data"] == [21.0]
+        assert httpx2.post(f"{served.url}/v2/models/sums/infer", json=body).json()["outputs"][0]["data"] == [21.0]
         body = {"inputs": [{"name": "x", "datatype": "BYTES", "shape": [1], "data": ["to be"]}]}
-        events = httpx.post(f"{served.url}/v2/models/words/generate_stream", json=body).text.split("\n\n")
+        events = httpx2.post(f"{served.url}/v2/models/words/generate_stream", json=body).text.split("\n\n")
         assert [json.loads(event.removeprefix("data: "))["outputs"][0]["data"] for event in events if event] == [["to"], ["be"]]
         rows = {"name": "predict", "datatype": "FP32", "shape": [2, 4], "data": load_iris().data[49:51].tolist()}
-        answer = httpx.post(f"{served.url}/v2/models/iris/versions/v1/infer", json={"inputs": [rows]})
+        answer = httpx2.post(f"{served.url}/v2/models/iris/versions/v1/infer", json={"inputs": [rows]})
         assert answer.json()["outputs"][0]["data"] == [0, 1]
-        assert httpx.post(f"{served.url}/v2/repository/models/iris/unload").status_code == 403
+        assert httpx2.post(f"{served.url}/v2/repository/models/iris/unload").status_code == 403
 
 
 def test_a_folder_that_cannot_be_served_ends_with_one_line(tmp_path: Path) -> None:

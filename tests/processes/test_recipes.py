@@ -29,7 +29,7 @@ NEEDS = {
     "text_transformer": ["torch", "transformers"],
     "torch_module": ["sklearn", "torch", "tritonclient"],
 }
-"""Each recipe, and the modules that it imports beside the package's own, uvicorn's and httpx's."""
+"""Each recipe, and the modules that it imports beside the package's own, uvicorn's and httpx2's."""
 
 SEEN = {
     "lightgbm_booster": r"München +31\.9 +1 +649\.0 +6\d\d\.\d\n.*\nin a town that it does not know 200\n",

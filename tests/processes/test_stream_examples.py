@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import grpc
-import httpx
+import httpx2
 import numpy as np
 import pytest
 
@@ -47,7 +47,7 @@ def test_the_example_streams_and_stops() -> None:
 
 def cancelled(served: Served) -> int:
     """How many streams were noted as left by their reader."""
-    [model] = httpx.get(f"{served.url}/v2/models/writer/stats", timeout=30).json()["model_stats"]
+    [model] = httpx2.get(f"{served.url}/v2/models/writer/stats", timeout=30).json()["model_stats"]
     return sum(each["cancel"]["count"] for each in model["response_stats"].values())
 
 
@@ -61,7 +61,7 @@ def test_the_example_behind_other_servers(name: str, tmp_path: Path) -> None:
     endless = {"text_input": "The value of", "max_words": 100_000}
     environment = {"PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "examples")])}
     with serving_process(["python", "-m", *command[name].split()], tmp_path / "log", environment) as served:
-        with httpx.stream("POST", f"{served.url}/v2/models/writer/generate_stream", json=endless, timeout=30) as response:
+        with httpx2.stream("POST", f"{served.url}/v2/models/writer/generate_stream", json=endless, timeout=30) as response:
             assert json.loads(next(response.iter_lines()).removeprefix("data: "))["text_output"].strip()
         block_until(lambda: cancelled(served) == 1)
         if name == "hypercorn":

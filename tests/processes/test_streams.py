@@ -6,7 +6,7 @@ import json
 import time
 from pathlib import Path
 
-import httpx
+import httpx2
 import pytest
 
 from tests.support.processes import Served, serving
@@ -20,7 +20,7 @@ SERVERS = {
 
 
 def running(served: Served) -> int:
-    answer = httpx.post(f"{served.url}/models/running/infer", json={"inputs": []}, timeout=30)
+    answer = httpx2.post(f"{served.url}/models/running/infer", json={"inputs": []}, timeout=30)
     return int(answer.json()["outputs"][0]["data"][0])
 
 
@@ -28,12 +28,12 @@ def running(served: Served) -> int:
 def test_a_stream(name: str, tmp_path: Path) -> None:
     with serving(["python", "-m", *SERVERS[name].split()], tmp_path / "log", ready="/health/ready") as served:
         url = f"{served.url}/models/slow/generate_stream"
-        with httpx.stream("POST", url, json={"n": 20}, timeout=30) as response:
+        with httpx2.stream("POST", url, json={"n": 20}, timeout=30) as response:
             events = (json.loads(line.removeprefix("data: ")) for line in response.iter_lines() if line)
             assert next(events) == {"model_name": "slow", "output_0": 0}
             assert running(served) == 1
             assert [event["output_0"] for event in events] == list(range(1, 20))
-        with httpx.stream("POST", url, json={"n": 100_000}, timeout=30) as response:
+        with httpx2.stream("POST", url, json={"n": 100_000}, timeout=30) as response:
             next(response.iter_lines())
         end = time.monotonic() + 20
         while running(served):

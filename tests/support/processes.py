@@ -14,14 +14,14 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-import httpx
+import httpx2
 
 ROOT = Path(__file__).parents[2]
 SECONDS = 60
 """How long a server may take to answer first: it imports scikit-learn on a machine that others use too."""
 
-# httpx reads the certificates of all authorities for each call else: 30 ms that no server here needs
-get, head, post = partial(httpx.get, verify=False), partial(httpx.head, verify=False), partial(httpx.post, verify=False)
+# httpx2 reads the certificates of all authorities for each call else: 30 ms that no server here needs
+get, head, post = partial(httpx2.get, verify=False), partial(httpx2.head, verify=False), partial(httpx2.post, verify=False)
 
 
 def free_port() -> int:
@@ -76,7 +76,7 @@ class Served:
             try:
                 if get(f"{self.url}{self.ready}", timeout=SECONDS).status_code == 200:
                     return
-            except httpx.TransportError:
+            except httpx2.TransportError:
                 pass
             assert time.monotonic() < end, f"the server did not become ready:\n{self.log.read_text()}"
             time.sleep(0.05)

@@ -10,7 +10,7 @@ const SAVE = "# save the body as body.json";
 export const LANGUAGES = {
   curl: { make: curl },
   oip_asgi: { make: ours, note: "It needs oip_asgi[client], and asks any server of the protocol." },
-  httpx: { make: python },
+  httpx2: { make: python },
   tritonclient: { make: triton, note: "It needs tritonclient[http], and asks below /v2 only." },
   fetch: { make: browser },
   gRPC: { make: grpc, note: "It needs tritonclient[grpc], and a server that answers gRPC: install(..., grpc=True), or add_to_server." },
@@ -35,20 +35,20 @@ function quoted(text) {
   return `'${text.replaceAll("'", `'\\''`)}'`;
 }
 
-/** Lines of Python, with httpx. */
+/** Lines of Python, with httpx2. */
 function python({ url, headers, body, file, streams }) {
   if (file) {
     const all = literal(JSON.stringify({ "Inference-Header-Content-Length": "0", ...headers }));
     const content = `open(${JSON.stringify(file.name)}, "rb").read()`;
     const asked = `    ${JSON.stringify(url)},\n    content=${content},\n    headers=${all},\n`;
-    return `import httpx\n\nresponse = httpx.post(\n${asked})\nprint(response.content)\n`;
+    return `import httpx2\n\nresponse = httpx2.post(\n${asked})\nprint(response.content)\n`;
   }
   const data = body.length > LONG ? 'json.load(open("body.json"))' : literal(body);
-  const imports = body.length > LONG ? `${SAVE}\nimport json\n\nimport httpx\n\n` : "import httpx\n\n";
+  const imports = body.length > LONG ? `${SAVE}\nimport json\n\nimport httpx2\n\n` : "import httpx2\n\n";
   const more = Object.keys(headers).length ? `    headers=${literal(JSON.stringify(headers))},\n` : "";
   const asked = `    ${JSON.stringify(url)},\n    json=${data},\n${more}`;
-  if (!streams) return `${imports}response = httpx.post(\n${asked})\nprint(response.json())\n`;
-  return `${imports}with httpx.stream(\n    "POST",\n${asked}    timeout=None,\n) as response:\n` +
+  if (!streams) return `${imports}response = httpx2.post(\n${asked})\nprint(response.json())\n`;
+  return `${imports}with httpx2.stream(\n    "POST",\n${asked}    timeout=None,\n) as response:\n` +
     "    for line in response.iter_lines():\n        print(line)\n";
 }
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Final
 
-import httpx
+import httpx2
 import numpy as np
 
 from oip_asgi import InferenceServer, OIPApp
@@ -50,8 +50,8 @@ def processes() -> Iterator[list[str]]:
 async def run(urls: list[str], load: Traffic, balancer: Balancer, seed: int = 1) -> Numbers:
     """Send some traffic as it says, whether answers come or not."""
     chance, loads, waits = random.Random(seed), np.zeros(len(urls), int), []
-    limits = httpx.Limits(max_connections=None)
-    async with httpx.AsyncClient(timeout=60, limits=limits) as client:
+    limits = httpx2.Limits(max_connections=None)
+    async with httpx2.AsyncClient(timeout=60, limits=limits) as client:
 
         async def ask(replica: int, call: float) -> None:
             body = {"inputs": [{"name": "seconds", "datatype": "FP64", "shape": [1], "data": [call]}]}

@@ -8,7 +8,7 @@ from http.client import HTTPMessage
 from typing import Any
 
 import h11
-import httpx
+import httpx2
 import numpy as np
 import pytest
 import requests
@@ -161,11 +161,11 @@ def message_of_the_standard_library() -> Any:
         [(b"content-type", b"\xff"), (HEADER.lower().encode(), LENGTH.encode())],
         ((name, value) for name, value in [(HEADER, LENGTH)]),
         message_of_the_standard_library(),
-        httpx.Headers({HEADER: LENGTH}),
+        httpx2.Headers({HEADER: LENGTH}),
         h11.Response(status_code=200, headers=[(HEADER, LENGTH)]).headers,
         requests.structures.CaseInsensitiveDict({HEADER: LENGTH}),
     ],
-    ids=["bytes", "pairs", "pairs of bytes", "iterator", "http.client", "httpx", "h11", "requests"],
+    ids=["bytes", "pairs", "pairs of bytes", "iterator", "http.client", "httpx2", "h11", "requests"],
 )
 def test_headers_of_any_library(headers: Any) -> None:
     assert InferenceResponse.from_http(headers, BINARY + b"\x01\x02")["y"].tolist() == [1, 2]

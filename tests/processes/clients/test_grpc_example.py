@@ -8,7 +8,7 @@ import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
 
-import httpx
+import httpx2
 import numpy as np
 import pytest
 
@@ -25,7 +25,7 @@ def over_rest(url: str, model: str) -> Array:
         {"inputs": [{**TENSOR, "parameters": {"binary_data_size": X.nbytes}}], "parameters": {"binary_data_output": True}}
     ).encode()
     headers = {"Inference-Header-Content-Length": str(len(head))}
-    answer = httpx.post(f"{url}/v2/models/{model}/infer", content=head + X.tobytes(), headers=headers, timeout=60).raise_for_status()
+    answer = httpx2.post(f"{url}/v2/models/{model}/infer", content=head + X.tobytes(), headers=headers, timeout=60).raise_for_status()
     length = int(answer.headers["Inference-Header-Content-Length"])
     [output] = json.loads(answer.content[:length])["outputs"]
     assert output["datatype"] == "FP32"

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Iterator
 from typing import Any
 
-import httpx
+import httpx2
 import kserve
 import ml_dtypes
 import numpy as np
@@ -149,7 +149,7 @@ def test_triton_asyncio(address: str) -> None:
 
 def test_triton_raw_binary_request(client: Any, address: str) -> None:
     data = np.array([[1, 2], [3, 4]], "f4").tobytes()
-    answer = httpx.post(
+    answer = httpx2.post(
         f"http://{address}/v2/models/declared/infer", content=data, headers={"Inference-Header-Content-Length": "0"}
     ).raise_for_status()
     result = triton.InferResult.from_response_body(answer.content, header_length=int(answer.headers["inference-header-content-length"]))
@@ -247,5 +247,5 @@ def test_kserve_shows_our_errors(address: str, model: str, shape: tuple[int, ...
     async def ask(client: Any, url: str) -> Any:
         return await client.infer(url, kserve_request(np.ones(shape, "f4"), model, binary=True), model_name=model)
 
-    with pytest.raises(httpx.HTTPStatusError, match=text):
+    with pytest.raises(httpx2.HTTPStatusError, match=text):
         asyncio.run(with_kserve(address, ask))

@@ -220,7 +220,7 @@ def test_the_documented_question_is_answered(example: tuple[str, Served, Path]) 
 
 CLIENTS: dict[str, list[str]] = {
     "curl.sh": ["sh"],
-    "with_httpx.py": [sys.executable],
+    "with_httpx2.py": [sys.executable],
     "with_tritonclient.py": [sys.executable],
     "with_kserve.py": [sys.executable],
     "fetch.mjs": ["node"],

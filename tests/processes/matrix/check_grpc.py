@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import grpc
-import httpx
+import httpx2
 import numpy as np
 import pytest
 import tritonclient.grpc
@@ -126,13 +126,13 @@ def test_a_client_that_knows_no_messages_asks_for_them(address: str) -> None:
 
 
 def test_rest_is_on_the_same_port(address: str) -> None:
-    assert httpx.get(f"http://{address}/v2", headers=PLEASE, verify=False).json()["name"]
-    assert httpx.get(f"http://{address}/v2", verify=False).status_code == 401
+    assert httpx2.get(f"http://{address}/v2", headers=PLEASE, verify=False).json()["name"]
+    assert httpx2.get(f"http://{address}/v2", verify=False).status_code == 401
 
 
 def test_rest_over_http2(address: str) -> None:
     body = {"inputs": [{"name": "x", "datatype": "INT32", "shape": [3], "data": [1, 2, 3]}]}
-    with httpx.Client(http1=False, http2=True, base_url=f"http://{address}", headers=PLEASE) as client:
+    with httpx2.Client(http1=False, http2=True, base_url=f"http://{address}", headers=PLEASE) as client:
         answered = client.post("/v2/models/echo/infer", json=body)
         assert (answered.http_version, answered.status_code, answered.json()["outputs"]) == ("HTTP/2", 200, body["inputs"])
         refused = client.post("/v2/models/nope/infer", json=body)
@@ -177,7 +177,7 @@ def test_tls_with_alpn(kind: str, tmp_path: Path) -> None:
             doubting.is_server_ready(headers=PLEASE)
         assert refused.value.status() == "StatusCode.UNAVAILABLE"
         context = ssl.create_default_context(cafile=certificate.authority)
-        assert httpx.get(f"https://{address}/v2", headers=PLEASE, verify=context).json()["name"] == "matrix"
+        assert httpx2.get(f"https://{address}/v2", headers=PLEASE, verify=context).json()["name"] == "matrix"
 
 
 def alpn(port: int, authority: Path, *wanted: str) -> str | None:

@@ -13,7 +13,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import NamedTuple
 
-import httpx
+import httpx2
 import pytest
 
 from tests.support.processes import ROOT, serving, with_variable
@@ -90,7 +90,7 @@ def kind(mount: Mount) -> Kind:
 
 
 def test_the_example_serves_both(mount: Mount, tmp_path: Path) -> None:
-    with serving(mount.example.split(), tmp_path / "log") as running, httpx.Client(base_url=running.url) as client:
+    with serving(mount.example.split(), tmp_path / "log") as running, httpx2.Client(base_url=running.url) as client:
         outputs = client.post("/v2/models/double/infer", json=ASKED).json()["outputs"]
         path, own = mount.own
         assert client.post(path, json={"x": 3}).json() == own

@@ -16,7 +16,7 @@ from http.client import HTTPConnection
 from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
-import httpx
+import httpx2
 import numpy as np
 import pytest
 import tritonclient.http
@@ -140,7 +140,7 @@ async def under_load(url: str, clients: int, work: Callable[[], Awaitable[Any]])
                 of_one.refused.append((answer.status_code, answer.text))
                 await asyncio.sleep(0.1)
 
-    async with httpx.AsyncClient(base_url=url, timeout=60) as client:
+    async with httpx2.AsyncClient(base_url=url, timeout=60) as client:
         asking = [asyncio.create_task(ask_on(of_one)) for of_one in seen]
         given = await work()
         is_over = True

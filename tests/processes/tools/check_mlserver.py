@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import httpx
+import httpx2
 import lightgbm
 import mlflow
 import numpy as np
@@ -61,7 +61,7 @@ def url(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]
 
 
 def infer(url: str, model: str, inputs: list[Any], **more: Any) -> Any:
-    answer = httpx.post(f"{url}/v2/models/{model}/infer", json={"inputs": inputs, **more}, timeout=60)
+    answer = httpx2.post(f"{url}/v2/models/{model}/infer", json={"inputs": inputs, **more}, timeout=60)
     assert answer.status_code == 200, answer.text
     return {output["name"]: output["data"] for output in answer.json()["outputs"]}
 
@@ -83,7 +83,7 @@ def test_lightgbm(url: str, folder: Path) -> None:
 
 
 def test_mlflow(url: str) -> None:
-    metadata = httpx.get(f"{url}/v2/models/wine").json()
+    metadata = httpx2.get(f"{url}/v2/models/wine").json()
     assert [each["name"] for each in metadata["inputs"]] == ["a", "b", "c", "d"]
     own = LinearRegression().fit(ROWS, SPECIES).predict(ROWS[:2])
     columns = [{"name": name, "datatype": "FP32", "shape": [2], "data": ROWS[:2, n].tolist()} for n, name in enumerate("abcd")]

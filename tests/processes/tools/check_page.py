@@ -208,10 +208,10 @@ def test_the_lines_for_the_shell_and_for_python_do_what_the_form_does(site: Serv
     expected = answer_of(page)
     assert expected["id"] == 'it\'s é "1" \u2028 \\ true'
     assert expected["outputs"][0]["data"] == [9007199254740993]
-    codes = {language: code_of(page, language) for language in ("curl", "oip_asgi", "httpx", "tritonclient", "fetch", "gRPC")}
+    codes = {language: code_of(page, language) for language in ("curl", "oip_asgi", "httpx2", "tritonclient", "fetch", "gRPC")}
     assert all("X-Key" in code for code in codes.values())
     assert json.loads(printed_by("sh", "-c", codes["curl"])) == expected
-    assert eval(printed_by(sys.executable, "-c", codes["httpx"])) == expected
+    assert eval(printed_by(sys.executable, "-c", codes["httpx2"])) == expected
     assert printed_by(sys.executable, "-c", codes["oip_asgi"]) == "y [9007199254740993]\n"
     assert printed_by(sys.executable, "-c", codes["tritonclient"]) == "y [9007199254740993]\n"
     assert ran_in(page, codes["fetch"])["id"] == expected["id"]
@@ -244,7 +244,7 @@ def grpc_site() -> Iterator[int]:
 def test_the_lines_for_a_stream(site: Served, browser: Browser) -> None:
     page, _ = opened(browser, f"{site.url}/v2/docs#model=chat")
     expect(page.locator("#code")).to_contain_text("infer_stream")
-    for language, command in (("curl", ["sh", "-c"]), ("httpx", [sys.executable, "-c"])):
+    for language, command in (("curl", ["sh", "-c"]), ("httpx2", [sys.executable, "-c"])):
         assert printed_by(*command, code_of(page, language)).count("data: {") == 3
     assert printed_by(sys.executable, "-c", code_of(page, "oip_asgi")).count("word [b'text ") == 3
     assert "text 0" in ran_in(page, code_of(page, "fetch"))
@@ -309,9 +309,9 @@ def test_a_file_for_a_codec_of_the_user_is_the_whole_body(site: Served, browser:
     assert answer_of(page)["outputs"][0]["shape"] == [1]
     subprocess.run(["sh", "-c", code_of(page, "curl")], cwd=tmp_path, check=True)
     assert (tmp_path / "answer").read_bytes().endswith(b"\x03\x00\x00\x00\x00\xfe\xff")
-    done = subprocess.run([sys.executable, "-c", code_of(page, "httpx")], cwd=tmp_path, capture_output=True, text=True, check=True)
+    done = subprocess.run([sys.executable, "-c", code_of(page, "httpx2")], cwd=tmp_path, capture_output=True, text=True, check=True)
     assert done.stdout.endswith("\\x03\\x00\\x00\\x00\\x00\\xfe\\xff'\n")
-    expect(page.locator("#languages button")).to_have_text(["curl", "httpx"])
+    expect(page.locator("#languages button")).to_have_text(["curl", "httpx2"])
     assert seen.console == []
 
 

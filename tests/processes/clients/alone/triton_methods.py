@@ -261,12 +261,12 @@ def test_a_stream_of_asyncio(addresses: list[str]) -> None:
 @row("generate_request_body", "parse_response_body", of="http")
 @pytest.mark.parametrize("kind", ["http", "http.aio"])
 def test_bodies_without_a_client(kind: str, addresses: list[str]) -> None:
-    import httpx
+    import httpx2
 
     ask = Asker(kind, addresses)
     body, length = ask.client.generate_request_body([ask.input("x", X, "FP32")])
     url = f"http://{addresses[0]}/v2/models/echo/infer"
-    answer = httpx.post(url, content=body, headers={"Inference-Header-Content-Length": str(length)})
+    answer = httpx2.post(url, content=body, headers={"Inference-Header-Content-Length": str(length)})
     header_length = int(answer.headers["inference-header-content-length"])
     assert ask.client.parse_response_body(answer.content, header_length=header_length).as_numpy("x").tolist() == X.tolist()
     ask.close()

@@ -1,13 +1,13 @@
-"""Ask frame_app.py about five wines with httpx: a data frame out, a data frame back, as binary tensor data both ways.
+"""Ask frame_app.py about five wines with httpx2: a data frame out, a data frame back, as binary tensor data both ways.
 
-python examples/client_httpx.py http://127.0.0.1:8000
+python examples/client_httpx2.py http://127.0.0.1:8000
 """
 
 from __future__ import annotations
 
 import sys
 
-import httpx
+import httpx2
 import pandas as pd
 from sklearn.datasets import load_wine
 
@@ -20,7 +20,7 @@ def score(url: str, frame: pd.DataFrame) -> pd.DataFrame:
     request = PandasCodec.encode_request(frame)
     request.parameters["binary_data_output"] = True
     headers, body = request.to_http(binary=True)
-    answer = httpx.post(f"{url}/v2/models/score/infer", headers=headers, content=body)
+    answer = httpx2.post(f"{url}/v2/models/score/infer", headers=headers, content=body)
     return PandasCodec.decode_response(InferenceResponse.from_http(answer.headers, answer.content, answer.status_code))
 
 
