@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import threading
 import weakref
+from bisect import bisect_left
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache, partial
 from itertools import accumulate, chain
@@ -61,7 +62,10 @@ _EXECUTIONS: Final = _Metric(Counter, "oip_executions", "Calls of the model's fu
 _HITS: Final = _Metric(Counter, "oip_cache_hits", "Requests answered from the model's response cache.")
 _MISSES: Final = _Metric(Counter, "oip_cache_misses", "Requests that the model's response cache had no response for.")
 _DURATION: Final = _Metric(
-    Histogram, "oip_request_duration_seconds", "From a request's body to its response, of those that had a slot or waited for one."
+    Histogram,
+    "oip_request_duration_seconds",
+    "From a request's body to its end, of those that had a slot or waited for one, by how they ended.",
+    ("outcome",),
 )
 _QUEUE: Final = _Metric(Histogram, "oip_queue_duration_seconds", "How long requests that were executed had waited for a slot.")
 _EXECUTION: Final = _Metric(Histogram, "oip_execution_duration_seconds", "How long the model's function took, once for a batch.")
@@ -90,11 +94,12 @@ def _read_numbers(model: Model, numbers: Numbers) -> _Samples:
     if model.cache is not None:
         yield _HITS, (), numbers.cache_hit.count
         yield _MISSES, (), numbers.cache_miss.count
-    yield _DURATION, (), numbers.durations
+    for outcome, durations in numbers.durations.items():
+        yield _DURATION, (outcome,), durations
     yield _QUEUE, (), numbers.queues
     yield _EXECUTION, (), numbers.executions
     yield _ROWS, (), numbers.rows
-    if numbers.first_responses.sum:  # only streams have these
+    if numbers.first_responses.filled:  # only streams have these
         yield _FIRST, (), numbers.first_responses
 
 
@@ -187,14 +192,15 @@ class _Collector(Collector):
                 read.append(((model.name, model.version or ""), chain(numbers, gauges)))
             for labels, samples in read:
                 for metric, more, value in samples:
-                    values = _cumulate(value) if metric.kind is Histogram else (value,)
+                    values = _cumulate(metric.buckets, value) if metric.kind is Histogram else (value,)
                     families[metric].add_metric((name, *labels, *more), *values)
         return list(families.values())
 
 
-def _cumulate(histogram: Counts) -> tuple[list[tuple[str, float]], float]:
-    bounds = [*(str(float(bound)) for bound in histogram.bounds), "+Inf"]
-    return list(zip(bounds, accumulate(histogram.counts), strict=True)), histogram.sum
+def _cumulate(buckets: Sequence[float], histogram: Counts) -> tuple[list[tuple[str, float]], float]:
+    counts = list(accumulate(histogram.counts))
+    bounds = [(str(float(bound)), counts[bisect_left(histogram.bounds, bound)]) for bound in buckets]
+    return [*bounds, ("+Inf", counts[-1])], histogram.sum
 
 
 def _watch(engine: Engine, instruments: Mapping[_Metric, Any]) -> None:
@@ -240,7 +246,7 @@ class _Observer:
         for metric, labels, value in self._read_numbers(numbers):
             instrument = self._instrument(metric, *labels)
             if metric.kind is Histogram:
-                if any(value.counts):  # one event has one value
+                if value.filled:  # one event has one value
                     instrument.observe(value.sum)
             elif value:
                 instrument.inc(value)

@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from .._extensions.repository import list_models
 from .._models.model import Model
+from .._models.statistics import Histogram
 from .._serving.engine import Engine
 from .openapi import openapi_of
 
@@ -78,9 +79,14 @@ def describe_state(model: Model) -> dict[str, Any]:
             **{name: value for name, value in given.items() if value and (name, value) != ("run", "thread")},
         },
         "outcomes": numbers.outcomes,
-        "durations": numbers.durations,
-        "queues": numbers.queues,
-        "rows": numbers.rows,
+        "durations": _describe_histogram(*numbers.durations.values()),
+        "queues": _describe_histogram(numbers.queues),
+        "rows": _describe_histogram(numbers.rows),
         "waiting": model.limiter.waiting,
         "running": model.limiter.running,
     }
+
+
+def _describe_histogram(*together: Histogram) -> dict[str, Any]:
+    counts = [sum(same) for same in zip(*(histogram.counts for histogram in together), strict=True)]
+    return {"bounds": together[0].bounds, "counts": counts, "sum": sum(histogram.sum for histogram in together)}

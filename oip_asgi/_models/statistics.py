@@ -6,6 +6,7 @@ may answer several requests, and the single responses of streams are counted apa
 
 from __future__ import annotations
 
+import math
 import operator
 import threading
 from bisect import bisect_left
@@ -30,10 +31,28 @@ _PLACES: Final[dict[Outcome, int]] = {outcome: place for place, outcome in enume
 ResponseOutcome: TypeAlias = Literal["success", "fail", "empty_response", "cancel"]
 
 BUCKETS: Final = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
-"""Upper bounds of the buckets of every duration, in seconds; one more bucket takes what is longer."""
+"""Upper bounds of the buckets of every duration that others see, in seconds. Each is a bound of the finer ones too."""
 
-ROWS: Final = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512)
-"""Upper bounds of the buckets of rows in one execution; one more takes larger ones."""
+
+def _divide(low: float, high: float) -> list[float]:
+    """Bounds from `low` up to below `high`, each at most 1.1 times the one before: the middle of two is within 5 % of what is between."""
+    steps = math.ceil(math.log(high / low, 1.1))
+    return [float(f"{low * (high / low) ** (step / steps):.4g}") for step in range(steps)]
+
+
+Unit: TypeAlias = Literal["seconds", "rows"]
+
+_BORDERS: Final = (1e-6, *BUCKETS, 3600.0)  # from no time at all to what nobody waits for
+
+_BOUNDS: Final[Mapping[Unit, tuple[float, ...]]] = {
+    "seconds": (*chain.from_iterable(map(_divide, _BORDERS, _BORDERS[1:])), _BORDERS[-1]),
+    "rows": (1, 2, 4, 8, 16, 32, 64, 128, 256, 512),
+}
+"""Upper bounds of the buckets of a histogram; one more takes what is larger."""
+
+_EDGES: Final[Mapping[Unit, Array]] = {unit: np.array(bounds) for unit, bounds in _BOUNDS.items()}
+
+ROWS: Final = _BOUNDS["rows"]
 
 MOST_ENTRIES: Final = 1000
 """Responses of a stream after so many are counted under the last index. Executions of more rows count by the next power of two."""
@@ -80,21 +99,28 @@ class Duration(msgspec.Struct):
 class Histogram(msgspec.Struct):
     """How many values are in each bucket, and their sum."""
 
-    bounds: tuple[float, ...] = BUCKETS
-    counts: list[int] = []
+    unit: Unit = "seconds"
+    filled: list[int] = []  # the counts; empty without a value, as for most of many models
     sum: float = 0
 
-    def __post_init__(self) -> None:
-        self.counts = self.counts or [0] * (len(self.bounds) + 1)
+    @property
+    def bounds(self) -> tuple[float, ...]:
+        return _BOUNDS[self.unit]
 
-    def add(self, value: float) -> None:
-        self.counts[bisect_left(self.bounds, value)] += 1
-        self.sum += value
+    @property
+    def counts(self) -> list[int]:
+        return self.filled or [0] * (len(self.bounds) + 1)
+
+    def add(self, value: float, count: int = 1) -> None:
+        self.filled = self.counts
+        self.filled[bisect_left(self.bounds, value)] += count
+        self.sum += value * count
 
     def add_all(self, values: Array) -> None:
-        counts = np.bincount(np.searchsorted(self.bounds, values), minlength=len(self.counts))
-        self.counts = list(map(operator.add, self.counts, counts.tolist()))
-        self.sum += float(values.sum())
+        if len(values):
+            counts = np.bincount(np.searchsorted(_EDGES[self.unit], values), minlength=len(self.bounds) + 1)
+            self.filled = list(map(operator.add, self.counts, counts.tolist()))
+            self.sum += float(values.sum())
 
 
 class Numbers(msgspec.Struct):
@@ -122,11 +148,11 @@ class Numbers(msgspec.Struct):
     batches: dict[int, dict[str, Duration]] = {}  # executions by their rows, and by stage
     responses: dict[int, dict[str, Duration]] = {}  # those of streams by their index, and by outcome and stage
 
-    durations: Histogram = msgspec.field(default_factory=Histogram)  # `success` and `fail`
+    durations: dict[Outcome, Histogram] = msgspec.field(default_factory=lambda: {"ok": Histogram()})  # `success`, and `fail` by its outcome
     queues: Histogram = msgspec.field(default_factory=Histogram)  # `queue` of requests whose function was called
     executions: Histogram = msgspec.field(default_factory=Histogram)  # calls that returned: a batch counts once
     first_responses: Histogram = msgspec.field(default_factory=Histogram)  # how long streams took until the first
-    rows: Histogram = msgspec.field(default_factory=lambda: Histogram(ROWS))  # of each call
+    rows: Histogram = msgspec.field(default_factory=lambda: Histogram("rows"))  # of each call
 
     def add_requests(self, rows: Sequence[Row]) -> None:
         """Add requests that have ended, many at once."""
@@ -142,7 +168,9 @@ class Numbers(msgspec.Struct):
         took = ended - since
         self.success.add_all(took[is_ok])
         self.fail.add_all(took[has_failed])
-        self.durations.add_all(took[is_ok | has_failed])
+        self._find_durations("ok").add_all(took[is_ok])
+        for place in set(places[has_failed].tolist()):
+            self._find_durations(OUTCOMES[int(place)]).add_all(took[has_failed & (places == place)])
         self.cache_hit.add_all(lookup[is_found])
         self.cache_miss.add_all(lookup[(lookup >= 0) & ~is_found])
         waited = (started - entered)[is_called]
@@ -174,7 +202,7 @@ class Numbers(msgspec.Struct):
         is_ok = outcome == "ok"
         if is_ok or (entered and (called or outcome != "invalid")):
             (self.success if is_ok else self.fail).add(1, ended - since)
-            self.durations.add(ended - since)
+            self._find_durations(outcome).add(ended - since)
         if is_ok and is_hit:
             self.cache_hit.add(1, lookup)
             self.queue.count += 1
@@ -206,6 +234,11 @@ class Numbers(msgspec.Struct):
             self.executions.add(stages["compute_infer"])
         self._count_executions(rows, 1)
 
+    def _find_durations(self, outcome: Outcome) -> Histogram:
+        if outcome not in self.durations:
+            self.durations[outcome] = Histogram()
+        return self.durations[outcome]
+
     def _find_batch(self, rows: int) -> dict[str, Duration]:
         size = rows if rows <= MOST_ENTRIES else 1 << (rows - 1).bit_length()
         if size not in self.batches:
@@ -214,8 +247,7 @@ class Numbers(msgspec.Struct):
 
     def _count_executions(self, rows: int, count: int) -> None:
         self.execution_count += count
-        self.rows.counts[bisect_left(ROWS, rows)] += count
-        self.rows.sum += rows * count
+        self.rows.add(rows, count)
 
     def add_response(self, index: int, outcome: ResponseOutcome, compute_infer: float, compute_output: float, since: float) -> None:
         """Add one response of a stream, `since` seconds after the request."""

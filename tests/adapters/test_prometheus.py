@@ -23,7 +23,7 @@ from prometheus_client.parser import text_string_to_metric_families as parse_tex
 
 from oip_asgi import InferenceError, InferenceServer, OIPApp, ResponseCache
 from oip_asgi.prometheus import instrument
-from tests.support.inside import count_response, is_idle, statistics_of
+from tests.support.inside import count_response, is_idle, set_clock, statistics_of
 from tests.support.limited import Blocking
 from tests.support.talk import block_until
 from tests.support.ways import Request, over_asgi
@@ -45,6 +45,9 @@ KINDS = {
     "oip_model_ready": "gauge",
     "oip_model_load_duration_seconds": "gauge",
 }
+
+
+MORE_LABELS = {"oip_requests": {"outcome"}, "oip_request_duration_seconds": {"outcome"}, "oip_requests_in_progress": {"state"}}
 
 
 def make_server(name: str = "shop", **options: Any) -> InferenceServer:
@@ -93,8 +96,7 @@ def test_every_metric_has_its_kind_and_labels_in_both_formats(registry: Collecto
     assert {family.name: family.unit for family in families} == {name: "seconds" if name.endswith("_seconds") else "" for name in KINDS}
     for family in families:
         for sample in family.samples:
-            more = {"oip_requests": {"outcome"}, "oip_requests_in_progress": {"state"}}.get(family.name, set())
-            assert set(sample.labels) - {"le"} == {"server", "model", "version"} | more
+            assert set(sample.labels) - {"le"} == {"server", "model", "version"} | MORE_LABELS.get(family.name, set())
 
 
 def test_the_instruments_of_several_processes_count_as_the_collector_does(registry: CollectorRegistry, monkeypatch: Any) -> None:
@@ -147,16 +149,34 @@ def test_outcomes_and_durations_are_counted(registry: CollectorRegistry) -> None
     assert page.value("oip_requests_total", model="raises", version="3", outcome="failed") == 1
     assert (page.value("oip_inferences_total"), page.value("oip_executions_total")) == (3, 3)
     assert (page.value("oip_executions_total", model="raises", version="3"), page.value("oip_batch_rows_sum")) == (1, 3)
-    for name in ("request", "queue", "execution"):
-        bounds = [page.value(f"oip_{name}_duration_seconds_bucket", le=bound) for bound in BUCKETS]
+    for name, labels in (("request", {"outcome": "ok"}), ("queue", {}), ("execution", {})):
+        bounds = [page.value(f"oip_{name}_duration_seconds_bucket", le=bound, **labels) for bound in BUCKETS]
         assert None not in bounds
         assert bounds == sorted(bounds, key=float)  # type: ignore[arg-type]
-        assert bounds[-1] == page.value(f"oip_{name}_duration_seconds_count") == 3
-        total = page.value(f"oip_{name}_duration_seconds_sum")
+        assert bounds[-1] == page.value(f"oip_{name}_duration_seconds_count", **labels) == 3
+        total = page.value(f"oip_{name}_duration_seconds_sum", **labels)
         assert total is not None
         assert 0 <= total < math.inf
-    assert page.value("oip_request_duration_seconds_bucket", model="raises", version="3", le="0.01") == 0
-    assert page.value("oip_request_duration_seconds_count", model="raises", version="3") == 1
+    for outcome, ended in {"ok": 0, "failed": 1, "timeout": None}.items():
+        assert page.value("oip_request_duration_seconds_count", model="raises", version="3", outcome=outcome) == ended
+    assert page.value("oip_request_duration_seconds_bucket", model="raises", version="3", outcome="failed", le="0.01") == 0
+
+
+@pytest.mark.parametrize("bound", [0.0005, 0.01, 0.25, 1.0, 30.0])
+def test_a_duration_on_a_bound_is_in_its_bucket(registry: CollectorRegistry, bound: float) -> None:
+    server, now = InferenceServer("shop"), [0.0]
+
+    @server.model("m", run="inline")
+    def model() -> int:
+        now[0] += bound
+        return 1
+
+    set_clock(server, lambda: now[0])
+    instrument(server, registry)
+    assert send(server) == 200
+    page = Page(registry)
+    counts = {name: page.value("oip_request_duration_seconds_bucket", outcome="ok", le=name) for name in BUCKETS}
+    assert counts == {name: float(float(name) >= bound) for name in BUCKETS}
 
 
 def test_hits_and_misses_of_a_cache_are_counted_and_models_without_have_none(registry: CollectorRegistry) -> None:
@@ -167,7 +187,7 @@ def test_hits_and_misses_of_a_cache_are_counted_and_models_without_have_none(reg
     assert send(server, Request("POST", "/models/plain/infer", (), b'{"inputs":[]}')) == 200
     page = Page(registry)
     assert (page.value("oip_cache_hits_total"), page.value("oip_cache_misses_total")) == (2, 1)
-    assert page.value("oip_requests_total", outcome="ok") == page.value("oip_request_duration_seconds_count") == 3
+    assert page.value("oip_requests_total", outcome="ok") == page.value("oip_request_duration_seconds_count", outcome="ok") == 3
     assert (page.value("oip_inferences_total"), page.value("oip_executions_total")) == (1, 1)
     assert page.value("oip_cache_hits_total", model="plain") is None
 

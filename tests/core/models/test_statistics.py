@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -33,6 +34,12 @@ def fail(statistics: Statistics, outcome: Outcome, request: Timings | None, ende
     statistics.record(outcome, request, ended)
 
 
+def durations_of(numbers: Numbers) -> tuple[int, float]:
+    """How many durations were counted, however their requests ended, and their sum."""
+    histograms = numbers.durations.values()
+    return sum(sum(histogram.counts) for histogram in histograms), sum(histogram.sum for histogram in histograms)
+
+
 def test_an_answer_counts_in_every_stage() -> None:
     statistics = Statistics()
     answer(statistics, ALL)
@@ -52,11 +59,33 @@ def test_an_answer_counts_in_every_stage() -> None:
 
 def test_a_value_on_a_bound_is_in_its_bucket_and_a_longer_one_in_the_last() -> None:
     statistics = Statistics()
-    answer(statistics, replace(ALL, since=0.25, entered=0.25, started=0.75, called=0.75, returned=31.25), 31.25)
+    answer(statistics, replace(ALL, since=0.25, entered=0.25, started=0.75, called=0.75, returned=4000.75), 4000.75)
     taken = statistics.snapshot()
-    assert taken.queues.counts[BUCKETS.index(0.5)] == 1
-    assert taken.executions.counts[-1] == taken.durations.counts[-1] == 1
-    assert (taken.queues.sum, taken.executions.sum, taken.durations.sum) == (0.5, 30.5, 31.0)
+    assert taken.queues.counts[taken.queues.bounds.index(0.5)] == 1
+    durations = taken.durations["ok"]
+    assert taken.executions.counts[-1] == durations.counts[-1] == 1
+    assert (taken.queues.sum, taken.executions.sum, durations.sum) == (0.5, 4000.0, 4000.5)
+
+
+def test_the_bounds_of_durations_have_those_that_others_see_and_are_close() -> None:
+    bounds = Numbers().queues.bounds
+    assert set(BUCKETS) < set(bounds)
+    assert all(1 < above / below <= 1.1 for below, above in pairwise(bounds))
+    assert (bounds[0], bounds[-1]) == (1e-6, 3600.0)
+
+
+def test_durations_are_counted_by_how_requests_ended() -> None:
+    statistics = Statistics()
+    answer(statistics)
+    fail(statistics, "failed", RAISED, 5.0)
+    fail(statistics, "timeout", IN_QUEUE, 3.0)
+    fail(statistics, "invalid", None)
+    durations = statistics.snapshot().durations
+    assert {outcome: (sum(one.counts), one.sum) for outcome, one in durations.items()} == {
+        "ok": (1, 3.75),
+        "failed": (1, 4.0),
+        "timeout": (1, 2.0),
+    }
 
 
 @pytest.mark.parametrize("outcome", ["timeout", "cancelled", "failed"])
@@ -67,7 +96,7 @@ def test_a_request_that_ends_in_the_queue_fails_without_an_execution(outcome: Ou
     assert taken.outcomes[outcome] == 1
     assert (taken.fail, taken.success) == (Duration(1, 2.0), Duration(0, 0.0))
     assert (taken.queue.count, taken.compute_input.count, taken.execution_count, taken.inference_count) == (0, 0, 0, 0)
-    assert sum(taken.durations.counts) == 1
+    assert durations_of(taken) == (1, 2.0)
     assert taken.last_answered is None
 
 
@@ -94,7 +123,7 @@ def test_what_is_refused_for_what_it_says_is_no_failure() -> None:
     fail(statistics, "invalid", IN_QUEUE, 3.0)  # a large body is decoded in its slot
     taken = statistics.snapshot()
     assert taken.outcomes == {"ok": 0, "invalid": 2, "busy": 1, "timeout": 0, "cancelled": 0, "failed": 0}
-    assert (taken.fail.count, sum(taken.durations.counts)) == (0, 0)
+    assert (taken.fail.count, durations_of(taken)) == (0, (0, 0))
 
 
 def test_requests_of_a_batch_are_charged_its_time_and_it_is_one_execution() -> None:
@@ -188,10 +217,12 @@ def test_an_observer_hears_the_numbers_of_every_event() -> None:
 
     def values(numbers: Numbers) -> list[Any]:
         counted = [outcome for outcome, count in numbers.outcomes.items() if count == 1]
-        histograms = (numbers.durations, numbers.queues, numbers.executions, numbers.rows, numbers.first_responses)
+        histograms = (numbers.queues, numbers.executions, numbers.rows, numbers.first_responses)
         assert all(sum(histogram.counts) <= 1 for histogram in histograms)
         assert all(count <= 1 for count in numbers.outcomes.values())
-        seconds = [histogram.sum if any(histogram.counts) else None for histogram in histograms]
+        count, took = durations_of(numbers)
+        assert count <= 1
+        seconds = [took if count else None, *[histogram.sum if any(histogram.counts) else None for histogram in histograms]]
         return [*counted, *seconds, numbers.inference_count, numbers.cache_miss.count, numbers.cache_hit.count]
 
     assert [values(numbers) for numbers in heard] == [
@@ -216,7 +247,7 @@ def test_requests_are_summed_in_parts_and_none_is_lost() -> None:
             assert statistics.snapshot().outcomes["ok"] == number
     taken = statistics.snapshot()
     assert (taken.success, taken.compute_infer) == (Duration(1000, 3750.0), Duration(1000, 2000.0))
-    assert sum(taken.durations.counts) == sum(taken.queues.counts) == sum(taken.executions.counts) == taken.rows.sum == 1000
+    assert durations_of(taken)[0] == sum(taken.queues.counts) == sum(taken.executions.counts) == taken.rows.sum == 1000
 
 
 def test_threads_that_count_and_read_at_once_lose_nothing() -> None:
@@ -283,7 +314,11 @@ def test_many_requests_count_as_each_by_itself_does(ended: list[tuple[Outcome, T
     for name in ("success", "fail", "queue", "compute_input", "compute_infer", "compute_output", "cache_hit", "cache_miss"):
         each = [getattr(numbers, name) for numbers in heard]
         assert getattr(taken, name) == Duration(sum(one.count for one in each), sum(one.seconds for one in each)), name
-    for name in ("durations", "queues", "executions", "rows"):
+    assert durations_of(taken) == tuple(map(sum, zip(*map(durations_of, heard), strict=True)))
+    for outcome, histogram in taken.durations.items():
+        each = [numbers.durations[outcome].counts for numbers in heard if outcome in numbers.durations]
+        assert histogram.counts == [sum(one) for one in zip(*each, strict=True)]
+    for name in ("queues", "executions", "rows"):
         histograms = [getattr(numbers, name) for numbers in heard]
         counts = [sum(one) for one in zip(*(histogram.counts for histogram in histograms), strict=True)]
         assert (getattr(taken, name).counts, getattr(taken, name).sum) == (counts, sum(histogram.sum for histogram in histograms)), name

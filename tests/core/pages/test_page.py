@@ -5,9 +5,12 @@ from __future__ import annotations
 import asyncio
 import json
 import re
+import shutil
+import subprocess
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from starlette.applications import Starlette
 from starlette.routing import Mount
@@ -15,6 +18,7 @@ from werkzeug.middleware.dispatcher import DispatcherMiddleware
 
 import oip_asgi
 from oip_asgi import InferenceServer, OIPApp, OIPMiddleware, OIPWSGIApp, OIPWSGIMiddleware, ResponseCache, TensorSpec
+from tests.support.inside import set_clock
 from tests.support.inside.http import FILES, POLICY
 from tests.support.ways import Request, Way, other_asgi_app, other_wsgi_app, over_asgi, over_wsgi, ways_into
 
@@ -151,6 +155,39 @@ def test_the_state_of_a_model_has_its_options_and_its_numbers() -> None:
         assert sum(state[name]["counts"]) == count
         assert len(state[name]["counts"]) == len(state[name]["bounds"]) + 1
     assert state["rows"]["sum"] == 1
+
+
+def quantiles_of(state: Any, shares: list[float]) -> list[float]:
+    """What the page's script makes of a state: quantiles of the durations, in seconds."""
+    asked = f"console.log(JSON.stringify({json.dumps(shares)}.map((share) => quantile({json.dumps(state['durations'])}, share))));"
+    script = (STATIC / "statistics.js").read_text() + asked
+    ran = subprocess.run(["node", "--input-type=module"], input=script, capture_output=True, text=True, timeout=60, check=True)
+    return [float(value) for value in json.loads(ran.stdout)]
+
+
+@pytest.mark.skipif(shutil.which("node") is None, reason="needs Node")
+@pytest.mark.parametrize(
+    "durations",
+    [[1.05] * 40, [0.00003] * 5, [0.0021, 0.0022, 0.0023], [0.01] * 98 + [2.4] * 2, [0.25] * 10, [600.0], [*np.geomspace(2e-6, 3000, 301)]],
+    ids=["one second", "microseconds", "close", "two kinds", "on a bound", "minutes", "all"],
+)
+def test_the_latency_that_the_page_shows_is_within_five_percent(durations: list[float]) -> None:
+    server, now = InferenceServer(), [0.0]
+    left = iter(durations)
+
+    @server.model("m", run="inline")
+    def model() -> int:
+        now[0] += next(left)
+        return 1
+
+    set_clock(server, lambda: now[0])
+    for _ in durations:
+        server.infer_sync("m", {})
+        now[0] = 0.0  # so that the differences are exact
+    state = json.loads(over_asgi(OIPApp(server), "")(Request("GET", "/models/m/docs/state.json")).body)
+    shares = [0.5, 0.99]
+    expected = [sorted(durations)[int(np.ceil(len(durations) * share)) - 1] for share in shares]
+    assert quantiles_of(state, shares) == pytest.approx(expected, rel=0.05)
 
 
 @pytest.mark.parametrize("path", [*PAGES, *OF_MODEL])
