@@ -1,6 +1,6 @@
 """Values of a Python caller, by name or as a data frame -> input tensors. Nothing is copied that is a tensor already.
 
-Numbers become INT64 or FP64, unless a declaration says what they become.
+Numbers become INT64, UINT64 or FP64, unless a declaration says what they become.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ def _find_codec(value: Any, spec: TensorSpec | None, codecs: Codecs) -> AnyInput
 
 
 def _make_array(value: Any, spec: TensorSpec | None) -> Array:
-    array = as_array(value)
+    array = as_array(value, None if spec is None else spec.dtype)
     if array.ndim and array.dtype.hasobject and (spec is None or spec.datatype in FLOATING):
         kinds = set(map(type, array.ravel().tolist()))
         if kinds <= {int, float, NoneType} and (spec is not None or kinds != {NoneType}):

@@ -15,8 +15,8 @@ from typing import Annotated, Any, Final, Literal, NamedTuple
 import numpy as np
 
 from .._codecs.base import AnyInputCodec, AnyRequestCodec
-from .._codecs.content_types import Codecs, check_complete, default_codecs, is_input_codec, is_request_codec
-from .._protocol.datatypes import DTYPES, Datatype, datatype_of
+from .._codecs.content_types import SCALARS, Codecs, check_complete, default_codecs, is_input_codec, is_request_codec
+from .._protocol.datatypes import DTYPES, Datatype, DType, datatype_of
 from .._protocol.errors import InvalidRequest, InvalidResponse, show
 from .._protocol.specs import AnyShape, TensorSpec
 from .._protocol.tensors import Tensor
@@ -30,6 +30,9 @@ _ABSTRACT: Final = frozenset(
 """numpy's classes of several dtypes: an annotation with one of them names no datatype."""
 
 _LIKE_A_DATATYPE: Final = re.compile(r"(?i)(u?int|fp|float|bf|bfloat)\d+")
+
+_ELEMENTS: Final = {kind: DTYPES[scalar.datatypes[0]] for kind, scalar in SCALARS.items()} | {bytes: DTYPES["BYTES"]}
+"""The dtypes of lists of these."""
 
 _KNOWN: Final = (*DTYPES, "BF16")
 
@@ -132,12 +135,19 @@ def read_output(tensor: Tensor, annotation: Any, of_response: str | None) -> Any
         raise InvalidResponse(f"output {str(error).removeprefix('input ').removeprefix('tensor ')}") from None
 
 
+class Written(NamedTuple):
+    """What an annotation says of one output: each None if the value itself decides."""
+
+    codec: AnyInputCodec | None = None  # which writes it
+    dtype: DType | None = None  # of the elements of a list, as an empty one has none
+
+
 class Returned(NamedTuple):
-    """What a return annotation says: the outputs that it declares, and the codec of each, None if the value itself decides."""
+    """What a return annotation says: the outputs that it declares, and how each is written."""
 
     specs: tuple[TensorSpec, ...] = ()
-    codecs: tuple[AnyInputCodec | None, ...] = ()
-    each: AnyInputCodec | None = None  # for each value of a mapping, or of a tuple of any length
+    written: tuple[Written, ...] = ()
+    each: Written = Written()  # each value of a mapping, or of a tuple of any length
     request_codec: AnyRequestCodec | None = None  # makes a whole response of the result
     is_partial: bool = False  # it declares only some outputs, so `specs` is empty
 
@@ -152,8 +162,8 @@ class Outputs:
         """The name of the only output, and what is declared of it; None if there may be several."""
         self.returned = returned
         self.codecs = codecs
-        names_codec = returned.each or returned.request_codec or any(returned.codecs) or any(spec.content_type for spec in declared)
-        self.are_open = not names_codec and not codecs.are_extended
+        names_codec = any(written.codec for written in (returned.each, *returned.written)) or any(spec.content_type for spec in declared)
+        self.are_open = not names_codec and returned.request_codec is None and not codecs.are_extended
         """Whether arrays, texts and numbers become outputs without a codec."""
 
 
@@ -172,11 +182,18 @@ def parse_return(annotation: Any, codecs: Codecs, *, streams: bool) -> Returned:
     elif origin is tuple:
         is_each = args[1:] == (...,)
         members = list(map(parse_annotation, args[:1] if is_each else args))
-    writers = tuple(member.codec or codecs.writer(member.wanted) for member in members)
+    written = tuple(Written(member.codec or codecs.writer(member.wanted), _find_dtype(member.wanted)) for member in members)
     is_partial = any(member.declared is not None for member in members)
     if is_each:
-        return Returned(each=writers[0], is_partial=is_partial)
+        return Returned(each=written[0], is_partial=is_partial)
     named = [member.spec(f"output_{place}") for place, member in enumerate(members)]
     specs = tuple(spec for spec in named if spec is not None)
     # datatypes in annotations count only if all outputs have one
-    return Returned(specs, writers) if len(specs) == len(members) else Returned((), writers, is_partial=is_partial)
+    return Returned(specs, written) if len(specs) == len(members) else Returned((), written, is_partial=is_partial)
+
+
+def _find_dtype(annotation: Any) -> DType | None:
+    """The dtype of the elements of a list, as in `list[int]` and `list[list[int]]`; None if the annotation names none."""
+    while typing.get_origin(annotation) in (list, Sequence):
+        [annotation] = typing.get_args(annotation)
+    return _ELEMENTS.get(annotation) if isinstance(annotation, type) else None

@@ -18,14 +18,14 @@ from .._codecs.content_types import Codecs
 from .._codecs.dataframes import PandasCodec, is_series
 from .._codecs.frame_columns import CATEGORIES, COLUMN_CODECS, DTYPE, column_to_tensor, has_declared_type, holds_missing
 from .._codecs.torch import replace_torch
-from .._protocol.datatypes import Array, cast, find_overflow
+from .._protocol.datatypes import Array, DType, cast, find_overflow
 from .._protocol.errors import InferenceError, InvalidRequest, ModelFault, list_names, show
 from .._protocol.schemas import RequestOutput
 from .._protocol.specs import TensorSpec
 from .._protocol.tensor_bytes import count
 from .._protocol.tensors import InferenceResponse, Tensor, make_tensor, to_plain, to_plain_parameters
 from .._protocol.to_array import as_array, object_array, to_wire_array
-from .annotations import Outputs
+from .annotations import Outputs, Written
 from .callables import refuse_coroutine
 
 T = TypeVar("T")
@@ -95,14 +95,14 @@ def _encode(result: Any, outputs: Outputs, asked: Mapping[str, str]) -> Inferenc
         response, named = _call(request_codec.encode_response, "", result), taken.items()
         if request_codec is not PandasCodec:  # what a user's codec made may be anything
             response = _recheck(response, outputs, asked)
-    annotated = returned.codecs if len(returned.codecs) == len(named) else (returned.each,) * len(named)
-    for (key, value), codec in zip(named, annotated, strict=True):
+    annotated = returned.written if len(returned.written) == len(named) else (returned.each,) * len(named)
+    for (key, value), written in zip(named, annotated, strict=True):
         name = _check_name(key)
         if value is None:
             raise ModelFault("the model gave None: did you forget `return` or `yield x`?" if result is None else f"output {name!r} is None")
         spec, wanted = specs.get(name), asked.get(name)
         column = _write_column(name, value, spec, codecs) if request_codec is PandasCodec and wanted is None else None
-        response.outputs.append(column or _write(name, value, codec, spec, wanted, codecs))
+        response.outputs.append(column or _write(name, value, written, spec, wanted, codecs))
     return response
 
 
@@ -144,34 +144,38 @@ def _recheck_tensor(tensor: Tensor, spec: TensorSpec | None, asked: str | None, 
         value = tensor.array if codec is None else codec.decode_output(tensor)
     except (InferenceError, ValueError) as error:
         raise _refuse(tensor.name, asked, error) from None
-    return _write_as_asked(tensor.name, value, codecs.inputs[asked], spec, lambda: made)
+    return _write_as_asked(tensor.name, value, codecs.inputs[asked], None if spec is None else spec.dtype, spec, lambda: made)
 
 
-def _write(name: str, value: Any, codec: AnyInputCodec | None, spec: TensorSpec | None, asked: str | None, codecs: Codecs) -> Tensor:
+def _write(name: str, value: Any, annotated: Written, spec: TensorSpec | None, asked: str | None, codecs: Codecs) -> Tensor:
     """One output. The request decides how it is written, else the declaration, else the annotation, else the value itself."""
     value = _call(replace_torch, value)
     if isinstance(value, ndarray):
         _check_shape(name, value)
+    codec, dtype = annotated if spec is None else (annotated.codec, spec.dtype)
     if spec is not None and spec.content_type is not None:
         codec = codecs.inputs[spec.content_type]
 
     def write() -> Tensor:
-        known = codec or codecs.tensor_codec_for_value(value)
-        tensor = _to_tensor(name, value) if known is None else _write_by(known, name, value)
+        is_known = annotated.dtype is not None and isinstance(value, list) and not value  # a codec would guess what it is a list of
+        known = codec or (None if is_known else codecs.tensor_codec_for_value(value))
+        tensor = _to_tensor(name, value, dtype) if known is None else _write_by(known, name, value, dtype)
         array = tensor.array
         if spec is not None and not tensor.parameters and array.ndim == 1 and isinstance(value, (list, tuple)):
-            # an empty list has no datatype and no further dimensions of its own
+            # an empty list has no further dimensions of its own
             shape = (0, *(max(size, 0) for size in spec.shape[1:]))
             tensor.array = spec.to_declared_rank(array) if array.size or not spec.shape else np.empty(shape, spec.dtype)
         return tensor
 
-    return write() if asked is None else _write_as_asked(name, value, codecs.inputs[asked], spec, write)
+    return write() if asked is None else _write_as_asked(name, value, codecs.inputs[asked], dtype, spec, write)
 
 
-def _write_as_asked(name: str, value: Any, codec: AnyInputCodec, spec: TensorSpec | None, write: Callable[[], Tensor]) -> Tensor:
+def _write_as_asked(
+    name: str, value: Any, codec: AnyInputCodec, dtype: DType | None, spec: TensorSpec | None, write: Callable[[], Tensor]
+) -> Tensor:
     """Write an output in the content type that the request asks for, and as declared. Raises if not even `write` makes it as declared."""
     try:
-        tensor = _write_by(codec, name, value)
+        tensor = _write_by(codec, name, value, dtype)
     except ModelFault as error:
         raise _refuse(name, codec.content_type, error) from None
     if spec is None:
@@ -183,10 +187,10 @@ def _write_as_asked(name: str, value: Any, codec: AnyInputCodec, spec: TensorSpe
         raise _refuse(name, codec.content_type, error) from None
 
 
-def _write_by(codec: AnyInputCodec, name: str, value: Any) -> Tensor:
+def _write_by(codec: AnyInputCodec, name: str, value: Any, dtype: DType | None) -> Tensor:
     """Write a value with a codec that was chosen by name: codecs of lists get an array as a list, and `np` gets a list as an array."""
     if codec.content_type == "np":
-        value = _call(as_array, value)
+        value = _call(as_array, value, dtype)
     elif is_series(value):
         value = value.tolist()
     elif isinstance(value, ndarray) and value.ndim in (1, 2) and value.shape[1:] in ((), (1,)):
@@ -206,12 +210,12 @@ def _list(name: str, array: Array) -> Any:
     return points.tolist()
 
 
-def _to_tensor(name: str, value: Any) -> Tensor:
+def _to_tensor(name: str, value: Any, dtype: DType | None = None) -> Tensor:
     """An output as numpy makes an array of its value."""
     if is_series(value):
         return _call(column_to_tensor, name, value)
     try:
-        array = to_wire_array(value)
+        array = to_wire_array(value, dtype)
     except (TypeError, ValueError) as error:
         if isinstance(value, (Generator, AsyncGenerator)):
             raise ModelFault("the model returned a generator: to answer with each item, write yield in the function itself") from error

@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any, Final
 
 import numpy as np
 from numpy import ndarray  # `np.ndarray` takes longer, as the module has a `__getattr__`
 
-from .datatypes import Array, datatype_of
+from .datatypes import Array, DType, datatype_of
 from .errors import show
 
 _FEW: Final = 2**6
 """Up to so many elements, one more array object takes as much memory as the elements."""
 
 
-def to_wire_array(value: Any) -> Array:
-    """A value as an array whose dtype the protocol knows, in wire order."""
+def to_wire_array(value: Any, wanted: DType | None = None) -> Array:
+    """A value as an array whose dtype the protocol knows, in wire order. What is `wanted` is as for `as_array`."""
     if type(value) is list and value and type(value[0]) in (str, bytes) and set(map(type, value)) <= {str, bytes}:
         return object_array(_encode(value), (len(value),))
-    array = as_array(value)
+    array = as_array(value, wanted)
     if array.dtype.kind in "OUST":  # T is numpy's StringDType
         elements = array.ravel().tolist()
         encoded = _encode(elements)
@@ -31,21 +32,51 @@ def to_wire_array(value: Any) -> Array:
     return array.astype(wire)
 
 
-def as_array(value: Any) -> Array:
-    """`numpy.asarray`, but with text and bytes as Python objects."""
+def as_array(value: Any, wanted: DType | None = None) -> Array:
+    """`numpy.asarray`, but with text and bytes as Python objects, and whole numbers of lists as INT64, else as UINT64, never as floats.
+
+    An empty list has the `wanted` dtype. Whole numbers become floats, or unsigned, if such a dtype is wanted and they fit.
+    """
     if isinstance(value, ndarray):
         if type(value) is not ndarray and np.ma.is_masked(value):
             raise TypeError("a masked array with masked elements is no tensor: fill them, as in array.filled(0)")
         return np.asarray(value)
-    return np.asarray(value, dtype=object if _holds_text(value) else None)
+    classes = _find_classes(value)
+    if any(issubclass(cls, (str, bytes)) for cls in classes):
+        return np.asarray(value, object)
+    array = np.asarray(value)
+    kind = array.dtype.kind
+    if not array.size:
+        return array if wanted is None or not isinstance(value, (list, tuple)) else np.empty(array.shape, wanted)
+    if kind in "fO" and all(issubclass(cls, (int, np.integer)) for cls in classes):
+        return _to_whole_numbers(np.asarray(value, object), wanted)
+    if wanted is not None and wanted.kind == "u" and kind == "i" and classes == {int}:
+        unsigned = array.astype(wanted)
+        return unsigned if (unsigned == array).all() else array
+    return array
 
 
-def _holds_text(value: Any) -> bool:
-    if isinstance(value, (list, tuple)):
-        classes = set(map(type, value))
-        nested = [element for element in value if isinstance(element, (list, tuple))] if classes & {list, tuple} else []
-        return any(issubclass(cls, (str, bytes)) for cls in classes) or any(map(_holds_text, nested))
-    return isinstance(value, (str, bytes))
+def _find_classes(value: Any) -> set[type]:
+    """The classes of the elements of lists. Those of an array of numbers are its scalars'."""
+    if isinstance(value, ndarray):
+        return {value.dtype.type if value.dtype.kind in "biuf" else ndarray}
+    if not isinstance(value, (list, tuple)):
+        return {type(value)}
+    classes = set(map(type, value))
+    nests = {cls for cls in classes if issubclass(cls, (list, tuple, ndarray))}
+    if nests:
+        classes = (classes - nests).union(*[_find_classes(element) for element in value if type(element) in nests])
+    return classes
+
+
+def _to_whole_numbers(objects: Array, wanted: DType | None) -> Array:
+    """Whole numbers for which numpy has no dtype, or takes floats, which would round them."""
+    elements = list(map(int, objects.ravel().tolist()))
+    dtypes = (np.float64,) if wanted is not None and wanted.kind in "fV" else (np.int64, np.uint64)
+    for dtype in dtypes:
+        with suppress(OverflowError):
+            return np.array(elements, dtype).reshape(objects.shape)
+    raise TypeError("no datatype holds all of its whole numbers, not even UINT64: make floats of them, if they may be rounded")
 
 
 def _encode(elements: list[Any]) -> list[bytes]:

@@ -209,6 +209,8 @@ def _read_input(value: Any, spec: TensorSpec | None) -> Array:
     kinds = set(map(type, leaves))
     if spec is None:
         datatype = _find_datatype(kinds)
+        if datatype == "INT64" and max(leaves) >= 2**63:
+            datatype = "UINT64"
         if datatype is None:
             raise InvalidRequest(" has elements of several types: expected strings, numbers, or true and false")
     else:

@@ -53,7 +53,7 @@ class TensorData:
         if dtype.hasobject:
             array = to_wire_array(root if isinstance(root, np.ndarray) else np.array(_flatten(root), object))
         else:
-            array = as_array(root)
+            array = as_array(root, dtype)
             if array.dtype.hasobject:
                 values = array.tolist()
                 array = np.array(values, np.float64 if None in array.ravel() else None)  # None becomes NaN

@@ -17,7 +17,7 @@ import httpx
 import numpy as np
 import pytest
 
-from oip_asgi import ErrorResponse, InvalidResponse, RequestOutput
+from oip_asgi import ErrorResponse, InferenceError, InvalidResponse, RequestOutput
 from oip_asgi.client import AsyncClient, Client
 
 GOOD = {"model_name": "m", "outputs": [{"name": "y", "shape": [1], "datatype": "FP32", "data": [1.5]}]}
@@ -64,6 +64,15 @@ def test_a_json_request() -> None:
     assert request.content == b'{"inputs":[{"name":"x","shape":[1],"datatype":"INT64","data":[1]}],"outputs":[{"name":"y"}]}'
     assert request.headers["content-type"] == "application/json"
     assert HEADER not in request.headers
+
+
+def test_whole_numbers_are_never_rounded() -> None:
+    recorded = Recorded()
+    recorded.client.infer("m", {"x": [2**63 + 1, 1]}, binary=False)
+    assert recorded.requests[0].content == b'{"inputs":[{"name":"x","shape":[2],"datatype":"UINT64","data":[9223372036854775809,1]}]}'
+    with pytest.raises(InferenceError, match="input 'x': no datatype holds all of its whole numbers"):
+        recorded.client.infer("m", {"x": [2**63 + 1, -1]})
+    assert len(recorded.requests) == 1
 
 
 def test_what_the_caller_says_of_outputs_is_kept() -> None:

@@ -5,19 +5,27 @@ from __future__ import annotations
 import json
 import logging
 import re
+import typing
+from collections.abc import AsyncIterator, Iterator, Sequence
 from enum import IntEnum
 from http import HTTPStatus
 from pathlib import Path
-from typing import Any
+from types import GenericAlias
+from typing import Annotated, Any
 
 import numpy as np
 import pytest
 
-from oip_asgi import InferenceError, InferenceRequest, InferenceResponse, InferenceServer, Tensor, TensorSpec
+from oip_asgi import InferenceError, InferenceRequest, InferenceResponse, InferenceServer, OIPApp, Tensor, TensorSpec
+from oip_asgi.codecs import InputCodec
 from tests.support.asking import ask, error, outputs
 from tests.support.inside import break_encoding
+from tests.support.ways import Request, over_asgi
 
 FP32, INT8, TEXTS = TensorSpec("f", "FP32", [-1]), TensorSpec("i", "INT8", [-1]), TensorSpec("t", "BYTES", [-1])
+UINT64, BIG = TensorSpec("u", "UINT64", [-1]), 2**63 + 1
+
+NO_DATATYPE = "no datatype holds all of its whole numbers, not even UINT64: make floats of them, if they may be rounded"
 
 SEVERAL = r'to return several outputs, return a dict, as in \{"label": label, "scores": scores\}, or a tuple$'
 
@@ -82,6 +90,14 @@ class Loose(str):
         ((np.ones(1), 2), [("output_0", "FP64", [1], [1.0]), ("output_1", "INT64", [1], [2])]),
         ([np.ones(2), np.zeros(2)], [("output_0", "FP64", [2, 2], [1.0, 1.0, 0.0, 0.0])]),
         ([np.ones(1)], [("output_0", "FP64", [1, 1], [1.0])]),
+        ([BIG, 1], [("output_0", "UINT64", [2], [BIG, 1])]),
+        (((BIG, 1),), [("output_0", "UINT64", [2], [BIG, 1])]),
+        ({"a": [[1], [BIG]]}, [("a", "UINT64", [2, 1], [1, BIG])]),
+        ([np.uint64(BIG), 1, np.int8(2)], [("output_0", "UINT64", [3], [BIG, 1, 2])]),
+        ([np.array([BIG], "u8"), np.array([1])], [("output_0", "UINT64", [2, 1], [BIG, 1])]),
+        ([np.array(BIG, "u8"), np.array(1)], [("output_0", "UINT64", [2], [BIG, 1])]),
+        ([np.uint64(2), -1], [("output_0", "INT64", [2], [2, -1])]),
+        ([BIG, 0.5], [("output_0", "FP64", [2], [float(BIG), 0.5])]),
         ([np.ones((1, 2), "f4"), [[0, 0]]], [("output_0", "FP64", [2, 1, 2], [1.0, 1.0, 0.0, 0.0])]),
         ([np.array(["a", "bc"]), np.array(["", "d"])], [("output_0", "BYTES", [2, 2], ["a", "bc", "", "d"])]),
         ([Torchlike(), Torchlike()], [("output_0", "INT32", [2, 2], [0, 1, 0, 1])]),
@@ -120,6 +136,13 @@ def test_results_without_declared_outputs(value: Any, expected: Any) -> None:
         (np.array([[b"a", b"b", b"c"]] * 2, object), [TensorSpec("t", "BYTES", [2, 3])], [("t", "BYTES", [2, 3], list("abcabc"))]),
         (np.array([[b"a", b"b"], [b"c", b"d"]], object).T, [TensorSpec("t", "BYTES", [2, 2])], [("t", "BYTES", [2, 2], list("acbd"))]),
         (np.array([], object), [TEXTS], [("t", "BYTES", [0], [])]),
+        ([], [TEXTS], [("t", "BYTES", [0], [])]),
+        ([[], []], [TensorSpec("i", "INT8", [-1, 0])], [("i", "INT8", [2, 0], [])]),
+        ([BIG, 1], [UINT64], [("u", "UINT64", [2], [BIG, 1])]),
+        ([2, 1], [UINT64], [("u", "UINT64", [2], [2, 1])]),
+        (2, [UINT64], [("u", "UINT64", [1], [2])]),
+        ([BIG, -1], [FP32], [("f", "FP32", [2], [float(2**63), -1.0])]),
+        ([2**70, 1], [FP32], [("f", "FP32", [2], [float(2**70), 1.0])]),
     ],
 )
 def test_results_with_declared_outputs(value: Any, declared: list[TensorSpec], expected: Any) -> None:
@@ -163,6 +186,13 @@ def test_results_with_declared_outputs(value: Any, declared: list[TensorSpec], e
         (np.array([b"a", "\ud800"], object), [TEXTS], "output 't' is no tensor: .*surrogates not allowed"),
         (["a", "\ud800"], [TEXTS], "output 't' is no tensor: .*surrogates not allowed"),
         (["a", None], [TEXTS], "of str or bytes, but holds None"),
+        ([BIG, -1], [], f"output 'output_0' is no tensor: {NO_DATATYPE}$"),
+        ([2**64], [], f"output 'output_0' is no tensor: {NO_DATATYPE}$"),
+        ({"a": -(2**63) - 1}, [], f"output 'a' is no tensor: {NO_DATATYPE}$"),
+        ([10**5000], [], NO_DATATYPE),
+        ([10**5000], [FP32], NO_DATATYPE),
+        ([2, -1], [UINT64], "output 'u' has datatype INT64, but UINT64 is declared"),
+        (np.array([1]), [UINT64], "output 'u' has datatype INT64, but UINT64 is declared"),
         (np.array([200]), [INT8], "values of INT64 that do not fit the declared INT8"),
         (np.array([1e300]), [FP32], "values of FP64 that do not fit the declared FP32"),
         (InferenceResponse([Tensor("a", np.ones(1)), Tensor("a", np.ones(1))]), [], "have the same name twice"),
@@ -183,6 +213,74 @@ def test_results_that_are_the_models_fault(value: Any, declared: list[TensorSpec
     assert record.getMessage().startswith(start)
     assert re.search(message, record.getMessage().removeprefix(start))
     assert (record.exc_info, record.exc_text) == (None, None)
+
+
+EMPTY: list[tuple[Any, Any, Any]] = [
+    (list[int], [], ("INT64", [0])),
+    (list[bool], [], ("BOOL", [0])),
+    (list[float], [], ("FP64", [0])),
+    (list[bytes], [], ("BYTES", [0])),
+    (list[str], [], ("BYTES", [0])),
+    (list[list[int]], [[], []], ("INT64", [2, 0])),
+    (typing.List[int], [], ("INT64", [0])),  # noqa: UP006
+    (Sequence[bytes], (), ("BYTES", [0])),
+    (list[int] | None, [], ("INT64", [0])),
+    (Annotated[list[int], "how many"], [], ("INT64", [0])),
+]
+
+
+@pytest.mark.parametrize("form", ["plain", "mapping", "tuple", "tuple of any", "async", "stream", "async stream"])
+@pytest.mark.parametrize(("annotation", "value", "expected"), EMPTY)
+def test_an_empty_list_has_the_datatype_of_its_annotation(annotation: Any, value: Any, expected: Any, form: str) -> None:
+    if annotation == Sequence[bytes] and form != "mapping":
+        value = []  # a tuple is several outputs
+
+    def plain() -> Any:
+        return value
+
+    async def awaited() -> Any:
+        return value
+
+    def stream() -> Any:
+        yield value
+
+    async def async_stream() -> Any:
+        yield value
+
+    forms: dict[str, tuple[Any, Any]] = {
+        "plain": (plain, annotation),
+        "mapping": (lambda: {"y": value}, GenericAlias(dict, (str, annotation))),
+        "tuple": (lambda: (value, 1), GenericAlias(tuple, (annotation, int))),
+        "tuple of any": (lambda: (value, value), GenericAlias(tuple, (annotation, ...))),
+        "async": (awaited, annotation),
+        "stream": (stream, GenericAlias(Iterator, (annotation,))),
+        "async stream": (async_stream, GenericAlias(AsyncIterator, (annotation,))),
+    }
+    function, returned = forms[form]
+    function.__annotations__["return"] = returned
+    server, action = InferenceServer(codecs=[Guessing]), "infer_stream" if "stream" in form else "infer"
+    server.register("m", function)
+    answer = over_asgi(OIPApp(server), "")(Request("POST", f"/models/m/{action}", (), b'{"inputs":[]}'))
+    [first, *_] = json.loads(answer.body.removeprefix(b"data: "))["outputs"]
+    assert (first["datatype"], first["shape"], first["data"]) == (*expected, [])
+
+
+class Guessing(InputCodec[list[Any]]):
+    """A codec that takes each empty list for its own, as each codec of lists may."""
+
+    content_type = "guess"
+
+    @classmethod
+    def can_encode(cls, payload: Any) -> bool:
+        return isinstance(payload, list) and not payload
+
+    @classmethod
+    def encode_input(cls, name: str, payload: list[Any], use_bytes: bool = True) -> Tensor:
+        return Tensor(name, np.zeros(len(payload), "i1"), {"content_type": cls.content_type})
+
+    @classmethod
+    def decode_input(cls, request_input: Tensor) -> list[Any]:
+        raise NotImplementedError
 
 
 def test_one_long_text_among_many_takes_its_own_memory_only() -> None:

@@ -156,6 +156,7 @@ def test_what_is_no_scalar_is_not_decoded(name: str) -> None:
         (" -1.5e3 ", -1500.0),
         ("[]", []),
         ("[1, 2]", [1, 2]),
+        ("[9223372036854775809, 1]", [2**63 + 1, 1]),
         ("[true, null]", None),
         ("[true, false]", [True, False]),
         ("[NaN, 1]", [None, 1.0]),

@@ -100,6 +100,9 @@ def test_values_become_tensors_and_the_response_is_whole(infer: Infer) -> None:
         (np.array([1, 2], ">i4"), "INT32", [1, 2]),
         ([[1, 2], [3, 4]], "INT64", [[1, 2], [3, 4]]),
         ([1.5, 2], "FP64", [1.5, 2]),
+        ([2**63 + 1, 1], "UINT64", [2**63 + 1, 1]),
+        ([[2**63 + 1], [1]], "UINT64", [[2**63 + 1], [1]]),
+        ([np.array([2**63 + 1], "u8"), np.array([1])], "UINT64", [[2**63 + 1], [1]]),
         (7, "INT64", [7]),
         (True, "BOOL", [True]),
         ("text", "BYTES", [b"text"]),
@@ -141,6 +144,11 @@ def test_integers_of_a_list_must_be_in_range(server: InferenceServer, infer: Inf
     assert infer("bytes", {"x": [0, 255]})["output_0"].tolist() == [0, 255]
     assert refusal(infer, "bytes", {"x": [1, 256]}) == (400, "input 'x': element 1 is out of range for UINT8: expected 0 to 255")
     assert refusal(infer, "bytes", {"x": [1.5]}) == (400, "input 'x' has datatype FP64: expected UINT8")
+    expected = "input 'x': no datatype holds all of its whole numbers, not even UINT64: make floats of them, if they may be rounded"
+    assert refusal(infer, "echo", {"x": [2**63, -1]}) == (400, expected)
+    server.register("large", lambda x: x, inputs=[TensorSpec("x", "UINT64", [-1])])
+    assert infer("large", {"x": [2**63 + 1, 1]})["output_0"].tolist() == [2**63 + 1, 1]
+    assert infer("double", {"x": [2**63, -1]})["y"].tolist() == [2.0**64, -2]  # FP32 is declared
 
 
 def test_a_frame_is_its_columns(server: InferenceServer, infer: Infer) -> None:
