@@ -130,7 +130,7 @@ class InferenceServer:
             version (str | None, default None): The version, for models that have several.
             platform (str, default 'python'): The framework that the model is made with, for the metadata.
             inputs (Sequence[TensorSpec], default ()): The inputs that the model takes. Every request is checked against them,
-                and the metadata shows them.
+                and the metadata shows them, and the function's scalars.
             outputs (Sequence[TensorSpec], default ()): The outputs that it returns. A result is cast to them by numpy's
                 `same_kind` rule, if the values fit.
             content_type (str | None, default None): The content type of requests that name none. "pd" makes one data frame of

@@ -182,7 +182,7 @@ class Operations:
         content: dict[str, Any] = {"schema": self._schema(f"{schema}_{at.of_model}")}
         if json_schemas.count(specs) <= json_schemas.MAX_ELEMENTS:
             content["example"] = example(specs)
-        body, description = {"content": {"application/json": content}}, _describe(at.model, specs)
+        body, description = {"content": {"application/json": content}}, _describe(at.model, specs, optional)
         return {"description": description, **body} if description else body
 
     def _response(self, at: ModelPath) -> dict[str, Any]:
@@ -243,13 +243,13 @@ def _list_inputs(model: Model) -> tuple[list[TensorSpec], list[TensorSpec]]:
     return required, optional
 
 
-def _describe(model: Model, specs: Sequence[TensorSpec]) -> str:
-    """What to declare, and why there is no example."""
+def _describe(model: Model, specs: Sequence[TensorSpec], optional: Sequence[TensorSpec]) -> str:
+    """What to declare, and why there is no example, which has `specs` only."""
     missing: dict[str, Sequence[TensorSpec]] = {}
     declared = {spec.name for spec in model.inputs}
     guessed = any(spec.name not in declared for spec in specs)
     if guessed:
-        missing["inputs"] = specs
+        missing["inputs"] = [*specs, *optional]  # one that is left out could not be sent any more
     if not model.outputs:
         missing["outputs"] = [TensorSpec("y", "FP32", [-1])]
     sentences = []

@@ -1,4 +1,4 @@
-"""The parameters of requests that the protocol's extensions define, and their types. Knows no models.
+"""The parameters of requests that the protocol and its extensions define, and their types. Knows no models.
 
 `timeout` is checked where it is used. Parameters of sequences reach the model, and change nothing here.
 
@@ -7,10 +7,11 @@ Specification: Triton's Sequence, Schedule Policy and Generate Extensions; `trit
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Final
 
-from .._protocol.errors import InvalidRequest, show
+from .._protocol.errors import InvalidRequest, find_near, list_names, show
+from .._protocol.tensors import ELSEWHERE
 
 _FLAG: Final = ((bool,), "true or false")
 _EXPECTED: Final[Mapping[str, tuple[tuple[type, ...], str]]] = {
@@ -25,10 +26,14 @@ _EXPECTED: Final[Mapping[str, tuple[tuple[type, ...], str]]] = {
 OF_TREATMENT: Final = frozenset({*_EXPECTED, "timeout", "binary_data_output"})
 """Parameters that say how a request is treated, not what is computed."""
 
+OF_PROTOCOL: Final = OF_TREATMENT | {"content_type", "headers", *ELSEWHERE}
+"""Parameters that mean something else than an argument of the model."""
+
 _RESERVED: Final = "triton_"
 
 
-def check_reserved(parameters: Mapping[str, object]) -> None:
+def check_parameters(parameters: Mapping[str, object], scalars: Collection[str]) -> None:
+    """Check a request's parameters, of which the model reads `scalars`. If it has any, a misspelled one would keep its default."""
     for name, value in parameters.items():
         if name in _EXPECTED:
             kinds, expected = _EXPECTED[name]
@@ -36,3 +41,7 @@ def check_reserved(parameters: Mapping[str, object]) -> None:
                 raise InvalidRequest(f"parameters.{name} is {show(value)}: expected {expected}")
         elif name.startswith(_RESERVED):
             raise InvalidRequest(f"parameters[{show(name)}] is unknown, and names that begin with {_RESERVED} are reserved: leave it out")
+        elif scalars and name not in scalars and name not in OF_PROTOCOL:
+            near = find_near(name, scalars)
+            hint = "" if near is None else f"; did you mean {show(near)}?"
+            raise InvalidRequest(f"unknown parameter {show(name)}: expected {list_names(sorted(scalars))}{hint}")

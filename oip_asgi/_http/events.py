@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Final
 
-from .._models.binding import OF_PROTOCOL
+from .._extensions.reserved import OF_PROTOCOL
 from .._models.handler import Handler
 from .._models.model import Model
 from .._protocol import schemas

@@ -126,12 +126,13 @@ class RestFormat(msgspec.Struct, eq=False):
 
 
 def _decode_raw(body: Buffer, handler: Handler) -> InferenceRequest:
-    specs = handler.shown_inputs
+    declared = handler.shown_inputs.values()
+    specs = [spec for spec in declared if spec.name in handler.binding.required] or list(declared)
     if len(specs) != 1:
         raise InvalidRequest(
             f"Inference-Header-Content-Length: 0 makes the body the only input's bytes, but {handler} does not declare exactly one input"
         )
-    [spec] = specs.values()
+    [spec] = specs
     return rest.raw_request(body, spec.name, spec.datatype, tuple(spec.shape))
 
 

@@ -9,22 +9,18 @@ import inspect
 import operator
 from collections.abc import Callable, Collection, Mapping, Sequence, Set
 from dataclasses import KW_ONLY, dataclass, field, replace
-from typing import Any, Final, NamedTuple, Protocol, TypeAlias
+from typing import Any, NamedTuple, Protocol, TypeAlias
 
 import msgspec
 
 from .._codecs.content_types import Codecs, Reader, RequestReader, read_scalar_parameter
 from .._codecs.frame_columns import explain_column, holds_missing, write_objects
 from .._codecs.plain import NumpyCodec
+from .._extensions.reserved import OF_PROTOCOL
 from .._protocol.errors import InvalidRequest, describe_expected, find_near, list_names, show
 from .._protocol.specs import TensorSpec
-from .._protocol.tensors import ELSEWHERE, InferenceContext, InferenceRequest, Tensor, make_tensor
+from .._protocol.tensors import InferenceContext, InferenceRequest, Tensor, make_tensor
 from .annotations import Returned
-
-OF_PROTOCOL: Final = frozenset(
-    {"binary_data_output", "content_type", "headers", "priority", "sequence_end", "sequence_id", "sequence_start", "timeout", *ELSEWHERE}
-)
-"""Parameters of requests that mean something else than an argument of the model."""
 
 
 class Given(Protocol):
@@ -160,6 +156,10 @@ class Binding:
         """What metadata says of the inputs of which something is known."""
         self.undeclared = tuple(entry.name for entry in entries if entry.find_spec() is None)
         """The names of the others."""
+        self.scalars = frozenset(entry.name for entry in entries if entry.is_scalar)
+        """The names of the inputs that may be among the request's parameters."""
+        self.read_alone: Collection[str] = () if self.rest is not None or self.of_one_request is not None else self.scalars
+        """The same, if nothing reads the request's other parameters."""
         takes_all, is_alone = self.request_reader is not None, self.of_one_request is None
         self.takes_any_key = (takes_all and (self.is_open or is_alone)) or (self.rest is not None and is_alone and not entries)
         """Whether each key of a flat object is an input: for a data frame that takes any name, or where nothing reads the request's
@@ -168,12 +168,12 @@ class Binding:
         """The names of the tensors that have a parameter of their own."""
         self.columns = frozenset(entry.name for entry in entries if entry.reader is not None and entry.reader.is_column)
         """The names of those that are read as a `pd.Series`. Only these may differ from what is declared, as columns of a frame may."""
-        self.required = frozenset(entry.name for entry in entries if entry.is_needed and not entry.is_scalar)
+        self.required = frozenset(entry.name for entry in entries if entry.is_needed) - self.scalars
         """The names of the tensors that each request must have."""
         self._specs = {entry.name: entry.spec for entry in entries if entry.spec is not None}
         self._known = None if self.is_open else frozenset(entry.name for entry in entries)
         self._takes = ", ".join(str(entry) for entry in entries if entry.reader is not None) or "**inputs"
-        tensors = [entry.name for entry in entries if not entry.is_scalar]
+        tensors = [entry.name for entry in entries if entry.name not in self.scalars]
         takes_any = self.rest is not None or self.request_reader is not None or self.of_one_request is InferenceRequest
         self._single_input = None if takes_any or len(tensors) != 1 else tensors[0]
 

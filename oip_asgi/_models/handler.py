@@ -187,7 +187,8 @@ class Handler:
                     f"{here}, but it {what} what the codec of whole requests {codec.content_type!r} makes: use arrays, a codec of tensors "
                     "or a pandas.DataFrame, or leave max_batch_size= out"
                 )
-        for name, specs in (("input", self.inputs), ("output", self.outputs)):
+        inputs = [spec for spec in self.inputs if spec.name not in binding.scalars]
+        for name, specs in (("input", inputs), ("output", self.outputs)):
             for spec in specs:
                 if not spec.shape or spec.shape[0] != -1:
                     shape = [-1, *(spec.shape[1:] if spec.shape[:1] == (1,) else spec.shape)]

@@ -16,11 +16,12 @@ from .._codecs.base import AnyRequestCodec
 from .._codecs.content_types import UNTYPED, Codecs, Reader, RequestReader, get_array
 from .._codecs.dataframes import PandasCodec
 from .._codecs.frame_columns import read_column
+from .._extensions.reserved import OF_PROTOCOL
 from .._protocol.errors import InvalidRequest, show
 from .._protocol.specs import TensorSpec
 from .._protocol.tensors import InferenceContext, InferenceRequest, Tensor
 from .annotations import ParsedAnnotation, parse_annotation, parse_return
-from .binding import OF_PROTOCOL, Argument, Binding, Input, Read, take_request, take_scalar, take_tensor, take_unnamed
+from .binding import Argument, Binding, Input, Read, take_request, take_scalar, take_tensor, take_unnamed
 from .callables import STREAMS, find_description, kind_of, unwrap_partial
 
 _OF_ONE_REQUEST: Final = (InferenceContext, InferenceRequest)
@@ -38,6 +39,10 @@ class _Parameter(NamedTuple):
     @property
     def is_optional(self) -> bool:
         return self.given.default is not Parameter.empty
+
+    @property
+    def is_scalar(self) -> bool:
+        return self.reader is not None and self.reader.scalar is not None
 
     @property
     def text(self) -> str:
@@ -152,8 +157,11 @@ class Signature:
             if self._request_codec is PandasCodec and not self._declared:
                 self._inputs = {name: Input(name) for name in columns}
         added = [self._add(parameter, name) for parameter, name in zip(self._parameters, names, strict=True)]
-        if set(columns) == self._inputs.keys():  # scikit-learn takes the columns in the order of the frame that it was fitted with
-            self._inputs = {name: self._inputs[name] for name in columns}
+        scalars = {name: entry for name, entry in self._inputs.items() if entry.is_scalar}
+        if (
+            set(columns) == self._inputs.keys() - scalars.keys()
+        ):  # scikit-learn takes the columns in the order of the frame that it was fitted with
+            self._inputs = {name: self._inputs[name] for name in columns} | scalars
         inputs = tuple(self._inputs.values())
         unnamed = [entry.name for entry in inputs if entry.reader is None]
         rest, spread = self._place(unnamed)
@@ -194,7 +202,8 @@ class Signature:
         names = [p.given.name for p in self._parameters]
         if len(self._declared) == 1 and self._declared[0].name not in names:
             tensors = [p for p in self._parameters if p.given.kind is not p.given.KEYWORD_ONLY and p.reader and not p.request_codec]
-            candidates = [p for p in tensors if not p.is_optional] or tensors
+            needed = [p for p in tensors if not p.is_optional]
+            candidates = [p for p in needed if not p.is_scalar] or needed or tensors
             if len(candidates) == 1:
                 names[names.index(candidates[0].given.name)] = self._declared[0].name
         return names
@@ -213,7 +222,7 @@ class Signature:
             if self._of_one_request is not InferenceRequest:
                 self._of_one_request = wanted
             return Argument(keyword, take_request if wanted is InferenceRequest else lambda given: given.context())
-        if self._declared and name not in self._inputs:
+        if self._declared and name not in self._inputs and not parameter.is_scalar:
             if not parameter.is_optional:
                 frame = '; if it takes a data frame of all of them, write content_type="pd"' if len(self._declared) > 1 else ""
                 raise TypeError(
@@ -275,6 +284,8 @@ class Signature:
     def _apply_declaration(self, entry: Input, reader: Reader) -> Reader:
         """The reader of an input, for the declared content type if there is one. The annotation says which are allowed."""
         name, spec, content_type = entry.name, entry.spec, self._find_declared_type(entry.spec)
+        if spec is None and reader.scalar is not None:
+            return reader  # the content type that is declared for all is for those that are declared
         if spec is not None:
             self._check_datatype(entry, reader.datatypes, reader.annotation)
             if reader.scalar is not None and any(size not in (1, -1) for size in spec.shape):

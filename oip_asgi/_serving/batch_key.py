@@ -37,6 +37,8 @@ def make_key(handler: Handler, decoded: Decoded, codecs: Codecs) -> Hashable | N
     whole = binding.request_reader
     if whole is not None and whole.codec is not PandasCodec:
         return None  # a client asks for a codec that may want a whole request
+    if not binding.scalars.isdisjoint(decoded.tensors):
+        return None  # it is one for all rows; as a parameter, it is part of the key
     parts: list[Hashable] = []
     for name, tensor in decoded.tensors.items():
         parameters, array = tensor.parameters, tensor.array

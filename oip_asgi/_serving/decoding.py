@@ -13,7 +13,7 @@ import msgspec
 
 from .._codecs.content_types import Codecs
 from .._extensions import classification
-from .._extensions.reserved import check_reserved
+from .._extensions.reserved import check_parameters
 from .._extensions.rows import ApplyOptions
 from .._extensions.shared_memory import Regions, refuse_region_beside_data
 from .._models.binding import Binding
@@ -77,7 +77,7 @@ def decode(engine: Engine, model: Model, handler: Handler, wire: WireFormat[Any]
     if parameters:
         _check_parameters(parameters, "the request", codecs, of_request=True)
         if len(parameters) > 1 or "binary_data_output" not in parameters:  # as nearly always
-            check_reserved(parameters)
+            check_parameters(parameters, handler.binding.read_alone)
         if "timeout" in parameters:
             seconds = min(seconds, _read_timeout(parameters["timeout"]))
         if "content_type" in parameters:

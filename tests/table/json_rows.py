@@ -353,3 +353,40 @@ def declared_rows() -> Iterator[Row]:
     )
     yield Row("undeclared model, twice", infer("echo", inputs(GOOD, GOOD)), 400, text=("input 'x' is there twice",))
     yield Row("inputs for none", infer("no%20inputs", inputs(GOOD)), 400, text=("unknown input 'x': expected no inputs",))
+
+
+def scalar_rows() -> Iterator[Row]:
+    """Scalars beside declared inputs, and parameters that nobody reads."""
+
+    def asked(parameters: str, *tensors: str, model: str = "scaled") -> Request:
+        return infer(model, inputs(GOOD, *tensors, more=f',"parameters":{{{parameters}}}'))
+
+    def scaled(data: str) -> bytes:
+        return answer("scaled", tensor("FP32", [2], data, "y"))
+
+    yield Row("a scalar left out", infer("scaled", inputs(GOOD)), 200, scaled("[2.0,4.0]"))
+    yield Row("a scalar as a parameter", asked('"factor":3,"unit":"m"'), 200, scaled("[3.0,6.0]"))
+    yield Row("a scalar as an input", infer("scaled", inputs(GOOD, tensor("FP64", [1], "[4]", "factor"))), 200, scaled("[4.0,8.0]"))
+    for parameters in (
+        '"binary_data_output":false,"content_type":"np"',
+        '"priority":1,"timeout":60000000',
+        '"sequence_id":1,"sequence_start":true,"sequence_end":true',
+        '"headers":"","triton_enable_empty_final_response":true',
+    ):
+        yield Row(f"a scalar beside {parameters}", asked(f'"factor":3,{parameters}'), 200, scaled("[3.0,6.0]"))
+    expected = "expected 'factor', 'unit'"
+    for name, parameters, text in (
+        ("misspelled", '"facter":3', f"unknown parameter 'facter': {expected}; did you mean 'factor'?"),
+        ("in capitals", '"factor":3,"Unit":"m"', f"unknown parameter 'Unit': {expected}; did you mean 'unit'?"),
+        ("of another name", '"beam":3', f"unknown parameter 'beam': {expected}"),
+        ("called as an input", '"x":3', f"unknown parameter 'x': {expected}"),
+        ("of another kind", '"factor":"3"', "parameters['factor'] is '3': expected a number"),
+    ):
+        yield Row(f"a parameter {name}", asked(parameters), 400, text=(text,))
+    twice = asked('"factor":3', tensor("FP64", [1], "[4]", "factor"))
+    yield Row("a scalar twice", twice, 400, text=("'factor' is there twice: as an input and in the request's parameters",))
+    one = answer("one", tensor("FP32", [2], "[1.0,2.0]", "y"))
+    yield Row("a parameter of a model without scalars", asked('"facter":3', model="one"), 200, one)
+    head = b'{"model_name":"scaled","outputs":[{"name":"y","shape":[1],"datatype":"FP32","parameters":{"binary_data_size":4}}]}'
+    raw = infer("scaled", b"\0\0\x80?", ("inference-header-content-length", "0"))
+    yield Row("raw data beside scalars", raw, 200, head + b"\0\0\0@", headers=(("inference-header-content-length", str(len(head))),))

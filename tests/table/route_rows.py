@@ -11,7 +11,7 @@ from tests.table.row import ECHOED, GOOD, Row, answer, infer, inputs, tensor
 
 NAMES: Final = [
     *("echo", "two", "one", "raw-fixed", "raw-bytes", "raw-free", "integers", "words", "org/model", "naïve model", "no inputs"),
-    *("optional", "whole", "speaks", "raises", "returns none", "long and empty", "lists text", "not utf-8", "not finite"),
+    *("optional", "whole", "speaks", "raises", "returns none", "long and empty", "lists text", "not utf-8", "not finite", "scaled"),
 ]
 """The names of all models, in the order of their registration."""
 
@@ -25,6 +25,10 @@ def metadata_rows() -> Iterator[Row]:
     )
     empty = '{"name":"%s","platform":"python","inputs":[],"outputs":[]%s}'
     of_version, of_x = (f',"parameters":{{"undeclared_inputs":"{name}"}}' for name in ("version", "x"))
+    scaled = (
+        b'{"name":"scaled","platform":"python","inputs":[{"name":"x","datatype":"FP32","shape":[-1]},{"name":"factor","datatype":"FP64",'
+        b'"shape":[1]},{"name":"unit","datatype":"BYTES","shape":[1]}],"outputs":[{"name":"y","datatype":"FP32","shape":[-1]}]}'
+    )
     integers = (empty % ("integers", ',"versions":["1","10","9"]' + of_version)).encode()
     answers = {
         "": server,
@@ -32,6 +36,7 @@ def metadata_rows() -> Iterator[Row]:
         "/health/ready": b'{"ready":true,"live":true}',
         "/models": models,
         "/models/two": two,
+        "/models/scaled": scaled,
         "/models/two/ready": b'{"name":"two","ready":true}',
         "/models/integers": integers,
         "/models/integers/versions/9": integers,

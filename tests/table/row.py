@@ -89,6 +89,12 @@ def table_server(calls: list[str]) -> InferenceServer:
     server.register("lists text", lambda x: x, outputs=[TensorSpec("y", "BYTES", [-1], content_type="str")])
     server.register("not utf-8", lambda: np.array([b"\xff\xfe"], dtype=object))
     server.register("not finite", lambda: np.array([np.nan, np.inf, -np.inf, 1]))
+
+    @server.model("scaled", inputs=[TensorSpec("x", "FP32", [-1])], outputs=[TensorSpec("y", "FP32", [-1])])
+    def scaled(x: Any, factor: float = 2.0, unit: str = "cm") -> Any:
+        calls.append("scaled")
+        return x * np.float32(factor)
+
     return server
 
 

@@ -53,6 +53,10 @@ def stream_server() -> InferenceServer:
     server.register("stops", lambda stop: stop, inputs=[TensorSpec("stop", "BYTES", [-1])])
     server.register("inputs", lambda inputs: inputs)
 
+    @server.model("scaled", inputs=[TensorSpec("x", "INT64", [-1])])
+    def scaled(x: Any, factor: int = 2, offset: int = 0) -> Iterator[Any]:
+        yield x * factor + offset
+
     if HAS_PANDAS:
         _register_frames(server)
 
@@ -239,6 +243,7 @@ def _requests() -> list[StreamRow]:
             )
             for what, value in (("null", None), ("a list", ["a"]), ("an object", {}))
         ),
+        *(row for action in ("generate", "generate_stream") for row in _scalars(action)),
         StreamRow("a list for a declared input", "stops/generate", {"stop": ["a", "b"]}, 200, flat("stops", output_0=["a", "b"])),
         StreamRow("an empty list", "stops/generate", {"stop": []}, 200, flat("stops", output_0=[])),
         StreamRow("whole numbers beside others", "plain/generate", b'{"x": [1, 2.5]}', 200, flat("plain", output_0=[2.0, 5.0])),
@@ -282,6 +287,38 @@ def _requests() -> list[StreamRow]:
             b'{"x": 1}',
             "a flat object has no binary data: leave Inference-Header-Content-Length out, or send inputs",
             headers=(("Inference-Header-Content-Length", "8"),),
+        ),
+    ]
+
+
+def _scalars(action: str) -> list[StreamRow]:
+    """Scalars beside declared inputs, which a flat object has in itself or among its parameters."""
+    path, kind = f"scaled/{action}", EVENTS if action == "generate_stream" else JSON
+
+    def answered(name: str, send: Any, output: int) -> StreamRow:
+        document = flat("scaled", output_0=output)
+        return StreamRow(f"{name}, {action}", path, send, 200, document if kind == JSON else [document], kind)
+
+    expected = "'factor', 'offset'"
+    return [
+        answered("scalars left out", {"x": 1}, 2),
+        answered("scalars", {"x": 1, "factor": 3, "parameters": {"offset": 4}}, 7),
+        answered(
+            "scalars beside the protocol's own", {"x": 1, "factor": 3, "id": None, "priority": 1, "parameters": {"sequence_id": 1}}, 3
+        ),
+        answered("a scalar as a list", {"x": 1, "factor": [3]}, 3),
+        refused(
+            f"a misspelled scalar, {action}",
+            path,
+            {"x": 1, "fctor": 3},
+            "unknown input 'fctor': expected 'factor', 'offset', 'x'; did you mean 'factor'?",
+        ),
+        refused(f"a scalar that is far from any, {action}", path, {"x": 1, "shift": 3}, f"unknown parameter 'shift': expected {expected}"),
+        refused(
+            f"the same among parameters, {action}",
+            path,
+            {"x": 1, "parameters": {"oset": 3}},
+            f"unknown parameter 'oset': expected {expected}; did you mean 'offset'?",
         ),
     ]
 
@@ -435,6 +472,7 @@ def _whole_responses() -> list[StreamRow]:
         whole("words", {"name": "text_output", "shape": [1], "datatype": "BYTES", **said, "data": [word]}, id="7") for word in ("to", "be")
     )
     counted = [whole("count", tensor("output_0", [number], "INT64")) for number in range(2)]
+    tripled = {**OIP_PLAIN, "parameters": {"factor": 3}}
     asked = {**OIP_PLAIN, "outputs": [{"name": "output_0", "parameters": {"binary_data": True}}]}
     binary = json.dumps({"inputs": [{"name": "x", "shape": [1], "datatype": "UINT8", "parameters": {"binary_data_size": 1}}]}).encode()
     return [
@@ -442,6 +480,13 @@ def _whole_responses() -> list[StreamRow]:
         streamed("infer_stream of a def generator", "count/infer_stream", OIP_COUNT, *counted),
         streamed("infer_stream of a plain model", "plain/infer_stream", OIP_PLAIN, whole("plain", tensor("output_0", [4], "INT64"))),
         streamed("inputs at generate_stream", "words/generate_stream", OIP_WORDS, to, be),
+        streamed("a scalar at infer_stream", "scaled/infer_stream", tripled, whole("scaled", tensor("output_0", [6], "INT64"))),
+        refused(
+            "a misspelled scalar at infer_stream",
+            "scaled/infer_stream",
+            {**OIP_PLAIN, "parameters": {"factr": 3}},
+            "unknown parameter 'factr': expected 'factor', 'offset'; did you mean 'factor'?",
+        ),
         StreamRow("inputs at generate", "plain/generate", OIP_PLAIN, 200, whole("plain", tensor("output_0", [4], "INT64"))),
         streamed(
             "binary_data_output counts for nothing",
@@ -490,7 +535,7 @@ def _failures() -> list[StreamRow]:
             "nowhere/versions/1/generate_stream",
             {"x": 1},
             "Request for unknown model: 'nowhere' is not found: expected 'words', 'count', 'lists', 'plain', 'grid', 'versioned', "
-            f"'parameters', 'bytes', 'clash', 'stops' and {12 if HAS_PANDAS else 4} more",
+            f"'parameters', 'bytes', 'clash', 'stops' and {13 if HAS_PANDAS else 5} more",
             404,
         ),
     ]

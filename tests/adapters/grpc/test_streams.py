@@ -13,7 +13,7 @@ import grpc
 import numpy as np
 import pytest
 
-from oip_asgi import InferenceContext, InferenceError, InferenceServer
+from oip_asgi import InferenceContext, InferenceError, InferenceServer, TensorSpec
 from oip_asgi.grpc import OIPGRPCApp
 from tests.support.grpc_asgi import GRPC, WEB, frame
 from tests.support.grpc_ways import MESSAGES, SERVICE, SERVINGS, wire_request
@@ -96,6 +96,10 @@ class Models:
         self.server.register("refuses", self.refuses)
         self.server.register("busy", self.noted.awaiting, max_concurrency=1, max_queue=0)
         self.server.register("context", self.context)
+        self.server.register("scaled", self.scaled, inputs=[TensorSpec("n", "INT64", [1])])
+
+    def scaled(self, n: Any, factor: int = 2) -> Any:
+        return n * factor
 
     async def waits(self, n: Any) -> Any:
         self.begun += 1
@@ -250,6 +254,15 @@ def test_errors_name_the_model_and_the_request_and_the_call_goes_on(address: str
         call.send("quick", 5)
         assert said(call.next()) == ("", [5], True)
     assert "secret" in caplog.text
+
+
+def test_scalars_beside_declared_inputs_are_parameters(address: str) -> None:
+    with Call(address) as call:
+        call.send("scaled", parameters={"factor": {"int64_param": 5}, **WANTS_FINAL})
+        assert said(call.next()) == ("", [15], True)
+        call.send("scaled", parameters={"fctor": {"int64_param": 5}})
+        text = "unknown parameter 'fctor': expected 'factor'; did you mean 'factor'?"
+        assert said(call.next()) == ("", "", f"model 'scaled': {text}")
 
 
 def test_requests_for_no_model_are_counted(address: str, models: Models) -> None:

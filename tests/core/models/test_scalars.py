@@ -10,10 +10,11 @@ from collections.abc import Callable
 from typing import Annotated, Any
 
 import numpy as np
+import pandas as pd
 import pytest
 
-from oip_asgi import InferenceContext, InferenceError, InferenceServer, OIPApp, TensorSpec
-from tests.support.asking import ask, error, get, outputs
+from oip_asgi import InferenceContext, InferenceError, InferenceRequest, InferenceServer, OIPApp, TensorSpec
+from tests.support.asking import ask, error, exactly, get, outputs
 from tests.support.ways import Request, over_asgi
 
 X = [1.0, 2.0]
@@ -58,7 +59,7 @@ def test_which_datatypes_are_read(server: InferenceServer, name: str, value: Any
 
 
 def test_scalars_are_parameters_of_the_request(server: InferenceServer) -> None:
-    parameters = {"threshold": 2, "count": -3, "strict": True, "unit": "m", "other": 1}
+    parameters = {"threshold": 2, "count": -3, "strict": True, "unit": "m"}
     assert said(server, {"parameters": parameters}) == "2.0 -3 True m"
     assert said(server, {"parameters": {"threshold": 1e300}}, count=np.int64(4)) == "1e+300 4 False cm"
 
@@ -190,22 +191,144 @@ def test_metadata_and_content_types(server: InferenceServer) -> None:
 
 
 def test_declared_scalars(server: InferenceServer) -> None:
-    def scaled(x: Any, factor: float = 2, other: int = 1) -> Any:
-        return x * factor * other
+    def scaled(x: Any, factor: float = 2) -> Any:
+        return x * factor
 
     specs = [TensorSpec("x", "FP64", [-1]), TensorSpec("factor", "FP32", [1])]
     server.register("scaled", scaled, inputs=specs)
     assert [each["name"] for each in get(server, "/models/scaled")[1]["inputs"]] == ["x", "factor"]
     assert outputs(ask(server, "scaled", {"parameters": {"factor": 3}}, x=X)) == {"output_0": [3.0, 6.0]}
     assert error(ask(server, "scaled", x=X, factor=[3.0])) == (400, "input 'factor' has datatype FP64: expected FP32")
-    # a list of inputs is closed: no client reaches an argument that it leaves out, such as one of a library's method
-    assert outputs(ask(server, "scaled", {"parameters": {"other": 9}}, x=X)) == {"output_0": [2.0, 4.0]}
 
     def in_place(x: Annotated[np.ndarray, "FP64", [-1]], factor: Annotated[float, TensorSpec("factor", "FP32", [1])] = 2) -> Any:
         return x * factor
 
     server.register("in place", in_place)
     assert outputs(ask(server, "in%20place", {"parameters": {"factor": 3}}, x=X)) == {"output_0": [3.0, 6.0]}
+
+
+def test_declared_inputs_leave_scalars_as_they_are(server: InferenceServer) -> None:
+    server.register("closed", above, inputs=[TensorSpec("x", "FP64", [-1])])
+    expected = get(server, "/models/m")[1]["inputs"]
+    assert get(server, "/models/closed")[1]["inputs"] == [{"name": "x", "datatype": "FP64", "shape": [-1]}, *expected]
+    assert outputs(ask(server, "closed", {"parameters": {"threshold": 2}}, x=X, count=[3])) == {"output_0": ["2.0 3 False cm"]}
+    assert outputs(ask(server, "closed", x=X)) == {"output_0": ["0.5 1 False cm"]}
+
+    def times(v: Any, factor: float) -> Any:
+        return v * factor
+
+    # `v` is the one that can be `x`, as `factor` is a scalar
+    server.register("times", times, inputs=[TensorSpec("x", "FP64", [-1])])
+    assert outputs(ask(server, "times", {"parameters": {"factor": 3}}, x=X)) == {"output_0": [3.0, 6.0]}
+    assert error(ask(server, "times", x=X))[1].startswith("missing input 'factor': send it as an input of shape [1]")
+
+    def waits(x: Any, timeout: int = 5) -> Any: ...
+
+    with pytest.raises(TypeError, match="the protocol itself uses the parameter 'timeout'"):
+        server.register("waits", waits, inputs=[TensorSpec("x", "FP64", [-1])])
+
+
+def test_a_content_type_for_all_inputs_is_not_for_scalars(server: InferenceServer) -> None:
+    def years(when: Any, offset: int = 0) -> Any:
+        return [date.year + offset for date in when]
+
+    server.register("years", years, content_type="datetime", inputs=[TensorSpec("when", "BYTES", [-1])])
+    assert outputs(ask(server, "years", {"parameters": {"offset": 2}}, when=["2026-01-31"])) == {"output_0": [2028]}
+
+
+def test_a_data_frame_beside_scalars(server: InferenceServer) -> None:
+    def over(frame: pd.DataFrame, threshold: float = 1.5) -> Any:
+        return (frame["b"] - frame["a"]).to_numpy() > threshold
+
+    columns = [TensorSpec("a", "FP64", [-1]), TensorSpec("b", "FP64", [-1])]
+    server.register("over", over, inputs=columns)
+    columns_of_two = {"a": [1.0, 1.0], "b": [2.0, 3.0]}
+    assert outputs(ask(server, "over", **columns_of_two)) == {"output_0": [False, True]}
+    assert outputs(ask(server, "over", {"parameters": {"threshold": 0.5}}, **columns_of_two)) == {"output_0": [True, True]}
+    assert error(ask(server, "over", {"parameters": {"c": 1}}, **columns_of_two)) == (400, "unknown parameter 'c': expected 'threshold'")
+
+
+class Estimator:
+    """Fitted with a frame, as scikit-learn's."""
+
+    feature_names_in_ = np.array(["a", "b"])
+
+    def predict(self, frame: Any, minus: float = 0.0) -> Any:
+        return (frame.to_numpy() @ [10, 1]) - minus
+
+
+def test_columns_of_an_estimator_are_put_in_order_beside_its_scalars(server: InferenceServer) -> None:
+    for name, specs in (("known", []), ("declared", [TensorSpec("b", "INT64", [-1]), TensorSpec("a", "INT64", [-1])])):
+        server.register(name, Estimator().predict, content_type="pd", inputs=specs)
+        for more, expected in ((None, 12.0), ({"parameters": {"minus": 2}}, 10.0)):
+            assert outputs(ask(server, name, more, b=[2], a=[1])) == {"output_0": [expected]}
+
+
+def test_parameters_that_nobody_reads(server: InferenceServer) -> None:
+    def one(x: Any, threshold: float = 0.5) -> Any:
+        return x * threshold
+
+    text = "unknown parameter 'treshold': expected 'threshold'; did you mean 'threshold'?"
+    declared = [TensorSpec("x", "FP64", [-1])]
+    for specs in ([], declared):
+        server.register("one", one, inputs=specs, replace=True)
+        assert error(ask(server, "one", {"parameters": {"treshold": 1}}, x=X)) == (400, text)
+        with pytest.raises(InferenceError, match=exactly(text)) as raised:
+            server.infer_sync("one", {"x": X}, parameters={"treshold": 1})
+        assert raised.value.status == 400
+    many = {f"p{number}": 1 for number in range(200)}
+    assert error(ask(server, "one", {"parameters": many}, x=X)) == (400, "unknown parameter 'p0': expected 'threshold'")
+
+
+def test_parameters_that_somebody_else_may_read(server: InferenceServer) -> None:
+    def of_context(x: Any, context: InferenceContext, factor: float = 1) -> Any:
+        return x * factor * context.parameters["other"]
+
+    def of_request(request: InferenceRequest, factor: float = 1) -> Any:
+        return request.inputs[0].array * factor * request.parameters["other"]
+
+    def of_rest(factor: float = 1, **inputs: Any) -> Any:
+        return inputs["x"] * factor * 2
+
+    def of_none(x: Any) -> Any:
+        return x * 6
+
+    for function in (of_context, of_request, of_rest, of_none):
+        server.register(function.__name__, function)
+        parameters = {"factor": 3, "other": 2}
+        assert outputs(ask(server, function.__name__, {"parameters": parameters}, x=X)) == {"output_0": [6.0, 12.0]}
+
+
+def test_what_the_page_says_to_declare_keeps_all_that_can_be_sent(server: InferenceServer) -> None:
+    def scaled(x: Any, offset: Any = 0, factor: float = 2.0) -> Any:
+        return x * factor + offset
+
+    server.register("scaled", scaled)
+    document = get(server, "/models/scaled/openapi.json")[1]
+    text = document["paths"]["/models/scaled/infer"]["post"]["requestBody"]["description"]
+    said = 'inputs=[TensorSpec("x", "FP32", [-1]), TensorSpec("offset", "FP32", [-1]), TensorSpec("factor", "FP64", [1])]'
+    assert said in text
+    server.register("scaled", scaled, inputs=eval(said.removeprefix("inputs=")), replace=True)
+    answer = ask(server, "scaled", {"parameters": {"factor": 3}}, x=np.array(X, "f4"), offset=np.array([1], "f4"))
+    assert outputs(answer) == {"output_0": [4.0, 7.0]}
+
+
+def test_requests_with_the_same_scalars_share_a_call(server: InferenceServer) -> None:
+    sizes = []
+
+    def scaled(x: Any, factor: float = 2.0) -> Any:
+        sizes.append(len(x))
+        return x * factor
+
+    server.register("scaled", scaled, inputs=[TensorSpec("x", "FP64", [-1])], max_batch_size=8, max_batch_delay=0.05, run="thread")
+
+    async def main() -> list[Any]:
+        asks: list[Any] = [({}, {}), ({}, {}), ({}, {"factor": 3}), ({}, {"factor": 3}), ({"factor": 4}, {}), ({"factor": 5}, {})]
+        responses = await asyncio.gather(*[server.infer("scaled", {"x": X, **own}, parameters=given) for own, given in asks])
+        return [response["output_0"].tolist() for response in responses]
+
+    assert asyncio.run(main()) == [[2.0, 4.0], [2.0, 4.0], [3.0, 6.0], [3.0, 6.0], [4.0, 8.0], [5.0, 10.0]]
+    assert sorted(sizes) == [2, 2, 4, 4]  # a scalar that is an input is one for all rows
 
 
 def one_float(x: float) -> Any: ...
