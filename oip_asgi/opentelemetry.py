@@ -6,8 +6,7 @@ A span begins only if the current span is recorded: a request that nobody traces
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, suppress
-from typing import Final
+from contextlib import AbstractContextManager, contextmanager
 
 from ._hosts import check_server, make_import_error
 
@@ -21,9 +20,8 @@ from ._models.model import Model
 from ._models.statistics import Outcome, Timings
 from ._protocol.errors import InferenceError, error_text
 from ._serving.record import Span
+from ._version import __version__
 from .server import InferenceServer
-
-_REFUSED: Final = ("invalid", "busy")
 
 
 def instrument(server: InferenceServer, tracer_provider: trace.TracerProvider | None = None) -> None:
@@ -31,8 +29,9 @@ def instrument(server: InferenceServer, tracer_provider: trace.TracerProvider | 
 
     The host's own instrumentation, such as opentelemetry-instrumentation-asgi, -wsgi or -grpc, reads `traceparent` and begins the server's
     span, of which this one is a child. Spans that the model begins are children of this one. Its attributes are `oip.model.name`,
-    `oip.model.version`, `oip.request.id`, `oip.outcome` and `oip.queue.seconds`; a request that fails has the status ERROR and the
-    attribute `error.type`, and the exception as an event.
+    `oip.model.version`, `oip.request.id`, `oip.outcome` and `oip.queue.duration`, in seconds. A request that fails has the status ERROR and
+    the attribute `error.type`, the module and the name of the exception's class; one that is refused with 4xx has neither. The exception
+    itself is in the log: its line is written inside the span, so that a handler of OpenTelemetry's knows both.
 
     With `max_batch_size=`, each call of the function has a span `infer {model} batch` with `oip.batch.rows`, in a trace of its own. It has
     a link to the span of each request, and each of those has an event for it. Spans that the model begins are its children then.
@@ -42,7 +41,7 @@ def instrument(server: InferenceServer, tracer_provider: trace.TracerProvider | 
         tracer_provider: Where its spans come from; the global one if it is left out.
     """
     check_server(server, "instrument", "instrument(server)")
-    server._inside.engine.tracer = _Tracer(trace.get_tracer("oip_asgi", tracer_provider=tracer_provider))
+    server._inside.engine.tracer = _Tracer(trace.get_tracer("oip_asgi", __version__, tracer_provider))
 
 
 class _Tracer:
@@ -76,7 +75,7 @@ class _Tracer:
                     "oip.batch.span_id": trace.format_span_id(context.span_id),
                 },
             )
-        with trace.use_span(span, end_on_exit=True):
+        with trace.use_span(span, end_on_exit=True, record_exception=False):
             yield
 
 
@@ -85,7 +84,7 @@ class _Span:
         self.span = span
 
     def active(self) -> AbstractContextManager[object]:
-        # `end` says what was raised
+        # `end` says that something was raised, and the log says what
         used: AbstractContextManager[object] = trace.use_span(self.span, record_exception=False, set_status_on_exception=False)
         return used
 
@@ -96,12 +95,14 @@ class _Span:
             if request.id is not None:
                 span.set_attribute("oip.request.id", request.id)
             if request.called:
-                span.set_attribute("oip.queue.seconds", request.started - request.entered)
-        if isinstance(error, Exception):
-            cause = error.__cause__ or error
-            span.set_attribute("error.type", type(cause).__qualname__)
-            if outcome not in _REFUSED:
-                with suppress(Exception):  # a user's class makes the text
-                    span.record_exception(cause)
-                span.set_status(trace.StatusCode.ERROR, error_text(error) if isinstance(error, InferenceError) else None)
+                span.set_attribute("oip.queue.duration", request.started - request.entered)
+        if isinstance(error, Exception) and outcome != "invalid":
+            span.set_attribute("error.type", _name_type(error.__cause__ or error))
+            span.set_status(trace.StatusCode.ERROR, error_text(error) if isinstance(error, InferenceError) else None)
         span.end()
+
+
+def _name_type(error: BaseException) -> str:
+    """The name of an exception's class with its module, as the SDK writes it."""
+    kind = type(error)
+    return kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"

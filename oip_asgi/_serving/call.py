@@ -26,7 +26,7 @@ from .copy_rule import own
 from .decoding import Decoded, decode
 from .engine import Engine
 from .held_loop import measure
-from .record import Span, record_failure
+from .record import Span, record_failure, within
 from .wire_format import WireFormat
 
 T = TypeVar("T")
@@ -223,4 +223,5 @@ class Call(msgspec.Struct, Generic[T], eq=False):
             error = error.__cause__
         if isinstance(error, ModelRaised) and not error.is_logged:
             text, request = "%s failed on %s, after its timeout", name_request(self.timings.id)
-            log_raised(logging.ERROR, error.__cause__ or error, text, self.model, request, extra=self.log_fields())
+            with within(self.span):
+                log_raised(logging.ERROR, error.__cause__ or error, text, self.model, request, extra=self.log_fields())

@@ -37,6 +37,7 @@ from .call import Call, ModelRaised
 from .call_stack import find_callers
 from .decoding import Decoded
 from .host_errors import convert_host_error, is_sync_only
+from .record import within
 
 _RETRY: Final = {"Retry-After": "1"}
 """In seconds. How long a model takes is not known here, so this only keeps clients from asking again at once."""
@@ -68,7 +69,12 @@ FAILURES: Final = (DeadlinePassed, Stopped, ModelRaised, QuitWithin)
 
 
 def as_error(call: Call[Any], failure: Exception) -> InferenceError:
-    """The error for the client that one of `FAILURES` is. What user code raised is logged."""
+    """The error for the client that one of `FAILURES` is. What user code raised is logged, inside the call's span."""
+    with within(call.span):
+        return _as_error(call, failure)
+
+
+def _as_error(call: Call[Any], failure: Exception) -> InferenceError:
     if type(failure) is DeadlinePassed:
         return _make_late_error(call, failure.__cause__)
     if type(failure) is Stopped:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from typing import Final, Protocol
 
 from .._models.model import Model
@@ -38,6 +38,11 @@ class Tracer(Protocol):
         """The span of one call for several requests, which is current while the function runs."""
 
 
+def within(span: Span | None) -> AbstractContextManager[object]:
+    """Make a request's span the current one, if it has one: what is logged meanwhile belongs to it."""
+    return nullcontext() if span is None else span.active()
+
+
 def outcome_of(error: BaseException, *, has_entered: bool) -> Outcome:
     """How a request ended that was not answered, by what was raised and whether it had a slot or waited for one."""
     if not isinstance(error, Exception):
@@ -55,16 +60,17 @@ def record_failure(model: Model, request: Timings | None, span: Span | None, end
     """Note that a request failed, was refused or given up. `request` is None if it was refused before its body was there."""
     outcome = outcome_of(error, has_entered=request is not None and request.entered > 0)
     model.statistics.record(outcome, request, ended)
-    if span is not None:
-        span.end(outcome, request, error)
     if isinstance(error, InferenceError) and not isinstance(error, (ModelFailed, TimedOut)):  # those are logged with their cause
         is_refused = outcome in ("invalid", "busy") or isinstance(error, NotReady)
         level, what = (logging.DEBUG, "was refused") if is_refused else (logging.ERROR, "failed")
         if logger.isEnabledFor(level):
             request_id, seconds = (None, 0.0) if request is None else (request.id, ended - request.since)
             fields = log_fields(model.name, model.version, request_id, seconds)
-            cause = "" if error.__cause__ is None else f" ({error_text(error.__cause__)})"
-            logger.log(level, "%s: a request %s with %d: %s", model, what, error.status, escape(error_text(error) + cause), extra=fields)
+            text = error_text(error) + ("" if error.__cause__ is None else f" ({error_text(error.__cause__)})")
+            with within(span):
+                logger.log(level, "%s: a request %s with %d: %s", model, what, error.status, escape(text), extra=fields)
+    if span is not None:
+        span.end(outcome, request, error)
 
 
 def record_unknown(statistics: Statistics, error: InferenceError) -> None:

@@ -28,6 +28,7 @@ from .engine import Engine
 from .failures import FAILURES, as_client_error, as_error
 from .held_loop import measure
 from .pipeline import answer_once, end_call, infer
+from .record import within
 from .wire_format import WireFormat
 
 T = TypeVar("T")
@@ -105,7 +106,8 @@ class Stream(msgspec.Struct, Generic[T], eq=False):
                 else:
                     yield Send(answer, reader.until)
             if self.wants_one and only is None:
-                logger.error("%s answered nothing, where one response was asked for", self.model)
+                with within(call.span):
+                    logger.error("%s answered nothing, where one response was asked for", self.model)
                 raise ModelFailed(f"{self.model} answered nothing: generate_stream takes any number of responses")
         except FAILURES as failure:
             # a stopped generator runs no more, and neither does its event loop or thread
@@ -308,7 +310,8 @@ class _ItemReader(Generic[T]):
 
     def _log_closing(self, error: Exception) -> None:
         call, request = self._call, name_request(self._call.timings.id)
-        log_raised(logging.ERROR, error, "%s failed when the stream for %s was closed", call.model, request, extra=call.log_fields())
+        with within(call.span):
+            log_raised(logging.ERROR, error, "%s failed when the stream for %s was closed", call.model, request, extra=call.log_fields())
 
     def as_error(self, failure: Exception) -> InferenceError:
         """Convert one of `FAILURES` to the error for the client."""
@@ -318,5 +321,6 @@ class _ItemReader(Generic[T]):
         if failure.__cause__ is not None:
             call.log_late(failure.__cause__)
         seconds, request = call.model.stream_timeout, name_request(call.timings.id)
-        logger.warning("%s streamed for more than %g seconds for %s", call.model, seconds, request, extra=call.log_fields())
+        with within(call.span):
+            logger.warning("%s streamed for more than %g seconds for %s", call.model, seconds, request, extra=call.log_fields())
         return TimedOut(f"{call.model} did not end its stream within {seconds:g} seconds, its stream_timeout")

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import json
+import logging
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from typing import Any, TypeAlias
 
 import pytest
 
@@ -21,6 +23,7 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.sdk.trace.sampling import ALWAYS_OFF
 
+import oip_asgi
 from oip_asgi import InferenceError, InferenceServer, OIPApp, OIPWSGIApp
 from oip_asgi.opentelemetry import instrument
 from tests.support.ways import Request, Way, over_asgi, over_wsgi
@@ -57,10 +60,6 @@ class Traced:
             with tracer.start_as_current_span("inner"):
                 return 1
 
-        @self.server.model("raises")
-        def raises() -> int:
-            raise ValueError("on purpose")
-
         @self.server.model("speaks")
         def speaks() -> int:
             raise InferenceError("not you", status=422)
@@ -74,6 +73,27 @@ class Traced:
 
     def spans(self) -> dict[str, ReadableSpan]:
         return {span.name: span for span in self.exporter.get_finished_spans()}
+
+
+Logged: TypeAlias = list[tuple[logging.LogRecord, int]]
+"""Records of the log, each with the span that was current, as the SDK's own handler takes it."""
+
+
+@pytest.fixture
+def logged() -> Iterator[Logged]:
+    records: Logged = []
+
+    class Keeping(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            records.append((record, trace.get_current_span().get_span_context().span_id))
+
+    handler, logger = Keeping(), logging.getLogger("oip_asgi")
+    level = logger.level
+    logger.addHandler(handler)
+    logger.setLevel(logging.DEBUG)
+    yield records
+    logger.setLevel(level)
+    logger.removeHandler(handler)
 
 
 @pytest.fixture
@@ -104,39 +124,98 @@ def test_the_span_is_between_the_servers_and_the_models(traced: Traced, adapter:
     assert ours.kind is trace.SpanKind.INTERNAL
     assert {span.context.trace_id for span in (outer, ours, inner) if span.context is not None} == {TRACE}
     attributes = dict(ours.attributes or {})
-    queue = attributes.pop("oip.queue.seconds")
+    queue = attributes.pop("oip.queue.duration")
     assert isinstance(queue, float)
     assert queue >= 0
+    scope = ours.instrumentation_scope
+    assert scope is not None
+    assert (scope.name, scope.version) == ("oip_asgi", oip_asgi.__version__)
     expected = {"oip.model.name": model, "oip.request.id": "r-1", "oip.outcome": "ok"}
     assert attributes == (expected | {"oip.model.version": "7"} if model == "def" else expected)
     assert ours.status.status_code is trace.StatusCode.UNSET
 
 
 @pytest.mark.parametrize("adapter", ["asgi", "wsgi"])
-def test_a_failure_is_an_error_with_its_exception(traced: Traced, adapter: str) -> None:
+@pytest.mark.parametrize("run", ["def", "async", "inline"])
+def test_a_failure_is_an_error_whose_exception_is_logged_inside_the_span(traced: Traced, run: str, adapter: str, logged: Logged) -> None:
+    def raises() -> int:
+        raise ValueError("on purpose")
+
+    async def raises_later() -> int:
+        raise ValueError("on purpose")
+
+    options: Any = {"run": "inline"} if run == "inline" else {}
+    traced.server.register("raises", raises_later if run == "async" else raises, **options)
     assert traced.ways()[adapter](infer("raises")).status == 500
     span = traced.spans()["infer raises"]
     assert span.status.status_code is trace.StatusCode.ERROR
     assert span.status.description == "model 'raises' failed: see the server's log"
     attributes = span.attributes or {}
     assert (attributes["error.type"], attributes["oip.outcome"]) == ("ValueError", "failed")
-    [event] = span.events
-    assert (event.attributes or {})["exception.message"] == "on purpose"
+    assert span.events == ()
+    [(record, within)] = logged
+    assert record.exc_info is not None
+    assert str(record.exc_info[1]) == "on purpose"
+    assert within == (span.context and span.context.span_id)
 
 
-@pytest.mark.parametrize(
-    ("request_", "status", "kind"), [(infer("speaks"), 422, "InferenceError"), (infer("def", b"["), 400, "InvalidRequest")]
-)
-def test_what_is_refused_is_no_error_of_the_server(traced: Traced, request_: Request, status: int, kind: str) -> None:
+def test_the_type_of_an_error_has_its_module(traced: Traced) -> None:
+    def raises() -> int:
+        raise json.JSONDecodeError("on purpose", "", 0)
+
+    traced.server.register("raises", raises)
+    assert traced.ways()["asgi"](infer("raises")).status == 500
+    assert (traced.spans()["infer raises"].attributes or {})["error.type"] == "json.decoder.JSONDecodeError"
+
+
+def test_what_is_late_or_breaks_a_stream_off_is_logged_inside_the_span(traced: Traced, logged: Logged) -> None:
+    traced.leave.clear()
+    traced.server.register("late", lambda: traced.leave.wait(20), timeout=0.05)
+
+    @traced.server.model("stream")
+    def stream() -> Iterator[int]:
+        yield 1
+        raise ValueError("on purpose")
+
+    way = traced.ways()["asgi"]
+    assert way(infer("late")).status == 504
+    traced.leave.set()
+    assert way(Request("POST", "/models/stream/generate_stream", (("traceparent", PARENT),), b"{}")).status == 200
+    spans = [traced.spans()["infer late"], traced.spans()["infer stream"]]
+    assert [within for _, within in logged] == [span.context and span.context.span_id for span in spans]
+    assert [span.events for span in spans] == [(), ()]
+    assert [(span.attributes or {})["oip.outcome"] for span in spans] == ["timeout", "failed"]
+
+
+@pytest.mark.parametrize(("request_", "status"), [(infer("speaks"), 422), (infer("def", b"["), 400)])
+def test_what_is_refused_is_no_error_of_the_server(traced: Traced, request_: Request, status: int, logged: Logged) -> None:
     assert traced.ways()["asgi"](request_).status == status
     [span] = [span for span in traced.exporter.get_finished_spans() if span.name.startswith("infer")]
     assert span.status.status_code is trace.StatusCode.UNSET
     attributes = span.attributes or {}
-    assert (attributes["error.type"], attributes["oip.outcome"]) == (kind, "invalid")
+    assert "error.type" not in attributes
+    assert attributes["oip.outcome"] == "invalid"
+    assert [within for _, within in logged] == [span.context and span.context.span_id]
+
+
+def test_a_batch_that_fails_is_logged_once_inside_its_own_span(traced: Traced, logged: Logged) -> None:
+    @traced.server.model("batched", max_batch_size=2, max_batch_delay=60.0)
+    def batched(x: Any) -> Any:
+        raise ValueError("on purpose")
+
+    body = b'{"inputs":[{"name":"x","shape":[1],"datatype":"FP32","data":[1]}]}'
+    with ThreadPoolExecutor(2) as threads:
+        assert [answer.status for answer in threads.map(traced.ways()["asgi"], [infer("batched", body)] * 2)] == [500, 500]
+    spans = traced.exporter.get_finished_spans()
+    [batch] = [span for span in spans if span.name == "infer batched batch"]
+    assert [within for _, within in logged] == [batch.context and batch.context.span_id]
+    events = [event.name for span in spans for event in span.events]
+    assert events == ["oip.batch"] * 2
+    assert {(span.attributes or {})["error.type"] for span in spans if span.name == "infer batched"} == {"ValueError"}
 
 
 def test_nothing_is_begun_where_nobody_traces(traced: Traced) -> None:
-    assert over_asgi(OIPApp(traced.server), "")(infer("raises")).status == 500
+    assert over_asgi(OIPApp(traced.server), "")(infer("speaks")).status == 422
     assert traced.exporter.get_finished_spans() == ()
 
 
