@@ -1,4 +1,6 @@
-"""Ask servers of the protocol, of any kind: this package's, Triton, MLServer, KServe, OpenVINO. Needs the extra `client`, which is httpx.
+"""Ask servers of the protocol, of any kind: this package's, Triton, MLServer, KServe, OpenVINO.
+
+`Client` needs nothing but this package; `AsyncClient` and `remote` need the extra `client`, which is aiohttp.
 
 >>> from oip_asgi.client import Client
 >>> with Client("http://127.0.0.1:8000/v2") as client:  # doctest: +SKIP
@@ -7,11 +9,12 @@
 array([2., 4.], dtype=float32)
 
 What a server refuses is raised as `ErrorResponse`, with its `response_status` and `text`; what is no answer of the protocol as
-`InvalidResponse`; and what goes wrong on the way as httpx raises it, such as `httpx.ConnectError` and `httpx.ReadTimeout`. Nothing is
-sent twice, and redirects are not followed.
+`InvalidResponse`; and what goes wrong on the way as `ConnectionFailed`. A request is sent twice only if the server closed the connection
+before it read the first one, and redirects are not followed.
 """
 
 from ._clients import AsyncClient, Client
+from ._engines import ConnectionFailed
 from ._remote import remote
 
-__all__ = ["AsyncClient", "Client", "remote"]
+__all__ = ["AsyncClient", "Client", "ConnectionFailed", "remote"]

@@ -5,16 +5,15 @@ from __future__ import annotations
 import asyncio
 import math
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Final
 from weakref import WeakKeyDictionary
 
-import httpx
-
 from ._http import HTTPLink
-from ._questions import HTTPRequest
 
 if TYPE_CHECKING:
+    import httpx2
+
     from ._grpc import GRPCLink
 
 _CONNECT_SECONDS: Final = 5.0
@@ -23,22 +22,10 @@ _CONNECT_SECONDS: Final = 5.0
 _ASIDE_SECONDS: Final = 1.0
 
 
-class _HTTPLink(HTTPLink):
-    """The other server over HTTP, without a limit of time once it is connected."""
-
-    pool_options: Mapping[str, Any] = {"max_connections": None, "max_keepalive_connections": None, "keepalive_expiry": 1.5}
-    """`max_concurrency` bounds the calls. Servers close idle connections after 2 seconds, gunicorn's default, and later."""
-
-    def write(self, request: HTTPRequest, timeout: float | None) -> Any:
-        written = super().write(request, timeout)
-        written.extensions["timeout"]["connect"] = _CONNECT_SECONDS
-        return written
-
-
 class Address:
     """One address, on one event loop."""
 
-    def __init__(self, url: str, http: httpx.AsyncClient | None) -> None:
+    def __init__(self, url: str, http: httpx2.AsyncClient | None) -> None:
         self.url = url
         self.is_grpc = url.startswith(("grpc://", "grpcs://"))
         self.running = 0
@@ -49,7 +36,8 @@ class Address:
 
             self.link = GRPCLink(url, None, math.inf)
         else:
-            self.link = _HTTPLink(url, None, math.inf, http)
+            # max_concurrency bounds the calls
+            self.link = HTTPLink(url, None, math.inf, http, connections=0, connect_seconds=_CONNECT_SECONDS)
 
     def pass_over(self) -> None:
         """Let calls take another one for a second, if there is one."""
@@ -59,7 +47,7 @@ class Address:
 class Addresses:
     """Raises ValueError if a URL cannot be the address of a server."""
 
-    def __init__(self, urls: Sequence[str], http: httpx.AsyncClient | None) -> None:
+    def __init__(self, urls: Sequence[str], http: httpx2.AsyncClient | None) -> None:
         self._urls, self._http = urls, http
         self._by_loop: WeakKeyDictionary[asyncio.AbstractEventLoop, list[Address]] = WeakKeyDictionary()
         self._make()

@@ -31,6 +31,8 @@ def finish(coroutine: Coroutine[Any, Any, T]) -> T:
     except StopIteration as end:
         result: T = end.value
         return result
+    finally:
+        coroutine.close()
     raise AssertionError("a library that blocks has waited")
 
 

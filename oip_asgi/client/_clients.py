@@ -14,7 +14,7 @@ from ._http import HTTPLink
 from ._questions import Options, Question
 
 if TYPE_CHECKING:
-    import httpx
+    import httpx2
 
     from ._grpc import GRPCLink
 
@@ -46,7 +46,7 @@ class Client:
     """
 
     def __init__(
-        self, url: str, *, headers: Mapping[str, str] | None = None, timeout: float | None = None, http: httpx.Client | None = None
+        self, url: str, *, headers: Mapping[str, str] | None = None, timeout: float | None = None, http: httpx2.Client | None = None
     ) -> None:
         self._link = _make_link(url, headers, timeout, http, blocks=True)
 
@@ -178,7 +178,7 @@ class AsyncClient:
         url: As on `Client`.
         headers: As on `Client`.
         timeout: As on `Client`.
-        http: As on `Client`, a `httpx.AsyncClient`. In tests, one with the transport `httpx.ASGITransport(app)` asks an application
+        http: As on `Client`, a `httpx2.AsyncClient`. In tests, one with the transport `httpx2.ASGITransport(app)` asks an application
             without a server.
 
     Example:
@@ -187,7 +187,7 @@ class AsyncClient:
     """
 
     def __init__(
-        self, url: str, *, headers: Mapping[str, str] | None = None, timeout: float | None = None, http: httpx.AsyncClient | None = None
+        self, url: str, *, headers: Mapping[str, str] | None = None, timeout: float | None = None, http: httpx2.AsyncClient | None = None
     ) -> None:
         self._link = _make_link(url, headers, timeout, http, blocks=False)
 

@@ -67,7 +67,7 @@ class GRPCLink:
         return None if seconds == math.inf else seconds
 
     def find_metadata(self, inference: Inference) -> Metadata:
-        return [*self.metadata, *(_make_pair(name.decode(), value.decode("latin-1"), is_base64=True) for name, value in inference.headers)]
+        return [*self.metadata, *(_make_pair(name, value, is_base64=True) for name, value in inference.headers)]
 
     def write(self, question: Question[Any]) -> bytes:
         fields = dict(question.fields)

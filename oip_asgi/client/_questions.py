@@ -23,7 +23,8 @@ from .._rest.client import from_http
 
 T = TypeVar("T")
 
-Headers: TypeAlias = list[tuple[bytes, bytes]]
+Headers: TypeAlias = list[tuple[str, str]]
+"""Each character of a value stands for a byte."""
 
 SECONDS: Final = 60.0
 """How long a client waits if its caller does not say."""
@@ -44,6 +45,12 @@ _REFUSALS: Final = (400, 415, 422, 500)
 _REFUSES_BINARY: Final = "if this server has no binary data, as MLServer has none over REST, write binary=False"
 
 
+def check_timeout(timeout: float | None) -> float | None:
+    if timeout is not None and not timeout > 0:
+        raise ValueError(f"the timeout is {show(timeout)}: expected seconds above 0, or math.inf for no limit")
+    return timeout
+
+
 class HTTPRequest(NamedTuple):
     """A request; its path is below the server's URL, and percent-encoded."""
 
@@ -51,6 +58,11 @@ class HTTPRequest(NamedTuple):
     path: str
     headers: Headers
     body: list[Buffer]
+
+    @property
+    def size(self) -> int:
+        """Bytes of the body."""
+        return sum(map(len, self.body))
 
 
 class HTTPAnswer(NamedTuple):
@@ -76,7 +88,7 @@ class Inference(NamedTuple):
     version: str | int | None  # its version; None if the server chooses
     request: InferenceRequest
     binary: bool = True  # whether HTTP sends tensors as bytes, and asks for such
-    headers: Sequence[tuple[bytes, bytes]] = ()  # headers beside those of the client
+    headers: Sequence[tuple[str, str]] = ()  # headers beside those of the client
 
 
 def _read_object(document: Any) -> dict[str, Any]:
@@ -138,7 +150,7 @@ def ask_change(action: Literal["load", "unload"], model: str, parameters: Mappin
 def write_question(question: Question[Any]) -> HTTPRequest:
     if question.method == "GET":
         return HTTPRequest(question.method, question.path, [], [])
-    return HTTPRequest(question.method, question.path, [(b"Content-Type", b"application/json")], [msgspec.json.encode(question.body)])
+    return HTTPRequest(question.method, question.path, [("Content-Type", "application/json")], [msgspec.json.encode(question.body)])
 
 
 # Inference
@@ -184,9 +196,9 @@ def write_inference(inference: Inference, action: str = "infer") -> HTTPRequest:
     text, parts = encode_request(request, binary=binary)
     path = f"{path_of(inference.model, inference.version)}/{action}"
     if not binary:
-        return HTTPRequest("POST", path, [(b"Content-Type", b"application/json"), *inference.headers], [text])
-    length = (HEADER_LENGTH.encode(), b"%d" % len(text))
-    return HTTPRequest("POST", path, [(b"Content-Type", b"application/octet-stream"), length, *inference.headers], [text, *parts])
+        return HTTPRequest("POST", path, [("Content-Type", "application/json"), *inference.headers], [text])
+    length = (HEADER_LENGTH, str(len(text)))
+    return HTTPRequest("POST", path, [("Content-Type", "application/octet-stream"), length, *inference.headers], [text, *parts])
 
 
 def _ask_for_binary(request: InferenceRequest) -> InferenceRequest:
@@ -205,39 +217,41 @@ def read_inference(inference: Inference, answer: HTTPAnswer) -> InferenceRespons
     try:
         return from_http(answer.headers, answer.body, answer.status)
     except ErrorResponse as error:
-        if inference.binary and answer.status in _REFUSALS and b"json" not in find_header(answer.headers, b"content-type"):
+        if inference.binary and answer.status in _REFUSALS and "json" not in find_header(answer.headers, "content-type"):
             raise ErrorResponse(f"{error.text} ({_REFUSES_BINARY})", error.response_status) from None
         raise
 
 
-def find_header(headers: Headers, name: bytes) -> bytes:
-    return next((value for key, value in headers if key.lower() == name), b"")
+def find_header(headers: Headers, name: str) -> str:
+    return next((value for key, value in headers if key.lower() == name), "")
 
 
 # Bodies
 
 
-def cut_pieces(body: Iterable[Buffer]) -> Iterator[bytes]:
-    """A body in pieces that can be sent: bytes, none of them long, as sockets take a part of a long one and its rest would be copied."""
+def cut_pieces(body: Iterable[Buffer]) -> Iterator[memoryview]:
+    """A body in pieces: sockets take a part of a long one, and each piece has a limit of time."""
     for part in body:
-        for start in range(0, len(part), 4 * LONG):
-            yield bytes(part[start : start + 4 * LONG])
+        view = memoryview(part)
+        for start in range(0, len(view), 4 * LONG):
+            yield view[start : start + 4 * LONG]
 
 
 def check_coding(headers: Headers) -> None:
     """Refuse a compressed body, which nobody has asked for."""
-    coding = find_header(headers, b"content-encoding")
-    if coding.lower() not in (b"", b"identity"):
-        text = show(coding.decode("latin-1"))
-        raise InvalidResponse(f"the response has the Content-Encoding {text}, which only a client of httpx reads: give one as http=")
+    coding = find_header(headers, "content-encoding")
+    if coding.lower() not in ("", "identity"):
+        raise InvalidResponse(
+            f"the response has the Content-Encoding {show(coding)}, which only a client of httpx2 reads: give one as http="
+        )
 
 
 class Collector:
     """Puts the pieces of a body together, as they arrive: what a server says of its length takes no memory."""
 
     def __init__(self, headers: Headers) -> None:
-        head = find_header(headers, HEADER_LENGTH.lower().encode())
-        self._start = -int(head[-_DIGITS:]) % _ALIGNED if head.isdigit() else 0
+        head = find_header(headers, HEADER_LENGTH.lower())
+        self._start = -int(head[-_DIGITS:]) % _ALIGNED if head.isdecimal() else 0
         self._body = bytearray(self._start)
 
     def add(self, piece: bytes) -> None:

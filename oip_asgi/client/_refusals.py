@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
-import httpx
-
 from .._protocol.errors import ErrorResponse, InferenceError, InvalidResponse
+from ._engines import ConnectionFailed
 
 _NOT_THE_CLIENTS_FAULT: Final = (404, 405, 406, 407, 408, 411, 426, 429)
 """What another server answers if its address, model or proxy is wrong, or it has no time. The client can do nothing about that."""
@@ -20,7 +19,7 @@ _NOT_YET: Final = (429, 502, 503, 504)
 _UNSENT: Final = ("failed to connect to all addresses", "errors resolving", "DNS resolution failed")
 """How gRPC's texts begin if no connection could be opened."""
 
-ERRORS: Final = (httpx.RequestError, InvalidResponse, TimeoutError)
+ERRORS: Final = (ConnectionFailed, InvalidResponse, TimeoutError)
 """What asking another server raises."""
 
 
@@ -47,10 +46,9 @@ def refuse(error: Exception) -> Refusal | None:
         return Refusal(502, what="cannot be reached", is_away=True)
     if isinstance(error, ErrorResponse):
         return _refuse_as_there(error, error.response_status)
-    if isinstance(error, httpx.TimeoutException):
-        return Refusal(504, what="took too long", is_away=True)
-    if isinstance(error, httpx.RequestError):
-        return Refusal(502, what="gave no whole answer", is_away=True)
+    if isinstance(error, ConnectionFailed):
+        late = Refusal(504, what="took too long", is_away=True)
+        return late if error.is_timeout else Refusal(502, what="gave no whole answer", is_away=True)
     return Refusal(502, what="gave a broken answer") if isinstance(error, InvalidResponse) else None
 
 
@@ -75,7 +73,7 @@ def is_unsent(error: Exception) -> bool:
     """Whether no connection could be opened, so that nothing was sent. gRPC says it in the text alone."""
     if isinstance(error, ErrorResponse):
         return error.response_status == 503 and error.text.startswith(_UNSENT)
-    return isinstance(error, (httpx.ConnectError, httpx.ConnectTimeout))
+    return isinstance(error, ConnectionFailed) and error.is_unsent
 
 
 def is_passing(error: Exception) -> bool:
@@ -86,4 +84,5 @@ def is_passing(error: Exception) -> bool:
 
 
 def describe(error: Exception) -> str:
-    return str(error) or type(error).__name__
+    shown = (error.__cause__ if isinstance(error, ConnectionFailed) else None) or error
+    return str(shown) or type(shown).__name__

@@ -8,9 +8,7 @@ import re
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import aclosing
-from typing import Any, Final
-
-import httpx
+from typing import TYPE_CHECKING, Any, Final
 
 from .._codecs.content_types import default_codecs
 from .._codecs.frame_columns import CATEGORIES, DTYPE, holds_missing, is_dtype
@@ -24,6 +22,9 @@ from . import _questions as questions
 from ._addresses import Address, Addresses
 from ._questions import Inference
 from ._refusals import ERRORS, describe, is_passing, is_unsent, refuse
+
+if TYPE_CHECKING:
+    import httpx2
 
 _QUESTION_SECONDS: Final = 10.0
 """How long the other server may take to answer a question that is not inference."""
@@ -55,7 +56,7 @@ def remote(
     model: str,
     *,
     version: str | int | None = None,
-    http: httpx.AsyncClient | None = None,
+    http: httpx2.AsyncClient | None = None,
     forward: Sequence[str] = ("authorization", "traceparent"),
     stream: bool | None = None,
     wait: float = 60.0,
@@ -72,7 +73,7 @@ def remote(
             answers 502, 503 or 504 is passed over for a second. A call goes to another one only if no connection could be opened.
         model: The model's name there.
         version: Its version there; without it, the other server chooses.
-        http: A client of httpx for certificates, proxies or tests. It belongs to one event loop, and stays open. Without it, connections
+        http: A client of httpx2 for certificates, proxies or tests. It belongs to one event loop, and stays open. Without it, connections
             are opened on each event loop that calls the model.
         forward: The headers of a request that are passed on. No other is.
         stream: Whether the model answers with a stream. Without it, its configuration says that, if the other server has one.
@@ -99,7 +100,7 @@ def remote(
     for name in forward:
         if _OF_CONNECTION.fullmatch(name.lower()):
             raise ValueError(f"forward= has {name!r}, a header of one connection: leave it out")
-    headers = [(name.lower(), name.lower().encode("ascii")) for name in forward]
+    headers = [name.lower() for name in forward]
     Addresses(urls, http)  # what is wrong with a URL is an error here
 
     async def load() -> Loaded:
@@ -116,9 +117,7 @@ def remote(
 class _Remote:
     """The model, as one load found it."""
 
-    def __init__(
-        self, addresses: Addresses, model: str, version: str | int | None, forward: Sequence[tuple[str, bytes]], stream: bool | None
-    ) -> None:
+    def __init__(self, addresses: Addresses, model: str, version: str | int | None, forward: Sequence[str], stream: bool | None) -> None:
         self._addresses, self._model, self._version, self._forward, self._streams = addresses, model, version, forward, stream
         self._binary = True
         self._outputs: Mapping[str, TensorSpec] = {}
@@ -218,15 +217,15 @@ class _Remote:
             parameters = {**parameters, "timeout": max(1, int((context.deadline - time.monotonic()) * 1e6))}
         inputs = [make_tensor(x.name, x.array, _pass_on(x.parameters)) if x.parameters else x for x in request.inputs]
         outputs = [RequestOutput(output.name) for output in request.outputs]
-        headers: list[tuple[bytes, bytes]] = []
-        for name, encoded in self._forward:
+        headers: list[tuple[str, str]] = []
+        for name in self._forward:
             value = context.headers.get(name)
             if value is not None:
                 if not _VALUE.fullmatch(value):
                     raise InvalidRequest(f"the header {name} cannot be passed on: expected bytes that can be printed")
-                headers.append((encoded, value.encode("latin-1")))
+                headers.append((name, value))
         if headers and sum(len(name) + len(value) for name, value in headers) > _MAX_HEADERS:
-            names = list_names([name for name, _ in self._forward])
+            names = list_names(self._forward)
             raise InvalidRequest(f"the forwarded headers ({names}) have more than {_MAX_HEADERS} bytes together: send shorter ones")
         return Inference(self._model, self._version, InferenceRequest(inputs, request.id, parameters, outputs), self._binary, headers)
 

@@ -19,7 +19,6 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-import httpx
 import numpy as np
 
 from .._models.registry import path_of
@@ -31,6 +30,7 @@ from .._rest.body import HEADER_LENGTH
 from .._rest.client import from_http, read_document
 from . import _questions as questions
 from ._blocking import finish
+from ._engines import ConnectionFailed
 from ._http import HTTPLink
 from ._questions import HTTPAnswer, HTTPRequest
 
@@ -68,7 +68,7 @@ class Good:
         path = change.get("to", "{model}/infer").replace("{model}", self.path)
         document: dict[str, Any] = json.loads(json.dumps(self.request))
         self._set(document, change)
-        headers = [(name.encode(), value.encode()) for name, value in change.get("headers", {}).items()]
+        headers = list(change.get("headers", {}).items())
         if "binary" in change:
             if not has_binary:
                 raise NotTried("the server's extensions have no binary_tensor_data")
@@ -77,7 +77,7 @@ class Good:
         literal = change.get("literal", "[" * change.get("deep", 0) + "]" * change.get("deep", 0))
         text = change.get("body", json.dumps(document).replace(json.dumps(_LITERAL), literal) + change.get("append", ""))
         body = text.encode(errors="surrogateescape")
-        return HTTPRequest("POST", path, [(b"Content-Type", b"application/json"), *headers], [body[: len(body) - change.get("cut", 0)]])
+        return HTTPRequest("POST", path, [("Content-Type", "application/json"), *headers], [body[: len(body) - change.get("cut", 0)]])
 
     def _set(self, document: dict[str, Any], change: dict[str, Any]) -> None:
         first = next((each for each in document["inputs"] if change.get("if", each["datatype"]) in _kinds_of(each["datatype"])), None)
@@ -143,7 +143,7 @@ def _kinds_of(datatype: str) -> set[str]:
     return {datatype, *(["integer", "number"] if kind in "iu" else ["float", "number"] if kind == "f" else [])}
 
 
-def _write_binary(document: dict[str, Any], change: dict[str, Any]) -> tuple[list[tuple[bytes, bytes]], list[Buffer]]:
+def _write_binary(document: dict[str, Any], change: dict[str, Any]) -> tuple[list[tuple[str, str]], list[Buffer]]:
     """A binary request, and what is wrong with it: its header, its bytes, or the size of its last input."""
     tensors: list[Tensor] = []
     for item in document["inputs"]:
@@ -161,7 +161,7 @@ def _write_binary(document: dict[str, Any], change: dict[str, Any]) -> tuple[lis
     text = json.dumps(sent).encode()
     extra = change.get("bytes", 0)
     header = change.get("header", str(len(text)))
-    headers = [(b"Content-Type", b"application/octet-stream"), *([] if header is None else [(HEADER_LENGTH.encode(), header.encode())])]
+    headers = [("Content-Type", "application/octet-stream"), *([] if header is None else [(HEADER_LENGTH, header)])]
     return headers, [text, parts + b"\0" * extra if extra >= 0 else parts[:extra]]
 
 
@@ -194,7 +194,7 @@ def judge(row: Row, answer: HTTPAnswer, good: Good) -> Iterator[str]:
     if expected and sorted(names) != sorted(expected):
         yield f"the outputs are {names}, expected {expected}"
     asked = row.change.get("binary", {"outputs": False}).get("outputs", True)
-    if asked is not (HEADER_LENGTH.lower().encode() in [name.lower() for name, _ in answer.headers]):
+    if asked is not (HEADER_LENGTH.lower() in [name.lower() for name, _ in answer.headers]):
         yield "the outputs are not binary" if asked else "the outputs are binary"
 
 
@@ -253,8 +253,8 @@ def check(
                     f"a good request is refused, so the others cannot be sent: {found[0]}: name a model that answers infer, or write a "
                     f"request that it takes to a file, and give --request FILE; this one was {json.dumps(good.request):.300}"
                 )
-        except httpx.TransportError as error:
-            found = [f"no answer: {type(error).__name__}: {error}"]
+        except ConnectionFailed as error:
+            found = [f"no answer: {error}"]
         wrong += bool(found)
         for text in found:
             if section != row.section:
@@ -281,7 +281,7 @@ def main(arguments: list[str] | None = None) -> int:
     try:
         request = None if given.request is None else json.loads(given.request.read_bytes())
         return check(link, given.model, given.version, request, strain=given.strain, write=partial(print, flush=True))
-    except (InferenceError, httpx.TransportError, OSError, ValueError) as error:
+    except (InferenceError, OSError, ValueError) as error:
         print(f"cannot be checked: {error}", file=sys.stderr)  # noqa: T201
         return 2
     finally:

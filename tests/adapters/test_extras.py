@@ -11,7 +11,6 @@ import pytest
 @pytest.mark.parametrize(
     ("module", "package", "extra"),
     [
-        ("oip_asgi.client", "httpx", "client"),
         ("oip_asgi.flask", "flask", "flask"),
         ("oip_asgi.django", "django", "django"),
         ("oip_asgi.grpc", "google.protobuf", "grpc-asgi"),
@@ -36,6 +35,26 @@ except ImportError as error:
 """
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert done.stdout == f"{package} is not installed: pip install 'oip_asgi[{extra}]'\n"
+
+
+def test_a_client_that_blocks_needs_no_extra_and_the_others_say_which() -> None:
+    script = """
+import sys
+sys.modules.update(dict.fromkeys(("aiohttp", "httpx", "httpx2", "yarl", "grpc", "google.protobuf", "starlette.testclient")))
+from oip_asgi.client import AsyncClient, Client, ConnectionFailed, remote
+try:
+    Client("http://127.0.0.1:1/v2", timeout=1).is_live()
+except ConnectionFailed:
+    print("asked")
+for make in (lambda: AsyncClient("http://127.0.0.1:1/v2"), lambda: remote("http://127.0.0.1:1/v2", "m"), lambda: Client("grpc://127.0.0.1:1")):
+    try:
+        make()
+    except ImportError as error:
+        print(error)
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    missing = "aiohttp is not installed: pip install 'oip_asgi[client]'"
+    assert done.stdout.splitlines() == ["asked", missing, missing, "google.protobuf is not installed: pip install 'oip_asgi[grpc-asgi]'"]
 
 
 def test_what_else_is_missing_is_not_blamed_on_an_extra() -> None:

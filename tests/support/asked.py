@@ -6,22 +6,22 @@ import asyncio
 from collections.abc import AsyncIterator
 from typing import Any
 
-import httpx
+import httpx2
 
 from oip_asgi.client import AsyncClient, Client
 from tests.support.ways import Request, Way
 
 
-def over_way(way: Way, prefix: str = "/v2") -> httpx.MockTransport:
-    """A way in, as a transport of httpx."""
+def over_way(way: Way, prefix: str = "/v2") -> httpx2.MockTransport:
+    """A way in, as a transport of httpx2."""
 
-    def answer(request: httpx.Request) -> httpx.Response:
+    def answer(request: httpx2.Request) -> httpx2.Response:
         path = request.url.raw_path.decode().removeprefix(prefix)
         headers = [(name.decode(), value.decode()) for name, value in request.headers.raw]
         got = way(Request(request.method, path, headers, request.read()))
-        return httpx.Response(got.status, headers=got.headers, content=got.body)
+        return httpx2.Response(got.status, headers=got.headers, content=got.body)
 
-    return httpx.MockTransport(answer)
+    return httpx2.MockTransport(answer)
 
 
 class Asked:
@@ -44,14 +44,14 @@ class Asked:
         if isinstance(self._target, str):
             with Client(self._target) as client:
                 return _listed(getattr(client, method)(*arguments, **options))
-        with httpx.Client(transport=httpx.WSGITransport(self._target, raise_app_exceptions=False)) as http:
+        with httpx2.Client(transport=httpx2.WSGITransport(self._target, raise_app_exceptions=False)) as http:
             return _listed(getattr(Client("http://test/v2", http=http), method)(*arguments, **options))
 
     async def _ask(self, method: str, arguments: Any, options: Any) -> Any:
         if isinstance(self._target, str):
             async with AsyncClient(self._target) as client:
                 return await _finished(getattr(client, method)(*arguments, **options))
-        async with httpx.AsyncClient(transport=httpx.ASGITransport(self._target), base_url="http://test") as http:
+        async with httpx2.AsyncClient(transport=httpx2.ASGITransport(self._target), base_url="http://test") as http:
             return await _finished(getattr(AsyncClient("/v2", http=http), method)(*arguments, **options))
 
 

@@ -6,7 +6,7 @@ import asyncio
 from datetime import datetime
 from typing import Annotated, Any
 
-import httpx
+import httpx2
 import numpy as np
 import numpy.typing as npt
 import pytest
@@ -238,10 +238,10 @@ def test_an_output_that_is_no_such_value(name: str, annotation: Any, error: type
 
 
 def test_a_client_of_httpx_stays_open() -> None:
-    def answer(request: httpx.Request) -> httpx.Response:
-        return httpx.Response(200, json={"name": request.headers["x-team"], "version": "", "extensions": []})
+    def answer(request: httpx2.Request) -> httpx2.Response:
+        return httpx2.Response(200, json={"name": request.headers["x-team"], "version": "", "extensions": []})
 
-    with httpx.Client(transport=httpx.MockTransport(answer)) as http:
+    with httpx2.Client(transport=httpx2.MockTransport(answer)) as http:
         with Client("http://test/v2", http=http, headers={"x-team": "blue"}) as client:
             assert client.metadata()["name"] == "blue"
         assert http.get("http://test", headers={"x-team": "red"}).json()["name"] == "red"

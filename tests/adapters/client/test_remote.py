@@ -8,7 +8,7 @@ import logging
 from collections.abc import AsyncIterator, Callable, Iterator
 from typing import Any
 
-import httpx
+import httpx2
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
@@ -23,13 +23,13 @@ from tests.table.rows import rows
 
 ROWS = [row for row in rows() if row.request.method == "POST" and row.request.path.startswith("/models/")]
 
-Far = Callable[[httpx.Request], httpx.Response]
+Far = Callable[[httpx2.Request], httpx2.Response]
 
 
-def in_process(far: InferenceServer | Far) -> httpx.AsyncClient:
+def in_process(far: InferenceServer | Far) -> httpx2.AsyncClient:
     """A client of a server in this process, or of a function that answers."""
-    transport: Any = httpx.ASGITransport(OIPApp(far)) if isinstance(far, InferenceServer) else httpx.MockTransport(far)
-    return httpx.AsyncClient(transport=transport, base_url="http://far")
+    transport: Any = httpx2.ASGITransport(OIPApp(far)) if isinstance(far, InferenceServer) else httpx2.MockTransport(far)
+    return httpx2.AsyncClient(transport=transport, base_url="http://far")
 
 
 def in_front_of(far: InferenceServer | Far, *models: str, **options: Any) -> InferenceServer:
@@ -44,11 +44,11 @@ def in_front_of(far: InferenceServer | Far, *models: str, **options: Any) -> Inf
 def answering(status: int, body: Any = None, **headers: str) -> Far:
     """A server with the model `m`, whose inference is answered so."""
 
-    def answer(request: httpx.Request) -> httpx.Response:
+    def answer(request: httpx2.Request) -> httpx2.Response:
         if request.method == "GET":
             metadata = {"name": "m", "inputs": [{"name": "x", "datatype": "FP32", "shape": [-1, 2]}], "outputs": OUTPUTS}
-            return httpx.Response(200, json={**metadata, "extensions": []})
-        return httpx.Response(status, headers=headers, **({"content": body} if isinstance(body, bytes) else {"json": body}))
+            return httpx2.Response(200, json={**metadata, "extensions": []})
+        return httpx2.Response(status, headers=headers, **({"content": body} if isinstance(body, bytes) else {"json": body}))
 
     return answer
 
@@ -116,7 +116,7 @@ def test_every_way_in_answers_alike() -> None:
 def test_what_is_wrong_is_refused_here() -> None:
     asked: list[str] = []
 
-    def far(request: httpx.Request) -> httpx.Response:
+    def far(request: httpx2.Request) -> httpx2.Response:
         asked.append(request.method)
         return answering(200, {"model_name": "m", "outputs": [{**OUTPUTS[0], "shape": [1, 2], "data": [1, 2]}]})(request)
 
@@ -154,7 +154,7 @@ def test_what_register_declares_goes_before_what_the_other_server_says() -> None
     "entry", [{"name": "x"}, {"name": "x", "datatype": "FP33", "shape": [1]}, {"name": "x", "datatype": "FP32", "shape": ["a"]}, "x"]
 )
 def test_metadata_that_declares_nothing_fails_the_load(entry: Any, caplog: pytest.LogCaptureFixture) -> None:
-    near = in_front_of(lambda _: httpx.Response(200, json={"inputs": [entry]}), "m")
+    near = in_front_of(lambda _: httpx2.Response(200, json={"inputs": [entry]}), "m")
     assert ask(near, "m", x=GOOD).status == 503
     [record] = logged(caplog)
     assert "the metadata of the model has" in record.message
@@ -183,11 +183,11 @@ def test_columns_of_a_data_frame_may_miss_values_as_there() -> None:
     [{"content_type": "of_their_own"}, {"content_type": 1, "pd_dtype": 2}, {"content_type": "str", "pd_dtype": "theirs"}, None],
 )
 def test_parameters_of_metadata_that_mean_nothing_here_are_left_out(parameters: Any) -> None:
-    def far(request: httpx.Request) -> httpx.Response:
+    def far(request: httpx2.Request) -> httpx2.Response:
         if request.method == "GET":
             declared = [{"name": "x", "datatype": "FP32", "shape": [-1, 2], "parameters": parameters}]
-            return httpx.Response(200, json={"name": "m", "inputs": declared, "outputs": declared, "extensions": []})
-        return httpx.Response(200, json={"model_name": "m", "outputs": [{**OUTPUTS[0], "name": "x", "shape": [1, 2], "data": [1, 2]}]})
+            return httpx2.Response(200, json={"name": "m", "inputs": declared, "outputs": declared, "extensions": []})
+        return httpx2.Response(200, json={"model_name": "m", "outputs": [{**OUTPUTS[0], "name": "x", "shape": [1, 2], "data": [1, 2]}]})
 
     assert outputs(ask(in_front_of(far, "m"), "m", x=GOOD)) == {"x": [1.0, 2.0]}
 
@@ -221,7 +221,7 @@ def test_what_is_no_url_is_refused_at_once(url: str) -> None:
 def test_tensors_go_as_json_if_the_other_server_knows_nothing_else() -> None:
     bodies: list[Any] = []
 
-    def far(request: httpx.Request) -> httpx.Response:
+    def far(request: httpx2.Request) -> httpx2.Response:
         if request.method == "POST":
             bodies.append(json.loads(request.content))
         return answering(200, {"model_name": "m", "outputs": [{**OUTPUTS[0], "shape": [1, 2], "data": [3, 4]}]})(request)
@@ -303,17 +303,17 @@ def test_a_broken_answer_is_502(body: Any, caplog: pytest.LogCaptureFixture) -> 
 @pytest.mark.parametrize(
     ("raised", "status", "text"),
     [
-        (httpx.ConnectError("refused"), 502, "cannot be reached"),
-        (httpx.ReadError("reset"), 502, "gave no whole answer"),
-        (httpx.RemoteProtocolError("no HTTP"), 502, "gave no whole answer"),
-        (httpx.DecodingError("no gzip"), 502, "gave no whole answer"),
-        (httpx.ReadTimeout("late"), 504, "took too long"),
+        (httpx2.ConnectError("refused"), 502, "cannot be reached"),
+        (httpx2.ReadError("reset"), 502, "gave no whole answer"),
+        (httpx2.RemoteProtocolError("no HTTP"), 502, "gave no whole answer"),
+        (httpx2.DecodingError("no gzip"), 502, "gave no whole answer"),
+        (httpx2.ReadTimeout("late"), 504, "took too long"),
     ],
 )
 def test_a_connection_that_fails_is_502_and_one_that_is_late_504(
     raised: Exception, status: int, text: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    def far(request: httpx.Request) -> httpx.Response:
+    def far(request: httpx2.Request) -> httpx2.Response:
         if request.method == "POST":
             raise raised
         return answering(200)(request)
@@ -328,8 +328,8 @@ def test_a_connection_that_fails_is_502_and_one_that_is_late_504(
 def test_a_call_that_is_late_is_cancelled_and_504(caplog: pytest.LogCaptureFixture) -> None:
     ended: list[str] = []
 
-    class Never(httpx.AsyncBaseTransport):
-        async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+    class Never(httpx2.AsyncBaseTransport):
+        async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
             if request.method == "GET":
                 return answering(200)(request)
             try:
@@ -338,7 +338,7 @@ def test_a_call_that_is_late_is_cancelled_and_504(caplog: pytest.LogCaptureFixtu
                 ended.append("cancelled")
             raise AssertionError
 
-    server, http = InferenceServer(), httpx.AsyncClient(transport=Never())
+    server, http = InferenceServer(), httpx2.AsyncClient(transport=Never())
     server.register("m", load=remote("http://far", "m", http=http), timeout=0.05)
     assert ask(server, "m", x=GOOD).status == 504
     assert ended == ["cancelled"]
@@ -349,20 +349,22 @@ def test_a_call_that_is_late_is_cancelled_and_504(caplog: pytest.LogCaptureFixtu
 
 
 def test_a_load_waits_until_the_other_server_is_there(caplog: pytest.LogCaptureFixture) -> None:
-    failures: Iterator[Any] = iter([httpx.ConnectError("refused"), 503, 429])
+    failures: Iterator[Any] = iter([httpx2.ConnectError("refused"), 503, 429])
 
-    def far(request: httpx.Request) -> httpx.Response:
+    def far(request: httpx2.Request) -> httpx2.Response:
         failure = next(failures, None)
         if isinstance(failure, Exception):
             raise failure
         good = answering(200, {"model_name": "m", "outputs": [{**OUTPUTS[0], "shape": [1, 2], "data": [1, 2]}]})
-        return httpx.Response(failure) if failure else good(request)
+        return httpx2.Response(failure) if failure else good(request)
 
     assert ask(in_front_of(far, "m", wait=30), "m", x=GOOD).status == 200
     assert [record.message for record in logged(caplog)] == ["waiting for /, which has the model 'm': refused"]
 
 
-@pytest.mark.parametrize(("far", "text"), [(InferenceServer(), "unknown model"), (lambda _: httpx.Response(200, json=[]), "a JSON object")])
+@pytest.mark.parametrize(
+    ("far", "text"), [(InferenceServer(), "unknown model"), (lambda _: httpx2.Response(200, json=[]), "a JSON object")]
+)
 def test_a_load_from_a_server_without_the_model_fails_at_once(far: Any, text: str, caplog: pytest.LogCaptureFixture) -> None:
     assert ask(in_front_of(far, "m", wait=30), "m", x=GOOD).status == 503
     [record] = logged(caplog)
@@ -372,18 +374,18 @@ def test_a_load_from_a_server_without_the_model_fails_at_once(far: Any, text: st
 
 
 def test_a_stream_of_triton_over_http_fails_the_load(caplog: pytest.LogCaptureFixture) -> None:
-    def far(request: httpx.Request) -> httpx.Response:
+    def far(request: httpx2.Request) -> httpx2.Response:
         document = {"name": "triton", "extensions": ["model_configuration"], "model_transaction_policy": {"decoupled": True}}
-        return httpx.Response(200, json=document)
+        return httpx2.Response(200, json=document)
 
     assert ask(in_front_of(far, "m"), "m", x=GOOD).status == 503
     assert "which Triton sends over gRPC only" in caplog.text
 
 
 def test_without_the_outputs_there_an_unknown_one_is_400() -> None:
-    def far(request: httpx.Request) -> httpx.Response:
+    def far(request: httpx2.Request) -> httpx2.Response:
         outputs = [{**OUTPUTS[0], "shape": [1, 2], "data": [1, 2]}]
-        return httpx.Response(200, json={} if request.method == "GET" else {"outputs": outputs})
+        return httpx2.Response(200, json={} if request.method == "GET" else {"outputs": outputs})
 
     near = in_front_of(far, "m")
     assert error(ask(near, "m", {"outputs": [{"name": "z"}]}, x=GOOD)) == (400, "unknown output 'z': expected 'y'")
@@ -470,7 +472,7 @@ def test_a_plain_model_may_be_asked_as_a_stream() -> None:
 # Several addresses
 
 
-class Fleet(httpx.AsyncBaseTransport):
+class Fleet(httpx2.AsyncBaseTransport):
     """Servers by the name of their host: how many calls each got, and what it fails with."""
 
     def __init__(self) -> None:
@@ -478,7 +480,7 @@ class Fleet(httpx.AsyncBaseTransport):
         self.failures: dict[str, Exception | int] = {}
         self.held: dict[str, asyncio.Event] = {}
 
-    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+    async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
         host = request.url.host
         if request.method == "POST":
             self.calls.append(host)
@@ -494,7 +496,7 @@ class Fleet(httpx.AsyncBaseTransport):
 @pytest.fixture
 def fleet() -> tuple[Fleet, InferenceServer]:
     fleet, server = Fleet(), InferenceServer()
-    http = httpx.AsyncClient(transport=fleet)
+    http = httpx2.AsyncClient(transport=fleet)
     server.register("m", load=remote(["http://a", "http://b"], "m", http=http))
     return fleet, server
 
@@ -522,7 +524,7 @@ def test_one_that_cannot_be_reached_is_passed_over(fleet: tuple[Fleet, Inference
     transport, server = fleet
 
     async def ask_three() -> None:
-        transport.failures = {"a": httpx.ConnectError("refused")}
+        transport.failures = {"a": httpx2.ConnectError("refused")}
         for _ in range(3):
             await server.infer("m", {"x": GOOD})
 
@@ -531,7 +533,7 @@ def test_one_that_cannot_be_reached_is_passed_over(fleet: tuple[Fleet, Inference
     assert len(logged(caplog)) == 1
 
 
-@pytest.mark.parametrize("failure", [httpx.ReadError("reset"), 503])
+@pytest.mark.parametrize("failure", [httpx2.ReadError("reset"), 503])
 def test_a_call_that_failed_is_not_repeated(fleet: tuple[Fleet, InferenceServer], failure: Any) -> None:
     transport, server = fleet
 
@@ -551,7 +553,7 @@ def test_without_any_address_that_can_be_reached_the_last_one_says_so(fleet: tup
 
     async def ask_one() -> None:
         await server.infer("m", {"x": GOOD})
-        transport.failures = {"a": httpx.ConnectError("refused"), "b": httpx.ConnectError("refused")}
+        transport.failures = {"a": httpx2.ConnectError("refused"), "b": httpx2.ConnectError("refused")}
         with pytest.raises(InferenceError, match="cannot be reached"):
             await server.infer("m", {"x": GOOD})
 

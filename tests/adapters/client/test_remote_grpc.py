@@ -8,7 +8,7 @@ import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from typing import Any
 
-import httpx
+import httpx2
 import numpy as np
 import pytest
 
@@ -131,7 +131,7 @@ def test_a_binary_header_arrives_as_it_was_sent(url: str) -> None:
     async def ask() -> list[Any]:
         near = InferenceServer()
         near.register("m", load=remote(url, "looks for bytes", forward=["x-bin"], wait=0))
-        async with httpx.AsyncClient(transport=httpx.ASGITransport(OIPApp(near)), base_url="http://near") as http:
+        async with httpx2.AsyncClient(transport=httpx2.ASGITransport(OIPApp(near)), base_url="http://near") as http:
             return [(await http.post("/models/m/infer", json={"inputs": []}, headers={"x-bin": value})).json() for value in ("AP9o", "!")]
 
     right, wrong = asyncio.run(ask())
@@ -141,7 +141,7 @@ def test_a_binary_header_arrives_as_it_was_sent(url: str) -> None:
 
 def test_a_header_that_grpc_cannot_carry_is_400(url: str) -> None:
     async def ask(near: InferenceServer) -> Any:
-        async with httpx.AsyncClient(transport=httpx.ASGITransport(OIPApp(near)), base_url="http://near") as http:
+        async with httpx2.AsyncClient(transport=httpx2.ASGITransport(OIPApp(near)), base_url="http://near") as http:
             headers, body = InferenceRequest([Tensor("x", np.ones((1, 2), np.float32))]).to_http()
             sent = [*((name.encode(), value.encode()) for name, value in headers.items()), (b"authorization", b"Bearer \xe9")]
             return await http.post("/models/same/infer", content=body, headers=sent)

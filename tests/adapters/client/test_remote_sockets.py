@@ -138,7 +138,6 @@ def test_an_answer_is_read_to_its_end(answer: list[bytes], is_used_again: bool) 
         [b"HTTP/1.1 200 OK\r\nno colon\r\n\r\n"],
         [b"HTTP/1.1 200 OK\r\nContent-Length: -1\r\n\r\n"],
         [b"HTTP/1.1 200 OK\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n{}"],
-        [b"HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip\r\n\r\n"],
         [b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nxyz\r\n"],
         [b"HTTP/1.1 200 OK\r\n" + b"x: y\r\n" * 50_000, b"\r\n"],
         [with_length(GOOD)[:-1]],
@@ -152,6 +151,13 @@ def test_a_broken_answer_is_502_and_the_next_call_has_another_connection(answer:
     canned = Canned([*answer, b"close"], [with_length(GOOD)])
     with canned.listening() as url:
         assert values(asked(url, times=2)) == [(502, "model 'm' failed: its server gave no whole answer"), [1.0, 2.0]]
+    assert canned.connections == 2
+
+
+def test_a_coding_that_nobody_knows_is_502() -> None:
+    canned = Canned([b"HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip\r\n\r\n", b"close"], [with_length(GOOD)])
+    with canned.listening() as url:
+        assert values(asked(url, times=2)) == [(502, "model 'm' failed: its server gave a broken answer"), [1.0, 2.0]]
     assert canned.connections == 2
 
 

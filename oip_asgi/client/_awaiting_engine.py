@@ -1,0 +1,120 @@
+"""Sends requests with aiohttp, with connections of its own for each event loop."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from functools import partial
+from ssl import SSLContext
+from typing import Any
+
+from .._hosts import make_import_error
+from .._protocol.errors import InvalidRequest
+from ._engines import FAILED, IDLE_SECONDS, Address, ConnectionFailed, make_failure, to_limit
+from ._loops import ByLoop
+from ._questions import LONG, Headers, HTTPRequest, cut_pieces
+
+try:
+    import aiohttp
+    from yarl import URL  # which comes with aiohttp
+except ImportError as error:
+    raise make_import_error(error, "aiohttp", "client", beside="yarl") from error
+
+
+class AwaitingEngine:
+    """
+    Args:
+        connections: How many there may be at once; more requests wait for one. 0 is no limit.
+        connect_seconds: The time for a connection, if it is not that of the request.
+    """
+
+    def __init__(
+        self, address: Address, context: SSLContext | None, *, connections: int = 100, connect_seconds: float | None = None
+    ) -> None:
+        self._address, self._context = address, context
+        self._connections, self._connect_seconds = connections, connect_seconds
+        host = f"[{address.host}]" if ":" in address.host else address.host
+        self._base = f"{address.scheme}://{host}:{address.port}{address.prefix}"
+        self._sessions = ByLoop(self._make_session, aiohttp.ClientSession.close)
+
+    def _make_session(self) -> aiohttp.ClientSession:
+        options: dict[str, Any] = {"limit": self._connections, "keepalive_timeout": IDLE_SECONDS}
+        return aiohttp.ClientSession(
+            connector=aiohttp.TCPConnector(ssl=self._context or True, **options)
+            if self._address.socket is None
+            else aiohttp.UnixConnector(self._address.socket, **options),
+            cookie_jar=aiohttp.DummyCookieJar(),
+            skip_auto_headers=("Accept", "Accept-Encoding", "User-Agent"),
+            auto_decompress=False,
+            read_bufsize=LONG * 4,
+        )
+
+    async def send(self, request: HTTPRequest, seconds: float | None) -> _Answer:
+        loop = asyncio.get_running_loop()
+        session = self._sessions.get(loop) or await self._sessions.make(loop)
+        seconds = to_limit(seconds)
+        timeout = aiohttp.ClientTimeout(total=None, connect=self._connect_seconds or seconds, sock_read=seconds)
+        url = URL(self._base + request.path or "/", encoded=True)
+        ask = partial(session.request, request.method, url, headers=_encode(request.headers), timeout=timeout, allow_redirects=False)
+        sent = _Sent()
+        try:
+            if request.size <= LONG:
+                response = await ask(data=b"".join(request.body) or None)
+            else:
+                async with asyncio.timeout(seconds) as limit:
+                    response = await ask(data=sent.iterate(request, limit, seconds))
+        except (OSError, aiohttp.ClientError) as error:
+            raise self.fail(error) from error
+        return _Answer(self, response, sent)
+
+    def fail(self, error: Exception) -> ConnectionFailed:
+        is_unsent = isinstance(error, (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError))
+        cause = error.os_error if isinstance(error, aiohttp.ClientConnectorError) else error
+        return make_failure(self._address.url, cause, is_unsent=is_unsent, is_timeout=isinstance(error, TimeoutError))
+
+    async def close(self) -> None:
+        await self._sessions.close()
+
+
+class _Sent:
+    """Whether all of a body went out."""
+
+    is_whole = True
+
+    async def iterate(self, request: HTTPRequest, limit: asyncio.Timeout, seconds: float | None) -> AsyncIterator[memoryview]:
+        self.is_whole = False
+        for piece in cut_pieces(request.body):
+            yield piece
+            if seconds is not None:
+                limit.reschedule(asyncio.get_running_loop().time() + seconds)
+        self.is_whole = True
+
+
+class _Answer:
+    def __init__(self, engine: AwaitingEngine, response: aiohttp.ClientResponse, sent: _Sent) -> None:
+        self.status = response.status
+        self.headers: Headers = list(response.headers.items())
+        self._engine, self._response, self._sent = engine, response, sent
+
+    async def read(self) -> bytes:
+        try:
+            return await self._response.content.readany()
+        except (OSError, aiohttp.ClientError) as error:
+            raise self._engine.fail(error) from error
+
+    async def close(self) -> None:
+        if self.status == FAILED or not self._sent.is_whole or not self._response.content.at_eof():
+            self._response.close()
+        else:
+            self._response.release()
+
+
+def _encode(headers: Headers) -> Headers:
+    """aiohttp sends text as UTF-8; ours stands for bytes, of which each is a character."""
+    if all(value.isascii() for _, value in headers):
+        return headers
+    try:
+        return [(name, value.encode("latin-1").decode()) for name, value in headers]
+    except UnicodeError:
+        name = next(name for name, value in headers if not value.isascii())
+        raise InvalidRequest(f"the header {name} cannot be sent: expected ASCII or UTF-8") from None

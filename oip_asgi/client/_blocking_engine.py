@@ -1,0 +1,204 @@
+"""Sends requests with `http.client` of the standard library, and keeps one connection for each thread. Its coroutines never wait."""
+
+from __future__ import annotations
+
+import os
+import select
+import socket
+import threading
+import time
+from http.client import HTTPConnection, HTTPException, HTTPResponse, IncompleteRead, RemoteDisconnected
+from ssl import SSLContext, create_default_context
+from typing import Any, Final
+from weakref import WeakSet
+
+from ._engines import FAILED, IDLE_SECONDS, Address, ConnectionFailed, make_failure, to_limit
+from ._questions import LONG, HTTPRequest, cut_pieces
+
+_PIECE: Final = 4 * LONG
+
+
+class _Connection(HTTPConnection):
+    """Over TCP, TLS or a Unix socket. A short body goes out together with its head."""
+
+    body = b""
+
+    def __init__(self, address: Address, context: SSLContext | None) -> None:
+        super().__init__(address.host, address.port)
+        self._address, self._context = address, context
+
+    def connect(self) -> None:
+        if self._address.socket is None:
+            super().connect()
+        else:
+            self.sock = socket.socket(socket.AF_UNIX)
+            self.sock.settimeout(self.timeout)
+            self.sock.connect(self._address.socket)
+        if self._context is not None:
+            self.sock = self._context.wrap_socket(self.sock, server_hostname=self.host)
+
+    def send(self, data: Any) -> None:
+        body, self.body = self.body, b""
+        super().send(data + body if body else data)
+
+    def set_timeout(self, seconds: float | None) -> None:
+        if self.timeout != seconds:
+            self.timeout = seconds
+            if self.sock is not None:
+                self.sock.settimeout(seconds)
+
+    def has_gone(self) -> bool:
+        """Whether the server has closed it, or sent what nobody asked for."""
+        if hasattr(select, "poll"):
+            poll = select.poll()
+            poll.register(self.sock, select.POLLIN)
+            return bool(poll.poll(0))
+        return bool(select.select([self.sock], [], [], 0)[0])
+
+
+class _Place:
+    """A thread's connection while nobody uses it."""
+
+    def __init__(self) -> None:
+        self.connection: _Connection | None = None
+        self.since = 0.0
+
+    def take(self) -> _Connection | None:
+        connection, self.connection = self.connection, None
+        if connection is None or (time.monotonic() - self.since < IDLE_SECONDS and not connection.has_gone()):
+            return connection
+        connection.close()
+        return None
+
+    def close(self) -> None:
+        connection, self.connection = self.connection, None
+        if connection is not None:
+            connection.close()
+
+    __del__ = close  # the thread has ended
+
+
+class _Places:
+    """The places of the threads of one process."""
+
+    def __init__(self) -> None:
+        self.pid = os.getpid()
+        self._own = threading.local()
+        self._all: WeakSet[_Place] = WeakSet()
+        self._lock = threading.Lock()
+        self._is_closed = False
+
+    def find(self) -> _Place:
+        """That of this thread."""
+        place: _Place | None = getattr(self._own, "place", None)
+        if place is None:
+            place = self._own.place = _Place()
+            with self._lock:
+                self._all.add(place)
+        return place
+
+    def keep(self, connection: _Connection) -> None:
+        place = self.find()
+        if place.connection is not None or self._is_closed:
+            connection.close()
+        else:
+            place.connection, place.since = connection, time.monotonic()
+
+    def close(self) -> None:
+        self._is_closed = True
+        with self._lock:
+            for place in self._all:
+                place.close()
+
+
+class BlockingEngine:
+    def __init__(self, address: Address, context: SSLContext | None) -> None:
+        self._address = address
+        self._context = (context or create_default_context()) if address.scheme == "https" else None
+        self._places = _Places()
+
+    async def send(self, request: HTTPRequest, seconds: float | None) -> _Answer:
+        if self._places.pid != os.getpid():
+            self._places = _Places()  # a process that was forked: the connections are its parent's too
+        seconds = to_limit(seconds)
+        kept = self._places.find().take()
+        if kept is not None:
+            try:
+                return self._ask(kept, request, seconds, is_kept=True)
+            except _Unread:
+                kept.close()
+        connection = _Connection(self._address, self._context)
+        connection.set_timeout(seconds)
+        try:
+            connection.connect()
+        except OSError as error:
+            raise self.fail(error, is_unsent=True) from error
+        return self._ask(connection, request, seconds, is_kept=False)
+
+    def _ask(self, connection: _Connection, request: HTTPRequest, seconds: float | None, *, is_kept: bool) -> _Answer:
+        try:
+            connection.set_timeout(seconds)
+            connection.putrequest(request.method, self._address.prefix + request.path or "/", skip_host=True, skip_accept_encoding=True)
+            for name, value in request.headers:
+                connection.putheader(name, value)
+            size = request.size
+            if size <= LONG:
+                connection.body = b"".join(request.body)
+            try:
+                connection.endheaders()
+                if size > LONG:
+                    for piece in cut_pieces(request.body):
+                        connection.send(piece)
+            except (BrokenPipeError, ConnectionResetError):
+                pass  # the server may have answered before it closed
+            return _Answer(self, self._places, connection, connection.getresponse())
+        except (BrokenPipeError, ConnectionResetError) as error:
+            connection.close()
+            if is_kept and not isinstance(error, RemoteDisconnected):
+                raise _Unread from None  # what a server resets it has not read to its end
+            raise self.fail(error) from error
+        except (OSError, HTTPException) as error:
+            connection.close()
+            raise self.fail(error) from error
+        except BaseException:
+            connection.close()
+            raise
+
+    def fail(self, error: Exception, *, is_unsent: bool = False) -> ConnectionFailed:
+        return make_failure(self._address.url, error, is_unsent=is_unsent, is_timeout=isinstance(error, TimeoutError))
+
+    async def close(self) -> None:
+        self._places.close()
+
+
+class _Unread(Exception):
+    """The server closed a connection that was kept before it read the request, which may go out once more."""
+
+
+class _Answer:
+    def __init__(self, engine: BlockingEngine, places: _Places, connection: _Connection, response: HTTPResponse) -> None:
+        self.status = response.status
+        self.headers = response.getheaders()
+        self._engine, self._places, self._connection, self._response = engine, places, connection, response
+        self._has_ended = False
+
+    async def read(self) -> bytes:
+        response = self._response
+        if response.length == 0:
+            self._has_ended = True
+            return b""
+        try:
+            piece = response.read1(_PIECE)
+            if not piece and response.length:
+                raise IncompleteRead(b"", response.length)
+        except (OSError, HTTPException) as error:
+            raise self._engine.fail(error) from error
+        self._has_ended = not piece
+        return piece
+
+    async def close(self) -> None:
+        self._response.close()
+        if self._has_ended and self.status != FAILED and self._connection.sock is not None:
+            self._places.keep(self._connection)
+        else:
+            self._connection.close()

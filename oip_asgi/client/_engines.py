@@ -1,0 +1,105 @@
+"""The face of what sends requests over HTTP: its address, its limit of time, its answer, and what goes wrong. Knows no engine."""
+
+from __future__ import annotations
+
+import re
+from typing import Final, NamedTuple, Protocol
+from urllib.parse import quote, unquote
+
+from .._protocol.errors import show
+from ._questions import Headers, HTTPRequest
+
+_URL: Final = re.compile(r"(https?)://(\[[0-9a-fA-F:.]+\]|[^\s/?#@:\[\]]+)(?::(\d{1,5}))?(/[^?#]*)?")
+_SOCKET: Final = re.compile(r"http\+unix://(/?[^/].*?\.sock)(/.*)?", re.DOTALL)
+_EXPECTED: Final = (
+    "expected one such as http://host:8000/v2, http+unix:///run/model.sock/v2 or grpc://host:8001, without a password, query or fragment"
+)
+
+_PORTS: Final = {"http": 80, "https": 443}
+
+IDLE_SECONDS: Final = 1.5
+"""How long a connection is kept for the next request. Servers close idle ones after 2 seconds, which is gunicorn's default, or later."""
+
+FAILED: Final = 500
+"""After this answer MLServer and KServe close the connection, and do not say so: the next request on it would fail."""
+
+
+class ConnectionFailed(OSError):
+    """The server gave no whole answer: no connection could be opened, it broke off, or it took too long.
+
+    Args:
+        message: What happened, with the URL.
+        is_unsent: Whether no connection could be opened, so that the server has seen nothing of the request.
+        is_timeout: Whether it took longer than `timeout`.
+
+    `__cause__` is the error of the library that sends the requests.
+    """
+
+    def __init__(self, message: str, *, is_unsent: bool = False, is_timeout: bool = False) -> None:
+        super().__init__(message)
+        self.is_unsent = is_unsent
+        self.is_timeout = is_timeout
+
+
+def make_failure(url: str, error: BaseException, *, is_unsent: bool, is_timeout: bool) -> ConnectionFailed:
+    what = "took too long" if is_timeout else "cannot be reached" if is_unsent else "gave no whole answer"
+    return ConnectionFailed(f"{url} {what}: {str(error) or type(error).__name__}", is_unsent=is_unsent, is_timeout=is_timeout)
+
+
+_MOST_SECONDS: Final = 2**31 / 1000
+"""Sockets count milliseconds in 32 bits: a longer limit, of 24 days, is none."""
+
+
+def to_limit(seconds: float | None) -> float | None:
+    """A limit of time as sockets take it: None is none."""
+    return None if seconds is None or seconds >= _MOST_SECONDS else seconds
+
+
+class Answer(Protocol):
+    """An answer whose body is still to be read."""
+
+    status: int
+    headers: Headers
+
+    async def read(self) -> bytes:
+        """Read the next piece of the body; nothing at its end."""
+
+    async def close(self) -> None:
+        """Keep the connection if the body was read, and close it if not."""
+
+
+class Engine(Protocol):
+    """Raises ConnectionFailed."""
+
+    async def send(self, request: HTTPRequest, seconds: float | None) -> Answer:
+        """Send a request, with a limit of time for the connection and for each part that is sent or arrives; None for the engine's own."""
+
+    async def close(self) -> None: ...
+
+
+class Address(NamedTuple):
+    """A URL, taken apart."""
+
+    url: str
+    scheme: str
+    host: str
+    port: int
+    netloc: str  # host and port as the header Host has them
+    prefix: str  # the path, percent-encoded
+    socket: str | None  # the path of a Unix socket
+
+
+def read_url(url: str) -> Address:
+    socket = _SOCKET.fullmatch(url)
+    parsed = _URL.fullmatch(url if socket is None else f"http://localhost{socket[2] or ''}")
+    if parsed is None or int(parsed[3] or 0) > 65_535:
+        raise ValueError(f"the url is {show(url)}: {_EXPECTED}")
+    scheme, host = parsed[1], parsed[2].lower()
+    try:
+        host = host if host.isascii() else host.encode("idna").decode()
+    except UnicodeError:
+        raise ValueError(f"the url is {show(url)}: {_EXPECTED}") from None
+    port = int(parsed[3] or _PORTS[scheme])
+    netloc = host if port == _PORTS[scheme] else f"{host}:{port}"
+    prefix = quote((parsed[4] or "").rstrip("/"), safe="/%:@!$&'()*+,;=~")
+    return Address(url.rstrip("/"), scheme, host.strip("[]"), port, netloc, prefix, unquote(socket[1]) if socket else None)
