@@ -14,7 +14,7 @@ import threading
 from collections.abc import Iterator
 from typing import Any
 
-import httpx
+import httpx2
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
@@ -77,7 +77,7 @@ async def ask_together(url: str) -> list[Any]:
 
 async def ask_the_application() -> list[Any]:
     """The same as a test of the application asks, without a server."""
-    async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://test") as http:
+    async with httpx2.AsyncClient(transport=httpx2.ASGITransport(app), base_url="http://test") as http:
         response = await AsyncClient("/v2", http=http).infer("double", {"x": np.array([4], np.float32)})
     return response["output_0"].tolist()  # type: ignore[no-any-return]  # numpy's tolist is Any
 

@@ -1,6 +1,6 @@
 """One copy of a model for four web workers: starts the model process, waits until it is ready, starts the workers, and ends both.
 
-pip install 'oip_asgi[client]' starlette uvicorn
+pip install 'oip_asgi[client]' httpx2 starlette uvicorn
 python examples/shared_model/start.py            serves on http://127.0.0.1:8000
 python examples/shared_model/start.py --check    serves on a free port, sends requests, counts copies by memory, and ends; Linux only
 
@@ -21,10 +21,10 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-import httpx
+import httpx2
 import numpy as np
 
-from oip_asgi.client import AsyncClient, Client
+from oip_asgi.client import AsyncClient, Client, ConnectionFailed
 
 FOLDER = Path(__file__).parent
 WORKERS = 4
@@ -49,7 +49,7 @@ def wait_until_ready(url: str, process: subprocess.Popen[bytes]) -> None:
     end = time.monotonic() + SECONDS
     with Client(url, timeout=5) as client:
         while process.poll() is None and time.monotonic() < end:
-            with suppress(httpx.TransportError):
+            with suppress(ConnectionFailed):
                 if client.is_ready():
                     return
             time.sleep(0.1)
@@ -118,14 +118,14 @@ def check() -> None:
         port = probe.getsockname()[1]
     with serving(port) as (model, web, model_url):
         right = asyncio.run(ask(f"http://127.0.0.1:{port}/v2"))
-        alike = httpx.get(f"http://127.0.0.1:{port}/similarity?a=3&b=3").json()["similarity"]
+        alike = httpx2.get(f"http://127.0.0.1:{port}/similarity?a=3&b=3").json()["similarity"]
         with Client(model_url) as client:
             [numbers] = client.statistics("embed")
         print(f"{right} of {REQUESTS} answers are right; {numbers['inference_count']} rows in {numbers['execution_count']} calls")
         workers = find_workers(web.pid)
         above = report(model.pid, workers)
         print(f"above the workers' own: {above:.0f} MB, for a model of 205 MB")
-        wrong = httpx.post(f"http://127.0.0.1:{port}/v2/models/embed/infer", content=json.dumps({"inputs": []}))
+        wrong = httpx2.post(f"http://127.0.0.1:{port}/v2/models/embed/infer", content=json.dumps({"inputs": []}))
         print("a request without its input is", wrong.status_code)
     if right != REQUESTS or abs(alike - 1) > 1e-6 or len(workers) != WORKERS or above > 350 or wrong.status_code != 400:
         raise SystemExit("That is not what this example is about.")

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
-import httpx
+import httpx2
 import numpy as np
 import pytest
 from django.core.asgi import get_asgi_application
@@ -60,7 +60,7 @@ def test_every_way_in(ways: dict[str, Way]) -> None:
     array = np.array([[1, 2]], np.int32)
     for name, way in ways.items():
         prefix = "/v2"
-        with httpx.Client(transport=over_way(way, prefix)) as http:
+        with httpx2.Client(transport=over_way(way, prefix)) as http:
             client = Client(f"http://test{prefix}", http=http)
             for binary in (True, False):
                 assert client.infer("double", {"x": array}, id="7", binary=binary)["y"].tolist() == [[2, 4]], name
