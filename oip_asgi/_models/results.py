@@ -130,7 +130,8 @@ def _recheck(response: InferenceResponse, outputs: Outputs, asked: Mapping[str, 
     """A copy of a response that a model or its codec made, and may have changed to something invalid."""
     specs = {spec.name: spec for spec in outputs.declared} if asked else {}
     checked = [_recheck_tensor(tensor, specs.get(tensor.name), asked.get(tensor.name), outputs.codecs) for tensor in response.outputs]
-    return InferenceResponse(checked, to_plain_parameters("the response", response.parameters, ModelFault))
+    parameters = to_plain_parameters("the response", response.parameters, ModelFault)
+    return InferenceResponse(checked, parameters, None, response.model_name, response.model_version)
 
 
 def _recheck_tensor(tensor: Tensor, spec: TensorSpec | None, asked: str | None, codecs: Codecs) -> Tensor:

@@ -209,7 +209,7 @@ class InferenceResponse(msgspec.Struct, eq=False):
         parameters: The response's parameters.
         id: The identifier of the request, None if it had none.
         model_name: The model that answered.
-        model_version: Its version, None for a model without versions.
+        model_version: Its version, None for a model without versions. Such a model may give one, to say which of several answered.
 
     Specification: Inference Response JSON Object.
     """

@@ -45,7 +45,7 @@ def split(result: Any, rows: Sequence[int], outputs: Outputs) -> list[Any]:
     parts: list[Any] = []
     for place in range(len(rows)):
         tensors = [Tensor(tensor.name, cut[place], tensor.parameters) for tensor, cut in zip(response.outputs, cuts, strict=True)]
-        parts.append(InferenceResponse(tensors, response.parameters))
+        parts.append(InferenceResponse(tensors, response.parameters, None, response.model_name, response.model_version))
     return parts
 
 

@@ -135,7 +135,10 @@ class Call(msgspec.Struct, Generic[T], eq=False):
         response = to_response(result, self.handler.answers, decoded.content_types, decoded.outputs)
         if decoded.outputs:
             response.outputs = select(response.outputs, decoded.outputs)
-        response.id, response.model_name, response.model_version = decoded.request.id, model.name, model.version
+        version = model.version
+        if response.model_version is not None and version is None and response.model_name in ("", model.name):
+            version = str(response.model_version)  # it says which of several answered
+        response.id, response.model_name, response.model_version = decoded.request.id, model.name, version
         own(response.outputs, decoded.request)
         if len(decoded.tensors) > _MANY and not self.handler.streams:
             self.decoded = decoded.without_inputs()

@@ -170,7 +170,10 @@ class InferenceRequest(_Message):
 
 @dataclass(kw_only=True)
 class InferenceResponse(_Message):
-    """A response, as `predict` returns it. The server fills in the names of the model, its version and the request's id."""
+    """A response, as `predict` returns it. The server fills in the name of the model, its version and the request's id.
+
+    A version that `predict` gives counts if the model has none of its own.
+    """
 
     outputs: list[ResponseOutput]
     model_name: str = ""
@@ -184,7 +187,8 @@ class InferenceResponse(_Message):
         return cls(outputs=outputs, model_name=response.model_name, model_version=response.model_version, parameters=parameters)
 
     def to_ours(self) -> OurResponse:
-        return OurResponse([each.to_ours() for each in self.outputs], _to_plain(self.parameters))
+        outputs = [each.to_ours() for each in self.outputs]
+        return OurResponse(outputs, _to_plain(self.parameters), None, self.model_name, self.model_version)
 
 
 def _to_plain(parameters: Parameters | None) -> dict[str, str | int | float | bool]:

@@ -75,6 +75,8 @@ def good_rows() -> Iterator[Row]:
     yield Row("header repeated alike", infer("echo", inputs(GOOD), *repeated), 200, echoed)
     nonfinite = answer("not finite", tensor("FP64", [4], '[null,"Infinity","-Infinity",1.0]', "output_0"))
     yield Row("not finite", infer("not%20finite", inputs()), 200, nonfinite)
+    told = answer("tells its version", tensor("FP64", [1], "[1.0]", "y"), version="7")
+    yield Row("a version that the model tells", infer("tells%20its%20version", inputs()), 200, told)
     yield Row("largest JSON", infer("echo", inputs(GOOD).ljust(MAX_JSON_BYTES)), 200, echoed)
 
 

@@ -11,7 +11,19 @@ from tests.table.row import ECHOED, GOOD, Row, answer, infer, inputs, tensor
 
 NAMES: Final = [
     *("echo", "two", "one", "raw-fixed", "raw-bytes", "raw-free", "integers", "words", "org/model", "naïve model", "no inputs"),
-    *("optional", "whole", "speaks", "raises", "returns none", "long and empty", "lists text", "not utf-8", "not finite", "scaled"),
+    *(
+        "optional",
+        "whole",
+        "speaks",
+        "raises",
+        "returns none",
+        "long and empty",
+        "lists text",
+        "not utf-8",
+        "not finite",
+        "scaled",
+        "tells its version",
+    ),
 ]
 """The names of all models, in the order of their registration."""
 

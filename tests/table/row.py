@@ -95,6 +95,7 @@ def table_server(calls: list[str]) -> InferenceServer:
         calls.append("scaled")
         return x * np.float32(factor)
 
+    server.register("tells its version", lambda: InferenceResponse([Tensor("y", np.ones(1))], model_version="7"))
     return server
 
 
