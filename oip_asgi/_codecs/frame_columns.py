@@ -303,10 +303,10 @@ def _to_dtype(column: Any, tensor: Tensor, decoders: Mapping[str, Decode]) -> An
     if not _can_become(series, dtype):
         raise InvalidRequest(f"{cannot}: its values are {series.dtype}")
     try:
+        if dates:
+            _check_zone(series, zone)
         if zone is not None:
             series = _localize(series, zone)
-        elif dates and getattr(series.dt, "tz", None) is not None:
-            raise ValueError("its dates have an offset from UTC, such as Z: send them without one, in the time zone that the model expects")
         converted = series.astype(dtype)
         if dtype == "str":
             return converted.where(series.notna(), None)  # pandas 2 would write "None"
@@ -326,6 +326,17 @@ def _can_become(series: pd.Series[Any], dtype: str) -> bool:
     if dtype in ("str", "string"):
         return pd.api.types.infer_dtype(series, skipna=True) in ("string", "empty")
     return series.dtype.kind == "M" or not dtype.startswith("datetime64")
+
+
+def _check_zone(series: pd.Series[Any], zone: object) -> None:
+    """Refuse dates without an offset for a column with a time zone, and the opposite: which moment each is would be a guess."""
+    has_zone = series.dt.tz is not None
+    if has_zone and zone is None:
+        raise ValueError("its dates have an offset from UTC, such as Z: send them without one, in the time zone that the model expects")
+    if not has_zone and zone is not None and series.notna().any():
+        raise ValueError(
+            "its dates have no offset from UTC: send each with its own, such as 2026-01-31T09:30:00+01:00, or Z for UTC itself"
+        )
 
 
 def _localize(series: pd.Series[Any], zone: str) -> pd.Series[Any]:
@@ -391,6 +402,7 @@ def _find_codes(series: pd.Series[Any], categories: Any) -> Array:
     if series.dtype.kind != "M" or categories.dtype.kind != "M":
         codes: Array = categories.get_indexer(series)
         return codes
+    _check_zone(series, categories.tz)
     alike = series.astype(categories.dtype)  # with another unit or zone, pandas finds nothing, or raises
     return np.where((alike == series).to_numpy(), categories.get_indexer(alike), -1)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass
@@ -109,6 +110,10 @@ def _register_frames(server: InferenceServer) -> None:
     def missing(df):  # type: ignore[no-untyped-def]
         year = df["born"].dt.year.to_numpy(np.float64)
         return {"age": df["age"].to_numpy(), "city": [city if isinstance(city, str) else "missing" for city in df["city"]], "year": year}
+
+    day = TensorSpec("day", "BYTES", [-1], content_type="datetime", pd_dtype="datetime64[ns, Asia/Tokyo]")
+    for name, spec in (("zoned", day), ("not zoned", dataclasses.replace(day, pd_dtype="datetime64[ns]"))):
+        server.register(name, lambda df: [moment.isoformat() for moment in df["day"]], content_type="pd", inputs=[spec])
 
 
 def refuse(text: str) -> None:
@@ -323,6 +328,34 @@ def _scalars(action: str) -> list[StreamRow]:
     ]
 
 
+def _dates() -> list[StreamRow]:
+    here = "column 'day' cannot be datetime64[ns, Asia/Tokyo], as its pd_dtype says"
+    without = f"{here}: its dates have no offset from UTC: send each with its own, such as 2026-01-31T09:30:00+01:00, or Z for UTC itself"
+    having = (
+        "column 'day' cannot be datetime64[ns], as its pd_dtype says: its dates have an offset from UTC, such as Z: send them without one, "
+        "in the time zone that the model expects"
+    )
+    tokyo, missing = ["2026-03-02T00:00:00+09:00", "2026-03-01T15:00:00Z"], "NaT"
+    midnight = "2026-03-02T00:00:00+09:00"
+    return [
+        refused("a date without a zone", "zoned/generate", {"day": "2026-03-02"}, without),
+        refused("dates without a zone", "zoned/infer", {"inputs": [tensor("day", ["2026-03-02", missing], "BYTES")]}, without),
+        refused("a date with a zone too many", "not%20zoned/generate", {"day": "2026-03-02T00Z"}, having),
+        refused("dates with a zone too many", "not%20zoned/infer", {"inputs": [tensor("day", tokyo, "BYTES")]}, having),
+        StreamRow(
+            "dates with zones", "zoned/generate", {"day": [*tokyo, None]}, 200, flat("zoned", output_0=[midnight, midnight, missing])
+        ),
+        StreamRow("no date for a zone", "zoned/generate", {"day": None}, 200, flat("zoned", output_0=missing)),
+        StreamRow(
+            "dates with zones in tensors",
+            "zoned/infer",
+            {"inputs": [tensor("day", tokyo, "BYTES")]},
+            200,
+            whole("zoned", tensor("output_0", [midnight] * 2, "BYTES")),
+        ),
+    ]
+
+
 def _frames() -> list[StreamRow]:
     bern = {"city": "Bern", "age": 3}
     strings = pd.Series(["Bern"]).dtype  # "str" in pandas 3
@@ -406,6 +439,7 @@ def _frames() -> list[StreamRow]:
             200,
             flat("missing", age=[1.0, None], city=["Bonn", "missing"], year=[2026.0, None]),
         ),
+        *_dates(),
         refused(
             "a missing integer",
             "declared%20frame/generate",
@@ -535,7 +569,7 @@ def _failures() -> list[StreamRow]:
             "nowhere/versions/1/generate_stream",
             {"x": 1},
             "Request for unknown model: 'nowhere' is not found: expected 'words', 'count', 'lists', 'plain', 'grid', 'versioned', "
-            f"'parameters', 'bytes', 'clash', 'stops' and {13 if HAS_PANDAS else 5} more",
+            f"'parameters', 'bytes', 'clash', 'stops' and {15 if HAS_PANDAS else 5} more",
             404,
         ),
     ]

@@ -27,7 +27,7 @@ from oip_asgi import InferenceError, InferenceRequest, Tensor
 from oip_asgi.codecs import PandasCodec
 
 def decode(dtype):
-    column = Tensor("x", np.array([b"2022-01-11"], object), {"content_type": "datetime", "pd_dtype": dtype})
+    column = Tensor("x", np.array([b"2022-01-11" + b"T00Z" * ("," in dtype)], object), {"content_type": "datetime", "pd_dtype": dtype})
     return str(PandasCodec.decode_request(InferenceRequest([column]))["x"].dtype)
 
 opened = []

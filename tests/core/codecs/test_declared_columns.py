@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from oip_asgi import InferenceServer, OIPApp, Tensor, TensorSpec
+from oip_asgi import InferenceError, InferenceRequest, InferenceServer, OIPApp, Tensor, TensorSpec
 from oip_asgi.codecs import InputCodec, PandasCodec
 from oip_asgi.specs import specs_of
 from tests.support.ways import Request, over_asgi
@@ -126,6 +126,39 @@ def test_a_column_with_another_zone_than_declared_is_refused() -> None:
     status, text = ask_frame(server, FITTED.assign(when=FITTED["when"].dt.tz_localize("UTC")))
     assert (status, text.partition(":")[0]) == (400, "column 'when' cannot be datetime64[us], as its pd_dtype says")
     assert got == []
+
+
+WHEN = pd.Series(["2026-01-31", None]).astype("datetime64[ns]")
+
+
+@pytest.mark.parametrize("as_category", [False, True])
+@pytest.mark.parametrize("zone", ["UTC", "Asia/Tokyo", "UTC-05:30"])
+def test_a_date_without_a_zone_is_no_date_of_a_column_with_one(zone: str, as_category: bool) -> None:
+    zoned, plain = pd.DataFrame({"when": WHEN.dt.tz_localize(zone)}), pd.DataFrame({"when": WHEN})
+    if as_category:
+        zoned, plain = zoned.astype("category"), plain.astype("category")
+    for declared, other, what in ((zoned, plain, "have no offset"), (plain, zoned, "have an offset")):
+        server, got = take(*specs_of(declared))
+        status, text = ask_frame(server, other)
+        assert (status, f"its dates {what} from UTC" in text) == (400, True)
+        assert got == []
+        for same in (declared, declared[1:], declared[:0]):
+            assert ask_frame(server, same) == (200, None)
+            pd.testing.assert_frame_equal(got.pop().reset_index(drop=True), same.reset_index(drop=True))
+
+
+def test_codecs_and_columns_one_by_one_refuse_it_too() -> None:
+    column = Tensor("when", np.array([b"2026-01-31"], object), {"content_type": "datetime", "pd_dtype": "datetime64[ns, Asia/Tokyo]"})
+    with pytest.raises(InferenceError, match="its dates have no offset from UTC"):
+        PandasCodec.decode_request(InferenceRequest([column]))
+    server = InferenceServer()
+
+    @server.model("m", inputs=specs_of(pd.DataFrame({"when": WHEN.dt.tz_localize("Asia/Tokyo")})))
+    def m(when: pd.Series) -> int:
+        return len(when)
+
+    assert "its dates have no offset from UTC" in post(server, "generate", {"when": "2026-01-31"})[1]["error"]
+    assert post(server, "generate", {"when": "2026-01-31T00+09"}) == (200, {"model_name": "m", "output_0": 1})
 
 
 @pytest.mark.parametrize("element", ["1", "true", '{"a":1}', '["a"]'])

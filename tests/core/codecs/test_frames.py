@@ -349,7 +349,7 @@ def told(datatype: str, data: list[Any], categories: Any, content_type: str | No
             "too near to the ends of the years 1 to 9999",
         ),
         ([column("BYTES", ["2022-01-11T11:00:00.5"], "datetime", pd_dtype="datetime64[s]")], "its values are finer than that"),
-        ([column("BYTES", ["2022-01-11T11:00:00.5"], "datetime", pd_dtype="datetime64[s, UTC]")], "its values are finer than that"),
+        ([column("BYTES", ["2022-01-11T11:00:00.5Z"], "datetime", pd_dtype="datetime64[s, UTC]")], "its values are finer than that"),
         ([column("BYTES", ["1", '"a"'], "pd_json", pd_dtype="Int8")], "column 'x' cannot be Int8"),
         ([told("BYTES", ["1"], 5)], "column 'x' has the pd_categories 5, which is not valid: expected the text of a JSON object"),
         ([told("BYTES", ["1"], "{")], "the pd_categories '{', which is not valid"),
