@@ -63,6 +63,8 @@ class OIPGRPCApp:
         self._engine, self._runtime = server._inside
         self._services = Services(server, _read_metadata, health=health, reflection=reflection)
         self.paths = [f"/{name}" for name in self._services.names]
+        self.methods = [*self._services.methods, *self._services.conversations]
+        """The paths of all methods, inference first."""
         self._host: object = None
         self._logged = set[str]()
 

@@ -7,14 +7,23 @@ from __future__ import annotations
 
 import inspect
 import json
+import re
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
 if TYPE_CHECKING:
     from starlette.types import Receive, Scope, Send
 
+Serve: TypeAlias = "Callable[[Scope, Receive, Send], Awaitable[None]]"
+"""Answers a request as an application of ASGI does."""
+
 _FOR_WSGI: Final = (("flask", "Flask"), ("django", "WSGIHandler"), ("oip_asgi", "OIPWSGIApp"), ("oip_asgi", "OIPWSGIMiddleware"))
+
+_OURS: Final = "oip_asgi"
+"""The module of the endpoints of our routes, as middleware shows it."""
+
+_GROUP: Final = re.compile(r"\(\?P<\w+>")
 
 _PROBE: Final = "oip_asgi-probe"
 """A name that matches only routes for any name."""
@@ -155,8 +164,7 @@ def drops_trailers(host: object) -> bool:
     return False
 
 
-# FastAPI's dependencies. They do not reach a mounted application. They reach a route, and its endpoint may return any response: one that
-# answers as the mounted application would.
+# FastAPI's dependencies. They do not reach a mounted application. They reach a route.
 
 
 def check_dependencies(dependencies: Sequence[object]) -> None:
@@ -191,13 +199,72 @@ def _find_in_routers(router: object, mounted: object) -> list[object]:
     return found
 
 
-def add_routes(app: Any, prefix: str, serve: Callable[[Scope, Receive, Send], Awaitable[None]], dependencies: Sequence[Any]) -> None:
-    """Add routes to a FastAPI application for a path and all that is under it."""
-    from fastapi.exceptions import RequestValidationError
-    from fastapi.routing import APIRoute
-    from starlette.exceptions import HTTPException
+class HostRoute(NamedTuple):
+    """A route to add to an application of Starlette or FastAPI."""
+
+    path: str  # a template of Starlette's, such as "/v2/models/{name}/infer"; one that ends with `REST` takes what no other route takes
+    name: str  # such as "model_infer"
+    serve: Serve
+    is_open: Callable[[Scope], object] | None = None  # finds requests before which no dependencies run; None for none
+
+
+REST: Final = "/{path:path}"
+
+
+def add_routes(app: Any, routes: Sequence[HostRoute], dependencies: Sequence[Any] = ()) -> list[Any]:
+    """Add routes to an application of Starlette or FastAPI, and return them as they are there.
+
+    What middleware finds at a route is a function of its name. Dependencies run before it, also those of the application.
+    """
+    has_dependencies = bool(dependencies or find_dependencies(app))
+    options: dict[str, Any] = {"include_in_schema": False}
+    if has_dependencies:
+        options |= {"dependencies": list(dependencies), "response_model": None, "route_class_override": _make_guarded_route()}
+    add, added = app.router.add_api_route if has_dependencies else app.router.add_route, []
+    for path, name, serve, is_open in sorted(routes, key=lambda route: not route.name.lower().endswith("infer")):  # asked in this order
+        endpoint = _make_endpoint(name, serve)
+        add(path, endpoint, name=f"oip:{name}", **options)
+        route: Any = next(iter(app.router.routes[-1:]), None)
+        if getattr(route, "endpoint", None) is not endpoint:
+            raise ValueError(f"{describe(app.router)} does not keep the route {path!r}: put OIPMiddleware around the application")
+        route.methods = set()  # any
+        # not by way of the endpoint, for which Starlette makes a request each time
+        route.app = serve if not has_dependencies else route.app if is_open is None else _choose(is_open, serve, route.app)
+        added.append(route)
+    for route in added:
+        if route.path.endswith(REST):  # slowapi counts a request for the last route that matches
+            prefix = route.path.removesuffix(REST)
+            taken = [_GROUP.sub("(?:", each.path_regex.pattern) for each in added if each is not route and each.path.startswith(prefix)]
+            route.path_regex = re.compile(f"(?!{'|'.join(taken)}){route.path_regex.pattern}")
+    return added
+
+
+def cut_off(prefix: str) -> Callable[[str], str]:
+    """Return what finds the path below a prefix, which may have parameters, such as "/{tenant}/v2"."""
+    if "{" not in prefix:
+        return lambda path: path[len(prefix) :]
+    from starlette.routing import compile_path
+
+    match = compile_path(prefix + REST)[0].match
+
+    def cut(path: str) -> str:
+        found = match(path)
+        return "" if found is None else f"/{found['path']}"
+
+    return cut
+
+
+def _choose(is_open: Callable[[Scope], object], serve: Serve, guarded: Serve) -> Serve:
+    async def choose(scope: Scope, receive: Receive, send: Send) -> None:
+        await (serve if is_open(scope) else guarded)(scope, receive, send)
+
+    return choose
+
+
+def _make_endpoint(name: str, serve: Serve) -> Callable[[Any], Awaitable[Any]]:
+    """Make an endpoint of a name, whose response answers as `serve` does."""
     from starlette.requests import Request
-    from starlette.responses import JSONResponse, Response
+    from starlette.responses import Response
 
     class Served(Response):
         def __init__(self, request: Request) -> None:
@@ -205,19 +272,27 @@ def add_routes(app: Any, prefix: str, serve: Callable[[Scope, Receive, Send], Aw
             self._request = request
 
         async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-            root = scope.get("root_path", "")  # as Starlette's Mount does
-            mounted = {**scope, "app_root_path": scope.get("app_root_path", root), "root_path": f"{root}{prefix}"}
-            await serve(mounted, _replay(self._request, receive), send)
+            await serve(scope, _replay(self._request, receive), send)
             if self.background is not None:
                 await self.background()
 
-    class ServedRoute(APIRoute):
-        """Takes every method, and answers what a dependency raises as the protocol has it."""
+    async def endpoint(request: Request) -> Response:
+        return Served(request)
 
-        def __init__(self, *args: Any, **options: Any) -> None:
-            super().__init__(*args, **options)
-            self.methods = set()
+    endpoint.__annotations__ = {"request": Request}  # FastAPI looks for their names among this module's own
+    endpoint.__module__, endpoint.__name__, endpoint.__qualname__ = _OURS, name, name
+    return endpoint
 
+
+def _make_guarded_route() -> type[Any]:
+    """Make a class of FastAPI's routes that answers what a dependency raises as the protocol has it."""
+    from fastapi.exceptions import RequestValidationError
+    from fastapi.routing import APIRoute
+    from starlette.exceptions import HTTPException
+    from starlette.requests import Request
+    from starlette.responses import JSONResponse, Response
+
+    class GuardedRoute(APIRoute):
         def get_route_handler(self) -> Callable[[Request], Awaitable[Response]]:  # type: ignore[override]
             handle = super().get_route_handler()
 
@@ -235,19 +310,7 @@ def add_routes(app: Any, prefix: str, serve: Callable[[Scope, Receive, Send], Aw
 
             return answer
 
-    async def endpoint(request: Request) -> Response:
-        return Served(request)
-
-    endpoint.__annotations__ = {"request": Request}  # FastAPI looks for their names among this module's own
-    for path in (prefix or "/", f"{prefix}/{{oip_path:path}}"):
-        app.router.add_api_route(
-            path,
-            endpoint,
-            dependencies=list(dependencies),
-            response_model=None,
-            include_in_schema=False,
-            route_class_override=ServedRoute,
-        )
+    return GuardedRoute
 
 
 def describe_security(app: Any, dependencies: Sequence[Any]) -> tuple[dict[str, Any], list[Any]]:
@@ -277,6 +340,15 @@ def _replay(request: Any, receive: Receive) -> Receive:
 # Routes, which may keep requests from the protocol: looked at before any comes, by what Starlette's routes offer
 
 
+def check_installed(app: Any, installed: Sequence[Any], prefix: str, services: Sequence[str]) -> None:
+    """Check that the routes are still there, and that none which came meanwhile answers before them."""
+    routes = app.router.routes
+    lost = next((route for route in installed if route not in routes), None)
+    if lost is not None:
+        raise ValueError(f"the route {lost.path!r} of oip_asgi is no longer there: install it after what makes the list of routes anew")
+    check_reachable(app, routes[: routes.index(installed[0])], prefix, services)
+
+
 def check_reachable(app: Any, routes: Sequence[Any], prefix: str, services: Sequence[str] = ()) -> None:
     """Check that no route answers what is under a path, or a service of gRPC, before the protocol would."""
     for method in ("GET", "POST"):
@@ -296,6 +368,7 @@ def _check_route(app: Any, routes: Sequence[Any], method: str, path: str, at: st
     place = getattr(route, "path", None)  # FastAPI 0.165 keeps an included router as an object without one
     ours = _find_ours(route)
     if ours is not None:
+        place = (place or "").removesuffix(REST)
         raise ValueError(f"{ours} is there already, at {place or '/'}, and answers {at} too: {advice}")
     first = "an included router" if place is None else f"the route {place or '/'!r}"
     raise ValueError(
@@ -312,8 +385,8 @@ def _matches(route: Any, scope: dict[str, Any]) -> bool:
 
 def _find_ours(route: Any) -> str | None:
     """Name the part of this package to which a route leads. None for other routes."""
-    if getattr(getattr(route, "endpoint", None), "__module__", "") == __name__:
-        return "oip_asgi"
+    if getattr(getattr(route, "endpoint", None), "__module__", "") == _OURS:
+        return _OURS
     return next((name for name in ("OIPApp", "OIPGRPCApp") if is_framework(getattr(route, "app", None), "oip_asgi", name)), None)
 
 

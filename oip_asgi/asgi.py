@@ -17,12 +17,16 @@ import msgspec
 
 from ._docs.openapi import basis, merge
 from ._hosts import (
+    REST,
+    HostRoute,
     add_routes,
     check_asgi,
     check_dependencies,
+    check_installed,
     check_installs_in,
     check_reachable,
     check_server,
+    cut_off,
     describe_middleware,
     describe_security,
     find_dependencies,
@@ -31,7 +35,7 @@ from ._hosts import (
     iterate_applications,
 )
 from ._http.events import STREAMED
-from ._http.exchange import exchange
+from ._http.exchange import exchange, list_templates
 from ._http.public import HEALTH_METHODS, match_public
 from ._http.request import Head, encode_path, path_under, prefix_of
 from ._http.response import CLIENT_GONE, Response, refuse_path
@@ -45,7 +49,6 @@ from .server import InferenceServer
 
 if TYPE_CHECKING:
     from starlette.applications import Starlette
-    from starlette.routing import Match, Mount
     from starlette.types import Message, Receive, Scope, Send
 
     from .grpc import OIPGRPCApp
@@ -174,73 +177,112 @@ class OIPApp:
         if self._prefix:
             raise ValueError(f'path= is for an OIPApp that nothing mounts: write OIPApp(server).install(app, "{self._prefix}")')
         check_dependencies(dependencies)
-        from starlette.routing import Mount, Route
-
         if (dependencies or public) and not is_framework(app, "fastapi", "FastAPI"):
             option = "dependencies" if dependencies else "public"
             raise TypeError(f"{option}= is for FastAPI applications: for Starlette, use middleware")
         prefix, open_paths = prefix_of(path), match_public(public)
-        before = list(app.router.routes)
         grpc_app = _make_grpc_app(self._server) if grpc else None
         services = grpc_app.paths if grpc_app is not None else ()
-        check_reachable(app, before, prefix, services)
+        check_reachable(app, app.router.routes, prefix, services)
+        routes = _list_routes(self, prefix, open_paths if public else None)
         if grpc_app is not None:
-            if "health" in public:
-                app.router.routes.extend(Route(method, grpc_app) for method in HEALTH_METHODS)
-            _install_grpc(app, grpc_app, dependencies)
-        if openapi:
-            self._install_openapi(app, path)
+            routes += _list_grpc_routes(grpc_app, "health" in public)
+            _carry_trailers(app)
+        added = add_routes(app, routes, dependencies)
+        engine = self._server._inside.engine
         if dependencies or find_dependencies(app):
-
-            async def serve(scope: Scope, receive: Receive, send: Send) -> None:
-                await self(scope, receive, send, find_path(scope))  # with its path, nothing warns of the open mount
-
-            app.router.routes.append(_make_open_mount(prefix, serve, open_paths))
-            add_routes(app, prefix, serve, dependencies)
-            self._server._inside.engine.security = Security(*describe_security(app, dependencies), open_paths)
-        else:
-            app.router.routes.extend([Route(prefix or "/", _Bare(self)), Mount(prefix, self)])
-        ours = app.router.routes[len(before)]
+            engine.security = Security(*describe_security(app, dependencies), open_paths)
+        if openapi:
+            _add_to_openapi(app, self._server, path)
         host_lifespan = app.router.lifespan_context
 
         @asynccontextmanager
         async def lifespan(host: Any) -> AsyncIterator[Any]:
-            routes = app.router.routes
-            # some may have come meanwhile
-            check_reachable(app, routes[: routes.index(ours)] if ours in routes else routes, prefix, services)
+            check_installed(app, added, prefix, services)
             async with host_lifespan(host) as state, self._server.lifespan():
                 yield state
 
         app.router.lifespan_context = lifespan
 
-    def _install_openapi(self, app: Any, path: str) -> None:
-        server, engine = self._server, self._server._inside.engine
-        host_openapi = getattr(app, "openapi", None)  # FastAPI has it
-        # one document for all cannot leave out what `authorize=` refuses to one of them
-        if host_openapi is None or not engine.options.docs or engine.guard is not None:
-            return
-        kept: tuple[list[object] | None, dict[str, Any]] = None, {}
 
-        def openapi() -> dict[str, Any]:
-            nonlocal kept
-            known, registered = kept, basis(engine)
-            if known[0] != registered:  # FastAPI asks for each GET, on the event loop
-                known = kept = registered, server.openapi(path)
-            return merge(host_openapi(), known[1])
+class _Document:
+    """FastAPI's `app.openapi`, which has the paths of a server too."""
 
-        app.openapi = openapi
+    def __init__(self, host: Callable[[], dict[str, Any]], server: InferenceServer, path: str) -> None:
+        self._host, self._server, self._path = host, server, path
+        self._kept: tuple[list[object] | None, dict[str, Any]] = None, {}
+
+    def __call__(self) -> dict[str, Any]:
+        known, registered = self._kept, basis(self._server._inside.engine)
+        if known[0] != registered:  # FastAPI asks for each GET, on the event loop
+            known = self._kept = registered, self._server.openapi(self._path)
+        return merge(self._host(), known[1])
+
+    def is_of(self, server: InferenceServer, path: str) -> bool:
+        """True if it has the paths of this server."""
+        mine = self._server is server and self._path == path
+        return mine or (isinstance(self._host, _Document) and self._host.is_of(server, path))
 
 
-def _install_grpc(app: Starlette, grpc_app: OIPGRPCApp, dependencies: Sequence[Any]) -> None:
-    from starlette.routing import Mount
+def _add_to_openapi(app: Any, server: InferenceServer, path: str) -> None:
+    """Add the paths of a server to what `app.openapi` returns, also if the application replaces it later."""
+    engine = server._inside.engine
+    # one document for all cannot leave out what `authorize=` refuses to one of them
+    if not hasattr(app, "openapi") or not engine.options.docs or engine.guard is not None:
+        return
 
+    def add() -> None:
+        if not (isinstance(app.openapi, _Document) and app.openapi.is_of(server, path)):
+            app.openapi = _Document(app.openapi, server, path)
+
+    add()
+    for route in app.router.routes:
+        if getattr(route, "path", "") == app.openapi_url:
+            route.app = _call_before(add, route.app)
+
+
+def _call_before(function: Callable[[], None], app: AnyASGIApp) -> AnyASGIApp:
+    async def called(scope: Scope, receive: Receive, send: Send) -> None:
+        function()
+        await app(scope, receive, send)
+
+    return called
+
+
+def _list_routes(app: OIPApp, prefix: str, open_paths: str | None) -> list[HostRoute]:
+    """List the routes of REST below a prefix. What matches `open_paths` is open."""
+    cut = cut_off(prefix)
+
+    async def serve(scope: Scope, receive: Receive, send: Send) -> None:
+        path: str = find_path(scope) if scope.get("root_path") else scope["path"]
+        rest, root = cut(path), scope.get("root_path", "")
+        # the scope that a mount would give
+        mounted = {**scope, "app_root_path": scope.get("app_root_path", root), "root_path": root + path.removesuffix(rest)}
+        await app(mounted, receive, send, rest)
+
+    def is_open(scope: Scope) -> object:
+        raw_path: bytes | None = scope.get("raw_path")
+        return matches(encode_path(cut(find_path(scope)), None if raw_path is None else raw_path.decode("latin-1")))
+
+    matches = re.compile(f"/{open_paths}").fullmatch
+    templates = [(f"{prefix}{path}" or "/", name) for path, name in list_templates(app._server._inside.engine)]
+    return [HostRoute(path, name, serve, None if open_paths is None else is_open) for path, name in [*templates, (prefix + REST, "other")]]
+
+
+def _list_grpc_routes(app: OIPGRPCApp, is_health_open: bool) -> list[HostRoute]:
+    def is_open(scope: Scope) -> bool:
+        return find_path(scope) in HEALTH_METHODS
+
+    paths = [*app.methods, *(f"{path}{end}" for path in app.paths for end in ("", REST))]
+    return [
+        HostRoute(path, path[path.rfind("/") + 1 :] if path in app.methods else "other", app, is_open if is_health_open else None)
+        for path in paths
+    ]
+
+
+def _carry_trailers(app: Starlette) -> None:
     from .grpc import TrailersMiddleware
 
-    if dependencies or find_dependencies(app):
-        for path in grpc_app.paths:
-            add_routes(app, path, grpc_app, dependencies)
-    else:
-        app.router.routes.extend(Mount(path, grpc_app) for path in grpc_app.paths)
     build = app.build_middleware_stack
     # around all middleware, also what is added later
     app.build_middleware_stack = lambda: TrailersMiddleware(build())  # type: ignore[method-assign]
@@ -253,34 +295,6 @@ async def _send(response: Response, send: Send) -> None:
     await send({"type": "http.response.start", "status": response.status, "headers": [*response.headers]})
     for body, more in response.messages():
         await send({"type": "http.response.body", "body": body, "more_body": more})
-
-
-def _make_open_mount(prefix: str, app: AnyASGIApp, open_paths: str) -> Mount:
-    """Make the mount of the paths before which no dependency runs."""
-    from starlette.routing import Match, Mount
-
-    is_open = re.compile(f"/{open_paths}").fullmatch
-
-    class OpenMount(Mount):
-        def matches(self, scope: Scope) -> tuple[Match, Scope]:
-            match, below = super().matches(scope)
-            raw_path: bytes | None = scope.get("raw_path")
-            target = None if raw_path is None else raw_path.decode("latin-1")
-            if match is Match.FULL and is_open(encode_path(find_path({**scope, **below}), target)):
-                return match, below
-            return Match.NONE, {}
-
-    return OpenMount(prefix, app)
-
-
-class _Bare:
-    """Answers a bare `/v2`: Starlette passes every method to an endpoint that is no function."""
-
-    def __init__(self, app: OIPApp) -> None:
-        self._app = app
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        await self._app(scope, receive, send, "")
 
 
 class OIPMiddleware:

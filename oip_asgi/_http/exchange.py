@@ -31,7 +31,7 @@ from .browsers import refuse_foreign
 from .events import answer_with_document, answer_with_events
 from .request import Head, RestFormat
 from .response import JSON, Response, encode_json, refuse, respond, respond_json
-from .routes import Match, Routes, not_allowed, unknown_path
+from .routes import Match, Routes, Template, not_allowed, unknown_path
 
 T = TypeVar("T")
 
@@ -195,6 +195,12 @@ ROUTES: Final = [
 
 _WITHOUT_PAGES: Final = Routes(ROUTES)
 _WITH_PAGES: Final = Routes([*ROUTES, *pages.ROUTES])
+
+
+def list_templates(engine: Engine) -> list[Template]:
+    """The paths of a server, as hosts name them. What none of them takes is answered too: slashes in a name or at the end, other paths."""
+    return (_WITH_PAGES if engine.options.docs else _WITHOUT_PAGES).templates
+
 
 FIRST_SEGMENTS: Final = _WITH_PAGES.first_segments
 """The first segments of all paths of the protocol, except the bare mount."""

@@ -11,8 +11,8 @@ Specification: HTTP/REST API.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
-from typing import Final, TypeAlias
+from collections.abc import Callable, Iterable, Iterator
+from typing import Final, NamedTuple, TypeAlias
 from urllib.parse import quote, unquote
 
 import msgspec
@@ -30,6 +30,11 @@ Handler: TypeAlias = Callable[..., "Response | Steps[Response]"]
 _NAMED: Final = re.compile(r"(.*)\{(model|region)\}(\[/versions/\{version\}\])?(.*)")
 _VERSION: Final = "(?:/versions/(?P<version>[^/]*))?"
 
+_ANY_VERSION: Final = "[/versions/{version}]"
+_PAGE_FILE: Final = re.compile("^/docs/.*")
+_VARIABLE: Final = re.compile(r"\[.*\]|\{.*?\}")
+_NO_WORD: Final = re.compile(r"\W+")
+
 _MOST_CHARACTERS: Final = 2**13
 """A longer path is unknown. Servers and proxies take about as much."""
 
@@ -39,6 +44,13 @@ class Endpoint(msgspec.Struct):
 
     action: Action | None
     handlers: dict[str, Handler] = {}  # the handlers by method
+
+
+class Template(NamedTuple):
+    """A path as hosts name what answers it, and a name of it."""
+
+    path: str  # below the mount, such as "/models/{name}/versions/{version}/infer"
+    name: str  # such as "model_infer"
 
 
 class Match(msgspec.Struct, frozen=True):
@@ -67,6 +79,10 @@ class Routes:
         self._named = [(_compile(pattern), endpoints[pattern]) for pattern in named]
         self.first_segments = list(dict.fromkeys(pattern.split("/")[1] for pattern in endpoints if pattern))
         """The first segments of all paths, each once."""
+        # hosts ask their routes one after the other: inference first, and a fixed path before a name that could be the same
+        asked = sorted(endpoints, key=lambda pattern: (endpoints[pattern].action != "infer", "{" in pattern, len(pattern)))
+        self.templates = list(dict.fromkeys(template for pattern in asked for template in _list_templates(pattern)))
+        """All paths as hosts name them. A name in them is one segment."""
 
     def match(self, path: str) -> Match | None:
         """What a path names; None for nothing that is in the table."""
@@ -91,6 +107,14 @@ class Routes:
 def _compile(pattern: str) -> re.Pattern[str]:
     before, name, has_versions, after = _NAMED.fullmatch(pattern).groups()  # type: ignore[union-attr]
     return re.compile(f"{re.escape(before)}(?P<{name}>.+?){_VERSION if has_versions else ''}{re.escape(after)}", re.DOTALL)
+
+
+def _list_templates(pattern: str) -> Iterator[Template]:
+    pattern = _PAGE_FILE.sub("/docs/{file}", pattern)
+    name = _NO_WORD.sub("_", _VARIABLE.sub("", pattern.replace("/models/{model}", "/model"))).strip("_") or "server"
+    for version in ("", "/versions/{version}") if _ANY_VERSION in pattern else ("",):
+        path = pattern.replace(_ANY_VERSION, version)
+        yield Template(path.replace("{model}", "{name}").replace("{region}", "{name}"), name)
 
 
 def not_allowed(method: str, handlers: Iterable[str], instead: str = "") -> InferenceError:

@@ -19,11 +19,14 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from importlib import metadata
 from pathlib import Path
 from typing import Any, Final
 
-from oip_asgi import OIPApp
+from starlette.applications import Starlette
+
+from oip_asgi import InferenceServer, OIPApp
 from oip_asgi.grpc import OIPGRPCApp
 
 from .in_process import answer_at_once, ask_often, over_http
@@ -35,11 +38,15 @@ ROWS: Final[dict[str, tuple[str, Run]]] = {
     "JSON 1x4, inline": ("JSON 1x4", "inline"),
     "JSON 1x4, async": ("JSON 1x4", "async"),
     "JSON 1x4, def": ("JSON 1x4", "thread"),
+    "JSON 1x4, inline, installed": ("JSON 1x4", "inline"),
     "JSON 1x784, inline": ("JSON 1x784", "inline"),
     "binary 1x4, inline": ("binary 1x4", "inline"),
     "gRPC 1x4 over ASGI, inline": ("gRPC 1x4", "inline"),
 }
 """By name: a row of the benchmark, and how its model runs."""
+
+_INSTALLED: Final = ", installed"
+"""How the name of a row ends that asks an application of Starlette, into which ours is installed."""
 
 KEPT: Final = Path(__file__).parent / "instructions.json"
 MOST_GROWTH: Final = 0.03
@@ -54,7 +61,7 @@ _BEGIN: Final = "getppid"
 _END: Final = "getpgrp"
 """Functions of libc that nobody else calls: callgrind begins to count at the first, and writes its counts at the second."""
 
-_DEPENDENCIES: Final = ("numpy", "msgspec", "protobuf", "orjson", "pysimdjson")
+_DEPENDENCIES: Final = ("numpy", "msgspec", "starlette", "protobuf", "orjson", "pysimdjson")
 _STEADY: Final = {"PYTHONHASHSEED": "0", "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
 """The threads of a BLAS library spin while they wait, which is counted too."""
 _SAME_ADDRESSES: Final = ("setarch", "--addr-no-randomize")
@@ -118,7 +125,9 @@ def run_row(name: str) -> None:
     """The application that does nothing first, then the row."""
     [row] = rows([ROWS[name][0]])
     server = make_server(ROWS[name][1])
-    app = OIPGRPCApp(server) if row.transport == GRPC else OIPApp(server)
+    app: Any = OIPGRPCApp(server) if row.transport == GRPC else OIPApp(server)
+    if name.endswith(_INSTALLED):
+        app, row = _install(server), replace(row, path=f"/v2{row.path}")
 
     async def run(app: Any) -> None:
         await ask_often(app, over_http(row), _WARM)
@@ -133,6 +142,12 @@ def run_row(name: str) -> None:
     asyncio.run(run(answer_at_once))
     asyncio.run(run(app))
     server.stop()
+
+
+def _install(server: InferenceServer) -> Starlette:
+    app = Starlette()
+    OIPApp(server).install(app, "/v2")
+    return app
 
 
 def differences(kept: Mapping[str, str]) -> list[str]:

@@ -90,7 +90,7 @@ def test_a_second_one_at_the_same_path_is_refused(second: str) -> None:
     app = Starlette()
     OIPApp(InferenceServer()).install(app, "/v2")
     with pytest.raises(
-        ValueError, match=exactly(f"OIPApp is there already, at /v2, and answers {second.rstrip('/')} too: leave one of the two out")
+        ValueError, match=exactly(f"oip_asgi is there already, at /v2, and answers {second.rstrip('/')} too: leave one of the two out")
     ):
         OIPApp(InferenceServer()).install(app, second)
 

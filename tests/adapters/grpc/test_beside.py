@@ -222,7 +222,7 @@ def test_a_second_server_in_one_application_is_refused() -> None:
     OIPApp(InferenceServer()).install(app, "/one", grpc=True)
     before = list(app.router.routes)
     text = (
-        f"OIPGRPCApp is there already, at /{SERVICE}, and answers /{SERVICE} too: "
+        f"oip_asgi is there already, at /{SERVICE}, and answers /{SERVICE} too: "
         "leave grpc=True out, as an application has one server for gRPC"
     )
     with pytest.raises(ValueError, match=exactly(text)):
@@ -235,7 +235,7 @@ def test_a_second_server_behind_dependencies_is_refused() -> None:
     app = FastAPI(dependencies=[Depends(lambda: None)])
     OIPApp(InferenceServer()).install(app, "/one", grpc=True)
     text = (
-        f"oip_asgi is there already, at /{SERVICE}/{{oip_path:path}}, and answers /{SERVICE} too: "
+        f"oip_asgi is there already, at /{SERVICE}, and answers /{SERVICE} too: "
         "leave grpc=True out, as an application has one server for gRPC"
     )
     with pytest.raises(ValueError, match=exactly(text)):

@@ -1,0 +1,242 @@
+"""What middleware of the host finds at the paths of the protocol: for each endpoint a route with a template and a function with a name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pytest
+from fastapi import Depends, FastAPI, HTTPException
+from fastapi.openapi.utils import get_openapi
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse
+from starlette.routing import BaseRoute, Match, Route, Router
+
+from oip_asgi import InferenceContext, InferenceServer, OIPApp
+from tests.support.asking import exactly
+from tests.support.client import Client
+from tests.table.row import ECHOED, GOOD, answer, inputs
+
+FOUND = {
+    "/v2": ("/v2", "server"),
+    "/v2/health/live": ("/v2/health/live", "health_live"),
+    "/v2/health/ready": ("/v2/health/ready", "health_ready"),
+    "/v2/models": ("/v2/models", "models"),
+    "/v2/models/echo": ("/v2/models/{name}", "model"),
+    "/v2/models/echo/versions/1": ("/v2/models/{name}/versions/{version}", "model"),
+    "/v2/models/echo/ready": ("/v2/models/{name}/ready", "model_ready"),
+    "/v2/models/echo/infer": ("/v2/models/{name}/infer", "model_infer"),
+    "/v2/models/echo/versions/1/infer": ("/v2/models/{name}/versions/{version}/infer", "model_infer"),
+    "/v2/models/echo/infer_stream": ("/v2/models/{name}/infer_stream", "model_infer_stream"),
+    "/v2/models/echo/generate": ("/v2/models/{name}/generate", "model_generate"),
+    "/v2/models/echo/stats": ("/v2/models/{name}/stats", "model_stats"),
+    "/v2/models/echo/config": ("/v2/models/{name}/config", "model_config"),
+    "/v2/models/echo/openapi.json": ("/v2/models/{name}/openapi.json", "model_openapi_json"),
+    "/v2/repository/index": ("/v2/repository/index", "repository_index"),
+    "/v2/repository/models/echo/load": ("/v2/repository/models/{name}/load", "repository_model_load"),
+    "/v2/systemsharedmemory/region/r/status": ("/v2/systemsharedmemory/region/{name}/status", "systemsharedmemory_region_status"),
+    "/v2/docs": ("/v2/docs", "docs"),
+    "/v2/docs/page.js": ("/v2/docs/{file}", "docs"),
+    # what no template takes
+    "/v2/": ("/v2/{path:path}", "other"),
+    "/v2/nothing": ("/v2/{path:path}", "other"),
+    "/v2/models/echo/infer/": ("/v2/{path:path}", "other"),
+    "/v2/models/org/echo/infer": ("/v2/{path:path}", "other"),
+}
+GRPC_FOUND = {
+    "/inference.GRPCInferenceService/ModelInfer": ("/inference.GRPCInferenceService/ModelInfer", "ModelInfer"),
+    "/inference.GRPCInferenceService/ModelStreamInfer": ("/inference.GRPCInferenceService/ModelStreamInfer", "ModelStreamInfer"),
+    "/grpc.health.v1.Health/Check": ("/grpc.health.v1.Health/Check", "Check"),
+    "/grpc.health.v1.Health/Chec": ("/grpc.health.v1.Health/{path:path}", "other"),
+    "/grpc.health.v1.Health": ("/grpc.health.v1.Health", "other"),
+}
+
+
+def make_server() -> InferenceServer:
+    server = InferenceServer()
+    server.register("echo", lambda x: {"x": x})
+
+    @server.model("scope")
+    def scope(context: InferenceContext) -> list[str]:
+        scope = context.transport
+        return [scope["endpoint"].__name__, scope["root_path"], str(Request(scope).url_for("page"))]
+
+    return server
+
+
+def page(request: Any) -> PlainTextResponse:
+    return PlainTextResponse("the host's page")
+
+
+def install(app: Any, **options: Any) -> Any:
+    app.add_route("/page", page)
+    OIPApp(make_server()).install(app, **options)
+    return app
+
+
+def list_matching(app: Any, path: str) -> list[Any]:
+    scope = {"type": "http", "method": "POST", "path": path, "root_path": "", "headers": [], "app": app}
+    return [route for route in app.routes if route.matches(scope)[0] is Match.FULL]
+
+
+HOSTS: dict[str, Callable[[], Any]] = {
+    "Starlette": lambda: install(Starlette(), grpc=True),
+    "FastAPI": lambda: install(FastAPI(), grpc=True),
+    "FastAPI with dependencies": lambda: install(FastAPI(dependencies=[Depends(lambda: None)]), grpc=True, public=["health"]),
+}
+
+
+@pytest.mark.parametrize("make", HOSTS.values(), ids=HOSTS)
+def test_each_endpoint_has_a_template_and_a_function_with_a_name(make: Callable[[], Any]) -> None:
+    app = make()
+    found = {path: [(route.path, route.endpoint.__name__) for route in list_matching(app, path)] for path in FOUND | GRPC_FOUND}
+    # slowapi counts for the last route that matches, others name a request by the first
+    assert found == {path: [expected] for path, expected in (FOUND | GRPC_FOUND).items()}
+    [route] = list_matching(app, "/v2/models/echo/infer")
+    assert (route.endpoint.__module__, route.name) == ("oip_asgi", "oip:model_infer")
+
+
+@pytest.mark.parametrize("make", HOSTS.values(), ids=HOSTS)
+def test_inference_is_asked_first(make: Callable[[], Any]) -> None:
+    app = make()
+    ours = [route.path for route in app.routes if getattr(getattr(route, "endpoint", None), "__module__", "") == "oip_asgi"]
+    assert ours[:3] == ["/v2/models/{name}/infer", "/v2/models/{name}/versions/{version}/infer", GRPC]
+
+
+GRPC = "/inference.GRPCInferenceService/ModelInfer"
+
+
+def test_a_server_without_pages_has_no_routes_for_them() -> None:
+    app = Starlette()
+    OIPApp(InferenceServer(docs=False)).install(app)
+    assert {route.path for path in ("/v2/docs", "/v2/openapi.json") for route in list_matching(app, path)} == {"/v2/{path:path}"}
+
+
+@pytest.mark.parametrize("make", [HOSTS["Starlette"], HOSTS["FastAPI"]])
+def test_a_router_may_make_routes_anew_from_their_endpoints(make: Callable[[], Any]) -> None:
+    """As FastAPI does where an application's router is included in another's."""
+    routes = [route for route in make().routes if type(route) is Route]
+    again = Starlette(routes=[Route(route.path, route.endpoint, methods=list(route.methods or ())) for route in routes])
+    client = Client(again)
+    found = client.post("/v2/models/echo/infer", content=inputs(GOOD))
+    assert (found.status_code, found.content) == (200, answer("echo", ECHOED))
+    assert [client.get(path).status_code for path in ("/v2", "/v2/health/live/", "/v2/nothing")] == [200, 200, 404]
+
+
+@pytest.mark.parametrize("make", HOSTS.values(), ids=HOSTS)
+def test_what_a_model_finds_in_the_scope_and_what_the_host_finds_afterwards(make: Callable[[], Any]) -> None:
+    app, seen = make(), list[Any]()
+
+    async def around(scope: Any, receive: Any, send: Any) -> None:
+        await app(scope, receive, send)
+        seen.append((scope["endpoint"].__name__, scope.get("root_path"), scope["path_params"]))
+
+    found = Client(around).post("/v2/models/scope/infer", content=b'{"inputs":[]}')
+    assert found.json()["outputs"][0]["data"] == ["model_infer", "/v2", "http://testserver/page"]
+    assert seen == [("model_infer", "", {"name": "scope"})]
+
+
+class Forgetful(Router):
+    """A router whose list of routes is another one each time, as that of Cadwyn was."""
+
+    @property
+    def routes(self) -> list[BaseRoute]:
+        return list(self._kept)
+
+    @routes.setter
+    def routes(self, routes: Sequence[BaseRoute]) -> None:
+        self._kept = list(routes)
+
+
+def test_a_router_that_does_not_keep_routes_is_refused() -> None:
+    app = Starlette()
+    app.router = Forgetful()
+    with pytest.raises(
+        ValueError, match=exactly("a Forgetful does not keep the route '/v2/models/{name}/infer': put OIPMiddleware around the application")
+    ):
+        OIPApp(InferenceServer()).install(app)
+
+
+def test_a_route_that_has_gone_is_an_error_at_the_start() -> None:
+    app = Starlette()
+    OIPApp(InferenceServer()).install(app)
+    app.router.routes = [route for route in app.router.routes if getattr(route, "path", "") != "/v2/health/ready"]
+    text = "the route '/v2/health/ready' of oip_asgi is no longer there: install it after what makes the list of routes anew"
+    with pytest.raises(ValueError, match=exactly(text)), Client(app):
+        pass
+
+
+def test_the_document_comes_from_what_the_application_has_when_it_is_asked() -> None:
+    app = FastAPI()
+    for mount in ("/v2", "/more/v2"):
+        OIPApp(make_server()).install(app, mount)
+
+    def custom() -> dict[str, Any]:
+        return get_openapi(title="custom", version="1", routes=app.routes)
+
+    for _ in range(2):
+        app.openapi = custom  # type: ignore[method-assign]
+        for _ in range(2):
+            document = Client(app).get("/openapi.json").json()
+            assert document["info"]["title"] == "custom"
+            assert {"/v2/models/echo/infer", "/more/v2/models/echo/infer"} <= document["paths"].keys()
+
+
+def ask_often(app: Any, *paths: str) -> list[int]:
+    client = Client(app)
+    return [client.post(path, content=inputs(GOOD)).status_code for path in paths for _ in range(3)]
+
+
+@pytest.mark.parametrize("middleware", ["SlowAPIMiddleware", "SlowAPIASGIMiddleware"])
+@pytest.mark.parametrize("kind", [Starlette, FastAPI])
+def test_the_limits_of_slowapi(kind: Any, middleware: str) -> None:
+    slowapi, with_limits = pytest.importorskip("slowapi"), pytest.importorskip("slowapi.middleware")
+    app = kind()
+    app.state.limiter = slowapi.Limiter(key_func=lambda: "anybody", default_limits=["2/minute"])
+    app.add_middleware(getattr(with_limits, middleware))
+    OIPApp(make_server()).install(app, grpc=True)
+    assert ask_often(app, "/v2/models/echo/infer", "/v2") == [200, 200, 429, 405, 405, 429]
+    # another spelling is no way around it
+    assert ask_often(app, "/v2/models/echo/infer/") == [200, 200, 429]
+
+
+def test_the_names_of_spans_and_metrics() -> None:
+    otel = pytest.importorskip("opentelemetry.instrumentation.fastapi")
+    trace, export = (
+        pytest.importorskip("opentelemetry.sdk.trace"),
+        pytest.importorskip("opentelemetry.sdk.trace.export.in_memory_span_exporter"),
+    )
+    from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+
+    exporter, provider, app = export.InMemorySpanExporter(), trace.TracerProvider(), FastAPI()
+    provider.add_span_processor(SimpleSpanProcessor(exporter))
+    OIPApp(make_server()).install(app)
+    otel.FastAPIInstrumentor.instrument_app(app, tracer_provider=provider, exclude_spans=["receive", "send"])
+    client = Client(app)
+    for path in ("/v2/health/ready", "/v2/models/echo", "/v2/nothing"):
+        client.get(path)
+    client.post("/v2/models/echo/infer", content=inputs(GOOD))
+    assert {span.name for span in exporter.get_finished_spans()} >= {
+        "GET /v2/health/ready",
+        "GET /v2/models/{name}",
+        "GET /v2/{path:path}",
+        "POST /v2/models/{name}/infer",
+    }
+
+
+def refuse() -> None:
+    raise HTTPException(401, "no")
+
+
+@pytest.mark.parametrize("options", [{}, {"dependencies": [Depends(refuse)], "public": ["health"], "grpc": True}], ids=["plain", "guarded"])
+def test_cadwyn(options: dict[str, Any]) -> None:
+    cadwyn = pytest.importorskip("cadwyn")
+    app = cadwyn.Cadwyn(versions=cadwyn.VersionBundle(cadwyn.Version("2026-01-01")))
+    OIPApp(make_server()).install(app, **options)
+    live = ("/inference.GRPCInferenceService/ServerLive", "/inference.GRPCInferenceService/ServerMetadata")
+    headers = {"content-type": "application/grpc-web+proto"}
+    with Client(app) as client:
+        found = [client.get(path).status_code for path in ("/v2/health/ready", "/v2", "/v2/nothing")]
+        found += [client.post(path, content=bytes(5), headers=headers).status_code for path in live]
+    assert found == ([200, 401, 401, 200, 401] if options else [200, 200, 404, 404, 404])
