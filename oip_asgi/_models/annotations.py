@@ -162,8 +162,9 @@ class Outputs:
         """The name of the only output, and what is declared of it; None if there may be several."""
         self.returned = returned
         self.codecs = codecs
-        names_codec = any(written.codec for written in (returned.each, *returned.written)) or any(spec.content_type for spec in declared)
-        self.are_open = not names_codec and returned.request_codec is None and not codecs.are_extended
+        self.names_codec = any(written.codec for written in (returned.each, *returned.written)) or any(s.content_type for s in declared)
+        """Whether a declaration or an annotation says by which codec an output is written."""
+        self.are_open = not self.names_codec and returned.request_codec is None and not codecs.are_extended
         """Whether arrays, texts and numbers become outputs without a codec."""
 
 

@@ -16,8 +16,9 @@ import numpy as np
 from .._codecs.dataframes import is_frame, is_series, keep_own_categories
 from .._models.annotations import Outputs
 from .._models.results import to_response
-from .._protocol.datatypes import Array
+from .._protocol.datatypes import Array, datatype_of
 from .._protocol.errors import ModelFault, show
+from .._protocol.specs import write_spec
 from .._protocol.tensors import InferenceResponse, Tensor, make_tensor
 
 
@@ -59,10 +60,26 @@ def _cut_result(result: Any, bounds: list[tuple[int, int]], outputs: Outputs) ->
     elif isinstance(result, tuple) or (isinstance(result, list) and len(outputs.declared) > 1):
         values, names = list(result), [_name_output(place, outputs) for place in range(len(result))]
         join = tuple
+    if not outputs.declared:
+        for name, value in zip(names, values, strict=True):
+            _check_is_clear(name, value, outputs)
     if not values or not all(map(_has_rows, values)):
         return None
     cuts = [_cut_rows(name, value, bounds) for name, value in zip(names, values, strict=True)]
     return list(map(join, zip(*cuts, strict=True)))
+
+
+def _check_is_clear(name: str, value: Any, outputs: Outputs) -> None:
+    """Refuse a list of arrays: whether they are rows or outputs, nothing shows, as there may be as many of both."""
+    arrays = [each for each in value if getattr(each, "ndim", 0)] if isinstance(value, list) else []
+    if not arrays or outputs.names_codec or outputs.codecs.tensor_codec_for_value(value) is not None:
+        return
+    datatype = datatype_of(arrays[0].dtype) if isinstance(arrays[0], np.ndarray) else None
+    spec = write_spec("output_0", datatype or "FP32", [-1, *arrays[0].shape[1:]])
+    raise ModelFault(
+        f"output {show(name)} is a list of arrays, which may be rows or outputs: if each is an output, declare each of them, as in "
+        f"outputs=[{spec}, ...]; if each is a row, return numpy.stack(...) of them"
+    )
 
 
 def _name_output(place: int, outputs: Outputs) -> str:

@@ -9,8 +9,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from sklearn.linear_model import LogisticRegression
+from sklearn.multioutput import MultiOutputClassifier
 
-from oip_asgi import InferenceError, InferenceServer
+from oip_asgi import InferenceError, InferenceServer, TensorSpec
 from tests.support.batching import Held, rows, told
 from tests.support.inside import is_idle, outcomes, waiting_calls
 from tests.support.talk import block_until, until
@@ -84,6 +86,49 @@ def test_wrong_rows_are_the_models_fault(function: Any, text: str, caplog: pytes
     caplog.clear()
     assert play(Held(function), rows(1, 2, 3)) == [FAILED]  # as well where it runs alone
     assert text in caplog.text
+
+
+def per_target(x: Any) -> list[Any]:
+    """One array for each of two targets, as `MultiOutputClassifier.predict_proba` has it."""
+    return [np.hstack([x, -x]) * np.float64(target) for target in (1, 10)]
+
+
+@pytest.mark.parametrize(
+    ("function", "name"),
+    [
+        (per_target, "output_0"),
+        (lambda x: {"p": per_target(x)}, "p"),
+        (lambda x: (x, per_target(x)), "output_1"),
+        (lambda x: (per_target(x), 1), "output_0"),
+        (list, "output_0"),
+    ],
+)
+def test_a_list_of_arrays_may_be_rows_or_outputs(function: Any, name: str, caplog: pytest.LogCaptureFixture) -> None:
+    for asks in ((rows(1), rows(2)), (rows(1),), (rows(1, 2, 3),)):  # also where it runs alone, so that it shows at once
+        assert play(Held(function), *asks) == [FAILED] * len(asks)
+        [record] = [record for record in caplog.records if record.levelno >= logging.ERROR]
+        assert f"output '{name}' is a list of arrays, which may be rows or outputs" in record.getMessage() + (record.exc_text or "")
+        caplog.clear()
+    play(Held(per_target), rows(1))
+    assert (
+        'if each is an output, declare each of them, as in outputs=[TensorSpec("output_0", "FP64", [-1, 2]), ...]; '
+        "if each is a row, return numpy.stack(...) of them"
+    ) in caplog.text
+
+
+def test_a_classifier_of_several_targets_with_declared_outputs() -> None:
+    x, y = np.array([[0.0], [1], [2], [3]]), np.array([[0, 1], [0, 0], [1, 1], [1, 0]])
+    classifier = MultiOutputClassifier(LogisticRegression()).fit(x, y)
+    server = InferenceServer()
+    declared = [TensorSpec(name, "FP64", [-1, 2]) for name in ("first", "second")]
+    server.register("m", classifier.predict_proba, outputs=declared, max_batch_size=2, max_batch_delay=0.2)
+
+    async def main() -> list[Any]:
+        return await asyncio.gather(*[server.infer("m", {"X": row.reshape(1, 1)}) for row in x])
+
+    expected = classifier.predict_proba(x)
+    for place, answer in enumerate(asyncio.run(main())):
+        assert [answer["first"].tolist(), answer["second"].tolist()] == [each[place : place + 1].tolist() for each in expected]
 
 
 def test_what_one_tensor_does_not_hold_is_its_own_error() -> None:
