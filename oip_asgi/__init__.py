@@ -1,6 +1,6 @@
 """Serve models over the Open Inference Protocol (KServe V2) from inside the application you already run."""
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from ._extensions.cache import ResponseCache
 from ._extensions.repository import ModelStatus
@@ -16,16 +16,30 @@ from ._version import __version__
 from .asgi import OIPApp, OIPMiddleware
 from .server import InferenceServer
 
+_ELSEWHERE: Final = {
+    "client": ("AsyncClient", "Client", "remote"),
+    "codecs": ("InputCodec", "NumpyCodec", "PandasCodec", "RequestCodec", "StringCodec"),
+    "django": ("urls",),
+    "flask": ("blueprint",),
+    "grpc": ("OIPGRPCApp", "add_to_server"),
+    "mlserver": ("register_folder",),
+    "specs": ("specs_of",),
+}
+"""Names that a reader may look for here, by the module that has them."""
+
 if TYPE_CHECKING:
     from .wsgi import OIPWSGIApp, OIPWSGIMiddleware
 else:
 
     def __getattr__(name: str) -> Any:
-        """Import the WSGI side at its first use: werkzeug takes half as long as all the rest."""
+        """Import the WSGI side at its first use: werkzeug takes half as long as all the rest. Say where the names of other modules are."""
         if name in ("OIPWSGIApp", "OIPWSGIMiddleware"):
             from . import wsgi
 
             return getattr(wsgi, name)
+        for module, names in _ELSEWHERE.items():
+            if name in names:  # as an AttributeError, an import would not show its text
+                raise ImportError(f"{name} is not in oip_asgi itself: write from oip_asgi.{module} import {name}")
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 

@@ -29,6 +29,7 @@ except ImportError as error:
 from ._models.model import Model
 from ._models.statistics import BUCKETS, ROWS, Numbers
 from ._models.statistics import Histogram as Counts
+from ._protocol.log import logger
 from ._serving.engine import Engine
 from .server import InferenceServer
 
@@ -131,8 +132,11 @@ def instrument(server: InferenceServer, registry: CollectorRegistry = REGISTRY) 
         server: The server. Its name is the label `server`.
         registry: The registry; prometheus_client's own if it is left out.
 
+    The same server twice is once. Another server of the same name, as when a test makes its application anew, takes the place of the one
+    before, and the log has a warning: two that serve side by side need a name each, or a registry each.
+
     Raises:
-        ValueError: A server of the same name is in this registry already, or other metrics with the same names.
+        ValueError: Other metrics with the same names are in this registry already.
     """
     check_server(server, "instrument", "instrument(server, registry)")
     engine = server._inside.engine
@@ -140,10 +144,14 @@ def instrument(server: InferenceServer, registry: CollectorRegistry = REGISTRY) 
         page = _PAGES.get(registry)
         if page is None:
             page = _PAGES[registry] = _make_page(registry)
-        if engine.options.name in page.engines:
-            raise ValueError(
-                f"a server named {engine.options.name!r} is in this registry already: give each a name, InferenceServer(name=...), "
-                "or pass another registry"
+        before = page.engines.get(engine.options.name)
+        if before is engine:
+            return
+        if before is not None:
+            logger.warning(
+                "another server named %r was instrumented in this registry, and this one takes its place: if both serve, give each a name, "
+                "InferenceServer(name=...), or a registry of its own",
+                engine.options.name,
             )
         page.engines[engine.options.name] = engine
         if page.instruments is not None:

@@ -1,11 +1,14 @@
-"""What is said where the extra of a module is not installed: what to install."""
+"""What is said where the extra of a module is not installed, or a name is looked for in another module: what to install or to write."""
 
 from __future__ import annotations
 
+import importlib
 import subprocess
 import sys
 
 import pytest
+
+import oip_asgi
 
 
 @pytest.mark.parametrize(
@@ -69,3 +72,33 @@ except ImportError as error:
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert "blinker" in done.stdout
     assert "oip_asgi[" not in done.stdout
+
+
+ELSEWHERE = {
+    "Client": "oip_asgi.client",
+    "AsyncClient": "oip_asgi.client",
+    "remote": "oip_asgi.client",
+    "specs_of": "oip_asgi.specs",
+    "PandasCodec": "oip_asgi.codecs",
+    "blueprint": "oip_asgi.flask",
+    "urls": "oip_asgi.django",
+    "OIPGRPCApp": "oip_asgi.grpc",
+    "add_to_server": "oip_asgi.grpc",
+    "register_folder": "oip_asgi.mlserver",
+}
+
+
+@pytest.mark.parametrize("name", ELSEWHERE)
+def test_a_name_that_another_module_has_is_an_error_that_says_so(name: str) -> None:
+    there = ELSEWHERE[name]
+    with pytest.raises(ImportError) as raised:
+        exec(f"from oip_asgi import {name}")
+    assert str(raised.value) == f"{name} is not in oip_asgi itself: write from {there} import {name}"
+    assert hasattr(importlib.import_module(there), name)
+    assert name not in dir(oip_asgi)
+
+
+def test_a_name_that_nothing_has_is_missing_as_in_any_module() -> None:
+    with pytest.raises(ImportError, match="cannot import name 'Nothing' from 'oip_asgi'"):
+        exec("from oip_asgi import Nothing")
+    assert not hasattr(oip_asgi, "Nothing")

@@ -346,11 +346,38 @@ def test_two_servers_are_told_apart_by_their_names(registry: CollectorRegistry) 
     page = Page(registry)
     assert [page.value("oip_requests_total", server=name, outcome="ok") for name in ("one", "two")] == [2, 1]
     assert [family.name for family in page.families].count("oip_requests") == 1
-    with pytest.raises(ValueError, match=r"a server named 'one' is in this registry already: give each a name"):
-        instrument(make_server("one"), registry)
     other = CollectorRegistry()
     instrument(one, other)
     assert Page(other).value("oip_requests_total", server="one", outcome="ok") == 2
+
+
+@pytest.mark.parametrize("is_several", [False, True])
+def test_a_server_that_is_instrumented_twice_is_counted_once(
+    registry: CollectorRegistry, is_several: bool, monkeypatch: Any, caplog: Any
+) -> None:
+    if is_several:
+        monkeypatch.setenv("PROMETHEUS_MULTIPROC_DIR", "unused")
+    server = make_server()
+    instrument(server, registry)
+    instrument(server, registry)
+    assert send(server) == 200
+    assert Page(registry).value("oip_requests_total", outcome="ok") == 1
+    assert caplog.messages == []
+
+
+def test_another_server_of_the_same_name_takes_the_place_of_the_first(registry: CollectorRegistry, caplog: Any) -> None:
+    """As where a test makes its application anew, while something still holds the last one."""
+    first, second = make_server(), make_server()
+    instrument(first, registry)
+    assert send(first) == 200
+    instrument(second, registry)
+    assert [send(second), send(second)] == [200, 200]
+    assert Page(registry).value("oip_requests_total", outcome="ok") == 2
+    [message] = caplog.messages
+    assert message == (
+        "another server named 'shop' was instrumented in this registry, and this one takes its place: if both serve, give each a name, "
+        "InferenceServer(name=...), or a registry of its own"
+    )
 
 
 def test_a_server_that_nobody_has_any_more_leaves_the_page(registry: CollectorRegistry) -> None:
