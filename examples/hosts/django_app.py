@@ -74,6 +74,15 @@ def create_tables() -> None:
         User.objects.create_user("ada", password="lovelace")
 
 
+def set_user(request: Any, user: Any) -> None:
+    """As Django's own AuthenticationMiddleware does it: whoever asks may await `auser()` too."""
+
+    async def auser() -> Any:
+        return user
+
+    request.user, request.auser = user, auser
+
+
 def basic_auth(get_response: Callable[[HttpRequest], HttpResponse]) -> Callable[[HttpRequest], HttpResponse]:
     def middleware(request: HttpRequest) -> HttpResponse:
         if getattr(resolve(request.path_info).func, "login_required", True):  # as Django's own LoginRequiredMiddleware looks
@@ -81,7 +90,7 @@ def basic_auth(get_response: Callable[[HttpRequest], HttpResponse]) -> Callable[
             user = None if given is None else authenticate(request, username=given.username, password=given.password)
             if user is None:
                 return JsonResponse({"error": "name and password, please"}, status=401, headers={"WWW-Authenticate": "Basic"})
-            request.user = user
+            set_user(request, user)
         return get_response(request)
 
     return middleware

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import inspect
 import logging
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextlib import suppress
 from functools import partial
 from typing import Any, Final, TypeAlias
@@ -17,10 +17,10 @@ from .._models.model import Model
 from .._models.statistics import Statistics
 from .._protocol.access import Access, Action, MakeAccess
 from .._protocol.effects import Await, Steps
-from .._protocol.errors import Forbidden, InferenceError, show
-from .._protocol.log import log_raised
+from .._protocol.errors import Forbidden, InferenceError, error_text, show
+from .._protocol.log import escape, log_fields, log_raised, logger
 from .host_errors import convert_host_error, is_sync_only
-from .record import record_unknown
+from .record import outcome_of
 
 Authorize: TypeAlias = Callable[[Access], bool | Awaitable[bool]]
 
@@ -28,6 +28,13 @@ _DJANGO_HINT: Final = (
     ": make it an async def, and write user = await access.transport.auser(), and the async methods of Django, such as "
     'await user.ahas_perm("app.permission")'
 )
+
+_SET_BY_SERVERS: Final = frozenset({
+    "type", "asgi", "http_version", "server", "client", "scheme", "method", "path", "raw_path", "root_path", "query_string", "headers",
+    "extensions", "app", "app_root_path", "router", "route", "endpoint", "path_params", "scope", "environ", "path_info", "script_name",
+    "content_type", "content_params", "encoding", "resolver_match",
+})  # fmt: skip
+"""Names that each ASGI scope has, or each request of a framework."""
 
 
 class Guard:
@@ -66,8 +73,14 @@ class Guard:
         if refusal is None:
             log_raised(logging.ERROR, error, "authorize= failed, so the request is refused%s", _DJANGO_HINT if is_sync_only(error) else "")
             refusal = InferenceError("the authorization failed: see the server's log", status=500)
+        elif logger.isEnabledFor(logging.DEBUG):
+            text, fields = escape(error_text(refusal)), log_fields(escape(access.model or ""), access.version, None, 0.0)
+            asked = escape(f"{access.action} with model {show(access.model)} over {access.protocol}")
+            message = "authorize= refused %s with %d, %s: access.transport is a %s with %s"
+            kind, has = type(access.transport).__name__, escape(_describe_transport(access.transport))
+            logger.debug(message, asked, refusal.status, text, kind, has, extra=fields)
         if access.action == "infer":
-            record_unknown(self._refused, refusal)
+            self._refused.record(outcome_of(refusal, has_entered=False), None, 0.0)
         return refusal
 
     def find_allowed(self, models: Iterable[Model], make_access: MakeAccess, action: Action) -> Steps[list[Model]]:
@@ -87,3 +100,17 @@ def _check(allowed: object, access: Access) -> None:
         raise Forbidden(f"not allowed: {access.action}{'' if access.model is None else f' with model {show(access.model)}'}")
     if allowed is not True:
         raise TypeError(f"authorize= returned {show(allowed)}: return True or False")
+
+
+def _describe_transport(transport: object) -> str:
+    """The names that middleware has put on the host's own object, such as "user", each with the type of what it is. No value is shown."""
+    has = transport if isinstance(transport, Mapping) else getattr(transport, "__dict__", {})
+    state = has.get("state")
+    names = {**has, **{f"state.{name}": value for name, value in (state if isinstance(state, Mapping) else {}).items()}}
+    shown = [f"{name} ({type(value).__name__})" for name, value in names.items() if _is_of_host(str(name))]
+    return ", ".join(shown) or "nothing that the host's middleware has set"
+
+
+def _is_of_host(name: str) -> bool:
+    is_of_server = name in _SET_BY_SERVERS or name == "state" or name.startswith(("_", "fastapi_", "wsgi.")) or name.isupper()
+    return name == "REMOTE_USER" or not is_of_server

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import sqlite3
 import threading
 from collections.abc import Callable, Iterator
@@ -291,6 +292,29 @@ def test_an_authorize_that_reads_the_database_is_told_of_awaiting_it(caplog: pyt
             'async methods of Django, such as await user.ahas_perm("app.permission")'
         ]
         assert Asker(is_async=False)("POST", "/v2/models/m/infer", b'{"inputs":[]}').status_code == 200
+    server.stop()
+
+
+def set_user(get_response: Callable[[HttpRequest], HttpResponse]) -> Callable[[HttpRequest], HttpResponse]:
+    def middleware(request: HttpRequest) -> HttpResponse:
+        request.user = "ada"  # type: ignore[assignment]
+        return get_response(request)
+
+    return middleware
+
+
+def test_what_authorize_refuses_says_what_the_middleware_has_set(caplog: pytest.LogCaptureFixture) -> None:
+    """A middleware that sets `user` and not `auser` is seen there: `auser()` then is nobody, and all are refused."""
+    caplog.set_level(logging.DEBUG, "oip_asgi")
+    server = InferenceServer(authorize=lambda access: False)
+    for is_async, kind in ((False, "WSGIRequest"), (True, "ASGIRequest")):
+        caplog.clear()
+        with served(server), override_settings(MIDDLEWARE=[f"{__name__}.set_user"]):
+            assert Asker(is_async=is_async)("POST", "/v2/models/m/infer", b'{"inputs":[]}').status_code == 403
+        assert [record.getMessage() for record in caplog.records if record.name == "oip_asgi"] == [
+            f"authorize= refused infer with model 'm' over rest with 403, not allowed: infer with model 'm': access.transport is a {kind} "
+            "with user (str)"
+        ]
     server.stop()
 
 

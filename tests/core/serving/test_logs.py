@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from oip_asgi import InferenceError, InferenceServer, OIPApp
+from oip_asgi import Access, InferenceError, InferenceServer, OIPApp, OIPWSGIApp
 from tests.support.asking import get
 from tests.support.inside import outcomes
-from tests.support.ways import Request, over_asgi
+from tests.support.ways import Request, over_asgi, over_wsgi
 
 FORGED = "a\nERROR forged \x1b[31m" + "b" * 200
 
@@ -87,6 +87,60 @@ def test_a_request_for_an_unknown_model_names_no_model_in_its_fields(server: Inf
     assert record.levelno == logging.DEBUG
     assert record.getMessage().startswith(r"a request was refused with 404: Request for unknown model: 'none\nforged' is not found")
     assert fields(record) == {"oip_model": "", "oip_version": None, "oip_request_id": None, "oip_seconds": 0.0}
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "asked"),
+    [
+        ("POST", "/models/iris%0Aforged/infer", r"infer with model 'iris\nforged' over rest"),
+        ("GET", "/models/iris/versions/2", "metadata with model 'iris' over rest"),
+    ],
+)
+@pytest.mark.parametrize("is_async", [False, True])
+def test_what_authorize_refuses_is_one_line_with_what_the_transport_had(
+    method: str, path: str, asked: str, is_async: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG, "oip_asgi")
+
+    async def refuse(access: Access) -> bool:
+        return False
+
+    def host(app: Any) -> Any:
+        async def with_user(scope: Any, receive: Any, send: Any) -> None:
+            await app({**scope, "user": object(), "state": {"tenant": "a secret"}}, receive, send)
+
+        return with_user
+
+    server = InferenceServer(authorize=refuse if is_async else lambda access: False)
+    assert over_asgi(host(OIPApp(server)), "")(Request(method, path, (), b'{"inputs":[]}' if method == "POST" else b"")).status == 403
+    [record] = caplog.records
+    assert record.levelno == logging.DEBUG
+    told = f"not allowed: {asked.removesuffix(' over rest')}"
+    text = f"authorize= refused {asked} with 403, {told}: access.transport is a dict with user (object), state.tenant (str)"
+    assert record.getMessage() == text
+    assert fields(record)["oip_model"] == path.split("/")[2].replace("%0A", r"\n")
+
+
+def test_what_authorize_refuses_without_anything_of_the_host_says_so(caplog: pytest.LogCaptureFixture) -> None:
+    def refuse(access: Access) -> bool:
+        raise InferenceError("a key, please", status=401)
+
+    caplog.set_level(logging.DEBUG, "oip_asgi")
+    server = InferenceServer(authorize=refuse)
+    for way in (over_asgi(OIPApp(server), ""), over_wsgi(OIPWSGIApp(server), "")):
+        assert way(Request("GET", "/models/m/config")).status == 401
+    assert (
+        caplog.messages
+        == [
+            "authorize= refused config with model 'm' over rest with 401, a key, please: access.transport is a dict with nothing that the "
+            "host's middleware has set"
+        ]
+        * 2
+    )
+    caplog.set_level(logging.INFO, "oip_asgi")
+    caplog.clear()
+    assert over_asgi(OIPApp(server), "")(Request("GET", "/models/m/config")).status == 401
+    assert caplog.messages == []
 
 
 def test_the_log_names_the_model_that_keeps_the_server_from_being_ready_once(

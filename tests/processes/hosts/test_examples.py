@@ -65,6 +65,26 @@ def example(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
         yield path.stem, served, database
 
 
+AUSER = """
+import asyncio
+from base64 import b64encode
+import django_app
+from django.http import HttpResponse
+from django.test import RequestFactory
+
+request = RequestFactory().get("/history", headers={"authorization": "Basic " + b64encode(b"ada:lovelace").decode()})
+assert django_app.basic_auth(lambda request: HttpResponse())(request).status_code == 200
+print(request.user.get_username(), asyncio.run(request.auser()).get_username())
+"""
+
+
+def test_the_user_of_django_can_be_awaited_too(tmp_path: Path) -> None:
+    """As `authorize=` in the guide does."""
+    env = environment({"DATABASE_PATH": str(tmp_path / "predictions.db"), "PYTHONPATH": f"{ROOT}:{ROOT / 'examples' / 'hosts'}"})
+    run = subprocess.run([sys.executable, "-c", AUSER], env=env, cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False)
+    assert (run.stdout, run.stderr) == ("ada ada\n", "")
+
+
 def history(served: Served) -> Any:
     response = get(f"{served.url}/history", auth=ADA)
     assert response.status_code == 200, response.text
