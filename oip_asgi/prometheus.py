@@ -214,24 +214,24 @@ def _cumulate(buckets: Sequence[float], histogram: Counts) -> tuple[list[tuple[s
 def _watch(engine: Engine, instruments: Mapping[_Metric, Any]) -> None:
     """Change the instruments with each event of a server, also for models that are registered later."""
     watched: weakref.WeakSet[Model] = weakref.WeakSet()
-    lock = threading.Lock()  # else threads that register models at once would each watch the same one
+    lock = threading.Lock()
 
-    def watch() -> None:
-        for model in engine.models:
-            with lock:
-                is_new = model not in watched
-                watched.add(model)
-            if is_new:
-                labels = engine.options.name, model.name, model.version or ""
-                observer = _Observer(instruments, labels, partial(_read_numbers, model), partial(_read_gauges, engine, model))
-                # other gauges are made when they are set: else gunicorn's first process, which serves nothing, would count as not ready
-                for state in ("waiting", "running"):
-                    instruments[_IN_PROGRESS].labels(*labels, state)
-                model.statistics.observers.append(observer)
+    def watch(model: Model) -> None:
+        with lock:
+            is_new = model not in watched
+            watched.add(model)
+        if is_new:
+            labels = engine.options.name, model.name, model.version or ""
+            observer = _Observer(instruments, labels, partial(_read_numbers, model), partial(_read_gauges, engine, model))
+            # other gauges are made when they are set: else gunicorn's first process, which serves nothing, would count as not ready
+            for state in ("waiting", "running"):
+                instruments[_IN_PROGRESS].labels(*labels, state)
+            model.statistics.observers.append(observer)
 
     engine.unknown.observers.append(_Observer(instruments, (engine.options.name, "", ""), _read_unknown, tuple))
     engine.watchers.append(watch)
-    watch()
+    for model in engine.models:  # one that is registered just now may come twice
+        watch(model)
 
 
 class _Observer:

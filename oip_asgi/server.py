@@ -421,7 +421,7 @@ class InferenceServer:
             ValueError: The prefix does not begin with a slash.
         """
         document = openapi(self._inside.engine, prefix_of(prefix))
-        copy: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(document))  # its parts are shared, and the host may change them
+        copy: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(document))  # the host gets dicts of its own
         return copy
 
     def start(self) -> None:

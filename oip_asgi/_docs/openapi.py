@@ -6,7 +6,7 @@ Specification: OpenAPI 3.1; a component's name has letters, digits, dots, hyphen
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Iterator
 from itertools import chain, count
 from typing import Any, Final
 
@@ -14,7 +14,7 @@ from .._models.model import Model
 from .._models.registry import path_of
 from .._serving.engine import Engine
 from .json_schemas import STRING
-from .operations import ModelPath, Operations
+from .operations import ModelPath, Operations, pack
 
 _PARAMETER: Final = re.compile(r"\{(\w+)(?::\w+)?\}")
 """A parameter in the path of a mount, as Starlette writes it."""
@@ -23,28 +23,15 @@ _NO_WORD: Final = re.compile("[^A-Za-z0-9]+")
 
 
 def openapi(engine: Engine, prefix: str = "", *, visible: Collection[Model] | None = None) -> dict[str, Any]:
-    """The document of a server and its models: of all of them, or of those that a client may see."""
-    operations, model_paths = _make_operations(engine, prefix), _list_model_paths(engine.models.all(), visible)
-    paths = operations.server()
-    if engine.options.model_control:
-        keys = {at.model.name: at.key for at in reversed(model_paths)}
-        for name, key in keys.items():
-            paths.update(operations.control(name, key))
-    document = _make_document(engine, operations, model_paths, paths)
-    mount, names = _PARAMETER.sub(r"{\1}", prefix), _PARAMETER.findall(prefix)
-    parameters = [{"name": name, "in": "path", "required": True, "schema": STRING} for name in names]
-    shared = {"parameters": parameters} if parameters else {}
-    document["paths"] = {
-        mount if mount and path == "/" else mount + path: {**shared, **methods} for path, methods in document["paths"].items()
-    }
-    return document
+    """The document of a server and its models: of all of them, or of those that a client may see. What it has for each path is JSON."""
+    return _make_document(engine, prefix, _list_model_paths(engine.models.all(), visible), has_server=True)
 
 
 def openapi_of(engine: Engine, model: Model, version: str | None, *, visible: Collection[Model]) -> dict[str, Any]:
     model_paths = _list_model_paths([(model, engine.models.find_versions(model.name, None))], {model, *visible})
     if version is not None:
         model_paths = [at for at in model_paths if at.path == path_of(model.name, model.version)]
-    return _make_document(engine, _make_operations(engine, ""), model_paths, {})
+    return _make_document(engine, "", model_paths, has_server=False)
 
 
 def merge(host: dict[str, Any], ours: dict[str, Any]) -> dict[str, Any]:
@@ -68,23 +55,26 @@ def basis(engine: Engine) -> list[object]:
     return [engine.security, *bindings]
 
 
-def _make_document(engine: Engine, operations: Operations, model_paths: list[ModelPath], paths: dict[str, Any]) -> dict[str, Any]:
-    tags = [{"name": "server"}] if paths else []
+def _make_document(engine: Engine, prefix: str, model_paths: list[ModelPath], *, has_server: bool) -> dict[str, Any]:
+    operations, security = _make_operations(engine, prefix), engine.security
+    mount, names = _PARAMETER.sub(r"{\1}", prefix), _PARAMETER.findall(prefix)
+    parameters = [{"name": name, "in": "path", "required": True, "schema": STRING} for name in names]
+    shared = {"parameters": parameters} if parameters else {}
+    is_open = re.compile(f"/{security.open_paths}" if security is not None and security.schemes else "(?s:.*)").fullmatch
+    paths = {}
+    for path, methods in _list_operations(engine, operations, model_paths, has_server=has_server):
+        if security is not None and not is_open(path):
+            methods = {method: {**operation, "security": security.needed} for method, operation in methods.items()}
+        paths[mount if mount and path == "/" else mount + path] = pack({**shared, **methods})
+    components = operations.components()
+    if security is not None and security.schemes:
+        components["securitySchemes"] = security.schemes
+    tags = [{"name": "server"}] if has_server else []
     described = {at.model.name: at.model.binding.description for at in reversed(model_paths)}
     tags += [
         {"name": f"model {name}", **({"description": described[name]} if described[name] else {})}
         for name in dict.fromkeys(at.model.name for at in model_paths)
     ]
-    for at in model_paths:
-        paths.update(operations.model(at))
-    components = operations.components()
-    if engine.security is not None and engine.security.schemes:
-        components["securitySchemes"] = engine.security.schemes
-        is_open = re.compile(f"/{engine.security.open_paths}").fullmatch
-        for path, methods in paths.items():
-            if not is_open(path):
-                for operation in methods.values():
-                    operation["security"] = engine.security.needed
     return {
         "openapi": "3.1.0",
         "info": {"title": engine.options.name, "version": engine.version, "description": "The Open Inference Protocol (KServe V2)."},
@@ -92,6 +82,19 @@ def _make_document(engine: Engine, operations: Operations, model_paths: list[Mod
         "paths": paths,
         "components": components,
     }
+
+
+def _list_operations(
+    engine: Engine, operations: Operations, model_paths: list[ModelPath], *, has_server: bool
+) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Each path below the mount, and its operations by method."""
+    if has_server:
+        yield from operations.server().items()
+    if has_server and engine.options.model_control:
+        for name, key in {at.model.name: at.key for at in reversed(model_paths)}.items():
+            yield from operations.control(name, key).items()
+    for at in model_paths:
+        yield from operations.model(at).items()
 
 
 def _make_operations(engine: Engine, prefix: str) -> Operations:

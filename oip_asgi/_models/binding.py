@@ -64,6 +64,8 @@ class Input(msgspec.Struct, eq=False):
     def describe(self) -> TensorSpec:
         """Its spec for documents, with a guess of what is unknown."""
         known = self.find_spec() or TensorSpec(self.name, "FP32", (-1,))
+        if known.content_type == self.content_type and known.labels is None and known.format is None:
+            return known
         return replace(known, content_type=self.content_type, labels=None, format=None)
 
     def __str__(self) -> str:

@@ -1,6 +1,7 @@
 """The registered models of one server, by name and version. Knows no requests and no transport.
 
-Models may come and go while requests look them up, in any thread. So lists and dicts are never changed, only replaced.
+Models may come and go while requests look them up, in any thread. So a list of versions is never changed, only replaced, and a dict is
+changed key by key, and copied in one step by those who go through it: a copy for each change would cost as much as there are models.
 """
 
 from __future__ import annotations
@@ -56,30 +57,27 @@ class Registry:
             return gone
 
     def _replace(self, name: str, models: list[Model]) -> None:
-        by_name, found = {**self._models, name: models}, dict(self._found)
-        for version in (None, UNVERSIONED, *self.list_versions(name)):
-            found.pop((name, version), None)
-        found.update({(name, model.version): model for model in models})
-        if not models:
-            del by_name[name]
+        before, found = _index(name, self._models.get(name, [])), _index(name, models)
+        if models:
+            self._models[name] = models
         else:
-            found[name, None] = find_default(models)
-            if models[0].version is None:
-                found[name, UNVERSIONED] = models[0]
-        self._models = by_name
-        self._found = found
-        self.by_path = {path_of(*key): (model, key[1]) for key, model in found.items()}
+            del self._models[name]
+        for key, model in found.items():
+            self._found[key] = model
+            self.by_path[path_of(*key)] = model, key[1]
+        for key in before.keys() - found.keys():
+            del self._found[key], self.by_path[path_of(*key)]
         self.changes += 1
 
     def __contains__(self, name: object) -> bool:
         return name in self._models
 
     def __iter__(self) -> Iterator[Model]:
-        return (model for versions in self._models.values() for model in versions)
+        return (model for versions in list(self._models.values()) for model in versions)
 
     def all(self) -> list[tuple[Model, list[Model]]]:
         """For each name the model of requests that name no version, and the models of all versions."""
-        return [(find_default(versions), versions) for versions in self._models.values()]
+        return [(find_default(versions), versions) for versions in list(self._models.values())]
 
     def list_versions(self, name: str) -> list[str]:
         """The versions of a name; none if it has no versions, or is not registered."""
@@ -111,6 +109,16 @@ class Registry:
         """The version that answers in the place of the default one, which does not serve: the highest that does, if any."""
         serving = [model for model in self._models.get(default.name, ()) if model.lifecycle.is_serving]
         return find_default(serving) if serving else default
+
+
+def _index(name: str, models: list[Model]) -> dict[tuple[str, str | None], Model]:
+    """What requests for a name find, given all its versions."""
+    found: dict[tuple[str, str | None], Model] = {(name, model.version): model for model in models}
+    if models:
+        found[name, None] = find_default(models)
+        if models[0].version is None:
+            found[name, UNVERSIONED] = models[0]
+    return found
 
 
 def path_of(name: str, version: str | int | None = None) -> str:

@@ -75,8 +75,8 @@ class Engine:
         self.guard = None if options.authorize is None else Guard(options.authorize, call_here, self.unknown)
         """Asks `authorize=` before a client does anything with a model. None if the server has none."""
         self.tracer: Tracer | None = None
-        self.watchers: list[Callable[[], object]] = []
-        """Functions that are called after a model was registered."""
+        self.watchers: list[Callable[[Model], object]] = []
+        """Functions that are called with each model after it was registered."""
         self.finders: list[Callable[[], object]] = []
         """Functions that register new models. They are called before a client lists, loads or unloads models, if it may."""
         self.security: Security | None = None
@@ -90,7 +90,7 @@ class Engine:
         """Add a model, call the watchers, and return the model that it replaces."""
         replaced = self.models.add(model)
         for watcher in self.watchers:
-            watcher()
+            watcher(model)
         return replaced
 
     def find_new(self) -> Steps[None]:
