@@ -64,8 +64,6 @@ SCALARS: Final[Mapping[type, Scalar]] = {
     str: Scalar(("BYTES",), ("np", "str"), (str,), "a string"),
 }
 
-_LISTS: Final = (list[int], list[float], list[bool])
-
 
 def read_scalar(kind: type, tensor: Tensor) -> Any:
     """The only element of a tensor."""
@@ -134,6 +132,23 @@ class Reader(msgspec.Struct, frozen=True, eq=False):
             return decode(tensor)
         except ValueError as error:
             raise InvalidRequest(f"input {show(tensor.name)}: {error}") from error
+
+
+def _make_scalar_reader(kind: type) -> Reader:
+    read, (datatypes, content_types, *_) = partial(read_scalar, kind), SCALARS[kind]
+    return Reader(kind.__name__, read, dict.fromkeys(content_types, read), datatypes, (datatypes[0], (1,), None), kind)
+
+
+def _make_list_reader(kind: type) -> Reader:
+    read, datatypes = partial(read_list, kind), SCALARS[kind].datatypes
+    return Reader(f"list[{kind.__name__}]", read, {"np": read}, datatypes, (datatypes[0], (-1,), None))
+
+
+_SCALAR_READERS: Final[Mapping[type, Reader]] = {kind: _make_scalar_reader(kind) for kind in SCALARS}
+
+_LISTS: Final = (list[int], list[float], list[bool])
+
+_LIST_READERS: Final = tuple(map(_make_list_reader, (int, float, bool)))
 
 
 class RequestReader(msgspec.Struct, frozen=True, eq=False):
@@ -235,12 +250,9 @@ class Codecs:
         if TorchCodec.yields(annotation):
             return Reader(called, TorchCodec.decode_input, {TorchCodec.content_type: TorchCodec.decode_input})
         if isinstance(annotation, type) and annotation in SCALARS:
-            read, (datatypes, content_types, *_) = partial(read_scalar, annotation), SCALARS[annotation]
-            return Reader(called, read, dict.fromkeys(content_types, read), datatypes, (datatypes[0], (1,), None), annotation)
+            return _SCALAR_READERS[annotation]
         if annotation in _LISTS:
-            [kind] = typing.get_args(annotation)
-            read, datatypes = partial(read_list, kind), SCALARS[kind].datatypes
-            return Reader(called, read, {"np": read}, datatypes, (datatypes[0], (-1,), None))
+            return _LIST_READERS[_LISTS.index(annotation)]
         known = next((known for known in self.inputs.values() if known.yields(normalize(annotation))), None)
         if known is None:
             return None

@@ -154,9 +154,10 @@ class Binding:
 
     def __post_init__(self) -> None:
         entries = self.entries
-        self.inputs = tuple(spec for spec in map(Input.find_spec, entries) if spec is not None)
+        known = [(entry.name, entry.find_spec()) for entry in entries]
+        self.inputs = tuple(spec for _, spec in known if spec is not None)
         """What metadata says of the inputs of which something is known."""
-        self.undeclared = tuple(entry.name for entry in entries if entry.find_spec() is None)
+        self.undeclared = tuple(name for name, spec in known if spec is None)
         """The names of the others."""
         self.scalars = frozenset(entry.name for entry in entries if entry.is_scalar)
         """The names of the inputs that may be among the request's parameters."""

@@ -32,7 +32,7 @@ async def pause(x: Any) -> Any:
     yield x
 
 
-def many_scalars(x: Any, a: float = 1.0, b: float = 2.0, c: int = 3, d: str = "", e: bool = True) -> Any:
+def scaled(x: Any, factor: float = 1.0, rounds: int = 3) -> Any:
     return x
 
 
@@ -43,7 +43,7 @@ def of_frame(**columns: Any) -> Any:
 COLUMNS = {"inputs": [TensorSpec(f"column {place}", "FP64", [-1]) for place in range(30)]}
 KINDS = pytest.mark.parametrize(
     ("function", "options"),
-    [(double, SPECS), (untyped, SPECS), (pause, SPECS), (many_scalars, SPECS), (of_frame, COLUMNS)],
+    [(double, SPECS), (untyped, SPECS), (pause, SPECS), (scaled, SPECS), (of_frame, COLUMNS)],
     ids=["array", "untyped", "stream", "scalars", "columns"],
 )
 
