@@ -20,11 +20,11 @@ from ._grpc.headers import Fields, find_protocol, read_metadata
 from ._grpc.messages import Reply
 from ._grpc.methods import exchange, refuse
 from ._grpc.over_http import CANCELLED, Answer, Call, begin
-from ._hosts import check_server, drops_trailers
+from ._hosts import TAKEN_BY, check_server, drops_trailers
 from ._http.request import Head, RestFormat
 from ._http.response import refuse as refuse_over_http
 from ._protocol.effects import DeadlinePassed, Run
-from ._protocol.errors import InferenceError, TimedOut, show
+from ._protocol.errors import InferenceError, TakenBy, TimedOut, show
 from ._protocol.log import logger
 from ._runtime.drive import advance_async, drive_async
 from ._runtime.waiting import ClientGone, attend, until_gone
@@ -85,7 +85,7 @@ class OIPGRPCApp:
             await answer_other(self._server, scope, receive, send, "OIPGRPCApp answers HTTP only")
             return
         head = Head(scope["method"], _find_method(scope, self.paths), list(scope["headers"]), True, scope)
-        client = Client(receive, send, self._runtime)
+        client = Client(scope, receive, send, self._runtime)
         carried: _Carried | None = scope.get(_CARRIED)
         can_send_trailers = carried is not None or _EXTENSION in (scope.get("extensions") or ())
         if carried is None and can_send_trailers and scope.get("app") is not self._host:
@@ -290,11 +290,11 @@ class _Requests:
                 return
             more = message.get("more_body", False)
             if self.error is None:
-                await self._take(message.get("body", b""), is_last=not more)
+                await self._take(message.get("body", b""), is_last=not more, taken_by=message.get(TAKEN_BY))
         if not more:
             await until_gone(self._client.is_gone)
 
-    async def _take(self, chunk: bytes, *, is_last: bool) -> None:
+    async def _take(self, chunk: bytes, *, is_last: bool, taken_by: TakenBy | None) -> None:
         """Read the messages in a chunk, part by part: each part after the messages of the last one were taken."""
         try:
             for start in range(0, len(chunk), _PART):
@@ -309,7 +309,7 @@ class _Requests:
                     for each in self._reader.take():
                         self._messages.put_nowait(bytes(each))
             if is_last:
-                self._reader.finish()
+                self._reader.finish(cut_off=taken_by is not None, taken_by=taken_by)
                 self._messages.put_nowait(None)
         except InferenceError as error:
             self.error = error

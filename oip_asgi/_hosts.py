@@ -10,7 +10,10 @@ import json
 import re
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
+
+from ._protocol.errors import Reader
 
 if TYPE_CHECKING:
     from starlette.types import Receive, Scope, Send
@@ -324,17 +327,47 @@ def describe_security(app: Any, dependencies: Sequence[Any]) -> tuple[dict[str, 
     return document.get("components", {}).get("securitySchemes", {}), document["paths"]["/"]["get"].get("security", [])
 
 
+TAKEN_BY: Final = "oip_asgi.taken_by"
+"""The key in a message of the body that says what of the application has read it, as a `TakenBy`."""
+
+
 def _replay(request: Any, receive: Receive) -> Receive:
-    """The request's messages, with the body that a dependency has read, such as to check its signature."""
-    body: bytes | None = getattr(request, "_body", None)
-    if body is None:
-        return receive
-    messages: list[Any] = [{"type": "http.request", "body": body, "more_body": False}]
+    """The request's messages, with the body that a dependency has read, such as to check its signature; or with which has taken it."""
+    message: dict[str, Any] = {"type": "http.request", "body": getattr(request, "_body", b""), "more_body": False}
+    if not hasattr(request, "_body"):
+        if not request._stream_consumed:
+            return receive
+        message[TAKEN_BY] = partial(_find_dependency, request.scope)
+    messages = [message]
 
     async def replay() -> Any:
         return messages.pop() if messages else await receive()
 
     return replay
+
+
+def find_reader(scope: Scope) -> Reader:
+    """Find the middleware of a Starlette application that may have read a request's body: only `BaseHTTPMiddleware` lets it."""
+    middleware = getattr(scope.get("app"), "user_middleware", None) or ()
+    kinds = [each for each in middleware if "BaseHTTPMiddleware" in [kind.__name__ for kind in getattr(each.cls, "__mro__", ())]]
+    names = [_name_middleware(each.cls, each.kwargs.get("dispatch")) for each in kinds]
+    return Reader(name_one("middleware", "the middleware", names), _READ_ASYNC)
+
+
+def _find_dependency(scope: Scope) -> Reader:
+    needed = getattr(scope.get("route"), "dependencies", ())
+    names = [str(getattr(each.dependency, "__name__", each.dependency)) for each in needed]
+    return Reader(name_one("dependency", "the dependencies", names), _READ_ASYNC)
+
+
+def name_one(one: str, many: str, names: Sequence[str]) -> str:
+    """Name what of the application did something, of all that it has of one kind."""
+    if not names:
+        return "something of the application"
+    return f"the {one} {names[0]}" if len(names) == 1 else f"one of {many} {', '.join(names)}"
+
+
+_READ_ASYNC: Final = "await request.body()"
 
 
 # Routes, which may keep requests from the protocol: looked at before any comes, by what Starlette's routes offer

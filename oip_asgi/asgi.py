@@ -18,6 +18,7 @@ import msgspec
 from ._docs.openapi import basis, merge, openapi
 from ._hosts import (
     REST,
+    TAKEN_BY,
     HostRoute,
     add_routes,
     check_asgi,
@@ -31,6 +32,7 @@ from ._hosts import (
     describe_security,
     find_dependencies,
     find_dependencies_around,
+    find_reader,
     is_framework,
     iterate_applications,
 )
@@ -40,6 +42,7 @@ from ._http.public import HEALTH_METHODS, match_public
 from ._http.request import Head, encode_path, path_under, prefix_of
 from ._http.response import CLIENT_GONE, Response, refuse_path
 from ._protocol.effects import Fed, Piece, Run, Start, Steps
+from ._protocol.errors import Reader, TakenBy
 from ._protocol.log import logger
 from ._runtime.drive import advance_async
 from ._runtime.runtime import Runtime
@@ -120,7 +123,7 @@ class OIPApp:
         answer: Response | Piece | Steps[Response] = exchange(engine, head, body)
         if isinstance(answer, GeneratorType):
             may_have_body = head.method == "POST" or b"content-length" in head.fields or b"transfer-encoding" in head.fields
-            client = Client(receive, send, runtime, first, body is None and may_have_body)
+            client = Client(scope, receive, send, runtime, first, body is None and may_have_body)
             try:
                 answer = await advance_async(answer, runtime, client.read, client.is_gone, client.write)
             except ClientGone:
@@ -396,6 +399,7 @@ def find_path(scope: Scope) -> str:
 class Client(msgspec.Struct, eq=False):
     """The client of one request: it sends its body, and then the message that it has gone. It may get its answer in pieces."""
 
+    scope: Scope
     receive: Receive
     send: Send
     runtime: Runtime
@@ -415,10 +419,15 @@ class Client(msgspec.Struct, eq=False):
             else:
                 body.feed(chunk)
             if not message.get("more_body", False):
-                return body.finish()
+                # servers tell a client that went in the middle: what is missing now, something of the application has read
+                known: TakenBy | None = message.get(TAKEN_BY)
+                return body.finish(cut_off=known is not None, taken_by=known or self._find_reader)
             message = await self.receive()
             chunk = message.get("body", b"")
         return body.finish(cut_off=True)
+
+    def _find_reader(self) -> Reader:
+        return find_reader(self.scope)
 
     async def is_gone(self) -> bool:
         """Wait for the next message. True if it says that the client has gone."""

@@ -20,6 +20,7 @@ from ._hosts import check_server, make_import_error
 
 try:
     from asgiref.sync import AsyncToSync, SyncToAsync, sync_to_async
+    from django.conf import settings
     from django.core.checks import CheckMessage
     from django.core.checks import Warning as CheckWarning
     from django.core.handlers.asgi import ASGIRequest
@@ -38,6 +39,7 @@ from ._http.public import match_public
 from ._http.request import Head, encode_path
 from ._http.response import Response
 from ._protocol.effects import Fed, Run, Start, finish
+from ._protocol.errors import Reader
 from ._runtime.background import Loan
 from ._runtime.drive import advance_async, pieces_async
 from ._runtime.runtime import Runtime
@@ -48,6 +50,9 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 _View: TypeAlias = Callable[..., HttpResponseBase | Awaitable[HttpResponseBase]]
+
+_KEPT: Final = wsgi.CHUNK
+"""The most bytes of a body that are kept beside its tensors."""
 
 _BELOW: Final = rf"\A(?P<path>|/(?s:.*)|(?:{'|'.join(FIRST_SEGMENTS)})(?:/(?s:.*))?)\Z"
 """Everything after "v2". After "v2/", only paths that begin like the protocol's own: "v2" must not take "/v2x" from the project."""
@@ -101,7 +106,7 @@ def urls(server: InferenceServer, *, public: Sequence[str] = ()) -> list[URLPatt
     open_view.login_required = False  # type: ignore[attr-defined]
 
     def respond(request: HttpRequest, head: Head) -> HttpResponseBase:
-        answer, body = wsgi.answer(server, head, _choose_stream(request))
+        answer, body = wsgi.answer(server, head, _Stream(request), _feed)
         if type(answer) is Start and not isinstance(request, ASGIRequest):
             return StreamingHttpResponse(body, status=answer.status, headers=_list_headers(answer))
         if answer.status >= 400:
@@ -112,8 +117,9 @@ def urls(server: InferenceServer, *, public: Sequence[str] = ()) -> list[URLPatt
         path = _find_path_below(request, path)
 
         async def read(body: Fed) -> Any:
-            return await sync_to_async(wsgi.feed)(request, body)
+            return await sync_to_async(_feed)(stream, body)
 
+        stream = _Stream(request)
         steps, threads = finish(exchange(engine, _make_head(request, path))), _RequestThread(runtime)
         answer = await advance_async(steps, threads, read)
         if type(answer) is Response:
@@ -309,11 +315,32 @@ def _find_mount(head: Head) -> str:
     return asked.removesuffix(unquote(head.path))
 
 
-def _choose_stream(request: HttpRequest) -> Any:
-    # Django takes a body without a length for empty, even if the server marks its end
-    if not request.META.get("CONTENT_LENGTH") and request.META.get("wsgi.input_terminated"):
-        return request.META["wsgi.input"]
-    return request
+class _Stream:
+    """Reads a request's body. Up to `_KEPT` bytes, `request.body` keeps it for middleware, as it does for a view that looks at it."""
+
+    def __init__(self, request: HttpRequest) -> None:
+        meta = request.META
+        # Django takes a body without a length for empty, even if the server marks its end
+        has_end_only = not meta.get("CONTENT_LENGTH") and meta.get("wsgi.input_terminated")
+        self._stream: wsgi.Stream = meta["wsgi.input"] if has_end_only else request
+        self._request = request
+        self.is_taken = getattr(request, "_read_started", False) and not hasattr(request, "_body")
+
+    def read(self, size: int, /) -> bytes:
+        request, limit = self._request, settings.DATA_UPLOAD_MAX_MEMORY_SIZE
+        most = _KEPT if limit is None else min(limit, _KEPT)
+        if not self.is_taken and self._stream is request and int(request.META.get("CONTENT_LENGTH") or most + 1) <= most:
+            _ = request.body  # from now on, `request` reads that
+        return self._stream.read(size)
+
+
+def _feed(stream: wsgi.Stream, body: Fed, begun: bytes = b"") -> Any:
+    assert isinstance(stream, _Stream)
+    return wsgi.feed(stream, body, begun, _find_reader if stream.is_taken else None, is_taken=stream.is_taken)
+
+
+def _find_reader() -> Reader:
+    return Reader("middleware of the application", "request.body")
 
 
 def _make_response(response: Response | Start, body: Iterator[bytes]) -> HttpResponse:

@@ -6,13 +6,14 @@ Knows Flask's request and response; the answers come from the core, through `wsg
 from __future__ import annotations
 
 from collections.abc import Sequence
+from io import BytesIO
 from typing import Any
 from urllib.parse import quote
 
-from ._hosts import check_server, make_import_error
+from ._hosts import check_server, make_import_error, name_one
 
 try:
-    from flask import Blueprint, Response, request, stream_with_context
+    from flask import Blueprint, Response, current_app, request, stream_with_context
     from flask.sansio.blueprints import BlueprintSetupState
 except ImportError as error:
     raise make_import_error(error, "flask", "flask") from error
@@ -25,7 +26,7 @@ from ._http.public import match_public
 from ._http.request import Head, prefix_of
 from ._http.response import encode_json
 from ._protocol.effects import Fed, Start
-from ._protocol.errors import TooLarge
+from ._protocol.errors import Reader, TooLarge
 from .server import InferenceServer
 
 
@@ -124,20 +125,39 @@ class _Anything(BaseConverter):
 
 
 class _Stream:
-    """Reads Flask's own stream, which respects MAX_CONTENT_LENGTH; or the body that Flask kept, if a `before_request` has read it."""
+    """Reads Flask's own stream, which respects MAX_CONTENT_LENGTH; or the body that Flask kept, if a `before_request` has read it.
 
-    _is_new = True
+    A body that comes in one piece stays there for an `after_request`. A long one is not kept beside its tensors.
+    """
+
+    def __init__(self) -> None:
+        self.is_begun = "stream" in vars(request)  # a cached property
+        self._is_new = True
 
     def read(self, size: int, /) -> bytes:
         chunk = request.stream.read(size)
         was_new, self._is_new = self._is_new, False
-        return chunk or (request.get_data() if was_new else b"")
+        if not was_new:
+            return chunk
+        if not chunk:
+            return request.get_data()
+        if len(chunk) == request.content_length:
+            request.stream = BytesIO(chunk)
+        return chunk
 
 
-def _feed(stream: wsgi.Stream, body: Fed) -> Any:
+def _feed(stream: wsgi.Stream, body: Fed, begun: bytes) -> Any:
+    assert isinstance(stream, _Stream)
     try:
-        return wsgi.feed(stream, body)
+        return wsgi.feed(stream, body, begun, _find_reader, is_taken=stream.is_begun)
     except RequestEntityTooLarge:
         raise TooLarge(f"the body is larger than {request.max_content_length} bytes, Flask's MAX_CONTENT_LENGTH") from None
     except ClientDisconnected:
         return body.finish(cut_off=True)
+
+
+def _find_reader() -> Reader:
+    """Find the functions of `before_request` that may have read the body."""
+    functions = current_app.before_request_funcs
+    names = [getattr(each, "__name__", str(each)) for scope in (None, *request.blueprints) for each in functions.get(scope, ())]
+    return Reader(name_one("function of before_request", "the functions of before_request", names), "request.get_data()")

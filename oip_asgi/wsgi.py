@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from functools import partial
-from io import BytesIO
 from operator import itemgetter
 from types import GeneratorType
 from typing import TYPE_CHECKING, Any, Final, Protocol
@@ -23,7 +22,7 @@ from ._http.exchange import exchange
 from ._http.request import Head, encode_path, path_under, prefix_of
 from ._http.response import Response
 from ._protocol.effects import Fed, Piece, Start, Steps
-from ._protocol.errors import InvalidRequest
+from ._protocol.errors import InvalidRequest, TakenBy
 from ._protocol.log import logger
 from ._runtime.drive_blocking import Driver, pieces
 from .server import InferenceServer
@@ -141,20 +140,21 @@ def _find_mount(environ: WSGIEnvironment, head: Head) -> str:
 
 
 def answer(
-    server: InferenceServer, head: Head, stream: Stream, read: Callable[[Stream, Fed], Any] | None = None
+    server: InferenceServer, head: Head, stream: Stream, read: Callable[[Stream, Fed, bytes], Any] | None = None
 ) -> tuple[Response | Start, Iterator[bytes]]:
     """Answer a request in this thread: return the response's head, and its body as WSGI and its frameworks take it.
+
+    `read` feeds a stream into a body, after what was read of it already, as `feed` does, which is the default.
 
     If the head is a `Start`, each piece is made when the server asks for it, and closing the body ends the stream. Servers close it at the
     end, and when the client has gone.
     """
     engine, runtime = server._inside
-    body = _read_at_once(stream, head.short_length) if 0 < head.short_length <= engine.short_body else None
-    if body is not None and len(body) != head.short_length:
-        stream, body = BytesIO(body), None  # to be read once more by what says that it is cut off
-    answer: Response | Piece | Steps[Response] = exchange(engine, head, body)
+    is_short = 0 < head.short_length <= engine.short_body
+    begun = _read_at_once(stream, head.short_length) if is_short else b""
+    answer: Response | Piece | Steps[Response] = exchange(engine, head, begun if is_short and len(begun) == head.short_length else None)
     if isinstance(answer, GeneratorType):
-        driver = Driver(answer, runtime, partial(read or feed, stream))
+        driver = Driver(answer, runtime, lambda body: (read or feed)(stream, body, begun))
         answer = driver.advance()
         if type(answer) is Start:
             pieces_of_body = pieces(driver, answer)
@@ -169,25 +169,33 @@ def headers(response: Response | Start) -> list[tuple[str, str]]:
     return [(name.decode("latin-1").title(), value.decode("latin-1")) for name, value in response.headers]
 
 
-def _read_at_once(stream: Stream, length: int) -> bytes | None:
-    """All of a short body, or what there is of it. None if it cannot be read, which `feed` finds again, and says why."""
+def _read_at_once(stream: Stream, length: int) -> bytes:
+    """All of a short body, or what there is of it. `feed` finds again why there is no more, and says it."""
     body = b""
     with suppress(Exception):
         while len(body) < length and (chunk := stream.read(length - len(body))):
             body += chunk
-    return body or None
+    return body
 
 
-def feed(stream: Stream, body: Fed) -> Any:
+def feed(stream: Stream, body: Fed, begun: bytes = b"", taken_by: TakenBy | None = None, *, is_taken: bool = False) -> Any:
     """Feed a stream into a body, and return what it finishes with.
+
+    Args:
+        stream: The stream.
+        body: The body.
+        begun: What was read of the stream already.
+        taken_by: What may have read the stream before, if it has ended in order. None if that cannot be told from a client that went.
+        is_taken: Whether something has read of it.
 
     Raises:
         InvalidRequest: The server in front could not read the body, such as its chunks.
         HTTPException: A framework's own stream raised it.
     """
+    body.feed(begun)
     while chunk := _next_chunk(stream, body):
         body.feed(chunk)
-    return body.finish(cut_off=chunk is None)
+    return body.finish(cut_off=True) if chunk is None else body.finish(cut_off=is_taken, taken_by=taken_by)
 
 
 def _next_chunk(stream: Stream, body: Fed) -> bytes | None:

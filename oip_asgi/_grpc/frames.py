@@ -17,8 +17,8 @@ from typing import Final
 import msgspec
 
 from .._protocol.datatypes import Buffer
-from .._protocol.errors import InferenceError, InvalidRequest
-from .._protocol.request_body import Body, Coding
+from .._protocol.errors import InferenceError, InvalidRequest, TakenBy
+from .._protocol.request_body import Body, Coding, make_taken_error
 
 _HEAD: Final = 5
 _HEAD_FIELDS: Final = Struct(">BI")
@@ -118,8 +118,10 @@ class FrameReader(msgspec.Struct, eq=False):
         messages, self._messages = self._messages, []
         return messages
 
-    def finish(self, *, cut_off: bool = False) -> list[Buffer]:
-        """Check that the body has ended after a message, and return the messages that are left."""
+    def finish(self, *, cut_off: bool = False, taken_by: TakenBy | None = None) -> list[Buffer]:
+        """Check that the body has ended after a message, and return the messages that are left. The arguments are those of `Body`."""
+        if cut_off and taken_by is not None:
+            raise make_taken_error(taken_by)
         if cut_off or self._head or self._text or self._body is not None:
             raise InvalidRequest("the body ended within a message, or before its end: expected more")
         return self._messages

@@ -86,6 +86,7 @@ class RestFormat(msgspec.Struct, eq=False):
         named = fields.get(b"content-encoding")
         coding = None if named is None else read_coding(named.decode("latin-1"))
         body = Body(length, self.limit, coding, header_length, json_limit=self.json_limit)
+        body.is_chunked, body.upgrade = b"transfer-encoding" in fields, fields.get(b"upgrade")
         if length is not None:
             body.check(length)
         elif not self.head.body_is_bounded:

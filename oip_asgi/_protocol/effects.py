@@ -18,6 +18,8 @@ from typing import Any, Final, Literal, Protocol, TypeAlias, TypeVar, final
 
 import msgspec
 
+from .errors import TakenBy
+
 T = TypeVar("T")
 
 Work: TypeAlias = Literal["model", "hook", "conversion"]
@@ -57,7 +59,7 @@ class Fed(Protocol):
     def coding(self) -> object: ...
     def count_next(self, most: int, /) -> int: ...
     def feed(self, chunk: bytes, /) -> None: ...
-    def finish(self, *, cut_off: bool = False) -> Any: ...
+    def finish(self, *, cut_off: bool = False, taken_by: TakenBy | None = None) -> Any: ...
 
 
 @final

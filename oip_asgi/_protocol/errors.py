@@ -6,7 +6,7 @@ import difflib
 import re
 from collections.abc import Callable, Collection, Mapping
 from types import MappingProxyType
-from typing import Final
+from typing import Final, NamedTuple, TypeAlias
 
 from .grpc_codes import find_code
 
@@ -127,6 +127,23 @@ class TooLarge(InferenceError):
 
 class ModelFailed(InferenceError):
     """The model's code raised, or returned what cannot be an answer. Says no more than which model."""
+
+    status = 500
+
+
+class Reader(NamedTuple):
+    """What of the application may have read a request's body, for the log."""
+
+    name: str
+    instead: str  # the expression that reads the body and keeps it for others
+
+
+TakenBy: TypeAlias = Callable[[], Reader]
+"""Finds what has read a body. It is called only if that is to be logged."""
+
+
+class BodyTaken(InferenceError):
+    """Something of the application has read the body before the protocol could: 500. The log has what that was, and what to write."""
 
     status = 500
 

@@ -17,7 +17,8 @@ import msgspec
 import numpy as np
 
 from .datatypes import Buffer
-from .errors import InferenceError, InvalidRequest, TooLarge, show
+from .errors import BodyTaken, InferenceError, InvalidRequest, TakenBy, TooLarge, show
+from .log import logger
 
 Coding: TypeAlias = Literal["gzip", "deflate"]
 
@@ -101,6 +102,23 @@ class Decoder:
             raise InvalidRequest(f"the {self._coding} body ends too early: expected its end mark and checksum")
 
 
+_UPGRADE: Final = (
+    "no body came, and the request has the header Upgrade with {}: uvicorn with httptools drops the body of such a request. Send no "
+    "Upgrade, in Java by HttpClient.newBuilder().version(HttpClient.Version.HTTP_1_1), or start uvicorn with --http h11"
+)
+_TAKEN: Final = "something of the application has read the body of the request first: see the server's log"
+_TAKEN_BY: Final = (
+    "%s has read the body of a request before oip_asgi could, so the answer is 500: write %s there first, which keeps the body"
+)
+
+
+def make_taken_error(taken_by: TakenBy, *, is_logged: bool = True) -> BodyTaken:
+    """Make the error for a request whose body something of the application has read, and log what that was."""
+    if is_logged:
+        logger.error(_TAKEN_BY, *taken_by())
+    return BodyTaken(_TAKEN)
+
+
 _ALIGNMENT: Final = 16
 """Where memory of numpy begins."""
 
@@ -117,6 +135,8 @@ class Body(msgspec.Struct, eq=False):
     that the bytes after the JSON are aligned and can be an array without a copy."""
     keep: bool = True  # whether the bytes are wanted. Otherwise they are only counted.
     json_limit: int | None = None  # the most bytes of JSON that are taken; None for no limit
+    is_chunked: bool = False  # whether the request says that a body follows, and not how long it is
+    upgrade: bytes | None = None  # the request's header Upgrade
     _received: int = 0
     _first: Buffer = b""
     _size: int = 0
@@ -181,8 +201,21 @@ class Body(msgspec.Struct, eq=False):
         """How many bytes must be in front of the body so that what follows its JSON is aligned."""
         return -(self.json_length or 0) % _ALIGNMENT
 
-    def finish(self, *, cut_off: bool = False) -> Buffer:
-        """The whole body, without a copy if it came in one chunk."""
+    def finish(self, *, cut_off: bool = False, taken_by: TakenBy | None = None) -> Buffer:
+        """The whole body, without a copy if it came in one chunk.
+
+        Args:
+            cut_off: Whether it did not end in order.
+            taken_by: What has read the bytes that are missing, if any are. None if it may be the client that did not send them. With
+                `cut_off`, it is known to have read some.
+        """
+        if self.upgrade is not None and not self._received and (self.length or self.is_chunked):
+            raise InvalidRequest(_UPGRADE.format(show(self.upgrade.decode("latin-1"))))
+        if taken_by is not None:
+            is_taken = cut_off and self.is_chunked and not self._received if self.length is None else self._received < self.length
+            if is_taken:
+                raise make_taken_error(taken_by, is_logged=self.keep)
+            cut_off = False
         if cut_off or self.length not in (None, self._received):
             expected = "more" if self.length is None else self.length
             raise InvalidRequest(f"the body ended after {self._received} bytes: expected {expected}")

@@ -12,10 +12,13 @@ from typing import Final, Protocol
 
 from .._models.model import Model
 from .._models.statistics import Outcome, Statistics, Timings
-from .._protocol.errors import InferenceError, ModelFailed, NotReady, TimedOut, error_text
+from .._protocol.errors import BodyTaken, InferenceError, ModelFailed, NotReady, TimedOut, error_text
 from .._protocol.log import escape, log_fields, logger
 
 _UNAVAILABLE: Final = 503
+
+_LOGGED: Final = (ModelFailed, TimedOut, BodyTaken)
+"""Errors that are logged with their cause, where they are made."""
 
 
 class Span(Protocol):
@@ -60,7 +63,7 @@ def record_failure(model: Model, request: Timings | None, span: Span | None, end
     """Note that a request failed, was refused or given up. `request` is None if it was refused before its body was there."""
     outcome = outcome_of(error, has_entered=request is not None and request.entered > 0)
     model.statistics.record(outcome, request, ended)
-    if isinstance(error, InferenceError) and not isinstance(error, (ModelFailed, TimedOut)):  # those are logged with their cause
+    if isinstance(error, InferenceError) and not isinstance(error, _LOGGED):
         is_refused = outcome in ("invalid", "busy") or isinstance(error, NotReady)
         level, what = (logging.DEBUG, "was refused") if is_refused else (logging.ERROR, "failed")
         if logger.isEnabledFor(level):

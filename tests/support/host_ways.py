@@ -89,15 +89,22 @@ def quart_app(server: InferenceServer) -> Quart:
 
 
 def staying(app: Any) -> Any:
-    """An application whose client stays for its answer: Django and Quart listen for one that goes, and then do not answer."""
+    """An application whose client stays for its answer: Django and Quart listen for one that goes, and then do not answer.
+
+    A body that is cut off is one that ends.
+    """
 
     async def staying_app(scope: Any, receive: Any, send: Any) -> None:
-        answered = asyncio.Event()
+        answered, has_more = asyncio.Event(), False
 
         async def receive_until_answered() -> Any:
+            nonlocal has_more
             message = await receive()
-            if message["type"] == "http.disconnect":
+            if message["type"] == "http.disconnect" and has_more:
+                message = {"type": "http.request"}
+            elif message["type"] == "http.disconnect":
                 await answered.wait()
+            has_more = message.get("more_body", False)
             return message
 
         async def send_and_note(message: Any) -> None:

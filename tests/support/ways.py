@@ -75,7 +75,10 @@ Way: TypeAlias = Callable[[Request], Answer]
 
 
 async def send_asgi(app: Any, request: Request, prefix: str = "", *, root_path: str = "", chunk: int | None = None) -> Answer:
-    """One request to an ASGI application under `prefix`, on the running event loop, the body in one message or in chunks."""
+    """One request to an ASGI application under `prefix`, on the running event loop, the body in one message or in chunks.
+
+    If the body is shorter than it says, the client goes, which servers tell; but not if it asks for an upgrade: they end the body then.
+    """
     raw_path = (prefix + request.path).partition("?")[0]
     scope = {
         "type": "http",
@@ -94,6 +97,11 @@ async def send_asgi(app: Any, request: Request, prefix: str = "", *, root_path: 
     size = chunk or len(request.body) or 1
     chunks = [request.body[start : start + size] for start in range(0, len(request.body), size)] or [b""]
     messages = [{"type": "http.request", "body": part, "more_body": place < len(chunks) - 1} for place, part in enumerate(chunks)]
+    given = dict(request.all_headers())
+    announced = given.get("content-length", "")
+    if announced.isdecimal() and int(announced) > len(request.body) and "upgrade" not in given:
+        messages[-1]["more_body"] = True
+        messages.append({"type": "http.disconnect"})
     sent: list[Any] = []
     answered = asyncio.Event()
 

@@ -13,6 +13,9 @@ from tests.support.ways import Request
 from tests.table.row import ECHOED, GOOD, MAX_BODY_BYTES, MAX_JSON_BYTES, Row, answer, framed, infer, inputs, tensor
 from tests.table.vectors import VECTORS
 
+UPGRADE = (("connection", "Upgrade, HTTP2-Settings"), ("upgrade", "h2c"), ("http2-settings", "AAEAAEAAAAIAAAABAAMAAABkAAQBAAAAAAUAAEAA"))
+"""What Java's HttpClient sends with each request to http://, if not told otherwise."""
+
 
 def vector_rows() -> Iterator[Row]:
     """Every wire vector, as each JSON and as binary, answered as JSON and as binary."""
@@ -148,6 +151,12 @@ def limit_rows() -> Iterator[Row]:
         "ends early", infer("echo", body, ("content-length", str(len(body) + 1))), 400, text=(f"the body ended after {len(body)} bytes",)
     )
     yield Row("ends at once", infer("echo", b"", ("content-length", "10")), 400, text=("the body ended after 0 bytes: expected 10",))
+    dropped = ("no body came, and the request has the header Upgrade with 'h2c': uvicorn with httptools drops", "--http h11", "HTTP_1_1")
+    for path in ("/models/echo/infer", "/models/echo/generate", "/models/echo/infer_stream", "/repository/index"):
+        yield Row(f"Upgrade, body dropped, {path}", Request("POST", path, (*UPGRADE, ("content-length", "10"))), 400, text=dropped)
+    yield Row("Upgrade, body there", infer("echo", body, *UPGRADE), 200, answer("echo", ECHOED))
+    yield Row("Upgrade, nothing sent", infer("echo", b"", *UPGRADE), 400, text=("the body is empty",))
+    yield Row("Upgrade, nothing to send", Request("GET", "/health/live", UPGRADE), 200, b'{"live":true}')
     for value in ("-1", "abc", "1 2"):
         yield Row(f"Content-Length {value}", infer("echo", body, ("content-length", value)), 400, text=("Content-Length",))
     encoded = (("accept-encoding", "gzip, deflate"),)
