@@ -146,7 +146,7 @@ class InferenceServer:
                 the model is unloaded or unregistered, or the server stops. With a parameter it gets what `load` returned, also
                 for a function that a new one has replaced.
             ready (Callable[[], Any] | None, default None): A `def` or `async def` that each readiness check calls; a false
-                result means that the model is not ready.
+                result means that the model is not ready, and so does an `InferenceError`, whose text the log has as the reason.
             max_concurrency (int | None, default None): How many calls may run at once. None means 256 for an `async def`, 40
                 for a `def`, as many as Starlette runs in threads, and 1 with `max_batch_size`. For a model that computes, write
                 about the number of CPUs.

@@ -17,8 +17,8 @@ from .._models.statistics import Statistics
 from .._protocol import schemas
 from .._protocol.access import Action, MakeAccess
 from .._protocol.effects import Abandoned, DeadlinePassed, Run, Spawn, Steps, Wait
-from .._protocol.errors import NotFound
-from .._protocol.log import log_raised, logger
+from .._protocol.errors import InferenceError, NotFound, error_text
+from .._protocol.log import escape, log_raised, logger
 from .._protocol.loop_limits import LOOP_BYTES
 from .._protocol.specs import TensorSpec
 from .guard import Guard
@@ -152,19 +152,20 @@ class Engine:
             for model in models:
                 yield from model.lifecycle.begin_to_load()
         for model in models:
-            if model.lifecycle.state not in ("unloading", "unloaded") and not (yield from self.is_model_ready(model, waits=waits)):
-                self._log_not_ready(model)
+            if model.lifecycle.state in ("unloading", "unloaded"):
+                continue
+            reason = yield from self._find_reason(model, waits=waits)
+            if reason is not None:
+                self._log_not_ready(model, reason)
                 return False
         if self._blocker is not None and self._replace_blocker(None):
             logger.warning("the server is ready again")
         return True
 
-    def _log_not_ready(self, model: Model) -> None:
+    def _log_not_ready(self, model: Model, reason: str) -> None:
         """Log once which model keeps the server from being ready: probes ask often. A failed load is in the log already."""
-        if self.stopping or model.lifecycle.state == "failed" or not self._replace_blocker(model):
-            return
-        why = "its ready= says so" if model.lifecycle.state == "ready" else "it is still loading"
-        logger.warning("the server is not ready, because of %s: %s", model, why)
+        if not self.stopping and model.lifecycle.state != "failed" and self._replace_blocker(model):
+            logger.warning("the server is not ready, because of %s: %s", model, escape(reason))
 
     def _replace_blocker(self, model: Model | None) -> bool:
         """Note which model keeps the server from being ready. False if that is known already."""
@@ -174,18 +175,24 @@ class Engine:
 
     def is_model_ready(self, model: Model, *, waits: bool = True) -> Steps[bool]:
         """True if a model is loaded, and its `ready=`, if any, says so. Begins to load it; with `waits`, waits for the end of that."""
+        return (yield from self._find_reason(model, waits=waits)) is None
+
+    def _find_reason(self, model: Model, *, waits: bool) -> Steps[str | None]:
+        """Why a model is not ready, for the log; None if it is."""
         if self.stopping:
-            return False
+            return "the server is stopping"
         yield from model.lifecycle.wait_until_loaded() if waits else model.lifecycle.begin_to_load()
         if not model.lifecycle.is_serving:
-            return False
+            return "it is still loading"
         if model.ready is None:
-            return True
+            return None
         try:
-            return bool((yield from call_hook(model.ready)))
+            return None if (yield from call_hook(model.ready)) else "its ready= says so"
+        except InferenceError as error:
+            return error_text(error)
         except Exception as error:
             log_raised(logging.ERROR, error, "%s: ready= raised, so it counts as not ready", model)
-            return False
+            return "its ready= raised"
 
     def start(self) -> Steps[None]:
         """Load the models that are to load at the start, all at the same time."""

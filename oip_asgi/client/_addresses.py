@@ -48,18 +48,18 @@ class Addresses:
     """Raises ValueError if a URL cannot be the address of a server."""
 
     def __init__(self, urls: Sequence[str], http: httpx2.AsyncClient | None) -> None:
-        self._urls, self._http = urls, http
+        self.urls, self._http = urls, http
         self._by_loop: WeakKeyDictionary[asyncio.AbstractEventLoop, list[Address]] = WeakKeyDictionary()
         self._make()
 
     def _make(self) -> list[Address]:
-        return [Address(url, self._http) for url in self._urls]
+        return [Address(url, self._http) for url in self.urls]
 
     def __len__(self) -> int:
-        return len(self._urls)
+        return len(self.urls)
 
     def __str__(self) -> str:
-        return " or ".join(self._urls)
+        return " or ".join(self.urls)
 
     def choose(self) -> Iterator[Address]:
         """Each address, in the order in which a call on this event loop tries them: the one with the fewest calls first."""

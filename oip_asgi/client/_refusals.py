@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
-from .._protocol.errors import ErrorResponse, InferenceError, InvalidResponse
+from .._protocol.errors import ErrorResponse, InferenceError, InvalidResponse, NotReady
 from ._engines import ConnectionFailed
 
 _NOT_THE_CLIENTS_FAULT: Final = (404, 405, 406, 407, 408, 411, 426, 429)
@@ -19,6 +19,8 @@ _NOT_YET: Final = (429, 502, 503, 504)
 _UNSENT: Final = ("failed to connect to all addresses", "errors resolving", "DNS resolution failed")
 """How gRPC's texts begin if no connection could be opened."""
 
+_RETRY: Final = {"Retry-After": "1"}
+
 ERRORS: Final = (ConnectionFailed, InvalidResponse, TimeoutError)
 """What asking another server raises."""
 
@@ -28,13 +30,14 @@ class Refusal(NamedTuple):
 
     status: int
     text: str = ""  # the text; empty if `what` is all that the client may know
-    what: str = ""  # what the other server did, for the log
+    what: str = ""  # what the other server did
     headers: Mapping[str, str] = {}  # those that belong to the status
     is_away: bool = False  # whether the other server did not answer as it should, so that another one may be better
 
     def make(self, model: str, url: str, error: Exception) -> InferenceError:
         """The error. Its cause is for the log."""
-        made = InferenceError(self.text or f"model {model!r} failed: its server {self.what}", status=self.status, headers=self.headers)
+        kind = NotReady if is_unsent(error) else InferenceError  # the log has one line of the address, and none of each request
+        made = kind(self.text or f"model {model!r} failed: its server {self.what}", status=self.status, headers=self.headers)
         if self.what:
             made.__cause__ = ConnectionError(f"{url} {self.what}: {describe(error)}")
         return made
@@ -43,12 +46,13 @@ class Refusal(NamedTuple):
 def refuse(error: Exception) -> Refusal | None:
     """What the client gets; None if the error is not the other server's."""
     if is_unsent(error):
-        return Refusal(502, what="cannot be reached", is_away=True)
+        return Refusal(503, what="cannot be reached", headers=_RETRY, is_away=True)
     if isinstance(error, ErrorResponse):
         return _refuse_as_there(error, error.response_status)
+    if isinstance(error, TimeoutError) or (isinstance(error, ConnectionFailed) and error.is_timeout):
+        return Refusal(504, what="took too long", is_away=True)
     if isinstance(error, ConnectionFailed):
-        late = Refusal(504, what="took too long", is_away=True)
-        return late if error.is_timeout else Refusal(502, what="gave no whole answer", is_away=True)
+        return Refusal(502, what="gave no whole answer", is_away=True)
     return Refusal(502, what="gave a broken answer") if isinstance(error, InvalidResponse) else None
 
 
@@ -59,7 +63,7 @@ def _refuse_as_there(error: ErrorResponse, status: int | None) -> Refusal:
     if 400 <= status <= 499 and status not in _NOT_THE_CLIENTS_FAULT and not error.text.startswith(_NO_MODEL):
         return Refusal(status, error.text, "" if error.text else what, _keep(error, "WWW-Authenticate"))
     if status in (429, 503):
-        return Refusal(503, "", what, _keep(error, "Retry-After") or {"Retry-After": "1"}, is_away)
+        return Refusal(503, "", what, _keep(error, "Retry-After") or _RETRY, is_away)
     return Refusal(504 if status in (408, 504) else 502, "", what, {}, is_away)
 
 

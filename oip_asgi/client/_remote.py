@@ -17,10 +17,11 @@ from .._protocol.errors import InferenceError, InvalidRequest, InvalidResponse, 
 from .._protocol.log import escape, logger
 from .._protocol.schemas import Parameters, RequestOutput
 from .._protocol.specs import AnyShape, TensorSpec
-from .._protocol.tensors import ELSEWHERE, InferenceContext, InferenceRequest, InferenceResponse, make_tensor
+from .._protocol.tensors import ELSEWHERE, InferenceContext, InferenceRequest, InferenceResponse, make_tensor, to_plain_parameters
 from . import _questions as questions
 from ._addresses import Address, Addresses
 from ._questions import Inference
+from ._reach import Reach, Readiness
 from ._refusals import ERRORS, describe, is_passing, is_unsent, refuse
 
 if TYPE_CHECKING:
@@ -60,6 +61,7 @@ def remote(
     forward: Sequence[str] = ("authorization", "traceparent"),
     stream: bool | None = None,
     wait: float = 60.0,
+    retry: float = 0.0,
 ) -> Callable[[], Awaitable[Loaded]]:
     """Make the `load=` of a model that another server of the protocol has: Triton, KServe, MLServer, or one of this package.
 
@@ -78,19 +80,22 @@ def remote(
         forward: The headers of a request that are passed on. No other is.
         stream: Whether the model answers with a stream. Without it, its configuration says that, if the other server has one.
         wait: For how many seconds a load tries again if the other server cannot be reached or is not ready.
+        retry: For how many seconds a call tries again if no connection can be opened, as while the other server restarts. It keeps its
+            slot meanwhile. Without it, the call is answered 503 at once.
 
     Returns:
-        What `load=` takes. The model is ready while the other server says that its own model is.
+        What `load=` takes. The model is ready while the other server says that its own model is, which is asked at most once a second.
 
     Raises:
-        ValueError: A URL cannot be the address of a server, or `forward` has a header that belongs to a connection.
+        ValueError: A URL cannot be the address of a server, `forward` has a header that belongs to a connection, or `retry` is below 0.
 
     Example:
         >>> server = InferenceServer()
         >>> server.register("bert", load=remote("http://triton:8000/v2", "bert"), max_concurrency=64, timeout=5)
 
-    Errors 400 to 499 keep their status, but for 404 and others that are not the client's fault: these are 502, as are no connection, a
-    broken answer and other errors from 500 on. 429 and 503 become 503; 408, 504 and no answer in time become 504. The log has each cause.
+    Errors 400 to 499 keep their status, but for 404 and others that are not the client's fault: these are 502, as are a broken answer
+    and other errors from 500 on. 429, 503 and no connection become 503; 408, 504 and no answer in time become 504. The log has each cause,
+    and of an address that cannot be reached one line when it goes away, and one when it is back.
 
     Specification: Inference, Binary Tensor Data Extension, Server Metadata, Model Metadata.
     """
@@ -100,13 +105,15 @@ def remote(
     for name in forward:
         if _OF_CONNECTION.fullmatch(name.lower()):
             raise ValueError(f"forward= has {name!r}, a header of one connection: leave it out")
+    if not retry >= 0:
+        raise ValueError(f"retry={retry!r}: expected seconds, from 0 on")
     headers = [name.lower() for name in forward]
     Addresses(urls, http)  # what is wrong with a URL is an error here
 
     async def load() -> Loaded:
         addresses = Addresses(urls, http)  # with new connections: those of the model that it replaces are closed
         try:
-            return await _Remote(addresses, model, version, headers, stream).load(wait)
+            return await _Remote(addresses, model, version, headers, stream, retry).load(wait)
         except BaseException:
             await addresses.close()
             raise
@@ -117,8 +124,19 @@ def remote(
 class _Remote:
     """The model, as one load found it."""
 
-    def __init__(self, addresses: Addresses, model: str, version: str | int | None, forward: Sequence[str], stream: bool | None) -> None:
+    def __init__(
+        self,
+        addresses: Addresses,
+        model: str,
+        version: str | int | None,
+        forward: Sequence[str],
+        stream: bool | None,
+        retry: float,
+    ) -> None:
         self._addresses, self._model, self._version, self._forward, self._streams = addresses, model, version, forward, stream
+        self._retry = retry
+        self._reaches = {url: Reach(f"{url}, which has the model {model!r},") for url in addresses.urls}
+        self._readiness = Readiness(self._find_reason)
         self._binary = True
         self._outputs: Mapping[str, TensorSpec] = {}
 
@@ -163,24 +181,41 @@ class _Remote:
             unload=self._addresses.close,
         )
 
-    async def _ask_question(self, question: questions.Question[Any]) -> Any:
-        """Ask the first address that can be reached."""
+    async def _ask_question(self, question: questions.Question[Any], *, is_loaded: bool = False) -> Any:
+        """Ask the first address that can be reached. While it loads, the log has what fails by itself."""
         failure: Exception
         for address in self._addresses.choose():
             try:
                 async with asyncio.timeout(_QUESTION_SECONDS):
-                    return await address.link.ask(question, None)
+                    answer = await address.link.ask(question, None)
             except ERRORS as error:
                 failure = error
+                if is_loaded and is_unsent(error):
+                    self._reaches[address.url].note_away(describe(error), calls=0)
                 if isinstance(error, InvalidResponse) and not is_unsent(error):
                     break  # it is an answer; the next address may be better if there was none
+            else:
+                self._reaches[address.url].note_back()
+                return answer
         raise failure
 
     async def is_ready(self) -> bool:
+        """Raise InferenceError, whose text is the reason, if it is not."""
+        reason = await self._readiness.find_reason()
+        if reason is not None:
+            raise InferenceError(reason, status=503)
+        return True
+
+    async def _find_reason(self) -> str | None:
+        """Why the model is not ready, for the log; None if it is."""
+        what = "says so"
         try:
-            return bool(await self._ask_question(questions.ask_of(self._model, self._version, questions.MODEL_READY)))
-        except ERRORS:
-            return False
+            if await self._ask_question(questions.ask_of(self._model, self._version, questions.MODEL_READY), is_loaded=True):
+                return None
+        except ERRORS as error:
+            refusal = refuse(error)
+            what = refusal.what if refusal is not None and refusal.what else f"refused the question: {describe(error)}"
+        return f"its server {self._addresses} {what}"
 
     # Inference
 
@@ -190,25 +225,28 @@ class _Remote:
 
     async def stream(self, request: InferenceRequest, context: InferenceContext) -> AsyncGenerator[InferenceResponse]:
         """Ask one address after the other, until a connection could be opened. A model that does not stream answers once."""
-        inference = self._write(request, context)
-        refusal: InferenceError
-        for address in self._addresses.choose():
-            address.running += 1
-            try:
-                if not self._streams:
-                    yield self._check(await address.link.infer(inference, None), inference)
+        until = time.monotonic() + self._retry
+        while True:
+            inference = self._write(request, context)  # each time, as it has how much time is left
+            for address in self._addresses.choose():
+                address.running += 1
+                try:
+                    if not self._streams:
+                        yield self._check(address, await address.link.infer(inference, None), inference)
+                        return
+                    async with aclosing(address.link.stream(inference, None)) as responses:
+                        async for response in responses:
+                            yield self._check(address, response, inference)
                     return
-                async with aclosing(address.link.stream(inference, None)) as responses:
-                    async for response in responses:
-                        yield self._check(response, inference)
-                return
-            except Exception as error:
-                refusal = self._refuse(address, error, context)
-                if not is_unsent(error):
-                    raise refusal from refusal.__cause__
-            finally:
-                address.running -= 1
-        raise refusal
+                except Exception as error:
+                    refusal = self._refuse(address, error, context)
+                    if not is_unsent(error):
+                        raise refusal from refusal.__cause__
+                finally:
+                    address.running -= 1
+            if time.monotonic() >= until:
+                raise refusal
+            await asyncio.sleep(_AGAIN_SECONDS)
 
     def _write(self, request: InferenceRequest, context: InferenceContext) -> Inference:
         """What is asked there: the request without what was done here, and how much time is left for it."""
@@ -221,6 +259,7 @@ class _Remote:
         for name in self._forward:
             value = context.headers.get(name)
             if value is not None:
+                value = value.strip(" \t")  # some servers leave it on, and it is no part of the value
                 if not _VALUE.fullmatch(value):
                     raise InvalidRequest(f"the header {name} cannot be passed on: expected bytes that can be printed")
                 headers.append((name, value))
@@ -229,8 +268,9 @@ class _Remote:
             raise InvalidRequest(f"the forwarded headers ({names}) have more than {_MAX_HEADERS} bytes together: send shorter ones")
         return Inference(self._model, self._version, InferenceRequest(inputs, request.id, parameters, outputs), self._binary, headers)
 
-    def _check(self, response: InferenceResponse, inference: Inference) -> InferenceResponse:
+    def _check(self, address: Address, response: InferenceResponse, inference: Inference) -> InferenceResponse:
         """Check a response against what the other server said of its model."""
+        self._note_back(address)
         declared = self._outputs
         missing = ({output.name for output in inference.request.outputs} & declared.keys()) or set(declared)
         if len({tensor.name for tensor in response.outputs}) != len(response.outputs):
@@ -244,7 +284,10 @@ class _Remote:
                     f"the output {show(tensor.name)} is {tensor.datatype} of shape {list(array.shape)}: expected "
                     + (f"{spec.datatype} of shape {list(spec.shape)}" if spec else list_names(list(declared)))
                 )
+            if tensor.parameters:
+                to_plain_parameters(f"output {show(tensor.name)}", tensor.parameters, InvalidResponse)
             missing.discard(tensor.name)
+        to_plain_parameters("the response", response.parameters, InvalidResponse)
         if missing:
             raise InvalidResponse(f"the response has no output {list_names(sorted(missing))}")
         return response
@@ -256,9 +299,15 @@ class _Remote:
             raise error
         if refusal.is_away:
             address.pass_over()
-        if is_unsent(error) and len(self._addresses) > 1:
-            logger.warning("model %r: %s is passed over: %s", context.model_name, address.url, escape(describe(error)))
+        if not is_unsent(error):
+            self._note_back(address)
+        elif self._reaches[address.url].note_away(describe(error), calls=1):
+            self._readiness.forget()
         return refusal.make(context.model_name, address.url, error)
+
+    def _note_back(self, address: Address) -> None:
+        if self._reaches[address.url].note_back():
+            self._readiness.forget()
 
 
 def _pass_on(parameters: Parameters) -> Parameters:

@@ -43,7 +43,7 @@ def test_a_server_that_is_killed_is_used_again_when_it_is_back(tmp_path: Path) -
         assert get(f"{url}/health/ready").status_code == 200
         far.process.send_signal(signal.SIGKILL)
         far.process.wait(10)
-        assert [status_of(url) for _ in range(3)] == [502] * 3
+        assert [status_of(url) for _ in range(3)] == [503] * 3
         assert get(f"{url}/health/ready").status_code == 503
         with serving(command, tmp_path / "second.log", port=port):
             assert status_of(url) == 200

@@ -1,0 +1,337 @@
+"""`remote` while its server is away: what clients get, what the log has, and how often the other server is asked whether it is ready."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import socket
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import Any
+
+import numpy as np
+import pytest
+
+from oip_asgi import InferenceServer, OIPApp
+from oip_asgi.client import remote
+from tests.support.asking import logged
+from tests.support.ways import Answer, Request, send_asgi
+
+SPEC = {"name": "x", "datatype": "FP32", "shape": [-1]}
+ANSWER: dict[str, Any] = {"model_name": "m", "outputs": [{"name": "y", "datatype": "FP32", "shape": [1], "data": [2]}]}
+BODY = json.dumps({"inputs": [{"name": "x", "datatype": "FP32", "shape": [1], "data": [1]}]}).encode()
+HEADERS = (("traceparent", "00-1"),)
+
+
+class Far:
+    """A server with the model `m`, on a port that it keeps while it is away."""
+
+    def __init__(self) -> None:
+        with socket.create_server(("127.0.0.1", 0)) as found:
+            self.port = found.getsockname()[1]
+        self.asked: list[str] = []
+        """What was asked: methods, and the ends of paths."""
+        self.heads: list[str] = []
+        """The heads of inference requests."""
+        self.answer: Any = ANSWER
+        self.is_ready = True
+        self.hangs = asyncio.Event()
+        self.hangs.set()
+        self.open = self.most_open = 0
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}/v2"
+
+    @asynccontextmanager
+    async def serving(self) -> AsyncIterator[None]:
+        connections: list[asyncio.StreamWriter] = []
+
+        async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            connections.append(writer)
+            self.open += 1
+            self.most_open = max(self.most_open, self.open)
+            try:
+                while True:
+                    await self._answer(reader, writer)
+            except (asyncio.IncompleteReadError, ConnectionError):
+                pass
+            finally:
+                self.open -= 1
+                writer.close()
+
+        async with await asyncio.start_server(serve, "127.0.0.1", self.port):
+            yield
+            for connection in connections:
+                connection.close()
+            await asyncio.sleep(0.05)
+
+    async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1")
+        lengths = [line.partition(":")[2] for line in head.split("\r\n") if line.lower().startswith("content-length")]
+        await reader.readexactly(int((lengths or ["0"])[0]))
+        method, path, _ = head.split(" ", 2)
+        self.asked.append(f"{method} {path.rpartition('/')[2]}")
+        document: Any = {"name": "m", "extensions": [], "inputs": [SPEC], "outputs": [{**SPEC, "name": "y"}]}
+        if method == "POST":
+            self.heads.append(head)
+            document = self.answer
+        elif path.endswith("/ready"):
+            await self.hangs.wait()
+            document = {"ready": self.is_ready}
+        body = json.dumps(document).encode()
+        writer.write(b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%b" % (len(body), body))
+        await writer.drain()
+
+
+class Near:
+    """A server whose model `m` is that of others."""
+
+    def __init__(self, url: str | Sequence[str], **options: Any) -> None:
+        of_remote = {name: options.pop(name) for name in ("forward", "retry") if name in options}
+        self.server = InferenceServer()
+        self.server.register("m", load=remote(url, "m", wait=0, **of_remote), **options)
+        self._app = OIPApp(self.server)
+
+    async def infer(self, headers: Sequence[tuple[str, str]] = ()) -> Answer:
+        return await send_asgi(self._app, Request("POST", "/models/m/infer", headers, BODY))
+
+    async def get(self, path: str) -> Answer:
+        return await send_asgi(self._app, Request("GET", path))
+
+
+def run(use: Callable[[Far, Near], Awaitable[None]], **options: Any) -> None:
+    """Run a function with a server, which serves only until the model is loaded, and one in front of it."""
+
+    async def main() -> None:
+        far = Far()
+        near = Near(far.url, **options)
+        async with AsyncExitStack() as stack:
+            async with far.serving():
+                await stack.enter_async_context(near.server.lifespan())
+            await use(far, near)
+
+    asyncio.run(main())
+
+
+def lines(caplog: pytest.LogCaptureFixture) -> list[tuple[str, str]]:
+    return [(record.levelname, record.message) for record in logged(caplog)]
+
+
+# Away
+
+
+def test_a_server_that_is_away_is_503_and_two_lines_of_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    async def use(far: Far, near: Near) -> None:
+        for _ in range(20):
+            answer = await near.infer()
+            assert answer.status == 503
+            assert answer.headers["retry-after"] == "1"
+            assert json.loads(answer.body) == {"error": "model 'm' failed: its server cannot be reached"}
+        async with far.serving():
+            for _ in range(3):
+                assert (await near.infer()).status == 200
+        there = f"{far.url}, which has the model 'm',"
+        assert [level for level, _ in lines(caplog)] == ["WARNING"] * 2
+        assert lines(caplog)[0][1].startswith(f"{there} cannot be reached: ")
+        assert lines(caplog)[1][1] == f"{there} can be reached again: 20 calls could not be sent to it"
+
+    run(use)
+
+
+def test_an_address_that_comes_and_goes_is_no_line_for_each_time(caplog: pytest.LogCaptureFixture) -> None:
+    async def use(far: Far, near: Near) -> None:
+        for _ in range(5):
+            assert (await near.infer()).status == 503
+            async with far.serving():
+                assert (await near.infer()).status == 200
+        assert len(lines(caplog)) == 2
+
+    run(use)
+
+
+def test_one_of_two_addresses_that_is_away_is_in_the_log_and_not_in_the_answers(caplog: pytest.LogCaptureFixture) -> None:
+    async def main() -> None:
+        away, here = Far(), Far()
+        near = Near([away.url, here.url])
+        async with here.serving(), AsyncExitStack() as stack:
+            async with away.serving():
+                await stack.enter_async_context(near.server.lifespan())
+            for _ in range(10):
+                assert (await near.infer()).status == 200
+            [(_, message)] = lines(caplog)
+            assert message.startswith(f"{away.url}, which has the model 'm', cannot be reached: ")
+
+    asyncio.run(main())
+
+
+def test_each_request_that_fails_otherwise_has_its_line(caplog: pytest.LogCaptureFixture) -> None:
+    async def use(far: Far, near: Near) -> None:
+        far.answer = {"outputs": []}
+        async with far.serving():
+            for _ in range(3):
+                assert (await near.infer()).status == 502
+        assert [level for level, _ in lines(caplog)] == ["ERROR"] * 3
+
+    run(use)
+
+
+# Trying again
+
+
+def test_with_retry_a_call_waits_for_a_server_that_restarts() -> None:
+    async def use(far: Far, near: Near) -> None:
+        call = asyncio.ensure_future(near.infer())
+        await asyncio.sleep(0.3)
+        assert not call.done()
+        async with far.serving():
+            assert (await call).status == 200
+        assert far.asked.count("POST infer") == 1
+
+    run(use, retry=30)
+
+
+def test_retry_ends_and_so_does_the_time_of_the_request() -> None:
+    async def use(far: Far, near: Near) -> None:
+        assert (await near.infer()).status == 503
+
+    async def be_late(far: Far, near: Near) -> None:
+        assert (await near.infer()).status == 504
+
+    run(use, retry=0.3)
+    run(be_late, retry=60, timeout=0.3)
+
+
+@pytest.mark.parametrize("retry", [-1, float("nan")])
+def test_retry_is_no_negative_time(retry: float) -> None:
+    with pytest.raises(ValueError, match="expected seconds, from 0 on"):
+        remote("http://far/v2", "m", retry=retry)
+
+
+# Readiness
+
+
+def test_readiness_is_one_question_at_a_time_whose_answer_is_good_for_a_second() -> None:
+    async def use(far: Far, near: Near) -> None:
+        async with far.serving():
+            far.hangs.clear()
+            probes = [asyncio.ensure_future(near.get(path)) for path in ("/health/ready", "/models/m/ready") * 50]
+            while "GET ready" not in far.asked:
+                await asyncio.sleep(0.01)
+            await asyncio.sleep(0.05)
+            far.hangs.set()
+            assert {(await probe).status for probe in probes} == {200}
+            assert far.asked.count("GET ready") == 1
+            assert far.most_open <= 2
+            far.is_ready = False
+            assert (await near.get("/health/ready")).status == 200
+            await asyncio.sleep(1.05)
+            assert (await near.get("/health/ready")).status == 503
+            assert far.asked.count("GET ready") == 2
+
+    run(use)
+
+
+def test_a_probe_that_goes_lets_the_next_one_ask() -> None:
+    async def use(far: Far, near: Near) -> None:
+        async with far.serving():
+            far.hangs.clear()
+            first, second = (asyncio.ensure_future(near.get("/health/ready")) for _ in range(2))
+            while "GET ready" not in far.asked:
+                await asyncio.sleep(0.01)
+            first.cancel()
+            far.hangs.set()
+            assert (await second).status == 200
+
+    run(use)
+
+
+def test_the_log_says_why_the_server_is_not_ready(caplog: pytest.LogCaptureFixture) -> None:
+    async def use(far: Far, near: Near) -> None:
+        answer = await near.get("/models/m/ready")
+        assert (answer.status, json.loads(answer.body)) == (503, {"name": "m", "ready": False})
+        for _ in range(3):
+            assert (await near.get("/health/ready")).status == 503
+        assert lines(caplog)[1:] == [
+            ("WARNING", f"the server is not ready, because of model 'm': its server {far.url} cannot be reached"),
+        ]
+        async with far.serving():
+            assert (await near.infer()).status == 200
+            assert (await near.get("/health/ready")).status == 200  # as a call has seen that it is back
+        assert [message for _, message in lines(caplog)[2:]] == [
+            f"{far.url}, which has the model 'm', can be reached again: 0 calls could not be sent to it",
+            "the server is ready again",
+        ]
+
+    run(use)
+
+
+def test_the_log_says_that_the_other_server_says_so(caplog: pytest.LogCaptureFixture) -> None:
+    async def use(far: Far, near: Near) -> None:
+        far.is_ready = False
+        async with far.serving():
+            assert (await near.get("/health/ready")).status == 503
+        assert lines(caplog) == [("WARNING", f"the server is not ready, because of model 'm': its server {far.url} says so")]
+
+    run(use)
+
+
+# What is sent, and what comes
+
+
+@pytest.mark.parametrize("value", ["00-1 ", " 00-1", "00-1\t", "\t 00-1 \t"])
+def test_spaces_around_a_forwarded_header_are_no_part_of_it(value: str, caplog: pytest.LogCaptureFixture) -> None:
+    async def use(far: Far, near: Near) -> None:
+        async with far.serving():
+            assert (await near.infer([("traceparent", value)])).status == 200
+        assert "\r\ntraceparent: 00-1\r\n" in far.heads[0]
+
+    run(use)
+    assert not logged(caplog)
+
+
+@pytest.mark.parametrize("value", ["a\rb", "a\nb: c", "a\0b", "a\x7fb", "a\x1bb"])
+def test_a_header_that_cannot_be_sent_is_400_and_sets_no_address_aside(value: str, caplog: pytest.LogCaptureFixture) -> None:
+    async def main() -> None:
+        fars = [Far(), Far()]
+        near = Near([far.url for far in fars])
+        async with fars[0].serving(), fars[1].serving(), near.server.lifespan():
+            for _ in range(3):
+                answer = await near.infer([("authorization", value)])
+                assert answer.status == 400
+                assert json.loads(answer.body)["error"].startswith("the header authorization cannot be passed on: expected ")
+            calls = await asyncio.gather(*(near.infer() for _ in range(10)))
+            assert {call.status for call in calls} == {200}
+            assert [far.asked.count("POST infer") for far in fars] == [5, 5]
+
+    asyncio.run(main())
+    assert not logged(caplog)
+
+
+@pytest.mark.parametrize("number", [2**64, 10**30, -(2**63) - 1])
+@pytest.mark.parametrize("place", ["response", "output"])
+def test_a_parameter_of_more_than_64_bits_in_the_answer_is_502(number: int, place: str, caplog: pytest.LogCaptureFixture) -> None:
+    async def use(far: Far, near: Near) -> None:
+        [output] = ANSWER["outputs"]
+        parameters = {"parameters": {"a": number}}
+        far.answer = {**ANSWER, **parameters} if place == "response" else {**ANSWER, "outputs": [{**output, **parameters}]}
+        async with far.serving():
+            answer = await near.infer()
+        assert (answer.status, json.loads(answer.body)) == (502, {"error": "model 'm' failed: its server gave a broken answer"})
+
+    run(use)
+    [record] = logged(caplog)
+    assert record.levelno == logging.ERROR
+    assert "'a'" in record.message
+
+
+def test_a_parameter_of_64_bits_in_the_answer_comes_back() -> None:
+    async def use(far: Far, near: Near) -> None:
+        far.answer = {**ANSWER, "parameters": {"a": 2**64 - 1, "b": -(2**63)}}
+        async with far.serving():
+            assert json.loads((await near.infer()).body)["parameters"] == {"a": 2**64 - 1, "b": -(2**63)}
+            response = await near.server.infer("m", {"x": np.ones(1, np.float32)})
+        assert response["y"].tolist() == [2.0]
+
+    run(use)
