@@ -143,6 +143,6 @@ def _example_elements(spec: TensorSpec) -> list[Any]:
     if spec.pd_categories is not None:
         [element, *_] = msgspec.json.decode(spec.pd_categories)["data"] or [None]
         return [msgspec.json.encode(element).decode() if spec.content_type == "pd_json" else element] * math.prod(_example_shape(spec))
-    text = _TEXTS.get(spec.content_type or "", "text")
+    text = _TEXTS.get(spec.content_type or "", "text") + "Z" * (", " in (spec.pd_dtype or ""))  # a date of a column with a time zone
     zeros = {"BYTES": "null" if spec.content_type == "pd_json" and spec.pd_dtype else text, "BOOL": False}
     return [zeros.get(spec.datatype, 0.0 if spec.datatype in FLOATING else 0)] * math.prod(_example_shape(spec))

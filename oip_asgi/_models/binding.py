@@ -149,6 +149,8 @@ class Binding:
     reserved: frozenset[str] = frozenset()
     is_untyped: bool = False
     """Whether one parameter has no annotation, so that it can take either one tensor or all of them, such as a data frame."""
+    knows_columns: bool = True
+    """False for an estimator that would take any columns of a data frame, in any order: neither it nor a declaration names them."""
     returned: Returned = field(default_factory=Returned)
     description: str = ""
 
@@ -267,6 +269,11 @@ class Binding:
 
     def _check_content_type(self, content_type: str) -> None:
         reader, codecs = self.request_reader, self.codecs
+        if not self.knows_columns:
+            raise InvalidRequest(
+                f"the request has the content_type {show(content_type)}, but the model does not know the names of its columns, so it would "
+                "take any, in any order: leave it out, and send one tensor of all columns"
+            )
         if reader is not None and content_type != reader.codec.content_type:
             raise InvalidRequest(
                 f"the request has the content_type {show(content_type)}, which cannot become {reader.annotation}, "

@@ -26,6 +26,11 @@ def unwrap_partial(function: Callable[..., Any]) -> Callable[..., Any]:
     return function
 
 
+def find_owner(function: Callable[..., Any]) -> object:
+    """The object whose method a function is, or a partial of one; None for any other."""
+    return getattr(unwrap_partial(function), "__self__", None)
+
+
 def kind_of(function: Callable[..., Any], run: Literal["thread", "inline"]) -> Kind:
     """How a function runs, which may be a partial, or an object with `__call__`."""
     function = unwrap_partial(function)

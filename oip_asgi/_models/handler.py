@@ -18,7 +18,7 @@ from .._protocol.specs import TensorSpec
 from .._rest.generate import RESERVED_INPUTS, RESERVED_OUTPUTS
 from .annotations import Outputs
 from .binding import Binding
-from .callables import STREAMS, kind_of
+from .callables import STREAMS, find_owner, kind_of
 from .limiter import Uses
 from .model_options import ModelOptions
 from .signature import Signature
@@ -69,7 +69,7 @@ class Foreign(Loaded, frozen=True, kw_only=True, eq=False):
 class Handler:
     """How a model's function is called, and what is known of its outputs."""
 
-    def __init__(self, made: Callable[..., Any] | Loaded, options: ModelOptions, codecs: Codecs) -> None:
+    def __init__(self, made: Callable[..., Any] | Loaded, options: ModelOptions, codecs: Codecs, *, is_loaded: bool = True) -> None:
         loaded = made if isinstance(made, Loaded) else Loaded(function=made)
         function, foreign = loaded.function, loaded if isinstance(loaded, Foreign) else None
         options = _merge(options, loaded)
@@ -94,6 +94,11 @@ class Handler:
             codecs.check_declared(content_type, str(options), of_request=True)
         self._check_content_types((*declared, *options.outputs), codecs)
         self.binding: Binding = Signature(function, declared, codecs, content_type, loaded.optional).bind()
+        if is_loaded and not self.binding.knows_columns:  # `load=` may fit it
+            raise TypeError(
+                f"{options}: the {type(find_owner(function)).__name__} does not know the names of its columns, so it would take any, in "
+                "any order: write inputs=specs_of(X), with the frame that it was fitted with"
+            )
         returned = self.binding.returned
         if returned.is_partial and not options.outputs:
             raise TypeError(f"{options}: its return annotation declares some outputs only: give each a TensorSpec, or use outputs=")

@@ -46,7 +46,8 @@ class Model:
         self.loader = Loader(options, codecs)
         first = None
         if options.function is not None:
-            first = Handler(options.function, options, codecs)  # a function that can never be a model fails here, not when it is loaded
+            # a function that can never be a model fails here, not when it is loaded
+            first = Handler(options.function, options, codecs, is_loaded=not self.loader.has_load)
             self._describe(first)
         self.lifecycle = Lifecycle(options.label, self.loader, None if self.loader.has_load else first, self._describe, self.limiter)
         self.limiter.observers = self.lifecycle.observers = self.statistics.observers

@@ -22,7 +22,7 @@ from .._protocol.specs import TensorSpec
 from .._protocol.tensors import InferenceContext, InferenceRequest, Tensor
 from .annotations import ParsedAnnotation, parse_annotation, parse_return
 from .binding import Argument, Binding, Input, Read, take_request, take_scalar, take_tensor, take_unnamed
-from .callables import STREAMS, find_description, kind_of, unwrap_partial
+from .callables import STREAMS, find_description, find_owner, kind_of, unwrap_partial
 
 _OF_ONE_REQUEST: Final = (InferenceContext, InferenceRequest)
 """Parameters that take more of a request than its tensors."""
@@ -148,19 +148,20 @@ class Signature:
         function, names = self._function, self._names
         untyped = self._find_untyped() if names is None else None
         names = self._name_parameters() if names is None else names
-        columns = [] if untyped is None else _find_columns(function)
+        columns, knows_columns = [] if untyped is None else _find_columns(function), True
         if columns and self._request_codec is None and len(self._declared) == 1 and len(self._declared[0].shape) == 1:
             raise TypeError(f'{self._label} was fitted with a data frame, and takes no array of one dimension: write content_type="pd"')
         if untyped is not None and self._request_codec is not None:
             self._rest = None  # all tensors go to `untyped`, as for scikit-learn's `pipeline.predict(X, **params)`
             self._parameters = [p._replace(request_codec=self._request_codec) if p is untyped else p for p in self._parameters]
             if self._request_codec is PandasCodec and not self._declared:
+                knows_columns = bool(columns) or not _is_estimator(function)
                 self._inputs = {name: Input(name) for name in columns}
         added = [self._add(parameter, name) for parameter, name in zip(self._parameters, names, strict=True)]
         scalars = {name: entry for name, entry in self._inputs.items() if entry.is_scalar}
         if (
             set(columns) == self._inputs.keys() - scalars.keys()
-        ):  # scikit-learn takes the columns in the order of the frame that it was fitted with
+        ):  # scikit-learn takes them in the order of the frame that it was fitted with
             self._inputs = {name: self._inputs[name] for name in columns} | scalars
         inputs = tuple(self._inputs.values())
         unnamed = [entry.name for entry in inputs if entry.reader is None]
@@ -181,6 +182,7 @@ class Signature:
             reserved=reserved,
             is_open=(rest is not None or self._takes_all) and not self._declared and not unnamed,
             is_untyped=untyped is not None,
+            knows_columns=knows_columns,
             returned=parse_return(self._returns, self._codecs, streams=kind_of(function, "thread") in STREAMS),
             description=find_description(function),
         )
@@ -376,7 +378,13 @@ class Signature:
 
 def _find_columns(function: Callable[..., Any]) -> list[str]:
     """The columns that an estimator of scikit-learn was fitted with, also one in a pipeline, if the function is a method of it."""
-    return list(map(str, getattr(getattr(unwrap_partial(function), "__self__", None), "feature_names_in_", ())))
+    return list(map(str, getattr(find_owner(function), "feature_names_in_", ())))
+
+
+def _is_estimator(function: Callable[..., Any]) -> bool:
+    """Whether the function is a method of an estimator, in scikit-learn's words: what can be fitted and cloned."""
+    owner = find_owner(function)
+    return hasattr(owner, "fit") and hasattr(owner, "get_params")
 
 
 def _list_parameter_names(function: Callable[..., Any]) -> frozenset[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections.abc import Callable
 from functools import partial
@@ -10,6 +11,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from sklearn.base import BaseEstimator, TransformerMixin
+from sklearn.calibration import CalibratedClassifierCV
 from sklearn.compose import make_column_transformer
 from sklearn.impute import SimpleImputer
 from sklearn.linear_model import LogisticRegression
@@ -17,9 +20,9 @@ from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
-from oip_asgi import InferenceServer, TensorSpec
+from oip_asgi import InferenceError, InferenceServer, TensorSpec
 from oip_asgi.specs import specs_of
-from tests.support.asking import ask, error, get, outputs
+from tests.support.asking import ask, error, exactly, get, outputs
 from tests.support.inside import answer_http
 
 FRAME = pd.DataFrame({"height": [1.0, 2, 3, 4], "age": [1.0, 0, 1, 0]})
@@ -112,10 +115,81 @@ def test_columns_that_are_declared_in_another_order_get_that_of_the_estimator() 
 def test_an_array_is_taken_as_before() -> None:
     server = InferenceServer()
     server.register("m", LogisticRegression().fit(FRAME.to_numpy(), KINDS).predict)
-    server.register("pd", LogisticRegression().fit(FRAME.to_numpy(), KINDS).predict, content_type="pd")
     assert outputs(ask(server, "m", X=np.array([[1.0, 1.0]]))) == {"output_0": [0]}
     assert error(ask(server, "m", a=np.array([1.0])))[0] == 400
-    assert "undeclared_inputs" not in get(server, "/models/pd")[1]["parameters"]
+
+
+class Clip(TransformerMixin, BaseEstimator):  # type: ignore[misc]
+    """A first step of one's own, which keeps no names."""
+
+    def fit(self, x: Any, y: Any = None) -> Clip:
+        return self
+
+    def transform(self, x: Any) -> Any:
+        return np.clip(np.asarray(x, float), -9, 9)
+
+
+def own_step() -> Any:
+    return make_pipeline(Clip(), LogisticRegression())
+
+
+NAMELESS: dict[str, Any] = {
+    "an array": lambda: LogisticRegression().fit(FRAME.to_numpy(), KINDS),
+    "a first step of one's own": lambda: own_step().fit(FRAME, KINDS),
+    "a search": lambda: GridSearchCV(own_step(), {"logisticregression__C": [1.0]}, cv=2).fit(FRAME, KINDS),
+    "a calibrated one": lambda: CalibratedClassifierCV(own_step(), cv=2).fit(FRAME, KINDS),
+    "no fit at all": LogisticRegression,
+}
+
+
+@pytest.mark.parametrize("kind", NAMELESS)
+def test_an_estimator_that_does_not_know_its_columns_is_refused(kind: str, caplog: pytest.LogCaptureFixture) -> None:
+    estimator, server = NAMELESS[kind](), InferenceServer()
+    text = (
+        f"the {type(estimator).__name__} does not know the names of its columns, so it would take any, in any order: write "
+        "inputs=specs_of(X), with the frame that it was fitted with"
+    )
+    for function in (estimator.predict, estimator.predict_proba, partial(estimator.predict)):
+        with pytest.raises(TypeError, match=exactly(f"model 'm': {text}")):
+            server.register("m", function, content_type="pd")
+    server.register("m", load=lambda: estimator.predict, content_type="pd")
+    with contextlib.suppress(InferenceError):
+        server.load_sync("m")
+    assert text in caplog.text
+    assert error(ask(server, "m", height=np.ones(1), age=np.ones(1)))[0] == 503
+    server.stop()
+
+
+@pytest.mark.parametrize("kind", [kind for kind in NAMELESS if kind not in ("no fit at all", "an array")])
+def test_with_a_declaration_it_gets_its_columns_in_order(kind: str) -> None:
+    estimator, server = NAMELESS[kind](), InferenceServer()
+    server.register("m", estimator.predict, content_type="pd", inputs=specs_of(FRAME))
+    expected = estimator.predict(FRAME).tolist()
+    assert outputs(ask(server, "m", age=FRAME["age"], height=FRAME["height"])) == {"output_0": expected}
+    assert error(ask(server, "m", age=np.ones(1), x1=np.ones(1)))[0] == 400
+
+
+@pytest.mark.parametrize("kind", NAMELESS)
+def test_a_request_makes_no_frame_for_it(kind: str) -> None:
+    server = InferenceServer()
+    server.register("m", NAMELESS[kind]().predict)
+    status, text = error(ask(server, "m", {"parameters": {"content_type": "pd"}}, height=np.ones(1), age=np.ones(1)))
+    assert (status, "the content_type 'pd'" in text) == (400, True)
+    if kind != "a first step of one's own":  # whose method takes **params too
+        assert text == (
+            "the request has the content_type 'pd', but the model does not know the names of its columns, so it would take any, in any "
+            "order: leave it out, and send one tensor of all columns"
+        )
+
+
+def test_a_method_of_ones_own_may_take_any_columns() -> None:
+    class Scorer:
+        def predict(self, x: Any) -> Any:
+            return x["height"] + x["age"]
+
+    server = InferenceServer()
+    server.register("m", Scorer().predict, content_type="pd")
+    assert outputs(ask(server, "m", age=np.ones(1), height=np.zeros(1))) == {"output_0": [1]}
 
 
 def test_a_frame_of_one_column_is_declared_as_one() -> None:
