@@ -164,6 +164,20 @@ def test_the_snippet_of_rights(run_snippet: Run) -> None:
     assert asked == [200, 403, 401, 401]
 
 
+def test_the_snippets_of_users_of_the_host(run_snippet: Run) -> None:
+    for names, over in ((run_snippet("Depends(find_user)"), over_asgi), (run_snippet("flask.g.user"), over_wsgi)):
+        for name in ("iris", "other"):
+            names["server"].register(name, lambda: 1)
+        send = over(names["app"], "/v2")
+        asked = [
+            send(Request("POST", f"/models/{model}/infer", [("x-api-key", key)], b'{"inputs":[]}')).status
+            for key in ("ada-key", "")
+            for model in ("iris", "other")
+        ]
+        assert asked == [200, 403, 401, 401]
+        assert send(Request("GET", "/health/live")).status == 200
+
+
 def test_the_snippet_of_rights_in_django(run_snippet: Run) -> None:
     class User:
         async def ahas_perm(self, name: str) -> bool:
