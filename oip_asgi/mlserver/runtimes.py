@@ -11,12 +11,17 @@ from typing import Any, ClassVar, Final
 import msgspec
 import numpy as np
 
+from .._protocol.errors import show
+from .._protocol.log import logger
 from ..specs import specs_of
 from .codecs import NumpyCodec, NumpyRequestCodec, StringCodec
 from .errors import InferenceError
 from .model import MLModel
 from .types import InferenceRequest, InferenceResponse, MetadataTensor, Parameters, RequestOutput
 from .utils import get_model_uri
+
+_MOST_SHOWN: Final = 1_000
+"""How many characters of names, which a client has sent, the log gets."""
 
 
 def _need(module: str, package: str) -> Any:
@@ -49,7 +54,46 @@ class Runtime(MLModel):
         raise NotImplementedError
 
 
-class SKLearnModel(Runtime):
+class TableRuntime(Runtime):
+    """A runtime of models that take a table, as an array or a data frame."""
+
+    compares: ClassVar[bool] = True
+    """Whether a model that knows its columns itself refuses others."""
+
+    _is_warned: bool = False
+    """Whether the log has a warning that nobody knows the columns."""
+
+    def read_rows(self, payload: InferenceRequest) -> Any:
+        """The rows of a request. Columns of a data frame are in the order of the training, if the model or the settings know it."""
+        rows = self.decode_request(payload, NumpyRequestCodec)
+        if not hasattr(rows, "columns"):
+            return rows
+        own, places = self.list_columns(), {self.spell(str(column)): place for place, column in enumerate(rows.columns)}
+        names = own or [each.name for each in self.inputs if len(each.shape) == 1 or list(each.shape[1:]) == [1]]
+        if sorted(names) == sorted(places):
+            return rows.iloc[:, [places[name] for name in names]]
+        if names and not (own and self.compares):
+            raise InferenceError(f"the columns are {show(list(places))}: expected {show(names)}")
+        if not names and not self._is_warned:
+            self._is_warned = True
+            inputs = [{"name": each.name, "datatype": each.datatype, "shape": [-1]} for each in payload.inputs]
+            logger.warning(
+                "%s: the %s does not know the names of its columns, so it takes any, in any order: add them, in the order of the training, "
+                'as in "inputs": %s',
+                self.settings._source, type(self._model).__name__, msgspec.json.encode(inputs).decode()[:_MOST_SHOWN],
+            )  # fmt: skip
+        return rows
+
+    def list_columns(self) -> list[str]:
+        """The names of the columns that the model was trained with; none if it does not know them."""
+        return list(map(str, getattr(self._model, "feature_names_in_", ())))
+
+    def spell(self, column: str) -> str:
+        """The name of a column as the model has it."""
+        return column
+
+
+class SKLearnModel(TableRuntime):
     """scikit-learn, as joblib wrote it. A request asks for `predict`, `predict_proba` or `transform` as outputs."""
 
     files = ("model.joblib", "model.pickle", "model.pkl")
@@ -59,7 +103,7 @@ class SKLearnModel(Runtime):
         return _need("joblib", "joblib").load(uri)
 
     def run(self, payload: InferenceRequest) -> InferenceResponse:
-        rows, outputs = self.decode_request(payload, NumpyRequestCodec), payload.outputs or [RequestOutput(name="predict")]
+        rows, outputs = self.read_rows(payload), payload.outputs or [RequestOutput(name="predict")]
         asked = {each.name: each for each in outputs}.values()  # the server refuses one that is asked for twice
         return InferenceResponse(outputs=[self.encode(self._call(each.name, rows), each, NumpyCodec) for each in asked])
 
@@ -83,17 +127,25 @@ class XGBoostModel(SKLearnModel):
         return model
 
 
-class LightGBMModel(Runtime):
+class LightGBMModel(TableRuntime):
     """LightGBM, as `save_model` wrote it."""
 
     files = ("model.bst",)
+    compares = False
 
     def open(self, uri: str) -> Any:
         return _need("lightgbm", "lightgbm").Booster(model_file=uri)
 
     def run(self, payload: InferenceRequest) -> InferenceResponse:
-        found = self._model.predict(self.decode_request(payload, NumpyRequestCodec))
+        found = self._model.predict(self.read_rows(payload))
         return InferenceResponse(outputs=[NumpyCodec.encode_output("predict", found)])
+
+    def list_columns(self) -> list[str]:
+        names: list[str] = self._model.feature_name()
+        return [] if names == [f"Column_{place}" for place in range(len(names))] else names  # of one that was trained with an array
+
+    def spell(self, column: str) -> str:
+        return column.replace(" ", "_")
 
 
 class MLflowRuntime(Runtime):

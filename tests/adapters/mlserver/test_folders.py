@@ -14,13 +14,17 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+import joblib
 import numpy as np
+import pandas as pd
 import pytest
+from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.datasets import load_iris
 from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import make_pipeline
 
 from oip_asgi import InferenceError, InferenceServer, OIPApp, TensorSpec
-from tests.support.asking import ask, error, get, outputs
+from tests.support.asking import ask, error, get, logged, outputs
 from tests.support.grpc_asgi import ASGI_CLIENTS
 from tests.support.grpc_ways import Client, blocking, wire_request
 from tests.support.mlserver_folders import ECHO, HELLO, QUESTIONS, SUMS, WORDS, post, serve, tensor, write
@@ -28,8 +32,6 @@ from tests.support.ways import Answer, Request, over_asgi, ways_into
 
 
 def save_iris(file: Path) -> Any:
-    import joblib
-
     model = LogisticRegression(max_iter=1000).fit(*load_iris(return_X_y=True))
     joblib.dump(model, file)
     return model
@@ -58,6 +60,80 @@ def test_scikit_learn(tmp_path: Path) -> None:
     as_frame = {"parameters": {"content_type": "pd"}, "inputs": [tensor(str(n), "FP64", [4], rows[:, n].tolist()) for n in range(4)]}
     with pytest.warns(UserWarning, match="feature names"):
         assert outputs(post(server, "/models/iris/infer", as_frame)) == {"predict": [0, 0, 1, 1]}
+
+
+COLUMNS = pd.DataFrame({"age": [1.0, 5, 2, 8], "net debt": [9.0, 1, 7, 2]})
+DECLARED = [{"name": name, "datatype": "FP64", "shape": [-1]} for name in COLUMNS]
+
+
+class Clip(TransformerMixin, BaseEstimator):  # type: ignore[misc]
+    """A step that keeps no names."""
+
+    def fit(self, x: Any, y: Any = None) -> Clip:
+        return self
+
+    def transform(self, x: Any) -> Any:
+        return np.clip(np.asarray(x, float), -9, 9)
+
+
+def nameless(file: Path) -> tuple[str, list[Any]]:
+    model = make_pipeline(Clip(), LogisticRegression()).fit(COLUMNS, [0, 1, 0, 1])
+    joblib.dump(model, file)
+    return "mlserver_sklearn.SKLearnModel", model.predict(COLUMNS).tolist()
+
+
+def named(file: Path) -> tuple[str, list[Any]]:
+    model = LogisticRegression().fit(COLUMNS, [0, 1, 0, 1])
+    joblib.dump(model, file)
+    return "mlserver_sklearn.SKLearnModel", model.predict(COLUMNS).tolist()
+
+
+def ask_frame(server: InferenceServer, *names: str) -> Answer:
+    columns = [tensor(name, "FP64", [4], COLUMNS[name if name in COLUMNS else "age"].tolist()) for name in names]
+    return post(server, "/models/m/infer", {"parameters": {"content_type": "pd"}, "inputs": columns})
+
+
+def test_a_frame_for_an_estimator_that_does_not_know_its_columns(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    implementation, _ = nameless(tmp_path / "model.joblib")
+    write(tmp_path, {"name": "m", "implementation": implementation})
+    server = serve(tmp_path)
+    for _ in range(2):
+        assert ask_frame(server, "age", "net debt").status == 200
+    [record] = logged(caplog)
+    text, _, inputs = record.getMessage().partition(', as in "inputs": ')
+    assert text == (
+        f"{tmp_path}/model-settings.json: the Pipeline does not know the names of its columns, so it takes any, in any order: "
+        "add them, in the order of the training"
+    )
+    assert json.loads(inputs) == DECLARED
+
+
+@pytest.mark.parametrize(("save", "inputs"), [(nameless, DECLARED), (named, []), (named, DECLARED[::-1])], ids=["settings", "own", "both"])
+def test_columns_of_a_frame_come_in_the_order_of_the_training(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, save: Any, inputs: Any
+) -> None:
+    implementation, expected = save(tmp_path / "model.joblib")
+    write(tmp_path, {"name": "m", "implementation": implementation, "inputs": inputs})
+    server = serve(tmp_path)
+    for names in (("age", "net debt"), ("net debt", "age")):
+        assert outputs(ask_frame(server, *names)) == {"predict": expected}
+    assert logged(caplog) == []
+    if save is nameless:
+        assert error(ask_frame(server, "age", "x")) == (400, "the columns are ['age', 'x']: expected ['age', 'net debt']")
+
+
+def test_columns_for_lightgbm_come_in_the_order_of_the_training(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    lightgbm = pytest.importorskip("lightgbm")
+    many = pd.concat([COLUMNS] * 20, ignore_index=True)
+    options = {"objective": "binary", "verbose": -1, "min_data_in_leaf": 1}
+    lightgbm.train(options, lightgbm.Dataset(many, many["age"] > 3), 3).save_model(tmp_path / "model.bst")
+    expected = lightgbm.Booster(model_file=tmp_path / "model.bst").predict(COLUMNS).tolist()
+    write(tmp_path, {"name": "m", "implementation": "mlserver_lightgbm.LightGBMModel"})
+    server = serve(tmp_path)
+    for names in (("age", "net debt"), ("net debt", "age")):
+        assert outputs(ask_frame(server, *names)) == {"predict": expected}
+    assert error(ask_frame(server, "age", "x")) == (400, "the columns are ['age', 'x']: expected ['age', 'net_debt']")
+    assert logged(caplog) == []
 
 
 def test_a_class_of_ones_own(sums: Path) -> None:
