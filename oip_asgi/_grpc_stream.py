@@ -142,7 +142,11 @@ class StreamCall:
                 return  # the call has ended, and its driver knows that too
             if message is None:
                 return
-            found = await self._find_model(message)
+            try:
+                found = await self._find_model(message)
+            except BaseException as error:
+                self._fail_task("authorize=", error)
+                raise
             if self._end.done():  # an `async def` of `authorize=` may have swallowed the cancellation
                 return
             self._start(self._answer(*found))
@@ -190,17 +194,21 @@ class StreamCall:
                 await self._send_final(request, before)
         except Exception as error:
             await self._fail(as_client_error(error), request, model, before)
-        except BaseException as error:  # an inline model may raise one that is meant for the host
-            if not self._end.done():
-                is_cancelled = asyncio.current_task().cancelling()  # type: ignore[union-attr]  # this runs in one
-                did = "cancelled the task that runs it" if is_cancelled else f"raised {type(error).__name__}"
-                self._finish(refuse(ModelFailed(f"{model or 'a request'} failed: it {did}")))
+        except BaseException as error:
+            self._fail_task(model or "a request", error)
             raise
         finally:
             if request is not None:
                 request.stream = None  # otherwise a cycle
             answered.set()
             self._room.release()
+
+    def _fail_task(self, who: object, error: BaseException) -> None:
+        """End the call, unless it ends already: user code cancelled a task, or raised what is meant for the host, as inline code may."""
+        if not self._end.done():
+            is_cancelled = asyncio.current_task().cancelling()  # type: ignore[union-attr]  # this runs in one
+            did = "cancelled the task that runs it" if is_cancelled else f"raised {type(error).__name__}"
+            self._finish(refuse(ModelFailed(f"{who} failed: it {did}")))
 
     async def _send(self, message: bytes, before: asyncio.Event, deadline: float = math.inf) -> None:
         """Send a message after what comes before it, and return when the next one may be sent."""

@@ -72,8 +72,9 @@ class InferenceServer:
             client on a model, over every transport and before the model is looked up: it gets an `Access`, and returns
             True, or False for 403. An `InferenceError`, or the HTTPException of the host's framework, keeps its status
             and text. A `def` runs where the request is handled, under ASGI on the event loop, so it must be quick; an
-            `async def` is awaited. Models whose metadata it refuses are left out of lists, of OpenAPI and of the page.
-            Calls from Python are not asked about.
+            `async def` is awaited, until its client goes, and for the model's `timeout=` or 10 seconds at most: then the
+            answer is 503. Models whose metadata it refuses are left out of lists, of OpenAPI and of the page. Calls from
+            Python are not asked about.
         trusted_origins (Sequence[str], default ()): Origins of pages that may do in a browser what only the server's
             own pages may do otherwise: load and unload models, and change shared memory.
         worker_threads (int, default 40): How many calls may be in worker threads at once, of all `def` models together.

@@ -50,7 +50,7 @@ def exchange(engine: Engine, method: Method, body: Buffer, transport: Any, timeo
         record_unknown(engine.unknown, error)
         raise
     name, version = wire.model_name, wire.model_version or None
-    asked = None if engine.guard is None else engine.guard.ask(wire.make_access("infer", name, version))
+    asked = None if engine.guard is None else engine.guard.ask(wire.make_access("infer", name, version), wire.timeout)
     if asked is not None:
         return _infer_after(asked, engine, wire)
     return infer(engine, engine.find_for_inference(name, version), wire, answer_once)

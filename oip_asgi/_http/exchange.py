@@ -8,6 +8,7 @@ Specification: HTTP/REST API.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from functools import partial
 from typing import Any, Final, TypeVar
@@ -25,15 +26,19 @@ from .._protocol.effects import Read, Run, Steps, finish
 from .._protocol.loop_limits import LOOP_BYTES
 from .._serving.engine import Engine
 from .._serving.failures import as_client_error
+from .._serving.guard import Guard
 from .._serving.pipeline import answer_once, infer
 from . import pages
 from .browsers import refuse_foreign
 from .events import answer_with_document, answer_with_events
 from .request import Head, RestFormat
 from .response import JSON, Response, encode_json, refuse, respond, respond_json
-from .routes import Match, Routes, Template, not_allowed, unknown_path
+from .routes import MOST_CHARACTERS, Match, Routes, Template, not_allowed, unknown_path
 
 T = TypeVar("T")
+
+_PLAIN: Final = re.compile("/models/([^/%]+)(?:/versions/([^/%]+))?/infer")
+"""Paths of inference in which nothing is to be decoded."""
 
 
 class Exchange(msgspec.Struct, eq=False):
@@ -66,22 +71,14 @@ def exchange(engine: Engine, head: Head, body: bytes | None = None) -> Response 
     wire = RestFormat(head, engine.options.max_body_bytes, engine.options.max_json_bytes, body)
     try:
         found = engine.models.by_path.get(head.path.removesuffix("/infer"))
-        if (
-            found is None
-            or found[0].lifecycle.state != "ready"
-            or head.method != "POST"
-            or not head.path.endswith("/infer")
-            or b"sec-fetch-site" in head.fields
-        ):
+        if head.method != "POST" or not head.path.endswith("/infer") or b"sec-fetch-site" in head.fields:
+            answer = _call_handler(engine, wire)
+        elif engine.guard is not None:
+            answer = _infer_if_allowed(engine, engine.guard, wire)
+        elif found is None or found[0].lifecycle.state != "ready":
             answer = _call_handler(engine, wire)
         else:  # as nearly always
-            model, version = found
-            asked = None if engine.guard is None else engine.guard.ask(wire.make_access("infer", model.name, version))
-            if asked is None:
-                answer = infer(engine, model, wire, answer_once)
-            else:
-                name = model.name  # the model may be replaced meanwhile
-                answer = _answer_after(asked, lambda: infer(engine, engine.find_for_inference(name, version), wire, answer_once))
+            answer = infer(engine, found[0], wire, answer_once)
     except Exception as error:
         answer = refuse(as_client_error(error))
     return answer if body is not None and type(answer) is Response else _finish(wire, answer)
@@ -96,6 +93,20 @@ def _finish(wire: RestFormat, answer: Response | Steps[Response]) -> Steps[Respo
     if wire.body is None and not wire.is_read:
         yield from wire.drop()
     return Response(response.status, response.headers, [], 0) if wire.head.method == "HEAD" else response
+
+
+def _infer_if_allowed(engine: Engine, guard: Guard, wire: RestFormat) -> Response | Steps[Response]:
+    """Answer a request for inference. Up to its refusal nothing looks a model up, as the time would tell whether it exists."""
+    match = _PLAIN.fullmatch(wire.head.path)
+    if match is None or len(wire.head.path) > MOST_CHARACTERS:
+        return _call_handler(engine, wire)
+    name, version = match.groups()
+
+    def answer() -> Response | Steps[Response]:
+        return infer(engine, engine.find_for_inference(name, version), wire, answer_once)
+
+    asked = guard.ask(wire.make_access("infer", name, version))
+    return answer() if asked is None else _answer_after(asked, answer)
 
 
 def _call_handler(engine: Engine, wire: RestFormat) -> Response | Steps[Response]:

@@ -35,7 +35,7 @@ _PAGE_FILE: Final = re.compile("^/docs/.*")
 _VARIABLE: Final = re.compile(r"\[.*\]|\{.*?\}")
 _NO_WORD: Final = re.compile(r"\W+")
 
-_MOST_CHARACTERS: Final = 2**13
+MOST_CHARACTERS: Final = 2**13
 """A longer path is unknown. Servers and proxies take about as much."""
 
 
@@ -87,7 +87,7 @@ class Routes:
     def match(self, path: str) -> Match | None:
         """What a path names; None for nothing that is in the table."""
         path = path.removesuffix("/")
-        if len(path) > _MOST_CHARACTERS:
+        if len(path) > MOST_CHARACTERS:
             return None
         fixed = self._fixed.get(unquote(path))
         if fixed is not None:

@@ -88,6 +88,10 @@ class Registry:
         found = self.find(name, version)
         return [found] if version is not None else list(self._models.get(name, [found]))
 
+    def get(self, name: str, version: str | None) -> Model | None:
+        """The model of this name and version, if there is one."""
+        return self._found.get((name, version))
+
     def find(self, name: str, version: str | None) -> Model:
         """The model of this name and version, or NotFound."""
         model = self._found.get((name, version))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -15,7 +16,7 @@ from .._models.model import Model
 from .._models.registry import Registry
 from .._models.statistics import Statistics
 from .._protocol import schemas
-from .._protocol.access import Action, MakeAccess
+from .._protocol.access import Access, Action, MakeAccess
 from .._protocol.effects import Abandoned, DeadlinePassed, Run, Spawn, Steps, Wait
 from .._protocol.errors import InferenceError, NotFound, error_text
 from .._protocol.log import escape, log_raised, logger
@@ -72,7 +73,9 @@ class Engine:
         self.stopping = False
         self.unknown = Statistics()
         """Inference requests for models that nobody knows, and those that `authorize=` refuses."""
-        self.guard = None if options.authorize is None else Guard(options.authorize, call_here, self.unknown)
+        self.guard = None
+        if options.authorize is not None:
+            self.guard = Guard(options.authorize, call_here, self.unknown, clock, self._find_timeout)
         """Asks `authorize=` before a client does anything with a model. None if the server has none."""
         self.tracer: Tracer | None = None
         self.watchers: list[Callable[[Model], object]] = []
@@ -85,6 +88,10 @@ class Engine:
         """The last OpenAPI document, which `_http.pages` keeps here, and what it was made from."""
         self._lock = threading.Lock()
         self._blocker: Model | None = None
+
+    def _find_timeout(self, access: Access) -> float:
+        model = None if access.model is None else self.models.get(access.model, access.version)
+        return math.inf if model is None else model.timeout
 
     def add(self, model: Model) -> Model | None:
         """Add a model, call the watchers, and return the model that it replaces."""

@@ -1,6 +1,7 @@
 """Asks the host's `authorize=` before each action of a client on a model. Knows no transport, and looks up no model.
 
-False is 403. An `InferenceError` or an HTTP exception of the host's framework keeps its status and text. Anything else is 500.
+False is 403. An `InferenceError` or an HTTP exception of the host's framework keeps its status and text. An `async def` that is late is
+503. Anything else is 500.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from .._models.callables import is_async
 from .._models.model import Model
 from .._models.statistics import Statistics
 from .._protocol.access import Access, Action, MakeAccess
-from .._protocol.effects import Await, Steps
+from .._protocol.effects import Await, DeadlinePassed, Steps
 from .._protocol.errors import Forbidden, InferenceError, error_text, show
 from .._protocol.log import escape, log_fields, log_raised, logger
 from .host_errors import convert_host_error, is_sync_only
@@ -37,11 +38,30 @@ _SET_BY_SERVERS: Final = frozenset({
 """Names that each ASGI scope has, or each request of a framework."""
 
 
+_MOST_SECONDS: Final = 10.0
+"""How long an `async def` may take. Most clients and proxies wait for longer, so that they get the answer."""
+
+
+class _Late(InferenceError):
+    """An `async def` took too long, which may be over the next time."""
+
+    status = 503
+
+
 class Guard:
     """Asks one `authorize=`."""
 
-    def __init__(self, authorize: Authorize, call_here: Callable[[Callable[[], Any]], Any], refused: Statistics) -> None:
+    def __init__(
+        self,
+        authorize: Authorize,
+        call_here: Callable[[Callable[[], Any]], Any],
+        refused: Statistics,
+        clock: Callable[[], float],
+        find_timeout: Callable[[Access], float],
+    ) -> None:
         self._authorize: Any = authorize
+        self._clock = clock
+        self._find_timeout = find_timeout  # that of the model, in seconds
         self._refused = refused  # counts inference requests that are refused
         with suppress(ValueError):  # not every callable tells its signature
             try:
@@ -51,20 +71,23 @@ class Guard:
         self._is_async = is_async(authorize)
         self._call_here = call_here
 
-    def ask(self, access: Access) -> Steps[None] | None:
-        """Raise the refusal if an access is not allowed. An `async def` is asked by the steps that this returns."""
+    def ask(self, access: Access, seconds: float = _MOST_SECONDS) -> Steps[None] | None:
+        """Raise the refusal if an access is not allowed. An `async def` is asked by the steps that this returns, and may take so long."""
         call = partial(self._authorize, access)
         if self._is_async:
-            return self._ask_async(call, access)
+            return self._ask_async(call, access, min(seconds, self._find_timeout(access), _MOST_SECONDS))
         try:
             _check(self._call_here(call), access)
         except Exception as error:
             raise self._as_refusal(error, access) from error
         return None
 
-    def _ask_async(self, call: Callable[[], Any], access: Access) -> Steps[None]:
+    def _ask_async(self, call: Callable[[], Any], access: Access, seconds: float) -> Steps[None]:
         try:
-            _check((yield Await(call)), access)
+            _check((yield Await(call, self._clock() + seconds, for_client=True)), access)
+        except DeadlinePassed as error:
+            logger.warning("authorize= took more than %g seconds for %s, so the request is refused", seconds, _name(access))
+            raise self._as_refusal(_Late("the authorization took too long"), access) from error
         except Exception as error:
             raise self._as_refusal(error, access) from error
 
@@ -84,20 +107,27 @@ class Guard:
         return refusal
 
     def find_allowed(self, models: Iterable[Model], make_access: MakeAccess, action: Action) -> Steps[list[Model]]:
-        """Find the models for which a client is allowed an action."""
+        """Find the models for which a client is allowed an action. The questions may take as long together as a single one."""
         allowed: list[Model] = []
+        deadline = self._clock() + _MOST_SECONDS
         for model in models:
             try:
-                yield from self.ask(make_access(action, model.name, model.version)) or ()
+                yield from self.ask(make_access(action, model.name, model.version), deadline - self._clock()) or ()
+            except _Late:
+                raise
             except InferenceError:
                 continue
             allowed.append(model)
         return allowed
 
 
+def _name(access: Access) -> str:
+    return access.action if access.model is None else f"{access.action} with model {show(access.model)}"
+
+
 def _check(allowed: object, access: Access) -> None:
     if allowed is False:
-        raise Forbidden(f"not allowed: {access.action}{'' if access.model is None else f' with model {show(access.model)}'}")
+        raise Forbidden(f"not allowed: {_name(access)}")
     if allowed is not True:
         raise TypeError(f"authorize= returned {show(allowed)}: return True or False")
 
