@@ -10,7 +10,18 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 
-OTHERS = ["django.conf", "fastapi", "flask", "google.protobuf", "grpc", "httpx", "opentelemetry.trace", "pandas", "prometheus_client"]
+OTHERS = [
+    "aiohttp",
+    "django.conf",
+    "fastapi",
+    "flask",
+    "google.protobuf",
+    "grpc",
+    "httpx2",
+    "opentelemetry.trace",
+    "pandas",
+    "prometheus_client",
+]
 """What modules of the package import: they have checks of their own for what a system lacks."""
 
 SCRIPT = """
