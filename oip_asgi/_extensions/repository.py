@@ -6,7 +6,7 @@ Specification: Triton's Model Repository Extension.
 from __future__ import annotations
 
 import base64
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, Literal, TypeAlias
 
 import msgspec
@@ -14,6 +14,7 @@ import msgspec
 from .._models.lifecycle import State
 from .._models.loader import LoadParameters
 from .._models.model import Model
+from .._protocol.access import Action
 from .._protocol.datatypes import Buffer
 from .._protocol.effects import Spawn, Steps, Wait
 from .._protocol.errors import Forbidden, InferenceError, InvalidRequest, NotFound, NotReady, show
@@ -211,12 +212,18 @@ def _check_unload_parameters(parameters: Mapping[str, Any]) -> None:
 
 def _rest_index(engine: Engine, question: Question) -> Steps[list[ModelIndex]]:
     asked = yield from question.read(lambda body: decode_question(body, IndexRequest) if body else IndexRequest())
-    yield from engine.find_new()
+    yield from find_to_list(engine, question.find_visible)
     return list_models((yield from question.find_visible()), ready=bool(asked.ready))
 
 
+def find_to_list(engine: Engine, find_visible: Callable[[Action], Steps[list[Any]]]) -> Steps[None]:
+    """Let new models be found before they are listed, for a client that may load one of those that are there."""
+    if engine.finders and engine.options.model_control and (engine.guard is None or (yield from find_visible("load"))):
+        yield from engine.find_new()
+
+
 def find_to_load(engine: Engine, asked: Steps[None] | None) -> Steps[None]:
-    """Ask whether a load or unload is allowed, then let the model be found: it may be new."""
+    """Ask whether a load is allowed, then let the model be found: it may be new."""
     if asked is not None:
         yield from asked
     yield from engine.find_new()

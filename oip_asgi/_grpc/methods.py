@@ -76,8 +76,10 @@ def _answer(engine: Engine, row: GrpcRow, method: Method, body: Buffer, transpor
     name = _find_name(row.action, request)
     if engine.guard is not None and row.action is not None and (name or not row.lists_models):
         yield from engine.guard.ask(make_access(row.action, name, getattr(request, "version", "") or None)) or ()
-    if method.name.startswith("Repository"):
+    if row.action == "load":
         yield from engine.find_new()
+    elif method.name == "RepositoryIndex":
+        yield from repository.find_to_list(engine, partial(engine.find_visible, make_access))
     visible = [[] if name else (yield from engine.find_visible(make_access, row.action))] if row.lists_models else ()
     document = yield from finish(row.answer(engine, request, *visible))
     return [method.write({} if document is None else msgspec.to_builtins(document))]

@@ -121,7 +121,7 @@ def _call_handler(engine: Engine, wire: RestFormat) -> Response | Steps[Response
             refuse_foreign(head.fields, match.endpoint.action, engine.options.trusted_origins)
         if engine.guard is not None:
             asked = engine.guard.ask(wire.make_access(match.endpoint.action, None if match.is_region else match.name, match.version))
-    if engine.finders and match.endpoint.action in ("load", "unload"):
+    if engine.finders and match.endpoint.action == "load":
         asked = repository.find_to_load(engine, asked)
     return _handle(engine, wire, match) if asked is None else _answer_after(asked, partial(_handle, engine, wire, match))
 

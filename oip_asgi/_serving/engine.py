@@ -81,7 +81,7 @@ class Engine:
         self.watchers: list[Callable[[Model], object]] = []
         """Functions that are called with each model after it was registered."""
         self.finders: list[Callable[[], object]] = []
-        """Functions that register new models. They are called before a client lists, loads or unloads models, if it may."""
+        """Functions that register new models. They are called before a client lists or loads models, if it may load some."""
         self.security: Security | None = None
         """What `OIPApp.install` knows of the host's authentication, for the OpenAPI document."""
         self.document: tuple[list[object], bytes] | None = None

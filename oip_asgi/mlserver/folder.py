@@ -81,17 +81,23 @@ def register_folder(server: InferenceServer, path: str | Path) -> None:
     for model in sorted(models, key=lambda model: (model.name, model.version or "")):
         _register(server, model, loads=settings.load_models_at_startup)
     _drop_shared(_folders[server])
-    known = set(files)
+    known, looking, begun = set(files), threading.Lock(), 0
 
     def find_new() -> None:
-        for target, file in _find_files(root).items():
-            if target not in known:
-                try:
-                    _register(server, read_model(file), loads=False)
-                    _drop_shared(_folders[server])
-                    known.add(target)
-                except (OSError, TypeError, ValueError) as error:
-                    logger.error("a new model cannot be registered: %s", error)
+        nonlocal begun
+        before = begun
+        with looking:
+            if begun > before:  # somebody has looked after this was asked
+                return
+            begun += 1
+            for target, file in _find_files(root).items():
+                if target not in known:
+                    try:
+                        _register(server, read_model(file), loads=False)
+                        _drop_shared(_folders[server])
+                        known.add(target)
+                    except (OSError, TypeError, ValueError) as error:
+                        logger.error("a new model cannot be registered: %s", error)
 
     server._inside.engine.finders.append(find_new)
 
@@ -114,7 +120,7 @@ def _find_files(root: Path) -> dict[Path, Path]:
                 links += [path for name in names if os.path.islink(path := os.path.join(folder, name))]
                 if MODEL_FILE in files:
                     file = Path(folder, MODEL_FILE)
-                    targets.append((file.resolve(), file))
+                    targets.append((Path(os.path.realpath(file)), file))
         starts = sorted(links, key=lambda link: (_leads_to_link(link), link))
     return dict(sorted(targets, key=lambda each: each[0] == each[1]))  # a path without links comes last, and counts
 
@@ -247,7 +253,9 @@ def _list_modules(folder: Path) -> set[str]:
     """The names of modules in a folder, if it is still there. A folder of data is none, though it may be called like a library."""
     if not folder.is_dir():
         return set()
-    names = {path.stem for path in folder.iterdir() if path.suffix == ".py" or any(path.glob("*.py")) or any(path.glob("*/*.py"))}
+    files, folders = ([path for path in folder.iterdir() if is_kind(path)] for is_kind in (Path.is_file, Path.is_dir))
+    names = {path.stem for path in files if path.suffix == ".py"}
+    names |= {path.name for path in folders if any(path.glob("*.py")) or any(path.glob("*/*.py"))}
     return names - sys.stdlib_module_names
 
 

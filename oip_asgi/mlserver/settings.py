@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import SimpleNamespace
@@ -76,8 +77,9 @@ _UNUSED: Final = {
         "parameters.autogenerate_inference_pool_gid"
     ),
     "the server's or the application's: see uvicorn's options, or add a middleware": (
-        "debug gzip_enabled cors_settings root_path use_structured_logging logging_settings grpc_port extensions"
+        "debug gzip_enabled cors_settings root_path use_structured_logging logging_settings extensions"
     ),
+    "gRPC needs an application of your own: oip_asgi.grpc.add_to_server for a port of its own, or install(..., grpc=True)": "grpc_port",
     "answers are not cached: put a ResponseCache on a function of your own": "cache_enabled cache_size",
     "see oip_asgi.prometheus": "metrics_port metrics_endpoint metrics_rest_server_prefix",
     "see oip_asgi.opentelemetry": "tracing_server",
@@ -89,7 +91,7 @@ _UNUSED: Final = {
 def read_settings(folder: Path) -> Settings:
     """`settings.json` of a folder, or the defaults."""
     file = folder / "settings.json"
-    return _read(file, Settings) if file.is_file() else Settings()
+    return _read(file, Settings) if os.path.lexists(file) else Settings()
 
 
 def read_model(file: Path) -> ModelSettings:
@@ -102,13 +104,17 @@ def read_model(file: Path) -> ModelSettings:
 
 def _read(file: Path, kind: type[T]) -> T:
     """Read a file, and note which of its keys are not used. Raises ValueError with the file, the key and what to do."""
+    if not file.is_file():  # to read a pipe could take for ever
+        raise ValueError(f"{file}: it is no file, or a link that leads to none")
     try:
         document: dict[str, Any] = msgspec.json.decode(file.read_bytes(), type=dict[str, Any])
         document = {key: value for key, value in document.items() if value is not None}
         # "true" and "8" count, as in MLServer; parameters are no types of msgspec's
         read = msgspec.convert(document, kind, strict=False, dec_hook=lambda cls, value: cls(**value))
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+    except (msgspec.MsgspecError, UnicodeDecodeError, OSError) as error:
         raise ValueError(f"{file}: {error}") from None
+    except RecursionError:
+        raise ValueError(f"{file}: it is nested too deep") from None
     keys = {**document, **{f"parameters.{key}": value for key, value in document.get("parameters", {}).items()}}
     for key in _REFUSED.keys() & keys.keys():
         if keys[key] not in (None, False, "false"):

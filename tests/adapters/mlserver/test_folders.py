@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import logging
 import os
@@ -23,10 +24,10 @@ from sklearn.datasets import load_iris
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 
-from oip_asgi import InferenceError, InferenceServer, OIPApp, TensorSpec
+from oip_asgi import Access, InferenceError, InferenceServer, OIPApp, TensorSpec
 from tests.support.asking import ask, error, get, logged, outputs
 from tests.support.grpc_asgi import ASGI_CLIENTS
-from tests.support.grpc_ways import Client, blocking, wire_request
+from tests.support.grpc_ways import Client, blocking, made, wire_request
 from tests.support.mlserver_folders import ECHO, HELLO, QUESTIONS, SUMS, WORDS, post, serve, tensor, write
 from tests.support.ways import Answer, Request, over_asgi, ways_into
 
@@ -452,6 +453,66 @@ def test_a_model_that_was_added_to_the_folder_is_found(sums: Path) -> None:
     assert [entry["name"] for entry in json.loads(post(server, "/repository/index", {}).body)] == ["sums", "later", "last"]
 
 
+class LoadsOnly:
+    """An `authorize=` for clients that may load some models, and see others, by their header `x-may`."""
+
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+
+    def __call__(self, access: Access) -> bool:
+        self.asked.append(f"{access.action} {access.model}")
+        return access.action in access.headers.get("x-may", "").split()
+
+
+def list_index(server: InferenceServer, may: str) -> list[str]:
+    answer = over_asgi(OIPApp(server), "")(Request("POST", "/repository/index", (("x-may", may),), b"{}"))
+    return [entry["name"] for entry in json.loads(answer.body)]
+
+
+def test_the_index_looks_for_new_models_only_for_who_may_load(sums: Path) -> None:
+    server = serve(sums, model_control=True, authorize=LoadsOnly())
+    write(sums / "later", {"implementation": "models.Sums"}, models=SUMS)
+    assert list_index(server, "") == []
+    assert list_index(server, "metadata infer") == ["sums"]
+    assert list_index(server, "load") == []  # it sees none, so it may load none of those that it sees
+    assert [model.name for model in server.models()] == ["sums"]
+    refused = over_asgi(OIPApp(server), "")(Request("POST", "/repository/models/later/load", (("x-may", "metadata"),), b"{}"))
+    assert refused.status == 403
+    assert over_asgi(OIPApp(server), "")(Request("POST", "/repository/models/later/unload", (("x-may", "unload"),), b"{}")).status == 404
+    assert [model.name for model in server.models()] == ["sums"]
+    assert list_index(server, "metadata load") == ["sums", "later"]
+
+
+@pytest.mark.parametrize("may", ["", "metadata", "metadata load"])
+def test_the_index_over_grpc_looks_for_new_models_only_for_who_may_load(sums: Path, may: str) -> None:
+    server = serve(sums, model_control=True, authorize=LoadsOnly())
+    write(sums / "later", {"implementation": "models.Sums"}, models=SUMS)
+    with blocking(server) as address:
+        listed = Client(address).ask("RepositoryIndex", made("RepositoryIndexRequest"), metadata=(("x-may", may),)).models
+    assert [model.name for model in listed] == {"": [], "metadata": ["sums"], "metadata load": ["sums", "later"]}[may]
+    assert len(server.models()) == (2 if "load" in may else 1)
+
+
+def test_two_who_look_at_once_find_new_models_once(sums: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    server, walks, both = serve(sums, model_control=True), list[str](), threading.Barrier(2)
+    for place in range(20):
+        write(sums / f"later-{place}", {"implementation": "models.Sums"}, models=SUMS)
+    walk = os.walk
+
+    def slow_walk(top: Any, *args: Any, **options: Any) -> Any:
+        walks.append(str(top))
+        with contextlib.suppress(threading.BrokenBarrierError):
+            both.wait(1)  # until the other one walks too, if it does
+        return walk(top, *args, **options)
+
+    monkeypatch.setattr(os, "walk", slow_walk)
+    with ThreadPoolExecutor(8) as pool:
+        found = [len(json.loads(each.body)) for each in pool.map(lambda _: post(server, "/repository/index", {}), range(8))]
+    assert found == [21] * 8
+    assert len(walks) < 8  # mostly one that was under way, and one for all who asked meanwhile
+    assert caplog.text == ""
+
+
 def test_without_model_control_a_client_finds_nothing_new(sums: Path) -> None:
     server = serve(sums)
     write(sums / "later", {"implementation": "models.Sums"}, models=SUMS)
@@ -548,6 +609,53 @@ def test_what_cannot_be_honoured_is_refused(tmp_path: Path, file: str, settings:
     assert str(tmp_path) in str(refused.value)
 
 
+def make_odd(file: Path, kind: str) -> None:
+    match kind:
+        case "deep":
+            file.write_text('{"implementation": "a.B", "parameters": ' + '{"extra":' * 100_000 + "1" + "}" * 100_000 + "}")
+        case "dangling":
+            file.symlink_to(file.parent / "nowhere")
+        case "a link to itself":
+            file.symlink_to(file)
+        case "a pipe":
+            os.mkfifo(file)
+        case "a link to a device":
+            file.symlink_to("/dev/zero")
+
+
+ODD = ["deep", "dangling", "a link to itself", "a pipe", "a link to a device"]
+
+
+@pytest.mark.parametrize("kind", ODD)
+@pytest.mark.parametrize("name", ["model-settings.json", "settings.json"])
+def test_a_file_that_cannot_be_read_is_named(sums: Path, kind: str, name: str) -> None:
+    odd = sums / ("odd" if name == "model-settings.json" else ".") / name
+    odd.parent.mkdir(exist_ok=True)
+    make_odd(odd, kind)
+    with pytest.raises(ValueError, match=f"^{re.escape(str(odd))}: it is (no file, or a link that leads to none|nested too deep)$"):
+        serve(sums)
+
+
+@pytest.mark.parametrize("kind", ODD)
+def test_a_new_file_that_cannot_be_read_keeps_nobody_from_the_others(sums: Path, kind: str, caplog: pytest.LogCaptureFixture) -> None:
+    server = serve(sums, model_control=True)
+    (sums / "odd").mkdir()
+    make_odd(sums / "odd/model-settings.json", kind)
+    write(sums / "right", {"implementation": "models.Sums"}, models=SUMS)
+    assert [entry["name"] for entry in json.loads(post(server, "/repository/index", {}).body)] == ["sums", "right"]
+    assert [record.getMessage().partition(": it is")[0] for record in caplog.records] == [
+        f"a new model cannot be registered: {sums}/odd/model-settings.json"
+    ]
+    assert post(server, "/repository/models/sums/load", {}).status == 200
+
+
+def test_folders_and_pipes_that_are_called_like_modules_are_none(sums: Path) -> None:
+    (sums / "sums/x.py").mkdir()
+    (sums / "sums/x.py/inner.py").write_text("")
+    os.mkfifo(sums / "sums/y.py")
+    assert outputs(ask(serve(sums), "sums", x=[1.0, 1.0])) == {"total": [11.0]}
+
+
 def test_a_file_that_is_not_utf_8_is_named(tmp_path: Path) -> None:
     (tmp_path / "model-settings.json").write_bytes(b'{"name":"caf\xe9","implementation":"a.B"}')
     with pytest.raises(ValueError, match=rf"{re.escape(str(tmp_path))}/model-settings.json: .*utf-8"):
@@ -567,6 +675,15 @@ def test_keys_without_effect_are_named_once(sums: Path, caplog: pytest.LogCaptur
     assert [record.getMessage().partition(": ")[2] for record in caplog.records] == [
         "not used: parallel_workers (not needed: blocking models run in worker threads, and more processes are more servers); "
         "warm_workers (not needed: blocking models run in worker threads, and more processes are more servers); colour (unknown)"
+    ]
+
+
+def test_grpc_port_opens_none(sums: Path, caplog: pytest.LogCaptureFixture) -> None:
+    (sums / "settings.json").write_text('{"grpc_port": 8081}')
+    serve(sums)
+    assert [record.getMessage() for record in caplog.records] == [
+        f"{sums}/settings.json: not used: grpc_port (gRPC needs an application of your own: oip_asgi.grpc.add_to_server for a port of its "
+        "own, or install(..., grpc=True))"
     ]
 
 
