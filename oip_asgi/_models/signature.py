@@ -23,6 +23,7 @@ from .._protocol.tensors import InferenceContext, InferenceRequest, Tensor
 from .annotations import ParsedAnnotation, parse_annotation, parse_return
 from .binding import Argument, Binding, Input, Read, take_request, take_scalar, take_tensor, take_unnamed
 from .callables import STREAMS, find_description, find_owner, kind_of, unwrap_partial
+from .parameter_types import choose_type, find_instead
 
 _OF_ONE_REQUEST: Final = (InferenceContext, InferenceRequest)
 """Parameters that take more of a request than its tensors."""
@@ -91,7 +92,7 @@ class Signature:
                     f"{self._label}: parameter {parameter.name!r} has {type(mark).__name__} of FastAPI, which only routes resolve: write "
                     "install(..., dependencies=[...]), and take `context: InferenceContext`, whose transport is the scope"
                 )
-        annotation = parse_annotation(parameter.annotation)
+        annotation = choose_type(parse_annotation(parameter.annotation), self._codecs)
         request_codec = annotation.request_codec
         if request_codec is None and annotation.codec is None:
             request_codec = self._codecs.request_codec_for_annotation(annotation.wanted)
@@ -224,16 +225,20 @@ class Signature:
             if self._of_one_request is not InferenceRequest:
                 self._of_one_request = wanted
             return Argument(keyword, take_request if wanted is InferenceRequest else lambda given: given.context())
-        if self._declared and name not in self._inputs and not parameter.is_scalar:
-            if not parameter.is_optional:
-                frame = '; if it takes a data frame of all of them, write content_type="pd"' if len(self._declared) > 1 else ""
-                raise TypeError(
-                    f"{self._label}: parameter {given.name!r} is not among the declared inputs "
-                    f"{[spec.name for spec in self._declared]}: declare it, rename it, or give it a default{frame}"
-                )
+        is_left_out = self._declared and name not in self._inputs and not parameter.is_scalar
+        if is_left_out and not parameter.is_optional:
+            frame = '; if it takes a data frame of all of them, write content_type="pd"' if len(self._declared) > 1 else ""
+            raise TypeError(
+                f"{self._label}: parameter {given.name!r} is not among the declared inputs "
+                f"{[spec.name for spec in self._declared]}: declare it, rename it, or give it a default{frame}"
+            )
+        is_unreadable = reader is None or (annotation.unreadable is not None and annotation.codec is None)
+        if is_unreadable and not is_left_out:
+            instead = self._find_instead(annotation)
+            if instead is not None or not parameter.is_optional:
+                raise TypeError(self._explain_no_tensor(parameter, instead))
+        if is_left_out or reader is None:
             return Argument(None, lambda _: given.default) if keyword is None else None
-        if reader is None or (annotation.unreadable is not None and annotation.codec is None):
-            raise TypeError(self._explain_no_tensor(parameter))
         entry = self._inputs.setdefault(name, Input(name))
         if entry.reader is not None:
             names = sorted(other.name for other in self._inputs.values() if other.reader is not None)
@@ -317,17 +322,23 @@ class Signature:
                 f"declare {' or '.join(datatypes)}, or annotate another type"
             )
 
-    def _explain_no_tensor(self, parameter: _Parameter) -> str:
+    def _find_instead(self, annotation: ParsedAnnotation) -> str | None:
+        """What to write in the place of an annotation that no tensor can become, though a client may want to send one."""
+        if annotation.unreadable is not None:
+            instead = {"str_": "list[str]", "datetime64": "list[datetime]"}.get(annotation.unreadable, "np.ndarray")
+            return f"annotate {instead}"
+        return find_instead(annotation.wanted, self._codecs)
+
+    def _explain_no_tensor(self, parameter: _Parameter, instead: str | None) -> str:
         """The text of the error for an annotation that no tensor can become."""
         annotated = f"{self._label}: parameter {parameter.given.name!r} is annotated {parameter.text}"
         unreadable = parameter.annotation.unreadable
         if unreadable is not None:
-            instead = {"str_": "list[str]", "datetime64": "list[datetime]"}.get(unreadable, "np.ndarray")
-            return f"{annotated}, but no tensor has elements of numpy's {unreadable}: annotate {instead}"
-        return (
-            f"{annotated}, which no tensor can become: annotate np.ndarray, float, int, bool, str, list[str], list[bytes], "
-            "list[datetime], torch.Tensor, pd.DataFrame, InferenceRequest or InferenceContext, name a codec in Annotated, or bind a value "
-            "with functools.partial"
+            return f"{annotated}, but no tensor has elements of numpy's {unreadable}: {instead}"
+        return f"{annotated}, which no tensor can become: " + (
+            instead
+            or "annotate np.ndarray, float, int, bool, str, list[str], list[bytes], list[datetime], torch.Tensor, pd.DataFrame, "
+            "InferenceRequest or InferenceContext, name a codec in Annotated, or bind a value with functools.partial"
         )
 
     def _place(self, unnamed: Sequence[str]) -> tuple[Read | None, Sequence[Argument]]:

@@ -1,0 +1,87 @@
+"""Which type of an annotation a parameter gets, and what to write in the place of one that no tensor can become. Knows no callables."""
+
+from __future__ import annotations
+
+import dataclasses
+import typing
+from collections.abc import Callable, Sequence
+from datetime import date, time, timedelta
+from enum import Enum
+from inspect import Parameter, formatannotation
+from types import UnionType
+from typing import Any, Final, Literal
+
+import numpy as np
+
+from .._codecs.base import find_class
+from .._codecs.content_types import UNTYPED, Codecs
+from .annotations import ParsedAnnotation, parse_annotation
+
+
+def choose_type(parsed: ParsedAnnotation, codecs: Codecs) -> ParsedAnnotation:
+    """Of a union, the array or the data frame that is in it. With both, the parameter gets what the content type says."""
+    members = list(map(parse_annotation, _list_members(parsed.wanted)))
+    array = next((member for member in members if member.wanted is np.ndarray or _is_of_numpy(member.wanted)), None)
+    frames = [member.wanted for member in members if member.wanted in UNTYPED or codecs.request_codec_for_annotation(member.wanted)]
+    if array is not None and frames:
+        return parsed._replace(wanted=Parameter.empty)
+    if array is not None:
+        return array._replace(wanted=np.ndarray, declared=parsed.declared or array.declared)
+    if frames:
+        return parsed._replace(wanted=frames[0])
+    if {member.wanted for member in members} == {int, float}:
+        return parsed._replace(wanted=float)
+    return parsed
+
+
+def find_instead(wanted: Any, codecs: Codecs) -> str | None:
+    """What to write in the place of a type that a client may want to send. None if it could not be sent in any form."""
+    members = list(map(parse_annotation, _list_members(wanted)))
+    readable = [member.wanted for member in members if codecs.reader(member.wanted, member.codec) is not None]
+    if readable:
+        return f"annotate one of these types, such as {formatannotation(readable[-1])}"
+    arguments = typing.get_args(wanted)
+    element = arguments[0] if typing.get_origin(wanted) is list and arguments else wanted
+    return next((text for is_meant, text in _INSTEAD if is_meant(element)), None)
+
+
+def _list_members(wanted: Any) -> Sequence[Any]:
+    return typing.get_args(wanted) if typing.get_origin(wanted) in (typing.Union, UnionType) else ()
+
+
+def _is_of_numpy(wanted: Any) -> bool:
+    """Whether it is a part of `numpy.typing.ArrayLike`."""
+    return str(getattr(typing.get_origin(wanted) or wanted, "__module__", "")).startswith("numpy._typing")
+
+
+def _of(*kinds: Any) -> Callable[[Any], bool]:
+    return lambda element: isinstance(element, type) and issubclass(element, kinds)
+
+
+def _from(module: str, name: str) -> Callable[[Any], bool]:
+    """The same for a class of a library, which is not imported for that."""
+    return lambda element: isinstance(element, type) and issubclass(element, find_class(module, name))
+
+
+def _has_fields(element: Any) -> bool:
+    of_libraries = ("__pydantic_fields__", "__struct_fields__", "__attrs_attrs__", "_fields")
+    return isinstance(element, type) and (
+        dataclasses.is_dataclass(element) or typing.is_typeddict(element) or any(hasattr(element, name) for name in of_libraries)
+    )
+
+
+_INSTEAD: Final[Sequence[tuple[Callable[[Any], bool], str]]] = (
+    (_has_fields, "write a parameter for each field, or one that is a pd.DataFrame, whose columns are the fields"),
+    (_of(bytes, bytearray, memoryview), "annotate list[bytes], or str for one text"),
+    (_of(np.bool_), "annotate bool for one value, or npt.NDArray[np.bool_] for an array"),
+    (_of(np.integer), "annotate int for one number, or npt.NDArray[np.int64] or the like for an array"),
+    (_of(np.number), "annotate float for one number, or npt.NDArray[np.float32] or the like for an array"),
+    (_of(np.generic), "annotate np.ndarray for an array, str for one text, or list[datetime] for dates"),
+    (_of(date, time, timedelta), "annotate list[datetime]: dates are BYTES, with the content type datetime"),
+    (_of(Enum), "annotate str or int, and make the member of it in the function"),
+    (lambda element: typing.get_origin(element) is Literal, "annotate str or int, and check the value in the function"),
+    (_from("polars", "DataFrame"), "annotate pd.DataFrame, and write polars.from_pandas(frame)"),
+    (_from("pyarrow", "Table"), "annotate pd.DataFrame, and write pyarrow.Table.from_pandas(frame)"),
+    (_from("xgboost", "DMatrix"), "register the booster's inplace_predict, which takes arrays and data frames"),
+)
+"""What to write, by the type, or by that of the elements of a list."""
