@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, overload
 
 import numpy as np
 
-from ._codecs.dataframes import is_frame, name_tensors
-from ._codecs.frame_columns import CATEGORIES, DTYPE, OBJECTS_WITH_NAN, column_to_tensor, is_nullable, misses_nan
+from ._codecs.dataframes import from_polars, is_frame, name_tensors
+from ._codecs.frame_columns import CATEGORIES, DTYPE, OBJECTS_WITH_NAN, column_to_tensor, is_nullable, misses_nan, to_own_dtype
 from ._protocol.datatypes import DTYPES, Datatype, datatype_of
 from ._protocol.errors import show
 from ._protocol.specs import TensorSpec
@@ -127,7 +127,7 @@ def specs_of(model: Any, *, example: bool = False) -> Specs | list[TensorSpec]:
         columns = zip(name_tensors(model), (column for _, column in model.items()), strict=True)
         return [_of_column(name, column, has_example=example) for name, column in columns]
     if hasattr(model, "get_columns"):
-        return [_of_column(column.name, _to_series(column), has_example=example) for column in model.get_columns()]
+        return [_of_column(column.name, from_polars(column), has_example=example) for column in model.get_columns()]
     if hasattr(model, "inputs") and hasattr(model, "outputs"):
         return Specs(_of_schema("input", model.inputs), _of_schema("output", model.outputs))
     raise TypeError(
@@ -137,18 +137,8 @@ def specs_of(model: Any, *, example: bool = False) -> Specs | list[TensorSpec]:
     )
 
 
-def _to_series(column: Any) -> pd.Series[Any]:
-    """A column of polars as pandas has it."""
-    import pandas as pd
-
-    if column.dtype.is_nested():
-        return pd.Series(column.to_list(), dtype=object)
-    series: pd.Series[Any] = pd.Series(column.to_numpy())
-    zone = getattr(column.dtype, "time_zone", None)
-    return series if zone is None else series.dt.tz_localize("UTC").dt.tz_convert(zone)
-
-
 def _of_column(name: str, column: pd.Series[Any], *, has_example: bool) -> TensorSpec:
+    column = to_own_dtype(column)
     column = column.iloc[np.argsort(column.isna(), kind="stable")]  # the missing ones last
     given = column.dropna()
     tensor = column_to_tensor(name, given if len(given) or is_nullable(column.dtype) or str(column.dtype) in ("str", "string") else column)

@@ -36,6 +36,8 @@ _Block: TypeAlias = tuple[Any, list[int]]
 class PandasCodec(RequestCodec["pd.DataFrame"]):
     """Data frames: one tensor of shape `[N]` for each column. The index is not sent, as with MLServer.
 
+    A frame of polars, or a table of pyarrow, is encoded as one of pandas with these columns.
+
     Columns of numbers are tensors of their datatype, also with NaN. Strings have the content type `str`, bytes `base64`, dates
     `datetime`, and all other objects, or columns with missing ones, `pd_json`. Column names that are integers become strings.
     """
@@ -49,7 +51,7 @@ class PandasCodec(RequestCodec["pd.DataFrame"]):
 
     @classmethod
     def can_encode(cls, payload: Any) -> bool:
-        return is_frame(payload)
+        return is_frame(payload) or is_foreign_frame(payload)
 
     @classmethod
     def encode_request(cls, payload: pd.DataFrame, use_bytes: bool = True) -> InferenceRequest:
@@ -74,10 +76,12 @@ class PandasCodec(RequestCodec["pd.DataFrame"]):
     @classmethod
     def encode_outputs(cls, payload: pd.DataFrame, use_bytes: bool = True) -> list[Tensor]:
         """The columns of a frame as tensors; the arguments are those of `encode_request`."""
-        return write_dataframe(payload, name_tensors(payload))
+        frame = to_pandas(payload)
+        return write_dataframe(frame, name_tensors(frame))
 
     @classmethod
     def take_out(cls, payload: pd.DataFrame, names: Collection[str]) -> tuple[pd.DataFrame, dict[str, Any]]:
+        payload = to_pandas(payload)
         if not names:
             return payload, {}
         own = set(names)
@@ -88,6 +92,33 @@ class PandasCodec(RequestCodec["pd.DataFrame"]):
 
 def is_frame(value: object) -> bool:
     return isinstance(value, find_class("pandas", "DataFrame"))
+
+
+def is_foreign_frame(value: Any) -> bool:
+    """Whether it is a frame of polars or a table of pyarrow, which is sent as one of pandas with its columns."""
+    return isinstance(value, (find_class("polars", "DataFrame"), find_class("pyarrow", "Table")))
+
+
+def to_pandas(frame: Any) -> Any:
+    """A frame of polars or a table of pyarrow as one of pandas; anything else as it is."""
+    if not is_foreign_frame(frame):
+        return frame
+    import pandas as pd
+
+    if not hasattr(frame, "get_columns"):
+        return frame.to_pandas(types_mapper=pd.ArrowDtype)
+    return pd.DataFrame({column.name: from_polars(column) for column in frame.get_columns()})
+
+
+def from_polars(column: Any) -> pd.Series[Any]:
+    """A column of polars as pandas has it."""
+    import pandas as pd
+
+    if column.dtype.is_nested():
+        return pd.Series(column.to_list(), dtype=object)
+    series: pd.Series[Any] = pd.Series(column.to_numpy())
+    zone = getattr(column.dtype, "time_zone", None)
+    return series if zone is None else series.dt.tz_localize("UTC").dt.tz_convert(zone)
 
 
 def is_series(value: object) -> bool:

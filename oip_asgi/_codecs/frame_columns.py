@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime, timezone
 from functools import cache
 from types import NoneType
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
 
 import msgspec
 import numpy as np
@@ -428,7 +428,27 @@ def column_to_tensor(name: str, series: pd.Series[Any]) -> Tensor:
         return _write_categories(name, series)
     if dtype.startswith("datetime64["):
         return _add_parameters(_write_datetimes(name, series), _name_dates(series))
+    own = to_own_dtype(series)
+    if own is not series:
+        return column_to_tensor(name, own)
     raise TypeError(f"column {name!r} has dtype {dtype}, for which the protocol has no form: convert it with astype, such as to str")
+
+
+def to_own_dtype(series: pd.Series[Any]) -> pd.Series[Any]:
+    """A column that is sparse, or that pyarrow keeps, with the dtype that numpy or pandas itself has for its values; others as they are."""
+    import pandas as pd
+
+    column, dtype = cast("Any", series), cast("Any", series.dtype)
+    kind = type(dtype)
+    if kind is pd.SparseDtype:
+        return pd.Series(column.sparse.to_dense())
+    if kind is not pd.ArrowDtype:
+        return series
+    if dtype.kind in "biu" and column.isna().any():
+        masked = next(name for name, known in _MASKED.items() if known == dtype.numpy_dtype)
+        return pd.Series(column.astype(masked).array)  # numpy has integers and booleans without missing ones
+    values = column.array.__arrow_array__()
+    return pd.Series(values.to_pylist(), dtype=object) if values.type.num_fields else pd.Series(values.to_pandas())
 
 
 def misses_nan(series: pd.Series[Any]) -> bool:

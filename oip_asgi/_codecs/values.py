@@ -20,7 +20,7 @@ from .._protocol.tensors import Tensor, make_tensor, to_plain
 from .._protocol.to_array import as_array, to_wire_array
 from .base import AnyInputCodec
 from .content_types import Codecs
-from .dataframes import is_frame, is_series
+from .dataframes import is_foreign_frame, is_frame, is_series
 from .frame_columns import column_to_tensor
 from .torch import replace_torch
 
@@ -50,7 +50,7 @@ def to_inputs(inputs: Any, specs: Mapping[str, TensorSpec], codecs: Codecs) -> t
     for name, value in inputs.items():
         if not isinstance(name, str):
             raise InvalidRequest(f"an input is called {show(name)}: expected a string")
-        if is_frame(value):
+        if is_frame(value) or is_foreign_frame(value):
             raise InvalidRequest(f"input {show(name)} is a data frame, whose columns are inputs: give it alone, not by a name")
         tensors.append(_make_tensor(to_plain(name), value, specs.get(name), codecs))
     return tensors, {}

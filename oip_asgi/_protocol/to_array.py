@@ -92,7 +92,15 @@ def _to_bytes(element: object) -> bytes:
         return element.encode()
     if isinstance(element, (bytes, bytearray, memoryview)):
         return bytes(element)
-    raise TypeError(f"an array of Python objects can be a BYTES tensor only, of str or bytes, but holds {show(element)}")
+    raise TypeError(f"an array of Python objects can be a BYTES tensor only, of str or bytes, but holds {show(element)}{_advise(element)}")
+
+
+def _advise(element: object) -> str:
+    """Say what to write for something that is made an array, or a data frame, by one call."""
+    if isinstance(element, dict):
+        return ": make a pandas.DataFrame of a list of dicts, whose columns are then tensors"
+    call = next((name for name in ("toarray", "collect") if callable(getattr(element, name, None))), None)
+    return "" if call is None else f": write .{call}()"
 
 
 def object_array(elements: list[bytes], shape: tuple[int, ...]) -> Array:

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from .._codecs.dataframes import is_frame, is_series, keep_own_categories
+from .._codecs.dataframes import is_frame, is_series, keep_own_categories, to_pandas
 from .._models.annotations import Outputs
 from .._models.results import to_response
 from .._protocol.datatypes import Array, datatype_of
@@ -37,6 +37,7 @@ def split(result: Any, rows: Sequence[int], outputs: Outputs) -> list[Any]:
     bounds = list(pairwise(accumulate(rows, initial=0)))
     if type(result) is np.ndarray and not outputs.codecs.are_extended:  # as nearly always
         return list(_cut_rows(_name_output(0, outputs), result, bounds))
+    result = to_pandas(result)
     if is_frame(result) or not outputs.codecs.are_extended or outputs.codecs.request_codec_for_value(result) is None:
         cut = _cut_result(result, bounds, outputs)
         if cut is not None:
