@@ -28,10 +28,9 @@ class GivenEngine:
         pieces = map(bytes, cut_pieces(request.body))
         content = b"".join(request.body) if request.size <= LONG else pieces if self._blocks else iterate(pieces)
         timeout: Any = httpx2.USE_CLIENT_DEFAULT if seconds is None else to_limit(seconds)
+        headers = [(name.encode(), value.encode("latin-1")) for name, value in request.headers]  # httpx2 takes text for ASCII
         try:
-            written = self._http.build_request(
-                request.method, self._url + request.path, headers=request.headers, content=content, timeout=timeout
-            )
+            written = self._http.build_request(request.method, self._url + request.path, headers=headers, content=content, timeout=timeout)
             response = await wait_for(self._http.send(written, stream=True, follow_redirects=False))
         except httpx2.RequestError as error:
             raise self.fail(error) from error

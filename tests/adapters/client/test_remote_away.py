@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import re
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -291,7 +292,7 @@ def test_spaces_around_a_forwarded_header_are_no_part_of_it(value: str, caplog: 
     assert not logged(caplog)
 
 
-@pytest.mark.parametrize("value", ["a\rb", "a\nb: c", "a\0b", "a\x7fb", "a\x1bb"])
+@pytest.mark.parametrize("value", ["a\rb", "a\nb: c", "a\0b", "a\x7fb", "a\x1bb", "Ren\xe9", "a\xa0"])
 def test_a_header_that_cannot_be_sent_is_400_and_sets_no_address_aside(value: str, caplog: pytest.LogCaptureFixture) -> None:
     async def main() -> None:
         fars = [Far(), Far()]
@@ -300,7 +301,7 @@ def test_a_header_that_cannot_be_sent_is_400_and_sets_no_address_aside(value: st
             for _ in range(3):
                 answer = await near.infer([("authorization", value)])
                 assert answer.status == 400
-                assert json.loads(answer.body)["error"].startswith("the header authorization cannot be passed on: expected ")
+                assert re.match("the header authorization cannot be (passed on|sent): expected ", json.loads(answer.body)["error"])
             calls = await asyncio.gather(*(near.infer() for _ in range(10)))
             assert {call.status for call in calls} == {200}
             assert [far.asked.count("POST infer") for far in fars] == [5, 5]

@@ -50,6 +50,14 @@ def test_headers_parameters_and_the_time_that_is_left_are_passed_on(far: tuple[I
     assert seen[-1].deadline == math.inf
 
 
+def test_a_header_of_other_bytes_than_ascii_arrives_as_it_was_sent(far: tuple[InferenceServer, list[InferenceContext]]) -> None:
+    server, seen = far
+    sent = "Ren\xe9".encode().decode("latin-1")
+    request = Request("POST", "/models/look/infer", [("authorization", sent)], json.dumps({"inputs": described(x=GOOD)}).encode())
+    assert over_asgi(OIPApp(in_front_of(server, "look")), "")(request).status == 200
+    assert seen[0].headers["authorization"] == sent
+
+
 def test_a_header_that_could_be_two_is_not_passed_on() -> None:
     near = in_front_of(answering(200, {}), "m")
     request = Request("POST", "/models/m/infer", [("authorization", "a\r\nb: c")], json.dumps({"inputs": described(x=GOOD)}).encode())
