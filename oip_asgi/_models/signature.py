@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import re
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from inspect import Parameter
@@ -12,7 +13,7 @@ from typing import Any, Final, NamedTuple
 import msgspec
 import numpy as np
 
-from .._codecs.base import AnyRequestCodec
+from .._codecs.base import AnyRequestCodec, find_class
 from .._codecs.content_types import UNTYPED, Codecs, Reader, RequestReader, get_array
 from .._codecs.dataframes import PandasCodec
 from .._codecs.frame_columns import read_column
@@ -24,6 +25,9 @@ from .annotations import ParsedAnnotation, parse_annotation, parse_return
 from .binding import Argument, Binding, Input, Read, take_request, take_scalar, take_tensor, take_unnamed
 from .callables import STREAMS, find_description, find_owner, kind_of, unwrap_partial
 from .parameter_types import choose_type, find_instead
+
+_GIVEN_BY_LIGHTGBM: Final = re.compile(r"Column_\d+").fullmatch
+"""The name of a column that had none."""
 
 _OF_ONE_REQUEST: Final = (InferenceContext, InferenceRequest)
 """Parameters that take more of a request than its tensors."""
@@ -149,20 +153,19 @@ class Signature:
         function, names = self._function, self._names
         untyped = self._find_untyped() if names is None else None
         names = self._name_parameters() if names is None else names
-        columns, knows_columns = [] if untyped is None else _find_columns(function), True
+        fitted, knows_columns = None if untyped is None else _find_columns(function), True
+        columns = fitted or []
         if columns and self._request_codec is None and len(self._declared) == 1 and len(self._declared[0].shape) == 1:
             raise TypeError(f'{self._label} was fitted with a data frame, and takes no array of one dimension: write content_type="pd"')
         if untyped is not None and self._request_codec is not None:
             self._rest = None  # all tensors go to `untyped`, as for scikit-learn's `pipeline.predict(X, **params)`
             self._parameters = [p._replace(request_codec=self._request_codec) if p is untyped else p for p in self._parameters]
             if self._request_codec is PandasCodec and not self._declared:
-                knows_columns = bool(columns) or not _is_estimator(function)
+                knows_columns = fitted is None or bool(fitted)
                 self._inputs = {name: Input(name) for name in columns}
         added = [self._add(parameter, name) for parameter, name in zip(self._parameters, names, strict=True)]
         scalars = {name: entry for name, entry in self._inputs.items() if entry.is_scalar}
-        if (
-            set(columns) == self._inputs.keys() - scalars.keys()
-        ):  # scikit-learn takes them in the order of the frame that it was fitted with
+        if set(columns) == self._inputs.keys() - scalars.keys():  # they are taken in the order of the frame of the training
             self._inputs = {name: self._inputs[name] for name in columns} | scalars
         inputs = tuple(self._inputs.values())
         unnamed = [entry.name for entry in inputs if entry.reader is None]
@@ -387,15 +390,22 @@ class Signature:
             raise TypeError(f"{self._label} has no parameter for content_type={declared!r}: add one without annotation, or leave it out")
 
 
-def _find_columns(function: Callable[..., Any]) -> list[str]:
-    """The columns that an estimator of scikit-learn was fitted with, also one in a pipeline, if the function is a method of it."""
-    return list(map(str, getattr(find_owner(function), "feature_names_in_", ())))
+def _find_columns(function: Callable[..., Any]) -> list[str] | None:
+    """The columns with which an estimator or a booster was fitted, if the function is a method of one: none if it does not know them.
 
-
-def _is_estimator(function: Callable[..., Any]) -> bool:
-    """Whether the function is a method of an estimator, in scikit-learn's words: what can be fitted and cloned."""
-    owner = find_owner(function)
-    return hasattr(owner, "fit") and hasattr(owner, "get_params")
+    None for other functions. In scikit-learn's words, an estimator is what can be fitted and cloned.
+    """
+    owner: Any = find_owner(function)
+    of_lightgbm, of_xgboost = (isinstance(owner, find_class(module, "Booster")) for module in ("lightgbm", "xgboost"))
+    if of_lightgbm:
+        names = owner.feature_name()
+        return [] if all(map(_GIVEN_BY_LIGHTGBM, names)) else names
+    if of_xgboost:
+        return owner.feature_names or []
+    names = getattr(owner, "feature_names_in_", None)
+    if names is not None:
+        return list(map(str, names))
+    return [] if hasattr(owner, "fit") and hasattr(owner, "get_params") else None
 
 
 def _list_parameter_names(function: Callable[..., Any]) -> frozenset[str]:

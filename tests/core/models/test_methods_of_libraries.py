@@ -91,6 +91,24 @@ def test_a_method_of_a_library(name: str) -> None:
         assert outputs(ask(server, "array", x=ARRAY)) == expected
 
 
+@pytest.mark.parametrize("name", ["lightgbm", "xgboost"])
+def test_the_columns_of_a_booster(name: str) -> None:
+    server, predict = InferenceServer(), the_booster(name)
+    expected = {"output_0": predict(FRAME.iloc[[3, 30]]).tolist()}
+    server.register("known", predict, content_type="pd")
+    server.register("declared", predict, content_type="pd", inputs=specs_of(FRAME[["b", "a"]]))
+    for model in ("known", "declared"):
+        assert outputs(ask(server, model, b=ROWS["b"], a=ROWS["a"])) == expected
+        assert error(ask(server, model, **ROWS, c=[1.0, 2.0]))[0] == 400
+    library = pytest.importorskip(name)
+    if name == "lightgbm":
+        nameless = library.LGBMClassifier(n_estimators=2, verbose=-1).fit(FRAME.to_numpy(), KINDS).booster_.predict
+    else:
+        nameless = library.XGBClassifier(n_estimators=2).fit(FRAME.to_numpy(), KINDS).get_booster().inplace_predict
+    with pytest.raises(TypeError, match="the Booster does not know the names of its columns, so it would take any, in any order"):
+        server.register("nameless", nameless, content_type="pd")
+
+
 def test_scalars_of_a_method_are_those_of_requests() -> None:
     server = InferenceServer()
     server.register("m", Booster().predict, inputs=X)
