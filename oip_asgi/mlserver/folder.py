@@ -3,16 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import importlib
 import os
-import sys
 import threading
-from collections import Counter
-from collections.abc import AsyncIterator, Collection, Iterator
-from contextlib import contextmanager
-from importlib.machinery import ModuleSpec, PathFinder
+from collections.abc import AsyncIterator
 from pathlib import Path
-from types import ModuleType
 from typing import Any, Final, cast
 from weakref import WeakKeyDictionary
 
@@ -28,6 +22,7 @@ from ..server import InferenceServer
 from . import runtimes
 from .codecs import registry
 from .model import MLModel
+from .modules import drop_shared, import_from, list_modules
 from .settings import MODEL_FILE, ModelSettings, Settings, read_model, read_settings
 from .types import InferenceRequest, MetadataTensor
 
@@ -40,11 +35,7 @@ SED: Final = (
 )
 """Changes the lines of a file that import MLServer."""
 
-_SHARED: Final = (
-    "another folder or the application has a module of this name too: import yours at the top of the model's file, or rename it"
-)
-
-_importing: Final = threading.RLock()
+_SHARED: Final = "another folder or the application has a module of this name too, so a pickle does not find yours: rename it"
 
 _folders: Final = WeakKeyDictionary[InferenceServer, set[Path]]()
 """The folders of all models of each server."""
@@ -80,7 +71,7 @@ def register_folder(server: InferenceServer, path: str | Path) -> None:
         raise ValueError(f"{path}: there is no {MODEL_FILE} in this folder or below it")
     for model in sorted(models, key=lambda model: (model.name, model.version or "")):
         _register(server, model, loads=settings.load_models_at_startup)
-    _drop_shared(_folders[server])
+    drop_shared(_folders[server])
     known, looking, begun = set(files), threading.Lock(), 0
 
     def find_new() -> None:
@@ -94,7 +85,7 @@ def register_folder(server: InferenceServer, path: str | Path) -> None:
                 if target not in known:
                     try:
                         _register(server, read_model(file), loads=False)
-                        _drop_shared(_folders[server])
+                        drop_shared(_folders[server])
                         known.add(target)
                     except (OSError, TypeError, ValueError) as error:
                         logger.error("a new model cannot be registered: %s", error)
@@ -146,7 +137,7 @@ def _register(server: InferenceServer, settings: ModelSettings, *, loads: bool) 
         try:
             model.ready = await model.load()
         except ModuleNotFoundError as error:
-            if str(error.name).partition(".")[0] not in _list_modules(file.parent):
+            if str(error.name).partition(".")[0] not in list_modules(file.parent):
                 raise
             raise ImportError(f"{error}: {_SHARED}") from error
         if not model.ready:
@@ -188,75 +179,18 @@ def _make_model(file: Path, folders: set[Path]) -> MLModel:
         raise ValueError(f"{file}: implementation: there is no {runtime} here: expected {', '.join(runtimes.CLASSES)}, or your own")
     if not module:
         raise ValueError(f'{file}: implementation: expected a module and a class, such as "models.MyModel"')
+    codecs = registry.set(registry.get().copy())  # those that its modules register are for it alone
     try:
-        with _imports_from(file.parent, folders):
-            return cast(MLModel, getattr(importlib.import_module(module), name)(settings))
+        return cast(MLModel, getattr(import_from(file.parent, module, folders), name)(settings))
     except SystemExit as error:  # it would end the server
         raise ImportError(f"{file}: {module} ended with SystemExit: {error}") from error
     except ModuleNotFoundError as error:
         if str(error.name).startswith("mlserver"):
             raise ImportError(f"{error}: change the file's import lines with {SED} {file.parent}/*.py") from error
         raise
-
-
-@contextmanager
-def _imports_from(folder: Path, folders: set[Path]) -> Iterator[None]:
-    """Import a model's modules from its folder, again if they were imported before, and register their codecs for it alone.
-
-    Afterwards a module stays under its name, so that pickles find their classes, unless the host or another model has one of that name.
-    """
-    own = _list_modules(folder)
-    with _importing:
-        present = {name: module for name, module in list(sys.modules.items()) if name.partition(".")[0] in own}
-        hosts = {name: module for name, module in present.items() if not _is_from(module, folders)}
-        for name in present:
-            sys.modules.pop(name, None)
-        token = registry.set(registry.get().copy())
-        sys.path.insert(0, str(folder))
-        importlib.invalidate_caches()
-        try:
-            yield
-        finally:
-            sys.path.remove(str(folder))
-            registry.reset(token)
-            sys.modules.update(hosts)
-            _drop_shared(folders)
-
-
-def _drop_shared(folders: set[Path]) -> None:
-    """Forget modules of models whose name two folders have, or a folder and the host: one would be taken for the other."""
-    with _importing:
-        names = Counter(name for folder in list(folders) for name in _list_modules(folder))
-        shared = {
-            name
-            for name, count in names.items()
-            if count > 1 or ((spec := PathFinder.find_spec(name)) is not None and not _is_below(spec, folders))  # the host would import it
-        }
-        # all are found before one goes: a package without a file finds its folders through the one above it
-        dropped = [name for name, module in list(sys.modules.items()) if name.partition(".")[0] in shared and _is_from(module, folders)]
-        for name in dropped:
-            sys.modules.pop(name, None)
-
-
-def _is_from(module: ModuleType, folders: Collection[Path]) -> bool:
-    """True if a module was imported from one of some folders."""
-    spec = getattr(module, "__spec__", None)  # one that a test has made has none
-    return spec is not None and _is_below(spec, folders)
-
-
-def _is_below(spec: ModuleSpec, folders: Collection[Path]) -> bool:
-    paths = [Path(path) for path in [spec.origin or "", *(spec.submodule_search_locations or ())]]
-    return any(path.is_relative_to(folder) for path in paths for folder in list(folders))
-
-
-def _list_modules(folder: Path) -> set[str]:
-    """The names of modules in a folder, if it is still there. A folder of data is none, though it may be called like a library."""
-    if not folder.is_dir():
-        return set()
-    files, folders = ([path for path in folder.iterdir() if is_kind(path)] for is_kind in (Path.is_file, Path.is_dir))
-    names = {path.stem for path in files if path.suffix == ".py"}
-    names |= {path.name for path in folders if any(path.glob("*.py")) or any(path.glob("*/*.py"))}
-    return names - sys.stdlib_module_names
+    finally:
+        registry.reset(codecs)
+        drop_shared(folders)
 
 
 def _make_foreign(model: MLModel) -> Foreign:

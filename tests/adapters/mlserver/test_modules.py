@@ -5,6 +5,8 @@ from __future__ import annotations
 import importlib
 import shutil
 import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -117,14 +119,77 @@ def test_a_folder_that_is_gone_keeps_no_other_model_from_being_loaded(tmp_path: 
     assert ask_who(server) == {"a": ["a"], "b": ["b"]}  # what is loaded serves on
 
 
-def test_an_import_of_the_package_is_told_why_it_fails_in_load(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    late = "\nasync def load(self):\n    import parts.own\n    return True\n\n\nWho.load = load\n"
+def test_an_import_within_a_function_finds_the_folders_own_module(tmp_path: Path) -> None:
+    late = """
+async def load(self):
+    import parts.own
+    from parts import other
+    assert parts.own.WHO == other.WHO
+    return True
+
+async def predict(self, payload):
+    import later
+    self.who = later.WHO
+    return await answer(self, payload)
+
+answer, Who.load, Who.predict = Who.predict, load, predict
+"""
     for name in "ab":
         (tmp_path / name / "parts").mkdir(parents=True)
-        (tmp_path / name / "parts/own.py").write_text("")
-        write(tmp_path / name, {"implementation": "who.Who"}, who=WHO.format(who=name) + late)
-    assert ask_who(serve(tmp_path)) == {"a": 503, "b": 503}
-    assert caplog.text.count("another folder or the application has a module of this name too") == 2
+        (tmp_path / name / "parts/own.py").write_text(f"WHO = {name!r}\n")
+        (tmp_path / name / "parts/other.py").write_text("from .own import WHO\nimport later\nassert later.WHO == WHO\n")
+        who = WHO.format(who=name).replace(f"[{name!r}]", "[self.who]") + late
+        write(tmp_path / name, {"implementation": "who.Who"}, who=who, later=f"WHO = {name!r}\n")
+    assert ask_who(serve(tmp_path)) == {"a": ["a"], "b": ["b"]}
+
+
+def test_a_module_that_is_not_there_has_its_plain_name_in_the_error(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    (tmp_path / "src").mkdir()
+    (tmp_path / "src/own.py").write_text("")
+    write(tmp_path, {"name": "a", "implementation": "who.Who"}, who="import src.missing")
+    assert ask(serve(tmp_path), "a", x=[1.0]).status == 503
+    assert "ModuleNotFoundError: No module named 'src.missing'\n" in caplog.text
+
+
+def test_what_the_host_imports_during_a_load_is_its_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Before the model has imported its module of that name, and after it has."""
+    write(tmp_path / "host", helpers="WHO = 'host'\n", unused="WHO = 'host'\n")
+    monkeypatch.syspath_prepend(tmp_path / "host")
+    gate: Any = type(sys)("gate")
+    gate.steps = [threading.Event() for _ in range(4)]
+    monkeypatch.setitem(sys.modules, "gate", gate)
+    imports = "import gate\n{}import helpers\n{}import unused\nassert helpers.WHO == unused.WHO == 'a'\n".format(
+        *(f"gate.steps[{at}].set()\nassert gate.steps[{at + 1}].wait(20)\n" for at in (0, 2))
+    )
+    own = "WHO = 'a'\n"
+    write(tmp_path / "models/a", {"implementation": "who.Who"}, helpers=own, unused=own, who=imports + WHO.format(who="a"))
+    write(tmp_path / "models/b", {"implementation": "who.Who"}, who=WHO.format(who="b"))
+    server, seen, path = serve(tmp_path / "models"), list[str](), list(sys.path)
+    with ThreadPoolExecutor(1) as pool:
+        loading = pool.submit(server.load_sync, "a")
+        for at, name in ((0, "helpers"), (2, "unused")):
+            assert gate.steps[at].wait(20)
+            seen += [importlib.import_module(each).WHO for each in ("helpers", name)]
+            assert sys.path == path
+            gate.steps[at + 1].set()
+        loading.result(20)
+    for name in ("helpers", "unused"):
+        assert sys.modules.pop(name).WHO == "host"
+    assert seen == ["host"] * 4
+    assert ask_who(server) == {"a": ["a"], "b": ["b"]}
+    assert caplog.text == ""
+
+
+def test_pickles_find_classes_in_packages_without_a_file(tmp_path: Path) -> None:
+    (tmp_path / "a/src/model").mkdir(parents=True)
+    (tmp_path / "a/src/model/feats.py").write_text("class T:\n    who = 'a'\n")
+    load = "\nasync def load(self):\n    return pickle.loads(b'csrc.model.feats\\nT\\n.') is T\n\n\nWho.load = load\n"
+    who = f"import pickle\nfrom src.model.feats import T\n{WHO.format(who='a')}{load}"
+    write(tmp_path / "a", {"implementation": "who.Who"}, who=who)
+    write(tmp_path / "b", {"implementation": "other.Who"}, other=WHO.format(who="b"))
+    assert ask_who(serve(tmp_path)) == {"a": ["a"], "b": ["b"]}
 
 
 def test_the_host_imports_its_own_module_later(sums: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
