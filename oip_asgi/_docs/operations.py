@@ -29,7 +29,7 @@ _DOCUMENTS: Final = (
     documents.ModelMetadata,
     documents.ModelReady,
     documents.Error,
-    repository.ModelIndex,
+    documents.ModelIndex,
     repository.IndexRequest,
     repository.ControlRequest,
     model_statistics.Statistics,

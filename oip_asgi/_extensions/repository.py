@@ -19,7 +19,7 @@ from .._protocol.datatypes import Buffer
 from .._protocol.effects import Spawn, Steps, Wait
 from .._protocol.errors import Forbidden, InferenceError, InvalidRequest, NotFound, NotReady, show
 from .._protocol.loop_limits import MAX_QUESTION
-from .._protocol.schemas import Parameters
+from .._protocol.schemas import ModelIndex, Parameters
 from .._serving.call_stack import find_callers
 from .._serving.engine import Engine
 from .rows import GrpcRow, GrpcRows, Question, RestRow, decode_question
@@ -44,6 +44,7 @@ _STATES: Final[Mapping[State, tuple[PublicState, str, str]]] = {
 }
 """For each state: its name for users, its name in Triton's index, and the reason for it."""
 
+_NOT_READY: Final = "its ready= does not say that it is"
 _RELOAD_FAILED: Final = "load failed, see the server's log: what was loaded before still serves"
 
 
@@ -62,13 +63,6 @@ class ModelStatus(msgspec.Struct, frozen=True):
     version: str | None
     state: PublicState
     reason: str
-
-
-class ModelIndex(msgspec.Struct, kw_only=True):
-    name: str
-    version: str | msgspec.UnsetType = msgspec.UNSET
-    state: str
-    reason: str | msgspec.UnsetType = msgspec.UNSET
 
 
 class IndexRequest(msgspec.Struct):
@@ -92,6 +86,15 @@ def list_models(models: Iterable[Model], *, ready: bool) -> list[ModelIndex]:
         for found, state in entries
         if state == "READY" or not ready
     ]
+
+
+def list_blockers(models: Iterable[Model]) -> list[ModelIndex]:
+    """List models that are not ready, whatever their state is."""
+    entries = list_models(models, ready=False)
+    for entry in entries:
+        if entry.state == "READY":
+            entry.reason = _NOT_READY
+    return entries
 
 
 def load(engine: Engine, name: str, version: str | None, parameters: LoadParameters) -> Steps[None]:

@@ -159,8 +159,12 @@ def _find_infer_path(head: Head, match: Match) -> str:
 
 
 def _answer_ready(request: Exchange) -> Steps[Response]:
-    ready = yield from request.engine.is_ready(waits=not request.wire.head.holds_thread)
-    return respond_json(200 if ready else 503, schemas.ServerReady(ready, True))
+    engine = request.engine
+    blockers = yield from engine.find_blockers(waits=not request.wire.head.holds_thread)
+    document = schemas.ServerReady(blockers is None, True)
+    if blockers and engine.guard is None:  # else not everybody may know of each model
+        document.models = repository.list_blockers(blockers)
+    return respond_json(200 if document.ready else 503, document)
 
 
 def _list_models(_: Engine, request: Exchange) -> Steps[schemas.ModelList]:

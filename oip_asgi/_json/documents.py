@@ -19,7 +19,7 @@ from .._protocol import schemas
 from .._protocol.datatypes import FLOATING, MAX_RANK, Buffer
 from .._protocol.errors import InvalidRequest
 from .._protocol.loop_limits import MAX_TENSORS
-from .text import ERRORS, NO_JSON, ONLY_FLOATS, check_members, check_unseen, refuse
+from .text import ERRORS, NO_JSON, OF_TENSORFLOW, ONLY_FLOATS, check_members, check_unseen, refuse
 
 MAX_PARAMETERS: Final = 100_000
 """How many parameters one object may have. Each takes ten times its text."""
@@ -43,6 +43,9 @@ _decode_response: Final = msgspec.json.Decoder(schemas.ReceivedResponse).decode
 
 _NO_INPUTS: Final = "Object missing required field `inputs`"
 """What the decoder says of a plain object."""
+
+_OTHER_INPUTS: Final = ("Expected `array`, got `object` - at `$.inputs`", "Expected `object`, got `array` - at `$.inputs[0]`")
+"""What it says of the inputs of TensorFlow Serving, by name or of a single one."""
 
 _PLAIN: Final = "; a plain object is for generate or generate_stream"
 
@@ -119,8 +122,15 @@ def _decode(text: Buffer, decode: Callable[[Buffer], T], tensors: Callable[[T], 
     except ERRORS as error:
         masked = None if isinstance(error, msgspec.ValidationError) else _mask_literals(text)
         if masked is None:
-            refuse(error, "", text, _PLAIN if str(error) == _NO_INPUTS else "")
+            refuse(error, "", text, _find_hint(str(error), text))
     return _decode_literals(text, masked, decode, tensors)
+
+
+def _find_hint(problem: str, text: Buffer) -> str:
+    """What to write in the place of a document of another protocol."""
+    if problem == _NO_INPUTS:
+        return OF_TENSORFLOW if b'"instances"' in bytes(text) else _PLAIN
+    return OF_TENSORFLOW if problem in _OTHER_INPUTS else ""
 
 
 def _decode_literals(text: Buffer, masked: bytes, decode: Callable[[Buffer], T], tensors: Callable[[T], Sequence[Any]]) -> T:

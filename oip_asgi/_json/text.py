@@ -22,8 +22,21 @@ MAX_DEPTH: Final = 100
 NO_JSON: Final = "NaN, Infinity and -Infinity are no JSON"
 ONLY_FLOATS: Final = f"{NO_JSON}: expected them as elements of floating-point data only"
 
+OF_TENSORFLOW: Final = (
+    '; it looks like the form of TensorFlow Serving: write {"inputs": [{"name": "x", "shape": [1, 2], "datatype": "FP32", '
+    '"data": [1, 2]}]}, or send {"x": [[1, 2]]} to generate'
+)
+
 ERRORS: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 """What decoders raise."""
+
+
+_BEGINNINGS: Final = {
+    b"--": "; it looks like multipart/form-data, which curl -F and HTML forms send: send JSON",
+    b"\xef\xbb\xbf": "; it begins with a byte order mark: send UTF-8 without one, which Python calls utf-8 and not utf-8-sig",
+    b"\xff\xfe": "; it looks like UTF-16: send UTF-8",
+}
+"""What to send in the place of a text that begins with this."""
 
 
 class Unusual(Exception):
@@ -106,5 +119,6 @@ def refuse(error: Exception, place: str, text: Buffer, hint: str = "") -> NoRetu
 
 
 def _name_form(text: Buffer) -> str:
-    """What to send in the place of a form, by which no JSON begins."""
-    return "; it looks like multipart/form-data, which curl -F and HTML forms send: send JSON" if text[:2] == b"--" else ""
+    """What to send in the place of something by which no JSON begins."""
+    start = bytes(text[:3])
+    return next((hint for beginning, hint in _BEGINNINGS.items() if start.startswith(beginning)), "")

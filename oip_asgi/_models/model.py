@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Final
 
 from .._codecs.content_types import Codecs
 from .._extensions.cache import Cache
@@ -16,6 +17,9 @@ from .limiter import Limiter
 from .loader import Loader
 from .model_options import CONCURRENCY, NO_TIMEOUT, ModelOptions
 from .statistics import Statistics
+
+_LONG_DELAY: Final = 1.0
+"""Seconds. Who lets clients wait for longer only to fill a batch has probably written milliseconds."""
 
 
 class Model:
@@ -40,6 +44,11 @@ class Model:
         else:
             self.limiter = Batches(*bounds, options.max_batch_size, options.preferred_batch_sizes)
             self._warn_of_queue(options.max_batch_size)
+            if options.max_batch_delay > _LONG_DELAY:
+                logger.warning(
+                    "%s: max_batch_delay=%g is in seconds, for which requests are held back: for milliseconds, write %g",
+                    self, options.max_batch_delay, options.max_batch_delay / 1000,
+                )  # fmt: skip
         self.cache = None if options.cache is None else Cache(options.cache)
         self.ready = options.ready
         self.statistics = Statistics()

@@ -177,11 +177,22 @@ class ServerLive(msgspec.Struct):
     live: bool
 
 
+class ModelIndex(msgspec.Struct, kw_only=True):
+    """One model in `$repository_index_response`."""
+
+    name: str
+    version: str | msgspec.UnsetType = msgspec.UNSET
+    state: str
+    reason: str | msgspec.UnsetType = msgspec.UNSET
+
+
 class ServerReady(msgspec.Struct):
     """`$ready_server_response`: the text says `live`, KServe's client and server say `ready`; both are here."""
 
     ready: bool
     live: bool
+    models: list[ModelIndex] | msgspec.UnsetType = msgspec.UNSET
+    """The models that are not ready."""
 
 
 class ModelReady(msgspec.Struct):

@@ -20,7 +20,7 @@ from typing import Any, Final
 import msgspec
 
 from .._json.tensor_data import from_json, from_value, to_value
-from .._json.text import ERRORS, ONLY_FLOATS, Unusual, check_unseen, outside_strings, refuse
+from .._json.text import ERRORS, OF_TENSORFLOW, ONLY_FLOATS, Unusual, check_unseen, outside_strings, refuse
 from .._protocol.datatypes import FLOATING, Array, dtype_of
 from .._protocol.errors import InvalidRequest, describe_expected, find_near, show
 from .._protocol.specs import TensorSpec
@@ -139,10 +139,9 @@ def decode_request(
             continue
         what = _NO_SCALAR.get(type(value))
         if what is not None:
-            raise InvalidRequest(
-                f"parameter {show(name)} is {what}: expected a string, a number, true or false; for a list, the model has to declare an "
-                f"input {show(name)}"
-            )
+            declare = f"; for a list, the model has to declare an input {show(name)}"
+            hint = OF_TENSORFLOW if name in ("inputs", "instances") else declare
+            raise InvalidRequest(f"parameter {show(name)} is {what}: expected a string, a number, true or false{hint}")
         made.parameters[name] = _check_scalar(f"parameter {show(name)}", value)
     return made
 

@@ -32,6 +32,9 @@ _EXTENSIONS: Final = ("binary_tensor_data", "classification", "model_configurati
 _UNLOAD_SECONDS: Final = 1.0
 """When the server stops, all `unload=` together have at least this time, even if the calls took all of the timeout."""
 
+_PAUSED: Final = ("unloading", "unloaded")
+"""States of models that were unloaded on purpose."""
+
 _UNDECLARED: Final = "undeclared_inputs"
 """The metadata's parameter with the names of inputs whose datatype and shape are not declared."""
 
@@ -148,26 +151,31 @@ class Engine:
             document.versions = versions
         return document
 
-    def is_ready(self, *, waits: bool = True) -> Steps[bool]:
+    def is_ready(self) -> Steps[bool]:
         """True if all models are ready but those unloaded on purpose; without models, `ready_when_empty`. Begins to load them."""
+        return (yield from self.find_blockers()) is None
+
+    def find_blockers(self, *, waits: bool = True) -> Steps[list[Model] | None]:
+        """Find the models because of which `is_ready` is False; none, if it is because of none. None if it is True."""
         if self.stopping:
-            return False
+            return []
         models = list(self.models)
         if not models:
-            return self.options.ready_when_empty
+            return None if self.options.ready_when_empty else []
         if not waits:
             for model in models:
                 yield from model.lifecycle.begin_to_load()
         for model in models:
-            if model.lifecycle.state in ("unloading", "unloaded"):
+            if model.lifecycle.state in _PAUSED:
                 continue
             reason = yield from self._find_reason(model, waits=waits)
             if reason is not None:
                 self._log_not_ready(model, reason)
-                return False
+                others = [each for each in models if not each.lifecycle.is_serving and each.lifecycle.state not in _PAUSED]
+                return others if model in others else [model, *others]
         if self._blocker is not None and self._replace_blocker(None):
             logger.warning("the server is ready again")
-        return True
+        return None
 
     def _log_not_ready(self, model: Model, reason: str) -> None:
         """Log once which model keeps the server from being ready: probes ask often. A failed load is in the log already."""

@@ -136,9 +136,11 @@ def make_busy_error(model: Model) -> InferenceError:
             f"{_list_calls(model, within)}: the last call would wait for itself, as calls that it is made within hold all "
             f"{limiter.max_concurrency} slots of {model}: give it a larger max_concurrency, or do not call it from within"
         )
+    running = "1 call runs" if limiter.max_concurrency == 1 else f"{limiter.max_concurrency} calls run"
     if model in within:
-        return Busy(f"{model} is busy: {limiter.max_concurrency} calls run, and a call within one of its own does not wait", headers=_RETRY)
-    return Busy(f"{model} is busy: {limiter.max_concurrency} calls run and {limiter.max_queue} wait, which is all it takes", headers=_RETRY)
+        return Busy(f"{model} is busy: {running}, and a call within one of its own does not wait", headers=_RETRY)
+    waiting = f"{limiter.max_queue} {'waits' if limiter.max_queue == 1 else 'wait'}"
+    return Busy(f"{model} is busy: {running} and {waiting}, which is all it takes", headers=_RETRY)
 
 
 def make_circle_error(model: Model, within: Sequence[Model]) -> ModelFailed:

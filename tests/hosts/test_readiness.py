@@ -58,7 +58,8 @@ def test_a_probe_begins_to_load_and_answers_at_once(host: Callable[[InferenceSer
 
     for name in ("m", "n"):
         server.register(name, lambda x: x, load=load_async if is_async and name == "m" else load)
-    not_ready = (503, b'{"ready":false,"live":true}')
+    loading = b'{"name":"m","state":"LOADING"},{"name":"n","state":"LOADING"}'
+    not_ready = (503, b'{"ready":false,"live":true,"models":[%b]}' % loading)
     with host(server) as send, ThreadPoolExecutor() as pool:  # type: ignore[attr-defined]
         for target, document in (("/health/ready", not_ready), ("/models/m/ready", (503, b'{"name":"m","ready":false}'))) * 2:
             found = send(Request("GET", target))  # were it to wait, it would do so for ever

@@ -9,6 +9,11 @@ from tests.support.ways import Request
 from tests.table.row import ECHOED, FLOATS, GOOD, INTEGERS, MAX_JSON_BYTES, Row, answer, framed, infer, inputs, tensor
 
 FORM = b'--a\r\nContent-Disposition: form-data; name="request"\r\n\r\n%b\r\n--a--\r\n'
+OF_TENSORFLOW = (
+    'it looks like the form of TensorFlow Serving: write {"inputs": [{"name": "x", "shape": [1, 2], "datatype": "FP32", '
+    '"data": [1, 2]}]}, or send {"x": [[1, 2]]} to generate'
+)
+NO_MARK = "it begins with a byte order mark: send UTF-8 without one, which Python calls utf-8 and not utf-8-sig"
 NO_FORM = "it looks like multipart/form-data, which curl -F and HTML forms send: send JSON"
 
 
@@ -164,10 +169,11 @@ def document_rows() -> Iterator[Row]:
         "cut off": (inputs(GOOD)[:-5], "not valid JSON"),
         "trailing bytes": (inputs(GOOD) + b"x", "trailing characters"),
         "two documents": (inputs(GOOD) + inputs(GOOD), "trailing characters"),
-        "byte order mark": (b"\xef\xbb\xbf" + inputs(GOOD), "not valid JSON"),
+        "byte order mark": (b"\xef\xbb\xbf" + inputs(GOOD), f"invalid character (byte 0); {NO_MARK}"),
+        "long, with a byte order mark": (b"\xef\xbb\xbf" + inputs(GOOD).ljust(18_000), f"invalid character (byte 0); {NO_MARK}"),
         "a form": (FORM % inputs(GOOD), f"invalid character (byte 1); {NO_FORM}"),
         "a form with a file": (FORM % b"\xff\xd8", f"not valid UTF-8: invalid start byte; {NO_FORM}"),
-        "UTF-16": (inputs(GOOD).decode().encode("utf-16"), "not valid UTF-8"),
+        "UTF-16": (inputs(GOOD).decode().encode("utf-16"), "not valid UTF-8: invalid start byte; it looks like UTF-16: send UTF-8"),
         "invalid UTF-8": (inputs(GOOD, more=',"id":"\xff"').replace("\xff".encode(), b"\xff"), "not valid UTF-8"),
         "invalid UTF-8 in an unknown field": (inputs(GOOD, more=',"zz":"\xff"').replace("\xff".encode(), b"\xff"), "not valid UTF-8"),
         "lone surrogate": (inputs(GOOD, more=',"id":"\\ud800"'), "not valid JSON"),
@@ -180,6 +186,10 @@ def document_rows() -> Iterator[Row]:
         "null": (b"null", "the body: expected object, got null"),
         "number": (b"5", "the body: expected object, got int"),
         "no inputs field": (b"{}", "the body: object missing required field inputs; a plain object is for generate or generate_stream"),
+        "instances": (b'{"instances":[[1,2]]}', f"the body: object missing required field inputs; {OF_TENSORFLOW}"),
+        "instances and a signature": (b'{"signature_name":"a","instances":[1]}', f"missing required field inputs; {OF_TENSORFLOW}"),
+        "inputs by name": (b'{"inputs":{"x":[[1,2]]}}', f"inputs: expected array, got object; {OF_TENSORFLOW}"),
+        "inputs without a name": (b'{"inputs":[[1,2]]}', f"inputs[0]: expected object, got array; {OF_TENSORFLOW}"),
         "inputs null": (b'{"inputs":null}', "inputs: expected array, got null"),
         "inputs an object": (b'{"inputs":{}}', "inputs: expected array, got object"),
         "input a string": (inputs('"x"'), "inputs[0]: expected object, got str"),

@@ -13,6 +13,7 @@ import numpy as np
 
 from oip_asgi import InferenceContext, InferenceError, InferenceResponse, InferenceServer, Tensor, TensorSpec
 from tests.support.ways import Request
+from tests.table.json_rows import NO_MARK, OF_TENSORFLOW
 
 HAS_PANDAS = find_spec("pandas") is not None
 """Whether the table has the rows of data frames. Hosts are also tested without pandas."""
@@ -278,6 +279,24 @@ def _requests() -> list[StreamRow]:
         ),
         refused("no such input", "words/generate_stream", {"x": 1}, "missing input 'text_input': expected 'text_input', but got no inputs"),
         refused("no object", "plain/generate", [1], "the body: expected object, got array"),
+        refused(
+            "instances",
+            "plain/generate",
+            {"instances": [[1, 2]]},
+            f"parameter 'instances' is a list: expected a string, a number, true or false; {OF_TENSORFLOW}",
+        ),
+        refused(
+            "inputs by name",
+            "plain/generate",
+            {"inputs": {"x": [[1, 2]]}},
+            f"parameter 'inputs' is an object: expected a string, a number, true or false; {OF_TENSORFLOW}",
+        ),
+        refused(
+            "a byte order mark",
+            "plain/generate",
+            b'\xef\xbb\xbf{"x": 1}',
+            f"the body is not valid JSON: JSON is malformed: invalid character (byte 0); {NO_MARK}",
+        ),
         refused(
             "a form",
             "plain/generate",

@@ -280,7 +280,7 @@ def test_a_busy_model_is_an_error_in_the_stream(address: str, models: Models) ->
         call.send("held", 2, "a")
         assert said(call.next()) == ("a", [0], False)
         call.send("held", 2, "b")
-        text = "request id 'b': model 'held' is busy: 1 calls run and 0 wait, which is all it takes"
+        text = "request id 'b': model 'held' is busy: 1 call runs and 0 wait, which is all it takes"
         assert said(call.next()) == ("b", "", text)
 
 

@@ -432,7 +432,7 @@ def test_those_that_wait_are_as_many_as_may_run_and_wait() -> None:
     async def main() -> None:
         tasks = [asyncio.create_task(gated.ask()) for _ in range(4)]  # the first is in its slot
         await gated.begun(1)
-        with pytest.raises(InferenceError, match="is busy: 1 calls run and 2 wait, which is all it takes") as caught:
+        with pytest.raises(InferenceError, match="is busy: 1 call runs and 2 wait, which is all it takes") as caught:
             await gated.ask()
         assert caught.value.status == 503
         gated.open.set()

@@ -154,6 +154,16 @@ def test_a_queue_that_can_never_fill_a_batch_is_warned_of(caplog: pytest.LogCapt
     )
 
 
+def test_a_delay_that_was_meant_in_milliseconds_is_warned_of(caplog: pytest.LogCaptureFixture) -> None:
+    server = InferenceServer()
+    server.register("m", identity, max_batch_size=32, max_batch_delay=1)
+    assert caplog.records == []
+    server.register("long", identity, max_batch_size=32, max_batch_delay=5)
+    assert caplog.messages == [
+        "model 'long': max_batch_delay=5 is in seconds, for which requests are held back: for milliseconds, write 0.005"
+    ]
+
+
 def test_configuration_and_metadata_agree_on_the_first_dimension() -> None:
     server = InferenceServer()
     server.register("m", identity, inputs=FREE, outputs=FREE, max_batch_size=32, max_batch_delay=0.002, preferred_batch_sizes=[8, 16])

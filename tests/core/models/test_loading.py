@@ -76,7 +76,8 @@ def test_a_load_that_fails(way: Callable[[InferenceServer], Way], how: str, capl
     send_request = way(server)
     for _ in range(2):
         assert error(send_request(INFER)) == (503, "model 'm' is not ready: its load failed, see the server's log")
-        assert (send_request(READY).status, send_request(READY).body) == (503, b'{"ready":false,"live":true}')
+        failed = b'{"ready":false,"live":true,"models":[{"name":"m","state":"UNAVAILABLE","reason":"load failed, see the server\'s log"}]}'
+        assert (send_request(READY).status, send_request(READY).body) == (503, failed)
         assert send_request(Request("GET", "/models/m/ready")).body == b'{"name":"m","ready":false}'
     assert send_request(Request("GET", "/models/other/ready")).status == 200
     assert outputs(send_request(Request("POST", "/models/other/infer", (), INFER.body))) == {"output_0": [2]}
@@ -271,7 +272,7 @@ def test_while_the_host_starts_requests_are_told_that_models_are_loading() -> No
     starting.start()
     assert entered.wait(10)
     assert error(ask(server, "m")) == (503, "model 'm' is not ready: it is still loading")
-    assert get(server, "/health/ready") == (503, {"ready": False, "live": True})
+    assert get(server, "/health/ready") == (503, {"ready": False, "live": True, "models": [{"name": "m", "state": "LOADING"}]})
     assert get(server, "/health/live") == (200, {"live": True})
     leave.set()
     starting.join(10)
@@ -476,7 +477,8 @@ def test_ready_is_asked_at_each_check(way: Callable[[InferenceServer], Way], is_
     send_request = way(server)
     assert send_request(READY).status == 200
     state[0] = None
-    assert (send_request(READY).status, send_request(READY).body) == (503, b'{"ready":false,"live":true}')
+    says_no = b'{"ready":false,"live":true,"models":[{"name":"m","state":"READY","reason":"its ready= does not say that it is"}]}'
+    assert (send_request(READY).status, send_request(READY).body) == (503, says_no)
     answer = send_request(Request("GET", "/models/m/ready"))
     assert (answer.status, answer.body) == (503, b'{"name":"m","ready":false}')
     assert send_request(Request("HEAD", "/models/m/ready")).status == 503
@@ -484,11 +486,34 @@ def test_ready_is_asked_at_each_check(way: Callable[[InferenceServer], Way], is_
     server.stop()
 
 
+def test_readiness_names_every_model_that_is_not_ready_and_tells_nobody_with_authorize() -> None:
+    for authorize in (None, lambda _: True):
+        server = InferenceServer(authorize=authorize)
+        server.register("works", lambda: 1)
+        server.register("says no", lambda: 1, version="2", ready=lambda: False)
+        server.register("unloaded", lambda: 1)
+        for name in ("fails", "fails too"):
+            server.register(name, lambda: 1, load=lambda: 1 / 0)
+        server.unload_sync("unloaded")
+        server.start()
+        expected: dict[str, Any] = {"ready": False, "live": True}
+        if authorize is None:
+            reason = "load failed, see the server's log"
+            expected["models"] = [
+                {"name": "says no", "version": "2", "state": "READY", "reason": "its ready= does not say that it is"},
+                {"name": "fails", "state": "UNAVAILABLE", "reason": reason},
+                {"name": "fails too", "state": "UNAVAILABLE", "reason": reason},
+            ]
+        assert get(server, "/health/ready") == (503, expected)
+        server.stop()
+
+
 def test_a_ready_that_raises_counts_as_not_ready(caplog: pytest.LogCaptureFixture) -> None:
     server = InferenceServer()
     server.register("m", lambda: 1, ready=lambda: 1 / 0)
+    says_no = {"name": "m", "state": "READY", "reason": "its ready= does not say that it is"}
     with caplog.at_level(logging.ERROR, "oip_asgi"):
-        assert get(server, "/health/ready") == (503, {"ready": False, "live": True})
+        assert get(server, "/health/ready") == (503, {"ready": False, "live": True, "models": [says_no]})
     assert "ZeroDivisionError" in caplog.text
 
 

@@ -362,7 +362,7 @@ def test_the_queue_is_bounded() -> None:
         await asyncio.wait(tasks)
         return [told(task) for task in [*tasks, refused]]
 
-    assert asyncio.run(main()) == [[2], [4], (503, "model 'm' is busy: 1 calls run and 2 wait, which is all it takes")]
+    assert asyncio.run(main()) == [[2], [4], (503, "model 'm' is busy: 1 call runs and 2 wait, which is all it takes")]
 
 
 @kinds

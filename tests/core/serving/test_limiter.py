@@ -30,7 +30,7 @@ def test_a_full_house_is_refused_at_once_before_the_body_is_read(blocking: Block
         await until(lambda: blocking.started == 2 and not any(talk.task.done() for talk in inside))
         refused = Talk(server, body=None)
         status, body = await refused.answer()
-        assert (status, body) == (503, {"error": "model 'm' is busy: 2 calls run and 1 wait, which is all it takes"})
+        assert (status, body) == (503, {"error": "model 'm' is busy: 2 calls run and 1 waits, which is all it takes"})
         assert refused.header("retry-after") == "1"
         assert refused.asked == 0
         assert (await Talk(server, path="/health/ready").answer())[0] == 200

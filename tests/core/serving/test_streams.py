@@ -204,7 +204,7 @@ def test_a_stream_holds_its_slot_until_it_ends(kind: str) -> None:
         await asyncio.sleep(0.02)
         busy = listen(server)
         status, body = await busy.answer()
-        assert (status, body["error"]) == (503, "model 'm' is busy: 1 calls run and 1 wait, which is all it takes")
+        assert (status, body["error"]) == (503, "model 'm' is busy: 1 call runs and 1 waits, which is all it takes")
         assert noted.made == 1
         first.takes.set()
         await asyncio.wait_for(first.task, 20)

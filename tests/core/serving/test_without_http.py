@@ -322,7 +322,7 @@ def test_a_call_takes_a_slot_and_waits_for_one() -> None:
         await asyncio.to_thread(entered.wait)
         second = asyncio.create_task(server.infer("m", {}))
         await asyncio.sleep(0.01)
-        with pytest.raises(InferenceError, match="model 'm' is busy: 1 calls run and 1 wait, which is all it takes") as busy:
+        with pytest.raises(InferenceError, match="model 'm' is busy: 1 call runs and 1 waits, which is all it takes") as busy:
             await server.infer("m", {})
         assert busy.value.status == 503
         second.cancel()
