@@ -17,9 +17,9 @@ import numpy as np
 
 from .._protocol import schemas
 from .._protocol.datatypes import FLOATING, MAX_RANK, Buffer
-from .._protocol.errors import InvalidRequest
+from .._protocol.errors import InvalidRequest, show
 from .._protocol.loop_limits import MAX_TENSORS
-from .text import ERRORS, NO_JSON, OF_TENSORFLOW, ONLY_FLOATS, check_members, check_unseen, refuse
+from .text import ERRORS, NO_JSON, NO_SCALARS, OF_TENSORFLOW, ONLY_FLOATS, check_members, check_unseen, refuse
 
 MAX_PARAMETERS: Final = 100_000
 """How many parameters one object may have. Each takes ten times its text."""
@@ -29,9 +29,6 @@ _MAX_MEMBERS: Final = 7 * MAX_TENSORS + MAX_PARAMETERS
 
 _MASKS: Final = {b"-Infinity": b"-1.555555", b"Infinity": b"1.555555", b"NaN": b"1.5"}
 """What Python's json writes for non-finite numbers -> a number of the same length."""
-
-_NO_VALUES: Final = {list: "array", dict: "object", type(None): "null"}
-"""What errors call values that no parameter may have."""
 
 decode_short: Final = msgspec.json.Decoder(schemas.InferenceRequest).decode
 """Decodes the JSON of a short request, with its `data`. What is unusual raises one of `REFUSALS`."""
@@ -80,11 +77,12 @@ def _read_parameters(text: msgspec.Raw, place: str) -> schemas.Parameters | None
         return None
     check_members(text, MAX_PARAMETERS, "the request has")
     found: schemas.Parameters | None = _decode_part(_decode_parameters, text, f"{place}parameters")
-    for value in (found or {}).values():
-        if type(value) in _NO_VALUES:
-            raise InvalidRequest(f"{place}parameters[...]: expected bool | float | int | str, got {_NO_VALUES[type(value)]}")
+    for name, value in (found or {}).items():
+        if type(value) in NO_SCALARS:
+            what = NO_SCALARS[type(value)]
+            raise InvalidRequest(f"{place}parameters[{show(name)}] is {what}: expected a string, a number, true or false")
         if type(value) is float and math.isinf(value):
-            raise InvalidRequest(f"{place}parameters[...]: number out of range")
+            raise InvalidRequest(f"{place}parameters[{show(name)}]: number out of range")
     return found
 
 

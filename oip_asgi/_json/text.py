@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from codecs import getincrementaldecoder
 from collections.abc import Iterator
+from types import NoneType
 from typing import Final, NoReturn
 
 import msgspec
@@ -26,6 +27,9 @@ OF_TENSORFLOW: Final = (
     '; it looks like the form of TensorFlow Serving: write {"inputs": [{"name": "x", "shape": [1, 2], "datatype": "FP32", '
     '"data": [1, 2]}]}, or send {"x": [[1, 2]]} to generate'
 )
+
+NO_SCALARS: Final = {list: "a list", dict: "an object", NoneType: "null"}
+"""What errors call values that no parameter may have."""
 
 ERRORS: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 """What decoders raise."""

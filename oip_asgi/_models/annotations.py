@@ -16,7 +16,7 @@ import numpy as np
 
 from .._codecs.base import AnyInputCodec, AnyRequestCodec
 from .._codecs.content_types import SCALARS, Codecs, check_complete, default_codecs, is_input_codec, is_request_codec
-from .._protocol.datatypes import DTYPES, Datatype, DType, datatype_of
+from .._protocol.datatypes import DTYPES, Datatype, DType, datatype_of, suggest_datatype
 from .._protocol.errors import InvalidRequest, InvalidResponse, show
 from .._protocol.specs import AnyShape, TensorSpec
 from .._protocol.tensors import Tensor
@@ -112,7 +112,8 @@ def _parse_extras(annotation: Any, extras: Sequence[Any]) -> dict[str, Any]:
         return {"datatype": datatype, "shape": shapes[0] if shapes else None, "unreadable": None}
     meant = next((text for text in texts if shapes or _LIKE_A_DATATYPE.fullmatch(text)), None)
     if meant is not None:
-        raise TypeError(f"{inspect.formatannotation(annotation)}: {meant!r} is no datatype: expected one of {', '.join(_KNOWN)}")
+        expected = f"expected one of {', '.join(_KNOWN)}{suggest_datatype(meant)}"
+        raise TypeError(f"{inspect.formatannotation(annotation)}: {meant!r} is no datatype: {expected}")
     if shapes:
         raise TypeError(
             f"{inspect.formatannotation(annotation)} has a shape and no datatype: write "

@@ -43,6 +43,18 @@ _NAMES: Final[dict[DType, Datatype]] = {dtype: name for name, dtype in DTYPES.it
 name_of: Final = _NAMES.get
 """The inverse of `DTYPES`."""
 
+_ALSO_CALLED: Final[Mapping[str, Datatype]] = {
+    **{name.casefold(): name for name in (*DTYPES, "BF16")},
+    **{dtype.name: name for name, dtype in DTYPES.items()},
+    "bfloat16": "BF16",
+    "half": "FP16",
+    "double": "FP64",
+    "boolean": "BOOL",
+    "str": "BYTES",
+    "string": "BYTES",
+}
+"""What numpy and others call the datatypes, in small letters. `float` is none of these names: it has 64 bits here, and 32 there."""
+
 NUMBERS: Final = frozenset(dtype for dtype in DTYPES.values() if not dtype.hasobject)
 """The dtypes of the table whose elements are no Python objects."""
 
@@ -71,7 +83,15 @@ def dtype_of(datatype: str) -> DType:
             raise InvalidRequest("datatype BF16 needs the package ml_dtypes, which this server does not have") from None
         extension: DType = np.dtype(bfloat16)
         return extension
-    raise InvalidRequest(f"unknown datatype {show(datatype)}: expected one of {', '.join(DTYPES)} (names are case-sensitive)")
+    raise InvalidRequest(
+        f"unknown datatype {show(datatype)}: expected one of {', '.join(DTYPES)} (names are case-sensitive){suggest_datatype(datatype)}"
+    )
+
+
+def suggest_datatype(name: str) -> str:
+    """Say which datatype was probably meant by a name that is none. In Triton's configurations, they begin with `TYPE_`."""
+    meant = _ALSO_CALLED.get(name.casefold().removeprefix("type_"))
+    return "" if meant is None else f"; did you mean {show(meant)}?"
 
 
 def datatype_of(dtype: DType) -> Datatype | None:

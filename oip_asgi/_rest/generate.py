@@ -20,7 +20,7 @@ from typing import Any, Final
 import msgspec
 
 from .._json.tensor_data import from_json, from_value, to_value
-from .._json.text import ERRORS, OF_TENSORFLOW, ONLY_FLOATS, Unusual, check_unseen, outside_strings, refuse
+from .._json.text import ERRORS, NO_SCALARS, OF_TENSORFLOW, ONLY_FLOATS, Unusual, check_unseen, outside_strings, refuse
 from .._protocol.datatypes import FLOATING, Array, dtype_of
 from .._protocol.errors import InvalidRequest, describe_expected, find_near, show
 from .._protocol.specs import TensorSpec
@@ -41,9 +41,6 @@ _JSON_TEXTS: Final = "pd_json"
 _INFERENCE_REQUEST: Final = re.compile(rb'"inputs"[ \t\r\n]*:[ \t\r\n]*\[[ \t\r\n]*[{\]]')
 
 _SURROGATE: Final = re.compile(rb"\\u[dD][89a-fA-F]")
-
-_NO_SCALAR: Final = {list: "a list", dict: "an object", NoneType: "null"}
-"""What errors call a value that is no scalar."""
 
 _LIKENESS: Final = 0.83
 """The least likeness of two names at which one is taken for a misspelling of the other: `temprature` is one, `top_p` is none of `top_k`."""
@@ -137,7 +134,7 @@ def decode_request(
                 raise InvalidRequest(f"input {show(name)}{error}") from None
             made.inputs.append(Tensor(name, array, more))
             continue
-        what = _NO_SCALAR.get(type(value))
+        what = NO_SCALARS.get(type(value))
         if what is not None:
             declare = f"; for a list, the model has to declare an input {show(name)}"
             hint = OF_TENSORFLOW if name in ("inputs", "instances") else declare
@@ -160,7 +157,7 @@ def _read_id(value: Any) -> str | None:
     if value is None or type(value) is str:
         return value
     _check_scalar("id", value)
-    raise InvalidRequest(f"id is {_NO_SCALAR.get(type(value)) or show(value)}: expected a string")
+    raise InvalidRequest(f"id is {NO_SCALARS.get(type(value)) or show(value)}: expected a string")
 
 
 def _check_scalar(what: str, value: Any) -> Any:
@@ -202,7 +199,7 @@ def _read_input(value: Any, spec: TensorSpec | None) -> Array:
     """A member as an array. If its input is not declared, its elements decide the datatype. Errors go on after the name of the input."""
     if type(value) in (dict, NoneType):
         of = "" if spec is None else f" of {spec.datatype}"
-        raise InvalidRequest(f" is {_NO_SCALAR[type(value)]}: expected a scalar or a list{of}")
+        raise InvalidRequest(f" is {NO_SCALARS[type(value)]}: expected a scalar or a list{of}")
     is_scalar = type(value) is not list
     leaves, shape = ([value], (1,)) if is_scalar else (_list_leaves(value), _find_shape(value))
     kinds = set(map(type, leaves))

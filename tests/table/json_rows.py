@@ -16,6 +16,14 @@ OF_TENSORFLOW = (
 NO_MARK = "it begins with a byte order mark: send UTF-8 without one, which Python calls utf-8 and not utf-8-sig"
 NO_FORM = "it looks like multipart/form-data, which curl -F and HTML forms send: send JSON"
 
+OTHER_DATATYPES = ", UINT8, UINT16, UINT32, UINT64, INT8, INT16, INT32, INT64, FP16, FP32, FP64, BYTES (names are case-sensitive)"
+DATATYPES = {
+    **dict.fromkeys(("fp32", "float32", "TYPE_FP32"), "; did you mean 'FP32'?"),
+    **dict.fromkeys(("STRING", "str", "object"), "; did you mean 'BYTES'?"),
+    **dict.fromkeys(("FLOAT", "", "FP8", "INT"), ""),
+}
+"""Names that are no datatypes, and what is asked about them."""
+
 
 def good_rows() -> Iterator[Row]:
     echoed = answer("echo", ECHOED)
@@ -198,9 +206,18 @@ def document_rows() -> Iterator[Row]:
         "id an array": (inputs(GOOD, more=',"id":["a"]'), "id: expected str | null, got array"),
         "parameters an array": (inputs(GOOD, more=',"parameters":[]'), "parameters: expected object | null, got array"),
         "parameters a string": (inputs(GOOD, more=',"parameters":"a"'), "parameters: expected object | null, got str"),
-        "parameter null": (inputs(GOOD, more=',"parameters":{"a":null}'), "parameters[...]: expected"),
-        "parameter an array": (inputs(GOOD, more=',"parameters":{"a":[1]}'), "parameters[...]: expected"),
-        "parameter an object": (inputs(GOOD, more=',"parameters":{"a":{}}'), "parameters[...]: expected"),
+        "parameter null": (
+            inputs(GOOD, more=',"parameters":{"a":null}'),
+            "parameters['a'] is null: expected a string, a number, true or false",
+        ),
+        "parameter an array": (
+            inputs(GOOD, more=',"parameters":{"a":[1]}'),
+            "parameters['a'] is a list: expected a string, a number, true or false",
+        ),
+        "parameter an object": (
+            inputs(GOOD, more=',"parameters":{"a":{}}'),
+            "parameters['a'] is an object: expected a string, a number, true or false",
+        ),
         "NaN id": (inputs(GOOD, more=',"id":NaN'), "NaN, Infinity and -Infinity are no JSON"),
         "NaN parameter": (inputs(GOOD, more=',"parameters":{"a":NaN}'), "NaN, Infinity and -Infinity are no JSON"),
         "NaN parameters": (inputs(GOOD, more=',"parameters":NaN'), "NaN, Infinity and -Infinity are no JSON"),
@@ -282,13 +299,16 @@ def tensor_rows() -> Iterator[Row]:
             tensor("FP32", [2], "[1,2]", parameters="[]"),
             "inputs[0].parameters: expected object | null, got array",
         ),
-        "tensor parameter an object": (tensor("FP32", [2], "[1,2]", parameters='{"a":{}}'), "inputs[0].parameters[...]"),
+        "tensor parameter an object": (
+            tensor("FP32", [2], "[1,2]", parameters='{"a":{}}'),
+            "inputs[0].parameters['a'] is an object: expected a string",
+        ),
         "binary size without header": (tensor("FP32", [2], None, parameters=size % 8), "Inference-Header-Content-Length"),
         "data and binary size": (tensor("FP32", [2], "[1,2]", parameters=size % 8), "both data and binary_data_size"),
         "content type unknown": (tensor("FP32", [2], "[1,2]", parameters='{"content_type":"nope"}'), "'nope'"),
         **{
-            f"datatype {name}": (tensor(name, [2], "[1,2]"), f"unknown datatype {name!r}: expected one of BOOL")
-            for name in ("fp32", "FLOAT", "", "FP8", "TYPE_FP32", "STRING", "INT")
+            f"datatype {name}": (tensor(name, [2], "[1,2]"), f"unknown datatype {name!r}: expected one of BOOL{OTHER_DATATYPES}{meant}")
+            for name, meant in DATATYPES.items()
         },
     }
     for value in ("-1", "8.0", '"8"', "true", "1e1"):
