@@ -1,6 +1,6 @@
 """Who may do what with which model, over REST and gRPC: a small table of users, and one function that reads it.
 
-pip install 'oip_asgi[grpc-asgi]' fastapi hypercorn scikit-learn httpx2 tritonclient[grpc]
+pip install 'oip_asgi[grpc-asgi]' fastapi 'gunicorn[http2]' scikit-learn httpx2 'tritonclient[grpc]'
 python examples/authorize.py            serves on http://127.0.0.1:8000, REST and gRPC
 python examples/authorize.py --check    serves on a free port, asks as three users, and ends
 
@@ -105,7 +105,7 @@ def check() -> bool:
         ],
     }
     is_right = True
-    with serving(make_app()) as address:
+    with serving("authorize:make_app()") as address:
         for user, answers in expected.items():
             found = [ask_rest(address, user, path, body) for path, body in asked] + [ask_grpc(address, user, "digits-next")]
             for (path, _), answer in zip([*asked, ("gRPC: metadata of digits-next", None)], found, strict=True):
@@ -118,7 +118,7 @@ def check() -> bool:
 def main() -> int:
     if "--check" in sys.argv[1:]:
         return 0 if check() else 1
-    run(make_app())
+    run("authorize:make_app()")
     return 0
 
 

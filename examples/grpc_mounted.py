@@ -1,40 +1,45 @@
 """One port of one FastAPI application: its own route, the Open Inference Protocol at /v2, gRPC and gRPC-Web.
 
-pip install -e '.[grpc-asgi]' fastapi hypercorn    the server; what else the example imports is for its clients
+pip install -e '.[grpc-asgi]' fastapi 'gunicorn[http2]'    the server; what else the example imports is for its clients
 python examples/grpc_mounted.py            serves on http://127.0.0.1:8000, REST and gRPC
 python examples/grpc_mounted.py --check    serves on a free port, asks it about real images in each way, and ends
 
-gRPC needs an ASGI server with HTTP/2 and trailers. Here it is hypercorn; `pyvoy --port 8000 module:app` is the fastest.
+gRPC needs an ASGI server with HTTP/2 and trailers. Here it is gunicorn's ASGI worker; `pyvoy --port 8000 module:app` is the fastest.
 """
 
 from __future__ import annotations
 
-import asyncio
-import socket
+import os
+import subprocess
 import sys
-import threading
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import httpx2
 import tritonclient.grpc
-from digits import ask_binary, make_server, train
+from digits import ask_binary, free_port, make_server, train
 from fastapi import FastAPI, Request, Response
 from fastapi.responses import JSONResponse
-from hypercorn.asyncio import serve
-from hypercorn.config import Config
 
-from oip_asgi import InferenceServer, OIPApp
+from oip_asgi import OIPApp
 
 TOKEN = {"authorization": "Bearer secret"}
 GRPC_WEB = "/inference.GRPCInferenceService/ServerLive"
 
+GUNICORN = [sys.executable, "-m", "gunicorn", "--no-control-socket", "--chdir", str(Path(__file__).parent)]
+ASGI = ["--worker-class", "asgi", "--asgi-loop", "asyncio"]
+"""uvloop raises where a client has gone before its answer."""
+HTTP2 = ["--http-protocols", "h2,h1", "--http2-cleartext", "both", "--keep-alive", "75"]
+"""HTTP/2 and HTTP/1.1 without TLS. A gRPC client keeps one connection, also while it says nothing for a minute."""
 
-def make_app(server: InferenceServer) -> FastAPI:
+
+def make_app() -> FastAPI:
     """The application. Its middleware guards its own route, /v2 and gRPC alike."""
+    classifier, _, _ = train()
     app = FastAPI()
-    OIPApp(server).install(app, "/v2", grpc=True)
+    OIPApp(make_server(classifier)).install(app, "/v2", grpc=True)
 
     @app.middleware("http")
     async def authenticate(request: Request, call_next: Callable[[Request], Awaitable[Response]]) -> Response:
@@ -49,35 +54,22 @@ def make_app(server: InferenceServer) -> FastAPI:
     return app
 
 
-def configured(bind: str) -> Config:
-    """hypercorn's configuration. A gRPC client keeps one connection, which hypercorn closes after 1,000 requests else."""
-    config = Config()
-    config.bind, config.keep_alive_max_requests = [bind], 2**62
-    return config
-
-
-def run(app: FastAPI) -> None:
-    """Serve the application on port 8000 until it is interrupted."""
-    asyncio.run(serve(app, configured("127.0.0.1:8000")))  # type: ignore[arg-type]  # hypercorn has ASGI types of its own
+def run(app: str) -> None:
+    """Serve an application, which is named as gunicorn wants it, on port 8000 until it is interrupted."""
+    os.execv(sys.executable, [*GUNICORN, *ASGI, *HTTP2, "--bind", "127.0.0.1:8000", app])
 
 
 @contextmanager
-def serving(app: FastAPI) -> Iterator[str]:
-    """The application on a free port; gives its address."""
-    listening = socket.create_server(("127.0.0.1", 0))  # connections wait here until the server takes them
-    config, loop = configured(f"fd://{listening.fileno()}"), asyncio.new_event_loop()
-    config.errorlog = None
-    stop = asyncio.Event()
-    serving = serve(app, config, shutdown_trigger=stop.wait)  # type: ignore[arg-type]  # as above
-    thread = threading.Thread(target=loop.run_until_complete, args=[serving])
-    thread.start()
-    try:
-        yield "{}:{}".format(*listening.getsockname())
-    finally:
-        loop.call_soon_threadsafe(stop.set)
-        thread.join()
-        loop.close()
-        listening.detach()  # the server has closed it
+def serving(app: str) -> Iterator[str]:
+    """Such an application on a free port; gives its address."""
+    with free_port() as port:  # connections wait here until the server takes them
+        address, number = "{}:{}".format(*port.getsockname()), port.fileno()
+        command = [*GUNICORN, *ASGI, *HTTP2, "--log-level", "error", "--bind", f"fd://{number}", app]
+        with subprocess.Popen(command, pass_fds=[number]) as server:
+            try:
+                yield address
+            finally:
+                server.terminate()
 
 
 def ask_grpc(address: str, images: Any) -> list[int]:
@@ -98,10 +90,12 @@ def refusal(address: str) -> str:
     return "nothing"
 
 
-def check(app: FastAPI, images: Any, digits: Any) -> bool:
+def check() -> bool:
     """Serve, ask in each way, print the answers beside the truth, and say whether they are right."""
-    with serving(app) as address:
-        with httpx2.Client(base_url=f"http://{address}", headers=TOKEN) as client:
+    _, images, digits = train()
+    images, digits = images[:16], digits[:16]
+    with serving("grpc_mounted:make_app()") as address:
+        with httpx2.Client(base_url=f"http://{address}", headers=TOKEN, timeout=60) as client:
             home = client.get("/").json()
             by_rest = ask_binary(client, images)
             web = client.post(GRPC_WEB, headers={"content-type": "application/grpc-web"}, content=bytes(5)).content
@@ -119,11 +113,9 @@ def check(app: FastAPI, images: Any, digits: Any) -> bool:
 
 
 def main() -> int:
-    classifier, images, digits = train()
-    app = make_app(make_server(classifier))
     if "--check" in sys.argv[1:]:
-        return 0 if check(app, images[:16], digits[:16]) else 1
-    run(app)
+        return 0 if check() else 1
+    run("grpc_mounted:make_app()")
     return 0
 
 

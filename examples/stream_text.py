@@ -5,9 +5,9 @@ python examples/stream_text.py --check    serves on free ports, asks with real c
 
 curl -N http://127.0.0.1:8000/v2/models/writer/generate_stream -d '{"text_input": "The value of", "max_words": 20}'
 
-Behind other servers, from this folder; with hypercorn, gRPC is on the application's own port, and gunicorn serves the protocol alone:
+Behind gunicorn, from this folder: its ASGI worker has gRPC on the application's own port, and its WSGI one serves the protocol alone:
 
-hypercorn --bind 127.0.0.1:8000 "stream_text:asgi_app()"
+gunicorn --worker-class asgi --http-protocols h2,h1 --http2-cleartext both --bind 127.0.0.1:8000 "stream_text:asgi_app()"
 gunicorn --bind 127.0.0.1:8000 --threads 8 "stream_text:wsgi_app()"
 
 The model is small but real: it counts which character follows each six others in Python's own manual, which every Python ships.

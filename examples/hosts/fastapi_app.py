@@ -1,11 +1,11 @@
 """A FastAPI application whose model is served over the Open Inference Protocol.
 
     uvicorn --app-dir examples/hosts --port 8000 fastapi_app:app
-    hypercorn --bind 127.0.0.1:8000 examples/hosts/fastapi_app:app
+    gunicorn --worker-class asgi --http-protocols h2,h1 --http2-cleartext both --chdir examples/hosts --bind 127.0.0.1:8000 fastapi_app:app
     curl -u ada:lovelace http://127.0.0.1:8000/v2/models/iris
 
 The application's dependency covers /v2 and gRPC as it covers every route; `public=` leaves health open, for probes have no password. gRPC
-on the same port needs a server with HTTP/2 trailers, such as hypercorn; gRPC-Web works with each.
+on the same port needs a server with HTTP/2 trailers, such as gunicorn; gRPC-Web works with each.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """A Quart application whose model is served over the Open Inference Protocol.
 
-    hypercorn --bind 127.0.0.1:8000 examples/hosts/quart_app:app
+    gunicorn --worker-class asgi --http-protocols h2,h1 --http2-cleartext both --chdir examples/hosts --bind 127.0.0.1:8000 quart_app:app
     curl -u ada:lovelace http://127.0.0.1:8000/v2/models/iris
 
 Quart's `before_request` covers its own routes only, so authentication is an ASGI middleware around them, /v2 and gRPC; health is open, for

@@ -4,7 +4,7 @@
     curl -u ada:lovelace http://127.0.0.1:8000/v2/models/iris
 
 Starlette's AuthenticationMiddleware covers /v2 and gRPC as it covers every route; health is open, for probes have no password. gRPC on the
-same port needs a server with HTTP/2 trailers, such as hypercorn; gRPC-Web works with each.
+same port needs a server with HTTP/2 trailers, such as gunicorn; gRPC-Web works with each.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 uvicorn --app-dir examples/kserve --host 0.0.0.0 --port 8080 predictor:app
 curl http://127.0.0.1:8080/v2/models/iris
 
-Under hypercorn, gRPC is on the same port: inference_service_grpc.yaml. Prometheus finds the numbers at /metrics.
+Under gunicorn's ASGI worker, gRPC is on the same port: inference_service_grpc.yaml. Prometheus finds the numbers at /metrics.
 """
 
 from __future__ import annotations

@@ -24,7 +24,7 @@ from .methods import ACTIONS
 
 _NO_TRAILERS: Final = (
     "the server of this application cannot send the HTTP/2 trailers that gRPC needs (ASGI's http.response.trailers): "
-    "run it with one that can, such as pyvoy or hypercorn, or use gRPC-Web"
+    "run it with one that can, such as pyvoy or gunicorn's asgi worker with HTTP/2, or use gRPC-Web"
 )
 
 

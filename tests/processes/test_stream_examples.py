@@ -51,12 +51,12 @@ def cancelled(served: Served) -> int:
     return sum(each["cancel"]["count"] for each in model["response_stats"].values())
 
 
-@pytest.mark.parametrize("name", ["hypercorn", "gunicorn"])
+@pytest.mark.parametrize("name", ["asgi", "wsgi"])
 def test_the_example_behind_other_servers(name: str, tmp_path: Path) -> None:
     """The first word comes long before the last, and a reader that goes stops the model."""
     command = {
-        "hypercorn": "hypercorn --bind 127.0.0.1:PORT stream_text:asgi_app()",
-        "gunicorn": "gunicorn --bind 127.0.0.1:PORT --threads 8 stream_text:wsgi_app()",
+        "asgi": "gunicorn --worker-class asgi --http-protocols h2,h1 --http2-cleartext both --bind 127.0.0.1:PORT stream_text:asgi_app()",
+        "wsgi": "gunicorn --bind 127.0.0.1:PORT --threads 8 stream_text:wsgi_app()",
     }
     endless = {"text_input": "The value of", "max_words": 100_000}
     environment = {"PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "examples")])}
@@ -64,7 +64,7 @@ def test_the_example_behind_other_servers(name: str, tmp_path: Path) -> None:
         with httpx2.stream("POST", f"{served.url}/v2/models/writer/generate_stream", json=endless, timeout=30) as response:
             assert json.loads(next(response.iter_lines()).removeprefix("data: "))["text_output"].strip()
         block_until(lambda: cancelled(served) == 1)
-        if name == "hypercorn":
+        if name == "asgi":
             spoken = run(sys.executable, "examples/clients/stream_with_tritonclient.py", f"127.0.0.1:{served.port}", "The value of")
             assert len(spoken.removeprefix("The value of").split()) >= 20
             prompt = wire_input("text_input", "BYTES", {"bytes_contents": [b"The value of"]})

@@ -139,7 +139,7 @@ def test_a_server_without_trailers_is_told_once(path: str, caplog: pytest.LogCap
     for _ in range(2):
         got = asyncio.run(call(app, path, frame(ECHO), has_trailers=False))
         assert got.headers["grpc-status"] == "12"
-        advice = "run it with one that can, such as pyvoy or hypercorn, or use gRPC-Web"
+        advice = "run it with one that can, such as pyvoy or gunicorn's asgi worker with HTTP/2, or use gRPC-Web"
         assert advice in got.headers["grpc-message"].replace("%20", " ")
     [record] = caplog.records
     assert record.getMessage().startswith("a gRPC call cannot be answered: the server of this application cannot send the HTTP/2 trailers")

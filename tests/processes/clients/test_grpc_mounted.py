@@ -27,7 +27,7 @@ def test_the_example_answers_in_each_way_alike() -> None:
 SERVES = """
 import digits, grpc_mounted, sys
 classifier, images, _ = digits.train()
-with grpc_mounted.serving(grpc_mounted.make_app(digits.make_server(classifier))) as address:
+with grpc_mounted.serving("grpc_mounted:make_app()") as address:
     print(address, classifier.predict(images[:1] * 0)[0], flush=True)
     sys.stdin.read()
 """

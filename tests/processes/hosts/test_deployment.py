@@ -79,11 +79,11 @@ def test_the_image_copies_what_is_there() -> None:
     copied = [source for line in instructions("COPY") for source in line.split()[:-1]]
     assert [source for source in copied if not (ROOT / source).exists()] == []
     started = {word.removesuffix(":app") for _, container in containers() for word in container.get("command", [])}
-    assert {"runtime.py", "hypercorn.toml", "predictor"} <= started
-    assert {"predictor.py", "runtime.py", "hypercorn.toml"} == {Path(source).name for source in copied if "kserve" in source}
+    assert {"runtime.py", "gunicorn_config.py", "predictor"} <= started
+    assert {"predictor.py", "runtime.py", "gunicorn_config.py"} == {Path(source).name for source in copied if "kserve" in source}
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())
     [install] = [line for line in instructions("RUN") if line.startswith("pip install")]
-    assert {"scikit-learn", "uvicorn", "hypercorn"} <= set(install.split())
+    assert {"scikit-learn", "uvicorn", "'gunicorn[http2]>=27'"} <= set(install.split())
     [description] = project["tool"]["hatch"]["metadata"]["hooks"]["fancy-pypi-readme"]["fragments"]
     assert description["path"] in DOCKERFILE  # the build needs it
 
@@ -172,7 +172,7 @@ def started(command: list[str], place: Path) -> Iterator[Served]:
     for source in KSERVE.iterdir():
         if source.is_file():
             shutil.copy(source, place)
-    config = place / "hypercorn.toml"
+    config = place / "gunicorn_config.py"
     config.write_text(config.read_text().replace("8080", str(port)))
     words = [word.replace("8080", str(port)) for word in command]
     inside = ["sh", "-c", 'cd "$1" && shift && exec "$@"', "sh", str(place), *words]
@@ -193,7 +193,7 @@ def check_sigterm(served: Served, path: str, body: bytes) -> None:
         sock.sendall(head.encode() + body[:10])
         get(f"{served.url}/v2/health/live")  # by when it has read what came before
         served.ask_to_end()
-        time.sleep(0.5)  # hypercorn listens to the end, so nothing tells that it has seen the signal
+        time.sleep(0.5)  # a server may listen to the end, so nothing tells that it has seen the signal
         sock.sendall(body[10:])
         response = HTTPResponse(sock)
         response.begin()

@@ -179,7 +179,7 @@ def test_grpc_web_is_behind_the_same_password(example: tuple[str, Served, Path])
 
 def test_grpc_is_behind_the_same_password(example: tuple[str, Served, Path]) -> None:
     name, served, _ = example
-    if name not in WITH_GRPC or "hypercorn" not in str(served.process.args):
+    if name not in WITH_GRPC or "h2" not in str(served.process.args):
         pytest.skip("its server sends no HTTP/2 trailers")
     before = history(served)
     with grpc.insecure_channel(f"127.0.0.1:{served.port}") as channel:

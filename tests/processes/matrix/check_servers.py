@@ -53,7 +53,6 @@ KINDS = {
     "gunicorn gthread": Kind(f"gunicorn --bind 127.0.0.1:PORT --threads 4 {WSGI}"),
     "gunicorn gthread, Django": Kind("gunicorn --bind 127.0.0.1:PORT --threads 4 tests.processes.matrix.django_site:application"),
     "gunicorn asgi": Kind(f"gunicorn --bind 127.0.0.1:PORT --worker-class asgi {ASGI}"),
-    "gunicorn uvicorn worker": Kind(f"gunicorn --bind 127.0.0.1:PORT --worker-class uvicorn_worker.UvicornWorker {ASGI}"),
     "waitress": Kind(f"waitress-serve --listen 127.0.0.1:PORT {WSGI}", finishes=False),
     "werkzeug": Kind("flask --app tests.processes.matrix.wsgi_site run --port PORT", keeps_alive=False, finishes=False),
     "runserver": Kind("python -m tests.processes.matrix.django_site runserver PORT --noreload", chunked=411, finishes=False),
