@@ -231,8 +231,10 @@ def add_routes(app: Any, routes: Sequence[HostRoute], dependencies: Sequence[Any
         if getattr(route, "endpoint", None) is not endpoint:
             raise ValueError(f"{describe(app.router)} does not keep the route {path!r}: put OIPMiddleware around the application")
         route.methods = set()  # any
-        # not by way of the endpoint, for which Starlette makes a request each time
-        route.app = serve if not has_dependencies else route.app if is_open is None else _choose(is_open, serve, route.app)
+        if not has_dependencies:  # not by way of the endpoint, for which Starlette makes a request each time
+            route.app = _serve_at(route, serve)
+        elif is_open is not None:
+            route.app = _choose(is_open, serve, route.app)
         added.append(route)
     for route in added:
         if route.path.endswith(REST):  # slowapi counts a request for the last route that matches
@@ -257,9 +259,17 @@ def cut_off(prefix: str) -> Callable[[str], str]:
     return cut
 
 
+def _serve_at(route: Any, serve: Serve) -> Serve:
+    def serve_at(scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
+        scope["route"] = route  # FastAPI says it for its own class of routes only, and Sentry names a request by it
+        return serve(scope, receive, send)
+
+    return serve_at
+
+
 def _choose(is_open: Callable[[Scope], object], serve: Serve, guarded: Serve) -> Serve:
-    async def choose(scope: Scope, receive: Receive, send: Send) -> None:
-        await (serve if is_open(scope) else guarded)(scope, receive, send)
+    def choose(scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
+        return (serve if is_open(scope) else guarded)(scope, receive, send)
 
     return choose
 

@@ -258,12 +258,12 @@ def _list_routes(app: OIPApp, prefix: str, open_paths: str | None) -> list[HostR
     """List the routes of REST below a prefix. What matches `open_paths` is open."""
     cut = cut_off(prefix)
 
-    async def serve(scope: Scope, receive: Receive, send: Send) -> None:
+    def serve(scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
         path: str = find_path(scope) if scope.get("root_path") else scope["path"]
         rest, root = cut(path), scope.get("root_path", "")
         # the scope that a mount would give
         mounted = {**scope, "app_root_path": scope.get("app_root_path", root), "root_path": root + path.removesuffix(rest)}
-        await app(mounted, receive, send, rest)
+        return app(mounted, receive, send, rest)
 
     def is_open(scope: Scope) -> object:
         raw_path: bytes | None = scope.get("raw_path")

@@ -31,7 +31,6 @@ _NAMED: Final = re.compile(r"(.*)\{(model|region)\}(\[/versions/\{version\}\])?(
 _VERSION: Final = "(?:/versions/(?P<version>[^/]*))?"
 
 _ANY_VERSION: Final = "[/versions/{version}]"
-_PAGE_FILE: Final = re.compile("^/docs/.*")
 _VARIABLE: Final = re.compile(r"\[.*\]|\{.*?\}")
 _NO_WORD: Final = re.compile(r"\W+")
 
@@ -81,7 +80,7 @@ class Routes:
         """The first segments of all paths, each once."""
         # hosts ask their routes one after the other: inference first, and a fixed path before a name that could be the same
         asked = sorted(endpoints, key=lambda pattern: (endpoints[pattern].action != "infer", "{" in pattern, len(pattern)))
-        self.templates = list(dict.fromkeys(template for pattern in asked for template in _list_templates(pattern)))
+        self.templates = [template for pattern in asked for template in _list_templates(pattern)]
         """All paths as hosts name them. A name in them is one segment."""
 
     def match(self, path: str) -> Match | None:
@@ -110,7 +109,6 @@ def _compile(pattern: str) -> re.Pattern[str]:
 
 
 def _list_templates(pattern: str) -> Iterator[Template]:
-    pattern = _PAGE_FILE.sub("/docs/{file}", pattern)
     name = _NO_WORD.sub("_", _VARIABLE.sub("", pattern.replace("/models/{model}", "/model"))).strip("_") or "server"
     for version in ("", "/versions/{version}") if _ANY_VERSION in pattern else ("",):
         path = pattern.replace(_ANY_VERSION, version)

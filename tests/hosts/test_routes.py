@@ -37,7 +37,7 @@ FOUND = {
     "/v2/repository/models/echo/load": ("/v2/repository/models/{name}/load", "repository_model_load"),
     "/v2/systemsharedmemory/region/r/status": ("/v2/systemsharedmemory/region/{name}/status", "systemsharedmemory_region_status"),
     "/v2/docs": ("/v2/docs", "docs"),
-    "/v2/docs/page.js": ("/v2/docs/{file}", "docs"),
+    "/v2/docs/page.js": ("/v2/docs/page.js", "docs_page_js"),
     # what no template takes
     "/v2/": ("/v2/{path:path}", "other"),
     "/v2/nothing": ("/v2/{path:path}", "other"),
@@ -130,11 +130,11 @@ def test_what_a_model_finds_in_the_scope_and_what_the_host_finds_afterwards(make
 
     async def around(scope: Any, receive: Any, send: Any) -> None:
         await app(scope, receive, send)
-        seen.append((scope["endpoint"].__name__, scope.get("root_path"), scope["path_params"]))
+        seen.append((scope["route"].path, scope["endpoint"].__name__, scope.get("root_path"), scope["path_params"]))
 
     found = Client(around).post("/v2/models/scope/infer", content=b'{"inputs":[]}')
     assert found.json()["outputs"][0]["data"] == ["model_infer", "/v2", "http://testserver/page"]
-    assert seen == [("model_infer", "", {"name": "scope"})]
+    assert seen == [("/v2/models/{name}/infer", "model_infer", "", {"name": "scope"})]
 
 
 class Forgetful(Router):

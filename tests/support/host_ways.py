@@ -15,7 +15,7 @@ from django.core.asgi import get_asgi_application
 from django.core.wsgi import get_wsgi_application
 from django.test import override_settings
 from django.urls import include, path
-from fastapi import FastAPI
+from fastapi import Depends, FastAPI
 from flask import Blueprint, Flask
 from litestar import Litestar, asgi
 from litestar.types import Receive, Scope, Send
@@ -61,6 +61,13 @@ def fastapi_mounted(server: InferenceServer) -> FastAPI:
 def fastapi_installed(server: InferenceServer) -> FastAPI:
     app = FastAPI()
     OIPApp(server).install(app)
+    return app
+
+
+def fastapi_guarded(server: InferenceServer) -> FastAPI:
+    """With dependencies before all but health."""
+    app = FastAPI(dependencies=[Depends(lambda: None)])
+    OIPApp(server).install(app, public=["health"])
     return app
 
 
@@ -124,6 +131,7 @@ def host_ways(server: InferenceServer) -> Iterator[dict[str, Way]]:
         yield {
             "FastAPI mount": over_asgi(fastapi_mounted(server), "/v2"),
             "FastAPI install": over_asgi(fastapi_installed(server), "/v2"),
+            "FastAPI install, dependencies": over_asgi(fastapi_guarded(server), "/v2"),
             "Flask blueprint": over_wsgi(flask_app(blueprint(server)), "/v2"),
             **over_django,
             "Litestar mount": over_asgi(litestar_mounted(server), "/v2"),
