@@ -5,7 +5,8 @@ Knows Flask's request and response; the answers come from the core, through `wsg
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Callable, Mapping, Sequence
 from io import BytesIO
 from typing import Any
 from urllib.parse import quote
@@ -22,8 +23,9 @@ from werkzeug.exceptions import ClientDisconnected, HTTPException, RequestEntity
 from werkzeug.routing import BaseConverter, Map, Rule
 
 from . import wsgi
+from ._http.exchange import list_templates
 from ._http.public import match_public
-from ._http.request import Head, prefix_of
+from ._http.request import prefix_of
 from ._http.response import encode_json
 from ._protocol.effects import Fed, Start
 from ._protocol.errors import Reader, TooLarge
@@ -58,44 +60,51 @@ def blueprint(server: InferenceServer, name: str = "oip", url_prefix: str = "/v2
         {'error': 'send x-api-key'}
     """
     check_server(server, "blueprint", "app.register_blueprint(blueprint(server))")
+    engine = server._inside.engine
     served, opened = Blueprint(name, __name__, url_prefix=url_prefix), Blueprint(f"{name}_public", __name__)
     for each in (served, opened):
         each.register_error_handler(HTTPException, _refuse)
         for code in default_exceptions:  # Flask prefers an application's handler of a code to ours of a class
             each.register_error_handler(code, _refuse)
-    match_public(public)
-
-    def respond(head: Head) -> Response:
-        response, body = wsgi.answer(server, head, _Stream(), _feed)
-        made = Response(stream_with_context(body) if type(response) is Start else list(body), response.status)
-        made.headers = Headers(wsgi.headers(response))  # our headers alone: Flask would add a content type to an empty answer
-        return made
-
-    def view(path: str | None = None, **_: object) -> Response:  # a prefix may have variables of its own
-        return respond(wsgi.head(request.environ, "" if path is None else f"/{path}", request.environ))
-
-    def open_view(path: str, **_: object) -> Response:
-        head = wsgi.head(request.environ, "", request.environ)
-        head.path = quote(f"/{path}")  # the path that was found open, and no other spelling of it
-        return respond(head)
+    is_public = re.compile(f"/{match_public(public)}").fullmatch
 
     def add_rules(state: BlueprintSetupState) -> None:
         # Not `add_url_rule`: it needs a list of methods, and leaves all others and doubled slashes to Flask's own answers
         app, full_name = state.app, f"{state.name_prefix}.{state.name}".lstrip(".")
         prefix = prefix_of(state.url_prefix or "/")
         app.url_map.converters |= {"oip_anything": _Anything, "oip_public": _Public}
-        rules = [(prefix or "/", f"{full_name}.v2"), (f"{prefix}/<oip_anything:path>", f"{full_name}.v2")]
-        app.view_functions[f"{full_name}.v2"] = view
+        open_name = f"{full_name.replace('.', '_')}_public"  # not a part of any other blueprint, whose hooks would run
+        rules = [(path, path.replace("{", "<").replace("}", ">"), name, bool(is_public(path))) for path, name in list_templates(engine)]
+        rules.append(("/{path}", "/<oip_anything:path>", "other", False))
         if public:
-            open_name = f"{full_name.replace('.', '_')}_public"  # not a part of any other blueprint, whose hooks would run
             app.register_blueprint(opened, name=open_name)
-            rules.append((f"{prefix}/<oip_public({','.join(map(repr, public))}):path>", f"{open_name}.v2"))
-            app.view_functions[f"{open_name}.v2"] = open_view
-        for rule, endpoint in rules:
-            app.url_map.add(Rule(rule, endpoint=endpoint, subdomain=state.subdomain, merge_slashes=False))
+            rules.append(("/{path}", f"/<oip_public({','.join(map(repr, public))}):path>", "other", True))
+        paths = {f"{prefix}{rule}" or "/": path for path, rule, _, _ in rules}
+        for _, rule, name, is_open in rules:
+            endpoint = f"{open_name if is_open else full_name}.{name}"
+            app.view_functions[endpoint] = _make_view(name, server, paths, is_open)
+            app.url_map.add(Rule(f"{prefix}{rule}" or "/", endpoint=endpoint, subdomain=state.subdomain, merge_slashes=False))
 
     served.record(add_rules)
     return served
+
+
+def _make_view(name: str, server: InferenceServer, paths: Mapping[str, str], is_open: bool) -> Callable[..., Response]:
+    """Make a view of a name. `paths` has the path below the mount by rule."""
+
+    def view(**variables: str) -> Response:  # a prefix may have some of its own
+        assert request.url_rule is not None
+        path = paths[request.url_rule.rule].format_map(variables)
+        head = wsgi.head(request.environ, path, request.environ)
+        if is_open:
+            head.path = quote(path)  # the path that was found open, and no other spelling of it
+        response, body = wsgi.answer(server, head, _Stream(), _feed)
+        made = Response(stream_with_context(body) if type(response) is Start else list(body), response.status)
+        made.headers = Headers(wsgi.headers(response))  # our headers alone: Flask would add a content type to an empty answer
+        return made
+
+    view.__module__, view.__name__, view.__qualname__ = "oip_asgi", name, name
+    return view
 
 
 def _refuse(error: HTTPException) -> Any:

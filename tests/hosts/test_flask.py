@@ -49,7 +49,7 @@ def test_before_request_decides_who_gets_in(server: InferenceServer, calls: list
 
     @app.before_request
     def authenticate() -> ResponseReturnValue | None:
-        if request.endpoint != "oip.v2" or request.headers.get("X-Key") == "open sesame":
+        if request.blueprint != "oip" or request.headers.get("X-Key") == "open sesame":
             return None
         return {"error": "who is there?"}, 401
 

@@ -8,12 +8,15 @@ from typing import Any
 import pytest
 from fastapi import Depends, FastAPI, HTTPException
 from fastapi.openapi.utils import get_openapi
+from flask import Flask
+from flask import request as flask_request
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse
 from starlette.routing import BaseRoute, Match, Route, Router
 
 from oip_asgi import InferenceContext, InferenceServer, OIPApp
+from oip_asgi.flask import blueprint
 from tests.support.asking import exactly
 from tests.support.client import Client
 from tests.table.row import ECHOED, GOOD, answer, inputs
@@ -135,6 +138,26 @@ def test_what_a_model_finds_in_the_scope_and_what_the_host_finds_afterwards(make
     found = Client(around).post("/v2/models/scope/infer", content=b'{"inputs":[]}')
     assert found.json()["outputs"][0]["data"] == ["model_infer", "/v2", "http://testserver/page"]
     assert seen == [("/v2/models/{name}/infer", "model_infer", "", {"name": "scope"})]
+
+
+def test_flask_has_a_rule_and_a_view_with_a_name_for_each_endpoint() -> None:
+    app = Flask(__name__)
+    app.register_blueprint(blueprint(make_server(), public=["health"]))
+    found = {}
+    for path in FOUND:
+        with app.test_request_context(path, method="POST"):
+            assert flask_request.url_rule is not None
+            assert flask_request.endpoint is not None
+            found[path] = flask_request.url_rule.rule, flask_request.endpoint
+            view = app.view_functions[flask_request.endpoint]
+            assert f"{view.__module__}.{view.__name__}" == f"oip_asgi.{FOUND[path][1]}"
+    assert found == {
+        path: (
+            template.replace("{path:path}", "<oip_anything:path>").replace("{", "<").replace("}", ">"),
+            f"{'oip_public' if '/health/' in path or path.endswith('/ready') else 'oip'}.{name}",
+        )
+        for path, (template, name) in FOUND.items()
+    }
 
 
 class Forgetful(Router):
