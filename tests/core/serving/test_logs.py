@@ -161,6 +161,16 @@ def test_the_log_names_the_model_that_keeps_the_server_from_being_ready_once(
     assert said == [line, [], [("WARNING", "the server is ready again")], [], line]
 
 
+def test_the_reason_may_be_what_ready_raises(server: InferenceServer, caplog: pytest.LogCaptureFixture) -> None:
+    async def is_ready() -> bool:
+        raise InferenceError("the feature store\nis away", status=503)
+
+    server.register("asks", lambda: 1, ready=is_ready)
+    assert [get(server, "/health/ready")[0] for _ in range(2)] == [503, 503]
+    assert get(server, "/models/asks/ready") == (503, {"name": "asks", "ready": False})
+    assert caplog.messages == [r"the server is not ready, because of model 'asks': the feature store\nis away"]
+
+
 def test_a_model_that_is_loading_is_named_too(server: InferenceServer, caplog: pytest.LogCaptureFixture) -> None:
     seen: list[tuple[int, object]] = []
 
