@@ -155,7 +155,8 @@ def test_the_log_names_the_model_that_keeps_the_server_from_being_ready_once(
         caplog.clear()
         statuses.append(get(server, "/health/ready"))
         said.append([(record.levelname, record.getMessage()) for record in caplog.records])
-    not_ready, is_ready = (503, {"ready": False, "live": True}), (200, {"ready": True, "live": True})
+    moody = {"name": "moody", "state": "READY", "reason": "its ready= does not say that it is"}
+    not_ready, is_ready = (503, {"ready": False, "live": True, "models": [moody]}), (200, {"ready": True, "live": True})
     assert statuses == [not_ready, not_ready, is_ready, is_ready, not_ready]
     line = [("WARNING", "the server is not ready, because of model 'moody': its ready= says so")]
     assert said == [line, [], [("WARNING", "the server is ready again")], [], line]
@@ -179,7 +180,7 @@ def test_a_model_that_is_loading_is_named_too(server: InferenceServer, caplog: p
 
     server.register("m", lambda: 1, load=load)
     server.start()
-    assert seen == [(503, {"ready": False, "live": True})]
+    assert seen == [(503, {"ready": False, "live": True, "models": [{"name": "m", "state": "LOADING"}]})]
     assert [record.getMessage() for record in caplog.records] == ["the server is not ready, because of model 'm': it is still loading"]
     assert get(server, "/health/ready")[0] == 200
     assert caplog.records[-1].getMessage() == "the server is ready again"
