@@ -32,8 +32,11 @@ OF_PROTOCOL: Final = OF_TREATMENT | {"content_type", "headers", *ELSEWHERE}
 _RESERVED: Final = "triton_"
 
 
-def check_parameters(parameters: Mapping[str, object], scalars: Collection[str]) -> None:
-    """Check a request's parameters, of which the model reads `scalars`. If it has any, a misspelled one would keep its default."""
+def check_parameters(parameters: Mapping[str, object], scalars: Collection[str], refused: Collection[str]) -> None:
+    """Check a request's parameters. The model reads `scalars` there, and no other parameter of its callable, which are `refused`.
+
+    If it has scalars, and reads no others, an unknown name may be a misspelled one, which would keep its default.
+    """
     for name, value in parameters.items():
         if name in _EXPECTED:
             kinds, expected = _EXPECTED[name]
@@ -41,7 +44,14 @@ def check_parameters(parameters: Mapping[str, object], scalars: Collection[str])
                 raise InvalidRequest(f"parameters.{name} is {show(value)}: expected {expected}")
         elif name.startswith(_RESERVED):
             raise InvalidRequest(f"parameters[{show(name)}] is unknown, and names that begin with {_RESERVED} are reserved: leave it out")
-        elif scalars and name not in scalars and name not in OF_PROTOCOL:
+        elif name in scalars or name in OF_PROTOCOL:
+            continue
+        elif name in refused:
+            raise InvalidRequest(
+                f"parameters[{show(name)}]: the model reads only what it annotates float, int, bool or str from there: send an input, or "
+                "leave it out"
+            )
+        elif scalars:
             near = find_near(name, scalars)
             hint = "" if near is None else f"; did you mean {show(near)}?"
             raise InvalidRequest(f"unknown parameter {show(name)}: expected {list_names(sorted(scalars))}{hint}")

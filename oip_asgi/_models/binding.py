@@ -147,6 +147,8 @@ class Binding:
     of_one_request: type | None = None
     """The type of a parameter that takes more of a request than its tensors; None without such a parameter."""
     reserved: frozenset[str] = frozenset()
+    parameters: frozenset[str] = frozenset()
+    """The names of the callable's parameters."""
     is_untyped: bool = False
     """Whether one parameter has no annotation, so that it can take either one tensor or all of them, such as a data frame."""
     knows_columns: bool = True
@@ -163,8 +165,11 @@ class Binding:
         """The names of the others."""
         self.scalars = frozenset(entry.name for entry in entries if entry.is_scalar)
         """The names of the inputs that may be among the request's parameters."""
-        self.read_alone: Collection[str] = () if self.rest is not None or self.of_one_request is not None else self.scalars
-        """The same, if nothing reads the request's other parameters."""
+        reads_others = self.rest is not None or self.of_one_request is not None
+        self.refused = frozenset() if reads_others else self.parameters - self.scalars
+        """The names of the callable's parameters that a request may have as inputs at most."""
+        self.read_alone = frozenset() if reads_others else self.scalars
+        """The scalars, if nothing else reads the request's parameters."""
         takes_all, is_alone = self.request_reader is not None, self.of_one_request is None
         self.takes_any_key = (takes_all and (self.is_open or is_alone)) or (self.rest is not None and is_alone and not entries)
         """Whether each key of a flat object is an input: for a data frame that takes any name, or where nothing reads the request's

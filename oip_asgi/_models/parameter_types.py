@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from datetime import date, time, timedelta
 from enum import Enum
 from inspect import Parameter, formatannotation
-from types import UnionType
+from types import NoneType, UnionType
 from typing import Any, Final, Literal
 
 import numpy as np
@@ -46,7 +46,9 @@ def find_instead(wanted: Any, codecs: Codecs) -> str | None:
 
 
 def _list_members(wanted: Any) -> Sequence[Any]:
-    return typing.get_args(wanted) if typing.get_origin(wanted) in (typing.Union, UnionType) else ()
+    """The types of a union, but for None."""
+    members = typing.get_args(wanted) if typing.get_origin(wanted) in (typing.Union, UnionType) else ()
+    return [member for member in members if member is not NoneType]
 
 
 def _is_of_numpy(wanted: Any) -> bool:

@@ -184,6 +184,7 @@ class Signature:
             request_reader=self._request_reader and msgspec.structs.replace(self._request_reader, order=unnamed),
             of_one_request=self._of_one_request,
             reserved=reserved,
+            parameters=frozenset(p.given.name for p in self._parameters),
             is_open=(rest is not None or self._takes_all) and not self._declared and not unnamed,
             is_untyped=untyped is not None,
             knows_columns=knows_columns,
@@ -208,8 +209,12 @@ class Signature:
         names = [p.given.name for p in self._parameters]
         if len(self._declared) == 1 and self._declared[0].name not in names:
             tensors = [p for p in self._parameters if p.given.kind is not p.given.KEYWORD_ONLY and p.reader and not p.request_codec]
-            needed = [p for p in tensors if not p.is_optional]
-            candidates = [p for p in needed if not p.is_scalar] or needed or tensors
+            others_take_it = self._rest or any(p.request_codec or p.annotation.wanted is InferenceRequest for p in self._parameters)
+            groups: dict[tuple[bool, bool], list[_Parameter]] = {}
+            for parameter in tensors:
+                if not (parameter.is_scalar and others_take_it):
+                    groups.setdefault((parameter.is_optional, parameter.is_scalar), []).append(parameter)
+            candidates = groups[min(groups)] if groups else []  # what must be there before what may be, and arrays before scalars
             if len(candidates) == 1:
                 names[names.index(candidates[0].given.name)] = self._declared[0].name
         return names

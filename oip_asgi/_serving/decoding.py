@@ -77,7 +77,7 @@ def decode(engine: Engine, model: Model, handler: Handler, wire: WireFormat[Any]
     if parameters:
         _check_parameters(parameters, "the request", codecs, of_request=True)
         if len(parameters) > 1 or "binary_data_output" not in parameters:  # as nearly always
-            check_parameters(parameters, handler.binding.read_alone)
+            check_parameters(parameters, handler.binding.read_alone, handler.binding.refused)
         if "timeout" in parameters:
             seconds = min(seconds, _read_timeout(parameters["timeout"]))
         if "content_type" in parameters:

@@ -411,7 +411,7 @@ def scalar_rows() -> Iterator[Row]:
         ("misspelled", '"facter":3', f"unknown parameter 'facter': {expected}; did you mean 'factor'?"),
         ("in capitals", '"factor":3,"Unit":"m"', f"unknown parameter 'Unit': {expected}; did you mean 'unit'?"),
         ("of another name", '"beam":3', f"unknown parameter 'beam': {expected}"),
-        ("called as an input", '"x":3', f"unknown parameter 'x': {expected}"),
+        ("called as an input", '"x":3', "parameters['x']: the model reads only what it annotates float, int, bool or str from there"),
         ("of another kind", '"factor":"3"', "parameters['factor'] is '3': expected a number"),
     ):
         yield Row(f"a parameter {name}", asked(parameters), 400, text=(text,))

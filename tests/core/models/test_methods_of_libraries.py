@@ -215,6 +215,7 @@ def test_what_to_write_for_classes_of_libraries() -> None:
         (npt.ArrayLike, np.ndarray),
         (npt.NDArray[np.float64] | Sparse | None, np.ndarray),
         (int | float, float),
+        (float | int | None, float),
         (pd.DataFrame | dict[str, Any], pd.DataFrame),
     ],
 )

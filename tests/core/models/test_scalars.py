@@ -7,7 +7,7 @@ import functools
 import json
 import re
 from collections.abc import Callable
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import numpy as np
 import pandas as pd
@@ -278,6 +278,37 @@ def test_parameters_that_nobody_reads(server: InferenceServer) -> None:
         assert raised.value.status == 400
     many = {f"p{number}": 1 for number in range(200)}
     assert error(ask(server, "one", {"parameters": many}, x=X)) == (400, "unknown parameter 'p0': expected 'threshold'")
+
+
+def test_parameters_of_the_function_that_are_no_scalars(server: InferenceServer) -> None:
+    def scaled(x: Any, factor: Any = 2.0, mode: Literal["fast", "slow"] = "fast", window: tuple[int, int] = (0, 9)) -> Any:
+        return x.clip(*window) * factor
+
+    server.register("closed", scaled, inputs=[TensorSpec("x", "FP64", [-1])])
+    del scaled.__annotations__["mode"]
+    server.register("open", scaled)
+    text = "the model reads only what it annotates float, int, bool or str from there: send an input, or leave it out"
+    for name in ("closed", "open"):
+        for parameter in ("factor", "mode", "window"):
+            # each would keep its default
+            assert error(ask(server, name, {"parameters": {parameter: 1}}, x=X)) == (400, f"parameters['{parameter}']: {text}")
+        assert outputs(ask(server, name, {"parameters": {"beam": 1}}, x=X)) == {"output_0": [2.0, 4.0]}
+    assert outputs(ask(server, "open", x=X, factor=[3.0])) == {"output_0": [3.0, 6.0]}
+
+
+def test_the_only_declared_input_is_no_scalar_if_another_parameter_can_take_it(server: InferenceServer) -> None:
+    def of_frame(frame: pd.DataFrame, factor: float = 1) -> Any:
+        return frame["x"].to_numpy() * factor
+
+    def of_rest(factor: float = 1, **inputs: Any) -> Any:
+        return inputs["x"] * factor
+
+    def of_optional(v: Any = None, factor: float = 1) -> Any:
+        return v * factor
+
+    for function in (of_frame, of_rest, of_optional):
+        server.register(function.__name__, function, inputs=[TensorSpec("x", "FP64", [-1])])
+        assert outputs(ask(server, function.__name__, {"parameters": {"factor": 3}}, x=X)) == {"output_0": [3.0, 6.0]}
 
 
 def test_parameters_that_somebody_else_may_read(server: InferenceServer) -> None:

@@ -78,7 +78,8 @@ def test_a_model_that_fails_to_load_leaves_the_others(caplog: pytest.LogCaptureF
         server.register(name, lambda: 1, load=lambda: None)
     server.start()
     assert [get(server, f"/models/{name}/ready")[0] for name in ("a", "b", "bad")] == [200, 200, 503]
-    assert get(server, "/health/ready") == (503, {"ready": False, "live": True})
+    failed = {"name": "bad", "state": "UNAVAILABLE", "reason": "load failed, see the server's log"}
+    assert get(server, "/health/ready") == (503, {"ready": False, "live": True, "models": [failed]})
     assert ask(server, "a").status == 200
     assert error(ask(server, "bad")) == (503, "model 'bad' is not ready: its load failed, see the server's log")
     [record] = caplog.records
