@@ -384,12 +384,16 @@ _READ_ASYNC: Final = "await request.body()"
 
 
 def check_installed(app: Any, installed: Sequence[Any], prefix: str, services: Sequence[str]) -> None:
-    """Check that the routes are still there, and that none which came meanwhile answers before them."""
+    """Check that routes of ours are still there, and that none which came meanwhile answers before them. Let them be asked last."""
     routes = app.router.routes
     lost = next((route for route in installed if route not in routes), None)
     if lost is not None:
         raise ValueError(f"the route {lost.path!r} of oip_asgi is no longer there: install it after what makes the list of routes anew")
     check_reachable(app, routes[: routes.index(installed[0])], prefix, services)
+    others = [route for route in routes if route not in installed]
+    with suppress(ValueError):  # one that answers everything comes last
+        check_reachable(app, others, prefix, services)
+        routes[:] = [*others, *installed]
 
 
 def check_reachable(app: Any, routes: Sequence[Any], prefix: str, services: Sequence[str] = ()) -> None:

@@ -80,8 +80,8 @@ class Routes:
         """The first segments of all paths, each once."""
         # hosts ask their routes one after the other: inference first, and a fixed path before a name that could be the same
         asked = sorted(endpoints, key=lambda pattern: (endpoints[pattern].action != "infer", "{" in pattern, len(pattern)))
-        self.templates = [template for pattern in asked for template in _list_templates(pattern)]
-        """All paths as hosts name them. A name in them is one segment."""
+        self.templates = [template for pattern in asked if "/docs/" not in pattern for template in _list_templates(pattern)]
+        """The paths as hosts name them, but for the files of the page. A name in them is one segment."""
 
     def match(self, path: str) -> Match | None:
         """What a path names; None for nothing that is in the table."""

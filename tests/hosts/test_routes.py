@@ -40,8 +40,8 @@ FOUND = {
     "/v2/repository/models/echo/load": ("/v2/repository/models/{name}/load", "repository_model_load"),
     "/v2/systemsharedmemory/region/r/status": ("/v2/systemsharedmemory/region/{name}/status", "systemsharedmemory_region_status"),
     "/v2/docs": ("/v2/docs", "docs"),
-    "/v2/docs/page.js": ("/v2/docs/page.js", "docs_page_js"),
     # what no template takes
+    "/v2/docs/page.js": ("/v2/{path:path}", "other"),
     "/v2/": ("/v2/{path:path}", "other"),
     "/v2/nothing": ("/v2/{path:path}", "other"),
     "/v2/models/echo/infer/": ("/v2/{path:path}", "other"),
@@ -158,6 +158,23 @@ def test_flask_has_a_rule_and_a_view_with_a_name_for_each_endpoint() -> None:
         )
         for path, (template, name) in FOUND.items()
     }
+
+
+def test_routes_that_the_host_adds_later_do_not_wait_for_ours() -> None:
+    app = Starlette()
+    OIPApp(make_server()).install(app)
+    app.add_route("/page", page)
+    with Client(app) as client:
+        assert app.routes[0].path == "/page"  # type: ignore[attr-defined]
+        assert client.get("/v2/models").status_code == 200
+
+
+def test_a_route_that_answers_everything_stays_behind_ours() -> None:
+    app = Starlette()
+    OIPApp(make_server()).install(app)
+    app.add_route("/{rest:path}", page)
+    with Client(app) as client:
+        assert (client.get("/page").text, client.get("/v2/models").status_code) == ("the host's page", 200)
 
 
 class Forgetful(Router):
