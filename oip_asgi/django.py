@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import math
+import re
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from concurrent.futures import Executor, Future
 from contextlib import suppress
@@ -27,14 +28,14 @@ try:
     from django.db import close_old_connections, connections, transaction
     from django.http import Http404, HttpRequest, HttpResponse, StreamingHttpResponse
     from django.http.response import HttpResponseBase
-    from django.urls import URLPattern, URLResolver, get_resolver
+    from django.urls import ResolverMatch, URLPattern, URLResolver, get_resolver
     from django.urls.resolvers import RegexPattern
     from django.views.decorators.csrf import csrf_exempt
 except ImportError as error:
     raise make_import_error(error, "django", "django", beside="asgiref") from error
 
 from . import wsgi
-from ._http.exchange import FIRST_SEGMENTS, exchange
+from ._http.exchange import FIRST_SEGMENTS, exchange, list_templates
 from ._http.public import match_public
 from ._http.request import Head, encode_path
 from ._http.response import Response
@@ -50,6 +51,9 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 _View: TypeAlias = Callable[..., HttpResponseBase | Awaitable[HttpResponseBase]]
+
+_REST: Final = "{path}"
+"""The path of what no template takes."""
 
 _KEPT: Final = wsgi.CHUNK
 """The most bytes of a body that are kept beside its tensors."""
@@ -92,20 +96,27 @@ def urls(server: InferenceServer, *, public: Sequence[str] = ()) -> list[URLPatt
     engine, runtime = server._inside
     runtime.background.lend_thread = _LentThread
     runtime.call_after_jobs(_close_connections)
+    is_public = re.compile(f"/{match_public(public)}").fullmatch
+    paths = [(path, _write_regex(path), name, bool(is_public(path))) for path, name in list_templates(engine)]
+    if public:
+        paths.append((_REST, rf"\A(?P<path>/?{match_public(public)})\Z", "other", True))
+    paths.append((_REST, _BELOW, "other", False))
+    return [_Pattern(server, path, regex, name, is_open) for path, regex, name, is_open in paths]
 
-    @csrf_exempt
-    def view(request: HttpRequest, path: str, **_: object) -> HttpResponseBase:  # a prefix may have variables of its own
-        return respond(request, _make_head(request, _find_path_below(request, path)))
 
-    @csrf_exempt
-    def open_view(request: HttpRequest, path: str, **_: object) -> HttpResponseBase:
-        head = _make_head(request, "")
-        head.path = quote(_find_path_below(request, path))  # the path that was found open, and no other spelling of it
-        return respond(request, head)
+def _write_regex(path: str) -> str:
+    """Write the regular expression of a template."""
+    parts = re.split(r"\{(\w+)\}", path.removeprefix("/"))
+    body = "".join(f"(?P<{part}>[^/]+)" if place % 2 else re.escape(part) for place, part in enumerate(parts))
+    return rf"\A{'/?' if path else ''}{body}\Z"
 
-    open_view.login_required = False  # type: ignore[attr-defined]
 
-    def respond(request: HttpRequest, head: Head) -> HttpResponseBase:
+def _make_view(server: InferenceServer, path: str, is_open: bool) -> _View:
+    def view(request: HttpRequest, **variables: str) -> HttpResponseBase:  # a prefix may have some of its own
+        below = _find_path_below(request, path.format_map(variables))
+        head = _make_head(request, below)
+        if is_open:
+            head.path = quote(below)  # the path that was found open, and no other spelling of it
         answer, body = wsgi.answer(server, head, _Stream(request), _feed)
         if type(answer) is Start and not isinstance(request, ASGIRequest):
             return StreamingHttpResponse(body, status=answer.status, headers=_list_headers(answer))
@@ -113,14 +124,23 @@ def urls(server: InferenceServer, *, public: Sequence[str] = ()) -> list[URLPatt
             _roll_back()
         return _make_response(answer, body)  # under ASGI, Django would take all of an iterator before it sends anything, and warn of that
 
-    async def async_view(request: HttpRequest, path: str, **_: object) -> HttpResponseBase:
-        path = _find_path_below(request, path)
+    view = csrf_exempt(view)
+    if is_open:
+        view.login_required = False  # type: ignore[attr-defined]
+    return view
+
+
+def _make_async_view(server: InferenceServer, path: str) -> _View:
+    engine, runtime = server._inside
+
+    async def view(request: HttpRequest, **variables: str) -> HttpResponseBase:
+        head = _make_head(request, _find_path_below(request, path.format_map(variables)))
 
         async def read(body: Fed) -> Any:
             return await sync_to_async(_feed)(stream, body)
 
         stream = _Stream(request)
-        steps, threads = finish(exchange(engine, _make_head(request, path))), _RequestThread(runtime)
+        steps, threads = finish(exchange(engine, head)), _RequestThread(runtime)
         answer = await advance_async(steps, threads, read)
         if type(answer) is Response:
             return _make_response(answer, (message for message, _ in answer.messages()))
@@ -130,13 +150,11 @@ def urls(server: InferenceServer, *, public: Sequence[str] = ()) -> list[URLPatt
         return StreamingHttpResponse(pieces, status=answer.status, headers=_list_headers(answer))
 
     # Django 4.2's csrf_exempt makes a plain view of an async one
-    async_view.csrf_exempt = True  # type: ignore[attr-defined]
+    view.csrf_exempt = True  # type: ignore[attr-defined]
     for alias in connections:
         # under ATOMIC_REQUESTS Django refuses async views that do not say so
-        transaction.non_atomic_requests(alias)(async_view)
-
-    below = RegexPattern(rf"\A(?P<path>/?{match_public(public)})\Z", is_endpoint=True)
-    return [*([URLPattern(below, open_view)] if public else []), _Pattern(server, view, async_view)]
+        transaction.non_atomic_requests(alias)(view)
+    return view
 
 
 def _close_connections() -> None:
@@ -212,13 +230,23 @@ def _run_job(future: Future[T], function: Callable[[], T]) -> None:
 
 
 class _Pattern(URLPattern):
-    """Matches what comes after a prefix with or without a slash at its end."""
+    """Matches what comes after a prefix with or without a slash at its end. Says which template that is."""
 
-    def __init__(self, server: InferenceServer, view: _View, async_view: _View) -> None:
-        self._server = server
-        self._views = (view, async_view)
+    def __init__(self, server: InferenceServer, path: str, regex: str, name: str, is_open: bool) -> None:
+        view = _make_view(server, path, is_open)
+        self._server, self._path, self._is_last = server, path, regex == _BELOW
+        self._views = (view, view if is_open else _make_async_view(server, path))
+        for each in self._views:
+            each.__module__, each.__name__, each.__qualname__ = "oip_asgi", name, name
         self._chosen: tuple[int, _View] = (-1, view)
-        super().__init__(RegexPattern(_BELOW, is_endpoint=True), view)
+        super().__init__(RegexPattern(regex, is_endpoint=True), view)
+
+    def resolve(self, path: str) -> ResolverMatch | None:
+        match: ResolverMatch | None = super().resolve(path)
+        if match is not None:
+            route = "/<path:path>" if self._path == _REST else self._path.replace("{", "<").replace("}", ">")
+            match.route = route if path.startswith("/") else route.removeprefix("/")
+        return match
 
     @property
     def callback(self) -> _View:
@@ -238,6 +266,8 @@ class _Pattern(URLPattern):
 
     def check(self) -> list[CheckMessage]:
         """Check the prefix, for `manage.py check`."""
+        if not self._is_last:  # once
+            return super().check()
         return [*super().check(), *(message for before in _find_prefixes(self, get_resolver(), "") for message in _warn(before))]
 
 
@@ -271,11 +301,10 @@ def _warn(before: str) -> Iterator[CheckMessage]:
 
 def _find_path_below(request: HttpRequest, path: str) -> str:
     """Find the path below the mount, also if the prefix has taken its slash."""
-    if not path or path.startswith("/"):
-        return path
-    if not request.path_info.removesuffix(path).endswith("/"):
+    below = path if not path or path.startswith("/") else f"/{path}"
+    if not request.path_info.endswith(below):
         raise Http404
-    return f"/{path}"
+    return below
 
 
 class _RequestThread:

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
+from django.test import override_settings
+from django.urls import include, resolve
+from django.urls import path as django_path
 from fastapi import Depends, FastAPI, HTTPException
 from fastapi.openapi.utils import get_openapi
 from flask import Flask
@@ -16,9 +20,11 @@ from starlette.responses import PlainTextResponse
 from starlette.routing import BaseRoute, Match, Route, Router
 
 from oip_asgi import InferenceContext, InferenceServer, OIPApp
+from oip_asgi.django import urls
 from oip_asgi.flask import blueprint
 from tests.support.asking import exactly
 from tests.support.client import Client
+from tests.support.host_ways import configure_django
 from tests.table.row import ECHOED, GOOD, answer, inputs
 
 FOUND = {
@@ -157,6 +163,38 @@ def test_flask_has_a_rule_and_a_view_with_a_name_for_each_endpoint() -> None:
             f"{'oip_public' if '/health/' in path or path.endswith('/ready') else 'oip'}.{name}",
         )
         for path, (template, name) in FOUND.items()
+    }
+
+
+@pytest.mark.parametrize("prefix", ["v2", "v2/", "<slug:tenant>/v2"])
+@pytest.mark.parametrize("is_async", [False, True])
+def test_django_has_a_route_and_a_view_with_a_name_for_each_endpoint(prefix: str, is_async: bool) -> None:
+    configure_django()
+    patterns = (django_path(prefix, include(urls(make_server(), public=["health"]))),)
+    asked = {
+        f"/ann{path}" if "tenant" in prefix else path: path
+        for path in FOUND
+        if prefix != "v2/" or path not in ("/v2", "/v2/", "/v2/nothing")
+    }
+
+    def find() -> dict[str, tuple[str, str]]:
+        return {path: (match.route, f"{match.func.__module__}.{match.func.__name__}") for path in asked for match in [resolve(path)]}
+
+    async def find_on_loop() -> dict[str, tuple[str, str]]:
+        return find()
+
+    with override_settings(ROOT_URLCONF=patterns):
+        found = asyncio.run(find_on_loop()) if is_async else find()
+    assert found == {
+        path: (
+            FOUND[of][0]
+            .replace("/v2", prefix.removesuffix("/"), 1)
+            .replace("{path:path}", "<path:path>")
+            .replace("{", "<")
+            .replace("}", ">"),
+            f"oip_asgi.{FOUND[of][1]}",
+        )
+        for path, of in asked.items()
     }
 
 
