@@ -203,6 +203,7 @@ def test_a_batch_that_fails_is_logged_once_inside_its_own_span(traced: Traced, l
     def batched(x: Any) -> Any:
         raise ValueError("on purpose")
 
+    logged.clear()  # of such a long delay
     body = b'{"inputs":[{"name":"x","shape":[1],"datatype":"FP32","data":[1]}]}'
     with ThreadPoolExecutor(2) as threads:
         assert [answer.status for answer in threads.map(traced.ways()["asgi"], [infer("batched", body)] * 2)] == [500, 500]
