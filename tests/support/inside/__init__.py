@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Callable, Coroutine, Sequence
+from contextlib import suppress
 from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 import pytest
@@ -67,6 +68,28 @@ def limiter_of(server: InferenceServer, name: str) -> Limiter:
 def waiting_calls(server: InferenceServer, name: str) -> int:
     """How many calls of a model wait for a slot."""
     return limiter_of(server, name).waiting
+
+
+def list_unfinished(server: InferenceServer) -> dict[str, object]:
+    """What a server still does, or holds for a request: nothing, if all have ended. On an event loop, what that still does too."""
+    engine, runtime = server._inside
+    found: dict[str, object] = {}
+    for model in engine.models:
+        limiter, handler, cache = model.limiter, model.lifecycle._handler, model.cache
+        found[f"slots of {model.name}"] = limiter.running
+        found[f"requests that wait for {model.name}"] = limiter.waiting
+        found[f"calls within calls of {model.name}"] = len(limiter.inner)
+        found[f"uses of {model.name}"] = 0 if handler is None else handler.uses.count
+        if cache is not None:
+            found[f"lookups of {model.name}"] = cache._lookups
+            found[f"flights of {model.name}"] = sum(flight.response is None for flight in cache._flights.values())
+    for work, pool in runtime._pools.items():
+        with pool._lock:
+            found[f"threads for {work}"] = len(pool._workers) - len(pool._idle) + len(pool._jobs)
+    with suppress(RuntimeError):  # no event loop runs here
+        patrol = runtime.here().patrol
+        found["watched clients"] = len(patrol.new) + len(patrol.old)
+    return {what: count for what, count in found.items() if count}
 
 
 def is_idle(server: InferenceServer) -> bool:
