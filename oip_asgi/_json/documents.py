@@ -106,7 +106,7 @@ def _decode_part(decode: Callable[[msgspec.Raw], T], text: msgspec.Raw, place: s
         refuse(error, place, text, hint)
 
 
-def read_response(text: bytes) -> schemas.ReceivedResponse:
+def read_response(text: Buffer) -> schemas.ReceivedResponse:
     """The JSON of a response, or of an error, as a document."""
     document = _decode(text, _decode_response, lambda document: document.outputs or ())
     check_unseen(text)

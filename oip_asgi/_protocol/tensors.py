@@ -297,6 +297,7 @@ class InferenceContext(msgspec.Struct, frozen=True, eq=False):
         transport: The adapter's own object: ASGI scope, WSGI environ, Django request, gRPC context. The host's user, session or
             pool is reached through it.
         deadline: When the request is given up, by the clock of `time.monotonic()`; infinity if it has no timeout.
+        max_body_bytes: The server's option: the most bytes of a body, None for no limit.
     """
 
     id: str | None
@@ -306,6 +307,7 @@ class InferenceContext(msgspec.Struct, frozen=True, eq=False):
     model_version: str | None
     transport: Any
     deadline: float = math.inf
+    max_body_bytes: int | None = None
 
 
 class ReceivedHeaders(dict[str, str]):

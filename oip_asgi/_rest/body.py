@@ -127,7 +127,7 @@ def decode_response(body: Buffer, header_length: int | None) -> InferenceRespons
     """The body of an infer response as tensors, as a client received it; the inverse of `encode_response`."""
     try:
         text, binary = (body, None) if header_length is None else _split(body, header_length)
-        document = documents.read_response(bytes(text))
+        document = documents.read_response(text)
         if document.error is not None:
             raise ErrorResponse(document.error)
         if document.outputs is None:

@@ -56,12 +56,14 @@ class Decoded(msgspec.Struct, frozen=True, eq=False):
     since: float  # when its body was there
     seconds: float
     """How long it may take from then on: the shorter of its own timeout and the one it had before it was decoded."""
+    max_body_bytes: int | None  # the server's option
 
     def context(self) -> InferenceContext:
         """Make the `InferenceContext`, for models that take it."""
         request, model, wire = self.request, self.model, self.wire
-        deadline = self.since + self.seconds
-        return InferenceContext(request.id, wire.named_headers(), request.parameters, model.name, model.version, wire.transport, deadline)
+        deadline, limit = self.since + self.seconds, self.max_body_bytes
+        headers, transport = wire.named_headers(), wire.transport
+        return InferenceContext(request.id, headers, request.parameters, model.name, model.version, transport, deadline, limit)
 
     def without_inputs(self) -> Decoded:
         """Drop what is not needed after the function was called."""
@@ -109,7 +111,8 @@ def decode(engine: Engine, model: Model, handler: Handler, wire: WireFormat[Any]
         binding = handler.binding_for(content_type)
         tensors = binding.accept(request, content_type)
         content_type = binding.find_tensor_content_type(content_type)
-    return Decoded(model, wire, request, binding, tensors, content_type, outputs, content_types, apply_options, since, seconds)
+    limit = engine.options.max_body_bytes
+    return Decoded(model, wire, request, binding, tensors, content_type, outputs, content_types, apply_options, since, seconds, limit)
 
 
 def _read_timeout(timeout: object) -> float:

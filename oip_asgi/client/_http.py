@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+import asyncio
 import ssl
-from collections.abc import AsyncGenerator, Iterator, Mapping
+from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
 from .._protocol.errors import ErrorResponse
+from .._protocol.loop_limits import LOOP_BYTES
 from .._protocol.tensors import InferenceResponse
 from .._rest.client import from_http, read_document
 from . import _questions as questions
 from ._engines import Answer, Engine, read_url
-from ._questions import SECONDS, Headers, HTTPAnswer, HTTPRequest, Inference, Question, check_timeout
+from ._questions import MAX_BODY_BYTES, SECONDS, Headers, HTTPAnswer, HTTPRequest, Inference, Question, check_timeout
 
 T = TypeVar("T")
+R = TypeVar("R")
 
 
 class HTTPLink:
@@ -32,6 +35,7 @@ class HTTPLink:
         context: ssl.SSLContext | None = None,
         **options: Any,
     ) -> None:
+        self.blocks = blocks
         self.headers: Headers = list((headers or {}).items())
         self.timeout = SECONDS if timeout is None and http is None else check_timeout(timeout)
         self.url = url.rstrip("/")
@@ -64,10 +68,10 @@ class HTTPLink:
         seconds = self.timeout if timeout is None else check_timeout(timeout)
         return await self.engine.send(request._replace(headers=headers), seconds)
 
-    async def exchange(self, request: HTTPRequest, timeout: float | None) -> HTTPAnswer:
+    async def exchange(self, request: HTTPRequest, timeout: float | None, limit: int | None = MAX_BODY_BYTES) -> HTTPAnswer:
         answer = await self.send(request, timeout)
         try:
-            collector = questions.Collector(answer.headers)
+            collector = questions.Collector(answer.headers, limit)
             while piece := await answer.read():
                 collector.add(piece)
         finally:
@@ -77,17 +81,24 @@ class HTTPLink:
             questions.check_coding(answer.headers)
         return HTTPAnswer(answer.status, answer.headers, body)
 
+    async def compute(self, is_quick: bool, function: Callable[..., R], *arguments: Any) -> R:
+        """What a function returns, in a worker thread if it would stop an event loop."""
+        return function(*arguments) if is_quick or self.blocks else await asyncio.to_thread(function, *arguments)
+
     async def ask(self, question: Question[T], timeout: float | None) -> T:
         request = questions.write_question(question)
         with self._noting(request):
-            status, headers, body = await self.exchange(request, timeout)
-            is_not_ready = question.is_probe and status in questions.NOT_READY
-            return question.read({"ready": False} if is_not_ready else read_document(headers, body, status))
+            answer = await self.exchange(request, timeout)
+            if question.is_probe and answer.status in questions.NOT_READY:
+                return question.read({"ready": False})
+            is_quick = questions.is_read_quickly(answer)
+            return question.read(await self.compute(is_quick, read_document, answer.headers, answer.body, answer.status))
 
     async def infer(self, inference: Inference, timeout: float | None) -> InferenceResponse:
-        request = questions.write_inference(inference)
+        request = await self.compute(questions.is_written_quickly(inference), questions.write_inference, inference)
         with self._noting(request):
-            return questions.read_inference(inference, await self.exchange(request, timeout))
+            answer = await self.exchange(request, timeout, inference.max_body_bytes)
+            return await self.compute(questions.is_read_quickly(answer), questions.read_inference, inference, answer)
 
     @contextmanager
     def _noting(self, request: HTTPRequest) -> Iterator[None]:
@@ -101,22 +112,24 @@ class HTTPLink:
             raise
 
     async def stream(self, inference: Inference, timeout: float | None) -> AsyncGenerator[InferenceResponse]:
-        request = questions.write_inference(inference, "infer_stream")
+        is_quick = questions.is_written_quickly(inference)
+        request = await self.compute(is_quick, questions.write_inference, inference, "infer_stream")
         answer = await self.send(request, timeout)
         try:
-            status, headers = answer.status, answer.headers
+            status, headers, limit = answer.status, answer.headers, inference.max_body_bytes
             if self.is_ours and status == 200:
                 questions.check_coding(headers)
             has_events = status == 200 and questions.find_header(headers, "content-type").lower().startswith("text/event-stream")
-            events = questions.Events() if has_events else questions.Collector(headers)
+            events = questions.Events(limit) if has_events else questions.Collector(headers, limit)
             while piece := await answer.read():
                 for event in events.add(piece) or ():
-                    yield from_http([], event)
+                    yield await self.compute(len(event) <= LOOP_BYTES, from_http, [], event)
         finally:
             await answer.close()
         if isinstance(events, questions.Events):
             events.finish()
         else:
             with self._noting(request):
-                response = questions.read_inference(inference, HTTPAnswer(status, headers, events.finish()))
+                whole = HTTPAnswer(status, headers, events.finish())
+                response = await self.compute(questions.is_read_quickly(whole), questions.read_inference, inference, whole)
             yield response

@@ -5,6 +5,7 @@ Specification: HTTP/REST; the extensions of the model repository, statistics and
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, Generic, Literal, NamedTuple, TypeAlias, TypedDict, TypeVar
 
@@ -16,8 +17,9 @@ from .._codecs.values import to_inputs
 from .._models.registry import path_of
 from .._protocol.datatypes import Buffer
 from .._protocol.errors import ErrorResponse, InvalidRequest, InvalidResponse, show
+from .._protocol.loop_limits import LOOP_BYTES
 from .._protocol.schemas import Parameters, RequestOutput
-from .._protocol.tensors import REGION, InferenceRequest, InferenceResponse, Tensor, to_plain_parameters
+from .._protocol.tensors import REGION, InferenceRequest, InferenceResponse, Tensor, are_short, to_plain_parameters
 from .._rest.body import HEADER_LENGTH, encode_request
 from .._rest.client import from_http
 
@@ -28,6 +30,9 @@ Headers: TypeAlias = list[tuple[str, str]]
 
 SECONDS: Final = 60.0
 """How long a client waits if its caller does not say."""
+
+MAX_BODY_BYTES: Final = 2**30
+"""The largest answer that is read, if the caller does not say."""
 
 LONG: Final = 2**16
 """From so many bytes on, a body is sent in pieces of four times as many."""
@@ -89,6 +94,7 @@ class Inference(NamedTuple):
     request: InferenceRequest
     binary: bool = True  # whether HTTP sends tensors as bytes, and asks for such
     headers: Sequence[tuple[str, str]] = ()  # headers beside those of the client
+    max_body_bytes: int | None = MAX_BODY_BYTES  # the largest answer, or event of a stream; None for no limit
 
 
 def _read_object(document: Any) -> dict[str, Any]:
@@ -174,6 +180,8 @@ def make_inference(
     outputs: Sequence[str | RequestOutput] | None = None,
     id: str | None = None,  # noqa: A002
     binary: bool = True,
+    *,
+    max_body_bytes: int | None = MAX_BODY_BYTES,
 ) -> Inference:
     """What is asked of a model, with inputs in any form. `Client.infer` says more."""
     plain = to_plain_parameters("the request", parameters or {}, InvalidRequest)
@@ -185,7 +193,16 @@ def make_inference(
         tensors, own = list(inputs), {}
     else:
         tensors, own = to_inputs(inputs, {}, default_codecs())
-    return Inference(model, version, InferenceRequest(tensors, id, {**own, **plain}, wanted), binary)
+    request = InferenceRequest(tensors, id, {**own, **plain}, wanted)
+    return Inference(model, version, request, binary, (), max_body_bytes)
+
+
+def is_written_quickly(inference: Inference) -> bool:
+    """Whether an event loop may write it: arrays that are bytes already take no time."""
+    tensors = inference.request.inputs
+    if inference.binary:
+        tensors = [tensor for tensor in tensors if tensor.array.dtype.hasobject or not tensor.array.flags.c_contiguous]
+    return are_short(tensors)
 
 
 def write_inference(inference: Inference, action: str = "infer") -> HTTPRequest:
@@ -222,6 +239,22 @@ def read_inference(inference: Inference, answer: HTTPAnswer) -> InferenceRespons
         raise
 
 
+_LENGTH: Final = re.compile("[0-9]{1,18}")
+
+
+def is_read_quickly(answer: HTTPAnswer) -> bool:
+    """Whether an event loop may read it: a short one, or one whose tensors are bytes after short JSON."""
+    body = answer.body
+    if len(body) <= LOOP_BYTES:
+        return True
+    length = find_header(answer.headers, HEADER_LENGTH.lower())
+    if not _LENGTH.fullmatch(length) or int(length) > LOOP_BYTES:
+        return False
+    text = bytes(body[: int(length)])
+    # a datatype with an escape could be BYTES, whose elements are read one by one
+    return b"BYTES" not in text and b"\\" not in text
+
+
 def find_header(headers: Headers, name: str) -> str:
     return next((value for key, value in headers if key.lower() == name), "")
 
@@ -246,41 +279,74 @@ def check_coding(headers: Headers) -> None:
         )
 
 
-class Collector:
-    """Puts the pieces of a body together, as they arrive: what a server says of its length takes no memory."""
+def _check_size(size: int, limit: int | None, what: str) -> None:
+    if limit is not None and size > limit:
+        raise InvalidResponse(f"the {what} is larger than {limit} bytes, the most that is read of it (max_body_bytes)")
 
-    def __init__(self, headers: Headers) -> None:
+
+class Collector:
+    """Puts the pieces of a body together, as they arrive: what a server says of its length takes no memory.
+
+    Raises InvalidResponse if it has, or says that it has, more bytes than `limit`.
+    """
+
+    def __init__(self, headers: Headers, limit: int | None) -> None:
+        self._limit = limit
+        length = find_header(headers, "content-length")
+        _check_size(int(length) if _LENGTH.fullmatch(length) else 0, limit, "response")
         head = find_header(headers, HEADER_LENGTH.lower())
         self._start = -int(head[-_DIGITS:]) % _ALIGNED if head.isdecimal() else 0
         self._body = bytearray(self._start)
 
     def add(self, piece: bytes) -> None:
         self._body += piece
+        _check_size(len(self._body) - self._start, self._limit, "response")
 
     def finish(self) -> Buffer:
         return memoryview(self._body)[self._start :] if self._start else self._body
 
 
-class Events:
-    """Server-sent events, as they arrive in pieces: what each holds."""
+_LINE_END: Final = re.compile(rb"\r\n|\r|\n")
+_MARK: Final = "\ufeff".encode()
+"""A byte order mark, with which a stream may begin."""
 
-    def __init__(self) -> None:
+
+class Events:
+    """Server-sent events, as they arrive in pieces: what each holds. Raises InvalidResponse if one has more bytes than `limit`."""
+
+    def __init__(self, limit: int | None) -> None:
+        self._limit = limit
         self._pieces: list[bytes] = []
+        self._size = 0  # bytes of the pieces and of the data
         self._data: list[bytes] = []
+        self._has_begun = False
+        self._is_after_return = False  # of which a line feed may follow
 
     def add(self, piece: bytes) -> Iterator[bytes]:
+        if self._is_after_return:
+            piece = piece.removeprefix(b"\n")
+        self._is_after_return = piece.endswith(b"\r") or (not piece and self._is_after_return)
         self._pieces.append(piece)
-        if b"\n" not in piece:
+        self._size += len(piece)
+        if b"\n" in piece or b"\r" in piece or not self._has_begun:
+            yield from self._cut(b"".join(self._pieces))
+        _check_size(self._size, self._limit, "event of the stream")
+
+    def _cut(self, text: bytes) -> Iterator[bytes]:
+        """The events that end in a text."""
+        if not self._has_begun and len(text) < len(_MARK) and _MARK.startswith(text):
             return
-        *lines, rest = b"".join(self._pieces).split(b"\n")
+        text = text if self._has_begun else text.removeprefix(_MARK)
+        self._has_begun = True
+        *lines, rest = _LINE_END.split(text)
         self._pieces = [rest]
         for line in lines:
-            line = line.removesuffix(b"\r")
             if line.startswith(b"data:"):
                 self._data.append(line[5:].removeprefix(b" "))
             elif not line and self._data:
                 yield b"\n".join(self._data)
                 self._data.clear()
+        self._size = len(rest) + sum(map(len, self._data))
 
     def finish(self) -> None:
         """Raise InvalidResponse if the stream has ended within an event."""

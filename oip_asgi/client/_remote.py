@@ -266,7 +266,8 @@ class _Remote:
         if headers and sum(len(name) + len(value) for name, value in headers) > _MAX_HEADERS:
             names = list_names(self._forward)
             raise InvalidRequest(f"the forwarded headers ({names}) have more than {_MAX_HEADERS} bytes together: send shorter ones")
-        return Inference(self._model, self._version, InferenceRequest(inputs, request.id, parameters, outputs), self._binary, headers)
+        sent = InferenceRequest(inputs, request.id, parameters, outputs)
+        return Inference(self._model, self._version, sent, self._binary, headers, context.max_body_bytes)
 
     def _check(self, address: Address, response: InferenceResponse, inference: Inference) -> InferenceResponse:
         """Check a response against what the other server said of its model."""

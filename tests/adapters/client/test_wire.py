@@ -9,6 +9,7 @@ import json
 import math
 import socket
 import threading
+import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -299,9 +300,14 @@ def test_a_compressed_refusal_keeps_its_status() -> None:
 
 
 def test_what_a_server_says_of_a_length_takes_no_memory() -> None:
-    host, port = answer_once(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n{}" % 10**15)
-    with Client(f"http://{host}:{port}/v2") as client, pytest.raises(ConnectionFailed, match="gave no whole answer"):
-        client.metadata()
+    host, port = answer_once(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n{}" % 2**30)
+    tracemalloc.start()
+    try:
+        with Client(f"http://{host}:{port}/v2") as client, pytest.raises(ConnectionFailed, match="gave no whole answer"):
+            client.metadata()
+        assert tracemalloc.get_traced_memory()[1] < 2**24
+    finally:
+        tracemalloc.stop()
 
 
 def test_a_host_of_the_caller_goes_before_that_of_the_url() -> None:
