@@ -10,9 +10,9 @@ from typing import Any
 
 from .._hosts import make_import_error
 from .._protocol.errors import InvalidRequest
-from ._engines import FAILED, IDLE_SECONDS, Address, ConnectionFailed, make_failure, to_limit
+from ._engines import FAILED, IDLE_SECONDS, Address, ConnectionFailed, make_failure
 from ._loops import ByLoop
-from ._questions import LONG, Headers, HTTPRequest, cut_pieces
+from ._questions import LONG, Headers, HTTPRequest, cut_pieces, to_limit
 
 try:
     import aiohttp

@@ -12,8 +12,8 @@ from ssl import SSLContext, create_default_context
 from typing import Any, Final
 from weakref import WeakSet
 
-from ._engines import FAILED, IDLE_SECONDS, Address, ConnectionFailed, make_failure, to_limit
-from ._questions import LONG, HTTPRequest, cut_pieces
+from ._engines import FAILED, IDLE_SECONDS, Address, ConnectionFailed, make_failure
+from ._questions import LONG, HTTPRequest, cut_pieces, to_limit
 
 _PIECE: Final = 4 * LONG
 
@@ -136,6 +136,7 @@ class BlockingEngine:
         return self._ask(connection, request, seconds, is_kept=False)
 
     def _ask(self, connection: _Connection, request: HTTPRequest, seconds: float | None, *, is_kept: bool) -> _Answer:
+        was_reset = False
         try:
             connection.set_timeout(seconds)
             connection.putrequest(request.method, self._address.prefix + request.path or "/", skip_host=True, skip_accept_encoding=True)
@@ -150,11 +151,11 @@ class BlockingEngine:
                     for piece in cut_pieces(request.body):
                         connection.send(piece)
             except (BrokenPipeError, ConnectionResetError):
-                pass  # the server may have answered before it closed
+                was_reset = True  # the server may have answered before
             return _Answer(self, self._places, connection, connection.getresponse())
         except (BrokenPipeError, ConnectionResetError) as error:
             connection.close()
-            if is_kept and not isinstance(error, RemoteDisconnected):
+            if is_kept and (was_reset or not isinstance(error, RemoteDisconnected)):
                 raise _Unread from None  # what a server resets it has not read to its end
             raise self.fail(error) from error
         except (OSError, HTTPException) as error:

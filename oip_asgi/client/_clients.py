@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Generator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack
+from collections.abc import AsyncGenerator, Callable, Generator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack, cast
 
 from .._protocol.errors import show
 from .._protocol.schemas import RequestOutput
@@ -11,14 +11,27 @@ from .._protocol.tensors import InferenceResponse
 from . import _questions as questions
 from ._blocking import draw, finish
 from ._http import HTTPLink
-from ._questions import Options, Question
+from ._questions import MAX_BODY_BYTES, Options, Question
 
 if TYPE_CHECKING:
+    from ssl import SSLContext
+
     import httpx2
 
     from ._grpc import GRPCLink
 
 T = TypeVar("T")
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def _documented_as(method: Callable[..., Any]) -> Callable[[F], F]:
+    """Give a method of `AsyncClient` the docstring that its twin has."""
+
+    def document(function: F) -> F:
+        function.__doc__ = method.__doc__
+        return function
+
+    return document
 
 
 class Client:
@@ -26,18 +39,21 @@ class Client:
 
     Args:
         url: Where the server's paths begin, such as "http://127.0.0.1:8000/v2". "http+unix:///run/model.sock/v2" is a server on a Unix
-            socket. "grpc://host:8001" asks over gRPC, which needs the extra `grpc`; "grpcs" has TLS. With a client of httpx that has a
+            socket. "grpc://host:8001" asks over gRPC, which needs the extra `grpc`; "grpcs" has TLS. With a client of httpx2 that has a
             `base_url`, it may be "/v2" alone.
         headers: Headers of each request, such as `{"Authorization": "Bearer ..."}`.
         timeout: Seconds to wait for a connection, and for each part of a body to be sent or to arrive; over gRPC, for the whole call.
             Without it, 60, or what `http` says; `math.inf` for ever.
-        http: A client of httpx that sends the requests, such as one with certificates, proxies or retries of its own. It stays open
-            when this client is closed. Without it, proxies that environment variables name are not used.
+        max_body_bytes: The largest answer that is read, in bytes, and the largest event of a stream: 1 GiB, or None for no limit.
+        ssl: The certificates of "https", such as `ssl.create_default_context(cafile="ca.pem")`. Without it, those of the system.
+        http: A client of httpx2 that sends the requests, such as one with proxies or retries of its own, or Starlette's `TestClient`.
+            It stays open when this client is closed. Without it, proxies that environment variables name are not used.
 
     Raises:
-        ValueError: The URL cannot be the address of a server.
-        TypeError: A header is no string.
-        ImportError: httpx is not installed.
+        ValueError: The URL cannot be the address of a server, the timeout is not above 0, a header cannot be sent, or `http` or `ssl` are
+            for another transport.
+        TypeError: A header is no string, or `http` is no client of httpx2.
+        ImportError: A library that the URL needs is not installed: none for a `Client` over HTTP.
 
     Example:
         >>> with Client("http://127.0.0.1:8000/v2") as client:  # doctest: +SKIP
@@ -46,9 +62,17 @@ class Client:
     """
 
     def __init__(
-        self, url: str, *, headers: Mapping[str, str] | None = None, timeout: float | None = None, http: httpx2.Client | None = None
+        self,
+        url: str,
+        *,
+        headers: Mapping[str, str] | None = None,
+        timeout: float | None = None,
+        max_body_bytes: int | None = MAX_BODY_BYTES,
+        ssl: SSLContext | None = None,
+        http: httpx2.Client | None = None,
     ) -> None:
-        self._link = _make_link(url, headers, timeout, http, blocks=True)
+        self._link = _make_link(url, headers, timeout, max_body_bytes, ssl, http, blocks=True)
+        self._limit = max_body_bytes
 
     def __enter__(self) -> Self:
         return self
@@ -57,8 +81,9 @@ class Client:
         self.close()
 
     def close(self) -> None:
-        """Close the connections."""
-        finish(self._link.close())
+        """Close the connections. Whatever is asked afterwards is a RuntimeError."""
+        link, self._link = self._link, cast(Any, _Closed())
+        finish(link.close())
 
     def _ask(self, question: Question[T], timeout: float | None = None) -> T:
         return finish(self._link.ask(question, timeout))
@@ -97,23 +122,24 @@ class Client:
             ErrorResponse: The server refused, with its `response_status` and `text`.
             InvalidResponse: What came is no response of the protocol.
             InferenceError: The inputs cannot be tensors, or not in JSON.
-            httpx.TransportError: The connection failed, or took too long.
+            ConnectionFailed: The connection failed, or took too long. Over gRPC, a call that took too long is an `ErrorResponse` with 504.
+            RuntimeError: The client is closed.
 
         Specification: Inference, Binary Tensor Data Extension.
         """
-        asked = questions.make_inference(model, inputs, version=version, parameters=parameters, outputs=outputs, id=id, binary=binary)
+        asked = questions.make_inference(model, inputs, version, parameters, outputs, id, binary, max_body_bytes=self._limit)
         return finish(self._link.infer(asked, timeout))
 
     def stream(self, model: str, inputs: Any, *, timeout: float | None = None, **options: Unpack[Options]) -> Generator[InferenceResponse]:
         """Ask a model that answers with many responses, by `infer_stream`, which this package and MLServer have.
 
         The arguments and errors are those of `infer`, and an error may come after some responses. The connection is closed if the
-        iterator is closed or forgotten before its end.
+        iterator is closed or forgotten before its end; `contextlib.closing`, or `aclosing`, closes it at a place of your own.
 
         Returns:
             An iterator over the responses, each as soon as it arrives.
         """
-        return draw(self._link.stream(questions.make_inference(model, inputs, **options), timeout))
+        return draw(self._link.stream(questions.make_inference(model, inputs, **options, max_body_bytes=self._limit), timeout))
 
     def metadata(self) -> dict[str, Any]:
         """The server's metadata: `name`, `version`, and `extensions`, such as "binary_tensor_data"."""
@@ -172,12 +198,16 @@ class Client:
 
 
 class AsyncClient:
-    """`Client` for asyncio: each method is awaited. One client belongs to one event loop.
+    """`Client` for asyncio: each method is awaited, and `stream` is for `async for`. It has connections of its own for each event loop.
+
+    If the task that awaits is cancelled, the connection of its request is closed.
 
     Args:
         url: As on `Client`.
         headers: As on `Client`.
         timeout: As on `Client`.
+        max_body_bytes: As on `Client`.
+        ssl: As on `Client`.
         http: As on `Client`, a `httpx2.AsyncClient`. In tests, one with the transport `httpx2.ASGITransport(app)` asks an application
             without a server.
 
@@ -187,9 +217,17 @@ class AsyncClient:
     """
 
     def __init__(
-        self, url: str, *, headers: Mapping[str, str] | None = None, timeout: float | None = None, http: httpx2.AsyncClient | None = None
+        self,
+        url: str,
+        *,
+        headers: Mapping[str, str] | None = None,
+        timeout: float | None = None,
+        max_body_bytes: int | None = MAX_BODY_BYTES,
+        ssl: SSLContext | None = None,
+        http: httpx2.AsyncClient | None = None,
     ) -> None:
-        self._link = _make_link(url, headers, timeout, http, blocks=False)
+        self._link = _make_link(url, headers, timeout, max_body_bytes, ssl, http, blocks=False)
+        self._limit = max_body_bytes
 
     async def __aenter__(self) -> Self:
         return self
@@ -197,72 +235,108 @@ class AsyncClient:
     async def __aexit__(self, *_: object) -> None:
         await self.close()
 
+    @_documented_as(Client.close)
     async def close(self) -> None:
-        """Close the connections."""
-        await self._link.close()
+        link, self._link = self._link, cast(Any, _Closed())
+        await link.close()
 
-    async def infer(self, model: str, inputs: Any, *, timeout: float | None = None, **options: Unpack[Options]) -> InferenceResponse:
-        """As `Client.infer`. If the task is cancelled, the connection is closed."""
-        return await self._link.infer(questions.make_inference(model, inputs, **options), timeout)
+    @_documented_as(Client.infer)
+    async def infer(
+        self,
+        model: str,
+        inputs: Any,
+        *,
+        version: str | int | None = None,
+        parameters: Mapping[str, Any] | None = None,
+        outputs: Sequence[str | RequestOutput] | None = None,
+        id: str | None = None,  # noqa: A002
+        timeout: float | None = None,
+        binary: bool = True,
+    ) -> InferenceResponse:
+        asked = questions.make_inference(model, inputs, version, parameters, outputs, id, binary, max_body_bytes=self._limit)
+        return await self._link.infer(asked, timeout)
 
+    @_documented_as(Client.stream)
     def stream(
         self, model: str, inputs: Any, *, timeout: float | None = None, **options: Unpack[Options]
     ) -> AsyncGenerator[InferenceResponse]:
-        """As `Client.stream`, for `async for`. `contextlib.aclosing` closes the connection at a place of your own."""
-        return self._link.stream(questions.make_inference(model, inputs, **options), timeout)
+        return self._link.stream(questions.make_inference(model, inputs, **options, max_body_bytes=self._limit), timeout)
 
+    @_documented_as(Client.metadata)
     async def metadata(self) -> dict[str, Any]:
-        """As `Client.metadata`."""
         return await self._link.ask(questions.METADATA, None)
 
+    @_documented_as(Client.is_live)
     async def is_live(self) -> bool:
-        """As `Client.is_live`."""
         return await self._link.ask(questions.LIVE, None)
 
+    @_documented_as(Client.is_ready)
     async def is_ready(self) -> bool:
-        """As `Client.is_ready`."""
         return await self._link.ask(questions.READY, None)
 
+    @_documented_as(Client.is_model_ready)
     async def is_model_ready(self, model: str, version: str | int | None = None) -> bool:
-        """As `Client.is_model_ready`."""
         return await self._link.ask(questions.ask_of(model, version, questions.MODEL_READY), None)
 
+    @_documented_as(Client.model_metadata)
     async def model_metadata(self, model: str, version: str | int | None = None) -> dict[str, Any]:
-        """As `Client.model_metadata`."""
         return await self._link.ask(questions.ask_of(model, version, questions.MODEL_METADATA), None)
 
+    @_documented_as(Client.models)
     async def models(self) -> list[str]:
-        """As `Client.models`."""
         return await self._link.ask(questions.MODELS, None)
 
+    @_documented_as(Client.index)
     async def index(self, *, ready: bool = False) -> list[dict[str, Any]]:
-        """As `Client.index`."""
         return await self._link.ask(questions.INDEX_OF_READY if ready else questions.INDEX, None)
 
+    @_documented_as(Client.load)
     async def load(self, model: str, parameters: Mapping[str, Any] | None = None, *, timeout: float | None = None) -> None:
-        """As `Client.load`."""
         await self._link.ask(questions.ask_change("load", model, parameters), timeout)
 
+    @_documented_as(Client.unload)
     async def unload(self, model: str, parameters: Mapping[str, Any] | None = None, *, timeout: float | None = None) -> None:
-        """As `Client.unload`."""
         await self._link.ask(questions.ask_change("unload", model, parameters), timeout)
 
+    @_documented_as(Client.statistics)
     async def statistics(self, model: str | None = None, version: str | int | None = None) -> list[dict[str, Any]]:
-        """As `Client.statistics`."""
         question = questions.STATISTICS if model is None else questions.ask_of(model, version, questions.MODEL_STATISTICS)
         return await self._link.ask(question, None)
 
+    @_documented_as(Client.config)
     async def config(self, model: str, version: str | int | None = None) -> dict[str, Any]:
-        """As `Client.config`."""
         return await self._link.ask(questions.ask_of(model, version, questions.MODEL_CONFIG), None)
 
 
-def _make_link(url: str, headers: Mapping[str, str] | None, timeout: float | None, http: Any, *, blocks: bool) -> HTTPLink | GRPCLink:
+class _Closed:
+    """In the place of a link that was closed."""
+
+    async def close(self) -> None: ...
+
+    def __getattr__(self, name: str) -> Any:
+        raise RuntimeError("this client is closed: make another one, or ask before close()")
+
+
+def _make_link(
+    url: str,
+    headers: Mapping[str, str] | None,
+    timeout: float | None,
+    max_body_bytes: int | None,
+    ssl: SSLContext | None,
+    http: Any,
+    *,
+    blocks: bool,
+) -> HTTPLink | GRPCLink:
     for name, value in (headers or {}).items():
         if not isinstance(name, str) or not isinstance(value, str):
             raise TypeError(f"the header {name!r} is {show(value)}: expected a string")
-    if not url.startswith(("grpc://", "grpcs://")):
-        return HTTPLink(url, headers, timeout, http, blocks=blocks)
-    from ._grpc import GRPCLink
+    is_http = not url.startswith(("grpc://", "grpcs://"))
+    if ssl is not None and (http is not None or not url.startswith("https://")):
+        raise ValueError(f"ssl= is for an https:// url and without http=: the url is {show(url)}")
+    if is_http:
+        return HTTPLink(url, headers, timeout, http, blocks=blocks, context=ssl, max_body_bytes=max_body_bytes)
+    if http is not None:
+        raise ValueError(f"http= is for a url of HTTP: the url is {show(url)}")
+    from ._grpc import GRPCLink  # needs another extra
 
-    return GRPCLink(url, headers, timeout, blocks=blocks)
+    return GRPCLink(url, headers, timeout, blocks=blocks, max_body_bytes=max_body_bytes)

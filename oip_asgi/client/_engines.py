@@ -46,15 +46,6 @@ def make_failure(url: str, error: BaseException, *, is_unsent: bool, is_timeout:
     return ConnectionFailed(f"{url} {what}: {str(error) or type(error).__name__}", is_unsent=is_unsent, is_timeout=is_timeout)
 
 
-_MOST_SECONDS: Final = 2**31 / 1000
-"""Sockets count milliseconds in 32 bits: a longer limit, of 24 days, is none."""
-
-
-def to_limit(seconds: float | None) -> float | None:
-    """A limit of time as sockets take it: None is none."""
-    return None if seconds is None or seconds >= _MOST_SECONDS else seconds
-
-
 class Answer(Protocol):
     """An answer whose body is still to be read."""
 

@@ -6,8 +6,8 @@ from typing import Any
 
 from .._protocol.errors import show
 from ._blocking import iterate, wait_for
-from ._engines import ConnectionFailed, make_failure, to_limit
-from ._questions import LONG, HTTPRequest, cut_pieces
+from ._engines import ConnectionFailed, make_failure
+from ._questions import LONG, HTTPRequest, cut_pieces, to_limit
 
 try:
     import httpx2

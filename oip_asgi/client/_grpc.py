@@ -5,7 +5,6 @@ Specification: gRPC; Triton's ModelStreamInfer.
 
 from __future__ import annotations
 
-import math
 import re
 from base64 import b64decode
 from collections.abc import AsyncGenerator, Mapping, Sequence
@@ -22,7 +21,7 @@ from .._protocol.grpc_codes import find_status
 from .._protocol.tensor_bytes import view_bytes
 from .._protocol.tensors import REGION, InferenceRequest, InferenceResponse, lend_nothing
 from ._blocking import iterate, wait_for
-from ._questions import SECONDS, Inference, Question
+from ._questions import MAX_BODY_BYTES, SECONDS, Inference, Question, check_size, check_timeout, to_limit
 
 try:
     import grpc
@@ -50,21 +49,30 @@ _OPTIONS: Final = [("grpc.max_receive_message_length", -1), ("grpc.max_send_mess
 class GRPCLink:
     """A server that is asked over gRPC, on an event loop, or blocking: then its coroutines never wait, and `finish` runs them."""
 
-    def __init__(self, url: str, headers: Mapping[str, str] | None, timeout: float | None, *, blocks: bool = False) -> None:
+    def __init__(
+        self,
+        url: str,
+        headers: Mapping[str, str] | None,
+        timeout: float | None,
+        *,
+        blocks: bool = False,
+        max_body_bytes: int | None = MAX_BODY_BYTES,
+    ) -> None:
+        self.url = url
         self.blocks = blocks
+        self.max_body_bytes = max_body_bytes
         address = _URL.fullmatch(url)
         if address is None:
             raise ValueError(f"the url is {show(url)}: expected one such as grpc://host:8001, or grpcs:// with TLS")
         self.target = address[2]
         self.credentials = grpc.ssl_channel_credentials() if address[1] == "grpcs" else None
         self.metadata = [_make_pair(name.lower(), value) for name, value in (headers or {}).items()]
-        self.timeout = SECONDS if timeout is None else timeout
+        self.timeout = SECONDS if timeout is None else check_timeout(timeout)
         pool, self.classes = make_pool()
         self.service = pool.FindServiceByName(_SERVICE)
 
     def seconds(self, timeout: float | None) -> float | None:
-        seconds = self.timeout if timeout is None else timeout
-        return None if seconds == math.inf else seconds
+        return to_limit(self.timeout if timeout is None else check_timeout(timeout))
 
     def find_metadata(self, inference: Inference) -> Metadata:
         return [*self.metadata, *(_make_pair(name, value, is_base64=True) for name, value in inference.headers)]
@@ -156,6 +164,7 @@ class GRPCLink:
 
     async def infer(self, inference: Inference, timeout: float | None) -> InferenceResponse:
         content = await self.call("ModelInfer", self.write_inference(inference), timeout, self.find_metadata(inference))
+        check_size(len(content), inference.max_body_bytes, "response")
         return self.read_inference(content)
 
     async def stream(self, inference: Inference, timeout: float | None) -> AsyncGenerator[InferenceResponse]:
@@ -164,6 +173,7 @@ class GRPCLink:
         call = stream(iter([self.write_inference(inference)]), timeout=self.seconds(timeout), metadata=metadata)
         try:
             async for content in iterate(call):
+                check_size(len(content), inference.max_body_bytes, "event of the stream")
                 message = self._parse("ModelStreamInfer", content)
                 if message.error_message:
                     raise ErrorResponse(message.error_message)
@@ -206,5 +216,6 @@ def _to_value(field: Any, value: Any) -> Any:
     if hasattr(value, "append"):
         return [_to_value(field, each) for each in value]
     if field.enum_type is not None:
-        return field.enum_type.values_by_number[value].name
+        known = field.enum_type.values_by_number.get(value)
+        return value if known is None else known.name
     return value if field.message_type is None else _to_document(value)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-import ssl
+import re
 from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any, TypeVar
+from ssl import SSLContext
+from typing import Any, Final, TypeVar
 from urllib.parse import urlsplit
 
-from .._protocol.errors import ErrorResponse
+from .._protocol.errors import ErrorResponse, show
 from .._protocol.loop_limits import LOOP_BYTES
 from .._protocol.tensors import InferenceResponse
 from .._rest.client import from_http, read_document
@@ -19,6 +20,8 @@ from ._questions import MAX_BODY_BYTES, SECONDS, Headers, HTTPAnswer, HTTPReques
 
 T = TypeVar("T")
 R = TypeVar("R")
+
+_NAME: Final = re.compile("[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 
 
 class HTTPLink:
@@ -32,17 +35,22 @@ class HTTPLink:
         http: Any,
         *,
         blocks: bool = False,
-        context: ssl.SSLContext | None = None,
+        context: SSLContext | None = None,
+        max_body_bytes: int | None = MAX_BODY_BYTES,
         **options: Any,
     ) -> None:
         self.blocks = blocks
+        self.max_body_bytes = max_body_bytes  # of what is no answer to inference, which says it
         self.headers: Headers = list((headers or {}).items())
+        for name, value in self.headers:
+            if not _NAME.fullmatch(name) or not (value.isascii() and value.isprintable()):
+                raise ValueError(f"the header {show(name)} is {show(value)}: expected a name of HTTP, and printable ASCII")
         self.timeout = SECONDS if timeout is None and http is None else check_timeout(timeout)
         self.url = url.rstrip("/")
         self.is_ours = http is None
         self.engine = self._make_engine(url, http, blocks=blocks, context=context, **options)
 
-    def _make_engine(self, url: str, http: Any, *, blocks: bool, context: ssl.SSLContext | None, **options: Any) -> Engine:
+    def _make_engine(self, url: str, http: Any, *, blocks: bool, context: SSLContext | None, **options: Any) -> Engine:
         if http is not None:
             from ._given_engine import GivenEngine
 
@@ -68,7 +76,7 @@ class HTTPLink:
         seconds = self.timeout if timeout is None else check_timeout(timeout)
         return await self.engine.send(request._replace(headers=headers), seconds)
 
-    async def exchange(self, request: HTTPRequest, timeout: float | None, limit: int | None = MAX_BODY_BYTES) -> HTTPAnswer:
+    async def exchange(self, request: HTTPRequest, timeout: float | None, limit: int | None) -> HTTPAnswer:
         answer = await self.send(request, timeout)
         try:
             collector = questions.Collector(answer.headers, limit)
@@ -88,7 +96,7 @@ class HTTPLink:
     async def ask(self, question: Question[T], timeout: float | None) -> T:
         request = questions.write_question(question)
         with self._noting(request):
-            answer = await self.exchange(request, timeout)
+            answer = await self.exchange(request, timeout, self.max_body_bytes)
             if question.is_probe and answer.status in questions.NOT_READY:
                 return question.read({"ready": False})
             is_quick = questions.is_read_quickly(answer)

@@ -56,6 +56,15 @@ def check_timeout(timeout: float | None) -> float | None:
     return timeout
 
 
+_MOST_SECONDS: Final = 2**31 / 1000
+"""Sockets count milliseconds in 32 bits: a longer limit, of 24 days, is none."""
+
+
+def to_limit(seconds: float | None) -> float | None:
+    """A limit of time as sockets take it: None is none."""
+    return None if seconds is None or seconds >= _MOST_SECONDS else seconds
+
+
 class HTTPRequest(NamedTuple):
     """A request; its path is below the server's URL, and percent-encoded."""
 
@@ -279,7 +288,7 @@ def check_coding(headers: Headers) -> None:
         )
 
 
-def _check_size(size: int, limit: int | None, what: str) -> None:
+def check_size(size: int, limit: int | None, what: str) -> None:
     if limit is not None and size > limit:
         raise InvalidResponse(f"the {what} is larger than {limit} bytes, the most that is read of it (max_body_bytes)")
 
@@ -293,14 +302,14 @@ class Collector:
     def __init__(self, headers: Headers, limit: int | None) -> None:
         self._limit = limit
         length = find_header(headers, "content-length")
-        _check_size(int(length) if _LENGTH.fullmatch(length) else 0, limit, "response")
+        check_size(int(length) if _LENGTH.fullmatch(length) else 0, limit, "response")
         head = find_header(headers, HEADER_LENGTH.lower())
         self._start = -int(head[-_DIGITS:]) % _ALIGNED if head.isdecimal() else 0
         self._body = bytearray(self._start)
 
     def add(self, piece: bytes) -> None:
         self._body += piece
-        _check_size(len(self._body) - self._start, self._limit, "response")
+        check_size(len(self._body) - self._start, self._limit, "response")
 
     def finish(self) -> Buffer:
         return memoryview(self._body)[self._start :] if self._start else self._body
@@ -330,7 +339,7 @@ class Events:
         self._size += len(piece)
         if b"\n" in piece or b"\r" in piece or not self._has_begun:
             yield from self._cut(b"".join(self._pieces))
-        _check_size(self._size, self._limit, "event of the stream")
+        check_size(self._size, self._limit, "event of the stream")
 
     def _cut(self, text: bytes) -> Iterator[bytes]:
         """The events that end in a text."""

@@ -32,7 +32,7 @@ from . import _questions as questions
 from ._blocking import finish
 from ._engines import ConnectionFailed
 from ._http import HTTPLink
-from ._questions import HTTPAnswer, HTTPRequest
+from ._questions import MAX_BODY_BYTES, HTTPAnswer, HTTPRequest
 
 _KINDS: Final = {"text": str, "list": list}
 _LITERAL: Final = "\ue000literal"
@@ -246,7 +246,7 @@ def check(
             continue
         tried += 1
         try:
-            answer = finish(link.exchange(sent, None))
+            answer = finish(link.exchange(sent, None, MAX_BODY_BYTES))
             found = list(judge(row, answer, good))
             if row.name == "a good request" and answer.status >= 300:
                 raise InvalidRequest(
