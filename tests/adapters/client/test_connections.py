@@ -155,17 +155,17 @@ def test_a_forked_process_does_not_use_the_connections_of_its_parent() -> None:
 
     def ask(client: Client, number: int, gate: Any, answers: Any) -> None:
         gate.wait(10)
-        answers.put((number, client.infer("double", {"x": np.float32([number])})["output_0"].tolist()))
+        answers.put((number, client.infer("double", {"x": np.array([number], np.float32)})["output_0"].tolist()))
 
     fork = multiprocessing.get_context("fork")
     with serving(OIPApp(server, path="/v2")) as port, Client(f"http://127.0.0.1:{port}/v2") as client:
-        client.infer("double", {"x": np.float32([0])})
+        client.infer("double", {"x": np.array([0], np.float32)})
         answers, gate = fork.Queue(), fork.Barrier(4)
         children = [fork.Process(target=ask, args=(client, number, gate, answers)) for number in range(3)]
         for child in children:
             child.start()
         gate.wait(10)
-        own = client.infer("double", {"x": np.float32([7])})["output_0"].tolist()
+        own = client.infer("double", {"x": np.array([7], np.float32)})["output_0"].tolist()
         found = sorted(answers.get(timeout=10) for _ in children)
         for child in children:
             child.join(10)
