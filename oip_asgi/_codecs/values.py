@@ -5,7 +5,8 @@ Numbers become INT64, UINT64 or FP64, unless a declaration says what they become
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Container, Mapping, Sequence
+from contextlib import suppress
 from datetime import date, datetime
 from types import NoneType
 from typing import Any, Final
@@ -34,8 +35,13 @@ _MISSING: Final = (
 _DATES: Final = "; for dates, write a list of datetime.datetime; or a pandas.Series of them, in which some may be missing"
 
 
-def to_inputs(inputs: Any, specs: Mapping[str, TensorSpec], codecs: Codecs) -> tuple[list[Tensor], Parameters]:
-    """The input tensors of values by name, or of a value that a request codec encodes, with the parameters that this codec adds."""
+def to_inputs(
+    inputs: Any, specs: Mapping[str, TensorSpec], codecs: Codecs, columns: Container[str] = ()
+) -> tuple[list[Tensor], Parameters]:
+    """The input tensors of values by name, or of a value that a request codec encodes, with the parameters that this codec adds.
+
+    Lists for `columns` of a data frame may hold None, as `generate` takes null there.
+    """
     whole = codecs.request_codec_for_value(inputs)
     if whole is not None:
         try:
@@ -52,8 +58,23 @@ def to_inputs(inputs: Any, specs: Mapping[str, TensorSpec], codecs: Codecs) -> t
             raise InvalidRequest(f"an input is called {show(name)}: expected a string")
         if is_frame(value) or is_foreign_frame(value):
             raise InvalidRequest(f"input {show(name)} is a data frame, whose columns are inputs: give it alone, not by a name")
-        tensors.append(_make_tensor(to_plain(name), value, specs.get(name), codecs))
+        spec = specs.get(name)
+        if name in columns and isinstance(value, (list, tuple)) and any(each is None for each in value):
+            value = _make_column(value, spec)
+        tensors.append(_make_tensor(to_plain(name), value, spec, codecs))
     return tensors, {}
+
+
+def _make_column(values: Sequence[Any], spec: TensorSpec | None) -> Any:
+    """A list with missing values as a column of the declared dtype; as it is, where its elements decide more than that."""
+    dtype = None if spec is None else spec.pd_dtype
+    if spec is not None and (spec.datatype in FLOATING or (spec.datatype != "BYTES" and dtype is None)):
+        return values
+    import pandas as pd
+
+    with suppress(TypeError, ValueError):  # values that have another type are refused as those of any list
+        return pd.Series(values, dtype=None if dtype == "category" else dtype)
+    return values
 
 
 def _make_tensor(name: str, value: Any, spec: TensorSpec | None, codecs: Codecs) -> Tensor:
@@ -89,7 +110,7 @@ def _make_array(value: Any, spec: TensorSpec | None) -> Array:
     array = as_array(value, None if spec is None else spec.dtype)
     if array.ndim and array.dtype.hasobject and (spec is None or spec.datatype in FLOATING):
         kinds = set(map(type, array.ravel().tolist()))
-        if kinds <= {int, float, NoneType} and (spec is not None or kinds != {NoneType}):
+        if kinds and kinds <= {int, float, NoneType} and (spec is not None or kinds != {NoneType}):
             array = array.astype(np.float64)  # None becomes NaN, as null in JSON
     array = to_wire_array(array)
     return array.reshape(1) if array.ndim == 0 and not isinstance(value, np.ndarray) else array

@@ -99,8 +99,7 @@ class DocumentFormat:
         named = binding.named.union(binding.undeclared)
         if binding.takes_any_key:
             named |= {name for name in flat.keys() - OF_PROTOCOL - generate.RESERVED_INPUTS if not name.startswith("triton_")}
-        is_frame = binding.request_reader is not None and binding.request_reader.codec.content_type == "pd"
-        columns = (declared.keys() | named) - binding.named if is_frame else frozenset()
+        columns = (declared.keys() | named) - binding.named if binding.takes_frame else frozenset()
         return generate.decode_request(flat, declared, named, columns | binding.columns)
 
     def encode(self, _: InferenceRequest, response: InferenceResponse) -> bytes:

@@ -184,6 +184,8 @@ class Binding:
         self._known = None if self.is_open else frozenset(entry.name for entry in entries)
         self._takes = ", ".join(str(entry) for entry in entries if entry.reader is not None) or "**inputs"
         tensors = [entry.name for entry in entries if entry.name not in self.scalars]
+        self.takes_frame = self.request_reader is not None and self.request_reader.codec.content_type == "pd"
+        """Whether one parameter is a data frame, whose columns are the inputs that no other parameter has."""
         takes_any = self.rest is not None or self.request_reader is not None or self.of_one_request is InferenceRequest
         self._single_input = None if takes_any or len(tensors) != 1 else tensors[0]
 

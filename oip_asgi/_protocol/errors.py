@@ -55,7 +55,7 @@ def error_text(error: BaseException, write: Callable[[BaseException], str] = str
 def client_text(error: InferenceError) -> str:
     """The text of an error as it is sent."""
     # a lone surrogate, which only a model's own message can hold, is no UTF-8
-    return error_text(error).encode(errors="replace").decode()
+    return error_text(error, ErrorResponse.describe if isinstance(error, ErrorResponse) else str).encode(errors="replace").decode()
 
 
 class InferenceError(Exception):
@@ -193,8 +193,13 @@ class ErrorResponse(InvalidResponse):
         self.text = text
         self.response_status = response_status
         self.response_headers: Mapping[str, str] = {}
+        self.hint = ""
+        """What was asked, and what may be wrong with it. Clients of a model that asks another server do not get it."""
 
     def __str__(self) -> str:
+        return f"{self.describe()} ({self.hint})" if self.hint else self.describe()
+
+    def describe(self) -> str:
         outcome = "with an error" if self.response_status is None else f"with the status {self.response_status}"
         return f"the server answered {outcome}: {self.text}" if self.text else f"the server answered {outcome}"
 

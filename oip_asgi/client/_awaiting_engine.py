@@ -6,11 +6,11 @@ import asyncio
 from collections.abc import AsyncIterator
 from functools import partial
 from ssl import SSLContext
-from typing import Any
+from typing import Any, Final
 
 from .._hosts import make_import_error
 from .._protocol.errors import InvalidRequest
-from ._engines import FAILED, IDLE_SECONDS, Address, ConnectionFailed, make_failure
+from ._engines import IDLE_SECONDS, Address, ConnectionFailed, is_kept, make_failure
 from ._loops import ByLoop
 from ._questions import LONG, Headers, HTTPRequest, cut_pieces, to_limit
 
@@ -19,6 +19,11 @@ try:
     from yarl import URL  # which comes with aiohttp
 except ImportError as error:
     raise make_import_error(error, "aiohttp", "client", beside="yarl") from error
+
+
+_TURNS: Final = 3
+"""Turns of the event loop in which an answer that came before all was sent is seen: it looks at the socket, reads, and wakes who waits.
+Were the next piece sent first to a server that has closed, the answer would be lost with the connection."""
 
 
 class AwaitingEngine:
@@ -46,6 +51,7 @@ class AwaitingEngine:
             cookie_jar=aiohttp.DummyCookieJar(),
             skip_auto_headers=("Accept", "Accept-Encoding", "User-Agent"),
             auto_decompress=False,
+            response_class=_Response,
             read_bufsize=LONG * 4,
         )
 
@@ -56,16 +62,17 @@ class AwaitingEngine:
         timeout = aiohttp.ClientTimeout(total=None, connect=self._connect_seconds or seconds, sock_read=seconds)
         url = URL(self._base + request.path or "/", encoded=True)
         ask = partial(session.request, request.method, url, headers=_encode(request.headers), timeout=timeout, allow_redirects=False)
-        sent = _Sent()
+        body = _Body(request)
         try:
             if request.size <= LONG:
                 response = await ask(data=b"".join(request.body) or None)
             else:
                 async with asyncio.timeout(seconds) as limit:
-                    response = await ask(data=sent.iterate(request, limit, seconds))
+                    response = await ask(data=body.iterate(limit, seconds))
+                body.is_answered = True
         except (OSError, aiohttp.ClientError) as error:
             raise self.fail(error) from error
-        return _Answer(self, response, sent)
+        return _Answer(self, response, body)
 
     def fail(self, error: Exception) -> ConnectionFailed:
         is_unsent = isinstance(error, (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError))
@@ -76,25 +83,41 @@ class AwaitingEngine:
         await self._sessions.close()
 
 
-class _Sent:
-    """Whether all of a body went out."""
+class _Response(aiohttp.ClientResponse):
+    """Remembers its connection, which aiohttp keeps for the next request as soon as the body has come."""
 
-    is_whole = True
+    transport: asyncio.Transport | None = None
 
-    async def iterate(self, request: HTTPRequest, limit: asyncio.Timeout, seconds: float | None) -> AsyncIterator[memoryview]:
-        self.is_whole = False
-        for piece in cut_pieces(request.body):
+    async def start(self, connection: aiohttp.connector.Connection) -> aiohttp.ClientResponse:
+        self.transport = connection.transport
+        return await super().start(connection)
+
+
+class _Body:
+    """The body of a request, as it goes out."""
+
+    def __init__(self, request: HTTPRequest) -> None:
+        self.request = request
+        self.is_whole = request.size <= LONG
+        self.is_answered = False
+
+    async def iterate(self, limit: asyncio.Timeout, seconds: float | None) -> AsyncIterator[memoryview]:
+        for piece in cut_pieces(self.request.body):
+            if self.is_answered:
+                return
             yield piece
             if seconds is not None:
                 limit.reschedule(asyncio.get_running_loop().time() + seconds)
+            for _ in range(_TURNS):
+                await asyncio.sleep(0)
         self.is_whole = True
 
 
 class _Answer:
-    def __init__(self, engine: AwaitingEngine, response: aiohttp.ClientResponse, sent: _Sent) -> None:
+    def __init__(self, engine: AwaitingEngine, response: aiohttp.ClientResponse, body: _Body) -> None:
         self.status = response.status
         self.headers: Headers = list(response.headers.items())
-        self._engine, self._response, self._sent = engine, response, sent
+        self._engine, self._response, self._body = engine, response, body
 
     async def read(self) -> bytes:
         try:
@@ -103,10 +126,13 @@ class _Answer:
             raise self._engine.fail(error) from error
 
     async def close(self) -> None:
-        if self.status == FAILED or not self._sent.is_whole or not self._response.content.at_eof():
-            self._response.close()
+        response = self._response
+        if response.content.at_eof() and self._body.is_whole and is_kept(self.status, self._body.request):
+            response.release()
         else:
-            self._response.release()
+            response.close()
+            if isinstance(response, _Response) and response.transport is not None:
+                response.transport.close()
 
 
 def _encode(headers: Headers) -> Headers:

@@ -12,7 +12,7 @@ from ssl import SSLContext, create_default_context
 from typing import Any, Final
 from weakref import WeakSet
 
-from ._engines import FAILED, IDLE_SECONDS, Address, ConnectionFailed, make_failure
+from ._engines import IDLE_SECONDS, Address, ConnectionFailed, is_kept, make_failure
 from ._questions import LONG, HTTPRequest, cut_pieces, to_limit
 
 _PIECE: Final = 4 * LONG
@@ -124,7 +124,7 @@ class BlockingEngine:
         kept = self._places.find().take()
         if kept is not None:
             try:
-                return self._ask(kept, request, seconds, is_kept=True)
+                return self._ask(kept, request, seconds, is_used=True)
             except _Unread:
                 kept.close()
         connection = _Connection(self._address, self._context)
@@ -133,9 +133,9 @@ class BlockingEngine:
             connection.connect()
         except OSError as error:
             raise self.fail(error, is_unsent=True) from error
-        return self._ask(connection, request, seconds, is_kept=False)
+        return self._ask(connection, request, seconds, is_used=False)
 
-    def _ask(self, connection: _Connection, request: HTTPRequest, seconds: float | None, *, is_kept: bool) -> _Answer:
+    def _ask(self, connection: _Connection, request: HTTPRequest, seconds: float | None, *, is_used: bool) -> _Answer:
         was_reset = False
         try:
             connection.set_timeout(seconds)
@@ -152,10 +152,10 @@ class BlockingEngine:
                         connection.send(piece)
             except (BrokenPipeError, ConnectionResetError):
                 was_reset = True  # the server may have answered before
-            return _Answer(self, self._places, connection, connection.getresponse())
+            return _Answer(self, self._places, connection, request, connection.getresponse())
         except (BrokenPipeError, ConnectionResetError) as error:
             connection.close()
-            if is_kept and (was_reset or not isinstance(error, RemoteDisconnected)):
+            if is_used and (was_reset or not isinstance(error, RemoteDisconnected)):
                 raise _Unread from None  # what a server resets it has not read to its end
             raise self.fail(error) from error
         except (OSError, HTTPException) as error:
@@ -177,11 +177,13 @@ class _Unread(Exception):
 
 
 class _Answer:
-    def __init__(self, engine: BlockingEngine, places: _Places, connection: _Connection, response: HTTPResponse) -> None:
+    def __init__(
+        self, engine: BlockingEngine, places: _Places, connection: _Connection, request: HTTPRequest, response: HTTPResponse
+    ) -> None:
         self.status = response.status
         self.headers = response.getheaders()
         self._engine, self._places, self._connection, self._response = engine, places, connection, response
-        self._has_ended = False
+        self._is_kept, self._has_ended = is_kept(self.status, request), False
 
     async def read(self) -> bytes:
         response = self._response
@@ -199,7 +201,7 @@ class _Answer:
 
     async def close(self) -> None:
         self._response.close()
-        if self._has_ended and self.status != FAILED and self._connection.sock is not None:
+        if self._has_ended and self._is_kept and self._connection.sock is not None:
             self._places.keep(self._connection)
         else:
             self._connection.close()

@@ -7,7 +7,7 @@ from typing import Final, NamedTuple, Protocol
 from urllib.parse import quote, unquote
 
 from .._protocol.errors import show
-from ._questions import Headers, HTTPRequest
+from ._questions import LONG, Headers, HTTPRequest
 
 _URL: Final = re.compile(r"(https?)://(\[[0-9a-fA-F:.]+\]|[^\s/?#@:\[\]]+)(?::(\d{1,5}))?(/[^?#]*)?")
 _SOCKET: Final = re.compile(r"http\+unix://(/?[^/].*?\.sock)(/.*)?", re.DOTALL)
@@ -20,8 +20,13 @@ _PORTS: Final = {"http": 80, "https": 443}
 IDLE_SECONDS: Final = 1.5
 """How long a connection is kept for the next request. Servers close idle ones after 2 seconds, which is gunicorn's default, or later."""
 
-FAILED: Final = 500
+_FAILED: Final = 500
 """After this answer MLServer and KServe close the connection, and do not say so: the next request on it would fail."""
+
+
+def is_kept(status: int, request: HTTPRequest) -> bool:
+    """Whether a server keeps the connection after an answer with this status. Many close it if they refuse what they have not read."""
+    return status != _FAILED and (status < 400 or request.size <= LONG)
 
 
 class ConnectionFailed(OSError):
@@ -41,7 +46,7 @@ class ConnectionFailed(OSError):
         self.is_timeout = is_timeout
 
 
-def make_failure(url: str, error: BaseException, *, is_unsent: bool, is_timeout: bool) -> ConnectionFailed:
+def make_failure(url: str, error: BaseException | str, *, is_unsent: bool, is_timeout: bool) -> ConnectionFailed:
     what = "took too long" if is_timeout else "cannot be reached" if is_unsent else "gave no whole answer"
     return ConnectionFailed(f"{url} {what}: {str(error) or type(error).__name__}", is_unsent=is_unsent, is_timeout=is_timeout)
 

@@ -21,6 +21,7 @@ from .._protocol.grpc_codes import find_status
 from .._protocol.tensor_bytes import view_bytes
 from .._protocol.tensors import REGION, InferenceRequest, InferenceResponse, lend_nothing
 from ._blocking import iterate, wait_for
+from ._engines import ConnectionFailed, make_failure
 from ._questions import MAX_BODY_BYTES, SECONDS, Inference, Question, check_size, check_timeout, to_limit
 
 try:
@@ -42,6 +43,9 @@ _FINAL: Final = "triton_final_response"
 
 _ENDS_AT_ERROR: Final = "triton_grpc_error"
 """With it, a call ends with the code of its first error. Triton sends the text alone for what it refuses itself."""
+
+_UNSENT: Final = ("failed to connect to all addresses", "errors resolving", "DNS resolution failed")
+"""How the texts of errors begin if no connection could be opened."""
 
 _OPTIONS: Final = [("grpc.max_receive_message_length", -1), ("grpc.max_send_message_length", -1)]
 
@@ -142,6 +146,12 @@ class GRPCLink:
             return library.insecure_channel(self.target, _OPTIONS)
         return library.secure_channel(self.target, self.credentials, _OPTIONS)
 
+    def fail(self, error: Any) -> ErrorResponse | ConnectionFailed:
+        text, code = error.details() or error.code().name, error.code().name
+        if code == "UNAVAILABLE" and text.startswith(_UNSENT):
+            return make_failure(self.url, text, is_unsent=True, is_timeout=False)
+        return ErrorResponse(text, find_status(code))
+
     async def close(self) -> None:
         await wait_for(self.channel.close())
 
@@ -150,7 +160,7 @@ class GRPCLink:
         try:
             answer: bytes = await wait_for(call(content, timeout=self.seconds(timeout), metadata=metadata or self.metadata))
         except grpc.RpcError as error:
-            raise read_error(error) from error
+            raise self.fail(error) from error
         return answer
 
     async def ask(self, question: Question[T], timeout: float | None) -> T:
@@ -181,7 +191,7 @@ class GRPCLink:
                 response.parameters.pop(_FINAL, None)
                 yield response
         except grpc.RpcError as error:
-            raise read_error(error) from error
+            raise self.fail(error) from error
         finally:
             call.cancel()
 
@@ -196,10 +206,6 @@ def _make_pair(name: str, value: str, *, is_base64: bool = False) -> tuple[str, 
     if not (value.isascii() and value.isprintable()):
         raise InvalidRequest(f"the header {name} cannot go over gRPC: expected printable ASCII")
     return name, value
-
-
-def read_error(error: Any) -> ErrorResponse:
-    return ErrorResponse(error.details() or error.code().name, find_status(error.code().name))
 
 
 def _to_document(message: Any) -> Any:

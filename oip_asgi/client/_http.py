@@ -110,13 +110,16 @@ class HTTPLink:
 
     @contextmanager
     def _noting(self, request: HTTPRequest) -> Iterator[None]:
-        """Add the URL to a 404, for its traceback. Its text may go to clients of a model that asks another server."""
+        """Say which URL was asked if the answer is 404: in the error's text if it is the likely fault, else in the traceback."""
         try:
             yield
         except ErrorResponse as error:
             if error.response_status == 404:
-                such = "" if urlsplit(self.url).path.strip("/") else f", such as {self.url}/v2"
-                error.add_note(f"{request.method} {self.url}{request.path}: the client's url must end where the server's paths begin{such}")
+                asked = f"{request.method} {self.url}{request.path}: the client's url must end where the server's paths begin"
+                if urlsplit(self.url).path.strip("/"):
+                    error.add_note(asked)
+                else:
+                    error.hint = f"{asked}, such as {self.url}/v2"
             raise
 
     async def stream(self, inference: Inference, timeout: float | None) -> AsyncGenerator[InferenceResponse]:

@@ -84,6 +84,11 @@ def test_missing_values_go_out_as_from_a_server_itself(ask: Asked) -> None:
         ask("infer", "echo", {"x": ["a", None]})
 
 
+def test_an_empty_array_of_objects_goes_out_as_bytes(ask: Asked) -> None:
+    response = ask("infer", "echo", {"x": np.empty((0, 2), object)})
+    assert (response["x"].dtype, response["x"].shape) == (np.dtype(object), (0, 2))
+
+
 def test_requests_and_tensors_go_out_as_they_are(ask: Asked) -> None:
     request = InferenceRequest([Tensor("x", np.array([1])), Tensor("y", np.array([2]))], "own id", outputs=[RequestOutput("y")])
     response = ask("infer", "echo", request)

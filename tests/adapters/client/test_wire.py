@@ -17,8 +17,9 @@ from typing import Any
 import httpx2
 import numpy as np
 import pytest
+from starlette.testclient import TestClient
 
-from oip_asgi import ErrorResponse, InferenceError, InvalidResponse, RequestOutput
+from oip_asgi import ErrorResponse, InferenceError, InferenceServer, InvalidResponse, OIPApp, RequestOutput
 from oip_asgi.client import AsyncClient, Client, ConnectionFailed
 
 GOOD = {"model_name": "m", "outputs": [{"name": "y", "shape": [1], "datatype": "FP32", "data": [1.5]}]}
@@ -442,4 +443,19 @@ def test_the_traceback_of_a_404_has_the_url() -> None:
     http = httpx2.Client(transport=httpx2.MockTransport(lambda _: httpx2.Response(404)))
     with Client("http://test", http=http) as bare, pytest.raises(ErrorResponse) as caught:
         bare.metadata()
-    assert caught.value.__notes__ == ["GET http://test: the client's url must end where the server's paths begin, such as http://test/v2"]
+    hint = "GET http://test: the client's url must end where the server's paths begin, such as http://test/v2"
+    assert str(caught.value) == f"the server answered with the status 404 ({hint})"
+    assert caught.value.text == ""
+
+
+def test_the_url_that_a_model_asked_is_not_for_the_clients_of_its_server() -> None:
+    server = InferenceServer()
+
+    @server.model("asks")
+    def ask(x: Any) -> Any:
+        with httpx2.Client(transport=httpx2.MockTransport(lambda _: httpx2.Response(404))) as http:
+            return Client("http://secret", http=http).infer("m", {"x": x})["y"]
+
+    with TestClient(OIPApp(server)) as http, pytest.raises(ErrorResponse) as caught:
+        Client("", http=http).infer("asks", {"x": [1]})
+    assert (caught.value.response_status, caught.value.text) == (502, "the server answered with the status 404")
