@@ -55,7 +55,8 @@ def error_text(error: BaseException, write: Callable[[BaseException], str] = str
 def client_text(error: InferenceError) -> str:
     """The text of an error as it is sent."""
     # a lone surrogate, which only a model's own message can hold, is no UTF-8
-    return error_text(error, ErrorResponse.describe if isinstance(error, ErrorResponse) else str).encode(errors="replace").decode()
+    text = error_text(error, lambda error: error.describe() if isinstance(error, ErrorResponse) else str(error))
+    return text.encode(errors="replace").decode()
 
 
 class InferenceError(Exception):

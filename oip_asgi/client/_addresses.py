@@ -66,6 +66,8 @@ class Addresses:
         loop = asyncio.get_running_loop()
         found = self._by_loop.get(loop)
         if found is None:
+            for closed in [each for each in self._by_loop if each.is_closed()]:
+                del self._by_loop[closed]
             found = self._by_loop[loop] = self._make()
         left = list(found)
         while left:

@@ -34,21 +34,24 @@ class ConnectionFailed(OSError):
 
     Args:
         message: What happened, with the URL.
+        reason: The cause alone, as the library says it that sends the requests.
         is_unsent: Whether no connection could be opened, so that the server has seen nothing of the request.
         is_timeout: Whether it took longer than `timeout`.
 
-    `__cause__` is the error of the library that sends the requests.
+    `__cause__` is the error of that library.
     """
 
-    def __init__(self, message: str, *, is_unsent: bool = False, is_timeout: bool = False) -> None:
+    def __init__(self, message: str, reason: str = "", *, is_unsent: bool = False, is_timeout: bool = False) -> None:
         super().__init__(message)
+        self.reason = reason
         self.is_unsent = is_unsent
         self.is_timeout = is_timeout
 
 
 def make_failure(url: str, error: BaseException | str, *, is_unsent: bool, is_timeout: bool) -> ConnectionFailed:
     what = "took too long" if is_timeout else "cannot be reached" if is_unsent else "gave no whole answer"
-    return ConnectionFailed(f"{url} {what}: {str(error) or type(error).__name__}", is_unsent=is_unsent, is_timeout=is_timeout)
+    reason = str(error) or type(error).__name__
+    return ConnectionFailed(f"{url} {what}: {reason}", reason, is_unsent=is_unsent, is_timeout=is_timeout)
 
 
 class Answer(Protocol):

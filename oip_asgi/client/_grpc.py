@@ -5,10 +5,10 @@ Specification: gRPC; Triton's ModelStreamInfer.
 
 from __future__ import annotations
 
+import asyncio
 import re
 from base64 import b64decode
 from collections.abc import AsyncGenerator, Mapping, Sequence
-from functools import cached_property
 from typing import Any, Final, TypeAlias, TypeVar
 
 from .._grpc.messages import decode_parameters, decode_tensor, encode_parameters
@@ -22,6 +22,7 @@ from .._protocol.tensor_bytes import view_bytes
 from .._protocol.tensors import REGION, InferenceRequest, InferenceResponse, lend_nothing
 from ._blocking import iterate, wait_for
 from ._engines import ConnectionFailed, make_failure
+from ._loops import ByLoop
 from ._questions import MAX_BODY_BYTES, SECONDS, Inference, Question, check_size, check_timeout, to_limit
 
 try:
@@ -72,6 +73,8 @@ class GRPCLink:
         self.credentials = grpc.ssl_channel_credentials() if address[1] == "grpcs" else None
         self.metadata = [_make_pair(name.lower(), value) for name, value in (headers or {}).items()]
         self.timeout = SECONDS if timeout is None else check_timeout(timeout)
+        self.channel: Any = None
+        self.channels = ByLoop(self.make_channel, lambda channel: channel.close())
         pool, self.classes = make_pool()
         self.service = pool.FindServiceByName(_SERVICE)
 
@@ -139,12 +142,25 @@ class GRPCLink:
         except Exception:  # DecodeError, and UnicodeDecodeError without protobuf's compiled part
             raise InvalidResponse(f"the response cannot be parsed: expected the bytes of {kind.DESCRIPTOR.full_name}") from None
 
-    @cached_property
-    def channel(self) -> Any:
+    def make_channel(self) -> Any:
         library: Any = grpc if self.blocks else grpc.aio
         if self.credentials is None:
             return library.insecure_channel(self.target, _OPTIONS)
         return library.secure_channel(self.target, self.credentials, _OPTIONS)
+
+    async def open(self) -> Any:
+        """The channel of this event loop, or the only one of a client that blocks."""
+        if self.blocks:
+            self.channel = self.channel or self.make_channel()
+            return self.channel
+        loop = asyncio.get_running_loop()
+        return self.channels.get(loop) or await self.channels.make(loop)
+
+    async def close(self) -> None:
+        if self.channel is not None:
+            self.channel.close()
+        if not self.blocks:
+            await self.channels.close()
 
     def fail(self, error: Any) -> ErrorResponse | ConnectionFailed:
         text, code = error.details() or error.code().name, error.code().name
@@ -152,11 +168,8 @@ class GRPCLink:
             return make_failure(self.url, text, is_unsent=True, is_timeout=False)
         return ErrorResponse(text, find_status(code))
 
-    async def close(self) -> None:
-        await wait_for(self.channel.close())
-
     async def call(self, rpc: str, content: bytes, timeout: float | None, metadata: Metadata = ()) -> bytes:
-        call = self.channel.unary_unary(f"/{_SERVICE}/{rpc}")
+        call = (await self.open()).unary_unary(f"/{_SERVICE}/{rpc}")
         try:
             answer: bytes = await wait_for(call(content, timeout=self.seconds(timeout), metadata=metadata or self.metadata))
         except grpc.RpcError as error:
@@ -178,7 +191,7 @@ class GRPCLink:
         return self.read_inference(content)
 
     async def stream(self, inference: Inference, timeout: float | None) -> AsyncGenerator[InferenceResponse]:
-        stream = self.channel.stream_stream(f"/{_SERVICE}/ModelStreamInfer")
+        stream = (await self.open()).stream_stream(f"/{_SERVICE}/ModelStreamInfer")
         metadata = [(_ENDS_AT_ERROR, "true"), *self.find_metadata(inference)]
         call = stream(iter([self.write_inference(inference)]), timeout=self.seconds(timeout), metadata=metadata)
         try:

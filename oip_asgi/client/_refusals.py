@@ -16,9 +16,6 @@ _NO_MODEL: Final = "Request for unknown model"
 
 _NOT_YET: Final = (429, 502, 503, 504)
 
-_UNSENT: Final = ("failed to connect to all addresses", "errors resolving", "DNS resolution failed")
-"""How gRPC's texts begin if no connection could be opened."""
-
 _RETRY: Final = {"Retry-After": "1"}
 
 ERRORS: Final = (ConnectionFailed, InvalidResponse, TimeoutError)
@@ -74,9 +71,7 @@ def _keep(error: ErrorResponse, name: str) -> dict[str, str]:
 
 
 def is_unsent(error: Exception) -> bool:
-    """Whether no connection could be opened, so that nothing was sent. gRPC says it in the text alone."""
-    if isinstance(error, ErrorResponse):
-        return error.response_status == 503 and error.text.startswith(_UNSENT)
+    """Whether no connection could be opened, so that nothing was sent."""
     return isinstance(error, ConnectionFailed) and error.is_unsent
 
 
@@ -88,5 +83,4 @@ def is_passing(error: Exception) -> bool:
 
 
 def describe(error: Exception) -> str:
-    shown = (error.__cause__ if isinstance(error, ConnectionFailed) else None) or error
-    return str(shown) or type(shown).__name__
+    return (error.reason if isinstance(error, ConnectionFailed) else str(error)) or type(error).__name__

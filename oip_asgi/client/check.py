@@ -2,6 +2,8 @@
 
 python -m oip_asgi.client.check http://127.0.0.1:8000/v2 --model double
 
+Without --model, it takes the only one that the server has.
+
 It ends with 0 if nothing is wrong, with 1 if something is, and with 2 if the model cannot be asked. The answer to a bad request is wrong if
 it is not 4xx with `{"error": text}`. The model runs with ones, `true` or "a" as its inputs, unless --request names a good request.
 """
@@ -23,7 +25,7 @@ import numpy as np
 
 from .._models.registry import path_of
 from .._protocol.datatypes import DTYPES, Buffer, dtype_of
-from .._protocol.errors import InferenceError, InvalidRequest, InvalidResponse
+from .._protocol.errors import InferenceError, InvalidRequest, InvalidResponse, list_names
 from .._protocol.schemas import RequestOutput
 from .._protocol.tensors import InferenceRequest, Tensor
 from .._rest.body import HEADER_LENGTH
@@ -224,6 +226,19 @@ def make_good(metadata: dict[str, Any]) -> dict[str, Any]:
     return {"inputs": inputs}
 
 
+def find_only(link: HTTPLink) -> str:
+    """The name of the only model. Servers of other kinds have the repository's index, or `GET models`, or none of both."""
+    names: list[str] = []
+    for question in (questions.MODELS, questions.INDEX):
+        with suppress(InvalidResponse):
+            found: list[Any] = finish(link.ask(question, None))
+            names = list(dict.fromkeys(str(each["name"] if isinstance(each, dict) else each) for each in found))
+            break
+    if len(names) != 1:
+        raise InvalidRequest(f"the server has {list_names(names) if names else 'no list of its models'}: name one with --model")
+    return names[0]
+
+
 def check(
     link: HTTPLink, model: str, version: str | None, request: dict[str, Any] | None, *, strain: bool, write: Callable[[str], object]
 ) -> int:
@@ -270,7 +285,7 @@ def check(
 def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser("python -m oip_asgi.client.check", description=__doc__.partition("\n")[0] if __doc__ else None)
     parser.add_argument("url", help="where the server's paths begin, such as http://127.0.0.1:8000/v2")
-    parser.add_argument("--model", required=True, help="the model that is asked, many times")
+    parser.add_argument("--model", help="the model that is asked, many times; without it, the only one")
     parser.add_argument("--version", help="its version")
     parser.add_argument("--header", action="append", default=[], help='such as "Authorization: Bearer ...", any number of times')
     parser.add_argument("--request", type=Path, help="a file with a good request, as JSON with flat data")
@@ -280,7 +295,7 @@ def main(arguments: list[str] | None = None) -> int:
     link = HTTPLink(given.url, headers, 30, None, blocks=True)
     try:
         request = None if given.request is None else json.loads(given.request.read_bytes())
-        return check(link, given.model, given.version, request, strain=given.strain, write=partial(print, flush=True))
+        return check(link, given.model or find_only(link), given.version, request, strain=given.strain, write=partial(print, flush=True))
     except (InferenceError, OSError, ValueError) as error:
         print(f"cannot be checked: {error}", file=sys.stderr)  # noqa: T201
         return 2

@@ -45,6 +45,16 @@ def test_ours_is_clean(url: str, model: str, capsys: pytest.CaptureFixture[str])
     assert last.startswith(f"clean 1.0, model {model}: 0 of ")
 
 
+def test_the_only_model_needs_no_name(url: str, capsys: pytest.CaptureFixture[str]) -> None:
+    server = InferenceServer("small", "1.0")
+    server.register("m", lambda x: x, inputs=SPECS["FP32"], outputs=[TensorSpec("y", "FP32", [-1, 3])])
+    with serving(OIPApp(server, path="/v2")) as port:
+        assert main([f"http://127.0.0.1:{port}/v2"]) == 0
+    assert capsys.readouterr().out.splitlines()[-1].startswith("small 1.0, model m: 0 of ")
+    assert main([url]) == 2
+    assert "the server has 'BOOL', 'UINT8', " in capsys.readouterr().err
+
+
 def test_a_version_headers_and_a_request_of_ones_own(url: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     own = tmp_path / "request.json"
     own.write_text('{"inputs": [{"name": "x", "shape": [1, 3], "datatype": "FP32", "data": [1, 2, 3]}]}')

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -12,7 +13,7 @@ import numpy as np
 import pytest
 
 from oip_asgi import ErrorResponse, InferenceError, InferenceServer, InvalidResponse
-from oip_asgi.client import AsyncClient, Client
+from oip_asgi.client import AsyncClient, Client, ConnectionFailed
 
 grpc = pytest.importorskip("grpc")
 
@@ -80,18 +81,19 @@ def test_headers_are_metadata_and_errors_have_the_status_of_http() -> None:
     server.stop(None).wait(10)
 
 
-def test_a_server_that_is_not_there_is_503_and_one_that_is_late_504() -> None:
-    with Client("grpc://127.0.0.1:1") as client, pytest.raises(ErrorResponse) as caught:
+def test_a_server_that_is_not_there_cannot_be_reached_and_one_that_is_late_is_504() -> None:
+    with Client("grpc://127.0.0.1:1") as client, pytest.raises(ConnectionFailed, match=r"^grpc://127.0.0.1:1 cannot be reached: ") as away:
         client.is_live()
-    assert caught.value.response_status == 503
+    assert (away.value.is_unsent, away.value.is_timeout) == (True, False)
 
-    async def ask() -> None:
-        async with AsyncClient("grpc://127.0.0.1:1", timeout=0.000001) as awaited:
+    async def ask(port: int) -> None:
+        async with AsyncClient(f"grpc://127.0.0.1:{port}", timeout=0.1) as awaited:
             with pytest.raises(ErrorResponse) as late:
-                await awaited.infer("m", {"x": np.zeros(4)})
-            assert late.value.response_status in (503, 504)
+                await awaited.is_live()
+            assert late.value.response_status == 504
 
-    asyncio.run(ask())
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        asyncio.run(ask(silent.getsockname()[1]))
 
 
 def test_typed_contents_are_read_too() -> None:
@@ -152,16 +154,15 @@ def test_a_header_whose_name_says_so_is_bytes_and_no_other_may_be_more_than_asci
 def test_tls_and_streams_that_a_server_does_not_have() -> None:
     async def ask(url: str) -> None:
         async with AsyncClient(url) as client:
-            with pytest.raises(ErrorResponse):
+            with pytest.raises(ConnectionFailed):
                 await client.is_live()
-            with pytest.raises(ErrorResponse):
+            with pytest.raises(ConnectionFailed):
                 [response async for response in client.stream("m", {})]
 
     with answering("ModelInfer", b"") as url:
         secure = url.replace("grpc:", "grpcs:")
-        with Client(secure) as client, pytest.raises(ErrorResponse) as caught:
+        with Client(secure) as client, pytest.raises(ConnectionFailed, match="cannot be reached"):
             client.is_live()
-        assert caught.value.response_status == 503
         asyncio.run(ask(secure))
         with Client(url) as client, pytest.raises(ErrorResponse) as caught:
             list(client.stream("m", {}))
@@ -181,3 +182,47 @@ def test_a_column_of_objects_misses_nan_or_none_on_both_ways(missing: Any) -> No
     with blocking(server) as address, Client(f"grpc://{address}") as client:
         back = PandasCodec.decode_response(client.infer("m", frame.where(frame.notna(), np.nan if missing is None else None)))
     assert [type(each) for each in back.iloc[1]] == [type(missing)] * 2
+
+
+def test_a_client_has_a_channel_for_each_event_loop() -> None:
+    server = InferenceServer()
+    server.register("double", lambda x: x * 2)
+    from oip_asgi.grpc import add_to_server
+
+    far = grpc.server(ThreadPoolExecutor(1))
+    add_to_server(server, far)
+    port = far.add_insecure_port("127.0.0.1:0")
+    far.start()
+    client = AsyncClient(f"grpc://127.0.0.1:{port}")
+
+    async def ask() -> Any:
+        return (await client.infer("double", {"x": [1]}))["output_0"].tolist()
+
+    for _ in range(3):
+        assert asyncio.run(ask()) == [2]
+    far.stop(None).wait(10)
+
+
+def test_a_number_that_has_no_name_yet_is_the_number() -> None:
+    of_input = b"\x0a\x01x\x10\x63"  # name x, data_type 99
+    config = b"\x2a%c" % len(of_input) + of_input
+    with answering("ModelConfig", b"\x0a%c" % len(config) + config) as url, Client(url) as client:
+        [described] = client.config("m")["input"]
+    assert (described["name"], described["data_type"]) == ("x", 99)
+
+
+def test_an_answer_above_the_limit_is_none() -> None:
+    server = InferenceServer()
+    server.register("echo", lambda x: x)
+    from oip_asgi.grpc import add_to_server
+
+    far = grpc.server(ThreadPoolExecutor(1))
+    add_to_server(server, far)
+    port = far.add_insecure_port("127.0.0.1:0")
+    far.start()
+    with Client(f"grpc://127.0.0.1:{port}", max_body_bytes=1000) as client:
+        assert len(client.infer("echo", {"x": np.zeros(10)})["output_0"]) == 10
+        for read in (lambda: client.infer("echo", {"x": np.zeros(200)}), lambda: list(client.stream("echo", {"x": np.zeros(200)}))):
+            with pytest.raises(InvalidResponse, match="is larger than 1000 bytes"):
+                read()
+    far.stop(None).wait(10)

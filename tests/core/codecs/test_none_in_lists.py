@@ -28,11 +28,16 @@ GOOD = {
 }
 
 
-def infer(inputs: dict[str, Any], **options: Any) -> Any:
+def infer(values: dict[str, Any], **options: Any) -> Any:
     """The frame that the model got."""
     server, seen = InferenceServer(), list[Any]()
-    server.register("m", lambda frame: seen.append(frame) or 1, content_type="pd", **options)
-    server.infer_sync("m", inputs)
+
+    def keep(frame: Any) -> int:
+        seen.append(frame)
+        return 1
+
+    server.register("m", keep, content_type="pd", **options)
+    server.infer_sync("m", values)
     return seen[0]
 
 
