@@ -215,7 +215,8 @@ class Operations:
             for spec in named
         ]
         outputs = [json_schemas.tensor(spec, self._content_types, self._element_of, has_data=False) for spec in model.outputs]
-        taken: Schema = {"type": "array", "minItems": len(required)}
+        fewest = sum(spec.name not in model.binding.scalars for spec in required)  # scalars may be parameters
+        taken: Schema = {"type": "array", "minItems": fewest}
         if model.binding.is_open:
             taken["items"] = any_tensor
         else:

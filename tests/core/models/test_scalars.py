@@ -221,6 +221,9 @@ def test_declared_inputs_leave_scalars_as_they_are(server: InferenceServer) -> N
     server.register("times", times, inputs=[TensorSpec("x", "FP64", [-1])])
     assert outputs(ask(server, "times", {"parameters": {"factor": 3}}, x=X)) == {"output_0": [3.0, 6.0]}
     assert error(ask(server, "times", x=X))[1].startswith("missing input 'factor': send it as an input of shape [1]")
+    schemas = get(server, "/models/times/openapi.json")[1]["components"]["schemas"]
+    inputs = schemas["OipRequest_times"]["properties"]["inputs"]
+    assert (inputs["minItems"], inputs["maxItems"]) == (1, 2)
 
     def waits(x: Any, timeout: int = 5) -> Any: ...
 
