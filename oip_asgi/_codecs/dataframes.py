@@ -169,9 +169,14 @@ def read_dataframe(tensors: Sequence[Tensor], decoders: Mapping[str, Decode]) ->
         raise InvalidRequest(f"column {show(_find_twice(names))} is there twice: expected each name once")
     rows = _check_rows(tensors)
     groups = _group([_find_group_of_tensor(tensor, decoders) for tensor in tensors])
-    others: list[_Block] = [(read_column(tensors[place], decoders), [place]) for place in groups.pop(_OTHER, ())]
+    # arrays, as thousands of `pd.Series` would take several times as much
+    others: list[_Block] = [(_get_array(read_column(tensors[place], decoders)), [place]) for place in groups.pop(_OTHER, ())]
     strings = groups.pop(_STRINGS, [])
     blocks: list[_Block] = [(_join([tensors[place].array for place in places]), places) for places in groups.values()]
+    objects = {place: column for column, [place] in others if column.dtype == object}
+    if objects:
+        blocks.append((_join(list(objects.values())), list(objects)))
+        others = [block for block in others if block[0].dtype != object]
     if strings:
         blocks += _read_strings([tensors[place] for place in strings], strings, rows)
     return _assemble(blocks, others, names, rows)
@@ -235,7 +240,7 @@ def _assemble(blocks: list[_Block], others: list[_Block], names: list[str], rows
     if is_pandas_3():
         from pandas.api.internals import create_dataframe_from_blocks  # type: ignore[import-not-found, unused-ignore]
 
-        blocks += [(_as_block(column), place) for column, place in others]
+        blocks += [(column.reshape(1, -1) if isinstance(column, np.ndarray) else column, place) for column, place in others]
         made: pd.DataFrame = create_dataframe_from_blocks([(block, np.array(places)) for block, places in blocks], index, columns)
         return made
     parts = [pd.DataFrame(block.T, index=index, dtype=block.dtype, copy=False) for block, _ in blocks]
@@ -250,10 +255,10 @@ def _assemble(blocks: list[_Block], others: list[_Block], names: list[str], rows
     return frame
 
 
-def _as_block(column: Any) -> Any:
+def _get_array(column: Any) -> Any:
+    """The array of a column: numpy's, or an extension's, as dates have one."""
     values = column if isinstance(column, np.ndarray) else column.array
-    values = values if column.dtype.kind == "M" or not isinstance(column.dtype, np.dtype) else np.asarray(values)
-    return values.reshape(1, -1) if isinstance(values, np.ndarray) else values
+    return values if column.dtype.kind == "M" or not isinstance(column.dtype, np.dtype) else np.asarray(values)
 
 
 def write_dataframe(frame: pd.DataFrame, names: Sequence[str]) -> list[Tensor]:

@@ -98,7 +98,9 @@ class DocumentFormat:
             raise InvalidRequest("a flat object has no binary data: leave Inference-Header-Content-Length out, or send inputs")
         named = binding.named.union(binding.undeclared)
         if binding.takes_any_key:
-            named |= {name for name in flat.keys() - OF_PROTOCOL - generate.RESERVED_INPUTS if not name.startswith("triton_")}
+            keys = {name for name in flat.keys() - OF_PROTOCOL - generate.RESERVED_INPUTS if not name.startswith("triton_")}
+            binding.check_number(len(keys))
+            named |= keys
         columns = (declared.keys() | named) - binding.named if binding.takes_frame else frozenset()
         return generate.decode_request(flat, declared, named, columns | binding.columns)
 

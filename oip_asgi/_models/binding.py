@@ -18,6 +18,7 @@ from .._codecs.frame_columns import explain_column, holds_missing, write_objects
 from .._codecs.plain import NumpyCodec
 from .._extensions.reserved import OF_PROTOCOL
 from .._protocol.errors import InvalidRequest, describe_expected, find_near, list_names, show
+from .._protocol.loop_limits import MAX_COLUMNS, MAX_TENSORS
 from .._protocol.specs import TensorSpec
 from .._protocol.tensors import InferenceContext, InferenceRequest, Tensor, make_tensor
 from .annotations import Returned
@@ -142,6 +143,8 @@ class Binding:
     is_open: bool
     rest: Read | None = None
     """Reads each tensor that goes to `**inputs`, which gets those that are not named; None without such a parameter."""
+    makes_series: bool = False
+    """Whether each tensor for `**inputs` becomes a `pd.Series`."""
     request_reader: RequestReader | None = None
     """Reads all tensors that go to one parameter, such as a data frame; None without such a parameter."""
     of_one_request: type | None = None
@@ -188,6 +191,13 @@ class Binding:
         """Whether one parameter is a data frame, whose columns are the inputs that no other parameter has."""
         takes_any = self.rest is not None or self.request_reader is not None or self.of_one_request is InferenceRequest
         self._single_input = None if takes_any or len(tensors) != 1 else tensors[0]
+
+    def check_number(self, inputs: int) -> None:
+        """Refuse a request with more inputs than it may have."""
+        if self.is_open and (self.takes_frame or self.makes_series) and inputs > MAX_COLUMNS:
+            raise InvalidRequest(f"the request has {inputs} columns: expected {MAX_COLUMNS} at most, as the model does not declare them")
+        if inputs > MAX_TENSORS:
+            raise InvalidRequest(f"the request has {inputs} inputs: expected {MAX_TENSORS} at most")
 
     def accept(self, request: InferenceRequest, content_type: str | None) -> dict[str, Tensor]:
         """Check a request's inputs against the signature. The request itself stays as it is."""
@@ -245,6 +255,7 @@ class Binding:
         return column if is_fit and spec.fits(column.shape) else None
 
     def _check_names(self, inputs: Sequence[Tensor]) -> None:
+        self.check_number(len(inputs))
         seen: set[str] = set()
         for tensor in inputs:
             name = tensor.name

@@ -181,6 +181,7 @@ class Signature:
             (*(argument for argument in added if argument is not None), *spread),
             self._codecs,
             rest=rest,
+            makes_series=rest is not None and self._rest is not None and self._rest.reader is not None and self._rest.reader.is_column,
             request_reader=self._request_reader and msgspec.structs.replace(self._request_reader, order=unnamed),
             of_one_request=self._of_one_request,
             reserved=reserved,

@@ -24,7 +24,11 @@ MAX_QUESTION: Final = 2**16
 """Bytes of a request that asks about models and not for inference, which are read on an event loop."""
 
 MAX_TENSORS: Final = 50_000
-"""More columns than any frame has. Each tensor that is named, however small, costs objects of several times its text."""
+"""How many inputs or requested outputs a request may have. Each, however small, costs objects of several times its text."""
+
+MAX_COLUMNS: Final = 2**12
+"""How many columns of a data frame a request may have if they are not declared. Each is an object of pandas, which takes up to a
+millisecond and 3 KiB, however few rows it has."""
 
 
 _SECONDS: Final = 5e-5

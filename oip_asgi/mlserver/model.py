@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Sequence
 from typing import Any
 
+from .._protocol.loop_limits import MAX_COLUMNS
 from .codecs import registry
-from .errors import CodecError
+from .errors import CodecError, InferenceError
 from .settings import ModelSettings
 from .types import InferenceRequest, InferenceResponse, MetadataTensor, Parameters, RequestInput, RequestOutput, ResponseOutput
 
@@ -55,7 +56,9 @@ class MLModel:
             each.parameters = each.parameters or Parameters()
             each.parameters.content_type = content_type
         content_type = getattr(inference_request.parameters, "content_type", None) or self.settings.parameters.content_type
-        codec = self._codecs.requests.get(content_type, default_codec)
+        codec, number = self._codecs.requests.get(content_type, default_codec), len(inference_request.inputs)
+        if content_type == "pd" and number > max(MAX_COLUMNS, len(self.inputs)):
+            raise InferenceError(f"the request has {number} columns: expected {MAX_COLUMNS} at most, as the settings do not declare them")
         return inference_request if codec is None else codec.decode_request(inference_request)
 
     def encode(self, payload: Any, request_output: RequestOutput, default_codec: Any = None) -> ResponseOutput:

@@ -116,6 +116,23 @@ def frames() -> Iterator[Hostile]:
     ):
         text = document("[1]", data, datatype=datatype, parameters=json.dumps(parameters), more=',"parameters":{"content_type":"pd"}')
         yield Hostile(f"a column: {what}", post("frame", text), (400,) if "zone" in what else (200, 400))
+    for what, datatype, data, parameters in (
+        ("texts", "BYTES", '["a"]', {}),
+        ("dates", "BYTES", '["2020-01-01"]', {"content_type": "datetime"}),
+        ("dates with a zone", "BYTES", '["2020-01-01T00Z"]', {"content_type": "datetime", "pd_dtype": "datetime64[ns, Asia/Tokyo]"}),
+        ("nullable integers", "INT64", "[1]", {"pd_dtype": "Int64"}),
+        ("a category each", "BYTES", '["a"]', {"content_type": "str", "pd_dtype": "category"}),
+        ("JSON", "BYTES", '["null"]', {"content_type": "pd_json"}),
+    ):
+        columns = [document(name=f"{place}", datatype=datatype, data=data, parameters=json.dumps(parameters)) for place in range(50_000)]
+        tensors = [column[len(b'{"inputs":[') : -len(b"]}")] for column in columns]
+        most = b'{"inputs":[%b]}' % b",".join(tensors[:4_096])
+        yield Hostile(f"4,096 columns: {what}", post("frame", most), (200,), sized=2 * len(most), grows=OF_STRINGS)
+        yield Hostile(f"50,000 columns: {what}", post("frame", b'{"inputs":[%b]}' % b",".join(tensors)))
+    for number, status in ((4_096, 200), (99_000, 400)):
+        text = b"{%b}" % b",".join(b'"%d":null' % place for place in range(number))
+        parts = (head_of("models/frame/generate", f"Content-Length: {len(text)}"), text)
+        yield Hostile(f"{number:,} columns of a flat object", parts, (status,), grows=OF_STRINGS)
 
 
 _ZONE = "datetime64[ns, dateutil//etc/hostname]"

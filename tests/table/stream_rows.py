@@ -24,6 +24,9 @@ if HAS_PANDAS:
 JSON = "application/json"
 EVENTS = "text/event-stream; charset=utf-8"
 
+MANY = 4097
+"""One more column than a data frame may have that is not declared."""
+
 TEXT = TensorSpec("text_input", "BYTES", [1])
 GRID = TensorSpec("grid", "FP32", [-1, 2, -1])
 
@@ -111,6 +114,9 @@ def _register_frames(server: InferenceServer) -> None:
     def missing(df):  # type: ignore[no-untyped-def]
         year = df["born"].dt.year.to_numpy(np.float64)
         return {"age": df["age"].to_numpy(), "city": [city if isinstance(city, str) else "missing" for city in df["city"]], "year": year}
+
+    wide = [TensorSpec(str(place), "INT64", [-1]) for place in range(MANY)]
+    server.register("wide", lambda df: df.shape[1], content_type="pd", inputs=wide)
 
     day = TensorSpec("day", "BYTES", [-1], content_type="datetime", pd_dtype="datetime64[ns, Asia/Tokyo]")
     for name, spec in (("zoned", day), ("not zoned", dataclasses.replace(day, pd_dtype="datetime64[ns]"))):
@@ -466,6 +472,32 @@ def _frames() -> list[StreamRow]:
             "input 'a' is null: expected a scalar or a list of INT64",
         ),
         refused(
+            "more columns than a frame may have that is not declared",
+            "frame/generate",
+            dict.fromkeys(map(str, range(MANY)), 1),
+            f"the request has {MANY} columns: expected {MANY - 1} at most, as the model does not declare them",
+        ),
+        refused(
+            "the same in tensors",
+            "frame/infer",
+            {"inputs": [tensor(str(place), [1], "INT64") for place in range(MANY)]},
+            f"the request has {MANY} columns: expected {MANY - 1} at most, as the model does not declare them",
+        ),
+        StreamRow(
+            "as many columns as a frame may have that is not declared",
+            "frame%20and%20n/generate",
+            {"n": 2, **dict.fromkeys(map(str, range(MANY - 2)), 1)},
+            200,
+            flat("frame and n", output_0=2.0 * (MANY - 2)),
+        ),
+        StreamRow(
+            "more columns, as they are declared",
+            "wide/generate",
+            dict.fromkeys(map(str, range(MANY)), 1),
+            200,
+            flat("wide", output_0=MANY),
+        ),
+        refused(
             "columns of different lengths",
             "frame/generate",
             {"a": [1, 2], "b": [1]},
@@ -588,7 +620,7 @@ def _failures() -> list[StreamRow]:
             "nowhere/versions/1/generate_stream",
             {"x": 1},
             "Request for unknown model: 'nowhere' is not found: expected 'words', 'count', 'lists', 'plain', 'grid', 'versioned', "
-            f"'parameters', 'bytes', 'clash', 'stops' and {15 if HAS_PANDAS else 5} more",
+            f"'parameters', 'bytes', 'clash', 'stops' and {16 if HAS_PANDAS else 5} more",
             404,
         ),
     ]

@@ -106,6 +106,12 @@ def test_a_frame_for_an_estimator_that_does_not_know_its_columns(tmp_path: Path,
     assert json.loads(inputs) == DECLARED
 
 
+def test_a_frame_has_so_many_columns_that_are_not_declared(tmp_path: Path) -> None:
+    write(tmp_path, {"name": "m", "implementation": nameless(tmp_path / "model.joblib")[0]})
+    text = "the request has 4097 columns: expected 4096 at most, as the settings do not declare them"
+    assert error(ask_frame(serve(tmp_path), *map(str, range(4097)))) == (400, text)
+
+
 @pytest.mark.parametrize(("save", "inputs"), [(nameless, DECLARED), (named, []), (named, DECLARED[::-1])], ids=["settings", "own", "both"])
 def test_columns_of_a_frame_come_in_the_order_of_the_training(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, save: Any, inputs: Any

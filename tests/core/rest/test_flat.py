@@ -7,9 +7,11 @@ import tracemalloc
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from oip_asgi import InferenceContext, InferenceServer, TensorSpec
+from tests.support.asking import described
 from tests.support.inside import answer_http
 
 
@@ -121,6 +123,38 @@ def test_other_names_of_language_models_are_parameters() -> None:
 def test_what_is_wrong_with_a_flat_object(body: bytes, problem: str) -> None:
     status, answer = generate("named", body)
     assert (status, answer["error"][: len(problem)]) == (400, problem)
+
+
+def columns_as_they_come(**columns: pd.Series) -> int:
+    return len(columns)
+
+
+@pytest.mark.parametrize(
+    ("model", "most", "text"),
+    [
+        (lambda **inputs: len(inputs), 50_000, "the request has 50001 inputs: expected 50000 at most"),
+        (columns_as_they_come, 4_096, "the request has 4097 columns: expected 4096 at most, as the model does not declare them"),
+    ],
+)
+def test_so_many_keys_are_inputs(model: Any, most: int, text: str) -> None:
+    server = InferenceServer()
+    server.register("m", model)
+    for number, expected in ((most, (200, {"model_name": "m", "output_0": most})), (most + 1, (400, {"error": text}))):
+        response = answer_http(server, "POST", "/models/m/generate", (), json.dumps(dict.fromkeys(map(str, range(number)), 1)).encode())
+        assert (response.status, json.loads(b"".join(response.parts))) == expected
+
+
+def test_a_request_makes_no_larger_frame_of_a_model_without_annotation() -> None:
+    server, inputs = InferenceServer(), described(**{str(place): [1] for place in range(4_097)})
+    server.register("m", lambda x: len(x.columns))
+    body = {"inputs": inputs, "parameters": {"content_type": "pd"}}
+    response = answer_http(server, "POST", "/models/m/infer", (), json.dumps(body).encode())
+    text = b'{"error":"the request has 4097 columns: expected 4096 at most, as the model does not declare them"}'
+    assert (response.status, b"".join(response.parts)) == (400, text)
+    declared = [TensorSpec(each["name"], "INT64", [-1]) for each in inputs]
+    server.register("declared", lambda x: len(x.columns), content_type="pd", inputs=declared)
+    response = answer_http(server, "POST", "/models/declared/infer", (), json.dumps(body).encode())
+    assert response.status == 200
 
 
 @pytest.mark.parametrize("item", [b"[[1]]", b"[[1.5]]", b"[[null]]"])
