@@ -93,7 +93,7 @@ def check_installs_in(app: object) -> None:
 
 def _is_asgi(app: object) -> bool:
     """True if a call returns a coroutine, as it does for ASGI applications and not for WSGI applications."""
-    return inspect.iscoroutinefunction(app) or (not isinstance(app, type) and inspect.iscoroutinefunction(type(app).__call__))
+    return inspect.iscoroutinefunction(app) or (callable(app) and not isinstance(app, type) and inspect.iscoroutinefunction(app.__call__))
 
 
 def make_import_error(error: ImportError, package: str, extra: str, *, beside: str = "") -> ImportError:

@@ -58,8 +58,11 @@ _REST: Final = "{path}"
 _KEPT: Final = wsgi.CHUNK
 """The most bytes of a body that are kept beside its tensors."""
 
-_BELOW: Final = rf"\A(?P<path>|/(?s:.*)|(?:{'|'.join(FIRST_SEGMENTS)})(?:/(?s:.*))?)\Z"
-"""Everything after "v2". After "v2/", only paths that begin like the protocol's own: "v2" must not take "/v2x" from the project."""
+_BELOW: Final = r"\A/(?P<path>[\s\S]*)\Z"
+"""Everything after "v2"."""
+
+_BELOW_SLASH: Final = rf"\A(?P<path>(?:{'|'.join(FIRST_SEGMENTS)})(?:/[\s\S]*)?)\Z"
+"""What after "v2/" begins like the protocol's own paths: "v2" must not take "/v2x" from the project."""
 
 
 def urls(server: InferenceServer, *, public: Sequence[str] = ()) -> list[URLPattern]:
@@ -100,7 +103,7 @@ def urls(server: InferenceServer, *, public: Sequence[str] = ()) -> list[URLPatt
     paths = [(path, _write_regex(path), name, bool(is_public(path))) for path, name in list_templates(engine)]
     if public:
         paths.append((_REST, rf"\A(?P<path>/?{match_public(public)})\Z", "other", True))
-    paths.append((_REST, _BELOW, "other", False))
+    paths += [(f"/{_REST}", _BELOW, "other", False), (_REST, _BELOW_SLASH, "other", False)]
     return [_Pattern(server, path, regex, name, is_open) for path, regex, name, is_open in paths]
 
 
@@ -234,7 +237,7 @@ class _Pattern(URLPattern):
 
     def __init__(self, server: InferenceServer, path: str, regex: str, name: str, is_open: bool) -> None:
         view = _make_view(server, path, is_open)
-        self._server, self._path, self._is_last = server, path, regex == _BELOW
+        self._server, self._path, self._is_last = server, path, regex == _BELOW_SLASH
         self._views = (view, view if is_open else _make_async_view(server, path))
         for each in self._views:
             each.__module__, each.__name__, each.__qualname__ = "oip_asgi", name, name
@@ -244,7 +247,7 @@ class _Pattern(URLPattern):
     def resolve(self, path: str) -> ResolverMatch | None:
         match: ResolverMatch | None = super().resolve(path)
         if match is not None:
-            route = "/<path:path>" if self._path == _REST else self._path.replace("{", "<").replace("}", ">")
+            route = "/<path:path>" if self._path.endswith(_REST) else self._path.replace("{", "<").replace("}", ">")
             match.route = route if path.startswith("/") else route.removeprefix("/")
         return match
 

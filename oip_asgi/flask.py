@@ -89,6 +89,13 @@ def blueprint(server: InferenceServer, name: str = "oip", url_prefix: str = "/v2
     return served
 
 
+def _refuse_uncalled(*_: object) -> None:
+    raise TypeError("the function blueprint is no blueprint: write app.register_blueprint(oip_asgi.flask.blueprint(server))")
+
+
+blueprint.register = _refuse_uncalled  # type: ignore[attr-defined]
+
+
 def _make_view(name: str, server: InferenceServer, paths: Mapping[str, str], is_open: bool) -> Callable[..., Response]:
     """Make a view of a name. `paths` has the path below the mount by rule."""
 

@@ -23,6 +23,7 @@ from .._protocol import schemas
 from .._protocol.access import Action
 from .._protocol.datatypes import Buffer
 from .._protocol.effects import Read, Run, Steps, finish
+from .._protocol.errors import show
 from .._protocol.loop_limits import LOOP_BYTES
 from .._serving.engine import Engine
 from .._serving.failures import as_client_error
@@ -36,6 +37,8 @@ from .response import JSON, Response, encode_json, refuse, respond, respond_json
 from .routes import MOST_CHARACTERS, Match, Routes, Template, not_allowed, unknown_path
 
 T = TypeVar("T")
+
+_CORS: Final = "CORSMiddleware of Starlette and FastAPI, flask-cors, django-cors-headers"
 
 _PLAIN: Final = re.compile("/models/([^/%]+)(?:/versions/([^/%]+))?/infer")
 """Paths of inference in which nothing is to be decoded."""
@@ -145,17 +148,20 @@ def _handle(engine: Engine, wire: RestFormat, match: Match) -> Response | Steps[
         find = engine.find_for_inference if match.endpoint.action == "infer" else engine.models.find
         model = find(match.name, match.version)
     if handler is None:
-        raise not_allowed(head.method, match.endpoint.handlers, _find_infer_path(head, match))
+        raise not_allowed(head.method, match.endpoint.handlers, _find_meant(head, match))
     if model is None:
         return handler(Exchange(engine, wire, region=match.name))
     return handler(Exchange(engine, wire, match.version), model)
 
 
-def _find_infer_path(head: Head, match: Match) -> str:
-    """Find the path of inference for a client that sent a POST to the model's own path. Empty for other requests."""
+def _find_meant(head: Head, match: Match) -> str:
+    """Say what to do instead to a client that sent a POST to the model's own path, or a preflight. Empty for other requests."""
+    if head.method == "OPTIONS" and b"access-control-request-method" in head.fields:
+        return "; a browser asks this before a request from another site, and CORS middleware of the application answers it: " + _CORS
     if head.method != "POST" or match.name is None or match.endpoint.handlers.get("GET") is not _describe_model:
         return ""
-    return f"{head.mount(head).rstrip('/')}{path_of(match.name, match.version)}/infer"
+    path = f"{head.mount(head).rstrip('/')}{path_of(match.name, match.version)}/infer"
+    return f"; for inference, POST to {show(path)}"
 
 
 def _answer_ready(request: Exchange) -> Steps[Response]:

@@ -115,10 +115,9 @@ def _list_templates(pattern: str) -> Iterator[Template]:
         yield Template(path.replace("{model}", "{name}").replace("{region}", "{name}"), name)
 
 
-def not_allowed(method: str, handlers: Iterable[str], instead: str = "") -> InferenceError:
-    """The error for a method that a path does not have, with `Allow`."""
+def not_allowed(method: str, handlers: Iterable[str], meant: str = "") -> InferenceError:
+    """The error for a method that a path does not have, with `Allow`. Its text ends with what is `meant`."""
     allowed = ", ".join(handlers)
-    meant = f"; for inference, {method} to {show(instead)}" if instead else ""
     return InferenceError(f"method {show(method)} is not allowed here: expected {allowed}{meant}", status=405, headers={"Allow": allowed})
 
 

@@ -36,6 +36,10 @@ T = TypeVar("T")
 Metadata: TypeAlias = Sequence[tuple[str, str | bytes]]
 
 _URL: Final = re.compile(r"(grpcs?)://([^/?#@]+:\d+)/?")
+_NO_HTTP_2: Final = (
+    "the server does not speak HTTP/2, which gRPC needs: serve it with pyvoy or with gunicorn's asgi worker and HTTP/2, or ask an address "
+    "that begins with http:// (gRPC says: {})"
+)
 _SERVICE: Final = "inference.GRPCInferenceService"
 _RAW_INPUT_CONTENTS, _RAW_OUTPUT_CONTENTS = 7, 6
 
@@ -165,6 +169,7 @@ class GRPCLink:
     def fail(self, error: Any) -> ErrorResponse | ConnectionFailed:
         text, code = error.details() or error.code().name, error.code().name
         if code == "UNAVAILABLE" and text.startswith(_UNSENT):
+            text = _NO_HTTP_2.format(text) if "http1.x server" in text else text
             return make_failure(self.url, text, is_unsent=True, is_timeout=False)
         return ErrorResponse(text, find_status(code))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 from collections.abc import Callable
 from concurrent import futures
 from typing import Annotated, Any
@@ -10,6 +11,7 @@ from typing import Annotated, Any
 import grpc
 import prometheus_client
 import pytest
+from asgiref.compatibility import is_double_callable
 from django.core.wsgi import get_wsgi_application
 from fastapi import APIRouter, Depends, FastAPI, Header, Query
 from flask import Flask
@@ -104,6 +106,7 @@ WRONG: list[tuple[Callable[[], Any], str]] = [
         no_server("instrument", "a CollectorRegistry", "instrument(server, registry)"),
     ),
     (lambda: SERVER({}, None, None), MOUNTED),
+    (lambda: FLASK.register_blueprint(blueprint), f"the function blueprint is no blueprint: write {FOR_FLASK}"),
     (lambda: FLASK.register_blueprint(SERVER), f"an InferenceServer is no blueprint: write {FOR_FLASK}"),
 ]
 
@@ -138,6 +141,27 @@ def test_a_wsgi_application_in_the_place_of_an_asgi_application_says_so() -> Non
         Client(app).get("/v2/models")
     with pytest.raises(TypeError, match=exactly(text)):  # as uvicorn calls it
         any_of(OIPWSGIApp(SERVER))({"type": "http"})
+
+
+def test_an_asgi_application_in_the_place_of_a_wsgi_application_says_so() -> None:
+    text = "OIPApp is an ASGI application, and a WSGI server or application called it: write OIPWSGIApp(server)"
+    for application in (any_of(OIPApp(SERVER)), DispatcherMiddleware(FLASK, {"/v2": any_of(OIPApp(SERVER))})):
+        with pytest.raises(TypeError, match=exactly(text)):
+            run_wsgi_app(application, create_environ("/v2/models"))
+
+
+def test_servers_see_that_it_is_an_asgi_application() -> None:
+    app = OIPApp(SERVER)
+    assert inspect.iscoroutinefunction(app.__call__)  # uvicorn and Hypercorn ask this
+    assert not is_double_callable(app)  # type: ignore[no-untyped-call]
+
+
+def test_fastapi_has_no_module_of_its_own() -> None:
+    import oip_asgi.fastapi
+
+    text = 'FastAPI and Starlette have no module of their own: write from oip_asgi import OIPApp, and OIPApp(server).install(app, "/v2")'
+    with pytest.raises(ImportError, match=exactly(text)):
+        _ = oip_asgi.fastapi.install
 
 
 def test_right_objects_of_odd_kinds_are_taken() -> None:

@@ -70,6 +70,9 @@ def metadata_rows() -> Iterator[Row]:
             yield Row(f"{method} {path}", Request(method, path), 405, text=(repr(method), "GET, HEAD"), headers=(("allow", "GET, HEAD"),))
     for method in ("GET", "PUT", "DELETE", "OPTIONS", "GE"):
         yield Row(f"{method} infer", Request(method, "/models/echo/infer"), 405, text=(repr(method), "POST"), headers=(("allow", "POST"),))
+    preflight = Request("OPTIONS", "/models/echo/infer", (("origin", "https://a.example"), ("access-control-request-method", "POST")))
+    named = ("is not allowed here: expected POST; a browser asks this", "CORSMiddleware", "flask-cors", "django-cors-headers")
+    yield Row("a preflight", preflight, 405, text=named, headers=(("allow", "POST"),))
     yield Row("HEAD infer", Request("HEAD", "/models/echo/infer"), 405, b"", headers=(("allow", "POST"),))
 
 

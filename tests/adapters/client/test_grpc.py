@@ -7,6 +7,8 @@ import socket
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from socketserver import BaseRequestHandler, ThreadingTCPServer
+from threading import Thread
 from typing import Any
 
 import numpy as np
@@ -94,6 +96,27 @@ def test_a_server_that_is_not_there_cannot_be_reached_and_one_that_is_late_is_50
 
     with socket.create_server(("127.0.0.1", 0)) as silent:
         asyncio.run(ask(silent.getsockname()[1]))
+
+
+class OnlyHTTP1(BaseRequestHandler):
+    def handle(self) -> None:
+        self.request.recv(1000)
+        self.request.sendall(b"HTTP/1.1 400 Bad Request\r\nConnection: close\r\nContent-Length: 0\r\n\r\n")
+
+
+def test_a_server_without_http_2_is_named() -> None:
+    with ThreadingTCPServer(("127.0.0.1", 0), OnlyHTTP1) as server:
+        serving = Thread(target=server.serve_forever)
+        serving.start()
+        try:
+            text = (
+                "cannot be reached: the server does not speak HTTP/2, which gRPC needs: serve it with pyvoy or with gunicorn's asgi worker"
+            )
+            with Client(f"grpc://127.0.0.1:{server.server_address[1]}") as client, pytest.raises(ConnectionFailed, match=text):
+                client.infer("m", {"x": [1]})
+        finally:
+            server.shutdown()
+            serving.join()
 
 
 def test_typed_contents_are_read_too() -> None:
