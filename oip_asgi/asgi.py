@@ -6,7 +6,7 @@ Knows scopes and messages; the answers come from the core.
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from functools import partial
 from types import GeneratorType
@@ -99,7 +99,7 @@ class OIPApp:
                 'write OIPApp(server).install(app, "/v2"), to which the application\'s apply, and which takes dependencies=[Depends(...)]'
             )
 
-    def __call__(self, scope: Scope, receive: Receive, send: Send = _NEVER) -> Awaitable[None]:
+    def __call__(self, scope: Scope, receive: Receive, send: Send = _NEVER) -> Coroutine[Any, Any, None]:
         if send is _NEVER:
             raise TypeError("OIPApp is an ASGI application, and a WSGI server or application called it: write OIPWSGIApp(server)")
         return self.answer(scope, receive, send)
