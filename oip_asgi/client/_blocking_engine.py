@@ -3,24 +3,92 @@
 from __future__ import annotations
 
 import os
+import re
 import select
 import socket
 import threading
 import time
-from http.client import HTTPConnection, HTTPException, HTTPResponse, IncompleteRead, RemoteDisconnected
+from http import HTTPStatus
+from http.client import (
+    BadStatusLine,
+    HTTPConnection,
+    HTTPException,
+    HTTPResponse,
+    IncompleteRead,
+    LineTooLong,
+    RemoteDisconnected,
+)
 from ssl import SSLContext, create_default_context
-from typing import Any, Final
+from typing import Any, Final, cast
 from weakref import WeakSet
 
+from .._protocol.errors import show
 from ._engines import IDLE_SECONDS, Address, ConnectionFailed, is_kept, make_failure
-from ._questions import LONG, HTTPRequest, cut_pieces, to_limit
+from ._questions import LONG, Headers, HTTPRequest, cut_pieces, to_limit
 
 _PIECE: Final = 4 * LONG
+
+_LINE: Final = 2**16
+_FIELDS: Final = 100
+"""How long a line of a head may be, and how many there may be, as in `http.client`."""
+
+_STATUS: Final = re.compile(rb"HTTP/1\.([01]) ([1-5]\d\d)(?: .*)?\r?\n", re.DOTALL)
+_LENGTH: Final = re.compile("[0-9]{1,18}")
+
+
+class _Response(HTTPResponse):
+    """Reads its head without the standard library's parser of e-mail, which takes a third of the time of a small request."""
+
+    fields: Headers
+
+    def begin(self) -> None:
+        version, self.status = self._read_status_line()
+        while self.status == HTTPStatus.CONTINUE:
+            self._read_fields()
+            version, self.status = self._read_status_line()
+        self.version = 10 + version
+        self.fields = self._read_fields()
+        named = {name.lower(): value for name, value in self.fields}
+        self.chunked = named.get("transfer-encoding", "").lower() == "chunked"
+        self.chunk_left = None
+        lengths = {value for name, value in self.fields if name.lower() == "content-length"}
+        if len(lengths) > 1 or not all(map(_LENGTH.fullmatch, lengths)):
+            raise HTTPException(f"Content-Length is {show(', '.join(lengths))}")
+        has_body = self.status not in (HTTPStatus.NO_CONTENT, HTTPStatus.NOT_MODIFIED)
+        self.length = 0 if not has_body else int(lengths.pop()) if lengths and not self.chunked else None
+        connection = named.get("connection", "").lower()
+        is_kept = "close" not in connection if version else "keep-alive" in connection
+        self.will_close = not is_kept or (self.length is None and not self.chunked)
+
+    def _read_line(self) -> bytes:
+        line = self.fp.readline(_LINE + 1)
+        if len(line) > _LINE:
+            raise LineTooLong("head")
+        return line
+
+    def _read_status_line(self) -> tuple[int, int]:
+        line = self._read_line()
+        if not line:
+            raise RemoteDisconnected("the server closed the connection without an answer")
+        found = _STATUS.fullmatch(line)
+        if found is None:
+            raise BadStatusLine(show(line))
+        return int(found[1]), int(found[2])
+
+    def _read_fields(self) -> Headers:
+        fields: Headers = []
+        while (line := self._read_line()) not in (b"\r\n", b"\n"):
+            name, colon, value = line.decode("latin-1").partition(":")
+            if not colon or not name or name != name.strip() or len(fields) == _FIELDS:
+                raise HTTPException(f"the head has the line {show(line)}, or more than {_FIELDS} lines")
+            fields.append((name, value.strip()))
+        return fields
 
 
 class _Connection(HTTPConnection):
     """Over TCP, TLS or a Unix socket. A short body goes out together with its head."""
 
+    response_class = _Response
     body = b""
 
     def __init__(self, address: Address, context: SSLContext | None) -> None:
@@ -152,7 +220,7 @@ class BlockingEngine:
                         connection.send(piece)
             except (BrokenPipeError, ConnectionResetError):
                 was_reset = True  # the server may have answered before
-            return _Answer(self, self._places, connection, request, connection.getresponse())
+            return _Answer(self, self._places, connection, request, cast(_Response, connection.getresponse()))
         except (BrokenPipeError, ConnectionResetError) as error:
             connection.close()
             if is_used and (was_reset or not isinstance(error, RemoteDisconnected)):
@@ -177,11 +245,9 @@ class _Unread(Exception):
 
 
 class _Answer:
-    def __init__(
-        self, engine: BlockingEngine, places: _Places, connection: _Connection, request: HTTPRequest, response: HTTPResponse
-    ) -> None:
+    def __init__(self, engine: BlockingEngine, places: _Places, connection: _Connection, request: HTTPRequest, response: _Response) -> None:
         self.status = response.status
-        self.headers = response.getheaders()
+        self.headers = response.fields
         self._engine, self._places, self._connection, self._response = engine, places, connection, response
         self._is_kept, self._has_ended = is_kept(self.status, request), False
 

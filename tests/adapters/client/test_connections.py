@@ -24,7 +24,7 @@ from starlette.testclient import TestClient
 
 from oip_asgi import InferenceServer, InvalidResponse, OIPApp
 from oip_asgi.client import AsyncClient, Client, ConnectionFailed, remote
-from tests.adapters.client.test_remote_sockets import GOOD, METADATA, has_ended, with_length
+from tests.adapters.client.test_remote_sockets import CHUNKED, GOOD, METADATA, Canned, has_ended, with_length
 from tests.support.threads import serving
 
 EVENT = b"data: " + GOOD + b"\n\n"
@@ -512,3 +512,56 @@ def test_both_clients_have_the_same_methods() -> None:
     assert [(name, each.kind, each.default) for name, each in made.items()] == [
         (name, each.kind, each.default) for name, each in awaited.items()
     ]
+
+
+@pytest.mark.parametrize(
+    ("answer", "is_used_again"),
+    [
+        ([with_length(GOOD)], True),
+        ([with_length(GOOD)[:30], with_length(GOOD)[30:50], with_length(GOOD)[50:]], True),
+        ([bytes([byte]) for byte in with_length(GOOD)], True),
+        ([with_length(GOOD).replace(b"\r\n", b"\n")], True),
+        ([b"HTTP/1.1 100 Continue\r\nx: y\r\n\r\n" + with_length(GOOD)], True),
+        ([CHUNKED], True),
+        ([CHUNKED[:70], CHUNKED[70:]], True),
+        ([with_length(GOOD, b"Connection: Close\r\n"), b"close"], False),
+        ([with_length(GOOD).replace(b"1.1", b"1.0"), b"close"], False),
+        ([with_length(GOOD, b"Connection: Keep-Alive\r\n").replace(b"1.1", b"1.0")], True),
+        ([b"HTTP/1.1 200 OK\r\n\r\n" + GOOD, b"close"], False),
+        ([b"HTTP/1.1 200\r\n\r\n" + GOOD, b"close"], False),
+    ],
+)
+def test_an_answer_is_read_to_its_end(answer: list[bytes], is_used_again: bool) -> None:
+    canned = Canned(answer, answer)
+    with canned.listening() as url, Client(url) as client:
+        for _ in range(2):
+            assert client.infer("m", {})["y"].tolist() == [1, 2]
+    assert canned.connections == (1 if is_used_again else 2)
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        b"HTTP/2 200 OK\r\n\r\n",
+        b"SSH-2.0-x\r\n\r\n",
+        b"HTTP/1.1 999 OK\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\nno colon\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\nContent-Length : 2\r\n\r\n{}",
+        b"HTTP/1.1 200 OK\r\nContent-Length: -1\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n{}",
+        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nxyz\r\n",
+        b"HTTP/1.1 200 OK\r\n" + b"x: y\r\n" * 50_000,
+        b"HTTP/1.1 200 OK\r\nx: " + b"y" * 200_000,
+        b"HTTP/1.1 200 OK\r\nx: y",
+        with_length(GOOD)[:-1],
+        CHUNKED[:-20],
+        b"",
+    ],
+)
+def test_a_broken_answer_is_an_error_and_the_next_request_has_another_connection(answer: bytes) -> None:
+    canned = Canned([answer, b"close"], [with_length(GOOD)])
+    with canned.listening() as url, Client(url) as client:
+        with pytest.raises(ConnectionFailed, match="gave no whole answer"):
+            client.infer("m", {})
+        assert client.infer("m", {})["y"].tolist() == [1, 2]
+    assert canned.connections == 2
