@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import AsyncGenerator, Callable, Mapping
 from ssl import SSLContext
 from typing import Any, Final, TypeVar
 from urllib.parse import urlsplit
@@ -74,7 +73,7 @@ class HTTPLink:
         if request.method == "POST":
             headers = [*headers, ("Content-Length", str(request.size)), *request.headers]
         seconds = self.timeout if timeout is None else check_timeout(timeout)
-        return await self.engine.send(request._replace(headers=headers), seconds)
+        return await self.engine.send(HTTPRequest(request.method, request.path, headers, request.body), seconds)
 
     async def exchange(self, request: HTTPRequest, timeout: float | None, limit: int | None) -> HTTPAnswer:
         answer = await self.send(request, timeout)
@@ -95,32 +94,35 @@ class HTTPLink:
 
     async def ask(self, question: Question[T], timeout: float | None) -> T:
         request = questions.write_question(question)
-        with self._noting(request):
-            answer = await self.exchange(request, timeout, self.max_body_bytes)
-            if question.is_probe and answer.status in questions.NOT_READY:
-                return question.read({"ready": False})
-            is_quick = questions.is_read_quickly(answer)
+        answer = await self.exchange(request, timeout, self.max_body_bytes)
+        if question.is_probe and answer.status in questions.NOT_READY:
+            return question.read({"ready": False})
+        is_quick = questions.is_read_quickly(answer)
+        try:
             return question.read(await self.compute(is_quick, read_document, answer.headers, answer.body, answer.status))
+        except ErrorResponse as error:
+            self._say_where(error, request)
+            raise
 
     async def infer(self, inference: Inference, timeout: float | None) -> InferenceResponse:
         request = await self.compute(questions.is_written_quickly(inference), questions.write_inference, inference)
-        with self._noting(request):
-            answer = await self.exchange(request, timeout, inference.max_body_bytes)
-            return await self.compute(questions.is_read_quickly(answer), questions.read_inference, inference, answer)
+        return await self._read(inference, request, await self.exchange(request, timeout, inference.max_body_bytes))
 
-    @contextmanager
-    def _noting(self, request: HTTPRequest) -> Iterator[None]:
-        """Say which URL was asked if the answer is 404: in the error's text if it is the likely fault, else in the traceback."""
+    async def _read(self, inference: Inference, request: HTTPRequest, answer: HTTPAnswer) -> InferenceResponse:
         try:
-            yield
+            return await self.compute(questions.is_read_quickly(answer), questions.read_inference, inference, answer)
         except ErrorResponse as error:
-            if error.response_status == 404:
-                asked = f"{request.method} {self.url}{request.path}: the client's url must end where the server's paths begin"
-                if urlsplit(self.url).path.strip("/"):
-                    error.add_note(asked)
-                else:
-                    error.hint = f"{asked}, such as {self.url}/v2"
+            self._say_where(error, request)
             raise
+
+    def _say_where(self, error: ErrorResponse, request: HTTPRequest) -> None:
+        """Say which URL was asked if the answer is 404: in the error's text if it is the likely fault, else in the traceback."""
+        if error.response_status == 404:
+            asked = f"{request.method} {self.url}{request.path}: the client's url must end where the server's paths begin"
+            if urlsplit(self.url).path.strip("/"):
+                error.add_note(asked)
+            else:
+                error.hint = f"{asked}, such as {self.url}/v2"
 
     async def stream(self, inference: Inference, timeout: float | None) -> AsyncGenerator[InferenceResponse]:
         is_quick = questions.is_written_quickly(inference)
@@ -140,7 +142,4 @@ class HTTPLink:
         if isinstance(events, questions.Events):
             events.finish()
         else:
-            with self._noting(request):
-                whole = HTTPAnswer(status, headers, events.finish())
-                response = await self.compute(questions.is_read_quickly(whole), questions.read_inference, inference, whole)
-            yield response
+            yield await self._read(inference, request, HTTPAnswer(status, headers, events.finish()))

@@ -116,9 +116,7 @@ def main() -> None:
     client_core, server_core = two_cores()
     print(described())
     print(f"load average before: {os.getloadavg()[0]:.2f}")
-    print(
-        "| row | client | clock, us | CPU, us | times tritonclient.http | times tritonclient.http.aio |\n|---|---|---|---|---|---|"
-    )
+    print("| row | client | clock, us | CPU, us | times tritonclient.http | times tritonclient.http.aio |\n|---|---|---|---|---|---|")
     with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
         with on_core(server_core):
             command = ["python", "-m", "tests.bench.serve", "middleware", "PORT"]
