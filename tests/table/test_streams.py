@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from tests.support.ways import Request, Way, ways_into
-from tests.table.stream_rows import EVENTS, StreamRow, stream_rows, stream_server
+from tests.table.stream_models import stream_server
+from tests.table.stream_rows import EVENTS, StreamRow, stream_rows
 
 
 @pytest.fixture(scope="module")
