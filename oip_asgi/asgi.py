@@ -164,8 +164,9 @@ class OIPApp:
         security of the dependencies, such as `Security(APIKeyHeader(name="x-api-key"))`.
 
         Args:
-            app: The application. The new routes come after its own, and its lifespan starts and ends the server too. Its middleware stays
-                as it is; with `grpc`, one more is put around it, which passes trailers on.
+            app: The application. There is a new route for each endpoint, such as "/v2/models/{name}/infer", and one for all else under the
+                path. They come after its own, and its lifespan starts and ends the server too. Its middleware stays as it is; with `grpc`,
+                one more is put around it, which passes trailers on.
             path: Where to, such as "/v2".
             grpc: Whether gRPC and gRPC-Web are served too, at the paths of their services, such as
                 "/inference.GRPCInferenceService/ModelInfer". It needs the extra `[grpc-asgi]`, and a server with HTTP/2 trailers for gRPC.

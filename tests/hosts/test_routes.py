@@ -215,6 +215,15 @@ def test_a_route_that_answers_everything_stays_behind_ours() -> None:
         assert (client.get("/page").text, client.get("/v2/models").status_code) == ("the host's page", 200)
 
 
+def test_a_path_with_a_parameter_behind_dependencies() -> None:
+    """It was 404 everywhere."""
+    app = FastAPI(dependencies=[Depends(lambda: None)])
+    OIPApp(make_server()).install(app, "/{tenant}/v2")
+    client = Client(app)
+    assert [client.get(f"/ann/v2{path}").status_code for path in ("", "/", "/models/echo", "/nothing")] == [200, 200, 200, 404]
+    assert client.get("/ann/v2/nothing").json()["error"].startswith("unknown path '/ann/v2/nothing': expected /ann/v2/health/live, ")
+
+
 class Forgetful(Router):
     """A router whose list of routes is another one each time, as that of Cadwyn was."""
 
