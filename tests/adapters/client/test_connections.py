@@ -338,8 +338,9 @@ def test_an_answer_above_the_limit_is_not_read(more: bytes) -> None:
 
     def close_after(request: bytes) -> bytes:
         if b"close" in more:
-            peer.connections[-1].sendall(answer)
-            peer.connections[-1].shutdown(socket.SHUT_WR)
+            connection = peer.connections[-1]  # the last one for now: the client opens the next as soon as it has read enough
+            connection.sendall(answer)
+            connection.shutdown(socket.SHUT_WR)
             return b""
         return answer
 
