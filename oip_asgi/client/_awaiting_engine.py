@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from functools import partial
+from functools import lru_cache, partial
 from ssl import SSLContext
 from typing import Any, Final
 
@@ -59,7 +59,7 @@ class AwaitingEngine:
         loop = asyncio.get_running_loop()
         session = self._sessions.get(loop) or await self._sessions.make(loop)
         seconds = to_limit(seconds)
-        timeout = aiohttp.ClientTimeout(total=None, connect=self._connect_seconds or seconds, sock_read=seconds)
+        timeout = _make_timeout(self._connect_seconds or seconds, seconds)
         url = URL(self._base + request.path or "/", encoded=True)
         ask = partial(session.request, request.method, url, headers=_encode(request.headers), timeout=timeout, allow_redirects=False)
         body = _Body(request)
@@ -81,6 +81,11 @@ class AwaitingEngine:
 
     async def close(self) -> None:
         await self._sessions.close()
+
+
+@lru_cache(16)  # the same from request to request
+def _make_timeout(connect: float | None, read: float | None) -> aiohttp.ClientTimeout:
+    return aiohttp.ClientTimeout(total=None, connect=connect, sock_read=read)
 
 
 class _Response(aiohttp.ClientResponse):
