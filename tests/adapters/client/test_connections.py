@@ -25,6 +25,7 @@ from starlette.testclient import TestClient
 from oip_asgi import InferenceServer, InvalidResponse, OIPApp
 from oip_asgi.client import AsyncClient, Client, ConnectionFailed, remote
 from tests.adapters.client.test_remote_sockets import CHUNKED, GOOD, METADATA, Canned, has_ended, with_length
+from tests.support.inside.http import client_questions
 from tests.support.threads import serving
 
 EVENT = b"data: " + GOOD + b"\n\n"
@@ -401,18 +402,16 @@ def test_remote_reads_no_more_than_its_server_takes() -> None:
     ids=["JSON", "BYTES", "not contiguous"],
 )
 def test_what_is_long_is_written_and_read_in_other_threads(inputs: dict[str, Any], binary: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    from oip_asgi.client import _questions  # what is watched is where these run
-
     seen: dict[str, bool] = {}
 
     def watch(name: str) -> None:
-        original = getattr(_questions, name)
+        original = getattr(client_questions, name)
 
         def watched(*arguments: Any) -> Any:
             seen[name] = threading.current_thread() is threading.main_thread()
             return original(*arguments)
 
-        monkeypatch.setattr(_questions, name, watched)
+        monkeypatch.setattr(client_questions, name, watched)
 
     for name in ("write_inference", "read_inference"):
         watch(name)

@@ -1,6 +1,7 @@
-"""HTTP without a transport: its exchange and responses, and the files of the page."""
+"""HTTP without a transport: its exchange and responses, the files of the page, and what a client writes and reads."""
 
 from oip_asgi._docs.page import FILES, POLICY
 from oip_asgi._http import exchange as http_exchange
 from oip_asgi._http.request import Head
 from oip_asgi._http.response import Response
+from oip_asgi.client import _questions as client_questions
