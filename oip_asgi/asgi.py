@@ -6,11 +6,11 @@ Knows scopes and messages; the answers come from the core.
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from functools import partial
 from types import GeneratorType
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 from urllib.parse import unquote
 
 import msgspec
@@ -60,10 +60,6 @@ AnyASGIApp: TypeAlias = Callable[[Any, Any, Any], Awaitable[None]]
 """An application of any framework: each has its own types for the same three arguments."""
 
 
-_NEVER: Final[Any] = None
-"""Stands for an argument that ASGI always has, and WSGI not."""
-
-
 class OIPApp:
     """An ASGI application that speaks the Open Inference Protocol, to be mounted in another one.
 
@@ -88,7 +84,6 @@ class OIPApp:
         self._prefix = prefix_of(path)
         self._mount = partial(_find_mount, self._prefix)
         self._host: object = None
-        vars(self)["__call__"] = self.answer  # a coroutine function, as servers want to see there
 
     def _check_host(self, host: object) -> None:
         """Check the application in which it is mounted."""
@@ -99,12 +94,7 @@ class OIPApp:
                 'write OIPApp(server).install(app, "/v2"), to which the application\'s apply, and which takes dependencies=[Depends(...)]'
             )
 
-    def __call__(self, scope: Scope, receive: Receive, send: Send = _NEVER) -> Coroutine[Any, Any, None]:
-        if send is _NEVER:
-            raise TypeError("OIPApp is an ASGI application, and a WSGI server or application called it: write OIPWSGIApp(server)")
-        return self.answer(scope, receive, send)
-
-    async def answer(self, scope: Scope, receive: Receive, send: Send, path: str | None = None) -> None:
+    async def __call__(self, scope: Scope, receive: Receive, send: Send, path: str | None = None) -> None:
         """Answer a request. Who knows its `path` below the mount already, such as "/health/live", says it; "" is the mount itself."""
         if scope["type"] != "http":
             await answer_other(self._server, scope, receive, send, "OIPApp answers HTTP only")
@@ -145,6 +135,9 @@ class OIPApp:
                 return
         assert type(answer) is Response  # `write` has taken all pieces
         await _send(answer, send)
+
+    # a server of WSGI passes two arguments, and what Python says of the third begins with this name
+    __call__.__qualname__ = "OIPApp is an ASGI application, and a WSGI server or application called it: write OIPWSGIApp(server). __call__"
 
     def install(
         self,
@@ -274,7 +267,7 @@ def _list_routes(app: OIPApp, prefix: str, open_paths: str | None) -> list[HostR
         rest, root = cut(path), scope.get("root_path", "")
         # the scope that a mount would give
         mounted = {**scope, "app_root_path": scope.get("app_root_path", root), "root_path": root + path.removesuffix(rest)}
-        return app.answer(mounted, receive, send, rest)
+        return app(mounted, receive, send, rest)
 
     def is_open(scope: Scope) -> object:
         raw_path: bytes | None = scope.get("raw_path")
@@ -366,7 +359,7 @@ class OIPMiddleware:
             path = find_path(scope)
             rest, grpc_app = path_under(path, self._prefix), self._grpc_app
             if rest is not None:
-                await self._app.answer(scope, receive, send, rest)
+                await self._app(scope, receive, send, rest)
                 return
             if grpc_app is not None and any(path_under(path, service) is not None for service in grpc_app.paths):
                 await grpc_app(scope, receive, send)
