@@ -116,6 +116,8 @@ def from_polars(column: Any) -> pd.Series[Any]:
 
     if column.dtype.is_nested():
         return pd.Series(column.to_list(), dtype=object)
+    if column.dtype.is_integer() and column.null_count():  # as floats, large ones would be rounded
+        return pd.Series(pd.arrays.IntegerArray(column.fill_null(0).to_numpy(), column.is_null().to_numpy()))
     series: pd.Series[Any] = pd.Series(column.to_numpy())
     zone = getattr(column.dtype, "time_zone", None)
     return series if zone is None else series.dt.tz_localize("UTC").dt.tz_convert(zone)

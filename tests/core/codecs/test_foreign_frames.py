@@ -127,6 +127,15 @@ def of_a_table() -> Any:
     return pytest.importorskip("pyarrow").table(columns)
 
 
+def test_whole_numbers_of_polars_are_not_rounded_beside_a_missing_one() -> None:
+    polars = pytest.importorskip("polars")
+    large = 2**53 + 1
+    frame = polars.DataFrame({"a": [large, None], "b": polars.Series([1, None], dtype=polars.UInt8)})
+    first, second = PandasCodec.encode_outputs(frame)
+    assert (first.array.tolist(), first.parameters) == ([b"%d" % large, b"null"], {"content_type": "pd_json", "pd_dtype": "Int64"})
+    assert (second.array.tolist(), second.parameters) == ([b"1", b"null"], {"content_type": "pd_json", "pd_dtype": "UInt8"})
+
+
 @pytest.mark.parametrize("max_batch_size", [None, 4])
 @pytest.mark.parametrize("make", [of_polars, of_a_table])
 def test_a_frame_of_another_library_has_columns(make: Callable[[], Any], max_batch_size: int | None) -> None:
