@@ -165,7 +165,7 @@ class _Stream:
 def _feed(stream: wsgi.Stream, body: Fed, begun: bytes) -> Any:
     assert isinstance(stream, _Stream)
     try:
-        return wsgi.feed(stream, body, begun, _find_reader, is_taken=stream.is_begun)
+        return wsgi.feed(stream, body, begun, _find_reader if stream.is_begun else None, is_taken=stream.is_begun)
     except RequestEntityTooLarge:
         raise TooLarge(f"the body is larger than {request.max_content_length} bytes, Flask's MAX_CONTENT_LENGTH") from None
     except ClientDisconnected:

@@ -20,6 +20,7 @@ from fastapi import Depends, FastAPI, Form, Request
 from flask import Flask, request
 from starlette.applications import Starlette
 from starlette.middleware.base import BaseHTTPMiddleware
+from werkzeug.test import EnvironBuilder, run_wsgi_app
 
 from oip_asgi import InferenceServer, OIPApp
 from oip_asgi.django import urls
@@ -273,6 +274,19 @@ def test_grpc_behind_a_dependency_that_reads() -> None:
         found = asyncio.run(asyncio.wait_for(send_asgi(app, sent), 10))
         assert b"grpc-status:13\r\n" in found.body
         assert b"something of the application has read the body" in found.body
+
+
+def test_a_client_of_flask_that_goes_is_not_taken_for_a_reader(caplog: pytest.LogCaptureFixture) -> None:
+    """gunicorn ends the stream in order when the client has gone, and promises to end it, so that werkzeug does not count."""
+    app = Flask(__name__)
+    app.register_blueprint(blueprint(table_server([])))
+    app.before_request(lambda: None)
+    for length in (len(BODY) + 10, 17_000):
+        environ = EnvironBuilder(path="/v2/models/echo/infer", method="POST", data=BODY).get_environ()
+        body, status, _ = run_wsgi_app(app, {**environ, "CONTENT_LENGTH": str(length), "wsgi.input_terminated": True})
+        assert status == "400 BAD REQUEST"
+        assert json.loads(b"".join(body)) == {"error": f"the body ended after {len(BODY)} bytes: expected {length}"}
+    assert [record for record in caplog.records if record.levelname == "ERROR"] == []
 
 
 def test_after_request_of_flask_sees_the_body() -> None:
