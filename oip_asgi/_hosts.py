@@ -211,7 +211,7 @@ class HostRoute(NamedTuple):
     is_open: Callable[[Scope], object] | None = None  # finds requests before which no dependencies run; None for none
 
 
-REST: Final = "/{path:path}"
+REST: Final = "/{oip_path:path}"
 
 
 def add_routes(app: Any, routes: Sequence[HostRoute], dependencies: Sequence[Any] = ()) -> list[Any]:
@@ -254,7 +254,7 @@ def cut_off(prefix: str) -> Callable[[str], str]:
 
     def cut(path: str) -> str:
         found = match(path)
-        return "" if found is None else f"/{found['path']}"
+        return "" if found is None else f"/{found['oip_path']}"
 
     return cut
 

@@ -274,7 +274,7 @@ def _list_routes(app: OIPApp, prefix: str, open_paths: str | None) -> list[HostR
         return matches(encode_path(cut(find_path(scope)), None if raw_path is None else raw_path.decode("latin-1")))
 
     matches = re.compile(f"/{open_paths}").fullmatch
-    templates = [(f"{prefix}{path}" or "/", name) for path, name in list_templates(app._server._inside.engine)]
+    templates = [(f"{prefix}{path}" or "/", name) for path, name in list_templates(app._server._inside.engine, prefix)]
     return [HostRoute(path, name, serve, None if open_paths is None else is_open) for path, name in [*templates, (prefix + REST, "other")]]
 
 

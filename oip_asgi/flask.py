@@ -74,11 +74,13 @@ def blueprint(server: InferenceServer, name: str = "oip", url_prefix: str = "/v2
         prefix = prefix_of(state.url_prefix or "/")
         app.url_map.converters |= {"oip_anything": _Anything, "oip_public": _Public}
         open_name = f"{full_name.replace('.', '_')}_public"  # not a part of any other blueprint, whose hooks would run
-        rules = [(path, path.replace("{", "<").replace("}", ">"), name, bool(is_public(path))) for path, name in list_templates(engine)]
-        rules.append(("/{path}", "/<oip_anything:path>", "other", False))
+        rules = [
+            (path, path.replace("{", "<").replace("}", ">"), name, bool(is_public(path))) for path, name in list_templates(engine, prefix)
+        ]
+        rules.append(("/{oip_path}", "/<oip_anything:oip_path>", "other", False))
         if public:
             app.register_blueprint(opened, name=open_name)
-            rules.append(("/{path}", f"/<oip_public({','.join(map(repr, public))}):path>", "other", True))
+            rules.append(("/{oip_path}", f"/<oip_public({','.join(map(repr, public))}):oip_path>", "other", True))
         paths = {f"{prefix}{rule}" or "/": path for path, rule, _, _ in rules}
         for _, rule, name, is_open in rules:
             endpoint = f"{open_name if is_open else full_name}.{name}"

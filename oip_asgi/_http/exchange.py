@@ -40,6 +40,9 @@ T = TypeVar("T")
 
 _CORS: Final = "CORSMiddleware of Starlette and FastAPI, flask-cors, django-cors-headers"
 
+_NAME: Final = re.compile(r"(?<=\{)\w+|\w+(?=>)")
+"""The name of a variable, as Starlette and Flask write it: {name:int}, <int:name>."""
+
 _PLAIN: Final = re.compile("/models/([^/%]+)(?:/versions/([^/%]+))?/infer")
 """Paths of inference in which nothing is to be decoded."""
 
@@ -218,9 +221,15 @@ _WITHOUT_PAGES: Final = Routes(ROUTES)
 _WITH_PAGES: Final = Routes([*ROUTES, *pages.ROUTES])
 
 
-def list_templates(engine: Engine) -> list[Template]:
-    """The paths of a server, as hosts name them. What none of them takes is answered too: slashes in a name or at the end, other paths."""
-    return (_WITH_PAGES if engine.options.docs else _WITHOUT_PAGES).templates
+def list_templates(engine: Engine, prefix: str = "") -> list[Template]:
+    """The paths of a server, as hosts name them. What none of them takes is answered too: slashes in a name or at the end, other paths.
+
+    A variable that the host's `prefix` has already, as in "/{version}/v2", has another name in them: hosts take each name once.
+    """
+    templates = (_WITH_PAGES if engine.options.docs else _WITHOUT_PAGES).templates
+    for name in _NAME.findall(prefix):
+        templates = [template._replace(path=template.path.replace(f"{{{name}}}", f"{{oip_{name}}}")) for template in templates]
+    return templates
 
 
 FIRST_SEGMENTS: Final = _WITH_PAGES.first_segments

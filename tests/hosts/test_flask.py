@@ -203,3 +203,12 @@ def test_a_prefix_with_a_variable() -> None:
     app = Flask(__name__)
     app.register_blueprint(blueprint(InferenceServer("tenants", "1"), url_prefix="/<tenant>/v2"))
     assert app.test_client().get("/anybody/v2/health/live").json == {"live": True}
+
+
+def test_a_prefix_with_a_variable_of_our_own_name() -> None:
+    app, server = Flask(__name__), InferenceServer("tenants", "1")
+    server.register("m", lambda x: x, version="2")
+    app.register_blueprint(blueprint(server, url_prefix="/<name>/<int:version>/<path>/v2", public=["health"]))
+    client, prefix = app.test_client(), "/ann/3/x/v2"
+    found = [client.get(f"{prefix}{path}").status_code for path in ("/models/m/versions/2", "/models/m/versions/3", "/health/live/", "/no")]
+    assert found == [200, 404, 200, 404]

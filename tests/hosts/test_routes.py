@@ -47,17 +47,17 @@ FOUND = {
     "/v2/systemsharedmemory/region/r/status": ("/v2/systemsharedmemory/region/{name}/status", "systemsharedmemory_region_status"),
     "/v2/docs": ("/v2/docs", "docs"),
     # what no template takes
-    "/v2/docs/page.js": ("/v2/{path:path}", "other"),
-    "/v2/": ("/v2/{path:path}", "other"),
-    "/v2/nothing": ("/v2/{path:path}", "other"),
-    "/v2/models/echo/infer/": ("/v2/{path:path}", "other"),
-    "/v2/models/org/echo/infer": ("/v2/{path:path}", "other"),
+    "/v2/docs/page.js": ("/v2/{oip_path:path}", "other"),
+    "/v2/": ("/v2/{oip_path:path}", "other"),
+    "/v2/nothing": ("/v2/{oip_path:path}", "other"),
+    "/v2/models/echo/infer/": ("/v2/{oip_path:path}", "other"),
+    "/v2/models/org/echo/infer": ("/v2/{oip_path:path}", "other"),
 }
 GRPC_FOUND = {
     "/inference.GRPCInferenceService/ModelInfer": ("/inference.GRPCInferenceService/ModelInfer", "ModelInfer"),
     "/inference.GRPCInferenceService/ModelStreamInfer": ("/inference.GRPCInferenceService/ModelStreamInfer", "ModelStreamInfer"),
     "/grpc.health.v1.Health/Check": ("/grpc.health.v1.Health/Check", "Check"),
-    "/grpc.health.v1.Health/Chec": ("/grpc.health.v1.Health/{path:path}", "other"),
+    "/grpc.health.v1.Health/Chec": ("/grpc.health.v1.Health/{oip_path:path}", "other"),
     "/grpc.health.v1.Health": ("/grpc.health.v1.Health", "other"),
 }
 
@@ -119,7 +119,7 @@ GRPC = "/inference.GRPCInferenceService/ModelInfer"
 def test_a_server_without_pages_has_no_routes_for_them() -> None:
     app = Starlette()
     OIPApp(InferenceServer(docs=False)).install(app)
-    assert {route.path for path in ("/v2/docs", "/v2/openapi.json") for route in list_matching(app, path)} == {"/v2/{path:path}"}
+    assert {route.path for path in ("/v2/docs", "/v2/openapi.json") for route in list_matching(app, path)} == {"/v2/{oip_path:path}"}
 
 
 @pytest.mark.parametrize("make", [HOSTS["Starlette"], HOSTS["FastAPI"]])
@@ -159,7 +159,7 @@ def test_flask_has_a_rule_and_a_view_with_a_name_for_each_endpoint() -> None:
             assert f"{view.__module__}.{view.__name__}" == f"oip_asgi.{FOUND[path][1]}"
     assert found == {
         path: (
-            template.replace("{path:path}", "<oip_anything:path>").replace("{", "<").replace("}", ">"),
+            template.replace("{oip_path:path}", "<oip_anything:oip_path>").replace("{", "<").replace("}", ">"),
             f"{'oip_public' if '/health/' in path or path.endswith('/ready') else 'oip'}.{name}",
         )
         for path, (template, name) in FOUND.items()
@@ -189,7 +189,7 @@ def test_django_has_a_route_and_a_view_with_a_name_for_each_endpoint(prefix: str
         path: (
             FOUND[of][0]
             .replace("/v2", prefix.removesuffix("/"), 1)
-            .replace("{path:path}", "<path:path>")
+            .replace("{oip_path:path}", "<path:path>")
             .replace("{", "<")
             .replace("}", ">"),
             f"oip_asgi.{FOUND[of][1]}",
@@ -222,6 +222,17 @@ def test_a_path_with_a_parameter_behind_dependencies() -> None:
     client = Client(app)
     assert [client.get(f"/ann/v2{path}").status_code for path in ("", "/", "/models/echo", "/nothing")] == [200, 200, 200, 404]
     assert client.get("/ann/v2/nothing").json()["error"].startswith("unknown path '/ann/v2/nothing': expected /ann/v2/health/live, ")
+
+
+@pytest.mark.parametrize("dependencies", [[], [Depends(lambda: None)]])
+@pytest.mark.parametrize("prefix", ["/{version}/v2", "/{name:int}/{version}/{path}/v2"])
+def test_a_path_with_a_parameter_of_our_own_name(prefix: str, dependencies: list[Any]) -> None:
+    app, server = FastAPI(), InferenceServer()
+    server.register("m", lambda x: x, version="2")
+    OIPApp(server).install(app, prefix, dependencies=dependencies)
+    client, mount = Client(app), "/3/9/x/v2" if "name" in prefix else "/9/v2"
+    found = [client.get(f"{mount}{path}").status_code for path in ("/models/m/versions/2", "/models/m/versions/9", "/models/m/", "/no")]
+    assert found == [200, 404, 200, 404]
 
 
 class Forgetful(Router):
@@ -307,7 +318,7 @@ def test_the_names_of_spans_and_metrics() -> None:
     assert {span.name for span in exporter.get_finished_spans()} >= {
         "GET /v2/health/ready",
         "GET /v2/models/{name}",
-        "GET /v2/{path:path}",
+        "GET /v2/{oip_path:path}",
         "POST /v2/models/{name}/infer",
     }
 
