@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 from ._protocol.errors import Reader
 
 if TYPE_CHECKING:
-    from starlette.types import Receive, Scope, Send
+    from starlette.types import Message, Receive, Scope, Send
 
 Serve: TypeAlias = "Callable[[Scope, Receive, Send], Awaitable[None]]"
 """Answers a request as an application of ASGI does."""
@@ -233,8 +233,9 @@ def add_routes(app: Any, routes: Sequence[HostRoute], dependencies: Sequence[Any
         route.methods = set()  # any
         if not has_dependencies:  # not by way of the endpoint, for which Starlette makes a request each time
             route.app = _serve_at(route, serve)
-        elif is_open is not None:
-            route.app = _choose(is_open, serve, route.app)
+        else:
+            guarded = _watch(route.app)
+            route.app = guarded if is_open is None else _choose(is_open, serve, guarded)
         added.append(route)
     for route in added:
         if route.path.endswith(REST):  # slowapi counts a request for the last route that matches
@@ -272,6 +273,25 @@ def _choose(is_open: Callable[[Scope], object], serve: Serve, guarded: Serve) ->
         return (serve if is_open(scope) else guarded)(scope, receive, send)
 
     return choose
+
+
+class _Watched:
+    """Receives the messages of a request, and knows whether one with a part of its body has come."""
+
+    def __init__(self, receive: Receive) -> None:
+        self._receive, self.has_begun = receive, False
+
+    async def __call__(self) -> Message:
+        message = await self._receive()
+        self.has_begun = self.has_begun or message["type"] == "http.request"
+        return message
+
+
+def _watch(serve: Serve) -> Serve:
+    def watch(scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
+        return serve(scope, _Watched(receive), send)
+
+    return watch
 
 
 def _make_endpoint(name: str, serve: Serve) -> Callable[[Any], Awaitable[Any]]:
@@ -345,7 +365,8 @@ def _replay(request: Any, receive: Receive) -> Receive:
     """The request's messages, with the body that a dependency has read, such as to check its signature; or with which has taken it."""
     message: dict[str, Any] = {"type": "http.request", "body": getattr(request, "_body", b""), "more_body": False}
     if not hasattr(request, "_body"):
-        if not request._stream_consumed:
+        # also a part of it, by request.stream() that ends early, or a message that request.is_disconnected() drops
+        if not getattr(request.receive, "has_begun", request._stream_consumed):
             return receive
         message[TAKEN_BY] = partial(_find_dependency, request.scope)
     messages = [message]

@@ -29,7 +29,7 @@ from tests.support.host_ways import configure_django, staying
 from tests.support.ways import Request as Sent
 from tests.support.ways import Way, over_asgi, over_wsgi, send_asgi
 from tests.table.row import ECHOED, GOOD, Row, answer, infer, inputs, table_server
-from tests.table.taken_rows import kept_rows, taken_rows
+from tests.table.taken_rows import TAKEN, kept_rows, taken_rows
 
 FORM = ("content-type", "application/x-www-form-urlencoded")
 """What `curl -d` sends."""
@@ -40,6 +40,15 @@ BODY = inputs(GOOD)
 async def read_stream(request: Request) -> None:
     async for _ in request.stream():
         pass
+
+
+async def read_a_part(request: Request) -> None:
+    async for _ in request.stream():
+        break
+
+
+async def drop_a_message(request: Request) -> None:
+    await request.is_disconnected()
 
 
 async def read_body(request: Request) -> None:
@@ -128,6 +137,11 @@ def write_log(name: str, instead: str) -> str:
 IN_STARLETTE, IN_FLASK = "await request.body()", "request.get_data()"
 CASES: dict[str, tuple[Callable[[InferenceServer], Way], tuple[str, str], str]] = {
     "FastAPI, stream()": (partial(fastapi_dependency, read_stream), FORM, write_log("the dependency read_stream", IN_STARLETTE)),
+    "FastAPI, is_disconnected()": (
+        partial(fastapi_dependency, drop_a_message),
+        FORM,
+        write_log("the dependency drop_a_message", IN_STARLETTE),
+    ),
     "FastAPI, form()": (partial(fastapi_dependency, read_form), FORM, write_log("the dependency read_form", IN_STARLETTE)),
     "FastAPI, Form": (partial(fastapi_dependency, take_form), FORM, write_log("the dependency take_form", IN_STARLETTE)),
     "middleware of FastAPI, stream()": (
@@ -257,6 +271,16 @@ def test_a_chunked_body_that_a_dependency_has_read() -> None:
         }
         asyncio.run(asyncio.wait_for(app(scope, receive, send), 10))
         assert sent[0]["status"] == status
+
+
+def test_a_chunked_body_of_which_a_dependency_has_read_a_part(caplog: pytest.LogCaptureFixture) -> None:
+    """The rest is no JSON, which is not the client's fault."""
+    app = FastAPI()
+    OIPApp(table_server([])).install(app, dependencies=[Depends(read_a_part)])
+    sent = Sent("POST", "/models/echo/infer", [("transfer-encoding", "chunked")], BODY)
+    found = asyncio.run(asyncio.wait_for(send_asgi(app, sent, "/v2", chunk=20), 20))
+    assert (found.status, json.loads(found.body)) == (500, {"error": TAKEN})
+    assert caplog.messages == [write_log("the dependency read_a_part", IN_STARLETTE)]
 
 
 def test_several_are_named_together(caplog: pytest.LogCaptureFixture) -> None:
