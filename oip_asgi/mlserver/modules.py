@@ -104,7 +104,12 @@ def import_from(folder: Path, name: str, folders: Collection[Path]) -> ModuleTyp
             if present == finder.package or finder.has(present) or (present.partition(".")[0] in names and _is_from(module, [folder])):
                 sys.modules.pop(present, None)
         sys.meta_path[:] = [finder, *(other for other in sys.meta_path if getattr(other, "package", None) != finder.package)]
-        return importlib.import_module(f"{finder.package}.{name}" if top in names else name)
+        if top in names:
+            return importlib.import_module(f"{finder.package}.{name}")
+        module = importlib.import_module(name)
+        if type(getattr(module.__spec__, "loader", None)) is _Loader:  # that of another model, which has the plain name
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+        return module
 
 
 def _find_shared(folders: Collection[Path]) -> set[str]:

@@ -151,6 +151,15 @@ def test_a_module_that_is_not_there_has_its_plain_name_in_the_error(tmp_path: Pa
     assert "ModuleNotFoundError: No module named 'src.missing'\n" in caplog.text
 
 
+def test_a_model_whose_file_is_missing_never_gets_that_of_another_folder(sums: Path, caplog: pytest.LogCaptureFixture) -> None:
+    write(sums / "lost", {"name": "lost", "implementation": "models.Sums"})
+    server = serve(sums)
+    assert [*outputs(ask(server, "sums", x=[1.0, 1.0]))] == ["total"]  # so the plain name is that of its module
+    assert "models" in sys.modules
+    assert ask(server, "lost", x=[1.0]).status == 503
+    assert "ModuleNotFoundError: No module named 'models'\n" in caplog.text
+
+
 def test_what_the_host_imports_during_a_load_is_its_own(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
