@@ -251,11 +251,11 @@ def _add_to_openapi(app: Any, server: InferenceServer, path: str) -> None:
 
 
 def _call_before(function: Callable[[], None], app: AnyASGIApp) -> AnyASGIApp:
-    async def called(scope: Scope, receive: Receive, send: Send) -> None:
+    async def call(scope: Scope, receive: Receive, send: Send) -> None:
         function()
         await app(scope, receive, send)
 
-    return called
+    return call
 
 
 def _list_routes(app: OIPApp, prefix: str, open_paths: str | None) -> list[HostRoute]:

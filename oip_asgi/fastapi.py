@@ -1,4 +1,4 @@
-"""Says what to write to who looks here for FastAPI, as there are modules for Flask and Django. Knows nothing else."""
+"""Tells those who look here for FastAPI what to write, as there are modules for Flask and Django. Knows nothing else."""
 
 from __future__ import annotations
 
