@@ -165,14 +165,20 @@ class Engine:
         if not waits:
             for model in models:
                 yield from model.lifecycle.begin_to_load()
+        blockers: list[Model] = []
         for model in models:
             if model.lifecycle.state in _PAUSED:
                 continue
+            if blockers and not model.lifecycle.is_serving:  # the answer is known: it waits for no other load
+                blockers.append(model)
+                continue
             reason = yield from self._find_reason(model, waits=waits)
             if reason is not None:
-                self._log_not_ready(model, reason)
-                others = [each for each in models if not each.lifecycle.is_serving and each.lifecycle.state not in _PAUSED]
-                return others if model in others else [model, *others]
+                if not blockers:
+                    self._log_not_ready(model, reason)
+                blockers.append(model)
+        if blockers:
+            return blockers
         if self._blocker is not None and self._replace_blocker(None):
             logger.warning("the server is ready again")
         return None

@@ -494,6 +494,7 @@ def test_readiness_names_every_model_that_is_not_ready_and_tells_nobody_with_aut
         server.register("unloaded", lambda: 1)
         for name in ("fails", "fails too"):
             server.register(name, lambda: 1, load=lambda: 1 / 0)
+        server.register("says no too", lambda: 1, ready=lambda: False)
         server.unload_sync("unloaded")
         server.start()
         expected: dict[str, Any] = {"ready": False, "live": True}
@@ -503,6 +504,7 @@ def test_readiness_names_every_model_that_is_not_ready_and_tells_nobody_with_aut
                 {"name": "says no", "version": "2", "state": "READY", "reason": "its ready= does not say that it is"},
                 {"name": "fails", "state": "UNAVAILABLE", "reason": reason},
                 {"name": "fails too", "state": "UNAVAILABLE", "reason": reason},
+                {"name": "says no too", "state": "READY", "reason": "its ready= does not say that it is"},
             ]
         assert get(server, "/health/ready") == (503, expected)
         server.stop()
