@@ -109,9 +109,14 @@ def _find_codec(value: Any, spec: TensorSpec | None, codecs: Codecs) -> AnyInput
 def _make_array(value: Any, spec: TensorSpec | None) -> Array:
     array = as_array(value, None if spec is None else spec.dtype)
     if array.ndim and array.dtype.hasobject and (spec is None or spec.datatype in FLOATING):
-        kinds = set(map(type, array.ravel().tolist()))
+        elements = array.ravel().tolist()
+        kinds = set(map(type, elements))
         if kinds and kinds <= {int, float, NoneType} and (spec is not None or kinds != {NoneType}):
             array = array.astype(np.float64)  # None becomes NaN, as null in JSON
+            if spec is None and any(
+                type(each) is int and each != made for each, made in zip(elements, array.ravel().tolist(), strict=True)
+            ):
+                raise TypeError("None makes FP64 of the whole numbers beside it, which would round the large ones: declare the input")
     array = to_wire_array(array)
     return array.reshape(1) if array.ndim == 0 and not isinstance(value, np.ndarray) else array
 

@@ -223,6 +223,12 @@ def test_the_callers_arrays_stay_the_callers(server: InferenceServer, infer: Inf
         (["no frame", {"visits": [1], "city": [None]}], {}, 400, f"input 'city': element 0 is None: expected a string{MISSING}"),
         (["no frame", {"visits": [1, None], "city": ["a"]}], {}, 400, f"input 'visits': {NO_TEXT} holds 1{MISSING}"),
         (["echo", {"x": [None]}], {}, 400, f"input 'x': {NO_TEXT} holds None{MISSING}"),
+        (
+            ["echo", {"x": [None, 2**53 + 1]}],
+            {},
+            400,
+            "input 'x': None makes FP64 of the whole numbers beside it, which would round the large",
+        ),
         (["double", {"x": ["1", None]}], {}, 400, f"input 'x': {NO_TEXT} holds None; for a missing number, write float(\"nan\")"),
         (
             ["missing", {"age": [1], "visits": [1, math.nan], "city": ["a"]}],
