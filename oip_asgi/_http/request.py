@@ -127,8 +127,9 @@ class RestFormat(msgspec.Struct, eq=False):
 
 
 def _decode_raw(body: Buffer, handler: Handler) -> InferenceRequest:
-    declared = handler.shown_inputs.values()
-    specs = [spec for spec in declared if spec.name in handler.binding.required] or list(declared)
+    binding, declared = handler.binding, handler.shown_inputs.values()
+    tensors = [spec for spec in declared if spec.name not in binding.scalars] or declared
+    specs = [spec for spec in tensors if spec.name in binding.required] or list(tensors)
     if len(specs) != 1:
         raise InvalidRequest(
             f"Inference-Header-Content-Length: 0 makes the body the only input's bytes, but {handler} does not declare exactly one input"
