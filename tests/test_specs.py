@@ -245,12 +245,12 @@ def test_a_polars_frame() -> None:
     """Stand-ins for its columns: what it has no place for, it cannot install."""
 
     def column(name: str, values: list[Any], dtype: Any, *, zone: str | None = None, is_nested: bool = False) -> Any:
-        kind = SimpleNamespace(is_nested=lambda: is_nested, **({} if zone is None else {"time_zone": zone}))
+        kind = SimpleNamespace(is_nested=lambda: is_nested, is_integer=lambda: False, **({} if zone is None else {"time_zone": zone}))
         return SimpleNamespace(name=name, dtype=kind, to_numpy=lambda: np.array(values, dtype), to_list=lambda: values)
 
     columns = [
         column("n", [1], "i1"),
-        column("gaps", [None, 1], "f8"),  # it gives integers as floats if some are missing
+        column("gaps", [None, 1], "f8"),
         column("city", [None, "Bonn"], object),
         column("day", [None, "2026-01-31"], "M8[D]"),
         column("moment", ["2026-01-31T11"], "M8[us]", zone="Europe/Zurich"),  # in UTC

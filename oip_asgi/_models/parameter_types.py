@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from datetime import date, time, timedelta
 from enum import Enum
 from inspect import Parameter, formatannotation
+from itertools import compress
 from types import NoneType, UnionType
 from typing import Any, Final, Literal
 
@@ -20,8 +21,10 @@ from .annotations import ParsedAnnotation, parse_annotation
 
 def choose_type(parsed: ParsedAnnotation, codecs: Codecs) -> ParsedAnnotation:
     """Of a union, the array or the data frame that is in it. With both, the parameter gets what the content type says."""
-    members = list(map(parse_annotation, _list_members(parsed.wanted)))
-    array = next((member for member in members if member.wanted is np.ndarray or _is_of_numpy(member.wanted)), None)
+    types = _list_members(parsed.wanted)
+    members = list(map(parse_annotation, types))
+    are_arrays = (member.wanted is np.ndarray or _is_of_numpy(kind) for member, kind in zip(members, types, strict=True))
+    array = next(compress(members, are_arrays), None)
     frames = [member.wanted for member in members if member.wanted in UNTYPED or codecs.request_codec_for_annotation(member.wanted)]
     if array is not None and frames:
         return parsed._replace(wanted=Parameter.empty)
