@@ -268,11 +268,11 @@ def test_columns_of_an_estimator_are_put_in_order_beside_its_scalars(server: Inf
 
 
 def test_a_raw_body_is_the_only_input_that_is_no_scalar(server: InferenceServer) -> None:
-    def scale(x: Annotated[Any, "FP32", [-1]] = np.float32([1]), factor: float = 2.0) -> Any:
+    def scale(x: Annotated[Any, "FP32", [-1]] = np.ones(1, np.float32), factor: float = 2.0) -> Any:
         return {"y": x * factor}
 
     server.register("scale", scale)
-    body = np.float32([1.5, 2]).tobytes()
+    body = np.array([1.5, 2], np.float32).tobytes()
     request = Request("POST", "/models/scale/infer", [("Inference-Header-Content-Length", "0")], body)
     answer = over_asgi(OIPApp(server), "")(request)
     assert (answer.status, np.frombuffer(answer.body[-8:], np.float32).tolist()) == (200, [3.0, 4.0]), answer.body
