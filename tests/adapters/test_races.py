@@ -88,19 +88,23 @@ def expect(way: Way, kind: Kind, race: Race, manner: Manner) -> set[tuple[str, s
             return by_cancel | {gone, cancelled}
 
 
-async def run_case(way: Way, kind: Kind, race: Race, manner: Manner) -> Seen:
+async def run_case(way: Way, kind: Kind, race: Race, manner: Manner, seconds: float = SECONDS) -> Seen:
     """Play one race. What it leaves behind, but for tasks, which all cases share, is an error."""
-    timeout = {"stream_timeout" if kind in STREAMS else "timeout": SECONDS} if "deadline" in race else {}
+    timeout = {"stream_timeout" if kind in STREAMS else "timeout": seconds} if "deadline" in race else {}
     racer = Racer(kind, manner, **timeout)
     asked = Asked(racer, kind, way)
     begun = asyncio.get_running_loop().time()
     await until(lambda: racer.begun or asked.task.done())
+    if "deadline" in race and not racer.begun:  # on a busy machine, it came before the function was called
+        await asked.end()
+        racer.server.stop()
+        return await run_case(way, kind, race, manner, 2 * seconds)
     if race.startswith("answer"):
         racer.let_go()
     if "gone" in race:
         asked.gone.set()
     if race == "deadline and cancel":
-        await asyncio.sleep(begun + SECONDS - asyncio.get_running_loop().time())
+        await asyncio.sleep(begun + seconds - asyncio.get_running_loop().time())
     if "cancel" in race:
         asked.cancel()
     if race == "cancel twice":
@@ -139,6 +143,7 @@ WRONG_TODAY: Final[dict[tuple[Way, Kind, Race, Manner], str]] = {
 UNSURE: Final = {
     ("Python", "stream", "cancel twice", "ends"),
     ("REST", "stream", "cancel twice", "ends"),
+    ("gRPC", "stream", "cancel twice", "ends"),
     ("REST", "load", "gone and cancel", "ends"),
     ("gRPC", "load", "gone and cancel", "ends"),
 }

@@ -103,10 +103,10 @@ class Racer:
         await self._hold()
 
     def _stream(self, x: Any) -> Iterator[Any]:
-        self.begun += 1
         self.open += 1
         try:
             yield x
+            self.begun += 1
             assert self._leave.wait(20)
             yield x
         finally:
