@@ -17,6 +17,7 @@ import numpy as np
 from .._protocol.column_shape import rows_of
 from .._protocol.datatypes import NUMBERS, Array
 from .._protocol.errors import InvalidRequest, show
+from .._protocol.loop_limits import take_turns
 from .._protocol.tensors import InferenceRequest, InferenceResponse, Tensor, make_tensor
 from .._protocol.to_array import object_array
 from .base import RequestCodec, find_class, raise_invalid_response
@@ -172,7 +173,8 @@ def read_dataframe(tensors: Sequence[Tensor], decoders: Mapping[str, Decode]) ->
     rows = _check_rows(tensors)
     groups = _group([_find_group_of_tensor(tensor, decoders) for tensor in tensors])
     # arrays, as thousands of `pd.Series` would take several times as much
-    others: list[_Block] = [(_get_array(read_column(tensors[place], decoders)), [place]) for place in groups.pop(_OTHER, ())]
+    turns = take_turns(groups.pop(_OTHER, ()))
+    others: list[_Block] = [(_get_array(read_column(tensors[place], decoders)), [place]) for place in turns]
     strings = groups.pop(_STRINGS, [])
     blocks: list[_Block] = [(_join([tensors[place].array for place in places]), places) for places in groups.values()]
     objects = {place: column for column, [place] in others if column.dtype == object}
@@ -280,7 +282,7 @@ def write_dataframe(frame: pd.DataFrame, names: Sequence[str]) -> list[Tensor]:
         else:
             tensors.update(_write_strings(values, places, names, "str" if group == _STRINGS else "object"))
     if len(tensors) < len(names):
-        for place, (_, series) in enumerate(frame.items()):
+        for place, (_, series) in take_turns(enumerate(frame.items())):
             if place not in tensors:
                 tensors[place] = column_to_tensor(names[place], series)
     return [tensors[place] for place in range(len(names))]
