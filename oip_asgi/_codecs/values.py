@@ -68,6 +68,8 @@ def to_inputs(
 def _make_column(values: Sequence[Any], spec: TensorSpec | None) -> Any:
     """A list with missing values as a column of the declared dtype; as it is, where its elements decide more than that."""
     dtype = None if spec is None else spec.pd_dtype
+    if dtype is None and _are_numbers(values):  # pandas would round them
+        return values
     if spec is not None and (spec.datatype in FLOATING or (spec.datatype != "BYTES" and dtype is None)):
         return values
     import pandas as pd
@@ -110,15 +112,21 @@ def _make_array(value: Any, spec: TensorSpec | None) -> Array:
     array = as_array(value, None if spec is None else spec.dtype)
     if array.ndim and array.dtype.hasobject and (spec is None or spec.datatype in FLOATING):
         elements = array.ravel().tolist()
-        kinds = set(map(type, elements))
-        if kinds and kinds <= {int, float, NoneType} and (spec is not None or kinds != {NoneType}):
+        if _are_numbers(elements) or (spec is not None and array.size and all(each is None for each in elements)):
             array = array.astype(np.float64)  # None becomes NaN, as null in JSON
             if spec is None and any(
-                type(each) is int and each != made for each, made in zip(elements, array.ravel().tolist(), strict=True)
+                isinstance(each, (int, np.integer)) and int(each) != made
+                for each, made in zip(elements, array.ravel().tolist(), strict=True)
             ):
                 raise TypeError("None makes FP64 of the whole numbers beside it, which would round the large ones: declare the input")
     array = to_wire_array(array)
     return array.reshape(1) if array.ndim == 0 and not isinstance(value, np.ndarray) else array
+
+
+def _are_numbers(elements: Sequence[Any]) -> bool:
+    """Whether they are numbers, beside which may be None."""
+    kinds = set(map(type, elements)) - {NoneType}
+    return bool(kinds) and all(issubclass(kind, (int, float, np.integer, np.floating)) and kind is not bool for kind in kinds)
 
 
 def _cast_numbers(name: str, array: Array, spec: TensorSpec) -> Array:

@@ -51,6 +51,9 @@ _MOST_COMPARED: Final = 300
 _MAX_DIGITS: Final = 400
 """No datatype holds an integer of more digits."""
 
+_NEARLY_INFINITE: Final = 2**1023
+"""From here on, a float of a whole number may be out of range, which is another error."""
+
 _decode_members: Final = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 _encode: Final = msgspec.json.Encoder().encode
 
@@ -125,10 +128,10 @@ def decode_request(
     for name, value in members.items():
         if name in known:
             spec = declared.get(name)
-            value, more = _write_missing(value, spec) if name in columns else (value, {})
-            if more and spec is not None:
-                spec = TensorSpec(name, "BYTES", spec.shape)
             try:
+                value, more = _write_missing(value, spec) if name in columns else (value, {})
+                if more and spec is not None:
+                    spec = TensorSpec(name, "BYTES", spec.shape)
                 array = _read_input(value, spec)
             except InvalidRequest as error:
                 raise InvalidRequest(f"input {show(name)}{error}") from None
@@ -184,6 +187,8 @@ def _write_missing(value: Any, spec: TensorSpec | None) -> tuple[Any, dict[str, 
     if spec is None:
         if kinds <= {str, NoneType} or kinds <= {bool, NoneType}:  # a column without any value is one of objects, as in pandas
             return list(map(json.dumps, values)), {"content_type": _JSON_TEXTS}
+        if any(type(each) is int and abs(each) < _NEARLY_INFINITE and float(each) != each for each in values):
+            raise InvalidRequest(": null makes FP64 of the whole numbers beside it, which would round the large ones: declare the input")
         return [_Literal("NaN") if each is None else each for each in values], {}
     if spec.datatype == "BYTES" and spec.content_type == "datetime":
         return ["NaT" if each is None else each for each in values], {}

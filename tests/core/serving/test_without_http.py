@@ -32,6 +32,7 @@ from tests.support.talk import block_until, until
 
 NO_TEXT = "an array of Python objects can be a BYTES tensor only, of str or bytes, but"
 MISSING = '; for a missing value in a column of a data frame, write pandas.Series(["a", None]), or pandas.Series([1, None], dtype="Int64")'
+ROUNDS = "input 'x': None makes FP64 of the whole numbers beside it, which would round the large ones: declare the input"
 DATES = "; for dates, write a list of datetime.datetime; or a pandas.Series of them, in which some may be missing"
 DAY, AT = datetime.date(2026, 1, 2), datetime.datetime(2026, 1, 2)
 
@@ -70,6 +71,9 @@ def server() -> InferenceServer:
     texts = TensorSpec("city", "BYTES", [-1], content_type="str")
     columns = [TensorSpec("age", "FP64", [-1]), TensorSpec("visits", "INT64", [-1], pd_dtype="Int64"), texts]
     server.register("no frame", lambda visits, city: visits, inputs=columns[1:])
+    server.register("frame", lambda df: {"x": df["x"].to_numpy()}, content_type="pd")
+    column = TensorSpec("x", "BYTES", [-1], content_type="pd_json")
+    server.register("objects", lambda df: [repr(df["x"].to_list())], content_type="pd", inputs=[column])
     server.register("missing", lambda df: {"missing": df.isna().sum().to_numpy()}, content_type="pd", inputs=columns)
     return server
 
@@ -126,7 +130,10 @@ def test_numbers_of_a_list_become_the_declared_datatype(infer: Infer) -> None:
     assert infer("double", {"x": 3})["y"].tolist() == [6]
     assert np.array_equal(infer("double", {"x": [3, None]})["y"], [6, np.nan], equal_nan=True)
     assert np.array_equal(infer("double", {"x": [None]})["y"], [np.nan], equal_nan=True)
-    assert np.array_equal(infer("echo", {"x": [3, None]})["x"], [3, np.nan], equal_nan=True)
+    for model in ("echo", "frame"):
+        for values in ([3, None], [np.int8(3), None], [None, 3.0]):
+            assert np.array_equal(np.sort(infer(model, {"x": values})["x"]), [3, np.nan], equal_nan=True), (model, values)
+    assert infer("objects", {"x": [2**53 + 1, None]})["output_0"].tolist() == [b"[9007199254740993, None]"]
 
 
 def test_missing_values_of_a_data_frame_as_the_errors_say(infer: Infer) -> None:
@@ -223,12 +230,9 @@ def test_the_callers_arrays_stay_the_callers(server: InferenceServer, infer: Inf
         (["no frame", {"visits": [1], "city": [None]}], {}, 400, f"input 'city': element 0 is None: expected a string{MISSING}"),
         (["no frame", {"visits": [1, None], "city": ["a"]}], {}, 400, f"input 'visits': {NO_TEXT} holds 1{MISSING}"),
         (["echo", {"x": [None]}], {}, 400, f"input 'x': {NO_TEXT} holds None{MISSING}"),
-        (
-            ["echo", {"x": [None, 2**53 + 1]}],
-            {},
-            400,
-            "input 'x': None makes FP64 of the whole numbers beside it, which would round the large",
-        ),
+        (["echo", {"x": [None, 2**53 + 1]}], {}, 400, ROUNDS),
+        (["frame", {"x": [None, 2**53 + 1]}], {}, 400, ROUNDS),
+        (["frame", {"x": (np.int64(2**53 + 1), None, 1.5)}], {}, 400, ROUNDS),
         (["double", {"x": ["1", None]}], {}, 400, f"input 'x': {NO_TEXT} holds None; for a missing number, write float(\"nan\")"),
         (
             ["missing", {"age": [1], "visits": [1, math.nan], "city": ["a"]}],
