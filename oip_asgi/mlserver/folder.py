@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import threading
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Collection
 from pathlib import Path
 from typing import Any, Final, cast
 from weakref import WeakKeyDictionary
@@ -46,7 +46,7 @@ def register_folder(server: InferenceServer, path: str | Path) -> None:
 
     Models are loaded when the server starts, or by `server.load(name)` if `settings.json` has `"load_models_at_startup": false`. A load
     reads the model's file again, and imports its class again. With `model_control=True`, clients also see and load models that were added
-    to the folder since. The server's name in `settings.json`, its port and its host are for `python -m oip_asgi.mlserver`.
+    to the folder since. The server's name in `settings.json`, its host and its ports are for `python -m oip_asgi.mlserver`.
 
     Args:
         server: The server.
@@ -62,9 +62,13 @@ def register_folder(server: InferenceServer, path: str | Path) -> None:
         Traceback (most recent call last):
         ValueError: models: there is no model-settings.json in this folder or below it
     """
-    settings = read_settings(Path(path))
-    _warn_of_unused(Path(path) / "settings.json", settings)
-    root = (Path(path) / settings.model_repository_root).resolve()
+    register_models(server, Path(path), read_settings(Path(path)))
+
+
+def register_models(server: InferenceServer, path: Path, settings: Settings, *, opens: Collection[str] = ()) -> None:
+    """Register the models of a folder with these settings, for a caller that opens the ports of these keys."""
+    _warn_of_unused(path / "settings.json", settings, opens)
+    root = (path / settings.model_repository_root).resolve()
     files = _find_files(root)
     models = list(map(read_model, files.values()))
     if not models:
@@ -163,9 +167,10 @@ def _register(server: InferenceServer, settings: ModelSettings, *, loads: bool) 
         drive(repository.unload(engine, settings.name, settings.version), runtime)  # a probe may have begun to load it
 
 
-def _warn_of_unused(file: Path, settings: Settings | ModelSettings) -> None:
-    if settings._unused:
-        logger.warning("%s: not used: %s", file, settings._unused)
+def _warn_of_unused(file: Path, settings: Settings | ModelSettings, used: Collection[str] = ()) -> None:
+    unused = [f"{key} ({why})" for key, why in settings._unused.items() if key not in used]
+    if unused:
+        logger.warning("%s: not used: %s", file, "; ".join(unused))
 
 
 def _make_model(file: Path, folders: set[Path]) -> MLModel:

@@ -120,11 +120,16 @@ class XGBoostModel(SKLearnModel):
     files = ("model.bst", "model.json", "model.ubj")
 
     def open(self, uri: str) -> Any:
-        xgboost = _need("xgboost", "xgboost")
-        is_classifier = '"classifier"' in (xgboost.Booster(model_file=uri).attr("scikit_learn") or "")
-        model = xgboost.XGBClassifier() if is_classifier else xgboost.XGBRegressor()
-        model.load_model(uri)
-        return model
+        return open_xgboost(uri)
+
+
+def open_xgboost(uri: str) -> Any:
+    """A file of XGBoost as an estimator of its scikit-learn interface."""
+    xgboost = _need("xgboost", "xgboost")
+    is_classifier = '"classifier"' in (xgboost.Booster(model_file=uri).attr("scikit_learn") or "")
+    model = xgboost.XGBClassifier() if is_classifier else xgboost.XGBRegressor()
+    model.load_model(uri)
+    return model
 
 
 class LightGBMModel(TableRuntime):

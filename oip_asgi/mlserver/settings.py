@@ -36,7 +36,7 @@ class ModelSettings:
     max_batch_time: float = 0.0
     parameters: ModelParameters = field(default_factory=ModelParameters)
     _source: str = ""
-    _unused: str = ""
+    _unused: dict[str, str] = field(default_factory=dict)
 
     @property
     def version(self) -> str | None:
@@ -56,9 +56,11 @@ class Settings:
     server_version: str | None = None
     host: str = "0.0.0.0"
     http_port: int = 8080
+    grpc_port: int | None = None
+    metrics_port: int | None = None
     load_models_at_startup: bool = True
     model_repository_root: str = "."
-    _unused: str = ""
+    _unused: dict[str, str] = field(default_factory=dict)
 
 
 T = TypeVar("T", Settings, ModelSettings)
@@ -121,5 +123,5 @@ def _read(file: Path, kind: type[T]) -> T:
             raise ValueError(f"{file}: {key} cannot be honoured: {_REFUSED[key]}")
     words = {key: word for word, names in _UNUSED.items() for key in names.split()}
     words = {**dict.fromkeys(document.keys() - vars(read).keys(), "unknown"), **words}
-    read._unused = "; ".join(f"{key} ({words[key]})" for key in keys if key in words and key not in _REFUSED)
+    read._unused = {key: words[key] for key in keys if key in words and key not in _REFUSED}
     return read

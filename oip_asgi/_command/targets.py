@@ -1,0 +1,117 @@
+"""What the command line names -> what is served: a server, or an application that somebody has written. Opens no sockets."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import re
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+from .._hosts import describe, is_framework
+from ..mlserver.folder import SED, register_models
+from ..mlserver.settings import Settings, read_settings
+from ..server import InferenceServer
+from .model_files import EXPECTED, read_model_file
+
+
+class Mistake(Exception):
+    """What who has started the command can mend; the text says how."""
+
+
+class Target(NamedTuple):
+    """What is served."""
+
+    served: InferenceServer | Any  # or an application of ASGI
+    settings: Settings | None = None  # of a folder of MLServer
+    columns: list[str] = []  # noqa: RUF012  (of a data frame, if the model's file does not say their types)
+
+
+_TARGETS: Final = f"module:server, module:app, a folder of MLServer, or a file: {EXPECTED}"
+
+
+def find_target(named: str, name: str | None, *, model_control: bool) -> Target:
+    """Find what is served.
+
+    Args:
+        named: As the command line names it.
+        name: What a model that is read from a file is called; None for the name of the file.
+        model_control: Whether clients may load and unload models of a server that is made here.
+
+    Raises:
+        Mistake: Nothing can be served.
+    """
+    path = Path(named)
+    try:
+        if path.is_dir():
+            return _serve_folder(path, model_control=model_control)
+        if path.suffix == ".py":
+            raise Mistake(f"{named}: for an application or a server, write module:name, such as {path.stem}:app")
+        if path.is_file():
+            return _serve_file(path, name or path.stem, model_control=model_control)
+    except (ImportError, TypeError, ValueError, OSError) as error:
+        raise Mistake(str(error)) from error
+    module, colon, attribute = named.partition(":")
+    if not (colon and attribute and re.fullmatch(r"[\w.]+", module)):
+        raise Mistake(f"{named}: there is no such file or folder: expected {_TARGETS}")
+    return Target(_import(module, attribute))
+
+
+def _serve_folder(folder: Path, *, model_control: bool) -> Target:
+    files = [file for file in sorted(folder.rglob("*.py")) if file.is_file()]
+    old = [str(file) for file in files if re.search(rb"^\s*(from|import) mlserver", file.read_bytes(), re.M)]
+    if old:
+        print(f"These files import mlserver. Change their import lines:\n{SED} {' '.join(old)}", flush=True)  # noqa: T201
+    settings = read_settings(folder)
+    server = InferenceServer(settings.server_name, settings.server_version, model_control=model_control)
+    register_models(server, folder, settings, opens=("grpc_port", "metrics_port"))
+    return Target(server, settings)
+
+
+def _serve_file(file: Path, name: str, *, model_control: bool) -> Target:
+    found = read_model_file(file)
+    server = InferenceServer(model_control=model_control)
+    server.register(name, found.function, **found.options)
+    return Target(server, columns=found.columns)
+
+
+def _import(module: str, attribute: str) -> Any:
+    try:
+        found: Any = importlib.import_module(module)
+    except ModuleNotFoundError as error:
+        if error.name is None or not f"{module}.".startswith(f"{error.name}."):
+            raise  # a module that this one imports: who wrote it needs the traceback
+        raise Mistake(
+            f"{module}:{attribute}: there is no module {error.name!r} here: start the command in the folder where it is"
+        ) from None
+    for name in attribute.split("."):
+        if not hasattr(found, name):
+            raise Mistake(f"{module}:{attribute}: there is no {name!r}{_list_candidates(found)}")
+        found = getattr(found, name)
+    _check_app(found, f"{module}:{attribute}")
+    return found
+
+
+def _list_candidates(found: Any) -> str:
+    """What of a module could be meant."""
+    may_be = [name for name, value in vars(found).items() if isinstance(value, InferenceServer) or _is_asgi(value)]
+    return f": did you mean {' or '.join(may_be)}?" if may_be else ""
+
+
+def _is_asgi(value: Any) -> bool:
+    return not isinstance(value, type) and callable(value) and inspect.iscoroutinefunction(type(value).__call__)
+
+
+def _check_app(found: Any, named: str) -> None:
+    if isinstance(found, InferenceServer) or _is_asgi(found):
+        return
+    if (
+        is_framework(found, "flask", "Flask")
+        or is_framework(found, "django", "WSGIHandler")
+        or is_framework(found, "oip_asgi", "OIPWSGIApp")
+    ):
+        raise Mistake(f"{named} is {describe(found)}, an application of WSGI, and this serves ASGI: run gunicorn --threads 8 {named}")
+    if inspect.isfunction(found) and not inspect.iscoroutinefunction(found) and not inspect.signature(found).parameters:
+        raise Mistake(f"{named} is a function: give a name to what it makes, such as app = {found.__name__}(), and write that name")
+    if isinstance(found, type) or not callable(found):
+        raise Mistake(f"{named} is {describe(found)}: expected an InferenceServer or an application of ASGI")
