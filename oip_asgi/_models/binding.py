@@ -38,7 +38,7 @@ class Given(Protocol):
     def context(self) -> InferenceContext: ...
 
 
-class Input(msgspec.Struct, eq=False):
+class Input(msgspec.Struct, frozen=True, eq=False):
     """One input: what `inputs=` or an annotation declares of it, and the reader of its parameter, None if it has no parameter of its own.
 
     If it `is_needed`, a request must have it. A scalar may be among the request's parameters instead.
@@ -75,55 +75,41 @@ class Input(msgspec.Struct, eq=False):
 
 Read: TypeAlias = Callable[[Tensor, str | None], Any]
 
-Take: TypeAlias = Callable[[Given], Any]
-"""Makes one argument."""
+
+def take_array(given: Given, name: str, read: Read | None, default: Any) -> Any:
+    """Take the array of the tensor `name` as it is, if neither it nor the request has a content type."""
+    tensor = given.tensors.get(name)
+    if tensor is None or tensor.parameters or given.content_type is not None:
+        return take_tensor(given, name, read, default)
+    return tensor.array
 
 
-class Argument(NamedTuple):
-    """How one argument is made: by `take`. As a shortcut, it is the array of the tensor `array_of` if that has no parameters
-    and the request no content type."""
-
-    keyword: str | None  # None for one by position
-    take: Take
-    array_of: str | None = None
-
-
-def take_tensor(name: str, read: Read, default: Any) -> Take:
+def take_tensor(given: Given, name: str, read: Read | None, default: Any) -> Any:
     """Take the value of the tensor `name`, or the default if the request has no such tensor."""
-
-    def take(given: Given) -> Any:
-        tensor = given.tensors.get(name)
-        return default if tensor is None else read(tensor, given.content_type)
-
-    return take
+    tensor = given.tensors.get(name)
+    return default if tensor is None or read is None else read(tensor, given.content_type)
 
 
-def take_scalar(name: str, kind: type, read: Read, default: Any) -> Take:
+def take_scalar(kind: type, given: Given, name: str, read: Read | None, default: Any) -> Any:
     """Take the one element of the tensor `name`, else the request's parameter of this name, else the default."""
-
-    def take(given: Given) -> Any:
-        parameters, tensor = given.request.parameters, given.tensors.get(name)
-        if name not in parameters or name in OF_PROTOCOL:
-            if tensor is not None:
-                return read(tensor, given.content_type)
-            if default is inspect.Parameter.empty:
-                raise InvalidRequest(f"missing input {show(name)}: send it as an input of shape [1], or among the request's parameters")
-            return default
-        if tensor is not None:
-            raise InvalidRequest(f"{show(name)} is there twice: as an input and in the request's parameters")
-        return read_scalar_parameter(kind, name, parameters[name])
-
-    return take
+    parameters, tensor = given.request.parameters, given.tensors.get(name)
+    if name not in parameters or name in OF_PROTOCOL:
+        if tensor is None and default is inspect.Parameter.empty:
+            raise InvalidRequest(f"missing input {show(name)}: send it as an input of shape [1], or among the request's parameters")
+        return take_tensor(given, name, read, default)
+    if tensor is not None:
+        raise InvalidRequest(f"{show(name)} is there twice: as an input and in the request's parameters")
+    return read_scalar_parameter(kind, name, parameters[name])
 
 
-def take_unnamed(given: Given) -> Any:
+def take_unnamed(given: Given, *_: Any) -> Any:
     """Take one value of all tensors without a parameter of their own."""
     named, reader = given.binding.named, given.binding.request_reader
     assert reader is not None  # a signature with such a parameter has one
     return reader.read([tensor for name, tensor in given.tensors.items() if name not in named], given.request)
 
 
-def take_request(given: Given) -> InferenceRequest:
+def take_request(given: Given, *_: Any) -> InferenceRequest:
     """Take the request. Its inputs are the accepted tensors, which may have another shape than those that came."""
     request = given.request
     tensors = list(given.tensors.values())
@@ -132,12 +118,30 @@ def take_request(given: Given) -> InferenceRequest:
     return InferenceRequest(tensors, request.id, request.parameters, request.outputs, request.decoders)
 
 
+def take_context(given: Given, *_: Any) -> InferenceContext:
+    return given.context()
+
+
+def take_default(_: Given, __: str, ___: Read | None, default: Any) -> Any:
+    return default
+
+
+class Parameter(NamedTuple):
+    """How one argument is made: `from_` takes it from a call, with the name of its tensor, what reads that, and what stands in for it."""
+
+    name: str
+    read: Read | None = None
+    default: Any = inspect.Parameter.empty
+    from_: Callable[[Given, str, Read | None, Any], Any] = take_tensor
+    keyword: str | None = None  # None for one by position
+
+
 @dataclass(eq=False)
 class Binding:
     """How a callable is called: its inputs, and how its arguments are made of them."""
 
     entries: Collection[Input]
-    makers: Collection[Argument]
+    parameters: Collection[Parameter]
     codecs: Codecs
     _: KW_ONLY
     is_open: bool
@@ -150,7 +154,7 @@ class Binding:
     of_one_request: type | None = None
     """The type of a parameter that takes more of a request than its tensors; None without such a parameter."""
     reserved: frozenset[str] = frozenset()
-    parameters: frozenset[str] = frozenset()
+    names: frozenset[str] = frozenset()
     """The names of the callable's parameters."""
     is_untyped: bool = False
     """Whether one parameter has no annotation, so that it can take either one tensor or all of them, such as a data frame."""
@@ -169,7 +173,7 @@ class Binding:
         self.scalars = frozenset(entry.name for entry in entries if entry.is_scalar)
         """The names of the inputs that may be among the request's parameters."""
         reads_others = self.rest is not None or self.of_one_request is not None
-        self.refused = frozenset() if reads_others else self.parameters - self.scalars
+        self.refused = frozenset() if reads_others else self.names - self.scalars
         """The names of the callable's parameters that a request may have as inputs at most."""
         self.read_alone = frozenset() if reads_others else self.scalars
         """The scalars, if nothing else reads the request's parameters."""
@@ -308,18 +312,16 @@ class Binding:
         """The positional and the keyword arguments for a request that was accepted."""
         args: list[Any] = []
         kwargs: dict[str, Any] = {}
-        tensors, content_type = given.tensors, given.content_type
-        for keyword, take, array_of in self.makers:
-            tensor = None if array_of is None else tensors.get(array_of)
-            value = take(given) if tensor is None or content_type is not None or tensor.parameters else tensor.array
+        for name, read, default, from_, keyword in self.parameters:
+            value = from_(given, name, read, default)
             if keyword is None:
                 args.append(value)
             else:
                 kwargs[keyword] = value
         if self.rest is not None:
-            for name, tensor in tensors.items():
+            for name, tensor in given.tensors.items():
                 if name not in self.named:
-                    kwargs[name] = self.rest(tensor, content_type)
+                    kwargs[name] = self.rest(tensor, given.content_type)
         return args, kwargs
 
 

@@ -17,7 +17,7 @@ from .._protocol.effects import Await, Run, Steps
 from .._protocol.errors import ModelFault, show
 from .._protocol.log import log_raised
 from .callables import is_async, refuse_coroutine
-from .handler import Handler, Loaded
+from .handler import Handler, Loaded, make_handler
 from .model_options import ModelOptions
 
 
@@ -149,13 +149,13 @@ class Loader:
                 f"{options}: load= returned {show(made)} beside a registered function, so nobody would call it: return None, "
                 f"or leave the function out, as in server.register({options.name!r}, load=...)"
             )
-        handler = Handler(made if function is None else function, options, self._codecs)
-        self.has_unload |= handler.unload is not None
+        handler = make_handler(made if function is None else function, options, self._codecs)
+        self.has_unload |= handler.options.unload is not None
         return handler
 
     def unload(self, handler: Handler, claim: Callable[[], bool]) -> Steps[None]:
         """Call `unload=` for a handler if `claim()`, just before the call, is true. What `unload=` raises is logged."""
-        unload = handler.unload
+        unload = handler.options.unload
         if unload is None:
             return
         called = partial(unload, handler.function) if self._unload_takes_function else unload

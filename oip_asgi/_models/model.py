@@ -11,7 +11,7 @@ from .._protocol.log import logger
 from .batch_queue import Batches
 from .binding import Binding, Input
 from .callables import kind_of
-from .handler import Handler
+from .handler import Handler, make_handler
 from .lifecycle import Lifecycle
 from .limiter import Limiter
 from .loader import Loader
@@ -56,7 +56,7 @@ class Model:
         first = None
         if options.function is not None:
             # a function that can never be a model fails here, not when it is loaded
-            first = Handler(options.function, options, codecs, is_loaded=not self.loader.has_load)
+            first = make_handler(options.function, options, codecs, is_loaded=not self.loader.has_load)
             self._describe(first)
         self.lifecycle = Lifecycle(options.label, self.loader, None if self.loader.has_load else first, self._describe, self.limiter)
         self.limiter.observers = self.lifecycle.observers = self.statistics.observers
@@ -65,7 +65,7 @@ class Model:
         """Take over the description of the handler that answers requests from now on."""
         if self.cache is not None:
             self.cache.clear()
-        self.streams, self.ready = handler.streams, handler.ready
+        self.streams, self.ready = handler.streams, handler.options.ready
         self.inputs, self.outputs = map(tuple, handler.shown)
         self.binding = handler.binding  # last: who sees a new one, as OpenAPI's documents do, finds the rest of its description too
         if self.options.max_concurrency is None and not self.has_batches:

@@ -181,7 +181,7 @@ class Execution:
         try:
             result = self._handler.function(*args, **kwargs)
             if self._handler.kind == "async":
-                result = await (measure(result, self._model, self._handler, clock) if self._handler.is_measured else result)
+                result = await (measure(result, self._model, self._handler, clock) if self._handler.watch.is_measured else result)
             returned = clock()
             for member in members:
                 member.call.timings.returned = returned

@@ -106,7 +106,7 @@ class Call(msgspec.Struct, Generic[T], eq=False):
             timings, clock = self.timings, self.engine.clock
             timings.called = clock()
             made = self.handler.function(*args, **kwargs)
-            result = await (measure(made, self.model, self.handler, clock) if self.handler.is_measured else made)
+            result = await (measure(made, self.model, self.handler, clock) if self.handler.watch.is_measured else made)
             timings.returned = clock()
             del args, kwargs
             return self.respond(result)

@@ -25,7 +25,7 @@ def measure(
     made: Awaitable[Any], model: Model, handler: Handler, clock: Callable[[], float], *, goes_on: bool = False
 ) -> Generator[Any, None, Any]:
     """Await what an `async def` returned, and warn if it held the event loop. This is too costly for every call, or item of a stream."""
-    handler.is_measured = goes_on
+    handler.watch.is_measured = goes_on
     steps: Any = made.__await__()
     longest, error = 0.0, None
     try:
@@ -48,14 +48,15 @@ def measure(
 
 def note_long(model: Model, handler: Handler, seconds: float, *, is_on_loop: Callable[[], bool]) -> None:
     """Look at a model that has just taken long. An `async def` may have held the event loop, or only waited: its next call is measured."""
-    handler.is_measured = handler.kind == "async" and not handler.is_warned
+    handler.watch.is_measured = handler.kind == "async" and not handler.watch.is_warned
     if handler.kind == "inline" and is_on_loop():
         _warn(model, handler, seconds)
 
 
 def _warn(model: Model, handler: Handler, seconds: float) -> None:
+    watch = handler.watch
     with model.limiter.lock:  # its calls may run on several event loops
-        was_warned, handler.is_warned, handler.is_measured = handler.is_warned, True, False
+        was_warned, watch.is_warned, watch.is_measured = watch.is_warned, True, False
     if not was_warned:
         place, mend = find_place(handler.function), _MENDS[handler.kind]
         text = "%s held the event loop for %d ms, in which nothing else ran on it, health probes neither (%s): %s"

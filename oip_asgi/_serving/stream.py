@@ -189,11 +189,11 @@ class _ItemReader(Generic[T]):
             if self._generator is None:
                 self._generator = self._create_generator()
             made = self._generator.__anext__()
-            if handler.is_measured:
+            if handler.watch.is_measured:
                 made = measure(made, call.model, handler, self._clock, goes_on=self._index < _MEASURED)
             response = call.respond(await made)
         except StopAsyncIteration:
-            handler.is_measured = False
+            handler.watch.is_measured = False
             return None
         except InferenceError:
             raise

@@ -12,7 +12,7 @@ import pytest
 from oip_asgi import InferenceRequest, Tensor, TensorSpec
 from oip_asgi.codecs import NumpyRequestCodec, StringCodec
 from tests.support.inside.codecs import Codecs
-from tests.support.inside.models import Binding, Signature
+from tests.support.inside.models import Binding, bind
 from tests.support.inside.values import InvalidRequest
 
 
@@ -30,7 +30,7 @@ class Call:
 
 
 def bound(function: Callable[..., Any], *declared: TensorSpec) -> Binding:
-    return Signature(function, declared, Codecs(), None).bind()
+    return bind(function, declared, Codecs(), None)
 
 
 def called_with(binding: Binding, request: InferenceRequest, content_type: str | None = None) -> dict[str, Any]:

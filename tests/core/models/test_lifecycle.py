@@ -11,7 +11,7 @@ import pytest
 
 from tests.support.asking import NOT_READY
 from tests.support.inside.codecs import Codecs
-from tests.support.inside.models import Handler, Lifecycle, Limiter, Loader, ModelOptions
+from tests.support.inside.models import Lifecycle, Limiter, Loader, ModelOptions, make_handler
 from tests.support.inside.runtime import Await, Effect, Run, Spawn, Wait
 
 Steps = Generator[Effect, Any, None]
@@ -21,7 +21,7 @@ def lifecycle_of(load: Callable[[], Any] | None) -> Lifecycle:
     """The lifecycle of a model with this `load=`, beside a function."""
     codecs = Codecs()
     options = ModelOptions(name="m", function=lambda: 1, load=load)
-    handler = Handler(lambda: 1, options, codecs) if load is None else None
+    handler = make_handler(lambda: 1, options, codecs) if load is None else None
     return Lifecycle("'m'", Loader(options, codecs), handler, lambda _: None, Limiter(1, 0))
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from oip_asgi import InferenceContext, InferenceRequest, InferenceResponse, RequestOutput, Tensor, TensorSpec
 from tests.support.inside.codecs import Codecs
-from tests.support.inside.models import Binding, Outputs, Signature, check_asked, select, to_response
+from tests.support.inside.models import Binding, Outputs, bind, check_asked, select, to_response
 from tests.support.inside.values import InvalidRequest, ModelFault
 
 CODECS = Codecs()
@@ -18,7 +18,7 @@ X, Y = TensorSpec("x", "FP32", [-1, 2]), TensorSpec("y", "INT64", [1])
 
 
 def bound(function: Callable[..., Any], *declared: TensorSpec) -> Binding:
-    return Signature(function, declared, CODECS, None).bind()
+    return bind(function, declared, CODECS, None)
 
 
 class Given:
