@@ -29,7 +29,7 @@ from .._protocol.errors import InvalidRequest, show
 from .._protocol.loop_limits import PIECE, take_turns
 from .._protocol.tensor_bytes import count
 from .._protocol.to_array import object_array, to_shape
-from . import accelerators, checked_data
+from . import checked_data
 from .text import REFUSALS, Unusual, mask_escapes
 
 _ELEMENTS: Final[Mapping[str, Any]] = {
@@ -52,16 +52,10 @@ _NO_SKELETON: Final = bytes(set(range(256)) - set(b"[],"))
 _BLANK: Final = bytes.maketrans(b"[]", b"  ")
 
 _SLOW: Final = {letter: re.compile(letter + rb"[-+]?[0-9]{3}") for letter in (b"e", b"E")}
-"""A number that takes msgspec and pysimdjson 12 microseconds, and Python's json a fraction of one."""
+"""A number that takes msgspec 12 microseconds, and Python's json a fraction of one."""
 
 _STEP: Final = 2**13
 """Elements that are written in one call."""
-
-_MANY: Final = 2**9
-"""Above so many elements to write, or bytes to read, an optional library does it: it is quick with many."""
-
-_NULL: Final = b"n"
-"""The first letter of null. Libraries write infinities as null too, so a text without this letter has none."""
 
 _encode: Final = msgspec.json.Encoder().encode
 
@@ -81,15 +75,8 @@ def _read_quickly(text: bytes, dtype: DType, shape: tuple[int, ...] | None = Non
     kind = dtype.kind
     if kind in "fV" and any(letter in text and pattern.search(text) for letter, pattern in _SLOW.items()):
         raise Unusual
-    array = accelerators.read(text, dtype) if len(text) > _MANY else None
-    if array is None:
-        values = _DECODERS[kind](text)
-        return from_value(values, dtype, (len(values),) if shape is None else shape)
-    if shape is None:
-        return array
-    if len(array) != count(shape):
-        raise Unusual
-    return array.reshape(shape)
+    values = _DECODERS[kind](text)
+    return from_value(values, dtype, (len(values),) if shape is None else shape)
 
 
 def _nest(element: Any) -> Any:
@@ -236,16 +223,8 @@ def to_json(array: Array) -> bytes:
     """An array of a protocol dtype as the JSON text of `data`: flat, always valid JSON, no value lost."""
     flat = array.reshape(-1)
     if len(flat) <= _STEP:
-        return _write(flat, 0)
-    return b"[%b]" % b",".join([_write(flat[start : start + _STEP], start)[1:-1] for start in range(0, len(flat), _STEP)])
-
-
-def _write(flat: Array, first: int) -> bytes:
-    """A piece of a flat array, whose first element has this index, as a JSON array."""
-    text = accelerators.write(flat) if len(flat) > _MANY else None
-    if text is None or (flat.dtype.kind == "f" and _NULL in text):
-        return _encode(to_value(flat, first))
-    return text
+        return _encode(to_value(flat, 0))
+    return b"[%b]" % b",".join([_encode(to_value(flat[start : start + _STEP], start))[1:-1] for start in range(0, len(flat), _STEP)])
 
 
 def to_value(array: Array, first: int | None = None) -> list[Any] | msgspec.Raw:
@@ -253,7 +232,7 @@ def to_value(array: Array, first: int | None = None) -> list[Any] | msgspec.Raw:
 
     If it is a piece of a longer array, `first` is the index of its first element there, and the result is a list.
     """
-    if first is None and array.size > _MANY:
+    if first is None and array.size > _STEP:
         return msgspec.Raw(to_json(array))
     dtype = array.dtype
     if dtype.kind == "V":

@@ -61,7 +61,7 @@ _BEGIN: Final = "getppid"
 _END: Final = "getpgrp"
 """Functions of libc that nobody else calls: callgrind begins to count at the first, and writes its counts at the second."""
 
-_DEPENDENCIES: Final = ("numpy", "msgspec", "starlette", "protobuf", "orjson", "pysimdjson")
+_DEPENDENCIES: Final = ("numpy", "msgspec", "starlette", "protobuf")
 _STEADY: Final = {"PYTHONHASHSEED": "0", "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
 """The threads of a BLAS library spin while they wait, which is counted too."""
 _SAME_ADDRESSES: Final = ("setarch", "--addr-no-randomize")

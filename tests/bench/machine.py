@@ -23,8 +23,6 @@ _PACKAGES: Final = (
     "starlette",
     "numpy",
     "msgspec",
-    "orjson",
-    "pysimdjson",
     "pandas",
     "grpcio",
     "pyvoy",

@@ -1,4 +1,4 @@
-"""A server process of the benchmark: `python -m tests.bench.serve WAY PORT [--without-fast]`. Each way is one function.
+"""A server process of the benchmark: `python -m tests.bench.serve WAY PORT`. Each way is one function.
 
 The floors read a body and send the same bytes back; the others serve identity models. All run under the same settings.
 """
@@ -14,9 +14,6 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Final
 
 from tests.support.run_server import run_gunicorn
-
-ACCELERATORS: Final = ("orjson", "simdjson")
-"""The modules of the extra `[fast]`."""
 
 LIVE: Final = b'{"live":true}'
 """What a floor answers a GET: as many bytes as the protocol's own answer."""
@@ -158,10 +155,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m tests.bench.serve")
     parser.add_argument("way", choices=[*ASGI, *WSGI, *GRPC])
     parser.add_argument("port", type=int)
-    parser.add_argument("--without-fast", action="store_true", help="as if the extra [fast] were not installed")
     arguments = parser.parse_args()
-    if arguments.without_fast:
-        sys.modules.update(dict.fromkeys(ACCELERATORS))  # type: ignore[arg-type]  # None makes an import fail
     if arguments.way in ASGI:
         serve_asgi(ASGI[arguments.way](), arguments.port)
     elif arguments.way in GRPC:

@@ -96,8 +96,8 @@ class Running:
         return f"by the server {self.server.name!r}, which printed:\n{self.log.read_text(errors='replace')[-2000:] or 'nothing'}"
 
 
-def _own(way: str, *flags: str) -> Callable[[int, int], Sequence[str]]:
-    return lambda port, _: [sys.executable, "-m", "tests.bench.serve", way, str(port), *flags]
+def _own(way: str) -> Callable[[int, int], Sequence[str]]:
+    return lambda port, _: [sys.executable, "-m", "tests.bench.serve", way, str(port)]
 
 
 def _own_grpc(way: str) -> Callable[[int, int], Sequence[str]]:
@@ -105,7 +105,6 @@ def _own_grpc(way: str) -> Callable[[int, int], Sequence[str]]:
 
 
 _ECHO: Final = {HTTP: "echo"}
-_JSON: Final = ("JSON*",)
 _FEW: Final = ("JSON 1x4", "binary 1x4", "binary 1x150528")
 
 OURS: Final = (
@@ -113,7 +112,6 @@ OURS: Final = (
     Server("inline", 'OIPApp, a def with run="inline"', _own("inline"), _ECHO),
     Server("async", "OIPApp, an async def", _own("async"), _ECHO),
     Server("thread", "OIPApp, a def in a worker thread", _own("thread"), _ECHO),
-    Server("inline, not fast", "inline without the extra [fast]", _own("inline", "--without-fast"), _ECHO, rows=_JSON, connections=[1, 8]),
     Server("middleware", "OIPMiddleware around Starlette, inline", _own("middleware"), _ECHO, "/v2", _FEW, [8]),
     Server("mounted echo", "the floor, mounted in Starlette", _own("mounted echo"), {HTTP: "mounted echo"}, "/v2", _FEW, [8]),
     Server("mounted", "OIPApp mounted in Starlette, inline", _own("mounted"), {HTTP: "mounted echo"}, "/v2", _FEW, [8]),

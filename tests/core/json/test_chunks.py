@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.support.inside import without_libraries
 from tests.support.inside.rest import from_json, to_json
 from tests.support.inside.rest import rest_body as rest
 from tests.support.inside.values import MAX_TENSORS, Array, InvalidRequest, dtype_of
@@ -88,13 +87,8 @@ def memory(body: bytes) -> float:
         tracemalloc.stop()
 
 
-@pytest.mark.parametrize("has_fast", [True, pytest.param(False, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("make", LONG.values(), ids=LONG)
-def test_no_body_takes_more_than_twelve_times_its_size(
-    make: Callable[[int], bytes], has_fast: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    if not has_fast:
-        without_libraries(monkeypatch)
+def test_no_body_takes_more_than_twelve_times_its_size(make: Callable[[int], bytes]) -> None:
     assert memory(make(MIB)) < 12
 
 

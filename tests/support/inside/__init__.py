@@ -19,7 +19,7 @@ from tests.support.inside.extensions import Cache, finish
 from tests.support.inside.grpc import GRPCFormat, Method, Reply, StreamCall, grpc_exchange, refuse
 from tests.support.inside.http import Head, Response, http_exchange
 from tests.support.inside.models import Limiter, Numbers, ResponseOutcome, Slot, Statistics, Uses
-from tests.support.inside.rest import accelerators, json_data, json_text
+from tests.support.inside.rest import json_data, json_text
 from tests.support.inside.rest import rest_body as rest
 from tests.support.inside.runtime import BackgroundLoop, Fed, Gone, Patrol, Run, Work, drive, drive_async
 from tests.support.inside.values import Buffer
@@ -147,11 +147,6 @@ def read_in_pieces(patch: pytest.MonkeyPatch, size: int) -> None:
     """Read all JSON `data` as if it were long, in pieces of so many bytes."""
     patch.setattr(json_data, "PIECE", size)
     patch.setattr(json_text, "PIECE", size)
-
-
-def without_libraries(patch: pytest.MonkeyPatch) -> None:
-    """Read and write JSON as where the extra `[fast]` is not installed."""
-    patch.setattr(accelerators, "_library", lambda name: None)
 
 
 def encode_response(response: InferenceResponse, request: InferenceRequest) -> tuple[bytes, list[Buffer]]:

@@ -1,6 +1,5 @@
 """JSON, and the bodies of REST."""
 
-from oip_asgi._json import accelerators
 from oip_asgi._json import tensor_data as json_data
 from oip_asgi._json import text as json_text
 from oip_asgi._json.tensor_data import from_json, to_json
