@@ -1,6 +1,5 @@
 """How a call fails: the error for the client (busy, stopping or unloaded 503, late 504, else 500 or what user code meant), and what the log
-says of it. The numbers are in `_protocol.errors`. This knows exceptions of pandas and scikit-learn by their texts and modules, and imports
-neither. Knows no transport.
+says of it. The numbers are in `_protocol.errors`. Knows no transport.
 
 `Lifecycle.make_refusal` of `_models.lifecycle` makes the 503 of a model that is loading, or whose load has failed, and
 `_serving.stream` makes the 504 of a stream that is late.
@@ -8,15 +7,11 @@ neither. Knows no transport.
 
 from __future__ import annotations
 
-import ast
 import logging
-import re
-import traceback
 from collections.abc import Sequence
 from typing import Any, Final
 
-from .._codecs.dataframes import is_frame
-from .._models.callables import find_place, unwrap_partial
+from .._models.callables import find_owner, find_place
 from .._models.model import Model
 from .._protocol.effects import DeadlinePassed, QuitWithin, Stopped
 from .._protocol.errors import (
@@ -28,14 +23,12 @@ from .._protocol.errors import (
     NotReady,
     TimedOut,
     error_text,
-    list_names,
     show,
 )
 from .._protocol.log import escape, log_raised, logger, name_request
 from .._protocol.specs import write_spec
 from .call import Call, ModelRaised
 from .call_stack import find_callers
-from .decoding import Decoded
 from .host_errors import convert_host_error, is_sync_only
 from .record import within
 
@@ -54,15 +47,6 @@ _LONG: Final = 600
 """Characters of a declaration that the log has no place for: clients choose the names of undeclared inputs."""
 
 _WRITABLE_HINT: Final = ": inputs are read-only; register the model with writable=True, so that it gets copies which it may change"
-
-_MISSING_COLUMNS: Final = re.compile(
-    r"(\[.*\]) not (?:in index|found in axis)"
-    r"|None of \[Index\((\[.*\]), dtype=.* are in the \[columns\]|None of (\[.*\]) are in the columns"
-    r"|columns are missing: (\{.*\})|seen at fit time, yet now missing:\n((?:- [^\n]*\n)+)",
-    re.DOTALL,
-)
-"""How pandas and scikit-learn report missing columns if the model asked for several."""
-
 
 FAILURES: Final = (DeadlinePassed, Stopped, ModelRaised, QuitWithin)
 """What a call ends with that is no error for the client yet."""
@@ -97,10 +81,6 @@ def _make_model_error(call: Call[Any], error: BaseException, *, is_logged: bool)
     told = convert_host_error(error)
     if told is not None:  # as if it were raised as an InferenceError
         return told
-    missing = find_missing_column(error, model, _list_columns(call.decoded))
-    if missing is not None:
-        logger.warning("%s: %s", name_request(call.timings.id), missing, extra=call.log_fields())
-        return missing
     if not is_logged:
         fields, request = call.log_fields(), name_request(call.timings.id)
         hint = find_hint(error, call) or _suggest_declaration(error, call)
@@ -111,14 +91,6 @@ def _make_model_error(call: Call[Any], error: BaseException, *, is_logged: bool)
     return ModelFailed(
         f"{model} failed: {error_text(error, repr)}" if call.engine.options.debug else f"{model} failed: see the server's log"
     )
-
-
-def _list_columns(decoded: Decoded) -> list[str] | None:
-    """The inputs that became columns of one data frame; None if none did, or they are declared."""
-    binding = decoded.binding
-    if binding.request_reader is None or any(spec.name not in binding.named for spec in binding.inputs):
-        return None
-    return [name for name in decoded.tensors if name not in binding.named]
 
 
 def _find_overriding(call: Call[Any]) -> str | None:
@@ -179,60 +151,16 @@ def _suggest_declaration(error: BaseException, call: Call[Any]) -> str:
         return ""
     declared = {spec.name for spec in call.handler.binding.inputs}
     tensors = [tensor for name, tensor in call.decoded.tensors.items() if name not in declared]
-    rows = [-1, -1] if "Expected 2D array, got 1D array" in error_text(error) else None  # scikit-learn's words
-    features = getattr(getattr(unwrap_partial(call.handler.function), "__self__", None), "n_features_in_", None)  # of its estimators
-    if type(features) is int and call.handler.binding.request_reader is None:
-        rows = [-1, features]
+    features = getattr(find_owner(call.handler.function), "n_features_in_", None)  # of an estimator of scikit-learn
+    rows = [-1, features] if type(features) is int and call.handler.binding.request_reader is None else None
     specs = [write_spec(t.name, t.datatype, rows or [-1, *t.shape[1:]][: len(t.shape)]) for t in tensors[:_SUGGESTED]]
     written = escape(", ".join(specs + ["..."] * (len(tensors) > _SUGGESTED)))
     if not 0 < len(written) < _LONG:
         return ""
     return (
-        f": if the request was wrong, declare what the model takes, and it is answered 400: inputs=[{written}]; check the datatype "
-        "and the shape, which may be those of this request"
+        f": if the request was wrong, declare what the model takes, and it is answered 400: inputs=[{written}]; check names, "
+        "datatypes and shapes, which may be those of this request"
     )
-
-
-def find_missing_column(error: BaseException, model: Model, names: Sequence[str] | None) -> InvalidRequest | None:
-    """Make the error for the client if the model asked the request's data frame for a column that the request does not have."""
-    if names is None or not isinstance(error, (KeyError, ValueError)) or not error.args or not isinstance(error.args[0], str):
-        return None
-    several = _MISSING_COLUMNS.search(error.args[0])
-    frame = _find_frame(error, is_of_several=several is not None)
-    if frame is None:
-        return None
-    columns = {str(column) for column in frame.columns}
-    asked = error.args[:1] if several is None else _read_names(next(filter(None, several.groups())))
-    missing = [name for name in asked if name not in columns]
-    if not missing or not columns.issuperset(names):
-        return None
-    needs, there = f"column{'s' * (len(missing) > 1)} {list_names(missing)}", list_names(names) or "no inputs"
-    return InvalidRequest(f"{model} needs the {needs}, which the request does not have: its inputs are {there}")
-
-
-def _read_names(text: str) -> list[str]:
-    """The names in a list or a set as Python shows it, or in lines that begin with a dash."""
-    if text.startswith("- "):
-        return [line.removeprefix("- ") for line in text.splitlines()]
-    try:
-        read = ast.literal_eval(text)
-    except (ValueError, SyntaxError):
-        return [text]
-    return sorted(filter(lambda name: isinstance(name, str), read)) if isinstance(read, set) else [n for n in read if isinstance(n, str)]
-
-
-def _find_frame(error: BaseException, *, is_of_several: bool) -> Any:
-    """Find the data frame that was asked for its columns. None if something else raised."""
-    for frame, _ in traceback.walk_tb(error.__traceback__):
-        within, module = frame.f_locals, str(frame.f_globals.get("__name__", "")).partition(".")[0]
-        if module == "sklearn" and is_frame(within.get("X")):
-            return within["X"] if is_of_several else None
-        if module == "pandas":
-            asked, key = within.get("self"), within.get("key")
-            is_of_column = is_of_several or (isinstance(key, tuple) and key[1:] == error.args[:1])
-            asked = getattr(asked, "obj", None) if type(asked).__name__ == "_LocIndexer" and is_of_column else asked
-            return asked if is_frame(asked) else None
-    return None
 
 
 def as_client_error(error: Exception) -> InferenceError:
