@@ -18,7 +18,22 @@ from .openapi import openapi_of
 
 PAGE: Final = "page.html"
 
-_SCRIPTS: Final = ("page.js", "elements.js", "fields.js", "json.js", "numbers.js", "plot.js", "snippets.js", "statistics.js")
+_SCRIPTS: Final = (
+    "page.js",
+    "answer.js",
+    "elements.js",
+    "events.js",
+    "fields.js",
+    "figures.js",
+    "json.js",
+    "looks.js",
+    "numbers.js",
+    "pictures.js",
+    "plot.js",
+    "snippets.js",
+    "statistics.js",
+    "tensors.js",
+)
 
 FILES: Final[Mapping[str, str]] = {
     "page.css": "text/css; charset=utf-8",

@@ -4,6 +4,7 @@ cuts that off without telling, as a proxy does."""
 from __future__ import annotations
 
 import asyncio
+import base64
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -16,6 +17,10 @@ from tests.support.described import described_server
 
 MARKUP = "<img src=x onerror=alert(1)>"
 """The name of a model that must be shown as it is."""
+
+
+RED = base64.b64decode("iVBORw0KGgoAAAANSUhEUgAAAAMAAAACCAIAAAASFvFNAAAAEElEQVR4nGP8zwAFTDAGAwATKQED8NgHhAAAAABJRU5ErkJggg==")
+"""A PNG of 3 by 2 red pixels."""
 
 
 class Picture:
@@ -73,7 +78,29 @@ def make_server() -> InferenceServer:
             yield np.array([place])
             await asyncio.sleep(0.5)
 
+    @server.model("words", inputs=[TensorSpec("prompt", "BYTES", [1])])
+    async def words(prompt: list[str]) -> AsyncIterator[list[str]]:
+        for place in range(100):
+            yield [f"{' ' * bool(place)}{prompt[0]} {place}"]
+            await asyncio.sleep(0.1)
+
+    add_looks(server)
     return server
+
+
+def add_looks(server: InferenceServer) -> None:
+    """Models whose answers are looked at."""
+    species = TensorSpec("species", "FP64", [-1, 3], labels=["cat", "dog", "owl"])
+    server.register(
+        "species", lambda x: {"species": x}, inputs=[TensorSpec("x", "FP64", [-1, 3], example=[0.2, 0.1, 0.7])], outputs=[species]
+    )
+
+    @server.model("pictures")
+    def pictures() -> dict[str, Any]:
+        pixels = np.zeros([9, 12, 3], np.uint8)
+        pixels[..., 0] = 255
+        encoded = np.array([base64.b64encode(RED)], object)
+        return {"file": encoded, "pixels": pixels, "curve": np.arange(40.0), "heat": np.arange(25.0).reshape(5, 5)}
 
 
 def fail() -> None:

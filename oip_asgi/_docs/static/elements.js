@@ -9,6 +9,47 @@ export function made(tag, text, className) {
   return element;
 }
 
+/** An element with properties and children. */
+export function build(tag, properties, children = []) {
+  const element = Object.assign(document.createElement(tag), properties);
+  element.append(...children);
+  return element;
+}
+
+/** A quiet button, and what it does. */
+export function button(text, onClick, properties = {}) {
+  const element = build("button", { type: "button", className: "quiet small", ...properties }, [text]);
+  element.addEventListener("click", () => onClick(element));
+  return element;
+}
+
+/** A button that copies what `textOf` returns, and says that it has. */
+export function copyButton(textOf) {
+  return button("Copy", async (element) => {
+    await copy(textOf());
+    element.textContent = "Copied";
+    setTimeout(() => { element.textContent = "Copy"; }, 1500);
+  });
+}
+
+async function copy(text) {
+  if (navigator.clipboard) return navigator.clipboard.writeText(text);
+  const area = build("textarea", { value: text, className: "aside" });  // without TLS a browser has no clipboard
+  document.body.append(area);
+  area.select();
+  document.execCommand("copy");
+  return area.remove();
+}
+
+/** A button that saves what `blobOf` returns as a file. */
+export function saveButton(name, blobOf) {
+  return button("Save", async () => {
+    const link = build("a", { href: URL.createObjectURL(await blobOf()), download: name });
+    link.click();
+    setTimeout(() => URL.revokeObjectURL(link.href), 10000);
+  }, { title: `Save as ${name}` });
+}
+
 /** Rows of a table, each with a name and its values. */
 export function tableRows(rows) {
   return rows.map(([name, ...values]) => {
@@ -18,10 +59,14 @@ export function tableRows(rows) {
   });
 }
 
+function tabsOf(list) {
+  return [...list.querySelectorAll("[role=tab]")];
+}
+
 /** Choose one of the tabs of a list, and show its panel alone. */
 export function chooseTab(tab) {
   const panelOf = (each) => at(each.getAttribute("aria-controls"));
-  for (const each of tab.parentElement.children) {
+  for (const each of tabsOf(tab.parentElement)) {
     each.setAttribute("aria-selected", each === tab);
     each.tabIndex = each === tab ? 0 : -1;
     panelOf(each).hidden = panelOf(each) !== panelOf(tab);
@@ -34,9 +79,9 @@ export function listenToTabs(list, onChosen) {
   list.addEventListener("chosen", ({ target }) => onChosen(target));
   list.addEventListener("click", ({ target }) => { if (target.role === "tab") chooseTab(target); });
   list.addEventListener("keydown", ({ key, target }) => {
-    if (key !== "ArrowRight" && key !== "ArrowLeft") return;
-    const isNext = key === "ArrowRight";
-    const next = isNext ? target.nextElementSibling ?? list.firstElementChild : target.previousElementSibling ?? list.lastElementChild;
+    if ((key !== "ArrowRight" && key !== "ArrowLeft") || target.role !== "tab") return;
+    const tabs = tabsOf(list), step = key === "ArrowRight" ? 1 : -1;
+    const next = tabs.at((tabs.indexOf(target) + step) % tabs.length);
     chooseTab(next);
     next.focus();
   });

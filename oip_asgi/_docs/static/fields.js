@@ -1,5 +1,6 @@
 // A field for each input of a request: numbers, texts, files, and a table for the columns of a frame. Knows nothing of the page.
 
+import { build } from "./elements.js";
 import { Written } from "./json.js";
 
 const DATATYPES = ["FP32", "FP64", "FP16", "INT64", "INT32", "INT16", "INT8", "UINT64", "UINT32", "UINT16", "UINT8", "BOOL", "BYTES"];
@@ -171,12 +172,6 @@ class Column {
     this.isEmptyLeftOut = !tensor;
     this.write((tensor?.data ?? [""]).flat(Infinity).map(written));
   }
-}
-
-function build(tag, properties, children = []) {
-  const element = Object.assign(document.createElement(tag), properties);
-  element.append(...children);
-  return element;
 }
 
 /** The numbers on a line, as they are written; `count` of them where that is said. */

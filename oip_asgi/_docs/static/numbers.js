@@ -12,7 +12,7 @@ const MINUTES = "two minutes";
 export function showNumbers({ moments, last, isShared }) {
   const most = last?.durations.bounds.at(-1);
   const seconds = (value) => duration(value, most);
-  showPlot("rate", "Requests each second", moments.map((moment) => moment && total(moment.durations.counts) / moment.seconds), digits);
+  showPlot("rate", "Requests per second", moments.map((moment) => moment && total(moment.durations.counts) / moment.seconds), digits);
   showPlot("latency", "Latency, p50", moments.map((moment) => moment && quantile(moment.durations, 0.5)), seconds);
   at("numbers").hidden = at("totals").hidden = !last;
   if (!last) return;
@@ -49,7 +49,7 @@ function showPlot(id, title, values, written) {
   const known = values.filter((value) => value !== null && Number.isFinite(value));
   const [now, most] = [known.at(-1), Math.max(...known)].map((value) => (known.length ? written(value) : "–"));
   at(id).textContent = now;
-  at(`most-${id}`).textContent = known.length ? `at most ${most}` : "";
+  at(`most-${id}`).textContent = known.length ? `peak ${most}` : "";
   const places = values.map((value) => (Number.isFinite(value) ? value : null));
-  draw(at(`${id}-plot`), places, MOMENTS, `${title} in the last ${MINUTES}: now ${now}, at most ${most}`);
+  draw(at(`${id}-plot`), places, MOMENTS, `${title} in the last ${MINUTES}: now ${now}, peak ${most}`);
 }

@@ -1,15 +1,16 @@
 // The page that shows the models. It asks the server's own paths, which it finds relative to its own address.
 
-import { at, chooseTab, listenToTabs, made, tableRows } from "./elements.js";
+import { awaitAnswer, errorOf, hideAnswer, listenToAnswer, showAnswer, showFailure, showStream } from "./answer.js";
+import { at, chooseTab, copyButton, listenToTabs, made, tableRows } from "./elements.js";
 import { Fields, Mistake } from "./fields.js";
-import { literal, parse, pretty } from "./json.js";
+import { isJSON, literal, parse, pretty } from "./json.js";
 import { MOMENTS, READ_EVERY, showNumbers } from "./numbers.js";
 import { LANGUAGES, declaration } from "./snippets.js";
-import { change, digits } from "./statistics.js";
+import { change } from "./statistics.js";
+import { numberOf } from "./tensors.js";
 
 const MOUNT = new URL("../", import.meta.url);
 const MODELS_EVERY = 10000;  // milliseconds
-const MOST_SHOWN = 200000;  // characters of an answer
 const STATES = { READY: ["ready", "good"], LOADING: ["loading", ""], UNLOADING: ["unloading", ""], UNAVAILABLE: ["unavailable", "bad"] };
 
 let models = new Map();  // by name: its entries in the index
@@ -37,15 +38,6 @@ async function ask(path, options) {
 }
 
 const asJSON = async (path, options) => JSON.parse(await ask(path, options));
-
-function errorOf(text) {
-  try {
-    const { error, detail } = JSON.parse(text);
-    return error ?? (typeof detail === "string" ? detail : text);
-  } catch {
-    return text.slice(0, 500) || "no text";
-  }
-}
 
 /** The host wants to know who asks. The reader is asked once, until other headers are tried. */
 function askForHeaders({ status }) {
@@ -277,7 +269,7 @@ function showForm(model) {
 
 function showExample() {
   const { description, example, inputs } = shown.actions.get(at("action").value);
-  at("answer").replaceChildren();
+  hideAnswer();
   at("declare").hidden = true;
   at("hint").hidden = !description;
   at("hint").textContent = description.replaceAll("`", "");
@@ -392,41 +384,25 @@ async function send() {
   const controller = sending = new AbortController();
   at("send").disabled = true;
   at("declare").hidden = true;
-  const begun = performance.now();
+  awaitAnswer();
+  const begun = performance.now(), { name, last } = shown;
   try {
     const described = { ...(file ? { "Inference-Header-Content-Length": "0" } : { "Content-Type": "application/json" }), ...headers };
     const response = await fetch(url, { method: "POST", headers: described, body: file ?? body, signal: controller.signal });
     askForHeaders(response);
-    if (streams && response.ok) return await showStream(response, begun);
-    const answer = await readAnswer(response);
-    showAnswer(response, answer, performance.now() - begun);
-    if (response.ok && !file) showDeclaration(body, answer.text);
+    if (streams && response.ok) return await showStream(response, begun, { name, stop: () => controller.abort() });
+    const { text } = await showAnswer(response, begun, { name, sent: sentIn(file ? "" : body), labels: last?.labels ?? {} });
+    if (response.ok && !file) showDeclaration(body, text);
   } catch (error) {
-    if (!controller.signal.aborted) at("answer").replaceChildren(made("p", `The request failed: ${error.message}`, "failed"));
+    if (!controller.signal.aborted) showFailure(`The request failed: ${error.message}`);
   } finally {
     if (sending === controller) at("send").disabled = false;
   }
 }
 
-function statusLine(response, more) {
-  const line = made("div", undefined, "line");
-  const status = `${response.status} ${response.statusText}`.trim();
-  line.append(made("span", status, `badge ${response.ok ? "good" : "bad"}`), made("span", more, "faint"));
-  return line;
-}
-
-/** The JSON of an answer, and how many bytes of tensors are behind it. */
-async function readAnswer(response) {
-  const bytes = new Uint8Array(await response.arrayBuffer());
-  const length = Number(response.headers.get("Inference-Header-Content-Length") ?? bytes.length);
-  return { text: new TextDecoder().decode(bytes.subarray(0, length)), binary: bytes.length - length };
-}
-
-function showAnswer(response, { text, binary }, milliseconds) {
-  const size = `${text.length.toLocaleString("en")} characters${binary ? `, and ${binary.toLocaleString("en")} bytes of tensors` : ""}`;
-  const line = statusLine(response, `${digits(milliseconds)} ms, ${size}`);
-  if (!response.ok) return at("answer").replaceChildren(line, made("p", errorOf(text), "failed"));
-  return at("answer").replaceChildren(line, block(readable(text)));
+/** The inputs of a body, for what is shown beside the outputs. */
+function sentIn(body) {
+  return isJSON(body) ? tensorsOf(body).map(({ shape, data, ...tensor }) => ({ ...tensor, shape: shape?.map(numberOf), data: [data ?? []].flat(Infinity) })) : [];
 }
 
 /** What to write so that the next requests are checked, if the model does not declare what was sent and answered. */
@@ -438,42 +414,6 @@ function showDeclaration(body, text) {
   const line = declaration(sent, outputs, declared);
   at("declare").hidden = !line;
   at("declaration").textContent = line;
-}
-
-function readable(text) {
-  try {
-    return pretty(parse(text));
-  } catch {
-    return text;
-  }
-}
-
-function block(text) {
-  const cut = text.length > MOST_SHOWN ? `${text.slice(0, MOST_SHOWN)}\n… ${text.length - MOST_SHOWN} characters more` : text;
-  return Object.assign(made("pre", cut), { tabIndex: 0 });
-}
-
-async function showStream(response, begun) {
-  const pre = block(""), decoder = new TextDecoder();
-  const line = statusLine(response, "");
-  at("answer").replaceChildren(line, pre);
-  for (const reader = response.body.getReader(); ;) {
-    const { done, value } = await reader.read();
-    if (done) break;
-    if (pre.textContent.length < MOST_SHOWN) pre.append(decoder.decode(value, { stream: true }));
-    line.lastChild.textContent = `${digits(performance.now() - begun)} ms`;
-  }
-}
-
-async function copy(button) {
-  const source = at(button.dataset.copies);
-  try {
-    await navigator.clipboard.writeText(source.textContent);
-    button.textContent = "Copied";
-    setTimeout(() => { button.textContent = "Copy"; }, 1500);
-  } catch {  // without TLS a browser does not let pages write there
-    getSelection().selectAllChildren(source);
-  }
 }
 
 function listen() {
@@ -492,7 +432,8 @@ function listen() {
   at("try").addEventListener("keydown", (event) => {
     if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) { event.preventDefault(); send(); }
   });
-  for (const button of document.querySelectorAll("[data-copies]")) button.addEventListener("click", () => copy(button));
+  for (const place of document.querySelectorAll("[data-copies]")) place.append(copyButton(() => at(place.dataset.copies).textContent));
+  listenToAnswer();
   addEventListener("hashchange", () => { if (location.hash !== "#detail") choose(); });  // that is the link that skips the list
   document.addEventListener("visibilitychange", () => { if (!document.hidden) listModels(); });
 }

@@ -4,19 +4,17 @@ const NAMESPACE = "http://www.w3.org/2000/svg";
 const WIDTH = 300, HEIGHT = 80;
 
 /** The places of a curve: `values` may hold null where nothing is known, and the newest is at the right. */
-export function places(values, most, length) {
+export function places(values, [least, most], length) {
   const step = WIDTH / (length - 1);
   const first = length - values.length;
   return values.map((value, index) =>
-    value === null ? null : [(first + index) * step, HEIGHT - 2 - (value / most) * (HEIGHT - 8)]);
+    value === null ? null : [(first + index) * step, HEIGHT - 2 - ((value - least) / (most - least || 1)) * (HEIGHT - 8)]);
 }
 
-/** Draw values into an `<svg>`, of which `length` fit, and say in words what is drawn. */
-export function draw(svg, values, length, described) {
-  const known = values.filter((value) => value !== null);
-  const most = Math.max(...known, 1e-9);
+/** Draw values into an `<svg>`, of which `length` fit, and say in words what is drawn. `range` is the bottom and the top, 0 and the largest. */
+export function draw(svg, values, length, described, range = [0, Math.max(...values.filter((value) => value !== null), 1e-9)]) {
   const parts = [shape("line", { class: "grid", x1: 0, x2: WIDTH, y1: HEIGHT - 2, y2: HEIGHT - 2 })];
-  for (const run of runs(places(values, most, length))) {
+  for (const run of runs(places(values, range, length))) {
     if (run.length === 1) run.push([run[0][0] + 0.01, run[0][1]]);  // a dot
     const points = run.map((place) => place.map((number) => number.toFixed(1)).join(",")).join(" ");
     const [left, right] = [run[0][0], run[run.length - 1][0]];
@@ -39,7 +37,7 @@ function runs(all) {
   return found;
 }
 
-function shape(name, attributes) {
+export function shape(name, attributes) {
   const element = document.createElementNS(NAMESPACE, name);
   for (const [key, value] of Object.entries(attributes)) element.setAttribute(key, value);
   return element;

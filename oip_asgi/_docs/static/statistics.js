@@ -40,3 +40,10 @@ export function duration(seconds, most) {
 export function digits(number) {
   return number >= 100 ? number.toFixed(0) : number.toPrecision(3).replace(/\.?0+$/, "");
 }
+
+/** A number as short as it can be read: integers whole, six digits of others. `written` is how an integer that is too long is written. */
+export function short(value, written = String(value)) {
+  const number = Number(written);
+  if (written.length <= 8 || Number.isInteger(number) && !/[.e]/i.test(written) || Number.isNaN(number)) return written;
+  return String(Number(number.toPrecision(6)));
+}

@@ -1,0 +1,199 @@
+// The answer to a request: its status, its views, its JSON, and streams as they grow. Knows nothing of the form.
+
+import { at, build, chooseTab, copyButton, listenToTabs, made, saveButton } from "./elements.js";
+import { EventReader } from "./events.js";
+import { curve, figureOf } from "./figures.js";
+import { parse, pretty } from "./json.js";
+import { looksOf } from "./looks.js";
+import { digits } from "./statistics.js";
+import { numberOf, outputsOf, writtenOf } from "./tensors.js";
+
+const MOST_SHOWN = 200000;  // characters of an answer
+const MOST_ROWS = 200;  // of a stream of numbers
+
+/** The text of an error, in our form or in a host's. */
+export function errorOf(text) {
+  try {
+    const { error, detail } = JSON.parse(text);
+    return error ?? (typeof detail === "string" ? detail : text);
+  } catch {
+    return text.slice(0, 500) || "no text";
+  }
+}
+
+export function listenToAnswer() {
+  listenToTabs(at("looks"), () => {});
+  chooseTab(at("as-look"));
+}
+
+export function hideAnswer() {
+  begin("", "");
+  at("answer").hidden = true;
+}
+
+/** A request is under way: what is there is the answer to another one. */
+export function awaitAnswer() {
+  at("answer").ariaBusy = true;
+}
+
+/** A request that has no answer: the text says why. */
+export function showFailure(text) {
+  begin("", "", text);
+}
+
+function begin(status, kind, failure = "") {
+  at("answer").hidden = at("answer").ariaBusy = false;
+  at("status").className = `badge ${kind}`;
+  at("status").textContent = status;
+  at("size").textContent = "";
+  at("stop").hidden = true;
+  at("failure").hidden = !failure;
+  at("failure").textContent = failure;
+  for (const id of ["looks", "look", "raw"]) at(id).classList.toggle("gone", Boolean(failure));
+  at("look").replaceChildren();
+  at("text").textContent = "";
+}
+
+function statusOf({ status, statusText }) {
+  return `${status} ${statusText}`.trim();
+}
+
+/** Show an answer. Returns its JSON as text, and its outputs. `sent` are the inputs, and `labels` those of outputs. */
+export async function showAnswer(response, begun, { sent, labels, name }) {
+  const bytes = new Uint8Array(await response.arrayBuffer());
+  const length = Number(response.headers.get("Inference-Header-Content-Length") ?? bytes.length);
+  const text = new TextDecoder().decode(bytes.subarray(0, length)), binary = bytes.subarray(length);
+  const time = `${digits(performance.now() - begun)} ms`;
+  begin(statusOf(response), response.ok ? "good" : "bad", response.ok ? "" : errorOf(text));
+  at("size").textContent = `${time}, ${text.length.toLocaleString("en")} characters${binary.length ? `, and ${binary.length.toLocaleString("en")} bytes of tensors` : ""}`;
+  if (!response.ok) return { text, outputs: [] };
+  const outputs = outputsIn(text, binary);
+  at("look").replaceChildren(...(outputs ? looksOf(outputs, sent, labels).map(figureOf) : [made("p", text)]));
+  if (outputs && !outputs.length) at("look").append(made("p", "It has no outputs.", "faint"));
+  showText(readable(text), name);
+  return { text, outputs: outputs ?? [] };
+}
+
+function outputsIn(text, binary) {
+  try {
+    return outputsOf(text, binary);
+  } catch {  // what a host answers may be no JSON
+    return null;
+  }
+}
+
+function showText(text, name) {
+  const cut = text.length > MOST_SHOWN ? `${text.slice(0, MOST_SHOWN)}\n… ${text.length - MOST_SHOWN} characters more` : text;
+  at("text").textContent = cut;
+  offer(() => text, `${name}.json`);
+}
+
+/** The buttons beside the tabs: they are for the whole answer. */
+function offer(textOf, file) {
+  at("tools").replaceChildren(copyButton(textOf), saveButton(file, () => new Blob([textOf()], { type: "application/json" })));
+  at("tools").firstChild.ariaLabel = "Copy the JSON";
+  at("tools").lastChild.ariaLabel = "Save the JSON";
+}
+
+function readable(text) {
+  try {
+    return pretty(parse(text));
+  } catch {
+    return text;
+  }
+}
+
+// Streams
+
+/** Show a stream as it comes, until it ends or Stop is pressed. */
+export async function showStream(response, begun, { name, stop }) {
+  const events = new EventReader(), decoder = new TextDecoder(), growth = new Growth(begun), all = [];
+  begin(statusOf(response), "good");
+  at("look").append(growth.element);
+  offer(() => `${all.join("\n")}\n`, `${name}.jsonl`);
+  at("stop").hidden = false;
+  at("stop").onclick = () => { growth.end = "stopped"; stop(); };
+  try {
+    for (const reader = response.body.getReader(); ;) {
+      const { done, value } = await reader.read();
+      if (done) break;
+      for (const data of events.read(decoder.decode(value, { stream: true }))) {
+        all.push(data);
+        if (at("text").textContent.length < MOST_SHOWN) at("text").append(`${data}\n`);
+        growth.add(data);
+      }
+      at("size").textContent = growth.sentence();
+    }
+  } catch (error) {
+    if (!growth.end) throw error;
+  } finally {
+    at("stop").hidden = true;
+    growth.finish();
+    at("size").textContent = growth.sentence();
+  }
+}
+
+/** What has come of a stream: texts follow each other, numbers are rows and curves, anything else is one view after the other. */
+class Growth {
+  constructor(begun) {
+    Object.assign(this, { begun, count: 0, first: null, last: null, end: "", rows: [] });
+    this.element = made("div", undefined, "growth");
+    this.text = made("p", undefined, "text growing");
+    this.table = made("div");
+  }
+
+  add(data) {
+    this.last = performance.now();
+    this.first ??= this.last;
+    const outputs = outputsIn(data);
+    const error = outputs ? parse(data).error : data;
+    if (error !== undefined) return this.element.append(build("p", { className: "failed", role: "alert" }, [writtenOf(error)]));
+    this.count += 1;
+    return this.show(outputs);
+  }
+
+  show(outputs) {
+    const areTexts = outputs.every(({ datatype, data }) => datatype === "BYTES" && data.every((each) => typeof each === "string" && each.length < 4096));
+    const areScalars = outputs.every(({ datatype, data }) => datatype !== "BYTES" && data.length === 1);
+    if (areTexts) return this.grow(outputs.flatMap(({ data }) => data).join(" "));
+    if (areScalars) return this.addRow(outputs);
+    if (this.count <= MOST_ROWS) this.element.append(...looksOf(outputs).map(figureOf));
+    return undefined;
+  }
+
+  grow(text) {
+    if (!this.text.isConnected) this.element.append(this.text);
+    const isAtEnd = this.text.scrollHeight - this.text.scrollTop - this.text.clientHeight < 40;
+    if (this.text.textContent.length < MOST_SHOWN) this.text.append(text);
+    if (isAtEnd) this.text.scrollTop = this.text.scrollHeight;
+  }
+
+  addRow(outputs) {
+    if (!this.table.isConnected) this.element.append(this.table);
+    this.rows.push(outputs.map(({ name, data }) => [name, data[0]]));
+    this.isDrawn ??= requestAnimationFrame(() => { this.isDrawn = null; this.drawRows(); });
+  }
+
+  drawRows() {
+    const names = this.rows[0].map(([name]) => name);
+    const valuesOf = (place) => this.rows.map((row) => row[place]?.[1]);
+    const columns = names.map((name, place) => ({ name, isNumber: true, values: valuesOf(place) }));
+    const curves = columns.filter(() => this.rows.length > 1).map(({ name, values }) =>
+      build("figure", { className: "look" }, [build("figcaption", {}, [made("b", name)]), curve(values.map(numberOf), `${name}, item by item`)]));
+    this.table.replaceChildren(...curves, figureOf({ kind: "table", count: this.rows.length, columns }));
+  }
+
+  finish() {
+    this.text.classList.remove("growing");
+    this.text.tabIndex = 0;
+    if (!this.count && !this.element.firstChild) this.element.append(made("p", this.end ? "Stopped before the first item." : "It had no items.", "faint"));
+  }
+
+  sentence() {
+    if (!this.count) return this.end;
+    const items = `${this.count.toLocaleString("en")} item${this.count === 1 ? "" : "s"}`;
+    const seconds = (this.last - this.first) / 1000;
+    const rate = this.count > 1 && seconds > 0 ? `${digits((this.count - 1) / seconds)} per second` : "";
+    return [`first after ${digits(this.first - this.begun)} ms`, items, rate, this.end].filter(Boolean).join(", ");
+  }
+}

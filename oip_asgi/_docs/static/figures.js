@@ -1,0 +1,205 @@
+// The views of an answer as elements, each with what copies and saves it. Knows what is shown, not where it comes from.
+
+import { build, copyButton, made, saveButton } from "./elements.js";
+import { blobOf, drawFile, drawHeat, drawPixels } from "./pictures.js";
+import { draw } from "./plot.js";
+import { rangeOf } from "./looks.js";
+import { short } from "./statistics.js";
+import { imageIn, numberOf, writtenOf } from "./tensors.js";
+
+const MOST_ROWS = 200;  // of a table
+const MOST_BARS = 10;
+const MOST_POINTS = 600;  // of a curve
+const FIRST = 12;  // values of an array that nothing draws
+
+const FIGURES = { table: tableFigure, scores: scoresFigure, text: textFigure, pictures: filesFigure, pixels: pixelsFigure, curve: curveFigure,
+  heat: heatFigure, summary: summaryFigure, empty: emptyFigure };
+
+/** The element of one view. */
+export function figureOf(look) {
+  return FIGURES[look.kind](look);
+}
+
+/** A figure with a line above it: its name, what is to be said of it, and its buttons. */
+function figure(name, note, buttons, children) {
+  const caption = build("figcaption", {}, [made("b", name), made("span", note, "faint"), build("div", { className: "tools" }, buttons)]);
+  return build("figure", { className: "look" }, [caption, ...children]);
+}
+
+// Tables
+
+function tableFigure({ count, columns }) {
+  const buttons = [copyButton(() => separated(columns, count, "\t")), saveButton("answer.csv", () => new Blob([separated(columns, count, ",")], { type: "text/csv" }))];
+  const table = count === 1 ? oneRow(columns) : manyRows(columns, Math.min(count, MOST_ROWS));
+  const left = count - MOST_ROWS;
+  const more = left > 0 ? [made("p", `${left.toLocaleString("en")} more rows are in the file that Save makes.`, "faint")] : [];
+  const name = count === 1 ? "One row" : `${count.toLocaleString("en")} rows`;
+  const scroll = build("div", { className: "scroll tall", tabIndex: 0, role: "region", ariaLabel: name }, [table]);
+  return figure(name, "", buttons, [scroll, ...more]);
+}
+
+/** One row, written from top to bottom. */
+function oneRow(columns) {
+  const row = (column) => build("tr", {}, [build("th", { scope: "row" }, [column.name]), cell(column, 0)]);
+  return build("table", { className: "values one" }, columns.map(row));
+}
+
+function manyRows(columns, count) {
+  const table = made("table", undefined, "values"), head = table.createTHead(), body = table.createTBody();
+  const outputs = columns.filter(({ isInput }) => !isInput).length;
+  if (outputs < columns.length) {
+    const group = (text, colSpan, className) => build("th", { colSpan, className, scope: "colgroup" }, [text]);
+    head.append(build("tr", { className: "group" }, [made("td"), group("answered", outputs), group("sent", columns.length - outputs, "sent-value")]));
+  }
+  const title = (column) => build("th", { scope: "col", className: classOf(column) }, [column.name]);
+  head.append(build("tr", {}, [build("th", { scope: "col" }, ["row"]), ...columns.map(title)]));
+  for (let row = 0; row < count; row += 1) {
+    body.append(build("tr", {}, [build("th", { scope: "row" }, [`${row + 1}`]), ...columns.map((column) => cell(column, row))]));
+  }
+  return table;
+}
+
+function classOf({ isNumber, isInput }) {
+  return [isNumber && "number", isInput && "sent-value"].filter(Boolean).join(" ");
+}
+
+/** A value; where it is shown shorter than it is, the whole is its title. */
+function cell(column, row) {
+  const value = column.values[row], whole = writtenOf(value);
+  if (value === null || value === undefined || whole === "NaN") return build("td", { className: `${classOf(column)} missing` }, ["missing"]);
+  const text = column.isNumber ? short(value, whole) : imageIn(value) ? "a picture" : whole;
+  return build("td", { className: classOf(column), title: text === whole ? "" : whole }, [text]);
+}
+
+/** The columns as text: a missing value is nothing, and what holds the separator is quoted. */
+export function separated(columns, count, separator) {
+  const quoted = (text) => (/["\n\r]/.test(text) || text.includes(separator) ? `"${text.replaceAll('"', '""')}"` : text);
+  const line = (texts) => texts.map(quoted).join(separator);
+  const rows = Array.from({ length: count }, (_, row) => line(columns.map(({ values }) => writtenOf(values[row]))));
+  return `${[line(columns.map(({ name }) => name)), ...rows].join("\n")}\n`;
+}
+
+// Scores
+
+function scoresFigure({ name, rows }) {
+  const columns = [["row", "label", "score"], ...rows.flatMap((row, place) => row.map(([label, score]) => [`${place + 1}`, label, `${score}`]))];
+  const text = (separator) => `${columns.map((line) => line.join(separator)).join("\n")}\n`;
+  const buttons = [copyButton(() => text("\t")), saveButton(`${name}.csv`, () => new Blob([text(",")], { type: "text/csv" }))];
+  return figure(name, "", buttons, rows.map((row, place) => bars(row, rows.length > 1 ? `Row ${place + 1}` : "")));
+}
+
+function bars(row, title) {
+  const scores = row.map(([, score]) => score), sum = scores.reduce((one, other) => one + other, 0);
+  const areShares = Math.min(...scores) >= 0 && Math.abs(sum - 1) < 0.02;
+  const most = areShares ? 1 : Math.max(...scores.map(Math.abs), 1e-9);
+  const lines = row.slice(0, MOST_BARS).map(([label, score]) => bar(label, score / most, areShares ? `${(score * 100).toFixed(1)} %` : short(score)));
+  const more = row.length > MOST_BARS ? [made("li", `and ${row.length - MOST_BARS} more`, "faint")] : [];
+  const list = build("ol", { className: "bars" }, [...lines, ...more]);
+  return title ? build("div", {}, [made("h4", title), list]) : list;
+}
+
+function bar(label, share, text) {
+  const fill = made("span", undefined, share < 0 ? "fill negative" : "fill");
+  fill.style.width = `${Math.min(Math.abs(share), 1) * 100}%`;
+  const track = build("span", { className: "track" }, [fill]);
+  return build("li", {}, [build("span", { className: "label", title: label }, [label]), track, made("span", text, "score")]);
+}
+
+// Texts and pictures
+
+function textFigure({ name, text }) {
+  const buttons = [copyButton(() => text), saveButton(`${name}.txt`, () => new Blob([text], { type: "text/plain" }))];
+  const note = text.length > 100 ? `${text.length.toLocaleString("en")} characters` : "";
+  return figure(name, note, buttons, [build("p", { className: "text", tabIndex: 0 }, [text || "(an empty text)"])]);
+}
+
+function filesFigure({ name, pictures, more }) {
+  const figures = pictures.map((picture, place) => {
+    const title = pictures.length > 1 ? `${name} ${place + 1}` : name, kind = picture.type.split("/")[1];
+    const save = saveButton(`${title}.${kind}`, () => new Blob([picture.bytes], { type: picture.type }));
+    const note = `${kind.toUpperCase()}, ${picture.bytes.length.toLocaleString("en")} bytes`;
+    const made = figure(title, note, [save], []);
+    const canvas = drawFile(picture, `${title}: a picture`, ({ width, height }) => {
+      made.querySelector("figcaption span").textContent = `${width} × ${height}, ${note}`;
+      canvas.setAttribute("aria-label", `${title}: a picture of ${width} × ${height} pixels`);
+    });
+    made.append(canvas);
+    return made;
+  });
+  return group(figures, more);
+}
+
+function pixelsFigure({ name, pictures, more, ...layout }) {
+  const { width, height, range, isStretched } = layout;
+  const note = `${width} × ${height}${isStretched ? `, black is ${short(range[0])} and white ${short(range[1])}` : ""}`;
+  const figures = pictures.map((values, place) => {
+    const title = pictures.length > 1 ? `${name} ${place + 1}` : name;
+    const canvas = drawPixels(values, layout, `${title}: a picture of ${width} × ${height} pixels`);
+    return figure(title, note, [saveButton(`${title}.png`, () => blobOf(canvas))], [canvas]);
+  });
+  return group(figures, more);
+}
+
+function group(figures, more) {
+  const rest = more > 0 ? [made("p", `${more} more are in the JSON.`, "faint")] : [];
+  return figures.length === 1 && !rest.length ? figures[0] : build("div", { className: "gallery" }, [...figures, ...rest]);
+}
+
+// Curves, heat maps, and the rest
+
+function curveFigure({ name, values }) {
+  const [least, most] = rangeOf(values) ?? [0, 0];
+  const described = `${values.length} values from ${short(least)} to ${short(most)}`;
+  const text = () => `${values.join("\n")}\n`;
+  const buttons = [copyButton(text), saveButton(`${name}.csv`, () => new Blob([`${name}\n${text()}`], { type: "text/csv" }))];
+  return figure(name, described, buttons, [curve(values, `${name}: ${described}`)]);
+}
+
+/** A curve of values, with its least and largest beside it. */
+export function curve(values, described) {
+  const svg = shapeless("svg");
+  const finite = thinned(values).map((value) => (Number.isFinite(value) ? value : null));
+  const [least, most] = rangeOf(finite.filter((value) => value !== null)) ?? [0, 0];
+  draw(svg, finite, Math.max(finite.length, 2), described, [least, most]);
+  svg.setAttribute("role", "img");
+  return build("div", { className: "curve-box" }, [made("span", short(most), "faint"), svg, made("span", short(least), "faint")]);
+}
+
+function thinned(values) {
+  const step = Math.ceil(values.length / MOST_POINTS);
+  return step > 1 ? values.filter((_, place) => place % step === 0) : values;
+}
+
+function shapeless(name) {
+  return document.createElementNS("http://www.w3.org/2000/svg", name);
+}
+
+function heatFigure({ name, values, ...layout }) {
+  const { width, height, range: [least, most] } = layout;
+  const described = `${height} rows of ${width} values, from ${short(least)} to ${short(most)}`;
+  const canvas = drawHeat(values, layout, `${name}: ${described}`);
+  const text = (separator) => `${rowsOf(values, width).map((row) => row.join(separator)).join("\n")}\n`;
+  const buttons = [copyButton(() => text("\t")), saveButton(`${name}.csv`, () => new Blob([text(",")], { type: "text/csv" }))];
+  const legend = build("p", { className: "legend faint" }, [short(least), made("span", undefined, "scale"), short(most)]);
+  const value = made("output", "", "faint");
+  canvas.addEventListener("pointermove", ({ offsetX, offsetY }) => {
+    const [column, row] = [Math.floor((offsetX / canvas.clientWidth) * width), Math.floor((offsetY / canvas.clientHeight) * height)];
+    value.textContent = row < height && column < width ? `[${row}, ${column}] ${short(values[row * width + column])}` : "";
+  });
+  return figure(name, `${height} × ${width}`, buttons, [canvas, build("div", { className: "legends" }, [legend, value])]);
+}
+
+function rowsOf(values, width) {
+  return Array.from({ length: values.length / width }, (_, row) => values.slice(row * width, (row + 1) * width));
+}
+
+function summaryFigure({ name, shape, datatype, data, range }) {
+  const size = `${datatype ?? ""} [${shape.join(", ")}]`, numbers = data.slice(0, FIRST);
+  const first = numbers.map((value) => (numberOf(value) === null ? writtenOf(value) : short(value, writtenOf(value)))).join(", ");
+  const sentence = `${data.length.toLocaleString("en")} values${range ? ` from ${short(range[0])} to ${short(range[1])}` : ""}, which begin with`;
+  return figure(name, size, [], [build("p", {}, [sentence, " ", made("code", `${first}${data.length > FIRST ? ", …" : ""}`)])]);
+}
+
+function emptyFigure({ name, shape, datatype }) {
+  return figure(name, `${datatype} [${shape.join(", ")}]`, [], [made("p", "It has no elements.", "faint")]);
+}

@@ -1,0 +1,144 @@
+// How an answer is best looked at: as pictures, bars, text, a curve, a heat map or a table. Decides, and draws nothing.
+
+import { imageIn, numberOf } from "./tensors.js";
+
+const MOST_COLUMNS = 12;  // of one output in a table
+const MOST_BARS = 6;  // rows of scores that are shown as bars; more are a table
+const MOST_PICTURES = 8;
+const SMALLEST = 8, LARGEST = 4096;  // pixels of a side
+const SMALLEST_GRAY = 28;  // of a picture of one layer that is not in bytes: smaller ones are mostly no pictures
+const SHORT = 80;  // characters of a text that fits into a table
+const CURVE = 16;  // values from which a curve shows more than they do
+const MOST_CELLS = 65536;  // of a heat map
+
+/**
+ * The views of an answer: objects with a `kind`. What is left stands in one table for each number of rows, and beside it the inputs that
+ * have as many rows, if those are several. `labels` are those of outputs, by name.
+ */
+export function looksOf(outputs, inputs = [], labels = {}) {
+  const isAlone = outputs.length === 1, rowsIn = rowsOfAll(inputs);
+  const looks = [], tables = new Map();
+  for (const output of outputs) {
+    const look = lookOf(output, labels[output.name], { isAlone, rowsIn });
+    if (look) looks.push({ name: output.name, ...look });
+    else for (const [rows, columns] of [columnsOf(output, labels[output.name])]) tables.set(rows, [...(tables.get(rows) ?? []), ...columns]);
+  }
+  for (const [count, columns] of tables) {
+    const beside = count > 1 && count === rowsIn ? inputs.flatMap((input) => columnsOf(input)[1].map((column) => ({ ...column, isInput: true }))) : [];
+    looks.push({ kind: "table", count, columns: [...columns, ...beside] });
+  }
+  return looks;
+}
+
+/** What an output is shown as if it is no column of a table. */
+function lookOf(output, labels, context) {
+  if (!output.data.length) return { kind: "empty", shape: output.shape, datatype: output.datatype };
+  if (output.datatype === "BYTES") return picturesIn(output) ?? textIn(output, context);
+  return scoresIn(output, labels) ?? pixelsIn(output) ?? drawingOf(output, context);
+}
+
+function picturesIn({ data }) {
+  const pictures = data.slice(0, MOST_PICTURES).map(imageIn);
+  return pictures.every(Boolean) ? { kind: "pictures", pictures, more: data.length - pictures.length } : null;
+}
+
+function textIn({ data, shape }, { isAlone }) {
+  const [text] = data;
+  const isText = data.length === 1 && typeof text === "string" && (isAlone || text.length > SHORT || text.includes("\n"));
+  if (isText) return { kind: "text", text };
+  return shape.length > 2 ? { kind: "summary", shape, data } : null;
+}
+
+/** Rows of scores with the labels of their elements, the largest first. */
+function scoresIn({ data, shape }, labels) {
+  if (!labels || data.length % labels.length || (shape.length < 2 && data.length !== labels.length)) return null;
+  const rows = slices(data.map(numberOf), labels.length);
+  if (rows.length > MOST_BARS || labels.length < 2) return null;
+  return { kind: "scores", rows: rows.map((row) => row.map((score, place) => [labels[place], score]).sort(([, one], [, other]) => other - one)) };
+}
+
+/** Arrays whose shape is one of pictures: [h, w], [h, w, c] and [c, h, w], or several of them, in a range that shows. */
+function pixelsIn({ data, shape, datatype }) {
+  const layout = layoutOf(shape.length > 2 && shape[0] === 1 ? shape.slice(1) : shape);
+  if (!layout) return null;
+  const { count, width, height, channels } = layout;
+  const values = data.map(numberOf), range = rangeOf(values);
+  const scale = scaleOf(range, datatype);
+  const isGray = datatype === "UINT8" || (scale && Math.min(width, height) >= SMALLEST_GRAY);
+  if (!range || (channels === 1 && !isGray)) return null;  // one layer of any numbers is a heat map
+  const pictures = slices(values, width * height * channels).slice(0, MOST_PICTURES);
+  return { kind: "pixels", ...layout, range, scale: scale ?? range, isStretched: !scale, pictures, more: count - pictures.length };
+}
+
+function layoutOf(shape) {
+  const sides = (height, width) => Math.min(height, width) >= SMALLEST && Math.max(height, width) <= LARGEST;
+  const [count, ...rest] = shape.length === 4 ? shape : [1, ...shape];
+  const [one, two, three] = rest;
+  const isColor = (channels) => [1, 3, 4].includes(channels);
+  if (rest.length === 2 && sides(one, two)) return { count, height: one, width: two, channels: 1, isLast: true };
+  if (rest.length !== 3) return null;
+  if (isColor(three) && sides(one, two)) return { count, height: one, width: two, channels: three, isLast: true };
+  if (isColor(one) && sides(two, three)) return { count, height: two, width: three, channels: one, isLast: false };
+  return shape.length === 3 && sides(two, three) ? { count: one, height: two, width: three, channels: 1, isLast: true } : null;
+}
+
+/** What is black and what is white; null if the numbers are not those of a picture. */
+function scaleOf(range, datatype) {
+  if (datatype === "UINT8") return [0, 255];
+  if (!range || datatype === "BOOL") return range && [0, 1];
+  const [least, most] = range;
+  if (least >= 0 && most <= 1) return [0, 1];
+  if (least >= 0 && most <= 255 && most > 1) return [0, 255];
+  return least >= -1 && most <= 1 ? [-1, 1] : null;
+}
+
+/** Curves and heat maps of numbers, and for what nothing fits its shape and range. */
+function drawingOf({ data, shape, datatype }, { rowsIn }) {
+  const sides = shape.filter((size, place) => size !== 1 || place === shape.length - 1);
+  const values = data.map(numberOf);
+  const areRows = shape[0] === rowsIn && rowsIn > 1;
+  if (sides.length === 1 && sides[0] >= CURVE && !areRows) return { kind: "curve", values };
+  if (sides.length === 2 && data.length <= MOST_CELLS && isHeat(sides, areRows)) {
+    return { kind: "heat", height: sides[0], width: sides[1], values, range: rangeOf(values) ?? [0, 0] };
+  }
+  const isTable = shape.length < 2 || (shape.length === 2 && shape[1] <= MOST_COLUMNS);
+  return isTable ? null : { kind: "summary", shape, datatype, data, range: rangeOf(values) };
+}
+
+function isHeat([height, width], areRows) {
+  return width > MOST_COLUMNS || (!areRows && height >= 4 && width >= 4);
+}
+
+export function rangeOf(values) {
+  let least = Infinity, most = -Infinity;
+  for (const value of values) {
+    if (!Number.isFinite(value)) continue;
+    if (value < least) least = value;
+    if (value > most) most = value;
+  }
+  return least <= most ? [least, most] : null;
+}
+
+/** How many rows all tensors have, if each is a column or a few of them; else null. */
+function rowsOfAll(tensors) {
+  const counts = new Set(tensors.map(({ shape, data }) => (Array.isArray(data) && isNarrow(shape) ? Number(shape?.[0] ?? data.length) : null)));
+  return counts.size === 1 ? [...counts][0] : null;
+}
+
+function isNarrow(shape) {
+  return !shape || shape.length === 1 || (shape.length === 2 && shape[1] <= MOST_COLUMNS);
+}
+
+/** A tensor as columns: how many rows there are, and each column's name and values. */
+function columnsOf({ name, datatype, shape, data }, labels) {
+  const rows = shape?.length ? Number(shape[0]) : data.length, width = rows ? data.length / rows : 0;
+  const isNumber = datatype !== "BYTES";
+  if (width <= 1) return [rows, [{ name, isNumber, values: data }]];
+  const nameOf = (place) => (labels?.length === width ? labels[place] : `${name} ${place}`);
+  const column = (place) => data.filter((_, index) => index % width === place);
+  return [rows, Array.from({ length: width }, (_, place) => ({ name: nameOf(place), isNumber, values: column(place) }))];
+}
+
+function slices(values, size) {
+  return Array.from({ length: values.length / size }, (_, place) => values.slice(place * size, (place + 1) * size));
+}

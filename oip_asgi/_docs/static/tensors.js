@@ -1,0 +1,123 @@
+// The tensors of a body, as values to look at: from JSON, from flat objects, and from the bytes behind JSON. Knows nothing of the page.
+
+import { parse, Written } from "./json.js";
+
+const OF_PROTOCOL = ["model_name", "model_version", "id", "parameters"];  // members of a flat object that are no tensors
+const READERS = {
+  BOOL: [1, (view, at) => view.getUint8(at) !== 0],
+  UINT8: [1, (view, at) => view.getUint8(at)], INT8: [1, (view, at) => view.getInt8(at)],
+  UINT16: [2, (view, at) => view.getUint16(at, true)], INT16: [2, (view, at) => view.getInt16(at, true)],
+  UINT32: [4, (view, at) => view.getUint32(at, true)], INT32: [4, (view, at) => view.getInt32(at, true)],
+  UINT64: [8, (view, at) => new Written(`${view.getBigUint64(at, true)}`)], INT64: [8, (view, at) => new Written(`${view.getBigInt64(at, true)}`)],
+  FP16: [2, (view, at) => half(view.getUint16(at, true))], BF16: [2, (view, at) => brain(view.getUint16(at, true))],
+  FP32: [4, (view, at) => view.getFloat32(at, true)], FP64: [8, (view, at) => view.getFloat64(at, true)],
+};
+const NOT_FINITE = { NaN: NaN, Infinity, "-Infinity": -Infinity };
+
+/** The outputs of an answer, each with flat data. `binary` are the bytes behind the JSON, of the outputs that have a `binary_data_size`. */
+export function outputsOf(text, binary = new Uint8Array()) {
+  const document = parse(text);
+  const { outputs } = document;
+  if (!Array.isArray(outputs) || !outputs.every((output) => output?.shape)) return flatOutputs(document);
+  let place = 0;
+  return outputs.map(({ data, ...output }) => {
+    const shape = output.shape.map(numberOf), size = numberOf(output.parameters?.binary_data_size);
+    if (size === null) return { ...output, shape, data: (data ?? []).flat(Infinity) };
+    const bytes = binary.subarray(place, place += size);
+    return { ...output, shape, data: elementsOf(output.datatype, bytes) };
+  });
+}
+
+/** The members of a flat object, as `generate` answers them. Their shapes are those of their lists. */
+function flatOutputs(document) {
+  const members = Object.entries(document ?? {}).filter(([name]) => !OF_PROTOCOL.includes(name));
+  return members.map(([name, value]) => {
+    const data = [value].flat(Infinity);
+    return { name, shape: shapeOf(value), datatype: typeof data[0] === "string" ? "BYTES" : "FP64", data };
+  });
+}
+
+function shapeOf(value) {
+  return Array.isArray(value) ? [value.length, ...(value.length ? shapeOf(value[0]) : [])] : [];
+}
+
+/** The elements in the bytes of a tensor: numbers and booleans; and of BYTES texts, or bytes where they are no text. */
+export function elementsOf(datatype, bytes) {
+  const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength);
+  if (datatype === "BYTES") return texts(view, bytes);
+  const [size, read] = READERS[datatype];
+  return Array.from({ length: bytes.length / size }, (_, place) => read(view, place * size));
+}
+
+function texts(view, bytes) {
+  const found = [];
+  for (let at = 0; at < bytes.length;) {
+    const end = at + 4 + view.getUint32(at, true);
+    found.push(textOf(bytes.subarray(at + 4, end)));
+    at = end;
+  }
+  return found;
+}
+
+function textOf(bytes) {
+  try {
+    return new TextDecoder("utf-8", { fatal: true }).decode(bytes);
+  } catch {
+    return bytes;
+  }
+}
+
+/** A number of 16 bits, with 5 bits for the exponent. */
+export function half(bits) {
+  const exponent = (bits >> 10) & 31, fraction = bits & 1023;
+  const size = exponent === 31 ? (fraction ? NaN : Infinity)
+    : exponent ? 2 ** (exponent - 15) * (1 + fraction / 1024) : 2 ** -14 * (fraction / 1024);
+  return bits & 0x8000 ? -size : size;
+}
+
+/** A number of 16 bits, which are the first of one of 32. */
+function brain(bits) {
+  return new Float32Array(new Uint32Array([bits << 16]).buffer)[0];
+}
+
+/** An element as a number, for what is drawn; null if it is none. */
+export function numberOf(value) {
+  if (value instanceof Written) return Number(value.source);
+  if (typeof value === "boolean") return Number(value);
+  if (typeof value === "string" && Object.hasOwn(NOT_FINITE, value)) return NOT_FINITE[value];
+  return typeof value === "number" ? value : null;
+}
+
+/** An element as text, whole. */
+export function writtenOf(value) {
+  if (value instanceof Written) return value.source;
+  if (value instanceof Uint8Array) return `${value.length.toLocaleString("en")} bytes`;
+  return value === null || value === undefined ? "" : String(value);
+}
+
+const IMAGES = [["image/png", /^\x89PNG\r\n\x1a\n/], ["image/jpeg", /^\xff\xd8\xff/], ["image/gif", /^GIF8[79]a/], ["image/webp", /^RIFF[^]{4}WEBP/]];
+const BASE64 = /^[A-Za-z0-9+/]{24,}={0,2}$/;
+
+/** The picture that an element of BYTES holds, as it is or in base64: its bytes and its media type; null if it holds none. */
+export function imageIn(element) {
+  if (element instanceof Uint8Array) return typed(element);
+  if (typeof element !== "string" || element.length % 4 || !typeOf(atobOrNothing(element.slice(0, 24)))) return null;
+  return BASE64.test(element) ? typed(Uint8Array.from(atob(element), (each) => each.charCodeAt(0))) : null;
+}
+
+function typed(bytes) {
+  const type = typeOf(String.fromCharCode(...bytes.subarray(0, 12)));
+  return type ? { bytes, type } : null;
+}
+
+function typeOf(head) {
+  return IMAGES.find(([, magic]) => magic.test(head))?.[0];
+}
+
+function atobOrNothing(text) {
+  try {
+    return atob(text);
+  } catch {
+    return "";
+  }
+}
