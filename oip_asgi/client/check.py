@@ -10,7 +10,6 @@ it is not 4xx with `{"error": text}`. The model runs with ones, `true` or "a" as
 
 from __future__ import annotations
 
-import argparse
 import json
 import math
 import sys
@@ -31,6 +30,7 @@ from .._protocol.tensors import InferenceRequest, Tensor
 from .._rest.body import HEADER_LENGTH
 from .._rest.client import from_http, read_document
 from . import _questions as questions
+from ._arguments import make_parser, read_headers
 from ._blocking import finish
 from ._engines import ConnectionFailed
 from ._http import HTTPLink
@@ -283,15 +283,12 @@ def check(
 
 
 def main(arguments: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser("python -m oip_asgi.client.check", description=__doc__.partition("\n")[0] if __doc__ else None)
-    parser.add_argument("url", help="where the server's paths begin, such as http://127.0.0.1:8000/v2")
+    parser = make_parser("python -m oip_asgi.client.check", __doc__)
     parser.add_argument("--model", help="the model that is asked, many times; without it, the only one")
-    parser.add_argument("--version", help="its version")
-    parser.add_argument("--header", action="append", default=[], help='such as "Authorization: Bearer ...", any number of times')
     parser.add_argument("--request", type=Path, help="a file with a good request, as JSON with flat data")
     parser.add_argument("--strain", action="store_true", help="also what has ended the processes of other servers")
     given = parser.parse_args(arguments)
-    headers = {name.strip(): value.strip() for name, _, value in (header.partition(":") for header in given.header)}
+    headers = read_headers(given)
     link = HTTPLink(given.url, headers, 30, None, blocks=True)
     try:
         request = None if given.request is None else json.loads(given.request.read_bytes())

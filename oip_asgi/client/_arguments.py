@@ -1,0 +1,18 @@
+"""What the commands of the client have in common on their command lines."""
+
+from __future__ import annotations
+
+import argparse
+
+
+def make_parser(program: str, about: str | None) -> argparse.ArgumentParser:
+    """A parser for the address of a server, a version, and headers; `about` is the docstring of the command."""
+    parser = argparse.ArgumentParser(program, description=about.partition("\n")[0] if about else None)
+    parser.add_argument("url", help="where the server's paths begin, such as http://127.0.0.1:8000/v2")
+    parser.add_argument("--version", help="the version of the model")
+    parser.add_argument("--header", action="append", default=[], help='such as "Authorization: Bearer ...", any number of times')
+    return parser
+
+
+def read_headers(given: argparse.Namespace) -> dict[str, str]:
+    return {name.strip(): value.strip() for name, _, value in (header.partition(":") for header in given.header)}

@@ -1,0 +1,212 @@
+"""Score a file of rows with a model, and write the outputs of each row.
+
+python -m oip_asgi.client.score http://127.0.0.1:8000/v2 iris rows.csv --out scores.csv
+
+It ends with 0 if each row is scored, with 1 if rows are missing, and with 2 if nothing can be scored.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from itertools import islice
+from pathlib import Path
+from typing import Any, Final
+
+from .._models.registry import path_of
+from .._protocol.errors import InferenceError, InvalidResponse
+from .._rest.client import read_document
+from . import _questions as questions
+from ._arguments import make_parser, read_headers
+from ._blocking import finish
+from ._clients import Client
+from ._http import HTTPLink
+from ._questions import MAX_BODY_BYTES, HTTPRequest
+from ._scoring import Column, Part, Refused, Row, Scorer, Stopped, guess_datatypes, make_tensors, plan_columns, read_outputs
+from ._tables import Columns, Table, Writer, format_of, open_table, read_requests
+
+_CHUNK: Final = 256
+"""Rows of a request: enough that the request itself costs little, and few enough that one refused row is found soon."""
+_CONNECTIONS: Final = 4
+_PATIENCE: Final = 60.0
+_LINE_EVERY: Final = 10.0
+_BAR_EVERY: Final = 0.2
+_WIDTH: Final = 30
+
+
+class Progress:
+    """Tells how far it is: on a terminal as a bar, elsewhere by a line each 10 s."""
+
+    def __init__(self, total: int, done: int, write: Callable[[str], object], *, is_terminal: bool) -> None:
+        self._total, self._begun_at, self._since = total, done, time.monotonic()
+        self._write, self._is_terminal, self._told = write, is_terminal, time.monotonic()
+
+    def tell(self, done: int, *, at_end: bool = False) -> None:
+        now = time.monotonic()
+        if now - self._told < (_BAR_EVERY if self._is_terminal else _LINE_EVERY) and not (at_end and self._is_terminal):
+            return
+        self._told = now
+        text = self._describe(done, now - self._since)
+        full = _WIDTH * done // max(self._total, 1)
+        self._write(f"\r[{'#' * full:{_WIDTH}}] {text}\x1b[K" + ("\n" if at_end else "") if self._is_terminal else f"{text}\n")
+
+    def _describe(self, done: int, seconds: float) -> str:
+        speed = (done - self._begun_at) / seconds if seconds else 0.0
+        left = f", {(self._total - done) / speed:,.0f} s left" if speed else ""
+        return f"{done:,} of {self._total:,} rows, {speed:,.0f} rows per second{left}"
+
+
+def _read_arguments(arguments: list[str] | None) -> argparse.Namespace:
+    parser = make_parser("python -m oip_asgi.client.score", __doc__)
+    parser.add_argument("model", help="the model that scores")
+    parser.add_argument(
+        "rows", type=Path, help="a .csv, .jsonl or .parquet file; or JSON lines with a request in each, as `mlserver infer` has"
+    )
+    parser.add_argument("--out", type=Path, required=True, help="the file for the outputs; its suffix says the format")
+    parser.add_argument("--resume", action="store_true", help="go on where a run was cut")
+    parser.add_argument("--columns", help="the columns to send, such as a,b,c, if the model does not say their names; else all")
+    parser.add_argument("--chunk", type=_positive, default=_CHUNK, help=f"rows of each request; {_CHUNK}")
+    parser.add_argument("--connections", type=_positive, default=_CONNECTIONS, help=f"requests at the same time; {_CONNECTIONS}")
+    help_of_patience = f"seconds to try again where the server is busy (503) or away; {_PATIENCE:.0f}. Then --resume goes on"
+    parser.add_argument("--patience", type=float, default=_PATIENCE, help=help_of_patience)
+    return parser.parse_args(arguments)
+
+
+def _positive(text: str) -> int:
+    number = int(text)
+    if number < 1:
+        raise ValueError
+    return number
+
+
+_positive.__name__ = "number"  # argparse names it
+
+
+def main(arguments: list[str] | None = None) -> int:
+    given = _read_arguments(arguments)
+    try:
+        if given.out.resolve() == given.rows.resolve():
+            raise ValueError("--out is the file of the rows")
+        format_of(given.out)
+        return _score(given, sys.stderr.isatty())
+    except (InferenceError, OSError, ValueError) as error:
+        print(f"cannot be scored: {error}", file=sys.stderr)  # noqa: T201
+        return 2
+
+
+def _score(given: argparse.Namespace, is_terminal: bool) -> int:
+    requests = read_requests(given.rows)
+    if requests is not None:
+        if format_of(given.out) != "jsonl":
+            raise ValueError("the rows are requests of the protocol, so --out has to be .jsonl: it gets a response for each")
+        job: _Rows | _Requests = _Requests(given, requests)
+    else:
+        job = _Rows(given, open_table(given.rows))
+    give_up, of = threading.Event(), {"rows": str(given.rows.resolve()), "size": given.rows.stat().st_size, "model": given.model}
+    writer = Writer(given.out, of, goes_on=given.resume)
+    progress = Progress(job.total, writer.done, sys.stderr.write, is_terminal=is_terminal)
+    scorer = Scorer(job.ask, given.connections, job.chunk, given.patience, give_up)
+    why = ""
+    try:
+        rows = islice(job.rows(), writer.done, None)
+        for part in scorer.score(rows, writer.done):
+            job.write(writer, part)
+            writer.note(part.first + part.size - 1)
+            progress.tell(writer.done)
+    except Stopped as stopped:
+        why = str(stopped)
+    except KeyboardInterrupt:
+        why = "it was interrupted"
+    finally:
+        job.close()
+        progress.tell(writer.done, at_end=True)
+        is_complete = writer.done == job.total
+        writer.close(is_complete=is_complete)
+    return _conclude(writer, job.total, why, is_complete=is_complete)
+
+
+def _conclude(writer: Writer, total: int, why: str, *, is_complete: bool) -> int:
+    scored = writer.done - writer.refused
+    text = f"{scored:,} of {total:,} rows are scored: {writer.file}"
+    if writer.refused:
+        text += f"; {writer.refused:,} are refused, with the reason of each: {writer.refused_file}"
+    if not is_complete:
+        text += f"; stopped, as {why}; --resume goes on from here"
+    print(text, file=sys.stderr)  # noqa: T201
+    return int(scored < total)
+
+
+class _Rows:
+    """A file of rows, whose columns are the model's inputs."""
+
+    def __init__(self, given: argparse.Namespace, table: Table) -> None:
+        self.chunk = given.chunk
+        self._table, self._model, self._version = table, given.model, given.version
+        self._client = Client(given.url, headers=read_headers(given))
+        self._binary = "binary_tensor_data" in self._client.metadata().get("extensions", ())
+        metadata = self._client.model_metadata(given.model, given.version)
+        guesses, self.total = guess_datatypes(table.names, table.rows(), is_text=table.is_text)
+        chosen = given.columns.split(",") if given.columns else None
+        self._columns: list[Column] = plan_columns(table.names, metadata.get("inputs") or (), chosen, guesses)
+
+    def rows(self) -> Iterator[Row]:
+        return self._table.rows()
+
+    def ask(self, rows: list[Row]) -> dict[str, Any]:
+        wrong = next((row for row in rows if len(row) != len(self._table.names)), None)
+        if wrong is not None:
+            raise Refused(f"it has {len(wrong)} values, and the file has {len(self._table.names)} columns")
+        tensors = make_tensors(self._columns, rows, is_text=self._table.is_text)
+        response = self._client.infer(self._model, tensors, version=self._version, binary=self._binary)
+        return read_outputs(response, len(rows))
+
+    def write(self, writer: Writer, part: Part) -> None:
+        for first, count, outputs in part.answers:
+            writer.write(Columns([*range(first, first + count)], outputs))
+        for number, reason, row in part.refused:
+            writer.write_refused(number, reason, dict(zip(self._table.names, row, strict=False)))
+
+    def close(self) -> None:
+        self._client.close()
+
+
+class _Requests:
+    """Requests of the protocol, one in each line, which are sent as they are: each gets a line with the response."""
+
+    chunk = 1
+
+    def __init__(self, given: argparse.Namespace, lines: Any) -> None:
+        self._lines = lines
+        self._path = f"{path_of(given.model, given.version)}/infer"
+        self._link = HTTPLink(given.url, read_headers(given), None, None, blocks=True)
+        finish(self._link.ask(questions.ask_of(given.model, given.version, questions.MODEL_METADATA), None))  # is it there?
+        self.total = sum(1 for _ in lines.documents())
+
+    def rows(self) -> Iterator[Row]:
+        return ([document] for document in self._lines.documents())
+
+    def ask(self, rows: list[Row]) -> Any:
+        body = json.dumps(rows[0][0]).encode()
+        request = HTTPRequest("POST", self._path, [("Content-Type", "application/json")], [body])
+        answer = finish(self._link.exchange(request, None, MAX_BODY_BYTES))
+        document = read_document(answer.headers, answer.body, answer.status)
+        if not isinstance(document, dict):
+            raise InvalidResponse("the response is no JSON object")
+        return document
+
+    def write(self, writer: Writer, part: Part) -> None:
+        for _, _, document in part.answers:
+            writer.write_document(document)
+        for number, reason, row in part.refused:
+            writer.write_refused(number, reason, row[0])
+
+    def close(self) -> None:
+        finish(self._link.close())
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,228 @@
+"""The command that scores a file: each format in and out, refused rows, a busy server, a run that was cut, and mistakes."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+import pytest
+
+from oip_asgi import InferenceError, InferenceServer, OIPApp, TensorSpec
+from oip_asgi.client.score import Progress, main
+from tests.support.threads import serving
+
+COLUMNS = [TensorSpec("town", "BYTES", [-1], content_type="str"), TensorSpec("area", "FP64", [-1]), TensorSpec("floor", "INT64", [-1])]
+
+
+class Site:
+    """Models behind a door that can be shut: what it answers is 503, or any status, while it is."""
+
+    def __init__(self) -> None:
+        self.server = server = InferenceServer()
+        server.register("rent", self.rent, inputs=COLUMNS, outputs=[TensorSpec("rent", "FP64", [-1])], content_type="pd")
+        matrix = [TensorSpec("X", "FP32", [-1, 2])]
+        server.register("matrix", lambda X: {"sum": X.sum(1), "both": X}, inputs=matrix)  # noqa: N803
+        server.register("open", lambda df: df, content_type="pd")
+        server.register("total", lambda X: X.sum(keepdims=True)[0, :1], inputs=matrix)  # noqa: N803
+        self.status, self.shut_after, self.asked = 503, 10**9, 0
+        self.opens_again = 10**9
+        self._lock = threading.Lock()
+        self._app = OIPApp(server, path="/v2")
+
+    @staticmethod
+    def rent(frame: pd.DataFrame) -> npt.NDArray[np.float64]:
+        if (frame["area"] < 0).any():
+            raise InferenceError("no flat is that small", status=422)
+        return np.asarray(frame["area"] * 10 + frame["floor"] + frame["town"].str.len())
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        if scope["type"] == "http" and scope["path"].endswith("/infer"):
+            with self._lock:
+                self.asked += 1
+                is_shut = self.shut_after < self.asked <= self.opens_again
+            if is_shut:
+                await send({"type": "http.response.start", "status": self.status, "headers": [(b"retry-after", b"0")]})
+                await send({"type": "http.response.body", "body": b'{"error": "the door is shut"}'})
+                return
+        await self._app(scope, receive, send)
+
+
+@pytest.fixture
+def site() -> Site:
+    return Site()
+
+
+@pytest.fixture
+def url(site: Site) -> Iterator[str]:
+    with serving(site) as port:
+        yield f"http://127.0.0.1:{port}/v2"
+
+
+def rent_of(row: int) -> float:
+    return row * 10.0 + row % 3 + 1
+
+
+def write_rents(file: Path, count: int = 10) -> None:
+    lines = [f"{row},a,{row}.0,{row % 3}" for row in range(1, count + 1)]
+    file.write_text("\n".join(["id,town,area,floor", *lines]) + "\n")
+
+
+def test_csv_with_refused_rows(url: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    rows, out = tmp_path / "rows.csv", tmp_path / "scores.csv"
+    rows.write_text('town,area,floor\nBonn,1.5,2\n"a, b",-1,0\nKiel,2,x\nKiel,,1\nKiel,3\nÖ,4,-3\n')
+    assert main([url, "rent", str(rows), "--out", str(out)]) == 1
+    assert out.read_text() == "row,rent\n1,21.0\n4,\n6,38.0\n"
+    assert (tmp_path / "scores.refused.csv").read_text() == (
+        "row,reason,town,area,floor\n"
+        '2,no flat is that small,"a, b",-1,0\n'
+        "3,floor is 'x': expected INT64,Kiel,2,x\n"
+        '5,"it has 2 values, and the file has 3 columns",Kiel,3\n'
+    )
+    assert capsys.readouterr().err == (
+        f"3 of 6 rows are scored: {out}; 3 are refused, with the reason of each: {tmp_path / 'scores.refused.csv'}\n"
+    )
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["rows.csv", "scores.csv", "scores.refused.csv"]
+
+
+def test_rows_keep_their_order_over_several_connections(url: str, site: Site, tmp_path: Path) -> None:
+    write_rents(tmp_path / "rows.csv", 100)
+    assert main([url, "rent", str(tmp_path / "rows.csv"), "--out", str(tmp_path / "s.csv"), "--chunk", "7"]) == 0
+    assert (tmp_path / "s.csv").read_text().splitlines() == ["row,rent", *(f"{row},{rent_of(row)}" for row in range(1, 101))]
+    assert site.asked == 15
+
+
+def test_the_columns_of_an_array(url: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "rows.csv").write_text("id,b,a\n7,1,2\n8,3,4.5\n")
+    command = [url, "matrix", str(tmp_path / "rows.csv"), "--out", str(tmp_path / "s.csv")]
+    assert main(command) == 2
+    text = "the input 'X' has 2 columns, and the file 3: name them, in the order of the training, by --columns"
+    assert capsys.readouterr().err == f"cannot be scored: {text}\n"
+    assert main([*command, "--columns", "a,b"]) == 0
+    assert (tmp_path / "s.csv").read_text() == "row,sum,both_0,both_1\n1,3.0,2.0,1.0\n2,7.5,4.5,3.0\n"
+
+
+def test_a_model_that_declares_nothing_gets_what_all_values_of_a_column_are(url: str, tmp_path: Path) -> None:
+    (tmp_path / "rows.csv").write_text("n,x,t\n1,1,1\n2,0.5,b\n3,,c\n")
+    assert main([url, "open", str(tmp_path / "rows.csv"), "--out", str(tmp_path / "s.jsonl"), "--chunk", "1"]) == 0
+    scored = [json.loads(line) for line in (tmp_path / "s.jsonl").read_text().splitlines()]
+    assert scored[:2] == [{"row": 1, "n": 1, "x": 1.0, "t": "1"}, {"row": 2, "n": 2, "x": 0.5, "t": "b"}]
+
+
+def test_json_lines(url: str, tmp_path: Path) -> None:
+    missing = {"floor": 2, "town": "a", "area": None}
+    rows = [{"floor": 1, "town": "Ö", "area": 2.5}, {"town": "a", "area": "big", "floor": 1}, {"town": "b", "area": 1, "floor": 0}, missing]
+    (tmp_path / "rows.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    assert main([url, "rent", str(tmp_path / "rows.jsonl"), "--out", str(tmp_path / "s.jsonl")]) == 1
+    assert (tmp_path / "s.jsonl").read_text() == '{"row": 1, "rent": 27.0}\n{"row": 3, "rent": 11.0}\n{"row": 4, "rent": null}\n'
+    refused = json.loads((tmp_path / "s.refused.jsonl").read_text())
+    assert refused == {"row": 2, "reason": "area is 'big': expected FP64", "columns": {"floor": 1, "town": "a", "area": "big"}}
+
+
+def test_parquet(url: str, site: Site, tmp_path: Path) -> None:
+    parquet = pytest.importorskip("pyarrow.parquet")
+    frame = pd.DataFrame({"town": ["a"] * 20, "area": np.arange(20.0), "floor": np.arange(20)})
+    frame.to_parquet(tmp_path / "rows.parquet")
+    command = [url, "rent", str(tmp_path / "rows.parquet"), "--out", str(tmp_path / "s.parquet"), "--chunk", "3", "--connections", "1"]
+    site.shut_after, site.status = 3, 401
+    assert main(command) == 1
+    site.shut_after = 10**9
+    assert main([*command, "--resume"]) == 0
+    table = parquet.read_table(tmp_path / "s.parquet").to_pydict()
+    assert table == {"row": list(range(1, 21)), "rent": [row * 11.0 + 1 for row in range(20)]}
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["rows.parquet", "s.parquet"]
+
+
+def test_requests_of_mlserver_infer(url: str, tmp_path: Path) -> None:
+    good = {"id": "7", "inputs": [{"name": "X", "datatype": "FP32", "shape": [1, 2], "data": [1, 2]}]}
+    bad = {"inputs": [{"name": "X", "datatype": "FP32", "shape": [1, 3], "data": [1, 2, 3]}]}
+    (tmp_path / "input.txt").write_text("\n".join(map(json.dumps, (good, bad, good))))
+    assert main([url, "matrix", str(tmp_path / "input.txt"), "--out", str(tmp_path / "output.jsonl")]) == 1
+    answers = [json.loads(line) for line in (tmp_path / "output.jsonl").read_text().splitlines()]
+    assert [(answer["id"], answer["outputs"][0]["data"]) for answer in answers] == [("7", [3.0]), ("7", [3.0])]
+    refused = json.loads((tmp_path / "output.refused.jsonl").read_text())
+    assert (refused["row"], refused["columns"]) == (2, bad)
+
+
+def test_a_busy_server_is_asked_again(url: str, site: Site, tmp_path: Path) -> None:
+    write_rents(tmp_path / "rows.csv")
+    site.shut_after, site.opens_again = 2, 5
+    assert main([url, "rent", str(tmp_path / "rows.csv"), "--out", str(tmp_path / "s.csv"), "--chunk", "2"]) == 0
+    assert len((tmp_path / "s.csv").read_text().splitlines()) == 11
+
+
+def test_a_run_that_is_cut_goes_on(url: str, site: Site, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    write_rents(tmp_path / "rows.csv", 20)
+    command = [url, "rent", str(tmp_path / "rows.csv"), "--out", str(tmp_path / "s.csv"), "--chunk", "2", "--connections", "1"]
+    site.shut_after = 4
+    assert main([*command, "--patience", "0"]) == 1
+    text = "stopped, as the server answered with the status 503: the door is shut"
+    assert text in capsys.readouterr().err
+    begun = (tmp_path / "s.csv").read_text()
+    assert 1 < len(begun.splitlines()) < 21
+    (tmp_path / "s.csv").write_text(begun + "9,1")  # a line that was cut
+    site.shut_after = 10**9
+    assert main(command) == 2
+    assert f"a run was cut before its end: go on with --resume, or remove {tmp_path / 's.csv.state'}" in capsys.readouterr().err
+    assert main([url, "matrix", *command[2:], "--columns", "area,floor", "--resume"]) == 2
+    assert "--resume: " in capsys.readouterr().err
+    asked = site.asked
+    assert main([*command, "--resume"]) == 0
+    assert (tmp_path / "s.csv").read_text().splitlines() == ["row,rent", *(f"{row},{rent_of(row)}" for row in range(1, 21))]
+    assert site.asked - asked < 10
+    assert not (tmp_path / "s.csv.state").exists()
+    assert main([*command, "--resume"]) == 2
+    assert "s.csv is complete: leave --resume out to score all rows anew" in capsys.readouterr().err
+
+
+def test_it_stops_where_no_row_can_be_scored(url: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "rows.csv").write_text("town,area,floor\n" + "a,-1,0\n" * 50)
+    assert main([url, "rent", str(tmp_path / "rows.csv"), "--out", str(tmp_path / "s.csv"), "--chunk", "4"]) == 1
+    assert "stopped, as all of the first 4 rows are refused: no flat is that small" in capsys.readouterr().err
+    (tmp_path / "rows.csv").write_text("a,b\n1,2\n3,4\n")
+    assert main([url, "total", str(tmp_path / "rows.csv"), "--out", str(tmp_path / "t.csv")]) == 1
+    assert "the model does not score row by row: the output 'output_0' of 2 rows has the shape [1]" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("model", "rows", "out", "text"),
+    [
+        ("rent", "no.csv", "s.csv", "No such file or directory"),
+        ("rent", "rows.csv", "s.txt", "s.txt: expected a name that ends with .csv, .jsonl or .parquet"),
+        ("rent", "rows.csv", "rows.csv", "--out is the file of the rows"),
+        ("rent", "empty.csv", "s.csv", "empty.csv: has no rows"),
+        ("rent", "other.csv", "s.csv", "the model takes 'town', 'area', 'floor': the file has 'x', 'y'"),
+        ("rnt", "rows.csv", "s.csv", "'rnt' is not found: expected 'rent', 'matrix', 'open', 'total'; did you mean 'rent'?"),
+        ("rent", "cut.jsonl", "s.csv", "cut.jsonl, line 2: no JSON: "),
+        ("rent", "requests.jsonl", "s.csv", "the rows are requests of the protocol, so --out has to be .jsonl"),
+    ],
+)
+def test_a_mistake_is_told_before_anything_is_sent(
+    url: str, site: Site, tmp_path: Path, capsys: pytest.CaptureFixture[str], model: str, rows: str, out: str, text: str
+) -> None:
+    write_rents(tmp_path / "rows.csv")
+    (tmp_path / "empty.csv").write_text("")
+    (tmp_path / "other.csv").write_text("x,y\n1,2\n")
+    (tmp_path / "cut.jsonl").write_text('{"town": "a", "area": 1, "floor": 2}\n{"town"')
+    (tmp_path / "requests.jsonl").write_text('{"inputs": [{"name": "x", "datatype": "FP32", "shape": [1], "data": [1]}]}')
+    assert main([url, model, str(tmp_path / rows), "--out", str(tmp_path / out)]) == 2
+    assert text in capsys.readouterr().err
+    assert site.asked == 0
+
+
+def test_a_bar_on_a_terminal() -> None:
+    written: list[str] = []
+    progress = Progress(2_000, 500, written.append, is_terminal=True)
+    progress.tell(1_000)
+    assert written == []  # not more often than can be seen
+    progress.tell(1_000, at_end=True)
+    [line] = written
+    assert line.startswith(f"\r[{'#' * 15}{' ' * 15}] 1,000 of 2,000 rows, ")
+    assert line.endswith(" s left\x1b[K\n")
+    Progress(2_000, 0, written.append, is_terminal=False).tell(10, at_end=True)
+    assert len(written) == 1
