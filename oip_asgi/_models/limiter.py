@@ -89,8 +89,6 @@ class Limiter:
         """Guards all that the model's requests share: its slots, its handler and who uses that."""
         self.running = 0
         """How many slots are taken."""
-        self.inner: dict[Slot, list[Slot]] = {}
-        """Slots of this model, each with those that calls within its call wait for."""
         self.observers: Sequence[Observer] = ()
         self._queue: dict[Slot, None] = {}  # a dict keeps the order, and is quick to remove a slot from the middle
         self._idle: list[Signal] = []
@@ -135,8 +133,6 @@ class Limiter:
         if slot.turn is not None:
             self._remove(slot)
         self.running -= slot.is_running
-        if self.inner:
-            self.inner.pop(slot, None)
         if self._queue:
             signals = self._give_turns()
         elif self._idle and not self.running:

@@ -14,6 +14,7 @@ from .batch_call import Execution, Member
 from .batch_key import count_rows, make_key
 from .call import Call
 from .call_stack import current_calls
+from .failures import make_chain_error
 
 T = TypeVar("T")
 
@@ -31,14 +32,7 @@ def answer_in_batch(call: Call[T]) -> Steps[T]:
     member: Member[T] = Member(call, rows, current_calls(), place.turn)
     try:
         if place.turn is not None and not _join(member, place, limiter):
-            is_held_back = not place.is_due
-            try:
-                yield Wait(place.turn, place.due if is_held_back else call.deadline, for_client=True)
-            except DeadlinePassed:
-                if not is_held_back:
-                    raise
-                limiter.hold_back_no_longer(place)
-                yield Wait(place.turn, call.deadline, for_client=True)
+            yield from _wait_for_turn(call, place, place.turn, limiter)
         if not place.is_over:
             if call.handler.kind == "async":
                 yield from _run_apart(Execution(limiter, place, member), member)
@@ -64,6 +58,28 @@ def _join(member: Member[Any], place: Place, limiter: Batches) -> bool:
     if not delay:
         place.is_due = True
     return limiter.share(place, member)
+
+
+def _wait_for_turn(call: Call[Any], place: Place, turn: Signal, limiter: Batches) -> Steps[None]:
+    """Wait until a request has its turn, or another one has taken it along."""
+    if not place.is_due:
+        try:
+            yield Wait(turn, place.due, for_client=True)
+            return
+        except DeadlinePassed:
+            limiter.hold_back_no_longer(place)
+    yield from wait_within_calls(call, turn)
+    yield Wait(turn, call.deadline, for_client=True)
+
+
+def wait_within_calls(call: Call[Any], turn: Signal) -> Steps[None]:
+    """Wait for a slot, if the call is made within others, until `latest_turn`."""
+    if call.latest_turn < call.deadline:
+        try:
+            yield Wait(turn, call.latest_turn, for_client=True)
+        except DeadlinePassed:
+            if call.slot.is_waiting:
+                raise make_chain_error(call.model) from None
 
 
 def _run_apart(execution: Execution, member: Member[Any]) -> Steps[None]:

@@ -15,8 +15,6 @@ from typing import Any, Final, Generic, TypeVar
 import msgspec
 
 from .._models.batch_queue import Batches, Place
-from .._models.limiter import Slot
-from .._models.model import Model
 from .._models.statistics import Numbers
 from .._protocol.effects import Await, DeadlinePassed, QuitWithin, Run, Signal, Spawn, Steps, Stopped
 from .._protocol.errors import InferenceError, error_text
@@ -143,10 +141,8 @@ class Execution:
     async def call(self) -> None:
         """Call the function, in a context of its own. If it is a plain one, this never awaits."""
         assert self._place is not None  # it has not ended
-        callers: list[tuple[Model, Slot]] = []
-        for member in self._members:
-            callers += member.calls
-        set_calls((*dict.fromkeys(callers), (self._model, self._place)))
+        callers = dict.fromkeys(caller for member in self._members for caller in member.calls)
+        set_calls((*callers, (self._model, self._place, max(member.call.deadline for member in self._members))))
         tracer = self._engine.tracer
         with nullcontext() if tracer is None else self._enter_span(tracer):
             groups = [self._members]

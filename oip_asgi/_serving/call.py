@@ -6,6 +6,7 @@ Plain functions: `pipeline` decides which one runs in which thread, and when.
 from __future__ import annotations
 
 import logging
+import math
 from typing import Any, Final, Generic, TypeAlias, TypeVar
 
 import msgspec
@@ -61,6 +62,7 @@ class Call(msgspec.Struct, Generic[T], eq=False):
     body: Buffer | None  # the request's body, until it is decoded; then None
     handler: Handler = _LATER  # what calls the function, after it was acquired from the model
     decoded: Decoded = _LATER  # the request, after it was decoded
+    latest_turn: float = math.inf  # when it gives up waiting for its slot: a call within others does that before its deadline
     slot: Slot = _LATER  # its slot, acquired with the handler; with a cache, it enters only if the response is not there
     flight: Flight | None = None  # wakes equal requests that wait for its response, if it is the first of them
     found: InferenceResponse | None = None  # its response, if the cache had it
@@ -80,7 +82,7 @@ class Call(msgspec.Struct, Generic[T], eq=False):
 
     def run(self) -> InferenceResponse:
         """Call the function."""
-        token = set_calls((*current_calls(), (self.model, self.slot)))
+        token = set_calls((*current_calls(), (self.model, self.slot, self.deadline)))
         try:
             args, kwargs = self.arguments or self.decoded.binding.arguments(self.decoded)
             self.arguments = None
@@ -99,7 +101,7 @@ class Call(msgspec.Struct, Generic[T], eq=False):
 
     async def run_async(self) -> InferenceResponse:
         """`run` for a coroutine function."""
-        token = enter(self.model, self.slot)
+        token = enter(self.model, self.slot, self.deadline)
         try:
             args, kwargs = self.arguments or self.decoded.binding.arguments(self.decoded)
             self.arguments = None

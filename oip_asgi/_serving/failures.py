@@ -28,7 +28,7 @@ from .._protocol.errors import (
 from .._protocol.log import escape, log_raised, logger, name_request
 from .._protocol.specs import write_spec
 from .call import Call, ModelRaised
-from .call_stack import find_callers
+from .call_stack import MOST_SECONDS, find_callers
 from .host_errors import convert_host_error, is_sync_only
 from .record import within
 
@@ -115,10 +115,11 @@ def make_busy_error(model: Model) -> InferenceError:
     return Busy(f"{model} is busy: {running} and {waiting}, which is all it takes", headers=_RETRY)
 
 
-def make_circle_error(model: Model, within: Sequence[Model]) -> ModelFailed:
-    return ModelFailed(
-        f"{_list_calls(model, within)}: the last call would wait for ever, as the calls that hold all slots of {model} wait for those that "
-        "it is made within: give one of these models a larger max_concurrency, or do not let them call each other"
+def make_chain_error(model: Model) -> Busy:
+    return Busy(
+        f"{_list_calls(model, find_callers())}: the last call got no slot of {model} until its caller's deadline, or for {MOST_SECONDS:g} "
+        "seconds without one: give these models a larger max_concurrency, or do not let them call each other",
+        headers=_RETRY,
     )
 
 

@@ -20,11 +20,11 @@ from .._protocol.effects import Await, Read, Run, Steps, Stopped, Wait, finish
 from .._protocol.errors import InvalidRequest, NotFound
 from .._protocol.loop_limits import LOOP_BYTES
 from .._protocol.tensors import REGION, InferenceResponse, are_short
-from .batch import answer_in_batch
+from .batch import answer_in_batch, wait_within_calls
 from .call import Call
-from .call_stack import current_calls, find_callers, would_deadlock
+from .call_stack import current_calls, find_callers, find_latest_turn
 from .engine import Engine
-from .failures import FAILURES, as_error, make_busy_error, make_circle_error, make_stopping_error
+from .failures import FAILURES, as_error, make_busy_error, make_stopping_error
 from .held_loop import HELD_SECONDS, note_long
 from .record import Span, record_failure
 from .wire_format import WireFormat
@@ -83,7 +83,9 @@ def infer(
     except BaseException as error:
         _fail(call, error)
         raise
-    return answer(call) if model.cache is None else _answer_with_cache(call, model.cache, answer)
+    if model.cache is not None:
+        return _answer_with_cache(call, model.cache, answer)
+    return answer(call) if call.latest_turn == math.inf else _answer_within(call, answer)
 
 
 def _infer_later(engine: Engine, model: Model, wire: WireFormat[T], answer: Callable[[Call[T]], R], span: Span | None) -> Steps[Any]:
@@ -112,6 +114,19 @@ def _answer_with_cache(call: Call[T], cache: Cache, answer: Callable[[Call[T]], 
     except BaseException as error:
         _fail(call, error)
         raise
+    return (yield from _answer_within(call, answer))
+
+
+def _answer_within(call: Call[T], answer: Callable[[Call[T]], Any]) -> Steps[Any]:
+    """Answer a call that may be made within others: it waits for its slot first."""
+    if call.slot.turn is not None and not call.model.has_batches:
+        try:
+            yield from wait_within_calls(call, call.slot.turn)
+        except FAILURES as failure:
+            raise _fail(call, as_error(call, failure), failure.__cause__) from failure.__cause__
+        except BaseException as error:
+            _fail(call, error)
+            raise
     return (yield from finish(answer(call)))
 
 
@@ -150,8 +165,8 @@ def _enter(call: Call[Any]) -> None:
         has_entered = model.limiter.enter(call.slot, may_run=may_run, may_wait=may_wait)
     if not has_entered:
         raise make_busy_error(model)
-    if within and call.slot.is_waiting and would_deadlock(call.slot):
-        raise make_circle_error(model, within)
+    if within and call.slot.is_waiting:
+        call.latest_turn = find_latest_turn(engine.clock())
     for observer in model.statistics.observers:
         observer.note_change()
 

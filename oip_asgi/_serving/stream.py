@@ -183,7 +183,7 @@ class _ItemReader(Generic[T]):
 
     async def _await_next(self) -> T | _Large | None:
         call, handler = self._call, self._call.handler
-        token = enter(call.model, call.slot)
+        token = enter(call.model, call.slot, self.deadline)
         self._asked_at = self._clock()
         try:
             if self._generator is None:
@@ -240,7 +240,7 @@ class _ItemReader(Generic[T]):
         """Create the generator in a context for all of its items: it may set a context variable, and reset it after a `yield`."""
         call = self._call
         context = self._context = copy_context()
-        context.run(enter, call.model, call.slot)
+        context.run(enter, call.model, call.slot, self.deadline)
         self._generator = context.run(self._create_generator)
         return context
 

@@ -1,4 +1,4 @@
-"""Models that call each other, whose slots are taken: what would wait for ever is refused, and what would not is not."""
+"""Models that call each other, whose slots are taken: a call within a call waits for a slot, but not for ever."""
 
 from __future__ import annotations
 
@@ -10,13 +10,17 @@ import numpy as np
 import pytest
 
 from oip_asgi import InferenceError, InferenceServer
-from tests.support.inside import is_idle, waiting_calls
+from tests.support.inside import is_idle, wait_for_turns, waiting_calls
+from tests.support.inside.serving import find_latest_turn
 from tests.support.talk import block_until, until
 
 LEAF = 0
 """The input of a call that calls no other."""
 
-REFUSED = "the last call would wait for ever, as the calls that hold all slots of model {0!r} wait for those that it is made within"
+REFUSED = (
+    "{0!r} calls {1!r}: the last call got no slot of model {1!r} until its caller's deadline, or for {2} seconds without one: give these "
+    "models a larger max_concurrency, or do not let them call each other"
+)
 
 models = pytest.mark.parametrize("is_async", [False, True], ids=["def", "async"])
 sharing = pytest.mark.parametrize("options", [{}, {"max_batch_size": 4}], ids=["alone", "batches"])
@@ -75,18 +79,54 @@ class Ring:
 @models
 @sharing
 @pytest.mark.parametrize("names", ["ab", "abc"])
-def test_a_wait_that_closes_a_circle_is_refused_and_the_others_go_on(is_async: bool, options: Any, names: str) -> None:
+def test_calls_that_wait_for_each_other_are_refused_after_a_while(
+    is_async: bool, options: Any, names: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wait_for_turns(monkeypatch, 0.2)
     answers = Ring(names, is_async, **options).ask(*names)
     refused = [answer for answer in answers if isinstance(answer, InferenceError)]
-    assert refused  # two threads may close it at the same moment
-    assert all(error.status == 500 for error in refused)
-    texts = [REFUSED.format(following) for following in names]
-    assert all(any(text in str(error) for text in texts) for error in refused)
-    assert all(
-        str(error).endswith("give one of these models a larger max_concurrency, or do not let them call each other") for error in refused
-    )
+    assert refused  # all, if they wait from the same moment on
+    assert {error.status for error in refused} == {503}
+    texts = {REFUSED.format(name, following, 0.2) for name, following in zip(names, names[1:] + names[0], strict=True)}
+    assert {str(error) for error in refused} <= texts
     assert all(answer == [[1]] for answer in answers if answer not in refused)
-    assert len(refused) == 1 or not is_async
+
+
+def test_a_call_within_one_without_a_deadline_waits_for_sixty_seconds() -> None:
+    assert find_latest_turn(100.0) == 160.0
+
+
+@sharing
+def test_a_call_within_one_waits_until_the_deadline_of_its_caller(options: Any) -> None:
+    server, leave = InferenceServer(), threading.Event()
+    told: list[InferenceError] = []
+
+    @server.model("inner", max_concurrency=1, **options)
+    def inner(x: Any) -> Any:
+        leave.wait(20)
+        return x
+
+    @server.model("outer", timeout=0.3)
+    def outer(x: Any) -> Any:
+        try:
+            return server.infer_sync("inner", {"x": x})["output_0"]
+        except InferenceError as error:
+            told.append(error)
+            raise
+
+    async def main() -> None:
+        first = asyncio.create_task(server.infer("inner", {"x": np.ones((1, 1))}))
+        await until(lambda: not is_idle(server))
+        with pytest.raises(InferenceError) as late:
+            await server.infer("outer", {"x": np.ones((1, 2))})  # of another shape, so that no batch takes it along
+        assert late.value.status in (503, 504)  # the model ends at the same time as its deadline passes
+        await until(lambda: bool(told))
+        leave.set()
+        await first
+
+    asyncio.run(main())
+    assert [(error.status, str(error)) for error in told] == [(503, REFUSED.format("outer", "inner", 60))]
+    block_until(lambda: is_idle(server))
 
 
 @sharing
@@ -117,7 +157,8 @@ def test_a_wait_for_a_call_that_comes_to_its_end_closes_no_circle(options: Any) 
     assert asyncio.run(main()) == [[[2]], [[1]], [[1]]]
 
 
-def test_waits_of_a_blocking_caller_close_a_circle_too() -> None:
+def test_waits_of_a_blocking_caller_close_a_circle_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    wait_for_turns(monkeypatch, 0.2)
     ring = Ring("ab", is_async=False)
     answers: dict[str, Any] = {}
 
@@ -133,4 +174,4 @@ def test_waits_of_a_blocking_caller_close_a_circle_too() -> None:
     for thread in threads:
         thread.join(20)
     assert sorted(answers) == ["a", "b"]
-    assert 500 in answers.values()
+    assert 503 in answers.values()

@@ -22,6 +22,7 @@ from tests.support.inside.models import Limiter, Numbers, ResponseOutcome, Slot,
 from tests.support.inside.rest import json_data, json_text
 from tests.support.inside.rest import rest_body as rest
 from tests.support.inside.runtime import BackgroundLoop, Fed, Gone, Patrol, Run, Work, drive, drive_async
+from tests.support.inside.serving import call_stack, failures
 from tests.support.inside.values import Buffer
 
 T = TypeVar("T")
@@ -78,7 +79,6 @@ def list_unfinished(server: InferenceServer) -> dict[str, object]:
         limiter, handler, cache = model.limiter, model.lifecycle._handler, model.cache
         found[f"slots of {model.name}"] = limiter.running
         found[f"requests that wait for {model.name}"] = limiter.waiting
-        found[f"calls within calls of {model.name}"] = len(limiter.inner)
         found[f"uses of {model.name}"] = 0 if handler is None else handler.uses.count
         if cache is not None:
             found[f"lookups of {model.name}"] = cache._lookups
@@ -113,6 +113,12 @@ def bounds(server: InferenceServer) -> dict[str, tuple[int, int]]:
 def cache_of(server: InferenceServer, name: str) -> Cache | None:
     """The cache of a model."""
     return server._inside.engine.models.find(name, None).cache
+
+
+def wait_for_turns(patch: pytest.MonkeyPatch, seconds: float) -> None:
+    """Let calls within calls that have no deadline wait for a slot as long as this."""
+    for module in (call_stack, failures):
+        patch.setattr(module, "MOST_SECONDS", seconds)
 
 
 def set_clock(server: InferenceServer, clock: Callable[[], float]) -> None:
