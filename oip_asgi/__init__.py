@@ -2,6 +2,7 @@
 
 from typing import TYPE_CHECKING, Any, Final
 
+from . import _conversions  # noqa: F401  (it gives classes their methods)
 from ._extensions.cache import ResponseCache
 from ._extensions.repository import ModelStatus
 from ._extensions.shared_memory import SharedMemory

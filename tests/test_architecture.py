@@ -6,7 +6,7 @@ import ast
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
@@ -47,6 +47,70 @@ def test_only_the_door_names_private_modules() -> None:
     files = [file for folder in ("tests", "examples") for file in (ROOT / folder).rglob("*.py") if door not in file.parents]
     assert len(files) > 200
     assert [(str(file.relative_to(ROOT)), name) for file in files for name in _private_names(file)] == []
+
+
+_OTHERS_TODAY = {
+    frozenset({"_http.events", "_http.exchange", "_http.pages"}),
+    frozenset({"_grpc_asgi", "asgi", "grpc"}),
+}
+"""Circles that are left, and may only become fewer."""
+
+
+def test_no_circle_of_imports() -> None:
+    """Imports inside functions, and those for types only, count too: a file of a circle cannot be understood before the others."""
+    package = ROOT / "oip_asgi"
+    names = {file: ".".join(file.relative_to(package).with_suffix("").parts).removesuffix(".__init__") for file in package.rglob("*.py")}
+    left = {name: set(_imported(file, package, set(names.values()))) - {name} for file, name in names.items()}
+    assert len(left) > 150
+    assert sum(map(len, left.values())) > 700
+    while leaves := {name for name, imported in left.items() if not imported & left.keys()}:
+        left = {name: imported - leaves for name, imported in left.items() if name not in leaves}
+    circles = {frozenset(other for other in left if other in _reach(name, left) and name in _reach(other, left)) for name in left}
+    assert {circle for circle in circles if len(circle) > 1} <= _OTHERS_TODAY
+
+
+def _imported(file: Path, package: Path, modules: set[str]) -> Iterator[str]:
+    """The modules of the package that a file names in an import, wherever it stands."""
+    for node in ast.walk(ast.parse(file.read_text())):
+        if isinstance(node, ast.ImportFrom) and node.level:
+            folder = file.parents[node.level - 1].relative_to(package).parts
+            module = [*folder, *(node.module or "").split(".")] if node.module else [*folder]
+            for alias in node.names:
+                yield next(name for name in (".".join([*module, alias.name]), ".".join(module), "__init__") if name in modules)
+
+
+def _reach(name: str, imports: Mapping[str, set[str]]) -> set[str]:
+    reached, ahead = set[str](), [name]
+    while ahead:
+        following = imports.get(ahead.pop(), set()) - reached
+        reached |= following
+        ahead += following
+    return reached
+
+
+_LONG_TODAY = {
+    ("_runtime/drive.py", "advance_async"),
+    ("_serving/stream.py", "_answer"),
+    ("client/check.py", "_set"),
+}
+"""Functions that are longer, and will go or become shorter."""
+
+
+def test_no_function_is_longer_than_45_lines_without_its_docstring() -> None:
+    package = ROOT / "oip_asgi"
+    long = {(str(file.relative_to(package)), name): lines for file in package.rglob("*.py") for name, lines in _long_functions(file)}
+    assert long.keys() <= _LONG_TODAY, long
+
+
+def _long_functions(file: Path) -> Iterator[tuple[str, int]]:
+    for node in ast.walk(ast.parse(file.read_text())):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            first = node.body[0]
+            is_docstring = isinstance(first, ast.Expr) and isinstance(first.value, ast.Constant) and isinstance(first.value.value, str)
+            documented = first.end_lineno - first.lineno + 1 if is_docstring and first.end_lineno is not None else 0
+            lines = (node.end_lineno or node.lineno) - node.lineno + 1 - documented
+            if lines > 45:
+                yield node.name, lines
 
 
 _MAY_NAME = re.compile(r"\b_inside\b|oip_asgi[\w.]*\._[a-z]|from oip_asgi[\w.]* import[\s\S]{0,400}?\b_[a-z]|import oip_asgi[\w.]*\._")

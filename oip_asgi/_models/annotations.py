@@ -19,7 +19,7 @@ from .._codecs.content_types import SCALARS, Codecs, check_complete, default_cod
 from .._protocol.datatypes import DTYPES, Datatype, DType, datatype_of, suggest_datatype
 from .._protocol.errors import InvalidRequest, InvalidResponse, show
 from .._protocol.specs import AnyShape, TensorSpec
-from .._protocol.tensors import Tensor
+from .._protocol.tensors import InferenceResponse, find_tensor
 
 _ITERATED: Final = frozenset({Iterator, Iterable, Generator, AsyncIterator, AsyncIterable, AsyncGenerator})
 
@@ -122,16 +122,33 @@ def _parse_extras(annotation: Any, extras: Sequence[Any]) -> dict[str, Any]:
     return {}
 
 
-def read_output(tensor: Tensor, annotation: Any, of_response: str | None) -> Any:
-    """The value of an output that a client received, as a parameter with this annotation would get it. See `InferenceResponse.as_`."""
+def as_(response: InferenceResponse, name: str, annotation: Any) -> Any:
+    """The value of the output called `name`, as a model's parameter with this annotation would receive it.
+
+    Args:
+        name: The output's name.
+        annotation: Such as `list[str]`, `list[bytes]`, `list[datetime]`, `npt.NDArray[np.float32]`, `float`, or
+            `Annotated[Image, ImageCodec]` with a codec of your own. For a data frame, which is a whole response, write
+            `PandasCodec.decode_response(response)`.
+
+    Raises:
+        KeyError: There is no such output.
+        TypeError: No output becomes what the annotation asks for.
+        InvalidResponse: The output does not hold such a value.
+
+    Example:
+        >>> InferenceResponse([Tensor("names", ["Ada", "Grace"])]).as_("names", list[str])
+        ['Ada', 'Grace']
+    """
+    tensor, of_response = find_tensor(response.outputs, name, "output"), response.parameters.get("content_type")
     parsed, written = parse_annotation(annotation), inspect.formatannotation(annotation)
     reader = default_codecs().reader(parsed.wanted, parsed.codec)
     if reader is None:
-        raise TypeError(f"as_({tensor.name!r}, {written}): no output becomes this: write np.ndarray, list[str], float or the like")
+        raise TypeError(f"as_({name!r}, {written}): no output becomes this: write np.ndarray, list[str], float or the like")
     if parsed.datatype not in (None, tensor.datatype):
-        raise InvalidResponse(f"output {show(tensor.name)} has datatype {tensor.datatype}: expected {parsed.datatype} for {written}")
+        raise InvalidResponse(f"output {show(name)} has datatype {tensor.datatype}: expected {parsed.datatype} for {written}")
     try:  # that of a whole response, such as `pd`, is for no single output
-        return reader.read(tensor, of_response if of_response in default_codecs().inputs else None)
+        return reader.read(tensor, str(of_response) if of_response in default_codecs().inputs else None)
     except InvalidRequest as error:
         raise InvalidResponse(f"output {str(error).removeprefix('input ').removeprefix('tensor ')}") from None
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Iterable, Mapping
-from typing import Any, AnyStr, Final, TypeAlias, TypeVar, overload
+from typing import TYPE_CHECKING, Any, AnyStr, Final, TypeAlias, TypeVar, overload
 
 import msgspec
 import numpy as np
@@ -179,26 +179,11 @@ class InferenceRequest(msgspec.Struct, eq=False):
         Raises:
             KeyError: There is no such input.
         """
-        return _find(self.inputs, name, "input").array
+        return find_tensor(self.inputs, name, "input").array
 
-    def to_http(self, *, binary: bool = False) -> tuple[dict[str, str], bytes]:
-        """The request as any HTTP client sends it, to `models/{name}/infer`.
+    if TYPE_CHECKING:  # `_conversions` gives it this method
 
-        Args:
-            binary: Whether the inputs go as bytes after the JSON, not in it. The outputs come back as bytes if the parameter
-                `binary_data_output` of the request is true.
-
-        Returns:
-            Headers and body. The client adds Content-Length.
-
-        Raises:
-            InvalidRequest: A BYTES element is not UTF-8, so JSON cannot carry it: send it as binary.
-
-        Specification: Inference Request JSON Object, Binary Tensor Data Extension.
-        """
-        from .._rest.body import to_http  # a convenience: what is below knows no wire formats
-
-        return to_http(self, binary=binary)
+        def to_http(self, *, binary: bool = False) -> tuple[dict[str, str], bytes]: ...
 
 
 class InferenceResponse(msgspec.Struct, eq=False):
@@ -226,59 +211,20 @@ class InferenceResponse(msgspec.Struct, eq=False):
         Raises:
             KeyError: There is no such output.
         """
-        return _find(self.outputs, name, "output").array
+        return find_tensor(self.outputs, name, "output").array
 
-    @overload
-    def as_(self, name: str, annotation: type[T]) -> T: ...
-    @overload
-    def as_(self, name: str, annotation: Any) -> Any: ...
-    def as_(self, name: str, annotation: Any) -> Any:
-        """The value of the output called `name`, as a model's parameter with this annotation would receive it.
+    if TYPE_CHECKING:  # `_conversions` gives it these methods
 
-        Args:
-            name: The output's name.
-            annotation: Such as `list[str]`, `list[bytes]`, `list[datetime]`, `npt.NDArray[np.float32]`, `float`, or
-                `Annotated[Image, ImageCodec]` with a codec of your own. For a data frame, which is a whole response, write
-                `PandasCodec.decode_response(response)`.
-
-        Raises:
-            KeyError: There is no such output.
-            TypeError: No output becomes what the annotation asks for.
-            InvalidResponse: The output does not hold such a value.
-
-        Example:
-            >>> InferenceResponse([Tensor("names", ["Ada", "Grace"])]).as_("names", list[str])
-            ['Ada', 'Grace']
-        """
-        from .._models.annotations import read_output  # as in InferenceRequest.to_http
-
-        of_response = self.parameters.get("content_type")
-        return read_output(_find(self.outputs, name, "output"), annotation, None if of_response is None else str(of_response))
-
-    @classmethod
-    def from_http(cls, headers: Headers, body: bytes | bytearray | memoryview, status: int | None = None) -> InferenceResponse:
-        """A response as any HTTP client received it.
-
-        Args:
-            headers: Its headers: a mapping, or pairs of names and values, of `str` or `bytes`. Upper and lower case are alike.
-            body: Its body, decompressed.
-            status: Its HTTP status. Give it, so that every error of the server, a proxy or a gateway is told from a response.
-
-        Returns:
-            Tensors whose arrays are views of the body if it is binary.
-
-        Raises:
-            ErrorResponse: It is an error, with its `text` and `response_status`.
-            InvalidResponse: It is neither an error nor an inference response.
-
-        Specification: Inference Response JSON Object, Binary Tensor Data Extension.
-        """
-        from .._rest.client import from_http  # as in InferenceRequest.to_http
-
-        return from_http(headers, body, status)
+        @overload
+        def as_(self, name: str, annotation: type[T]) -> T: ...
+        @overload
+        def as_(self, name: str, annotation: Any) -> Any: ...
+        def as_(self, name: str, annotation: Any) -> Any: ...
+        @classmethod
+        def from_http(cls, headers: Headers, body: bytes | bytearray | memoryview, status: int | None = None) -> InferenceResponse: ...
 
 
-def _find(tensors: list[Tensor], name: str, what: str) -> Tensor:
+def find_tensor(tensors: list[Tensor], name: str, what: str) -> Tensor:
     for tensor in tensors:
         if tensor.name == name:
             return tensor

@@ -263,8 +263,21 @@ def _encode_tensors(
     return written, binary
 
 
-def to_http(request: InferenceRequest, *, binary: bool) -> tuple[dict[str, str], bytes]:
-    """A request as headers and body. `InferenceRequest.to_http` says more."""
+def to_http(request: InferenceRequest, *, binary: bool = False) -> tuple[dict[str, str], bytes]:
+    """The request as any HTTP client sends it, to `models/{name}/infer`.
+
+    Args:
+        binary: Whether the inputs go as bytes after the JSON, not in it. The outputs come back as bytes if the parameter
+            `binary_data_output` of the request is true.
+
+    Returns:
+        Headers and body. The client adds Content-Length.
+
+    Raises:
+        InvalidRequest: A BYTES element is not UTF-8, so JSON cannot carry it: send it as binary.
+
+    Specification: Inference Request JSON Object, Binary Tensor Data Extension.
+    """
     text, parts = encode_request(request, binary=binary)
     if not binary:
         return {"Content-Type": "application/json"}, text

@@ -25,7 +25,22 @@ _SHOWN: Final = 500
 
 
 def from_http(headers: Headers, body: Buffer, status: int | None = None) -> InferenceResponse:
-    """Headers, body and status as a response. `InferenceResponse.from_http` says more."""
+    """A response as any HTTP client received it.
+
+    Args:
+        headers: Its headers: a mapping, or pairs of names and values, of `str` or `bytes`. Upper and lower case are alike.
+        body: Its body, decompressed.
+        status: Its HTTP status. Give it, so that every error of the server, a proxy or a gateway is told from a response.
+
+    Returns:
+        Tensors whose arrays are views of the body if it is binary.
+
+    Raises:
+        ErrorResponse: It is an error, with its `text` and `response_status`.
+        InvalidResponse: It is neither an error nor an inference response.
+
+    Specification: Inference Response JSON Object, Binary Tensor Data Extension.
+    """
     pairs = _decode_headers(headers)
     _raise_error(pairs, body, status)
     lengths = [value for name, value in pairs if name == HEADER_LENGTH.lower()]

@@ -10,7 +10,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from datetime import datetime
 from functools import wraps
-from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeAlias
+from typing import Any, ClassVar, Final, TypeAlias
 
 import numpy as np
 
@@ -19,9 +19,6 @@ from .._codecs.base import normalize
 from .._models.annotations import parse_annotation
 from .errors import CodecError
 from .types import InferenceRequest, InferenceResponse, RequestInput, ResponseOutput
-
-if TYPE_CHECKING:
-    from .model import MLModel
 
 DecodedParameterName: Final = "_decoded_payload"
 InputOrOutput: TypeAlias = RequestInput | ResponseOutput
@@ -154,7 +151,7 @@ def decode_args(predict: Callable[..., Any]) -> Callable[[Any, InferenceRequest]
     needed = [name for name in of_tensors if parameters[name].default is inspect.Parameter.empty]
 
     @wraps(predict)
-    async def predict_decoded(self: MLModel, request: InferenceRequest) -> InferenceResponse:
+    async def predict_decoded(self: Any, request: InferenceRequest) -> InferenceResponse:
         values = {each.name: of_tensors[each.name].decode_input(each) for each in request.inputs if each.name in of_tensors}
         rest = [each for each in request.inputs if each.name not in of_tensors]
         if rest and codecs == of_tensors:

@@ -1,0 +1,13 @@
+"""Gives requests and responses their methods that make HTTP of them, or Python's values: the classes are below wire formats and codecs."""
+
+from __future__ import annotations
+
+from ._models.annotations import as_
+from ._protocol.tensors import InferenceRequest, InferenceResponse
+from ._rest.body import to_http
+from ._rest.client import from_http
+
+# the classes declare only the types of these
+InferenceRequest.to_http = to_http  # type: ignore[assignment,method-assign]
+InferenceResponse.as_ = as_  # type: ignore[assignment,method-assign]
+InferenceResponse.from_http = staticmethod(from_http)  # type: ignore[method-assign]
