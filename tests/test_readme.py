@@ -19,19 +19,18 @@ import httpx2
 import numpy as np
 import pandas as pd
 import pytest
-from sklearn.datasets import load_iris
 from starlette.applications import Starlette
 from starlette.routing import Mount
+from starlette.testclient import TestClient
 
 from oip_asgi import Access, InferenceServer, OIPApp
-from tests.support.asking import ask, error, get, outputs
+from oip_asgi.client import Client as OurClient
+from tests.support.asking import ask, error, outputs
 from tests.support.grpc_ways import Client, wire_request
 from tests.support.processes import ROOT
 from tests.support.readme import CURLS, README, READMES, SNIPPETS, TEXT
 from tests.support.threads import serving
 from tests.support.ways import EXTENSIONS, Request, over_asgi, over_wsgi
-
-HOSTS = ["OIPMiddleware(application", "import Flask"]
 
 
 @pytest.fixture
@@ -53,27 +52,25 @@ def run_snippet(tmp_path: Path) -> Callable[[str], dict[str, Any]]:
 Run: TypeAlias = Callable[[str], dict[str, Any]]
 
 
+KEY = (("x-api-key", "s3cret"),)
+
+
 def test_the_first_snippet(run_snippet: Run) -> None:
-    names = run_snippet('@server.model("double")')
-    send = over_asgi(names["app"], "/v2")
-    [(path, data)] = [curl for curl in CURLS if "/double/" in curl[0]]
-    answer = send(Request("POST", path.removeprefix("/v2"), (), data.encode()))
-    assert outputs(answer) == {"output_0": [2.0, 4.0]}
+    send = over_asgi(run_snippet("app.add_api_route(")["app"], "/v2")
+    [(path, data), also] = [curl for curl in CURLS if "5.1, 3.5" in curl[1]]
+    assert also == (path, data)  # in the guide
+    assert "-H 'x-api-key: s3cret'" in README
+    answer = send(Request("POST", path.removeprefix("/v2"), KEY, data.encode()))
+    assert outputs(answer) == {"output_0": [0]}
     assert f"```json\n{answer.body.decode()}\n```" in README
-    body = b'{"inputs":[{"name":"x","shape":[2],"datatype":"FP32","data":[1,2]}]}'
-    assert outputs(send(Request("POST", "/models/double/infer", (), body))) == {"output_0": [2.0, 4.0]}
-    assert send(Request("GET", "")).body == f'{{"name":"demo","version":"1.0.0","extensions":{EXTENSIONS}}}'.encode()
+    assert send(Request("GET", "", KEY)).body.startswith(b'{"name":"flowers",')
 
 
 def test_the_models_snippet(run_snippet: Run) -> None:
-    names = run_snippet("LogisticRegression")
-    server: InferenceServer = names["server"]
-    data = load_iris().data
-    assert outputs(ask(server, "iris", flower=data)) == {"species": names["classifier"].predict(data).tolist()}
+    server: InferenceServer = run_snippet('@server.model("scale"')["server"]
     assert outputs(ask(server, "scale", x=np.array([1.5], "f4"))) == {"scaled": [3.0]}
     assert outputs(ask(server, "remote", x=[1.5])) == {"x": [1.5], "agent": ["nobody"]}
     assert error(ask(server, "remote", {"parameters": {"timeout": 1000}}, x=[1.5]))[0] == 504
-    assert get(server, "/models/iris")[1]["platform"] == "sklearn"
 
 
 def test_the_snippets_of_content_types(run_snippet: Run) -> None:
@@ -91,40 +88,39 @@ def test_the_snippets_of_content_types(run_snippet: Run) -> None:
     assert outputs(ask(server, "oldest", **people)) == {"output_0": [34]}
 
 
-def test_the_snippet_of_authentication(run_snippet: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("API_KEY", "secret")
-    send = over_asgi(run_snippet("APIKeyHeader(name=")["app"], "/v2")
+def test_the_authentication_of_the_first_snippet(run_snippet: Run) -> None:
+    send = over_asgi(run_snippet("app.add_api_route(")["app"], "/v2")
     for path in ("", "/", "/models"):
-        assert send(Request("GET", path)).status == send(Request("GET", path, (("x-api-key", "secret?"),))).status == 401
-        assert send(Request("GET", path, (("x-api-key", "secret"),))).status == 200
+        assert send(Request("GET", path)).status == send(Request("GET", path, (("x-api-key", "s3cret?"),))).status == 401
+        assert send(Request("GET", path, KEY)).status == 200
     for path in ("/health/live", "/health/ready", "/docs", "/docs/page.js", "/openapi.json"):
-        assert send(Request("GET", path)).status in (200, 503)
+        assert send(Request("GET", path)).status == 200
 
 
-def test_the_snippet_of_a_test(run_snippet: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_snippets_of_tests(run_snippet: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     app = ModuleType("app")
-    app.__dict__.update(run_snippet('@server.model("double")'))
+    app.__dict__.update(run_snippet("def make_app"))
     monkeypatch.setitem(sys.modules, "app", app)
-    run_snippet("def test_double")["test_double"]()
+    names = run_snippet("def test_double")
+    with TestClient(app.make_app()) as http:
+        for test in ("test_double", "test_double_refuses_integers"):
+            names[test](OurClient("/v2", http=http))
+        assert 'oip_requests_total{model="double"' in http.get("/metrics").text
+    server = InferenceServer()
+    server.register("double", app.double)
+    with run_snippet("def grpc_client")["grpc_client"](server) as client:
+        names["test_double"](client)
 
 
 def test_the_snippet_of_the_client(run_snippet: Run) -> None:
     double = run_snippet("def double(url")["double"]
-    with serving(run_snippet('@server.model("double")')["app"]) as port:
+    with serving(run_snippet("def make_app")["make_app"]()) as port:
         assert double(f"http://127.0.0.1:{port}/v2", [1, 2]) == "[2. 4.]"
         assert double(f"http://127.0.0.1:{port}/v3", [1, 2]) == "404: Not Found"
 
 
-@pytest.mark.parametrize("containing", HOSTS)
-def test_the_snippets_of_hosts(run_snippet: Run, containing: str) -> None:
-    app = run_snippet(containing)["app"]
-    send = over_wsgi(app, "/v2") if "Flask" in containing else over_asgi(app, "/v2")
-    for path in ("", "/", "/health/live"):
-        assert send(Request("GET", path)).status == 200
-
-
 def test_the_snippet_of_grpc(run_snippet: Run) -> None:
-    names = run_snippet("import grpc")
+    names = run_snippet('@server.model("half")')
     names["grpc_server"].start()
     try:
         tensor = {"name": "x", "datatype": "FP32", "shape": [2], "contents": {"fp32_contents": [1, 3]}}
@@ -192,9 +188,9 @@ def test_the_snippet_of_rights_in_django(run_snippet: Run) -> None:
 
 
 def test_every_snippet_is_run() -> None:
-    assert len(CURLS) == 3  # the third is what the command prints, which tests/adapters/test_command.py sends
+    assert len(CURLS) == 4  # one is what the command prints, which tests/adapters/test_command.py sends
     sources = [(ROOT / "tests" / name).read_text() for name in ("test_readme.py", "hosts/test_readme.py")]
-    run = [text for _, text in re.findall(r"""(?:run_snippet|names_of)\((["'])(.*?)\1\)""", "".join(sources))] + HOSTS
+    run = [text for _, text in re.findall(r"""(?:run_snippet|names_of)\((["'])(.*?)\1\)""", "".join(sources))]
     assert [snippet for snippet in SNIPPETS if not any(text in snippet for text in run)] == []
 
 
@@ -224,7 +220,26 @@ def test_every_row_of_the_readmes_tables_has_as_many_cells_as_its_head() -> None
 
 
 def test_the_readme_is_short() -> None:
-    assert len(README.splitlines()) <= 220
+    assert len(README.splitlines()) <= 200
+
+
+def test_the_first_screen_says_what_it_is_then_shows_code_proofs_and_one_picture() -> None:
+    screen = README.partition("\n## ")[0]
+    order = ["Open Inference Protocol", "python -m pip install", "```python", "\n- **", "<img "]
+    assert list(map(screen.index, order)) == sorted(map(screen.index, order))
+    bullets = re.findall(r"^- \*\*.*$", screen, re.MULTILINE)
+    assert len(bullets) == 5
+    assert [bullet for bullet in bullets if not re.search(r"\]\([^)]+\)", bullet)] == []  # each with its proof
+    [(picture, height)] = re.findall(r'<img src="([^"]+)" height="(\d+)"', screen)
+    assert (ROOT / picture).exists()
+    assert int(height) <= 350
+    assert len(screen.splitlines()) <= 35  # so many fit into 700 pixels
+
+
+def test_no_cell_of_the_readmes_tables_is_long() -> None:
+    cells = [cell for line in README.splitlines() if line.startswith("|") for cell in line.strip("|").split(" | ")]
+    assert len(cells) > 60
+    assert [cell for cell in cells if len(cell.split()) > 25] == []
 
 
 @pytest.mark.parametrize("page", sorted((ROOT / "examples/guide").iterdir()), ids=lambda path: path.name)

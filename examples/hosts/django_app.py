@@ -75,7 +75,7 @@ def create_tables() -> None:
 
 
 def set_user(request: Any, user: Any) -> None:
-    """As Django's own AuthenticationMiddleware does it: whoever asks may await `auser()` too."""
+    """Set both `user` and `auser()`, as Django's own AuthenticationMiddleware does: code that is `async def` awaits the second."""
 
     async def auser() -> Any:
         return user

@@ -53,7 +53,7 @@ _ALSO_CALLED: Final[Mapping[str, Datatype]] = {
     "str": "BYTES",
     "string": "BYTES",
 }
-"""What numpy and others call the datatypes, in small letters. `float` is none of these names: it has 64 bits here, and 32 there."""
+"""The names of numpy, torch and ONNX for the datatypes, in small letters. `float` is left out: it is FP64 in numpy, and FP32 in ONNX."""
 
 NUMBERS: Final = frozenset(dtype for dtype in DTYPES.values() if not dtype.hasobject)
 """The dtypes of the table whose elements are no Python objects."""

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import json
+import sys
+from dataclasses import replace
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -10,7 +14,7 @@ from django.test import override_settings
 
 from tests.support.client import Client
 from tests.support.host_ways import configure_django
-from tests.support.readme import SNIPPETS
+from tests.support.readme import CURLS, SNIPPETS
 from tests.support.ways import Request, Way, over_asgi, over_wsgi
 
 
@@ -21,18 +25,47 @@ def names_of(containing: str) -> dict[str, Any]:
     return names
 
 
-def serves(way: Way) -> bool:
-    return all(way(Request("GET", path)).status == 200 for path in ("", "/", "/health/live", "/models"))
+KEY = (("x-api-key", "s3cret"),)
+[(PATH, BODY), _] = [curl for curl in CURLS if "5.1, 3.5" in curl[1]]
 
 
-def test_litestar() -> None:
-    assert serves(over_asgi(names_of("import Litestar")["app"], "/v2"))
+@pytest.fixture
+def models(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The modules that the first answers import."""
+    for name in ("models", "key"):
+        module = ModuleType(name)
+        monkeypatch.setitem(sys.modules, name, module)
+        module.__dict__.update(names_of('KEY = "s3cret"') if name == "models" else names_of("class KeyMiddleware"))
 
 
-def test_django() -> None:
+def check_first_answer(way: Way) -> None:
+    request = Request("POST", PATH.removeprefix("/v2"), KEY, BODY.encode())
+    assert way(request).body == b'{"model_name":"iris","outputs":[{"name":"output_0","shape":[1],"datatype":"INT64","data":[0]}]}'
+    refused = way(replace(request, headers=()))
+    assert (refused.status, json.loads(refused.body)) == (401, {"error": "send the header x-api-key"})
+    assert [way(Request("GET", f"/health/{path}")).status for path in ("live", "ready")] == [200, 200]
+
+
+@pytest.mark.usefixtures("models")
+def test_the_first_answers_of_asgi() -> None:
+    apps = [names_of("class KeyMiddleware"), names_of("import Litestar"), names_of("from quart import Quart")]
+    for names in apps:
+        check_first_answer(over_asgi(names["app"], "/v2"))
+
+
+@pytest.mark.usefixtures("models")
+def test_the_first_answer_of_flask() -> None:
+    check_first_answer(over_wsgi(names_of("from flask import Flask, abort")["app"], "/v2"))
+
+
+@pytest.mark.usefixtures("models")
+def test_the_first_answer_of_django(monkeypatch: pytest.MonkeyPatch) -> None:
     configure_django()
-    with override_settings(ROOT_URLCONF=tuple(names_of("# urls.py")["urlpatterns"])):
-        assert serves(over_wsgi(get_wsgi_application(), "/v2"))
+    urls = ModuleType("shop_urls")
+    urls.__dict__.update(names_of("# shop/urls.py"))
+    monkeypatch.setitem(sys.modules, "shop_urls", urls)
+    with override_settings(ROOT_URLCONF="shop_urls", MIDDLEWARE=["shop_urls.check_key"]):
+        check_first_answer(over_wsgi(get_wsgi_application(), "/v2"))
 
 
 def test_errors_of_calls_in_a_route() -> None:

@@ -23,7 +23,7 @@ def check_wheel(path: Path) -> None:
     assert [name for name in names if name.endswith(".md")] == ["oip_asgi/CHANGELOG.md"], names
     description = str(BytesParser().parsebytes(metadata).get_payload())
     assert description.startswith("# oip_asgi\n")
-    assert re.findall(r"\]\((?!https?://)[^)]*\)", description) == []
+    assert re.findall(r"\]\((?!https?://)[^)]*\)|<img", description) == []
 
 
 def check_source(path: Path) -> None:
