@@ -1,21 +1,24 @@
 """A server's numbers for Prometheus. Knows prometheus_client, the extra `[prometheus]`, and the numbers of models; serves no page itself.
 
-In one process, numbers are read when Prometheus scrapes, so requests pay nothing. prometheus_client's multiprocess mode does not support
-that, so each request changes its instruments, which costs some 40 us.
+Numbers are read when Prometheus scrapes, so requests pay nothing. prometheus_client's multiprocess mode does not support that: there a
+thread of each process writes every second by how much the numbers have grown.
 """
 
 from __future__ import annotations
 
+import atexit
 import os
 import threading
+import time
 import weakref
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import cache, partial
-from itertools import accumulate, chain
-from typing import Any, Final, NamedTuple, TypeAlias
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cache
+from itertools import accumulate, chain, pairwise
+from typing import Any, Final, TypeAlias
 
 import msgspec
+import numpy as np
 
 from ._hosts import check_server, make_import_error
 
@@ -29,9 +32,13 @@ except ImportError as error:
 from ._models.model import Model
 from ._models.statistics import BUCKETS, ROWS, Numbers
 from ._models.statistics import Histogram as Counts
+from ._protocol.datatypes import Array
 from ._protocol.log import logger
 from ._serving.engine import Engine
 from .server import InferenceServer
+
+_SECONDS: Final = 1.0
+"""How old the numbers of other processes may be: less than the time between two scrapes."""
 
 _LABELS: Final = ("server", "model", "version")
 
@@ -84,7 +91,7 @@ _METRICS: Final = (
 )
 
 _Samples: TypeAlias = Iterable[tuple[_Metric, tuple[str, ...], Any]]
-"""Metrics with their additional labels, and values."""
+"""Metrics with their labels, all of them or the additional ones, and values."""
 
 
 def _read_numbers(model: Model, numbers: Numbers) -> _Samples:
@@ -126,7 +133,8 @@ def instrument(server: InferenceServer, registry: CollectorRegistry = REGISTRY) 
     `model=""`: names that clients make up are no labels.
 
     Where PROMETHEUS_MULTIPROC_DIR is set, as for gunicorn with several workers, the numbers of all processes are added up by
-    prometheus_client's multiprocess mode: call this in each process, or before a fork, with any registry except the page's own.
+    prometheus_client's multiprocess mode, and are up to a second old: call this in each process, or before a fork, with any registry
+    except the page's own.
 
     Args:
         server: The server. Its name is the label `server`.
@@ -154,28 +162,83 @@ def instrument(server: InferenceServer, registry: CollectorRegistry = REGISTRY) 
                 engine.options.name,
             )
         page.engines[engine.options.name] = engine
-        if page.instruments is not None:
-            _watch(engine, page.instruments)
-
-
-class _Page(NamedTuple):
-    """The servers of one registry, and its instruments if several processes share the numbers."""
-
-    engines: weakref.WeakValueDictionary[str, Engine]
-    instruments: Mapping[_Metric, Any] | None
 
 
 _LOCK: Final = threading.Lock()
+
+
+class _Page:
+    """The servers of one registry, and its instruments if several processes share the numbers."""
+
+    def __init__(self, registry: CollectorRegistry, *, is_shared: bool) -> None:
+        self.engines: weakref.WeakValueDictionary[str, Engine] = weakref.WeakValueDictionary()
+        self.instruments = {metric: metric.make_instrument(registry) for metric in _METRICS} if is_shared else None
+        self._written: dict[tuple[_Metric, tuple[str, ...]], Array] = {}
+        if not is_shared:
+            registry.register(_Collector(self.engines))
+
+    def write(self) -> None:
+        """Add to the instruments by how much the numbers have grown since the last time. The caller holds `_LOCK`."""
+        if self.instruments is None:
+            return
+        for metric, labels, value in _read(self.engines, is_shared=True):
+            instrument = self.instruments[metric].labels(*labels)
+            if metric.kind is Gauge:
+                instrument.set(value)
+                continue
+            now = np.array([*_count(metric.buckets, value), value.sum] if metric.kind is Histogram else [value], float)
+            growth = now - self._written.get((metric, labels), 0.0)
+            self._written[metric, labels] = now
+            if growth.min() < 0:  # they have begun again at zero
+                growth = now
+            if metric.kind is Counter:
+                instrument.inc(growth[0])
+            elif growth.any():  # prometheus_client itself has `observe` only, for one value
+                for part, amount in zip([*instrument._buckets, instrument._sum], growth.tolist(), strict=True):
+                    part.inc(amount)
+
+
 _PAGES: Final[weakref.WeakKeyDictionary[CollectorRegistry, _Page]] = weakref.WeakKeyDictionary()
 """One set of metrics for each registry, which refuses the same names twice."""
 
 
 def _make_page(registry: CollectorRegistry) -> _Page:
-    page = _Page(weakref.WeakValueDictionary(), None)
-    if "PROMETHEUS_MULTIPROC_DIR" in os.environ or "prometheus_multiproc_dir" in os.environ:
-        return page._replace(instruments={metric: metric.make_instrument(registry) for metric in _METRICS})
-    registry.register(_Collector(page.engines))
+    is_shared = "PROMETHEUS_MULTIPROC_DIR" in os.environ or "prometheus_multiproc_dir" in os.environ
+    page = _Page(registry, is_shared=is_shared)
+    if is_shared:
+        _begin_to_write()
     return page
+
+
+@cache
+def _begin_to_write() -> None:
+    """Write the numbers every second, in this process and in its forks, and once more at the end."""
+    # nothing is being written at the moment of a fork, so no lock of the numbers is held
+    if hasattr(os, "register_at_fork"):  # not on Windows, where nothing forks
+        os.register_at_fork(before=_LOCK.acquire, after_in_parent=_LOCK.release, after_in_child=_start_in_child)
+    atexit.register(_write_pages)
+    _start()
+
+
+def _start() -> None:
+    threading.Thread(target=_write_often, daemon=True, name="oip_asgi prometheus").start()
+
+
+def _start_in_child() -> None:
+    _LOCK.release()
+    _start()
+
+
+def _write_often() -> None:
+    while True:
+        time.sleep(_SECONDS)
+        _write_pages()
+
+
+def _write_pages() -> None:
+    with _LOCK:
+        for page in list(_PAGES.values()):
+            page.write()
 
 
 class _Collector(Collector):
@@ -192,74 +255,32 @@ class _Collector(Collector):
         """The metrics as they are now."""
         families = {metric: metric.make_family() for metric in _METRICS}
         with _LOCK:
-            engines = sorted(self._engines.items())
-        for name, engine in engines:
-            read = [(("", ""), _read_unknown(engine.unknown.snapshot()))]
-            for model in engine.models:
-                numbers, gauges = _read_numbers(model, model.statistics.snapshot()), _read_gauges(engine, model)
-                read.append(((model.name, model.version or ""), chain(numbers, gauges)))
-            for labels, samples in read:
-                for metric, more, value in samples:
-                    values = _cumulate(metric.buckets, value) if metric.kind is Histogram else (value,)
-                    families[metric].add_metric((name, *labels, *more), *values)
+            samples = list(_read(self._engines, is_shared=False))
+        for metric, labels, value in samples:
+            values = _cumulate(metric.buckets, value) if metric.kind is Histogram else (value,)
+            families[metric].add_metric(labels, *values)
         return list(families.values())
 
 
+def _read(engines: Mapping[str, Engine], *, is_shared: bool) -> _Samples:
+    """The numbers of all servers, with all their labels."""
+    for name, engine in sorted(engines.items()):
+        for metric, more, value in _read_unknown(engine.unknown.snapshot()):
+            yield metric, (name, "", "", *more), value
+        for model in engine.models:
+            for metric, more, value in chain(_read_numbers(model, model.statistics.snapshot()), _read_gauges(engine, model)):
+                # gunicorn's first process loads nothing, and would count as not ready for all
+                if not (is_shared and metric is _READY and model.lifecycle.state == "registered"):
+                    yield metric, (name, model.name, model.version or "", *more), value
+
+
+def _count(buckets: Sequence[float], histogram: Counts) -> list[int]:
+    """How many values are in each bucket, and above all of them."""
+    counts = [0, *accumulate(histogram.counts)]
+    bounds = [0, *(bisect_left(histogram.bounds, bound) + 1 for bound in buckets), len(counts) - 1]
+    return [counts[high] - counts[low] for low, high in pairwise(bounds)]
+
+
 def _cumulate(buckets: Sequence[float], histogram: Counts) -> tuple[list[tuple[str, float]], float]:
-    counts = list(accumulate(histogram.counts))
-    bounds = [(str(float(bound)), counts[bisect_left(histogram.bounds, bound)]) for bound in buckets]
-    return [*bounds, ("+Inf", counts[-1])], histogram.sum
-
-
-def _watch(engine: Engine, instruments: Mapping[_Metric, Any]) -> None:
-    """Change the instruments with each event of a server, also for models that are registered later."""
-    watched: weakref.WeakSet[Model] = weakref.WeakSet()
-    lock = threading.Lock()
-
-    def watch(model: Model) -> None:
-        with lock:
-            is_new = model not in watched
-            watched.add(model)
-        if is_new:
-            labels = engine.options.name, model.name, model.version or ""
-            observer = _Observer(instruments, labels, partial(_read_numbers, model), partial(_read_gauges, engine, model))
-            # other gauges are made when they are set: else gunicorn's first process, which serves nothing, would count as not ready
-            for state in ("waiting", "running"):
-                instruments[_IN_PROGRESS].labels(*labels, state)
-            model.statistics.observers.append(observer)
-
-    engine.unknown.observers.append(_Observer(instruments, (engine.options.name, "", ""), _read_unknown, tuple))
-    engine.watchers.append(watch)
-    for model in engine.models:  # one that is registered just now may come twice
-        watch(model)
-
-
-class _Observer:
-    """Changes the instruments of one model, or those of all unknown models together."""
-
-    def __init__(
-        self,
-        instruments: Mapping[_Metric, Any],
-        labels: tuple[str, str, str],
-        read_numbers: Callable[[Numbers], _Samples],
-        read_gauges: Callable[[], _Samples],
-    ) -> None:
-        self._read_numbers = read_numbers
-        self._read_gauges = read_gauges
-        self._lock = threading.Lock()
-        self._instrument = cache(lambda metric, *more: instruments[metric].labels(*labels, *more))
-        self.count(Numbers())
-
-    def count(self, numbers: Numbers) -> None:
-        for metric, labels, value in self._read_numbers(numbers):
-            instrument = self._instrument(metric, *labels)
-            if metric.kind is Histogram:
-                if value.filled:  # one event has one value
-                    instrument.observe(value.sum)
-            elif value:
-                instrument.inc(value)
-
-    def note_change(self) -> None:
-        with self._lock:  # else a thread could set what it read before another one did
-            for metric, labels, value in self._read_gauges():
-                self._instrument(metric, *labels).set(value)
+    bounds = [*(str(float(bound)) for bound in buckets), "+Inf"]
+    return list(zip(bounds, accumulate(_count(buckets, histogram)), strict=True)), histogram.sum

@@ -191,7 +191,7 @@ class InferenceServer:
             raise TypeError("an InferenceServer is no blueprint: write app.register_blueprint(oip_asgi.flask.blueprint(server))")
         engine, runtime = self._inside
         check_names(options, ModelOptions, f"model {name!r}: ")
-        replaced = engine.add(Model(ModelOptions(name=name, function=function, **options), engine.codecs))
+        replaced = engine.models.add(Model(ModelOptions(name=name, function=function, **options), engine.codecs))
         if replaced is not None:
             drive(repository.end([replaced], "unregister", refuses_waiting=False), runtime)
 

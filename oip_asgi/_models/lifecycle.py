@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import partial
 from typing import Final, Literal, TypeAlias, final
@@ -18,7 +18,6 @@ from .._protocol.log import log_raised
 from .handler import Handler
 from .limiter import Limiter, Slot, set_all
 from .loader import Loader, LoadParameters
-from .statistics import Observer
 
 State: TypeAlias = Literal[
     "registered", "loading", "ready", "reloading", "failed", "unloading", "unloaded", "unregistering", "unregistered"
@@ -114,7 +113,6 @@ class Lifecycle:
         self.reload_failed = False
         self.load_seconds: float | None = None
         """How long the last load took that succeeded."""
-        self.observers: Sequence[Observer] = ()
         self._handler = handler
         self._label = label
         self._loader = loader
@@ -130,8 +128,6 @@ class Lifecycle:
         """Go to the next state, and return what to do. The caller holds the lock."""
         action, self.state = transition(self.state, event)
         self.reload_failed = action == "serve as before"
-        for observer in self.observers:
-            observer.note_change()
         return action
 
     @property

@@ -7,12 +7,11 @@ ends, fails or is cancelled gives its slot up: by `end_call` or `_fail` of `_ser
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
 import msgspec
 
 from .._protocol.effects import Signal
-from .statistics import Observer
 
 
 class Uses(msgspec.Struct, eq=False):
@@ -60,8 +59,6 @@ class Slot(msgspec.Struct, eq=False):
             signals = self.limiter.take_back(self) if is_last or is_given_up else ()
         for signal in signals:
             signal.set()
-        for observer in self.limiter.observers:
-            observer.note_change()
 
     def give_up(self) -> None:
         """End the request. The slot goes back now, or as soon as the thread's part has ended."""
@@ -69,12 +66,9 @@ class Slot(msgspec.Struct, eq=False):
             if self.in_thread:
                 self.in_thread = False  # `end` sees that
                 return
-            has_entered = self.is_running or self.is_waiting
             signals = self.limiter.take_back(self)
         for signal in signals:
             signal.set()
-        for observer in self.limiter.observers if has_entered else ():
-            observer.note_change()
 
 
 class Limiter:
@@ -89,7 +83,6 @@ class Limiter:
         """Guards all that the model's requests share: its slots, its handler and who uses that."""
         self.running = 0
         """How many slots are taken."""
-        self.observers: Sequence[Observer] = ()
         self._queue: dict[Slot, None] = {}  # a dict keeps the order, and is quick to remove a slot from the middle
         self._idle: list[Signal] = []
 
@@ -179,8 +172,6 @@ class Limiter:
                 slot.is_unloaded = is_unloaded
                 signals += [slot.turn, *self.take_back(slot)]
         set_all(signals)
-        for observer in self.observers:
-            observer.note_change()
 
     def idle(self) -> Signal:
         """A signal that is set as soon as no call runs or waits."""

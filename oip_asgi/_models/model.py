@@ -59,7 +59,6 @@ class Model:
             first = make_handler(options.function, options, codecs, is_loaded=not self.loader.has_load)
             self._describe(first)
         self.lifecycle = Lifecycle(options.label, self.loader, None if self.loader.has_load else first, self._describe, self.limiter)
-        self.limiter.observers = self.lifecycle.observers = self.statistics.observers
 
     def _describe(self, handler: Handler) -> None:
         """Take over the description of the handler that answers requests from now on."""

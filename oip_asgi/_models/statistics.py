@@ -14,7 +14,7 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from itertools import chain
 from struct import pack
-from typing import Any, Final, Literal, Protocol, TypeAlias, get_args
+from typing import Any, Final, Literal, TypeAlias, get_args
 
 import msgspec
 import numpy as np
@@ -194,37 +194,6 @@ class Numbers(msgspec.Struct):
             self.last_answered = float(ended[is_ok][-1])
             self.inference_count += int(np.abs(size)[is_called & is_ok].sum())  # -1 counts as one row
 
-    def add_request(self, row: Row) -> None:
-        """`add_requests`, for one by itself: numpy would take ten times as long."""
-        place, ended, returned, called, started, entered, since, lookup, is_hit, size = row
-        outcome = OUTCOMES[int(place)]
-        self.outcomes[outcome] += 1
-        is_ok = outcome == "ok"
-        if is_ok or (entered and (called or outcome != "invalid")):
-            (self.success if is_ok else self.fail).add(1, ended - since)
-            self._find_durations(outcome).add(ended - since)
-        if is_ok and is_hit:
-            self.cache_hit.add(1, lookup)
-            self.queue.count += 1
-        elif lookup >= 0:
-            self.cache_miss.add(1, lookup)
-        if is_ok:
-            self.last_answered = ended
-        if not called:
-            return
-        self.queue.add(1, started - entered)
-        self.queues.add(started - entered)
-        stages = {"compute_input": entered - since + called - started}
-        if returned:
-            stages["compute_infer"] = returned - called
-        if is_ok:
-            stages["compute_output"] = ended - returned
-            self.inference_count += abs(int(size))
-        for name, seconds in stages.items():
-            getattr(self, name).add(1, seconds)
-        if size < 0:
-            self.add_execution(1, stages)
-
     def add_execution(self, rows: int, stages: Mapping[str, float]) -> None:
         """Add a call of the function for `rows` rows, however many requests have them: its seconds in each stage that it reached."""
         batch = self._find_batch(rows)
@@ -265,16 +234,6 @@ class Numbers(msgspec.Struct):
             self.first_responses.add(since)
 
 
-class Observer(Protocol):
-    """Hears of each event. It hears of a new state of the lifecycle while the model's lock is held."""
-
-    def count(self, numbers: Numbers) -> None:
-        """Add the numbers of one event. Each histogram has one value at most."""
-
-    def note_change(self) -> None:
-        """Called when the lifecycle has another state, or when a request begins to wait for a slot, gets one, or gives it back."""
-
-
 _encode: Final = msgspec.msgpack.Encoder().encode
 _decode: Final = msgspec.msgpack.Decoder(Numbers).decode
 
@@ -283,7 +242,6 @@ class Statistics:
     """The counters of one model. A snapshot never shows half of a request."""
 
     def __init__(self) -> None:
-        self.observers: list[Observer] = []
         self._lock = threading.Lock()
         self._numbers = Numbers()
         self._ended: deque[Row] = deque()
@@ -321,22 +279,15 @@ class Statistics:
             returned, called, started, entered, since = request.returned, request.called, request.started, request.entered, request.since
             row = _PLACES[outcome], ended, returned, called, started, entered, since, request.lookup, request.is_hit, request.rows
         self._ended.append(row)
-        if self.observers or len(self._ended) >= _MOST_ENDED:
-            self._pass_on(Numbers.add_request, row)
+        if len(self._ended) >= _MOST_ENDED:
+            self._sum_early()
 
     def add(self, add: Callable[..., None], *values: Any) -> None:
         """Count an execution or a response: `add`, a method of Numbers, adds its values."""
         self._events.append((add, values))
-        if self.observers or len(self._events) >= _MOST_ENDED:
-            self._pass_on(add, *values)
+        if len(self._events) >= _MOST_ENDED:
+            self._sum_early()
 
-    def _pass_on(self, add: Callable[..., None], *values: Any) -> None:
-        """Add what has gathered to the numbers if it is much, and tell the observers of one event."""
-        if max(len(self._ended), len(self._events)) >= _MOST_ENDED:
-            with self._lock:
-                self._sum()
-        if self.observers:
-            numbers = Numbers()
-            add(numbers, *values)
-            for observer in self.observers:
-                observer.count(numbers)
+    def _sum_early(self) -> None:
+        with self._lock:
+            self._sum()

@@ -81,7 +81,6 @@ class Engine:
             self.guard = Guard(options.authorize, call_here, self.unknown, clock, self._find_timeout)
         """Asks `authorize=` before a client does anything with a model. None if the server has none."""
         self.tracer: Tracer | None = None
-        self.watchers: list[Callable[[Model], object]] = []
         """Functions that are called with each model after it was registered."""
         self.finders: list[Callable[[], object]] = []
         """Functions that register new models. They are called before a client lists or loads models, if it may load some."""
@@ -95,13 +94,6 @@ class Engine:
     def _find_timeout(self, access: Access) -> float:
         model = None if access.model is None else self.models.get(access.model, access.version)
         return math.inf if model is None else model.timeout
-
-    def add(self, model: Model) -> Model | None:
-        """Add a model, call the watchers, and return the model that it replaces."""
-        replaced = self.models.add(model)
-        for watcher in self.watchers:
-            watcher(model)
-        return replaced
 
     def find_new(self) -> Steps[None]:
         """Let the finders register what is new, if clients may load models."""
@@ -226,8 +218,6 @@ class Engine:
                     yield loading
             for model in self.models:
                 yield from model.lifecycle.wait_until_loaded(at_start=True)
-                for observer in model.statistics.observers:
-                    observer.note_change()
         except (GeneratorExit, Abandoned):  # the host gives up starting
             for loading in begun:
                 loading.cancel()
@@ -239,8 +229,6 @@ class Engine:
         deadline = self.clock() + seconds
         for model in self.models:
             model.limiter.hold_back_no_longer()
-            for observer in model.statistics.observers:
-                observer.note_change()
         for model in self.models:
             try:
                 yield Wait(model.limiter.idle(), deadline)

@@ -167,8 +167,6 @@ def _enter(call: Call[Any]) -> None:
         raise make_busy_error(model)
     if within and call.slot.is_waiting:
         call.latest_turn = find_latest_turn(engine.clock())
-    for observer in model.statistics.observers:
-        observer.note_change()
 
 
 def answer_once(call: Call[T]) -> T | Steps[T]:

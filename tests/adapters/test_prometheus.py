@@ -24,6 +24,7 @@ from prometheus_client.parser import text_string_to_metric_families as parse_tex
 from oip_asgi import InferenceError, InferenceServer, OIPApp, ResponseCache
 from oip_asgi.prometheus import instrument
 from tests.support.inside import count_response, is_idle, set_clock, statistics_of
+from tests.support.inside.numbers import write_numbers
 from tests.support.limited import Blocking
 from tests.support.talk import block_until
 from tests.support.ways import Request, over_asgi
@@ -64,6 +65,7 @@ class Page:
     """A page, parsed."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
+        write_numbers()  # which a thread does every second
         self.families = list(parse_text(generate_latest(registry).decode()))
         self.samples = {
             (sample.name, frozenset(sample.labels.items())): sample.value for family in self.families for sample in family.samples
@@ -300,6 +302,27 @@ def test_many_threads_leave_gauges_of_several_processes_at_zero(registry: Collec
     page = Page(registry)
     assert [page.value("oip_requests_in_progress", state=state) for state in ("waiting", "running")] == [0, 0]
     assert page.value("oip_requests_total", outcome="ok") == 400
+
+
+def test_numbers_of_several_processes_are_written_by_themselves(registry: CollectorRegistry, monkeypatch: Any) -> None:
+    monkeypatch.setenv("PROMETHEUS_MULTIPROC_DIR", "unused")
+    server = make_server()
+    instrument(server, registry)
+    assert send(server) == 200
+    labels = {"server": "shop", "model": "m", "version": ""}
+    block_until(lambda: registry.get_sample_value("oip_executions_total", labels) == 1)
+
+
+def test_several_processes_go_on_counting_where_statistics_begin_again(registry: CollectorRegistry, monkeypatch: Any) -> None:
+    monkeypatch.setenv("PROMETHEUS_MULTIPROC_DIR", "unused")
+    server = make_server()
+    instrument(server, registry)
+    assert [send(server), send(server)] == [200, 200]
+    assert Page(registry).value("oip_requests_total", outcome="ok") == 2
+    statistics_of(server, "m").clear()
+    assert send(server) == 200
+    page = Page(registry)
+    assert page.value("oip_requests_total", outcome="ok") == page.value("oip_execution_duration_seconds_count") == 3
 
 
 def test_models_that_threads_register_at_once_are_counted_once(registry: CollectorRegistry, monkeypatch: Any) -> None:

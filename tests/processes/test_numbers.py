@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from tests.support.processes import ROOT, Served, get, post, serving, serving_module
+from tests.support.talk import block_until
 
 pytest.importorskip("prometheus_client", reason="needs the extra [prometheus]")
 from prometheus_client.parser import text_string_to_metric_families as parse
@@ -52,15 +53,16 @@ def test_the_numbers_of_four_workers_add_up(tmp_path: Path) -> None:
             workers |= set(pids)
             asked += len(pids)
         assert len(workers) >= 2
-        assert samples(served, "oip_requests_total", model="echo", outcome="ok") == [90]
-        assert samples(served, "oip_requests_total", model="echo", outcome="invalid") == [30]
-        assert samples(served, "oip_requests_total", model="pid", outcome="ok") == [asked]
-        assert samples(served, "oip_requests_total", model="", outcome="invalid") == [5]
+        # each process writes its numbers every second
+        block_until(lambda: samples(served, "oip_requests_total", model="echo", outcome="ok") == [90])
+        block_until(lambda: samples(served, "oip_requests_total", model="echo", outcome="invalid") == [30])
+        block_until(lambda: samples(served, "oip_requests_total", model="pid", outcome="ok") == [asked])
+        block_until(lambda: samples(served, "oip_requests_total", model="", outcome="invalid") == [5])
         assert samples(served, "oip_requests_total", model="unknown0") == []
         assert samples(served, "oip_execution_duration_seconds_count", model="echo") == [90]
         assert samples(served, "oip_request_duration_seconds_bucket", model="echo", le="+Inf") == [90]
         assert samples(served, "oip_batch_rows_sum", model="echo") == [90]
-        assert samples(served, "oip_requests_in_progress", model="echo", state="running") == [0]
+        block_until(lambda: samples(served, "oip_requests_in_progress", model="echo", state="running") == [0])
         assert samples(served, "oip_model_ready", model="echo") == [1]
         assert samples(served, "oip_model_ready", model="loads") == [1]
 
