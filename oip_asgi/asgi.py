@@ -42,7 +42,7 @@ from ._http.public import HEALTH_METHODS, match_public
 from ._http.request import Head, encode_path, path_under, prefix_of
 from ._http.response import CLIENT_GONE, Response, refuse_path
 from ._protocol.effects import Fed, Piece, Run, Start, Steps
-from ._protocol.errors import Reader, TakenBy
+from ._protocol.errors import Reader, TakenBy, show
 from ._protocol.log import logger
 from ._runtime.drive import advance_async
 from ._runtime.runtime import Runtime
@@ -97,6 +97,8 @@ class OIPApp:
     async def __call__(self, scope: Scope, receive: Receive, send: Send, path: str | None = None) -> None:
         """Answer a request. Who knows its `path` below the mount already, such as "/health/live", says it; "" is the mount itself."""
         if scope["type"] != "http":
+            if scope["type"] == "lifespan":  # nothing mounts it
+                _log_page(self._server, self._prefix)
             await answer_other(self._server, scope, receive, send, "OIPApp answers HTTP only")
             return
         if path is None:
@@ -206,6 +208,7 @@ class OIPApp:
         @asynccontextmanager
         async def lifespan(host: Any) -> AsyncIterator[Any]:
             check_installed(app, added, prefix, services)
+            _log_page(self._server, prefix)
             async with host_lifespan(host) as state, self._server.lifespan():
                 yield state
 
@@ -353,6 +356,7 @@ class OIPMiddleware:
         if not self._is_checked:
             self._check_host()
         if scope["type"] == "lifespan":
+            _log_page(self._server, self._prefix)
             await _run_shared_lifespan(self._host, self._server, scope, receive, send)
             return
         if scope["type"] == "http":
@@ -365,6 +369,12 @@ class OIPMiddleware:
                 await grpc_app(scope, receive, send)
                 return
         await self._host(scope, receive, send)
+
+
+def _log_page(server: InferenceServer, prefix: str) -> None:
+    options = server._inside.engine.options
+    if options.docs:
+        logger.info("the page of server %s is at %s/docs", show(options.name), prefix)
 
 
 def _make_grpc_app(server: InferenceServer) -> OIPGRPCApp:

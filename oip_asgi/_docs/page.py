@@ -7,6 +7,7 @@ The page's own script asks the same paths as any client, relative to its own add
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from html import escape
 from importlib.resources import files
 from typing import Any, Final
 
@@ -69,6 +70,25 @@ def read(name: str) -> bytes:
 def render(template: bytes, base: str, first: bytes) -> bytes:
     """The page, and in it the JSON of what it shows first, in which nothing can end its element."""
     return template.replace(b"{base}", base.encode()).replace(b"{first}", first.replace(b"<", rb"\u003c"))
+
+
+_FOR_BROWSERS: Final = """\
+<!doctype html>
+<html lang="en">
+<meta charset="utf-8">
+<meta name="color-scheme" content="light dark">
+<title>{name}</title>
+<p>{name} {version} serves models by the Open Inference Protocol: <a href="{page}">look at them</a>.
+<p>Programs get this here:
+<pre>{metadata}</pre>
+</html>
+"""
+
+
+def render_server(engine: Engine, metadata: bytes, page: str) -> bytes:
+    """What a browser gets in place of the server's metadata, with the address of the page."""
+    texts = {"name": engine.options.name, "version": engine.version, "page": page, "metadata": metadata.decode()}
+    return _FOR_BROWSERS.format_map({name: escape(text) for name, text in texts.items()}).encode()
 
 
 def describe_first(engine: Engine, visible: Sequence[Model]) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote
 
 from .._docs.openapi import basis, openapi, openapi_of
-from .._docs.page import FILES, PAGE, POLICY, describe_first, describe_state, read, render
+from .._docs.page import FILES, PAGE, POLICY, describe_first, describe_state, read, render, render_server
 from .._extensions.rows import RestRow
 from .._models.model import Model
 from .._protocol.effects import Run, Steps
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from .exchange import Exchange
 
 _ALWAYS_ASK: Final = (b"cache-control", b"no-cache")
+_POLICY: Final = (b"content-security-policy", POLICY.encode())
 _NO_SNIFFING: Final = (b"x-content-type-options", b"nosniff")
 
 
@@ -61,8 +62,23 @@ def _answer_page(request: Exchange) -> Steps[Response]:
     template, visible = (yield from _read(PAGE)), (yield from request.find_visible())
     first = yield from _encode(partial(describe_first, request.engine, visible))
     body = render(template, "../" if request.wire.head.path.endswith("/") else "", first)
-    policy = (b"content-security-policy", POLICY.encode())
-    return _respond_file(request.wire.head, "text/html; charset=utf-8", body, policy, (b"referrer-policy", b"same-origin"))
+    return _respond_file(request.wire.head, "text/html; charset=utf-8", body, _POLICY, (b"referrer-policy", b"same-origin"))
+
+
+_OF_JAVA: Final = b"text/html, image/gif, image/jpeg, *; q=.2, */*; q=.2"
+"""What programs in Java accept if they do not say what."""
+
+
+def _answer_server(request: Exchange) -> Response:
+    """The server's metadata; for a browser, with a link to the page."""
+    head, metadata = request.wire.head, encode_json(request.engine.describe())
+    accepted = head.fields.get(b"accept", b"")
+    if b"text/html" not in accepted or accepted == _OF_JAVA:
+        return respond(200, [JSON], [metadata])
+    # relative, as a proxy may have removed what is before it
+    page = "docs" if head.path.endswith("/") else f"{quote(head.mount(head).rpartition('/')[2])}/docs"
+    described = [(b"content-type", b"text/html; charset=utf-8"), (b"cache-control", b"no-store"), _NO_SNIFFING, _POLICY]
+    return respond(200, described, [render_server(request.engine, metadata, page)])
 
 
 def _answer_state(request: Exchange, model: Model) -> Steps[Response]:
@@ -97,6 +113,7 @@ def _is_known(head: Head, etag: bytes) -> bool:
 
 
 ROUTES: Final = [
+    RestRow("GET", "", _answer_server),
     RestRow("GET", "/docs", _answer_page),
     *[RestRow("GET", f"/docs/{name}", partial(_answer_page_file, name)) for name in FILES],
     RestRow("GET", "/openapi.json", _answer_openapi),
@@ -106,4 +123,4 @@ ROUTES: Final = [
     RestRow("GET", "/docs/dataplane.json", _answer_openapi),
     RestRow("GET", "/models/{model}[/versions/{version}]/docs/dataplane.json", _answer_openapi_of_model, "metadata"),
 ]
-"""They are in the table unless the server has `docs=False`."""
+"""They are in the table unless the server has `docs=False`; the first of them takes the place of one without a link to the page."""

@@ -14,7 +14,7 @@ from typing import Final, Literal, TypeAlias, final
 
 from .._protocol.effects import Signal, Spawn, Steps, Wait
 from .._protocol.errors import InferenceError, ModelFailed, NotFound, NotReady
-from .._protocol.log import log_raised
+from .._protocol.log import log_raised, logger
 from .handler import Handler
 from .limiter import Limiter, Slot, set_all
 from .loader import Loader, LoadParameters
@@ -241,6 +241,7 @@ class Lifecycle:
             made = yield from self._loader.load(parameters)
             self.load_seconds = time.monotonic() - since
             event = "loaded"
+            logger.info("model %s is loaded after %.1f s", self._label, self.load_seconds)
         except Exception as error:
             event, loading.error = "raised", error
             remains = "what was loaded before still serves" if self.is_serving else _NOT_TRIED_AGAIN

@@ -3,14 +3,28 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import math
+import re
 import time
 from typing import Any
 
 import numpy as np
 import pytest
+from starlette.applications import Starlette
+from starlette.testclient import TestClient
 
-from oip_asgi import InferenceContext, InferenceRequest, InferenceResponse, InferenceServer, Loaded, Tensor, TensorSpec
+from oip_asgi import (
+    InferenceContext,
+    InferenceRequest,
+    InferenceResponse,
+    InferenceServer,
+    Loaded,
+    OIPApp,
+    OIPMiddleware,
+    Tensor,
+    TensorSpec,
+)
 from tests.support.asking import ask, error, get, outputs
 
 X = TensorSpec("x", "FP32", [-1, 2])
@@ -102,3 +116,22 @@ def test_a_response_of_the_model_need_not_hold_more_than_what_is_asked_for() -> 
     assert outputs(ask(server, "m", {"outputs": [{"name": "z"}]}, x=GOOD)) == {"z": [1]}
     assert list(outputs(ask(server, "m", {"outputs": [{"name": "z"}, {"name": "y"}]}, x=GOOD))) == ["z", "y"]
     assert ask(server, "m", x=GOOD).status == 500
+
+
+@pytest.mark.parametrize("way", ["install", "middleware", "alone"])
+def test_the_log_says_once_where_the_page_is_and_how_long_each_load_took(way: str, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "oip_asgi")
+    server = InferenceServer("demo")
+    for version in ("1", "2"):
+        server.register("m", load=lambda: lambda x: x, version=version)
+    server.register("at once", lambda x: x)
+    app: Any = Starlette()
+    if way == "install":
+        OIPApp(server).install(app, "/v2")
+    else:
+        app = OIPMiddleware(app, server, "/v2") if way == "middleware" else OIPApp(server, path="/v2")
+    with TestClient(app):
+        pass
+    told = [re.sub(r"\d\.\d s", "SECONDS", record.getMessage()) for record in caplog.records if record.name == "oip_asgi"]
+    assert told[0] == "the page of server 'demo' is at /v2/docs"
+    assert sorted(told[1:]) == [f"model 'm' version '{version}' is loaded after SECONDS" for version in ("1", "2")]

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import html
 from collections.abc import Iterator
 from pathlib import Path
 
 import oip_asgi
-from tests.support.ways import Request
+from tests.support.ways import EXTENSIONS, Request
 from tests.table.row import Row
 
 _STATIC = Path(oip_asgi.__file__).parent / "_docs" / "static"
@@ -14,7 +15,34 @@ _STATIC = Path(oip_asgi.__file__).parent / "_docs" / "static"
 _TYPES = {".css": "text/css; charset=utf-8", ".js": "text/javascript; charset=utf-8", ".svg": "image/svg+xml"}
 
 
+_CHROME = "text/html,application/xhtml+xml,application/xml;q=0.9,image/avif,*/*;q=0.8"
+_OF_JAVA = "text/html, image/gif, image/jpeg, *; q=.2, */*; q=.2"
+
+
+def browser_rows() -> Iterator[Row]:
+    """What a browser gets has a link to the page. Without the slash, the link depends on the mount: see core/pages."""
+    metadata = f'{{"name":"table","version":"1.2.3","extensions":{EXTENSIONS}}}'
+    shown = f"""\
+<!doctype html>
+<html lang="en">
+<meta charset="utf-8">
+<meta name="color-scheme" content="light dark">
+<title>table</title>
+<p>table 1.2.3 serves models by the Open Inference Protocol: <a href="docs">look at them</a>.
+<p>Programs get this here:
+<pre>{html.escape(metadata)}</pre>
+</html>
+"""
+    as_page = (("content-type", "text/html; charset=utf-8"),)
+    for accept in (_CHROME, "text/html"):
+        yield Row(f"GET / with Accept: {accept}", Request("GET", "/", (("accept", accept),)), 200, shown.encode(), headers=as_page)
+    for accept in ("*/*", "application/json", _OF_JAVA):
+        request, as_json = Request("GET", "", (("accept", accept),)), (("content-type", "application/json"),)
+        yield Row(f"GET '' with Accept: {accept}", request, 200, metadata.encode(), headers=as_json)
+
+
 def page_rows() -> Iterator[Row]:
+    yield from browser_rows()
     # what the page shows first depends on the models, and on what they have done: its body is looked at in core/pages and hosts
     for path in ("/docs", "/docs/"):
         described = (("content-type", "text/html; charset=utf-8"),)

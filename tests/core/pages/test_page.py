@@ -9,6 +9,7 @@ import shutil
 import subprocess
 from pathlib import Path
 from typing import Any
+from urllib.parse import urljoin
 
 import numpy as np
 import pytest
@@ -283,3 +284,27 @@ def test_text_can_be_read(scheme: str) -> None:
         for other in others:
             darker, lighter = sorted([luminance(colors[name]), luminance(colors[other])])
             assert (lighter + 0.05) / (darker + 0.05) >= 4.5, (name, other)
+
+
+@pytest.mark.parametrize("mount", ["/v2", "/api/v2", "/my models"])
+def test_the_bare_mount_links_a_browser_to_the_page(server: InferenceServer, mount: str) -> None:
+    browser = (("accept", "text/html,*/*;q=0.8"),)
+    for way in (
+        over_asgi(OIPMiddleware(other_asgi_app, server, mount), ""),
+        over_wsgi(OIPWSGIMiddleware(other_wsgi_app, server, mount), ""),
+    ):
+        mounted = mount.replace(" ", "%20")
+        answer = way(Request("GET", mounted, browser))
+        assert answer.headers["content-type"] == "text/html; charset=utf-8"
+        [link] = re.findall(r'href="(.*?)"', answer.body.decode())
+        assert way(Request("GET", urljoin(f"http://test{mounted}", link).removeprefix("http://test"))).body.startswith(b"<!doctype html>")
+        assert json.loads(way(Request("GET", mounted)).body)["name"] == "oip_asgi"
+
+
+def test_the_link_of_a_browser_is_not_kept_and_loads_nothing(server: InferenceServer) -> None:
+    _, headers, _ = headers_of(server, "/", (b"accept", b"text/html"))
+    assert (headers[b"cache-control"], headers[b"content-security-policy"]) == (b"no-store", POLICY.encode())
+    hostile = InferenceServer("<script>alert(1)</script>")
+    assert b"<script" not in headers_of(hostile, "/", (b"accept", b"text/html"))[2]
+    without = InferenceServer(docs=False)
+    assert headers_of(without, "/", (b"accept", b"text/html"))[1][b"content-type"] == b"application/json"
