@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from .._protocol.datatypes import FLOATING, Array, cast, find_overflow, integer_array
+from .._protocol.datatypes import FLOATING, NUMBERS, Array, cast, find_overflow, integer_array
 from .._protocol.errors import InvalidRequest, ModelFault, show
 from .._protocol.schemas import Parameters
 from .._protocol.specs import TensorSpec
@@ -56,7 +56,7 @@ def to_inputs(
     for name, value in inputs.items():
         if not isinstance(name, str):
             raise InvalidRequest(f"an input is called {show(name)}: expected a string")
-        if is_frame(value) or is_foreign_frame(value):
+        if type(value) is not np.ndarray and (is_frame(value) or is_foreign_frame(value)):
             raise InvalidRequest(f"input {show(name)} is a data frame, whose columns are inputs: give it alone, not by a name")
         spec = specs.get(name)
         if name in columns and isinstance(value, (list, tuple)) and any(each is None for each in value):
@@ -88,14 +88,17 @@ def _make_tensor(name: str, value: Any, spec: TensorSpec | None, codecs: Codecs)
 
 
 def _encode(name: str, value: Any, spec: TensorSpec | None, codecs: Codecs) -> Tensor:
+    if type(value) is np.ndarray and value.dtype in NUMBERS:  # as nearly always
+        return Tensor(name, value)
     if isinstance(value, Tensor):
         return Tensor(name, value.array, dict(value.parameters))
-    if is_series(value):
-        return column_to_tensor(name, value)
-    value = replace_torch(value)
-    codec = None if isinstance(value, np.ndarray) else _find_codec(value, spec, codecs)
-    if codec is not None:
-        return codec.encode_input(name, value)
+    if not isinstance(value, np.ndarray):
+        if is_series(value):
+            return column_to_tensor(name, value)
+        value = replace_torch(value)
+        codec = None if isinstance(value, np.ndarray) else _find_codec(value, spec, codecs)
+        if codec is not None:
+            return codec.encode_input(name, value)
     array = _make_array(value, spec)
     if not isinstance(value, (np.ndarray, np.generic)) and spec is not None and array.dtype != spec.dtype:
         array = _cast_numbers(name, array, spec)

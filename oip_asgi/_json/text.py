@@ -90,6 +90,10 @@ def check_members(text: Buffer, most: int, what: str) -> None:
 
 def check_unseen(text: Buffer) -> None:
     """Check what decoders skip: that the text is UTF-8, and how deep it nests."""
+    if len(text) <= PIECE:
+        whole = bytes(text)
+        if whole.isascii() and whole.count(b"[") + whole.count(b"{") <= MAX_DEPTH:  # as nearly every short text
+            return
     view, decoder, brackets = memoryview(text), getincrementaldecoder("utf-8")(), 0
     try:
         pieces = range(0, len(view), PIECE)

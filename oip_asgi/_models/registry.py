@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 import threading
 from collections.abc import Iterator
+from functools import lru_cache
 from typing import Final
 from urllib.parse import quote
 
@@ -125,6 +126,7 @@ def _index(name: str, models: list[Model]) -> dict[tuple[str, str | None], Model
     return found
 
 
+@lru_cache(256)  # the same from request to request
 def path_of(name: str, version: str | int | None = None) -> str:
     """The path of a model, or of one version, percent-encoded: a slash in a name too."""
     path = f"/models/{quote(name, safe='')}"

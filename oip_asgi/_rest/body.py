@@ -147,7 +147,7 @@ def decode_response(body: Buffer, header_length: int | None) -> InferenceRespons
 
 def _drop_nulls(parameters: schemas.ReceivedParameters | None) -> Any:
     """Parameters without those that are null, as that says no more than leaving them out."""
-    return {name: value for name, value in (parameters or {}).items() if value is not None}
+    return {name: value for name, value in parameters.items() if value is not None} if parameters else {}
 
 
 def _split(body: Buffer, header_length: int) -> tuple[Buffer, Buffer]:

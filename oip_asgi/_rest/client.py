@@ -6,6 +6,7 @@ Knows no client and no models.
 from __future__ import annotations
 
 import re
+from collections.abc import Collection, Mapping
 from contextlib import suppress
 from typing import Any, Final
 
@@ -13,10 +14,11 @@ import msgspec
 
 from .._protocol.datatypes import Buffer
 from .._protocol.errors import ErrorResponse, InvalidResponse, show
-from .._protocol.tensors import Headers, InferenceResponse
+from .._protocol.tensors import Headers, InferenceResponse, join_repeated
 from .body import HEADER_LENGTH, decode_response
 
 _DECIMAL: Final = re.compile("[0-9]{1,18}")
+LENGTH_NAME: Final = HEADER_LENGTH.lower()
 _MEMBERS: Final = ("error", "detail", "message", "error_msg")
 """Where servers put the text of an error: this package and Triton, FastAPI and KServe, gateways."""
 
@@ -41,13 +43,18 @@ def from_http(headers: Headers, body: Buffer, status: int | None = None) -> Infe
 
     Specification: Inference Response JSON Object, Binary Tensor Data Extension.
     """
-    pairs = _decode_headers(headers)
-    _raise_error(pairs, body, status)
-    lengths = [value for name, value in pairs if name == HEADER_LENGTH.lower()]
-    if len(lengths) > 1 or (lengths and not _DECIMAL.fullmatch(lengths[0])):
-        raise InvalidResponse(f"the header {HEADER_LENGTH} is {show(', '.join(lengths))}: expected a plain decimal number of bytes")
+    pairs = headers.items() if hasattr(headers, "items") else headers
+    return read_response(combine([(_decode(name), _decode(value)) for name, value in pairs]), body, status)
+
+
+def read_response(headers: Mapping[str, str], body: Buffer, status: int | None) -> InferenceResponse:
+    """The same, with headers as `combine` makes them."""
+    _raise_error(headers, body, status)
+    length = headers.get(LENGTH_NAME)
+    if length is not None and not _DECIMAL.fullmatch(length):
+        raise InvalidResponse(f"the header {HEADER_LENGTH} is {show(length)}: expected a plain decimal number of bytes")
     try:
-        return decode_response(body, int(lengths[0]) if lengths else None)
+        return decode_response(body, None if length is None else int(length))
     except ErrorResponse as error:
         raise ErrorResponse(error.text, status) from None
     except InvalidResponse:
@@ -57,9 +64,9 @@ def from_http(headers: Headers, body: Buffer, status: int | None = None) -> Infe
         raise ErrorResponse(text, status) from None
 
 
-def read_document(headers: Headers, body: Buffer, status: int) -> Any:
+def read_document(headers: Mapping[str, str], body: Buffer, status: int) -> Any:
     """What any other path answered, as plain values; None if it is empty. Raises `ErrorResponse` if it is an error."""
-    _raise_error(_decode_headers(headers), body, status)
+    _raise_error(headers, body, status)
     if not len(body):
         return None
     document = _read_json(body)
@@ -68,13 +75,15 @@ def read_document(headers: Headers, body: Buffer, status: int) -> Any:
     return document
 
 
-def _decode_headers(headers: Headers) -> list[tuple[str, str]]:
-    return [(_decode(name).lower(), _decode(value)) for name, value in (headers.items() if hasattr(headers, "items") else headers)]
+def combine(headers: Collection[tuple[str, str]]) -> Mapping[str, str]:
+    """Headers by their names in lower case."""
+    combined = {name.lower(): value for name, value in headers}
+    return combined if len(combined) == len(headers) else join_repeated(((name.lower(), value) for name, value in headers), ", ")
 
 
-def _raise_error(headers: list[tuple[str, str]], body: Buffer, status: int | None) -> None:
+def _raise_error(headers: Mapping[str, str], body: Buffer, status: int | None) -> None:
     if status is not None and not 200 <= status <= 299:
-        target = next((value for name, value in headers if name == "location"), None) if 300 <= status <= 399 else None
+        target = headers.get("location") if 300 <= status <= 399 else None
         error = ErrorResponse(_read_error(body) if target is None else f"a redirect to {_cut(target)}", status)
         error.response_headers = dict(headers)
         raise error

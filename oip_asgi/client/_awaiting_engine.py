@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import Mapping
 from functools import lru_cache, partial
 from ssl import SSLContext
 from typing import Any, Final
 
 from .._hosts import make_import_error
+from .._protocol.datatypes import Buffer
 from .._protocol.errors import InvalidRequest
-from ._engines import IDLE_SECONDS, Address, ConnectionFailed, is_kept, make_failure
+from .._rest.client import combine
+from ._engines import IDLE_SECONDS, Address, ConnectionFailed, is_kept, is_readable, make_failure
 from ._loops import ByLoop
 from ._questions import LONG, Headers, HTTPRequest, cut_pieces, to_limit
 
@@ -62,17 +64,16 @@ class AwaitingEngine:
         timeout = _make_timeout(self._connect_seconds or seconds, seconds)
         url = URL(self._base + request.path or "/", encoded=True)
         ask = partial(session.request, request.method, url, headers=_encode(request.headers), timeout=timeout, allow_redirects=False)
-        body = _Body(request)
         try:
             if request.size <= LONG:
-                response = await ask(data=b"".join(request.body) or None)
-            else:
-                async with asyncio.timeout(seconds) as limit:
-                    response = await ask(data=body.iterate(limit, seconds))
-                body.is_answered = True
+                return _Answer(self, await ask(data=b"".join(request.body) or None), request)
+            async with asyncio.timeout(seconds) as limit:
+                body = _Body(request.body, limit, seconds)
+                response = await ask(data=body)
+            body.is_answered = True
         except (OSError, aiohttp.ClientError) as error:
             raise self.fail(error) from error
-        return _Answer(self, response, body)
+        return _Answer(self, response, request, body)
 
     def fail(self, error: Exception) -> ConnectionFailed:
         is_unsent = isinstance(error, (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError))
@@ -98,31 +99,35 @@ class _Response(aiohttp.ClientResponse):
         return await super().start(connection)
 
 
-class _Body:
-    """The body of a request, as it goes out."""
+class _Body(aiohttp.Payload):
+    """The long body of a request, as it goes out: not to its end, if an answer comes before."""
 
-    def __init__(self, request: HTTPRequest) -> None:
-        self.request = request
-        self.is_whole = request.size <= LONG
-        self.is_answered = False
+    def __init__(self, parts: list[Buffer], limit: asyncio.Timeout, seconds: float | None) -> None:
+        super().__init__(parts)
+        self._limit, self._seconds = limit, seconds
+        self.is_whole = self.is_answered = False
 
-    async def iterate(self, limit: asyncio.Timeout, seconds: float | None) -> AsyncIterator[memoryview]:
-        for piece in cut_pieces(self.request.body):
+    async def write(self, writer: Any) -> None:
+        for piece in cut_pieces(self._value):
+            if writer.transport is not None and is_readable(writer.transport.get_extra_info("socket")):
+                for _ in range(_TURNS):
+                    await asyncio.sleep(0)
             if self.is_answered:
                 return
-            yield piece
-            if seconds is not None:
-                limit.reschedule(asyncio.get_running_loop().time() + seconds)
-            for _ in range(_TURNS):
-                await asyncio.sleep(0)
+            await writer.write(piece)
+            if self._seconds is not None:
+                self._limit.reschedule(asyncio.get_running_loop().time() + self._seconds)
         self.is_whole = True
+
+    def decode(self, encoding: str = "utf-8", errors: str = "strict") -> str:
+        return b"".join(self._value).decode(encoding, errors)
 
 
 class _Answer:
-    def __init__(self, engine: AwaitingEngine, response: aiohttp.ClientResponse, body: _Body) -> None:
+    def __init__(self, engine: AwaitingEngine, response: aiohttp.ClientResponse, request: HTTPRequest, body: _Body | None = None) -> None:
         self.status = response.status
-        self.headers: Headers = list(response.headers.items())
-        self._engine, self._response, self._body = engine, response, body
+        self.headers: Mapping[str, str] = combine(response.headers.items())
+        self._engine, self._response, self._request, self._body = engine, response, request, body
 
     async def read(self) -> bytes:
         try:
@@ -132,9 +137,8 @@ class _Answer:
 
     async def close(self) -> None:
         response = self._response
-        if response.content.at_eof() and self._body.is_whole and is_kept(self.status, self._body.request):
-            response.release()
-        else:
+        is_sent = self._body is None or self._body.is_whole
+        if not (is_sent and response.content.at_eof() and is_kept(self.status, self._request)):
             response.close()
             if isinstance(response, _Response) and response.transport is not None:
                 response.transport.close()

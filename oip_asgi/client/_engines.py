@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
-from typing import Final, NamedTuple, Protocol
+import select
+from collections.abc import Mapping
+from typing import Any, Final, NamedTuple, Protocol
 from urllib.parse import quote, unquote
 
 from .._protocol.errors import show
-from ._questions import LONG, Headers, HTTPRequest
+from ._questions import LONG, HTTPRequest
 
 _URL: Final = re.compile(r"(https?)://(\[[0-9a-fA-F:.]+\]|[^\s/?#@:\[\]]+)(?::(\d{1,5}))?(/[^?#]*)?")
 _SOCKET: Final = re.compile(r"http\+unix://(/?[^/].*?\.sock)(/.*)?", re.DOTALL)
@@ -27,6 +29,15 @@ _FAILED: Final = 500
 def is_kept(status: int, request: HTTPRequest) -> bool:
     """Whether a server keeps the connection after an answer with this status. Many close it if they refuse what they have not read."""
     return status != _FAILED and (status < 400 or request.size <= LONG)
+
+
+def is_readable(connection: Any) -> bool:
+    """Whether something has come over a socket, or it was closed."""
+    if not hasattr(select, "poll"):
+        return bool(select.select([connection], [], [], 0)[0])
+    poll = select.poll()
+    poll.register(connection, select.POLLIN)
+    return bool(poll.poll(0))
 
 
 class ConnectionFailed(OSError):
@@ -58,7 +69,7 @@ class Answer(Protocol):
     """An answer whose body is still to be read."""
 
     status: int
-    headers: Headers
+    headers: Mapping[str, str]  # by names in lower case
 
     async def read(self) -> bytes:
         """Read the next piece of the body; nothing at its end."""

@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 from .._protocol.errors import ErrorResponse, show
 from .._protocol.loop_limits import LOOP_BYTES
 from .._protocol.tensors import InferenceResponse
-from .._rest.client import from_http, read_document
+from .._rest.client import read_document, read_response
 from . import _questions as questions
 from ._engines import Answer, Engine, read_url
 from ._questions import MAX_BODY_BYTES, SECONDS, Headers, HTTPAnswer, HTTPRequest, Inference, Question, check_timeout
@@ -132,11 +132,11 @@ class HTTPLink:
             status, headers, limit = answer.status, answer.headers, inference.max_body_bytes
             if self.is_ours and status == 200:
                 questions.check_coding(headers)
-            has_events = status == 200 and questions.find_header(headers, "content-type").lower().startswith("text/event-stream")
+            has_events = status == 200 and headers.get("content-type", "").lower().startswith("text/event-stream")
             events = questions.Events(limit) if has_events else questions.Collector(headers, limit)
             while piece := await answer.read():
                 for event in events.add(piece) or ():
-                    yield await self.compute(len(event) <= LOOP_BYTES, from_http, [], event)
+                    yield await self.compute(len(event) <= LOOP_BYTES, read_response, {}, event, None)
         finally:
             await answer.close()
         if isinstance(events, questions.Events):

@@ -21,7 +21,7 @@ from .._protocol.loop_limits import LOOP_BYTES
 from .._protocol.schemas import Parameters, RequestOutput
 from .._protocol.tensors import REGION, InferenceRequest, InferenceResponse, Tensor, are_short, to_plain_parameters
 from .._rest.body import HEADER_LENGTH, encode_request
-from .._rest.client import from_http
+from .._rest.client import LENGTH_NAME, read_response
 
 T = TypeVar("T")
 
@@ -81,7 +81,7 @@ class HTTPRequest(NamedTuple):
 
 class HTTPAnswer(NamedTuple):
     status: int
-    headers: Headers
+    headers: Mapping[str, str]  # by names in lower case
     body: Buffer
 
 
@@ -241,9 +241,9 @@ def _ask_for_binary(request: InferenceRequest) -> InferenceRequest:
 
 def read_inference(inference: Inference, answer: HTTPAnswer) -> InferenceResponse:
     try:
-        return from_http(answer.headers, answer.body, answer.status)
+        return read_response(answer.headers, answer.body, answer.status)
     except ErrorResponse as error:
-        if inference.binary and answer.status in _REFUSALS and "json" not in find_header(answer.headers, "content-type"):
+        if inference.binary and answer.status in _REFUSALS and "json" not in answer.headers.get("content-type", ""):
             raise ErrorResponse(f"{error.text} ({_REFUSES_BINARY})", error.response_status) from None
         raise
 
@@ -256,16 +256,12 @@ def is_read_quickly(answer: HTTPAnswer) -> bool:
     body = answer.body
     if len(body) <= LOOP_BYTES:
         return True
-    length = find_header(answer.headers, HEADER_LENGTH.lower())
+    length = answer.headers.get(LENGTH_NAME, "")
     if not _LENGTH.fullmatch(length) or int(length) > LOOP_BYTES:
         return False
     text = bytes(body[: int(length)])
     # a datatype with an escape could be BYTES, whose elements are read one by one
     return b"BYTES" not in text and b"\\" not in text
-
-
-def find_header(headers: Headers, name: str) -> str:
-    return next((value for key, value in headers if key.lower() == name), "")
 
 
 # Bodies
@@ -279,9 +275,9 @@ def cut_pieces(body: Iterable[Buffer]) -> Iterator[memoryview]:
             yield view[start : start + 4 * LONG]
 
 
-def check_coding(headers: Headers) -> None:
+def check_coding(headers: Mapping[str, str]) -> None:
     """Refuse a compressed body, which nobody has asked for."""
-    coding = find_header(headers, "content-encoding")
+    coding = headers.get("content-encoding", "")
     if coding.lower() not in ("", "identity"):
         raise InvalidResponse(
             f"the response has the Content-Encoding {show(coding)}, which only a client of httpx2 reads: give one as http="
@@ -299,11 +295,11 @@ class Collector:
     Raises InvalidResponse if it has, or says that it has, more bytes than `limit`.
     """
 
-    def __init__(self, headers: Headers, limit: int | None) -> None:
+    def __init__(self, headers: Mapping[str, str], limit: int | None) -> None:
         self._limit = limit
-        length = find_header(headers, "content-length")
+        length = headers.get("content-length", "")
         check_size(int(length) if _LENGTH.fullmatch(length) else 0, limit, "response")
-        head = find_header(headers, HEADER_LENGTH.lower())
+        head = headers.get(LENGTH_NAME, "")
         self._start = -int(head[-_DIGITS:]) % _ALIGNED if head.isdecimal() else 0
         self._body = bytearray(self._start)
 

@@ -28,7 +28,7 @@ from .._protocol.errors import InferenceError, InvalidRequest, InvalidResponse, 
 from .._protocol.schemas import RequestOutput
 from .._protocol.tensors import InferenceRequest, Tensor
 from .._rest.body import HEADER_LENGTH
-from .._rest.client import from_http, read_document
+from .._rest.client import LENGTH_NAME, read_document, read_response
 from . import _questions as questions
 from ._arguments import make_parser, read_headers
 from ._blocking import finish
@@ -182,7 +182,7 @@ def judge(row: Row, answer: HTTPAnswer, good: Good) -> Iterator[str]:
                 if not isinstance(document, dict) or not isinstance(document.get(name), _KINDS[kind]):
                     yield f"{name} is not a {kind}"
             return
-        response = from_http(answer.headers, answer.body, answer.status)
+        response = read_response(answer.headers, answer.body, answer.status)
     except InvalidResponse as error:
         yield str(error)
         return
@@ -196,7 +196,7 @@ def judge(row: Row, answer: HTTPAnswer, good: Good) -> Iterator[str]:
     if expected and sorted(names) != sorted(expected):
         yield f"the outputs are {names}, expected {expected}"
     asked = row.change.get("binary", {"outputs": False}).get("outputs", True)
-    if asked is not (HEADER_LENGTH.lower() in [name.lower() for name, _ in answer.headers]):
+    if asked is not (LENGTH_NAME in answer.headers):
         yield "the outputs are not binary" if asked else "the outputs are binary"
 
 

@@ -300,6 +300,13 @@ def test_a_compressed_refusal_keeps_its_status() -> None:
     assert caught.value.response_status == 401
 
 
+def test_a_header_that_comes_several_times_is_one_with_commas() -> None:
+    answer = b"HTTP/1.1 401 No\r\nContent-Length: 0\r\nContent-Length: 0\r\nWWW-Authenticate: Basic\r\nwww-authenticate: Bearer\r\n\r\n"
+    with Client("http://{}:{}/v2".format(*answer_once(answer))) as client, pytest.raises(ErrorResponse) as caught:
+        client.metadata()
+    assert caught.value.response_headers["www-authenticate"] == "Basic, Bearer"
+
+
 def test_what_a_server_says_of_a_length_takes_no_memory() -> None:
     host, port = answer_once(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n{}" % 2**30)
     tracemalloc.start()
