@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import importlib
-import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 import numpy as np
 
+from .._models.fitted import list_columns
 from .._protocol.datatypes import datatype_of
 from .._protocol.errors import InferenceError
 from .._protocol.specs import TensorSpec
@@ -64,8 +64,8 @@ class _Estimator:
 
     def __init__(self, estimator: Any) -> None:
         self._estimator = estimator
-        names = list(map(str, getattr(estimator, "feature_names_in_", ())))
-        if names and not all(map(re.compile(r"Column_\d+").fullmatch, names)):  # as LightGBM calls those of an array
+        names = list_columns(estimator)
+        if names:
             self.feature_names_in_ = names  # the server reads it: it puts columns in this order, and refuses others
         if hasattr(estimator, "n_features_in_"):
             self.n_features_in_ = int(estimator.n_features_in_)
@@ -156,7 +156,7 @@ class _Booster:
 
     def __init__(self, booster: Any) -> None:
         self.booster_ = booster
-        self.feature_names_in_ = booster.feature_name()
+        self.feature_names_in_ = list_columns(booster) or []
         self.n_features_in_ = booster.num_feature()
 
     def predict(self, rows: Any) -> Any:

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import functools
 import inspect
-import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 import msgspec
 import numpy as np
 
-from .._codecs.base import AnyRequestCodec, find_class
+from .._codecs.base import AnyRequestCodec
 from .._codecs.content_types import UNTYPED, Codecs, Reader, RequestReader, get_array
 from .._codecs.dataframes import PandasCodec
 from .._codecs.frame_columns import read_column
@@ -34,10 +33,8 @@ from .binding import (
     take_unnamed,
 )
 from .callables import STREAMS, find_description, find_owner, kind_of, unwrap_partial
+from .fitted import list_columns
 from .parameter_types import choose_type, find_instead
-
-_GIVEN_BY_LIGHTGBM: Final = re.compile(r"Column_\d+").fullmatch
-"""The name of a column that had none."""
 
 _OF_ONE_REQUEST: Final = (InferenceRequest, InferenceContext)
 """Parameters that take more of a request than its tensors. Who takes the first may take the second too."""
@@ -202,7 +199,7 @@ def _parse_signature(function: Callable[..., Any], read: inspect.Signature, name
     if names is not None:
         return _Signature(plain, spread, rest, names)
     untyped = _find_untyped(plain, rest, declared)
-    fitted, specs = None if untyped is None else _find_columns(function), declared.specs
+    fitted, specs = None if untyped is None else list_columns(find_owner(function)), declared.specs
     if fitted and declared.request_codec is None and len(specs) == 1 and len(specs[0].shape) == 1:
         raise TypeError(f'{declared.label} was fitted with a data frame, and takes no array of one dimension: write content_type="pd"')
     names = _name_parameters(plain, rest, specs)
@@ -450,24 +447,6 @@ def _check_content_type(reader: RequestReader | None, inputs: Sequence[Input], d
         fits = content_type is None or reader is None or any(entry.reader for entry in inputs)
     if not fits:
         raise TypeError(f"{declared.label} has no parameter for content_type={content_type!r}: add one without annotation, or leave it out")
-
-
-def _find_columns(function: Callable[..., Any]) -> list[str] | None:
-    """The columns with which an estimator or a booster was fitted, if the function is a method of one: none if it does not know them.
-
-    None for other functions. In scikit-learn's words, an estimator is what can be fitted and cloned.
-    """
-    owner: Any = find_owner(function)
-    of_lightgbm, of_xgboost = (isinstance(owner, find_class(module, "Booster")) for module in ("lightgbm", "xgboost"))
-    if of_lightgbm:
-        names = owner.feature_name()
-        return [] if all(map(_GIVEN_BY_LIGHTGBM, names)) else names
-    if of_xgboost:
-        return owner.feature_names or []
-    names = getattr(owner, "feature_names_in_", None)
-    if names is not None:
-        return list(map(str, names))
-    return [] if hasattr(owner, "fit") and hasattr(owner, "get_params") else None
 
 
 def _list_parameter_names(function: Callable[..., Any]) -> frozenset[str]:

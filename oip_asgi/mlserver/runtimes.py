@@ -11,6 +11,7 @@ from typing import Any, ClassVar, Final
 import msgspec
 import numpy as np
 
+from .._models.fitted import list_columns
 from .._protocol.errors import show
 from .._protocol.log import logger
 from ..specs import specs_of
@@ -86,7 +87,7 @@ class TableRuntime(Runtime):
 
     def list_columns(self) -> list[str]:
         """The names of the columns that the model was trained with; none if it does not know them."""
-        return list(map(str, getattr(self._model, "feature_names_in_", ())))
+        return list_columns(self._model) or []
 
     def spell(self, column: str) -> str:
         """The name of a column as the model has it."""
@@ -144,10 +145,6 @@ class LightGBMModel(TableRuntime):
     def run(self, payload: InferenceRequest) -> InferenceResponse:
         found = self._model.predict(self.read_rows(payload))
         return InferenceResponse(outputs=[NumpyCodec.encode_output("predict", found)])
-
-    def list_columns(self) -> list[str]:
-        names: list[str] = self._model.feature_name()
-        return [] if names == [f"Column_{place}" for place in range(len(names))] else names  # of one that was trained with an array
 
     def spell(self, column: str) -> str:
         return column.replace(" ", "_")
