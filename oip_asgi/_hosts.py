@@ -234,8 +234,7 @@ def add_routes(app: Any, routes: Sequence[HostRoute], dependencies: Sequence[Any
         if not has_dependencies:  # not by way of the endpoint, for which Starlette makes a request each time
             route.app = _serve_at(route, serve)
         else:
-            guarded = _watch(route.app)
-            route.app = guarded if is_open is None else _choose(is_open, serve, guarded)
+            route.app = _guard(route.app, serve, is_open)
         added.append(route)
     for route in added:
         if route.path.endswith(REST):  # slowapi counts a request for the last route that matches
@@ -268,13 +267,6 @@ def _serve_at(route: Any, serve: Serve) -> Serve:
     return serve_at
 
 
-def _choose(is_open: Callable[[Scope], object], serve: Serve, guarded: Serve) -> Serve:
-    def choose(scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
-        return (serve if is_open(scope) else guarded)(scope, receive, send)
-
-    return choose
-
-
 class _Watched:
     """Receives the messages of a request, and knows whether one with a part of its body has come."""
 
@@ -287,11 +279,15 @@ class _Watched:
         return message
 
 
-def _watch(serve: Serve) -> Serve:
-    def watch(scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
-        return serve(scope, _Watched(receive), send)
+def _guard(guarded: Serve, serve: Serve, is_open: Callable[[Scope], object] | None) -> Serve:
+    """Let dependencies run first, but not before what is open."""
 
-    return watch
+    def guard(scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
+        if is_open is not None and is_open(scope):
+            return serve(scope, receive, send)
+        return guarded(scope, _Watched(receive), send)
+
+    return guard
 
 
 def _make_endpoint(name: str, serve: Serve) -> Callable[[Any], Awaitable[Any]]:
@@ -405,14 +401,19 @@ _READ_ASYNC: Final = "await request.body()"
 
 
 def check_installed(app: Any, installed: Sequence[Any], prefix: str, services: Sequence[str]) -> None:
-    """Check that routes of ours are still there, and that none which came meanwhile answers before them. Let them be asked last."""
+    """Check that routes of ours are still there, and that none which came meanwhile answers before them."""
     routes = app.router.routes
     lost = next((route for route in installed if route not in routes), None)
     if lost is not None:
         raise ValueError(f"the route {lost.path!r} of oip_asgi is no longer there: install it after what makes the list of routes anew")
     check_reachable(app, routes[: routes.index(installed[0])], prefix, services)
+
+
+def move_to_end(app: Any, installed: Sequence[Any], prefix: str, services: Sequence[str]) -> None:
+    """Let routes of ours be asked last, so that they take no time of the others. Not if one of these answers everything."""
+    routes = app.router.routes
     others = [route for route in routes if route not in installed]
-    with suppress(ValueError):  # one that answers everything comes last
+    with suppress(ValueError):
         check_reachable(app, others, prefix, services)
         routes[:] = [*others, *installed]
 

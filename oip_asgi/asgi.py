@@ -35,6 +35,7 @@ from ._hosts import (
     find_reader,
     is_framework,
     iterate_applications,
+    move_to_end,
 )
 from ._http.events import STREAMED
 from ._http.exchange import exchange, list_templates
@@ -208,6 +209,7 @@ class OIPApp:
         @asynccontextmanager
         async def lifespan(host: Any) -> AsyncIterator[Any]:
             check_installed(app, added, prefix, services)
+            move_to_end(app, added, prefix, services)
             _log_page(self._server, prefix)
             async with host_lifespan(host) as state, self._server.lifespan():
                 yield state
