@@ -5,6 +5,7 @@ Specification: OpenAPI 3.1, Operation Object, Components Object; HTTP/REST API.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
@@ -202,18 +203,21 @@ class Operations:
             response["content"]["application/json"]["example"] = example
         return response
 
+    def _input(self, spec: TensorSpec, *, is_declared: bool, default: str | float | None) -> Schema:
+        schema: Schema = {"allOf": [self._schema("Tensor")], "title": spec.name, "properties": {"name": {"const": spec.name}}}
+        if is_declared:
+            schema = json_schemas.tensor(spec, self._content_types, self._element_of, has_data=True)
+        if default is not None:
+            schema["properties"]["data"] = {**schema["properties"].get("data", {}), "default": [default]}
+        return schema
+
     def _add_schemas(self, at: ModelPath) -> None:
         model, (required, optional) = at.model, _list_inputs(at.model)
         named = (*required, *optional)
         declared = {spec.name for spec in model.inputs}
         self._datatypes.update(spec.datatype for spec in (*named, *model.outputs))
-        any_tensor = self._schema("Tensor")
-        inputs = [
-            json_schemas.tensor(spec, self._content_types, self._element_of, has_data=True)
-            if spec.name in declared
-            else {"allOf": [any_tensor], "title": spec.name, "properties": {"name": {"const": spec.name}}}
-            for spec in named
-        ]
+        any_tensor, defaults = self._schema("Tensor"), _list_defaults(model)
+        inputs = [self._input(spec, is_declared=spec.name in declared, default=defaults.get(spec.name)) for spec in named]
         outputs = [json_schemas.tensor(spec, self._content_types, self._element_of, has_data=False) for spec in model.outputs]
         fewest = sum(spec.name not in model.binding.scalars for spec in required)  # scalars may be parameters
         taken: Schema = {"type": "array", "minItems": fewest}
@@ -247,6 +251,17 @@ def _list_inputs(model: Model) -> tuple[list[TensorSpec], list[TensorSpec]]:
     entries = model.binding.entries or [Input(spec.name, spec, content_type=spec.content_type) for spec in model.inputs]
     required, optional = ([entry.describe() for entry in entries if entry.is_needed is is_needed] for is_needed in (True, False))
     return required, optional
+
+
+def _list_defaults(model: Model) -> dict[str, str | float]:
+    """The defaults of scalars, by input. JSON has no infinity and no NaN."""
+    scalars = model.binding.scalars
+    found = {parameter.name: parameter.default for parameter in model.binding.parameters if parameter.name in scalars}
+    return {
+        name: default
+        for name, default in found.items()
+        if isinstance(default, (str, int)) or (isinstance(default, float) and math.isfinite(default))
+    }
 
 
 def _describe(model: Model, specs: Sequence[TensorSpec], optional: Sequence[TensorSpec]) -> str:

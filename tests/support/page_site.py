@@ -5,10 +5,12 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import json
 from collections.abc import AsyncIterator
 from typing import Any
 
 import numpy as np
+import pandas as pd
 from fastapi import FastAPI
 
 from oip_asgi import InferenceServer, OIPApp, Tensor, TensorSpec
@@ -85,7 +87,33 @@ def make_server() -> InferenceServer:
             await asyncio.sleep(0.1)
 
     add_looks(server)
+    add_inputs(server)
     return server
+
+
+def add_inputs(server: InferenceServer) -> None:
+    """Models whose inputs are chosen, picked, pasted and dropped."""
+    plans = json.dumps({"datatype": "BYTES", "data": ["basic", "pro"], "content_type": "str"})
+    columns = [
+        TensorSpec("age", "INT64", [-1], pd_dtype="Int64", example=[31]),
+        TensorSpec("income", "FP64", [-1], example=[5200.25]),
+        TensorSpec("city", "BYTES", [-1], "str", example=["Bern"]),
+        TensorSpec("plan", "BYTES", [-1], "str", example=["pro"], pd_dtype="category", pd_categories=plans),
+        TensorSpec("since", "BYTES", [-1], "datetime", example=["2021-03-01T00:00:00"]),
+        TensorSpec("active", "BOOL", [-1], example=[True]),
+    ]
+
+    @server.model("churn", inputs=columns, outputs=[TensorSpec("seen", "BYTES", [-1])], content_type="pd")
+    def churn(frame: pd.DataFrame) -> list[str]:
+        return [" ".join(str(value) for value in row) for row in frame.astype(object).itertuples(index=False)]
+
+    @server.model("scaled", inputs=[TensorSpec("x", "FP32", [-1])], outputs=[TensorSpec("y", "FP32", [-1])])
+    def scaled(x: Any, factor: float = 2.5, exact: bool = False) -> Any:
+        return x * factor + exact
+
+    @server.model("statistics", inputs=[TensorSpec("pixels", "FP32", [1, 3, 48, 64])], outputs=[TensorSpec("mean", "FP32", [3])])
+    def statistics(pixels: Any) -> Any:
+        return pixels.mean(axis=(0, 2, 3))
 
 
 def add_looks(server: InferenceServer) -> None:

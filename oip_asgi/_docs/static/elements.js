@@ -42,8 +42,8 @@ async function copy(text) {
 }
 
 /** A button that saves what `blobOf` returns as a file. */
-export function saveButton(name, blobOf) {
-  return button("Save", async () => {
+export function saveButton(name, blobOf, label = "Save") {
+  return button(label, async () => {
     const link = build("a", { href: URL.createObjectURL(await blobOf()), download: name });
     link.click();
     setTimeout(() => URL.revokeObjectURL(link.href), 10000);

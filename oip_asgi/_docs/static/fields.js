@@ -1,46 +1,36 @@
-// A field for each input of a request: numbers, texts, files, and a table for the columns of a frame. Knows nothing of the page.
+// A field for each input of a request: a value, lines of numbers or texts, files, a large array, or a table of columns. Knows nothing of the page.
 
-import { build } from "./elements.js";
-import { Written } from "./json.js";
+import { bytesOf, pictureLayout, randomCode, randomValues, readNpy, sizeOf, valuesOf, zerosCode } from "./arrays.js";
+import { fieldText, makeCell, Mistake, numberIn } from "./cells.js";
+import { build, button } from "./elements.js";
+import { figureOf } from "./figures.js";
+import { Frame } from "./frame.js";
+import { looksOf } from "./looks.js";
+import { drawFile, pixelsIn } from "./pictures.js";
+import { numbersOf, readRows } from "./rows.js";
+import { imageIn } from "./tensors.js";
 
 const DATATYPES = ["FP32", "FP64", "FP16", "INT64", "INT32", "INT16", "INT8", "UINT64", "UINT32", "UINT16", "UINT8", "BOOL", "BYTES"];
-const NUMBER = /^-?(0|[1-9]\d*)(\.\d+)?([eE][+-]?\d+)?$/;
 const TEXTS = ["str", "datetime", "pd_json"];  // content types of texts, which are no files
-const WORDS = { true: true, false: false, null: null, NaN: "NaN", Infinity: "Infinity", "-Infinity": "-Infinity" };
-
-/** What the reader wrote cannot be sent. */
-export class Mistake extends Error {
-  constructor(control, message) {
-    super(message);
-    this.control = control;
-  }
-}
+const MOST_LINES = 16;  // of a field, before it scrolls
+export const MOST_WRITTEN = 4096;  // elements that are written as text; more are an array of bytes
 
 /**
- * The fields of a model's inputs. An input has a name and, where they are known, a datatype, a shape, a content type, and whether it is
- * optional.
+ * The fields of a model's inputs. An input has a name and, where they are known, a datatype, a shape, a content type, its choices, whether it
+ * is optional and with which default (`hint`), and whether its values may be missing.
  */
 export class Fields {
   constructor(inputs) {
     const isFrame = inputs.length > 1 && inputs.every(({ shape }) => `${shape}` === "-1" || `${shape}` === "-1,1");
-    this.fields = inputs.map((input) => (isFrame ? new Column(input) : new Field(input, inputs.length === 1)));
-    this.element = isFrame ? this.makeTable() : build("div", { className: "fields" }, this.fields.map((field) => field.element));
+    this.frame = isFrame ? new Frame(inputs) : null;
+    this.fields = isFrame ? [] : inputs.map((input) => fieldOf(input, inputs.length === 1));
+    this.element = isFrame ? this.frame.element : build("div", { className: "fields" }, this.fields.map((field) => field.element));
     if (!inputs.length) this.element.append("It takes no inputs.");
   }
 
-  makeTable() {
-    const add = build("button", { type: "button", className: "quiet" }, ["Add a row"]);
-    add.addEventListener("click", () => {
-      for (const column of this.fields) column.write([...column.texts(), ""]);
-      this.fields[0].cells().at(-1).focus();
-    });
-    const table = build("table", { className: "frame" }, this.fields.map((column) => column.element));
-    return build("div", {}, [build("div", { className: "scroll", tabIndex: 0 }, [table]), add]);
-  }
-
-  /** The tensors of a request. Raises Mistake. */
+  /** The tensors of a request; those with `bytes` are sent behind the JSON. Raises Mistake. */
   tensors() {
-    return this.fields.map((field) => field.tensor()).filter(Boolean);
+    return this.frame ? this.frame.tensors() : this.fields.map((field) => field.tensor()).filter(Boolean);
   }
 
   /** The file that is the whole body: of the only input, if its content type is one that JSON cannot carry. */
@@ -48,64 +38,86 @@ export class Fields {
     return this.fields[0]?.body;
   }
 
+  /** The files in the tensors: their base64, and the name of each. */
+  get sources() {
+    return this.fields.flatMap((field) => field.sources ?? []);
+  }
+
   /** Show the tensors of a request that was written in another way. */
   fill(tensors) {
+    if (this.frame) return this.frame.fill(tensors);
     for (const field of this.fields) field.fill(tensors.find(({ name }) => name === field.name));
+    return undefined;
   }
 }
 
-/** One input by itself. */
-class Field {
-  constructor({ name, datatype, shape, contentType, optional }, isOnly) {
-    Object.assign(this, { name, shape });
-    const id = `input ${name}`;
-    this.datatype = datatype ?? "FP32";
-    this.control = build("textarea", { id, rows: 1, spellcheck: false, autocomplete: "off" });
-    this.control.addEventListener("input", () => this.fit());
-    const words = [datatype, shape && `[${shape.join(", ")}]`, contentType, optional && "optional"].filter(Boolean).join(" ");
-    const parts = [build("label", { htmlFor: id }, [build("b", {}, [name]), " ", build("span", { className: "faint" }, [words])])];
-    if (!datatype) parts.push(this.makeChoice());
-    parts.push(this.control);
-    const isText = [undefined, "np", "base64"].includes(contentType);  // JSON carries its bytes as base64
-    if (this.datatype === "BYTES" && !TEXTS.includes(contentType) && (isText || isOnly)) parts.push(this.makeFile(isText));
-    this.element = build("div", { className: "field" }, parts);
-  }
+function fieldOf(input, isOnly) {
+  const { datatype, shape, contentType, choices } = input;
+  const isOne = shape && sizeOf(shape) === 1 && !shape.includes(-1);
+  if (isOne && (choices || datatype === "BOOL" || contentType === "datetime" || (input.isOptional && datatype !== "BYTES"))) return new Value(input);
+  return datatype === "BYTES" ? new Texts(input, isOnly) : new Numbers(input);
+}
 
-  /** Nobody has declared the datatype. */
-  makeChoice() {
-    const choice = build("select", { ariaLabel: `datatype of ${this.name}` }, DATATYPES.map((each) => new Option(each, each)));
-    choice.addEventListener("change", () => { this.datatype = choice.value; });
-    this.choice = choice;
-    return choice;
-  }
+/** The line above a field: its name, and what is known of it. */
+function titleOf({ name, datatype, shape, contentType, isOptional }, htmlFor) {
+  const words = [datatype, shape && `[${shape.join(", ")}]`, contentType, isOptional && "optional"].filter(Boolean).join(" ");
+  return build("label", { htmlFor }, [build("b", {}, [name]), " ", build("span", { className: "faint" }, [words])]);
+}
 
-  makeFile(isText) {
-    const file = build("input", { type: "file", multiple: isText && this.isList(), ariaLabel: `files for ${this.name}` });
-    file.addEventListener("change", async () => {
-      this.files = isText ? await Promise.all([...file.files].map(base64)) : [];
-      this.body = isText ? undefined : file.files[0];
-      this.control.disabled = file.files.length > 0;
-      file.dispatchEvent(new Event("input", { bubbles: true }));
-    });
-    return file;
-  }
-
-  /** Whether each line is an element of its own. */
-  isList() {
-    return !this.shape || this.shape.includes(-1) || this.shape.reduce((product, size) => product * size, 1) > 1;
+/** One value: a choice, a date or a number. */
+class Value {
+  constructor(input) {
+    Object.assign(this, input, { input });
+    this.element = build("div", { className: "field" }, [titleOf(input, `input ${input.name}`)]);
+    this.fill(undefined);
   }
 
   tensor() {
-    const { name, datatype } = this;
-    if (this.files?.length) {
-      const shape = this.shapeFor(this.files.length, this.files.length);
-      return { name, shape, datatype, parameters: { content_type: "base64" }, data: this.files };
-    }
-    const text = this.control.value;
-    if (!text.trim() && this.isEmptyLeftOut) return null;
-    const lines = text.split("\n").filter((line) => line.trim());
-    const data = datatype !== "BYTES" ? lines.flatMap((line) => numbers(line, this)) : this.isList() ? lines : [text];
-    return { name, shape: this.shapeFor(data.length, lines.length), datatype, data };
+    const value = this.cell.read();
+    return value === undefined ? null : { name: this.name, shape: this.shape, datatype: this.datatype, data: [value] };
+  }
+
+  fill(tensor) {
+    this.cell?.element.remove();
+    this.cell = makeCell(this.input, "", [tensor?.data ?? []].flat(Infinity)[0]);
+    this.cell.element.id = `input ${this.name}`;
+    this.cell.element.removeAttribute("aria-label");
+    this.element.append(this.cell.element);
+  }
+}
+
+/** What fields of several elements share: a text of lines, and shapes. */
+class Lines {
+  constructor(input) {
+    Object.assign(this, input);
+    const id = `input ${input.name}`;
+    this.control = build("textarea", { id, rows: 1, spellcheck: false, autocomplete: "off", placeholder: input.isOptional ? input.hint || "not sent" : "" });
+    this.control.addEventListener("input", () => this.fit());
+    this.tools = build("div", { className: "tools" });
+    this.preview = build("div", { className: "preview", hidden: true });
+    this.element = build("div", { className: "field" }, [titleOf(input, id), this.tools, this.control, this.preview]);
+    this.element.addEventListener("dragover", (event) => event.preventDefault());
+    this.element.addEventListener("drop", (event) => {
+      event.preventDefault();
+      if (event.dataTransfer.files.length) this.take([...event.dataTransfer.files]);
+    });
+  }
+
+  /** A button that opens files. */
+  filePicker(text, properties) {
+    const file = build("input", { type: "file", ariaLabel: `${text} for ${this.name}`, ...properties });
+    file.addEventListener("change", () => this.take([...file.files]));
+    this.file = file;
+    return build("label", { className: "pick" }, [text, file]);
+  }
+
+  changed() {
+    this.element.dispatchEvent(new Event("input", { bubbles: true }));
+  }
+
+  /** As many lines as there are. */
+  fit() {
+    this.control.rows = Math.min(this.control.value.split("\n").length, MOST_LINES);
   }
 
   /** The shape of so many elements on so many lines. */
@@ -121,72 +133,192 @@ class Field {
     const first = shape.indexOf(-1), last = shape.lastIndexOf(-1);
     return shape.map((size, place) => (size !== -1 ? size : place === last ? rest : place === first ? rows : 1));
   }
-
-  fill(tensor) {
-    this.isEmptyLeftOut = !tensor;
-    if (tensor && this.choice) this.choice.value = this.datatype = tensor.datatype;
-    const elements = (tensor?.data ?? []).flat(Infinity).map(written);
-    const width = tensor?.shape?.length > 1 ? Number(written(tensor.shape.at(-1))) : elements.length;
-    const lines = this.datatype === "BYTES" ? elements : rowsOf(elements, width).map((row) => row.join(", "));
-    this.control.value = lines.join("\n");
-    this.fit();
-  }
-
-  /** As many lines as there are. */
-  fit() {
-    this.control.rows = Math.min(this.control.value.split("\n").length, 8);
-  }
 }
 
-/** One column of a frame: a line of a table, with a cell for each row. */
-class Column {
-  constructor({ name, datatype, shape, contentType, optional }) {
-    Object.assign(this, { name, datatype, shape });
-    const words = [datatype, contentType, optional && "optional"].filter(Boolean).join(" ");
-    this.element = build("tr", {}, [build("th", { scope: "row" }, [name, " ", build("span", { className: "faint" }, [words])])]);
+/** Lines of texts, or files. */
+class Texts extends Lines {
+  constructor(input, isOnly) {
+    super(input);
+    this.isText = [undefined, "np", "base64"].includes(input.contentType);  // JSON carries its bytes as base64
+    if (TEXTS.includes(input.contentType) || !(this.isText || isOnly)) return;
+    this.clear = button("Remove", () => { this.take([]); this.file.focus(); }, { hidden: true, ariaLabel: `Remove the files for ${input.name}` });
+    this.tools.append(build("span", { className: "faint wide" }, ["drop a file, or"]), this.filePicker("Choose a file", { multiple: this.isText && this.isList() }), this.clear);
   }
 
-  cells() {
-    return [...this.element.querySelectorAll("input")];
+  /** Whether each line is an element of its own. */
+  isList() {
+    return !this.shape || this.shape.includes(-1) || this.shape.reduce((product, size) => product * size, 1) > 1;
   }
 
-  texts() {
-    return this.cells().map((cell) => cell.value);
-  }
-
-  write(texts) {
-    this.cells().forEach((cell) => cell.parentElement.remove());
-    this.element.append(...texts.map((value, row) =>
-      build("td", {}, [build("input", { value, ariaLabel: `${this.name}, row ${row + 1}`, autocomplete: "off", size: 10 })])));
+  async take(files) {
+    if (!this.file) return;
+    this.files = this.isText ? await Promise.all(files.map(base64)) : [];
+    this.sources = this.files.map((text, place) => ({ text, name: files[place].name }));
+    this.body = this.isText ? undefined : files[0];
+    this.clear.hidden = !files.length;
+    this.control.hidden = files.length > 0;
+    this.preview.hidden = !files.length;
+    this.preview.replaceChildren(...await Promise.all(files.map(previewOf)));
+    if (!files.length) this.file.value = "";
+    this.changed();
   }
 
   tensor() {
-    const texts = this.texts();
-    if (this.isEmptyLeftOut && !texts.some(Boolean)) return null;
-    const numberOf = (control) => numbers(control.value, { name: this.name, control }, 1)[0];
-    const data = this.datatype === "BYTES" ? texts : this.cells().map(numberOf);
-    return { name: this.name, shape: this.shape.length > 1 ? [data.length, 1] : [data.length], datatype: this.datatype, data };
+    const { name, datatype } = this;
+    if (this.files?.length) {
+      const shape = this.shapeFor(this.files.length, this.files.length);
+      return { name, shape, datatype, parameters: { content_type: "base64" }, data: this.files };
+    }
+    const text = this.control.value;
+    if (!text.trim() && this.isEmptyLeftOut) return null;
+    const lines = text.split("\n").filter((line) => line.trim());
+    const data = this.isList() ? lines : [text];
+    return { name, shape: this.shapeFor(data.length, lines.length), datatype, data };
   }
 
   fill(tensor) {
+    const elements = [tensor?.data ?? []].flat(Infinity).map(fieldText);
+    if (this.files?.length && `${elements}` === `${this.files}`) return;
     this.isEmptyLeftOut = !tensor;
-    this.write((tensor?.data ?? [""]).flat(Infinity).map(written));
+    if (this.files?.length) this.take([]);
+    this.control.value = elements.join("\n");
+    this.fit();
   }
 }
 
-/** The numbers on a line, as they are written; `count` of them where that is said. */
-function numbers(line, { name, control }, count) {
-  const words = line.split(/[\s,;]+/).filter(Boolean);
-  if (count !== undefined && words.length !== count) throw new Mistake(control, `${name} needs ${count} number in each row`);
-  return words.map((word) => {
-    if (NUMBER.test(word)) return new Written(word);
-    if (Object.hasOwn(WORDS, word)) return WORDS[word];
-    throw new Mistake(control, `${name}: ${JSON.stringify(word)} is no number`);
-  });
+/** What a file looks like: its picture if it is one, its name and its size. */
+async function previewOf(file) {
+  const bytes = new Uint8Array(await file.arrayBuffer()), image = imageIn(bytes);
+  const caption = build("span", { className: "faint" }, [`${file.name}, ${bytes.length.toLocaleString("en")} bytes`]);
+  return build("div", { className: "thumb" }, [...(image ? [drawFile(image, file.name, () => {})] : []), caption]);
 }
 
-function written(value) {
-  return value instanceof Written ? value.source : String(value);
+/** Lines of numbers; or an array from a file, at random or of zeros, which is too large for text. */
+class Numbers extends Lines {
+  constructor(input) {
+    super(input);
+    this.isChosen = !input.datatype;
+    this.datatype = input.datatype ?? "FP32";
+    if (this.isChosen) this.tools.append(this.makeChoice());
+    this.isLarge = input.shape && sizeOf(input.shape) > MOST_WRITTEN;
+    if (input.shape && (this.isLarge || input.shape.includes(-1) || sizeOf(input.shape) > 4)) this.addTools();
+    if (this.isLarge) this.hold(this.zeros(), "zeros");
+  }
+
+  addTools() {
+    this.tools.append(this.filePicker("From a file", { accept: ".npy,.csv,.tsv,.txt,image/*", title: "npy, CSV or a picture" }),
+      button("Random", () => this.hold({ ...this.zeros(), values: randomValues(this.datatype, sizeOf(this.shape)), code: randomCode(this.datatype, this.sizes) }, "at random"),
+        { ariaLabel: `Random numbers for ${this.name}` }));
+  }
+
+  get sizes() {
+    return this.shape.map((size) => (size === -1 ? 1 : size));
+  }
+
+  zeros() {
+    return { values: Array(sizeOf(this.shape)).fill(0), shape: this.sizes, code: zerosCode(this.sizes) };
+  }
+
+  /** Nobody has declared the datatype. */
+  makeChoice() {
+    this.choice = build("select", { ariaLabel: `datatype of ${this.name}` }, DATATYPES.map((each) => new Option(each, each)));
+    this.choice.addEventListener("change", () => { this.datatype = this.choice.value; });
+    return this.choice;
+  }
+
+  async take([file]) {
+    this.problem = "";
+    try {
+      const { values, shape, code } = await this.read(file);
+      this.hold({ values, shape: this.shapeOf(shape, values.length), code }, `from ${file.name}`);
+    } catch (error) {
+      this.problem = `${this.name}: ${file.name} cannot be sent: ${error.message}`;
+      this.changed();
+    }
+    if (this.file) this.file.value = "";
+  }
+
+  async read(file) {
+    const name = JSON.stringify(file.name);
+    if (/\.npy$/i.test(file.name)) return { ...readNpy(await file.arrayBuffer()), code: `np.load(${name})` };
+    if (/\.(csv|tsv|txt)$/i.test(file.name)) {
+      const rows = numbersOf(readRows(await file.text()));
+      return { values: rows.flat(), shape: [rows.length, rows[0]?.length ?? 0], code: `np.genfromtxt(${name}, delimiter=",")` };
+    }
+    const layout = pictureLayout(this.shape);
+    if (!layout) throw new Error(`the shape [${this.shape.join(", ")}] is not that of a picture`);
+    const { pixels, width, height } = await pixelsIn(file, layout);
+    const whole = { ...layout, width, height }, { channels } = whole;
+    return { values: valuesOf(pixels, whole, this.datatype), code: null, shape: layout.isLast ? [height, width, channels] : [channels, height, width] };
+  }
+
+  /** The shape of a file's array if it is the declared one, else the declared one with as many elements. */
+  shapeOf(shape, count) {
+    const fits = shape.length === this.shape.length && shape.every((size, axis) => [-1, size].includes(this.shape[axis]));
+    if (fits) return shape;
+    const rest = this.shape.length - shape.length;
+    const added = rest > 0 ? [...Array(rest).fill(1), ...shape] : shape.filter((size, place) => size !== 1 || place >= -rest);
+    if (added.length === this.shape.length && added.every((size, axis) => [-1, size].includes(this.shape[axis]))) return added;
+    return this.shapeFor(count, shape[0] ?? 1);
+  }
+
+  /** Take an array: few elements become text, more stay as they are. */
+  hold({ values, shape, code }, origin) {
+    if (values.length <= MOST_WRITTEN) {
+      this.writeText(values.map(textOfNumber), shape);
+      return this.changed();
+    }
+    this.held = { values, shape, code };
+    this.control.hidden = true;
+    this.preview.hidden = false;
+    const [look] = origin === "zeros" ? [] : looksOf([{ name: this.name, datatype: this.datatype, shape, data: values }]);
+    const sentence = build("p", { className: "faint" }, [`${values.length.toLocaleString("en")} elements, [${shape.join(", ")}], ${origin}`]);
+    this.preview.replaceChildren(sentence, ...(look ? [figureOf(look)] : []));
+    return this.changed();
+  }
+
+  /** Write numbers as text, a line for each row. */
+  writeText(texts, shape) {
+    const width = shape?.length > 1 ? Number(fieldText(shape.at(-1))) : texts.length;
+    this.held = null;
+    this.control.hidden = false;
+    this.preview.hidden = true;
+    this.control.value = this.datatype === "BYTES" ? texts.join("\n") : rowsOf(texts, width).map((row) => row.join(", ")).join("\n");
+    this.fit();
+  }
+
+  tensor() {
+    const { name, datatype, held } = this;
+    if (this.problem) throw new Mistake(this.control, this.problem);
+    if (held) return { name, shape: held.shape, datatype, values: held.values, bytes: bytesOf(datatype, held.values), code: held.code };
+    const text = this.control.value;
+    if (!text.trim() && this.isEmptyLeftOut) return null;
+    const lines = text.split("\n").filter((line) => line.trim());
+    const data = datatype === "BYTES" ? lines : lines.flatMap((line) => this.numbers(line));
+    return { name, shape: this.shapeFor(data.length, lines.length), datatype, data };
+  }
+
+  /** The numbers on a line, as they are written. */
+  numbers(line) {
+    return line.split(/[\s,;]+/).filter(Boolean).map((word) => {
+      const number = numberIn(word);
+      if (number === undefined) throw new Mistake(this.control, `${this.name}: ${JSON.stringify(word)} is no number`);
+      return number;
+    });
+  }
+
+  fill(tensor) {
+    this.problem = "";
+    this.isEmptyLeftOut = !tensor;
+    if (tensor?.parameters?.binary_data_size !== undefined && this.held) return;
+    if (!tensor && this.isLarge) return;
+    if (tensor && this.choice) this.choice.value = this.datatype = tensor.datatype;
+    this.writeText([tensor?.data ?? []].flat(Infinity).map(fieldText), tensor?.shape);
+  }
+}
+
+function textOfNumber(value) {
+  return Number.isFinite(value) ? String(Number(value.toPrecision(7))) : String(value);
 }
 
 function rowsOf(elements, width) {

@@ -1,13 +1,16 @@
 // The page that shows the models. It asks the server's own paths, which it finds relative to its own address.
 
+import { sizeOf } from "./arrays.js";
 import { awaitAnswer, errorOf, hideAnswer, listenToAnswer, showAnswer, showFailure, showStream } from "./answer.js";
-import { at, chooseTab, copyButton, listenToTabs, made, tableRows } from "./elements.js";
-import { Fields, Mistake } from "./fields.js";
+import { fieldText, Mistake } from "./cells.js";
+import { at, chooseTab, copyButton, listenToTabs, made, saveButton, tableRows } from "./elements.js";
+import { Fields, MOST_WRITTEN } from "./fields.js";
+import { withMissing } from "./frame.js";
 import { isJSON, literal, parse, pretty } from "./json.js";
 import { MOMENTS, READ_EVERY, showNumbers } from "./numbers.js";
-import { LANGUAGES, declaration } from "./snippets.js";
+import { LANGUAGES, declaration, fileOf } from "./snippets.js";
 import { change } from "./statistics.js";
-import { numberOf } from "./tensors.js";
+import { numberOf, plainData } from "./tensors.js";
 
 const MOUNT = new URL("../", import.meta.url);
 const MODELS_EVERY = 10000;  // milliseconds
@@ -15,7 +18,8 @@ const STATES = { READY: ["ready", "good"], LOADING: ["loading", ""], UNLOADING: 
 
 let models = new Map();  // by name: its entries in the index
 let shown = null;  // the model that is shown
-let fields = null;  // of the action that is chosen; null where its body is JSON alone
+let fields = null;  // of the action that is chosen
+let parts = [];  // the tensors whose bytes follow the JSON
 let sending = null;  // aborts the request that is under way
 let refused = null;  // the headers with which the host has refused a request
 
@@ -181,27 +185,42 @@ function actionsOf(described, path) {
     const { description = "", content } = post.requestBody;
     const { schema, example } = content["application/json"];
     const { properties } = described.components.schemas[schema.$ref.split("/").at(-1)];
-    found.set(action, { description, docstring: post.description, example, names: namesOf(properties) });
+    found.set(action, { description, docstring: post.description, example, schemas: schemasOf(properties) });
   }
   const whole = found.get("infer") ?? found.get("infer_stream");
   for (const action of found.values()) action.inputs = inputsOf(whole);
   return found;
 }
 
-/** The names of all inputs that a request may have. */
-function namesOf({ inputs }) {
-  return [inputs?.items ?? []].flatMap((items) => items.oneOf ?? items).map(({ title }) => title).filter(Boolean);
+/** The schemas of all inputs that a request may have. */
+function schemasOf({ inputs }) {
+  return [inputs?.items ?? []].flatMap((items) => items.oneOf ?? items).filter(({ title }) => title);
 }
 
 /** What is known of each input of a model: what is declared, and else what the example has. */
-function inputsOf({ names, example }) {
+function inputsOf({ schemas, example }) {
   const examples = example?.inputs ?? [];
-  const all = new Set([...names, ...examples.map(({ name }) => name)]);
+  const all = new Set([...schemas.map(({ title }) => title), ...examples.map(({ name }) => name)]);
   return [...all].map((name) => {
+    const schema = schemas.find(({ title }) => title === name)?.properties.data ?? {};
     const declared = shown.metadata.inputs.find((input) => input.name === name) ?? { name };
     const isOptional = example !== undefined && !examples.some((tensor) => tensor.name === name);
-    return { ...declared, contentType: declared.parameters?.content_type, optional: isOptional };
+    return describe(declared, schema, isOptional);
   });
+}
+
+/** An input as the fields want it: also its choices, its default as text, and whether its values may be missing. */
+function describe(declared, schema, isOptional) {
+  const { datatype, parameters } = declared, { content_type: contentType, pd_dtype: dtype, pd_categories: categories } = parameters ?? {};
+  const isFrame = shown.metadata.parameters?.content_type === "pd";
+  const isText = datatype === "BYTES" && ["str", "datetime"].includes(contentType);
+  return {
+    ...declared, contentType, isOptional,
+    choices: schema.items?.enum ?? (categories && contentType !== "pd_json" ? parse(categories).data : undefined),
+    hint: schema.default === undefined ? "" : `default ${[schema.default].flat().map(fieldText).join(", ")}`,
+    isNullable: contentType !== "pd_json" && isFrame && (/^FP/.test(datatype) || isText || dtype !== undefined),
+    zone: dtype?.includes(", ") ? "Z" : "",
+  };
 }
 
 function showVersions(model) {
@@ -219,7 +238,7 @@ function showState(entry) {
 
 function tableOf(tensors, inputs) {
   if (!tensors.length) return made("p", "Not declared.", "faint");
-  const optional = new Set(inputs.filter((input) => input.optional).map((input) => input.name));
+  const optional = new Set(inputs.filter((input) => input.isOptional).map((input) => input.name));
   const table = made("table"), head = table.createTHead().insertRow();
   for (const title of ["name", "datatype", "shape"]) head.append(Object.assign(made("th", title), { scope: "col" }));
   const body = table.createTBody();
@@ -273,12 +292,20 @@ function showExample() {
   at("declare").hidden = true;
   at("hint").hidden = !description;
   at("hint").textContent = description.replaceAll("`", "");
-  at("body").value = example === undefined ? zeros(shown.metadata.inputs) : pretty(example);
-  fields = example === undefined ? null : new Fields(inputs);
-  at("fields").replaceChildren(fields ? fields.element : made("p", "The inputs are too large for fields: edit the JSON.", "faint"));
-  fields?.fill(tensorsOf(at("body").value));
-  chooseTab(at(fields ? "with-fields" : "with-json"));
-  showSnippets();
+  fields = new Fields(inputs);
+  at("fields").replaceChildren(fields.element);
+  at("body").value = example === undefined ? "" : pretty(example);
+  chooseTab(at("with-fields"));  // which takes the body into the fields
+  if (example === undefined) fields.fill(inputs.filter(({ isOptional }) => !isOptional).map(zeros));
+  parts = [];
+  if (example === undefined) takeFields();
+  else showSnippets();
+}
+
+/** A small input beside one that is too large for an example. A large one has zeros by itself. */
+function zeros({ name, datatype, shape }) {
+  const count = sizeOf(shape), zero = { BYTES: "text", BOOL: false }[datatype] ?? 0;
+  return { name, datatype, shape: shape.map((size) => (size === -1 ? 1 : size)), ...(count > MOST_WRITTEN ? { parameters: { binary_data_size: 0 } } : { data: Array(count).fill(zero) }) };
 }
 
 /** The tensors of a body: those of an inference request, or the members of a flat object. */
@@ -288,13 +315,20 @@ function tensorsOf(body) {
   return Object.entries(document).map(([name, value]) => ({ name, data: [value].flat(Infinity) }));
 }
 
-/** Write the body from the fields. */
+/** Write the body from the fields. Large arrays follow the JSON as bytes, but in a flat object, which is JSON alone. */
 function writeBody() {
   for (const each of at("fields").querySelectorAll("[aria-invalid]")) each.removeAttribute("aria-invalid");
-  const tensors = fields.tensors();
-  const flat = ({ name, shape, data }) => [name, shape.length > 1 || data.length !== 1 ? data : data[0]];
-  const isWhole = at("action").value.startsWith("infer");
-  at("body").value = pretty(isWhole ? { inputs: tensors } : Object.fromEntries(tensors.map(flat)));
+  const tensors = fields.tensors(), isWhole = at("action").value.startsWith("infer");
+  parts = isWhole ? tensors.filter(({ bytes }) => bytes) : [];
+  at("body").value = isWhole ? pretty({ inputs: tensors.map(wholeTensor) }) : pretty(Object.fromEntries(tensors.map(flatMember)));
+}
+
+function wholeTensor({ bytes, values, code, ...tensor }) {
+  return bytes ? { ...tensor, parameters: { binary_data_size: bytes.length } } : withMissing(tensor);
+}
+
+function flatMember({ name, shape, data, values = data }) {
+  return [name, shape.length > 1 || values.length !== 1 ? values : values[0]];
 }
 
 /** Take what the reader has written into a field. */
@@ -318,24 +352,12 @@ function showMistake(mistake) {
 
 /** The fields are chosen, or the JSON. */
 function chosenForm(tab) {
-  if (tab !== at("with-fields") || !fields) return;
+  if (tab !== at("with-fields")) return;
   try {
     fields.fill(tensorsOf(at("body").value));
     showMistake();
   } catch {  // no JSON: the fields stay as they are
   }
-}
-
-/** An inference request for tensors that are too large for an example in the document. */
-function zeros(inputs) {
-  const element = (datatype) => ({ BYTES: '"text"', BOOL: "false" })[datatype] ?? "0";
-  const tensors = inputs.map(({ name, datatype, shape }) => {
-    const sizes = shape.map((size) => (size === -1 ? 1 : size));
-    const row = Array(sizes[sizes.length - 1] ?? 1).fill(element(datatype)).join(",");
-    const data = Array(sizes.slice(0, -1).reduce((product, size) => product * size, 1)).fill(row).join(",\n");
-    return `{"name":${JSON.stringify(name)},"datatype":"${datatype}","shape":[${sizes}],"data":[\n${data}]}`;
-  });
-  return `{"inputs":[${tensors.join(",\n")}]}`;
 }
 
 /** The headers that the reader has typed, such as a key that the host asks for. */
@@ -349,11 +371,21 @@ function typed() {
 }
 
 function request() {
-  const action = at("action").value;
+  const action = at("action").value, body = at("body").value;
   const { name, version, path } = shown;
   const url = new URL(`${path}/${action}`, MOUNT).href;
   const file = action === "infer" && !at("fields").hidden ? fields.body : undefined;
-  return { name, version, action, url, headers: typed(), body: at("body").value, file, streams: action.endsWith("_stream") };
+  const behind = body.includes("binary_data_size") ? parts : [];
+  const sources = fields.sources.filter(({ text }) => body.includes(text));
+  return { name, version, action, url, headers: typed(), body, file, parts: behind, sources, streams: action.endsWith("_stream") };
+}
+
+/** What is sent: a file, JSON, or JSON and the bytes of tensors; and the headers that say so. */
+function contentOf({ body, file, parts: behind }) {
+  if (file) return [file, { "Inference-Header-Content-Length": "0" }];
+  if (!behind.length) return [body, { "Content-Type": "application/json" }];
+  const json = new TextEncoder().encode(body);
+  return [new Blob([json, ...behind.map(({ bytes }) => bytes)]), { "Inference-Header-Content-Length": `${json.length}` }];
 }
 
 /** Offer the languages in which the request can be written. */
@@ -372,6 +404,8 @@ function showSnippets() {
 }
 
 function showSnippet({ textContent: name }) {
+  const asked = request(), file = fileOf(asked), isNamed = Boolean(file) && shown.code.some(([each, code]) => each === name && code.includes(file));
+  at("save-body").replaceChildren(...(isNamed ? [saveButton(file, () => new Blob([contentOf(asked)[0]]), `Save ${file}`)] : []));
   at("note").textContent = LANGUAGES[name].note ?? "";
   at("code").textContent = shown.code.find(([each]) => each === name)[1];
 }
@@ -379,7 +413,7 @@ function showSnippet({ textContent: name }) {
 async function send() {
   const wrong = at("fields").hidden ? null : at("fields").querySelector("[aria-invalid]");
   if (wrong) return wrong.focus();
-  const { url, headers, body, file, streams } = request();
+  const asked = request(), { url, headers, body, file, streams } = asked, [content, described] = contentOf(asked);
   sending?.abort();
   const controller = sending = new AbortController();
   at("send").disabled = true;
@@ -387,12 +421,11 @@ async function send() {
   awaitAnswer();
   const begun = performance.now(), { name, last } = shown;
   try {
-    const described = { ...(file ? { "Inference-Header-Content-Length": "0" } : { "Content-Type": "application/json" }), ...headers };
-    const response = await fetch(url, { method: "POST", headers: described, body: file ?? body, signal: controller.signal });
+    const response = await fetch(url, { method: "POST", headers: { ...described, ...headers }, body: content, signal: controller.signal });
     askForHeaders(response);
     if (streams && response.ok) return await showStream(response, begun, { name, stop: () => controller.abort() });
     const { text } = await showAnswer(response, begun, { name, sent: sentIn(file ? "" : body), labels: last?.labels ?? {} });
-    if (response.ok && !file) showDeclaration(body, text);
+    if (response.ok && !file && !asked.parts.length) showDeclaration(body, text);
   } catch (error) {
     if (!controller.signal.aborted) showFailure(`The request failed: ${error.message}`);
   } finally {
@@ -402,7 +435,13 @@ async function send() {
 
 /** The inputs of a body, for what is shown beside the outputs. */
 function sentIn(body) {
-  return isJSON(body) ? tensorsOf(body).map(({ shape, data, ...tensor }) => ({ ...tensor, shape: shape?.map(numberOf), data: [data ?? []].flat(Infinity) })) : [];
+  return isJSON(body) ? tensorsOf(body).map((tensor) => ({ ...tensor, shape: tensor.shape?.map(numberOf), data: plainData(typedAs(tensor)) })) : [];
+}
+
+/** A tensor with the content type that its input declares, if it has none of its own. */
+function typedAs(tensor) {
+  const declared = shown.metadata.inputs.find(({ name }) => name === tensor.name)?.parameters;
+  return { ...tensor, parameters: { ...declared, ...tensor.parameters } };
 }
 
 /** What to write so that the next requests are checked, if the model does not declare what was sent and answered. */

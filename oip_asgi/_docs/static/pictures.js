@@ -24,6 +24,15 @@ export function drawPixels(values, layout, described) {
   return canvas;
 }
 
+/** The pixels of a file, four bytes each, in the size that a layout asks for; -1 is its own. */
+export async function pixelsIn(file, layout) {
+  const bitmap = await createImageBitmap(file);
+  const width = layout.width === -1 ? bitmap.width : layout.width, height = layout.height === -1 ? bitmap.height : layout.height;
+  const canvas = Object.assign(makeCanvas(""), { width, height }), context = canvas.getContext("2d");
+  context.drawImage(bitmap, 0, 0, width, height);
+  return { pixels: context.getImageData(0, 0, width, height).data, width, height };
+}
+
 /** The four bytes of each pixel. */
 export function pixelsOf(values, { width, height, channels, isLast, scale: [black, white] }) {
   const count = width * height, bytes = new Uint8ClampedArray(count * 4);

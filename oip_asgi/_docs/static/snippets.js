@@ -4,7 +4,7 @@ import { compact, isJSON, literal, parse, pretty } from "./json.js";
 
 const LONG = 20000;  // characters of a body from which it is not repeated in a line for the shell
 
-const SAVE = "# save the body as body.json";
+const FILES = { json: "body.json", bytes: "body.bin" };
 
 /** By name: makes the code of a request, or null where the request cannot be sent that way; and what to know about it. */
 export const LANGUAGES = {
@@ -16,19 +16,37 @@ export const LANGUAGES = {
   gRPC: { make: grpc, note: "It needs tritonclient[grpc], and a server that answers gRPC: install(..., grpc=True), or add_to_server." },
 };
 
+/** The file in which the body has to be saved for the code; null if the code has the body itself. */
+export function fileOf({ body, parts, sources }) {
+  if (parts.length) return FILES.bytes;
+  return !sources.length && body.length > LONG ? FILES.json : null;
+}
+
+/** The headers of a body as it is sent. */
+function described({ body, parts, headers }) {
+  const length = `${new TextEncoder().encode(body).length}`;
+  return { ...(parts.length ? { "Inference-Header-Content-Length": length } : { "Content-Type": "application/json" }), ...headers };
+}
+
 /** A line for a POSIX shell. */
-function curl({ url, headers, body, file, streams }) {
+function curl(request) {
+  const { url, headers, body, file, streams, sources } = request, saved = fileOf(request);
   if (file) {
     const all = Object.entries({ "Inference-Header-Content-Length": "0", ...headers }).map((header) => `-H ${quoted(header.join(": "))}`);
     return [`curl -sS ${quoted(url)}`, ...all, `--data-binary ${quoted(`@${file.name}`)} --output answer`].join(" \\\n  ");
   }
-  const described = { "Content-Type": "application/json", ...headers };
-  const saved = body.length > LONG ? `${SAVE}\n` : "";
-  const parts = [`${saved}curl ${streams ? "-sSN" : "-sS"} ${quoted(url)}`];
-  for (const [name, value] of Object.entries(described)) parts.push(`-H ${quoted(`${name}: ${value}`)}`);
-  const data = body.length > LONG ? "@body.json" : compact(body).replace(/^@/, " @");  // curl takes what is behind an @ for a file
-  parts.push(`--data-binary ${quoted(data)}`);
-  return parts.join(" \\\n  ");
+  const lines = [`${saved ? `# save the body as ${saved}\n` : ""}curl ${streams ? "-sSN" : "-sS"} ${quoted(url)}`];
+  for (const [name, value] of Object.entries(described(request))) lines.push(`-H ${quoted(`${name}: ${value}`)}`);
+  if (sources.length) return [...lines, `--data-binary @- <<EOF\n${withFiles(body, sources)}\nEOF`].join(" \\\n  ");
+  const data = saved ? `@${saved}` : compact(body).replace(/^@/, " @");  // curl takes what is behind an @ for a file
+  return [...lines, `--data-binary ${quoted(data)}`].join(" \\\n  ");
+}
+
+/** A body for the shell, in which files stand for their base64. */
+function withFiles(body, sources) {
+  const escaped = compact(body).replace(/[\\$`]/g, "\\$&");
+  const read = ({ name }) => `$(base64 < ${quoted(name)} | tr -d '\\n')`;
+  return sources.reduce((text, source) => text.replaceAll(source.text, () => read(source)), escaped);
 }
 
 function quoted(text) {
@@ -36,29 +54,38 @@ function quoted(text) {
 }
 
 /** Lines of Python, with httpx2. */
-function python({ url, headers, body, file, streams }) {
+function python(request) {
+  const { url, headers, body, file, streams, parts, sources } = request, saved = fileOf(request);
   if (file) {
     const all = literal(JSON.stringify({ "Inference-Header-Content-Length": "0", ...headers }));
     const content = `open(${JSON.stringify(file.name)}, "rb").read()`;
     const asked = `    ${JSON.stringify(url)},\n    content=${content},\n    headers=${all},\n`;
     return `import httpx2\n\nresponse = httpx2.post(\n${asked})\nprint(response.content)\n`;
   }
-  const data = body.length > LONG ? 'json.load(open("body.json"))' : literal(body);
-  const imports = body.length > LONG ? `${SAVE}\nimport json\n\nimport httpx2\n\n` : "import httpx2\n\n";
-  const more = Object.keys(headers).length ? `    headers=${literal(JSON.stringify(headers))},\n` : "";
-  const asked = `    ${JSON.stringify(url)},\n    json=${data},\n${more}`;
-  if (!streams) return `${imports}response = httpx2.post(\n${asked})\nprint(response.json())\n`;
-  return `${imports}with httpx2.stream(\n    "POST",\n${asked}    timeout=None,\n) as response:\n` +
+  const imports = { [FILES.json]: "import json\n\n", [FILES.bytes]: "" }[saved] ?? (sources.length ? "import base64\n\n" : "");
+  const begin = `${saved ? `# save the body as ${saved}\n\n` : ""}${imports}import httpx2\n\n${sources.length ? READ : ""}`;
+  const data = parts.length ? `content=open("${saved}", "rb").read()` : `json=${saved ? `json.load(open("${saved}"))` : withReads(literal(body), sources)}`;
+  const given = parts.length ? described(request) : headers;
+  const more = Object.keys(given).length ? `    headers=${literal(JSON.stringify(given))},\n` : "";
+  const asked = `    ${JSON.stringify(url)},\n    ${data},\n${more}`;
+  if (!streams) return `${begin}response = httpx2.post(\n${asked})\nprint(response.json())\n`;
+  return `${begin}with httpx2.stream(\n    "POST",\n${asked}    timeout=None,\n) as response:\n` +
     "    for line in response.iter_lines():\n        print(line)\n";
 }
 
+const READ = 'def read(name):\n    return base64.b64encode(open(name, "rb").read()).decode()\n\n\n';
+
+function withReads(code, sources) {
+  return sources.reduce((text, source) => text.replaceAll(JSON.stringify(source.text), () => `read(${JSON.stringify(source.name)})`), code);
+}
+
 /** Lines of Python, with this package's client. */
-function ours({ url, headers, body, file, streams, action, name, version }) {
+function ours({ url, headers, body, file, streams, action, name, version, parts }) {
   if (file || !action.startsWith("infer") || body.length > LONG || !isJSON(body)) return null;
   const { inputs, outputs, parameters, id } = parse(body);
-  const isKnown = ({ datatype, data, parameters }) => datatype !== "BF16" && !parameters && Array.isArray(data);
+  const isKnown = (input) => input.datatype !== "BF16" && hasArray(input, parts);
   if (!Array.isArray(inputs) || !inputs.every(isKnown) || outputs?.some(({ parameters }) => parameters)) return null;
-  const made = inputs.map((input) => `        ${JSON.stringify(input.name)}: ${arrayOf(input)},\n`);
+  const made = inputs.map((input) => `        ${JSON.stringify(input.name)}: ${arrayOf(input, parts)},\n`);
   const options = { version, id, parameters, outputs: outputs?.map((output) => output.name) };
   const given = Object.entries(options).filter(([, value]) => value !== undefined && value !== null);
   const more = given.map(([option, value]) => `, ${option}=${literal(compact(pretty(value)))}`).join("");
@@ -73,7 +100,7 @@ function ours({ url, headers, body, file, streams, action, name, version }) {
 function triton(request) {
   const { protocol, host, pathname } = new URL(request.url);
   const [mount] = pathname.split("/models/");
-  const inputs = inputsOf(request.body);
+  const inputs = inputsOf(request);
   if (request.file || request.action !== "infer" || !mount.endsWith("/v2") || !inputs) return null;
   const address = JSON.stringify(host + mount.slice(0, -"/v2".length));
   return "import numpy as np\nimport tritonclient.http as triton\n\n" +
@@ -84,7 +111,7 @@ function triton(request) {
 
 /** Lines of Python, with Triton's client for gRPC. */
 function grpc(request) {
-  const inputs = inputsOf(request.body);
+  const inputs = inputsOf(request);
   if (request.file || !request.action.startsWith("infer") || !inputs) return null;
   const client = "import numpy as np\nimport tritonclient.grpc as triton\n\n" +
     `client = triton.InferenceServerClient(${JSON.stringify(new URL(request.url).host)})  # or the port where gRPC is served\n${inputs}`;
@@ -111,17 +138,24 @@ client.stop_stream()
 const DTYPES = { BOOL: "bool", FP16: "float16", BF16: "float32", FP32: "float32", FP64: "float64", BYTES: "object" };
 
 /** Lines of Python that make the inputs of a request for Triton's clients, which know no parameters of inputs; null where they cannot. */
-function inputsOf(body) {
+function inputsOf({ body, parts }) {
   if (body.length > LONG || !isJSON(body)) return null;
   const { inputs } = parse(body);
-  if (!Array.isArray(inputs) || inputs.some(({ data, parameters }) => parameters || !Array.isArray(data))) return null;
+  if (!Array.isArray(inputs) || !inputs.every((input) => hasArray(input, parts))) return null;
   const made = inputs.map(({ name, shape, datatype }) =>
     `    triton.InferInput(${JSON.stringify(name)}, ${pretty(shape)}, "${datatype}"),\n`);
-  const filled = inputs.map((input, place) => `inputs[${place}].set_data_from_numpy(${arrayOf(input)})\n`);
+  const filled = inputs.map((input, place) => `inputs[${place}].set_data_from_numpy(${arrayOf(input, parts)})\n`);
   return `inputs = [\n${made.join("")}]\n${filled.join("")}`;
 }
 
-function arrayOf({ shape, datatype, data }) {
+/** Whether Python can write the array of an input: it has data and no parameters, or it is one of the parts, made by code. */
+function hasArray({ name, data, parameters }, parts) {
+  return parameters ? Boolean(parts.find((part) => part.name === name)?.code) : Array.isArray(data);
+}
+
+function arrayOf({ name, shape, datatype, data }, parts) {
+  const code = data ? null : parts.find((part) => part.name === name).code;
+  if (code) return `${code}.astype("${DTYPES[datatype] ?? datatype.toLowerCase()}").reshape(${pretty(shape)})`;
   return `np.array(${literal(pretty(data))}, dtype="${DTYPES[datatype] ?? datatype?.toLowerCase()}").reshape(${pretty(shape)})`;
 }
 
@@ -134,8 +168,8 @@ function headersOf(headers) {
 }
 
 /** Lines of JavaScript, for a browser, Node and others. */
-function browser({ url, headers, body, file, streams }) {
-  if (file || body.length > LONG) return null;
+function browser({ url, headers, body, file, streams, parts, sources }) {
+  if (file || body.length > LONG || parts.length || sources.length) return null;
   const isExact = isJSON(body) && !/\d{16}/.test(body);  // longer integers are more than a number of JavaScript can hold
   const data = isExact ? `JSON.stringify(${body.replaceAll("\n", "\n  ")})` : JSON.stringify(compact(body));
   const ask = `const response = await fetch(${JSON.stringify(url)}, {

@@ -1,6 +1,6 @@
 // The tensors of a body, as values to look at: from JSON, from flat objects, and from the bytes behind JSON. Knows nothing of the page.
 
-import { parse, Written } from "./json.js";
+import { isJSON, parse, Written } from "./json.js";
 
 const OF_PROTOCOL = ["model_name", "model_version", "id", "parameters"];  // members of a flat object that are no tensors
 const READERS = {
@@ -22,10 +22,22 @@ export function outputsOf(text, binary = new Uint8Array()) {
   let place = 0;
   return outputs.map(({ data, ...output }) => {
     const shape = output.shape.map(numberOf), size = numberOf(output.parameters?.binary_data_size);
-    if (size === null) return { ...output, shape, data: (data ?? []).flat(Infinity) };
+    if (size === null) return { ...output, shape, data: plainData({ ...output, data }) };
     const bytes = binary.subarray(place, place += size);
     return { ...output, shape, data: elementsOf(output.datatype, bytes) };
   });
+}
+
+/** The elements of a tensor in JSON, flat: those that are JSON texts as what they stand for, and a date that is missing as null. */
+export function plainData({ data, parameters }) {
+  const elements = [data ?? []].flat(Infinity), type = parameters?.content_type;
+  if (type === "pd_json") return elements.map((text) => (isPlainJSON(text) ? parse(text) : text));
+  return elements.map((element) => (element === "NaT" && type === "datetime" ? null : element));
+}
+
+/** Whether a text is JSON of one value: nested ones are shown as their text. */
+function isPlainJSON(text) {
+  return typeof text === "string" && isJSON(text) && !/^\s*[[{]/.test(text);
 }
 
 /** The members of a flat object, as `generate` answers them. Their shapes are those of their lists. */

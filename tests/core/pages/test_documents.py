@@ -293,3 +293,16 @@ def test_the_docstrings_of_models_are_in_fastapis_document() -> None:
     document = app.openapi()
     assert document["tags"][-1] == {"name": "model m", "description": "Scores of a class."}
     assert document["paths"]["/v2/models/m/infer"]["post"]["description"] == "Scores of a class."
+
+
+def test_the_defaults_of_scalars_are_said() -> None:
+    server = InferenceServer()
+
+    @server.model("m", inputs=[TensorSpec("x", "FP32", [-1])])
+    def model(x: Any, factor: float = 2.5, top: int = 3, exact: bool = False, unit: str = "cm", most: float = float("inf")) -> Any:
+        return x
+
+    document = got(over_asgi(OIPApp(server), ""), "/models/m/openapi.json")
+    items = document["components"]["schemas"]["OipRequest_m"]["properties"]["inputs"]["items"]["oneOf"]
+    defaults = {item["title"]: item["properties"].get("data", {}).get("default") for item in items}
+    assert defaults == {"x": None, "factor": [2.5], "top": [3], "exact": [False], "unit": ["cm"], "most": None}

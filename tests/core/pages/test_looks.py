@@ -180,6 +180,14 @@ def test_an_answer_with_bytes_behind_its_json(scripts: Scripts) -> None:
     assert scripts.value_of(asked, text=text, bytes=behind) == [["1.5", "2.5"], ["é", "1 bytes"]]
 
 
+def test_texts_of_json_are_what_they_stand_for(scripts: Scripts) -> None:
+    texts = output("y", "BYTES", 5, data=["3", "null", '"a"', "[1]", "not"])
+    dates = output("z", "BYTES", 2, data=["2021-03-01", "NaT"])
+    answer = {"outputs": [{**texts, "parameters": {"content_type": "pd_json"}}, {**dates, "parameters": {"content_type": "datetime"}}]}
+    read = scripts.value_of("tensors.outputsOf(text).map(({ data }) => data)", text=json.dumps(answer))
+    assert read == [[3, None, "a", "[1]", "not"], ["2021-03-01", None]]
+
+
 def test_flat_answers_are_outputs_too(scripts: Scripts) -> None:
     text = json.dumps({"model_name": "m", "model_version": "1", "y": [[1, 2], [3, 4]], "word": "a", "z": 1.5})
     outputs = scripts.value_of("tensors.outputsOf(text)", text=text)

@@ -1,0 +1,92 @@
+// Arrays from files and at random, and their bytes as the protocol has them: little-endian, row by row. Knows nothing of the page.
+
+const ARRAYS = {
+  BOOL: Uint8Array, UINT8: Uint8Array, UINT16: Uint16Array, UINT32: Uint32Array, UINT64: BigUint64Array, INT8: Int8Array, INT16: Int16Array,
+  INT32: Int32Array, INT64: BigInt64Array, FP32: Float32Array, FP64: Float64Array,
+};
+const OF_NUMPY = { b1: "BOOL", u1: "UINT8", u2: "UINT16", u4: "UINT32", u8: "UINT64", i1: "INT8", i2: "INT16", i4: "INT32", i8: "INT64", f4: "FP32", f8: "FP64" };
+
+export const isFloating = (datatype) => /^(FP|BF)/.test(datatype);
+
+/** The number of elements of a shape; each -1 counts as 1. */
+export function sizeOf(shape) {
+  return shape.reduce((product, size) => product * (size === -1 ? 1 : size), 1);
+}
+
+/** An array of numpy's file format: its shape and its values as numbers. Raises Error where it is none that can be read. */
+export function readNpy(buffer) {
+  const bytes = new Uint8Array(buffer), view = new DataView(buffer);
+  if (bytes.length < 12 || String.fromCharCode(...bytes.subarray(1, 6)) !== "NUMPY") throw new Error("it is no file that numpy.save has written");
+  const isFirst = bytes[6] === 1, begin = isFirst ? 10 : 12;
+  const length = isFirst ? view.getUint16(8, true) : view.getUint32(8, true);
+  const header = new TextDecoder().decode(bytes.subarray(begin, begin + length));
+  const [, order, kind] = /'descr':\s*'([<>|=])(\w\d+)'/.exec(header) ?? [];
+  const datatype = OF_NUMPY[kind];
+  if (!datatype || order === ">") throw new Error(`it has a dtype that cannot be sent from here: expected one of ${Object.keys(OF_NUMPY).join(", ")}`);
+  if (/'fortran_order':\s*True/.test(header)) throw new Error("it is in Fortran's order: save np.ascontiguousarray(array)");
+  const shape = (/'shape':\s*\(([^)]*)\)/.exec(header)?.[1] ?? "").split(",").filter((part) => part.trim()).map(Number);
+  const values = new ARRAYS[datatype](buffer.slice(begin + length, begin + length + sizeOf(shape) * ARRAYS[datatype].BYTES_PER_ELEMENT));
+  return { shape, values: [...values].map(Number) };
+}
+
+/** The bytes of numbers. */
+export function bytesOf(datatype, values) {
+  if (datatype === "FP16" || datatype === "BF16") return new Uint8Array(Uint16Array.from(values, datatype === "FP16" ? halfOf : brainOf).buffer);
+  const array = ARRAYS[datatype];
+  const isLong = array === BigInt64Array || array === BigUint64Array;
+  return new Uint8Array(isLong ? array.from(values, (value) => BigInt(Math.trunc(value))).buffer : array.from(values).buffer);
+}
+
+/** A number in 16 bits, with 5 bits for the exponent: the nearest, and of two the even one. */
+export function halfOf(number) {
+  const sign = number < 0 || Object.is(number, -0) ? 0x8000 : 0, size = Math.abs(number);
+  if (Number.isNaN(number)) return 0x7e00;
+  if (size >= 65520) return sign | 0x7c00;
+  const exponent = Math.max(Math.floor(Math.log2(size || 1e-9)), -14), step = 2 ** (exponent - 10);
+  const whole = size / step, floor = Math.floor(whole), rest = whole - floor;
+  const count = floor + (rest > 0.5 || (rest === 0.5 && floor % 2) ? 1 : 0);
+  return sign | (exponent === -14 ? count : ((exponent + 14) << 10) + count);
+}
+
+/** A number in 16 bits, which are the first of one in 32. */
+function brainOf(number) {
+  const [bits] = new Uint32Array(Float32Array.of(number).buffer);
+  return Number.isNaN(number) ? 0x7fc0 : (bits + 0x7fff + ((bits >>> 16) & 1)) >>> 16;
+}
+
+/** Numbers at random: floats below 1, bytes of pixels, or small integers. */
+export function randomValues(datatype, count) {
+  const most = isFloating(datatype) ? 1 : { BOOL: 2, UINT8: 256 }[datatype] ?? 10;
+  return Array.from({ length: count }, () => (isFloating(datatype) ? Math.random() : Math.floor(Math.random() * most)));
+}
+
+/** How Python makes such an array. */
+export function randomCode(datatype, shape) {
+  const size = `[${shape.join(", ")}]`;
+  return isFloating(datatype) ? `np.random.default_rng().random(${size})` : `np.random.default_rng().integers(0, ${{ BOOL: 2, UINT8: 256 }[datatype] ?? 10}, ${size})`;
+}
+
+export function zerosCode(shape) {
+  return `np.zeros([${shape.join(", ")}])`;
+}
+
+/** The height, the width and the place of the colors in a shape of pictures; null if it is none. -1 is any size. */
+export function pictureLayout(shape) {
+  const own = shape.length > 2 && [1, -1].includes(shape[0]) ? shape.slice(1) : shape;
+  if (own.length === 2) return { height: own[0], width: own[1], channels: 1, isLast: true };
+  if (own.length !== 3) return null;
+  if ([1, 3, 4].includes(own[2])) return { height: own[0], width: own[1], channels: own[2], isLast: true };
+  if ([1, 3, 4].includes(own[0])) return { height: own[1], width: own[2], channels: own[0], isLast: false };
+  return null;
+}
+
+/** The values of a picture, from four bytes for each pixel: bytes for integers, and 0 to 1 for floats. */
+export function valuesOf(pixels, { height, width, channels, isLast }, datatype) {
+  const count = height * width, scale = isFloating(datatype) ? 255 : 1, values = new Array(count * channels);
+  for (let pixel = 0; pixel < count; pixel += 1) {
+    const [red, green, blue, alpha] = pixels.subarray(pixel * 4, pixel * 4 + 4);
+    const parts = channels === 1 ? [Math.round(0.299 * red + 0.587 * green + 0.114 * blue)] : [red, green, blue, alpha];
+    for (let part = 0; part < channels; part += 1) values[isLast ? pixel * channels + part : part * count + pixel] = parts[part] / scale;
+  }
+  return values;
+}

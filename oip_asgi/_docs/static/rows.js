@@ -1,0 +1,38 @@
+// Rows from a spreadsheet or a CSV file. Knows nothing of the page.
+
+/** Read text as rows of texts: parted by tabs, semicolons or commas, whichever the first line has, with quotes as RFC 4180 has them. */
+export function readRows(text) {
+  const separator = ["\t", ";", ","].find((each) => text.split("\n", 1)[0].includes(each)) ?? ",";
+  const rows = [[""]];
+  let isQuoted = false;
+  for (let place = 0; place < text.length; place += 1) {
+    const letter = text[place], row = rows.at(-1);
+    if (isQuoted && letter === '"' && text[place + 1] === '"') row[row.length - 1] += text[place += 1];
+    else if (letter === '"' && (isQuoted || row.at(-1) === "")) isQuoted = !isQuoted;
+    else if (isQuoted) row[row.length - 1] += letter;
+    else if (letter === separator) row.push("");
+    else if (letter === "\n") rows.push([""]);
+    else if (letter !== "\r") row[row.length - 1] += letter;
+  }
+  return rows.filter((row) => row.length > 1 || row[0] !== "");
+}
+
+/**
+ * Put rows into columns of these names: by the first row if it has at least half of the names, else in order from `first` on. Returns for each
+ * name its texts; a column that is not among the rows is left out.
+ */
+export function columnsOf(rows, names, first = 0) {
+  const head = rows[0]?.map((text) => text.trim()) ?? [];
+  const known = names.filter((name) => head.includes(name));
+  const hasHead = known.length > 0 && known.length * 2 >= Math.min(names.length, head.length);
+  const placeOf = (name) => (hasHead ? head.indexOf(name) : names.indexOf(name) - first);
+  const body = hasHead ? rows.slice(1) : rows;
+  const found = names.map((name) => [name, placeOf(name)]).filter(([, place]) => place >= 0 && body.some((row) => place < row.length));
+  return new Map(found.map(([name, place]) => [name, body.map((row) => row[place] ?? "")]));
+}
+
+/** Rows of numbers, without a first line that names them. */
+export function numbersOf(rows) {
+  const isHead = rows[0]?.some((text) => text.trim() && Number.isNaN(Number(text)));
+  return (isHead ? rows.slice(1) : rows).map((row) => row.map((text) => (text.trim() ? Number(text) : NaN)));
+}

@@ -1,0 +1,137 @@
+"""What the page's fields make of what is typed, pasted or dropped: arrays and their bytes, rows of a spreadsheet, missing values."""
+
+from __future__ import annotations
+
+import csv
+import io
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.support.node import Scripts, needs_node
+
+pytestmark = needs_node
+
+DTYPES = {
+    "BOOL": "?", "UINT8": "u1", "UINT16": "u2", "UINT32": "u4", "UINT64": "u8", "INT8": "i1", "INT16": "i2", "INT32": "i4", "INT64": "i8",
+    "FP16": "f2", "FP32": "f4", "FP64": "f8",
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def scripts(tmp_path_factory: pytest.TempPathFactory) -> Scripts:
+    return Scripts(tmp_path_factory.mktemp("scripts"))
+
+
+@pytest.mark.parametrize(("datatype", "dtype"), DTYPES.items())
+def test_numbers_become_the_bytes_of_the_datatype(scripts: Scripts, datatype: str, dtype: str) -> None:
+    values = [0, 1, 1, 0] if dtype == "?" else [0, 1, 2, 120]
+    values += [-1, -120] if dtype[0] in "if" else []
+    numbers: list[float] = [*values, *([0.1, 65504.0, 6e-8, -2049.5] if dtype[0] == "f" else [])]
+    expected = np.array(numbers, dtype).tobytes()
+    assert bytes(scripts.value_of("[...arrays.bytesOf(datatype, given)]", datatype=datatype, given=numbers)) == expected
+
+
+def test_halves_are_rounded_as_numpy_does(scripts: Scripts) -> None:
+    numbers = np.concatenate([np.geomspace(1e-9, 70000, 500), [65519.0, 65520.0, 2**-24, 2**-25, 3 * 2**-25, 2049.0, 2051.0]])
+    with np.errstate(over="ignore"):
+        expected = numbers.astype(np.float16).view(np.uint16).tolist()
+    assert scripts.value_of("given.map(arrays.halfOf)", given=numbers.tolist()) == expected
+
+
+@pytest.mark.parametrize("dtype", ["?", "u1", "u2", "u4", "u8", "i1", "i2", "i4", "i8", "f4", "f8"])
+@pytest.mark.parametrize("shape", [(2, 3), (4,), ()])
+def test_a_file_of_numpy_is_read(scripts: Scripts, dtype: str, shape: tuple[int, ...]) -> None:
+    array = np.arange(np.prod(shape, dtype=int)).reshape(shape).astype(dtype)
+    file = io.BytesIO()
+    np.save(file, array)
+    read = scripts.value_of("arrays.readNpy(Uint8Array.from(sent).buffer)", sent=[*file.getvalue()])
+    assert read == {"shape": [*shape], "values": array.astype(float).ravel().tolist()}
+
+
+@pytest.mark.parametrize(
+    ("array", "told"),
+    [
+        (np.asfortranarray(np.ones([2, 3])), "save np.ascontiguousarray(array)"),
+        (np.ones(2, ">f4"), "dtype that cannot be sent"),
+        (np.ones(2, "c8"), "dtype that cannot be sent"),
+        (None, "no file that numpy.save has written"),
+    ],
+)
+def test_a_file_that_cannot_be_sent_says_why(scripts: Scripts, array: Any, told: str) -> None:
+    file = io.BytesIO()
+    if array is None:
+        file.write(b"a,b,c\n1,2,3\n4,5,6\n")
+    else:
+        np.save(file, array)
+    asked = "(() => { try { arrays.readNpy(Uint8Array.from(sent).buffer); } catch ({ message }) { return message; } })()"
+    assert told in scripts.value_of(asked, sent=[*file.getvalue()])
+
+
+@pytest.mark.parametrize("shape", [[4, 5], [4, 5, 3], [3, 4, 5], [1, 3, 4, 5], [-1, 4, 5, 3], [1, 4, 5]])
+@pytest.mark.parametrize("datatype", ["UINT8", "FP32"])
+def test_a_picture_becomes_the_array_that_is_declared(scripts: Scripts, shape: list[int], datatype: str) -> None:
+    pixels = np.random.default_rng(0).integers(0, 256, (4, 5, 4), np.uint8)
+    asked = "arrays.valuesOf(Uint8Array.from(pixels), arrays.pictureLayout(shape), datatype)"
+    values = np.array(scripts.value_of(asked, pixels=pixels.ravel().tolist(), shape=shape, datatype=datatype))
+    scale = 255 if datatype == "FP32" else 1
+    if 3 in shape:
+        expected = pixels[..., :3] if shape[-1] == 3 else pixels[..., :3].transpose(2, 0, 1)
+        assert np.allclose(values, expected.ravel() / scale)
+    else:
+        gray = pixels[..., :3] @ [0.299, 0.587, 0.114]
+        assert np.allclose(values * scale, gray.ravel(), atol=0.5)
+
+
+@pytest.mark.parametrize("separator", [",", ";", "\t"])
+def test_rows_are_read_as_the_csv_module_writes_them(scripts: Scripts, separator: str) -> None:
+    rows = [["name", "text"], ["a", 'say "x"'], ["b,;\t", "two\nlines"], ["", "é"]]
+    file = io.StringIO()
+    csv.writer(file, delimiter=separator).writerows(rows)
+    assert scripts.value_of("rows.readRows(text)", text=file.getvalue()) == rows
+
+
+def test_rows_go_into_the_columns_by_name_or_in_order(scripts: Scripts) -> None:
+    asked = "[...rows.columnsOf(given, ['age', 'city', 'plan'], first)]"
+    by_name = [["plan", "id", "age"], ["pro", "7", "31"], ["basic", "8", "42"]]
+    assert scripts.value_of(asked, given=by_name, first=0) == [["age", ["31", "42"]], ["plan", ["pro", "basic"]]]
+    in_order = [["Bern", "pro"], ["Ulm"]]
+    assert scripts.value_of(asked, given=in_order, first=1) == [["city", ["Bern", "Ulm"]], ["plan", ["pro", ""]]]
+
+
+def test_numbers_of_a_file_may_have_a_line_of_names(scripts: Scripts) -> None:
+    assert scripts.value_of("rows.numbersOf([['a', 'b'], ['1', ' 2.5'], ['', '-3e2']])") == [[1, 2.5], [None, -300]]  # JSON has no NaN
+    assert scripts.value_of("rows.numbersOf([['1', '2']])") == [[1, 2]]
+
+
+@pytest.mark.parametrize(
+    ("tensor", "sent"),
+    [
+        ({"datatype": "FP64", "data": [1.5, None]}, {"datatype": "FP64", "data": [1.5, None]}),
+        ({"datatype": "BYTES", "contentType": "datetime", "data": ["2021-03-01T00:00:00", None]},
+         {"datatype": "BYTES", "data": ["2021-03-01T00:00:00", "NaT"]}),
+        ({"datatype": "INT64", "data": [3, None]},
+         {"datatype": "BYTES", "data": ["3", "null"], "parameters": {"content_type": "pd_json"}}),
+        ({"datatype": "BYTES", "contentType": "str", "data": ["Bern", None]},
+         {"datatype": "BYTES", "data": ['"Bern"', "null"], "parameters": {"content_type": "pd_json"}}),
+        ({"datatype": "INT64", "data": [3]}, {"datatype": "INT64", "data": [3]}),
+    ],
+)  # fmt: skip
+def test_missing_values_are_sent_as_the_content_types_say(scripts: Scripts, tensor: Any, sent: Any) -> None:
+    assert scripts.value_of("frame.withMissing(tensor)", tensor=tensor) == sent
+
+
+@pytest.mark.parametrize("word", ["1", "-2.5e3", "9007199254740993", "true", "NaN", "-Infinity"])
+def test_words_that_are_numbers(scripts: Scripts, word: str) -> None:
+    assert scripts.value_of("cells.fieldText(cells.numberIn(word))", word=word) == word
+
+
+@pytest.mark.parametrize(("word", "number"), [("+3", "3"), (".5", "0.5"), ("007", "7"), ("2.", "2")])
+def test_numbers_that_json_writes_in_another_way(scripts: Scripts, word: str, number: str) -> None:
+    assert scripts.value_of("cells.fieldText(cells.numberIn(word))", word=word) == number
+
+
+@pytest.mark.parametrize("word", ["x", "1,5", "0x1", "", "nan", "1_000"])
+def test_words_that_are_none(scripts: Scripts, word: str) -> None:
+    assert scripts.value_of("cells.numberIn(word)", word=word) is None
