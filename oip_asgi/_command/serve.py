@@ -13,7 +13,7 @@ import secrets
 import shlex
 import socket
 import sys
-from collections.abc import AsyncGenerator, Iterator
+from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from importlib.util import find_spec
 from pathlib import Path
@@ -179,7 +179,8 @@ def _address(host: str, port: int) -> str:
 def _make_app(target: Target, ports: Ports, key: str | None, url: str) -> Any:
     server = target.served
     if not isinstance(server, InferenceServer):
-        return server
+        told = target.server
+        return server if told is None else _tell_at_start(server, lambda: describe_served(told, url, has_key=False, prefix=target.prefix))
     has_protobuf = find_spec("google") is not None and find_spec("google.protobuf") is not None
     app, protection = _make_host(key)
     OIPApp(server).install(app, _PREFIX, grpc=has_protobuf, **protection)
@@ -197,6 +198,21 @@ def _make_app(target: Target, ports: Ports, key: str | None, url: str) -> Any:
 
     app.router.lifespan_context = lifespan
     return app
+
+
+def _tell_at_start(app: Any, describe: Callable[[], Iterable[str]]) -> Any:
+    """The application, and lines that are printed when it has started."""
+
+    async def serve(scope: Any, receive: Any, send: Any) -> None:
+        async def send_and_tell(message: Any) -> None:
+            await send(message)
+            if message["type"] == "lifespan.startup.complete":
+                for line in describe():
+                    print(line, flush=True)  # noqa: T201
+
+        await app(scope, receive, send_and_tell if scope["type"] == "lifespan" else send)
+
+    return serve
 
 
 def _make_host(key: str | None) -> tuple[Any, dict[str, Any]]:
@@ -279,7 +295,9 @@ def _serve_metrics(server: InferenceServer, host: str, port: int, stack: AsyncEx
 # What it prints
 
 
-def describe_served(server: InferenceServer, url: str, columns: list[str], *, has_key: bool) -> Iterator[str]:
+def describe_served(
+    server: InferenceServer, url: str, columns: Sequence[str] = (), *, has_key: bool, prefix: str = _PREFIX
+) -> Iterator[str]:
     """Say what is known of each model, and where the page is; and a line for curl that works, for the first model that has one.
 
     Args:
@@ -287,8 +305,9 @@ def describe_served(server: InferenceServer, url: str, columns: list[str], *, ha
         url: Where it listens, such as "http://127.0.0.1:8000".
         columns: Those of the only model, if only their names are known.
         has_key: Whether clients need the key.
+        prefix: Where the server is, such as "/v2".
     """
-    document, curl = server.openapi(_PREFIX), ""
+    document, curl = server.openapi(prefix or "/"), ""
     for model in server._inside.engine.models:
         takes, returns = (
             ", ".join(f"{spec.name} {spec.datatype} {list(spec.shape)}" for spec in each) for each in (model.inputs, model.outputs)
@@ -297,10 +316,10 @@ def describe_served(server: InferenceServer, url: str, columns: list[str], *, ha
             takes = f"a data frame with the columns {', '.join(columns)}"
         state = "" if model.lifecycle.is_serving else f", is {model.lifecycle.state}"
         yield f"{model}{state}: takes {takes or 'what it does not declare'}; returns {returns or 'what it does not declare'}"
-        path = f"{_PREFIX}{path_of(model.name, model.version)}"
+        path = f"{prefix}{path_of(model.name, model.version)}"
         if not curl and not state and model.inputs:
             curl = _write_curl(document, url, path, has_key=has_key)
-    yield f"page: {url}{_PREFIX}/docs"
+    yield f"page: {url}{prefix}/docs"
     if curl:
         yield f"try: {curl}"
 

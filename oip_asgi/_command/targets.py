@@ -5,10 +5,13 @@ from __future__ import annotations
 import importlib
 import inspect
 import re
+import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from .._hosts import describe, is_framework
+from .._hosts import describe, is_framework, iterate_applications
+from ..asgi import OIPApp, OIPMiddleware
 from ..mlserver.folder import SED, register_models
 from ..mlserver.settings import Settings, read_settings
 from ..server import InferenceServer
@@ -23,9 +26,14 @@ class Target(NamedTuple):
     """What is served."""
 
     served: InferenceServer | Any  # or an application of ASGI
+    server: InferenceServer | None  # whose models are told of; None if an application does not show it
+    prefix: str = "/v2"
     settings: Settings | None = None  # of a folder of MLServer
     columns: list[str] = []  # noqa: RUF012  (of a data frame, if the model's file does not say their types)
 
+
+INSTALLED: Final = "oip:server"
+"""The name of the route that `OIPApp.install` adds for the bare prefix."""
 
 _TARGETS: Final = f"module:server, module:app, a folder of MLServer, or a file: {EXPECTED}"
 
@@ -54,7 +62,7 @@ def find_target(named: str, name: str | None, *, model_control: bool) -> Target:
     module, colon, attribute = named.partition(":")
     if not (colon and attribute and re.fullmatch(r"[\w.]+", module)):
         raise Mistake(f"{named}: there is no such file or folder: expected {_TARGETS}")
-    return Target(_import(module, attribute))
+    return _describe_imported(module, _import(module, attribute))
 
 
 def _serve_folder(folder: Path, *, model_control: bool) -> Target:
@@ -65,14 +73,14 @@ def _serve_folder(folder: Path, *, model_control: bool) -> Target:
     settings = read_settings(folder)
     server = InferenceServer(settings.server_name, settings.server_version, model_control=model_control)
     register_models(server, folder, settings, opens=("grpc_port", "metrics_port"))
-    return Target(server, settings)
+    return Target(server, server, settings=settings)
 
 
 def _serve_file(file: Path, name: str, *, model_control: bool) -> Target:
     found = read_model_file(file)
     server = InferenceServer(model_control=model_control)
     server.register(name, found.function, **found.options)
-    return Target(server, columns=found.columns)
+    return Target(server, server, columns=found.columns)
 
 
 def _import(module: str, attribute: str) -> Any:
@@ -90,6 +98,25 @@ def _import(module: str, attribute: str) -> Any:
         found = getattr(found, name)
     _check_app(found, f"{module}:{attribute}")
     return found
+
+
+def _describe_imported(module: str, found: Any) -> Target:
+    """Find the server in an application: the only one of its module, and where a route or middleware has it."""
+    if isinstance(found, InferenceServer):
+        return Target(found, found)
+    servers = [value for value in vars(sys.modules[module]).values() if isinstance(value, InferenceServer)]
+    prefixes = [prefix for each in iterate_applications(found) for prefix in _find_prefixes(each)]
+    if len({*map(id, servers)}) == len(prefixes) == 1:
+        return Target(found, servers[0], prefixes[0])
+    return Target(found, None)
+
+
+def _find_prefixes(app: object) -> Iterator[str]:
+    if isinstance(app, OIPMiddleware | OIPApp):
+        yield app._prefix
+    for route in getattr(app, "routes", ()):
+        if getattr(route, "name", "") == INSTALLED or isinstance(getattr(route, "app", None), OIPApp):
+            yield route.path
 
 
 def _list_candidates(found: Any) -> str:

@@ -20,7 +20,7 @@ from sklearn.linear_model import LinearRegression, LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder
 
-from oip_asgi import InferenceServer, OIPApp
+from oip_asgi import InferenceServer, OIPApp, TensorSpec
 from oip_asgi.__main__ import main
 from tests.support.asking import ask, error, outputs
 from tests.support.inside.command import describe_served, find_target
@@ -170,6 +170,36 @@ def test_a_server_and_an_application_of_a_module(tmp_path: Path, monkeypatch: py
     assert repr(server) == "<InferenceServer 's': no models>"
     assert type(find_target("served_module:app", None, model_control=False).served).__name__ == "Starlette"
     del sys.modules["served_module"]
+
+
+@pytest.mark.parametrize(
+    ("made", "prefix"),
+    [
+        ("app = FastAPI(); OIPApp(server).install(app, '/api/v2')", "/api/v2"),
+        ("app = Starlette(); app.mount('/m', OIPApp(server))", "/m"),
+        ("app = OIPMiddleware(Starlette(), server, '/v2')", "/v2"),
+        ("app = OIPApp(server, path='/v2')", "/v2"),
+        ("app = Starlette()", None),
+        ("app, other = OIPApp(server, path='/v2'), InferenceServer()", None),  # which of the two?
+    ],
+)
+def test_the_server_in_an_application_is_found(made: str, prefix: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "found_in.py").write_text(
+        "from fastapi import FastAPI\nfrom starlette.applications import Starlette\nfrom oip_asgi import *\n"
+        f"server = InferenceServer('s')\n{made}\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    target = find_target("found_in:app", None, model_control=False)
+    del sys.modules["found_in"]
+    if prefix is None:
+        assert target.server is None
+        return
+    assert target.server is not None
+    target.server.register("m", lambda x: x, inputs=[TensorSpec("x", "FP32", [-1])])
+    _, page, curl = describe_served(target.server, "http://h:1", has_key=False, prefix=target.prefix)
+    assert page == f"page: http://h:1{prefix}/docs"
+    path, body = shlex.split(curl)[2], shlex.split(curl)[-1]
+    assert outputs(over_asgi(target.served, "")(Request("POST", path.removeprefix("http://h:1"), (), body.encode()))) == {"output_0": [0.0]}
 
 
 @pytest.fixture

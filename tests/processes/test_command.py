@@ -101,3 +101,17 @@ def test_a_file_that_changes_is_read_again(tmp_path: Path) -> None:
                     predicted = client.infer("line", {"X": [[3.0]]})["predict"]
             except OSError:
                 continue
+
+
+def test_an_application_of_a_module(tmp_path: Path) -> None:
+    (tmp_path / "shop_app.py").write_text(
+        "from fastapi import FastAPI\nfrom oip_asgi import *\nserver = InferenceServer('shop')\n"
+        "server.register('m', load=lambda: lambda x: x, inputs=[TensorSpec('x', 'FP32', [-1])])\n"
+        "app = FastAPI()\nOIPApp(server).install(app, '/v2')\n"
+    )
+    with serving(["python", "-m", "oip_asgi", "shop_app:app", *HOST], tmp_path / "log", {"PYTHONPATH": str(tmp_path)}) as served:
+        log = (tmp_path / "log").read_text()
+        assert f"page: {served.url}/v2/docs\n" in log
+        [curl] = re.findall(r"^try: (curl .*)$", log, re.MULTILINE)
+        assert '"data":[0.0]' in subprocess.run(shlex.split(curl), capture_output=True, text=True, check=True).stdout
+    assert "is loaded after" in (tmp_path / "log").read_text()
