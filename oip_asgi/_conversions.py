@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ._models.annotations import as_
+from ._models.annotations import as_, rows
 from ._protocol.tensors import InferenceRequest, InferenceResponse
 from ._rest.body import to_http
 from ._rest.client import from_http
@@ -10,4 +10,5 @@ from ._rest.client import from_http
 # the classes declare only the types of these
 InferenceRequest.to_http = to_http  # type: ignore[assignment,method-assign]
 InferenceResponse.as_ = as_  # type: ignore[assignment,method-assign]
+InferenceResponse.rows = rows  # type: ignore[method-assign]
 InferenceResponse.from_http = staticmethod(from_http)  # type: ignore[method-assign]

@@ -43,7 +43,7 @@ def run_snippet(tmp_path: Path) -> Callable[[str], dict[str, Any]]:
         file.write_text(snippet)
         # Flask finds its folder by the file of the caller's module
         names: dict[str, Any] = {"__name__": "__main__", "__file__": str(file)}
-        exec(compile(snippet, file, "exec"), names)
+        exec(compile(snippet, file, "exec", dont_inherit=True), names)
         return names
 
     return run
@@ -185,6 +185,10 @@ def test_the_snippet_of_rights_in_django(run_snippet: Run) -> None:
 
     may = run_snippet("auser()")["may"]
     assert [asyncio.run(may(Access("infer", name, transport=DjangoRequest()))) for name in ("iris", "other")] == [True, False]
+
+
+def test_rows_of_the_guide(run_snippet: Callable[[str], dict[str, Any]]) -> None:
+    run_snippet("class Customer:")
 
 
 def test_every_snippet_is_run() -> None:

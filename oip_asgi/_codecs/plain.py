@@ -119,7 +119,6 @@ class PandasJSONCodec(InputCodec[list[Any]]):
 
     content_type = "pd_json"
     datatype = "BYTES"
-    needs_pandas = True
 
     @classmethod
     def encode_input(cls, name: str, payload: list[Any], use_bytes: bool = True) -> Tensor:

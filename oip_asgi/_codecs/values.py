@@ -23,6 +23,7 @@ from .base import AnyInputCodec
 from .content_types import Codecs
 from .dataframes import is_foreign_frame, is_frame, is_series
 from .frame_columns import column_to_tensor
+from .rows import Rows, find_rows_of
 from .torch import replace_torch
 
 _UNENCODABLE: Final = (TypeError, ValueError, ModelFault)
@@ -42,12 +43,12 @@ def to_inputs(
 
     Lists for `columns` of a data frame may hold None, as `generate` takes null there.
     """
-    whole = codecs.request_codec_for_value(inputs)
+    whole = codecs.request_codec_for_value(inputs) or find_rows_of(inputs)
     if whole is not None:
         try:
             made = whole.encode_request(inputs)
         except _UNENCODABLE as error:
-            raise InvalidRequest(f"inputs: {error}") from error
+            raise InvalidRequest(str(error) if isinstance(whole, Rows) else f"inputs: {error}") from error
         # whose codec may be a user's
         return [Tensor(tensor.name, tensor.array, tensor.parameters) for tensor in made.inputs], made.parameters
     if not isinstance(inputs, Mapping):

@@ -52,9 +52,8 @@ def element(datatype: str) -> Schema:
     return {"type": "integer", "minimum": int(limits.min), "maximum": int(limits.max)}
 
 
-def tensor(spec: TensorSpec, content_types: Mapping[str, str | None], element_of: str, *, has_data: bool) -> Schema:
-    """One declared tensor. `element_of` begins the references to schemas of elements. A response may have its data after the JSON."""
-    item: Schema = {"$ref": element_of + spec.datatype}
+def tensor(spec: TensorSpec, content_types: Mapping[str, str | None], item: Schema, *, has_data: bool) -> Schema:
+    """One declared tensor, with the schema of an element. A response may have its data after the JSON."""
     flat: Schema = {"type": "array", "items": item}
     nested = flat
     for _ in spec.shape[1:]:
@@ -85,10 +84,15 @@ def one_of(tensors: Sequence[Schema]) -> Schema:
     return tensors[0] if len(tensors) == 1 else {"oneOf": list(tensors)}
 
 
-def flat_member(spec: TensorSpec, element_of: str) -> Schema:
+def flat_member(item: Schema) -> Schema:
     """A tensor as a member of a flat object of the generate extension: a scalar, a flat list, or nested lists."""
-    item: Schema = {"$ref": element_of + spec.datatype}
     return {"anyOf": [item, {"type": "array", "items": item}, {"type": "array", "items": {"type": "array"}}]}
+
+
+def or_each(whole: Schema) -> Schema:
+    """An object, or a list of such objects, one for each row."""
+    row = {**whole, "required": [name for name in whole["required"] if name != "model_name"]}
+    return {"anyOf": [whole, {"type": "array", "items": row}]}
 
 
 def request(inputs: Schema, outputs: Iterable[str]) -> Schema:

@@ -11,6 +11,7 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
+from .._codecs.rows import Rows
 from .._extensions import config, model_statistics, repository
 from .._models.binding import Input
 from .._models.model import Model
@@ -203,13 +204,18 @@ class Operations:
             response["content"]["application/json"]["example"] = example
         return response
 
-    def _input(self, spec: TensorSpec, *, is_declared: bool, default: str | float | None) -> Schema:
+    def _input(self, spec: TensorSpec, item: Schema, *, is_declared: bool, default: str | float | None) -> Schema:
         schema: Schema = {"allOf": [self._schema("Tensor")], "title": spec.name, "properties": {"name": {"const": spec.name}}}
         if is_declared:
-            schema = json_schemas.tensor(spec, self._content_types, self._element_of, has_data=True)
+            schema = json_schemas.tensor(spec, self._content_types, item, has_data=True)
         if default is not None:
             schema["properties"]["data"] = {**schema["properties"].get("data", {}), "default": [default]}
         return schema
+
+    def _items(self, specs: Sequence[TensorSpec], rows: object) -> dict[str, Schema]:
+        """The schema of an element of each tensor. That of a field of a class has its bounds and its description too."""
+        fields = rows.schemas if isinstance(rows, Rows) else {}
+        return {spec.name: fields.get(spec.name) or self._schema(spec.datatype) for spec in specs}
 
     def _add_schemas(self, at: ModelPath) -> None:
         model, (required, optional) = at.model, _list_inputs(at.model)
@@ -217,8 +223,12 @@ class Operations:
         declared = {spec.name for spec in model.inputs}
         self._datatypes.update(spec.datatype for spec in (*named, *model.outputs))
         any_tensor, defaults = self._schema("Tensor"), _list_defaults(model)
-        inputs = [self._input(spec, is_declared=spec.name in declared, default=defaults.get(spec.name)) for spec in named]
-        outputs = [json_schemas.tensor(spec, self._content_types, self._element_of, has_data=False) for spec in model.outputs]
+        taken_as, made_as = self._items(named, model.binding.rows), self._items(model.outputs, model.binding.returned.request_codec)
+        each = json_schemas.or_each if model.binding.rows is not None and model.binding.rows.is_list else lambda whole: whole
+        inputs = [
+            self._input(spec, taken_as[spec.name], is_declared=spec.name in declared, default=defaults.get(spec.name)) for spec in named
+        ]
+        outputs = [json_schemas.tensor(spec, self._content_types, made_as[spec.name], has_data=False) for spec in model.outputs]
         fewest = sum(spec.name not in model.binding.scalars for spec in required)  # scalars may be parameters
         taken: Schema = {"type": "array", "minItems": fewest}
         if model.binding.is_open:
@@ -226,21 +236,25 @@ class Operations:
         else:
             taken.update(maxItems=len(inputs), items=json_schemas.one_of(inputs) if inputs else any_tensor)
         made: Schema = {"type": "array", "items": json_schemas.one_of(outputs) if outputs else any_tensor}
-        flat_inputs = {spec.name: json_schemas.flat_member(spec, self._element_of) if spec.name in declared else {} for spec in named}
-        flat_outputs = {spec.name: json_schemas.flat_member(spec, self._element_of) for spec in model.outputs}
+        flat_inputs = {spec.name: json_schemas.flat_member(taken_as[spec.name]) if spec.name in declared else {} for spec in named}
+        flat_outputs = {spec.name: json_schemas.flat_member(made_as[spec.name]) for spec in model.outputs}
         schemas = {
             f"Request_{at.of_model}": json_schemas.request(taken, [spec.name for spec in model.outputs]),
             f"Response_{at.of_model}": json_schemas.response(model.name, model.version, made),
-            f"GenerateRequest_{at.of_model}": {
-                "type": "object",
-                "properties": {"id": json_schemas.STRING, **flat_inputs},
-                "required": [spec.name for spec in required],
-            },
-            f"GenerateResponse_{at.of_model}": {
-                "type": "object",
-                "properties": {"model_name": {"const": model.name}, **flat_outputs},
-                "required": ["model_name"],
-            },
+            f"GenerateRequest_{at.of_model}": each(
+                {
+                    "type": "object",
+                    "properties": {"id": json_schemas.STRING, **flat_inputs},
+                    "required": [spec.name for spec in required],
+                }
+            ),
+            f"GenerateResponse_{at.of_model}": each(
+                {
+                    "type": "object",
+                    "properties": {"model_name": {"const": model.name}, **flat_outputs},
+                    "required": ["model_name"],
+                }
+            ),
         }
         self._model_schemas.update((name, pack(schema)) for name, schema in schemas.items())
 

@@ -67,7 +67,7 @@ class DocumentFormat:
         self._rest = rest
         self._frame = frame
         self._may_be_flat = may_be_flat
-        self._is_flat = False
+        self._is_flat = self._has_rows = False
         self._head = b""
 
     def decode(self, body: Buffer, handler: Handler, lend: Lend) -> InferenceRequest:
@@ -93,6 +93,9 @@ class DocumentFormat:
         binding, declared = handler.binding, handler.shown_inputs
         if generate.is_inference_request(text, declared.keys() | binding.named):
             return None
+        if binding.rows is not None and text.lstrip()[:1] == b"[":
+            self._has_rows = True
+            return binding.rows.read_objects(generate.read_objects(text))
         flat = generate.read_object(text)
         if length is not None:
             raise InvalidRequest("a flat object has no binary data: leave Inference-Header-Content-Length out, or send inputs")
@@ -105,7 +108,9 @@ class DocumentFormat:
         return generate.decode_request(flat, declared, named, columns | binding.columns)
 
     def encode(self, _: InferenceRequest, response: InferenceResponse) -> bytes:
-        if self._is_flat:
+        if self._has_rows:
+            document = generate.encode_rows(response)
+        elif self._is_flat:
             self._head = self._head or generate.encode_head(response)
             document = generate.encode_response(response, self._head)
         else:

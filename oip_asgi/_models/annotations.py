@@ -10,16 +10,20 @@ import re
 import typing
 from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Generator, Iterable, Iterator, Mapping, Sequence
 from types import NoneType, UnionType
-from typing import Annotated, Any, Final, Literal, NamedTuple
+from typing import Annotated, Any, Final, Literal, NamedTuple, TypeVar
 
 import numpy as np
 
 from .._codecs.base import AnyInputCodec, AnyRequestCodec
 from .._codecs.content_types import SCALARS, Codecs, check_complete, default_codecs, is_input_codec, is_request_codec
+from .._codecs.row_fields import has_fields
+from .._codecs.rows import find_rows_of_result, make_rows
 from .._protocol.datatypes import DTYPES, Datatype, DType, datatype_of, suggest_datatype
 from .._protocol.errors import InvalidRequest, InvalidResponse, show
 from .._protocol.specs import AnyShape, TensorSpec
 from .._protocol.tensors import InferenceResponse, find_tensor
+
+T = TypeVar("T")
 
 _ITERATED: Final = frozenset({Iterator, Iterable, Generator, AsyncIterator, AsyncIterable, AsyncGenerator})
 
@@ -153,6 +157,31 @@ def as_(response: InferenceResponse, name: str, annotation: Any) -> Any:
         raise InvalidResponse(f"output {str(error).removeprefix('input ').removeprefix('tensor ')}") from None
 
 
+def rows(self: InferenceResponse, cls: type[T]) -> list[T]:
+    """The outputs as rows of a class, each field of which is an output of shape `[N]`.
+
+    Args:
+        cls: A class as a model may return it: a msgspec Struct, a dataclass, an attrs class, a TypedDict, a NamedTuple, or a model of
+            pydantic. Outputs that are no field of it are left out.
+
+    Raises:
+        TypeError: A field can be no column.
+        InvalidResponse: An output is missing, or a value does not fit: the text names the row and the field.
+
+    Example:
+        >>> class Score(NamedTuple):
+        ...     label: str
+        ...     value: float
+        >>> InferenceResponse([Tensor("label", ["a", "b"]), Tensor("value", np.array([0.1, 0.9]))]).rows(Score)
+        [Score(label='a', value=0.1), Score(label='b', value=0.9)]
+    """
+    wanted: Any = cls
+    if not has_fields(wanted):
+        raise TypeError(f"rows({show(wanted)}): expected a class with fields, such as a dataclass")
+    made: list[T] = make_rows(wanted, True).decode_response(self)
+    return made
+
+
 class Written(NamedTuple):
     """What an annotation says of one output: each None if the value itself decides."""
 
@@ -195,6 +224,9 @@ def parse_return(annotation: Any, codecs: Codecs, *, streams: bool) -> Returned:
     if parsed.request_codec is not None:
         codecs.check_installed(parsed.request_codec, inspect.formatannotation(annotation))
         return Returned(request_codec=parsed.request_codec)
+    rows = None if parsed.codec or codecs.writer(parsed.wanted) else find_rows_of_result(parsed.wanted)
+    if rows is not None:
+        return Returned(rows.outputs, request_codec=rows)
     origin, members, is_each = typing.get_origin(parsed.wanted), [parsed], False
     if isinstance(origin, type) and issubclass(origin, Mapping) and len(args) == 2:
         members, is_each = [parse_annotation(args[1])], True

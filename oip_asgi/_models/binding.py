@@ -16,6 +16,7 @@ import msgspec
 from .._codecs.content_types import Codecs, Reader, RequestReader, read_scalar_parameter
 from .._codecs.frame_columns import explain_column, holds_missing, write_objects
 from .._codecs.plain import NumpyCodec
+from .._codecs.rows import Rows
 from .._extensions.reserved import OF_PROTOCOL
 from .._protocol.errors import InvalidRequest, describe_expected, find_near, list_names, show
 from .._protocol.loop_limits import MAX_COLUMNS, MAX_TENSORS
@@ -193,6 +194,9 @@ class Binding:
         tensors = [entry.name for entry in entries if entry.name not in self.scalars]
         self.takes_frame = self.request_reader is not None and self.request_reader.codec.content_type == "pd"
         """Whether one parameter is a data frame, whose columns are the inputs that no other parameter has."""
+        codec = None if self.request_reader is None else self.request_reader.codec
+        self.rows = codec if isinstance(codec, Rows) else None
+        """What makes the rows of a class of a request; None for other parameters."""
         takes_any = self.rest is not None or self.request_reader is not None or self.of_one_request is InferenceRequest
         self._single_input = None if takes_any or len(tensors) != 1 else tensors[0]
 
@@ -246,7 +250,9 @@ class Binding:
         if not found == len(required) == len(tensors) == len(inputs):
             self._check_names(inputs)
         if wrong is not None:
-            raise _make_unfit_error(tensors[wrong], specs[wrong], is_column=self.request_reader is not None and wrong not in self.named)
+            raise _make_unfit_error(
+                tensors[wrong], specs[wrong], is_column=self.rows is None and self.request_reader is not None and wrong not in self.named
+            )
         return tensors
 
     def _fit_column(self, tensor: Tensor, spec: TensorSpec) -> Tensor | None:

@@ -14,6 +14,7 @@ import msgspec
 from .._codecs.content_types import Codecs
 from .._codecs.dataframes import PandasCodec
 from .._codecs.frame_columns import KNOWN_DTYPES, is_dtype
+from .._codecs.rows import Rows
 from .._protocol.specs import TensorSpec
 from .._rest.generate import RESERVED_INPUTS, RESERVED_OUTPUTS
 from .annotations import Outputs
@@ -222,7 +223,11 @@ def _check_batching(binding: Binding, outputs: Sequence[TensorSpec], options: Mo
         )
     takes = None if binding.request_reader is None else binding.request_reader.codec
     for what, codec in (("takes", takes), ("returns", binding.returned.request_codec)):
-        if codec is not None and codec is not PandasCodec:
+        if isinstance(codec, Rows) and not codec.is_list:
+            raise TypeError(
+                f"{here}, but it {what} one {codec.cls.__name__}: write list[{codec.cls.__name__}], or leave max_batch_size= out"
+            )
+        if codec is not None and codec is not PandasCodec and not isinstance(codec, Rows):
             raise TypeError(
                 f"{here}, but it {what} what the codec of whole requests {codec.content_type!r} makes: use arrays, a codec of tensors "
                 "or a pandas.DataFrame, or leave max_batch_size= out"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import typing
 from collections.abc import Callable, Sequence
 from datetime import date, time, timedelta
@@ -68,15 +67,7 @@ def _from(module: str, name: str) -> Callable[[Any], bool]:
     return lambda element: isinstance(element, type) and issubclass(element, find_class(module, name))
 
 
-def _has_fields(element: Any) -> bool:
-    of_libraries = ("__pydantic_fields__", "__struct_fields__", "__attrs_attrs__", "_fields")
-    return isinstance(element, type) and (
-        dataclasses.is_dataclass(element) or typing.is_typeddict(element) or any(hasattr(element, name) for name in of_libraries)
-    )
-
-
 _INSTEAD: Final[Sequence[tuple[Callable[[Any], bool], str]]] = (
-    (_has_fields, "write a parameter for each field, or one that is a pd.DataFrame, whose columns are the fields"),
     (_of(bytes, bytearray, memoryview), "annotate list[bytes], or str for one text"),
     (_of(np.bool_), "annotate bool for one value, or npt.NDArray[np.bool_] for an array"),
     (_of(np.integer), "annotate int for one number, or npt.NDArray[np.int64] or the like for an array"),

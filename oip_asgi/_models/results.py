@@ -17,6 +17,7 @@ from .._codecs.base import AnyInputCodec
 from .._codecs.content_types import Codecs
 from .._codecs.dataframes import PandasCodec, is_series
 from .._codecs.frame_columns import CATEGORIES, COLUMN_CODECS, DTYPE, column_to_tensor, has_declared_type, holds_missing
+from .._codecs.rows import Rows
 from .._codecs.torch import replace_torch
 from .._protocol.datatypes import Array, DType, cast, find_overflow
 from .._protocol.errors import InferenceError, InvalidRequest, ModelFault, list_names, show
@@ -93,7 +94,7 @@ def _encode(result: Any, outputs: Outputs, asked: Mapping[str, str]) -> Inferenc
         written_as = {spec.name for spec in outputs.declared if spec.content_type is not None}
         result, taken = _call(request_codec.take_out, result, written_as | asked.keys())
         response, named = _call(request_codec.encode_response, "", result), taken.items()
-        if request_codec is not PandasCodec:  # what a user's codec made may be anything
+        if request_codec is not PandasCodec and (asked or not isinstance(request_codec, Rows)):  # what a user's codec made may be anything
             response = _recheck(response, outputs, asked)
     annotated = returned.written if len(returned.written) == len(named) else (returned.each,) * len(named)
     for (key, value), written in zip(named, annotated, strict=True):

@@ -14,6 +14,7 @@ from .._codecs.base import AnyRequestCodec
 from .._codecs.content_types import UNTYPED, Codecs, Reader, RequestReader, get_array
 from .._codecs.dataframes import PandasCodec
 from .._codecs.frame_columns import read_column
+from .._codecs.rows import Rows, find_rows
 from .._extensions.reserved import OF_PROTOCOL
 from .._protocol.errors import InvalidRequest, show
 from .._protocol.specs import TensorSpec
@@ -221,7 +222,15 @@ def _parse(parameter: inspect.Parameter, declared: _Declared) -> _Annotated:
     request_codec = annotation.request_codec
     if request_codec is None and annotation.codec is None:
         request_codec = codecs.request_codec_for_annotation(annotation.wanted)
-    return _Annotated(parameter, annotation, request_codec, codecs.reader(annotation.wanted, annotation.codec))
+    reader = codecs.reader(annotation.wanted, annotation.codec)
+    if request_codec is None and reader is None:
+        try:
+            request_codec = find_rows(annotation.wanted)
+        except TypeError as error:
+            raise TypeError(f"{declared.label}: parameter {parameter.name!r}: {error}") from None
+        if request_codec is not None and parameter.default is not inspect.Parameter.empty:
+            raise TypeError(f"{declared.label}: parameter {parameter.name!r} is rows, which each request has: leave its default out")
+    return _Annotated(parameter, annotation, request_codec, reader)
 
 
 def _find_untyped(plain: Sequence[_Annotated], rest: _Annotated | None, declared: _Declared) -> _Annotated | None:
@@ -253,6 +262,11 @@ def _list_known(signature: _Signature, optional: Collection[str], declared: _Dec
     specs = {spec.name: spec for spec in declared.specs}
     if len(specs) != len(declared.specs):
         raise ValueError(f"{declared.label}: two inputs have the same name among {[spec.name for spec in declared.specs]}")
+    rows = next((p.request_codec for p in signature.plain if isinstance(p.request_codec, Rows)), None)
+    if rows is not None:
+        if specs:
+            raise TypeError(f"{declared.label}: {rows.cls.__name__} declares the inputs: leave inputs= out")
+        return {spec.name: Input(spec.name, spec, content_type=spec.content_type, is_needed=is_needed) for spec, is_needed in rows.inputs}
     if not specs and declared.request_codec is PandasCodec:
         return {name: Input(name) for name in signature.fitted or ()}
     return {name: Input(name, spec, content_type=declared.find_type(spec), is_needed=name not in optional) for name, spec in specs.items()}
@@ -391,6 +405,11 @@ def _make_request_reader(signature: _Signature, inputs: Sequence[Input], declare
         return None
     if len(whole) > 1 or signature.rest:
         raise TypeError(f"{declared.label}: only one parameter, or **inputs, can take all tensors that have no parameter of their own")
+    codec = whole[0][0]
+    if isinstance(codec, Rows):
+        if taken := [spec.name for (spec, _), entry in zip(codec.inputs, inputs, strict=False) if entry.reader]:
+            raise TypeError(f"{declared.label}: {codec.cls.__name__} has a field {taken[0]!r}, and so is a parameter called: rename one")
+        return declared.codecs.request_reader(*whole[0], {})
     specs = {entry.name: entry.spec for entry in inputs if entry.spec is not None}
     reader = declared.codecs.request_reader(*whole[0], specs)
     for spec in specs.values():

@@ -106,6 +106,11 @@ def read_object(text: bytes) -> dict[str, Any]:
     raise InvalidRequest("the body is not valid JSON")
 
 
+def read_objects(text: bytes) -> list[Any]:
+    """A list of objects, each of which is a row."""
+    return list(read_object(b'{"rows":%b}' % text)["rows"])
+
+
 def decode_request(
     request: Mapping[str, Any], declared: Mapping[str, TensorSpec], named: Collection[str], columns: Collection[str] = ()
 ) -> InferenceRequest:
@@ -294,6 +299,24 @@ def encode_response(response: InferenceResponse, head: bytes) -> bytes:
     for name, value in response.parameters.items():
         parts.append(b"%b:%b" % (_encode(name), _encode(value)))
     return b",".join(parts) + b"}"
+
+
+def encode_rows(response: InferenceResponse) -> bytes:
+    """A response as a list of flat objects, one for each row of its outputs."""
+    numbers = {tensor.shape[:1] for tensor in response.outputs}
+    if len(numbers) != 1 or () in numbers:
+        raise InvalidRequest("the outputs have no row for each row of the request: send an object with a list for each input")
+    columns = {tensor.name: _read_rows(tensor) for tensor in response.outputs}
+    return _encode([dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)])
+
+
+def _read_rows(tensor: Tensor) -> list[Any]:
+    """The elements of a tensor as JSON has them, of each row."""
+    text = _read_json_texts(tensor) if tensor.parameters and tensor.array.dtype.hasobject else None
+    values = msgspec.json.decode(text or _encode(to_value(tensor.array)))
+    shape = tensor.shape
+    width = math.prod(shape[1:])
+    return values if len(shape) == 1 else [values[row * width : (row + 1) * width] for row in range(shape[0])]
 
 
 def _read_json_texts(tensor: Tensor) -> bytes | None:

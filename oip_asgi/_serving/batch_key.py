@@ -35,7 +35,7 @@ def make_key(handler: Handler, decoded: Decoded, codecs: Codecs) -> Hashable | N
     """Make what all requests of a batch have in common. None for a request that runs alone."""
     binding, request, content_type = decoded.binding, decoded.request, decoded.content_type
     whole = binding.request_reader
-    if whole is not None and whole.codec is not PandasCodec:
+    if whole is not None and whole.codec is not PandasCodec and binding.rows is None:
         return None  # a client asks for a codec that may want a whole request
     if not binding.scalars.isdisjoint(decoded.tensors):
         return None  # it is one for all rows; as a parameter, it is part of the key
@@ -48,7 +48,8 @@ def make_key(handler: Handler, decoded: Decoded, codecs: Codecs) -> Hashable | N
             return None
         read_as = expected if said is None else said
         # rows depend on each other: a column of dates has one unit, by their years, and all have an offset from UTC or none has
-        if read_as in ("pd_json", "datetime") or (parameters.get(DTYPE) == "category" and CATEGORIES not in parameters):
+        depends = read_as in ("pd_json", "datetime") or (parameters.get(DTYPE) == "category" and CATEGORIES not in parameters)
+        if depends and binding.rows is None:
             return None
         parts.append((name, array.dtype, array.shape[1:], _freeze(parameters) if parameters else _NOTHING))
     if binding.of_one_request is not None:

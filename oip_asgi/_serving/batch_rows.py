@@ -58,7 +58,7 @@ def _cut_result(result: Any, bounds: list[tuple[int, int]], outputs: Outputs) ->
     if isinstance(result, Mapping):
         keys, values, names = list(result), list(result.values()), list(map(str, result))
         join = lambda own: dict(zip(keys, own, strict=True))  # noqa: E731  (the other ways to join are no functions of ours)
-    elif isinstance(result, tuple) or (isinstance(result, list) and len(outputs.declared) > 1):
+    elif isinstance(result, tuple) or (isinstance(result, list) and len(outputs.declared) > 1 and outputs.returned.request_codec is None):
         values, names = list(result), [_name_output(place, outputs) for place in range(len(result))]
         join = tuple
     if not outputs.declared:

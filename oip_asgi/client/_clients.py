@@ -105,7 +105,8 @@ class Client:
         Args:
             model: Its name.
             inputs: Values by name: arrays, lists of numbers, `str`, `bytes` or `datetime`, torch tensors, series of pandas, or a `Tensor`,
-                such as a codec makes one. Or a data frame, whose columns are the inputs; a list of `Tensor`; an `InferenceRequest`.
+                such as a codec makes one. Or a data frame, whose columns are the inputs; a list of
+                objects of a class, each a row (see `response.rows`); a list of `Tensor`; an `InferenceRequest`.
                 Numbers that are no array are sent as INT64 or FP64, and None among them as NaN.
             version: The model's version; without it, the server chooses.
             parameters: The request's parameters: `str`, `int`, `float` or `bool`.

@@ -23,6 +23,9 @@ NAMES: Final = [
         "not finite",
         "scaled",
         "tells its version",
+        "churn",
+        "one row",
+        "wrong score",
     ),
 ]
 """The names of all models, in the order of their registration."""

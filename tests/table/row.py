@@ -10,6 +10,7 @@ import numpy as np
 
 from oip_asgi import InferenceError, InferenceRequest, InferenceResponse, InferenceServer, Tensor, TensorSpec
 from tests.support.ways import Request
+from tests.table.row_classes import register_rows
 
 MAX_BODY_BYTES = 20_000
 MAX_JSON_BYTES = 19_000
@@ -96,6 +97,7 @@ def table_server(calls: list[str]) -> InferenceServer:
         return x * np.float32(factor)
 
     server.register("tells its version", lambda: InferenceResponse([Tensor("y", np.ones(1))], model_version="7"))
+    register_rows(server)
     return server
 
 

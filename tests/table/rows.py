@@ -6,6 +6,7 @@ A good row holds the exact body of its answer; a bad one its status and what the
 from __future__ import annotations
 
 from tests.table.body_rows import binary_rows, compressed_rows, limit_rows, raw_request_rows, vector_rows
+from tests.table.class_rows import class_rows
 from tests.table.extension_rows import classification_rows, reserved_rows, shared_memory_rows
 from tests.table.json_rows import declared_rows, document_rows, element_rows, good_rows, output_rows, scalar_rows, tensor_rows
 from tests.table.page_rows import page_rows
@@ -38,6 +39,7 @@ def rows() -> list[Row]:
         *classification_rows(),
         *reserved_rows(),
         *shared_memory_rows(),
+        *class_rows(),
     ]
     assert len({row.name for row in made}) == len(made), "two rows have the same name"
     return made

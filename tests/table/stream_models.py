@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from oip_asgi import InferenceContext, InferenceError, InferenceResponse, InferenceServer, Tensor, TensorSpec
+from tests.table.row_classes import register_streams
 
 HAS_PANDAS = find_spec("pandas") is not None
 """Whether the table has the rows of data frames. Hosts are also tested without pandas."""
@@ -55,6 +56,7 @@ def stream_server() -> InferenceServer:
     def scaled(x: Any, factor: int = 2, offset: int = 0) -> Iterator[Any]:
         yield x * factor + offset
 
+    register_streams(server)
     if HAS_PANDAS:
         _register_frames(server)
 

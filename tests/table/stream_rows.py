@@ -87,7 +87,7 @@ ONLY_A_STREAM = "answers with a stream: use infer_stream, generate_stream or gen
 
 
 def stream_rows() -> list[StreamRow]:
-    return [*_models(), *(_frames() if HAS_PANDAS else ()), *_requests(), *_flat_responses(), *_whole_responses(), *_failures()]
+    return [*_models(), *(_frames() if HAS_PANDAS else ()), *_requests(), *_flat_responses(), *_whole_responses(), *_failures(), *_rows()]
 
 
 def _models() -> list[StreamRow]:
@@ -510,7 +510,38 @@ def _failures() -> list[StreamRow]:
             "nowhere/versions/1/generate_stream",
             {"x": 1},
             "Request for unknown model: 'nowhere' is not found: expected 'words', 'count', 'lists', 'plain', 'grid', 'versioned', "
-            f"'parameters', 'bytes', 'clash', 'stops' and {16 if HAS_PANDAS else 5} more",
+            f"'parameters', 'bytes', 'clash', 'stops' and {20 if HAS_PANDAS else 9} more",
             404,
         ),
+    ]
+
+
+def _rows() -> list[StreamRow]:
+    """Rows of a class: a plain object is one, and a list of them as many."""
+    ada = {"age": 3, "plan": "free", "isNew": True}
+    bob = {"age": 70, "plan": "paid", "isNew": False, "monthlyFee": 9.5, "since": "2024-02-29"}
+    columns = {"age": [3], "plan": ["free"], "isNew": [True], "city": [None]}
+    points = [{"x": 1.0, "y": 1.0}, {"x": 2.0, "y": 0.5}], [{"x": 2.0, "y": 2.0}, {"x": 4.0, "y": 1.0}]
+    scores = [{"label": "leaves", "value": 0.3}, {"label": "stays", "value": 9.5}]
+    churn, two_rows = "churn/generate", "the request has 2 rows: expected 1"
+    unknown = "rows[1]: unknown member 'agee': expected 'age', 'plan', 'isNew', 'monthlyFee', 'city', 'since'"
+    return [
+        StreamRow("a row", churn, ada, 200, flat("churn", **scores[0])),
+        StreamRow("rows", churn, [ada, bob], 200, scores),
+        StreamRow("a list of one row", churn, [bob], 200, scores[1:]),
+        StreamRow("rows as columns", churn, columns, 200, flat("churn", **scores[0])),
+        StreamRow("missing values", churn, {**ada, "city": None, "monthlyFee": None, "since": None}, 200, flat("churn", **scores[0])),
+        StreamRow("no rows", churn, [], 200, []),
+        refused("a row that does not fit", churn, {**ada, "age": -1}, "rows[0].age: expected int >= 0, got -1"),
+        refused("rows, one does not fit", churn, [ada, {**bob, "age": -1}], "rows[1].age: expected int >= 0, got -1"),
+        refused("rows, one of another type", churn, [ada, {**bob, "age": "x"}], "rows[1].age: expected int, got 'x'"),
+        refused("rows, one is none of an Enum", churn, [{**ada, "plan": 1}], "rows[0].plan: expected 'free' or 'paid', got 1"),
+        refused("rows, one has another name", churn, [ada, {**bob, "agee": 1}], f"{unknown}; did you mean 'age'?"),
+        refused("rows, one lacks a member", churn, [ada, {"age": 1, "plan": "free"}], "rows[1]: missing 'isNew'"),
+        refused("rows, one is no object", churn, [ada, 1], "rows[1] is 1: expected an object"),
+        refused("rows for a model of arrays", "plain/generate", [{"x": 1}], "the body: expected object, got array"),
+        StreamRow("one row alone", "one%20row/generate", {"x": 2, "scale": 3}, 200, flat("one row", x=6.0, y=1.5)),
+        refused("a list for one row", "one%20row/generate", [{"x": 2}, {"x": 1}], f"{two_rows}, as the model takes one Point"),
+        streamed("a stream of a row", "points/generate_stream", {"x": 2}, *(flat("points", x=2.0 * n, y=0.5 * n) for n in (1, 2))),
+        streamed("a stream of rows", "points/generate_stream", [{"x": 1, "y": 1}, {"x": 2}], *points),
     ]

@@ -1,0 +1,387 @@
+"""A class -> its fields, each of which is a column, and what makes its objects. Knows no requests.
+
+What fits a field is the business of msgspec or pydantic, as the class says it. Missing values are sent as data frames send them.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+import typing
+from collections.abc import Callable, Mapping, Sequence
+from datetime import time
+from typing import Any, Final, NamedTuple, TypeAlias
+
+import msgspec
+import numpy as np
+from msgspec import inspect as types
+
+from .._protocol.column_shape import rows_of
+from .._protocol.datatypes import Datatype
+from .._protocol.errors import InvalidRequest, show
+from .._protocol.schemas import RequestOutput
+from .._protocol.specs import TensorSpec
+from .._protocol.tensors import InferenceContext, InferenceRequest, InferenceResponse, Tensor, make_tensor
+from .._protocol.to_array import object_array
+from .base import bytes_of, find_class
+from .dates import DatetimeCodec
+from .frame_columns import DTYPE
+from .plain import Base64Codec, PandasJSONCodec, StringCodec
+
+Schema: TypeAlias = dict[str, Any]
+"""A JSON Schema."""
+
+_OURS: Final = (Tensor, InferenceRequest, InferenceResponse, InferenceContext, RequestOutput, TensorSpec)
+"""Classes that have another meaning in a signature."""
+
+
+class _Kind(NamedTuple):
+    """How the values of one type are sent."""
+
+    datatype: Datatype
+    content_type: str | None = None
+    nullable: str | None = None  # the `pd_dtype` with which some may be missing, where the datatype has no value for that
+
+
+_KINDS: Final[Mapping[type[types.Type], _Kind]] = {
+    types.BoolType: _Kind("BOOL", None, "boolean"),
+    types.IntType: _Kind("INT64", None, "Int64"),
+    types.FloatType: _Kind("FP64"),
+    types.StrType: _Kind("BYTES", "str"),
+    types.BytesType: _Kind("BYTES"),
+    types.DateTimeType: _Kind("BYTES", "datetime"),
+    types.DateType: _Kind("BYTES", "datetime"),
+}
+
+_EXPECTED: Final = (
+    "annotate it bool, int, float, str, bytes, datetime, date, a Literal or an Enum of str or of int, one of these | None but bytes, or a "
+    "list of one of them"
+)
+
+_PLACE: Final = re.compile(r"(?s)(.*) - at `\$\[(\d+)\](.*)`")
+"""A text of msgspec, the row, and where in the row."""
+
+_NAT: Final = b"NaT"
+
+
+class Field(NamedTuple):
+    """A field of a class, which is a tensor."""
+
+    name: str
+    reads: str  # the name with which the class is made
+    writes: str  # the name with which it is written
+    is_needed: bool
+    of: type[types.Type]
+    choices: tuple[Any, ...]  # all values of a Literal or an Enum
+    is_nullable: bool
+    is_list: bool
+    schema: Schema  # of one value that is there
+
+    @property
+    def is_binary(self) -> bool:
+        return self.of is types.BytesType
+
+    @property
+    def full_schema(self) -> Schema:
+        return {"anyOf": [self.schema, {"type": "null"}]} if self.is_nullable else self.schema
+
+    def spec(self, name: str) -> TensorSpec:
+        kind, example = _KINDS[self.of], _find_example(self.schema)
+        nullable = kind.nullable if self.is_nullable else None
+        shape = (-1, -1) if self.is_list else (-1,)
+        return TensorSpec(name, kind.datatype, shape, kind.content_type, example=example, pd_dtype=nullable)
+
+    def read(self, tensor: Tensor) -> list[Any]:
+        """The values of a column, one for each row."""
+        shape = tensor.array.shape
+        if not self.is_list:
+            return self._read(tensor)
+        if len(shape) != 2:
+            raise InvalidRequest(f"{show(tensor.name)} has shape {list(shape)}: expected [-1, -1]")
+        values, width = self._read(make_tensor(tensor.name, tensor.array.reshape(-1), tensor.parameters)), shape[1]
+        return [values[row * width : (row + 1) * width] for row in range(shape[0])]
+
+    def _read(self, tensor: Tensor) -> list[Any]:
+        kind, of, content_type = _KINDS[self.of], self.of, tensor.parameters.get("content_type")
+        if content_type == PandasJSONCodec.content_type and of is not types.BytesType:
+            return PandasJSONCodec.decode_input(tensor)
+        if tensor.array.dtype.hasobject is not (kind.datatype == "BYTES"):
+            raise InvalidRequest(f"{show(tensor.name)} has datatype {tensor.datatype}: expected {kind.datatype}")
+        known = (None, "np", kind.content_type or (Base64Codec.content_type if self.is_binary else None))
+        if content_type not in known:
+            raise InvalidRequest(f"{show(tensor.name)} has the content_type {show(content_type)}: expected {known[-1] or 'np'}, or none")
+        if self.is_binary:
+            return Base64Codec.decode_input(tensor) if content_type == known[-1] else bytes_of(tensor, "bytes")
+        if kind.content_type == DatetimeCodec.content_type:
+            return self._read_dates(tensor)
+        if of is types.StrType:
+            return StringCodec.decode_input(tensor)
+        values: list[Any] = rows_of(tensor, "np").tolist()
+        return [None if value != value else value for value in values] if self.is_nullable and of is types.FloatType else values
+
+    def _read_dates(self, tensor: Tensor) -> list[Any]:
+        are_missing = [element == _NAT for element in bytes_of(tensor, "datetime")] if self.is_nullable else []
+        if any(are_missing):
+            there = object_array([element for element in tensor.array.reshape(-1) if element != _NAT], (are_missing.count(False),))
+            values = iter(DatetimeCodec.decode_input(make_tensor(tensor.name, there, {})))
+            made = [None if is_missing else next(values) for is_missing in are_missing]
+        else:
+            made = [*DatetimeCodec.decode_input(tensor)]
+        if self.of is types.DateType:  # a time of the day stays, so that it is refused
+            return [each.date() if each is not None and each.time() == time() and each.tzinfo is None else each for each in made]
+        return made
+
+    def write(self, name: str, values: list[Any]) -> Tensor:
+        """The tensor of a column, whose values were checked."""
+        if not self.is_list:
+            return self._write(name, values)
+        widths = {len(each) for each in values}
+        if len(widths) > 1:
+            raise ValueError(f"{show(name)} has lists of {min(widths)} and of {max(widths)} elements: expected as many in each row")
+        tensor = self._write(name, [element for each in values for element in each])
+        tensor.array = tensor.array.reshape(len(values), *widths, *(() if widths else (0,)))
+        return tensor
+
+    def _write(self, name: str, values: list[Any]) -> Tensor:
+        kind, of, is_missing = _KINDS[self.of], self.of, self.is_nullable and None in values
+        if self.is_binary:
+            return Tensor(name, object_array(values, (len(values),)))
+        if kind.content_type == DatetimeCodec.content_type:
+            texts = [_NAT if value is None else value.isoformat().encode() for value in values]
+            return Tensor(name, object_array(texts, (len(texts),)), {"content_type": kind.content_type})
+        if is_missing and of is not types.FloatType:
+            tensor = PandasJSONCodec.encode_input(name, values)
+            return tensor if kind.nullable is None else make_tensor(name, tensor.array, {**tensor.parameters, DTYPE: kind.nullable})
+        if of is types.StrType:
+            return StringCodec.encode_input(name, values)
+        numbers = [np.nan if value is None else value for value in values] if is_missing else values
+        return Tensor(name, np.array(numbers, {"BOOL": np.bool_, "INT64": np.int64, "FP64": np.float64}[kind.datatype]))
+
+
+Make: TypeAlias = Callable[[Sequence[dict[str, Any]]], list[Any]]
+"""Makes the rows of the members of each, and checks all at once. Raises InvalidRequest with the row and the field that does not fit."""
+
+
+def read_msgspec(cls: type) -> tuple[tuple[Field, ...], Make]:
+    try:
+        info: Any = types.type_info(cls)
+        schema = msgspec.json.schema(cls, schema_hook=lambda _: {"title": "refused below"})
+    except (TypeError, NameError) as error:
+        raise TypeError(f"the fields of {cls.__name__} can be no columns: {error}") from None
+    definitions = schema.get("$defs", {})
+    schema = _resolve(schema, definitions)
+    is_array = "prefixItems" in schema or getattr(info, "array_like", False)
+    schemas = schema.get("prefixItems") if is_array else None
+    fields = tuple(
+        _make_field(
+            cls,
+            each.name,
+            (each.encode_name, each.encode_name),
+            each.type,
+            _resolve(schema["properties"][each.encode_name] if schemas is None else schemas[place], definitions),
+            is_needed=each.required,
+        )
+        for place, each in enumerate(info.fields)
+    )
+    by_name = {field.reads: field for field in fields}
+
+    def fill(members: dict[str, Any]) -> list[Any]:
+        """The values by place, as a NamedTuple is made of them."""
+        return [
+            members[each.encode_name]
+            if each.encode_name in members
+            else each.default
+            if each.default_factory is msgspec.NODEFAULT
+            else each.default_factory()
+            for each in info.fields
+        ]
+
+    def make(objects: Sequence[dict[str, Any]]) -> list[Any]:
+        try:
+            return msgspec.convert(list(map(fill, objects)) if is_array else objects, list[cls])  # type: ignore[valid-type]
+        except msgspec.ValidationError as error:
+            raise InvalidRequest(_explain(str(error), objects, by_name)) from None
+
+    return fields, make
+
+
+def _explain(text: str, objects: Sequence[dict[str, Any]], fields: Mapping[str, Field]) -> str:
+    """A text of msgspec with the row, the field and its value."""
+    found = _PLACE.fullmatch(text)
+    if found is None:
+        return f"rows: {text}"
+    text, row, where = found[1], int(found[2]), found[3]
+    index = re.fullmatch(r"\[(\d+)\](.*)", where)
+    if index:  # the place of a field in a NamedTuple
+        where = f".{list(fields)[int(index[1])]}{index[2]}"
+    name, _, element = where.removeprefix(".").partition("[")
+    field = fields.get(name)
+    if field is None or name not in objects[row]:
+        return f"rows[{row}]{where}: {text}"
+    value = objects[row][name]
+    if element and isinstance(value, list):
+        value = value[int(element.rstrip("]"))]
+    expected = re.sub(r", got `[^`]*`$", "", text).replace("`", "")
+    if field.choices:
+        expected = f"expected {' or '.join(map(show, field.choices))}"
+    return f"rows[{row}]{where}: {expected[:1].lower()}{expected[1:]}, got {show(value)}"
+
+
+def read_pydantic(cls: Any) -> tuple[tuple[Field, ...], Make]:
+    import pydantic
+
+    rows: Any = pydantic.TypeAdapter(list[cls])
+    schema = pydantic.TypeAdapter(cls).json_schema()
+    definitions = schema.get("$defs", {})
+    fields = tuple(
+        _make_field(
+            cls,
+            name,
+            (_find_alias(cls, name, each.validation_alias or each.alias), each.serialization_alias or name),
+            _find_type(each.annotation),
+            _resolve(next(iter(_find_property(schema, each, name)), {}), definitions),
+            is_needed=each.is_required(),
+        )
+        for name, each in cls.__pydantic_fields__.items()
+    )
+
+    def make(objects: Sequence[dict[str, Any]]) -> list[Any]:
+        try:
+            made: list[Any] = rows.validate_python(objects)
+        except pydantic.ValidationError as error:
+            raise InvalidRequest(_explain_pydantic(error.errors(include_url=False, include_context=False)[0])) from None
+        return made
+
+    return fields, make
+
+
+def _find_property(schema: Schema, field: Any, name: str) -> list[Schema]:
+    properties = schema.get("properties", {})
+    return [properties[each] for each in (field.validation_alias, field.alias, name) if isinstance(each, str) and each in properties]
+
+
+def _find_alias(cls: type, name: str, alias: Any) -> str:
+    if alias is not None and not isinstance(alias, str):
+        raise TypeError(f"{cls.__name__}.{name} has {alias!r}, and a tensor has one name: write validation_alias as a string")
+    return alias or name
+
+
+def _find_type(annotation: Any) -> Any:
+    try:
+        return types.type_info(annotation)
+    except TypeError:
+        return types.AnyType()
+
+
+def _explain_pydantic(error: Mapping[str, Any]) -> str:
+    row, *where = error["loc"]
+    text = error["msg"].removeprefix("Value error, ")
+    text = text if text is not error["msg"] else f"{text[:1].lower()}{text[1:]}"
+    path = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in where)
+    return f"rows[{row}]{path}: {text}" + (f", got {show(error['input'])}" if where and error["type"] != "missing" else "")
+
+
+def _make_field(cls: type, name: str, names: tuple[str, str], of: Any, schema: Schema, *, is_needed: bool) -> Field:
+    members = _list_members(of)
+    there = [member for member in members if not isinstance(member, types.NoneType)]
+    is_list = len(members) == 1 and isinstance(members[0], types.ListType)
+    if is_list:
+        there = _list_members(there[0].item_type)
+    if {type(member) for member in there} == {types.IntType, types.FloatType}:
+        there = [member for member in there if isinstance(member, types.FloatType)]
+    choices: tuple[Any, ...] = ()
+    kind: Any = type(there[0]) if len(there) == 1 else None
+    is_nullable = len(there) < len(members)
+    if kind is types.LiteralType:
+        choices = tuple(value for value in there[0].values if value is not None)
+        is_nullable |= None in there[0].values
+    elif kind is types.EnumType:
+        choices = tuple(member.value for member in there[0].cls)
+    if choices:
+        kind = {str: types.StrType, int: types.IntType}.get(type(choices[0])) if len(set(map(type, choices))) == 1 else None
+    if kind not in _KINDS or (is_nullable and kind is types.BytesType):
+        raise TypeError(_refuse(cls, name, there))
+    return Field(name, *names, is_needed, kind, choices, is_nullable, is_list, _strip(schema, is_list=is_list))
+
+
+def _list_members(of: Any) -> list[Any]:
+    """The types of a union, or the only one."""
+    while isinstance(of, types.Metadata):
+        of = of.type
+    return [each for member in of.types for each in _list_members(member)] if isinstance(of, types.UnionType) else [of]
+
+
+def _refuse(cls: type, name: str, there: Sequence[Any]) -> str:
+    nested = next((member.cls for member in there if has_fields(getattr(member, "cls", None))), None)
+    if nested is not None:
+        return (
+            f"{cls.__name__}.{name} is a {nested.__name__}, and a class in a class is no column: write the fields of {nested.__name__} "
+            f"into {cls.__name__} itself"
+        )
+    return f"{cls.__name__}.{name} can be no column: {_EXPECTED}"
+
+
+def _resolve(schema: Schema, definitions: Mapping[str, Schema]) -> Schema:
+    """A schema without references."""
+    if "$ref" in schema:
+        schema = {**definitions[schema["$ref"].rpartition("/")[2]], **{key: value for key, value in schema.items() if key != "$ref"}}
+    made = dict(schema)
+    if "anyOf" in made:
+        made["anyOf"] = [_resolve(each, definitions) for each in made["anyOf"]]
+    if isinstance(made.get("items"), dict):
+        made["items"] = _resolve(made["items"], definitions)
+    return made
+
+
+def _strip(schema: Schema, *, is_list: bool) -> Schema:
+    """The schema of one value that is there, of that of a field."""
+    outer = {key: value for key, value in schema.items() if key in ("description", "examples")}
+    if "anyOf" in schema:
+        there = [each for each in schema["anyOf"] if each.get("type") != "null"]
+        schema = there[0] if len(there) == 1 else {"type": "number"}
+    if is_list:
+        schema = schema.get("items", {})
+    kept = {key: value for key, value in schema.items() if key not in ("title", "default", "contentEncoding", "format")}
+    if schema.get("format") in ("date", "date-time"):
+        kept["format"] = schema["format"]
+    if "enum" in kept:
+        kept["enum"] = [value for value in kept["enum"] if value is not None]
+    return {**kept, **outer}
+
+
+def _find_example(schema: Schema) -> list[Any] | None:
+    """A value that fits, where zero or a plain text would not."""
+    if "examples" in schema and isinstance(schema["examples"][0], (str, int, float)):
+        return [schema["examples"][0]]
+    if "enum" in schema or "const" in schema:
+        return [schema["enum"][0] if "enum" in schema else schema["const"]]
+    bounds: dict[str, float] = {key: schema[key] for key in ("minimum", "exclusiveMinimum", "maximum", "exclusiveMaximum") if key in schema}
+    near = [each for bound in bounds.values() for each in (bound, bound + 1, bound - 1)]
+    fitting = (each for each in (0, *near, sum(bounds.values()) / 2) if _fits(each, bounds))
+    example = next(fitting, 0)
+    return [example] if example else None
+
+
+def _fits(value: float, bounds: Mapping[str, float]) -> bool:
+    return bounds.get("minimum", value) <= value <= bounds.get("maximum", value) and bounds.get(
+        "exclusiveMinimum", value - 1
+    ) < value < bounds.get("exclusiveMaximum", value + 1)
+
+
+def has_fields(cls: Any) -> bool:
+    """Whether it is a class that msgspec or pydantic makes of the values of its fields."""
+    if not isinstance(cls, type) or issubclass(cls, _OURS):
+        return False
+    is_tuple = issubclass(cls, tuple) and hasattr(cls, "_fields")
+    of_libraries = "__struct_fields__", "__attrs_attrs__"
+    return (
+        is_tuple
+        or dataclasses.is_dataclass(cls)
+        or typing.is_typeddict(cls)
+        or is_of_pydantic(cls)
+        or (cls is not msgspec.Struct and any(hasattr(cls, name) for name in of_libraries))
+    )
+
+
+def is_of_pydantic(cls: type) -> bool:
+    return issubclass(cls, find_class("pydantic", "BaseModel")) or "__pydantic_fields__" in vars(cls)

@@ -1,0 +1,384 @@
+"""Classes as rows: what their fields become, what is refused at registration, and what a model gets and gives."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import enum
+import json
+from collections.abc import AsyncIterator, Callable
+from datetime import UTC, date, datetime
+from typing import Annotated, Any, Literal, NamedTuple, NotRequired, TypedDict
+
+import msgspec
+import numpy as np
+import pytest
+from msgspec import Meta
+
+from oip_asgi import InferenceRequest, InferenceResponse, InferenceServer, OIPApp, Tensor
+from tests.support.asking import ask, error, get, outputs
+from tests.support.inside.values import InvalidRequest, InvalidResponse
+from tests.support.ways import Request, over_asgi
+
+attrs = pytest.importorskip("attrs")
+pydantic = pytest.importorskip("pydantic")
+
+
+class Size(enum.IntEnum):
+    SMALL = 1
+    LARGE = 2
+
+
+class OfMsgspec(msgspec.Struct):
+    age: Annotated[int, Meta(ge=0)]
+    name: str = "nobody"
+
+
+@dataclasses.dataclass
+class OfDataclasses:
+    age: Annotated[int, Meta(ge=0)]
+    name: str = "nobody"
+
+
+@attrs.define
+class OfAttrs:
+    age: Annotated[int, Meta(ge=0)]
+    name: str = "nobody"
+
+
+class OfTypedDict(TypedDict):
+    age: Annotated[int, Meta(ge=0)]
+    name: NotRequired[str]
+
+
+class OfNamedTuple(NamedTuple):
+    age: Annotated[int, Meta(ge=0)]
+    name: str = "nobody"
+
+
+class OfPydantic(pydantic.BaseModel):  # type: ignore[misc, name-defined, unused-ignore]
+    age: int = pydantic.Field(ge=0)
+    name: str = "nobody"
+
+
+class Everything(msgspec.Struct, rename="camel"):
+    flag: bool
+    number: float
+    text: str
+    raw: bytes
+    moment: datetime
+    day: date
+    size: Size
+    level: Literal["low", "high"]
+    weights: list[float]
+    words: list[str]
+    maybe_flag: bool | None = None
+    maybe_count: int | None = None
+    maybe_number: float | None = None
+    maybe_text: str | None = None
+    maybe_moment: datetime | None = None
+    maybe_day: date | None = None
+    maybe_size: Size | None = None
+    maybe_level: Literal["low", None] = None
+
+
+THING = Everything(
+    True, 1.5, "ä", b"\xff", datetime(2024, 2, 29, 1, 2, 3, tzinfo=UTC), date(2024, 2, 29), Size.LARGE, "high", [1.0, 2.0], ["a", "b"]
+)  # fmt: skip
+WHOLE = msgspec.structs.replace(
+    THING, maybe_flag=True, maybe_count=2**53 + 1, maybe_number=2.5, maybe_text="b", maybe_moment=datetime(2024, 1, 1),
+    maybe_day=date(1, 1, 1), maybe_size=Size.SMALL, maybe_level="low",
+)  # fmt: skip
+
+CLASSES = (OfMsgspec, OfDataclasses, OfAttrs, OfTypedDict, OfNamedTuple, OfPydantic)
+
+
+def served(takes: Any, gives: Any, function: Callable[[Any], Any] = lambda rows: rows, **options: Any) -> InferenceServer:
+    """A server whose model "m" takes and gives rows."""
+
+    def model(rows: Any) -> Any:
+        return function(rows)
+
+    model.__annotations__ = {"rows": takes, "return": gives}
+    server = InferenceServer()
+    server.register("m", model, **options)
+    return server
+
+
+def note(seen: list[Any], rows: Any) -> Any:
+    seen.append(rows)
+    return rows
+
+
+def generate(server: InferenceServer, body: Any) -> Any:
+    return json.loads(over_asgi(OIPApp(server), "")(Request("POST", "/models/m/generate", (), json.dumps(body).encode())).body)
+
+
+@pytest.mark.parametrize("cls", CLASSES)
+def test_every_kind_of_class_is_rows(cls: Any) -> None:
+    seen: list[list[Any]] = []
+    server = served(list[cls], list[cls], lambda rows: note(seen, rows))
+    people = [{"age": 1, "name": "Ada"}, {"age": 2, "name": "Bob"}]
+    assert generate(server, people) == people
+    assert all(isinstance(row, dict if cls is OfTypedDict else cls) for row in seen[0])
+    if cls is not OfTypedDict:  # which has no defaults
+        assert outputs(ask(server, "m", age=[1, 2])) == {"age": [1, 2], "name": ["nobody", "nobody"]}
+    status, text = error(ask(server, "m", age=[1, 2, 3, -1]))
+    assert status == 400
+    assert text.startswith("rows[3].age: ")
+    assert text.endswith(", got -1")
+
+
+def test_a_row_of_each_type_goes_through_and_comes_back() -> None:
+    seen: list[Any] = []
+    server = served(list[Everything], list[Everything], lambda rows: note(seen, rows))
+    for rows in ([THING], [WHOLE], [THING, WHOLE], [WHOLE, THING, WHOLE]):
+        assert server.infer_sync("m", rows).rows(Everything) == rows
+        assert seen.pop() == rows
+    assert server.infer_sync("m", THING).rows(Everything) == [THING]
+
+
+def test_what_metadata_says_of_each_type() -> None:
+    def of(*specs: Any) -> list[dict[str, Any]]:
+        return [
+            {"name": name, "datatype": datatype, "shape": shape, **({"parameters": more} if more else {})}
+            for name, datatype, shape, more in specs
+        ]
+
+    one, dates, texts, whole = [-1], {"content_type": "datetime"}, {"content_type": "str"}, {"pd_dtype": "Int64"}
+    known = get(served(list[Everything], None), "/models/m")[1]["inputs"]
+    assert known == of(
+        ("flag", "BOOL", one, None), ("number", "FP64", one, None), ("text", "BYTES", one, texts), ("raw", "BYTES", one, None),
+        ("moment", "BYTES", one, dates), ("day", "BYTES", one, dates), ("size", "INT64", one, None), ("level", "BYTES", one, texts),
+        ("weights", "FP64", [-1, -1], None), ("words", "BYTES", [-1, -1], texts), ("maybeFlag", "BOOL", one, {"pd_dtype": "boolean"}),
+        ("maybeCount", "INT64", one, whole), ("maybeNumber", "FP64", one, None), ("maybeText", "BYTES", one, texts),
+        ("maybeMoment", "BYTES", one, dates), ("maybeDay", "BYTES", one, dates), ("maybeSize", "INT64", one, whole),
+        ("maybeLevel", "BYTES", one, texts),
+    )  # fmt: skip
+
+
+class Inner(msgspec.Struct):
+    x: int
+
+
+class Nested(msgspec.Struct):
+    inner: Inner
+
+
+class Lists(msgspec.Struct):
+    x: list[list[float]]
+
+
+class Mapped(msgspec.Struct):
+    x: dict[str, int]
+
+
+class MaybeBytes(msgspec.Struct):
+    x: bytes | None
+
+
+class Mixed(msgspec.Struct):
+    x: Literal["a", 1]
+
+
+class OfArray(msgspec.Struct):
+    x: np.ndarray
+
+
+class NestedOfPydantic(pydantic.BaseModel):  # type: ignore[misc, name-defined, unused-ignore]
+    inner: OfPydantic
+
+
+@pytest.mark.parametrize(
+    ("cls", "text"),
+    [
+        (Nested, "Nested.inner is a Inner, and a class in a class is no column: write the fields of Inner into Nested itself"),
+        (NestedOfPydantic, "a class in a class is no column: write the fields of OfPydantic into NestedOfPydantic itself"),
+        (Lists, "Lists.x can be no column: annotate it bool, int, float, str, bytes,"),
+        (Mapped, "Mapped.x can be no column"),
+        (MaybeBytes, "MaybeBytes.x can be no column"),
+        (Mixed, "Mixed.x can be no column"),
+        (OfArray, "OfArray.x can be no column"),
+    ],
+)
+def test_what_can_be_no_column_is_refused_at_registration(cls: Any, text: str) -> None:
+    for takes, gives in ((cls, None), (list[cls], None), (Any, cls), (Any, list[cls])):
+        with pytest.raises(TypeError, match=text):
+            served(takes, gives)
+
+
+def test_what_else_is_refused_at_registration() -> None:
+    def beside(rows: list[OfMsgspec], name: str = "x") -> Any: ...
+    def twice(rows: list[OfMsgspec], more: OfNamedTuple) -> Any: ...
+    def default(x: float, row: OfMsgspec | None = None) -> Any: ...
+
+    server = InferenceServer()
+    for function, options, text in (
+        (beside, {}, "OfMsgspec has a field 'name', and so is a parameter called: rename one"),
+        (twice, {}, "only one parameter"),
+        (default, {}, "parameter 'row' is rows, which each request has: leave its default out"),
+    ):
+        with pytest.raises(TypeError, match=text):
+            server.register("m", function, **options)
+    with pytest.raises(TypeError, match=r"takes one OfMsgspec: write list\[OfMsgspec\], or leave max_batch_size= out"):
+        served(OfMsgspec, list[OfMsgspec], max_batch_size=4)
+
+
+def test_a_tuple_or_a_mapping_of_arrays_stays_several_outputs() -> None:
+    class Arrays(NamedTuple):
+        x: np.ndarray
+        y: np.ndarray
+
+    server = InferenceServer()
+
+    def model(x: Any) -> Any:
+        return Arrays(x, x)
+
+    model.__annotations__["return"] = Arrays
+    server.register("m", model)
+    assert outputs(ask(server, "m", x=[1])) == {"output_0": [1], "output_1": [1]}
+
+
+class Renamed(pydantic.BaseModel):  # type: ignore[misc, name-defined, unused-ignore]
+    age: int = pydantic.Field(alias="Age", serialization_alias="years", description="of life", ge=1)
+
+
+def test_aliases_of_pydantic_are_the_names_of_the_tensors() -> None:
+    server = served(list[Renamed], list[Renamed])
+    assert outputs(ask(server, "m", Age=[3])) == {"years": [3]}
+    assert error(ask(server, "m", Age=[0])) == (400, "rows[0].Age: input should be greater than or equal to 1, got 0")
+    assert server.infer_sync("m", [Renamed(Age=3)]).rows(Renamed) == [Renamed(Age=3)]
+
+
+@pytest.mark.parametrize(
+    ("result", "text"),
+    [
+        ([OfMsgspec(-1)], "rows[0].age: expected int >= 0, got -1"),
+        ([OfMsgspec(1), OfMsgspec(2, 3)], "rows[1].name: expected str, got 3"),  # type: ignore[arg-type]
+        ([OfMsgspec(2**70)], "too large to convert"),
+        ([OfNamedTuple(1)], "rows[0] is OfNamedTuple(age=1, name='nobody'): expected OfMsgspec"),
+        (OfMsgspec(1), "came back: expected a list of OfMsgspec"),
+        (None, "came back: expected a list of OfMsgspec"),
+    ],
+)
+def test_a_result_that_does_not_fit_is_the_fault_of_the_model(result: Any, text: str, caplog: pytest.LogCaptureFixture) -> None:
+    server = served(Any, list[OfMsgspec], lambda _: result)
+    assert error(ask(server, "m", rows=[1]))[0] == 500
+    assert text in caplog.text
+
+
+def test_numbers_of_numpy_in_a_result_are_those_of_python() -> None:
+    server = served(Any, list[OfMsgspec], lambda x: [OfMsgspec(each, np.str_("a")) for each in x])
+    assert outputs(ask(server, "m", rows=[1, 2])) == {"age": [1, 2], "name": ["a", "a"]}
+
+
+def test_requests_of_rows_share_a_call() -> None:
+    calls: list[int] = []
+
+    async def model(rows: Any) -> Any:
+        calls.append(len(rows))
+        await asyncio.sleep(0)
+        return rows
+
+    model.__annotations__ = {"rows": list[Everything], "return": list[Everything]}
+    server = InferenceServer()
+    server.register("m", model, max_batch_size=4, max_batch_delay=0.05)
+
+    async def main() -> list[InferenceResponse]:
+        return list(await asyncio.gather(*(server.infer("m", rows) for rows in ([WHOLE], [WHOLE, WHOLE]))))
+
+    assert [response.rows(Everything) for response in asyncio.run(main())] == [[WHOLE], [WHOLE, WHOLE]]
+    assert calls == [3]
+
+
+def test_of_a_batch_only_the_request_that_does_not_fit_is_refused() -> None:
+    async def model(rows: Any) -> Any:
+        return rows
+
+    model.__annotations__ = {"rows": list[OfMsgspec], "return": list[OfMsgspec]}
+    server = InferenceServer()
+    server.register("m", model, max_batch_size=4, max_batch_delay=0.05)
+
+    async def main() -> list[Any]:
+        made = (server.infer("m", {"age": [age], "name": ["a"]}) for age in (1, -1))
+        return list(await asyncio.gather(*made, return_exceptions=True))
+
+    good, bad = asyncio.run(main())
+    assert good.rows(OfMsgspec) == [OfMsgspec(1, "a")]
+    assert str(bad) == "rows[0].age: expected int >= 0, got -1"
+
+
+def test_a_stream_of_rows() -> None:
+    async def model(rows: Any) -> AsyncIterator[Any]:
+        for row in rows:
+            yield row
+
+    model.__annotations__ = {"rows": list[OfMsgspec], "return": AsyncIterator[OfMsgspec]}
+    server = InferenceServer()
+    server.register("m", model)
+
+    async def main() -> list[Any]:
+        return [response.rows(OfMsgspec) async for response in server.infer_stream("m", [OfMsgspec(1), OfMsgspec(2)])]
+
+    assert asyncio.run(main()) == [[OfMsgspec(1)], [OfMsgspec(2)]]
+
+
+def test_calls_from_python() -> None:
+    server = served(list[Everything], list[Everything])
+    names = {"flag": [True], "number": [1], "text": ["ä"], "raw": [b"\xff"], "moment": [THING.moment], "size": [2], "level": ["high"]}
+    more = {"weights": [[1.0, 2.0]], "words": [["a", "b"]], "maybeCount": [None], "maybeText": [None]}
+    response = server.infer_sync("m", {**names, **more, "day": [datetime(2024, 2, 29)]})
+    assert response.rows(Everything) == [msgspec.structs.replace(THING, number=1.0)]
+    with pytest.raises(InvalidRequest, match=r"^rows\[0\].number: expected float, got 'x'$"):
+        server.infer_sync("m", [msgspec.structs.replace(THING, number="x")])
+    with pytest.raises(InvalidRequest, match="'weights' has lists of 1 and of 2 elements: expected as many in each row"):
+        server.infer_sync("m", [THING, msgspec.structs.replace(THING, weights=[1.0])])
+
+
+def test_rows_of_a_response() -> None:
+    response = InferenceResponse([Tensor("age", np.array([1], "i4")), Tensor("other", np.ones(3))])
+    assert response.rows(OfMsgspec) == [OfMsgspec(1)]
+    with pytest.raises(InvalidResponse, match="the response has no output 'age', which OfMsgspec needs, but 'name'"):
+        InferenceResponse([Tensor("name", np.array([b"a"], object))]).rows(OfMsgspec)
+    with pytest.raises(InvalidResponse, match=r"rows\[0\].age: expected int >= 0, got -1"):
+        InferenceResponse([Tensor("age", np.array([-1]))]).rows(OfMsgspec)
+    with pytest.raises(TypeError, match=r"rows\(<class 'int'>\): expected a class with fields"):
+        response.rows(int)
+
+
+class Documented(msgspec.Struct):
+    age: Annotated[int, Meta(ge=18, le=120, description="in years")]
+    plan: Literal["free", "paid"]
+    share: Annotated[float, Meta(gt=0, lt=1)] | None = None
+
+
+def test_openapi_has_the_values_the_bounds_and_the_descriptions() -> None:
+    server = served(list[Documented], list[Documented])
+    document = server.openapi()
+    schemas = document["components"]["schemas"]
+    [request] = [schema for name, schema in schemas.items() if "GenerateRequest" in name]
+    one, many = request["anyOf"]
+    assert one["required"] == ["age", "plan"]
+    assert one["properties"]["age"]["anyOf"][0] == {"type": "integer", "minimum": 18, "maximum": 120, "description": "in years"}
+    assert one["properties"]["plan"]["anyOf"][0] == {"enum": ["free", "paid"]}
+    share = {"type": "number", "exclusiveMinimum": 0, "exclusiveMaximum": 1}
+    assert one["properties"]["share"]["anyOf"][0] == {"anyOf": [share, {"type": "null"}]}
+    assert many == {"type": "array", "items": one}
+    [body] = [operation["post"]["requestBody"] for path, operation in document["paths"].items() if path.endswith("/generate")]
+    assert body["content"]["application/json"]["example"] == {"age": 18, "plan": "free"}
+
+
+def test_the_example_of_openapi_is_answered() -> None:
+    server = served(list[Documented], list[Documented])
+    assert generate(server, {"age": 18, "plan": "free"}) == {"model_name": "m", "age": 18, "plan": "free", "share": None}
+
+
+def test_a_frame_is_rows_too() -> None:
+    pd = pytest.importorskip("pandas")
+    from oip_asgi.codecs import PandasCodec
+
+    frame = pd.DataFrame({"age": [1, 2], "name": ["a", "b"]})
+    server = served(list[OfMsgspec], list[OfMsgspec])
+    request = PandasCodec.encode_request(frame)
+    assert isinstance(request, InferenceRequest)
+    assert server.infer_sync("m", frame).rows(OfMsgspec) == [OfMsgspec(1, "a"), OfMsgspec(2, "b")]

@@ -1,0 +1,62 @@
+"""Models whose parameters and results are classes, one object for each row, for the tables of requests and of streams."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import date
+from enum import Enum
+from typing import Annotated, Literal, NamedTuple
+
+import msgspec
+from msgspec import Meta
+
+from oip_asgi import InferenceServer
+
+
+class Plan(Enum):
+    FREE = "free"
+    PAID = "paid"
+
+
+class Customer(msgspec.Struct, rename="camel"):
+    age: Annotated[int, Meta(ge=0, description="in years")]
+    plan: Plan
+    is_new: bool
+    monthly_fee: float | None = None
+    city: str | None = None
+    since: date | None = None
+
+
+@dataclass
+class Score:
+    label: Literal["stays", "leaves"]
+    value: float
+
+
+class Point(NamedTuple):
+    x: float
+    y: float = 0.5
+
+
+def register_rows(server: InferenceServer) -> None:
+    @server.model("churn")
+    def churn(rows: list[Customer]) -> list[Score]:
+        return [Score("leaves" if row.plan is Plan.FREE else "stays", row.monthly_fee or row.age / 10) for row in rows]
+
+    @server.model("one row")
+    def one_row(row: Point, scale: float = 1.0) -> Point:
+        return Point(row.x * scale, row.y * scale)
+
+    @server.model("wrong score")
+    def wrong_score(rows: list[Point]) -> list[Score]:
+        return [Score("unknown", row.x) for row in rows]  # type: ignore[arg-type]
+
+
+def register_streams(server: InferenceServer) -> None:
+    register_rows(server)
+
+    @server.model("points")
+    def points(rows: list[Point]) -> Iterator[list[Point]]:
+        for factor in (1, 2):
+            yield [Point(row.x * factor, row.y * factor) for row in rows]
