@@ -120,23 +120,23 @@ _FRAMEWORKS_OWN: Final = frozenset({"ServerErrorMiddleware", "ExceptionMiddlewar
 
 def describe_middleware(host: object, path: str) -> str:
     """Say which middleware is in and around an application, from the outside to the inside, and how to put it before the protocol too."""
-    found: list[str] = []
+    names: list[str] = []
     advice = "put it around OIPMiddleware"
     for app in iterate_applications(host):
         if is_framework(app, "starlette", "Starlette") or is_framework(app, "starlette", "Router"):
-            found += [_name_middleware(each.cls, each.kwargs.get("dispatch")) for each in getattr(app, "user_middleware", ())]
+            names += [_name_middleware(each.cls, each.kwargs.get("dispatch")) for each in getattr(app, "user_middleware", ())]
             advice = f'write OIPApp(server).install(app, "{path}")'
         elif is_framework(app, "litestar", "Litestar"):
-            found += [_name_middleware(getattr(each, "middleware", each)) for each in getattr(app, "middleware", ())]
+            names += [_name_middleware(getattr(each, "middleware", each)) for each in getattr(app, "middleware", ())]
             advice = f'mount OIPApp(server) with @asgi("{path}", is_mount=True, copy_scope=False)'
         elif is_framework(app, "django", "ASGIHandler"):
             from django.conf import settings
 
-            found += settings.MIDDLEWARE
+            names += settings.MIDDLEWARE
             advice = f'write path("{path.strip("/")}", include(oip_asgi.django.urls(server)))'
         elif getattr(app, "app", None) is not None:
-            found.append(_name_middleware(type(app), getattr(app, "dispatch_func", None)))
-    named = ", ".join(name for name in found if name not in _FRAMEWORKS_OWN)
+            names.append(_name_middleware(type(app), getattr(app, "dispatch_func", None)))
+    named = ", ".join(name for name in names if name not in _FRAMEWORKS_OWN)
     return named and f"OIPMiddleware answers {path} before this middleware, which does not see it: {named}. If it should, {advice}"
 
 
@@ -173,10 +173,10 @@ def drops_trailers(host: object) -> bool:
 def check_dependencies(dependencies: Sequence[object]) -> None:
     """Check that all are what FastAPI's `Depends` or `Security` makes."""
     is_list = hasattr(dependencies, "__iter__")
-    for given in dependencies if is_list else [dependencies]:
-        if not is_list or not hasattr(given, "dependency"):
-            name = getattr(getattr(given, "dependency", given), "__name__", "check")
-            raise TypeError(f"dependencies= {'has' if is_list else 'is'} {describe(given)}: write dependencies=[Depends({name})]")
+    for dependency in dependencies if is_list else [dependencies]:
+        if not is_list or not hasattr(dependency, "dependency"):
+            name = getattr(getattr(dependency, "dependency", dependency), "__name__", "check")
+            raise TypeError(f"dependencies= {'has' if is_list else 'is'} {describe(dependency)}: write dependencies=[Depends({name})]")
 
 
 def find_dependencies(app: object) -> list[object]:
@@ -191,15 +191,15 @@ def find_dependencies_around(app: object, mounted: object) -> list[object]:
 
 
 def _find_in_routers(router: object, mounted: object) -> list[object]:
-    found: list[object] = []
+    dependencies: list[object] = []
     for route in getattr(router, "routes", None) or ():
         # FastAPI 0.165 keeps an included router like this; older versions leave out what is mounted in it
         included = getattr(route, "original_router", None)
         if included is not None and mounted in [getattr(each, "app", None) for each in included.routes]:
-            found += [*included.dependencies, *route.include_context.dependencies]
+            dependencies += [*included.dependencies, *route.include_context.dependencies]
         elif included is not None:
-            found += _find_in_routers(included, mounted)
-    return found
+            dependencies += _find_in_routers(included, mounted)
+    return dependencies
 
 
 class HostRoute(NamedTuple):
@@ -253,8 +253,8 @@ def cut_off(prefix: str) -> Callable[[str], str]:
     match = compile_path(prefix + REST)[0].match
 
     def cut(path: str) -> str:
-        found = match(path)
-        return "" if found is None else f"/{found['oip_path']}"
+        matched = match(path)
+        return "" if matched is None else f"/{matched['oip_path']}"
 
     return cut
 
@@ -334,8 +334,8 @@ def _make_guarded_route() -> type[Any]:
                     text = error.detail if isinstance(error.detail, str) else json.dumps(error.detail, default=str)
                     return JSONResponse({"error": text}, error.status_code, error.headers)
                 except RequestValidationError as error:
-                    found = [f"{' '.join(map(str, each['loc']))}: {each['msg']}" for each in error.errors()]
-                    return JSONResponse({"error": "; ".join(found)}, 422)
+                    problems = [f"{' '.join(map(str, each['loc']))}: {each['msg']}" for each in error.errors()]
+                    return JSONResponse({"error": "; ".join(problems)}, 422)
 
             return answer
 
@@ -434,12 +434,12 @@ def _check_route(app: Any, routes: Sequence[Any], method: str, path: str, at: st
     route = next((route for route in routes if _matches(route, probe)), None)
     if route is None:
         return
-    place = getattr(route, "path", None)  # FastAPI 0.165 keeps an included router as an object without one
+    template = getattr(route, "path", None)  # FastAPI 0.165 keeps an included router as an object without one
     ours = _find_ours(route)
     if ours is not None:
-        place = (place or "").removesuffix(REST)
-        raise ValueError(f"{ours} is there already, at {place or '/'}, and answers {at} too: {advice}")
-    first = "an included router" if place is None else f"the route {place or '/'!r}"
+        template = (template or "").removesuffix(REST)
+        raise ValueError(f"{ours} is there already, at {template or '/'}, and answers {at} too: {advice}")
+    first = "an included router" if template is None else f"the route {template or '/'!r}"
     raise ValueError(
         f"{first} comes first and answers everything under {at} in the place of oip_asgi{beside}: add it after the install "
         "or mount of oip_asgi"
@@ -462,6 +462,6 @@ def _find_ours(route: Any) -> str | None:
 def check_mounts(app: Any) -> None:
     """Check that each `OIPApp` that is mounted in an application is reachable."""
     routes = list(getattr(app, "routes", None) or ())
-    for place, route in enumerate(routes):
+    for index, route in enumerate(routes):
         if is_framework(getattr(route, "app", None), "oip_asgi", "OIPApp"):
-            check_reachable(app, routes[:place], route.path)
+            check_reachable(app, routes[:index], route.path)

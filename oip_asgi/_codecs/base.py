@@ -236,8 +236,8 @@ def normalize(annotation: Any) -> Any:
 
 def find_class(module: str, name: str) -> type | tuple[()]:
     """A class of a library, without importing that, for `isinstance`; no class if nobody has imported it."""
-    found: type | tuple[()] = getattr(sys.modules.get(module), name, ())
-    return found
+    cls: type | tuple[()] = getattr(sys.modules.get(module), name, ())
+    return cls
 
 
 def encode_elements(name: str, payload: Sequence[V] | Array, encode: Callable[[V], bytes], content_type: str) -> Tensor:
@@ -250,9 +250,9 @@ def encode_elements(name: str, payload: Sequence[V] | Array, encode: Callable[[V
     try:
         elements.extend(map(encode, payload))
     except (TypeError, ValueError) as error:
-        place = len(elements)  # the elements before the one that raised
+        index = len(elements)  # the elements before the one that raised
         kind = TypeError if isinstance(error, TypeError) else ValueError
-        raise kind(f"tensor {name!r}: element {place} is {show(payload[place])}: {error}") from None
+        raise kind(f"tensor {name!r}: element {index} is {show(payload[index])}: {error}") from None
     return make_tensor(name, object_array(elements, (len(elements),)), {"content_type": content_type})
 
 
@@ -263,9 +263,9 @@ def decode_elements(tensor: Tensor, decode: Callable[[bytes], V], content_type: 
     try:
         values.extend(map(decode, elements))
     except ValueError as error:
-        place = len(values)  # the values before the one that raised
+        index = len(values)  # the values before the one that raised
         raise InvalidRequest(
-            f"tensor {show(tensor.name)}: element {place} is {show(elements[place])}, which is not {expected} "
+            f"tensor {show(tensor.name)}: element {index} is {show(elements[index])}, which is not {expected} "
             f"as the content_type {content_type!r} needs: {error}"
         ) from None
     return values

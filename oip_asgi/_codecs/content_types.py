@@ -165,8 +165,8 @@ class RequestReader(msgspec.Struct, frozen=True, eq=False):
     def read(self, tensors: list[Tensor], request: InferenceRequest) -> Any:
         """The value of some tensors of a request, in their order. A tensor without content type is read with the declared one."""
         if self.order and list(map(_get_name, tensors)) != self.order:
-            places = {name: place for place, name in enumerate(self.order)}
-            tensors = sorted(tensors, key=lambda tensor: places.get(tensor.name, len(places)))
+            positions = {name: position for position, name in enumerate(self.order)}
+            tensors = sorted(tensors, key=lambda tensor: positions.get(tensor.name, len(positions)))
         if self.declared:
             tensors = [apply_declaration(tensor, self.declared.get(tensor.name)) for tensor in tensors]
         try:

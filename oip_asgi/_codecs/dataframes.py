@@ -31,7 +31,7 @@ _STRINGS: Final = "strings"
 _OTHER: Final = "other"
 
 _Block: TypeAlias = tuple[Any, list[int]]
-"""Columns of one dtype, or one column, and their places."""
+"""Columns of one dtype, or one column, and their positions."""
 
 
 class PandasCodec(RequestCodec["pd.DataFrame"]):
@@ -87,8 +87,8 @@ class PandasCodec(RequestCodec["pd.DataFrame"]):
             return payload, {}
         own = set(names)
         columns = list(enumerate(name_tensors(payload)))
-        left = [place for place, name in columns if name not in own]
-        return payload.iloc[:, left], {name: payload.iloc[:, place] for place, name in columns if name in own}
+        left = [position for position, name in columns if name not in own]
+        return payload.iloc[:, left], {name: payload.iloc[:, position] for position, name in columns if name in own}
 
 
 def is_frame(value: object) -> bool:
@@ -132,11 +132,11 @@ def keep_own_categories(rows: Any) -> Any:
     """Remove the categories that none of these rows of a column or a frame has: other clients may have sent them."""
     if is_series(rows):
         return rows.cat.remove_unused_categories() if rows.dtype == "category" else rows
-    places = [place for place, dtype in enumerate(rows.dtypes) if dtype == "category"]
-    if places:
+    positions = [position for position, dtype in enumerate(rows.dtypes) if dtype == "category"]
+    if positions:
         rows = rows.copy()
-    for place in places:
-        rows.isetitem(place, rows.iloc[:, place].cat.remove_unused_categories())
+    for position in positions:
+        rows.isetitem(position, rows.iloc[:, position].cat.remove_unused_categories())
     return rows
 
 
@@ -174,15 +174,15 @@ def read_dataframe(tensors: Sequence[Tensor], decoders: Mapping[str, Decode]) ->
     groups = _group([_find_group_of_tensor(tensor, decoders) for tensor in tensors])
     # arrays, as thousands of `pd.Series` would take several times as much
     turns = take_turns(groups.pop(_OTHER, ()))
-    others: list[_Block] = [(_get_array(read_column(tensors[place], decoders)), [place]) for place in turns]
+    others: list[_Block] = [(_get_array(read_column(tensors[position], decoders)), [position]) for position in turns]
     strings = groups.pop(_STRINGS, [])
-    blocks: list[_Block] = [(_join([tensors[place].array for place in places]), places) for places in groups.values()]
-    objects = {place: column for column, [place] in others if column.dtype == object}
+    blocks: list[_Block] = [(_join([tensors[position].array for position in positions]), positions) for positions in groups.values()]
+    objects = {position: column for column, [position] in others if column.dtype == object}
     if objects:
         blocks.append((_join(list(objects.values())), list(objects)))
         others = [block for block in others if block[0].dtype != object]
     if strings:
-        blocks += _read_strings([tensors[place] for place in strings], strings, rows)
+        blocks += _read_strings([tensors[position] for position in strings], strings, rows)
     return _assemble(blocks, others, names, rows)
 
 
@@ -193,17 +193,17 @@ def _check_rows(tensors: Sequence[Tensor]) -> int:
     shapes = (rows,), (rows, 1)
     for tensor in tensors:
         if tensor.array.shape not in shapes:
-            found = len(rows_of(tensor, str(tensor.parameters.get("content_type", "pd"))))
+            number = len(rows_of(tensor, str(tensor.parameters.get("content_type", "pd"))))
             first = show(tensors[0].name)
-            raise InvalidRequest(f"column {show(tensor.name)} has {found} rows, but {first} has {rows}: expected as many in each")
+            raise InvalidRequest(f"column {show(tensor.name)} has {number} rows, but {first} has {rows}: expected as many in each")
     return rows
 
 
 def _group(keys: Iterable[Any]) -> dict[Any, list[int]]:
-    """The places of equal keys."""
+    """The positions of equal keys."""
     groups: dict[Any, list[int]] = {}
-    for place, key in enumerate(keys):
-        groups.setdefault(key, []).append(place)
+    for position, key in enumerate(keys):
+        groups.setdefault(key, []).append(position)
     return groups
 
 
@@ -223,7 +223,7 @@ def _join(arrays: list[Array]) -> Array:
     return np.concatenate([array if array.ndim == 1 else array.reshape(-1) for array in arrays]).reshape(len(arrays), len(arrays[0]))
 
 
-def _read_strings(tensors: list[Tensor], places: list[int], rows: int) -> list[_Block]:
+def _read_strings(tensors: list[Tensor], positions: list[int], rows: int) -> list[_Block]:
     import pandas as pd
 
     try:
@@ -231,9 +231,9 @@ def _read_strings(tensors: list[Tensor], places: list[int], rows: int) -> list[_
     except UnicodeDecodeError:
         texts = [text for tensor in tensors for text in StringCodec.decode_input(tensor)]  # its error names the column and the element
     if not is_pandas_3():
-        return [(object_array(texts, (len(places), rows)), places)]
+        return [(object_array(texts, (len(positions), rows)), positions)]
     strings = pd.array(texts, dtype="str")
-    return [(strings[number * rows : (number + 1) * rows], [place]) for number, place in enumerate(places)]
+    return [(strings[number * rows : (number + 1) * rows], [position]) for number, position in enumerate(positions)]
 
 
 def _assemble(blocks: list[_Block], others: list[_Block], names: list[str], rows: int) -> pd.DataFrame:
@@ -244,17 +244,19 @@ def _assemble(blocks: list[_Block], others: list[_Block], names: list[str], rows
     if is_pandas_3():
         from pandas.api.internals import create_dataframe_from_blocks  # type: ignore[import-not-found, unused-ignore]
 
-        blocks += [(column.reshape(1, -1) if isinstance(column, np.ndarray) else column, place) for column, place in others]
-        made: pd.DataFrame = create_dataframe_from_blocks([(block, np.array(places)) for block, places in blocks], index, columns)
-        return made
+        blocks += [(column.reshape(1, -1) if isinstance(column, np.ndarray) else column, position) for column, position in others]
+        assembled: pd.DataFrame = create_dataframe_from_blocks(
+            [(block, np.array(positions)) for block, positions in blocks], index, columns
+        )
+        return assembled
     parts = [pd.DataFrame(block.T, index=index, dtype=block.dtype, copy=False) for block, _ in blocks]
     if others:
-        parts.append(pd.DataFrame({place: column for column, [place] in others}, index=index))
+        parts.append(pd.DataFrame({position: column for column, [position] in others}, index=index))
     options: dict[str, Any] = {"copy": False}  # unknown to the stubs, which are for pandas 3
     frame = parts[0] if len(parts) == 1 else pd.concat(parts, axis=1, ignore_index=True, **options)
-    places = [place for _, some in (*blocks, *others) for place in some]
-    if places != sorted(places):
-        frame = frame.take(np.argsort(places), axis=1)
+    positions = [position for _, some in (*blocks, *others) for position in some]
+    if positions != sorted(positions):
+        frame = frame.take(np.argsort(positions), axis=1)
     frame.columns = columns
     return frame
 
@@ -271,21 +273,21 @@ def write_dataframe(frame: pd.DataFrame, names: Sequence[str]) -> list[Tensor]:
     # of one row of numbers and strings, Python objects are the fastest way
     row = frame.iloc[0].to_numpy() if len(frame) == 1 and _OTHER not in groups and not groups.keys() <= NUMBERS else None
     tensors: dict[int, Tensor] = {}
-    for group, places in groups.items():
+    for group, positions in groups.items():
         if group == _OTHER:
             continue
-        part = frame if len(groups) == 1 or row is not None else frame.take(places, axis=1)
-        values = part.to_numpy().T if row is None else row[places].reshape(-1, 1)
+        part = frame if len(groups) == 1 or row is not None else frame.take(positions, axis=1)
+        values = part.to_numpy().T if row is None else row[positions].reshape(-1, 1)
         if group in NUMBERS:
             columns = values.astype(group, copy=False)
-            tensors.update((place, Tensor(names[place], column)) for place, column in zip(places, columns, strict=True))
+            tensors.update((position, Tensor(names[position], column)) for position, column in zip(positions, columns, strict=True))
         else:
-            tensors.update(_write_strings(values, places, names, "str" if group == _STRINGS else "object"))
+            tensors.update(_write_strings(values, positions, names, "str" if group == _STRINGS else "object"))
     if len(tensors) < len(names):
-        for place, (_, series) in take_turns(enumerate(frame.items())):
-            if place not in tensors:
-                tensors[place] = column_to_tensor(names[place], series)
-    return [tensors[place] for place in range(len(names))]
+        for position, (_, series) in take_turns(enumerate(frame.items())):
+            if position not in tensors:
+                tensors[position] = column_to_tensor(names[position], series)
+    return [tensors[position] for position in range(len(names))]
 
 
 def _find_group_of_dtype(dtype: Any) -> Any:
@@ -298,7 +300,7 @@ def _find_group_of_dtype(dtype: Any) -> Any:
     return _STRINGS if is_pandas_3() and isinstance(dtype, pd.StringDtype) and dtype.na_value is np.nan else _OTHER
 
 
-def _write_strings(values: Array, places: list[int], names: Sequence[str], dtype: str) -> dict[int, Tensor]:
+def _write_strings(values: Array, positions: list[int], names: Sequence[str], dtype: str) -> dict[int, Tensor]:
     """The tensors of columns of strings; none if one value is no string, or cannot be sent: then each column has its own error."""
     texts = values.reshape(-1).tolist()
     if set(map(type, texts)) != {str}:
@@ -308,4 +310,4 @@ def _write_strings(values: Array, places: list[int], names: Sequence[str], dtype
     except UnicodeEncodeError:
         return {}
     parameters = make_string_parameters(dtype)
-    return {place: make_tensor(names[place], column, parameters.copy()) for place, column in zip(places, block, strict=True)}
+    return {position: make_tensor(names[position], column, parameters.copy()) for position, column in zip(positions, block, strict=True)}

@@ -98,8 +98,8 @@ def _read(element: bytes) -> datetime:
 def read_points(tensor: Tensor) -> tuple[Array, bool]:
     """The dates of a BYTES tensor as `datetime64`, and whether they have an offset: then they are in UTC. NaT is a missing date."""
     elements = bytes_of(tensor, DatetimeCodec.content_type)
-    places = [place for place, element in enumerate(elements) if element != _NAT]
-    there = [elements[place] for place in places]
+    indices = [index for index, element in enumerate(elements) if element != _NAT]
+    there = [elements[index] for index in indices]
     try:
         moments = _parse(there)
         in_utc = [moment.astimezone(UTC).replace(tzinfo=None) if moment.tzinfo else moment for moment in moments]
@@ -108,21 +108,21 @@ def read_points(tensor: Tensor) -> tuple[Array, bool]:
         raise
     are_zoned = [moment.tzinfo is not None for moment in moments]
     if not all(are_zoned) and any(are_zoned):
-        raise _refuse(tensor, places[are_zoned.index(False)], "a date and time with an offset from UTC, as other elements have")
+        raise _refuse(tensor, indices[are_zoned.index(False)], "a date and time with an offset from UTC, as other elements have")
     points = np.full(len(elements), "NaT", "M8[us]")
-    points[elements_at := np.array(places, int)] = np.array(in_utc, "M8[us]")
+    points[elements_at := np.array(indices, int)] = np.array(in_utc, "M8[us]")
     finer = [int(found[1].ljust(3, b"0")) if found else 0 for found in map(_FINER.search, there)]
     if any(finer):
         if not are_between(points, *NANOSECONDS):
             expected = "microseconds at most, since other elements are outside the years 1678 to 2261"
-            raise _refuse(tensor, places[np.flatnonzero(finer)[0]], expected)
+            raise _refuse(tensor, indices[np.flatnonzero(finer)[0]], expected)
         points = points.astype("M8[ns]")
         points[elements_at] += np.array(finer, "m8[ns]")
     return points, any(are_zoned)
 
 
-def _refuse(tensor: Tensor, place: int, expected: str) -> InvalidRequest:
-    return InvalidRequest(f"tensor {show(tensor.name)}: element {place} is {show(tensor.array.ravel()[place])}: expected {expected}")
+def _refuse(tensor: Tensor, index: int, expected: str) -> InvalidRequest:
+    return InvalidRequest(f"tensor {show(tensor.name)}: element {index} is {show(tensor.array.ravel()[index])}: expected {expected}")
 
 
 def _check(element: bytes) -> None:

@@ -153,8 +153,8 @@ def is_nullable(dtype: object) -> bool:
 
 def has_declared_type(tensor: Tensor, spec: TensorSpec) -> bool:
     """True if a tensor has the declared content type, or the other one of texts, or if none is declared."""
-    wanted = spec.content_type
-    return wanted is None or tensor.parameters.get("content_type") in _READ_AS.get(wanted, (wanted,))
+    declared = spec.content_type
+    return declared is None or tensor.parameters.get("content_type") in _READ_AS.get(declared, (declared,))
 
 
 # Tensors -> columns
@@ -164,27 +164,27 @@ def apply_declaration(tensor: Tensor, spec: TensorSpec | None) -> Tensor:
     """Give a column of a request the parameters that are declared. Raises InvalidRequest if its values are of another kind."""
     if spec is None or not (spec.parameters or tensor.parameters):
         return tensor
-    here, wanted, given = f"input {show(tensor.name)}", spec.content_type, tensor.parameters.get("content_type")
+    here, declared, sent = f"input {show(tensor.name)}", spec.content_type, tensor.parameters.get("content_type")
     array, parameters = tensor.array, spec.complete(tensor.parameters)
-    known = _READ_AS.get(str(wanted), (str(wanted),))
-    is_another = given is not None and wanted is not None and given != wanted
-    is_missing = is_another and given in _MISSING and wanted in _MISSABLE and all(text.strip() == _MISSING[given] for text in array.ravel())
+    readable = _READ_AS.get(str(declared), (str(declared),))
+    is_another = sent is not None and declared is not None and sent != declared
+    is_missing = is_another and sent in _MISSING and declared in _MISSABLE and all(text.strip() == _MISSING[sent] for text in array.ravel())
     if is_missing:
         # nothing shows what a column without any value is one of
-        given = str(wanted if wanted in _MISSING else PandasJSONCodec.content_type)
-        array, parameters = np.full(array.shape, _MISSING[given], object), {**parameters, "content_type": given}
+        sent = str(declared if declared in _MISSING else PandasJSONCodec.content_type)
+        array, parameters = np.full(array.shape, _MISSING[sent], object), {**parameters, "content_type": sent}
     elif is_another and not array.size:
-        given, parameters = wanted, {**parameters, "content_type": str(wanted)}
-    if is_another and given not in known:
+        sent, parameters = declared, {**parameters, "content_type": str(declared)}
+    if is_another and sent not in readable:
         raise InvalidRequest(
-            f"{here} has the content_type {show(given)}, but the model declares {show(wanted)}: expected {' or '.join(known)}, or none"
+            f"{here} has the content_type {show(sent)}, but the model declares {show(declared)}: expected {' or '.join(readable)}, or none"
         )
-    if given == PandasJSONCodec.content_type and wanted == StringCodec.content_type:
-        for place, text in enumerate(() if is_missing else array.ravel()):
+    if sent == PandasJSONCodec.content_type and declared == StringCodec.content_type:
+        for index, text in enumerate(() if is_missing else array.ravel()):
             if text.strip() != b"null" and text.strip()[:1] != b'"':
-                raise InvalidRequest(f"{here}: element {place} is {show(text.strip())}: expected the JSON text of a string, or null")
+                raise InvalidRequest(f"{here}: element {index} is {show(text.strip())}: expected the JSON text of a string, or null")
         # nulls alone would not show that it is one of strings
-        parameters = {DTYPE: str(find_default_dtype(wanted)), **parameters}
+        parameters = {DTYPE: str(find_default_dtype(declared)), **parameters}
     return make_tensor(tensor.name, array, parameters)
 
 
@@ -205,22 +205,22 @@ def read_column(tensor: Tensor, decoders: Mapping[str, Decode]) -> Any:
     elif content_type in _COLUMNS:
         column = _COLUMNS[content_type](tensor)
     else:
-        known = ", ".join([*filter(None, _COLUMNS), *decoders])
-        raise InvalidRequest(f"column {show(tensor.name)} has the content_type {show(content_type)}: expected one of {known}")
+        types = ", ".join([*filter(None, _COLUMNS), *decoders])
+        raise InvalidRequest(f"column {show(tensor.name)} has the content_type {show(content_type)}: expected one of {types}")
     return _to_dtype(column, tensor, decoders) if DTYPE in tensor.parameters else column
 
 
 def _decode_with(decode: Decode, tensor: Tensor, content_type: str) -> Any:
     rows, here = len(rows_of(tensor, "pd")), f"column {show(tensor.name)}"
     try:
-        made = decode(tensor)
+        decoded = decode(tensor)
     except ValueError as error:
         raise InvalidRequest(f"{here} of the content_type {show(content_type)}: {error}") from error
-    if not isinstance(made, Iterable):
+    if not isinstance(decoded, Iterable):
         raise InvalidRequest(
-            f"{here}: its content_type {show(content_type)} does not make a list of it: {type(made).__name__!r} object is not iterable"
+            f"{here}: its content_type {show(content_type)} does not make a list of it: {type(decoded).__name__!r} object is not iterable"
         )
-    values = list(made)
+    values = list(decoded)
     if len(values) != rows:
         raise InvalidRequest(f"{here} has {rows} rows, but its content_type {show(content_type)} makes {len(values)} values of them")
     return _make_objects(values)
@@ -232,8 +232,8 @@ def _make_objects(values: list[Any]) -> Any:
     return pd.Series(object_array(values, (len(values),)), dtype=object)
 
 
-def _read_numbers(tensor: Tensor, wanted: str) -> Array:
-    rows: Array = rows_of(tensor, wanted)
+def _read_numbers(tensor: Tensor, content_type: str) -> Array:
+    rows: Array = rows_of(tensor, content_type)
     # pandas can neither sort nor select a column of BF16; FP32 holds each of its values
     return rows.astype(np.float32) if tensor.datatype == "BF16" else rows
 

@@ -23,14 +23,14 @@ _MAX_ELEMENTS: Final = 1_000_000
 
 def prepare(outputs: Iterable[RequestOutput], dtypes: Mapping[str, DType], labels: Mapping[str, Sequence[str]]) -> ApplyOptions | None:
     """Make what classifies the outputs for which a request asks that. None if there are none. `dtypes` are the declared ones."""
-    asked: dict[str, int] = {}
+    numbers: dict[str, int] = {}
     for output in outputs:
         parameters, where = output.parameters or {}, f"requested output {show(output.name)}"
         most = parameters.get(CLASSIFICATION, 0)
         if type(most) is not int or most < 0:
             raise InvalidRequest(f"{where} has the parameter {CLASSIFICATION} = {show(most)}: expected an integer, 0 or more")
         if most:
-            asked[output.name] = most
+            numbers[output.name] = most
             if "content_type" in parameters:
                 raise InvalidRequest(f"{where} has the parameters {CLASSIFICATION} and content_type: expected one of them")
             if output.name in dtypes:
@@ -38,12 +38,12 @@ def prepare(outputs: Iterable[RequestOutput], dtypes: Mapping[str, DType], label
 
     def apply_options(response: InferenceResponse) -> InferenceResponse:
         tensors = [
-            classify(tensor, asked[tensor.name], labels.get(tensor.name, ())) if tensor.name in asked else tensor
+            classify(tensor, numbers[tensor.name], labels.get(tensor.name, ())) if tensor.name in numbers else tensor
             for tensor in response.outputs
         ]
         return InferenceResponse(tensors, response.parameters, response.id, response.model_name, response.model_version)
 
-    return apply_options if asked else None
+    return apply_options if numbers else None
 
 
 def classify(tensor: Tensor, most: int, labels: Sequence[str]) -> Tensor:
@@ -56,10 +56,10 @@ def classify(tensor: Tensor, most: int, labels: Sequence[str]) -> Tensor:
     number = min(most, rows.shape[1])
     # in descending order, the lower index first of equal elements, and NaN last: `~` reverses the order of integers
     order = np.argsort(-rows if rows.dtype.kind == "f" else ~rows, axis=1, kind="stable")
-    places = order[:, :number]
+    indices = order[:, :number]
     template = "%d:%d" if rows.dtype.kind in "iu" else "%f:%d"
-    pairs = zip(np.take_along_axis(rows, places, axis=1).ravel().tolist(), places.ravel().tolist(), strict=True)
-    texts = [template % (value, place) + (f":{labels[place]}" if place < len(labels) else "") for value, place in pairs]
+    pairs = zip(np.take_along_axis(rows, indices, axis=1).ravel().tolist(), indices.ravel().tolist(), strict=True)
+    texts = [template % (value, index) + (f":{labels[index]}" if index < len(labels) else "") for value, index in pairs]
     elements = list(map(str.encode, texts))
     return Tensor(tensor.name, object_array(elements, (number,) if array.ndim < 2 else (len(rows), number)))
 

@@ -57,7 +57,7 @@ _MAX_INTEGER: Final = 300
 """An integer of so many digits is in the range of a float."""
 
 
-class Wanted(msgspec.Struct, frozen=True):
+class Form(msgspec.Struct, frozen=True):
     """What the elements should be."""
 
     dtype: DType
@@ -106,54 +106,54 @@ _INTEGERS: Final = json.JSONDecoder(parse_float=_read_whole, parse_int=_read_who
 _OTHERS: Final = json.JSONDecoder(parse_int=_read_integer, parse_constant=_refuse_literal)
 
 
-def _decode(text: bytes, wanted: Wanted) -> Any:
+def _decode(text: bytes, form: Form) -> Any:
     """A JSON value. Its elements have the types that the datatype asks for if they can."""
-    kind = wanted.kind
+    kind = form.kind
     decoder = _FLOATS if kind == "f" else _INTEGERS if kind in "ui" else _OTHERS
     try:
         return decoder.decode(text.decode())
     except RecursionError:
-        raise InvalidRequest(f"data is nested too deep: expected {wanted}") from None
+        raise InvalidRequest(f"data is nested too deep: expected {form}") from None
     except UnicodeDecodeError as error:
         raise InvalidRequest(f"data is not valid UTF-8: {error.reason}") from None
 
 
-def read(text: bytes, wanted: Wanted) -> list[Any]:
+def read(text: bytes, form: Form) -> list[Any]:
     """The elements of a short JSON value, flat or nested."""
     if text.lstrip().startswith(b"{"):  # which may be long
-        raise InvalidRequest(f"data is an object: expected {wanted}")
+        raise InvalidRequest(f"data is an object: expected {form}")
     try:
-        value = _decode(text, wanted)
+        value = _decode(text, form)
     except ValueError as error:
         raise InvalidRequest(f"data: {error}") from None
     if type(value) is not list or (value and type(value[0]) is list):
         flat, uneven = list[Any](), list[tuple[int, int, int]]()
-        _unnest(value, 0, 0, "", wanted, flat, uneven)
+        _unnest(value, 0, 0, "", form, flat, uneven)
         if uneven:
             axis, number, items = min(uneven)
-            problem = f"array {number} of dimension {axis} has {items} items, not {wanted.shape[axis]}"
-            raise InvalidRequest(f"data: {problem}: expected {wanted}")
+            problem = f"array {number} of dimension {axis} has {items} items, not {form.shape[axis]}"
+            raise InvalidRequest(f"data: {problem}: expected {form}")
         return flat
     for index, element in enumerate(value):
-        _check(element, f"[{index}]", wanted)
-    if len(value) != wanted.size:
-        raise InvalidRequest(f"data has {len(value)} elements: expected {wanted}")
+        _check(element, f"[{index}]", form)
+    if len(value) != form.size:
+        raise InvalidRequest(f"data has {len(value)} elements: expected {form}")
     return value
 
 
-def _unnest(value: Any, axis: int, number: int, place: str, wanted: Wanted, flat: list[Any], uneven: list[tuple[int, int, int]]) -> None:
+def _unnest(value: Any, axis: int, number: int, path: str, form: Form, flat: list[Any], uneven: list[tuple[int, int, int]]) -> None:
     """Add the elements of the `number`-th array of a dimension to `flat`, and arrays that are not as long as the shape says to `uneven`."""
-    if axis == len(wanted.shape):
-        _check(value, place, wanted)
+    if axis == len(form.shape):
+        _check(value, path, form)
         flat.append(value)
         return
     if type(value) is not list:
-        raise InvalidRequest(f"data{place} is {_GOT[type(value)]}: expected {wanted}")
-    size = wanted.shape[axis]
+        raise InvalidRequest(f"data{path} is {_GOT[type(value)]}: expected {form}")
+    size = form.shape[axis]
     if len(value) != size:
         uneven.append((axis, number, len(value)))
     for index, item in enumerate(value):
-        _unnest(item, axis + 1, number * size + index, f"{place}[{index}]", wanted, flat, uneven)
+        _unnest(item, axis + 1, number * size + index, f"{path}[{index}]", form, flat, uneven)
 
 
 def flatten(nested: Any, shape: tuple[int, ...]) -> list[Any]:
@@ -166,19 +166,19 @@ def flatten(nested: Any, shape: tuple[int, ...]) -> list[Any]:
     return level
 
 
-def read_flat(text: bytes, wanted: Wanted, first: int, *, is_nested: bool) -> list[Any]:
+def read_flat(text: bytes, form: Form, first: int, *, is_nested: bool) -> list[Any]:
     """The elements of a piece of long data, which is one flat JSON array."""
     try:
-        flat: list[Any] = _decode(text, wanted)
+        flat: list[Any] = _decode(text, form)
     except ValueError:
-        raise wanted.mismatch(first) from None
-    kind = wanted.kind
+        raise form.mismatch(first) from None
+    kind = form.kind
     for index, element in enumerate(flat, first):
         if not _is_right(element, kind):
-            if index >= wanted.size:
-                raise wanted.mismatch(first, is_long=True)
-            indices: Sequence[Any] = np.unravel_index(index, wanted.shape) if is_nested and wanted.shape else [index]
-            _check(element, "".join(f"[{int(number)}]" for number in indices), wanted)
+            if index >= form.size:
+                raise form.mismatch(first, is_long=True)
+            indices: Sequence[Any] = np.unravel_index(index, form.shape) if is_nested and form.shape else [index]
+            _check(element, "".join(f"[{int(number)}]" for number in indices), form)
     return flat
 
 
@@ -202,20 +202,20 @@ def _is_text(element: str) -> bool:
     return True
 
 
-def _check(element: Any, place: str, wanted: Wanted) -> None:
+def _check(element: Any, path: str, form: Form) -> None:
     """Refuse an element that is not one of the datatype."""
-    kind = wanted.kind
+    kind = form.kind
     if _is_right(element, kind):
         return
     if type(element) is list:
-        raise InvalidRequest(f"data{place} is an array: expected {wanted}")
-    datatype = str(datatype_of(wanted.dtype))
+        raise InvalidRequest(f"data{path} is an array: expected {form}")
+    datatype = str(datatype_of(form.dtype))
     expected = f"expected {_EXPECTED[kind]} for {datatype}"
     if type(element) is float and kind == "f":
-        raise InvalidRequest(f"data{place}: number out of range: {expected}")
+        raise InvalidRequest(f"data{path}: number out of range: {expected}")
     if type(element) is float and kind in "ui":
-        raise InvalidRequest(f"data{place} is not a whole number: {expected}")
+        raise InvalidRequest(f"data{path} is not a whole number: {expected}")
     hint = ""
     if element is None and kind in "Oiu":
         hint = _MISSING_STRING if kind == "O" else _MISSING_INTEGER.replace("Int64", datatype.replace("NT", "nt"))
-    raise InvalidRequest(f"data{place} is {_GOT[type(element)]}: {expected}{hint}")
+    raise InvalidRequest(f"data{path} is {_GOT[type(element)]}: {expected}{hint}")

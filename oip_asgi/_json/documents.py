@@ -63,8 +63,8 @@ def read_request(text: Buffer) -> Request:
     check_members(text, _MAX_MEMBERS, "the JSON has")
     parts = _decode(text, _decode_parts, lambda parts: parts.inputs)
     outputs = [
-        schemas.RequestOutput(output.name, _read_parameters(output.parameters, f"outputs[{place}]."))
-        for place, output in enumerate(parts.outputs or ())
+        schemas.RequestOutput(output.name, _read_parameters(output.parameters, f"outputs[{index}]."))
+        for index, output in enumerate(parts.outputs or ())
     ]
     for number, what in ((len(parts.inputs), "inputs"), (len(outputs), "outputs")):
         if number > MAX_TENSORS:
@@ -72,38 +72,38 @@ def read_request(text: Buffer) -> Request:
     return Request(parts.id, _read_parameters(parts.parameters, ""), outputs, _read_inputs(text, parts.inputs))
 
 
-def _read_parameters(text: msgspec.Raw, place: str) -> schemas.Parameters | None:
+def _read_parameters(text: msgspec.Raw, path: str) -> schemas.Parameters | None:
     if not len(text):
         return None
     check_members(text, MAX_PARAMETERS, "the request has")
-    found: schemas.Parameters | None = _decode_part(_decode_parameters, text, f"{place}parameters")
-    for name, value in (found or {}).items():
+    parameters: schemas.Parameters | None = _decode_part(_decode_parameters, text, f"{path}parameters")
+    for name, value in (parameters or {}).items():
         if type(value) in NO_SCALARS:
             what = NO_SCALARS[type(value)]
-            raise InvalidRequest(f"{place}parameters[{show(name)}] is {what}: expected a string, a number, true or false")
+            raise InvalidRequest(f"{path}parameters[{show(name)}] is {what}: expected a string, a number, true or false")
         if type(value) is float and math.isinf(value):
-            raise InvalidRequest(f"{place}parameters[{show(name)}]: number out of range")
-    return found
+            raise InvalidRequest(f"{path}parameters[{show(name)}]: number out of range")
+    return parameters
 
 
 def _read_inputs(text: Buffer, inputs: list[schemas.InputParts]) -> Iterator[schemas.TensorText]:
     """Decode one input after the other. The parts of one are freed before the next."""
     inputs.reverse()
     for number in range(len(inputs)):
-        parts, place = inputs.pop(), f"inputs[{number}]"
+        parts, path = inputs.pop(), f"inputs[{number}]"
         if bytes(parts.shape).count(b",") > MAX_RANK * MAX_RANK:
-            raise InvalidRequest(f"{place}.shape has too many dimensions: at most {MAX_RANK} are possible")
-        shape = _decode_part(_decode_shape, parts.shape, f"{place}.shape")
-        found: Any = _read_parameters(parts.parameters, f"{place}.")
-        yield schemas.TensorText(parts.name, shape, parts.datatype, found, parts.data)
+            raise InvalidRequest(f"{path}.shape has too many dimensions: at most {MAX_RANK} are possible")
+        shape = _decode_part(_decode_shape, parts.shape, f"{path}.shape")
+        parameters: Any = _read_parameters(parts.parameters, f"{path}.")
+        yield schemas.TensorText(parts.name, shape, parts.datatype, parameters, parts.data)
     check_unseen(text)  # at the end, so that errors in data name the input
 
 
-def _decode_part(decode: Callable[[msgspec.Raw], T], text: msgspec.Raw, place: str, hint: str = "") -> T:
+def _decode_part(decode: Callable[[msgspec.Raw], T], text: msgspec.Raw, path: str, hint: str = "") -> T:
     try:
         return decode(text)
     except ERRORS as error:
-        refuse(error, place, text, hint)
+        refuse(error, path, text, hint)
 
 
 def read_response(text: Buffer) -> schemas.ReceivedResponse:
@@ -134,12 +134,12 @@ def _find_hint(problem: str, text: Buffer) -> str:
 def _decode_literals(text: Buffer, masked: bytes, decode: Callable[[Buffer], T], tensors: Callable[[T], Sequence[Any]]) -> T:
     """The masked text shows the places of the data. The text without them must be JSON."""
     try:
-        found = tensors(decode(masked))
+        masked_items = tensors(decode(masked))
     except ERRORS as error:
         refuse(error, "", text, f" ({NO_JSON})")
     view, parts, end = memoryview(text), list[Buffer](), 0
     data: dict[int, memoryview] = {}
-    for number, item in enumerate(found):
+    for number, item in enumerate(masked_items):
         if len(item.data) and item.datatype in FLOATING:
             start = _address(item.data) - _address(masked)
             parts += view[end:start], b"0"
@@ -149,7 +149,7 @@ def _decode_literals(text: Buffer, masked: bytes, decode: Callable[[Buffer], T],
         document = decode(b"".join([*parts, view[end:]]))
     except ERRORS:
         check_unseen(text)
-        for number, item in enumerate(found):
+        for number, item in enumerate(masked_items):
             if isinstance(item.shape, msgspec.Raw):  # it may be here
                 _decode_part(_decode_shape, item.shape, f"inputs[{number}].shape", f" ({NO_JSON})")
         raise InvalidRequest(ONLY_FLOATS) from None

@@ -63,11 +63,11 @@ _encode: Final = msgspec.json.Encoder().encode
 def from_json(text: Buffer, dtype: DType, shape: tuple[int, ...]) -> Array:
     """The JSON text of `data` as an array."""
     if len(text) > PIECE and _LIST.match(text):
-        return _read_long(memoryview(text), checked_data.Wanted(dtype, shape, count(shape)))
+        return _read_long(memoryview(text), checked_data.Form(dtype, shape, count(shape)))
     whole = bytes(text)
     with suppress(*REFUSALS):
         return _read_quickly(whole, dtype, shape)
-    return _pack_read(checked_data.read(whole, checked_data.Wanted(dtype, shape, count(shape))), dtype, shape)
+    return _pack_read(checked_data.read(whole, checked_data.Form(dtype, shape, count(shape))), dtype, shape)
 
 
 def _read_quickly(text: bytes, dtype: DType, shape: tuple[int, ...] | None = None) -> Array:
@@ -138,31 +138,31 @@ def _pack_read(flat: list[Any], dtype: DType, shape: tuple[int, ...], first: int
     if dtype.kind in "iu":
         integer_array(flat, dtype, "data", first)
     wide = np.array(flat, np.float64)
-    place = int(np.argmax(find_overflow(wide, cast(wide, dtype))))
-    raise InvalidRequest(f"data: element {first + place} is {wide[place]}, which is out of range for {datatype_of(dtype)}")
+    index = int(np.argmax(find_overflow(wide, cast(wide, dtype))))
+    raise InvalidRequest(f"data: element {first + index} is {wide[index]}, which is out of range for {datatype_of(dtype)}")
 
 
-def _read_long(text: memoryview, wanted: checked_data.Wanted) -> Array:
+def _read_long(text: memoryview, form: checked_data.Form) -> Array:
     """Read long data in pieces. The text is known to be JSON, so it is right if its brackets and commas are those of the shape."""
-    size, strings, is_nested = wanted.size, wanted.dtype.hasobject, _NESTED.match(text) is not None
+    size, strings, is_nested = form.size, form.dtype.hasobject, _NESTED.match(text) is not None
     if 2 * size > len(text):  # an element and its comma take two bytes at least: no memory is taken for more elements than there can be
-        raise wanted.mismatch(0)
-    array, filled, skeleton = np.empty(size, wanted.dtype), 0, list[bytes]()
+        raise form.mismatch(0)
+    array, filled, skeleton = np.empty(size, form.dtype), 0, list[bytes]()
     for chunk in take_turns(_cut(text, strings=strings)) if size else ():
         brackets = None
         if b"[" in chunk or b"]" in chunk:
             chunk, brackets = _take_brackets(chunk, strings=strings)
-        values = _read_piece(b"[%b]" % chunk, wanted, filled, is_nested=is_nested)
+        values = _read_piece(b"[%b]" % chunk, form, filled, is_nested=is_nested)
         end = filled + len(values)
         if end > size:
-            raise wanted.mismatch(filled, is_long=True)
+            raise form.mismatch(filled, is_long=True)
         array[filled:end] = values
         filled = end
         skeleton.append(b"," * (len(values) - 1) if brackets is None else brackets)
-    found = b",".join(skeleton) if size else bytes(text).translate(None, b" \t\r\n")
-    if filled != size or not (_has_skeleton(found, (size,)) or _has_skeleton(found, wanted.shape)):
-        raise wanted.mismatch(filled)
-    return array.reshape(wanted.shape)
+    whole = b",".join(skeleton) if size else bytes(text).translate(None, b" \t\r\n")
+    if filled != size or not (_has_skeleton(whole, (size,)) or _has_skeleton(whole, form.shape)):
+        raise form.mismatch(filled)
+    return array.reshape(form.shape)
 
 
 def _cut(text: memoryview, *, strings: bool) -> Iterator[bytes]:
@@ -211,12 +211,12 @@ def _has_skeleton(skeleton: bytes, shape: tuple[int, ...]) -> bool:
     return expected == skeleton
 
 
-def _read_piece(text: bytes, wanted: checked_data.Wanted, first: int, *, is_nested: bool) -> Array:
+def _read_piece(text: bytes, form: checked_data.Form, first: int, *, is_nested: bool) -> Array:
     """One flat JSON array of elements, the first of which has this index."""
     with suppress(*REFUSALS):
-        return _read_quickly(text, wanted.dtype)
-    values = checked_data.read_flat(text, wanted, first, is_nested=is_nested)
-    return _pack_read(values, wanted.dtype, (len(values),), first)
+        return _read_quickly(text, form.dtype)
+    values = checked_data.read_flat(text, form, first, is_nested=is_nested)
+    return _pack_read(values, form.dtype, (len(values),), first)
 
 
 def to_json(array: Array) -> bytes:
@@ -250,7 +250,7 @@ def _decode_strings(encoded: list[bytes], first: int) -> list[str]:
     try:
         strings.extend(map(bytes.decode, encoded))
     except UnicodeDecodeError:
-        place = len(strings)  # of the first that is none
-        text = f"BYTES element {first + place} is {show(encoded[place])}, which is not UTF-8 and cannot be a JSON string"
+        index = len(strings)  # of the first that is none
+        text = f"BYTES element {first + index} is {show(encoded[index])}, which is not UTF-8 and cannot be a JSON string"
         raise InvalidRequest(text) from None
     return strings

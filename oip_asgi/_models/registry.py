@@ -118,12 +118,12 @@ class Registry:
 
 def _index(name: str, models: list[Model]) -> dict[tuple[str, str | None], Model]:
     """What requests for a name find, given all its versions."""
-    found: dict[tuple[str, str | None], Model] = {(name, model.version): model for model in models}
+    by_path: dict[tuple[str, str | None], Model] = {(name, model.version): model for model in models}
     if models:
-        found[name, None] = find_default(models)
+        by_path[name, None] = find_default(models)
         if models[0].version is None:
-            found[name, UNVERSIONED] = models[0]
-    return found
+            by_path[name, UNVERSIONED] = models[0]
+    return by_path
 
 
 @lru_cache(256)  # the same from request to request

@@ -32,9 +32,11 @@ from .callables import refuse_coroutine
 T = TypeVar("T")
 
 
-def to_response(result: Any, outputs: Outputs, asked: Mapping[str, str], wanted: Sequence[RequestOutput] = ()) -> InferenceResponse:
-    """The response with the outputs that a model's result stands for. An `InferenceResponse` may lack outputs that are not `wanted`."""
-    if outputs.are_open and not asked:  # as nearly always
+def to_response(
+    result: Any, outputs: Outputs, content_types: Mapping[str, str], requested: Sequence[RequestOutput] = ()
+) -> InferenceResponse:
+    """The response with the outputs that a model's result stands for. An `InferenceResponse` may lack outputs that are not `requested`."""
+    if outputs.are_open and not content_types:  # as nearly always
         if type(result) is dict:
             tensors = _take_items(result, outputs.named)
             if tensors is not None:
@@ -45,9 +47,11 @@ def to_response(result: Any, outputs: Outputs, asked: Mapping[str, str], wanted:
             if tensor is not None:
                 return InferenceResponse([tensor])
     result = refuse_coroutine(result)
-    response = _recheck(result, outputs, asked) if isinstance(result, InferenceResponse) else _encode(result, outputs, asked)
+    response = (
+        _recheck(result, outputs, content_types) if isinstance(result, InferenceResponse) else _encode(result, outputs, content_types)
+    )
     if outputs.declared:
-        response.outputs = _order(response.outputs, outputs.declared, wanted if isinstance(result, InferenceResponse) else ())
+        response.outputs = _order(response.outputs, outputs.declared, requested if isinstance(result, InferenceResponse) else ())
     elif len(response.outputs) > 1:
         names = [tensor.name for tensor in response.outputs]
         if len(set(names)) != len(names):
@@ -84,7 +88,7 @@ def _take_plain(name: str, spec: TensorSpec | None, value: Any) -> Tensor | None
         return None
 
 
-def _encode(result: Any, outputs: Outputs, asked: Mapping[str, str]) -> InferenceResponse:
+def _encode(result: Any, outputs: Outputs, content_types: Mapping[str, str]) -> InferenceResponse:
     returned, codecs = outputs.returned, outputs.codecs
     request_codec = returned.request_codec or codecs.request_codec_for_value(result)
     specs = {spec.name: spec for spec in outputs.declared}
@@ -92,18 +96,18 @@ def _encode(result: Any, outputs: Outputs, asked: Mapping[str, str]) -> Inferenc
         response, named = InferenceResponse([]), _name(result, outputs)
     else:
         written_as = {spec.name for spec in outputs.declared if spec.content_type is not None}
-        result, taken = _call(request_codec.take_out, result, written_as | asked.keys())
+        result, taken = _call(request_codec.take_out, result, written_as | content_types.keys())
         response, named = _call(request_codec.encode_response, "", result), taken.items()
-        if request_codec is not PandasCodec and (asked or not isinstance(request_codec, Rows)):  # what a user's codec made may be anything
-            response = _recheck(response, outputs, asked)
+        if request_codec is not PandasCodec and (content_types or not isinstance(request_codec, Rows)):  # a user's codec may make anything
+            response = _recheck(response, outputs, content_types)
     annotated = returned.written if len(returned.written) == len(named) else (returned.each,) * len(named)
     for (key, value), written in zip(named, annotated, strict=True):
         name = _check_name(key)
         if value is None:
             raise ModelFault("the model gave None: did you forget `return` or `yield x`?" if result is None else f"output {name!r} is None")
-        spec, wanted = specs.get(name), asked.get(name)
-        column = _write_column(name, value, spec, codecs) if request_codec is PandasCodec and wanted is None else None
-        response.outputs.append(column or _write(name, value, written, spec, wanted, codecs))
+        spec, content_type = specs.get(name), content_types.get(name)
+        column = _write_column(name, value, spec, codecs) if request_codec is PandasCodec and content_type is None else None
+        response.outputs.append(column or _write(name, value, written, spec, content_type, codecs))
     return response
 
 
@@ -127,29 +131,31 @@ def _name(result: Any, outputs: Outputs) -> Collection[tuple[str, Any]]:
     return list(zip(names, values, strict=True))
 
 
-def _recheck(response: InferenceResponse, outputs: Outputs, asked: Mapping[str, str]) -> InferenceResponse:
+def _recheck(response: InferenceResponse, outputs: Outputs, content_types: Mapping[str, str]) -> InferenceResponse:
     """A copy of a response that a model or its codec made, and may have changed to something invalid."""
-    specs = {spec.name: spec for spec in outputs.declared} if asked else {}
-    checked = [_recheck_tensor(tensor, specs.get(tensor.name), asked.get(tensor.name), outputs.codecs) for tensor in response.outputs]
+    specs = {spec.name: spec for spec in outputs.declared} if content_types else {}
+    checked = [
+        _recheck_tensor(tensor, specs.get(tensor.name), content_types.get(tensor.name), outputs.codecs) for tensor in response.outputs
+    ]
     parameters = to_plain_parameters("the response", response.parameters, ModelFault)
     return InferenceResponse(checked, parameters, None, response.model_name, response.model_version)
 
 
-def _recheck_tensor(tensor: Tensor, spec: TensorSpec | None, asked: str | None, codecs: Codecs) -> Tensor:
-    made = _to_tensor(_check_name(tensor.name), tensor.array)
-    made.parameters = to_plain_parameters(f"output {tensor.name!r}", tensor.parameters, ModelFault)
+def _recheck_tensor(tensor: Tensor, spec: TensorSpec | None, content_type: str | None, codecs: Codecs) -> Tensor:
+    copy = _to_tensor(_check_name(tensor.name), tensor.array)
+    copy.parameters = to_plain_parameters(f"output {tensor.name!r}", tensor.parameters, ModelFault)
     own = tensor.parameters.get("content_type")
-    if asked is None or asked == own:
-        return made
+    if content_type is None or content_type == own:
+        return copy
     codec = codecs.inputs.get(str(own))
     try:
         value = tensor.array if codec is None else codec.decode_output(tensor)
     except (InferenceError, ValueError) as error:
-        raise _refuse(tensor.name, asked, error) from None
-    return _write_as_asked(tensor.name, value, codecs.inputs[asked], None if spec is None else spec.dtype, spec, lambda: made)
+        raise _refuse(tensor.name, content_type, error) from None
+    return _write_as_asked(tensor.name, value, codecs.inputs[content_type], None if spec is None else spec.dtype, spec, lambda: copy)
 
 
-def _write(name: str, value: Any, annotated: Written, spec: TensorSpec | None, asked: str | None, codecs: Codecs) -> Tensor:
+def _write(name: str, value: Any, annotated: Written, spec: TensorSpec | None, content_type: str | None, codecs: Codecs) -> Tensor:
     """One output. The request decides how it is written, else the declaration, else the annotation, else the value itself."""
     value = _call(replace_torch, value)
     if isinstance(value, ndarray):
@@ -160,8 +166,8 @@ def _write(name: str, value: Any, annotated: Written, spec: TensorSpec | None, a
 
     def write() -> Tensor:
         is_known = annotated.dtype is not None and isinstance(value, list) and not value  # a codec would guess what it is a list of
-        known = codec or (None if is_known else codecs.tensor_codec_for_value(value))
-        tensor = _to_tensor(name, value, dtype) if known is None else _write_by(known, name, value, dtype)
+        encoder = codec or (None if is_known else codecs.tensor_codec_for_value(value))
+        tensor = _to_tensor(name, value, dtype) if encoder is None else _write_by(encoder, name, value, dtype)
         array = tensor.array
         if spec is not None and not tensor.parameters and array.ndim == 1 and isinstance(value, (list, tuple)):
             # an empty list has no further dimensions of its own
@@ -169,7 +175,7 @@ def _write(name: str, value: Any, annotated: Written, spec: TensorSpec | None, a
             tensor.array = spec.to_declared_rank(array) if array.size or not spec.shape else np.empty(shape, spec.dtype)
         return tensor
 
-    return write() if asked is None else _write_as_asked(name, value, codecs.inputs[asked], dtype, spec, write)
+    return write() if content_type is None else _write_as_asked(name, value, codecs.inputs[content_type], dtype, spec, write)
 
 
 def _write_as_asked(
@@ -259,10 +265,10 @@ def _check_shape(name: str, array: Array) -> None:
             raise ModelFault(f"output {name!r} has {show(array.shape)} as its shape: {error}") from None
 
 
-def _order(outputs: list[Tensor], declared: Sequence[TensorSpec], wanted: Sequence[RequestOutput]) -> list[Tensor]:
+def _order(outputs: list[Tensor], declared: Sequence[TensorSpec], requested: Sequence[RequestOutput]) -> list[Tensor]:
     by_name = {tensor.name: tensor for tensor in outputs}
     names = [spec.name for spec in declared]
-    needed = {output.name for output in wanted} or set(names)
+    needed = {output.name for output in requested} or set(names)
     if len(by_name) != len(outputs) or not needed <= by_name.keys() <= set(names):
         raise ModelFault(f"outputs {[tensor.name for tensor in outputs]} came back, but {names} are declared")
     return [_cast(by_name[spec.name], spec) for spec in declared if spec.name in by_name]
@@ -295,18 +301,18 @@ def _convert(array: Array, tensor: Tensor, spec: TensorSpec) -> Array:
     return converted
 
 
-def select(outputs: list[Tensor], asked: Sequence[RequestOutput]) -> list[Tensor]:
-    check_asked(asked, [tensor.name for tensor in outputs])
+def select(outputs: list[Tensor], requested: Sequence[RequestOutput]) -> list[Tensor]:
+    check_asked(requested, [tensor.name for tensor in outputs])
     by_name = {tensor.name: tensor for tensor in outputs}
-    return [by_name[output.name] for output in asked]
+    return [by_name[output.name] for output in requested]
 
 
-def check_asked(asked: Sequence[RequestOutput], known: Sequence[str]) -> None:
-    there = frozenset(known)
+def check_asked(requested: Sequence[RequestOutput], names: Sequence[str]) -> None:
+    there = frozenset(names)
     seen: set[str] = set()
-    for output in asked:
+    for output in requested:
         if output.name in seen:
             raise InvalidRequest(f"output {show(output.name)} is asked for twice: expected each name once")
         seen.add(output.name)
         if output.name not in there:
-            raise InvalidRequest(f"unknown output {show(output.name)}: expected {list_names(known)}")
+            raise InvalidRequest(f"unknown output {show(output.name)}: expected {list_names(names)}")

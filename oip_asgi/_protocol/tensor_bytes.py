@@ -55,8 +55,8 @@ def from_bytes(data: Buffer, dtype: DType, shape: tuple[int, ...]) -> Array:
     if kind == "b":
         codes = np.frombuffer(data, np.uint8)
         if codes.size and codes.max() > 1:
-            place = int(np.argmax(codes > 1))
-            raise InvalidRequest(f"BOOL element {place} is the byte {codes[place]}: expected 0 or 1")
+            index = int(np.argmax(codes > 1))
+            raise InvalidRequest(f"BOOL element {index} is the byte {codes[index]}: expected 0 or 1")
     if type(data) is bytes:  # they never move, and their address suits any dtype
         return ndarray(shape, dtype, data)
     array = np.frombuffer(data, dtype)  # unlike np.ndarray, it keeps the owner of the bytes from moving them
@@ -79,22 +79,22 @@ def view_bytes(array: Array) -> Buffer:
 def _cut(data: Buffer, elements: int) -> list[bytes]:
     """The elements of BYTES."""
     whole = bytes(data)  # its slices are the elements; slices of a view would be copied once more
-    found: list[bytes] = []
+    strings: list[bytes] = []
     position, end = 0, len(whole)
-    while position < end and len(found) < elements:
+    while position < end and len(strings) < elements:
         start = position + _LENGTH.size
         if start > end:
-            raise InvalidRequest(f"BYTES element {len(found)}: its 4-byte length is cut off by the end of the binary data")
+            raise InvalidRequest(f"BYTES element {len(strings)}: its 4-byte length is cut off by the end of the binary data")
         (length,) = _LENGTH.unpack_from(whole, position)
         position = start + length
         if position > end:
-            raise InvalidRequest(f"BYTES element {len(found)} claims {length} bytes, but {end - start} are left in the binary data")
-        found.append(whole[start:position])
-    if len(found) != elements:
-        raise InvalidRequest(f"{len(found)} BYTES elements in the binary data, but the shape needs {elements}")
+            raise InvalidRequest(f"BYTES element {len(strings)} claims {length} bytes, but {end - start} are left in the binary data")
+        strings.append(whole[start:position])
+    if len(strings) != elements:
+        raise InvalidRequest(f"{len(strings)} BYTES elements in the binary data, but the shape needs {elements}")
     if position != end:
         raise InvalidRequest(f"{end - position} bytes are left over behind the last of {elements} BYTES elements")
-    return found
+    return strings
 
 
 def _join(elements: list[bytes]) -> bytes:

@@ -213,21 +213,21 @@ def _take(binary: Buffer | None, position: int, size: object) -> Buffer:
     return binary[position : position + size]
 
 
-def _check_flag(parameters: Parameters, name: str, place: str) -> None:
+def _check_flag(parameters: Parameters, name: str, path: str) -> None:
     value = parameters.get(name, False)
     if not isinstance(value, bool):
-        raise InvalidRequest(f"{place}.{name} is {show(value)}: expected true or false")
+        raise InvalidRequest(f"{path}.{name} is {show(value)}: expected true or false")
 
 
 def encode_response(response: InferenceResponse, request: InferenceRequest) -> tuple[bytes, list[Buffer]]:
     """A response as its JSON and the bytes of each binary output, in order."""
     every = request.parameters.get("binary_data_output", False)
-    asked: dict[str, object] = {}
+    is_binary_by_name: dict[str, object] = {}
     if request.outputs:
         for output in request.outputs:
             if output.parameters:  # None for an output in shared memory, whose data are not sent
-                asked[output.name] = None if REGION in output.parameters else output.parameters.get("binary_data", every)
-    outputs, binary = _encode_tensors(response.outputs, every, asked, "output", _REMEDY)
+                is_binary_by_name[output.name] = None if REGION in output.parameters else output.parameters.get("binary_data", every)
+    outputs, binary = _encode_tensors(response.outputs, every, is_binary_by_name, "output", _REMEDY)
     document = schemas.InferenceResponse(response.model_name, outputs, response.model_version, response.id, response.parameters)
     return _encode(document), binary
 
@@ -240,7 +240,7 @@ def encode_request(request: InferenceRequest, *, binary: bool) -> tuple[bytes, l
 
 
 def _encode_tensors(
-    tensors: Sequence[Tensor], every: object, asked: Mapping[str, object], what: str, remedy: str
+    tensors: Sequence[Tensor], every: object, is_binary_by_name: Mapping[str, object], what: str, remedy: str
 ) -> tuple[list[schemas.SentTensor], list[Buffer]]:
     """Tensors as their documents, and their binary data."""
     written: list[schemas.SentTensor] = []
@@ -248,7 +248,7 @@ def _encode_tensors(
     for tensor in tensors:
         name, array, parameters = tensor.name, tensor.array, tensor.parameters
         data: Any = msgspec.UNSET
-        is_binary = asked.get(name, every)
+        is_binary = is_binary_by_name.get(name, every)
         if is_binary:
             content = view_bytes(array)
             binary.append(content)

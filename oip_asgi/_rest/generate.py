@@ -151,14 +151,14 @@ def decode_request(
     return made
 
 
-def _check_spelling(unknown: Collection[str], known: Collection[str], missing: Collection[str]) -> None:
+def _check_spelling(unknown: Collection[str], names: Collection[str], missing: Collection[str]) -> None:
     """Refuse the misspelled name of a missing input. As a parameter, it would silently leave an optional input at its default."""
     if len(unknown) * len(missing) > _MOST_COMPARED:
         return
     for name in unknown:
         near = find_near(name, missing, _LIKENESS)
         if near is not None:
-            raise InvalidRequest(f"unknown input {show(name)}: {describe_expected(sorted(known), near)}")
+            raise InvalidRequest(f"unknown input {show(name)}: {describe_expected(sorted(names), near)}")
 
 
 def _read_id(value: Any) -> str | None:

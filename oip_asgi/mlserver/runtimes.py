@@ -69,12 +69,12 @@ class TableRuntime(Runtime):
         rows = self.decode_request(payload, NumpyRequestCodec)
         if not hasattr(rows, "columns"):
             return rows
-        own, places = self.list_columns(), {self.spell(str(column)): place for place, column in enumerate(rows.columns)}
+        own, positions = self.list_columns(), {self.spell(str(column)): position for position, column in enumerate(rows.columns)}
         names = own or [each.name for each in self.inputs if len(each.shape) == 1 or list(each.shape[1:]) == [1]]
-        if sorted(names) == sorted(places):
-            return rows.iloc[:, [places[name] for name in names]]
+        if sorted(names) == sorted(positions):
+            return rows.iloc[:, [positions[name] for name in names]]
         if names and not (own and self.compares):
-            raise InferenceError(f"the columns are {show(list(places))}: expected {show(names)}")
+            raise InferenceError(f"the columns are {show(list(positions))}: expected {show(names)}")
         if not names and not self._is_warned:
             self._is_warned = True
             inputs = [{"name": each.name, "datatype": each.datatype, "shape": [-1]} for each in payload.inputs]
@@ -105,8 +105,8 @@ class SKLearnModel(TableRuntime):
 
     def run(self, payload: InferenceRequest) -> InferenceResponse:
         rows, outputs = self.read_rows(payload), payload.outputs or [RequestOutput(name="predict")]
-        asked = {each.name: each for each in outputs}.values()  # the server refuses one that is asked for twice
-        return InferenceResponse(outputs=[self.encode(self._call(each.name, rows), each, NumpyCodec) for each in asked])
+        requested = {each.name: each for each in outputs}.values()  # the server refuses one that is asked for twice
+        return InferenceResponse(outputs=[self.encode(self._call(each.name, rows), each, NumpyCodec) for each in requested])
 
     def _call(self, name: str, rows: Any) -> Any:
         if name not in ("predict", "predict_proba", "transform") or not hasattr(self._model, name):
@@ -143,8 +143,8 @@ class LightGBMModel(TableRuntime):
         return _need("lightgbm", "lightgbm").Booster(model_file=uri)
 
     def run(self, payload: InferenceRequest) -> InferenceResponse:
-        found = self._model.predict(self.read_rows(payload))
-        return InferenceResponse(outputs=[NumpyCodec.encode_output("predict", found)])
+        predicted = self._model.predict(self.read_rows(payload))
+        return InferenceResponse(outputs=[NumpyCodec.encode_output("predict", predicted)])
 
     def spell(self, column: str) -> str:
         return column.replace(" ", "_")
@@ -169,10 +169,10 @@ class MLflowRuntime(Runtime):
         rows = self.decode_request(payload)
         if isinstance(rows, InferenceRequest):  # tensors by name
             rows = {each.name: self.decode(each, NumpyCodec) for each in rows.inputs}
-        found = self._model.predict(rows)
-        if isinstance(found, dict):
-            return InferenceResponse(outputs=[NumpyCodec.encode_output(name, np.asarray(value)) for name, value in found.items()])
-        return self.encode_response(found if hasattr(found, "columns") else np.asarray(found), NumpyRequestCodec)
+        predicted = self._model.predict(rows)
+        if isinstance(predicted, dict):
+            return InferenceResponse(outputs=[NumpyCodec.encode_output(name, np.asarray(value)) for name, value in predicted.items()])
+        return self.encode_response(predicted if hasattr(predicted, "columns") else np.asarray(predicted), NumpyRequestCodec)
 
 
 class HuggingFaceRuntime(Runtime):
