@@ -6,6 +6,7 @@ import csv
 import io
 import json
 import os
+import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from itertools import islice
@@ -35,6 +36,10 @@ def format_of(file: Path) -> Format:
     if found is None:
         raise ValueError(f"{file}: expected a name that ends with .csv, .jsonl or .parquet")
     return found
+
+
+_KEEP_EVERY: Final = 1.0
+"""Seconds. So much work at most is done again after the process was killed."""
 
 
 class Table(Protocol):
@@ -148,6 +153,7 @@ class Writer:
         self.refused_file = file.with_suffix(".refused.csv" if self._format == "csv" else ".refused.jsonl")
         self._state = file.with_name(f"{file.name}.state")
         self.done = self.refused = 0
+        self._kept = time.monotonic()
         if not goes_on and self._state.exists():
             raise ValueError(f"{file}: a run was cut before its end: go on with --resume, or remove {self._state}")
         if goes_on and file.exists() and not self._state.exists():
@@ -205,14 +211,20 @@ class Writer:
     def note(self, done: int) -> None:
         """Note that all rows up to this number are written, scored or refused."""
         self.done = done
+        if time.monotonic() - self._kept >= _KEEP_EVERY:
+            self._keep_state()
+
+    def _keep_state(self) -> None:
+        self._kept = time.monotonic()
         for opened in (self._out, self._errors):
             opened.flush()
-        state = {"of": self._of, "done": done, "refused": self.refused, "size": self._out.tell(), "refused_size": self._errors.tell()}
+        state = {"of": self._of, "done": self.done, "refused": self.refused, "size": self._out.tell(), "refused_size": self._errors.tell()}
         written = self._state.with_suffix(".new")
         written.write_text(json.dumps(state))
         os.replace(written, self._state)
 
     def close(self, *, is_complete: bool) -> None:
+        self._keep_state()
         self._out.close()
         self._errors.close()
         if self.refused == 0:
