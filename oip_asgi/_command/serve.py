@@ -37,6 +37,8 @@ processes"""
 _PREFIX: Final = "/v2"
 _HOST: Final = "127.0.0.1"
 _PORT: Final = 8000
+_PACKAGES: Final = {"grpc": "grpcio"}
+"""What a package is called where that is not the name of its module."""
 _NOT_STARTED: Final = 3
 """The status with which uvicorn ends if the application does not start."""
 
@@ -126,7 +128,7 @@ def check_options(options: argparse.Namespace, target: Target) -> None:
     needs = {"--api-key": ("fastapi", "serve"), "--grpc": ("grpc", "grpc"), "--metrics": ("prometheus_client", "prometheus")}
     for name, (module, extra) in needs.items():
         if of_apps[name] is not None and find_spec(module) is None:
-            raise Mistake(f"{name} needs {module}: pip install 'oip_asgi[{extra}]'")
+            raise Mistake(f"{name} needs {_PACKAGES.get(module, module)}: pip install 'oip_asgi[{extra}]'")
 
 
 class Ports(NamedTuple):
@@ -156,7 +158,7 @@ def _drop_without(key: str, module: str, port: int | None) -> int | None:
     """The port, if the package is installed that serves it."""
     if port is None or find_spec(module) is not None:
         return port
-    logger.warning("%s_port of settings.json is not opened: pip install %s", key, module if module != "grpc" else "grpcio protobuf")
+    logger.warning("%s_port of settings.json is not opened: pip install %s", key, _PACKAGES.get(module, module))
     return None
 
 
