@@ -37,8 +37,12 @@ processes"""
 _PREFIX: Final = "/v2"
 _HOST: Final = "127.0.0.1"
 _PORT: Final = 8000
-_PACKAGES: Final = {"grpc": "grpcio"}
-"""What a package is called where that is not the name of its module."""
+_EXTRAS: Final = {
+    "api_key": ("serve", ["fastapi"]),
+    "grpc": ("grpc", ["grpc", "google.protobuf"]),
+    "metrics": ("prometheus", ["prometheus_client"]),
+}
+"""The extra that has what an option needs, and the modules of it."""
 _NOT_STARTED: Final = 3
 """The status with which uvicorn ends if the application does not start."""
 
@@ -125,10 +129,18 @@ def check_options(options: argparse.Namespace, target: Target) -> None:
         raise Mistake("--model-control is for a file or folder: write InferenceServer(model_control=True)")
     if options.api_key is not None and not (options.api_key and options.api_key.isascii()):
         raise Mistake("--api-key has to be ASCII, as the value of a header, and not empty")
-    needs = {"--api-key": ("fastapi", "serve"), "--grpc": ("grpc", "grpc"), "--metrics": ("prometheus_client", "prometheus")}
-    for name, (module, extra) in needs.items():
-        if of_apps[name] is not None and find_spec(module) is None:
-            raise Mistake(f"{name} needs {_PACKAGES.get(module, module)}: pip install 'oip_asgi[{extra}]'")
+    for name, (extra, _) in _EXTRAS.items():
+        if getattr(options, name) is not None and not _has_what_it_needs(name):
+            raise Mistake(f"--{name.replace('_', '-')} needs an extra: pip install 'oip_asgi[{extra}]'")
+
+
+def _has_what_it_needs(option: str) -> bool:
+    return all(_is_installed(module) for module in _EXTRAS[option][1])
+
+
+def _is_installed(module: str) -> bool:
+    parent = module.partition(".")[0]
+    return find_spec(parent) is not None and find_spec(module) is not None
 
 
 class Ports(NamedTuple):
@@ -144,22 +156,14 @@ def _choose_ports(options: argparse.Namespace, settings: Settings | None) -> Por
     """The command line goes before the settings of a folder."""
     ports = Ports(_HOST, _PORT, None, None)
     if settings is not None:
-        ports = Ports(
-            settings.host,
-            settings.http_port,
-            _drop_without("grpc", "grpc", settings.grpc_port) if options.grpc is None else None,
-            _drop_without("metrics", "prometheus_client", settings.metrics_port) if options.metrics is None else None,
-        )
+        ports = Ports(settings.host, settings.http_port, settings.grpc_port, settings.metrics_port)
     given = {"host": options.host, "http": options.port, "grpc": options.grpc, "metrics": options.metrics}
-    return ports._replace(**{key: value for key, value in given.items() if value is not None})
-
-
-def _drop_without(key: str, module: str, port: int | None) -> int | None:
-    """The port, if the package is installed that serves it."""
-    if port is None or find_spec(module) is not None:
-        return port
-    logger.warning("%s_port of settings.json is not opened: pip install %s", key, _PACKAGES.get(module, module))
-    return None
+    ports = ports._replace(**{key: value for key, value in given.items() if value is not None})
+    for key in ("grpc", "metrics"):
+        if getattr(ports, key) is not None and not _has_what_it_needs(key):  # of a folder, whose other models are served all the same
+            logger.warning("%s_port of settings.json is not opened: pip install 'oip_asgi[%s]'", key, _EXTRAS[key][0])
+            ports = ports._replace(grpc=None) if key == "grpc" else ports._replace(metrics=None)
+    return ports
 
 
 def _listen(host: str, port: int) -> socket.socket:
@@ -183,9 +187,8 @@ def _make_app(target: Target, ports: Ports, key: str | None, url: str) -> Any:
     if not isinstance(server, InferenceServer):
         told = target.server
         return server if told is None else _tell_at_start(server, lambda: describe_served(told, url, has_key=False, prefix=target.prefix))
-    has_protobuf = find_spec("google") is not None and find_spec("google.protobuf") is not None
     app, protection = _make_host(key)
-    OIPApp(server).install(app, _PREFIX, grpc=has_protobuf, **protection)
+    OIPApp(server).install(app, _PREFIX, grpc=_is_installed("google.protobuf"), **protection)
     loaded = app.router.lifespan_context
 
     @asynccontextmanager

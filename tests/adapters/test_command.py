@@ -287,3 +287,21 @@ def test_the_help_says_what_a_pickle_means(capsys: pytest.CaptureFixture[str]) -
         main(["x", "--port", "70000"])
     assert caught.value.code == 2
     assert "argument --port: invalid port value: '70000'" in capsys.readouterr().err
+
+
+@pytest.mark.usefixtures("module")
+@pytest.mark.parametrize(
+    ("package", "option", "extra"),
+    [
+        ("fastapi", ["--api-key", "k"], "serve"),
+        ("google.protobuf", ["--grpc", "0"], "grpc"),
+        ("prometheus_client", ["--metrics", "0"], "prometheus"),
+    ],
+)
+def test_what_an_option_needs_is_named_before_anything_is_loaded(
+    package: str, option: list[str], extra: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, package, None)  # as if it could not be found
+    with pytest.raises(SystemExit) as caught:
+        main(["line.joblib", *option])
+    assert caught.value.code == f"{option[0]} needs an extra: pip install 'oip_asgi[{extra}]'"
