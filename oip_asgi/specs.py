@@ -140,8 +140,10 @@ def specs_of(model: Any, *, example: bool = False) -> Specs | list[TensorSpec]:
 def _of_column(name: str, column: pd.Series[Any], *, has_example: bool) -> TensorSpec:
     column = to_own_dtype(column)
     column = column.iloc[np.argsort(column.isna(), kind="stable")]  # the missing ones last
-    given = column.dropna()
-    tensor = column_to_tensor(name, given if len(given) or is_nullable(column.dtype) or str(column.dtype) in ("str", "string") else column)
+    present = column.dropna()
+    tensor = column_to_tensor(
+        name, present if len(present) or is_nullable(column.dtype) or str(column.dtype) in ("str", "string") else column
+    )
     if tensor.datatype != "BYTES" and not is_nullable(column.dtype) and column.dtype != "category":
         tensor = column_to_tensor(name, column)  # where values are missing, it may be JSON texts
     example = [value.decode() if isinstance(value, bytes) else value for value in tensor.array[: int(has_example)].tolist()] or None
@@ -165,8 +167,8 @@ def _of_onnx(what: str, node: Any) -> TensorSpec:
 
 def _of_schema(what: str, schema: Iterable[Any] | None) -> list[TensorSpec]:
     specs = []
-    for place, column in enumerate(schema or ()):
-        name = f"{what}_{place}" if column.name is None else str(column.name)
+    for index, column in enumerate(schema or ()):
+        name = f"{what}_{index}" if column.name is None else str(column.name)
         if hasattr(column, "shape"):
             specs.append(_of_tensor(what, name, np.dtype(column.type), column.shape))
         else:

@@ -58,7 +58,7 @@ def tensor(spec: TensorSpec, content_types: Mapping[str, str | None], item: Sche
     nested = flat
     for _ in spec.shape[1:]:
         nested = {"type": "array", "items": nested}
-    known = [name for name, datatype in content_types.items() if datatype in (None, spec.datatype)]
+    names = [name for name, datatype in content_types.items() if datatype in (None, spec.datatype)]
     return {
         "type": "object",
         "title": spec.name,
@@ -67,7 +67,7 @@ def tensor(spec: TensorSpec, content_types: Mapping[str, str | None], item: Sche
             "datatype": {"const": spec.datatype},
             "shape": _shape(spec.shape),
             "data": flat if len(spec.shape) == 1 else {"anyOf": [flat, nested if spec.shape else item]},
-            "parameters": {**PARAMETERS, "properties": {"content_type": {"enum": known}}},
+            "parameters": {**PARAMETERS, "properties": {"content_type": {"enum": names}}},
         },
         "required": ["name", "datatype", "shape", "data"] if has_data else ["name", "datatype", "shape"],
     }
@@ -133,8 +133,8 @@ def example_tensors(specs: Iterable[TensorSpec]) -> list[dict[str, Any]]:
 
 def example_members(specs: Iterable[TensorSpec]) -> dict[str, Any]:
     """The members of a flat object of the generate extension: one element is a scalar, several are a flat list."""
-    found = {spec.name: _example_elements(spec) for spec in specs}
-    return {name: elements[0] if len(elements) == 1 else elements for name, elements in found.items()}
+    examples = {spec.name: _example_elements(spec) for spec in specs}
+    return {name: elements[0] if len(elements) == 1 else elements for name, elements in examples.items()}
 
 
 def _example_shape(spec: TensorSpec) -> list[int]:

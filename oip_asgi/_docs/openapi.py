@@ -41,8 +41,8 @@ def merge(host: dict[str, Any], ours: dict[str, Any]) -> dict[str, Any]:
     components = {**host.get("components", {})}
     for section, own in ours["components"].items():
         components[section] = {**components.get(section, {}), **own}
-    known = {tag["name"] for tag in host.get("tags", ())}
-    tags = [*host.get("tags", ()), *(tag for tag in ours["tags"] if tag["name"] not in known)]
+    names = {tag["name"] for tag in host.get("tags", ())}
+    tags = [*host.get("tags", ()), *(tag for tag in ours["tags"] if tag["name"] not in names)]
     known_paths = host.get("paths", {})
     paths = {**known_paths, **{path: operations for path, operations in ours["paths"].items() if path not in known_paths}}
     return {**host, "tags": tags, "paths": paths, "components": components}
@@ -121,12 +121,12 @@ def _list_model_paths(models: list[tuple[Model, list[Model]]], visible: Collecti
 
 def _make_unique(texts: Iterable[str]) -> list[str]:
     """Each text as an identifier, followed by a number if another one has it already."""
-    found: dict[str, None] = {}
+    names: dict[str, None] = {}
     for text in texts:
         word = _to_identifier(text)
         keys = chain([word], (f"{word}_{number}" for number in count(2)))
-        found[next(key for key in keys if key not in found)] = None
-    return list(found)
+        names[next(key for key in keys if key not in names)] = None
+    return list(names)
 
 
 def _to_identifier(text: str) -> str:

@@ -235,12 +235,12 @@ class Operations:
             taken["items"] = any_tensor
         else:
             taken.update(maxItems=len(inputs), items=json_schemas.one_of(inputs) if inputs else any_tensor)
-        made: Schema = {"type": "array", "items": json_schemas.one_of(outputs) if outputs else any_tensor}
+        schema: Schema = {"type": "array", "items": json_schemas.one_of(outputs) if outputs else any_tensor}
         flat_inputs = {spec.name: json_schemas.flat_member(taken_as[spec.name]) if spec.name in declared else {} for spec in named}
         flat_outputs = {spec.name: json_schemas.flat_member(made_as[spec.name]) for spec in model.outputs}
         schemas = {
             f"Request_{at.of_model}": json_schemas.request(taken, [spec.name for spec in model.outputs]),
-            f"Response_{at.of_model}": json_schemas.response(model.name, model.version, made),
+            f"Response_{at.of_model}": json_schemas.response(model.name, model.version, schema),
             f"GenerateRequest_{at.of_model}": each(
                 {
                     "type": "object",
@@ -270,10 +270,10 @@ def _list_inputs(model: Model) -> tuple[list[TensorSpec], list[TensorSpec]]:
 def _list_defaults(model: Model) -> dict[str, str | float]:
     """The defaults of scalars, by input. JSON has no infinity and no NaN."""
     scalars = model.binding.scalars
-    found = {parameter.name: parameter.default for parameter in model.binding.parameters if parameter.name in scalars}
+    defaults = {parameter.name: parameter.default for parameter in model.binding.parameters if parameter.name in scalars}
     return {
         name: default
-        for name, default in found.items()
+        for name, default in defaults.items()
         if isinstance(default, (str, int)) or (isinstance(default, float) and math.isfinite(default))
     }
 

@@ -62,7 +62,7 @@ class ResponseCache(msgspec.Struct, frozen=True):
 
 
 class Flight:
-    """A call whose response equal requests wait for, and later that response. May be called from any thread."""
+    """A call whose response equal requests wait for, as in a "single flight", and later that response. May be called from any thread."""
 
     def __init__(self, cache: Cache, key: Key) -> None:
         self.key = key

@@ -78,14 +78,14 @@ def split(message: Buffer, field: int) -> tuple[Buffer, list[memoryview]]:
 
 def find_texts(message: Buffer, fields: tuple[int, ...]) -> tuple[str, ...]:
     """Find the values of text fields of a long message, before it is parsed."""
-    found = dict.fromkeys(fields, b"")
+    fields_by_number = dict.fromkeys(fields, b"")
     view = memoryview(message)
     with suppress(IndexError, KeyError):
         for tag, value, end in islice(iterate_fields(view), _MAX_FIELDS):
-            if tag & 7 == BYTES and tag >> 3 in found:
-                found[tag >> 3] = bytes(view[value:end])
+            if tag & 7 == BYTES and tag >> 3 in fields_by_number:
+                fields_by_number[tag >> 3] = bytes(view[value:end])
     try:
-        return tuple(value.decode() for value in found.values())
+        return tuple(value.decode() for value in fields_by_number.values())
     except UnicodeDecodeError:
         raise InvalidRequest(_UNREADABLE) from None
 

@@ -36,26 +36,26 @@ def choose_type(parsed: ParsedAnnotation, codecs: Codecs) -> ParsedAnnotation:
     return parsed
 
 
-def find_instead(wanted: Any, codecs: Codecs) -> str | None:
+def find_instead(annotation: Any, codecs: Codecs) -> str | None:
     """What to write in the place of a type that a client may want to send. None if it could not be sent in any form."""
-    members = list(map(parse_annotation, _list_members(wanted)))
+    members = list(map(parse_annotation, _list_members(annotation)))
     readable = [member.wanted for member in members if codecs.reader(member.wanted, member.codec) is not None]
     if readable:
         return f"annotate one of these types, such as {formatannotation(readable[-1])}"
-    arguments = typing.get_args(wanted)
-    element = arguments[0] if typing.get_origin(wanted) is list and arguments else wanted
+    arguments = typing.get_args(annotation)
+    element = arguments[0] if typing.get_origin(annotation) is list and arguments else annotation
     return next((text for is_meant, text in _INSTEAD if is_meant(element)), None)
 
 
-def _list_members(wanted: Any) -> Sequence[Any]:
+def _list_members(annotation: Any) -> Sequence[Any]:
     """The types of a union, but for None."""
-    members = typing.get_args(wanted) if typing.get_origin(wanted) in (typing.Union, UnionType) else ()
+    members = typing.get_args(annotation) if typing.get_origin(annotation) in (typing.Union, UnionType) else ()
     return [member for member in members if member is not NoneType]
 
 
-def _is_of_numpy(wanted: Any) -> bool:
+def _is_of_numpy(annotation: Any) -> bool:
     """Whether it is a part of `numpy.typing.ArrayLike`."""
-    return str(getattr(typing.get_origin(wanted) or wanted, "__module__", "")).startswith("numpy._typing")
+    return str(getattr(typing.get_origin(annotation) or annotation, "__module__", "")).startswith("numpy._typing")
 
 
 def _of(*kinds: Any) -> Callable[[Any], bool]:

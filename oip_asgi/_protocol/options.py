@@ -76,15 +76,15 @@ SECONDS: Final = number("a positive number of seconds, or None for no limit", la
 @functools.cache
 def list_fields(struct: type[msgspec.Struct]) -> Mapping[str, Field]:
     """The options of a struct by name, in the order of its fields."""
-    hints, found = get_type_hints(struct, include_extras=True), {}
+    hints, fields = get_type_hints(struct, include_extras=True), {}
     for info in msgspec.structs.fields(struct):
         if info.required:
             continue
         hint = hints[info.name]
         base, check = get_args(hint) if get_origin(hint) is Annotated else (hint, None)
         text = _MODULES.sub("", base.__name__ if isinstance(base, type) and not get_args(base) else str(base))
-        found[info.name] = Field(info.name, check, text, info.default, type(None) in get_args(base))
-    return found
+        fields[info.name] = Field(info.name, check, text, info.default, type(None) in get_args(base))
+    return fields
 
 
 def check_options(options: msgspec.Struct, owner: str) -> None:
@@ -94,9 +94,9 @@ def check_options(options: msgspec.Struct, owner: str) -> None:
             raise check.error(f"{owner}{field.name}={show(value)} must be {check.expected}")
 
 
-def check_names(given: Collection[str], struct: type[msgspec.Struct], owner: str) -> None:
+def check_names(options: Collection[str], struct: type[msgspec.Struct], owner: str) -> None:
     names = list_fields(struct).keys()
-    for name in given:
+    for name in options:
         if name not in names:
             near = find_near(name, names)
             instead = f"did you mean {near}=?" if near else f"the options are {', '.join(names)}"

@@ -48,7 +48,7 @@ class TensorText(msgspec.Struct, gc=False):
     data: Raw = Raw()
 
 
-class RequestOutput(msgspec.Struct, omit_defaults=True, gc=False):
+class RequestOutput(msgspec.Struct, omit_defaults=True, forbid_unknown_fields=True, gc=False):
     """`$request_output`: an output tensor that the client asks for.
 
     Args:
@@ -62,17 +62,13 @@ class RequestOutput(msgspec.Struct, omit_defaults=True, gc=False):
     parameters: Parameters | None = None
 
 
-class StrictRequestOutput(RequestOutput, forbid_unknown_fields=True):
-    """`RequestOutput` with the fields of the specification and no other."""
-
-
 class InferenceRequest(msgspec.Struct, forbid_unknown_fields=True):
     """`$inference_request`, with the fields of the specification and those that KServe's client adds: the model's name and version."""
 
     inputs: list[RequestInput]
     id: str | None = None
     parameters: Parameters | None = None
-    outputs: list[StrictRequestOutput] | None = None
+    outputs: list[RequestOutput] | None = None
     model_name: str | None = None
     model_version: str | None = None
 

@@ -15,11 +15,11 @@ _FEW: Final = 2**6
 """Up to so many elements, one more array object takes as much memory as the elements."""
 
 
-def to_wire_array(value: Any, wanted: DType | None = None) -> Array:
-    """A value as an array whose dtype the protocol knows, in wire order. What is `wanted` is as for `as_array`."""
+def to_wire_array(value: Any, preferred: DType | None = None) -> Array:
+    """A value as an array whose dtype the protocol knows, in wire order. `preferred` is as for `as_array`."""
     if type(value) is list and value and type(value[0]) in (str, bytes) and set(map(type, value)) <= {str, bytes}:
         return object_array(_encode(value), (len(value),))
-    array = as_array(value, wanted)
+    array = as_array(value, preferred)
     if array.dtype.kind in "OUST":  # T is numpy's StringDType
         elements = array.ravel().tolist()
         encoded = _encode(elements)
@@ -32,10 +32,10 @@ def to_wire_array(value: Any, wanted: DType | None = None) -> Array:
     return array.astype(wire)
 
 
-def as_array(value: Any, wanted: DType | None = None) -> Array:
+def as_array(value: Any, preferred: DType | None = None) -> Array:
     """`numpy.asarray`, but with text and bytes as Python objects, and whole numbers of lists as INT64, else as UINT64, never as floats.
 
-    An empty list has the `wanted` dtype. Whole numbers become floats, or unsigned, if such a dtype is wanted and they fit.
+    An empty list has the `preferred` dtype. Whole numbers become floats, or unsigned, if such a dtype is preferred and they fit.
     """
     if isinstance(value, ndarray):
         if type(value) is not ndarray and np.ma.is_masked(value):
@@ -47,11 +47,11 @@ def as_array(value: Any, wanted: DType | None = None) -> Array:
     array = np.asarray(value)
     kind = array.dtype.kind
     if not array.size:
-        return array if wanted is None or not isinstance(value, (list, tuple)) else np.empty(array.shape, wanted)
+        return array if preferred is None or not isinstance(value, (list, tuple)) else np.empty(array.shape, preferred)
     if kind in "fO" and all(issubclass(cls, (int, np.integer)) for cls in classes):
-        return _to_whole_numbers(np.asarray(value, object), wanted)
-    if wanted is not None and wanted.kind == "u" and kind == "i" and classes == {int}:
-        unsigned = array.astype(wanted)
+        return _to_whole_numbers(np.asarray(value, object), preferred)
+    if preferred is not None and preferred.kind == "u" and kind == "i" and classes == {int}:
+        unsigned = array.astype(preferred)
         return unsigned if (unsigned == array).all() else array
     return array
 
@@ -69,10 +69,10 @@ def _find_classes(value: Any) -> set[type]:
     return classes
 
 
-def _to_whole_numbers(objects: Array, wanted: DType | None) -> Array:
+def _to_whole_numbers(objects: Array, preferred: DType | None) -> Array:
     """Whole numbers for which numpy has no dtype, or takes floats, which would round them."""
     elements = list(map(int, objects.ravel().tolist()))
-    dtypes = (np.float64,) if wanted is not None and wanted.kind in "fV" else (np.int64, np.uint64)
+    dtypes = (np.float64,) if preferred is not None and preferred.kind in "fV" else (np.int64, np.uint64)
     for dtype in dtypes:
         with suppress(OverflowError):
             return np.array(elements, dtype).reshape(objects.shape)

@@ -72,9 +72,9 @@ def decode_request(body: Buffer, header_length: int | None, lend: Lend = lend_no
     outputs: list[schemas.RequestOutput] = []
     if document.outputs:
         outputs += document.outputs
-        for place, output in enumerate(outputs):
+        for index, output in enumerate(outputs):
             if output.parameters:
-                _check_flag(output.parameters, "binary_data", f"outputs[{place}].parameters")
+                _check_flag(output.parameters, "binary_data", f"outputs[{index}].parameters")
     if parameters:
         _check_flag(parameters, "binary_data_output", "parameters")
     return InferenceRequest(tensors, document.id, parameters, outputs)

@@ -125,13 +125,13 @@ def decode_request(
         if name in members and (name in declared or name in named):
             raise InvalidRequest(f"input {show(name)} is there twice: in the object itself and in its parameters")
         members.setdefault(name, value)
-    known = declared.keys() | named
-    unknown = sorted(members.keys() - known)
+    names = declared.keys() | named
+    unknown = sorted(members.keys() - names)
     if unknown:
-        _check_spelling(unknown, known, known - members.keys())
-    made = InferenceRequest([], request_id, {})
+        _check_spelling(unknown, names, names - members.keys())
+    inference = InferenceRequest([], request_id, {})
     for name, value in members.items():
-        if name in known:
+        if name in names:
             spec = declared.get(name)
             try:
                 value, more = _write_missing(value, spec) if name in columns else (value, {})
@@ -140,15 +140,15 @@ def decode_request(
                 array = _read_input(value, spec)
             except InvalidRequest as error:
                 raise InvalidRequest(f"input {show(name)}{error}") from None
-            made.inputs.append(Tensor(name, array, more))
+            inference.inputs.append(Tensor(name, array, more))
             continue
         what = NO_SCALARS.get(type(value))
         if what is not None:
             declare = f"; for a list, the model has to declare an input {show(name)}"
             hint = OF_TENSORFLOW if name in ("inputs", "instances") else declare
             raise InvalidRequest(f"parameter {show(name)} is {what}: expected a string, a number, true or false{hint}")
-        made.parameters[name] = _check_scalar(f"parameter {show(name)}", value)
-    return made
+        inference.parameters[name] = _check_scalar(f"parameter {show(name)}", value)
+    return inference
 
 
 def _check_spelling(unknown: Collection[str], names: Collection[str], missing: Collection[str]) -> None:
@@ -223,7 +223,7 @@ def _read_input(value: Any, spec: TensorSpec | None) -> Array:
         datatype = spec.datatype
         if len(shape) < 2:  # one element, or a flat list, has whatever shape is declared
             shape = _deduce_shape(shape[0], spec.shape)
-        elif len(shape) != len(spec.shape) or any(wanted not in (-1, size) for wanted, size in zip(spec.shape, shape, strict=True)):
+        elif len(shape) != len(spec.shape) or any(expected not in (-1, size) for expected, size in zip(spec.shape, shape, strict=True)):
             raise InvalidRequest(f" is nested as {list(shape)}: expected a flat list, or {list(spec.shape)}")
     if _Literal in kinds and datatype not in FLOATING:
         raise InvalidRequest(f": {ONLY_FLOATS}")

@@ -45,8 +45,8 @@ def split(result: Any, rows: Sequence[int], outputs: Outputs) -> list[Any]:
     response = result if isinstance(result, InferenceResponse) else to_response(result, outputs, {})
     cuts = [list(_cut_rows(tensor.name, tensor.array, bounds)) for tensor in response.outputs]
     parts: list[Any] = []
-    for place in range(len(rows)):
-        tensors = [Tensor(tensor.name, cut[place], tensor.parameters) for tensor, cut in zip(response.outputs, cuts, strict=True)]
+    for index in range(len(rows)):
+        tensors = [Tensor(tensor.name, cut[index], tensor.parameters) for tensor, cut in zip(response.outputs, cuts, strict=True)]
         parts.append(InferenceResponse(tensors, response.parameters, None, response.model_name, response.model_version))
     return parts
 
@@ -59,7 +59,7 @@ def _cut_result(result: Any, bounds: list[tuple[int, int]], outputs: Outputs) ->
         keys, values, names = list(result), list(result.values()), list(map(str, result))
         join = lambda own: dict(zip(keys, own, strict=True))  # noqa: E731  (the other ways to join are no functions of ours)
     elif isinstance(result, tuple) or (isinstance(result, list) and len(outputs.declared) > 1 and outputs.returned.request_codec is None):
-        values, names = list(result), [_name_output(place, outputs) for place in range(len(result))]
+        values, names = list(result), [_name_output(index, outputs) for index in range(len(result))]
         join = tuple
     if not outputs.declared:
         for name, value in zip(names, values, strict=True):
@@ -83,8 +83,8 @@ def _check_is_clear(name: str, value: Any, outputs: Outputs) -> None:
     )
 
 
-def _name_output(place: int, outputs: Outputs) -> str:
-    return outputs.declared[place].name if place < len(outputs.declared) else f"output_{place}"
+def _name_output(index: int, outputs: Outputs) -> str:
+    return outputs.declared[index].name if index < len(outputs.declared) else f"output_{index}"
 
 
 def _has_rows(value: object) -> bool:

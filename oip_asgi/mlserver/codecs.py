@@ -127,8 +127,8 @@ def _find_codec(annotation: Any) -> Any:
     hint = normalize(parse_annotation(annotation).wanted)
     if ours.PandasCodec.yields(hint):
         return PandasCodec
-    known = registry.get()
-    for codec in (*known.inputs.values(), *known.requests.values()):
+    codecs = registry.get()
+    for codec in (*codecs.inputs.values(), *codecs.requests.values()):
         if codec.TypeHint is not None and codec.TypeHint == hint:
             return codec
     raise CodecError(f"no codec for {inspect.formatannotation(hint)}: take an InferenceRequest, or register a codec of that TypeHint")
@@ -161,10 +161,10 @@ def decode_args(predict: Callable[..., Any]) -> Callable[[Any, InferenceRequest]
         values |= {name: codecs[name].decode_request(InferenceRequest(inputs=rest)) for name in codecs.keys() - of_tensors.keys()}
         result = predict(self, **values)
         result = await result if inspect.isawaitable(result) else result
-        made: list[ResponseOutput] = []
-        for place, (value, codec) in enumerate(zip(result if isinstance(result, tuple) else (result,), outputs, strict=True)):
+        tensors: list[ResponseOutput] = []
+        for index, (value, codec) in enumerate(zip(result if isinstance(result, tuple) else (result,), outputs, strict=True)):
             is_whole = hasattr(codec, "encode_response")
-            made += codec.encode_response(self.name, value).outputs if is_whole else [codec.encode_output(f"output-{place}", value)]
-        return InferenceResponse(model_name=self.name, model_version=self.version, outputs=made)
+            tensors += codec.encode_response(self.name, value).outputs if is_whole else [codec.encode_output(f"output-{index}", value)]
+        return InferenceResponse(model_name=self.name, model_version=self.version, outputs=tensors)
 
     return predict_decoded

@@ -233,10 +233,10 @@ def _to_request(request: OurRequest, context: InferenceContext, settings: ModelS
     transport = context.transport  # an ASGI scope is a dict, and only a context of grpcio has metadata
     fields = dict(transport.get("headers", ())) if isinstance(transport, dict) else {}
     is_grpc = hasattr(transport, "invocation_metadata") or fields.get(b"content-type", b"").startswith(b"application/grpc")
-    made = InferenceRequest.of(request, is_text=not is_grpc)
+    payload = InferenceRequest.of(request, is_text=not is_grpc)
     # the headers of one request are not those of the others in its batch
-    cast(Any, made.parameters).headers = None if settings._has_batches else context.headers
-    return made
+    cast(Any, payload.parameters).headers = None if settings._has_batches else context.headers
+    return payload
 
 
 def _to_spec(tensor: MetadataTensor) -> TensorSpec:

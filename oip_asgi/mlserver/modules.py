@@ -38,10 +38,10 @@ class _Folder:
             return spec
         if not self.has(fullname):
             return None
-        found = PathFinder.find_spec(fullname, path)
-        if found is not None and type(found.loader) is SourceFileLoader:
-            found.loader = _Loader(fullname, found.loader.path, self)
-        return found
+        source = PathFinder.find_spec(fullname, path)
+        if source is not None and type(source.loader) is SourceFileLoader:
+            source.loader = _Loader(fullname, source.loader.path, self)
+        return source
 
     def has(self, fullname: str) -> bool:
         return fullname.startswith(f"{self.package}.")

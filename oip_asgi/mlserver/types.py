@@ -59,12 +59,12 @@ class TensorData:
                 array = np.array(values, np.float64 if None in array.ravel() else None)  # None becomes NaN
         if array.dtype == dtype:
             return array
-        made = cast(array, dtype) if array.dtype.kind in "biufV" else None
-        if made is not None and dtype.kind in "fV" and not find_overflow(array, made).any():
-            return made
-        if made is None or (array.dtype.kind in "fV" and array.size) or (made != array).any():  # an empty list has floats
+        converted = cast(array, dtype) if array.dtype.kind in "biufV" else None
+        if converted is not None and dtype.kind in "fV" and not find_overflow(array, converted).any():
+            return converted
+        if converted is None or (array.dtype.kind in "fV" and array.size) or (converted != array).any():  # an empty list has floats
             raise TypeError(f"{show(root)} cannot be {datatype}")
-        return made
+        return converted
 
     def __iter__(self) -> Iterator[Any]:
         return iter(self.root)
@@ -193,5 +193,5 @@ class InferenceResponse(_Message):
 
 def _to_plain(parameters: Parameters | None) -> dict[str, str | int | float | bool]:
     """The parameters that the protocol can send."""
-    given = {} if parameters is None else vars(parameters)
-    return {name: value for name, value in given.items() if isinstance(value, (str, int, float, bool))}
+    fields = {} if parameters is None else vars(parameters)
+    return {name: value for name, value in fields.items() if isinstance(value, (str, int, float, bool))}
