@@ -17,7 +17,7 @@ import numpy as np
 from msgspec import inspect as types
 
 from .._protocol.column_shape import rows_of
-from .._protocol.datatypes import Datatype
+from .._protocol.datatypes import DTYPES, Datatype
 from .._protocol.errors import InvalidRequest, show
 from .._protocol.schemas import RequestOutput
 from .._protocol.specs import TensorSpec
@@ -153,9 +153,9 @@ class Field(NamedTuple):
             tensor = PandasJSONCodec.encode_input(name, values)
             return tensor if kind.nullable is None else make_tensor(name, tensor.array, {**tensor.parameters, DTYPE: kind.nullable})
         if of is types.StrType:
-            return StringCodec.encode_input(name, values)
+            return make_tensor(name, object_array(list(map(str.encode, values)), (len(values),)), {"content_type": "str"})
         numbers = [np.nan if value is None else value for value in values] if is_missing else values
-        return Tensor(name, np.array(numbers, {"BOOL": np.bool_, "INT64": np.int64, "FP64": np.float64}[kind.datatype]))
+        return make_tensor(name, np.array(numbers, DTYPES[kind.datatype]), {})
 
 
 Make: TypeAlias = Callable[[Sequence[dict[str, Any]]], list[Any]]

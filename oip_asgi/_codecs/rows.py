@@ -3,18 +3,33 @@
 from __future__ import annotations
 
 import typing
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
+from datetime import date, datetime
 from enum import Enum
 from functools import cache
 from operator import attrgetter, itemgetter
-from typing import Any
+from types import NoneType
+from typing import Any, Final
 
 import numpy as np
 
 from .._protocol.errors import InvalidRequest, InvalidResponse, describe_expected, find_near, list_names, show
 from .._protocol.tensors import InferenceRequest, InferenceResponse, Tensor
+from .._protocol.to_array import object_array
 from .base import RequestCodec, raise_invalid_response
 from .row_fields import Field, has_fields, is_of_pydantic, read_msgspec, read_pydantic
+
+OBJECTS: Final = ""
+"""The name of the input that holds the rows of a request themselves. No tensor of a client or a declaration has it."""
+
+_PLAIN: Final = frozenset({bool, int, float, str, bytes, datetime, date, NoneType})
+
+
+class Objects(Tensor):
+    """The rows of a request that came as objects: its only input."""
+
+    def __post_init__(self) -> None:
+        """No datatype is checked, as these are no elements of a tensor."""
 
 
 class Rows(RequestCodec[Any]):
@@ -27,6 +42,7 @@ class Rows(RequestCodec[Any]):
         read = read_pydantic if is_of_pydantic(cls) else read_msgspec
         self._fields, self._make = read(cls)
         self._names = {field.reads: None for field in self._fields}
+        self._needed = {field.reads for field in self._fields if field.is_needed}
         self.inputs = tuple((field.spec(field.reads), field.is_needed) for field in self._fields)
         """What is declared of the inputs, and whether each must be there."""
         self.outputs = tuple(field.spec(field.writes) for field in self._fields)
@@ -34,7 +50,11 @@ class Rows(RequestCodec[Any]):
         """The JSON Schema of one value of each tensor."""
 
     def decode_request(self, request: InferenceRequest) -> Any:  # type: ignore[override]
-        made = self._read({tensor.name: tensor for tensor in request.inputs}, attrgetter("reads"))
+        inputs = request.inputs
+        if len(inputs) == 1 and inputs[0].name == OBJECTS:
+            made = inputs[0].array.tolist()
+        else:
+            made = self._read({tensor.name: tensor for tensor in inputs}, attrgetter("reads"))
         if self.is_list:
             return made
         if len(made) != 1:
@@ -58,25 +78,34 @@ class Rows(RequestCodec[Any]):
             raise TypeError(f"{show(payload)} came back: expected {f'a list of {self._named}' if self.is_list else f'one {self._named}'}")
         return InferenceResponse(self._write(payload, attrgetter("writes")), model_name=model_name, model_version=model_version)
 
-    def read_objects(self, objects: Sequence[Any]) -> InferenceRequest:
-        """The request of objects as JSON has them, one for each row."""
+    def read_objects(self, objects: Sequence[Any], *, as_columns: bool) -> InferenceRequest:
+        """The request of objects as JSON has them, one for each row. Unless it is wanted `as_columns`, its only input are the rows."""
         binary = [field.reads for field in self._fields if field.is_binary]
-        needed = [field.reads for field in self._fields if field.is_needed]
-        for row, each in enumerate(objects):
-            if type(each) is not dict:
-                raise InvalidRequest(f"rows[{row}] is {show(each)}: expected an object")
-            unknown = sorted(each.keys() - self._names.keys())
-            if unknown:
-                raise InvalidRequest(
-                    f"rows[{row}]: unknown member {show(unknown[0])}: "
-                    + describe_expected(list(self._names), find_near(unknown[0], self._names.keys()))
-                )
-            missing = [name for name in needed if name not in each]
-            if missing:
-                raise InvalidRequest(f"rows[{row}]: missing {show(missing[0])}")
+        try:
+            kinds = set(map(tuple, objects))  # nearly always one
+        except TypeError:
+            kinds = set()
+        if not (kinds and all(map(self._fits, kinds)) and set(map(type, objects)) == {dict}):
+            for row, each in enumerate(objects):
+                self._check_object(row, each)
         if binary:
             objects = [{**each, **{name: _to_bytes(each[name]) for name in binary if name in each}} for each in objects]
-        return self.encode_request(self._make(objects))
+        made = self._make(objects)
+        return self.encode_request(made) if as_columns else InferenceRequest([Objects(OBJECTS, object_array(made, (len(made),)))])
+
+    def _fits(self, names: Collection[str]) -> bool:
+        return self._needed <= set(names) <= self._names.keys()
+
+    def _check_object(self, row: int, each: Any) -> None:
+        if type(each) is not dict:
+            raise InvalidRequest(f"rows[{row}] is {show(each)}: expected an object")
+        unknown = sorted(each.keys() - self._names.keys())
+        if unknown:
+            expected = describe_expected(list(self._names), find_near(unknown[0], self._names.keys()))
+            raise InvalidRequest(f"rows[{row}]: unknown member {show(unknown[0])}: {expected}")
+        missing = sorted(self._needed - each.keys())
+        if missing:
+            raise InvalidRequest(f"rows[{row}]: missing {show(missing[0])}")
 
     def write_columns(self, inputs: Mapping[Any, Any]) -> Mapping[Any, Any]:
         """Values by name, with each list of lists, or in which some are missing, as a tensor."""
@@ -165,6 +194,8 @@ def _to_objects(columns: Mapping[str, Sequence[Any]]) -> list[dict[str, Any]]:
 def _to_plain(values: list[Any]) -> list[Any]:
     """The elements of arrays and the values of an Enum in their place."""
     kinds = set(map(type, values))
+    if kinds <= _PLAIN:
+        return values
     if any(issubclass(kind, Enum) for kind in kinds):
         values = [value.value if isinstance(value, Enum) else value for value in values]
     if any(issubclass(kind, (np.generic, np.ndarray)) for kind in kinds):

@@ -95,7 +95,8 @@ class DocumentFormat:
             return None
         if binding.rows is not None and text.lstrip()[:1] == b"[":
             self._has_rows = True
-            return binding.rows.read_objects(generate.read_objects(text))
+            as_columns = binding.of_one_request is InferenceRequest or handler.options.cache is not None
+            return binding.rows.read_objects(generate.read_objects(text), as_columns=as_columns)
         flat = generate.read_object(text)
         if length is not None:
             raise InvalidRequest("a flat object has no binary data: leave Inference-Header-Content-Length out, or send inputs")

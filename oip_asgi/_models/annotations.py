@@ -17,7 +17,7 @@ import numpy as np
 from .._codecs.base import AnyInputCodec, AnyRequestCodec
 from .._codecs.content_types import SCALARS, Codecs, check_complete, default_codecs, is_input_codec, is_request_codec
 from .._codecs.row_fields import has_fields
-from .._codecs.rows import find_rows_of_result, make_rows
+from .._codecs.rows import Rows, find_rows_of_result, make_rows
 from .._protocol.datatypes import DTYPES, Datatype, DType, datatype_of, suggest_datatype
 from .._protocol.errors import InvalidRequest, InvalidResponse, show
 from .._protocol.specs import AnyShape, TensorSpec
@@ -208,6 +208,8 @@ class Outputs:
         self.only = None if len(declared) > 1 else self.named[0] if declared else ("output_0", None)
         """The name of the only output, and what is declared of it; None if there may be several."""
         self.returned = returned
+        self.rows = returned.request_codec if isinstance(returned.request_codec, Rows) and not codecs.are_extended else None
+        """What writes the rows of a class; None for other results."""
         self.codecs = codecs
         self.names_codec = any(written.codec for written in (returned.each, *returned.written)) or any(s.content_type for s in declared)
         """Whether a declaration or an annotation says by which codec an output is written."""

@@ -16,7 +16,7 @@ import msgspec
 from .._codecs.content_types import Codecs, Reader, RequestReader, read_scalar_parameter
 from .._codecs.frame_columns import explain_column, holds_missing, write_objects
 from .._codecs.plain import NumpyCodec
-from .._codecs.rows import Rows
+from .._codecs.rows import OBJECTS, Objects, Rows
 from .._extensions.reserved import OF_PROTOCOL
 from .._protocol.errors import InvalidRequest, describe_expected, find_near, list_names, show
 from .._protocol.loop_limits import MAX_COLUMNS, MAX_TENSORS
@@ -228,6 +228,8 @@ class Binding:
 
     def take(self, inputs: Sequence[Tensor], *, has_content_type: bool = False) -> dict[str, Tensor]:
         """`accept`, for a request without content type, or one that is checked."""
+        if self.rows is not None and len(inputs) == 1 and type(inputs[0]) is Objects:
+            return {OBJECTS: inputs[0]}
         specs, required, found = self._specs, self.required, 0
         tensors: dict[str, Tensor] = {}
         wrong: str | None = None

@@ -46,6 +46,13 @@ def to_response(
             tensor = _take_plain(name, spec, result)
             if tensor is not None:
                 return InferenceResponse([tensor])
+    if (
+        outputs.rows is not None
+        and not content_types
+        and type(result) is not InferenceResponse
+        and outputs.declared is outputs.rows.outputs
+    ):
+        return _call(outputs.rows.encode_response, "", refuse_coroutine(result))
     result = refuse_coroutine(result)
     response = (
         _recheck(result, outputs, content_types) if isinstance(result, InferenceResponse) else _encode(result, outputs, content_types)

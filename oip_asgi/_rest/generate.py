@@ -88,9 +88,7 @@ def read_object(text: bytes) -> dict[str, Any]:
     """The members of a request."""
     if not text:
         raise InvalidRequest("the body is empty: expected a JSON object with a member for each input")
-    check_unseen(text)
-    if text.count(b",") >= MAX_VALUES and sum(chunk.count(b",") for chunk in outside_strings(text)) >= MAX_VALUES:
-        raise InvalidRequest(f"the object has more than {MAX_VALUES} values: use infer")
+    _check_length(text)
     try:
         members = _read(text.decode())
         if _SURROGATE.search(text):
@@ -106,8 +104,20 @@ def read_object(text: bytes) -> dict[str, Any]:
     raise InvalidRequest("the body is not valid JSON")
 
 
+def _check_length(text: bytes) -> None:
+    check_unseen(text)
+    if text.count(b",") >= MAX_VALUES and sum(chunk.count(b",") for chunk in outside_strings(text)) >= MAX_VALUES:
+        raise InvalidRequest(f"the object has more than {MAX_VALUES} values: use infer")
+
+
 def read_objects(text: bytes) -> list[Any]:
     """A list of objects, each of which is a row."""
+    _check_length(text)
+    with suppress(*ERRORS):
+        rows: list[Any] = msgspec.json.decode(text)
+        # each name is there once, as there are no more than members; texts may hold what looks like one
+        if set(map(type, rows)) == {dict} and sum(map(len, rows)) == text.count(b'":') and not _SURROGATE.search(text):
+            return rows
     return list(read_object(b'{"rows":%b}' % text)["rows"])
 
 
@@ -313,7 +323,8 @@ def encode_rows(response: InferenceResponse) -> bytes:
 def _read_rows(tensor: Tensor) -> list[Any]:
     """The elements of a tensor as JSON has them, of each row."""
     text = _read_json_texts(tensor) if tensor.parameters and tensor.array.dtype.hasobject else None
-    values = msgspec.json.decode(text or _encode(to_value(tensor.array)))
+    value = to_value(tensor.array) if text is None else msgspec.Raw(text)
+    values: list[Any] = msgspec.json.decode(value) if isinstance(value, msgspec.Raw) else value
     shape = tensor.shape
     width = math.prod(shape[1:])
     return values if len(shape) == 1 else [values[row * width : (row + 1) * width] for row in range(shape[0])]

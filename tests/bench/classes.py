@@ -24,8 +24,6 @@ from .rows import Row
 
 ROWS: Final = 1, 100
 ROUNDS: Final = 15
-AT_MOST: Final = 0.5
-"""The share of FastAPI's time that is the goal for one row."""
 
 _CUSTOMER: Final = {"age": 41, "plan": "paid", "city": "Bonn", "fee": 9.5, "months": 17, "is_new": False}
 

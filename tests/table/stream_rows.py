@@ -537,6 +537,13 @@ def _rows() -> list[StreamRow]:
         refused("rows, one of another type", churn, [ada, {**bob, "age": "x"}], "rows[1].age: expected int, got 'x'"),
         refused("rows, one is none of an Enum", churn, [{**ada, "plan": 1}], "rows[0].plan: expected 'free' or 'paid', got 1"),
         refused("rows, one has another name", churn, [ada, {**bob, "agee": 1}], f"{unknown}; did you mean 'age'?"),
+        refused(
+            "rows, one has a name twice",
+            churn,
+            b'[{"age":1,"age":2,"plan":"free","isNew":true}]',
+            "'age' is there twice: expected each name once",
+        ),
+        refused("rows, not closed", churn, b'[{"age":1', "the body is not valid JSON: Input data was truncated"),
         refused("rows, one lacks a member", churn, [ada, {"age": 1, "plan": "free"}], "rows[1]: missing 'isNew'"),
         refused("rows, one is no object", churn, [ada, 1], "rows[1] is 1: expected an object"),
         refused("rows for a model of arrays", "plain/generate", [{"x": 1}], "the body: expected object, got array"),
