@@ -14,7 +14,7 @@ from .._models.model import Model
 from .._models.registry import path_of
 from .._serving.engine import Engine
 from .json_schemas import STRING
-from .operations import ModelPath, Operations, pack
+from .operations import CONTROLS, Control, ModelPath, Operations, pack
 
 _PARAMETER: Final = re.compile(r"\{(\w+)(?::\w+)?\}")
 """A parameter in the path of a mount, as Starlette writes it."""
@@ -24,14 +24,18 @@ _NO_WORD: Final = re.compile("[^A-Za-z0-9]+")
 
 def openapi(engine: Engine, prefix: str = "", *, visible: Collection[Model] | None = None) -> dict[str, Any]:
     """The document of a server and its models: of all of them, or of those that a client may see. What it has for each path is JSON."""
-    return _make_document(engine, prefix, _list_model_paths(engine.models.all(), visible), has_server=True)
+    controls = CONTROLS if engine.options.model_control else ()
+    return _make_document(engine, prefix, _list_model_paths(engine.models.all(), visible), has_server=True, controls=controls)
 
 
-def openapi_of(engine: Engine, model: Model, version: str | None, *, visible: Collection[Model]) -> dict[str, Any]:
+def openapi_of(
+    engine: Engine, model: Model, version: str | None, *, visible: Collection[Model], controls: Collection[Control]
+) -> dict[str, Any]:
+    """The document of one model, with what a client may do to it."""
     model_paths = _list_model_paths([(model, engine.models.find_versions(model.name, None))], {model, *visible})
     if version is not None:
         model_paths = [at for at in model_paths if at.path == path_of(model.name, model.version)]
-    return _make_document(engine, "", model_paths, has_server=False)
+    return _make_document(engine, "", model_paths, has_server=False, controls=controls)
 
 
 def merge(host: dict[str, Any], ours: dict[str, Any]) -> dict[str, Any]:
@@ -55,14 +59,16 @@ def basis(engine: Engine) -> list[object]:
     return [engine.security, *bindings]
 
 
-def _make_document(engine: Engine, prefix: str, model_paths: list[ModelPath], *, has_server: bool) -> dict[str, Any]:
+def _make_document(
+    engine: Engine, prefix: str, model_paths: list[ModelPath], *, has_server: bool, controls: Collection[Control]
+) -> dict[str, Any]:
     operations, security = _make_operations(engine, prefix), engine.security
     mount, names = _PARAMETER.sub(r"{\1}", prefix), _PARAMETER.findall(prefix)
     parameters = [{"name": name, "in": "path", "required": True, "schema": STRING} for name in names]
     shared = {"parameters": parameters} if parameters else {}
     is_open = re.compile(f"/{security.open_paths}" if security is not None and security.schemes else "(?s:.*)").fullmatch
     paths = {}
-    for path, methods in _list_operations(engine, operations, model_paths, has_server=has_server):
+    for path, methods in _list_operations(operations, model_paths, has_server=has_server, controls=controls):
         if security is not None and not is_open(path):
             methods = {method: {**operation, "security": security.needed} for method, operation in methods.items()}
         paths[mount if mount and path == "/" else mount + path] = pack({**shared, **methods})
@@ -85,14 +91,13 @@ def _make_document(engine: Engine, prefix: str, model_paths: list[ModelPath], *,
 
 
 def _list_operations(
-    engine: Engine, operations: Operations, model_paths: list[ModelPath], *, has_server: bool
+    operations: Operations, model_paths: list[ModelPath], *, has_server: bool, controls: Collection[Control]
 ) -> Iterator[tuple[str, dict[str, Any]]]:
     """Each path below the mount, and its operations by method."""
     if has_server:
         yield from operations.server().items()
-    if has_server and engine.options.model_control:
-        for name, key in {at.model.name: at.key for at in reversed(model_paths)}.items():
-            yield from operations.control(name, key).items()
+    for name, key in {at.model.name: at.key for at in reversed(model_paths)}.items():
+        yield from operations.control(name, key, controls).items()
     for at in model_paths:
         yield from operations.model(at).items()
 

@@ -6,8 +6,8 @@ Specification: OpenAPI 3.1, Operation Object, Components Object; HTTP/REST API.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final, NamedTuple
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
 import msgspec
 
@@ -22,6 +22,11 @@ from .._rest.body import HEADER_LENGTH
 from .._rest.generate import RESERVED_INPUTS, RESERVED_OUTPUTS
 from . import json_schemas
 from .json_schemas import Schema
+
+Control: TypeAlias = Literal["load", "unload"]
+
+CONTROLS: Final[tuple[Control, ...]] = ("load", "unload")
+"""What clients may do to a model, if the server has `model_control=True`."""
 
 _DOCUMENTS: Final = (
     documents.ServerMetadata,
@@ -137,12 +142,12 @@ class Operations:
             "/repository/index": {"post": index},
         }
 
-    def control(self, name: str, key: str) -> dict[str, dict[str, Any]]:
+    def control(self, name: str, key: str, actions: Collection[Control]) -> dict[str, dict[str, Any]]:
         body = {"content": {"application/json": {"schema": self._schema("ControlRequest")}}}
         responses = {"200": {"description": "Done."}, **self._errors("400", "404", "500", "503")}
         operations = {
             action: self._operation(f"{action}_{key}", f"model {name}", f"{action.capitalize()} the model", responses, requestBody=body)
-            for action in ("load", "unload")
+            for action in actions
         }
         return {f"/repository{path_of(name)}/{action}": {"post": operation} for action, operation in operations.items()}
 

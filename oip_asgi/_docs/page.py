@@ -6,7 +6,7 @@ The page's own script asks the same paths as any client, relative to its own add
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from html import escape
 from importlib.resources import files
 from typing import Any, Final
@@ -16,6 +16,7 @@ from .._models.model import Model
 from .._models.statistics import Histogram
 from .._serving.engine import Engine
 from .openapi import openapi_of
+from .operations import Control
 
 PAGE: Final = "page.html"
 
@@ -34,10 +35,12 @@ _SCRIPTS: Final = (
     "numbers.js",
     "pictures.js",
     "plot.js",
+    "prose.js",
     "rows.js",
     "snippets.js",
     "statistics.js",
     "tensors.js",
+    "visit.js",
 )
 
 FILES: Final[Mapping[str, str]] = {
@@ -95,13 +98,17 @@ def render_server(engine: Engine, metadata: bytes, page: str) -> bytes:
     return _FOR_BROWSERS.format_map({name: escape(text) for name, text in texts.items()}).encode()
 
 
-def describe_first(engine: Engine, visible: Sequence[Model]) -> dict[str, Any]:
-    """What the page shows before it has asked anything: the server, the models that the client may see, and more of the first of them."""
+def describe_first(engine: Engine, visible: Sequence[Model], controls: Collection[Control]) -> dict[str, Any]:
+    """What the page shows before it has asked anything: the server, the models that the client may see, and more of the first of them,
+    also what the client may do to that one."""
     document: dict[str, Any] = {"name": engine.options.name, "version": engine.version, "models": list_models(visible, ready=False)}
     if visible:
         default = engine.models.find(visible[0].name, None)
         model, version = (default, None) if default in visible else (visible[0], visible[0].version)
-        document["first"] = {"metadata": engine.describe_model(model), "document": openapi_of(engine, model, version, visible=visible)}
+        document["first"] = {
+            "metadata": engine.describe_model(model),
+            "document": openapi_of(engine, model, version, visible=visible, controls=controls),
+        }
     return document
 
 

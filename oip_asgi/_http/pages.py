@@ -12,10 +12,12 @@ from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote
 
 from .._docs.openapi import basis, openapi, openapi_of
+from .._docs.operations import CONTROLS, Control
 from .._docs.page import FILES, PAGE, POLICY, describe_first, describe_state, read, render, render_server
 from .._extensions.rows import RestRow
 from .._models.model import Model
 from .._protocol.effects import Run, Steps
+from .._protocol.errors import InferenceError
 from .request import Head
 from .response import JSON, Response, encode_json, respond
 
@@ -41,8 +43,22 @@ def _answer_openapi(request: Exchange) -> Steps[Response]:
 
 
 def _answer_openapi_of_model(request: Exchange, model: Model) -> Steps[Response]:
-    make = partial(openapi_of, request.engine, model, request.version, visible=(yield from request.find_visible()))
+    visible, controls = (yield from request.find_visible()), (yield from _find_controls(request, model))
+    make = partial(openapi_of, request.engine, model, request.version, visible=visible, controls=controls)
     return _respond_document(request.wire.head, (yield from _encode(make)))
+
+
+def _find_controls(request: Exchange, model: Model) -> Steps[list[Control]]:
+    """Find whether a client may load and unload a model."""
+    engine, allowed = request.engine, []
+    for action in CONTROLS if engine.options.model_control else ():
+        try:
+            if engine.guard is not None:
+                yield from engine.guard.ask(request.wire.make_access(action, model.name, None)) or ()
+        except InferenceError:
+            continue
+        allowed.append(action)
+    return allowed
 
 
 def _encode(make: Callable[[], dict[str, Any]]) -> Steps[bytes]:
@@ -60,7 +76,8 @@ def _respond_document(head: Head, document: bytes) -> Response:
 
 def _answer_page(request: Exchange) -> Steps[Response]:
     template, visible = (yield from _read(PAGE)), (yield from request.find_visible())
-    first = yield from _encode(partial(describe_first, request.engine, visible))
+    controls = (yield from _find_controls(request, visible[0])) if visible else []
+    first = yield from _encode(partial(describe_first, request.engine, visible, controls))
     body = render(template, "../" if request.wire.head.path.endswith("/") else "", first)
     return _respond_file(request.wire.head, "text/html; charset=utf-8", body, _POLICY, (b"referrer-policy", b"same-origin"))
 

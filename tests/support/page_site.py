@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import itertools
 import json
 from collections.abc import AsyncIterator
 from typing import Any
@@ -47,7 +48,7 @@ class PictureCodec(InputCodec[Picture]):
 
 
 def make_server() -> InferenceServer:
-    server = described_server(codecs=[PictureCodec])
+    server = described_server(codecs=[PictureCodec], model_control=True)
 
     @server.model("picture")
     def take(picture: Picture) -> Picture:
@@ -60,9 +61,10 @@ def make_server() -> InferenceServer:
 
     @server.model("people", inputs=columns, outputs=[TensorSpec("line", "BYTES", [-1])], max_batch_size=8)
     def people(age: Any, city: list[str]) -> list[str]:
-        """A line for each of them.
+        """A line for **each** of them:
 
-        In the order that they came.
+        - in the order that they came
+        - `age` last
         """
         return [f"{name} {years}" for name, years in zip(city, age, strict=True)]
 
@@ -79,6 +81,9 @@ def make_server() -> InferenceServer:
         for place in range(4):
             yield np.array([place])
             await asyncio.sleep(0.5)
+
+    loads = itertools.count(1)
+    server.register("loaded", load=lambda: (lambda number: lambda: number)(next(loads)))
 
     @server.model("words", inputs=[TensorSpec("prompt", "BYTES", [1])])
     async def words(prompt: list[str]) -> AsyncIterator[list[str]]:

@@ -16,6 +16,12 @@ export class Mistake extends Error {
   }
 }
 
+/** The type of an input in words: of BYTES, what its content type makes of them. */
+export function typeOf(datatype, contentType) {
+  const word = { str: "text", datetime: "date" }[contentType];
+  return word ?? [datatype, contentType].filter(Boolean).join(" ");
+}
+
 /** A number as it is written, or the word for one; undefined if it is none. */
 export function numberIn(word) {
   if (JSON_NUMBER.test(word)) return new Written(word);

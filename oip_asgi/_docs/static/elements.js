@@ -25,11 +25,15 @@ export function button(text, onClick, properties = {}) {
 
 /** A button that copies what `textOf` returns, and says that it has. */
 export function copyButton(textOf) {
-  return button("Copy", async (element) => {
-    await copy(textOf());
-    element.textContent = "Copied";
-    setTimeout(() => { element.textContent = "Copy"; }, 1500);
-  });
+  return button("Copy", (element) => copyBy(element, textOf()));
+}
+
+/** Copy a text, and let the button that was pressed say so. */
+export async function copyBy(element, text) {
+  const { textContent } = element;
+  await copy(text);
+  element.textContent = "Copied";
+  setTimeout(() => { element.textContent = textContent; }, 1500);
 }
 
 async function copy(text) {

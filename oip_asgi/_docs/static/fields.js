@@ -1,7 +1,7 @@
 // A field for each input of a request: a value, lines of numbers or texts, files, a large array, or a table of columns. Knows nothing of the page.
 
 import { bytesOf, pictureLayout, randomCode, randomValues, readNpy, sizeOf, valuesOf, zerosCode } from "./arrays.js";
-import { fieldText, makeCell, Mistake, numberIn } from "./cells.js";
+import { fieldText, makeCell, Mistake, numberIn, typeOf } from "./cells.js";
 import { build, button } from "./elements.js";
 import { figureOf } from "./figures.js";
 import { Frame } from "./frame.js";
@@ -60,7 +60,7 @@ function fieldOf(input, isOnly) {
 
 /** The line above a field: its name, and what is known of it. */
 function titleOf({ name, datatype, shape, contentType, isOptional }, htmlFor) {
-  const words = [datatype, shape && `[${shape.join(", ")}]`, contentType, isOptional && "optional"].filter(Boolean).join(" ");
+  const words = [typeOf(datatype, contentType), shape && `[${shape.join(", ")}]`, isOptional && "optional"].filter(Boolean).join(" ");
   return build("label", { htmlFor }, [build("b", {}, [name]), " ", build("span", { className: "faint" }, [words])]);
 }
 

@@ -1,6 +1,6 @@
 // The columns of a frame as a table: a line for each column, and a cell for each row. Rows are pasted, dropped, or read from a file.
 
-import { makeCell, Mistake } from "./cells.js";
+import { makeCell, Mistake, typeOf } from "./cells.js";
 import { build, button } from "./elements.js";
 import { columnsOf, readRows } from "./rows.js";
 import { plainData } from "./tensors.js";
@@ -75,7 +75,7 @@ export class Frame {
 class Column {
   constructor(input) {
     Object.assign(this, input, { cells: [] });
-    const words = [input.datatype, input.contentType, input.isOptional && "optional"].filter(Boolean).join(" ");
+    const words = [typeOf(input.datatype, input.contentType), input.isOptional && "optional"].filter(Boolean).join(" ");
     const title = [input.name, " ", build("span", { className: "faint" }, [words])];
     this.element = build("tr", {}, [build("th", { scope: "row" }, title)]);
   }

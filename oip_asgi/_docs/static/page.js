@@ -2,15 +2,17 @@
 
 import { sizeOf } from "./arrays.js";
 import { awaitAnswer, errorOf, hideAnswer, listenToAnswer, showAnswer, showFailure, showStream } from "./answer.js";
-import { fieldText, Mistake } from "./cells.js";
-import { at, chooseTab, copyButton, listenToTabs, made, saveButton, tableRows } from "./elements.js";
+import { fieldText, Mistake, typeOf } from "./cells.js";
+import { at, chooseTab, copyBy, copyButton, listenToTabs, made, saveButton, tableRows } from "./elements.js";
 import { Fields, MOST_WRITTEN } from "./fields.js";
 import { withMissing } from "./frame.js";
 import { isJSON, literal, parse, pretty } from "./json.js";
 import { MOMENTS, READ_EVERY, showNumbers } from "./numbers.js";
+import { elementsOf } from "./prose.js";
 import { LANGUAGES, declaration, fileOf } from "./snippets.js";
-import { change } from "./statistics.js";
+import { change, digits } from "./statistics.js";
 import { numberOf, plainData } from "./tensors.js";
+import { linkOf, readLink, remember } from "./visit.js";
 
 const MOUNT = new URL("../", import.meta.url);
 const MODELS_EVERY = 10000;  // milliseconds
@@ -104,7 +106,7 @@ function listItem(name) {
   const states = models.get(name).map((entry) => entry.state);
   const state = ["UNAVAILABLE", "LOADING", "UNLOADING"].find((each) => states.includes(each)) ?? "READY";
   const link = made("a", name, STATES[state][1]);
-  link.href = addressOf(name);
+  link.href = linkOf({ name });
   if (state !== "READY") link.append(" ", made("span", STATES[state][0], "faint"));
   if (shown?.name === name) link.setAttribute("aria-current", "page");
   const item = made("li");
@@ -112,18 +114,14 @@ function listItem(name) {
   return item;
 }
 
-function addressOf(name, version) {
-  return `#${new URLSearchParams(version === undefined ? { model: name } : { model: name, version })}`;
-}
-
-/** Show the model that the address names, else the first. */
-function choose() {
-  const named = new URLSearchParams(location.hash.slice(1));
-  const name = named.get("model") ?? models.keys().next().value;
+/** Show the model that the address names, else the first, and the request that the address carries. */
+async function choose() {
+  const { name = models.keys().next().value, version, ...request } = readLink(location.hash);
   at("model").hidden = !models.has(name);
   if (name === undefined) return tell("No model is registered.");
   if (!models.has(name)) return tell(`There is no model ${JSON.stringify(name)}.`);
-  return showModel(name, named.get("version") ?? undefined);
+  await showModel(name, version);
+  return fillIn(request);
 }
 
 // One model
@@ -146,6 +144,7 @@ async function showModel(name, version, known) {
     if (shown !== model) return;
     model.metadata = metadata;
     model.actions = actionsOf(described, path);
+    model.controls = controlsOf(described);
     tell("");
   } catch (error) {
     if (shown !== model) return;
@@ -160,7 +159,7 @@ async function showModel(name, version, known) {
   const about = [...model.actions.values()][0];
   at("about").textContent = `platform ${model.metadata.platform}` + (model.actions.has("generate_stream") ? ", answers with streams" : "");
   at("docstring").hidden = !about?.docstring;
-  at("docstring").textContent = about?.docstring ?? "";
+  at("docstring").replaceChildren(...elementsOf(about?.docstring ?? ""));
   showVersions(model);
   showState(entryOf(model));
   at("inputs").replaceChildren(tableOf(model.metadata.inputs, about?.inputs ?? []));
@@ -190,6 +189,11 @@ function actionsOf(described, path) {
   const whole = found.get("infer") ?? found.get("infer_stream");
   for (const action of found.values()) action.inputs = inputsOf(whole);
   return found;
+}
+
+/** What this client may do to the model: "load", "unload". */
+function controlsOf(described) {
+  return Object.keys(described.paths).filter((path) => path.startsWith("/repository/")).map((path) => path.split("/").at(-1));
 }
 
 /** The schemas of all inputs that a request may have. */
@@ -234,6 +238,33 @@ function showVersions(model) {
 function showState(entry) {
   const [text, kind] = STATES[entry?.state] ?? ["unknown", ""];
   badge(at("state"), entry?.reason ? `${text}: ${entry.reason}` : text, kind);
+  showControls(entry);
+}
+
+/** Offer what this client may do to a model in its state. */
+function showControls(entry) {
+  const isReady = entry?.state === "READY";
+  at("load").textContent = isReady ? "Reload" : "Load";
+  at("load").hidden = !shown.controls?.includes("load");
+  at("unload").hidden = !shown.controls?.includes("unload") || !isReady;
+}
+
+/** Load or unload the model, all its versions. */
+async function control(action, button) {
+  const { name } = shown, told = "Requests to it are refused until it is loaded again.";
+  if (action === "unload" && !confirm(`Unload ${name}? ${told}`)) return;
+  button.disabled = true;
+  badge(at("state"), action === "load" ? "loading" : "unloading", "");
+  let problem = "";
+  try {
+    await ask(`repository/models/${encodeURIComponent(name)}/${action}`, { method: "POST" });
+  } catch ({ message }) {
+    problem = message;
+  }
+  button.disabled = false;
+  await listModels();
+  if (problem) tell(problem);
+  else if (shown?.name === name && action === "load") await showModel(name, shown.version);  // it may declare something else now
 }
 
 function tableOf(tensors, inputs) {
@@ -244,7 +275,7 @@ function tableOf(tensors, inputs) {
   const body = table.createTBody();
   for (const { name, datatype, shape, parameters } of tensors) {
     const row = body.insertRow();
-    const notes = [optional.has(name) && "optional", parameters?.content_type].filter(Boolean);
+    const notes = [optional.has(name) && "optional", parameters?.content_type && typeOf("", parameters.content_type)].filter(Boolean);
     row.append(made("td", name), made("td", datatype), made("td", `[${shape.join(", ")}]`));
     if (notes.length) row.cells[0].append(" ", made("span", `(${notes.join(", ")})`, "faint"));
   }
@@ -300,6 +331,16 @@ function showExample() {
   parts = [];
   if (example === undefined) takeFields();
   else showSnippets();
+}
+
+/** Fill in a request that a link carries. */
+function fillIn({ action, body }) {
+  if (body === undefined || !shown?.actions?.has(action) || !isJSON(body)) return;
+  at("action").value = action;
+  showExample();
+  at("body").value = pretty(parse(body));
+  chooseTab(at("with-fields"));
+  showSnippets();
 }
 
 /** A small input beside one that is too large for an example. A large one has zeros by itself. */
@@ -391,6 +432,7 @@ function contentOf({ body, file, parts: behind }) {
 /** Offer the languages in which the request can be written. */
 function showSnippets() {
   const asked = request();
+  at("link").hidden = Boolean(asked.file) || asked.parts.length > 0 || !linkOf(asked);
   at("address").textContent = new URL(asked.url).pathname;
   const chosen = at("languages").querySelector("[aria-selected=true]")?.textContent;
   shown.code = Object.entries(LANGUAGES).map(([name, { make }]) => [name, make(asked)]).filter(([, code]) => code);
@@ -419,15 +461,19 @@ async function send() {
   at("send").disabled = true;
   at("declare").hidden = true;
   awaitAnswer();
-  const begun = performance.now(), { name, last } = shown;
+  const begun = performance.now(), { name, last } = shown, spent = () => digits(performance.now() - begun);
   try {
     const response = await fetch(url, { method: "POST", headers: { ...described, ...headers }, body: content, signal: controller.signal });
     askForHeaders(response);
-    if (streams && response.ok) return await showStream(response, begun, { name, stop: () => controller.abort() });
+    const end = () => remember(asked, `${response.status}`, response.ok, spent());
+    if (streams && response.ok) return void await showStream(response, begun, { name, stop: () => controller.abort() }).finally(end);
     const { text } = await showAnswer(response, begun, { name, sent: sentIn(file ? "" : body), labels: last?.labels ?? {} });
+    end();
     if (response.ok && !file && !asked.parts.length) showDeclaration(body, text);
   } catch (error) {
-    if (!controller.signal.aborted) showFailure(`The request failed: ${error.message}`);
+    if (controller.signal.aborted) return;
+    showFailure(`The request failed: ${error.message}`);
+    remember(asked, "failed", false, spent());
   } finally {
     if (sending === controller) at("send").disabled = false;
   }
@@ -459,6 +505,9 @@ function listen() {
   at("filter").addEventListener("input", showList);
   at("action").addEventListener("change", showExample);
   at("reset").addEventListener("click", showExample);
+  at("link").addEventListener("click", ({ target }) => copyBy(target, new URL(linkOf(request()), location.href).href));
+  at("load").addEventListener("click", ({ target }) => control("load", target));
+  at("unload").addEventListener("click", ({ target }) => control("unload", target));
   at("body").addEventListener("input", showSnippets);
   at("fields").addEventListener("input", takeFields);
   at("fields").addEventListener("click", ({ target }) => { if (target.type === "button") takeFields(); });
@@ -466,7 +515,7 @@ function listen() {
   listenToTabs(at("languages"), showSnippet);
   at("headers").addEventListener("input", () => { if (shown) showSnippets(); });
   at("headers").addEventListener("change", greet);
-  at("chosen-version").addEventListener("change", ({ target }) => { location.hash = addressOf(shown.name, target.value || undefined); });
+  at("chosen-version").addEventListener("change", ({ target }) => { location.hash = linkOf({ name: shown.name, version: target.value || undefined }); });
   at("try").addEventListener("submit", (event) => { event.preventDefault(); send(); });
   at("try").addEventListener("keydown", (event) => {
     if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) { event.preventDefault(); send(); }
@@ -482,6 +531,7 @@ async function greet() {
   tell("");
   try {
     showServer(await asJSON("."));
+    if (shown?.path) shown.controls = controlsOf(await asJSON(`${shown.path}/openapi.json`));
   } catch (error) {
     tell(error.message);
   }

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from fastapi import FastAPI
 
-from oip_asgi import InferenceServer, OIPApp, TensorSpec
+from oip_asgi import Access, InferenceServer, OIPApp, TensorSpec
 from tests.support.described import LARGE, described_server
 from tests.support.inside.http import http_exchange as exchange
 from tests.support.ways import Request, Way, over_asgi
@@ -167,8 +167,31 @@ def test_each_version_has_paths_of_its_own_and_the_default_one_is_there_without(
     assert example["inputs"][0]["shape"] == [10]
     one = got(way, "/models/org%2Fscorer/versions/9/openapi.json")["paths"]
     assert {path.removeprefix("/models/org%2Fscorer/versions/9") for path in one} == {
-        *("", "/ready", "/stats", "/config", "/infer", "/generate")
+        *("", "/ready", "/stats", "/config", "/infer", "/generate"),
+        *("/repository/models/org%2Fscorer/load", "/repository/models/org%2Fscorer/unload"),
     }
+
+
+@pytest.mark.parametrize("allowed", [set(), {"load"}, {"load", "unload"}], ids=str)
+@pytest.mark.parametrize("is_async", [False, True])
+def test_a_model_s_document_has_what_this_client_may_do_to_it(allowed: set[str], is_async: bool) -> None:
+    def authorize(access: Access) -> bool:
+        return access.action not in ("load", "unload") or access.action in allowed
+
+    async def authorize_later(access: Access) -> bool:
+        return authorize(access)
+
+    server = InferenceServer(model_control=True, authorize=authorize_later if is_async else authorize)
+    server.register("a/b", lambda x: x, version="1")
+    way = over_asgi(OIPApp(server), "")
+    paths = {f"/repository/models/a%2Fb/{action}" for action in allowed}
+    for path in ("/models/a%2Fb/openapi.json", "/models/a%2Fb/versions/1/openapi.json"):
+        assert {each for each in got(way, path)["paths"] if each.startswith("/repository")} == paths
+    page = way(Request("GET", "/docs")).body.decode()
+    assert ("/repository/models/a%2Fb/load" in page) is ("load" in allowed)
+    closed = InferenceServer()
+    closed.register("m", lambda x: x)
+    assert not any(each.startswith("/repository") for each in got(over_asgi(OIPApp(closed), ""), "/models/m/openapi.json")["paths"])
 
 
 def test_an_undeclared_model_says_what_to_declare(way: Way) -> None:

@@ -360,7 +360,7 @@ def test_fields_of_numbers_and_texts(site: Served, browser: Browser) -> None:
     page.click("#send")
     assert answer_of(page)["label"] == [3, 0]
     page.goto(f"{site.url}/v2/docs#model=greet")
-    page.get_by_label("names BYTES").fill('Ada\nit\'s "é"')
+    page.get_by_label("names text").fill('Ada\nit\'s "é"')
     page.click("#send")
     assert answer_of(page)["outputs"][0]["data"] == ["hello Ada", 'hello it\'s "é"']
     page.goto(f"{site.url}/v2/docs#model=scalar")
@@ -398,8 +398,9 @@ def test_a_file_for_a_codec_of_the_user_is_the_whole_body(site: Served, browser:
 
 def test_a_frame_is_a_table(site: Served, browser: Browser) -> None:
     page, seen = opened(browser, f"{site.url}/v2/docs#model=people")
-    expect(page.locator("#docstring")).to_have_text("A line for each of them. In the order that they came.")
-    expect(page.locator("#fields tr")).to_have_text(["age INT64", "city BYTES str"])
+    expect(page.locator("#docstring > *")).to_have_text(["A line for each of them:", "in the order that they cameage last"])
+    expect(page.locator("#docstring :is(strong, li, code)")).to_have_text(["each", "in the order that they came", "age last", "age"])
+    expect(page.locator("#fields tr")).to_have_text(["age INT64", "city text"])
     page.get_by_role("button", name="Add a row").click()
     expect(page.get_by_label("age, row 2")).to_be_focused()
     for label, value in (("age, row 1", "31"), ("age, row 2", "x"), ("city, row 1", "Bern"), ("city, row 2", "Ulm")):
@@ -643,6 +644,71 @@ def test_dark(site: Served, browser: Browser) -> None:
     for element in ("html", "section", "#code", "textarea", "select"):
         color = page.locator(element).first.evaluate("element => getComputedStyle(element).backgroundColor")
         assert max(int(part) for part in color.removeprefix("rgb(").removesuffix(")").split(",")) < 60, (element, color)
+
+
+def test_a_model_is_loaded_and_unloaded(site: Served, browser: Browser) -> None:
+    page, seen = opened(browser, f"{site.url}/v2/docs#model=loaded")
+    first = seen_by(page)[0]
+    page.get_by_role("button", name="Reload").click()
+    expect(page.locator("#load")).to_be_enabled()
+    expect(page.locator("#answer")).to_be_hidden()
+    assert seen_by(page) == [first + 1]
+    page.once("dialog", lambda dialog: dialog.dismiss())
+    page.get_by_role("button", name="Unload").click()
+    expect(page.locator("#state")).to_have_text("ready")
+    page.once("dialog", lambda dialog: dialog.accept())
+    page.get_by_role("button", name="Unload").click()
+    expect(page.locator("#state")).to_have_text("unavailable: unloaded")
+    expect(page.get_by_role("button", name="Unload")).to_be_hidden()
+    page.get_by_role("button", name="Load", exact=True).click()
+    expect(page.locator("#state")).to_have_text("ready")
+    page.get_by_role("link", name="not loaded").click()
+    page.get_by_role("button", name="Load", exact=True).click()
+    expect(page.locator("#message")).to_have_text("500: failed to load 'not loaded': see the server's log")
+    assert {text.partition(":")[0] for text in seen.console} == {"Failed to load resource"}
+
+
+def test_only_who_may_is_offered_to_load(site: Served, browser: Browser) -> None:
+    page, _ = opened(browser, "about:blank")
+
+    def without(route: Route) -> None:
+        document = route.fetch().json()
+        document["paths"] = {path: each for path, each in document["paths"].items() if "/repository/" not in path}
+        route.fulfill(json=document)
+
+    page.route("**/models/loaded/openapi.json", without)
+    page.goto(f"{site.url}/v2/docs#model=loaded")
+    expect(page.locator("h2")).to_have_text("loaded")
+    expect(page.locator("#load")).to_be_hidden()
+    expect(page.locator("#unload")).to_be_hidden()
+
+
+def test_a_request_is_carried_by_a_link_and_found_among_the_last(site: Served, browser: Browser) -> None:
+    page, seen = opened(browser, f"{site.url}/v2/docs#model=iris")
+    page.get_by_label("x FP32").fill("9 0 0 0\n0 0 9 0")
+    page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    page.get_by_role("button", name="Copy link").click()
+    expect(page.locator("#link")).to_have_text("Copied")
+    link = str(page.evaluate("navigator.clipboard.readText()"))
+    other, _ = opened(browser, link)
+    expect(other.get_by_label("x FP32")).to_have_value("9, 0, 0, 0\n0, 0, 9, 0")
+    assert seen_by(other) == [0, 2]
+    assert seen_by(page) == [0, 2]
+    page.select_option("#action", "generate")
+    page.click("#send")
+    expect(page.locator("#answer .badge")).to_have_text("200 OK")
+    page.get_by_role("link", name="scalar", exact=True).click()
+    expect(page.locator("h2")).to_have_text("scalar")
+    expect(page.locator("#requests li")).to_have_text([re.compile("^200iris generate"), re.compile("^200iris infer")])
+    page.locator("#requests a").nth(1).click()
+    expect(page.locator("h2")).to_have_text("iris")
+    expect(page.locator("#action")).to_have_value("infer")
+    expect(page.get_by_label("x FP32")).to_have_value("9, 0, 0, 0\n0, 0, 9, 0")
+    for _ in range(12):
+        seen_by(page)
+    expect(page.locator("#requests li")).to_have_count(10)
+    picture(page, "requests")
+    assert seen.console == []
 
 
 def test_a_server_that_is_gone_is_told(site: Served, browser: Browser) -> None:

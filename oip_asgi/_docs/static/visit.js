@@ -1,0 +1,40 @@
+// What of a visit can be come back to: links that carry a model and a request, and the last requests. Knows nothing of the form.
+
+import { at, build, made } from "./elements.js";
+import { compact } from "./json.js";
+
+const MOST = 10;  // requests
+const LONGEST = 8000;  // characters of a link, which browsers, mails and chats still take
+
+let requests = [];
+
+/** The link to a model, or to a request that is filled in; null where the request is too long for a link. */
+export function linkOf({ name, version, action, body }) {
+  const fields = { model: name, ...(version === undefined ? {} : { version }), ...(action === undefined ? {} : { action, body: compact(body) }) };
+  const link = `#${new URLSearchParams(fields)}`;
+  return link.length > LONGEST ? null : link;
+}
+
+/** What a link says. */
+export function readLink(hash) {
+  const fields = new URLSearchParams(hash.slice(1));
+  const [name, version, action, body] = ["model", "version", "action", "body"].map((field) => fields.get(field) ?? undefined);
+  return { name, version, action, body };
+}
+
+/** Remember a request that was sent, how it ended, and show it among the last ones. */
+export function remember(request, status, isOk, milliseconds) {
+  const { name, version, action, parts, file } = request;
+  const link = parts.length || file ? null : linkOf(request);
+  requests = [{ name, version, action, link, status, isOk, milliseconds, at: new Date() }, ...requests].slice(0, MOST);
+  at("last").hidden = false;
+  at("requests").replaceChildren(...requests.map(itemOf));
+}
+
+function itemOf({ name, version, action, link, status, isOk, milliseconds, at: moment }) {
+  const title = version === undefined ? name : `${name}, version ${version}`;
+  const words = build("span", { className: "words" }, [made("b", title), " ", made("span", action, "faint")]);
+  const whole = link ? build("a", { href: link, title: "Fill it in again" }, [words]) : build("span", { title: "It is too long to be filled in again" }, [words]);
+  const time = moment.toLocaleTimeString("en-GB");
+  return build("li", {}, [made("span", status, `badge ${isOk ? "good" : "bad"}`), whole, made("span", `${milliseconds} ms`, "faint"), made("span", time, "faint")]);
+}

@@ -1,0 +1,78 @@
+"""Docstrings as the page shows them, and links that carry a request."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+from urllib.parse import parse_qs
+
+import pytest
+
+from tests.support.node import Scripts, needs_node
+
+pytestmark = needs_node
+
+DOCSTRING = """How likely each customer is to leave.
+Trained in 2024.
+
+It reads:
+
+- the *account*: `age`
+  and more
+- what was done
+1. first
+2) second
+
+    code = here
+
+    more
+
+The end."""
+
+
+@pytest.fixture(scope="module")
+def scripts(tmp_path_factory: pytest.TempPathFactory) -> Scripts:
+    return Scripts(tmp_path_factory.mktemp("scripts"))
+
+
+def test_a_docstring_has_its_line_breaks_and_lists(scripts: Scripts) -> None:
+    blocks = scripts.value_of("prose.blocksOf(text)", text=DOCSTRING)
+    shown = [block.get("items") or [block["kind"], *block["lines"]] for block in blocks]
+    assert shown == [
+        ["text", "How likely each customer is to leave.", "Trained in 2024."],
+        ["text", "It reads:"],
+        ["the *account*: `age` and more", "what was done"],
+        ["first", "second"],
+        ["code", "code = here", "", "more"],
+        ["text", "The end."],
+    ]
+    assert [block["isNumbered"] for block in blocks if block["kind"] == "list"] == [False, True]
+
+
+@pytest.mark.parametrize(
+    ("line", "parts"),
+    [
+        ("plain", [["plain", "plain"]]),
+        ("a **b c** d", [["plain", "a "], ["strong", "b c"], ["plain", " d"]]),
+        ("*a*, `b*c*`", [["em", "a"], ["plain", ", "], ["code", "b*c*"]]),
+        ("``x`` of *args and **kwargs", [["code", "x"], ["plain", " of *args and **kwargs"]]),
+        ("2 * 3 * 4", [["plain", "2 * 3 * 4"]]),
+        ("a*b*c", [["plain", "a*b*c"]]),
+        ("<b>no</b>", [["plain", "<b>no</b>"]]),
+    ],
+)
+def test_words_are_emphasized(scripts: Scripts, line: str, parts: Any) -> None:
+    assert scripts.value_of("prose.partsOf(line)", line=line) == parts
+
+
+def test_a_link_carries_a_model_and_a_request(scripts: Scripts) -> None:
+    request = {"name": "org/m & é", "version": "1", "action": "infer", "body": '{"inputs": [\n  1.50, "#&=+ %"\n]}'}
+    link = scripts.value_of("visit.linkOf(asked)", asked=request)
+    assert link.startswith("#model=org%2Fm")
+    assert parse_qs(link[1:])["version"] == ["1"]
+    read = scripts.value_of("visit.readLink(link)", link=link)
+    assert read.pop("body") == '{"inputs":[1.50,"#&=+ %"]}'
+    assert read == {name: value for name, value in request.items() if name != "body"}
+    assert scripts.value_of("visit.linkOf({ name: 'm' })") == "#model=m"
+    long = {**request, "body": json.dumps(["a" * 10_000])}
+    assert scripts.value_of("visit.linkOf(asked)", asked=long) is None
