@@ -34,10 +34,10 @@ class Address:
         if self.is_grpc:
             from ._grpc import GRPCLink  # needs another extra
 
-            self.link = GRPCLink(url, None, math.inf)
+            self.link = GRPCLink(url, None, math.inf, writable=False)
         else:
             # max_concurrency bounds the calls
-            self.link = HTTPLink(url, None, math.inf, http, connections=0, connect_seconds=_CONNECT_SECONDS)
+            self.link = HTTPLink(url, None, math.inf, http, writable=False, connections=0, connect_seconds=_CONNECT_SECONDS)
 
     def pass_over(self) -> None:
         """Let calls take another one for a second, if there is one."""

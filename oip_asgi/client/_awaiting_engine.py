@@ -131,7 +131,10 @@ class _Answer:
 
     async def read(self) -> bytes:
         try:
-            return await self._response.content.readany()
+            while True:
+                piece, ends_chunk = await self._response.content.readchunk()  # `readany` would join, and so copy, what has come meanwhile
+                if piece or not ends_chunk:
+                    return piece
         except (OSError, aiohttp.ClientError) as error:
             raise self._engine.fail(error) from error
 

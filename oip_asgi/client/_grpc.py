@@ -56,7 +56,11 @@ _OPTIONS: Final = [("grpc.max_receive_message_length", -1), ("grpc.max_send_mess
 
 
 class GRPCLink:
-    """A server that is asked over gRPC, on an event loop, or blocking: then its coroutines never wait, and `finish` runs them."""
+    """A server that is asked over gRPC, on an event loop, or blocking: then its coroutines never wait, and `finish` runs them.
+
+    Args:
+        writable: As on `HTTPLink`.
+    """
 
     def __init__(
         self,
@@ -66,10 +70,12 @@ class GRPCLink:
         *,
         blocks: bool = False,
         max_body_bytes: int | None = MAX_BODY_BYTES,
+        writable: bool = True,
     ) -> None:
         self.url = url
         self.blocks = blocks
         self.max_body_bytes = max_body_bytes
+        self.writable = writable
         address = _URL.fullmatch(url)
         if address is None:
             raise ValueError(f"the url is {show(url)}: expected one such as grpc://host:8001, or grpcs:// with TLS")
@@ -135,7 +141,7 @@ class GRPCLink:
         except InvalidRequest as error:
             raise InvalidResponse(f"the response is not one of inference: {error}") from None
         for tensor in outputs:
-            if not tensor.array.flags.writeable:
+            if self.writable and not tensor.array.flags.writeable:
                 tensor.array = tensor.array.copy()
         return InferenceResponse(outputs, parameters, message.id or None, message.model_name, message.model_version or None)
 

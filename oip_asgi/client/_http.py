@@ -24,7 +24,11 @@ _NAME: Final = re.compile("[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 
 
 class HTTPLink:
-    """A server that is asked over HTTP, on an event loop, or blocking: then its coroutines never wait, and `finish` runs them."""
+    """A server that is asked over HTTP, on an event loop, or blocking: then its coroutines never wait, and `finish` runs them.
+
+    Args:
+        writable: Whether the arrays of an answer can be written to. If not, a server sends them on without a copy.
+    """
 
     def __init__(
         self,
@@ -36,9 +40,11 @@ class HTTPLink:
         blocks: bool = False,
         context: SSLContext | None = None,
         max_body_bytes: int | None = MAX_BODY_BYTES,
+        writable: bool = True,
         **options: Any,
     ) -> None:
         self.blocks = blocks
+        self.writable = writable
         self.max_body_bytes = max_body_bytes  # of what is no answer to inference, which says it
         self.headers: Headers = list((headers or {}).items())
         for name, value in self.headers:
@@ -83,7 +89,7 @@ class HTTPLink:
                 collector.add(piece)
         finally:
             await answer.close()
-        body = collector.finish()
+        body = collector.finish(writable=self.writable)
         if self.is_ours and answer.status == 200 and len(body):
             questions.check_coding(answer.headers)
         return HTTPAnswer(answer.status, answer.headers, body)
@@ -142,4 +148,4 @@ class HTTPLink:
         if isinstance(events, questions.Events):
             events.finish()
         else:
-            yield await self._read(inference, request, HTTPAnswer(status, headers, events.finish()))
+            yield await self._read(inference, request, HTTPAnswer(status, headers, events.finish(writable=self.writable)))

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from io import BytesIO
 from typing import Any, Final, Generic, Literal, NamedTuple, TypeAlias, TypedDict, TypeVar
 
 import msgspec
@@ -301,14 +302,17 @@ class Collector:
         check_size(int(length) if _LENGTH.fullmatch(length) else 0, limit, "response")
         head = headers.get(LENGTH_NAME, "")
         self._start = -int(head[-_DIGITS:]) % _ALIGNED if head.isdecimal() else 0
-        self._body = bytearray(self._start)
+        self._body = BytesIO()
+        self._body.write(bytes(self._start))
 
     def add(self, piece: bytes) -> None:
-        self._body += piece
-        check_size(len(self._body) - self._start, self._limit, "response")
+        self._body.write(piece)
+        check_size(self._body.tell() - self._start, self._limit, "response")
 
-    def finish(self) -> Buffer:
-        return memoryview(self._body)[self._start :] if self._start else self._body
+    def finish(self, *, writable: bool) -> Buffer:
+        """The body, which is not copied: arrays that are views of it can be written to, or nobody can change them any more."""
+        body = self._body.getbuffer() if writable else memoryview(self._body.getvalue())
+        return body[self._start :]
 
 
 _LINE_END: Final = re.compile(rb"\r\n|\r|\n")
