@@ -123,10 +123,10 @@ class Reader(msgspec.Struct, frozen=True, eq=False):
         content_type = tensor.parameters.get("content_type", of_request) if tensor.parameters else of_request
         decode = self.default if content_type is None else self.by_content_type.get(str(content_type))
         if decode is None:
-            known = ", ".join(self.by_content_type)
+            types = ", ".join(self.by_content_type)
             raise InvalidRequest(
                 f"input {show(tensor.name)} has the content_type {show(content_type)}, which cannot become {self.annotation}, "
-                f"as the model takes it: expected {known}, or none"
+                f"as the model takes it: expected {types}, or none"
             )
         try:
             return decode(tensor)
@@ -199,11 +199,11 @@ class Codecs:
     def _add(self, codec: AnyCodec) -> None:
         check_complete(codec, "codecs=")
         self.check_installed(codec, "codecs=")
-        known: dict[str, Any] = self.inputs if is_input_codec(codec) else self.requests
-        if known.get(codec.content_type) not in (None, *_INPUT_CODECS, *_REQUEST_CODECS):
+        codecs: dict[str, Any] = self.inputs if is_input_codec(codec) else self.requests
+        if codecs.get(codec.content_type) not in (None, *_INPUT_CODECS, *_REQUEST_CODECS):
             kind = "input" if is_input_codec(codec) else "request"
             raise TypeError(f"codecs=: two {kind} codecs have the content_type {codec.content_type!r}: give each its own")
-        known[codec.content_type] = codec
+        codecs[codec.content_type] = codec
 
     def with_names(self, names: Sequence[str]) -> Codecs:
         """These and others, of which only the names matter: the model itself reads and writes them."""
@@ -220,8 +220,8 @@ class Codecs:
             return
         if content_type in self.requests:
             raise InvalidRequest(f"{where} has the content_type {show(content_type)}, which is for a whole request: put it there")
-        known = [*self.inputs, *(self.request_only if of_request else ())]
-        raise InvalidRequest(f"{where} has the unknown content_type {show(content_type)}: expected one of {', '.join(known)}")
+        types = [*self.inputs, *(self.request_only if of_request else ())]
+        raise InvalidRequest(f"{where} has the unknown content_type {show(content_type)}: expected one of {', '.join(types)}")
 
     def check_declared(self, content_type: str, where: str, *, of_request: bool) -> None:
         if content_type not in self.inputs and content_type not in self.requests:
@@ -243,7 +243,7 @@ class Codecs:
             called = f"what {_name_codec(codec)} decodes"
             return Reader(called, decode, {codec.content_type: decode}, *self._find_metadata(codec), content_type=codec.content_type)
         if annotation in UNTYPED:
-            return Reader("", get_array, {name: _make_decode(known) for name, known in self.inputs.items()})
+            return Reader("", get_array, {name: _make_decode(of_annotation) for name, of_annotation in self.inputs.items()})
         called = inspect.formatannotation(annotation)
         if (typing.get_origin(annotation) or annotation) is find_class("pandas", "Series"):
             return self.make_column_reader(called, None)
@@ -253,15 +253,15 @@ class Codecs:
             return _SCALAR_READERS[annotation]
         if annotation in _LISTS:
             return _LIST_READERS[_LISTS.index(annotation)]
-        known = next((known for known in self.inputs.values() if known.yields(normalize(annotation))), None)
-        if known is None:
+        of_annotation = next((of_annotation for of_annotation in self.inputs.values() if of_annotation.yields(normalize(annotation))), None)
+        if of_annotation is None:
             return None
-        decode = _make_decode(known)
+        decode = _make_decode(of_annotation)
         # a tensor holds bytes already: they are decoded from base64 only if the request says so
         as_bytes = partial(bytes_of, wanted="list[bytes]")
-        default = as_bytes if known is Base64Codec else get_array if known is NumpyCodec else decode
-        content_type = known.content_type if default is decode else None
-        return Reader(called, default, {known.content_type: decode}, *self._find_metadata(known), content_type=content_type)
+        default = as_bytes if of_annotation is Base64Codec else get_array if of_annotation is NumpyCodec else decode
+        content_type = of_annotation.content_type if default is decode else None
+        return Reader(called, default, {of_annotation.content_type: decode}, *self._find_metadata(of_annotation), content_type=content_type)
 
     def make_column_reader(self, annotation: str, spec: TensorSpec | None) -> Reader:
         """The reader of a `pandas.Series`, as it is declared."""
@@ -290,8 +290,8 @@ class Codecs:
 
     def writer(self, annotation: Any) -> AnyInputCodec | None:
         """The codec for a result with this annotation; None if the value itself shows how to write it, as arrays and series do."""
-        known = (codec for codec in self.inputs.values() if codec not in (NumpyCodec, Base64Codec))
-        return next((codec for codec in known if codec.yields(normalize(annotation))), None)
+        codecs = (codec for codec in self.inputs.values() if codec not in (NumpyCodec, Base64Codec))
+        return next((codec for codec in codecs if codec.yields(normalize(annotation))), None)
 
     def _list_others(self) -> dict[str, Decode]:
         return {name: _make_decode(codec) for name, codec in self.inputs.items() if codec not in _INPUT_CODECS}

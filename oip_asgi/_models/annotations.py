@@ -239,7 +239,7 @@ def parse_return(annotation: Any, codecs: Codecs, *, streams: bool) -> Returned:
     is_partial = any(member.declared is not None for member in members)
     if is_each:
         return Returned(each=written[0], is_partial=is_partial)
-    named = [member.spec(f"output_{place}") for place, member in enumerate(members)]
+    named = [member.spec(f"output_{index}") for index, member in enumerate(members)]
     specs = tuple(spec for spec in named if spec is not None)
     # datatypes in annotations count only if all outputs have one
     return Returned(specs, written) if len(specs) == len(members) else Returned((), written, is_partial=is_partial)

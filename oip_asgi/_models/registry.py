@@ -58,15 +58,15 @@ class Registry:
             return gone
 
     def _replace(self, name: str, models: list[Model]) -> None:
-        before, found = _index(name, self._models.get(name, [])), _index(name, models)
+        before, after = _index(name, self._models.get(name, [])), _index(name, models)
         if models:
             self._models[name] = models
         else:
             del self._models[name]
-        for key, model in found.items():
+        for key, model in after.items():
             self._found[key] = model
             self.by_path[path_of(*key)] = model, key[1]
-        for key in before.keys() - found.keys():
+        for key in before.keys() - after.keys():
             del self._found[key], self.by_path[path_of(*key)]
         self.changes += 1
 
@@ -86,8 +86,8 @@ class Registry:
 
     def find_versions(self, name: str, version: str | None) -> list[Model]:
         """The model of this name and version; all versions of the name if none is given. Raises NotFound."""
-        found = self.find(name, version)
-        return [found] if version is not None else list(self._models.get(name, [found]))
+        model = self.find(name, version)
+        return [model] if version is not None else list(self._models.get(name, [model]))
 
     def get(self, name: str, version: str | None) -> Model | None:
         """The model of this name and version, if there is one."""
@@ -100,15 +100,17 @@ class Registry:
             serves = model.lifecycle.state == "ready" or version is not None or model.lifecycle.will_serve
             return model if serves else self._find_serving(model)
         if version is None or name not in self:
-            known = _describe_known(name, list(self._models)) if self._names_are_told else "the list of models has those that you may see"
-            raise NotFound(f"Request for unknown model: {show(name)} is not found: {known}")
+            expected = (
+                _describe_known(name, list(self._models)) if self._names_are_told else "the list of models has those that you may see"
+            )
+            raise NotFound(f"Request for unknown model: {show(name)} is not found: {expected}")
         numbers = self.list_versions(name)
-        known = f"expected {list_names(numbers)}" if numbers else "it has no versions"
+        expected = f"expected {list_names(numbers)}" if numbers else "it has no versions"
         if not self._names_are_told:
-            known = "expected another one"
+            expected = "expected another one"
         if not _INTEGER.fullmatch(version):  # Triton's words for a version that is no number, which one of its examples looks for
-            known += f"; failed to get model version from specified version string {show(version)}"
-        raise NotFound(f"Request for unknown model: {show(name)} version {show(version)} is not found: {known}")
+            expected += f"; failed to get model version from specified version string {show(version)}"
+        raise NotFound(f"Request for unknown model: {show(name)} version {show(version)} is not found: {expected}")
 
     def _find_serving(self, default: Model) -> Model:
         """The version that answers in the place of the default one, which does not serve: the highest that does, if any."""

@@ -26,7 +26,7 @@ Outcome: TypeAlias = Literal["ok", "invalid", "busy", "timeout", "cancelled", "f
 by an error of the model or the server."""
 
 OUTCOMES: Final[tuple[Outcome, ...]] = get_args(Outcome)
-_PLACES: Final[dict[Outcome, int]] = {outcome: place for place, outcome in enumerate(OUTCOMES)}
+_CODES: Final[dict[Outcome, int]] = {outcome: code for code, outcome in enumerate(OUTCOMES)}
 
 ResponseOutcome: TypeAlias = Literal["success", "fail", "empty_response", "cancel"]
 
@@ -79,7 +79,7 @@ class Timings(msgspec.Struct, eq=False, gc=False):  # in no reference cycle
 
 
 Row: TypeAlias = tuple[float, ...]
-"""A request that has ended, as it is kept: the place of its outcome, when it ended, and its `Timings`, the last moment first."""
+"""A request that has ended, as it is kept: the code of its outcome, when it ended, and its `Timings`, the last moment first."""
 
 
 class Duration(msgspec.Struct):
@@ -159,18 +159,18 @@ class Numbers(msgspec.Struct):
         columns = len(rows[0])
         # a third of the time of numpy's own way to read floats of Python
         table = np.frombuffer(pack(f"{len(rows) * columns}d", *chain.from_iterable(rows))).reshape(-1, columns)
-        places, ended, returned, called, started, entered, since, lookup, is_hit, size = table.T
-        counts = np.bincount(places.astype(np.int64), minlength=len(OUTCOMES)).tolist()
+        codes, ended, returned, called, started, entered, since, lookup, is_hit, size = table.T
+        counts = np.bincount(codes.astype(np.int64), minlength=len(OUTCOMES)).tolist()
         self.outcomes = {outcome: self.outcomes[outcome] + count for outcome, count in zip(OUTCOMES, counts, strict=True)}
-        is_ok, is_called = places == _PLACES["ok"], called > 0
+        is_ok, is_called = codes == _CODES["ok"], called > 0
         is_found, is_returned, is_alone = is_ok & (is_hit > 0), is_called & (returned > 0), is_called & (size < 0)
-        has_failed = ~is_ok & (entered > 0) & (is_called | (places != _PLACES["invalid"]))
+        has_failed = ~is_ok & (entered > 0) & (is_called | (codes != _CODES["invalid"]))
         took = ended - since
         self.success.add_all(took[is_ok])
         self.fail.add_all(took[has_failed])
         self._find_durations("ok").add_all(took[is_ok])
-        for place in set(places[has_failed].tolist()):
-            self._find_durations(OUTCOMES[int(place)]).add_all(took[has_failed & (places == place)])
+        for code in set(codes[has_failed].tolist()):
+            self._find_durations(OUTCOMES[int(code)]).add_all(took[has_failed & (codes == code)])
         self.cache_hit.add_all(lookup[is_found])
         self.cache_miss.add_all(lookup[(lookup >= 0) & ~is_found])
         waited = (started - entered)[is_called]
@@ -273,11 +273,11 @@ class Statistics:
         """Count a request that has ended. It has no timings if it was refused before its body was there."""
         row: Row
         if request is None:
-            row = _PLACES[outcome], ended, 0.0, 0.0, 0.0, 0.0, 0.0, -1.0, False, -1
+            row = _CODES[outcome], ended, 0.0, 0.0, 0.0, 0.0, 0.0, -1.0, False, -1
         else:
             # the last moment first: a thread that still runs may reach another stage meanwhile
             returned, called, started, entered, since = request.returned, request.called, request.started, request.entered, request.since
-            row = _PLACES[outcome], ended, returned, called, started, entered, since, request.lookup, request.is_hit, request.rows
+            row = _CODES[outcome], ended, returned, called, started, entered, since, request.lookup, request.is_hit, request.rows
         self._ended.append(row)
         if len(self._ended) >= _MOST_ENDED:
             self._sum_early()
