@@ -8,10 +8,12 @@ from dataclasses import replace
 from types import ModuleType
 from typing import Any
 
+import httpx2
 import pytest
 from django.core.wsgi import get_wsgi_application
 from django.test import override_settings
 
+from oip_asgi.client import Client as OurClient
 from tests.support.client import Client
 from tests.support.host_ways import configure_django
 from tests.support.readme import CURLS, SNIPPETS
@@ -47,15 +49,22 @@ def check_first_answer(way: Way) -> None:
 
 
 @pytest.mark.usefixtures("models")
-def test_the_first_answers_of_asgi() -> None:
+def test_the_first_answers_of_asgi(monkeypatch: pytest.MonkeyPatch) -> None:
     apps = [names_of("class KeyMiddleware"), names_of("import Litestar"), names_of("from quart import Quart")]
     for names in apps:
         check_first_answer(over_asgi(names["app"], "/v2"))
+        app = ModuleType("app")
+        monkeypatch.setitem(sys.modules, "app", app)
+        app.__dict__["app"] = names["app"]
+        names_of("def test_iris")["test_iris"]()
 
 
 @pytest.mark.usefixtures("models")
 def test_the_first_answer_of_flask() -> None:
-    check_first_answer(over_wsgi(names_of("from flask import Flask, abort")["app"], "/v2"))
+    app = names_of("from flask import Flask, abort")["app"]
+    check_first_answer(over_wsgi(app, "/v2"))
+    with httpx2.Client(transport=httpx2.WSGITransport(app), headers={"x-api-key": "s3cret"}, base_url="http://test") as http:
+        assert OurClient("/v2", http=http).infer("iris", {"X": [[5.1, 3.5, 1.4, 0.2]]})["output_0"].tolist() == [0]
 
 
 @pytest.mark.usefixtures("models")
