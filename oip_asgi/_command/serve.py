@@ -104,6 +104,8 @@ def run(options: argparse.Namespace) -> None:
         with _listen(ports.host, ports.http) as listening:
             app = _make_app(target, ports, options.api_key, _address(*listening.getsockname()[:2]))
             serving = uvicorn.Server(uvicorn.Config(app))
+            if options.reload:  # Ctrl+C comes twice, from the terminal and from the parent: the second must not cut the end short
+                serving.handle_exit = lambda *_: setattr(serving, "should_exit", True)  # type: ignore[method-assign]
             with suppress(KeyboardInterrupt):  # how it ends at Ctrl+C
                 serving.run(sockets=[listening])
         if not serving.started:
@@ -324,7 +326,8 @@ def describe_served(
         path = f"{prefix}{path_of(model.name, model.version)}"
         if not curl and not state and model.inputs:
             curl = _write_curl(document, url, path, has_key=has_key)
-    yield f"page: {url}{prefix}/docs"
+    if server._inside.engine.options.docs:
+        yield f"page: {url}{prefix}/docs"
     if curl:
         yield f"try: {curl}"
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
+import signal
 import subprocess
 import time
 from pathlib import Path
@@ -101,6 +103,9 @@ def test_a_file_that_changes_is_read_again(tmp_path: Path) -> None:
                     predicted = client.infer("line", {"X": [[3.0]]})["predict"]
             except OSError:
                 continue
+        os.killpg(served.process.pid, signal.SIGINT)  # as a terminal does at Ctrl+C: to both processes
+        served.process.wait(30)
+    assert "Traceback" not in (tmp_path / "log").read_text()
 
 
 def test_an_application_of_a_module(tmp_path: Path) -> None:
