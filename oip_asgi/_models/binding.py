@@ -246,7 +246,7 @@ class Binding:
                         tensor = make_tensor(name, array, tensor.parameters)
                 dtype = array.dtype
                 if (dtype is not spec.dtype and dtype != spec.dtype) or not spec.fits(array.shape):
-                    column = self._fit_column(tensor, spec)
+                    column = tensor if spec.takes(dtype) and spec.fits(array.shape) else self._fit_column(tensor, spec)
                     wrong, tensor = (wrong or name, tensor) if column is None else (wrong, column)
             tensors[name] = tensor
         if not found == len(required) == len(tensors) == len(inputs):
@@ -263,7 +263,7 @@ class Binding:
             return None
         column = write_objects(make_tensor(tensor.name, spec.to_declared_rank(tensor.array), tensor.parameters), spec)
         column.parameters = spec.complete(column.parameters)
-        is_fit = column.array.dtype == spec.dtype or holds_missing(column, spec.dtype)
+        is_fit = spec.takes(column.array.dtype) or holds_missing(column, spec.dtype)
         return column if is_fit and spec.fits(column.shape) else None
 
     def _check_names(self, inputs: Sequence[Tensor]) -> None:

@@ -1,11 +1,22 @@
-"""Which columns an estimator or a booster was fitted with. Knows the names that their libraries have for that, and imports none of them."""
+"""What an estimator or a booster says of itself: its columns, and what its steps and its classes tell of inputs and outputs.
+
+Knows the names that their libraries have for that, and imports none of them.
+"""
 
 from __future__ import annotations
 
+import inspect
 import re
-from typing import Any, Final
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from typing import Any, Final, NamedTuple
+
+import numpy as np
 
 from .._codecs.base import find_class
+from .._protocol.datatypes import Datatype
+from .._protocol.specs import AnyDatatype, AnyNumber, TensorSpec
+from .callables import find_owner, unwrap_partial
 
 _GIVEN_BY_LIGHTGBM: Final = re.compile(r"Column_\d+").fullmatch
 """The name of a column that had none."""
@@ -24,3 +35,128 @@ def list_columns(model: Any) -> list[str] | None:
         return [] if hasattr(model, "fit") and hasattr(model, "get_params") else None
     is_nameless = (of_lightgbm or isinstance(model, find_class("lightgbm", "LGBMModel"))) and all(map(_GIVEN_BY_LIGHTGBM, names))
     return [] if is_nameless else list(map(str, names))
+
+
+class Declaration(NamedTuple):
+    """What a fitted model says of itself."""
+
+    inputs: Sequence[TensorSpec]
+    outputs: Sequence[TensorSpec]
+    content_type: str | None
+
+
+_METHODS: Final = frozenset(
+    {"predict", "predict_proba", "predict_log_proba", "decision_function", "transform", "score_samples", "inplace_predict"}
+)
+"""Those that take the features of the training."""
+
+_LABELED: Final = frozenset({"predict_proba", "predict_log_proba", "decision_function"})
+"""Those that return a value for each class."""
+
+_PROBABILITIES: Final[Mapping[str, Datatype]] = {"sklearn": "FP64", "lightgbm": "FP64", "catboost": "FP64", "xgboost": "FP32"}
+"""The datatype of what these libraries return for each class. Their steps take numbers, unless one says what else it takes."""
+
+_OF_OTHERS: Final = frozenset({"FunctionTransformer", "HistGradientBoostingClassifier", "HistGradientBoostingRegressor"})
+"""Steps that may take anything."""
+
+
+def declare(function: Callable[..., Any], *, has_frames: bool) -> Declaration | None:
+    """What is known of the inputs and outputs of a method of a fitted model. None for other functions, and if nothing is known."""
+    model, method = find_owner(function), getattr(unwrap_partial(function), "__name__", "")
+    columns = list_columns(model) if method in _METHODS else None
+    if columns is None:
+        return None
+    outputs = _declare_classes(model) if method in _LABELED and _has_value_of_each(model, method) else ()
+    if columns and has_frames:
+        told = _find_columns(model, columns)
+        return Declaration([_COLUMNS[told.get(name, "any")](name) for name in columns], outputs, "pd")
+    width = len(columns) or _find_width(model)
+    if not width:
+        return Declaration((), outputs, None) if outputs else None
+    name = next(iter(inspect.signature(function).parameters), "X")
+    return Declaration([AnyNumber(name, "FP64", [-1, width])], outputs, None)
+
+
+_COLUMNS: Final[Mapping[str, Callable[[str], TensorSpec]]] = {
+    "text": lambda name: TensorSpec(name, "BYTES", [-1], "str"),
+    "number": lambda name: AnyNumber(name, "FP64", [-1]),
+    "any": lambda name: AnyDatatype(name, "FP64", [-1]),
+}
+
+
+def _find_width(model: Any) -> int | None:
+    """How many features a model has that was fitted with an array."""
+    for name in ("n_features_in_", "num_feature", "num_features"):
+        with suppress(Exception):  # a property of a model that is not fitted may raise anything
+            found = getattr(model, name)
+            return int(found() if callable(found) else found)
+    return None
+
+
+def _declare_classes(model: Any) -> Sequence[TensorSpec]:
+    classes, datatype = _get(model, "classes_"), _PROBABILITIES.get(_library_of(_list_steps(model)[-1]))
+    if isinstance(classes, np.ndarray) and classes.ndim == 1 and datatype is not None:
+        with suppress(ValueError):  # a class whose name can be no label
+            return [TensorSpec("output_0", datatype, [-1, len(classes)], labels=list(map(str, classes.tolist())))]
+    return ()
+
+
+def _has_value_of_each(model: Any, method: str) -> bool:
+    """Whether a method returns a value for each class: two classes have one decision, and `ovo` has one of each pair."""
+    if method != "decision_function":
+        return True
+    shape = _get(_list_steps(model)[-1], "decision_function_shape")
+    classes = _get(model, "classes_")
+    return isinstance(classes, np.ndarray) and len(classes) > 2 and shape != "ovo"
+
+
+def _get(model: Any, name: str) -> Any:
+    try:
+        return getattr(model, name, None)
+    except Exception:  # as of `n_features_in_`
+        return None
+
+
+def _list_steps(model: Any) -> list[Any]:
+    """The steps of a pipeline, also of the one that a search has found best."""
+    model = _get(model, "best_estimator_") or model
+    steps = [step for _, step in model.steps] if isinstance(_get(model, "steps"), list) else [model]
+    return [step for step in steps if step not in (None, "passthrough")] or [model]
+
+
+def _library_of(step: Any) -> str:
+    return type(step).__module__.partition(".")[0]
+
+
+def _find_columns(model: Any, columns: Sequence[str]) -> Mapping[str, str]:
+    """Which columns are text or numbers, as far as the steps of a model tell it."""
+    steps = _list_steps(model)
+    for step in steps:
+        categories = _get(step, "categories_")
+        if isinstance(categories, list) and len(categories) == len(columns):
+            return {name: "text" if own.dtype.kind in "OUST" else "number" for name, own in zip(columns, categories, strict=True)}
+    first = steps[0]
+    if isinstance(_get(first, "transformers_"), list):
+        told: dict[str, str] = {}
+        for _, transformer, chosen in first.transformers_:
+            names = _choose(columns, chosen)
+            own = {} if isinstance(transformer, str) else _find_columns(transformer, names)  # "drop" and "passthrough"
+            for name in names:
+                told[name] = own.get(name, "any") if told.get(name, own.get(name)) == own.get(name) else "any"
+        return told
+    if hasattr(first, "vocabulary_"):
+        return dict.fromkeys(columns, "text")
+    takes_numbers = _library_of(first) in _PROBABILITIES and type(first).__name__ not in _OF_OTHERS
+    takes_numbers = takes_numbers and not _get(_get(first, "booster_"), "pandas_categorical") and _library_of(first) != "catboost"
+    statistics = _get(first, "statistics_")
+    is_of_objects = isinstance(statistics, np.ndarray) and statistics.dtype.kind == "O"
+    return dict.fromkeys(columns, "number") if takes_numbers and not is_of_objects else {}
+
+
+def _choose(columns: Sequence[str], chosen: Any) -> list[str]:
+    """The names of the columns that a `ColumnTransformer` gives to one of its steps."""
+    if isinstance(chosen, str):
+        return [chosen]
+    if isinstance(chosen, (list, tuple, np.ndarray)) and all(isinstance(each, str) for each in chosen):
+        return list(chosen)
+    return list(map(str, np.array(columns, object)[chosen]))

@@ -20,6 +20,7 @@ from .._rest.generate import RESERVED_INPUTS, RESERVED_OUTPUTS
 from .annotations import Outputs
 from .binding import Binding
 from .callables import STREAMS, Kind, find_owner, kind_of
+from .fitted import declare
 from .limiter import Uses
 from .model_options import ModelOptions
 from .signature import bind
@@ -120,6 +121,7 @@ def make_handler(
     function, foreign, uses = loaded.function, loaded if isinstance(loaded, Foreign) else None, uses or Uses()
     options = _merge(options, loaded)
     options.check_function(function)
+    own, options = tuple(options.inputs), options if foreign is not None else _complete(options, function, codecs)
     declared, content_type, kind = tuple(options.inputs), options.content_type, kind_of(function, options.run)
     streams = kind in STREAMS
     if foreign is not None:
@@ -143,7 +145,7 @@ def make_handler(
         kind=kind,
         streams=streams,
         binding=binding,
-        others=_bind_others(function, declared, codecs, content_type) if binding.is_untyped else {},
+        others=_bind_others(function, own, codecs, content_type) if binding.is_untyped else {},
         inputs=inputs,
         outputs=outputs,
         shown=shown,
@@ -238,6 +240,25 @@ def _check_batching(binding: Binding, outputs: Sequence[TensorSpec], options: Mo
             if not spec.shape or spec.shape[0] != -1:
                 shape = [-1, *(spec.shape[1:] if spec.shape[:1] == (1,) else spec.shape)]
                 raise ValueError(f"{here}, but {name} {spec.name!r} is declared with the shape {list(spec.shape)}: declare {shape}")
+
+
+def _complete(options: ModelOptions, function: Callable[..., Any], codecs: Codecs) -> ModelOptions:
+    """The options with what a fitted estimator says of itself, unless they declare something."""
+    if options.inputs or options.content_type is not None:
+        return options
+    declaration = declare(function, has_frames=PandasCodec in codecs.requests.values())
+    if declaration is None:
+        return options
+    try:
+        bind(function, declaration.inputs, codecs, declaration.content_type)
+    except (TypeError, ValueError):  # a method of other parameters
+        return options
+    return msgspec.structs.replace(
+        options,
+        inputs=tuple(declaration.inputs),
+        outputs=options.outputs or tuple(declaration.outputs),
+        content_type=declaration.content_type,
+    )
 
 
 def _merge(options: ModelOptions, loaded: Loaded) -> ModelOptions:

@@ -135,6 +135,10 @@ class TensorSpec(_Resolved):
             own["pd_dtype"] = parameters["pd_dtype"]
         return {**self.parameters, **own}
 
+    def takes(self, dtype: DType) -> bool:
+        """Whether elements of this dtype may be sent."""
+        return dtype == self.dtype
+
     def fits(self, shape: tuple[int, ...]) -> bool:
         """Whether a tensor's shape has the declared rank and fixed dimensions."""
         if len(shape) != len(self.shape):
@@ -162,3 +166,17 @@ class AnyShape(TensorSpec):
 
     def to_declared_rank(self, array: Array) -> Array:
         return array
+
+
+class AnyNumber(TensorSpec):
+    """A tensor of numbers of any datatype, or of booleans. The declared one is what metadata shows."""
+
+    def takes(self, dtype: DType) -> bool:
+        return not dtype.hasobject
+
+
+class AnyDatatype(TensorSpec):
+    """A tensor of any datatype. The declared one is what metadata shows."""
+
+    def takes(self, _: DType) -> bool:
+        return True

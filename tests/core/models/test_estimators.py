@@ -1,0 +1,185 @@
+"""Fitted estimators, registered with nothing else: what they say of their inputs and outputs is declared."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.cluster import KMeans
+from sklearn.compose import make_column_transformer
+from sklearn.datasets import load_iris
+from sklearn.ensemble import RandomForestClassifier
+from sklearn.impute import SimpleImputer
+from sklearn.linear_model import LinearRegression, LogisticRegression
+from sklearn.model_selection import GridSearchCV
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import FunctionTransformer, OneHotEncoder, OrdinalEncoder, StandardScaler
+from sklearn.svm import SVC
+
+from oip_asgi import InferenceServer, TensorSpec
+from tests.support.asking import ask, error, get, outputs
+
+IRIS = load_iris()
+X, Y = IRIS.data, IRIS.target_names[IRIS.target]
+PEOPLE = pd.DataFrame({"age": [20, 30, 40, 50], "city": ["Bonn", "Ulm", "Bonn", "Ulm"], "fee": [1.0, None, 2.0, 3.0], "note": list("abcd")})
+LEAVES = ["no", "yes", "no", "yes"]
+TEXT = {"datatype": "BYTES", "parameters": {"content_type": "str"}}
+NUMBER = {"datatype": "FP64"}
+
+
+def people(**options: Any) -> Any:
+    return make_pipeline(
+        make_column_transformer(
+            (make_pipeline(SimpleImputer(strategy="most_frequent"), OneHotEncoder(handle_unknown="ignore")), ["city"]),
+            (make_pipeline(SimpleImputer(), StandardScaler()), ["age", "fee"]),
+        ),
+        LogisticRegression(**options),
+    )
+
+
+def served(function: Any, **options: Any) -> InferenceServer:
+    server = InferenceServer()
+    server.register("m", function, **options)
+    return server
+
+
+def described(server: InferenceServer, what: str = "inputs") -> dict[str, Any]:
+    document = get(server, "/models/m")[1]
+    return {each["name"]: {key: value for key, value in each.items() if key != "name"} for each in document[what]}
+
+
+def columns(**known: Any) -> dict[str, Any]:
+    return {name: {"shape": [-1], **more} for name, more in known.items()}
+
+
+def test_columns_have_the_datatypes_that_the_steps_tell() -> None:
+    server = served(people().fit(PEOPLE, LEAVES).predict)
+    assert described(server) == columns(age=NUMBER, city=TEXT, fee=NUMBER, note=NUMBER)  # what is dropped may be anything
+    one = {"age": [20], "city": ["Bonn"], "fee": [1.5], "note": ["x"]}
+    assert outputs(ask(server, "m", **one)) == {"output_0": ["no"]}
+    assert error(ask(server, "m", **{**one, "city": [1]}))[0] == 400
+    assert error(ask(server, "m", **{**one, "age": ["x"]}))[0] == 400
+    assert error(ask(server, "m", age=[20], city=["Bonn"], fee=[1.0]))[1].startswith("missing input 'note'")
+    assert server.infer_sync("m", PEOPLE).as_("output_0", list[str]) == LEAVES
+
+
+def test_the_datatypes_are_known_behind_a_search_and_an_encoder() -> None:
+    frame = PEOPLE[["age", "city", "fee"]].assign(fee=1)
+    search = GridSearchCV(people(), {"logisticregression__C": [1.0]}, cv=2).fit(frame, LEAVES)
+    assert described(served(search.predict)) == columns(age=NUMBER, city=TEXT, fee=NUMBER)
+    encoder = make_pipeline(OrdinalEncoder(), LinearRegression()).fit(PEOPLE[["city", "age"]], [1, 2, 3, 4])
+    assert described(served(encoder.predict)) == columns(city=TEXT, age=NUMBER)
+
+
+def test_a_step_that_may_take_anything_leaves_its_columns_open() -> None:
+    lengths = FunctionTransformer(lambda frame: frame.assign(city=frame["city"].str.len()))
+    server = served(make_pipeline(lengths, LinearRegression()).fit(PEOPLE[["age", "city"]], [1, 2, 3, 4]).predict)
+    assert described(server) == columns(age=NUMBER, city=NUMBER)
+    assert ask(server, "m", age=[20], city=["Bonn"]).status == 200
+
+
+@pytest.mark.parametrize("dtype", ["f8", "f4", "i8", "?"])
+def test_one_that_was_fitted_with_an_array_takes_its_width(dtype: str) -> None:
+    server = served(LogisticRegression(max_iter=500).fit(X, Y).predict)
+    assert described(server) == {"X": {"datatype": "FP64", "shape": [-1, 4]}}
+    assert list(outputs(ask(server, "m", X=np.ones((1, 4), dtype)))) == ["output_0"]
+    assert error(ask(server, "m", X=np.ones((1, 3)))) == (400, "input 'X' has shape [1, 3]: expected [-1, 4]")
+    assert error(ask(server, "m", X=np.full((1, 4), "a")))[0] == 400
+
+
+def classified(server: InferenceServer, *arrays: Any) -> Any:
+    """The names of the two largest, as clients ask for them by classification."""
+    output = {"name": "output_0", "parameters": {"classification": 2}}
+    [found] = outputs(ask(server, "m", {"outputs": [output]}, X=arrays[0])).values()
+    return [text.rpartition(":")[2] for text in found]
+
+
+def test_classes_are_the_labels() -> None:
+    classifier = LogisticRegression(max_iter=500).fit(X, Y)
+    for method in (classifier.predict_proba, classifier.decision_function):
+        server = served(method)
+        assert described(server, "outputs") == {"output_0": {"datatype": "FP64", "shape": [-1, 3]}}
+        assert classified(server, X[:1]) == ["setosa", "versicolor"]
+
+
+def test_where_classes_are_no_labels_nothing_is_declared() -> None:
+    two = LogisticRegression(max_iter=500).fit(X[:100], Y[:100])
+    each_pair = SVC(decision_function_shape="ovo").fit(X, Y)
+    several = RandomForestClassifier(2).fit(X, np.stack([Y, Y], 1))
+    colon = LogisticRegression(max_iter=500).fit(X, [f"a:{each}" for each in Y])
+    for method in (two.decision_function, each_pair.decision_function, several.predict_proba, colon.predict_proba):
+        server = served(method)
+        assert described(server, "outputs") == {}
+        assert described(server) == {"X": {"datatype": "FP64", "shape": [-1, 4]}}
+
+
+def test_regressors_and_transformers_are_as_they_are() -> None:
+    for method in (LinearRegression().fit(X, X).predict, StandardScaler().fit(X).transform, KMeans(2).fit(X).transform):
+        server = served(method)
+        assert described(server) == {"X": {"datatype": "FP64", "shape": [-1, 4]}}
+        assert described(server, "outputs") == {}
+        assert ask(server, "m", X=X[:2]).status == 200
+
+
+def test_what_says_nothing_is_left_open() -> None:
+    scaler = StandardScaler().fit(X)
+    for function in (LogisticRegression().predict, scaler.inverse_transform, scaler.get_feature_names_out):
+        assert described(served(function)) == {}
+
+
+def test_declared_inputs_and_content_types_go_before_all_of_it() -> None:
+    predict = LogisticRegression().fit(X[:100], Y[:100]).predict
+    assert described(served(predict, inputs=[TensorSpec("x", "FP32", [-1, 4])])) == {"x": {"datatype": "FP32", "shape": [-1, 4]}}
+    server = served(people().fit(PEOPLE, LEAVES).predict, content_type="pd")
+    assert get(server, "/models/m")[1]["parameters"] == {"content_type": "pd", "undeclared_inputs": "age, city, fee, note"}
+
+
+def test_a_request_may_send_one_array_to_one_that_was_fitted_with_a_frame() -> None:
+    frame = pd.DataFrame(X, columns=list("abcd"))
+    server = served(LogisticRegression(max_iter=500).fit(frame, Y).predict)
+    assert described(server) == columns(a=NUMBER, b=NUMBER, c=NUMBER, d=NUMBER)
+    with pytest.warns(UserWarning, match="X does not have valid feature names"):
+        assert outputs(ask(server, "m", {"parameters": {"content_type": "np"}}, X=X[:1])) == {"output_0": ["setosa"]}
+
+
+@pytest.mark.parametrize("library", ["lightgbm", "xgboost"])
+def test_boosters_and_their_estimators(library: str) -> None:
+    module = pytest.importorskip(library)
+    if library == "lightgbm":
+        fitted = module.LGBMClassifier(n_estimators=2, verbose=-1).fit(X, IRIS.target)
+        booster, name, datatype = fitted.booster_.predict, "data", "FP64"
+    else:
+        fitted = module.XGBClassifier(n_estimators=2).fit(X, IRIS.target)
+        booster, name, datatype = fitted.get_booster().inplace_predict, "data", "FP32"
+    server = served(fitted.predict_proba)
+    assert described(server)["X"] == {"datatype": "FP64", "shape": [-1, 4]}
+    assert described(server, "outputs") == {"output_0": {"datatype": datatype, "shape": [-1, 3]}}
+    assert classified(server, X[:1])[0] == "0"
+    server = served(booster)
+    assert described(server)[name] == {"datatype": "FP64", "shape": [-1, 4]}
+    assert ask(server, "m", **{name: X[:1]}).status == 200
+
+
+def test_one_that_load_fits_is_known_then() -> None:
+    classifier = LogisticRegression(max_iter=500)
+
+    def load() -> None:
+        classifier.fit(X, Y)
+
+    server = served(classifier.predict, load=load)
+    assert described(server) == {}
+    server.load_sync("m")
+    assert described(server) == {"X": {"datatype": "FP64", "shape": [-1, 4]}}
+    server.stop()
+
+
+def test_the_example_of_openapi_is_answered() -> None:
+    server = served(LogisticRegression(max_iter=500).fit(X, Y).predict)
+    document = json.loads(json.dumps(server.openapi()))
+    [body] = [operation["post"]["requestBody"] for path, operation in document["paths"].items() if path.endswith("/m/infer")]
+    example = body["content"]["application/json"]["example"]
+    assert example == {"inputs": [{"name": "X", "shape": [1, 4], "datatype": "FP64", "data": [0.0, 0.0, 0.0, 0.0]}]}
+    assert outputs(ask(server, "m", example)) == {"output_0": ["setosa"]}
