@@ -23,11 +23,11 @@ from ._grpc.over_http import CANCELLED, Answer, Call, begin
 from ._hosts import TAKEN_BY, check_server, drops_trailers
 from ._http.request import Head, RestFormat
 from ._http.response import refuse as refuse_over_http
-from ._protocol.effects import DeadlinePassed, Run
 from ._protocol.errors import InferenceError, TakenBy, TimedOut, show
+from ._protocol.io import ClientGone, DeadlinePassed
 from ._protocol.log import logger
-from ._runtime.drive import advance_async, drive_async
-from ._runtime.waiting import ClientGone, attend, until_gone
+from ._runtime.async_io import AsyncIO, attend
+from ._runtime.waiting import until_gone
 from ._services import Converse, Services
 from .asgi import AnyASGIApp, Client, answer_other, find_path
 from .server import InferenceServer
@@ -120,25 +120,26 @@ class OIPGRPCApp:
         except InferenceError as error:
             await self._drop_body(call.head, client)
             return self._refuse(call, error)
-        since, timeout = clock(), call.timeout
+        since, timeout, io = clock(), call.timeout, AsyncIO(self._runtime, None, client.is_gone)
         try:
             messages = await client.read(reader)
             if not messages:
                 raise InferenceError("the request has no message: expected one", status=501)
             if timeout != math.inf:
                 timeout = _subtract(timeout, clock() - since)
-            answer = exchange(self._engine, method, messages[0], call.head.transport, timeout)
-            parts = answer if isinstance(answer, list) else await advance_async(answer, self._runtime, gone=client.is_gone)
-            assert isinstance(parts, list)  # one message is no stream of pieces
+            parts = await exchange(self._engine, method, messages[0], call.head.transport, io, timeout)
             return call.end(Reply(parts))
         except ClientGone:
             return CANCELLED
         except Exception as error:
             return call.end(refuse(error))
+        finally:
+            if io.here is not None:
+                await io.end()
 
     async def _drop_body(self, head: Head, client: Client) -> None:
         """Read the body of a request that was refused by its head."""
-        await drive_async(RestFormat(head, self._engine.options.max_body_bytes).drop(), self._runtime, client.read)
+        await RestFormat(head, self._engine.options.max_body_bytes).drop(AsyncIO(self._runtime, client.read))
 
     async def _converse(self, call: Call, converse: Converse, client: Client, carried: _Carried | None) -> None:
         """Answer a call of any number of messages."""
@@ -160,7 +161,7 @@ class OIPGRPCApp:
         requests = _Requests(client, reader)
         with suppress(ClientGone, OSError):  # servers raise it from `send` if the client has gone
             try:
-                reply = await attend(converse(call.head.transport, requests.next, write), deadline, requests.is_gone)
+                reply = await attend(converse(call.head.transport, requests.next, write), deadline, requests.is_gone, self._runtime)
                 if requests.error is not None and reply.code == "OK":
                     reply = refuse(requests.error)
             except DeadlinePassed:
@@ -302,7 +303,7 @@ class _Requests:
                 feed = partial(self._reader.feed, chunk[start : start + _PART])
                 try:
                     if self._reader.coding is not None:
-                        await self._client.runtime.run(Run(feed, "conversion"))
+                        await self._client.runtime.here().begin(feed, "conversion")
                     else:
                         feed()
                 finally:  # there may be messages in front of a wrong frame

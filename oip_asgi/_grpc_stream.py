@@ -17,16 +17,17 @@ from typing import Any, Final, TypeAlias
 from ._grpc.messages import GRPCFormat, Method, Reply
 from ._grpc.methods import refuse
 from ._grpc.wire import encode_bytes_head
+from ._models.handler import Handler
 from ._models.model import Model
-from ._protocol.effects import Piece, Run, Send
+from ._protocol.datatypes import Buffer
 from ._protocol.errors import Busy, InferenceError, InvalidRequest, ModelFailed, NotFound, NotReady, TooLarge, client_text, show
-from ._protocol.tensors import InferenceRequest, InferenceResponse
-from ._runtime.drive import advance_async, drive_async
+from ._protocol.tensors import InferenceRequest, InferenceResponse, Lend
+from ._runtime.async_io import AsyncIO
 from ._runtime.runtime import Runtime
 from ._serving.engine import Engine
 from ._serving.failures import as_client_error
 from ._serving.record import record_unknown
-from ._serving.stream import Stream
+from ._serving.stream import stream
 
 Receive: TypeAlias = Callable[[], Coroutine[Any, Any, bytes | None]]
 """Returns the next message of a call; None if the client sends no more."""
@@ -58,17 +59,22 @@ _REFUSALS: Final = (InvalidRequest, NotFound, NotReady, Busy)
 class _Request(GRPCFormat):
     """One request of a stream, each of whose responses is a message of the stream."""
 
-    __slots__ = ("stream",)
+    __slots__ = ("has_many",)
 
-    stream: Stream[Any] | None
+    has_many: bool
+    """True if a generator answers. Known once the request is decoded: its model may be loaded again before that."""
 
     @property
     def id(self) -> str:
         """The request's identifier, empty if there is none or the message is not parsed yet."""
         return "" if self.message is None else str(self.message.id)
 
+    def decode(self, body: Buffer, handler: Handler, lend: Lend) -> InferenceRequest:
+        self.has_many = handler.streams
+        return super().decode(body, handler, lend)
+
     def encode(self, request: InferenceRequest, response: InferenceResponse) -> list[Any]:
-        response.parameters = {**response.parameters, _FINAL: not (self.stream and self.stream.has_many)}
+        response.parameters = {**response.parameters, _FINAL: not self.has_many}
         content = b"".join(super().encode(request, response))
         return [encode_bytes_head(_INFER_RESPONSE, len(content)) + content]
 
@@ -157,9 +163,9 @@ class StreamCall:
         try:
             request = _Request(self._method, message, self._transport, math.inf)
             name, version = request.model_name, request.model_version or None
-            asked = None if engine.guard is None else engine.guard.ask(request.make_access("infer", name, version))
-            if asked is not None:
-                await drive_async(asked, self._runtime)
+            if engine.guard is not None:
+                io = AsyncIO(self._runtime)
+                await io.finish(engine.guard.ask(io, request.make_access("infer", name, version)))
             return request, engine.find_for_inference(name, version)
         except Exception as error:
             if request is None and isinstance(error, InferenceError):
@@ -175,22 +181,26 @@ class StreamCall:
             before = answered
             answered.set()
 
-        async def write(piece: Piece) -> None:
+        async def write(piece: list[Any]) -> None:
             nonlocal before
-            if stream.has_many:  # which may be known only after the model was loaded
+            assert request is not None  # it has a model
+            if request.has_many:  # which may be known only after the model was loaded
                 before = answered
                 answered.set()
-            assert type(piece) is Send  # a stream of gRPC has no head of its own
-            await self._send(piece.piece[0], before, piece.deadline)
+            await self._send(piece[0], before, io.until)
+
+        io = AsyncIO(self._runtime)
 
         try:
             if isinstance(found, Exception):
                 await self._fail(as_client_error(found), request, None, before)
                 return
             assert request is not None  # it has a model
-            stream = request.stream = Stream(self._engine, found, request)
-            await advance_async(stream.run(), self._runtime, write=write)
-            if stream.has_many:
+            items = stream(self._engine, found, request, io)
+            first = await anext(items, None)
+            if first is not None:
+                await io.send(first, items, write)
+            if request.has_many:
                 await self._send_final(request, before)
         except Exception as error:
             await self._fail(as_client_error(error), request, model, before)
@@ -198,8 +208,7 @@ class StreamCall:
             self._fail_task(model or "a request", error)
             raise
         finally:
-            if request is not None:
-                request.stream = None  # otherwise a cycle
+            await io.end()
             answered.set()
             self._room.release()
 
@@ -237,7 +246,7 @@ class StreamCall:
         # a long request that was refused before a worker thread parsed it
         if request is not None and request.message is None and not isinstance(error, TooLarge):
             with suppress(Exception):
-                await self._runtime.run(Run(request.parse, "conversion"))
+                await self._runtime.here().begin(request.parse, "conversion")
         message, text = self._message(), client_text(error)
         message.error_message = text
         if request is not None:

@@ -9,7 +9,6 @@ import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from functools import partial
-from types import GeneratorType
 from typing import TYPE_CHECKING, Any, TypeAlias
 from urllib.parse import unquote
 
@@ -37,17 +36,16 @@ from ._hosts import (
     iterate_applications,
     move_to_end,
 )
-from ._http.events import STREAMED
+from ._http.events import Events
 from ._http.exchange import exchange, list_templates
 from ._http.public import HEALTH_METHODS, match_public
 from ._http.request import Head, encode_path, path_under, prefix_of
 from ._http.response import CLIENT_GONE, Response, refuse_path
-from ._protocol.effects import Fed, Piece, Run, Start, Steps
 from ._protocol.errors import Reader, TakenBy, show
+from ._protocol.io import ClientGone, Fed
 from ._protocol.log import logger
-from ._runtime.drive import advance_async
+from ._runtime.async_io import AsyncIO
 from ._runtime.runtime import Runtime
-from ._runtime.waiting import ClientGone
 from ._serving.engine import Security
 from .server import InferenceServer
 
@@ -123,20 +121,22 @@ class OIPApp:
             first = await receive()
             if first["type"] == "http.request" and len(first.get("body", b"")) == head.short_length and not first.get("more_body", False):
                 body = first["body"]
-        answer: Response | Piece | Steps[Response] = exchange(engine, head, body)
-        if isinstance(answer, GeneratorType):
-            may_have_body = head.method == "POST" or b"content-length" in head.fields or b"transfer-encoding" in head.fields
-            client = Client(scope, receive, send, runtime, first, body is None and may_have_body)
-            try:
-                answer = await advance_async(answer, runtime, client.read, client.is_gone, client.write)
-            except ClientGone:
-                answer = CLIENT_GONE
-            if client.has_begun:
-                if answer is STREAMED:
-                    with suppress(OSError):  # how servers say that the client has gone
-                        await send({"type": "http.response.body", "body": b"", "more_body": False})
+        may_have_body = body is None and (head.method == "POST" or b"content-length" in head.fields or b"transfer-encoding" in head.fields)
+        client = Client(scope, receive, send, runtime, first, may_have_body)
+        io = AsyncIO(runtime, client.read, client.is_gone)
+        try:
+            answer = await exchange(engine, head, io, body)
+            if type(answer) is Events:
+                await client.send_events(answer, io)
                 return
-        assert type(answer) is Response  # `write` has taken all pieces
+        except ClientGone:
+            if client.has_begun:
+                return
+            answer = CLIENT_GONE
+        finally:
+            if io.here is not None:
+                await io.end()
+        assert type(answer) is Response
         await _send(answer, send)
 
     # a server of WSGI passes two arguments, and what Python says of the third begins with this name
@@ -431,7 +431,7 @@ class Client(msgspec.Struct, eq=False):
         chunk: bytes = message.get("body", b"")
         while message["type"] != "http.disconnect":
             if body.coding is not None:
-                await self.runtime.run(Run(partial(body.feed, chunk), "conversion"))
+                await self.runtime.here().begin(partial(body.feed, chunk), "conversion")
             else:
                 body.feed(chunk)
             if not message.get("more_body", False):
@@ -449,19 +449,26 @@ class Client(msgspec.Struct, eq=False):
         """Wait for the next message. True if it says that the client has gone."""
         return not self.is_unread and bool((await self.receive())["type"] == "http.disconnect")
 
-    async def write(self, piece: Piece) -> None:
-        """Send a piece."""
-        if self.is_stuck:  # a part of the last piece may have been sent
-            raise ClientGone
-        self.has_begun = self.is_stuck = True
-        try:
-            if type(piece) is Start:
-                await self.send({"type": "http.response.start", "status": piece.status, "headers": [*piece.headers]})
-            else:
-                await self.send({"type": "http.response.body", "body": piece.piece, "more_body": True})
-        except OSError:  # how servers say it
-            raise ClientGone from None
-        self.is_stuck = False
+    async def send_events(self, events: Events, io: AsyncIO) -> None:
+        """Send an answer in pieces, its head with the first."""
+
+        async def write(piece: bytes) -> None:
+            if self.is_stuck:  # a part of the last piece may have been sent
+                raise ClientGone
+            self.is_stuck = True
+            try:
+                if not self.has_begun:
+                    self.has_begun = True
+                    await self.send({"type": "http.response.start", "status": events.status, "headers": [*events.headers]})
+                if piece:
+                    await self.send({"type": "http.response.body", "body": piece, "more_body": True})
+            except OSError:  # how servers say it
+                raise ClientGone from None
+            self.is_stuck = False
+
+        await io.send(events.first or b"", events.items, write)
+        with suppress(OSError):
+            await self.send({"type": "http.response.body", "body": b"", "more_body": False})
 
 
 async def answer_other(server: InferenceServer, scope: Scope, receive: Receive, send: Send, reason: str) -> None:

@@ -35,16 +35,17 @@ except ImportError as error:
     raise make_import_error(error, "django", "django", beside="asgiref") from error
 
 from . import wsgi
+from ._http.events import Events
 from ._http.exchange import FIRST_SEGMENTS, exchange, list_templates
 from ._http.public import match_public
 from ._http.request import Head, encode_path
 from ._http.response import Response
-from ._protocol.effects import Fed, Run, Start, finish
 from ._protocol.errors import Reader
+from ._protocol.io import Fed, Late, Signal, Work
+from ._runtime.async_io import AsyncIO, Patrol, draw
 from ._runtime.background import Loan
-from ._runtime.drive import advance_async, pieces_async
 from ._runtime.runtime import Runtime
-from ._runtime.waiting import Patrol, is_on_loop, wait_until_set
+from ._runtime.waiting import is_on_loop, wait_until_set
 from .server import InferenceServer
 
 P = ParamSpec("P")
@@ -121,7 +122,7 @@ def _make_view(server: InferenceServer, path: str, is_open: bool) -> _View:
         if is_open:
             head.path = quote(below)  # the path that was found open, and no other spelling of it
         answer, body = wsgi.answer(server, head, _Stream(request), _feed)
-        if type(answer) is Start and not isinstance(request, ASGIRequest):
+        if type(answer) is Events and not isinstance(request, ASGIRequest):
             return StreamingHttpResponse(body, status=answer.status, headers=_list_headers(answer))
         if answer.status >= 400:
             _roll_back()
@@ -143,14 +144,19 @@ def _make_async_view(server: InferenceServer, path: str) -> _View:
             return await sync_to_async(_feed)(stream, body)
 
         stream = _Stream(request)
-        steps, threads = finish(exchange(engine, head)), _RequestThread(runtime)
-        answer = await advance_async(steps, threads, read)
-        if type(answer) is Response:
-            return _make_response(answer, (message for message, _ in answer.messages()))
-        assert type(answer) is Start  # before any piece
-        pieces = pieces_async(steps, threads, answer)
-        await anext(pieces)  # the head
-        return StreamingHttpResponse(pieces, status=answer.status, headers=_list_headers(answer))
+        io = AsyncIO(_RequestThread(runtime), read)
+        answer: Response | Events | None = None
+        try:
+            answer = await exchange(engine, head, io)
+        finally:
+            if type(answer) is not Events:
+                await io.end()
+        if isinstance(answer, Events):
+            items = answer.items
+            pieces = draw(lambda: items, io, answer.first)
+            await anext(pieces, None)  # the head
+            return StreamingHttpResponse(pieces, status=answer.status, headers=_list_headers(answer))
+        return _make_response(answer, (message for message, _ in answer.messages()))
 
     # Django 4.2's csrf_exempt makes a plain view of an async one
     view.csrf_exempt = True  # type: ignore[attr-defined]
@@ -311,7 +317,7 @@ def _find_path_below(request: HttpRequest, path: str) -> str:
 
 
 class _RequestThread:
-    """Runs effects in the thread that Django keeps for a request's blocking code under ASGI, as Django manages its database connections."""
+    """Runs functions in the thread that Django keeps for a request's blocking code under ASGI, as it manages its database connections."""
 
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime
@@ -320,15 +326,17 @@ class _RequestThread:
     def here(self) -> _RequestThread:
         return self
 
-    def begin(self, effect: Run) -> asyncio.Future[Any]:
-        if effect.deadline != math.inf:  # one of our threads, which need not be waited for: Django waits for its own
-            return self._runtime.here().begin(effect)
-        return asyncio.ensure_future(self._run(effect))
+    def begin(
+        self, function: Callable[[], T], work: Work, after: Signal | None = None, deadline: float = math.inf, late: Late | None = None
+    ) -> asyncio.Future[T]:
+        if deadline != math.inf:  # one of our threads, which need not be waited for: Django waits for its own
+            return self._runtime.here().begin(function, work, after, deadline, late)
+        return asyncio.ensure_future(self._run(function, after))
 
-    async def _run(self, effect: Run) -> Any:
-        if effect.after is not None:
-            await wait_until_set(effect.after)
-        return await sync_to_async(effect.function)()
+    async def _run(self, function: Callable[[], T], after: Signal | None) -> T:
+        if after is not None:
+            await wait_until_set(after)
+        return await sync_to_async(function)()
 
 
 def _make_head(request: HttpRequest, path: str) -> Head:
@@ -375,12 +383,12 @@ def _find_reader() -> Reader:
     return Reader("middleware of the application", "request.body")
 
 
-def _make_response(response: Response | Start, body: Iterator[bytes]) -> HttpResponse:
+def _make_response(response: Response | Events, body: Iterator[bytes]) -> HttpResponse:
     made = HttpResponse(body, status=response.status, headers=_list_headers(response))
     if b"content-type" not in dict(response.headers):  # an empty one has none, and Django would add HTML
         del made["Content-Type"]
     return made
 
 
-def _list_headers(response: Response | Start) -> dict[str, str]:
+def _list_headers(response: Response | Events) -> dict[str, str]:
     return dict(wsgi.headers(response))

@@ -23,12 +23,13 @@ from werkzeug.exceptions import ClientDisconnected, HTTPException, RequestEntity
 from werkzeug.routing import BaseConverter, Map, Rule
 
 from . import wsgi
+from ._http.events import Events
 from ._http.exchange import list_templates
 from ._http.public import match_public
 from ._http.request import prefix_of
 from ._http.response import encode_json
-from ._protocol.effects import Fed, Start
 from ._protocol.errors import Reader, TooLarge
+from ._protocol.io import Fed
 from .server import InferenceServer
 
 
@@ -108,7 +109,7 @@ def _make_view(name: str, server: InferenceServer, paths: Mapping[str, str], is_
         if is_open:
             head.path = quote(path)  # the path that was found open, and no other spelling of it
         response, body = wsgi.answer(server, head, _Stream(), _feed)
-        made = Response(stream_with_context(body) if type(response) is Start else list(body), response.status)
+        made = Response(stream_with_context(body) if type(response) is Events else list(body), response.status)
         made.headers = Headers(wsgi.headers(response))  # our headers alone: Flask would add a content type to an empty answer
         return made
 

@@ -17,11 +17,10 @@ from ._grpc.methods import exchange, refuse
 from ._grpc_asgi import OIPGRPCApp as OIPGRPCApp
 from ._grpc_asgi import TrailersMiddleware as TrailersMiddleware
 from ._hosts import check_server, describe
-from ._protocol.effects import Signal, Stopped
 from ._protocol.errors import InferenceError
-from ._runtime.drive import drive_async
-from ._runtime.drive_blocking import drive, iterate_written
-from ._runtime.waiting import ClientGone
+from ._protocol.io import ClientGone, Signal, Stopped
+from ._runtime.async_io import AsyncIO
+from ._runtime.blocking_io import BlockingIO, iterate_written
 from ._services import Converse, Services
 from .server import InferenceServer
 
@@ -97,10 +96,9 @@ def _watch_end(context: grpc.ServicerContext) -> Signal:
 
 def _answer(server: InferenceServer, method: Method, request: bytes, context: grpc.ServicerContext) -> bytes:
     engine, runtime = server._inside
+    io = BlockingIO(runtime, None, _watch_end(context))
     try:
-        parts = exchange(engine, method, request, context)
-        if not isinstance(parts, list):
-            parts = drive(parts, runtime, gone=_watch_end(context))
+        parts = io.finish(exchange(engine, method, request, context, io))
     except ClientGone:
         return b""  # the call has ended already
     except Exception as error:
@@ -110,10 +108,9 @@ def _answer(server: InferenceServer, method: Method, request: bytes, context: gr
 
 async def _answer_async(server: InferenceServer, method: Method, request: bytes, context: AwaitingContext) -> bytes:
     engine, runtime = server._inside
+    io = AsyncIO(runtime)
     try:
-        parts = exchange(engine, method, request, context)
-        if not isinstance(parts, list):
-            parts = await drive_async(parts, runtime)
+        parts = await io.finish(exchange(engine, method, request, context, io))
     except Exception as error:
         await context.abort(*_get_error(refuse(error)))
     return b"".join(parts)

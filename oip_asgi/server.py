@@ -19,18 +19,20 @@ from ._http.request import prefix_of
 from ._models.loader import LoadParameters
 from ._models.model import Model
 from ._models.model_options import ModelKeywords, ModelOptions
-from ._protocol.effects import Signal
+from ._protocol.io import Signal
 from ._protocol.options import check_names, document
 from ._protocol.schemas import RequestOutput
 from ._protocol.tensors import InferenceResponse
-from ._runtime.drive import drive_async, pieces_async
-from ._runtime.drive_blocking import Driver, drive, pieces
+from ._runtime.async_io import AsyncIO
+from ._runtime.async_io import draw as draw_async
+from ._runtime.blocking_io import BlockingIO, draw
 from ._runtime.faults import call_here
 from ._runtime.runtime import Runtime
 from ._runtime.waiting import check_may_block, is_on_loop, wait_for, wait_until_set
 from ._serving.engine import Engine
 from ._serving.python_calls import PythonFormat, infer_values
 from ._serving.server_options import ServerKeywords, ServerOptions
+from ._serving.stream import stream
 from ._version import __version__
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -40,7 +42,7 @@ class Inside(NamedTuple):
     """What adapters need of a server, and users do not."""
 
     engine: Engine  # the protocol without any transport
-    runtime: Runtime  # runs its effects
+    runtime: Runtime  # its threads and event loops
 
 
 @document(ServerOptions)
@@ -193,7 +195,7 @@ class InferenceServer:
         check_names(options, ModelOptions, f"model {name!r}: ")
         replaced = engine.models.add(Model(ModelOptions(name=name, function=function, **options), engine.codecs))
         if replaced is not None:
-            drive(repository.end([replaced], "unregister", refuses_waiting=False), runtime)
+            repository.end(BlockingIO(runtime), [replaced], "unregister", refuses_waiting=False)
 
     @document(ModelOptions)
     def model(self, name: str, **options: Unpack[ModelKeywords]) -> Callable[[F], F]:
@@ -247,7 +249,8 @@ class InferenceServer:
         Specification: Triton's Model Repository Extension, Load.
         """
         engine, runtime = self._inside
-        await drive_async(repository.load(engine, name, version, parameters or LoadParameters()), runtime)
+        io = AsyncIO(runtime)
+        await io.finish(repository.load(engine, io, name, version, parameters or LoadParameters()))
 
     def load_sync(self, name: str, version: str | None = None, parameters: LoadParameters | None = None) -> None:
         """`load`, for threads without an event loop.
@@ -258,7 +261,8 @@ class InferenceServer:
         """
         check_may_block("server.load_sync", "await server.load(...)")
         engine, runtime = self._inside
-        drive(repository.load(engine, name, version, parameters or LoadParameters()), runtime)
+        io = BlockingIO(runtime)
+        io.finish(repository.load(engine, io, name, version, parameters or LoadParameters()))
 
     async def unload(self, name: str, version: str | None = None) -> None:
         """Unload a model: no call begins any more, calls that wait for a slot are answered 503, and running calls end first.
@@ -276,7 +280,8 @@ class InferenceServer:
         Specification: Triton's Model Repository Extension, Unload.
         """
         engine, runtime = self._inside
-        await drive_async(repository.wait_until_unloaded(repository.unload(engine, name, version)), runtime)
+        io = AsyncIO(runtime)
+        await io.finish(repository.wait_until_unloaded(engine, io, name, version))
 
     def unload_sync(self, name: str, version: str | None = None) -> None:
         """`unload`, for threads without an event loop.
@@ -287,7 +292,8 @@ class InferenceServer:
         """
         check_may_block("server.unload_sync", "await server.unload(...)")
         engine, runtime = self._inside
-        drive(repository.wait_until_unloaded(repository.unload(engine, name, version)), runtime)
+        io = BlockingIO(runtime)
+        io.finish(repository.wait_until_unloaded(engine, io, name, version))
 
     async def unregister(self, name: str, version: str | None = None) -> None:
         """`unload` a model and forget it: requests for it are answered 404 from here on.
@@ -300,7 +306,8 @@ class InferenceServer:
             InferenceError: There is no such model (404).
         """
         engine, runtime = self._inside
-        await drive_async(repository.wait_until_unloaded(repository.unload(engine, name, version, "unregister")), runtime)
+        io = AsyncIO(runtime)
+        await io.finish(repository.wait_until_unloaded(engine, io, name, version, "unregister"))
 
     def unregister_sync(self, name: str, version: str | None = None) -> None:
         """`unregister`, for threads without an event loop.
@@ -311,7 +318,8 @@ class InferenceServer:
         """
         check_may_block("server.unregister_sync", "await server.unregister(...)")
         engine, runtime = self._inside
-        drive(repository.wait_until_unloaded(repository.unload(engine, name, version, "unregister")), runtime)
+        io = BlockingIO(runtime)
+        io.finish(repository.wait_until_unloaded(engine, io, name, version, "unregister"))
 
     async def infer(
         self,
@@ -344,8 +352,8 @@ class InferenceServer:
         """
         engine, runtime = self._inside
         wire = PythonFormat(inputs, parameters or {}, outputs or (), id, engine.codecs)
-        response: InferenceResponse = await drive_async(infer_values(engine, name, version, wire), runtime)
-        return response
+        io = AsyncIO(runtime)
+        return await io.finish(infer_values(engine, io, name, version, wire))
 
     def infer_sync(
         self,
@@ -365,8 +373,8 @@ class InferenceServer:
         check_may_block("server.infer_sync", "await server.infer(...)")
         engine, runtime = self._inside
         wire = PythonFormat(inputs, parameters or {}, outputs or (), id, engine.codecs)
-        response: InferenceResponse = drive(infer_values(engine, name, version, wire), runtime)
-        return response
+        io = BlockingIO(runtime)
+        return io.finish(infer_values(engine, io, name, version, wire))
 
     def infer_stream(
         self,
@@ -387,7 +395,8 @@ class InferenceServer:
         """
         engine, runtime = self._inside
         wire = PythonFormat(inputs, parameters or {}, outputs or (), id, engine.codecs)
-        return pieces_async(infer_values(engine, name, version, wire, sends=True), runtime)
+        io = AsyncIO(runtime)
+        return draw_async(lambda: stream(engine, engine.find_for_inference(name, version), wire, io), io)
 
     def infer_stream_sync(
         self,
@@ -407,7 +416,8 @@ class InferenceServer:
         check_may_block("server.infer_stream_sync", "async for ... in server.infer_stream(...)")
         engine, runtime = self._inside
         wire = PythonFormat(inputs, parameters or {}, outputs or (), id, engine.codecs)
-        return pieces(Driver(infer_values(engine, name, version, wire, sends=True), runtime))
+        io = BlockingIO(runtime)
+        return draw(lambda: stream(engine, engine.find_for_inference(name, version), wire, io), io)
 
     def openapi(self, prefix: str = "/v2") -> dict[str, Any]:
         """What the server answers now, as an OpenAPI 3.1 document: each model's paths, schemas of what it declares, and examples.
@@ -434,7 +444,8 @@ class InferenceServer:
         engine, runtime = self._inside
         if ending is not None:
             wait_for(ending)
-        drive(engine.start(), runtime)
+        io = BlockingIO(runtime)
+        io.finish(engine.start(io))
 
     def stop(self) -> None:
         """The counterpart of `start`: lets what runs finish, then ends the worker threads and the background event loop.
@@ -446,7 +457,8 @@ class InferenceServer:
         ended = self._leave()
         if ended is not None:
             engine, runtime = self._inside
-            drive(engine.stop(self._shutdown_timeout), runtime)
+            io = BlockingIO(runtime)
+            io.finish(engine.stop(io, self._shutdown_timeout))
             self._end(ended)
 
     @asynccontextmanager
@@ -467,16 +479,17 @@ class InferenceServer:
         self._inside.runtime.here()  # raises on another kind of event loop
         ending = self._begin()
         engine, runtime = self._inside
+        io = AsyncIO(runtime)
         try:
             if ending is not None:
                 await wait_until_set(ending)
-            await drive_async(engine.start(), runtime)
+            await io.finish(engine.start(io))
             yield
         finally:
             ended = self._leave()
             if ended is not None:
                 try:
-                    await drive_async(engine.stop(self._shutdown_timeout), runtime)
+                    await io.finish(engine.stop(io, self._shutdown_timeout))
                 finally:
                     # threads are waited for in another one, while the host's event loop goes on
                     threading.Thread(target=self._end, args=(ended,), daemon=True).start()

@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from functools import partial
 from operator import itemgetter
-from types import GeneratorType
 from typing import TYPE_CHECKING, Any, Final, Protocol
 from urllib.parse import unquote
 
@@ -18,13 +17,14 @@ from werkzeug.exceptions import HTTPException
 from werkzeug.http import HTTP_STATUS_CODES
 
 from ._hosts import check_server, check_wsgi, describe_before_request
+from ._http.events import Events
 from ._http.exchange import exchange
 from ._http.request import Head, encode_path, path_under, prefix_of
 from ._http.response import Response
-from ._protocol.effects import Fed, Piece, Start, Steps
 from ._protocol.errors import InvalidRequest, TakenBy
+from ._protocol.io import Fed, finish
 from ._protocol.log import logger
-from ._runtime.drive_blocking import Driver, pieces
+from ._runtime.blocking_io import BlockingIO, draw
 from .server import InferenceServer
 
 if TYPE_CHECKING:
@@ -141,30 +141,34 @@ def _find_mount(environ: WSGIEnvironment, head: Head) -> str:
 
 def answer(
     server: InferenceServer, head: Head, stream: Stream, read: Callable[[Stream, Fed, bytes], Any] | None = None
-) -> tuple[Response | Start, Iterator[bytes]]:
+) -> tuple[Response | Events, Iterator[bytes]]:
     """Answer a request in this thread: return the response's head, and its body as WSGI and its frameworks take it.
 
     `read` feeds a stream into a body, after what was read of it already, as `feed` does, which is the default.
 
-    If the head is a `Start`, each piece is made when the server asks for it, and closing the body ends the stream. Servers close it at the
-    end, and when the client has gone.
+    If the head is one of `Events`, each piece is made when the server asks for it, and closing the body ends the stream. Servers close it
+    at the end, and when the client has gone.
     """
     engine, runtime = server._inside
     is_short = 0 < head.short_length <= engine.short_body
     begun = _read_at_once(stream, head.short_length) if is_short else b""
-    answer: Response | Piece | Steps[Response] = exchange(engine, head, begun if is_short and len(begun) == head.short_length else None)
-    if isinstance(answer, GeneratorType):
-        driver = Driver(answer, runtime, lambda body: (read or feed)(stream, body, begun))
-        answer = driver.advance()
-        if type(answer) is Start:
-            pieces_of_body = pieces(driver, answer)
-            next(pieces_of_body)  # the head
-            return answer, pieces_of_body
-    assert type(answer) is Response  # a stream begins with its head
+    io = BlockingIO(runtime, lambda body: (read or feed)(stream, body, begun))
+    answer: Response | Events | None = None
+    try:
+        answer = finish(exchange(engine, head, io, begun if is_short and len(begun) == head.short_length else None))
+    finally:
+        if type(answer) is not Events:
+            io.end()
+    if isinstance(answer, Events):
+        items = answer.items
+        pieces = draw(lambda: items, io, answer.first)
+        next(pieces, None)  # the head
+        return answer, pieces
+    assert isinstance(answer, Response)
     return answer, map(itemgetter(0), answer.messages())
 
 
-def headers(response: Response | Start) -> list[tuple[str, str]]:
+def headers(response: Response | Events) -> list[tuple[str, str]]:
     """Convert a response's headers for WSGI and its frameworks."""
     return [(name.decode("latin-1").title(), value.decode("latin-1")) for name, value in response.headers]
 

@@ -89,8 +89,6 @@ def _reach(name: str, imports: Mapping[str, set[str]]) -> set[str]:
 
 
 _LONG_TODAY = {
-    ("_runtime/drive.py", "advance_async"),
-    ("_serving/stream.py", "_answer"),
     ("client/check.py", "_set"),
 }
 """Functions that are longer, and will go or become shorter."""

@@ -16,8 +16,8 @@ from typing import Annotated, Final, TypeAlias
 import msgspec
 
 from .._protocol.datatypes import Array
-from .._protocol.effects import Run, Signal, Steps, Wait
 from .._protocol.errors import TimedOut
+from .._protocol.io import IO, Signal
 from .._protocol.options import SECONDS, check_options, integer
 from .._protocol.tensor_bytes import view_bytes
 from .._protocol.tensors import InferenceRequest, InferenceResponse, are_short, make_tensor
@@ -150,9 +150,9 @@ class Cache:
             self._flights.clear()
             self.size = 0
 
-    def look_up(
-        self, request: InferenceRequest, loaded: Hashable, clock: Callable[[], float], deadline: float, *, may_wait: bool
-    ) -> Steps[tuple[InferenceResponse | None, Flight | None]]:
+    async def look_up(
+        self, io: IO, request: InferenceRequest, loaded: Hashable, clock: Callable[[], float], deadline: float, *, may_wait: bool
+    ) -> tuple[InferenceResponse | None, Flight | None]:
         """Find the response of a request; or make its flight, if it is the first; or return neither, if it runs beside an equal one.
 
         `loaded` is what one load of the model made. A request from within another call may not wait: the equal one may wait for that call.
@@ -160,13 +160,13 @@ class Cache:
         if are_short(request.inputs):
             digest = _digest(request)
         else:
-            digest = yield Run(partial(_digest, request), "conversion", deadline=deadline, for_client=True)
+            digest = await io.run(partial(_digest, request), "conversion", deadline=deadline)
         while True:
             flight, is_first = self.find_flight((loaded, digest), clock())
             if is_first:
                 return None, flight
             if flight.response is None and may_wait:
-                yield Wait(flight.ended, deadline, for_client=True)
+                await io.wait(flight.ended, deadline)
             if flight.response is not None:
                 return _renew(flight.response, request.id, is_copied=False), None
             if flight.has_failed or not may_wait:  # after a failure all run at once, not one after the other

@@ -14,7 +14,6 @@ import msgspec
 from .._models.model import Model
 from .._models.registry import UNVERSIONED, find_default
 from .._models.statistics import Duration
-from .._protocol.effects import Steps
 from .._protocol.schemas import ModelMetadata
 from .._serving.engine import Engine
 from .rows import GrpcRow, GrpcRows, Question, RestRow
@@ -112,12 +111,12 @@ def _make_document(kind: type[S], durations: Mapping[str, Duration], **fields: A
     return kind(**fields)
 
 
-def _rest_all(engine: Engine, question: Question) -> Steps[Statistics | ModelMetadata]:
+async def _rest_all(engine: Engine, question: Question) -> Statistics | ModelMetadata:
     if "stats" in engine.models:  # a registered model with this name wins
-        named = [model for model in (yield from question.find_visible()) if model.name == "stats"]
+        named = [model for model in await question.find_visible() if model.name == "stats"]
         if named:
             return engine.describe_model(find_default(named))
-    return read_statistics(engine, (yield from question.find_visible("statistics")))
+    return read_statistics(engine, await question.find_visible("statistics"))
 
 
 def _rest_model(engine: Engine, question: Question, model: Model) -> Statistics:

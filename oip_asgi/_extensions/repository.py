@@ -6,7 +6,7 @@ Specification: Triton's Model Repository Extension.
 from __future__ import annotations
 
 import base64
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Mapping
 from typing import Any, Final, Literal, TypeAlias
 
 import msgspec
@@ -16,8 +16,8 @@ from .._models.loader import LoadParameters
 from .._models.model import Model
 from .._protocol.access import Action
 from .._protocol.datatypes import Buffer
-from .._protocol.effects import Spawn, Steps, Wait
 from .._protocol.errors import Forbidden, InferenceError, InvalidRequest, NotFound, NotReady, show
+from .._protocol.io import IO, Part
 from .._protocol.loop_limits import MAX_QUESTION
 from .._protocol.schemas import ModelIndex, Parameters
 from .._serving.call_stack import find_callers
@@ -97,7 +97,7 @@ def list_blockers(models: Iterable[Model]) -> list[ModelIndex]:
     return entries
 
 
-def load(engine: Engine, name: str, version: str | None, parameters: LoadParameters) -> Steps[None]:
+async def load(engine: Engine, io: IO, name: str, version: str | None, parameters: LoadParameters) -> None:
     """Load a model, or all its versions, and wait for the end. The load continues if nobody waits any more."""
     models = engine.models.find_versions(name, version)
     for model in models:
@@ -106,48 +106,50 @@ def load(engine: Engine, name: str, version: str | None, parameters: LoadParamet
     if engine.stopping:
         raise NotReady(f"model {show(name)} is not loaded: the server is stopping")
     errors: list[InferenceError] = []
-    every = Spawn(_load_each(models, parameters, errors))
-    yield every
-    yield Wait(every.ended, for_client=True)
+    every = Part(lambda io: _load_each(io, models, parameters, errors))
+    io.spawn(every)
+    await io.wait(every.ended)
     if errors:
         raise errors[0]
 
 
-def _load_each(models: list[Model], parameters: LoadParameters, errors: list[InferenceError]) -> Steps[None]:
+async def _load_each(io: IO, models: list[Model], parameters: LoadParameters, errors: list[InferenceError]) -> None:
     for model in models:
         if not model.loader.has_load and model.lifecycle.is_serving:
             continue  # there is nothing to load again
         try:
-            yield from model.lifecycle.load(parameters)
+            await model.lifecycle.load(io, parameters)
         except InferenceError as error:
             errors.append(error)
 
 
-def unload(engine: Engine, name: str, version: str | None, event: Literal["unload", "unregister"] = "unload") -> Steps[list[Model]]:
+def unload(engine: Engine, io: IO, name: str, version: str | None, event: Literal["unload", "unregister"] = "unload") -> list[Model]:
     """Begin to unload a model, or all its versions, and return them. After "unregister", requests do not find it any more."""
     models = engine.models.find_versions(name, version) if event == "unload" else engine.models.remove(name, version)
-    return (yield from end(models, event))
+    end(io, models, event)
+    return models
 
 
-def end(models: list[Model], event: Literal["unload", "unregister"], *, refuses_waiting: bool = True) -> Steps[list[Model]]:
+def end(io: IO, models: list[Model], event: Literal["unload", "unregister"], *, refuses_waiting: bool = True) -> None:
     """Let models end. Waiting requests are refused, unless another model has replaced this one; running ones end first."""
     for model in models:
         unloading = model.lifecycle.unload(event)
         if refuses_waiting:
             model.limiter.refuse_waiting(is_unloaded=True)
         if unloading is not None:
-            yield unloading
+            io.spawn(unloading)
             unloading.ended.then(model.statistics.clear)
             if model.cache is not None:
                 unloading.ended.then(model.cache.clear)
-    return models
 
 
-def wait_until_unloaded(unload: Steps[list[Model]]) -> Steps[None]:
+async def wait_until_unloaded(
+    engine: Engine, io: IO, name: str, version: str | None, event: Literal["unload", "unregister"] = "unload"
+) -> None:
     """`unload` models, and wait until `unload=` has run, but not for a model that this is called by."""
-    for model in (yield from unload):
+    for model in unload(engine, io, name, version, event):
         if model not in find_callers():
-            yield from model.lifecycle.wait_until_unloaded()
+            await model.lifecycle.wait_until_unloaded(io)
 
 
 # Parameters of requests to load and unload
@@ -213,35 +215,28 @@ def _check_unload_parameters(parameters: Mapping[str, Any]) -> None:
 # REST: files are base64
 
 
-def _rest_index(engine: Engine, question: Question) -> Steps[list[ModelIndex]]:
-    asked = yield from question.read(lambda body: decode_question(body, IndexRequest) if body else IndexRequest())
-    yield from find_to_list(engine, question.find_visible)
-    return list_models((yield from question.find_visible()), ready=bool(asked.ready))
+async def _rest_index(engine: Engine, question: Question) -> list[ModelIndex]:
+    asked = await question.read(lambda body: decode_question(body, IndexRequest) if body else IndexRequest())
+    await find_to_list(engine, question.io, question.find_visible)
+    return list_models(await question.find_visible(), ready=bool(asked.ready))
 
 
-def find_to_list(engine: Engine, find_visible: Callable[[Action], Steps[list[Any]]]) -> Steps[None]:
+async def find_to_list(engine: Engine, io: IO, find_visible: Callable[[Action], Coroutine[Any, Any, list[Any]]]) -> None:
     """Let new models be found before they are listed, for a client that may load one of those that are there."""
-    if engine.finders and engine.options.model_control and (engine.guard is None or (yield from find_visible("load"))):
-        yield from engine.find_new()
+    if engine.finders and engine.options.model_control and (engine.guard is None or await find_visible("load")):
+        await engine.find_new(io)
 
 
-def find_to_load(engine: Engine, asked: Steps[None] | None) -> Steps[None]:
-    """Ask whether a load is allowed, then let the model be found: it may be new."""
-    if asked is not None:
-        yield from asked
-    yield from engine.find_new()
-
-
-def _rest_load(engine: Engine, question: Question, model: Model) -> Steps[None]:
+async def _rest_load(engine: Engine, question: Question, model: Model) -> None:
     _check_control(engine)
-    parameters = yield from question.read(lambda body: _read_load_parameters(_read_control(body), str))
-    yield from load(engine, model.name, None, parameters)
+    parameters = await question.read(lambda body: _read_load_parameters(_read_control(body), str))
+    await load(engine, question.io, model.name, None, parameters)
 
 
-def _rest_unload(engine: Engine, question: Question, model: Model) -> Steps[None]:
+async def _rest_unload(engine: Engine, question: Question, model: Model) -> None:
     _check_control(engine)
-    _check_unload_parameters((yield from question.read(_read_control)))
-    yield from unload(engine, model.name, None)
+    _check_unload_parameters(await question.read(_read_control))
+    unload(engine, question.io, model.name, None)
 
 
 def _read_control(body: Buffer) -> Parameters:
@@ -266,16 +261,16 @@ def _grpc_index(_: Engine, request: Any, visible: list[Model]) -> Any:
     return {"models": list_models(visible, ready=request.ready)}
 
 
-def _grpc_load(engine: Engine, request: Any) -> Steps[Any]:
+async def _grpc_load(engine: Engine, request: Any, io: IO) -> Any:
     name = _check_found(engine, request)
-    yield from load(engine, name, None, _read_load_parameters(_read_parameters(request), bytes))
+    await load(engine, io, name, None, _read_load_parameters(_read_parameters(request), bytes))
     return {"model_name": name, "is_loaded": True}
 
 
-def _grpc_unload(engine: Engine, request: Any) -> Steps[Any]:
+async def _grpc_unload(engine: Engine, request: Any, io: IO) -> Any:
     name = _check_found(engine, request)
     _check_unload_parameters(_read_parameters(request))
-    yield from unload(engine, name, None)
+    unload(engine, io, name, None)
     return {"model_name": name, "is_unloaded": True}
 
 

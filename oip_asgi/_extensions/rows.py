@@ -5,15 +5,15 @@ Knows no extension, no transport and no protobuf.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from typing import Any, NamedTuple, Protocol, TypeAlias, TypeVar
 
 import msgspec
 
 from .._protocol.access import Action
 from .._protocol.datatypes import Buffer
-from .._protocol.effects import Steps
 from .._protocol.errors import InvalidRequest
+from .._protocol.io import IO
 from .._protocol.loop_limits import MAX_QUESTION
 from .._protocol.tensors import InferenceResponse
 
@@ -25,11 +25,12 @@ class Question(Protocol):
 
     version: str | None  # the model's version in its path; None if the path has none
     region: str | None  # the region of shared memory in its path; None if the path has none
+    io: IO  # what it waits with
 
-    def find_visible(self, action: Action | None = None) -> Steps[list[Any]]:
+    def find_visible(self, action: Action | None = None) -> Coroutine[Any, Any, list[Any]]:
         """Find the models that the client may see in lists, and with which it may do `action`."""
 
-    def read(self, decode: Callable[[Buffer], T]) -> Steps[T]:
+    def read(self, decode: Callable[[Buffer], T]) -> Coroutine[Any, Any, T]:
         """Read its body and `decode` it, in a worker thread if it is long."""
 
 
@@ -54,7 +55,7 @@ class GrpcRow(NamedTuple):
 
     answer: Callable[..., Any]
     """Takes the server and the request message, and returns the response as a document, or None. If it lists models, it takes those that
-    the client may see, and with which it may do the action."""
+    the client may see, and with which it may do the action. A coroutine function takes the `IO` in the end."""
     action: Action | None = None  # as in `RestRow`
     lists_models: bool = False
 

@@ -26,8 +26,8 @@ from typing import Annotated, Any, Final, NamedTuple, final
 import msgspec
 
 from .._protocol.datatypes import Buffer
-from .._protocol.effects import Run, Steps
 from .._protocol.errors import Forbidden, InferenceError, InvalidRequest, NotFound, TooLarge, show
+from .._protocol.io import IO
 from .._protocol.log import log_raised
 from .._protocol.schemas import Parameters, RequestOutput
 from .._protocol.tensor_bytes import view_bytes
@@ -312,14 +312,14 @@ def _check_key(key: str) -> str:
 # Rows
 
 
-def _rest_register(engine: Any, question: Question) -> Steps[None]:
+async def _rest_register(engine: Any, question: Question) -> None:
     engine.regions.check_may_register()
-    asked = yield from question.read(lambda body: decode_question(body, RegisterRegion))
-    yield Run(partial(engine.regions.register, question.region, asked.key, asked.offset or 0, asked.byte_size), "hook")
+    asked = await question.read(lambda body: decode_question(body, RegisterRegion))
+    await question.io.run(partial(engine.regions.register, question.region, asked.key, asked.offset or 0, asked.byte_size), "hook")
 
 
-def _grpc_register(engine: Any, request: Any) -> Steps[None]:
-    yield Run(partial(engine.regions.register, request.name, request.key, request.offset, request.byte_size), "hook")
+async def _grpc_register(engine: Any, request: Any, io: IO) -> None:
+    await io.run(partial(engine.regions.register, request.name, request.key, request.offset, request.byte_size), "hook")
 
 
 def _list_regions(engine: Any, question: Question) -> Any:

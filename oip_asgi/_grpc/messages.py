@@ -19,6 +19,7 @@ from .._models.handler import Handler
 from .._protocol.access import Access, Action
 from .._protocol.datatypes import Array, Buffer, DType, dtype_of, integer_array, name_of
 from .._protocol.errors import InvalidRequest, TooLarge, show
+from .._protocol.io import IO
 from .._protocol.loop_limits import LOOP_BYTES
 from .._protocol.schemas import Parameters, RequestOutput
 from .._protocol.tensor_bytes import count, from_bytes, view_bytes
@@ -116,7 +117,7 @@ class GRPCFormat:
     def make_access(self, action: Action, model: str | None, version: str | None) -> Access:
         return self._method.make_access(self.transport, action, model, version)
 
-    def read(self) -> Buffer:
+    async def read(self, _: IO) -> Buffer:
         return self.body
 
     def parse(self) -> Sequence[Buffer]:

@@ -1,6 +1,6 @@
 """One remote call of a method that answers one message with one: request message -> response message. The table of methods is here.
 
-Knows no gRPC library, no protobuf, and neither sync nor async. Extensions add their own rows. The code of each error's status is in
+Knows no gRPC library and no protobuf. Extensions add their own rows. The code of each error's status is in
 `_protocol.grpc_codes`.
 
 Specification: gRPC, API Definitions, Error.
@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from functools import partial
+from inspect import iscoroutinefunction
 from typing import Any, Final
 
 import msgspec
@@ -19,12 +20,12 @@ from .._extensions import config, model_statistics, repository, shared_memory, u
 from .._extensions.rows import GrpcRow, GrpcRows
 from .._protocol.access import Action
 from .._protocol.datatypes import Buffer
-from .._protocol.effects import Run, Steps, finish
 from .._protocol.errors import InvalidRequest, NotFound, client_text, show
+from .._protocol.io import IO
 from .._protocol.loop_limits import MAX_QUESTION
 from .._serving.engine import Engine
 from .._serving.failures import as_client_error
-from .._serving.pipeline import answer_once, infer
+from .._serving.pipeline import infer
 from .._serving.record import record_unknown
 from .messages import GRPCFormat, Method, Reply
 from .wire import has_more_fields
@@ -39,21 +40,20 @@ _MAX_FIELDS: Final = 1000
 """The most fields of a long request to load a model, one for each file."""
 
 
-def exchange(engine: Engine, method: Method, body: Buffer, transport: Any, timeout: float = math.inf) -> list[Buffer] | Steps[list[Buffer]]:
-    """Answer one call: return its response message, in parts, or the steps that are left if something must be waited for."""
+async def exchange(engine: Engine, method: Method, body: Buffer, transport: Any, io: IO, seconds: float = math.inf) -> list[Buffer]:
+    """Answer one call, which may take so long: return its response message, in parts."""
     row = _ANSWERS.get(method.name)
     if row is not None:
-        return _answer(engine, row, method, body, transport)
+        return await _answer(engine, row, method, body, transport, io)
     try:
-        wire = GRPCFormat(method, body, transport, timeout)
+        wire = GRPCFormat(method, body, transport, seconds)
     except InvalidRequest as error:
         record_unknown(engine.unknown, error)
         raise
     name, version = wire.model_name, wire.model_version or None
-    asked = None if engine.guard is None else engine.guard.ask(wire.make_access("infer", name, version), wire.timeout)
-    if asked is not None:
-        return _infer_after(asked, engine, wire)
-    return infer(engine, engine.find_for_inference(name, version), wire, answer_once)
+    if engine.guard is not None:
+        await engine.guard.ask(io, wire.make_access("infer", name, version), wire.timeout)
+    return await infer(engine, engine.find_for_inference(name, version), wire, io)
 
 
 def refuse(error: Exception) -> Reply:
@@ -62,26 +62,22 @@ def refuse(error: Exception) -> Reply:
     return Reply([], refusal.grpc_code, client_text(refusal).encode()[:_MAX_DETAILS].decode(errors="ignore"))
 
 
-def _infer_after(asked: Steps[None], engine: Engine, wire: GRPCFormat) -> Steps[list[Buffer]]:
-    yield from asked
-    model = engine.find_for_inference(wire.model_name, wire.model_version or None)
-    parts: list[Buffer] = yield from finish(infer(engine, model, wire, answer_once))
-    return parts
-
-
-def _answer(engine: Engine, row: GrpcRow, method: Method, body: Buffer, transport: Any) -> Steps[list[Buffer]]:
+async def _answer(engine: Engine, row: GrpcRow, method: Method, body: Buffer, transport: Any, io: IO) -> list[Buffer]:
     """Answer a call of any method but ModelInfer."""
-    request = yield from _parse(engine, method, body)
+    request = await _parse(engine, method, body, io)
     make_access = partial(method.make_access, transport)
     name = _find_name(row.action, request)
     if engine.guard is not None and row.action is not None and (name or not row.lists_models):
-        yield from engine.guard.ask(make_access(row.action, name, getattr(request, "version", "") or None)) or ()
+        await engine.guard.ask(io, make_access(row.action, name, getattr(request, "version", "") or None))
     if row.action == "load":
-        yield from engine.find_new()
+        await engine.find_new(io)
     elif method.name == "RepositoryIndex":
-        yield from repository.find_to_list(engine, partial(engine.find_visible, make_access))
-    visible = [[] if name else (yield from engine.find_visible(make_access, row.action))] if row.lists_models else ()
-    document = yield from finish(row.answer(engine, request, *visible))
+        await repository.find_to_list(engine, io, partial(engine.find_visible, io, make_access))
+    visible = [[] if name else await engine.find_visible(io, make_access, row.action)] if row.lists_models else ()
+    if iscoroutinefunction(row.answer):
+        document = await row.answer(engine, request, io)
+    else:
+        document = row.answer(engine, request, *visible)
     return [method.write({} if document is None else msgspec.to_builtins(document))]
 
 
@@ -94,7 +90,7 @@ def _find_name(action: Action | None, request: Any) -> str | None:
     return str(request.name)
 
 
-def _parse(engine: Engine, method: Method, body: Buffer) -> Steps[Any]:
+async def _parse(engine: Engine, method: Method, body: Buffer, io: IO) -> Any:
     """Parse the request message of any method but ModelInfer. Only a request to load a model may be long, as it may have files."""
     if len(body) <= MAX_QUESTION:
         return method.parse(body)
@@ -102,15 +98,15 @@ def _parse(engine: Engine, method: Method, body: Buffer) -> Steps[Any]:
         raise InvalidRequest(f"the request has {len(body)} bytes: expected {MAX_QUESTION} at most")
     if has_more_fields(body, _MAX_FIELDS):
         raise InvalidRequest(f"the request has more than {_MAX_FIELDS} fields")
-    return (yield Run(partial(method.parse, body), "conversion", for_client=True))
+    return await io.run(partial(method.parse, body), "conversion")
 
 
-def _answer_ready(engine: Engine, _: Any) -> Steps[Any]:
-    return {"ready": (yield from engine.is_ready())}
+async def _answer_ready(engine: Engine, _: Any, io: IO) -> Any:
+    return {"ready": await engine.is_ready(io)}
 
 
-def _answer_model_ready(engine: Engine, request: Any) -> Steps[Any]:
-    return {"ready": (yield from engine.is_model_ready(engine.models.find(request.name, request.version or None)))}
+async def _answer_model_ready(engine: Engine, request: Any, io: IO) -> Any:
+    return {"ready": await engine.is_model_ready(io, engine.models.find(request.name, request.version or None))}
 
 
 def _describe_model(engine: Engine, request: Any) -> Any:
@@ -121,10 +117,10 @@ def _describe_model(engine: Engine, request: Any) -> Any:
     return document
 
 
-def _check(engine: Engine, request: Any) -> Steps[Any]:
+async def _check(engine: Engine, request: Any, io: IO) -> Any:
     if request.service not in ("", SERVICE):
         raise NotFound(f"unknown service {show(request.service)}: expected {SERVICE}, or nothing for the server")
-    return {"status": "SERVING" if (yield from engine.is_ready()) else "NOT_SERVING"}
+    return {"status": "SERVING" if await engine.is_ready(io) else "NOT_SERVING"}
 
 
 _OF_SERVICE: Final[GrpcRows] = {

@@ -8,19 +8,19 @@ Specification: Triton's Generate Extension; server-sent events, one `data:` line
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Final
+from collections.abc import AsyncGenerator, Sequence
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from .._extensions.reserved import OF_PROTOCOL
 from .._models.handler import Handler
 from .._models.model import Model
 from .._protocol import schemas
 from .._protocol.datatypes import Buffer
-from .._protocol.effects import Start, Steps
 from .._protocol.errors import InferenceError, InvalidRequest, client_text, show
 from .._protocol.tensors import REGION, InferenceRequest, InferenceResponse, Lend
 from .._rest import body as rest
 from .._rest import generate
-from .._serving.stream import Events, Stream
+from .._serving.stream import stream
 from .headers import HEADER_LENGTH_FIELD, read_length
 from .request import RestFormat
 from .response import JSON, Response, encode_json, respond
@@ -28,8 +28,15 @@ from .response import JSON, Response, encode_json, respond
 if TYPE_CHECKING:
     from .exchange import Exchange
 
-STREAMED: Final = Response(200, [], [], 0)
-"""Returned after a response was sent in pieces."""
+
+class Events(NamedTuple):
+    """A response that is sent in pieces, and has no length. It ends if nobody takes a piece before `io.until`."""
+
+    status: int
+    headers: Sequence[tuple[bytes, bytes]]
+    first: bytes | None  # the first piece; None if there is none
+    items: AsyncGenerator[bytes, None]  # those that follow it
+
 
 _AS_JSON: Final = InferenceRequest([])
 
@@ -55,7 +62,6 @@ _HEADERS: Final = [
     # proxies such as nginx hold a response back until it is complete, unless it says that they must not
     (b"x-accel-buffering", b"no"),
 ]
-_EVENTS: Final = Events(Start(200, _HEADERS), _encode_error, STREAMED)
 
 
 class DocumentFormat:
@@ -121,12 +127,15 @@ class DocumentFormat:
         return self._frame % document
 
 
-def answer_with_document(request: Exchange, model: Model) -> Steps[Response]:
+async def answer_with_document(request: Exchange, model: Model) -> Response:
     """Answer `generate` with one document, even if the model streams."""
-    text = yield from Stream(request.engine, model, DocumentFormat(request.wire, b"%b", may_be_flat=True), wants_one=True).run()
+    wire = DocumentFormat(request.wire, b"%b", may_be_flat=True)
+    [text] = [text async for text in stream(request.engine, model, wire, request.io, wants_one=True)]
     return respond(200, [JSON], [text])
 
 
-def answer_with_events(request: Exchange, model: Model, *, may_be_flat: bool) -> Steps[Response]:
+async def answer_with_events(request: Exchange, model: Model, *, may_be_flat: bool) -> Events:
     """Answer `generate_stream` and `infer_stream` with an event for each response."""
-    return Stream(request.engine, model, DocumentFormat(request.wire, _EVENT, may_be_flat=may_be_flat), _EVENTS).run()
+    wire = DocumentFormat(request.wire, _EVENT, may_be_flat=may_be_flat)
+    items = stream(request.engine, model, wire, request.io, _encode_error)
+    return Events(200, _HEADERS, await anext(items, None), items)

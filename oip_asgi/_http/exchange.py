@@ -1,4 +1,4 @@
-"""One HTTP exchange: a request's head and body -> `Response`. Knows no ASGI, WSGI or framework, and neither sync nor async.
+"""One HTTP exchange: a request's head and body -> `Response`, or `Events`. Knows no ASGI, WSGI or framework.
 
 This file has the table of routes, which names the handler of each path. Extensions add their own rows. The status
 of an error is in its class, in `_protocol.errors`.
@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from functools import partial
+from types import CoroutineType
 from typing import Any, Final, TypeVar
 
 import msgspec
@@ -22,16 +23,16 @@ from .._models.registry import path_of
 from .._protocol import schemas
 from .._protocol.access import Action
 from .._protocol.datatypes import Buffer
-from .._protocol.effects import Read, Run, Steps, finish
 from .._protocol.errors import show
+from .._protocol.io import IO
 from .._protocol.loop_limits import LOOP_BYTES
 from .._serving.engine import Engine
 from .._serving.failures import as_client_error
 from .._serving.guard import Guard
-from .._serving.pipeline import answer_once, infer
+from .._serving.pipeline import infer
 from . import pages
 from .browsers import refuse_foreign
-from .events import answer_with_document, answer_with_events
+from .events import Events, answer_with_document, answer_with_events
 from .request import Head, RestFormat
 from .response import JSON, Response, encode_json, refuse, respond, respond_json
 from .routes import MOST_CHARACTERS, Match, Routes, Template, not_allowed, unknown_path
@@ -52,109 +53,85 @@ class Exchange(msgspec.Struct, eq=False):
 
     engine: Engine
     wire: RestFormat
+    io: IO
     version: str | None = None
     region: str | None = None
 
-    def find_visible(self, action: Action | None = None) -> Steps[list[Model]]:
-        return self.engine.find_visible(self.wire.make_access, action)
+    async def find_visible(self, action: Action | None = None) -> list[Model]:
+        return await self.engine.find_visible(self.io, self.wire.make_access, action)
 
-    def read(self, decode: Callable[[Buffer], T]) -> Steps[T]:
+    async def read(self, decode: Callable[[Buffer], T]) -> T:
         self.wire.json_limit = None  # the files of a load are base64 in its JSON
-        wanted = self.wire.read()
-        body: Buffer = (yield wanted) if type(wanted) is Read else wanted
-        if len(body) <= LOOP_BYTES:
-            return decode(body)
-        decoded: T = yield Run(partial(decode, body), "conversion", for_client=True)
-        return decoded
+        body = await self.wire.read(self.io)
+        return decode(body) if len(body) <= LOOP_BYTES else await self.io.run(partial(decode, body), "conversion")
 
 
-def exchange(engine: Engine, head: Head, body: bytes | None = None) -> Response | Steps[Response]:
-    """Answer one request: return its response, or the steps that are left if something must be waited for.
+async def exchange(engine: Engine, head: Head, io: IO, body: bytes | None = None) -> Response | Events:
+    """Answer one request. Never raises `Exception`; cancellation, and that the client has gone, pass through.
 
-    Never raises `Exception`; cancellation passes through. A stream is sent in pieces. The body is given if all of it was there at once, and
-    its length is `head.short_length`.
+    The body is given if all of it was there at once, and its length is `head.short_length`.
     """
     wire = RestFormat(head, engine.options.max_body_bytes, engine.options.max_json_bytes, body)
+    response: Response | Events
     try:
         found = engine.models.by_path.get(head.path.removesuffix("/infer"))
         if head.method != "POST" or not head.path.endswith("/infer") or b"sec-fetch-site" in head.fields:
-            answer = _call_handler(engine, wire)
+            response = await _call_handler(engine, wire, io)
         elif engine.guard is not None:
-            answer = _infer_if_allowed(engine, engine.guard, wire)
+            response = await _infer_if_allowed(engine, engine.guard, wire, io)
         elif found is None or found[0].lifecycle.state != "ready":
-            answer = _call_handler(engine, wire)
+            response = await _call_handler(engine, wire, io)
         else:  # as nearly always
-            answer = infer(engine, found[0], wire, answer_once)
-    except Exception as error:
-        answer = refuse(as_client_error(error))
-    return answer if body is not None and type(answer) is Response else _finish(wire, answer)
-
-
-def _finish(wire: RestFormat, answer: Response | Steps[Response]) -> Steps[Response]:
-    """`exchange`, for a request that waits for something, or whose body may still be to be read."""
-    try:
-        response = answer if type(answer) is Response else (yield from answer)
+            response = await infer(engine, found[0], wire, io)
     except Exception as error:
         response = refuse(as_client_error(error))
     if wire.body is None and not wire.is_read:
-        yield from wire.drop()
-    return Response(response.status, response.headers, [], 0) if wire.head.method == "HEAD" else response
+        await wire.drop(io)
+    if head.method == "HEAD" and type(response) is Response:
+        return Response(response.status, response.headers, [], 0)
+    return response
 
 
-def _infer_if_allowed(engine: Engine, guard: Guard, wire: RestFormat) -> Response | Steps[Response]:
+async def _infer_if_allowed(engine: Engine, guard: Guard, wire: RestFormat, io: IO) -> Response | Events:
     """Answer a request for inference. Up to its refusal nothing looks a model up, as the time would tell whether it exists."""
     match = _PLAIN.fullmatch(wire.head.path)
     if match is None or len(wire.head.path) > MOST_CHARACTERS:
-        return _call_handler(engine, wire)
+        return await _call_handler(engine, wire, io)
     name, version = match.groups()
-
-    def answer() -> Response | Steps[Response]:
-        return infer(engine, engine.find_for_inference(name, version), wire, answer_once)
-
-    asked = guard.ask(wire.make_access("infer", name, version))
-    return answer() if asked is None else _answer_after(asked, answer)
+    await guard.ask(io, wire.make_access("infer", name, version))
+    return await infer(engine, engine.find_for_inference(name, version), wire, io)
 
 
-def _call_handler(engine: Engine, wire: RestFormat) -> Response | Steps[Response]:
-    """Find the route of a request, ask whether it is allowed, and call the handler."""
+async def _call_handler(engine: Engine, wire: RestFormat, io: IO) -> Response | Events:
+    """Find the route of a request, ask whether it is allowed, find its model, and call the handler."""
     head = wire.head
     match = (_WITH_PAGES if engine.options.docs else _WITHOUT_PAGES).match(head.path)
     if match is None:
         raise unknown_path(head.path, head.mount(head))
-    asked = None
-    if match.endpoint.action is not None:
+    action = match.endpoint.action
+    if action is not None:
         if head.method == "POST" and (b"origin" in head.fields or b"sec-fetch-site" in head.fields):  # any browser sends one of them
-            refuse_foreign(head.fields, match.endpoint.action, engine.options.trusted_origins)
+            refuse_foreign(head.fields, action, engine.options.trusted_origins)
         if engine.guard is not None:
-            asked = engine.guard.ask(wire.make_access(match.endpoint.action, None if match.is_region else match.name, match.version))
-    if engine.finders and match.endpoint.action == "load":
-        asked = repository.find_to_load(engine, asked)
-    return _handle(engine, wire, match) if asked is None else _answer_after(asked, partial(_handle, engine, wire, match))
-
-
-def _answer_after(asked: Steps[None], answer: Callable[[], Response | Steps[Response]]) -> Steps[Response]:
-    """Answer a request after an `async def` was asked whether it is allowed."""
-    yield from asked
-    response: Response = yield from finish(answer())
-    return response
-
-
-def _handle(engine: Engine, wire: RestFormat, match: Match) -> Response | Steps[Response]:
-    """Find the model of a request, and call the handler."""
-    head = wire.head
+            await engine.guard.ask(io, wire.make_access(action, None if match.is_region else match.name, match.version))
+        if engine.finders and action == "load":
+            await engine.find_new(io)  # it may be new
     handler = match.endpoint.handlers.get(head.method)
     model = None
     if match.name is not None and not match.is_region:
         # only the name of a registered model may have slashes, or end as TensorFlow's `name:predict`
         if (match.is_split or (handler is None and ":" in match.name)) and match.name not in engine.models:
             raise unknown_path(head.path, head.mount(head))
-        find = engine.find_for_inference if match.endpoint.action == "infer" else engine.models.find
+        find = engine.find_for_inference if action == "infer" else engine.models.find
         model = find(match.name, match.version)
     if handler is None:
         raise not_allowed(head.method, match.endpoint.handlers, _find_meant(head, match))
+    response: Response | Events
     if model is None:
-        return handler(Exchange(engine, wire, region=match.name))
-    return handler(Exchange(engine, wire, match.version), model)
+        response = await handler(Exchange(engine, wire, io, region=match.name))
+    else:
+        response = await handler(Exchange(engine, wire, io, match.version), model)
+    return response
 
 
 def _find_meant(head: Head, match: Match) -> str:
@@ -167,35 +144,37 @@ def _find_meant(head: Head, match: Match) -> str:
     return f"; for inference, POST to {show(path)}"
 
 
-def _answer_ready(request: Exchange) -> Steps[Response]:
+async def _answer_ready(request: Exchange) -> Response:
     engine = request.engine
-    blockers = yield from engine.find_blockers(waits=not request.wire.head.holds_thread)
+    blockers = await engine.find_blockers(request.io, waits=not request.wire.head.holds_thread)
     document = schemas.ServerReady(blockers is None, True)
     if blockers and engine.guard is None:  # else not everybody may know of each model
         document.models = repository.list_blockers(blockers)
     return respond_json(200 if document.ready else 503, document)
 
 
-def _list_models(_: Engine, request: Exchange) -> Steps[schemas.ModelList]:
-    visible = yield from request.find_visible()
+async def _list_models(_: Engine, request: Exchange) -> schemas.ModelList:
+    visible = await request.find_visible()
     return schemas.ModelList(list(dict.fromkeys(model.name for model in visible)))
 
 
-def _describe_model(request: Exchange, model: Model) -> Response:
+async def _describe_model(request: Exchange, model: Model) -> Response:
     return respond_json(200, request.engine.describe_model(model))
 
 
-def _answer_model_ready(request: Exchange, model: Model) -> Steps[Response]:
-    ready = yield from request.engine.is_model_ready(model, waits=not request.wire.head.holds_thread)
+async def _answer_model_ready(request: Exchange, model: Model) -> Response:
+    ready = await request.engine.is_model_ready(request.io, model, waits=not request.wire.head.holds_thread)
     return respond_json(200 if ready else 503, schemas.ModelReady(model.name, ready))
 
 
-def _infer(request: Exchange, model: Model) -> Response | Steps[Response]:
-    return infer(request.engine, model, request.wire, answer_once)
+async def _infer(request: Exchange, model: Model) -> Response:
+    return await infer(request.engine, model, request.wire, request.io)
 
 
-def _answer_row(answer: Callable[..., Any], request: Exchange, *model: Model) -> Steps[Response]:
-    document = yield from finish(answer(request.engine, request, *model))
+async def _answer_row(answer: Callable[..., Any], request: Exchange, *model: Model) -> Response:
+    document = answer(request.engine, request, *model)
+    if isinstance(document, CoroutineType):
+        document = await document
     return respond(200, [], []) if document is None else respond(200, [JSON], [encode_json(document)])
 
 

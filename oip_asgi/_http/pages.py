@@ -16,7 +16,6 @@ from .._docs.operations import CONTROLS, Control
 from .._docs.page import FILES, PAGE, POLICY, describe_first, describe_state, read, render, render_server
 from .._extensions.rows import RestRow
 from .._models.model import Model
-from .._protocol.effects import Run, Steps
 from .._protocol.errors import InferenceError
 from .request import Head
 from .response import JSON, Response, encode_json, respond
@@ -29,42 +28,41 @@ _POLICY: Final = (b"content-security-policy", POLICY.encode())
 _NO_SNIFFING: Final = (b"x-content-type-options", b"nosniff")
 
 
-def _answer_openapi(request: Exchange) -> Steps[Response]:
+async def _answer_openapi(request: Exchange) -> Response:
     engine = request.engine
     if engine.guard is not None:  # each client may see other models
-        visible = yield from request.find_visible()
-        return _respond_document(request.wire.head, (yield from _encode(partial(openapi, engine, visible=visible))))
+        visible = await request.find_visible()
+        return _respond_document(request.wire.head, await _encode(request, partial(openapi, engine, visible=visible)))
     made_of = basis(engine)
     known = engine.document
     if known is None or known[0] != made_of:
-        known = made_of, (yield from _encode(partial(openapi, engine)))
+        known = made_of, await _encode(request, partial(openapi, engine))
         engine.document = known
     return _respond_document(request.wire.head, known[1])
 
 
-def _answer_openapi_of_model(request: Exchange, model: Model) -> Steps[Response]:
-    visible, controls = (yield from request.find_visible()), (yield from _find_controls(request, model))
+async def _answer_openapi_of_model(request: Exchange, model: Model) -> Response:
+    visible, controls = await request.find_visible(), await _find_controls(request, model)
     make = partial(openapi_of, request.engine, model, request.version, visible=visible, controls=controls)
-    return _respond_document(request.wire.head, (yield from _encode(make)))
+    return _respond_document(request.wire.head, await _encode(request, make))
 
 
-def _find_controls(request: Exchange, model: Model) -> Steps[list[Control]]:
+async def _find_controls(request: Exchange, model: Model) -> list[Control]:
     """Find whether a client may load and unload a model."""
     engine, allowed = request.engine, []
     for action in CONTROLS if engine.options.model_control else ():
         try:
             if engine.guard is not None:
-                yield from engine.guard.ask(request.wire.make_access(action, model.name, None)) or ()
+                await engine.guard.ask(request.io, request.wire.make_access(action, model.name, None))
         except InferenceError:
             continue
         allowed.append(action)
     return allowed
 
 
-def _encode(make: Callable[[], dict[str, Any]]) -> Steps[bytes]:
+async def _encode(request: Exchange, make: Callable[[], dict[str, Any]]) -> bytes:
     # some hundred microseconds for each model
-    document: bytes = yield Run(lambda: encode_json(make()), "conversion", for_client=True)
-    return document
+    return await request.io.run(lambda: encode_json(make()), "conversion")
 
 
 def _respond_document(head: Head, document: bytes) -> Response:
@@ -74,10 +72,10 @@ def _respond_document(head: Head, document: bytes) -> Response:
     return respond(200, [JSON, _ALWAYS_ASK], [servers, memoryview(document)[1:]])
 
 
-def _answer_page(request: Exchange) -> Steps[Response]:
-    template, visible = (yield from _read(PAGE)), (yield from request.find_visible())
-    controls = (yield from _find_controls(request, visible[0])) if visible else []
-    first = yield from _encode(partial(describe_first, request.engine, visible, controls))
+async def _answer_page(request: Exchange) -> Response:
+    template, visible = await _read(request, PAGE), await request.find_visible()
+    controls = await _find_controls(request, visible[0]) if visible else []
+    first = await _encode(request, partial(describe_first, request.engine, visible, controls))
     body = render(template, "../" if request.wire.head.path.endswith("/") else "", first)
     return _respond_file(request.wire.head, "text/html; charset=utf-8", body, _POLICY, (b"referrer-policy", b"same-origin"))
 
@@ -86,7 +84,7 @@ _OF_JAVA: Final = b"text/html, image/gif, image/jpeg, *; q=.2, */*; q=.2"
 """What programs in Java accept if they do not say what."""
 
 
-def _answer_server(request: Exchange) -> Response:
+async def _answer_server(request: Exchange) -> Response:
     """The server's metadata; for a browser, with a link to the page."""
     head, metadata = request.wire.head, encode_json(request.engine.describe())
     accepted = head.fields.get(b"accept", b"")
@@ -98,20 +96,19 @@ def _answer_server(request: Exchange) -> Response:
     return respond(200, described, [render_server(request.engine, metadata, page)])
 
 
-def _answer_state(request: Exchange, model: Model) -> Steps[Response]:
+async def _answer_state(request: Exchange, model: Model) -> Response:
     guard = request.engine.guard
     if guard is not None:  # it has the options too
-        yield from guard.ask(request.wire.make_access("config", model.name, request.version)) or ()
+        await guard.ask(request.io, request.wire.make_access("config", model.name, request.version))
     return respond(200, [JSON], [encode_json(describe_state(model))])
 
 
-def _answer_page_file(name: str, request: Exchange) -> Steps[Response]:
-    return _respond_file(request.wire.head, FILES[name], (yield from _read(name)))
+async def _answer_page_file(name: str, request: Exchange) -> Response:
+    return _respond_file(request.wire.head, FILES[name], await _read(request, name))
 
 
-def _read(name: str) -> Steps[bytes]:
-    body: bytes = yield Run(partial(read, name), "conversion", for_client=True)
-    return body
+async def _read(request: Exchange, name: str) -> bytes:
+    return await request.io.run(partial(read, name), "conversion")
 
 
 def _respond_file(head: Head, media_type: str, body: bytes, *more: tuple[bytes, bytes]) -> Response:

@@ -12,8 +12,8 @@ import msgspec
 from .._models.handler import Handler
 from .._protocol.access import Access, Action
 from .._protocol.datatypes import Buffer
-from .._protocol.effects import Read, Steps
 from .._protocol.errors import InferenceError, InvalidRequest
+from .._protocol.io import IO
 from .._protocol.request_body import Body, read_coding
 from .._protocol.tensors import InferenceRequest, InferenceResponse, Lend, ReceivedHeaders, join_repeated
 from .._rest import body as rest
@@ -62,7 +62,7 @@ class RestFormat(msgspec.Struct, eq=False):
     """The most bytes of JSON that are taken, in front of binary data or without any; None for no limit."""
     body: bytes | None = None
     """All of the body, if the adapter had it at once: its length is `head.short_length`."""
-    is_read: bool = False  # whether `read` has returned the effect that reads it
+    is_read: bool = False  # whether `read` has begun to read it
 
     timeout: ClassVar[float] = math.inf
     size: ClassVar[int | None] = None
@@ -77,7 +77,7 @@ class RestFormat(msgspec.Struct, eq=False):
     def make_access(self, action: Action, model: str | None, version: str | None) -> Access:
         return Access(action, model, version, headers=self.named_headers, transport=self.head.transport)
 
-    def read(self) -> Read | Buffer:
+    async def read(self, io: IO) -> Buffer:
         fields = self.head.fields
         header_length = read_length(fields, HEADER_LENGTH_FIELD)
         if self.body is not None:
@@ -95,9 +95,10 @@ class RestFormat(msgspec.Struct, eq=False):
                 status=411,
             )
         self.is_read = True
-        return Read(body)
+        read: Buffer = await io.read(body)
+        return read
 
-    def drop(self) -> Steps[None]:
+    async def drop(self, io: IO) -> None:
         """Read a body that the response did not need, and drop it. Many servers would close the connection while the client still sends."""
         fields = self.head.fields
         is_there = b"content-length" in fields or (b"transfer-encoding" in fields and self.head.body_is_bounded)
@@ -108,7 +109,7 @@ class RestFormat(msgspec.Struct, eq=False):
             body = Body(read_length(fields, b"content-length"), self.limit, keep=False)
             if body.length != 0:
                 body.check(body.length or 0)
-                yield Read(body)
+                await io.read(body)
         except Exception:
             return  # the response stands, whatever becomes of the rest
 

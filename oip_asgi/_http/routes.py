@@ -11,8 +11,8 @@ Specification: HTTP/REST API.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator
-from typing import Final, NamedTuple, TypeAlias
+from collections.abc import Callable, Coroutine, Iterable, Iterator
+from typing import Any, Final, NamedTuple, TypeAlias
 from urllib.parse import quote, unquote
 
 import msgspec
@@ -20,11 +20,9 @@ import msgspec
 from .._extensions import unsupported
 from .._extensions.rows import RestRow
 from .._protocol.access import Action
-from .._protocol.effects import Steps
 from .._protocol.errors import InferenceError, NotFound, show
-from .response import Response
 
-Handler: TypeAlias = Callable[..., "Response | Steps[Response]"]
+Handler: TypeAlias = Callable[..., Coroutine[Any, Any, Any]]
 """Takes the exchange, and the model where the pattern names one."""
 
 _NAMED: Final = re.compile(r"(.*)\{(model|region)\}(\[/versions/\{version\}\])?(.*)")

@@ -8,12 +8,11 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from functools import partial
 from typing import Final, Literal, TypeAlias, final
 
-from .._protocol.effects import Signal, Spawn, Steps, Wait
 from .._protocol.errors import InferenceError, ModelFailed, NotFound, NotReady
+from .._protocol.io import IO, Part, Signal
 from .._protocol.log import log_raised, logger
 from .handler import Handler
 from .limiter import Limiter, Slot, set_all
@@ -93,7 +92,7 @@ def transition(state: State, event: Event) -> tuple[Action, State]:
 class _Load:
     """One load and its outcome. Requests that come while it runs wait for it if it `is_waited_for`, else they are refused."""
 
-    spawn: Spawn
+    part: Part
 
     def __init__(self, *, is_waited_for: bool) -> None:
         self.is_waited_for = is_waited_for
@@ -120,7 +119,7 @@ class Lifecycle:
         self._limiter = limiter
         self._lock = limiter.lock
         self._loading: _Load | None = None
-        self._unloading: Spawn | None = None
+        self._unloading: Part | None = None
         self._retired: dict[Handler, bool] = {}
         """Handlers that get no more requests, and whose `unload=` is still to be called."""
 
@@ -156,20 +155,20 @@ class Lifecycle:
 
     # Loading
 
-    def begin_at_start(self) -> Spawn | None:
+    def begin_at_start(self) -> Part | None:
         """Begin to load a model that is registered, while the server starts. Until it is loaded, requests are refused."""
         with self._lock:
             begun = self._begin_if_registered(is_waited_for=False)
-            return begun and begun.spawn
+            return begun and begun.part
 
-    def begin_to_load(self) -> Steps[None]:
+    def begin_to_load(self, io: IO) -> None:
         """Load the model if it is only registered, without waiting. Requests that come meanwhile wait for it."""
         with self._lock:
             begun = self._begin_if_registered(is_waited_for=True)
         if begun is not None:
-            yield begun.spawn
+            io.spawn(begun.part)
 
-    def wait_until_loaded(self, *, at_start: bool = False) -> Steps[None]:
+    async def wait_until_loaded(self, io: IO, *, at_start: bool = False) -> None:
         """Load the model if it is only registered, and wait for a load that a request began; `at_start`, for any load."""
         while self.state in ("registered", "loading"):
             with self._loader.guard_wait() as may_wait:
@@ -181,10 +180,10 @@ class Lifecycle:
                 if loading is None or not (loading.is_waited_for or at_start):
                     return
                 if begun is not None:
-                    yield loading.spawn
-                yield Wait(loading.spawn.ended)
+                    io.spawn(loading.part)
+                await io.wait(loading.part.ended)
 
-    def load(self, parameters: LoadParameters) -> Steps[None]:
+    async def load(self, io: IO, parameters: LoadParameters) -> None:
         """Wait for a load or an unload that runs, then load the model, or load it again. Its old handler serves until that has ended."""
         own = None
         with self._loader.guard_wait() as may_wait:
@@ -196,11 +195,11 @@ class Lifecycle:
                     # requests wait for a first load, which they would have begun themselves
                     own = self._begin(parameters, is_waited_for=self.state == "registered")
                     # an unload that runs waits for the load that runs
-                    running = self._unloading if self._loading is None else self._loading.spawn
+                    running = self._unloading if self._loading is None else self._loading.part
                 assert running is not None  # else it would have begun
                 if own is not None:
-                    yield running
-                yield Wait(running.ended)
+                    io.spawn(running)
+                await io.wait(running.ended)
         if own.error is not None:
             raise ModelFailed(f"failed to load {self._label}: see the server's log") from own.error
         if own.action == "discard":
@@ -220,25 +219,23 @@ class Lifecycle:
         if action == "wait":
             return None
         loading = self._loading = _Load(is_waited_for=is_waited_for)
-        loading.spawn = Spawn(self._load(loading, parameters))
-        loading.spawn.ended.then(partial(self._end_load, loading, "cancelled"))  # if it was cancelled before it began
+        loading.part = Part(lambda io: self._load(io, loading, parameters))
+        loading.part.ended.then(partial(self._end_load, loading, "cancelled"))  # if it was cancelled before it began
         return loading
 
     def _end_lost(self) -> None:
         """End a load or an unload whose event loop was closed, or whose thread a fork has left behind. The caller holds the lock."""
-        lost = self._unloading if self._loading is None else self._loading.spawn
+        lost = self._unloading if self._loading is None else self._loading.part
         while lost is not None and lost.is_lost():
-            with suppress(ValueError):  # if it ran, and did not wait, when the process was forked
-                lost.part.close()
             lost.ended.set()  # which ends that load or unload; an unload may begin then
             lost = self._unloading
 
-    def _load(self, loading: _Load, parameters: LoadParameters) -> Steps[None]:
+    async def _load(self, io: IO, loading: _Load, parameters: LoadParameters) -> None:
         event: Event = "cancelled"
         made = None
         try:
             since = time.monotonic()
-            made = yield from self._loader.load(parameters)
+            made = await self._loader.load(io, parameters)
             self.load_seconds = time.monotonic() - since
             event = "loaded"
             logger.info("model %s is loaded after %.1f s", self._label, self.load_seconds)
@@ -248,10 +245,10 @@ class Lifecycle:
             log_raised(logging.ERROR, error, "model %s: load= raised, so %s", self._label, remains)
         finally:
             replaced = self._end_load(loading, event, made)
-            loading.spawn.ended.set()  # those who wait for it do not need the unload that follows
+            loading.part.ended.set()  # those who wait for it do not need the unload that follows
             del loading  # its error refers to this frame: the cycle would live until the next garbage collection
         if replaced is not None:
-            yield Spawn(self._unload_handler(replaced))
+            io.spawn(Part(lambda io: self._unload_handler(io, replaced)))
 
     def _end_load(self, loading: _Load, event: Event, made: Handler | None = None) -> Handler | None:
         """End a load. Returns the handler that the new one replaces if `unload=` must be called with it."""
@@ -272,7 +269,7 @@ class Lifecycle:
 
     # Unloading
 
-    def unload(self, event: Literal["unload", "unregister"]) -> Spawn | None:
+    def unload(self, event: Literal["unload", "unregister"]) -> Part | None:
         """Let no request begin any more. Returns the unloading, which the caller spawns; None if there is nothing to do."""
         with self._lock:
             self._end_lost()
@@ -281,15 +278,16 @@ class Lifecycle:
             handler, self._handler = self._handler, None
             if handler is not None:
                 self._retire(handler)
-            unloading = self._unloading = Spawn(self._unload(self._loading and self._loading.spawn))
+            loading = self._loading and self._loading.part
+            unloading = self._unloading = Part(lambda io: self._unload(io, loading))
             unloading.ended.then(self._end_unload)
             return unloading
 
-    def wait_until_unloaded(self) -> Steps[None]:
+    async def wait_until_unloaded(self, io: IO) -> None:
         unloading = self._unloading
         with self._loader.guard_wait() as may_wait:
             if unloading is not None and may_wait:
-                yield Wait(unloading.ended)
+                await io.wait(unloading.ended)
 
     def forget(self) -> None:
         """Let the next start of the server load the model again."""
@@ -303,23 +301,23 @@ class Lifecycle:
         if self._loader.is_factory or not self._retired:
             self._retired[handler] = True
 
-    def _unload(self, loading: Spawn | None) -> Steps[None]:
+    async def _unload(self, io: IO, loading: Part | None) -> None:
         if loading is not None:
-            yield Wait(loading.ended)
+            await io.wait(loading.ended)
         with self._lock:
             retired = list(self._retired)
         for handler in retired:
-            yield from self._unload_handler(handler)
+            await self._unload_handler(io, handler)
 
-    def _unload_handler(self, handler: Handler) -> Steps[None]:
+    async def _unload_handler(self, io: IO, handler: Handler) -> None:
         """Call `unload=` for a handler as soon as no request uses it. If that is cancelled before the call, a later unload calls it."""
         idle = Signal()
         with self._lock:
             handler.uses.idle.append(idle)
             unused = handler.uses.take_idle()
         set_all(unused)
-        yield Wait(idle)
-        yield from self._loader.unload(handler, claim=partial(self._claim, handler))
+        await io.wait(idle)
+        await self._loader.unload(io, handler, claim=partial(self._claim, handler))
 
     def _claim(self, handler: Handler) -> bool:
         """True for the first who asks: the one who calls `unload=`."""
@@ -329,7 +327,7 @@ class Lifecycle:
     def _end_unload(self) -> None:
         with self._lock:
             if self._loading is not None:  # it was cancelled while it waited for this load
-                self._loading.spawn.ended.then(self._end_unload)
+                self._loading.part.ended.then(self._end_unload)
                 return
             self._unloading = None
             if not self._loader.has_unload:

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 
 import msgspec
 
-from .._protocol.effects import Signal
+from .._protocol.io import Signal
 
 
 class Uses(msgspec.Struct, eq=False):

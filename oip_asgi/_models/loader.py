@@ -13,8 +13,8 @@ from typing import Any, Final
 import msgspec
 
 from .._codecs.content_types import Codecs
-from .._protocol.effects import Await, Run, Steps
 from .._protocol.errors import ModelFault, show
+from .._protocol.io import IO
 from .._protocol.log import log_raised
 from .callables import is_async, refuse_coroutine
 from .handler import Handler, Loaded, make_handler
@@ -51,12 +51,12 @@ _HOOKS: Final[ContextVar[tuple[_Hook, ...]]] = ContextVar("oip_asgi_hooks", defa
 """Within which this code runs, the outermost first."""
 
 
-def call_hook(hook: Callable[..., Any], *args: Any) -> Steps[Any]:
+async def call_hook(io: IO, hook: Callable[..., Any], *args: Any) -> Any:
     """Call `load=`, `unload=` or `ready=`, which may be an `async def`, and return its result."""
     called = partial(hook, *args) if args else hook
     if is_async(hook):
-        return (yield Await(called))
-    return refuse_coroutine((yield Run(called, "hook")))
+        return await io.call(called)
+    return refuse_coroutine(await io.run(called, "hook"))
 
 
 def _takes_argument(hook: Callable[..., Any] | None, annotation: type | None, where: str) -> bool:
@@ -136,12 +136,12 @@ class Loader:
 
         return call_async if is_async(hook) else call
 
-    def load(self, parameters: LoadParameters) -> Steps[Handler]:
+    async def load(self, io: IO, parameters: LoadParameters) -> Handler:
         """Call `load=` if there is one, and return the handler. Raises what `load=` raised, or why its result cannot be a model."""
         options, function = self._options, self._options.function
         made: Any = None
         if options.load is not None:
-            made = yield from call_hook(self._within(options.load), *([parameters] if self.takes_parameters else ()))
+            made = await call_hook(io, self._within(options.load), *([parameters] if self.takes_parameters else ()))
         if function is None and not callable(made) and not isinstance(made, Loaded):
             raise ModelFault(f"{options}: load= returned {show(made)}: return the function that answers, or register one beside load=")
         if function is not None and made is not None:
@@ -153,7 +153,7 @@ class Loader:
         self.has_unload |= handler.options.unload is not None
         return handler
 
-    def unload(self, handler: Handler, claim: Callable[[], bool]) -> Steps[None]:
+    async def unload(self, io: IO, handler: Handler, claim: Callable[[], bool]) -> None:
         """Call `unload=` for a handler if `claim()`, just before the call, is true. What `unload=` raises is logged."""
         unload = handler.options.unload
         if unload is None:
@@ -168,6 +168,6 @@ class Loader:
             return called() if claim() else None
 
         try:
-            yield from call_hook(self._within(call_async if is_async(unload) else call))
+            await call_hook(io, self._within(call_async if is_async(unload) else call))
         except Exception as error:
             log_raised(logging.ERROR, error, "%s: unload= raised", self._options)

@@ -1,1 +1,1 @@
-"""What runs the core: drivers, worker threads, the background event loop, and waiting. Decides nothing about the protocol."""
+"""What requests wait with, and where user code runs: worker threads, the background event loop. Decides nothing about the protocol."""

@@ -9,7 +9,7 @@ from concurrent.futures import CancelledError, Future
 from contextlib import suppress
 from typing import Any, Final, TypeVar
 
-from .._protocol.effects import QuitWithin, Stopped
+from .._protocol.io import ClientGone, QuitWithin, Stopped
 from .threads import call_after_fork
 
 T = TypeVar("T")
@@ -97,7 +97,7 @@ class LoopTask:
         self._lock = threading.Lock()
         self._work: Callable[[], Coroutine[Any, Any, Any]] | None = None
         self._result: Future[Any] = Future()
-        self._has_ended = False
+        self.has_ended = False
         self._asked = asyncio.Event()
         self._loan = background.lend_thread()
         self._served = background.begin(self._serve(), self._loan)
@@ -106,7 +106,7 @@ class LoopTask:
     def run(self, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
         """Await a coroutine in the task, and return its result."""
         with self._lock:
-            if self._has_ended:
+            if self.has_ended:
                 raise Stopped
             result = self._result = Future[T]()
         self._work = work
@@ -129,7 +129,7 @@ class LoopTask:
 
     def _end(self, _: Future[None]) -> None:
         with self._lock:
-            self._has_ended = True
+            self.has_ended = True
         self._result.cancel()
 
     async def _serve(self) -> None:
@@ -142,7 +142,7 @@ class LoopTask:
                 return
             try:
                 result = await _contain(work())
-            except Exception as error:
+            except (Exception, ClientGone) as error:
                 self._result.set_exception(error)
             else:
                 self._result.set_result(result)
@@ -192,6 +192,8 @@ async def _contain(work: Awaitable[T]) -> T:
     assert task is not None  # this runs in one
     try:
         return await work
+    except ClientGone:
+        raise
     except BaseException as error:
         is_ours = isinstance(error, asyncio.CancelledError) and task.cancelling()
         if is_ours or (isinstance(error, Exception) and not isinstance(error, CancelledError)):

@@ -1,4 +1,4 @@
-"""Decides who gets what user code raises outside `Exception`: the host, or the failed model's client. Knows no effect but `QuitWithin`."""
+"""Decides who gets what user code raises outside `Exception`: the host, or the failed model's client."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from asyncio import CancelledError
 from collections.abc import Callable
 from typing import Final, TypeVar
 
-from .._protocol.effects import QuitWithin
+from .._protocol.io import QuitWithin
 
 T = TypeVar("T")
 
@@ -30,7 +30,7 @@ def is_for_the_host(error: BaseException) -> bool:
 
 
 def as_failure(error: BaseException) -> Exception:
-    """What is thrown into the generator whose effect raised: an `Exception`, always, which a future takes too."""
+    """What a call that raised has failed with: an `Exception`, always, which a future takes too."""
     if isinstance(error, Exception) and not isinstance(error, StopIteration):
         return error
     failure = RuntimeError("it raised StopIteration") if isinstance(error, StopIteration) else QuitWithin()

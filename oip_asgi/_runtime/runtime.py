@@ -1,8 +1,9 @@
-"""Where a server's effects are carried out: its worker threads and its background event loop. Decides nothing about what they do."""
+"""Where user code runs: a server's worker threads and its background event loop. Decides nothing about what they do."""
 
 from __future__ import annotations
 
 import asyncio
+import math
 import threading
 import weakref
 from collections import deque
@@ -11,15 +12,18 @@ from concurrent.futures import Future, InvalidStateError
 from contextlib import suppress
 from contextvars import Context, copy_context
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
-from .._protocol.effects import DeadlinePassed, Run, Signal, Work
+from .._protocol.io import ClientGone, DeadlinePassed, Late, Signal, Work
+from .async_io import Patrol
 from .background import BackgroundLoop
 from .faults import as_failure
 from .threads import PATIENCE, WorkerThreads, cpus
-from .waiting import ClientGone, Patrol, wait_for
+from .waiting import wait_for
+
+T = TypeVar("T")
 
 
 class Runtime:
@@ -50,16 +54,12 @@ class Runtime:
             found = self._of_thread.found = LoopThreads(loop, self._pools)
         return found
 
-    async def run(self, effect: Run) -> Any:
-        """Run a function in a worker thread, and await its result. If this is cancelled, the function goes on."""
-        return await self.here().begin(effect)
-
-    def call(self, effect: Run, gone: Signal | None = None) -> Any:
+    def call(self, function: Callable[[], T], work: Work, deadline: float, late: Late | None, gone: Signal | None) -> T:
         """Run a function in a worker thread, and wait for its result in this one."""
         ended = Signal()
-        future = self.begin(effect, ended)
+        future = self.begin(function, work, ended, late)
         try:
-            wait_for(ended, effect.deadline, gone)
+            wait_for(ended, deadline, gone)
         except (DeadlinePassed, ClientGone):
             future.cancel()
             raise
@@ -68,11 +68,11 @@ class Runtime:
         finally:
             del future  # what it raises refers to this frame: a cycle, which only the garbage collector would free
 
-    def begin(self, effect: Run, ended: Signal) -> Future[Any]:
+    def begin(self, function: Callable[[], T], work: Work, ended: Signal, late: Late | None = None) -> Future[T]:
         """Run a function in a worker thread, and set a signal when its future is done."""
-        future: Future[Any] = Future()
+        future: Future[T] = Future()
         future.add_done_callback(lambda _: ended.set())
-        self._pools[effect.work].submit(_Job(effect, future, _Job.finish))
+        self._pools[work].submit(_Job(function, late, future, _Job.finish))
         return future
 
     def call_after_jobs(self, function: Callable[[], object]) -> None:
@@ -98,12 +98,14 @@ class LoopThreads:
         self._waiting: set[WorkerThreads] = set()
         self.patrol = Patrol()
 
-    def begin(self, effect: Run) -> asyncio.Future[Any]:
+    def begin(
+        self, function: Callable[[], T], work: Work, after: Signal | None = None, _: float = math.inf, late: Late | None = None
+    ) -> asyncio.Future[T]:
         """Run a function, and return the future of its result. It never begins if the future is done before, and goes on if it is after."""
-        pool, future = self._pools[effect.work], asyncio.get_running_loop().create_future()
-        job = _Job(effect, future, self.put)
-        if effect.after is not None and not effect.after.is_set():
-            effect.after.then(partial(pool.submit, job))
+        pool, future = self._pools[work], asyncio.get_running_loop().create_future()
+        job = _Job(function, late, future, self.put)
+        if after is not None and not after.is_set():
+            after.then(partial(pool.submit, job))
         elif pool.submit(job, is_patient=True) and pool not in self._waiting:
             self._waiting.add(pool)
             asyncio.get_running_loop().call_later(PATIENCE, self._hurry, pool)
@@ -135,7 +137,8 @@ class LoopThreads:
 class _Job(msgspec.Struct, eq=False):
     """A function that runs in a worker thread, for the future of an event loop or of a thread that waits."""
 
-    effect: Run
+    function: Callable[[], Any]
+    late: Late | None
     future: asyncio.Future[Any] | Future[Any]
     put: Callable[[_Job], None]
     context: Context = msgspec.field(default_factory=copy_context)
@@ -146,7 +149,7 @@ class _Job(msgspec.Struct, eq=False):
         if self.future.done():
             return
         try:
-            self.result = self.context.run(self.effect.function)
+            self.result = self.context.run(self.function)
         except BaseException as error:
             self.error = as_failure(error)
         if self.future.done():  # nobody waits any more, and maybe the event loop has ended too
@@ -165,5 +168,5 @@ class _Job(msgspec.Struct, eq=False):
                 future.set_exception(error)
                 del self.future
         except (asyncio.InvalidStateError, InvalidStateError):  # nobody waits any more
-            if error is not None and self.effect.late is not None:
-                self.effect.late(error)
+            if error is not None and self.late is not None:
+                self.late(error)

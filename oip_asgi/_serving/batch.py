@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any, TypeVar
 
 from .._models.batch_queue import Batches, Place
-from .._protocol.effects import DeadlinePassed, Run, Signal, Steps, Wait
+from .._protocol.io import IO, DeadlinePassed, Signal
 from .batch_call import Execution, Member
 from .batch_key import count_rows, make_key
 from .call import Call
@@ -19,10 +19,10 @@ from .failures import make_chain_error
 T = TypeVar("T")
 
 
-def answer_in_batch(call: Call[T]) -> Steps[T]:
+async def answer_in_batch(call: Call[T], io: IO) -> T:
     """Answer a request that has a slot or waits for one, together with others if possible."""
     if call.body is not None:
-        yield Run(call.decode, "conversion", deadline=call.deadline, for_client=True)
+        await io.run(call.decode, "conversion", deadline=call.deadline)
         call.timings.entered = call.engine.clock()
     place, limiter = call.slot, call.model.limiter
     assert isinstance(place, Place)
@@ -32,14 +32,14 @@ def answer_in_batch(call: Call[T]) -> Steps[T]:
     member: Member[T] = Member(call, rows, current_calls(), place.turn)
     try:
         if place.turn is not None and not _join(member, place, limiter):
-            yield from _wait_for_turn(call, place, place.turn, limiter)
+            await _wait_for_turn(call, place, place.turn, limiter, io)
         if not place.is_over:
             if call.handler.kind == "async":
-                yield from _run_apart(Execution(limiter, place, member), member)
+                await _run_apart(Execution(limiter, place, member), member, io)
             elif call.handler.kind == "inline":
                 call.engine.call_here(lambda: Execution(limiter, place, member).run())
             else:
-                yield Run(lambda: Execution(limiter, place, member).run(), "model", deadline=call.deadline, for_client=True)
+                await io.run(lambda: Execution(limiter, place, member).run(), "model", deadline=call.deadline)
         return member.finish()
     except BaseException:
         member.leave()
@@ -60,34 +60,34 @@ def _join(member: Member[Any], place: Place, limiter: Batches) -> bool:
     return limiter.share(place, member)
 
 
-def _wait_for_turn(call: Call[Any], place: Place, turn: Signal, limiter: Batches) -> Steps[None]:
+async def _wait_for_turn(call: Call[Any], place: Place, turn: Signal, limiter: Batches, io: IO) -> None:
     """Wait until a request has its turn, or another one has taken it along."""
     if not place.is_due:
         try:
-            yield Wait(turn, place.due, for_client=True)
+            await io.wait(turn, place.due)
             return
         except DeadlinePassed:
             limiter.hold_back_no_longer(place)
-    yield from wait_within_calls(call, turn)
-    yield Wait(turn, call.deadline, for_client=True)
+    await wait_within_calls(call, turn, io)
+    await io.wait(turn, call.deadline)
 
 
-def wait_within_calls(call: Call[Any], turn: Signal) -> Steps[None]:
+async def wait_within_calls(call: Call[Any], turn: Signal, io: IO) -> None:
     """Wait for a slot, if the call is made within others, until `latest_turn`."""
     if call.latest_turn < call.deadline:
         try:
-            yield Wait(turn, call.latest_turn, for_client=True)
+            await io.wait(turn, call.latest_turn)
         except DeadlinePassed:
             if call.slot.is_waiting:
                 raise make_chain_error(call.model) from None
 
 
-def _run_apart(execution: Execution, member: Member[Any]) -> Steps[None]:
+async def _run_apart(execution: Execution, member: Member[Any], io: IO) -> None:
     """Call a coroutine function, and wait for its end."""
     member.done = done = Signal()
     try:
-        yield execution.run_apart()
+        io.spawn(execution.make_apart())
     except BaseException:
         execution.end()
         raise
-    yield Wait(done, member.call.deadline, for_client=True)
+    await io.wait(done, member.call.deadline)

@@ -16,8 +16,8 @@ import msgspec
 
 from .._models.batch_queue import Batches, Place
 from .._models.statistics import Numbers
-from .._protocol.effects import Await, DeadlinePassed, QuitWithin, Run, Signal, Spawn, Steps, Stopped
 from .._protocol.errors import InferenceError, error_text
+from .._protocol.io import IO, DeadlinePassed, Part, QuitWithin, Signal, Stopped
 from .._protocol.log import log_fields, log_raised
 from .._protocol.tensors import InferenceRequest, InferenceResponse, are_short
 from .batch_rows import merge, split
@@ -100,22 +100,22 @@ class Execution:
         finally:
             self.end()
 
-    def run_apart(self) -> Spawn:
-        """Call a coroutine function in a task of its own, as any client that waits may leave, and end the call."""
+    def make_apart(self) -> Part:
+        """What calls a coroutine function in a task of its own, as any client that waits may leave, and ends the call."""
         self.unwanted = Signal()
         with self._model.limiter.lock:
             for member in self._members:
                 member.execution = self
             self.record_leave()  # all may have left before they knew this
-        apart = Spawn(self._run_in_task(), unwanted=self.unwanted, is_apart=True)
+        apart = Part(self._run_in_task, self.unwanted, is_apart=True)
         apart.ended.then(self.end)  # also if its event loop ends before the task has begun
         return apart
 
-    def _run_in_task(self) -> Steps[None]:
+    async def _run_in_task(self, io: IO) -> None:
         try:
-            yield Await(self.call, max(member.call.deadline for member in self._members), for_client=True)
+            await io.call(self.call, max(member.call.deadline for member in self._members))
             if self._long:
-                yield Run(self._encode_long, "conversion", for_client=True)
+                await io.run(self._encode_long, "conversion")
         except Exception as error:
             self._fail_rest(error)
         finally:

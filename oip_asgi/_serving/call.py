@@ -18,8 +18,8 @@ from .._models.model import Model
 from .._models.results import select, to_response
 from .._models.statistics import Timings
 from .._protocol.datatypes import Buffer
-from .._protocol.effects import DeadlinePassed, Stopped
 from .._protocol.errors import InferenceError
+from .._protocol.io import DeadlinePassed, Stopped
 from .._protocol.log import log_fields, log_raised, name_request
 from .._protocol.tensors import InferenceResponse
 from .call_stack import current_calls, enter, leave, reset_calls, set_calls

@@ -17,8 +17,8 @@ from .._models.registry import Registry
 from .._models.statistics import Statistics
 from .._protocol import schemas
 from .._protocol.access import Access, Action, MakeAccess
-from .._protocol.effects import Abandoned, DeadlinePassed, Run, Spawn, Steps, Wait
 from .._protocol.errors import InferenceError, NotFound, error_text
+from .._protocol.io import IO, DeadlinePassed, Part
 from .._protocol.log import escape, log_raised, logger
 from .._protocol.loop_limits import LOOP_BYTES
 from .._protocol.specs import TensorSpec
@@ -95,10 +95,10 @@ class Engine:
         model = None if access.model is None else self.models.get(access.model, access.version)
         return math.inf if model is None else model.timeout
 
-    def find_new(self) -> Steps[None]:
+    async def find_new(self, io: IO) -> None:
         """Let the finders register what is new, if clients may load models."""
         for finder in self.finders if self.options.model_control else ():
-            yield Run(finder, "hook")
+            await io.run(finder, "hook")
 
     def find_for_inference(self, name: str, version: str | None) -> Model:
         """Find a model for an inference request. Count the request if there is no such model."""
@@ -108,13 +108,13 @@ class Engine:
             record_unknown(self.unknown, error)
             raise
 
-    def find_visible(self, make_access: MakeAccess, action: Action | None = None) -> Steps[list[Model]]:
+    async def find_visible(self, io: IO, make_access: MakeAccess, action: Action | None = None) -> list[Model]:
         """Find the models that a client may see in lists: those of which it may read the metadata, and do `action` too."""
         models = list(self.models)
         if self.guard is not None:
-            models = yield from self.guard.find_allowed(models, make_access, "metadata")
+            models = await self.guard.find_allowed(io, models, make_access, "metadata")
             if action is not None:
-                models = yield from self.guard.find_allowed(models, make_access, action)
+                models = await self.guard.find_allowed(io, models, make_access, action)
         return models
 
     def describe(self) -> schemas.ServerMetadata:
@@ -143,11 +143,11 @@ class Engine:
             document.versions = versions
         return document
 
-    def is_ready(self) -> Steps[bool]:
+    async def is_ready(self, io: IO) -> bool:
         """True if all models are ready but those unloaded on purpose; without models, `ready_when_empty`. Begins to load them."""
-        return (yield from self.find_blockers()) is None
+        return await self.find_blockers(io) is None
 
-    def find_blockers(self, *, waits: bool = True) -> Steps[list[Model] | None]:
+    async def find_blockers(self, io: IO, *, waits: bool = True) -> list[Model] | None:
         """Find the models because of which `is_ready` is False; none, if it is because of none. None if it is True."""
         if self.stopping:
             return []
@@ -156,7 +156,7 @@ class Engine:
             return None if self.options.ready_when_empty else []
         if not waits:
             for model in models:
-                yield from model.lifecycle.begin_to_load()
+                model.lifecycle.begin_to_load(io)
         blockers: list[Model] = []
         for model in models:
             if model.lifecycle.state in _PAUSED:
@@ -164,7 +164,7 @@ class Engine:
             if blockers and not model.lifecycle.is_serving:  # the answer is known: it waits for no other load
                 blockers.append(model)
                 continue
-            reason = yield from self._find_reason(model, waits=waits)
+            reason = await self._find_reason(io, model, waits=waits)
             if reason is not None:
                 if not blockers:
                     self._log_not_ready(model, reason)
@@ -186,44 +186,47 @@ class Engine:
             before, self._blocker = self._blocker, model
         return before is not model
 
-    def is_model_ready(self, model: Model, *, waits: bool = True) -> Steps[bool]:
+    async def is_model_ready(self, io: IO, model: Model, *, waits: bool = True) -> bool:
         """True if a model is loaded, and its `ready=`, if any, says so. Begins to load it; with `waits`, waits for the end of that."""
-        return (yield from self._find_reason(model, waits=waits)) is None
+        return await self._find_reason(io, model, waits=waits) is None
 
-    def _find_reason(self, model: Model, *, waits: bool) -> Steps[str | None]:
+    async def _find_reason(self, io: IO, model: Model, *, waits: bool) -> str | None:
         """Why a model is not ready, for the log; None if it is."""
         if self.stopping:
             return "the server is stopping"
-        yield from model.lifecycle.wait_until_loaded() if waits else model.lifecycle.begin_to_load()
+        if waits:
+            await model.lifecycle.wait_until_loaded(io)
+        else:
+            model.lifecycle.begin_to_load(io)
         if not model.lifecycle.is_serving:
             return "it is still loading"
         if model.ready is None:
             return None
         try:
-            return None if (yield from call_hook(model.ready)) else "its ready= says so"
+            return None if await call_hook(io, model.ready) else "its ready= says so"
         except InferenceError as error:
             return error_text(error)
         except Exception as error:
             log_raised(logging.ERROR, error, "%s: ready= raised, so it counts as not ready", model)
             return "its ready= raised"
 
-    def start(self) -> Steps[None]:
+    async def start(self, io: IO) -> None:
         """Load the models that are to load at the start, all at the same time."""
-        begun: list[Spawn] = []
+        begun: list[Part] = []
         try:
             for model in self.models:
                 loading = model.lifecycle.begin_at_start()
                 if loading is not None:
                     begun.append(loading)
-                    yield loading
+                    io.spawn(loading)
             for model in self.models:
-                yield from model.lifecycle.wait_until_loaded(at_start=True)
-        except (GeneratorExit, Abandoned):  # the host gives up starting
+                await model.lifecycle.wait_until_loaded(io, at_start=True)
+        except BaseException:  # the host gives up starting
             for loading in begun:
                 loading.cancel()
             raise
 
-    def stop(self, seconds: float) -> Steps[None]:
+    async def stop(self, io: IO, seconds: float) -> None:
         """Refuse new requests, and give the others so many seconds to finish. After that, refuse requests that still wait for a slot."""
         self.stopping = True
         deadline = self.clock() + seconds
@@ -231,21 +234,21 @@ class Engine:
             model.limiter.hold_back_no_longer()
         for model in self.models:
             try:
-                yield Wait(model.limiter.idle(), deadline)
+                await io.wait(model.limiter.idle(), deadline)
             except DeadlinePassed:
                 model.limiter.refuse_waiting(is_unloaded=False)
                 logger.warning("%s still runs %g seconds after the server was told to stop, so it is left behind", model, seconds)
-        yield from self._unload_all(max(deadline, self.clock() + _UNLOAD_SECONDS))
+        await self._unload_all(io, max(deadline, self.clock() + _UNLOAD_SECONDS))
 
-    def _unload_all(self, deadline: float) -> Steps[None]:
+    async def _unload_all(self, io: IO, deadline: float) -> None:
         """Call `unload=` of the models that have no call left."""
         models = [model for model in self.models if model.loader.has_unload and not model.limiter.running]
         begun = [(model, unloading) for model in models if (unloading := model.lifecycle.unload("unload")) is not None]
         for _, unloading in begun:
-            yield unloading
+            io.spawn(unloading)
         for model, unloading in begun:
             try:
-                yield Wait(unloading.ended, deadline)
+                await io.wait(unloading.ended, deadline)
             except DeadlinePassed:
                 logger.warning("%s: unload= has not returned when the server stopped, so it is left behind", model)
 

@@ -13,7 +13,6 @@ from typing import Any, Final
 
 from .._models.callables import find_owner, find_place
 from .._models.model import Model
-from .._protocol.effects import DeadlinePassed, QuitWithin, Stopped
 from .._protocol.errors import (
     Busy,
     InferenceError,
@@ -25,6 +24,7 @@ from .._protocol.errors import (
     error_text,
     show,
 )
+from .._protocol.io import DeadlinePassed, QuitWithin, Stopped
 from .._protocol.log import escape, log_raised, logger, name_request
 from .._protocol.specs import write_spec
 from .call import Call, ModelRaised

@@ -17,8 +17,8 @@ from .._models.callables import is_async
 from .._models.model import Model
 from .._models.statistics import Statistics
 from .._protocol.access import Access, Action, MakeAccess
-from .._protocol.effects import Await, DeadlinePassed, Steps
 from .._protocol.errors import Forbidden, InferenceError, error_text, show
+from .._protocol.io import IO, DeadlinePassed
 from .._protocol.log import escape, log_fields, log_raised, logger
 from .host_errors import convert_host_error, is_sync_only
 from .record import outcome_of
@@ -71,20 +71,16 @@ class Guard:
         self._is_async = is_async(authorize)
         self._call_here = call_here
 
-    def ask(self, access: Access, seconds: float = _MOST_SECONDS) -> Steps[None] | None:
-        """Raise the refusal if an access is not allowed. An `async def` is asked by the steps that this returns, and may take so long."""
+    async def ask(self, io: IO, access: Access, seconds: float = _MOST_SECONDS) -> None:
+        """Raise the refusal if an access is not allowed. An `async def` may take so long."""
         call = partial(self._authorize, access)
-        if self._is_async:
-            return self._ask_async(call, access, min(seconds, self._find_timeout(access), _MOST_SECONDS))
         try:
-            _check(self._call_here(call), access)
-        except Exception as error:
-            raise self._as_refusal(error, access) from error
-        return None
-
-    def _ask_async(self, call: Callable[[], Any], access: Access, seconds: float) -> Steps[None]:
-        try:
-            _check((yield Await(call, self._clock() + seconds, for_client=True)), access)
+            if self._is_async:
+                seconds = min(seconds, self._find_timeout(access), _MOST_SECONDS)
+                allowed = await io.call(call, self._clock() + seconds)
+            else:
+                allowed = self._call_here(call)
+            _check(allowed, access)
         except DeadlinePassed as error:
             logger.warning("authorize= took more than %g seconds for %s, so the request is refused", seconds, _name(access))
             raise self._as_refusal(_Late("the authorization took too long"), access) from error
@@ -106,13 +102,13 @@ class Guard:
             self._refused.record(outcome_of(refusal, has_entered=False), None, 0.0)
         return refusal
 
-    def find_allowed(self, models: Iterable[Model], make_access: MakeAccess, action: Action) -> Steps[list[Model]]:
+    async def find_allowed(self, io: IO, models: Iterable[Model], make_access: MakeAccess, action: Action) -> list[Model]:
         """Find the models for which a client is allowed an action. The questions may take as long together as a single one."""
         allowed: list[Model] = []
         deadline = self._clock() + _MOST_SECONDS
         for model in models:
             try:
-                yield from self.ask(make_access(action, model.name, model.version), deadline - self._clock()) or ()
+                await self.ask(io, make_access(action, model.name, model.version), deadline - self._clock())
             except _Late:
                 raise
             except InferenceError:

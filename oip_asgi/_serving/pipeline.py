@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 from typing import Any, Final, TypeVar
@@ -16,10 +15,10 @@ from .._extensions.cache import Cache
 from .._models.model import Model
 from .._models.statistics import Timings
 from .._protocol.datatypes import Buffer
-from .._protocol.effects import Await, Read, Run, Steps, Stopped, Wait, finish
 from .._protocol.errors import InvalidRequest, NotFound
+from .._protocol.io import IO, Stopped
 from .._protocol.loop_limits import LOOP_BYTES
-from .._protocol.tensors import REGION, InferenceResponse, are_short
+from .._protocol.tensors import REGION, are_short
 from .batch import answer_in_batch, wait_within_calls
 from .call import Call
 from .call_stack import current_calls, find_callers, find_latest_turn
@@ -30,8 +29,9 @@ from .record import Span, record_failure
 from .wire_format import WireFormat
 
 T = TypeVar("T")
-R = TypeVar("R")
 E = TypeVar("E", bound=BaseException)
+
+_STREAMING: Final = "infer_stream, generate_stream or generate over HTTP, ModelStreamInfer over gRPC"
 
 _GONE: Final = ("unregistering", "unregistered")
 
@@ -39,26 +39,82 @@ _REGION: Final = re.compile(rb"\\u|" + REGION.encode())
 """A short body that has this, or may have it escaped, may have large inputs, in shared memory: a worker thread reads them."""
 
 
-def infer(
+async def infer(engine: Engine, model: Model, wire: WireFormat[T], io: IO, call: Call[T] | None = None) -> T:
+    """Answer a request with its only response: admit, read, decode, check, wait for a slot, run, encode.
+
+    Models that only stream are refused. A stream whose model turns out to be a plain one gives its `call`, which has been let in already.
+    """
+    if call is None:
+        span = None if engine.tracer is None else engine.tracer.begin(model)
+        call = let_in(engine, model, wire, span, wire.body) or await let_in_later(engine, model, wire, io, span)
+    slot, kind = call.slot, call.handler.kind
+    try:
+        if call.latest_turn != math.inf and slot.turn is not None and not call.model.has_batches:
+            await wait_within_calls(call, slot.turn, io)
+        if call.found is not None:  # it has not entered
+            if are_short(call.found.outputs):
+                encoded = call.encode(call.found)
+            else:
+                encoded = await io.run(partial(call.encode, call.found), "conversion", deadline=call.deadline)
+        elif call.model.has_batches:
+            encoded = await answer_in_batch(call, io)
+        elif kind == "thread":  # everything in one trip to a worker thread
+            made: T | None = None
+            while made is None:  # again if the request, which is decoded there, asks for a shorter timeout than the trip had
+                late = None if call.deadline == math.inf else call.log_late
+                made = await io.run(call.answer_in_thread, "model", slot.turn, call.deadline, late)
+            encoded = made
+        else:
+            if call.body is not None:
+                await io.run(call.decode_in_thread, "conversion", slot.turn, call.deadline)
+            elif slot.turn is not None:
+                await io.wait(slot.turn, call.deadline)
+            if slot.is_over:
+                raise Stopped
+            if not call.timings.started:
+                call.timings.started = call.timings.entered if slot.turn is None else call.engine.clock()
+            if kind == "async":
+                response = await io.call(call.run_async if call.span is None else call.run_async_in_span, call.deadline)
+            else:
+                response = call.engine.call_here(call.run if call.span is None else call.run_in_span)
+            if are_short(response.outputs):
+                encoded = call.encode(response)
+            else:
+                encoded = await io.run(partial(call.encode_in_thread, response), "conversion", deadline=call.deadline)
+    except FAILURES as failure:
+        raise _fail(call, as_error(call, failure), failure.__cause__) from failure.__cause__
+    except BaseException as error:
+        _fail(call, error)
+        raise
+    end_call(call)
+    return encoded
+
+
+def let_in(
     engine: Engine,
     model: Model,
     wire: WireFormat[T],
-    answer: Callable[[Call[T]], R],
+    span: Span | None,
+    body: Buffer | None,
     *,
-    span: Span | None = None,
-    body: Buffer | None = None,
-) -> R | Steps[Any]:
-    """Answer a request: return its answer, or the steps that are left if something must be waited for.
+    has_waited: bool = False,
+    streams: bool = False,
+    wants_one: bool = True,
+) -> Call[T] | None:
+    """Let a request in: it has a slot then, or a place in the queue. None if it must wait before that, unless it has done so.
 
-    `answer` is called when the request has a slot, a place in the queue, or its response from the cache. With `answer_once`, models that
-    only stream are refused. The steps call this function again as soon as the body is there: then its span and its body are given.
+    If it is no call of a stream, models that only stream are refused. If it wants one response, they answer with that if they can.
     """
     limiter = model.limiter
-    if body is None:
-        span = None if engine.tracer is None else engine.tracer.begin(model)
-        body = wire.body
-        if body is None or model.lifecycle.state != "ready" or engine.stopping or limiter.running >= limiter.max_concurrency:
-            return _infer_later(engine, model, wire, answer, span)
+    if not has_waited and (
+        body is None
+        or model.lifecycle.state != "ready"
+        or engine.stopping
+        or limiter.running >= limiter.max_concurrency
+        or model.cache is not None
+    ):
+        return None
+    assert body is not None  # it has been waited for
     since, seconds = engine.clock(), model.timeout
     if wire.timeout < seconds:
         seconds = wire.timeout
@@ -70,12 +126,10 @@ def infer(
             with limiter.lock:
                 call.handler, call.slot = model.lifecycle.acquire()
         handler = call.handler
-        if handler.streams and answer is answer_once:
-            if handler.once is None:
-                raise InvalidRequest(
-                    f"{model} answers with a stream: use infer_stream, generate_stream or generate over HTTP, ModelStreamInfer over gRPC"
-                )
-            call.handler = handler.once
+        if handler.streams and wants_one:
+            if handler.once is None and not streams:
+                raise InvalidRequest(f"{model} answers with a stream: use {_STREAMING}")
+            call.handler = handler.once or handler
         if (len(body) if wire.size is None else wire.size) <= LOOP_BYTES and not (engine.regions.is_on and _REGION.search(body)):
             call.decode()
         if model.cache is None:
@@ -83,54 +137,38 @@ def infer(
     except BaseException as error:
         _fail(call, error)
         raise
-    if model.cache is not None:
-        return _answer_with_cache(call, model.cache, answer)
-    return answer(call) if call.latest_turn == math.inf else _answer_within(call, answer)
+    return call
 
 
-def _infer_later(engine: Engine, model: Model, wire: WireFormat[T], answer: Callable[[Call[T]], R], span: Span | None) -> Steps[Any]:
-    """`infer`, for a request that waits: for the model to be loaded, or for its body."""
+async def let_in_later(
+    engine: Engine, model: Model, wire: WireFormat[T], io: IO, span: Span | None, *, streams: bool = False, wants_one: bool = True
+) -> Call[T]:
+    """Let a request in that waits: for its model to be loaded, for its body, or for what the cache has."""
     try:
-        while (found := (yield from _admit(engine, model))) is not model:
+        while (found := await _admit(engine, model, io)) is not model:
             model = found
-        wanted = wire.read()
-        body: Buffer = (yield wanted) if type(wanted) is Read else wanted
+        body = await wire.read(io)
         if model.lifecycle.state in _GONE:
-            while (found := (yield from _admit(engine, model))) is not model:
+            while (found := await _admit(engine, model, io)) is not model:
                 model = found
     except BaseException as error:
         record_failure(model, None, span, engine.clock(), error)
         raise
-    return (yield from finish(infer(engine, model, wire, answer, span=span, body=body)))
-
-
-def _answer_with_cache(call: Call[T], cache: Cache, answer: Callable[[Call[T]], Any]) -> Steps[Any]:
-    """Answer a call whose response the cache may have."""
-    try:
-        yield from _look_up(call, cache)
-        if call.found is None:
-            _enter(call)
-            call.timings.entered = call.engine.clock()
-    except BaseException as error:
-        _fail(call, error)
-        raise
-    return (yield from _answer_within(call, answer))
-
-
-def _answer_within(call: Call[T], answer: Callable[[Call[T]], Any]) -> Steps[Any]:
-    """Answer a call that may be made within others: it waits for its slot first."""
-    if call.slot.turn is not None and not call.model.has_batches:
+    call = let_in(engine, model, wire, span, body, has_waited=True, streams=streams, wants_one=wants_one)
+    assert call is not None  # it has waited
+    if model.cache is not None:
         try:
-            yield from wait_within_calls(call, call.slot.turn)
-        except FAILURES as failure:
-            raise _fail(call, as_error(call, failure), failure.__cause__) from failure.__cause__
+            await _look_up(call, model.cache, io)
+            if call.found is None:
+                _enter(call)
+                call.timings.entered = engine.clock()
         except BaseException as error:
             _fail(call, error)
             raise
-    return (yield from finish(answer(call)))
+    return call
 
 
-def _look_up(call: Call[Any], cache: Cache) -> Steps[None]:
+async def _look_up(call: Call[Any], cache: Cache, io: IO) -> None:
     """Take the response of a request from the cache, before it has a slot, if it is there. A long request is decoded for that.
 
     As many as may run and wait may be looked up at the same time.
@@ -140,10 +178,10 @@ def _look_up(call: Call[Any], cache: Cache) -> Steps[None]:
         raise make_busy_error(call.model)
     try:
         if call.body is not None:
-            yield Run(call.decode, "conversion", deadline=call.deadline, for_client=True)
+            await io.run(call.decode, "conversion", deadline=call.deadline)
         since, loaded = clock(), call.handler.uses
-        found = cache.look_up(call.decoded.request, loaded, clock, call.deadline, may_wait=not find_callers())
-        call.found, call.flight = yield from found
+        found = cache.look_up(io, call.decoded.request, loaded, clock, call.deadline, may_wait=not find_callers())
+        call.found, call.flight = await found
         call.timings.lookup, call.timings.is_hit = clock() - since, call.found is not None
     except FAILURES as failure:
         raise as_error(call, failure) from failure.__cause__
@@ -169,68 +207,6 @@ def _enter(call: Call[Any]) -> None:
         call.latest_turn = find_latest_turn(engine.clock())
 
 
-def answer_once(call: Call[T]) -> T | Steps[T]:
-    """The only answer of a request that has been let in: at once if nothing must be waited for, else the steps that wait."""
-    is_inline = call.handler.kind == "inline" and not call.model.has_batches
-    if not is_inline or call.found is not None or call.body is not None or call.slot.turn is not None:
-        return _answer_later(call)
-    call.timings.started = call.timings.entered
-    try:
-        response: InferenceResponse = call.engine.call_here(call.run if call.span is None else call.run_in_span)
-        if are_short(response.outputs):
-            answer = call.encode(response)
-            end_call(call)
-            return answer
-    except FAILURES as failure:
-        raise _fail(call, as_error(call, failure), failure.__cause__) from failure.__cause__
-    except BaseException as error:
-        _fail(call, error)
-        raise
-    return _answer_later(call, response)
-
-
-def _answer_later(call: Call[T], response: InferenceResponse | None = None) -> Steps[T]:
-    """`answer_once`, for a call that waits: for its turn, for another thread, or for a coroutine. It may have its response already."""
-    slot, kind = call.slot, call.handler.kind
-    try:
-        if response is not None:
-            answer = yield from _encode_elsewhere(call, response)
-        elif call.found is not None and are_short(call.found.outputs):
-            answer = call.encode(call.found)
-        elif call.found is not None:  # it has not entered
-            answer = yield Run(partial(call.encode, call.found), "conversion", deadline=call.deadline, for_client=True)
-        elif call.model.has_batches:
-            answer = yield from answer_in_batch(call)
-        elif kind == "thread":  # everything in one trip to a worker thread
-            made: T | None = None
-            while made is None:  # again if the request, which is decoded there, asks for a shorter timeout than the trip had
-                late = None if call.deadline == math.inf else call.log_late
-                made = yield Run(call.answer_in_thread, "model", slot.turn, deadline=call.deadline, for_client=True, late=late)
-            answer = made
-        else:
-            if call.body is not None:
-                yield Run(call.decode_in_thread, "conversion", slot.turn, deadline=call.deadline, for_client=True)
-            elif slot.turn is not None:
-                yield Wait(slot.turn, call.deadline, for_client=True)
-            if slot.is_over:
-                raise Stopped
-            if not call.timings.started:
-                call.timings.started = call.timings.entered if slot.turn is None else call.engine.clock()
-            if kind == "async":
-                run_async = call.run_async if call.span is None else call.run_async_in_span
-                response = yield Await(run_async, call.deadline, for_client=True)
-            else:
-                response = call.engine.call_here(call.run if call.span is None else call.run_in_span)
-            answer = call.encode(response) if are_short(response.outputs) else (yield from _encode_elsewhere(call, response))
-    except FAILURES as failure:
-        raise _fail(call, as_error(call, failure), failure.__cause__) from failure.__cause__
-    except BaseException as error:
-        _fail(call, error)
-        raise
-    end_call(call)
-    return answer
-
-
 def end_call(call: Call[Any]) -> None:
     """End a call that was answered."""
     timings = call.timings
@@ -250,11 +226,11 @@ def _fail(call: Call[Any], error: E, cause: BaseException | None = None) -> E:
     return call.note(error, cause)
 
 
-def _admit(engine: Engine, model: Model) -> Steps[Model]:
+async def _admit(engine: Engine, model: Model, io: IO) -> Model:
     """Let a request in before its body is read, as soon as the model is loaded, and return the model. Or return what has replaced it."""
     if engine.stopping and not find_callers():  # a call that runs may still call other models
         raise make_stopping_error(model)
-    yield from model.lifecycle.wait_until_loaded()
+    await model.lifecycle.wait_until_loaded(io)
     if model.lifecycle.state in _GONE:
         with suppress(NotFound):
             found = engine.models.find(model.name, model.version)
@@ -265,9 +241,3 @@ def _admit(engine: Engine, model: Model) -> Steps[Model]:
     if model.limiter.is_full() and model.cache is None:  # the cache may have its response
         raise make_busy_error(model)
     return model
-
-
-def _encode_elsewhere(call: Call[T], response: InferenceResponse) -> Steps[T]:
-    """Encode a large response in a worker thread, so that the event loop is free meanwhile."""
-    encoded: T = yield Run(partial(call.encode_in_thread, response), "conversion", deadline=call.deadline, for_client=True)
-    return encoded

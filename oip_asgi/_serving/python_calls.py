@@ -18,15 +18,14 @@ from .._codecs.values import to_inputs
 from .._models.handler import Handler
 from .._protocol.access import NO_HEADERS
 from .._protocol.datatypes import NUMBERS, Buffer
-from .._protocol.effects import Steps, finish
 from .._protocol.errors import InferenceError, InvalidRequest, show
+from .._protocol.io import IO
 from .._protocol.schemas import RequestOutput
 from .._protocol.tensor_bytes import count
 from .._protocol.tensors import InferenceRequest, InferenceResponse, Lend, Tensor, make_tensor, to_plain_parameters
 from .engine import Engine
 from .failures import as_client_error
-from .pipeline import answer_once, infer
-from .stream import Stream
+from .pipeline import infer
 
 _ELEMENT: Final = 16
 """The assumed bytes of an element that is converted as a Python object."""
@@ -49,7 +48,7 @@ class PythonFormat(msgspec.Struct, frozen=True, eq=False):
     def named_headers(self) -> Mapping[str, str]:
         return NO_HEADERS
 
-    def read(self) -> Buffer:
+    async def read(self, _: IO) -> Buffer:
         return self.body
 
     @property
@@ -77,12 +76,10 @@ class PythonFormat(msgspec.Struct, frozen=True, eq=False):
         return response
 
 
-def infer_values(engine: Engine, name: str, version: str | None, wire: PythonFormat, *, sends: bool = False) -> Steps[Any]:
-    """Answer one call from Python: return its only response, or send each and return nothing."""
+async def infer_values(engine: Engine, io: IO, name: str, version: str | None, wire: PythonFormat) -> InferenceResponse:
+    """Answer one call from Python with its only response."""
     try:
-        model = engine.find_for_inference(name, version)
-        steps = Stream(engine, model, wire).run() if sends else finish(infer(engine, model, wire, answer_once))
-        return (yield from steps)
+        return await infer(engine, engine.find_for_inference(name, version), wire, io)
     except InferenceError:
         raise
     except Exception as error:

@@ -9,42 +9,38 @@ from __future__ import annotations
 import logging
 import math
 import threading
-from collections.abc import Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextvars import Context, copy_context
 from functools import partial
-from typing import Any, Final, Generic, TypeVar
+from typing import Any, Final, Generic, TypeAlias, TypeVar
 
 import msgspec
 
 from .._models.model import Model
 from .._models.statistics import Numbers, ResponseOutcome
-from .._protocol.effects import Abandoned, Await, DeadlinePassed, QuitWithin, Run, Send, Start, Steps, Stopped, Wait, finish
 from .._protocol.errors import InferenceError, InvalidRequest, ModelFailed, TimedOut
+from .._protocol.io import IO, DeadlinePassed, QuitWithin, Stopped
 from .._protocol.log import log_raised, logger, name_request
 from .._protocol.tensors import InferenceResponse, are_short
+from .batch import wait_within_calls
 from .call import Call, ModelRaised
 from .call_stack import enter, leave
 from .engine import Engine
 from .failures import FAILURES, as_client_error, as_error
 from .held_loop import measure
-from .pipeline import answer_once, end_call, infer
+from .pipeline import end_call, infer, let_in, let_in_later
 from .record import within
 from .wire_format import WireFormat
 
 T = TypeVar("T")
 
+Encode: TypeAlias = Callable[[InferenceError], T]
+"""Makes the item of an error."""
+
 _END: Final = object()
 
 _MEASURED: Final = 8
 """How many items of the first stream of a model are measured, if it has so many: how long each holds the event loop."""
-
-
-class Events(msgspec.Struct, frozen=True):
-    """How answers leave as events: after a head. An error after the head is one more event."""
-
-    start: Start
-    encode_error: Callable[[InferenceError], Any]  # makes the event of an error
-    ended: Any  # what the steps return after the last event
 
 
 class _Large(msgspec.Struct, frozen=True):
@@ -53,98 +49,63 @@ class _Large(msgspec.Struct, frozen=True):
     response: InferenceResponse
 
 
-class Stream(msgspec.Struct, Generic[T], eq=False):
-    """The answers of one request, which leave as `events` if there are any. If it `wants_one`, the steps return the only answer: more
-    than one, or none, is an error."""
+async def stream(
+    engine: Engine, model: Model, wire: WireFormat[T], io: IO, encode_error: Encode[T] | None = None, *, wants_one: bool = False
+) -> AsyncGenerator[T, None]:
+    """The responses of one request, each as it leaves. If this is closed before the model's generator ends, that is closed.
 
-    engine: Engine
-    model: Model
-    wire: WireFormat[T]
-    events: Events | None = None
-    wants_one: bool = False
-    has_begun: bool = False
-    has_many: bool = False
-    """True if a generator answers. Known once the request has a slot: its model may be loaded again before that."""
-
-    def run(self) -> Steps[Any]:
-        """Send each answer. If this ends before the model's generator does, close the generator."""
-        return infer(self.engine, self.model, self.wire, self._answer)
-
-    def _answer(self, call: Call[T]) -> Steps[Any]:
-        if self.wants_one and call.handler.once is not None:
-            call.handler = call.handler.once
-        self.has_many = call.handler.streams
-        if not self.has_many:
-            only_answer = yield from finish(answer_once(call))
-            if self.wants_one:
-                return only_answer
-            if self.events is not None:
-                yield self.events.start
-            yield Send(only_answer)
-            return self.events and self.events.ended
-        only: T | None = None
-        reader = _ItemReader(call)
-        try:
-            yield from reader.prepare()
-            next_item = reader.read_next()
-            while True:
-                answer = yield next_item
-                if type(answer) is _Large:
-                    answer = yield reader.encode_elsewhere(answer.response)
-                if not self.has_begun:
-                    self.has_begun, reader.deadline = True, reader.until
-                    next_item = reader.read_next()
-                    if self.events is not None:
-                        yield Start(self.events.start.status, self.events.start.headers, reader.until)
-                if answer is None:
-                    break
-                if only is not None:
-                    raise InvalidRequest(f"{self.model} answered more than once: use generate_stream")
-                reader.note("success")
-                if self.wants_one:
-                    only = answer
-                else:
-                    yield Send(answer, reader.until)
-            if self.wants_one and only is None:
-                with within(call.span):
-                    logger.error("%s answered nothing, where one response was asked for", self.model)
-                raise ModelFailed(f"{self.model} answered nothing: generate_stream takes any number of responses")
-        except FAILURES as failure:
-            # a stopped generator runs no more, and neither does its event loop or thread
-            yield from reader.end("fail", closes=type(failure) is not Stopped)
-            yield self._send_error(call.note(reader.as_error(failure), failure.__cause__))
-        except Exception as error:
-            yield from reader.end("fail")
-            yield self._send_error(call.note(error))
-        except Abandoned as error:
-            yield from reader.end("cancel")
-            call.note(error)
+    An error after the first response is one more item if there is `encode_error`, and else raised. If it `wants_one`, more than one
+    response, or none, is an error. If the client is late to take one, it says so by DeadlinePassed, at `io.until`.
+    """
+    span = None if engine.tracer is None else engine.tracer.begin(model)
+    call = let_in(engine, model, wire, span, wire.body, streams=True, wants_one=wants_one)
+    if call is None:
+        call = await let_in_later(engine, model, wire, io, span, streams=True, wants_one=wants_one)
+    if not call.handler.streams:
+        yield await infer(engine, model, wire, io, call)
+        return
+    reader = _ItemReader(call, io, wants_one=wants_one)
+    failed: Exception | None = None
+    is_out = False  # whether the last response is with who asks for the next one
+    try:
+        await reader.prepare()
+        while True:
+            response = await reader.read_next()
+            if isinstance(response, _Large):
+                response = await reader.encode_elsewhere(response)
+            if not reader.has_begun:
+                reader.begin()
+            if response is None:
+                break
+            reader.note("success")
+            is_out = True
+            yield response
+            is_out = False
+    except BaseException as error:
+        failed = await reader.fail(error, is_out=is_out)
+        if failed is None:
             raise
-        except GeneratorExit as error:
-            reader.give_up("cancel")
-            call.note(error)
-            raise
+    try:
+        if failed is None:
+            reader.finish()
+        elif encode_error is None or not reader.has_begun:
+            raise failed
         else:
-            reader.give_up("empty_response")
-            call.timings.returned = call.timings.answered = self.engine.clock()
-            end_call(call)
-        return only if self.events is None else self.events.ended
-
-    def _send_error(self, error: Exception) -> Send:
-        """Make an event of an error after the head. Raise any other error."""
-        try:
-            if self.events is None or not self.has_begun:
-                raise error
-            return Send(self.events.encode_error(as_client_error(error)))
-        finally:
-            del error  # it refers to this frame: a cycle, which only the garbage collector would free
+            yield encode_error(as_client_error(failed))
+    finally:
+        del failed  # it refers to this frame: a cycle, which only the garbage collector would free
 
 
 class _ItemReader(Generic[T]):
     """Runs the generator of one request, from item to item."""
 
-    def __init__(self, call: Call[T]) -> None:
+    def __init__(self, call: Call[T], io: IO, *, wants_one: bool) -> None:
+        self.index = 0
+        """How many responses there were."""
+        self.has_begun = False  # whether there was one, or none will come
         self._call = call
+        self._io = io
+        self._wants_one = wants_one
         self._clock = call.engine.clock
         self.until = self.deadline = call.timings.since + call.model.stream_timeout
         self._generator: Any = None
@@ -152,34 +113,48 @@ class _ItemReader(Generic[T]):
         self._lock = threading.Lock()  # guards the next two
         self._is_in_thread = False  # whether a thread runs or closes the generator: then that gives the slot back
         self._is_given_up = False
-        self._index = 0
         self._asked_at = self._returned_at = 0.0
 
-    def prepare(self) -> Steps[None]:
+    async def prepare(self) -> None:
         """Have the request decoded, and wait for the turn of what runs on the event loop."""
         call, slot = self._call, self._call.slot
+        if call.latest_turn != math.inf and slot.turn is not None:
+            await wait_within_calls(call, slot.turn, self._io)
         if call.body is not None:
-            deadline = min(self.until, call.deadline)
-            yield Run(call.decode_in_thread, "conversion", slot.turn, deadline, for_client=True)
+            await self._io.run(call.decode_in_thread, "conversion", slot.turn, min(self.until, call.deadline))
         self.deadline = min(self.until, call.deadline)
         if call.handler.kind == "async stream":
             if slot.turn is not None:
-                yield Wait(slot.turn, self.deadline, for_client=True)
+                await self._io.wait(slot.turn, self.deadline)
             if slot.is_over:
                 raise Stopped
 
-    def read_next(self) -> Await | Run:
-        """What returns the next item, encoded; or `_Large`; or None after the last item."""
+    def read_next(self) -> Awaitable[T | _Large | None]:
+        """The next response, encoded, or to be encoded by a worker thread; None after the last one."""
         call, deadline = self._call, self.deadline
         if call.handler.kind == "async stream":
-            return Await(self._await_next, deadline, for_client=True, in_one_task=True)
+            return self._io.call(self._await_next, deadline, in_one_task=True)
         late = None if deadline == math.inf else call.log_late
-        return Run(self._next_in_thread, "model", call.slot.turn, deadline, for_client=True, late=late)
+        return self._io.run(self._next_in_thread, "model", call.slot.turn, deadline, late)
 
-    def encode_elsewhere(self, response: InferenceResponse) -> Run:
-        """What encodes a large response in a worker thread."""
-        encode = partial(self._call.encode_in_thread, response, is_last=False)
-        return Run(encode, "conversion", deadline=self.deadline, for_client=True)
+    def encode_elsewhere(self, large: _Large) -> Awaitable[T]:
+        """Encode a large response in a worker thread."""
+        encode = partial(self._call.encode_in_thread, large.response, is_last=False)
+        return self._io.run(encode, "conversion", deadline=self.deadline)
+
+    def begin(self) -> None:
+        """From the first response on, the rest has another deadline, which the client has too."""
+        self.has_begun, self.deadline, self._io.until = True, self.until, self.until
+
+    def _check_only(self, *, has_ended: bool) -> None:
+        """Check that there is one response, where one was asked for."""
+        model = self._call.model
+        if has_ended and not self.index:
+            with within(self._call.span):
+                logger.error("%s answered nothing, where one response was asked for", model)
+            raise ModelFailed(f"{model} answered nothing: generate_stream takes any number of responses")
+        if not has_ended and self.index:
+            raise InvalidRequest(f"{model} answered more than once: use generate_stream")
 
     async def _await_next(self) -> T | _Large | None:
         call, handler = self._call, self._call.handler
@@ -190,10 +165,15 @@ class _ItemReader(Generic[T]):
                 self._generator = self._create_generator()
             made = self._generator.__anext__()
             if handler.watch.is_measured:
-                made = measure(made, call.model, handler, self._clock, goes_on=self._index < _MEASURED)
-            response = call.respond(await made)
+                made = measure(made, call.model, handler, self._clock, goes_on=self.index < _MEASURED)
+            item = await made
+            if self._wants_one:
+                self._check_only(has_ended=False)
+            response = call.respond(item)
         except StopAsyncIteration:
             handler.watch.is_measured = False
+            if self._wants_one:
+                self._check_only(has_ended=True)
             return None
         except InferenceError:
             raise
@@ -218,6 +198,8 @@ class _ItemReader(Generic[T]):
             try:
                 context = self._context or self._begin_generator()
                 item = context.run(next, self._generator, _END)
+                if self._wants_one:
+                    self._check_only(has_ended=item is _END)
                 if item is _END:
                     return None
                 response = call.respond(item)
@@ -259,9 +241,15 @@ class _ItemReader(Generic[T]):
         call, now = self._call, self._clock()
         returned = self._returned_at or now
         seconds, encoding = (0.0, 0.0) if outcome == "cancel" else (returned - self._asked_at, now - returned)
-        call.model.statistics.add(Numbers.add_response, self._index, outcome, seconds, encoding, now - call.timings.since)
-        self._index += 1
+        call.model.statistics.add(Numbers.add_response, self.index, outcome, seconds, encoding, now - call.timings.since)
+        self.index += 1
         self._returned_at = 0.0
+
+    def finish(self) -> None:
+        """End the request after its last response."""
+        self.give_up("empty_response")
+        self._call.timings.returned = self._call.timings.answered = self._clock()
+        end_call(self._call)
 
     def give_up(self, outcome: ResponseOutcome) -> None:
         """End the request, and give its slot back. If a thread runs the generator now, that thread closes it, and gives the slot back."""
@@ -275,20 +263,41 @@ class _ItemReader(Generic[T]):
             self._is_given_up = True
             return not self._is_in_thread
 
-    def end(self, outcome: ResponseOutcome, *, closes: bool = True) -> Steps[None]:
+    async def end(self, outcome: ResponseOutcome, *, closes: bool = True) -> None:
         """`give_up`, and close the generator before that, if no thread runs it."""
         self.note(outcome)
         if not self._stop():
             return
         try:
             if closes and self._generator is not None:
-                is_async = self._call.handler.kind == "async stream"
-                yield Await(self._close_async, in_one_task=True) if is_async else Run(self._close_in_thread, "model")
+                if self._call.handler.kind == "async stream":
+                    await self._io.call_always(self._close_async)
+                else:
+                    await self._io.run_always(self._close_in_thread, "model")
         except QuitWithin as error:  # raised by the model itself, such as by a task that it awaits
             self._log_closing(error)
         finally:
             if self._stop():
                 self._call.slot.give_up()
+
+    async def fail(self, error: BaseException, *, is_out: bool) -> Exception | None:
+        """End the request with an error, and return the one for its client; None if nobody waits for it any more."""
+        call = self._call
+        if isinstance(error, FAILURES):
+            # a stopped generator runs no more, and neither does its event loop or thread
+            await self.end("fail", closes=type(error) is not Stopped)
+            return call.note(self.as_error(error), error.__cause__)
+        if isinstance(error, Exception):
+            await self.end("fail")
+            return call.note(error)
+        try:
+            if isinstance(error, GeneratorExit) and not is_out:  # its event loop has ended: nothing can be awaited
+                self.give_up("cancel")
+            else:
+                await self.end("cancel")
+        finally:
+            call.note(error)
+        return None
 
     def _close_in_thread(self) -> None:
         """Close the generator, and give the slot back."""

@@ -7,7 +7,7 @@ from typing import Any, Protocol, TypeVar
 
 from .._models.handler import Handler
 from .._protocol.datatypes import Buffer
-from .._protocol.effects import Read
+from .._protocol.io import IO
 from .._protocol.tensors import InferenceRequest, InferenceResponse, Lend
 
 T_co = TypeVar("T_co", covariant=True)
@@ -35,8 +35,8 @@ class WireFormat(Protocol[T_co]):
     def body(self) -> Buffer | None:
         """The request's body, if it was there at once."""
 
-    def read(self) -> Read | Buffer:
-        """Return the body, or the effect that reads it."""
+    async def read(self, io: IO, /) -> Buffer:
+        """Read the body, if it was not there at once."""
 
     def decode(self, body: Buffer, handler: Handler, lend: Lend, /) -> InferenceRequest:
         """Decode a body for the function that answers it: the model may have another one by then."""

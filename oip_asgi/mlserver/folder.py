@@ -17,7 +17,7 @@ from .._protocol.specs import TensorSpec
 from .._protocol.tensors import InferenceContext
 from .._protocol.tensors import InferenceRequest as OurRequest
 from .._protocol.tensors import InferenceResponse as OurResponse
-from .._runtime.drive_blocking import drive
+from .._runtime.blocking_io import BlockingIO
 from ..server import InferenceServer
 from . import runtimes
 from .codecs import registry
@@ -164,7 +164,7 @@ def _register(server: InferenceServer, settings: ModelSettings, *, loads: bool) 
     folders.add(file.parent)
     if not loads:
         engine, runtime = server._inside
-        drive(repository.unload(engine, settings.name, settings.version), runtime)  # a probe may have begun to load it
+        repository.unload(engine, BlockingIO(runtime), settings.name, settings.version)  # a probe may have begun to load it
 
 
 def _warn_of_unused(file: Path, settings: Settings | ModelSettings, used: Collection[str] = ()) -> None:

@@ -1,7 +1,6 @@
 """What ends a request, and when two things would at once: each kind of model, asked in each way, and nothing is left behind.
 
-A table of what comes, and requests that are cancelled at each place where they wait. What is wrong today has a row of its own, with what
-is right, and is expected to fail.
+A table of what comes, and requests that are cancelled at each place where they wait.
 """
 
 from __future__ import annotations
@@ -63,12 +62,10 @@ def expect(way: Way, kind: Kind, race: Race, manner: Manner) -> set[tuple[str, s
     is_stream = kind in STREAMS
     gone = ("cut" if is_stream or way == "gRPC" else "499", "cancelled")
     late = ("error" if is_stream else "504", "timeout")
-    cancelled, failed = ("cancelled", "cancelled"), ("error" if is_stream else "500", "failed")
-    # what a model makes of a cancellation by the host is its answer, where the model runs in the request's own task
+    cancelled = ("cancelled", "cancelled")
+    # a model that returns all the same has answered, where it runs in the request's own task
     heeds = kind in ("coroutine", "cache") or (kind == "async stream" and way != "gRPC")
-    by_cancel = {"swallows": {("200", "ok")}, "replaces": {failed}}.get(manner, {cancelled}) if heeds else {cancelled}
-    if kind == "async stream" and way == "gRPC" and manner == "replaces":
-        by_cancel = {("cancelled", "failed")}
+    by_cancel = {("200", "ok")} if heeds and manner == "swallows" else {cancelled}
     match race:
         case "gone":
             return {gone}
@@ -76,8 +73,8 @@ def expect(way: Way, kind: Kind, race: Race, manner: Manner) -> set[tuple[str, s
             return {late}
         case "cancel":
             return by_cancel
-        case "cancel twice":  # the second meets the first's answer, or what writes it
-            return {cancelled, ("cancelled", "failed")} if manner != "replaces" else by_cancel | {cancelled, ("cancelled", "failed")}
+        case "cancel twice":  # the second may meet the answer to the first
+            return {cancelled}
         case "answer and gone":
             return {("200", "ok"), gone, (gone[0], "ok")}
         case "answer and cancel":
@@ -133,40 +130,13 @@ def is_right(way: Way, kind: Kind, case: Case, seen: Seen) -> bool:
     return is_expected and has_own and after == "200"
 
 
-WRONG_TODAY: Final[dict[tuple[Way, Kind, Race, Manner], str]] = {
-    ("REST", "load", "gone", "ends"): "499 and not called: a client that goes while the model is loaded is not noticed, 200 comes",
-    ("gRPC", "load", "gone", "ends"): "cut and not called: a client that goes while the model is loaded is not noticed, 200 comes",
-    ("gRPC", "async stream", "gone", "replaces"): "counted as cancelled: what the model raises then is counted as failed",
-}
-"""What is right, and what comes."""
-
-UNSURE: Final = {
-    ("Python", "stream", "cancel twice", "ends"),
-    ("REST", "stream", "cancel twice", "ends"),
-    ("gRPC", "stream", "cancel twice", "ends"),
-    ("REST", "load", "gone and cancel", "ends"),
-    ("gRPC", "load", "gone and cancel", "ends"),
-}
-"""Of what is wrong today, what comes at some times only: places where requests wait, below, have it at all times."""
-
-
 @pytest.mark.parametrize("kind", KINDS[1:])
 @pytest.mark.parametrize("way", WAYS)
 def test_a_race_ends_in_order_and_leaves_nothing_behind(way: Way, kind: Kind) -> None:
     cases = [(race, manner) for race in RACES for manner in list_manners(kind) if is_raced(way, kind, race)]
-    cases = [case for case in cases if (way, kind, *case) not in WRONG_TODAY.keys() | UNSURE]
 
     seen = asyncio.run(run_cases(way, kind, cases))
     assert {case: each for case, each in seen.items() if not is_right(way, kind, case, each)} == {}
-
-
-@pytest.mark.parametrize(
-    "row", [pytest.param(row, marks=pytest.mark.xfail(strict=True, reason=why), id=" ".join(row)) for row, why in WRONG_TODAY.items()]
-)
-def test_what_is_wrong_today(row: tuple[Way, Kind, Race, Manner]) -> None:
-    way, kind, race, manner = row
-    [seen] = asyncio.run(run_cases(way, kind, [(race, manner)])).values()
-    assert is_right(way, kind, (race, manner), seen), seen
 
 
 async def run_cases(way: Way, kind: Kind, cases: list[Case]) -> dict[Case, Seen]:
@@ -246,21 +216,10 @@ def test_a_deadline_under_wsgi_leaves_nothing_behind(kind: Kind, manner: Manner)
 
 # Each place where a request waits
 
-NOT_COUNTED: Final = "its end is counted: who is cancelled again while a thread closes its generator is not counted at all"
-"""What is right, and what comes today."""
 
-
-def list_ways() -> list[Any]:
-    """Each way and kind, once and twice, and what is wrong today."""
-    rows = []
-    for way, kind, again in product(WAYS, KINDS, ("once", "twice")):
-        is_wrong = kind == "stream" and way != "gRPC" and again == "twice"
-        marks = [pytest.mark.xfail(strict=True, reason=NOT_COUNTED)] if is_wrong else []
-        rows.append(pytest.param(way, kind, again == "twice", marks=marks, id=f"{way}-{kind}-{again}"))
-    return rows
-
-
-@pytest.mark.parametrize(("way", "kind", "again"), list_ways())
+@pytest.mark.parametrize("again", [False, True], ids=["once", "twice"])
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("way", WAYS)
 def test_a_request_that_is_cancelled_wherever_it_waits_leaves_nothing_behind(way: Way, kind: Kind, *, again: bool) -> None:
     """Twice: again at the next place, where it cleans up."""
 

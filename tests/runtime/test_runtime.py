@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.inside.runtime import ClientGone, DeadlinePassed, Gone, LoopThreads, QuitWithin, Run, Runtime, Signal
+from tests.support.inside.runtime import AsyncIO, BlockingIO, ClientGone, DeadlinePassed, LoopThreads, QuitWithin, Runtime, Signal
 
 
 @pytest.fixture
@@ -104,7 +104,7 @@ def test_each_of_many_calls_of_several_loops_gets_its_own_result(runtime: Runtim
 
     async def many(loop: int) -> None:
         async def one(number: int) -> None:
-            found[await runtime.run(Run(lambda: (loop, number), "model"))] += 1
+            found[await AsyncIO(runtime).run(lambda: (loop, number), "model")] += 1
 
         await asyncio.gather(*map(one, range(300)))
 
@@ -120,7 +120,7 @@ def test_forty_calls_that_block_run_at_once(runtime: Runtime) -> None:
     all_in = threading.Barrier(40)
 
     async def main() -> None:
-        places = await asyncio.gather(*[runtime.run(Run(partial(all_in.wait, 20), "model")) for _ in range(40)])
+        places = await asyncio.gather(*[AsyncIO(runtime).run(partial(all_in.wait, 20), "model") for _ in range(40)])
         assert sorted(places) == list(range(40))
 
     asyncio.run(main())
@@ -136,9 +136,9 @@ def test_hooks_and_conversions_do_not_wait_behind_models(work: Any) -> None:
         assert leave.wait(20)
 
     async def main() -> None:
-        model = asyncio.create_task(runtime.run(Run(blocks, "model")))
+        model = AsyncIO(runtime).run(blocks, "model")
         await asyncio.to_thread(entered.wait, 20)
-        call = asyncio.create_task(runtime.run(Run(lambda: 7, work)))
+        call = AsyncIO(runtime).run(lambda: 7, work)
         if work == "model":
             await asyncio.sleep(0.05)
             assert not call.done()
@@ -157,7 +157,7 @@ def test_a_function_starts_behind_its_signal_or_never(runtime: Runtime) -> None:
 
     async def main() -> None:
         turns = [Signal() for _ in range(2)]
-        calls = [asyncio.create_task(runtime.run(Run(partial(ran.append, place), "model", turn))) for place, turn in enumerate(turns)]
+        calls = [AsyncIO(runtime).run(partial(ran.append, place), "model", turn) for place, turn in enumerate(turns)]
         await asyncio.sleep(0.01)
         assert ran == []
         calls[1].cancel()
@@ -171,13 +171,26 @@ def test_a_function_starts_behind_its_signal_or_never(runtime: Runtime) -> None:
     assert ran == [0]
 
 
-async def attended(runtime: Runtime, effect: Run, gone: Gone | None = None) -> Any:
-    here = runtime.here()
-    watch = here.patrol.watch(gone)
-    try:
-        return await watch.limit(here.begin(effect), effect.deadline, for_client=effect.for_client)
-    finally:
-        await watch.end()
+def run_alone(runtime: Runtime, way: str, function: Any, gone: Signal | None = None, seconds: float = 20, late: Any = None) -> Any:
+    """The result of a function that a request waits for, on an event loop or in a thread."""
+    deadline = time.monotonic() + seconds
+    if way == "thread":
+        io = BlockingIO(runtime, None, gone)
+        return io.finish(io.run(function, "model", None, deadline, late))
+
+    async def is_gone() -> bool:
+        assert gone is not None
+        await asyncio.sleep(0.01)
+        return gone.is_set()
+
+    async def main() -> Any:
+        io = AsyncIO(runtime, None, None if gone is None else is_gone)
+        try:
+            return await io.run(function, "model", None, deadline, late)
+        finally:
+            await io.end()
+
+    return asyncio.run(main())
 
 
 @pytest.mark.parametrize("way", ["loop", "thread"])
@@ -190,9 +203,8 @@ def test_what_is_raised_behind_the_deadline_is_told_once(runtime: Runtime, way: 
         assert leave.wait(20)
         raise error
 
-    effect = Run(late, "model", deadline=time.monotonic() + 0.3, late=told.append)  # it has begun until then, also on a busy machine
     with pytest.raises(DeadlinePassed):
-        asyncio.run(attended(runtime, effect)) if way == "loop" else runtime.call(effect)
+        run_alone(runtime, way, late, seconds=0.3, late=told.append)  # it has begun until then, also on a busy machine
     assert told == []
     leave.set()
     runtime.stop()  # waits for the thread; the event loop has ended meanwhile
@@ -203,19 +215,10 @@ def test_what_is_raised_behind_the_deadline_is_told_once(runtime: Runtime, way: 
 def test_a_client_that_goes_ends_the_waiting(runtime: Runtime, way: str) -> None:
     leave = threading.Event()
     gone = Signal()
-
-    async def has_gone() -> bool:
-        return True
-
-    effect = Run(lambda: leave.wait(20), "model", for_client=True)
     threading.Timer(0.05, gone.set).start()
     with pytest.raises(ClientGone):
-        asyncio.run(attended(runtime, effect, has_gone)) if way == "loop" else runtime.call(effect, gone)
+        run_alone(runtime, way, lambda: leave.wait(20), gone)
     leave.set()
-
-
-def run_alone(runtime: Runtime, way: str, effect: Run) -> Any:
-    return asyncio.run(attended(runtime, effect)) if way == "loop" else runtime.call(effect)
 
 
 @pytest.mark.parametrize("way", ["loop", "thread"])
@@ -228,14 +231,14 @@ def test_what_nobody_waits_for_never_starts(way: str) -> None:
         entered.set()
         assert leave.wait(20)
 
-    blocking = threading.Thread(target=runtime.call, args=[Run(blocks, "model")])
+    blocking = threading.Thread(target=run_alone, args=[runtime, "thread", blocks])
     blocking.start()
     assert entered.wait(20)
     with pytest.raises(DeadlinePassed):
-        run_alone(runtime, way, Run(partial(ran.append, "left"), "model", deadline=time.monotonic() + 0.01))
+        run_alone(runtime, way, partial(ran.append, "left"), seconds=0.01)
     leave.set()
     blocking.join(20)
-    runtime.call(Run(partial(ran.append, "waited"), "model"))
+    run_alone(runtime, "thread", partial(ran.append, "waited"))
     assert ran == ["waited"]
     runtime.stop()
 
@@ -248,13 +251,13 @@ def test_what_a_function_raises_is_its_outcome_and_the_thread_goes_on(runtime: R
 
     for _ in range(2):
         with pytest.raises(ValueError if isinstance(error, ValueError) else QuitWithin) as raised:
-            run_alone(runtime, way, Run(raises, "model"))
+            run_alone(runtime, way, raises)
         assert error in (raised.value, raised.value.__cause__)
-    assert run_alone(runtime, way, Run(lambda: 7, "model")) == 7
+    assert run_alone(runtime, way, lambda: 7) == 7
 
 
 @pytest.mark.parametrize("way", ["loop", "thread"])
 def test_a_function_sees_the_context_variables_of_its_caller(runtime: Runtime, way: str) -> None:
     variable: ContextVar[int] = ContextVar("variable")
     variable.set(7)
-    assert run_alone(runtime, way, Run(variable.get, "model")) == 7
+    assert run_alone(runtime, way, variable.get) == 7

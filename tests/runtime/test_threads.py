@@ -242,11 +242,16 @@ def test_a_thread_that_the_system_refuses_leaves_the_job_to_those_that_are_there
 
 FORKS = """
 import os, threading, time, warnings
-from tests.support.inside.runtime import Run, Runtime
+from tests.support.inside.runtime import BlockingIO, Runtime
 
 warnings.simplefilter("ignore", DeprecationWarning)  # of forks beside threads, which is the point
 runtime = Runtime(40)
-assert runtime.call(Run(os.getpid, "model")) == os.getpid()
+
+def run():
+    io = BlockingIO(runtime)
+    return io.finish(io.run(os.getpid, "model", deadline=time.monotonic() + 20))
+
+assert run() == os.getpid()
 for _ in range(25):
     child = os.fork()
     if child == 0:
@@ -254,7 +259,7 @@ for _ in range(25):
 
         def ask():
             together.wait(20)
-            found.append(runtime.call(Run(os.getpid, "model", deadline=time.monotonic() + 20)))
+            found.append(run())
 
         threads = [threading.Thread(target=ask) for _ in range(8)]
         for thread in threads:

@@ -190,7 +190,7 @@ class Asked:
 
     def __init__(self, racer: Racer, kind: Kind, way: Way, wrap: Callable[[Any], Any] = lambda asked: asked) -> None:
         self.gone = asyncio.Event()
-        self._way, self._streams, self._sent = way, kind in STREAMS, list[Any]()
+        self._way, self._streams, self._is_load, self._sent = way, kind in STREAMS, kind == "load", list[Any]()
         if way == "Python":
             asked = self._ask_stream(racer.server) if self._streams else self._ask(racer.server)
         else:
@@ -219,7 +219,9 @@ class Asked:
             path = f"/{SERVICE}/{'ModelStreamInfer' if self._streams else 'ModelInfer'}"
             body = frame(wire_request("m", [_X]).SerializeToString())
             headers = [(b"content-type", b"application/grpc"), (b"te", b"trailers")]
-        messages = [{"type": "http.request", "body": part, "more_body": part != b""} for part in (body[:20], body[20:], b"")]
+        # while a model is loaded, a client is only seen to go whose body is all there
+        parts = [body] if self._is_load else [body[:20], body[20:], b""]
+        messages = [{"type": "http.request", "body": part, "more_body": part is not parts[-1]} for part in parts]
         extensions: dict[str, Any] = {"http.response.trailers": {}}
         scope = {"type": "http", "method": "POST", "path": path, "headers": headers, "http_version": "2", "extensions": extensions}
 

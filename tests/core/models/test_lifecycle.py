@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Generator
-from typing import Any
+from collections.abc import Callable, Coroutine
+from typing import Any, Final
 
 import pytest
 
 from tests.support.asking import NOT_READY
 from tests.support.inside.codecs import Codecs
 from tests.support.inside.models import Lifecycle, Limiter, Loader, ModelOptions, make_handler
-from tests.support.inside.runtime import Await, Effect, Run, Spawn, Wait
+from tests.support.steps import Await, Begun, Run, StepIO, Wait
 
-Steps = Generator[Effect, Any, None]
+Steps = Coroutine[Any, Any, None]
+
+IO: Final = StepIO()
+"""What each lifecycle waits with."""
 
 
 def lifecycle_of(load: Callable[[], Any] | None) -> Lifecycle:
@@ -29,39 +32,45 @@ def state_of(lifecycle: Lifecycle) -> str:
     return lifecycle.state
 
 
-def begun(steps: Steps) -> Spawn:
-    """The loading that a request's first step begins; then the request waits for its end."""
-    spawn = next(steps)
-    assert type(spawn) is Spawn
-    assert_waits(steps, spawn, first=False)
-    return spawn
-
-
-def assert_waits(steps: Steps, spawn: Spawn, *, first: bool = True) -> None:
-    wait = next(steps) if first else steps.send(None)
+def begun(steps: Steps) -> Begun:
+    """The loading that a request begins; then the request waits for its end."""
+    before = len(IO.begun)
+    wait = steps.send(None)
+    [begun] = IO.begun[before:]
     assert type(wait) is Wait
-    assert wait.signal is spawn.ended
+    assert wait.signal is begun.part.ended
+    return begun
+
+
+def assert_waits(steps: Steps, begun: Begun) -> None:
+    wait = steps.send(None)
+    assert type(wait) is Wait
+    assert wait.signal is begun.part.ended
 
 
 def is_over(steps: Steps) -> bool:
-    """Whether steps have come to their end."""
-    return next(steps, None) is None
-
-
-def finish(spawn: Spawn) -> None:
-    """Do what a driver does with a loading: call the function, and set the signal behind it."""
-    effect = next(spawn.part)
-    assert type(effect) is Run
-    assert effect.work == "hook"
+    """Whether a coroutine comes to its end."""
     try:
-        result = effect.function()
+        steps.send(None)
+    except StopIteration:
+        return True
+    return False
+
+
+def finish(begun: Begun) -> None:
+    """Do what a loading asks for: call the function; and set the signal behind it."""
+    asked = begun.steps.send(None)
+    assert type(asked) is Run
+    assert asked.work == "hook"
+    try:
+        result = asked.function()
     except Exception as error:
         with pytest.raises(StopIteration):
-            spawn.part.throw(error)
+            begun.steps.throw(error)
     else:
         with pytest.raises(StopIteration):
-            spawn.part.send(result)
-    spawn.ended.set()
+            begun.steps.send(result)
+    begun.part.ended.set()
 
 
 def noting(calls: list[int]) -> Callable[[], None]:
@@ -72,7 +81,7 @@ def test_a_model_without_a_load_is_ready_from_the_start_and_stays_so() -> None:
     lifecycle = lifecycle_of(None)
     assert state_of(lifecycle) == "ready"
     assert lifecycle.begin_at_start() is None
-    assert is_over(lifecycle.wait_until_loaded())
+    assert is_over(lifecycle.wait_until_loaded(IO))
     lifecycle.forget()
     assert state_of(lifecycle) == "ready"
 
@@ -81,34 +90,35 @@ def test_the_first_request_loads() -> None:
     calls: list[int] = []
     lifecycle = lifecycle_of(noting(calls))
     assert state_of(lifecycle) == "registered"
-    request = lifecycle.wait_until_loaded()
-    spawn = begun(request)
+    request = lifecycle.wait_until_loaded(IO)
+    loading = begun(request)
     assert (state_of(lifecycle), calls) == ("loading", [])
-    finish(spawn)
+    finish(loading)
     assert (state_of(lifecycle), calls) == ("ready", [1])
     assert is_over(request)
-    assert is_over(lifecycle.wait_until_loaded())
+    assert is_over(lifecycle.wait_until_loaded(IO))
 
 
 def test_an_async_load_is_awaited() -> None:
     async def load() -> str:
         return "loaded"
 
-    spawn = begun(lifecycle_of(load).wait_until_loaded())
-    effect = next(spawn.part)
-    assert type(effect) is Await
-    assert asyncio.run(effect.function()) == "loaded"
+    loading = begun(lifecycle_of(load).wait_until_loaded(IO))
+    asked = loading.steps.send(None)
+    assert type(asked) is Await
+    assert asyncio.run(asked.function()) == "loaded"
+    loading.steps.close()
 
 
 def test_a_load_that_raises_fails_for_good_and_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
     lifecycle = lifecycle_of(lambda: 1 / 0)
-    requests = [lifecycle.wait_until_loaded(), lifecycle.wait_until_loaded()]
-    spawn = begun(requests[0])
-    assert_waits(requests[1], spawn)
-    finish(spawn)
+    requests = [lifecycle.wait_until_loaded(IO), lifecycle.wait_until_loaded(IO)]
+    loading = begun(requests[0])
+    assert_waits(requests[1], loading)
+    finish(loading)
     assert state_of(lifecycle) == "failed"
     assert all(map(is_over, requests))
-    assert is_over(lifecycle.wait_until_loaded())
+    assert is_over(lifecycle.wait_until_loaded(IO))
     assert lifecycle.begin_at_start() is None
     [record] = caplog.records
     assert (record.levelno, record.getMessage()) == (logging.ERROR, f"model 'm': load= raised, so {NOT_READY}")
@@ -117,13 +127,13 @@ def test_a_load_that_raises_fails_for_good_and_is_logged_once(caplog: pytest.Log
 def test_those_who_wait_wait_for_one_load() -> None:
     calls: list[int] = []
     lifecycle = lifecycle_of(noting(calls))
-    first, second, third = (lifecycle.wait_until_loaded() for _ in range(3))
-    spawn = begun(first)
-    assert_waits(second, spawn)
-    assert_waits(third, spawn)
+    first, second, third = (lifecycle.wait_until_loaded(IO) for _ in range(3))
+    loading = begun(first)
+    assert_waits(second, loading)
+    assert_waits(third, loading)
     assert lifecycle.begin_at_start() is None
     first.close()  # its client has gone, which does not end the load
-    finish(spawn)
+    finish(loading)
     assert is_over(second)
     assert is_over(third)
     assert (state_of(lifecycle), calls) == ("ready", [1])
@@ -131,49 +141,51 @@ def test_those_who_wait_wait_for_one_load() -> None:
 
 def test_requests_do_not_wait_for_a_server_that_starts_but_another_start_does() -> None:
     lifecycle = lifecycle_of(noting([]))
-    spawn = lifecycle.begin_at_start()
-    assert spawn is not None
+    part = lifecycle.begin_at_start()
+    assert part is not None
+    loading = IO.begin(part)
     assert state_of(lifecycle) == "loading"
-    assert is_over(lifecycle.wait_until_loaded())
-    start = lifecycle.wait_until_loaded(at_start=True)
-    assert_waits(start, spawn)
-    finish(spawn)
+    assert is_over(lifecycle.wait_until_loaded(IO))
+    start = lifecycle.wait_until_loaded(IO, at_start=True)
+    assert_waits(start, loading)
+    finish(loading)
     assert is_over(start)
     assert state_of(lifecycle) == "ready"
 
 
-def cancel(spawn: Spawn) -> None:
-    """What a driver does where the task of a loading is cancelled within the load."""
-    next(spawn.part)
-    spawn.part.close()
-    spawn.ended.set()
+def cancel(begun: Begun) -> None:
+    """What happens where the task of a loading is cancelled within the load."""
+    begun.steps.send(None)
+    begun.steps.close()
+    begun.part.ended.set()
 
 
-def cancel_before_it_begins(spawn: Spawn) -> None:
-    spawn.part.close()
-    spawn.ended.set()
+def cancel_before_it_begins(begun: Begun) -> None:
+    begun.steps.close()
+    begun.part.ended.set()
 
 
-def lose(spawn: Spawn) -> None:
+def lose(begun: Begun) -> None:
     """What is left where the event loop of a loading is closed under it: nobody sets its signal any more."""
-    next(spawn.part)
-    spawn.is_lost = lambda: True
+    begun.steps.send(None)
+    begun.part.is_lost = lambda: True
 
 
-def lose_before_it_begins(spawn: Spawn) -> None:
-    spawn.is_lost = lambda: True
+def lose_before_it_begins(begun: Begun) -> None:
+    begun.part.is_lost = lambda: True
+    begun.steps.close()
 
 
 ENDS = [cancel, cancel_before_it_begins, lose, lose_before_it_begins]
 
 
 @pytest.mark.parametrize("end", ENDS)
-def test_the_next_request_loads_anew_where_a_load_never_ends(end: Callable[[Spawn], None]) -> None:
+def test_the_next_request_loads_anew_where_a_load_never_ends(end: Callable[[Begun], None]) -> None:
     calls: list[int] = []
     lifecycle = lifecycle_of(noting(calls))
-    first = begun(lifecycle.wait_until_loaded())
+    first = begun(lifecycle.wait_until_loaded(IO))
     end(first)
-    request = lifecycle.wait_until_loaded()
+    request = lifecycle.wait_until_loaded(IO)
     second = begun(request)
     assert second is not first
     assert state_of(lifecycle) == "loading"
@@ -183,9 +195,9 @@ def test_the_next_request_loads_anew_where_a_load_never_ends(end: Callable[[Spaw
 
 
 @pytest.mark.parametrize("end", [cancel, cancel_before_it_begins])
-def test_one_of_those_who_wait_loads_anew_where_a_load_is_cancelled(end: Callable[[Spawn], None]) -> None:
+def test_one_of_those_who_wait_loads_anew_where_a_load_is_cancelled(end: Callable[[Begun], None]) -> None:
     lifecycle = lifecycle_of(noting([]))
-    requests = [lifecycle.wait_until_loaded() for _ in range(3)]
+    requests = [lifecycle.wait_until_loaded(IO) for _ in range(3)]
     first = begun(requests[0])
     for request in requests[1:]:
         assert_waits(request, first)
@@ -199,10 +211,10 @@ def test_one_of_those_who_wait_loads_anew_where_a_load_is_cancelled(end: Callabl
 
 
 @pytest.mark.parametrize("end", ENDS)
-def test_a_start_takes_up_what_never_ends(end: Callable[[Spawn], None]) -> None:
+def test_a_start_takes_up_what_never_ends(end: Callable[[Begun], None]) -> None:
     lifecycle = lifecycle_of(noting([]))
-    end(begun(lifecycle.wait_until_loaded()))
-    start = lifecycle.wait_until_loaded(at_start=True)
+    end(begun(lifecycle.wait_until_loaded(IO)))
+    start = lifecycle.wait_until_loaded(IO, at_start=True)
     finish(begun(start))
     assert is_over(start)
     assert state_of(lifecycle) == "ready"
@@ -210,10 +222,10 @@ def test_a_start_takes_up_what_never_ends(end: Callable[[Spawn], None]) -> None:
 
 def test_an_unload_that_is_cancelled_while_a_load_runs_ends_after_it() -> None:
     lifecycle = lifecycle_of(noting([]))
-    loading = begun(lifecycle.wait_until_loaded())
+    loading = begun(lifecycle.wait_until_loaded(IO))
     unloading = lifecycle.unload("unload")
     assert unloading is not None
-    cancel(unloading)
+    cancel(IO.begin(unloading))
     assert state_of(lifecycle) == "unloading"
     finish(loading)
     assert state_of(lifecycle) == "unloaded"
@@ -224,12 +236,12 @@ def test_what_a_server_forgets_is_loaded_again(load: Callable[[], Any]) -> None:
     lifecycle = lifecycle_of(load)
     lifecycle.forget()
     assert state_of(lifecycle) == "registered"
-    finish(begun(lifecycle.wait_until_loaded()))
+    finish(begun(lifecycle.wait_until_loaded(IO)))
     ended = state_of(lifecycle)
     lifecycle.forget()
     assert state_of(lifecycle) == "registered"
-    spawn = begun(lifecycle.wait_until_loaded())
+    loading = begun(lifecycle.wait_until_loaded(IO))
     lifecycle.forget()  # one that is loading goes on
     assert state_of(lifecycle) == "loading"
-    finish(spawn)
+    finish(loading)
     assert state_of(lifecycle) == ended

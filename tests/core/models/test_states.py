@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Coroutine
 from typing import Any, get_args
 
 import pytest
@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 from oip_asgi import InferenceError, LoadParameters
 from tests.support.inside.codecs import Codecs
 from tests.support.inside.models import TRANSITIONS, Event, Handler, Lifecycle, Limiter, Loader, ModelOptions, Slot, State, transition
-from tests.support.inside.runtime import Effect, Run, Spawn, Wait
+from tests.support.inside.runtime import Part
 from tests.support.processes import ROOT
+from tests.support.steps import Begun, Run, StepIO, Wait
 
 STATES, EVENTS = get_args(State), get_args(Event)
 
@@ -63,18 +64,19 @@ class Weights:
 
 
 class Task:
-    """A generator, and what it has asked for."""
+    """A coroutine, and what it has asked for."""
 
-    def __init__(self, steps: Generator[Effect, Any, None], spawn: Spawn | None = None) -> None:
-        self.steps, self.spawn = steps, spawn
-        self.effect: Effect | None = None
+    def __init__(self, steps: Coroutine[Any, Any, object], part: Part | None = None) -> None:
+        self.steps, self.part = steps, part
+        self.asks: Any = None
         self.error: Exception | None = None
 
 
-class Walk:
-    """A model, and its driver, which does one step of one task at a time."""
+class Walk(StepIO):
+    """A model, and what it waits with, which does one step of one task at a time."""
 
     def __init__(self, *, is_factory: bool) -> None:
+        super().__init__()
         self.made: list[Weights] = []
         self.unloads = 0
         self.fails = False
@@ -103,15 +105,20 @@ class Walk:
     def unload_function(self) -> None:
         self.unloads += 1
 
-    def begin(self, steps: Generator[Effect, Any, None], spawn: Spawn | None = None) -> Task:
-        task = Task(steps, spawn)
+    def start(self, steps: Coroutine[Any, Any, object], part: Part | None = None) -> Task:
+        task = Task(steps, part)
         self.tasks.append(task)
         self.go_on(task, None)
         return task
 
+    def begin(self, part: Part) -> Begun:
+        begun = super().begin(part)
+        self.start(begun.steps, part)
+        return begun
+
     def go_on(self, task: Task, error: Exception | None, result: Any = None) -> None:
         try:
-            task.effect = task.steps.send(result) if error is None else task.steps.throw(error)
+            task.asks = task.steps.send(result) if error is None else task.steps.throw(error)
         except StopIteration:
             self.end(task)
         except InferenceError as raised:
@@ -120,46 +127,42 @@ class Walk:
 
     def end(self, task: Task) -> None:
         self.tasks.remove(task)
-        if task.spawn is not None:
-            task.spawn.ended.set()
+        if task.part is not None:
+            task.part.ended.set()
 
     def step(self, task: Task) -> bool:
         """Carry out what a task has asked for; False if it waits."""
-        effect = task.effect
-        if type(effect) is Spawn:
-            self.begin(effect.part, effect)
-            self.go_on(task, None)
-        elif type(effect) is Wait:
-            if not effect.signal.is_set():
+        if type(task.asks) is Wait:
+            if not task.asks.signal.is_set():
                 return False
             self.go_on(task, None)
+            return True
+        assert type(task.asks) is Run
+        try:
+            result = task.asks.function()
+        except RuntimeError as error:
+            self.go_on(task, error)
         else:
-            assert type(effect) is Run
-            try:
-                result = effect.function()
-            except RuntimeError as error:
-                self.go_on(task, error)
-            else:
-                self.go_on(task, None, result)
+            self.go_on(task, None, result)
         return True
 
     def do(self, what: str, place: int) -> None:
         """Do one thing of a user, of a request, or of the machine."""
         lifecycle = self.lifecycle
         if what == "load":
-            self.begin(lifecycle.load(LoadParameters()))
+            self.start(lifecycle.load(self, LoadParameters()))
         elif what == "request":
-            self.begin(lifecycle.wait_until_loaded())
+            self.start(lifecycle.wait_until_loaded(self))
         elif what in ("unload", "unregister"):
             if what == "unregister" and self.is_unregistered:
                 return  # nobody finds it any more
             self.is_unregistered |= what == "unregister"
-            spawn = lifecycle.unload("unload" if what == "unload" else "unregister")
-            if spawn is not None:
-                self.begin(spawn.part, spawn)
+            part = lifecycle.unload("unload" if what == "unload" else "unregister")
+            if part is not None:
+                self.begin(part)
         elif what == "stop":  # as the server does it
             self.do("unload", 0)
-            self.run()
+            self.run_all()
             lifecycle.forget()
         elif what == "fail":
             self.fails = not self.fails
@@ -175,20 +178,20 @@ class Walk:
         elif what == "step" and self.tasks:
             self.step(self.tasks[place % len(self.tasks)])
         elif what == "run":
-            self.run()
+            self.run_all()
         elif what == "lose":
             self.lose(place)
 
     def lose(self, place: int) -> None:
         """The event loop of a load or an unload is closed."""
-        spawned = [task for task in self.tasks if task.spawn is not None]
+        spawned = [task for task in self.tasks if task.part is not None]
         if spawned:
             task = spawned[place % len(spawned)]
             self.tasks.remove(task)
-            assert task.spawn is not None
-            task.spawn.is_lost = lambda: True
+            assert task.part is not None
+            task.part.is_lost = lambda: True
 
-    def run(self) -> None:
+    def run_all(self) -> None:
         """Do all that waits for nothing."""
         is_moving = True
         while is_moving:
@@ -200,7 +203,7 @@ class Walk:
         """Let everything come to its end."""
         while self.used:
             self.do("release", 0)
-        self.run()
+        self.run_all()
 
 
 USUAL = ("load", "request", "unload", "unregister", "stop", "fail", "acquire", "release", "step", "step", "step", "run")
@@ -225,7 +228,7 @@ def test_whatever_happens_all_that_was_loaded_is_unloaded_once_and_nobody_waits_
     if walk.is_unregistered:
         assert walk.lifecycle.state == "unregistered"
         before = len(walk.made)
-        task = walk.begin(walk.lifecycle.load(LoadParameters()))
+        task = walk.start(walk.lifecycle.load(walk, LoadParameters()))
         assert (task.error and str(task.error), len(walk.made)) == ("model 'm' is not found: it was unregistered", before)
 
 
@@ -238,7 +241,7 @@ def test_a_model_whose_loads_are_lost_can_still_be_loaded(steps: list[tuple[str,
         walk.do(what, place)
     walk.finish()
     walk.fails = False
-    task = walk.begin(walk.lifecycle.load(LoadParameters()))
+    task = walk.start(walk.lifecycle.load(walk, LoadParameters()))
     walk.finish()
     assert walk.tasks == []
     assert (walk.lifecycle.state, task.error is None) == (("unregistered", False) if walk.is_unregistered else ("ready", True))

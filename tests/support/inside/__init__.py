@@ -7,6 +7,7 @@ No other file of the tests or examples imports a private module, so a module tha
 from __future__ import annotations
 
 import asyncio
+import math
 import threading
 from collections.abc import Callable, Coroutine, Sequence
 from contextlib import suppress
@@ -15,13 +16,13 @@ from typing import Any, NamedTuple, TypeAlias, TypeVar
 import pytest
 
 from oip_asgi import InferenceRequest, InferenceResponse, InferenceServer
-from tests.support.inside.extensions import Cache, finish
+from tests.support.inside.extensions import Cache
 from tests.support.inside.grpc import GRPCFormat, Method, Reply, StreamCall, grpc_exchange, refuse
 from tests.support.inside.http import Head, Response, http_exchange
 from tests.support.inside.models import Limiter, Numbers, ResponseOutcome, Slot, Statistics, Uses
 from tests.support.inside.rest import json_data, json_text
 from tests.support.inside.rest import rest_body as rest
-from tests.support.inside.runtime import BackgroundLoop, Fed, Gone, Patrol, Run, Work, drive, drive_async
+from tests.support.inside.runtime import AsyncIO, BackgroundLoop, BlockingIO, Fed, Patrol, Signal, Work
 from tests.support.inside.serving import call_stack, failures
 from tests.support.inside.values import Buffer
 
@@ -169,7 +170,9 @@ def answer_http(server: InferenceServer, method: str, path: str, headers: Header
         return into.finish()
 
     engine, runtime = server._inside
-    response: Response = drive(finish(http_exchange.exchange(engine, Head(method, path, headers, True, None))), runtime, read)
+    io = BlockingIO(runtime, read)
+    response = io.finish(http_exchange.exchange(engine, Head(method, path, headers, True, None), io))
+    assert isinstance(response, Response)
     return response
 
 
@@ -194,8 +197,9 @@ def _method(messages: Messages) -> Method:
 def answer_grpc(server: InferenceServer, messages: Messages, data: bytes) -> Reply:
     """What the core answers to a message of gRPC, in this thread."""
     engine, runtime = server._inside
+    io = BlockingIO(runtime)
     try:
-        return Reply(drive(finish(grpc_exchange.exchange(engine, _method(messages), data, None)), runtime))
+        return Reply(io.finish(grpc_exchange.exchange(engine, _method(messages), data, None, io)))
     except Exception as error:
         return refuse(error)
 
@@ -231,7 +235,8 @@ async def begin_grpc(
 def trips_of_grpc(server: InferenceServer, messages: Messages, data: bytes) -> tuple[Reply, list[Work]]:
     """The same on an event loop, and which worker threads were used beside it, in turn."""
     threads = _Noted(server)
-    parts = asyncio.run(drive_async(finish(grpc_exchange.exchange(server._inside.engine, _method(messages), data, None)), threads))
+    io = AsyncIO(threads)
+    parts = asyncio.run(io.finish(grpc_exchange.exchange(server._inside.engine, _method(messages), data, None, io)))
     return Reply(parts), threads.trips
 
 
@@ -246,9 +251,11 @@ class _Noted:
     def here(self) -> _Noted:
         return self
 
-    def begin(self, effect: Run) -> asyncio.Future[Any]:
-        self.trips.append(effect.work)
-        return self._runtime.here().begin(effect)
+    def begin(
+        self, function: Callable[[], T], work: Work, after: Signal | None = None, deadline: float = math.inf, late: Any = None
+    ) -> asyncio.Future[T]:
+        self.trips.append(work)
+        return self._runtime.here().begin(function, work, after, deadline, late)
 
 
 # Where a test steps in

@@ -3,4 +3,3 @@
 from oip_asgi._extensions import classification, model_statistics
 from oip_asgi._extensions.cache import Cache
 from oip_asgi._extensions.classification import classify
-from oip_asgi._protocol.effects import finish

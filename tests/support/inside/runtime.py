@@ -1,22 +1,9 @@
-"""The effects that the core asks for, and what carries them out: threads, loops, waiting."""
+"""How requests wait, and what they wait for: threads and loops."""
 
-from oip_asgi._protocol.effects import (
-    Await,
-    DeadlinePassed,
-    Effect,
-    Fed,
-    QuitWithin,
-    Run,
-    Signal,
-    Spawn,
-    Stopped,
-    Wait,
-    Work,
-)
+from oip_asgi._protocol.io import ClientGone, DeadlinePassed, Fed, Part, QuitWithin, Signal, Stopped, Work, finish
 from oip_asgi._runtime import threads
+from oip_asgi._runtime.async_io import AsyncIO, Patrol
 from oip_asgi._runtime.background import BackgroundLoop, Loan
-from oip_asgi._runtime.drive import drive_async
-from oip_asgi._runtime.drive_blocking import drive
+from oip_asgi._runtime.blocking_io import BlockingIO
 from oip_asgi._runtime.runtime import LoopThreads, Runtime
 from oip_asgi._runtime.threads import PATIENCE, WorkerThreads
-from oip_asgi._runtime.waiting import ClientGone, Gone, Patrol

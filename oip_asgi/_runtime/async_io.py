@@ -1,0 +1,344 @@
+"""How a request waits on an event loop: `IO` by asyncio itself. Knows threads and clients by what they do, and no transport.
+
+A deadline, or the end of the client, ends a future with that error. A coroutine runs in the request's own task, which is cancelled once, so
+that it can clean up, and is awaited to its end. Whoever else cancels the task is obeyed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import time
+from asyncio import CancelledError
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine
+from contextlib import suppress
+from contextvars import Context
+from functools import partial
+from typing import Any, Final, Protocol, TypeAlias, TypeVar
+
+import msgspec
+
+from .._protocol.io import ClientGone, DeadlinePassed, Fed, Late, Part, QuitWithin, Signal, Work
+from .faults import is_for_the_host
+from .threads import watch_fork
+from .waiting import begin_waiting, give_way, until_gone, wait_until_set
+
+T = TypeVar("T")
+
+Gone: TypeAlias = Callable[[], Awaitable[bool]]
+"""Waits for the next message of the client, and says whether it was that the client has gone."""
+
+TURN_SECONDS: Final = 0.003
+"""How long items of a stream may be made one after the other while nothing waits. Another request on the event loop waits for some turns,
+as it takes several steps. To let others run costs a thirtieth of a turn."""
+
+_UNWATCHED_SECONDS: Final = 0.03
+"""A client is watched after its request has taken so long, or twice as long at most. Most requests are shorter, and pay nothing."""
+
+
+class ForLoop(Protocol):
+    """Worker threads, as the event loop that runs in this thread uses them."""
+
+    patrol: Patrol
+
+    def begin(
+        self, function: Callable[[], T], work: Work, after: Signal | None = None, deadline: float = math.inf, late: Late | None = None, /
+    ) -> asyncio.Future[T]:
+        """Run a function in a worker thread. With a deadline, it goes on even if nobody waits for the future any more."""
+
+
+class Threads(Protocol):
+    """Worker threads."""
+
+    def here(self) -> ForLoop:
+        """Return them as the event loop that runs in this thread uses them."""
+
+
+class AsyncIO(msgspec.Struct, eq=False):
+    """The waiting of one request, in one task, until `end`. It is an `IO`, whose methods are described there.
+
+    `_read` feeds the request's body into something, and returns what that finishes with. `_gone` tells that the client has gone: then what
+    the request waits for, or waits for next, raises ClientGone, once.
+    """
+
+    _threads: Threads
+    _read: Callable[[Fed], Awaitable[Any]] | None = None
+    _gone: Gone | None = None
+    until: float = math.inf
+    here: ForLoop | None = None  # set while it limits and watches
+    _task: asyncio.Task[Any] | None = None  # the request's own, once it attends a coroutine
+    _waits: asyncio.Future[Any] | None = None
+    _reason: type[ClientGone | DeadlinePassed] | None = None  # why that was ended
+    _has_gone: bool = False  # and nothing has said it yet
+    _deadline: float = math.inf
+    _timer: asyncio.TimerHandle | None = None
+    _watcher: asyncio.Task[None] | None = None
+
+    async def read(self, body: Fed) -> Any:
+        assert self._read is not None  # only requests have bodies
+        await self.end()  # only one may receive
+        return await self._read(body)
+
+    def wait(self, signal: Signal, deadline: float = math.inf) -> asyncio.Future[None]:
+        if self.here is None:
+            self._begin()
+        return self._limit(begin_waiting(signal), deadline)
+
+    def run(
+        self,
+        function: Callable[[], T],
+        work: Work,
+        after: Signal | None = None,
+        deadline: float = math.inf,
+        late: Late | None = None,
+    ) -> asyncio.Future[T]:
+        return self._limit((self.here or self._begin()).begin(function, work, after, deadline, late), deadline)
+
+    def run_always(self, function: Callable[[], T], work: Work) -> Awaitable[T]:
+        return asyncio.shield((self.here or self._begin()).begin(function, work))
+
+    def call(
+        self, function: Callable[[], Coroutine[Any, Any, T]], deadline: float = math.inf, *, in_one_task: bool = False
+    ) -> Coroutine[Any, Any, T]:
+        del in_one_task  # as all of a request are
+        return self.attend(function(), deadline)
+
+    async def call_always(self, function: Callable[[], Coroutine[Any, Any, T]]) -> T:
+        await self.end()
+        self._gone, self._has_gone = None, False
+        return await self.attend(function())
+
+    async def attend(self, work: Coroutine[Any, Any, T], deadline: float = math.inf) -> T:
+        """Await a coroutine, which is cancelled at the deadline, or if the client goes, and awaited to its end."""
+        if self._has_gone:
+            self._has_gone = False
+            work.close()
+            raise ClientGone
+        if self.here is None:
+            self._begin()
+        task = self._task = self._task or asyncio.current_task()
+        assert task is not None  # a coroutine of ours is always some task's
+        cancelled_before = task.cancelling()
+        raised: BaseException | None = None
+        try:
+            self._limit(task, deadline)
+            try:
+                result = await work
+                if self._reason is None or task.uncancel() > cancelled_before:
+                    return result
+            except (Exception, CancelledError, GeneratorExit) as error:
+                if _is_closed(error, task):
+                    raise
+                is_cancelled = (task.cancelling() if self._reason is None else task.uncancel()) > cancelled_before
+                if is_cancelled and isinstance(error, Exception):
+                    raise CancelledError from error  # whoever cancels it gets what it waits for, whatever that made of it
+                if is_cancelled or self._reason is None:
+                    raise
+                raised = error
+            # after it was ended, that is its end in order, or another error on its way out
+            raise self._reason from raised if isinstance(raised, Exception) else None
+        except (Exception, ClientGone):
+            raise
+        except BaseException as error:
+            if _is_closed(error, task) or (isinstance(error, CancelledError) and task.cancelling()):
+                raise
+            if not isinstance(error, (CancelledError, GeneratorExit)) and is_for_the_host(error):
+                raise
+            raise QuitWithin from error
+        finally:
+            self._waits = None
+            # its exception refers to this frame, and both names to it: a cycle, which only the garbage collector would free
+            del task, raised
+
+    def spawn(self, part: Part) -> None:
+        loop = asyncio.get_running_loop()
+        is_forked = watch_fork()
+        part.is_lost = lambda: loop.is_closed() or is_forked()
+        io = AsyncIO(self._threads, None, None if part.unwanted is None else partial(wait_until_set, part.unwanted))
+        work = _finish(part, io)
+        task = loop.create_task(work, context=Context()) if part.is_apart else loop.create_task(work)
+        part.cancel = task.cancel
+        task.add_done_callback(lambda _: part.ended.set())
+        part.ended.then(lambda: task)  # an event loop does not keep its tasks, but the signal keeps what it calls
+
+    async def send(self, piece: T, items: AsyncGenerator[T, None], write: Callable[[T], Coroutine[Any, Any, None]]) -> None:
+        """Send a piece of a stream, and the `items` that follow it, each when the client has room for it."""
+        since = math.inf
+        try:
+            while True:
+                try:
+                    await self.attend(write(piece), self.until)
+                except DeadlinePassed as late:
+                    await write(await items.athrow(late))
+                now = time.monotonic()
+                since = min(since, now)
+                if now - since > TURN_SECONDS:
+                    since = await give_way()
+                piece = await anext(items)
+        except StopAsyncIteration:
+            return
+        finally:
+            await items.aclose()
+
+    async def finish(self, work: Coroutine[Any, Any, T]) -> T:
+        """Finish a coroutine that waits with this only."""
+        try:
+            return await work
+        finally:
+            await self.end()
+
+    # Its end
+
+    def _begin(self) -> ForLoop:
+        """Watch the client from soon on."""
+        here = self.here = self._threads.here()
+        if self._gone is not None:
+            here.patrol.add(self)
+        return here
+
+    def _limit(self, future: asyncio.Future[T], deadline: float) -> asyncio.Future[T]:
+        """Return a future, which is ended if it takes too long, or if the client goes."""
+        self._waits, self._reason = future, None
+        if deadline != self._deadline:
+            if self._timer is not None:
+                self._timer.cancel()
+            self._deadline, self._timer = deadline, None
+            if deadline != math.inf:
+                self._timer = asyncio.get_running_loop().call_later(max(0.0, deadline - time.monotonic()), self._expire)
+        if self._has_gone:
+            self._stop(ClientGone)
+        return future
+
+    def _expire(self) -> None:
+        self._deadline, self._timer = math.inf, None
+        self._stop(DeadlinePassed)
+
+    def _stop(self, reason: type[ClientGone | DeadlinePassed]) -> None:
+        if self._waits is None or self._reason is not None or self._waits.done():
+            return
+        self._reason = reason
+        if reason is ClientGone:
+            self._has_gone = False
+        if isinstance(self._waits, asyncio.Task):
+            self._waits.cancel()
+        else:
+            self._waits.set_exception(reason())
+
+    def watch(self) -> None:
+        """Watch the client from now on."""
+        if self._watcher is None and self._gone is not None:
+            self._watcher = asyncio.get_running_loop().create_task(self._watch(self._gone))
+
+    async def _watch(self, gone: Gone) -> None:
+        await until_gone(gone)
+        self._gone, self._has_gone = None, True
+        self._stop(ClientGone)
+
+    async def end(self) -> None:
+        """Limit and watch no longer, until it waits for something else."""
+        self._waits = self._task = None  # its exception refers to the frame that awaits it, which refers to this
+        if self._timer is not None:
+            self._timer.cancel()
+            self._deadline, self._timer = math.inf, None
+        if self.here is not None:
+            self.here.patrol.new.discard(self)
+            self.here.patrol.old.discard(self)
+            self.here = None
+        if self._watcher is not None:
+            watcher, self._watcher = self._watcher, None  # it refers to this: otherwise a cycle
+            watcher.cancel()
+            await asyncio.wait([watcher])
+
+
+async def _finish(part: Part, io: AsyncIO) -> None:
+    with suppress(ClientGone):
+        await io.finish(part.make(io))
+
+
+def _is_closed(error: BaseException, task: asyncio.Task[Any]) -> bool:
+    """Whether what came out of a task's own coroutine says that this is closed, as after its event loop has ended."""
+    if not isinstance(error, GeneratorExit):
+        return False
+    try:
+        return asyncio.current_task() is not task  # else the work that it awaits has raised it by itself
+    except RuntimeError:  # no event loop runs
+        return True
+
+
+class Patrol:
+    """Has the clients of an event loop's requests watched when these have taken long. One timer for all costs each next to nothing."""
+
+    def __init__(self) -> None:
+        self.new: set[AsyncIO] = set()
+        self.old: set[AsyncIO] = set()
+        self._is_under_way = False
+
+    def add(self, io: AsyncIO) -> None:
+        """Have a client watched if its request takes long."""
+        self.new.add(io)
+        if not self._is_under_way:
+            self._is_under_way = True
+            asyncio.get_running_loop().call_later(_UNWATCHED_SECONDS, self._go_round)
+
+    def _go_round(self) -> None:
+        for io in self.old:
+            io.watch()
+        self.old, self.new = self.new, set()
+        self._is_under_way = bool(self.old)
+        if self._is_under_way:
+            asyncio.get_running_loop().call_later(_UNWATCHED_SECONDS, self._go_round)
+
+
+async def attend(work: Coroutine[Any, Any, T], deadline: float, gone: Gone, threads: Threads) -> T:
+    """Await work that is all that its client waits for, no longer than a deadline and the client allow."""
+    io = AsyncIO(threads, None, gone)
+    io.watch()
+    return await io.finish(io.attend(work, deadline))
+
+
+async def draw(make: Callable[[], AsyncGenerator[T, None]], io: AsyncIO, first: T | None = None) -> AsyncGenerator[Any, None]:
+    """The items of a stream, for a caller on this event loop that asks for each. The stream is made when the first one is asked for.
+
+    If the `first` is there already, None stands in front of it, for the head of the response, which is to be taken in time too.
+
+    After a piece, the stream waits until the caller asks for the next one, but not longer than `io.until`. Then it goes on without the
+    caller, which gets the outcome when it asks again. If the caller closes the generator, the stream is ended.
+    """
+    items = make()
+    expired: asyncio.Task[T] | None = None
+
+    async def throw() -> T:
+        try:
+            return await items.athrow(DeadlinePassed())
+        finally:
+            await io.end()
+
+    def expire() -> None:
+        nonlocal expired
+        expired = asyncio.create_task(throw())
+
+    try:
+        piece = await anext(items) if first is None else None
+        while True:
+            await io.end()  # another task may ask for the next one
+            timer = None
+            if io.until != math.inf:
+                timer = asyncio.get_running_loop().call_later(max(0.0, io.until - time.monotonic()), expire)
+            try:
+                yield piece
+            finally:
+                if timer is not None:
+                    timer.cancel()
+            if expired is not None:
+                piece, expired, first = await expired, None, None
+            elif first is not None:
+                piece, first = first, None
+            else:
+                piece = await anext(items)
+    except StopAsyncIteration:
+        return
+    finally:
+        if expired is not None:
+            await asyncio.gather(expired, return_exceptions=True)  # which takes what it raised: asyncio would log it
+        await items.aclose()
+        await io.end()

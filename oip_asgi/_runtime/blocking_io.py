@@ -1,0 +1,201 @@
+"""How a request waits in a thread: `IO` that blocks inside each method, so that a coroutine never suspends. Knows no transport.
+
+Coroutines of models are awaited on the background event loop: those of an asynchronous generator in one task, as what it opens around a
+`yield`, such as `asyncio.timeout`, belongs to its task.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import threading
+import time
+from collections.abc import AsyncGenerator, Callable, Coroutine, Generator
+from concurrent.futures import Future
+from contextlib import suppress
+from contextvars import Context, copy_context
+from functools import partial
+from queue import SimpleQueue
+from typing import Any, TypeVar
+
+import msgspec
+
+from .._protocol.io import ClientGone, DeadlinePassed, Fed, Late, Part, Signal, Work, finish
+from .async_io import AsyncIO, attend
+from .background import Loan, LoopTask, result_of
+from .faults import call_here
+from .runtime import Runtime
+from .threads import waiting, watch_fork
+from .waiting import wait_for, wait_until_set
+
+T = TypeVar("T")
+M = TypeVar("M")
+
+
+class BlockingIO(msgspec.Struct, eq=False):
+    """The waiting of one request, in the thread that asks for it, until `end`. It is an `IO`, whose methods are described there.
+
+    `_read` feeds the request's body into something, and returns what that finishes with. `_gone` is set when the client has gone.
+    """
+
+    _runtime: Runtime
+    _read: Callable[[Fed], Any] | None = None
+    _gone: Signal | None = None
+    until: float = math.inf
+    _task: LoopTask | None = None
+
+    async def read(self, body: Fed) -> Any:
+        assert self._read is not None  # only requests have bodies
+        return self._read(body)
+
+    async def wait(self, signal: Signal, deadline: float = math.inf) -> None:
+        self._wait(signal, deadline)
+
+    async def run(
+        self,
+        function: Callable[[], T],
+        work: Work,
+        after: Signal | None = None,
+        deadline: float = math.inf,
+        late: Late | None = None,
+    ) -> T:
+        self._wait(after, deadline)
+        if deadline == math.inf:
+            return call_here(function)
+        with waiting():
+            return self._runtime.call(function, work, deadline, late, self._gone)
+
+    async def run_always(self, function: Callable[[], T], _: Work) -> T:
+        return call_here(function)
+
+    async def call(self, function: Callable[[], Coroutine[Any, Any, T]], deadline: float = math.inf, *, in_one_task: bool = False) -> T:
+        self._wait(None, deadline)
+        work, background = partial(self._attend, function, deadline), self._runtime.background
+        with waiting():
+            if not in_one_task:
+                return background.run(work())
+            self._task = self._task or LoopTask(background)
+            return self._task.run(work)
+
+    async def call_always(self, function: Callable[[], Coroutine[Any, Any, T]]) -> T:
+        self._gone = None
+        if self._task is not None and self._task.has_ended:  # what interrupts this thread has ended it
+            self._task = None
+        return await self.call(function, in_one_task=True)
+
+    def spawn(self, part: Part) -> None:
+        part.is_lost = watch_fork()
+        work = partial(_finish, part, BlockingIO(self._runtime, None, part.unwanted))
+        self._runtime.begin(partial(Context().run, work) if part.is_apart else work, "hook", part.ended)
+
+    def finish(self, work: Coroutine[Any, Any, T]) -> T:
+        """Finish a coroutine that waits with this only."""
+        try:
+            return finish(work)
+        finally:
+            self.end()
+
+    def end(self) -> None:
+        """End the task of an asynchronous generator."""
+        task, self._task = self._task, None
+        if task is not None:
+            with waiting():
+                task.end()
+
+    def _wait(self, signal: Signal | None, deadline: float) -> None:
+        if self._gone is not None and self._gone.is_set():
+            raise ClientGone
+        if signal is not None and not signal.is_set():
+            with waiting():
+                wait_for(signal, deadline, self._gone)
+
+    async def _attend(self, function: Callable[[], Coroutine[Any, Any, T]], deadline: float) -> T:
+        io = AsyncIO(self._runtime, None, None if self._gone is None else partial(wait_until_set, self._gone))
+        return await io.finish(io.call(function, deadline))
+
+
+def _finish(part: Part, io: BlockingIO) -> None:
+    with suppress(ClientGone):
+        io.finish(part.make(io))
+
+
+def draw(make: Callable[[], AsyncGenerator[T, None]], io: BlockingIO, first: T | None = None) -> Generator[Any, None, None]:
+    """The items of a stream, for a caller that asks for each, which may be a server. The stream is made when the first one is asked for.
+
+    If the `first` is there already, None stands in front of it, for the head of the response, which is to be taken in time too.
+
+    After a piece, the stream waits until the caller asks for the next one, but not longer than `io.until`. Then it goes on without the
+    caller, which gets the outcome when it asks again. If the caller closes the generator, the stream is ended.
+    """
+    items = make()
+    turn = threading.Lock()  # who has it may advance the stream
+    expired: Future[T] | None = None
+    timer: threading.Timer | None = None
+
+    def expire() -> None:
+        nonlocal expired
+        if not turn.acquire(blocking=False):
+            return
+        expired = Future()
+        try:
+            expired.set_result(finish(items.athrow(DeadlinePassed())))
+        except Exception as error:
+            expired.set_exception(error)
+        finally:
+            turn.release()
+
+    turn.acquire()
+    try:
+        piece = finish(anext(items)) if first is None else None
+        while True:
+            if io.until != math.inf and (timer is None or io.until <= time.monotonic()):
+                timer = threading.Timer(io.until - time.monotonic(), copy_context().run, (expire,))
+                timer.daemon = True
+                timer.start()
+            turn.release()
+            try:
+                yield piece
+            finally:
+                turn.acquire()
+            if expired is not None:
+                piece, expired, first = expired.result(), None, None
+            elif first is not None:
+                piece, first = first, None
+            else:
+                piece = finish(anext(items))
+    except StopAsyncIteration:
+        return
+    finally:
+        if timer is not None:
+            timer.cancel()
+        io.finish(items.aclose())
+
+
+def iterate_written(
+    begin: Callable[[Callable[[M], Coroutine[Any, Any, None]]], Coroutine[Any, Any, T]], runtime: Runtime, ended: Signal
+) -> Generator[M, None, T | None]:
+    """What a coroutine on the background event loop writes, for this thread. None if `ended` is set before it returns.
+
+    Raises Stopped if the loop ends.
+    """
+    messages: SimpleQueue[M | None] = SimpleQueue()
+    taken = asyncio.Event()
+    taken.set()
+
+    async def write(message: M) -> None:
+        await taken.wait()  # if the message before had a deadline
+        taken.clear()
+        messages.put(message)
+        await taken.wait()
+
+    made = runtime.background.begin(attend(begin(write), math.inf, partial(wait_until_set, ended), runtime), Loan())
+    made.add_done_callback(lambda _: messages.put(None))
+    while (message := messages.get()) is not None:
+        yield message
+        runtime.background.call_soon(taken.set)
+    try:
+        return result_of(made)
+    except ClientGone:
+        return None
+    finally:
+        del made  # what it raises refers to this frame: a cycle, which only the garbage collector would free
