@@ -65,7 +65,11 @@ class _CSV:
 
     def rows(self) -> Iterator[Row]:
         with self._open() as opened:
-            yield from (row for row in islice(csv.reader(opened), 1, None) if row)
+            reader = csv.reader(opened)
+            try:
+                yield from (row for row in islice(reader, 1, None) if row)
+            except csv.Error as error:
+                raise ValueError(f"{self._file}, line {reader.line_num}: {error}: write JSON lines or Parquet") from None
 
 
 class _JSONLines:

@@ -198,6 +198,7 @@ def test_it_stops_where_no_row_can_be_scored(url: str, tmp_path: Path, capsys: p
         ("rent", "empty.csv", "s.csv", "empty.csv: has no rows"),
         ("rent", "other.csv", "s.csv", "the model takes 'town', 'area', 'floor': the file has 'x', 'y'"),
         ("rnt", "rows.csv", "s.csv", "'rnt' is not found: expected 'rent', 'matrix', 'open', 'total'; did you mean 'rent'?"),
+        ("rent", "long.csv", "s.csv", "long.csv, line 2: field larger than field limit (131072): write JSON lines or Parquet"),
         ("rent", "cut.jsonl", "s.csv", "cut.jsonl, line 2: no JSON: "),
         ("rent", "requests.jsonl", "s.csv", "the rows are requests of the protocol, so --out has to be .jsonl"),
     ],
@@ -207,6 +208,7 @@ def test_a_mistake_is_told_before_anything_is_sent(
 ) -> None:
     write_rents(tmp_path / "rows.csv")
     (tmp_path / "empty.csv").write_text("")
+    (tmp_path / "long.csv").write_text(f"town,area,floor\n{'a' * 200_000},1,1\n")
     (tmp_path / "other.csv").write_text("x,y\n1,2\n")
     (tmp_path / "cut.jsonl").write_text('{"town": "a", "area": 1, "floor": 2}\n{"town"')
     (tmp_path / "requests.jsonl").write_text('{"inputs": [{"name": "x", "datatype": "FP32", "shape": [1], "data": [1]}]}')
