@@ -15,6 +15,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 from urllib.parse import unquote
 
+from ._asgi_client import AnyASGIApp, Client, answer_other, find_path
 from ._grpc.frames import FrameReader
 from ._grpc.headers import Fields, find_protocol, read_metadata
 from ._grpc.messages import Reply
@@ -29,7 +30,6 @@ from ._protocol.log import logger
 from ._runtime.async_io import AsyncIO, attend
 from ._runtime.waiting import until_gone
 from ._services import Converse, Services
-from .asgi import AnyASGIApp, Client, answer_other, find_path
 from .server import InferenceServer
 
 if TYPE_CHECKING:

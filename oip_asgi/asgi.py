@@ -7,17 +7,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
 import msgspec
 
+from ._asgi_client import AnyASGIApp, Client, answer_other, find_path, run_own_lifespan
 from ._docs.openapi import basis, merge, openapi
 from ._hosts import (
     REST,
-    TAKEN_BY,
     HostRoute,
     add_routes,
     check_asgi,
@@ -31,7 +31,6 @@ from ._hosts import (
     describe_security,
     find_dependencies,
     find_dependencies_around,
-    find_reader,
     is_framework,
     iterate_applications,
     move_to_end,
@@ -41,11 +40,10 @@ from ._http.exchange import exchange, list_templates
 from ._http.public import HEALTH_METHODS, match_public
 from ._http.request import Head, encode_path, path_under, prefix_of
 from ._http.response import CLIENT_GONE, Response, refuse_path
-from ._protocol.errors import Reader, TakenBy, show
-from ._protocol.io import ClientGone, Fed
+from ._protocol.errors import show
+from ._protocol.io import ClientGone
 from ._protocol.log import logger
 from ._runtime.async_io import AsyncIO
-from ._runtime.runtime import Runtime
 from ._serving.engine import Security
 from .server import InferenceServer
 
@@ -53,10 +51,7 @@ if TYPE_CHECKING:
     from starlette.applications import Starlette
     from starlette.types import Message, Receive, Scope, Send
 
-    from .grpc import OIPGRPCApp
-
-AnyASGIApp: TypeAlias = Callable[[Any, Any, Any], Awaitable[None]]
-"""An application of any framework: each has its own types for the same three arguments."""
+    from ._grpc_asgi import OIPGRPCApp
 
 
 class OIPApp:
@@ -295,7 +290,7 @@ def _list_grpc_routes(app: OIPGRPCApp, is_health_open: bool) -> list[HostRoute]:
 
 
 def _carry_trailers(app: Starlette) -> None:
-    from .grpc import TrailersMiddleware
+    from ._grpc_asgi import TrailersMiddleware
 
     build = app.build_middleware_stack
     # around all middleware, also what is added later
@@ -380,7 +375,7 @@ def _log_page(server: InferenceServer, prefix: str) -> None:
 
 
 def _make_grpc_app(server: InferenceServer) -> OIPGRPCApp:
-    from .grpc import OIPGRPCApp
+    from ._grpc_asgi import OIPGRPCApp
 
     return OIPGRPCApp(server)
 
@@ -392,100 +387,6 @@ def _find_mount(prefix: str, head: Head) -> str:
     asked = unquote((scope.get("raw_path") or b"").decode("latin-1").partition("?")[0])
     in_front = asked.removesuffix("/").removesuffix(unquote(head.path).removesuffix("/"))
     return in_front if in_front != asked and in_front.startswith(named) else named
-
-
-def find_path(scope: Scope) -> str:
-    """Find the path below the mount.
-
-    Most hosts keep the mount's prefix in `path` and name it in `root_path`; some cut it off. If a proxy has cut off the application's own
-    root path, as FastAPI(root_path=...) expects, only the mount's part of `root_path` is in `path`.
-    """
-    path: str = scope["path"]
-    mount: str = scope.get("root_path", "").rstrip("/")
-    if not mount:
-        return path
-    application: str = scope.get("app_root_path", "").rstrip("/")
-    for prefix in (mount, mount.removeprefix(application)):
-        rest = path_under(path, prefix)
-        if rest is not None:
-            return rest
-    return path
-
-
-class Client(msgspec.Struct, eq=False):
-    """The client of one request: it sends its body, and then the message that it has gone. It may get its answer in pieces."""
-
-    scope: Scope
-    receive: Receive
-    send: Send
-    runtime: Runtime
-    first: Message | None = None  # which was received already
-    is_unread: bool = False  # whether its body is still to be read: until then, each message may be a part of it
-    has_begun: bool = False
-    is_stuck: bool = False
-
-    async def read(self, body: Fed) -> Any:
-        """Read the body, and return what `body.finish` returns."""
-        message = await self.receive() if self.first is None else self.first
-        self.is_unread = False
-        chunk: bytes = message.get("body", b"")
-        while message["type"] != "http.disconnect":
-            if body.coding is not None:
-                await self.runtime.here().begin(partial(body.feed, chunk), "conversion")
-            else:
-                body.feed(chunk)
-            if not message.get("more_body", False):
-                # servers tell a client that went in the middle: what is missing now, something of the application has read
-                known: TakenBy | None = message.get(TAKEN_BY)
-                return body.finish(cut_off=known is not None, taken_by=known or self._find_reader)
-            message = await self.receive()
-            chunk = message.get("body", b"")
-        return body.finish(cut_off=True)
-
-    def _find_reader(self) -> Reader:
-        return find_reader(self.scope)
-
-    async def is_gone(self) -> bool:
-        """Wait for the next message. True if it says that the client has gone."""
-        return not self.is_unread and bool((await self.receive())["type"] == "http.disconnect")
-
-    async def send_events(self, events: Events, io: AsyncIO) -> None:
-        """Send an answer in pieces, its head with the first."""
-
-        async def write(piece: bytes) -> None:
-            if self.is_stuck:  # a part of the last piece may have been sent
-                raise ClientGone
-            self.is_stuck = True
-            try:
-                if not self.has_begun:
-                    self.has_begun = True
-                    await self.send({"type": "http.response.start", "status": events.status, "headers": [*events.headers]})
-                if piece:
-                    await self.send({"type": "http.response.body", "body": piece, "more_body": True})
-            except OSError:  # how servers say it
-                raise ClientGone from None
-            self.is_stuck = False
-
-        await io.send(events.first or b"", events.items, write)
-        with suppress(OSError):
-            await self.send({"type": "http.response.body", "body": b"", "more_body": False})
-
-
-async def answer_other(server: InferenceServer, scope: Scope, receive: Receive, send: Send, reason: str) -> None:
-    """Answer what is not HTTP: refuse a websocket for a reason, or start and stop the server."""
-    if scope["type"] == "websocket":
-        await send({"type": "websocket.close", "code": 1000, "reason": reason})
-    else:
-        await _run_own_lifespan(server, receive, send)
-
-
-async def _run_own_lifespan(server: InferenceServer, receive: Receive, send: Send, *, received: bool = False) -> None:
-    if not received:
-        await receive()
-    async with server.lifespan():
-        await send({"type": "lifespan.startup.complete"})
-        await receive()
-    await send({"type": "lifespan.shutdown.complete"})
 
 
 async def _run_shared_lifespan(host: AnyASGIApp, server: InferenceServer, scope: Scope, receive: Receive, send: Send) -> None:
@@ -514,4 +415,4 @@ async def _run_shared_lifespan(host: AnyASGIApp, server: InferenceServer, scope:
                 raise
     if not answered:
         # the host does not know the protocol, which it shows by raising: Django does, for one
-        await _run_own_lifespan(server, receive, send, received=received)
+        await run_own_lifespan(server, receive, send, received=received)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import AsyncGenerator, Sequence
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from .._extensions.reserved import OF_PROTOCOL
 from .._models.handler import Handler
@@ -24,9 +24,7 @@ from .._serving.stream import stream
 from .headers import HEADER_LENGTH_FIELD, read_length
 from .request import RestFormat
 from .response import JSON, Response, encode_json, respond
-
-if TYPE_CHECKING:
-    from .exchange import Exchange
+from .routed import Exchange
 
 
 class Events(NamedTuple):

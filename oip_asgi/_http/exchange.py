@@ -14,18 +14,13 @@ from functools import partial
 from types import CoroutineType
 from typing import Any, Final, TypeVar
 
-import msgspec
-
 from .._extensions import config, model_statistics, repository, shared_memory
 from .._extensions.rows import RestRow
 from .._models.model import Model
 from .._models.registry import path_of
 from .._protocol import schemas
-from .._protocol.access import Action
-from .._protocol.datatypes import Buffer
 from .._protocol.errors import show
 from .._protocol.io import IO
-from .._protocol.loop_limits import LOOP_BYTES
 from .._serving.engine import Engine
 from .._serving.failures import as_client_error
 from .._serving.guard import Guard
@@ -35,6 +30,7 @@ from .browsers import refuse_foreign
 from .events import Events, answer_with_document, answer_with_events
 from .request import Head, RestFormat
 from .response import JSON, Response, encode_json, refuse, respond, respond_json
+from .routed import Exchange
 from .routes import MOST_CHARACTERS, Match, Routes, Template, not_allowed, unknown_path
 
 T = TypeVar("T")
@@ -46,24 +42,6 @@ _NAME: Final = re.compile(r"(?<=\{)\w+|\w+(?=>)")
 
 _PLAIN: Final = re.compile("/models/([^/%]+)(?:/versions/([^/%]+))?/infer")
 """Paths of inference in which nothing is to be decoded."""
-
-
-class Exchange(msgspec.Struct, eq=False):
-    """One request, as handlers get it: a `Question` that the rows of extensions may ask too, and the server and the request itself."""
-
-    engine: Engine
-    wire: RestFormat
-    io: IO
-    version: str | None = None
-    region: str | None = None
-
-    async def find_visible(self, action: Action | None = None) -> list[Model]:
-        return await self.engine.find_visible(self.io, self.wire.make_access, action)
-
-    async def read(self, decode: Callable[[Buffer], T]) -> T:
-        self.wire.json_limit = None  # the files of a load are base64 in its JSON
-        body = await self.wire.read(self.io)
-        return decode(body) if len(body) <= LOOP_BYTES else await self.io.run(partial(decode, body), "conversion")
 
 
 async def exchange(engine: Engine, head: Head, io: IO, body: bytes | None = None) -> Response | Events:

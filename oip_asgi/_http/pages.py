@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 from urllib.parse import quote
 
 from .._docs.openapi import basis, openapi, openapi_of
@@ -19,9 +19,7 @@ from .._models.model import Model
 from .._protocol.errors import InferenceError
 from .request import Head
 from .response import JSON, Response, encode_json, respond
-
-if TYPE_CHECKING:
-    from .exchange import Exchange
+from .routed import Exchange
 
 _ALWAYS_ASK: Final = (b"cache-control", b"no-cache")
 _POLICY: Final = (b"content-security-policy", POLICY.encode())
