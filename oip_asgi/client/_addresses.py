@@ -1,13 +1,12 @@
-"""The addresses of another server, as each event loop uses them: which one a call takes, and when one is passed over."""
+"""The addresses of another server: which one a call takes, and when one is passed over."""
 
 from __future__ import annotations
 
-import asyncio
 import math
+import threading
 import time
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Final
-from weakref import WeakKeyDictionary
 
 from ._http import HTTPLink
 
@@ -23,13 +22,14 @@ _ASIDE_SECONDS: Final = 1.0
 
 
 class Address:
-    """One address, on one event loop."""
+    """One address. Calls of all event loops are counted together."""
 
     def __init__(self, url: str, http: httpx2.AsyncClient | None) -> None:
         self.url = url
         self.is_grpc = url.startswith(("grpc://", "grpcs://"))
-        self.running = 0
-        self.aside_until = 0.0
+        self._lock = threading.Lock()
+        self._running = 0
+        self._aside_until = 0.0
         self.link: GRPCLink | HTTPLink
         if self.is_grpc:
             from ._grpc import GRPCLink  # needs another extra
@@ -39,50 +39,42 @@ class Address:
             # max_concurrency bounds the calls
             self.link = HTTPLink(url, None, math.inf, http, writable=False, connections=0, connect_seconds=_CONNECT_SECONDS)
 
+    def begin_call(self) -> None:
+        with self._lock:
+            self._running += 1
+
+    def end_call(self) -> None:
+        with self._lock:
+            self._running -= 1
+
     def pass_over(self) -> None:
         """Let calls take another one for a second, if there is one."""
-        self.aside_until = time.monotonic() + _ASIDE_SECONDS
+        self._aside_until = time.monotonic() + _ASIDE_SECONDS
+
+    def rank(self) -> tuple[bool, int]:
+        """The least is taken first."""
+        return self._aside_until > time.monotonic(), self._running
 
 
 class Addresses:
     """Raises ValueError if a URL cannot be the address of a server."""
 
     def __init__(self, urls: Sequence[str], http: httpx2.AsyncClient | None) -> None:
-        self.urls, self._http = urls, http
-        self._by_loop: WeakKeyDictionary[asyncio.AbstractEventLoop, list[Address]] = WeakKeyDictionary()
-        self._make()
-
-    def _make(self) -> list[Address]:
-        return [Address(url, self._http) for url in self.urls]
-
-    def __len__(self) -> int:
-        return len(self.urls)
+        self.urls = urls
+        self._all = [Address(url, http) for url in urls]
 
     def __str__(self) -> str:
         return " or ".join(self.urls)
 
     def choose(self) -> Iterator[Address]:
-        """Each address, in the order in which a call on this event loop tries them: the one with the fewest calls first."""
-        loop = asyncio.get_running_loop()
-        found = self._by_loop.get(loop)
-        if found is None:
-            for closed in [each for each in self._by_loop if each.is_closed()]:
-                del self._by_loop[closed]
-            found = self._by_loop[loop] = self._make()
-        left = list(found)
+        """Each address, in the order in which a call tries them: the one with the fewest calls first."""
+        left = list(self._all)
         while left:
-            now = time.monotonic()
-            best = min(left, key=lambda address: (address.aside_until > now, address.running))
+            best = min(left, key=Address.rank)
             left.remove(best)
             yield best
 
     async def close(self) -> None:
         """Close the connections of all event loops that still run."""
-        by_loop, self._by_loop = self._by_loop, WeakKeyDictionary()
-        here = asyncio.get_running_loop()
-        for loop, addresses in list(by_loop.items()):
-            for address in addresses:
-                if loop is here:
-                    await address.link.close()
-                elif loop.is_running():
-                    asyncio.run_coroutine_threadsafe(address.link.close(), loop)
+        for address in self._all:
+            await address.link.close()

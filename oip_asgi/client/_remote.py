@@ -229,7 +229,7 @@ class _Remote:
         while True:
             inference = self._write(request, context)  # each time, as it has how much time is left
             for address in self._addresses.choose():
-                address.running += 1
+                address.begin_call()
                 try:
                     if not self._streams:
                         yield self._check(address, await address.link.infer(inference, None), inference)
@@ -243,7 +243,7 @@ class _Remote:
                     if not is_unsent(error):
                         raise refusal from refusal.__cause__
                 finally:
-                    address.running -= 1
+                    address.end_call()
             if time.monotonic() >= until:
                 raise refusal
             await asyncio.sleep(_AGAIN_SECONDS)
