@@ -224,7 +224,9 @@ def to_json(array: Array) -> bytes:
     flat = array.reshape(-1)
     if len(flat) <= _STEP:
         return _encode(to_value(flat, 0))
-    return b"[%b]" % b",".join([_encode(to_value(flat[start : start + _STEP], start))[1:-1] for start in range(0, len(flat), _STEP)])
+    texts = [_encode(to_value(flat[start : start + _STEP], start))[1:-1] for start in range(0, len(flat), _STEP)]
+    texts[0], texts[-1] = b"[" + texts[0], texts[-1] + b"]"  # the whole, which may be long, is copied once
+    return b",".join(texts)
 
 
 def to_value(array: Array, first: int | None = None) -> list[Any] | msgspec.Raw:

@@ -10,6 +10,11 @@ from numpy import ndarray  # `np.ndarray` takes longer, as the module has a `__g
 
 from .datatypes import Array, DType, datatype_of
 from .errors import show
+from .loop_limits import take_turns
+
+_TOGETHER: Final = 2**16
+"""How many elements of BYTES become an array at a time. That takes a millisecond; then other threads may run: 32 MiB of short strings took
+100 to 300."""
 
 _FEW: Final = 2**6
 """Up to so many elements, one more array object takes as much memory as the elements."""
@@ -105,7 +110,14 @@ def _advise(element: object) -> str:
 
 def object_array(elements: list[bytes], shape: tuple[int, ...]) -> Array:
     """A BYTES array: numpy's own `S` dtype would strip trailing NULs."""
-    return to_shape(np.fromiter(elements, object, len(elements)), shape)  # takes two thirds of the time of filling an empty array
+    size = len(elements)
+    if size <= _TOGETHER:
+        return to_shape(np.fromiter(elements, object, size), shape)  # takes two thirds of the time of filling an empty array
+    array, left = np.empty(size, object), iter(elements)
+    for start in take_turns(range(0, size, _TOGETHER)):
+        part = array[start : start + _TOGETHER]
+        part[:] = np.fromiter(left, object, len(part))
+    return to_shape(array, shape)
 
 
 def to_shape(array: Array, shape: tuple[int, ...]) -> Array:

@@ -270,6 +270,11 @@ def test_what_is_wrong_is_told_as_to_a_client(infer: Infer, args: Any, options: 
     assert told[1].startswith(text)
 
 
+def test_many_strings_keep_their_order(infer: Infer) -> None:
+    strings = [b"%d" % number for number in range(2**16 + 3)]
+    assert infer("echo", {"x": [strings]})["x"].tolist() == [strings]
+
+
 def test_outputs_come_as_asked(infer: Infer) -> None:
     inputs = {"a": [1], "b": ["x"]}
     assert [output.name for output in infer("echo", inputs, outputs=["b"]).outputs] == ["b"]
