@@ -21,7 +21,7 @@ from ._models.handler import Handler
 from ._models.model import Model
 from ._protocol.datatypes import Buffer
 from ._protocol.errors import Busy, InferenceError, InvalidRequest, ModelFailed, NotFound, NotReady, TooLarge, client_text, show
-from ._protocol.tensors import InferenceRequest, InferenceResponse, Lend
+from ._protocol.tensors import InferenceRequest, InferenceResponse, ReadRegion
 from ._runtime.async_io import AsyncIO
 from ._runtime.runtime import Runtime
 from ._serving.engine import Engine
@@ -69,9 +69,9 @@ class _Request(GRPCFormat):
         """The request's identifier, empty if there is none or the message is not parsed yet."""
         return "" if self.message is None else str(self.message.id)
 
-    def decode(self, body: Buffer, handler: Handler, lend: Lend) -> InferenceRequest:
+    def decode(self, body: Buffer, handler: Handler, read_region: ReadRegion) -> InferenceRequest:
         self.has_many = handler.streams
-        return super().decode(body, handler, lend)
+        return super().decode(body, handler, read_region)
 
     def encode(self, request: InferenceRequest, response: InferenceResponse) -> list[Any]:
         response.parameters = {**response.parameters, _FINAL: not self.has_many}

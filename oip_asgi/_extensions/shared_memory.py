@@ -31,7 +31,7 @@ from .._protocol.io import IO
 from .._protocol.log import log_raised
 from .._protocol.schemas import Parameters, RequestOutput
 from .._protocol.tensor_bytes import view_bytes
-from .._protocol.tensors import CLASSIFICATION, SHARED_MEMORY, InferenceResponse, Lend, check_supported
+from .._protocol.tensors import CLASSIFICATION, SHARED_MEMORY, InferenceResponse, ReadRegion, check_supported
 from .rows import ApplyOptions, GrpcRow, GrpcRows, Question, RestRow, decode_question
 
 _FOLDER: Final = Path("/dev/shm")
@@ -214,23 +214,23 @@ class Regions:
 
     # Tensors of requests
 
-    def make_lender(self) -> Lend:
+    def make_region_reader(self) -> ReadRegion:
         """Make the function that reads the inputs of one request from shared memory. Together they may be as long as a body."""
-        lent = 0
+        read = 0
 
-        def lend(parameters: Parameters) -> Buffer:
-            nonlocal lent
+        def read_region(parameters: Parameters) -> Buffer:
+            nonlocal read
             check_supported(parameters, "it", SHARED_MEMORY)
             place = _read_place(parameters, "it")
             assert place is not None  # the caller has found the parameter
             memory = self._locate(*place, "it")
-            lent += memory.size
+            read += memory.size
             most = self._max_body_bytes
-            if most is not None and lent > most:
+            if most is not None and read > most:
                 raise TooLarge(f"the inputs in shared memory have more than {most} bytes, the most that this server takes (max_body_bytes)")
             return memory.segment.read(memory.offset, memory.size, memory.where)
 
-        return lend
+        return read_region
 
     def prepare_outputs(self, outputs: Iterable[RequestOutput], *, streams: bool) -> ApplyOptions | None:
         """Make what writes the outputs that a request wants in shared memory. None if there are none. The response stays as it is."""

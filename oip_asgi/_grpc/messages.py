@@ -27,7 +27,7 @@ from .._protocol.tensors import (
     REGION,
     InferenceRequest,
     InferenceResponse,
-    Lend,
+    ReadRegion,
     ReceivedHeaders,
     Tensor,
     check_supported,
@@ -134,7 +134,7 @@ class GRPCFormat:
             raise InvalidRequest("the request names its model more than once: expected one model_name and one model_version")
         return raw or message.raw_input_contents
 
-    def decode(self, _: Buffer, handler: Handler, lend: Lend) -> InferenceRequest:
+    def decode(self, _: Buffer, handler: Handler, read_region: ReadRegion) -> InferenceRequest:
         raw: Sequence[Buffer | None] = self.parse() if self.message is None else self.message.raw_input_contents[:]
         message = self.message
         inputs, outputs, parameters = message.inputs[:], message.outputs, message.parameters
@@ -146,13 +146,13 @@ class GRPCFormat:
             if contents is not None and item.HasField("contents") and not (handler.foreign and not item.contents.ListFields()):
                 raise _make_two_contents_error(item, self.model_name)
             try:
-                tensors.append(decode_tensor(item, len(tensors), contents, lend))
+                tensors.append(decode_tensor(item, len(tensors), contents, read_region))
             except InvalidRequest:
                 texts = item.contents.bytes_contents
                 if not handler.foreign or contents is not None or not texts:
                     raise
                 item.shape[:] = [len(texts)]  # MLServer compares no shape with the contents
-                tensors.append(decode_tensor(item, len(tensors), None, lend))
+                tensors.append(decode_tensor(item, len(tensors), None, read_region))
         asked = _decode_outputs(outputs[:]) if outputs else []
         return InferenceRequest(tensors, message.id or None, decode_parameters(parameters, "parameters") if parameters else {}, asked)
 
@@ -206,7 +206,7 @@ def _decode_outputs(outputs: Sequence[Any]) -> list[RequestOutput]:
     ]
 
 
-def decode_tensor(item: Any, place: int, raw: Buffer | None, lend: Lend, field: str = "inputs") -> Tensor:
+def decode_tensor(item: Any, place: int, raw: Buffer | None, read_region: ReadRegion, field: str = "inputs") -> Tensor:
     shape = tuple(item.shape[:])
     if shape and min(shape) < 0:
         axis = next(axis for axis, dimension in enumerate(shape) if dimension < 0)
@@ -222,7 +222,7 @@ def decode_tensor(item: Any, place: int, raw: Buffer | None, lend: Lend, field: 
         elif item.HasField("contents"):
             array = _decode_contents(item.contents, item.datatype, dtype, shape)
         elif REGION in parameters:
-            array, parameters = from_bytes(lend(parameters), dtype, shape), drop_shared_memory(parameters)
+            array, parameters = from_bytes(read_region(parameters), dtype, shape), drop_shared_memory(parameters)
         else:
             check_supported(given, "it")
             array = _decode_contents(item.contents, item.datatype, dtype, shape)

@@ -17,7 +17,7 @@ from .._models.model import Model
 from .._protocol import schemas
 from .._protocol.datatypes import Buffer
 from .._protocol.errors import InferenceError, InvalidRequest, client_text, show
-from .._protocol.tensors import REGION, InferenceRequest, InferenceResponse, Lend
+from .._protocol.tensors import REGION, InferenceRequest, InferenceResponse, ReadRegion
 from .._rest import body as rest
 from .._rest import generate
 from .._serving.stream import stream
@@ -74,13 +74,13 @@ class DocumentFormat:
         self._is_flat = self._has_rows = False
         self._head = b""
 
-    def decode(self, body: Buffer, handler: Handler, lend: Lend) -> InferenceRequest:
+    def decode(self, body: Buffer, handler: Handler, read_region: ReadRegion) -> InferenceRequest:
         if self._may_be_flat:
             request = self._decode_flat(body, handler)
             if request is not None:
                 self._is_flat = True
                 return request
-        request = self._rest.decode(body, handler, lend)
+        request = self._rest.decode(body, handler, read_region)
         for output in request.outputs:
             where = f"requested output {show(output.name)}"
             if output.parameters and output.parameters.get("binary_data"):

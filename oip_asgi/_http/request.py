@@ -15,7 +15,7 @@ from .._protocol.datatypes import Buffer
 from .._protocol.errors import InferenceError, InvalidRequest
 from .._protocol.io import IO
 from .._protocol.request_body import Body, read_coding
-from .._protocol.tensors import InferenceRequest, InferenceResponse, Lend, ReceivedHeaders, join_repeated
+from .._protocol.tensors import InferenceRequest, InferenceResponse, ReadRegion, ReceivedHeaders, join_repeated
 from .._rest import body as rest
 from .headers import HEADER_LENGTH_FIELD, read_length
 from .response import BINARY, JSON, Response, respond
@@ -113,12 +113,12 @@ class RestFormat(msgspec.Struct, eq=False):
         except Exception:
             return  # the response stands, whatever becomes of the rest
 
-    def decode(self, body: Buffer, handler: Handler, lend: Lend) -> InferenceRequest:
+    def decode(self, body: Buffer, handler: Handler, read_region: ReadRegion) -> InferenceRequest:
         fields = self.head.fields
         header_length = read_length(fields, HEADER_LENGTH_FIELD) if HEADER_LENGTH_FIELD in fields else None
         if header_length == 0:
             return _decode_raw(body, handler)
-        return rest.decode_request(body, header_length, lend, is_lax=handler.foreign is not None)
+        return rest.decode_request(body, header_length, read_region, is_lax=handler.foreign is not None)
 
     def encode(self, request: InferenceRequest, response: InferenceResponse) -> Response:
         text, binary = rest.encode_response(response, request)

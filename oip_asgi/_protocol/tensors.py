@@ -31,7 +31,7 @@ REGION: Final = "shared_memory_region"
 SHARED_MEMORY: Final = (REGION, "shared_memory_byte_size", "shared_memory_offset")
 """The parameters of a tensor whose data are in shared memory."""
 
-Lend: TypeAlias = Callable[[Parameters], Buffer]
+ReadRegion: TypeAlias = Callable[[Parameters], Buffer]
 """Gives the bytes of a tensor whose parameters say that they are in shared memory."""
 
 ELSEWHERE: Final = (CLASSIFICATION, *SHARED_MEMORY)
@@ -46,7 +46,7 @@ def check_supported(parameters: Parameters, where: str, supported: Collection[st
             raise InvalidRequest(f"{where} has the parameter {name}, which this server does not support: leave it out")
 
 
-def lend_nothing(parameters: Parameters) -> Buffer:
+def refuse_region(parameters: Parameters) -> Buffer:
     check_supported(parameters, "it")
     raise InvalidRequest("it has no data")
 

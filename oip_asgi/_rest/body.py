@@ -27,12 +27,12 @@ from .._protocol.tensors import (
     REGION,
     InferenceRequest,
     InferenceResponse,
-    Lend,
+    ReadRegion,
     Tensor,
     check_supported,
     drop_shared_memory,
-    lend_nothing,
     make_tensor,
+    refuse_region,
 )
 from .._protocol.to_array import object_array
 
@@ -51,7 +51,9 @@ _MAX_FITTED: Final = 2**20
 _REMEDY: Final = 'ask for this output with "binary_data": true, or a list of bytes with "content_type": "base64"'
 
 
-def decode_request(body: Buffer, header_length: int | None, lend: Lend = lend_nothing, *, is_lax: bool = False) -> InferenceRequest:
+def decode_request(
+    body: Buffer, header_length: int | None, read_region: ReadRegion = refuse_region, *, is_lax: bool = False
+) -> InferenceRequest:
     """The body of an infer request as tensors. Each input becomes an array once: a view of the body if it is binary.
 
     With `is_lax`, texts may have a shape that does not fit.
@@ -64,10 +66,10 @@ def decode_request(body: Buffer, header_length: int | None, lend: Lend = lend_no
         if len(text) > LOOP_BYTES:
             raise Unusual
         document = documents.decode_short(text)
-        tensors = _decode_tensors(document.inputs, "inputs", binary, lend, is_lax=is_lax)
+        tensors = _decode_tensors(document.inputs, "inputs", binary, read_region, is_lax=is_lax)
     except REFUSALS:
         document = documents.read_request(text)
-        tensors = _decode_tensors(document.inputs, "inputs", binary, lend, is_lax=is_lax)
+        tensors = _decode_tensors(document.inputs, "inputs", binary, read_region, is_lax=is_lax)
     parameters: Parameters = document.parameters or {}
     outputs: list[schemas.RequestOutput] = []
     if document.outputs:
@@ -135,7 +137,7 @@ def decode_response(body: Buffer, header_length: int | None) -> InferenceRespons
         items = document.outputs
         for item in items:
             item.parameters = _drop_nulls(item.parameters)
-        outputs = _decode_tensors(items, "outputs", binary, lend_nothing)
+        outputs = _decode_tensors(items, "outputs", binary, refuse_region)
         for item, tensor in zip(items, outputs, strict=True):
             if len(item.data) and not tensor.array.flags.writeable:
                 tensor.array = tensor.array.copy()  # only views of the body stay read-only
@@ -159,7 +161,12 @@ def _split(body: Buffer, header_length: int) -> tuple[Buffer, Buffer]:
 
 
 def _decode_tensors(
-    items: Iterable[schemas.RequestInput | schemas.TensorText], field: str, binary: Buffer | None, lend: Lend, *, is_lax: bool = False
+    items: Iterable[schemas.RequestInput | schemas.TensorText],
+    field: str,
+    binary: Buffer | None,
+    read_region: ReadRegion,
+    *,
+    is_lax: bool = False,
 ) -> list[Tensor]:
     """Decode the tensors of a body. Each binary one takes the next bytes of the binary data."""
     tensors: list[Tensor] = []
@@ -184,7 +191,7 @@ def _decode_tensors(
                         is_text = False
                 array = from_json(data, dtype, item.shape) if is_text else from_value(data, dtype, item.shape)
             elif REGION in parameters:
-                array = from_bytes(lend(parameters), dtype, item.shape)
+                array = from_bytes(read_region(parameters), dtype, item.shape)
                 parameters = drop_shared_memory(parameters)
             else:
                 check_supported(parameters, "it")

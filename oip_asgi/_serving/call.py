@@ -23,7 +23,7 @@ from .._protocol.io import DeadlinePassed, Stopped
 from .._protocol.log import log_fields, log_raised, name_request
 from .._protocol.tensors import InferenceResponse
 from .call_stack import current_calls, enter, leave, reset_calls, set_calls
-from .copy_rule import own
+from .copy_rule import copy_outputs
 from .decoding import Decoded, decode
 from .engine import Engine
 from .held_loop import measure
@@ -141,7 +141,7 @@ class Call(msgspec.Struct, Generic[T], eq=False):
         if response.model_version is not None and version is None and response.model_name in ("", model.name):
             version = str(response.model_version)  # it says which of several answered
         response.id, response.model_name, response.model_version = decoded.request.id, model.name, version
-        own(response.outputs, decoded.request)
+        copy_outputs(response.outputs, decoded.request)
         if len(decoded.tensors) > _MANY and not self.handler.streams:
             self.decoded = decoded.without_inputs()
         return response

@@ -15,16 +15,16 @@ from .._protocol.tensor_bytes import SMALL
 from .._protocol.tensors import InferenceRequest, Tensor
 
 
-def own(outputs: Iterable[Tensor], request: InferenceRequest) -> None:
+def copy_outputs(outputs: Iterable[Tensor], request: InferenceRequest) -> None:
     """Copy outputs, except large read-only ones whose memory is `bytes` or belongs to a read-only input of the request."""
-    lent: set[int] | None = None
+    inputs: set[int] | None = None
     for tensor in outputs:
         array = tensor.array
         if array.nbytes > SMALL and not array.flags.writeable:
-            if lent is None:
-                lent = {id(_find_memory(given.array)) for given in request.inputs if not given.array.flags.writeable}
+            if inputs is None:
+                inputs = {id(_find_memory(each.array)) for each in request.inputs if not each.array.flags.writeable}
             memory = _find_memory(array)
-            if isinstance(memory, bytes) or id(memory) in lent:
+            if isinstance(memory, bytes) or id(memory) in inputs:
                 continue
         tensor.array = array.copy()
 

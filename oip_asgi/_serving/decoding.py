@@ -31,8 +31,8 @@ from .._protocol.tensors import (
     InferenceRequest,
     Tensor,
     check_supported,
-    lend_nothing,
     make_read_only,
+    refuse_region,
 )
 from .engine import Engine
 from .wire_format import WireFormat
@@ -74,7 +74,7 @@ class Decoded(msgspec.Struct, frozen=True, eq=False):
 def decode(engine: Engine, model: Model, handler: Handler, wire: WireFormat[Any], body: Buffer, since: float, seconds: float) -> Decoded:
     """Decode a request, and check it against the model."""
     regions, codecs = engine.regions, handler.codecs
-    request = wire.decode(body, handler, regions.make_lender() if regions.is_on else lend_nothing)
+    request = wire.decode(body, handler, regions.make_region_reader() if regions.is_on else refuse_region)
     parameters, content_type = request.parameters, None
     if parameters:
         _check_parameters(parameters, "the request", codecs, of_request=True)

@@ -22,7 +22,7 @@ from .._protocol.errors import InferenceError, InvalidRequest, show
 from .._protocol.io import IO
 from .._protocol.schemas import RequestOutput
 from .._protocol.tensor_bytes import count
-from .._protocol.tensors import InferenceRequest, InferenceResponse, Lend, Tensor, make_tensor, to_plain_parameters
+from .._protocol.tensors import InferenceRequest, InferenceResponse, ReadRegion, Tensor, make_tensor, to_plain_parameters
 from .engine import Engine
 from .failures import as_client_error
 from .pipeline import infer
@@ -56,7 +56,7 @@ class PythonFormat(msgspec.Struct, frozen=True, eq=False):
         values = self.inputs.values() if isinstance(self.inputs, Mapping) else (self.inputs,)
         return sum(map(_estimate_size, values))
 
-    def decode(self, _: Buffer, handler: Handler, __: Lend) -> InferenceRequest:
+    def decode(self, _: Buffer, handler: Handler, __: ReadRegion) -> InferenceRequest:
         parameters = to_plain_parameters("the request", self.parameters, InvalidRequest)
         binding = handler.binding
         given, others = self.inputs, set[Any]()

@@ -8,7 +8,7 @@ from typing import Any, Protocol, TypeVar
 from .._models.handler import Handler
 from .._protocol.datatypes import Buffer
 from .._protocol.io import IO
-from .._protocol.tensors import InferenceRequest, InferenceResponse, Lend
+from .._protocol.tensors import InferenceRequest, InferenceResponse, ReadRegion
 
 T_co = TypeVar("T_co", covariant=True)
 
@@ -38,7 +38,7 @@ class WireFormat(Protocol[T_co]):
     async def read(self, io: IO, /) -> Buffer:
         """Read the body, if it was not there at once."""
 
-    def decode(self, body: Buffer, handler: Handler, lend: Lend, /) -> InferenceRequest:
+    def decode(self, body: Buffer, handler: Handler, read_region: ReadRegion, /) -> InferenceRequest:
         """Decode a body for the function that answers it: the model may have another one by then."""
 
     def encode(self, request: InferenceRequest, response: InferenceResponse, /) -> T_co:

@@ -19,7 +19,7 @@ from .._protocol.datatypes import Buffer
 from .._protocol.errors import ErrorResponse, InvalidRequest, InvalidResponse, show
 from .._protocol.grpc_codes import find_status
 from .._protocol.tensor_bytes import view_bytes
-from .._protocol.tensors import REGION, InferenceRequest, InferenceResponse, lend_nothing
+from .._protocol.tensors import REGION, InferenceRequest, InferenceResponse, refuse_region
 from ._blocking import iterate, wait_for
 from ._engines import ConnectionFailed, make_failure
 from ._loops import ByLoop
@@ -131,7 +131,9 @@ class GRPCLink:
             left = iter(cut or message.raw_output_contents)
             has_raw = bool(cut or message.raw_output_contents)
             outputs = [
-                decode_tensor(item, place, next(left, None) if has_raw and REGION not in item.parameters else None, lend_nothing, "outputs")
+                decode_tensor(
+                    item, place, next(left, None) if has_raw and REGION not in item.parameters else None, refuse_region, "outputs"
+                )
                 for place, item in enumerate(message.outputs)
             ]
             # MLServer sets contents beside raw ones, without anything in them
