@@ -142,6 +142,9 @@ class InferenceServer:
                 or on the event loop, which suits functions that take microseconds.
             writable (bool, default False): Whether inputs arrive as copies that the function may change. If not, they are
                 read-only.
+            out_of_range (Literal['refuse', 'flag'], default 'refuse'): What happens to a request with a value outside of the
+                `minimum` and `maximum` of an input: it is refused, or it is answered, with a response parameter
+                `oip_out_of_range` that names the inputs.
             load (Callable[..., Any] | None, default None): A `def` or `async def` that is called before the model is used, and
                 each time it is loaded again. With a parameter it gets the `LoadParameters` of the client that asks. If no
                 function is registered, it returns the function, or a `Loaded` with its inputs and outputs beside it.

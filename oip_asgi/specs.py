@@ -5,6 +5,7 @@ Knows these objects by their attributes. It needs no extra, but pandas for a fra
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, overload
 
@@ -82,10 +83,10 @@ _MLFLOW: Final[Mapping[str, tuple[Datatype, str | None]]] = {
 
 
 @overload
-def specs_of(model: Frame, *, example: bool = False) -> list[TensorSpec]: ...
+def specs_of(model: Frame, *, example: bool = False, ranges: bool = False) -> list[TensorSpec]: ...
 @overload
 def specs_of(model: OnnxSession | MlflowSignature) -> Specs: ...
-def specs_of(model: Any, *, example: bool = False) -> Specs | list[TensorSpec]:
+def specs_of(model: Any, *, example: bool = False, ranges: bool = False) -> Specs | list[TensorSpec]:
     """Read what a model takes and returns, to declare it: `inputs, outputs = specs_of(session)`, or `inputs=specs_of(frame)`.
 
     Args:
@@ -102,6 +103,8 @@ def specs_of(model: Any, *, example: bool = False) -> Specs | list[TensorSpec]:
               `read_csv`, those of requests are too.
         example: Whether the first row of a frame, without missing values, is the example of the page and of the OpenAPI documents. All who
             may open these see it, so give a frame whose first row is nobody's, and not the one of the training.
+        ranges: Whether the least and the largest number of each column of a frame are the range of its requests: other values are
+            refused, or flagged by a model with `out_of_range="flag"`. Give the frame of the training.
 
     Returns:
         The inputs and the outputs, in the model's own order; of a frame, one spec for each column.
@@ -125,9 +128,9 @@ def specs_of(model: Any, *, example: bool = False) -> Specs | list[TensorSpec]:
         )
     if is_frame(model):
         columns = zip(name_tensors(model), (column for _, column in model.items()), strict=True)
-        return [_of_column(name, column, has_example=example) for name, column in columns]
+        return [_of_column(name, column, has_example=example, has_range=ranges) for name, column in columns]
     if hasattr(model, "get_columns"):
-        return [_of_column(column.name, from_polars(column), has_example=example) for column in model.get_columns()]
+        return [_of_column(column.name, from_polars(column), has_example=example, has_range=ranges) for column in model.get_columns()]
     if hasattr(model, "inputs") and hasattr(model, "outputs"):
         return Specs(_of_schema("input", model.inputs), _of_schema("output", model.outputs))
     raise TypeError(
@@ -137,7 +140,7 @@ def specs_of(model: Any, *, example: bool = False) -> Specs | list[TensorSpec]:
     )
 
 
-def _of_column(name: str, column: pd.Series[Any], *, has_example: bool) -> TensorSpec:
+def _of_column(name: str, column: pd.Series[Any], *, has_example: bool, has_range: bool) -> TensorSpec:
     column = to_own_dtype(column)
     column = column.iloc[np.argsort(column.isna(), kind="stable")]  # the missing ones last
     present = column.dropna()
@@ -152,6 +155,9 @@ def _of_column(name: str, column: pd.Series[Any], *, has_example: bool) -> Tenso
         declared[DTYPE] = OBJECTS_WITH_NAN
     if declared.get(DTYPE) == "category" and CATEGORIES not in declared:  # they are too many
         del declared[DTYPE]
+    if has_range and len(present) and tensor.datatype not in ("BYTES", "BOOL"):
+        finite = [value for value in (present.min().item(), present.max().item()) if math.isfinite(value)]
+        declared.update(zip(("minimum", "maximum"), finite, strict=True) if len(finite) == 2 else ())
     return TensorSpec(name, tensor.datatype, [-1], example=example, **declared)
 
 

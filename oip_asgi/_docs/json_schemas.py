@@ -149,4 +149,5 @@ def _example_elements(spec: TensorSpec) -> list[Any]:
         return [msgspec.json.encode(element).decode() if spec.content_type == "pd_json" else element] * math.prod(_example_shape(spec))
     text = _TEXTS.get(spec.content_type or "", "text") + "Z" * (", " in (spec.pd_dtype or ""))  # a date of a column with a time zone
     zeros = {"BYTES": "null" if spec.content_type == "pd_json" and spec.pd_dtype else text, "BOOL": False}
-    return [zeros.get(spec.datatype, 0.0 if spec.datatype in FLOATING else 0)] * math.prod(_example_shape(spec))
+    number = min(max(0, -math.inf if spec.minimum is None else spec.minimum), math.inf if spec.maximum is None else spec.maximum)
+    return [zeros.get(spec.datatype, float(number) if spec.datatype in FLOATING else math.ceil(number))] * math.prod(_example_shape(spec))

@@ -220,7 +220,7 @@ class Operations:
     def _items(self, specs: Sequence[TensorSpec], rows: object) -> dict[str, Schema]:
         """The schema of an element of each tensor. That of a field of a class has its bounds and its description too."""
         fields = rows.schemas if isinstance(rows, Rows) else {}
-        return {spec.name: fields.get(spec.name) or self._schema(spec.datatype) for spec in specs}
+        return {spec.name: fields.get(spec.name) or {**self._schema(spec.datatype), **spec.bounds} for spec in specs}
 
     def _add_schemas(self, at: ModelPath) -> None:
         model, (required, optional) = at.model, _list_inputs(at.model)

@@ -161,6 +161,8 @@ class Binding:
     """Whether one parameter has no annotation, so that it can take either one tensor or all of them, such as a data frame."""
     knows_columns: bool = True
     """False for an estimator that would take any columns of a data frame, in any order: neither it nor a declaration names them."""
+    flags_ranges: bool = False
+    """Whether values outside of a declared range are answered and flagged. If not, they are refused."""
     returned: Returned = field(default_factory=Returned)
     description: str = ""
 
@@ -189,6 +191,7 @@ class Binding:
         self.required = frozenset(entry.name for entry in entries if entry.is_needed) - self.scalars
         """The names of the tensors that each request must have."""
         self._specs = {entry.name: entry.spec for entry in entries if entry.spec is not None}
+        self._ranged = {name: spec for name, spec in self._specs.items() if spec.has_range}
         self._known = None if self.is_open else frozenset(entry.name for entry in entries)
         self._takes = ", ".join(str(entry) for entry in entries if entry.reader is not None) or "**inputs"
         tensors = [entry.name for entry in entries if entry.name not in self.scalars]
@@ -255,7 +258,21 @@ class Binding:
             raise _make_unfit_error(
                 tensors[wrong], specs[wrong], is_column=self.rows is None and self.request_reader is not None and wrong not in self.named
             )
+        if self._ranged and not self.flags_ranges:
+            self._check_ranges(tensors)
         return tensors
+
+    def list_outside(self, tensors: Mapping[str, Tensor]) -> list[str]:
+        """The names of the tensors that have a value outside of the declared range, of a model that is called with them nevertheless."""
+        ranged = self._ranged if self.flags_ranges else {}
+        return [name for name, spec in ranged.items() if name in tensors and spec.find_outside(tensors[name].array) is not None]
+
+    def _check_ranges(self, tensors: Mapping[str, Tensor]) -> None:
+        for name, spec in self._ranged.items():
+            outside = spec.find_outside(tensors[name].array) if name in tensors else None
+            if outside is not None:
+                row, value = outside
+                raise InvalidRequest(f"input {show(name)}, row {row}: {value} is out of range: expected {spec.describe_range()}")
 
     def _fit_column(self, tensor: Tensor, spec: TensorSpec) -> Tensor | None:
         """The tensor as a column of a data frame: reshaped from `[N, 1]`, or with missing values. None if it does not fit."""

@@ -129,7 +129,7 @@ def make_handler(
     if content_type is not None:
         codecs.check_declared(content_type, str(options), of_request=True)
     _check_content_types((*declared, *options.outputs), options, codecs)
-    binding = bind(function, declared, codecs, content_type, loaded.optional)
+    binding, others = _bind_all(function, own, options, codecs, loaded.optional)
     inputs, outputs = binding.inputs, tuple(options.outputs) or binding.returned.specs
     _check_content_types((*inputs, *outputs), options, codecs)
     _check_declared(binding, outputs, options, function if is_loaded else None)
@@ -145,7 +145,7 @@ def make_handler(
         kind=kind,
         streams=streams,
         binding=binding,
-        others=_bind_others(function, own, codecs, content_type) if binding.is_untyped else {},
+        others=others,
         inputs=inputs,
         outputs=outputs,
         shown=shown,
@@ -161,14 +161,20 @@ def make_handler(
     )
 
 
-def _bind_others(
-    function: Callable[..., Any], declared: Sequence[TensorSpec], codecs: Codecs, content_type: str | None
-) -> Mapping[str, Binding]:
-    others = {name: bind(function, declared, codecs, name) for name in codecs.request_only if name != content_type}
-    if content_type in codecs.request_only:
-        with contextlib.suppress(TypeError):  # more is declared than one tensor could be
-            others.update(dict.fromkeys(codecs.inputs, bind(function, declared, codecs, None)))
-    return others
+def _bind_all(
+    function: Callable[..., Any], own: Sequence[TensorSpec], options: ModelOptions, codecs: Codecs, optional: Collection[str]
+) -> tuple[Binding, Mapping[str, Binding]]:
+    """How the function is called, and how for requests of some content types, with the `own` inputs: those that were declared."""
+    content_type, others = options.content_type, dict[str, Binding]()
+    binding = bind(function, tuple(options.inputs), codecs, content_type, optional)
+    if binding.is_untyped:
+        others = {name: bind(function, own, codecs, name) for name in codecs.request_only if name != content_type}
+        if content_type in codecs.request_only:
+            with contextlib.suppress(TypeError):  # more is declared than one tensor could be
+                others.update(dict.fromkeys(codecs.inputs, bind(function, own, codecs, None)))
+    for each in (binding, *others.values()):
+        each.flags_ranges = options.out_of_range == "flag"
+    return binding, others
 
 
 def _check_declared(binding: Binding, outputs: Sequence[TensorSpec], options: ModelOptions, loaded: Callable[..., Any] | None) -> None:

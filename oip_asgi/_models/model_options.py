@@ -32,6 +32,7 @@ class ModelKeywords(TypedDict, total=False):
     content_type: str | None
     run: Literal["thread", "inline"]
     writable: bool
+    out_of_range: Literal["refuse", "flag"]
     load: Callable[..., Any] | None
     unload: Callable[..., Any] | None
     ready: Callable[[], Any] | None
@@ -79,6 +80,7 @@ class ModelOptions(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     content_type: str | None = None
     run: Annotated[Literal["thread", "inline"], one_of("thread", "inline")] = "thread"
     writable: bool = False
+    out_of_range: Annotated[Literal["refuse", "flag"], one_of("refuse", "flag")] = "refuse"
     load: Annotated[Callable[..., Any] | None, CALLABLE] = None
     unload: Annotated[Callable[..., Any] | None, CALLABLE] = None
     ready: Annotated[Callable[[], Any] | None, CALLABLE] = None

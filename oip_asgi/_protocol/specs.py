@@ -10,9 +10,12 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import NoneType
+from typing import Any
+
+import numpy as np
 
 from .column_shape import to_rank_of
-from .datatypes import MAX_ELEMENTS, MAX_RANK, Array, Datatype, DType, dtype_of
+from .datatypes import MAX_ELEMENTS, MAX_RANK, Array, Datatype, DType, cast, dtype_of
 from .errors import InvalidRequest
 from .schemas import Parameters
 from .tensors import to_plain_name
@@ -48,11 +51,15 @@ class TensorSpec(_Resolved):
             it in each request, and metadata shows it among the tensor's `parameters`. "object[NaN]" is a column of objects in which a
             missing value is NaN and not None.
         pd_categories: The categories of a column whose `pd_dtype` is "category", as the text of a JSON object that `specs_of` writes.
+        minimum: The least value of an input of numbers: a tensor with a smaller one is refused, or flagged if the model says so. NaN and
+            missing values count as inside. None for no bound.
+        maximum: The largest value, in the same way.
 
     Raises:
         TypeError: An argument has the wrong type.
         ValueError: The datatype is unknown, a dimension is below -1, the name has lone surrogates, the labels cannot be those of this
-            tensor, the format is unknown or has not as many dimensions, or the example has another number of elements.
+            tensor, the format is unknown or has not as many dimensions, the example has another number of elements, or the range is
+            empty or of no numbers.
 
     Example:
         >>> TensorSpec("pixels", "UINT8", [-1, 28, 28]).fits((5, 28, 28))
@@ -70,6 +77,8 @@ class TensorSpec(_Resolved):
     example: Sequence[str | float | bool | None] | None = None
     pd_dtype: str | None = None
     pd_categories: str | None = None
+    minimum: float | None = None
+    maximum: float | None = None
 
     def __post_init__(self) -> None:
         here = f"TensorSpec({self.name!r}, {self.datatype!r}, {self.shape!r})"
@@ -104,6 +113,7 @@ class TensorSpec(_Resolved):
             if len(self.shape) not in (3, 4):
                 raise ValueError(f"{here}: format={self.format!r} is for images, whose shape has 3 dimensions, or 4 with that of the batch")
 
+        self._check_range(here)
         if self.example is not None:
             if not isinstance(self.example, (list, tuple)) or not all(
                 isinstance(each, (str, int, float, NoneType)) for each in self.example
@@ -113,6 +123,46 @@ class TensorSpec(_Resolved):
             if len(self.example) != elements:
                 raise ValueError(f"{here}: example= has {len(self.example)} elements, and with 1 for each -1 the shape has {elements}")
             object.__setattr__(self, "example", tuple(self.example))
+
+    def _check_range(self, here: str) -> None:
+        bounds = [bound for bound in (self.minimum, self.maximum) if bound is not None]
+        for bound in bounds:
+            if type(bound) not in (int, float) or not math.isfinite(bound):
+                raise TypeError(f"{here}: minimum= and maximum= are numbers, or left out, not {bound!r}")
+        if bounds and self.datatype in ("BYTES", "BOOL"):
+            raise ValueError(f"{here}: minimum= and maximum= are for numbers")
+        if bounds != sorted(bounds):
+            raise ValueError(f"{here}: minimum={self.minimum} is above maximum={self.maximum}")
+
+    @property
+    def has_range(self) -> bool:
+        return self.minimum is not None or self.maximum is not None
+
+    @property
+    def bounds(self) -> Mapping[str, float]:
+        """The bounds that there are."""
+        return {name: bound for name, bound in (("minimum", self.minimum), ("maximum", self.maximum)) if bound is not None}
+
+    def find_outside(self, array: Array) -> tuple[int, float] | None:
+        """The row and the value of the first element outside of the range; None if all are inside."""
+        values: Any = [_read_number(text) for text in array.ravel()] if array.dtype.hasobject else array.ravel()
+        numbers = np.array(values, np.float64) if array.dtype.hasobject else values
+        if numbers.dtype.kind == "V":
+            numbers = cast(numbers, np.dtype(np.float64))
+        outside = np.zeros(numbers.shape, bool)
+        for bound, is_outside in ((self.minimum, np.less), (self.maximum, np.greater)):
+            if bound is not None:
+                outside |= is_outside(numbers, bound)
+        if not outside.any():
+            return None
+        place = int(outside.argmax())
+        value = values[place] if array.dtype.hasobject else numbers[place].item()
+        return (place // (array.size // len(array)) if array.ndim else 0), value
+
+    def describe_range(self) -> str:
+        if self.minimum is None or self.maximum is None:
+            return f"{self.maximum} or less" if self.minimum is None else f"{self.minimum} or more"
+        return f"{self.minimum} to {self.maximum}"
 
     def _check_labels(self, here: str) -> None:
         labels = self.labels
@@ -151,6 +201,15 @@ class TensorSpec(_Resolved):
     def to_declared_rank(self, array: Array) -> Array:
         """N values as `[N]` or `[N, 1]`, as it is declared."""
         return to_rank_of(array, self.shape)
+
+
+def _read_number(text: bytes) -> float:
+    """The number of a JSON text, as columns with missing values are sent; NaN for one that is missing, or is no number."""
+    try:
+        value = json.loads(text)
+    except ValueError:
+        return math.nan
+    return value if type(value) in (int, float) else math.nan
 
 
 def write_spec(name: str, datatype: str, shape: Sequence[int]) -> str:

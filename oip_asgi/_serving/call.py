@@ -140,6 +140,8 @@ class Call(msgspec.Struct, Generic[T], eq=False):
         version = model.version
         if response.model_version is not None and version is None and response.model_name in ("", model.name):
             version = str(response.model_version)  # it says which of several answered
+        if decoded.binding.flags_ranges and (outside := decoded.binding.list_outside(decoded.tensors)):
+            response.parameters = {**response.parameters, "oip_out_of_range": ", ".join(outside)}
         response.id, response.model_name, response.model_version = decoded.request.id, model.name, version
         copy_outputs(response.outputs, decoded.request)
         if len(decoded.tensors) > _MANY and not self.handler.streams:

@@ -263,6 +263,6 @@ class Engine:
 def _describe_tensors(specs: Sequence[TensorSpec]) -> list[schemas.MetadataTensor]:
     described = [schemas.MetadataTensor(spec.name, spec.datatype, list(spec.shape)) for spec in specs]
     for document, spec in zip(described, specs, strict=True):
-        if spec.parameters:
-            document.parameters = {**spec.parameters}
+        if spec.parameters or spec.has_range:
+            document.parameters = {**spec.parameters, **spec.bounds}
     return described

@@ -223,7 +223,7 @@ def test_a_value_that_is_no_category_is_refused() -> None:
 
 
 def test_categories_go_with_their_dtype() -> None:
-    for more in ({"pd_dtype": "category"}, {"pd_categories": "{}"}):
+    for more in dict[str, Any](pd_dtype="category"), dict[str, Any](pd_categories="{}"):
         with pytest.raises(ValueError, match="go together"):
             TensorSpec("x", "BYTES", [-1], **more)
     with pytest.raises(ValueError, match="column 'x' has the pd_categories '\\[\\]', which is not valid"):

@@ -1,0 +1,141 @@
+"""Ranges of inputs: what is outside is refused or flagged, and documents show them."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from oip_asgi import InferenceServer, OIPApp, TensorSpec
+from oip_asgi.specs import specs_of
+from tests.support.asking import ask, error, get, outputs
+from tests.support.ways import Request, over_asgi
+
+AGE = TensorSpec("age", "INT64", [-1], minimum=0, maximum=120)
+
+
+def served(*specs: TensorSpec, **options: Any) -> InferenceServer:
+    server = InferenceServer()
+    server.register("m", lambda **inputs: len(inputs), inputs=specs, **options)
+    return server
+
+
+@pytest.mark.parametrize(
+    ("spec", "inside", "outside", "text"),
+    [
+        (AGE, [0, 120], [5, 121, -1], "input 'age', row 1: 121 is out of range: expected 0 to 120"),
+        (TensorSpec("age", "INT64", [-1], minimum=0), [2**62], [-1], "input 'age', row 0: -1 is out of range: expected 0 or more"),
+        (TensorSpec("age", "UINT8", [-1], minimum=-1, maximum=9), [0], [10], "input 'age', row 0: 10 is out of range: expected -1 to 9"),
+        (TensorSpec("age", "FP32", [-1], maximum=0.1), [0.1, np.nan], [0.2], "input 'age', row 0: 0.20000000298023224 is out of range: "),
+        (
+            TensorSpec("age", "FP64", [-1, 2], maximum=1),
+            [[1, 1]],
+            [[0, 1], [0, 2]],
+            "input 'age', row 1: 2.0 is out of range: expected 1 or less",
+        ),
+        (TensorSpec("age", "FP64", [], maximum=1), 1, 2, "input 'age', row 0: 2.0 is out of range"),
+        (TensorSpec("age", "FP64", [-1], maximum=1), [], [np.inf], "input 'age', row 0: inf is out of range"),
+    ],
+)
+def test_what_is_outside_is_refused(spec: TensorSpec, inside: Any, outside: Any, text: str) -> None:
+    server = served(spec)
+    assert ask_array(server, spec, inside)[0] == 200
+    status, message = ask_array(server, spec, outside)
+    assert status == 400
+    assert message.startswith(text)
+
+
+def ask_array(server: InferenceServer, spec: TensorSpec, values: Any) -> tuple[int, str]:
+    try:
+        server.infer_sync("m", {"age": np.array(values, spec.dtype)})
+    except Exception as raised:
+        return getattr(raised, "status", 0), str(raised)
+    return 200, ""
+
+
+def test_missing_values_are_inside() -> None:
+    spec = TensorSpec("age", "INT64", [-1], pd_dtype="Int64", minimum=0)
+    server = served(spec, content_type=None)
+    assert server.infer_sync("m", {"age": pd.Series([1, None], dtype="Int64")})["output_0"].tolist() == [1]
+    with pytest.raises(Exception, match="input 'age', row 1: -1 is out of range: expected 0 or more"):
+        server.infer_sync("m", {"age": pd.Series([None, -1], dtype="Int64")})
+
+
+def test_with_flag_it_is_answered_and_named() -> None:
+    server = served(AGE, TensorSpec("fee", "FP64", [-1], minimum=1), out_of_range="flag")
+    answer = json.loads(ask(server, "m", age=[5, -1], fee=[0.5, 2]).body)
+    assert answer["parameters"] == {"oip_out_of_range": "age, fee"}
+    assert outputs(ask(server, "m", age=[5, -1], fee=[0.5, 2])) == {"output_0": [2]}
+    assert "parameters" not in json.loads(ask(server, "m", age=[5, 1], fee=[1.5, 2]).body)
+    flat = over_asgi(OIPApp(server), "")(Request("POST", "/models/m/generate", (), b'{"age":-1,"fee":2}'))
+    assert json.loads(flat.body) == {"model_name": "m", "output_0": 2, "oip_out_of_range": "age"}
+
+
+def test_streams_and_batches_are_flagged_too() -> None:
+    server = InferenceServer()
+
+    def stream(age: Any) -> Iterator[Any]:
+        yield age
+
+    async def batch(age: Any) -> Any:
+        return age
+
+    server.register("stream", stream, inputs=[AGE], out_of_range="flag")
+    server.register("batch", batch, inputs=[AGE], out_of_range="flag", max_batch_size=8, max_batch_delay=0.05)
+
+    async def main() -> list[Any]:
+        streamed = [response.parameters async for response in server.infer_stream("stream", {"age": [-1]})]
+        pair = await asyncio.gather(*(server.infer("batch", {"age": [age]}) for age in (-1, 1)))
+        return [*streamed, *(response.parameters for response in pair)]
+
+    assert asyncio.run(main()) == [{"oip_out_of_range": "age"}, {"oip_out_of_range": "age"}, {}]
+
+
+def test_documents_show_them() -> None:
+    server = served(TensorSpec("age", "INT64", [-1], minimum=18, maximum=120))
+    assert get(server, "/models/m")[1]["inputs"] == [
+        {"name": "age", "datatype": "INT64", "shape": [-1], "parameters": {"minimum": 18, "maximum": 120}}
+    ]
+    document = json.dumps(server.openapi())
+    assert '"minimum": 18, "maximum": 120' in document
+    [body] = [operation["post"]["requestBody"] for path, operation in server.openapi()["paths"].items() if path.endswith("/m/generate")]
+    assert body["content"]["application/json"]["example"] == {"age": 18}
+
+
+def test_ranges_of_the_training_data() -> None:
+    counts = pd.Series([3, None], dtype="Int64")
+    others = {"city": ["a", "b"], "new": [True, False], "none": [None, np.nan], "count": counts}
+    frame = pd.DataFrame({"age": [20, 30], "fee": [1.5, None], **others})
+    found = {spec.name: (spec.minimum, spec.maximum) for spec in specs_of(frame, ranges=True)}
+    none = (None, None)
+    assert found == {"age": (20, 30), "fee": (1.5, 1.5), "city": none, "new": none, "none": none, "count": (3, 3)}
+    assert all(not spec.has_range for spec in specs_of(frame))
+    server = InferenceServer()
+    server.register("m", lambda df: len(df), content_type="pd", inputs=specs_of(frame[["age", "fee"]], ranges=True))
+    assert error(ask(server, "m", age=[20, 31], fee=[1.5, 1.5])) == (400, "input 'age', row 1: 31 is out of range: expected 20 to 30")
+
+
+@pytest.mark.parametrize(
+    ("options", "kind", "text"),
+    [
+        ({"minimum": "0"}, TypeError, "minimum= and maximum= are numbers, or left out, not '0'"),
+        ({"maximum": float("nan")}, TypeError, "minimum= and maximum= are numbers, or left out, not nan"),
+        ({"maximum": True}, TypeError, "minimum= and maximum= are numbers, or left out, not True"),
+        ({"minimum": 2, "maximum": 1}, ValueError, "minimum=2 is above maximum=1"),
+        ({"datatype": "BYTES", "minimum": 2}, ValueError, "minimum= and maximum= are for numbers"),
+    ],
+)
+def test_what_is_no_range(options: dict[str, Any], kind: type[Exception], text: str) -> None:
+    with pytest.raises(kind) as raised:
+        TensorSpec(**{"name": "x", "datatype": "FP32", "shape": [-1], **options})
+    assert str(raised.value).endswith(text)
+
+
+def test_what_is_done_with_them_is_checked() -> None:
+    with pytest.raises(ValueError, match='out_of_range=\'drop\' must be "refuse" or "flag"'):
+        served(AGE, out_of_range="drop")
