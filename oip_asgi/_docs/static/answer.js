@@ -10,6 +10,9 @@ import { numberOf, outputsOf, writtenOf } from "./tensors.js";
 
 const MOST_SHOWN = 200000;  // characters of an answer
 const MOST_ROWS = 200;  // of a stream of numbers
+const PATIENCE = 500;  // milliseconds until one wants to know that something happens
+
+let waiting = 0;  // the timer of a request that is under way
 
 /** The text of an error, in our form or in a host's. */
 export function errorOf(text) {
@@ -27,21 +30,38 @@ export function listenToAnswer() {
 }
 
 export function hideAnswer() {
-  begin("", "");
+  begin("", "", { isBare: true });
   at("answer").hidden = true;
 }
 
-/** A request is under way: what is there is the answer to another one. */
-export function awaitAnswer() {
+/** A request is under way: what is there is the answer to another one. After a while it can be stopped. */
+export function awaitAnswer(stop) {
   at("answer").ariaBusy = true;
+  waiting = setTimeout(() => {
+    begin("waiting", "", { isBare: true });
+    offerStop(stop);
+  }, PATIENCE);
+}
+
+function offerStop(stop) {
+  at("stop").hidden = false;
+  at("stop").onclick = stop;
 }
 
 /** A request that has no answer: the text says why. */
 export function showFailure(text) {
-  begin("", "", text);
+  begin("", "", { failure: text });
 }
 
-function begin(status, kind, failure = "") {
+/** A request that the reader has stopped. */
+export function showStopped(milliseconds) {
+  begin("stopped", "", { isBare: true });
+  at("size").textContent = `after ${milliseconds} ms`;
+}
+
+/** Clear what is there. A failure, or an answer that is not there yet, is bare: it has nothing to look at. */
+function begin(status, kind, { failure = "", isBare = Boolean(failure) } = {}) {
+  clearTimeout(waiting);
   at("answer").hidden = at("answer").ariaBusy = false;
   at("status").className = `badge ${kind}`;
   at("status").textContent = status;
@@ -49,7 +69,7 @@ function begin(status, kind, failure = "") {
   at("stop").hidden = true;
   at("failure").hidden = !failure;
   at("failure").textContent = failure;
-  for (const id of ["looks", "look", "raw"]) at(id).classList.toggle("gone", Boolean(failure));
+  for (const id of ["looks", "look", "raw"]) at(id).classList.toggle("gone", isBare);
   at("look").replaceChildren();
   at("text").textContent = "";
 }
@@ -64,7 +84,7 @@ export async function showAnswer(response, begun, { sent, labels, name }) {
   const length = Number(response.headers.get("Inference-Header-Content-Length") ?? bytes.length);
   const text = new TextDecoder().decode(bytes.subarray(0, length)), binary = bytes.subarray(length);
   const time = `${digits(performance.now() - begun)} ms`;
-  begin(statusOf(response), response.ok ? "good" : "bad", response.ok ? "" : errorOf(text));
+  begin(statusOf(response), response.ok ? "good" : "bad", { failure: response.ok ? "" : errorOf(text) });
   at("size").textContent = `${time}, ${text.length.toLocaleString("en")} characters${binary.length ? `, and ${binary.length.toLocaleString("en")} bytes of tensors` : ""}`;
   if (!response.ok) return { text, outputs: [] };
   const outputs = outputsIn(text, binary);
@@ -111,8 +131,7 @@ export async function showStream(response, begun, { name, stop }) {
   begin(statusOf(response), "good");
   at("look").append(growth.element);
   offer(() => `${all.join("\n")}\n`, `${name}.jsonl`);
-  at("stop").hidden = false;
-  at("stop").onclick = () => { growth.end = "stopped"; stop(); };
+  offerStop(() => { growth.end = "stopped"; stop(); });
   try {
     for (const reader = response.body.getReader(); ;) {
       const { done, value } = await reader.read();

@@ -211,6 +211,20 @@ def test_a_stream_of_texts_grows_until_it_is_stopped(site: Served, browser: Brow
     assert seen.console == []
 
 
+def test_a_request_that_takes_long_can_be_stopped(site: Served, browser: Browser) -> None:
+    page, seen = opened(browser, f"{site.url}/v2/docs#model=patient")
+    page.get_by_label("seconds FP64").fill("60")
+    page.click("#send")
+    expect(page.locator("#status")).to_have_text("waiting")
+    expect(page.locator("#looks")).to_be_hidden()
+    page.click("#stop")
+    expect(page.locator("#answer .line")).to_have_text(re.compile(r"stopped\s+after \d+ ms"))
+    expect(page.locator("#send")).to_be_enabled()
+    page.get_by_label("seconds FP64").fill("0")
+    assert seen_by(page) == [0]
+    assert seen.console == []
+
+
 def test_rows_are_a_table_beside_what_was_sent(site: Served, browser: Browser) -> None:
     page, seen = opened(browser, f"{site.url}/v2/docs#model=people")
     write_json(page, json.dumps({"inputs": [

@@ -1,0 +1,55 @@
+// What a model's metadata and OpenAPI document say of its actions and inputs. Knows nothing of the page.
+
+import { fieldText } from "./cells.js";
+import { parse } from "./json.js";
+
+/** The paths to which a body is posted, by their last segment: what is said of it, its inputs, and an example where there is one. */
+export function actionsOf(described, path, metadata) {
+  const found = new Map();
+  for (const [each, { post }] of Object.entries(described.paths)) {
+    const [, parent, action] = /^\/(.*)\/([^/]*)$/.exec(each) ?? [];
+    if (!post || decodeURIComponent(parent) !== decodeURIComponent(path)) continue;  // not all encode the same characters
+    const { description = "", content } = post.requestBody;
+    const { schema, example } = content["application/json"];
+    const { properties } = described.components.schemas[schema.$ref.split("/").at(-1)];
+    found.set(action, { description, docstring: post.description, example, schemas: schemasOf(properties) });
+  }
+  const whole = found.get("infer") ?? found.get("infer_stream");
+  for (const action of found.values()) action.inputs = inputsOf(whole, metadata);
+  return found;
+}
+
+/** What this client may do to the model: "load", "unload". */
+export function controlsOf(described) {
+  return Object.keys(described.paths).filter((path) => path.startsWith("/repository/")).map((path) => path.split("/").at(-1));
+}
+
+/** The schemas of all inputs that a request may have. */
+function schemasOf({ inputs }) {
+  return [inputs?.items ?? []].flatMap((items) => items.oneOf ?? items).filter(({ title }) => title);
+}
+
+/** What is known of each input of a model: what is declared, and else what the example has. */
+function inputsOf({ schemas, example }, metadata) {
+  const examples = example?.inputs ?? [];
+  const all = new Set([...schemas.map(({ title }) => title), ...examples.map(({ name }) => name)]);
+  return [...all].map((name) => {
+    const schema = schemas.find(({ title }) => title === name)?.properties.data ?? {};
+    const declared = metadata.inputs.find((input) => input.name === name) ?? { name };
+    const isOptional = example !== undefined && !examples.some((tensor) => tensor.name === name);
+    return describe(declared, schema, { isOptional, isFrame: metadata.parameters?.content_type === "pd" });
+  });
+}
+
+/** An input as the fields want it: also its choices, its default as text, and whether its values may be missing. */
+function describe(declared, schema, { isOptional, isFrame }) {
+  const { datatype, parameters } = declared, { content_type: contentType, pd_dtype: dtype, pd_categories: categories } = parameters ?? {};
+  const isText = datatype === "BYTES" && ["str", "datetime"].includes(contentType);
+  return {
+    ...declared, contentType, isOptional,
+    choices: schema.items?.enum ?? (categories && contentType !== "pd_json" ? parse(categories).data : undefined),
+    hint: schema.default === undefined ? "" : `default ${[schema.default].flat().map(fieldText).join(", ")}`,
+    isNullable: contentType !== "pd_json" && isFrame && (/^FP/.test(datatype) || isText || dtype !== undefined),
+    zone: dtype?.includes(", ") ? "Z" : "",
+  };
+}

@@ -1,0 +1,219 @@
+// The form of a model: the request as fields and as JSON, the same in code, and its sending.
+
+import { sizeOf } from "./arrays.js";
+import { awaitAnswer, hideAnswer, listenToAnswer, showAnswer, showFailure, showStopped, showStream } from "./answer.js";
+import { Mistake } from "./cells.js";
+import { at, chooseTab, copyBy, copyButton, listenToTabs, made, saveButton } from "./elements.js";
+import { Fields, MOST_WRITTEN } from "./fields.js";
+import { withMissing } from "./frame.js";
+import { isJSON, parse, pretty } from "./json.js";
+import { askForHeaders, MOUNT, typed } from "./server.js";
+import { LANGUAGES, declaration, fileOf } from "./snippets.js";
+import { digits } from "./statistics.js";
+import { numberOf, plainData } from "./tensors.js";
+import { linkOf, remember } from "./visit.js";
+
+let model = null;  // the one that is shown
+let fields = null;  // of the action that is chosen
+let parts = [];  // the tensors whose bytes follow the JSON
+let sending = null;  // aborts the request that is under way
+
+/** Show the form of a model. */
+export function showForm(shown) {
+  sending?.abort();
+  model = shown;
+  at("action").replaceChildren(...[...model.actions.keys()].map((action) => new Option(action, action)));
+  showExample();
+}
+
+function showExample() {
+  const { description, example, inputs } = model.actions.get(at("action").value);
+  hideAnswer();
+  at("declare").hidden = true;
+  at("hint").hidden = !description;
+  at("hint").textContent = description.replaceAll("`", "");
+  fields = new Fields(inputs);
+  at("fields").replaceChildren(fields.element);
+  at("body").value = example === undefined ? "" : pretty(example);
+  chooseTab(at("with-fields"));  // which takes the body into the fields
+  if (example === undefined) fields.fill(inputs.filter(({ isOptional }) => !isOptional).map(zeros));
+  parts = [];
+  if (example === undefined) takeFields();
+  else showSnippets();
+}
+
+/** Fill in a request that a link carries. */
+export function fillIn({ action, body }) {
+  if (body === undefined || !model?.actions.has(action) || !isJSON(body)) return;
+  at("action").value = action;
+  showExample();
+  at("body").value = pretty(parse(body));
+  chooseTab(at("with-fields"));
+  showSnippets();
+}
+
+/** A small input beside one that is too large for an example. A large one has zeros by itself. */
+function zeros({ name, datatype, shape }) {
+  const count = sizeOf(shape), zero = { BYTES: "text", BOOL: false }[datatype] ?? 0;
+  return { name, datatype, shape: shape.map((size) => (size === -1 ? 1 : size)), ...(count > MOST_WRITTEN ? { parameters: { binary_data_size: 0 } } : { data: Array(count).fill(zero) }) };
+}
+
+/** The tensors of a body: those of an inference request, or the members of a flat object. */
+function tensorsOf(body) {
+  const document = parse(body);
+  if (at("action").value.startsWith("infer")) return Array.isArray(document.inputs) ? document.inputs : [];
+  return Object.entries(document).map(([name, value]) => ({ name, data: [value].flat(Infinity) }));
+}
+
+/** Write the body from the fields. Large arrays follow the JSON as bytes, but in a flat object, which is JSON alone. */
+function writeBody() {
+  for (const each of at("fields").querySelectorAll("[aria-invalid]")) each.removeAttribute("aria-invalid");
+  const tensors = fields.tensors(), isWhole = at("action").value.startsWith("infer");
+  parts = isWhole ? tensors.filter(({ bytes }) => bytes) : [];
+  at("body").value = isWhole ? pretty({ inputs: tensors.map(wholeTensor) }) : pretty(Object.fromEntries(tensors.map(flatMember)));
+}
+
+function wholeTensor({ bytes, values, code, ...tensor }) {
+  return bytes ? { ...tensor, parameters: { binary_data_size: bytes.length } } : withMissing(tensor);
+}
+
+function flatMember({ name, shape, data, values = data }) {
+  return [name, shape.length > 1 || values.length !== 1 ? values : values[0]];
+}
+
+/** Take what the reader has written into a field. */
+function takeFields() {
+  try {
+    writeBody();
+    showMistake();
+  } catch (error) {
+    if (!(error instanceof Mistake)) throw error;
+    showMistake(error);
+  }
+  showSnippets();
+}
+
+function showMistake(mistake) {
+  mistake?.control.setAttribute("aria-invalid", "true");
+  const told = at("fields").querySelector(".failed");
+  told?.remove();
+  if (mistake) at("fields").append(Object.assign(made("p", mistake.message, "failed"), { role: "alert" }));
+}
+
+/** The fields are chosen, or the JSON. */
+function chosenForm(tab) {
+  if (tab !== at("with-fields")) return;
+  try {
+    fields.fill(tensorsOf(at("body").value));
+    showMistake();
+  } catch {  // no JSON: the fields stay as they are
+  }
+}
+
+function request() {
+  const action = at("action").value, body = at("body").value;
+  const { name, version, path } = model;
+  const url = new URL(`${path}/${action}`, MOUNT).href;
+  const file = action === "infer" && !at("fields").hidden ? fields.body : undefined;
+  const behind = body.includes("binary_data_size") ? parts : [];
+  const sources = fields.sources.filter(({ text }) => body.includes(text));
+  return { name, version, action, url, headers: typed(), body, file, parts: behind, sources, streams: action.endsWith("_stream") };
+}
+
+/** What is sent: a file, JSON, or JSON and the bytes of tensors; and the headers that say so. */
+function contentOf({ body, file, parts: behind }) {
+  if (file) return [file, { "Inference-Header-Content-Length": "0" }];
+  if (!behind.length) return [body, { "Content-Type": "application/json" }];
+  const json = new TextEncoder().encode(body);
+  return [new Blob([json, ...behind.map(({ bytes }) => bytes)]), { "Inference-Header-Content-Length": `${json.length}` }];
+}
+
+/** Offer the languages in which the request can be written. */
+function showSnippets() {
+  const asked = request();
+  at("link").hidden = Boolean(asked.file) || asked.parts.length > 0 || !linkOf(asked);
+  at("address").textContent = new URL(asked.url).pathname;
+  const chosen = at("languages").querySelector("[aria-selected=true]")?.textContent;
+  model.code = Object.entries(LANGUAGES).map(([name, { make }]) => [name, make(asked)]).filter(([, code]) => code);
+  at("languages").replaceChildren(...model.code.map(([name]) => {
+    const tab = Object.assign(made("button", name), { type: "button", role: "tab" });
+    tab.setAttribute("aria-controls", "snippet");
+    return tab;
+  }));
+  const tabs = [...at("languages").children];
+  chooseTab(tabs.find((tab) => tab.textContent === chosen) ?? tabs[0]);
+}
+
+function showSnippet({ textContent: name }) {
+  const asked = request(), file = fileOf(asked), isNamed = Boolean(file) && model.code.some(([each, code]) => each === name && code.includes(file));
+  at("save-body").replaceChildren(...(isNamed ? [saveButton(file, () => new Blob([contentOf(asked)[0]]), `Save ${file}`)] : []));
+  at("note").textContent = LANGUAGES[name].note ?? "";
+  at("code").textContent = model.code.find(([each]) => each === name)[1];
+}
+
+async function send() {
+  const wrong = at("fields").hidden ? null : at("fields").querySelector("[aria-invalid]");
+  if (wrong) return wrong.focus();
+  const asked = request(), { url, headers, body, file, streams } = asked, [content, described] = contentOf(asked);
+  sending?.abort();
+  const controller = sending = new AbortController();
+  at("send").disabled = true;
+  at("declare").hidden = true;
+  awaitAnswer(() => controller.abort("stopped"));
+  const begun = performance.now(), { name, last } = model, spent = () => digits(performance.now() - begun);
+  try {
+    const response = await fetch(url, { method: "POST", headers: { ...described, ...headers }, body: content, signal: controller.signal });
+    askForHeaders(response);
+    const end = () => remember(asked, `${response.status}`, response.ok, spent());
+    if (streams && response.ok) return void await showStream(response, begun, { name, stop: () => controller.abort() }).finally(end);
+    const { text } = await showAnswer(response, begun, { name, sent: sentIn(file ? "" : body), labels: last?.labels ?? {} });
+    end();
+    if (response.ok && !file && !asked.parts.length) showDeclaration(body, text);
+  } catch (error) {
+    if (controller.signal.reason === "stopped") showStopped(spent());
+    if (controller.signal.aborted) return;
+    showFailure(`The request failed: ${error.message}`);
+    remember(asked, "failed", false, spent());
+  } finally {
+    if (sending === controller) at("send").disabled = false;
+  }
+}
+
+/** The inputs of a body, for what is shown beside the outputs. */
+function sentIn(body) {
+  return isJSON(body) ? tensorsOf(body).map((tensor) => ({ ...tensor, shape: tensor.shape?.map(numberOf), data: plainData(typedAs(tensor)) })) : [];
+}
+
+/** A tensor with the content type that its input declares, if it has none of its own. */
+function typedAs(tensor) {
+  const declared = model.metadata.inputs.find(({ name }) => name === tensor.name)?.parameters;
+  return { ...tensor, parameters: { ...declared, ...tensor.parameters } };
+}
+
+/** What to write so that the next requests are checked, if the model does not declare what was sent and answered. */
+function showDeclaration(body, text) {
+  const [sent, { outputs }] = [tensorsOf(body), parse(text)];
+  if (!outputs || !sent.every(({ shape }) => shape)) return;
+  const namesOfAll = (tensors) => tensors.map(({ name }) => name);
+  const declared = { inputs: namesOfAll(model.metadata.inputs), outputs: namesOfAll(model.metadata.outputs) };
+  const line = declaration(sent, outputs, declared);
+  at("declare").hidden = !line;
+  at("declaration").textContent = line;
+}
+
+export function listenToForm() {
+  at("action").addEventListener("change", showExample);
+  at("reset").addEventListener("click", showExample);
+  at("link").addEventListener("click", ({ target }) => copyBy(target, new URL(linkOf(request()), location.href).href));
+  at("body").addEventListener("input", showSnippets);
+  at("fields").addEventListener("input", takeFields);
+  listenToTabs(at("forms"), chosenForm);
+  listenToTabs(at("languages"), showSnippet);
+  at("headers").addEventListener("input", () => { if (model) showSnippets(); });
+  at("try").addEventListener("submit", (event) => { event.preventDefault(); send(); });
+  at("try").addEventListener("keydown", (event) => {
+    if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) { event.preventDefault(); send(); }
+  });
+  for (const place of document.querySelectorAll("[data-copies]")) place.append(copyButton(() => at(place.dataset.copies).textContent));
+  listenToAnswer();
+}
