@@ -91,6 +91,11 @@ def make_server() -> InferenceServer:
             yield [f"{' ' * bool(place)}{prompt[0]} {place}"]
             await asyncio.sleep(0.1)
 
+    @server.model("breaks", inputs=[TensorSpec("prompt", "BYTES", [1])])
+    async def breaks(prompt: list[str]) -> AsyncIterator[list[str]]:
+        yield prompt
+        raise RuntimeError("a secret")
+
     @server.model("patient", inputs=[TensorSpec("seconds", "FP64", [1])])
     async def patient(seconds: Any) -> Any:
         await asyncio.sleep(float(seconds[0]))

@@ -5,7 +5,7 @@ import { EventReader } from "./events.js";
 import { curve, figureOf } from "./figures.js";
 import { parse, pretty } from "./json.js";
 import { looksOf } from "./looks.js";
-import { digits } from "./statistics.js";
+import { digits, duration } from "./statistics.js";
 import { numberOf, outputsOf, writtenOf } from "./tensors.js";
 
 const MOST_SHOWN = 200000;  // characters of an answer
@@ -54,9 +54,9 @@ export function showFailure(text) {
 }
 
 /** A request that the reader has stopped. */
-export function showStopped(milliseconds) {
+export function showStopped(seconds) {
   begin("stopped", "", { isBare: true });
-  at("size").textContent = `after ${milliseconds} ms`;
+  at("size").textContent = `after ${duration(seconds)}`;
 }
 
 /** Clear what is there. A failure, or an answer that is not there yet, is bare: it has nothing to look at. */
@@ -78,20 +78,20 @@ function statusOf({ status, statusText }) {
   return `${status} ${statusText}`.trim();
 }
 
-/** Show an answer. Returns its JSON as text, and its outputs. `sent` are the inputs, and `labels` those of outputs. */
+/** Show an answer. Returns its JSON as text, and after how many seconds it was there. `sent` are the inputs, and `labels` those of outputs. */
 export async function showAnswer(response, begun, { sent, labels, name }) {
   const bytes = new Uint8Array(await response.arrayBuffer());
   const length = Number(response.headers.get("Inference-Header-Content-Length") ?? bytes.length);
   const text = new TextDecoder().decode(bytes.subarray(0, length)), binary = bytes.subarray(length);
-  const time = `${digits(performance.now() - begun)} ms`;
+  const seconds = (performance.now() - begun) / 1000;
   begin(statusOf(response), response.ok ? "good" : "bad", { failure: response.ok ? "" : errorOf(text) });
-  at("size").textContent = `${time}, ${text.length.toLocaleString("en")} characters${binary.length ? `, and ${binary.length.toLocaleString("en")} bytes of tensors` : ""}`;
-  if (!response.ok) return { text, outputs: [] };
+  at("size").textContent = `${duration(seconds)}, ${text.length.toLocaleString("en")} characters${binary.length ? `, and ${binary.length.toLocaleString("en")} bytes of tensors` : ""}`;
+  if (!response.ok) return { text, seconds };
   const outputs = outputsIn(text, binary);
   at("look").replaceChildren(...(outputs ? looksOf(outputs, sent, labels).map(figureOf) : [made("p", text)]));
   if (outputs && !outputs.length) at("look").append(made("p", "It has no outputs.", "faint"));
   showText(readable(text), name);
-  return { text, outputs: outputs ?? [] };
+  return { text, seconds };
 }
 
 function outputsIn(text, binary) {
@@ -144,7 +144,7 @@ export async function showStream(response, begun, { name, stop }) {
       at("size").textContent = growth.sentence();
     }
   } catch (error) {
-    if (!growth.end) throw error;
+    if (!growth.end) growth.fail(`The stream broke: ${error.message}`);
   } finally {
     at("stop").hidden = true;
     growth.finish();
@@ -166,9 +166,14 @@ class Growth {
     this.first ??= this.last;
     const outputs = outputsIn(data);
     const error = outputs ? parse(data).error : data;
-    if (error !== undefined) return this.element.append(build("p", { className: "failed", role: "alert" }, [writtenOf(error)]));
+    if (error !== undefined) return this.fail(writtenOf(error));
     this.count += 1;
     return this.show(outputs);
+  }
+
+  /** What came before stays. */
+  fail(text) {
+    this.element.append(build("p", { className: "failed", role: "alert" }, [text]));
   }
 
   show(outputs) {
@@ -213,6 +218,6 @@ class Growth {
     const items = `${this.count.toLocaleString("en")} item${this.count === 1 ? "" : "s"}`;
     const seconds = (this.last - this.first) / 1000;
     const rate = this.count > 1 && seconds > 0 ? `${digits((this.count - 1) / seconds)} per second` : "";
-    return [`first after ${digits(this.first - this.begun)} ms`, items, rate, this.end].filter(Boolean).join(", ");
+    return [`first after ${duration((this.first - this.begun) / 1000)}`, items, rate, this.end].filter(Boolean).join(", ");
   }
 }

@@ -9,9 +9,10 @@ import { withMissing } from "./frame.js";
 import { isJSON, parse, pretty } from "./json.js";
 import { askForHeaders, MOUNT, typed } from "./server.js";
 import { LANGUAGES, declaration, fileOf } from "./snippets.js";
-import { digits } from "./statistics.js";
 import { numberOf, plainData } from "./tensors.js";
 import { linkOf, remember } from "./visit.js";
+
+const NO_EXAMPLE = /\s*This document has no example.*/;  // the form has one
 
 let model = null;  // the one that is shown
 let fields = null;  // of the action that is chosen
@@ -30,8 +31,9 @@ function showExample() {
   const { description, example, inputs } = model.actions.get(at("action").value);
   hideAnswer();
   at("declare").hidden = true;
-  at("hint").hidden = !description;
-  at("hint").textContent = description.replaceAll("`", "");
+  const hint = description.replaceAll("`", "").replace(NO_EXAMPLE, "");
+  at("hint").hidden = !hint;
+  at("hint").textContent = hint;
   fields = new Fields(inputs);
   at("fields").replaceChildren(fields.element);
   at("body").value = example === undefined ? "" : pretty(example);
@@ -160,14 +162,14 @@ async function send() {
   at("send").disabled = true;
   at("declare").hidden = true;
   awaitAnswer(() => controller.abort("stopped"));
-  const begun = performance.now(), { name, last } = model, spent = () => digits(performance.now() - begun);
+  const begun = performance.now(), { name, last } = model, spent = () => (performance.now() - begun) / 1000;
   try {
     const response = await fetch(url, { method: "POST", headers: { ...described, ...headers }, body: content, signal: controller.signal });
     askForHeaders(response);
-    const end = () => remember(asked, `${response.status}`, response.ok, spent());
-    if (streams && response.ok) return void await showStream(response, begun, { name, stop: () => controller.abort() }).finally(end);
-    const { text } = await showAnswer(response, begun, { name, sent: sentIn(file ? "" : body), labels: last?.labels ?? {} });
-    end();
+    const end = (seconds) => remember(asked, `${response.status}`, response.ok, seconds);
+    if (streams && response.ok) return void await showStream(response, begun, { name, stop: () => controller.abort() }).finally(() => end(spent()));
+    const { text, seconds } = await showAnswer(response, begun, { name, sent: sentIn(file ? "" : body), labels: last?.labels ?? {} });
+    end(seconds);
     if (response.ok && !file && !asked.parts.length) showDeclaration(body, text);
   } catch (error) {
     if (controller.signal.reason === "stopped") showStopped(spent());

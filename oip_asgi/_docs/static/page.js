@@ -66,6 +66,14 @@ function showList() {
   if (focused) at("models").querySelector(`a[href="${CSS.escape(focused)}"]`)?.focus();
 }
 
+/** Scroll the list, and nothing else, to the model that is shown. */
+function showChosen() {
+  const list = at("models"), link = list.querySelector("[aria-current]");
+  if (!link) return;
+  const place = link.offsetTop - list.offsetTop;
+  if (place < list.scrollTop || place + link.offsetHeight > list.scrollTop + list.clientHeight) list.scrollTop = place - list.clientHeight / 2;
+}
+
 function listItem(name) {
   const states = models.get(name).map((entry) => entry.state);
   const state = ["UNAVAILABLE", "LOADING", "UNLOADING"].find((each) => states.includes(each)) ?? "READY";
@@ -129,6 +137,7 @@ function showAll(model) {
   at("about").textContent = `platform ${model.metadata.platform}` + (model.actions.has("generate_stream") ? ", answers with streams" : "");
   at("docstring").hidden = !about?.docstring;
   at("docstring").replaceChildren(...elementsOf(about?.docstring ?? ""));
+  showChosen();
   showVersions(model);
   showState(entryOf(model));
   at("inputs").replaceChildren(tableOf(model.metadata.inputs, about?.inputs ?? []));

@@ -2,6 +2,7 @@
 
 import { at, build, made } from "./elements.js";
 import { compact } from "./json.js";
+import { duration } from "./statistics.js";
 
 const MOST = 10;  // requests
 const LONGEST = 8000;  // characters of a link, which browsers, mails and chats still take
@@ -23,18 +24,17 @@ export function readLink(hash) {
 }
 
 /** Remember a request that was sent, how it ended, and show it among the last ones. */
-export function remember(request, status, isOk, milliseconds) {
+export function remember(request, status, isOk, seconds) {
   const { name, version, action, parts, file } = request;
   const link = parts.length || file ? null : linkOf(request);
-  requests = [{ name, version, action, link, status, isOk, milliseconds, at: new Date() }, ...requests].slice(0, MOST);
+  requests = [{ name, version, action, link, status, isOk, seconds, at: new Date() }, ...requests].slice(0, MOST);
   at("last").hidden = false;
   at("requests").replaceChildren(...requests.map(itemOf));
 }
 
-function itemOf({ name, version, action, link, status, isOk, milliseconds, at: moment }) {
+function itemOf({ name, version, action, link, status, isOk, seconds, at: moment }) {
   const title = version === undefined ? name : `${name}, version ${version}`;
-  const words = build("span", { className: "words" }, [made("b", title), " ", made("span", action, "faint")]);
-  const whole = link ? build("a", { href: link, title: "Fill it in again" }, [words]) : build("span", { title: "It is too long to be filled in again" }, [words]);
-  const time = moment.toLocaleTimeString("en-GB");
-  return build("li", {}, [made("span", status, `badge ${isOk ? "good" : "bad"}`), whole, made("span", `${milliseconds} ms`, "faint"), made("span", time, "faint")]);
+  const whole = link ? build("a", { href: link, title: "Fill it in again" }, [title]) : build("b", { title: "It is too long to be filled in again" }, [title]);
+  const words = build("div", { className: "words" }, [whole, made("div", `${action}, ${duration(seconds)}`, "faint")]);
+  return build("li", {}, [made("span", status, `badge ${isOk ? "good" : "bad"}`), words, made("time", moment.toLocaleTimeString("en-GB"), "faint")]);
 }
