@@ -82,6 +82,7 @@ class Good:
         return HTTPRequest("POST", path, [("Content-Type", "application/json"), *headers], [body[: len(body) - change.get("cut", 0)]])
 
     def _set(self, document: dict[str, Any], change: dict[str, Any]) -> None:
+        """Make the changes that a row of `checks.json` names, in their order here. Raises NotTried where one does not fit the model."""
         first = next((each for each in document["inputs"] if change.get("if", each["datatype"]) in _kinds_of(each["datatype"])), None)
         if first is None:
             raise NotTried(f"no {change['if']} input" if "if" in change else "no input")

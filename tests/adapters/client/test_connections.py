@@ -12,9 +12,7 @@ import ssl
 import threading
 import time
 import weakref
-from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
 from typing import Any
 
 import httpx2
@@ -24,64 +22,11 @@ from starlette.testclient import TestClient
 
 from oip_asgi import InferenceServer, InvalidResponse, OIPApp
 from oip_asgi.client import AsyncClient, Client, ConnectionFailed, remote
-from tests.adapters.client.test_remote_sockets import CHUNKED, GOOD, METADATA, Canned, has_ended, with_length
 from tests.support.inside.http import client_questions
+from tests.support.peer import CHUNKED, CLOSE, GOOD, METADATA, Peer, make_canned, with_length
 from tests.support.threads import serving
 
 EVENT = b"data: " + GOOD + b"\n\n"
-
-
-class Peer:
-    """A server that answers each request of any connection at once, as `answer` says: with bytes, or by closing the connection."""
-
-    def __init__(self, answer: Callable[[bytes], bytes | None] | bytes = with_length(GOOD)) -> None:
-        self.answer = answer if callable(answer) else lambda _: answer
-        self.connections: list[socket.socket] = []
-        self.requests: list[bytes] = []
-
-    @contextmanager
-    def listening(self) -> Iterator[str]:
-        with socket.create_server(("127.0.0.1", 0)) as listening:
-            accepting = threading.Thread(target=self._accept, args=[listening])
-            accepting.start()
-            yield f"http://127.0.0.1:{listening.getsockname()[1]}/v2"
-            listening.shutdown(socket.SHUT_RDWR)
-            accepting.join(10)
-        for connection in self.connections:
-            connection.close()
-
-    def _accept(self, listening: socket.socket) -> None:
-        while True:
-            try:
-                connection, _ = listening.accept()
-            except OSError:
-                return
-            self.connections.append(connection)
-            threading.Thread(target=self._serve, args=[connection], daemon=True).start()
-
-    def _serve(self, connection: socket.socket) -> None:
-        request = b""
-        with connection, suppress(OSError):
-            while received := connection.recv(65536):
-                request += received
-                if has_ended(request):
-                    self.requests.append(request)
-                    answer = self.answer(request)
-                    if answer is None:
-                        return
-                    connection.sendall(answer)
-                    request = b""
-
-    @property
-    def open(self) -> int:
-        """How many connections no side has closed."""
-        return sum(connection.fileno() >= 0 for connection in self.connections)
-
-    def wait_for_open(self, count: int) -> None:
-        end = time.monotonic() + 10
-        while self.open != count and time.monotonic() < end:
-            time.sleep(0.01)
-        assert self.open == count
 
 
 def test_a_thread_has_one_connection_which_it_closes_at_its_end() -> None:
@@ -278,7 +223,7 @@ def test_a_connection_that_the_server_has_closed_is_not_used() -> None:
 
 
 def test_a_request_that_was_read_is_not_sent_again() -> None:
-    peer = Peer(lambda request: with_length(GOOD) if len(peer.requests) % 2 else None)
+    peer = Peer(lambda request: with_length(GOOD) if len(peer.requests) % 2 else CLOSE)
 
     async def ask(url: str) -> None:
         async with AsyncClient(url) as awaited:
@@ -524,19 +469,19 @@ def test_both_clients_have_the_same_methods() -> None:
         ([b"HTTP/1.1 100 Continue\r\nx: y\r\n\r\n" + with_length(GOOD)], True),
         ([CHUNKED], True),
         ([CHUNKED[:70], CHUNKED[70:]], True),
-        ([with_length(GOOD, b"Connection: Close\r\n"), b"close"], False),
-        ([with_length(GOOD).replace(b"1.1", b"1.0"), b"close"], False),
+        ([with_length(GOOD, b"Connection: Close\r\n"), CLOSE], False),
+        ([with_length(GOOD).replace(b"1.1", b"1.0"), CLOSE], False),
         ([with_length(GOOD, b"Connection: Keep-Alive\r\n").replace(b"1.1", b"1.0")], True),
-        ([b"HTTP/1.1 200 OK\r\n\r\n" + GOOD, b"close"], False),
-        ([b"HTTP/1.1 200\r\n\r\n" + GOOD, b"close"], False),
+        ([b"HTTP/1.1 200 OK\r\n\r\n" + GOOD, CLOSE], False),
+        ([b"HTTP/1.1 200\r\n\r\n" + GOOD, CLOSE], False),
     ],
 )
 def test_an_answer_is_read_to_its_end(answer: list[bytes], is_used_again: bool) -> None:
-    canned = Canned(answer, answer)
+    canned = make_canned(answer, answer)
     with canned.listening() as url, Client(url) as client:
         for _ in range(2):
             assert client.infer("m", {})["y"].tolist() == [1, 2]
-    assert canned.connections == (1 if is_used_again else 2)
+    assert len(canned.connections) == (1 if is_used_again else 2)
 
 
 @pytest.mark.parametrize(
@@ -559,9 +504,9 @@ def test_an_answer_is_read_to_its_end(answer: list[bytes], is_used_again: bool) 
     ],
 )
 def test_a_broken_answer_is_an_error_and_the_next_request_has_another_connection(answer: bytes) -> None:
-    canned = Canned([answer, b"close"], [with_length(GOOD)])
+    canned = make_canned([answer, CLOSE], [with_length(GOOD)])
     with canned.listening() as url, Client(url) as client:
         with pytest.raises(ConnectionFailed, match="gave no whole answer"):
             client.infer("m", {})
         assert client.infer("m", {})["y"].tolist() == [1, 2]
-    assert canned.connections == 2
+    assert len(canned.connections) == 2

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import json
-import re
-import socket
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import numpy as np
@@ -16,66 +14,9 @@ import pytest
 
 from oip_asgi import InferenceError, InferenceResponse, InferenceServer, OIPApp
 from oip_asgi.client import remote
+from tests.support.peer import CHUNKED, CLOSE, GOOD, make_canned, with_length
 from tests.support.threads import serving
 from tests.support.ways import Request, send_asgi
-
-METADATA = b'{"name":"m","extensions":["binary_tensor_data"],"inputs":[],"outputs":[{"name":"y","datatype":"FP32","shape":[-1]}]}'
-GOOD = b'{"model_name":"m","outputs":[{"name":"y","datatype":"FP32","shape":[2],"data":[1,2]}]}'
-
-
-def with_length(body: bytes, more: bytes = b"") -> bytes:
-    return b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n%b\r\n%b" % (len(body), more, body)
-
-
-def has_ended(request: bytes) -> bool:
-    """Whether all of a request is there: with a part of it unread, the kernel would reset a connection that is closed."""
-    head, found, body = request.partition(b"\r\n\r\n")
-    length = re.search(rb"content-length: (\d+)", head.lower())
-    return bool(found) and len(body) >= (int(length[1]) if length else 0)
-
-
-class Canned:
-    """A server that answers each inference with the next of some texts, and then closes the connection if that says so."""
-
-    def __init__(self, *answers: Sequence[bytes], is_early: bool = False) -> None:
-        self._answers = list(answers)
-        self._is_early = is_early
-        self.connections = 0
-        self.requests: list[bytes] = []
-
-    @contextmanager
-    def listening(self) -> Iterator[str]:
-        with socket.create_server(("127.0.0.1", 0)) as listening:
-            threading.Thread(target=self._serve, args=[listening], daemon=True).start()
-            yield f"http://127.0.0.1:{listening.getsockname()[1]}/v2"
-            listening.shutdown(socket.SHUT_RDWR)
-
-    def _serve(self, listening: socket.socket) -> None:
-        while True:
-            try:
-                connection, _ = listening.accept()
-            except OSError:
-                return
-            with connection, suppress(ConnectionError):  # a client that has seen enough closes it
-                self.connections += 1
-                self._answer(connection)
-
-    def _answer(self, connection: socket.socket) -> None:
-        while True:
-            request = b""
-            while not (b"\r\n\r\n" in request if self._is_early else has_ended(request)):
-                received = connection.recv(65536)
-                if not received:
-                    return
-                request += received
-            if request.startswith(b"GET"):
-                connection.sendall(with_length(METADATA))
-                continue
-            self.requests.append(request)
-            for piece in self._answers.pop(0):
-                if piece == b"close":
-                    return
-                connection.sendall(piece)
 
 
 def asked(url: str, *, times: int = 1, then: Callable[[], None] | None = None, **options: Any) -> list[InferenceResponse | InferenceError]:
@@ -102,11 +43,6 @@ def values(answers: Sequence[InferenceResponse | InferenceError]) -> list[Any]:
     return [answer["y"].tolist() if isinstance(answer, InferenceResponse) else (answer.status, str(answer)) for answer in answers]
 
 
-CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n%x\r\n%b\r\n%x;a=b\r\n%b\r\n0\r\nX: y\r\n\r\n" % (
-    9, GOOD[:9], len(GOOD) - 9, GOOD[9:],
-)  # fmt: skip
-
-
 @pytest.mark.parametrize(
     ("answer", "is_used_again"),
     [
@@ -116,18 +52,18 @@ CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n%x\r\n%b\r\n%x;
         ([b"HTTP/1.1 100 Continue\r\n\r\n" + with_length(GOOD)], True),
         ([CHUNKED], True),
         ([CHUNKED[:70], CHUNKED[70:]], True),
-        ([with_length(GOOD, b"Connection: close\r\n"), b"close"], False),
-        ([with_length(GOOD).replace(b"1.1", b"1.0"), b"close"], False),
-        ([b"HTTP/1.1 200 OK\r\n\r\n" + GOOD, b"close"], False),
+        ([with_length(GOOD, b"Connection: close\r\n"), CLOSE], False),
+        ([with_length(GOOD).replace(b"1.1", b"1.0"), CLOSE], False),
+        ([b"HTTP/1.1 200 OK\r\n\r\n" + GOOD, CLOSE], False),
     ],
     ids=["whole", "pieces", "bytes", "100", "chunked", "chunks in pieces", "close", "HTTP/1.0", "until the end"],
 )
 def test_an_answer_is_read_to_its_end(answer: list[bytes], is_used_again: bool) -> None:
-    canned = Canned(answer, answer)
+    canned = make_canned(answer, answer)
     with canned.listening() as url:
         assert values(asked(url, times=2)) == [[1.0, 2.0]] * 2
     # the first connection is that of the metadata
-    assert canned.connections == (1 if is_used_again else 2)
+    assert len(canned.connections) == (1 if is_used_again else 2)
 
 
 @pytest.mark.parametrize(
@@ -148,17 +84,17 @@ def test_an_answer_is_read_to_its_end(answer: list[bytes], is_used_again: bool) 
     ],
 )
 def test_a_broken_answer_is_502_and_the_next_call_has_another_connection(answer: list[bytes]) -> None:
-    canned = Canned([*answer, b"close"], [with_length(GOOD)])
+    canned = make_canned([*answer, CLOSE], [with_length(GOOD)])
     with canned.listening() as url:
         assert values(asked(url, times=2)) == [(502, "model 'm' failed: its server gave no whole answer"), [1.0, 2.0]]
-    assert canned.connections == 2
+    assert len(canned.connections) == 2
 
 
 def test_a_coding_that_nobody_knows_is_502() -> None:
-    canned = Canned([b"HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip\r\n\r\n", b"close"], [with_length(GOOD)])
+    canned = make_canned([b"HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip\r\n\r\n", CLOSE], [with_length(GOOD)])
     with canned.listening() as url:
         assert values(asked(url, times=2)) == [(502, "model 'm' failed: its server gave a broken answer"), [1.0, 2.0]]
-    assert canned.connections == 2
+    assert len(canned.connections) == 2
 
 
 def test_a_server_that_has_gone_is_503_and_not_ready() -> None:
@@ -175,7 +111,7 @@ def test_a_server_that_has_gone_is_503_and_not_ready() -> None:
             assert (answer.status, json.loads(answer.body)) == (503, {"name": "m", "ready": False})
 
     with ExitStack() as far:
-        url = far.enter_context(Canned([b"close"]).listening())
+        url = far.enter_context(make_canned([CLOSE]).listening())
         asyncio.run(ask(url, far.close))
     assert values(asked(url)) == [(503, "model 'm' is not ready: its load failed, see the server's log")]
 
@@ -201,7 +137,7 @@ def test_bodies_of_any_length_go_and_come(size: int, tmp_path: Any) -> None:
 def test_a_server_may_answer_before_it_has_read_all() -> None:
     refused = json.dumps({"error": "too much"}).encode()
     answer = b"HTTP/1.1 413 Too Large\r\nContent-Length: %d\r\n\r\n%b" % (len(refused), refused)
-    canned = Canned([answer, b"close"], is_early=True)
+    canned = make_canned([answer, CLOSE], is_early=True)
 
     async def ask(url: str) -> None:
         server = InferenceServer(max_body_bytes=None)
