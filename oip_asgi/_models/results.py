@@ -74,13 +74,14 @@ def _take_items(result: dict[Any, Any], declared: Sequence[tuple[str, TensorSpec
 
 
 def _take_plain(name: str, spec: TensorSpec | None, value: Any) -> Tensor | None:
-    """An output that is an array, or one text or number, just as declared; None for anything else."""
+    """An output that is an array, one text or number, or a list of texts, just as declared; None for anything else."""
     kind = type(value)
     if kind is ndarray:
         array = value
-    elif kind is str:
+    elif kind is str or (kind is list and set(map(type, value)) == {str}):
+        texts = [value] if kind is str else value
         try:
-            array = object_array([value.encode()], (1,))
+            array = object_array([text.encode() for text in texts], (len(texts),))
         except UnicodeEncodeError:
             return None
     elif kind in (int, float, bool):
