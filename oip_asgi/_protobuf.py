@@ -43,7 +43,8 @@ def add_file(pool: DescriptorPool, file: FileDescriptorProto) -> list[type[Messa
 def _make_classes(messages: Iterable[Descriptor]) -> Iterator[type[Message]]:
     for message in messages:
         yield GetMessageClass(message)
-        yield from _make_classes(message.nested_types)
+        for nested in _make_classes(message.nested_types):
+            yield nested
 
 
 def make_parser(kind: type[Message]) -> Callable[[Buffer], Message]:

@@ -286,7 +286,8 @@ def _find_prefixes(pattern: URLPattern, resolver: URLResolver, before: str) -> I
         if each is pattern:
             yield before
         elif isinstance(each, URLResolver):
-            yield from _find_prefixes(pattern, each, f"{before}{each.pattern}")
+            for prefix in _find_prefixes(pattern, each, f"{before}{each.pattern}"):
+                yield prefix
 
 
 def _warn(before: str) -> Iterator[CheckMessage]:

@@ -20,7 +20,7 @@ from ._hosts import check_server, describe
 from ._protocol.errors import InferenceError
 from ._protocol.io import ClientGone, Signal, Stopped
 from ._runtime.async_io import AsyncIO
-from ._runtime.blocking_io import BlockingIO, iterate_written
+from ._runtime.blocking_io import BlockingIO, Written
 from ._services import Converse, Services
 from .server import InferenceServer
 
@@ -130,8 +130,11 @@ def _converse(
         except Exception:  # the call has ended
             return None
 
+    written = Written(partial(converse, context, receive), server._inside.runtime, end)
+    for message in written:
+        yield message
     try:
-        reply = yield from iterate_written(partial(converse, context, receive), server._inside.runtime, end)
+        reply = written.result()
     except Stopped:
         reply = refuse(InferenceError("the server is stopping", status=503))
     if reply is not None and reply.code != "OK":

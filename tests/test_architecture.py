@@ -81,6 +81,17 @@ def _reach(name: str, imports: Mapping[str, set[str]]) -> set[str]:
     return reached
 
 
+def test_what_waits_is_awaited_and_never_handed_through_generators() -> None:
+    package = ROOT / "oip_asgi"
+    handed = [
+        f"{file.relative_to(package)}:{node.lineno}"
+        for file in package.rglob("*.py")
+        for node in ast.walk(ast.parse(file.read_text()))
+        if isinstance(node, ast.YieldFrom) and "client" not in file.parts
+    ]
+    assert handed == []
+
+
 _LONG_TODAY = {
     ("client/check.py", "_set"),
 }

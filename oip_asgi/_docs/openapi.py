@@ -94,12 +94,12 @@ def _list_operations(
     operations: Operations, model_paths: list[ModelPath], *, has_server: bool, controls: Collection[Control]
 ) -> Iterator[tuple[str, dict[str, Any]]]:
     """Each path below the mount, and its operations by method."""
-    if has_server:
-        yield from operations.server().items()
-    for name, key in {at.model.name: at.key for at in reversed(model_paths)}.items():
-        yield from operations.control(name, key, controls).items()
-    for at in model_paths:
-        yield from operations.model(at).items()
+    keys = {at.model.name: at.key for at in reversed(model_paths)}
+    return chain(
+        operations.server().items() if has_server else (),
+        *(operations.control(name, key, controls).items() for name, key in keys.items()),
+        *(operations.model(at).items() for at in model_paths),
+    )
 
 
 def _make_operations(engine: Engine, prefix: str) -> Operations:

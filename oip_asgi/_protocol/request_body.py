@@ -70,7 +70,8 @@ class Decoder:
             self._inflate = zlib.decompressobj(_WINDOW["deflate"] if has_zlib_header else _RAW)
         view = memoryview(chunk)
         for start in range(0, len(view), _SLICE):
-            yield from self._decode(view[start : start + _SLICE])
+            for piece in self._decode(view[start : start + _SLICE]):
+                yield piece
 
     def _decode(self, data: memoryview | bytes) -> Iterator[bytes]:
         piece = b""

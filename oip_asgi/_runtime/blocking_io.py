@@ -10,13 +10,13 @@ import asyncio
 import math
 import threading
 import time
-from collections.abc import AsyncGenerator, Callable, Coroutine, Generator
+from collections.abc import AsyncGenerator, Callable, Coroutine, Generator, Iterator
 from concurrent.futures import Future
 from contextlib import suppress
 from contextvars import Context, copy_context
 from functools import partial
 from queue import SimpleQueue
-from typing import Any, TypeVar
+from typing import Any, Generic, TypeVar
 
 import msgspec
 
@@ -171,31 +171,37 @@ def draw(make: Callable[[], AsyncGenerator[T, None]], io: BlockingIO, first: T |
         io.finish(items.aclose())
 
 
-def iterate_written(
-    begin: Callable[[Callable[[M], Coroutine[Any, Any, None]]], Coroutine[Any, Any, T]], runtime: Runtime, ended: Signal
-) -> Generator[M, None, T | None]:
-    """What a coroutine on the background event loop writes, for this thread. None if `ended` is set before it returns.
+class Written(Generic[M, T]):
+    """What a coroutine on the background event loop writes, for this thread, until `ended` is set."""
 
-    Raises Stopped if the loop ends.
-    """
-    messages: SimpleQueue[M | None] = SimpleQueue()
-    taken = asyncio.Event()
-    taken.set()
+    def __init__(
+        self, begin: Callable[[Callable[[M], Coroutine[Any, Any, None]]], Coroutine[Any, Any, T]], runtime: Runtime, ended: Signal
+    ) -> None:
+        self._background = runtime.background
+        self._messages: SimpleQueue[M | None] = SimpleQueue()
+        self._taken = asyncio.Event()
+        self._taken.set()
+        work = attend(begin(self._write), math.inf, partial(wait_until_set, ended), runtime)
+        self._made = runtime.background.begin(work, Loan())
+        self._made.add_done_callback(lambda _: self._messages.put(None))
 
-    async def write(message: M) -> None:
-        await taken.wait()  # if the message before had a deadline
-        taken.clear()
-        messages.put(message)
-        await taken.wait()
+    async def _write(self, message: M) -> None:
+        await self._taken.wait()  # if the message before had a deadline
+        self._taken.clear()
+        self._messages.put(message)
+        await self._taken.wait()
 
-    made = runtime.background.begin(attend(begin(write), math.inf, partial(wait_until_set, ended), runtime), Loan())
-    made.add_done_callback(lambda _: messages.put(None))
-    while (message := messages.get()) is not None:
-        yield message
-        runtime.background.call_soon(taken.set)
-    try:
-        return result_of(made)
-    except ClientGone:
-        return None
-    finally:
-        del made  # what it raises refers to this frame: a cycle, which only the garbage collector would free
+    def __iter__(self) -> Iterator[M]:
+        while (message := self._messages.get()) is not None:
+            yield message
+            self._background.call_soon(self._taken.set)
+
+    def result(self) -> T | None:
+        """What the coroutine has returned after its last message; None if `ended` was set before. Raises Stopped if the loop ends."""
+        made = self._made
+        try:
+            return result_of(made)
+        except ClientGone:
+            return None
+        finally:
+            del made, self._made  # what it raises refers to this frame: a cycle, which only the garbage collector would free
