@@ -26,6 +26,7 @@ from tests.support.inside.values import dtype_of, from_bytes, to_bytes
 from tests.support.ways import Answer, Request, over_asgi
 from tests.table.body_rows import limit_rows, raw_request_rows
 from tests.table.json_rows import document_rows
+from tests.table.page_rows import browser_rows
 from tests.table.row import MAX_BODY_BYTES, Row, table_server
 from tests.table.rows import rows
 
@@ -159,7 +160,7 @@ def as_raw(item: Any) -> bytes:
 
 
 def asked_rows() -> Iterator[tuple[Row, Asked]]:
-    of_json_or_http = {row.name for row in (*document_rows(), *limit_rows(), *raw_request_rows())}
+    of_json_or_http = {row.name for row in (*document_rows(), *limit_rows(), *raw_request_rows(), *browser_rows())}
     for row in rows():
         of_rest_alone = ("/trace/setting", "/openapi.json", "/docs/dataplane.json")
         is_of_paths = "unknown path" in row.text or row.request.path.removesuffix("/").endswith(of_rest_alone)
