@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Awaitable, Coroutine, Generator, Iterable
+from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Awaitable, Generator, Iterable
 from inspect import isawaitable
-from typing import Any, TypeVar
+from typing import TypeVar
+
+from .._protocol.io import finish
 
 T = TypeVar("T")
 
@@ -22,18 +24,6 @@ async def iterate(items: Iterable[T] | AsyncIterable[T]) -> AsyncIterator[T]:
     else:
         for item in items:
             yield item
-
-
-def finish(coroutine: Coroutine[Any, Any, T]) -> T:
-    """The result of a coroutine that never waits."""
-    try:
-        coroutine.send(None)
-    except StopIteration as end:
-        result: T = end.value
-        return result
-    finally:
-        coroutine.close()
-    raise AssertionError("a library that blocks has waited")
 
 
 def draw(items: AsyncGenerator[T]) -> Generator[T]:

@@ -6,10 +6,11 @@ from collections.abc import AsyncGenerator, Callable, Generator, Mapping, Sequen
 from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack, cast
 
 from .._protocol.errors import show
+from .._protocol.io import finish
 from .._protocol.schemas import RequestOutput
 from .._protocol.tensors import InferenceResponse
 from . import _questions as questions
-from ._blocking import draw, finish
+from ._blocking import draw
 from ._http import HTTPLink
 from ._questions import MAX_BODY_BYTES, Options, Question
 

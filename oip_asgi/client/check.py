@@ -25,13 +25,13 @@ import numpy as np
 from .._models.registry import path_of
 from .._protocol.datatypes import DTYPES, Buffer, dtype_of
 from .._protocol.errors import InferenceError, InvalidRequest, InvalidResponse, list_names
+from .._protocol.io import finish
 from .._protocol.schemas import RequestOutput
 from .._protocol.tensors import InferenceRequest, Tensor
 from .._rest.body import HEADER_LENGTH
 from .._rest.client import LENGTH_NAME, read_document, read_response
 from . import _questions as questions
 from ._arguments import make_parser, read_headers
-from ._blocking import finish
 from ._engines import ConnectionFailed
 from ._http import HTTPLink
 from ._questions import MAX_BODY_BYTES, HTTPAnswer, HTTPRequest

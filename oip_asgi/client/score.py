@@ -19,10 +19,10 @@ from typing import Any, Final
 
 from .._models.registry import path_of
 from .._protocol.errors import InferenceError, InvalidResponse
+from .._protocol.io import finish
 from .._rest.client import read_document
 from . import _questions as questions
 from ._arguments import make_parser, read_headers
-from ._blocking import finish
 from ._clients import Client
 from ._http import HTTPLink
 from ._questions import MAX_BODY_BYTES, HTTPRequest
