@@ -169,6 +169,7 @@ def rows(self: InferenceResponse, cls: type[T]) -> list[T]:
         InvalidResponse: An output is missing, or a value does not fit: the text names the row and the field.
 
     Example:
+        >>> from typing import NamedTuple
         >>> class Score(NamedTuple):
         ...     label: str
         ...     value: float
