@@ -26,6 +26,7 @@ from .._protocol.loop_limits import MAX_QUESTION
 from .._serving.engine import Engine
 from .._serving.failures import as_client_error
 from .._serving.pipeline import infer
+from .._serving.readiness import is_model_ready, is_ready
 from .._serving.record import record_unknown
 from .messages import GRPCFormat, Method, Reply
 from .wire import has_more_fields
@@ -102,11 +103,11 @@ async def _parse(engine: Engine, method: Method, body: Buffer, io: IO) -> Any:
 
 
 async def _answer_ready(engine: Engine, _: Any, io: IO) -> Any:
-    return {"ready": await engine.is_ready(io)}
+    return {"ready": await is_ready(engine, io)}
 
 
 async def _answer_model_ready(engine: Engine, request: Any, io: IO) -> Any:
-    return {"ready": await engine.is_model_ready(io, engine.models.find(request.name, request.version or None))}
+    return {"ready": await is_model_ready(engine, io, engine.models.find(request.name, request.version or None))}
 
 
 def _describe_model(engine: Engine, request: Any) -> Any:
@@ -120,7 +121,7 @@ def _describe_model(engine: Engine, request: Any) -> Any:
 async def _check(engine: Engine, request: Any, io: IO) -> Any:
     if request.service not in ("", SERVICE):
         raise NotFound(f"unknown service {show(request.service)}: expected {SERVICE}, or nothing for the server")
-    return {"status": "SERVING" if await engine.is_ready(io) else "NOT_SERVING"}
+    return {"status": "SERVING" if await is_ready(engine, io) else "NOT_SERVING"}
 
 
 _OF_SERVICE: Final[GrpcRows] = {

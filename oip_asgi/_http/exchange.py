@@ -25,6 +25,7 @@ from .._serving.engine import Engine
 from .._serving.failures import as_client_error
 from .._serving.guard import Guard
 from .._serving.pipeline import infer
+from .._serving.readiness import find_blockers, is_model_ready
 from . import pages
 from .browsers import refuse_foreign
 from .events import Events, answer_with_document, answer_with_events
@@ -124,7 +125,7 @@ def _find_meant(head: Head, match: Match) -> str:
 
 async def _answer_ready(request: Exchange) -> Response:
     engine = request.engine
-    blockers = await engine.find_blockers(request.io, waits=not request.wire.head.holds_thread)
+    blockers = await find_blockers(engine, request.io, waits=not request.wire.head.holds_thread)
     document = schemas.ServerReady(blockers is None, True)
     if blockers and engine.guard is None:  # else not everybody may know of each model
         document.models = repository.list_blockers(blockers)
@@ -141,7 +142,7 @@ async def _describe_model(request: Exchange, model: Model) -> Response:
 
 
 async def _answer_model_ready(request: Exchange, model: Model) -> Response:
-    ready = await request.engine.is_model_ready(request.io, model, waits=not request.wire.head.holds_thread)
+    ready = await is_model_ready(request.engine, request.io, model, waits=not request.wire.head.holds_thread)
     return respond_json(200 if ready else 503, schemas.ModelReady(model.name, ready))
 
 

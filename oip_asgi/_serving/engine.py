@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import math
 import threading
 import time
@@ -11,15 +10,14 @@ from typing import Any, Final, NamedTuple
 
 from .._codecs.content_types import Codecs
 from .._extensions.shared_memory import Regions
-from .._models.loader import call_hook
 from .._models.model import Model
 from .._models.registry import Registry
 from .._models.statistics import Statistics
 from .._protocol import schemas
 from .._protocol.access import Access, Action, MakeAccess
-from .._protocol.errors import InferenceError, NotFound, error_text
+from .._protocol.errors import NotFound
 from .._protocol.io import IO, DeadlinePassed, Part
-from .._protocol.log import escape, log_raised, logger
+from .._protocol.log import logger
 from .._protocol.loop_limits import LOOP_BYTES
 from .._protocol.specs import TensorSpec
 from .guard import Guard
@@ -31,9 +29,6 @@ _EXTENSIONS: Final = ("binary_tensor_data", "classification", "model_configurati
 
 _UNLOAD_SECONDS: Final = 1.0
 """When the server stops, all `unload=` together have at least this time, even if the calls took all of the timeout."""
-
-_PAUSED: Final = ("unloading", "unloaded")
-"""States of models that were unloaded on purpose."""
 
 _UNDECLARED: Final = "undeclared_inputs"
 """The metadata's parameter with the names of inputs whose datatype and shape are not declared."""
@@ -88,8 +83,9 @@ class Engine:
         """What `OIPApp.install` knows of the host's authentication, for the OpenAPI document."""
         self.document: tuple[list[object], bytes] | None = None
         """The last OpenAPI document, which `_http.pages` keeps here, and what it was made from."""
-        self._lock = threading.Lock()
-        self._blocker: Model | None = None
+        self.lock = threading.Lock()
+        self.blocker: Model | None = None
+        """The model that keeps the server from being ready, as the log says; `readiness` writes it, within the lock."""
 
     def _find_timeout(self, access: Access) -> float:
         model = None if access.model is None else self.models.get(access.model, access.version)
@@ -142,73 +138,6 @@ class Engine:
         if versions:
             document.versions = versions
         return document
-
-    async def is_ready(self, io: IO) -> bool:
-        """True if all models are ready but those unloaded on purpose; without models, `ready_when_empty`. Begins to load them."""
-        return await self.find_blockers(io) is None
-
-    async def find_blockers(self, io: IO, *, waits: bool = True) -> list[Model] | None:
-        """Find the models because of which `is_ready` is False; none, if it is because of none. None if it is True."""
-        if self.stopping:
-            return []
-        models = list(self.models)
-        if not models:
-            return None if self.options.ready_when_empty else []
-        if not waits:
-            for model in models:
-                model.lifecycle.begin_to_load(io)
-        blockers: list[Model] = []
-        for model in models:
-            if model.lifecycle.state in _PAUSED:
-                continue
-            if blockers and not model.lifecycle.is_serving:  # the answer is known: it waits for no other load
-                blockers.append(model)
-                continue
-            reason = await self._find_reason(io, model, waits=waits)
-            if reason is not None:
-                if not blockers:
-                    self._log_not_ready(model, reason)
-                blockers.append(model)
-        if blockers:
-            return blockers
-        if self._blocker is not None and self._replace_blocker(None):
-            logger.warning("the server is ready again")
-        return None
-
-    def _log_not_ready(self, model: Model, reason: str) -> None:
-        """Log once which model keeps the server from being ready: probes ask often. A failed load is in the log already."""
-        if not self.stopping and model.lifecycle.state != "failed" and self._replace_blocker(model):
-            logger.warning("the server is not ready, because of %s: %s", model, escape(reason))
-
-    def _replace_blocker(self, model: Model | None) -> bool:
-        """Note which model keeps the server from being ready. False if that is known already."""
-        with self._lock:
-            before, self._blocker = self._blocker, model
-        return before is not model
-
-    async def is_model_ready(self, io: IO, model: Model, *, waits: bool = True) -> bool:
-        """True if a model is loaded, and its `ready=`, if any, says so. Begins to load it; with `waits`, waits for the end of that."""
-        return await self._find_reason(io, model, waits=waits) is None
-
-    async def _find_reason(self, io: IO, model: Model, *, waits: bool) -> str | None:
-        """Why a model is not ready, for the log; None if it is."""
-        if self.stopping:
-            return "the server is stopping"
-        if waits:
-            await model.lifecycle.wait_until_loaded(io)
-        else:
-            model.lifecycle.begin_to_load(io)
-        if not model.lifecycle.is_serving:
-            return "it is still loading"
-        if model.ready is None:
-            return None
-        try:
-            return None if await call_hook(io, model.ready) else "its ready= says so"
-        except InferenceError as error:
-            return error_text(error)
-        except Exception as error:
-            log_raised(logging.ERROR, error, "%s: ready= raised, so it counts as not ready", model)
-            return "its ready= raised"
 
     async def start(self, io: IO) -> None:
         """Load the models that are to load at the start, all at the same time."""
