@@ -86,6 +86,24 @@ class Good:
         first = next((each for each in document["inputs"] if change.get("if", each["datatype"]) in _kinds_of(each["datatype"])), None)
         if first is None:
             raise NotTried(f"no {change['if']} input" if "if" in change else "no input")
+        self._set_input(first, change)
+        if "twice" in change:
+            document["inputs"].append(first)
+        if "ask" in change:
+            if not self.outputs:
+                raise NotTried("the metadata names no output")
+            document["outputs"] = [{"name": self.outputs[-1]}]
+        for path, value in change.get("set", {}).items():
+            holder, last = _find(document, path)
+            if isinstance(holder, list) and last >= len(holder):
+                raise NotTried("the first input has no dimension")
+            holder[last] = value
+        if "drop" in change:
+            holder, last = _find(document, change["drop"])
+            del holder[last]
+
+    def _set_input(self, first: dict[str, Any], change: dict[str, Any]) -> None:
+        """The changes of the first input of the right kind."""
         data, shape = first["data"], first["shape"]
         if any(name in change for name in ("first", "literal", "beyond")) and not data:
             raise NotTried("the first input is empty")
@@ -95,8 +113,6 @@ class Good:
             first["data"] = [data[:1], data[1:]]
         if "nested" in change:
             first["data"] = np.array(data, object).reshape(shape).tolist()
-        if "twice" in change:
-            document["inputs"].append(first)
         if "fixed" in change:
             axis = next((axis for axis, size in enumerate(self.declared.get(first["name"], ())) if size > 0), None)
             if axis is None:
@@ -119,18 +135,6 @@ class Good:
         if "beyond" in change:
             limits = np.iinfo(dtype_of(first["datatype"]))
             data[0] = int(limits.max) + 1 if change["beyond"] > 0 else int(limits.min) - 1
-        if "ask" in change:
-            if not self.outputs:
-                raise NotTried("the metadata names no output")
-            document["outputs"] = [{"name": self.outputs[-1]}]
-        for path, value in change.get("set", {}).items():
-            place, last = _find(document, path)
-            if isinstance(place, list) and last >= len(place):
-                raise NotTried("the first input has no dimension")
-            place[last] = value
-        if "drop" in change:
-            place, last = _find(document, change["drop"])
-            del place[last]
 
 
 def _find(document: Any, path: str) -> tuple[Any, Any]:
