@@ -8,8 +8,9 @@ import base64
 import itertools
 import json
 from collections.abc import AsyncIterator
-from typing import Any
+from typing import Annotated, Any, Literal
 
+import msgspec
 import numpy as np
 import pandas as pd
 from fastapi import FastAPI
@@ -24,6 +25,12 @@ MARKUP = "<img src=x onerror=alert(1)>"
 
 RED = base64.b64decode("iVBORw0KGgoAAAANSUhEUgAAAAMAAAACCAIAAAASFvFNAAAAEElEQVR4nGP8zwAFTDAGAwATKQED8NgHhAAAAABJRU5ErkJggg==")
 """A PNG of 3 by 2 red pixels."""
+
+
+class Customer(msgspec.Struct):
+    age: Annotated[int, msgspec.Meta(ge=0, le=120)]
+    plan: Literal["basic", "pro"]
+    city: str | None
 
 
 class Picture:
@@ -121,6 +128,10 @@ def add_inputs(server: InferenceServer) -> None:
     @server.model("churn", inputs=columns, outputs=[TensorSpec("seen", "BYTES", [-1])], content_type="pd")
     def churn(frame: pd.DataFrame) -> list[str]:
         return [" ".join(str(value) for value in row) for row in frame.astype(object).itertuples(index=False)]
+
+    @server.model("customers")
+    def customers(rows: list[Customer]) -> list[str]:
+        return [f"{row.age} {row.plan} {row.city}" for row in rows]
 
     @server.model("scaled", inputs=[TensorSpec("x", "FP32", [-1])], outputs=[TensorSpec("y", "FP32", [-1])])
     def scaled(x: Any, factor: float = 2.5, exact: bool = False) -> Any:

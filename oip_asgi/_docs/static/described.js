@@ -25,7 +25,7 @@ export function controlsOf(described) {
 }
 
 /** The schemas of all inputs that a request may have. */
-function schemasOf({ inputs }) {
+function schemasOf({ inputs } = {}) {
   return [inputs?.items ?? []].flatMap((items) => items.oneOf ?? items).filter(({ title }) => title);
 }
 
@@ -41,15 +41,25 @@ function inputsOf({ schemas, example }, metadata) {
   });
 }
 
-/** An input as the fields want it: also its choices, its default as text, and whether its values may be missing. */
+/** An input as the fields want it: also its choices, its range and default as text, and whether its values may be missing. */
 function describe(declared, schema, { isOptional, isFrame }) {
   const { datatype, parameters } = declared, { content_type: contentType, pd_dtype: dtype, pd_categories: categories } = parameters ?? {};
   const isText = datatype === "BYTES" && ["str", "datetime"].includes(contentType);
+  const element = (schema.anyOf?.[0] ?? schema).items ?? {}, kinds = element.anyOf ?? [element];
+  const isOfFrame = isFrame && (/^FP/.test(datatype) || isText || dtype !== undefined);
   return {
     ...declared, contentType, isOptional,
-    choices: schema.items?.enum ?? (categories && contentType !== "pd_json" ? parse(categories).data : undefined),
+    choices: kinds.find((kind) => kind.enum)?.enum ?? (categories && contentType !== "pd_json" ? parse(categories).data : undefined),
+    notes: [isOptional && "optional", ...kinds.map(rangeOf), element.description].filter(Boolean),
     hint: schema.default === undefined ? "" : `default ${[schema.default].flat().map(fieldText).join(", ")}`,
-    isNullable: contentType !== "pd_json" && isFrame && (/^FP/.test(datatype) || isText || dtype !== undefined),
+    isNullable: contentType !== "pd_json" && (isOfFrame || kinds.some(({ type }) => type === "null")),
     zone: dtype?.includes(", ") ? "Z" : "",
   };
+}
+
+/** The range of numbers in words; empty if there is none. */
+function rangeOf({ minimum, maximum }) {
+  const [least, most] = [minimum, maximum].map((bound) => (bound === undefined ? "" : fieldText(bound)));
+  if (least && most) return `${least} to ${most}`;
+  return least ? `${least} or more` : most && `${most} or less`;
 }

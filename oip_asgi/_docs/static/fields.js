@@ -59,8 +59,9 @@ function fieldOf(input, isOnly) {
 }
 
 /** The line above a field: its name, and what is known of it. */
-function titleOf({ name, datatype, shape, contentType, isOptional }, htmlFor) {
-  const words = [typeOf(datatype, contentType), shape && `[${shape.join(", ")}]`, isOptional && "optional"].filter(Boolean).join(" ");
+function titleOf({ name, datatype, shape, contentType, notes }, htmlFor) {
+  const type = [typeOf(datatype, contentType), shape && `[${shape.join(", ")}]`].filter(Boolean).join(" ");
+  const words = [type, ...notes].filter(Boolean).join(", ");
   return build("label", { htmlFor }, [build("b", {}, [name]), " ", build("span", { className: "faint" }, [words])]);
 }
 

@@ -9,7 +9,7 @@ import { withMissing } from "./frame.js";
 import { isJSON, parse, pretty } from "./json.js";
 import { askForHeaders, MOUNT, typed } from "./server.js";
 import { LANGUAGES, declaration, fileOf } from "./snippets.js";
-import { numberOf, plainData } from "./tensors.js";
+import { membersOf, numberOf, plainData } from "./tensors.js";
 import { linkOf, remember } from "./visit.js";
 
 const NO_EXAMPLE = /\s*This document has no example.*/;  // the form has one
@@ -64,7 +64,7 @@ function zeros({ name, datatype, shape }) {
 function tensorsOf(body) {
   const document = parse(body);
   if (at("action").value.startsWith("infer")) return Array.isArray(document.inputs) ? document.inputs : [];
-  return Object.entries(document).map(([name, value]) => ({ name, data: [value].flat(Infinity) }));
+  return Object.entries(membersOf(document)).map(([name, value]) => ({ name, data: [value].flat(Infinity) }));
 }
 
 /** Write the body from the fields. Large arrays follow the JSON as bytes, but in a flat object, which is JSON alone. */

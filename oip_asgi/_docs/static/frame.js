@@ -75,7 +75,7 @@ export class Frame {
 class Column {
   constructor(input) {
     Object.assign(this, input, { cells: [] });
-    const words = [typeOf(input.datatype, input.contentType), input.isOptional && "optional"].filter(Boolean).join(" ");
+    const words = [typeOf(input.datatype, input.contentType), ...input.notes].join(", ");
     const title = [input.name, " ", build("span", { className: "faint" }, [words])];
     this.element = build("tr", {}, [build("th", { scope: "row" }, title)]);
   }
@@ -111,7 +111,8 @@ class Column {
 
   tensor() {
     const values = this.cells.map((cell) => cell.read());
-    if (values.every((value) => value === undefined)) return null;
+    const isNothing = (value) => value === undefined || (this.isOptional && value === null);
+    if (values.every(isNothing)) return null;
     const hole = values.indexOf(undefined);
     if (hole >= 0) throw new Mistake(this.cells[hole].element, `${this.name} has a value in some rows only`);
     return { name: this.name, shape: this.shape.length > 1 ? [values.length, 1] : [values.length], datatype: this.datatype, contentType: this.contentType, data: values };

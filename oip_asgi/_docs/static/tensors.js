@@ -42,11 +42,18 @@ function isPlainJSON(text) {
 
 /** The members of a flat object, as `generate` answers them. Their shapes are those of their lists. */
 function flatOutputs(document) {
-  const members = Object.entries(document ?? {}).filter(([name]) => !OF_PROTOCOL.includes(name));
+  const members = Object.entries(membersOf(document) ?? {}).filter(([name]) => !OF_PROTOCOL.includes(name));
   return members.map(([name, value]) => {
     const data = [value].flat(Infinity);
     return { name, shape: shapeOf(value), datatype: typeof data[0] === "string" ? "BYTES" : "FP64", data };
   });
+}
+
+/** The members of a flat object; of a list of them, which are rows, the columns. */
+export function membersOf(document) {
+  if (!Array.isArray(document)) return document;
+  const names = new Set(document.flatMap((row) => Object.keys(row ?? {})));
+  return Object.fromEntries([...names].map((name) => [name, document.map((row) => row?.[name] ?? null)]));
 }
 
 function shapeOf(value) {

@@ -4,12 +4,18 @@ from __future__ import annotations
 
 import csv
 import io
-from typing import Any
+import json
+from datetime import datetime
+from enum import Enum
+from typing import Annotated, Any, Literal
 
+import msgspec
 import numpy as np
 import pytest
 
+from oip_asgi import InferenceServer, OIPApp, TensorSpec
 from tests.support.node import Scripts, needs_node
+from tests.support.ways import Request, over_asgi
 
 pytestmark = needs_node
 
@@ -120,6 +126,55 @@ def test_numbers_of_a_file_may_have_a_line_of_names(scripts: Scripts) -> None:
 )  # fmt: skip
 def test_missing_values_are_sent_as_the_content_types_say(scripts: Scripts, tensor: Any, sent: Any) -> None:
     assert scripts.value_of("frame.withMissing(tensor)", tensor=tensor) == sent
+
+
+class Plan(Enum):
+    BASIC = "basic"
+    PRO = "pro"
+
+
+class Customer(msgspec.Struct):
+    age: Annotated[int, msgspec.Meta(ge=0, le=120, description="in years")]
+    plan: Plan
+    kind: Literal["a", "b"] | None
+    city: str | None
+    since: datetime
+    income: float | None = None
+
+
+def inputs_of(scripts: Scripts, server: InferenceServer, path: str) -> list[dict[str, Any]]:
+    way = over_asgi(OIPApp(server), "")
+    metadata, document = (json.loads(way(Request("GET", f"/{path}{end}")).body) for end in ("", "/openapi.json"))
+    asked = "described.actionsOf(found, path, metadata).get('infer').inputs"
+    found: list[dict[str, Any]] = scripts.value_of(asked, found=document, path=path, metadata=metadata)
+    return found
+
+
+def test_fields_know_what_a_class_says(scripts: Scripts) -> None:
+    server = InferenceServer()
+
+    @server.model("m")
+    def model(rows: list[Customer]) -> list[str]:
+        return [str(row) for row in rows]
+
+    inputs = {found["name"]: found for found in inputs_of(scripts, server, "models/m")}
+    assert {name: found["notes"] for name, found in inputs.items() if found["notes"]} == {
+        "age": ["0 to 120", "in years"], "income": ["optional"],
+    }  # fmt: skip
+    assert {name: found.get("choices") for name, found in inputs.items() if found.get("choices")} == {
+        "plan": ["basic", "pro"], "kind": ["a", "b"],
+    }  # fmt: skip
+    assert {name for name, found in inputs.items() if found["isNullable"]} == {"kind", "city", "income"}
+
+
+@pytest.mark.parametrize(
+    ("bounds", "words"), [({"minimum": 0, "maximum": 8.5}, "0 to 8.5"), ({"minimum": -1}, "-1 or more"), ({"maximum": 3}, "3 or less")]
+)
+def test_fields_say_the_range(scripts: Scripts, bounds: Any, words: str) -> None:
+    server = InferenceServer()
+    server.register("m", lambda x: x, inputs=[TensorSpec("x", "FP32", [-1, 2], **bounds)])
+    [found] = inputs_of(scripts, server, "models/m")
+    assert found["notes"] == [words]
 
 
 @pytest.mark.parametrize("word", ["1", "-2.5e3", "9007199254740993", "true", "NaN", "-Infinity"])

@@ -196,6 +196,11 @@ def test_flat_answers_are_outputs_too(scripts: Scripts) -> None:
     ]  # fmt: skip
 
 
+def test_a_list_of_flat_answers_is_rows(scripts: Scripts) -> None:
+    outputs = scripts.value_of("tensors.outputsOf(text)", text=json.dumps([{"y": 1.5, "word": "a"}, {"y": 2.5, "word": "b"}]))
+    assert [(each["name"], each["shape"], each["data"]) for each in outputs] == [("y", [2], [1.5, 2.5]), ("word", [2], ["a", "b"])]
+
+
 @pytest.mark.parametrize("size", [1, 3, 1000])
 def test_events_are_read_in_pieces_of_any_length(scripts: Scripts, size: int) -> None:
     text = 'data: {"a": 1}\n\ndata:two\ndata: lines\n\n: a comment\n\ndata: {"b": "é"}\r\n\r\ndata: not yet'

@@ -496,6 +496,21 @@ def paste(page: Page, text: str) -> None:
     )
 
 
+def test_rows_of_a_class_are_chosen(site: Served, browser: Browser) -> None:
+    page, seen = opened(browser, f"{site.url}/v2/docs#model=customers")
+    expect(page.locator("#fields th")).to_have_text(["age INT64, 0 to 120", "plan text", "city text"])
+    page.get_by_label("plan, row 1").select_option("pro")
+    page.get_by_label("city, row 1").fill("")
+    assert seen_by(page) == ["0 pro None"]
+    page.select_option("#action", "generate")
+    write_json(page, '[{"age": 1, "plan": "pro", "city": null}, {"age": 2, "plan": "basic", "city": "Bern"}]')
+    page.click("#send")
+    expect(page.locator("#look tbody tr")).to_have_text(["11 pro None1promissing", "22 basic Bern2basicBern"])
+    page.click("#with-fields")
+    expect(page.get_by_label("city, row 2")).to_have_value("Bern")
+    assert seen.console == []
+
+
 def test_a_scalar_shows_its_default(site: Served, browser: Browser) -> None:
     page, seen = opened(browser, f"{site.url}/v2/docs#model=scaled")
     page.get_by_label("x FP32").fill("1 2")
