@@ -70,7 +70,7 @@ def declare(function: Callable[..., Any], *, has_frames: bool) -> Declaration | 
     if columns and has_frames:
         told = _find_columns(model, columns)
         return Declaration([_COLUMNS[told.get(name, "any")](name) for name in columns], outputs, "pd")
-    width = len(columns) or _find_width(model)
+    width = len(columns) or find_width(model)
     if not width:
         return Declaration((), outputs, None) if outputs else None
     name = next(iter(inspect.signature(function).parameters), "X")
@@ -84,7 +84,7 @@ _COLUMNS: Final[Mapping[str, Callable[[str], TensorSpec]]] = {
 }
 
 
-def _find_width(model: Any) -> int | None:
+def find_width(model: Any) -> int | None:
     """How many features a model has that was fitted with an array."""
     for name in ("n_features_in_", "num_feature", "num_features"):
         with suppress(Exception):  # a property of a model that is not fitted may raise anything

@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Final
 import msgspec
 import numpy as np
 
-from .._models.fitted import list_columns
+from .._models.fitted import find_width, list_columns
 from .._protocol.errors import show
 from .._protocol.log import logger
 from ..specs import specs_of
@@ -68,6 +68,9 @@ class TableRuntime(Runtime):
         """The rows of a request. Columns of a data frame are in the order of the training, if the model or the settings know it."""
         rows = self.decode_request(payload, NumpyRequestCodec)
         if not hasattr(rows, "columns"):
+            width = find_width(self._model)
+            if isinstance(rows, np.ndarray) and rows.ndim == 2 and width not in (None, rows.shape[1]):
+                raise InferenceError(f"the rows have {rows.shape[1]} columns: expected {width}, as in the training")
             return rows
         own, positions = self.list_columns(), {self.spell(str(column)): position for position, column in enumerate(rows.columns)}
         names = own or [each.name for each in self.inputs if len(each.shape) == 1 or list(each.shape[1:]) == [1]]

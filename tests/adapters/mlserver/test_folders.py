@@ -126,6 +126,14 @@ def test_columns_of_a_frame_come_in_the_order_of_the_training(
         assert error(ask_frame(server, "age", "x")) == (400, "the columns are ['age', 'x']: expected ['age', 'net debt']")
 
 
+def test_an_array_has_as_many_columns_as_that_of_the_training(tmp_path: Path) -> None:
+    joblib.dump(LogisticRegression().fit(COLUMNS.to_numpy(), COLUMNS["age"] > 3), tmp_path / "model.joblib")
+    write(tmp_path, {"name": "m", "implementation": "mlserver_sklearn.SKLearnModel"})
+    server = serve(tmp_path)
+    assert ask(server, "m", predict=COLUMNS.to_numpy()).status == 200
+    assert error(ask(server, "m", predict=np.ones((1, 3)))) == (400, "the rows have 3 columns: expected 2, as in the training")
+
+
 def test_columns_for_lightgbm_come_in_the_order_of_the_training(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     lightgbm = pytest.importorskip("lightgbm")
     many = pd.concat([COLUMNS] * 20, ignore_index=True)
