@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from starlette.applications import Starlette
     from starlette.types import Message, Receive, Scope, Send
 
-    from ._grpc_asgi import OIPGRPCApp
+    from ._grpc.over_asgi import OIPGRPCApp
 
 
 class OIPApp:
@@ -290,7 +290,7 @@ def _list_grpc_routes(app: OIPGRPCApp, is_health_open: bool) -> list[HostRoute]:
 
 
 def _carry_trailers(app: Starlette) -> None:
-    from ._grpc_asgi import TrailersMiddleware
+    from ._grpc.over_asgi import TrailersMiddleware
 
     build = app.build_middleware_stack
     # around all middleware, also what is added later
@@ -375,7 +375,7 @@ def _log_page(server: InferenceServer, prefix: str) -> None:
 
 
 def _make_grpc_app(server: InferenceServer) -> OIPGRPCApp:
-    from ._grpc_asgi import OIPGRPCApp
+    from ._grpc.over_asgi import OIPGRPCApp
 
     return OIPGRPCApp(server)
 

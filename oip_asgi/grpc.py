@@ -14,14 +14,14 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 from ._grpc.messages import Method, Reply
 from ._grpc.methods import exchange, refuse
-from ._grpc_asgi import OIPGRPCApp as OIPGRPCApp
-from ._grpc_asgi import TrailersMiddleware as TrailersMiddleware
+from ._grpc.over_asgi import OIPGRPCApp as OIPGRPCApp
+from ._grpc.over_asgi import TrailersMiddleware as TrailersMiddleware
+from ._grpc.services import Converse, Services
 from ._hosts import check_server, describe
 from ._protocol.errors import InferenceError
 from ._protocol.io import ClientGone, Signal, Stopped
 from ._runtime.async_io import AsyncIO
 from ._runtime.blocking_io import BlockingIO, Written
-from ._services import Converse, Services
 from .server import InferenceServer
 
 if TYPE_CHECKING:

@@ -9,13 +9,13 @@ from collections.abc import Callable, Coroutine, Iterable
 from functools import partial
 from typing import Any, Final
 
-from ._grpc.messages import Method, Reply
-from ._grpc.methods import HEALTH, METHODS, SERVICE, refuse
-from ._grpc_stream import STREAM, Receive, StreamCall, Write
-from ._protobuf import FileDescriptor, FileDescriptorProto, GetMessageClass, ParseDict, add_file, make_parser, make_pool
-from ._protocol.errors import InvalidRequest
-from ._protocol.loop_limits import MAX_QUESTION
-from .server import InferenceServer
+from .._protocol.errors import InvalidRequest
+from .._protocol.loop_limits import MAX_QUESTION
+from ..server import InferenceServer
+from .messages import Method, Reply
+from .methods import HEALTH, METHODS, SERVICE, refuse
+from .protobuf import FileDescriptor, FileDescriptorProto, GetMessageClass, ParseDict, add_file, make_parser, make_pool
+from .stream_call import STREAM, Receive, StreamCall, Write
 
 Metadata = Callable[[Any], Iterable[tuple[str, str]]]
 """Reads a call's metadata from the adapter's own object: names in lower case, values as text."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from importlib.resources import files
 
-from ._hosts import make_import_error
+from .._hosts import make_import_error
 
 try:
     from google.protobuf.descriptor import Descriptor
@@ -19,8 +19,8 @@ try:
 except ImportError as error:
     raise make_import_error(error, "google.protobuf", "grpc-asgi") from error
 
-from ._protocol.datatypes import Buffer
-from ._protocol.errors import InvalidRequest
+from .._protocol.datatypes import Buffer
+from .._protocol.errors import InvalidRequest
 
 
 def make_pool() -> tuple[DescriptorPool, list[type[Message]]]:

@@ -14,20 +14,20 @@ from collections.abc import Callable, Coroutine
 from contextlib import nullcontext, suppress
 from typing import Any, Final, TypeAlias
 
-from ._grpc.messages import GRPCFormat, Method, Reply
-from ._grpc.methods import refuse
-from ._grpc.wire import encode_bytes_head
-from ._models.handler import Handler
-from ._models.model import Model
-from ._protocol.datatypes import Buffer
-from ._protocol.errors import Busy, InferenceError, InvalidRequest, ModelFailed, NotFound, NotReady, TooLarge, client_text, show
-from ._protocol.tensors import InferenceRequest, InferenceResponse, ReadRegion
-from ._runtime.async_io import AsyncIO
-from ._runtime.runtime import Runtime
-from ._serving.engine import Engine
-from ._serving.failures import as_client_error
-from ._serving.record import record_unknown
-from ._serving.stream import stream
+from .._models.handler import Handler
+from .._models.model import Model
+from .._protocol.datatypes import Buffer
+from .._protocol.errors import Busy, InferenceError, InvalidRequest, ModelFailed, NotFound, NotReady, TooLarge, client_text, show
+from .._protocol.tensors import InferenceRequest, InferenceResponse, ReadRegion
+from .._runtime.async_io import AsyncIO
+from .._runtime.runtime import Runtime
+from .._serving.engine import Engine
+from .._serving.failures import as_client_error
+from .._serving.record import record_unknown
+from .._serving.stream import stream
+from .messages import GRPCFormat, Method, Reply
+from .methods import refuse
+from .wire import encode_bytes_head
 
 Receive: TypeAlias = Callable[[], Coroutine[Any, Any, bytes | None]]
 """Returns the next message of a call; None if the client sends no more."""

@@ -15,22 +15,22 @@ from functools import partial
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 from urllib.parse import unquote
 
-from ._asgi_client import AnyASGIApp, Client, answer_other, find_path
-from ._grpc.frames import FrameReader
-from ._grpc.headers import Fields, find_protocol, read_metadata
-from ._grpc.messages import Reply
-from ._grpc.methods import exchange, refuse
-from ._grpc.over_http import CANCELLED, Answer, Call, begin
-from ._hosts import TAKEN_BY, check_server, drops_trailers
-from ._http.request import Head, RestFormat
-from ._http.response import refuse as refuse_over_http
-from ._protocol.errors import InferenceError, TakenBy, TimedOut, show
-from ._protocol.io import ClientGone, DeadlinePassed
-from ._protocol.log import logger
-from ._runtime.async_io import AsyncIO, attend
-from ._runtime.waiting import until_gone
-from ._services import Converse, Services
-from .server import InferenceServer
+from .._asgi_client import AnyASGIApp, Client, answer_other, find_path
+from .._hosts import TAKEN_BY, check_server, drops_trailers
+from .._http.request import Head, RestFormat
+from .._http.response import refuse as refuse_over_http
+from .._protocol.errors import InferenceError, TakenBy, TimedOut, show
+from .._protocol.io import ClientGone, DeadlinePassed
+from .._protocol.log import logger
+from .._runtime.async_io import AsyncIO, attend
+from .._runtime.waiting import until_gone
+from ..server import InferenceServer
+from .frames import FrameReader
+from .headers import Fields, find_protocol, read_metadata
+from .messages import Reply
+from .methods import exchange, refuse
+from .over_http import CANCELLED, Answer, Call, begin
+from .services import Converse, Services
 
 if TYPE_CHECKING:
     from starlette.types import Message, Receive, Scope, Send
