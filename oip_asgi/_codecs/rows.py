@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import typing
 from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from datetime import date, datetime
@@ -21,6 +22,8 @@ from .row_fields import Field, has_fields, is_of_pydantic, read_msgspec, read_py
 
 OBJECTS: Final = ""
 """The name of the input that holds the rows of a request themselves. No tensor of a client or a declaration has it."""
+
+_OF_JSON: Final = frozenset({bool, int, float, str, NoneType})
 
 _PLAIN: Final = frozenset({bool, int, float, str, bytes, datetime, date, NoneType})
 
@@ -42,6 +45,7 @@ class Rows(RequestCodec[Any]):
         read = read_pydantic if is_of_pydantic(cls) else read_msgspec
         self._fields, self._make = read(cls)
         self._names = {field.reads: None for field in self._fields}
+        self._has_lists = any(field.is_list for field in self._fields)
         self._needed = {field.reads for field in self._fields if field.is_needed}
         self.inputs = tuple((field.spec(field.reads), field.is_needed) for field in self._fields)
         """What is declared of the inputs, and whether each must be there."""
@@ -92,6 +96,12 @@ class Rows(RequestCodec[Any]):
             objects = [{**each, **{name: _to_bytes(each[name]) for name in binary if name in each}} for each in objects]
         made = self._make(objects)
         return self.encode_request(made) if as_columns else InferenceRequest([Objects(OBJECTS, object_array(made, (len(made),)))])
+
+    def is_row(self, members: Mapping[str, Any]) -> bool:
+        """Whether these are the members of one row, and neither columns nor anything beside a row."""
+        values = members.values()
+        is_usual = {*map(type, values)} <= _OF_JSON and math.inf not in values and -math.inf not in values
+        return is_usual and not self._has_lists and self._fits(members)
 
     def _fits(self, names: Collection[str]) -> bool:
         return self._needed <= set(names) <= self._names.keys()

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import AsyncGenerator, Sequence
+from contextlib import suppress
 from typing import Final, NamedTuple
 
 from .._extensions.reserved import OF_PROTOCOL
@@ -97,11 +98,14 @@ class DocumentFormat:
         binding, declared = handler.binding, handler.shown_inputs
         if generate.is_inference_request(text, declared.keys() | binding.named):
             return None
+        as_columns = binding.of_one_request is InferenceRequest or handler.options.cache is not None
         if binding.rows is not None and text.lstrip()[:1] == b"[":
             self._has_rows = True
-            as_columns = binding.of_one_request is InferenceRequest or handler.options.cache is not None
             return binding.rows.read_objects(generate.read_objects(text), as_columns=as_columns)
         flat = generate.read_object(text)
+        if binding.rows is not None and length is None and binding.rows.is_row(flat):
+            with suppress(InvalidRequest):  # which columns of one row are told of
+                return binding.rows.read_objects([flat], as_columns=as_columns)
         if length is not None:
             raise InvalidRequest("a flat object has no binary data: leave Inference-Header-Content-Length out, or send inputs")
         named = binding.named.union(binding.undeclared)

@@ -543,6 +543,13 @@ def _rows() -> list[StreamRow]:
             b'[{"age":1,"age":2,"plan":"free","isNew":true}]',
             "'age' is there twice: expected each name once",
         ),
+        refused("rows, a number out of range", churn, b'[{"monthlyFee":1e400}]', "rows[0].monthlyFee: number out of range"),
+        refused(
+            "a row with a number out of range",
+            churn,
+            json.dumps(ada).encode()[:-1] + b',"monthlyFee":1e400}',
+            "input 'monthlyFee': number out of range",
+        ),
         refused("rows, not closed", churn, b'[{"age":1', "the body is not valid JSON: Input data was truncated"),
         refused("rows, one lacks a member", churn, [ada, {"age": 1, "plan": "free"}], "rows[1]: missing 'isNew'"),
         refused("rows, one is no object", churn, [ada, 1], "rows[1] is 1: expected an object"),
