@@ -43,7 +43,10 @@ def to_inputs(
 
     Lists for `columns` of a data frame may hold None, as `generate` takes null there.
     """
-    whole = codecs.request_codec_for_value(inputs) or find_rows_of(inputs)
+    try:
+        whole = codecs.request_codec_for_value(inputs) or find_rows_of(inputs)
+    except TypeError as error:  # a class whose fields are no columns
+        raise InvalidRequest(f"inputs: {error}") from None
     if whole is not None:
         try:
             made = whole.encode_request(inputs)

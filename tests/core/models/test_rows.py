@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 from msgspec import Meta
 
-from oip_asgi import InferenceRequest, InferenceResponse, InferenceServer, OIPApp, Tensor
+from oip_asgi import InferenceRequest, InferenceResponse, InferenceServer, OIPApp, ResponseCache, Tensor
 from tests.support.asking import ask, error, get, outputs
 from tests.support.inside.values import InvalidRequest, InvalidResponse
 from tests.support.ways import Request, over_asgi
@@ -333,6 +333,29 @@ def test_calls_from_python() -> None:
         server.infer_sync("m", [msgspec.structs.replace(THING, number="x")])
     with pytest.raises(InvalidRequest, match="'weights' has lists of 1 and of 2 elements: expected as many in each row"):
         server.infer_sync("m", [THING, msgspec.structs.replace(THING, weights=[1.0])])
+
+
+def test_calls_from_python_with_what_is_no_row() -> None:
+    server = served(list[OfMsgspec], list[OfMsgspec])
+    with pytest.raises(InvalidRequest, match=r"^inputs: Nested.inner is a Inner, and a class in a class is no column"):
+        server.infer_sync("m", [Nested(Inner(1))])
+    with pytest.raises(InvalidRequest, match="unknown input 'flag'"):
+        server.infer_sync("m", [THING])
+
+
+def test_objects_with_a_cache_or_beside_the_whole_request() -> None:
+    def whole(rows: Any, request: Any) -> Any:
+        return [len(rows), len(request.inputs)]
+
+    whole.__annotations__ = {"rows": list[OfMsgspec], "request": InferenceRequest}
+    server = InferenceServer()
+    server.register("m", whole)
+    assert generate(server, [{"age": 1}]) == [{"output_0": 1}, {"output_0": 2}]
+    calls: list[int] = []
+    server = served(list[OfMsgspec], list[OfMsgspec], lambda rows: calls.append(len(rows)) or rows, cache=ResponseCache(1 << 20))  # type: ignore[func-returns-value]
+    for _ in range(2):
+        assert generate(server, [{"age": 1, "name": "a"}]) == [{"age": 1, "name": "a"}]
+    assert calls == [1]
 
 
 def test_rows_of_a_response() -> None:
