@@ -172,7 +172,7 @@ def test_each_version_has_paths_of_its_own_and_the_default_one_is_there_without(
     }
 
 
-@pytest.mark.parametrize("allowed", [set(), {"load"}, {"load", "unload"}], ids=str)
+@pytest.mark.parametrize("allowed", [set(), {"load"}, {"load", "unload"}], ids=["nothing", "load", "both"])
 @pytest.mark.parametrize("is_async", [False, True])
 def test_a_model_s_document_has_what_this_client_may_do_to_it(allowed: set[str], is_async: bool) -> None:
     def authorize(access: Access) -> bool:
