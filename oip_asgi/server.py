@@ -20,6 +20,7 @@ from ._models.loader import LoadParameters
 from ._models.model import Model
 from ._models.model_options import ModelKeywords, ModelOptions
 from ._protocol.io import Signal
+from ._protocol.log import logger
 from ._protocol.options import check_names, document
 from ._protocol.schemas import RequestOutput
 from ._protocol.tensors import InferenceResponse
@@ -463,6 +464,29 @@ class InferenceServer:
             io = BlockingIO(runtime)
             io.finish(engine.stop(io, self._shutdown_timeout))
             self._end(ended)
+
+    def drain(self) -> None:
+        """Answer readiness 503 from now on, the server's and each model's, until `undrain` or the stop. Calls go on, new ones too.
+
+        Proxies and Kubernetes send new requests elsewhere then: for a `preStop` hook, or a rolling update of something beside the server.
+        It may be called from any thread, and again.
+
+        Example:
+            >>> server = InferenceServer(ready_when_empty=True)
+            >>> server.drain()  # /v2/health/ready is 503, /v2/health/live 200
+            >>> server.undrain()
+        """
+        self._set_draining(is_draining=True)
+
+    def undrain(self) -> None:
+        """The counterpart of `drain`: readiness is as before."""
+        self._set_draining(is_draining=False)
+
+    def _set_draining(self, *, is_draining: bool) -> None:
+        engine = self._inside.engine
+        if engine.draining is not is_draining:
+            engine.draining = is_draining
+            logger.info("the server drains: it is not ready until undrain()" if is_draining else "the server drains no longer")
 
     @asynccontextmanager
     async def lifespan(self, app: object = None) -> AsyncIterator[None]:

@@ -69,6 +69,8 @@ class Engine:
         self.clock = clock
         self.models = Registry(names_are_told=options.authorize is None)
         self.stopping = False
+        self.draining = False
+        """Whether readiness is refused, and nothing else: a proxy is to send its requests elsewhere."""
         self.unknown = Statistics()
         """Inference requests for models that nobody knows, and those that `authorize=` refuses."""
         self.guard = None
@@ -186,7 +188,9 @@ class Engine:
         for model in self.models:
             model.lifecycle.forget()
         self.regions.unregister(None)
-        self.stopping = False
+        self.stopping = self.draining = False
+        self.draining = False
+        """Whether readiness is refused, and nothing else: a proxy is to send its requests elsewhere."""
 
 
 def _describe_tensors(specs: Sequence[TensorSpec]) -> list[schemas.MetadataTensor]:

@@ -26,7 +26,7 @@ async def is_ready(engine: Engine, io: IO) -> bool:
 
 async def find_blockers(engine: Engine, io: IO, *, waits: bool = True) -> list[Model] | None:
     """Find the models because of which `is_ready` is False; none, if it is because of none. None if it is True."""
-    if engine.stopping:
+    if engine.stopping or engine.draining:
         return []
     models = list(engine.models)
     if not models:
@@ -60,8 +60,8 @@ async def is_model_ready(engine: Engine, io: IO, model: Model, *, waits: bool = 
 
 async def _find_reason(engine: Engine, io: IO, model: Model, *, waits: bool) -> str | None:
     """Why a model is not ready, for the log; None if it is."""
-    if engine.stopping:
-        return "the server is stopping"
+    if engine.stopping or engine.draining:
+        return "the server is stopping" if engine.stopping else "the server is draining"
     if waits:
         await model.lifecycle.wait_until_loaded(io)
     else:

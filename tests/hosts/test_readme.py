@@ -59,6 +59,12 @@ def test_the_first_answers_of_asgi(monkeypatch: pytest.MonkeyPatch) -> None:
         names_of("def test_iris")["test_iris"]()
 
 
+def test_a_route_that_drains() -> None:
+    ask = over_asgi(names_of('app.post("/drain")')["app"], "")
+    ready = Request("GET", "/v2/health/ready")
+    assert [ask(each).status for each in (ready, Request("POST", "/drain"), ready)] == [200, 200, 503]
+
+
 @pytest.mark.usefixtures("models")
 def test_the_first_answer_of_flask() -> None:
     app = names_of("from flask import Flask, abort")["app"]

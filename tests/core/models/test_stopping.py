@@ -468,3 +468,40 @@ def test_a_timeout_is_a_warning(caplog: pytest.LogCaptureFixture) -> None:
         logging.WARNING,
         "model 'm' took more than 0.01 seconds for the request with id 'a\\nb'",
     )
+
+
+# Draining
+
+
+@pytest.mark.parametrize("has_load", [False, True])
+def test_a_server_that_drains_is_not_ready_and_answers_all_else(caplog: pytest.LogCaptureFixture, has_load: bool) -> None:
+    server = InferenceServer()
+    server.register("m", lambda: 7, load=(lambda: None) if has_load else None)
+    ask = over_wsgi(OIPWSGIApp(server), "")
+    server.start()
+
+    def statuses() -> list[int]:
+        paths = ("/health/ready", "/models/m/ready", "/health/live", "/models/m")
+        return [ask(Request("GET", path)).status for path in paths] + [ask(INFER).status]
+
+    assert statuses() == [200] * 5
+    with caplog.at_level(logging.INFO, "oip_asgi"):
+        server.drain()
+        server.drain()
+        assert statuses() == [503, 503, 200, 200, 200]
+        server.undrain()
+        assert statuses() == [200] * 5
+        server.undrain()
+    told = [record.getMessage() for record in caplog.records if "drain" in record.getMessage()]
+    assert told == ["the server drains: it is not ready until undrain()", "the server drains no longer"]
+    server.stop()
+
+
+def test_the_stop_ends_the_draining() -> None:
+    server = InferenceServer(ready_when_empty=True)
+    ask = over_wsgi(OIPWSGIApp(server), "")
+    server.start()
+    server.drain()
+    assert ask(Request("GET", "/health/ready")).status == 503
+    server.stop()
+    assert ask(Request("GET", "/health/ready")).status == 200
