@@ -106,19 +106,22 @@ async def load(engine: Engine, io: IO, name: str, version: str | None, parameter
     if engine.stopping:
         raise NotReady(f"model {show(name)} is not loaded: the server is stopping")
     errors: list[InferenceError] = []
-    every = Part(lambda io: _load_each(io, models, parameters, errors))
+    loaded: list[Model] = []
+    every = Part(lambda io: _load_each(io, models, parameters, loaded, errors))
     io.spawn(every)
     await io.wait(every.ended)
     if errors:
         raise errors[0]
+    if len(loaded) < len(models):
+        raise NotReady(f"model {show(name)} is not loaded: its load was cancelled")
 
 
-async def _load_each(io: IO, models: list[Model], parameters: LoadParameters, errors: list[InferenceError]) -> None:
+async def _load_each(io: IO, models: list[Model], parameters: LoadParameters, loaded: list[Model], errors: list[InferenceError]) -> None:
     for model in models:
-        if not model.loader.has_load and model.lifecycle.is_serving:
-            continue  # there is nothing to load again
         try:
-            await model.lifecycle.load(io, parameters)
+            if model.loader.has_load or not model.lifecycle.is_serving:  # else there is nothing to load again
+                await model.lifecycle.load(io, parameters)
+            loaded.append(model)
         except InferenceError as error:
             errors.append(error)
 

@@ -18,6 +18,7 @@ from .._models.handler import Handler
 from .._models.model import Model
 from .._protocol.datatypes import Buffer
 from .._protocol.errors import Busy, InferenceError, InvalidRequest, ModelFailed, NotFound, NotReady, TooLarge, client_text, show
+from .._protocol.io import begin
 from .._protocol.tensors import InferenceRequest, InferenceResponse, ReadRegion
 from .._runtime.async_io import AsyncIO
 from .._runtime.runtime import Runtime
@@ -145,7 +146,7 @@ class StreamCall:
             try:
                 message = await self._receive()
             except Exception:
-                return  # the call has ended, and its driver knows that too
+                return  # the call has ended, and `run` knows that too
             if message is None:
                 return
             try:
@@ -197,7 +198,7 @@ class StreamCall:
                 return
             assert request is not None  # it has a model
             items = stream(self._engine, found, request, io)
-            first = await anext(items, None)
+            first = await begin(items)
             if first is not None:
                 await io.send(first, items, write)
             if request.has_many:

@@ -18,6 +18,7 @@ from .._models.model import Model
 from .._protocol import schemas
 from .._protocol.datatypes import Buffer
 from .._protocol.errors import InferenceError, InvalidRequest, client_text, show
+from .._protocol.io import begin
 from .._protocol.tensors import REGION, InferenceRequest, InferenceResponse, ReadRegion
 from .._rest import body as rest
 from .._rest import generate
@@ -140,4 +141,4 @@ async def answer_with_events(request: Exchange, model: Model, *, may_be_flat: bo
     """Answer `generate_stream` and `infer_stream` with an event for each response."""
     wire = DocumentFormat(request.wire, _EVENT, may_be_flat=may_be_flat)
     items = stream(request.engine, model, wire, request.io, _encode_error)
-    return Events(200, _HEADERS, await anext(items, None), items)
+    return Events(200, _HEADERS, await begin(items), items)

@@ -9,8 +9,9 @@ Several methods take a `deadline`, in seconds of `time.monotonic`, after which t
 from __future__ import annotations
 
 import math
+import sys
 import threading
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine
 from typing import Any, Literal, Protocol, TypeAlias, TypeVar
 
 import msgspec
@@ -80,6 +81,10 @@ class Part(msgspec.Struct, eq=False):
         assert make is not None  # it is begun once
         return make(io)
 
+    def forget(self) -> None:
+        """Let go of what refers to this, as it has ended."""
+        self._make, self.cancel = None, lambda: None
+
 
 class IO(Protocol):
     """What a request may wait for."""
@@ -123,6 +128,9 @@ class IO(Protocol):
     def spawn(self, part: Part) -> None:
         """Begin a part, which goes on by itself."""
 
+    def can_wait(self) -> bool:
+        """False where nothing can be awaited any more, as the event loop has ended."""
+
 
 class ClientGone(BaseException):
     """The client went before there was an answer. No `Exception`, as a request that nobody waits for has not failed."""
@@ -139,6 +147,19 @@ class QuitWithin(Exception):
 
 class Stopped(Exception):
     """What a request waited for was cancelled because the server stops."""
+
+
+def begin(items: AsyncGenerator[T, None]) -> Awaitable[T | None]:
+    """The first item of a generator that its owner closes; None if it has none.
+
+    An event loop must not close it too, neither when it is dropped nor at its own end.
+    """
+    hooks = sys.get_asyncgen_hooks()
+    sys.set_asyncgen_hooks(None, None)
+    try:
+        return anext(items, None)
+    finally:
+        sys.set_asyncgen_hooks(*hooks)
 
 
 def finish(coroutine: Coroutine[Any, Any, T]) -> T:

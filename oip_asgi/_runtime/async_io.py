@@ -18,10 +18,10 @@ from typing import Any, Final, Protocol, TypeAlias, TypeVar
 
 import msgspec
 
-from .._protocol.io import ClientGone, DeadlinePassed, Fed, Late, Part, QuitWithin, Signal, Work
+from .._protocol.io import ClientGone, DeadlinePassed, Fed, Late, Part, QuitWithin, Signal, Work, begin
 from .faults import is_for_the_host
 from .threads import watch_fork
-from .waiting import begin_waiting, give_way, until_gone, wait_until_set
+from .waiting import begin_waiting, give_way, is_on_loop, until_gone, wait_until_set
 
 T = TypeVar("T")
 
@@ -119,36 +119,51 @@ class AsyncIO(msgspec.Struct, eq=False):
         task = self._task = self._task or asyncio.current_task()
         assert task is not None  # a coroutine of ours is always some task's
         cancelled_before = task.cancelling()
-        raised: BaseException | None = None
+        explained: BaseException | None = None
         try:
             self._limit(task, deadline)
-            try:
-                result = await work
-                if self._reason is None or task.uncancel() > cancelled_before:
-                    return result
-            except (Exception, CancelledError, GeneratorExit) as error:
-                if _is_closed(error, task):
-                    raise
-                is_cancelled = (task.cancelling() if self._reason is None else task.uncancel()) > cancelled_before
-                if is_cancelled and isinstance(error, Exception):
-                    raise CancelledError from error  # whoever cancels it gets what it waits for, whatever that made of it
-                if is_cancelled or self._reason is None:
-                    raise
-                raised = error
-            # after it was ended, that is its end in order, or another error on its way out
-            raise self._reason from raised if isinstance(raised, Exception) else None
-        except (Exception, ClientGone):
-            raise
+            result = await work
+            reason, self._reason = self._reason, None
+            if reason is not None and task.uncancel() <= cancelled_before:  # it returned although it was ended
+                raise reason from None
+            return result
         except BaseException as error:
-            if _is_closed(error, task) or (isinstance(error, CancelledError) and task.cancelling()):
+            explained = self._explain(error, task, cancelled_before)
+            if explained is error:
                 raise
-            if not isinstance(error, (CancelledError, GeneratorExit)) and is_for_the_host(error):
-                raise
-            raise QuitWithin from error
+            raise explained from explained.__cause__
         finally:
-            self._waits = None
-            # its exception refers to this frame, and both names to it: a cycle, which only the garbage collector would free
-            del task, raised
+            self._waits = self._reason = None
+            # their tracebacks refer to this frame: cycles, which only the garbage collector would free
+            del task
+            explained = None
+
+    def _explain(self, error: BaseException, task: asyncio.Task[Any], cancelled_before: int) -> BaseException:
+        """What it means that a coroutine of this task has raised: just that; or, with that as the cause, another error.
+
+        Takes back what this itself has done to end the coroutine, and nothing else. Somebody else who cancels the task gets that, whatever
+        the coroutine has made of it.
+        """
+        reason, self._reason = self._reason, None
+        is_end = isinstance(error, (CancelledError, GeneratorExit))
+        is_cancelled = (task.cancelling() if reason is None else task.uncancel()) > cancelled_before
+        if _is_closed(error, task) or (not is_end and not isinstance(error, (Exception, ClientGone)) and is_for_the_host(error)):
+            return error
+        explained: BaseException
+        if is_cancelled:
+            explained = error if is_end else CancelledError()
+        elif reason is not None:
+            explained = reason()
+        elif isinstance(error, (Exception, ClientGone)) or (isinstance(error, CancelledError) and task.cancelling()):
+            explained = error
+        else:
+            explained = QuitWithin()
+        if explained is not error and (not is_end or isinstance(explained, QuitWithin)):
+            explained.__cause__ = error
+        return explained
+
+    def can_wait(self) -> bool:
+        return is_on_loop()
 
     def spawn(self, part: Part) -> None:
         loop = asyncio.get_running_loop()
@@ -158,7 +173,12 @@ class AsyncIO(msgspec.Struct, eq=False):
         work = _finish(part, io)
         task = loop.create_task(work, context=Context()) if part.is_apart else loop.create_task(work)
         part.cancel = task.cancel
-        task.add_done_callback(lambda _: part.ended.set())
+
+        def end(_: object) -> None:
+            part.forget()
+            part.ended.set()
+
+        task.add_done_callback(end)
         part.ended.then(lambda: task)  # an event loop does not keep its tasks, but the signal keeps what it calls
 
     async def send(self, piece: T, items: AsyncGenerator[T, None], write: Callable[[T], Coroutine[Any, Any, None]]) -> None:
@@ -305,7 +325,7 @@ async def draw(make: Callable[[], AsyncGenerator[T, None]], io: AsyncIO, first: 
     caller, which gets the outcome when it asks again. If the caller closes the generator, the stream is ended.
     """
     items = make()
-    expired: asyncio.Task[T] | None = None
+    expired: list[asyncio.Task[T]] = []  # one at most, which no name of this frame holds: what it raises would make a cycle
 
     async def throw() -> T:
         try:
@@ -314,12 +334,11 @@ async def draw(make: Callable[[], AsyncGenerator[T, None]], io: AsyncIO, first: 
             await io.end()
 
     def expire() -> None:
-        nonlocal expired
-        expired = asyncio.create_task(throw())
+        expired.append(asyncio.create_task(throw()))
 
     try:
-        piece = await anext(items) if first is None else None
-        while True:
+        piece = await begin(items) if first is None else None
+        while piece is not None or first is not None:
             await io.end()  # another task may ask for the next one
             timer = None
             if io.until != math.inf:
@@ -329,8 +348,8 @@ async def draw(make: Callable[[], AsyncGenerator[T, None]], io: AsyncIO, first: 
             finally:
                 if timer is not None:
                     timer.cancel()
-            if expired is not None:
-                piece, expired, first = await expired, None, None
+            if expired:
+                piece, first = await expired.pop(), None
             elif first is not None:
                 piece, first = first, None
             else:
@@ -338,7 +357,7 @@ async def draw(make: Callable[[], AsyncGenerator[T, None]], io: AsyncIO, first: 
     except StopAsyncIteration:
         return
     finally:
-        if expired is not None:
-            await asyncio.gather(expired, return_exceptions=True)  # which takes what it raised: asyncio would log it
+        if expired:
+            await asyncio.gather(expired.pop(), return_exceptions=True)  # which takes what it raised: asyncio would log it
         await items.aclose()
         await io.end()

@@ -83,6 +83,9 @@ class BlockingIO(msgspec.Struct, eq=False):
             self._task = None
         return await self.call(function, in_one_task=True)
 
+    def can_wait(self) -> bool:
+        return True
+
     def spawn(self, part: Part) -> None:
         part.is_lost = watch_fork()
         work = partial(_finish, part, BlockingIO(self._runtime, None, part.unwanted))
@@ -129,20 +132,16 @@ def draw(make: Callable[[], AsyncGenerator[T, None]], io: BlockingIO, first: T |
     """
     items = make()
     turn = threading.Lock()  # who has it may advance the stream
-    expired: Future[T] | None = None
+    expired: list[Future[T]] = []  # one at most, which no name of this frame holds: what it raises would make a cycle
     timer: threading.Timer | None = None
 
     def expire() -> None:
-        nonlocal expired
-        if not turn.acquire(blocking=False):
-            return
-        expired = Future()
-        try:
-            expired.set_result(finish(items.athrow(DeadlinePassed())))
-        except Exception as error:
-            expired.set_exception(error)
-        finally:
-            turn.release()
+        if turn.acquire(blocking=False):
+            try:
+                if io.until <= time.monotonic():  # else it has ended with an error, which waits for the caller
+                    expired.append(_throw_late(items))
+            finally:
+                turn.release()
 
     turn.acquire()
     try:
@@ -157,8 +156,8 @@ def draw(make: Callable[[], AsyncGenerator[T, None]], io: BlockingIO, first: T |
                 yield piece
             finally:
                 turn.acquire()
-            if expired is not None:
-                piece, expired, first = expired.result(), None, None
+            if expired:
+                piece, first = result_of(expired.pop()), None
             elif first is not None:
                 piece, first = first, None
             else:
@@ -169,6 +168,16 @@ def draw(make: Callable[[], AsyncGenerator[T, None]], io: BlockingIO, first: T |
         if timer is not None:
             timer.cancel()
         io.finish(items.aclose())
+
+
+def _throw_late(items: AsyncGenerator[T, None]) -> Future[T]:
+    """The outcome of a stream whose caller is late: a last item, or what it raises."""
+    outcome: Future[T] = Future()
+    try:
+        outcome.set_result(finish(items.athrow(DeadlinePassed())))
+    except BaseException as error:
+        outcome.set_exception(error)
+    return outcome
 
 
 class Written(Generic[M, T]):

@@ -247,7 +247,9 @@ class Execution:
         error = convert_host_error(error) or error
         if isinstance(error, (InferenceError, *_ENDS)):
             for member in members:
-                member.error = error if len(members) == 1 else _copy_error(error)
+                with self._model.limiter.lock:
+                    if not member.has_left:  # else nobody takes it, and its traceback refers to this: a cycle
+                        member.error = error if len(members) == 1 else _copy_error(error)
             return
         if len(members) > 1:
             self._log(members, error, "")
@@ -256,7 +258,8 @@ class Execution:
             raised.__cause__ = error
             raised.is_logged = len(members) > 1
             with self._model.limiter.lock:
-                member.error, has_left = raised, member.has_left
+                has_left = member.has_left
+                member.error = None if has_left else raised
             if has_left:
                 member.call.log_late(raised)
 

@@ -55,7 +55,7 @@ async def stream(
     """The responses of one request, each as it leaves. If this is closed before the model's generator ends, that is closed.
 
     An error after the first response is one more item if there is `encode_error`, and else raised. If it `wants_one`, more than one
-    response, or none, is an error. If the client is late to take one, it says so by DeadlinePassed, at `io.until`.
+    response, or none, is an error. If the client is late to take one, at `io.until`, whoever sends it throws DeadlinePassed into this.
     """
     span = None if engine.tracer is None else engine.tracer.begin(model)
     call = let_in(engine, model, wire, span, wire.body, streams=True, wants_one=wants_one)
@@ -91,6 +91,7 @@ async def stream(
         elif encode_error is None or not reader.has_begun:
             raise failed
         else:
+            io.until = math.inf  # the slot is back, so nothing waits for the client
             yield encode_error(as_client_error(failed))
     finally:
         del failed  # it refers to this frame: a cycle, which only the garbage collector would free
@@ -283,15 +284,18 @@ class _ItemReader(Generic[T]):
     async def fail(self, error: BaseException, *, is_out: bool) -> Exception | None:
         """End the request with an error, and return the one for its client; None if nobody waits for it any more."""
         call = self._call
-        if isinstance(error, FAILURES):
-            # a stopped generator runs no more, and neither does its event loop or thread
-            await self.end("fail", closes=type(error) is not Stopped)
-            return call.note(self.as_error(error), error.__cause__)
         if isinstance(error, Exception):
-            await self.end("fail")
-            return call.note(error)
+            cause = None
+            try:
+                # a stopped generator runs no more, and neither does its event loop or thread
+                await self.end("fail", closes=type(error) is not Stopped)
+            finally:
+                if isinstance(error, FAILURES):
+                    cause, error = error.__cause__, self.as_error(error)
+                call.note(error, cause)
+            return error
         try:
-            if isinstance(error, GeneratorExit) and not is_out:  # its event loop has ended: nothing can be awaited
+            if isinstance(error, GeneratorExit) and not (is_out and self._io.can_wait()):  # its event loop has ended
                 self.give_up("cancel")
             else:
                 await self.end("cancel")

@@ -75,6 +75,9 @@ class StepIO:
     def call_always(self, function: Callable[[], Coroutine[Any, Any, Any]]) -> Any:
         return Await(function)
 
+    def can_wait(self) -> bool:
+        return True
+
     def spawn(self, part: Part) -> None:
         self.begin(part)
 

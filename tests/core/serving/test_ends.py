@@ -1,0 +1,265 @@
+"""Ends of requests that no table of races has: late writes, cancellations that become other errors, loops that are closed, and loads and
+batches that nobody waits for. Nothing is left behind, for the garbage collector neither."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import logging
+import threading
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+from oip_asgi import InferenceError, InferenceServer, OIPApp, TensorSpec
+from tests.support.inside import is_idle, outcomes, states
+from tests.support.talk import until
+
+SPECS: dict[str, Any] = {"inputs": [TensorSpec("x", "FP64", [-1, 1])], "outputs": [TensorSpec("y", "FP64", [-1, 1])]}
+X = {"x": np.array([[1.0]])}
+BODY = b'{"inputs":[{"name":"x","datatype":"FP64","shape":[1,1],"data":[1.0]}]}'
+
+
+class Panic(BaseException):
+    """What a library that is written in Rust raises."""
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.CRITICAL + 1, "oip_asgi")
+
+
+def serve(model: Callable[..., Any], **options: Any) -> InferenceServer:
+    server = InferenceServer()
+    server.register("m", model, **SPECS, **options)
+    return server
+
+
+async def ask(server: InferenceServer, path: str, send: Callable[[Any], Coroutine[Any, Any, None]], gone: asyncio.Event) -> int:
+    """How often the task of a request has been cancelled at its end."""
+    messages = [{"type": "http.request", "body": BODY, "more_body": False}]
+
+    async def receive() -> Any:
+        if messages:
+            return messages.pop()
+        await gone.wait()
+        return {"type": "http.disconnect"}
+
+    headers = [(b"content-length", b"%d" % len(BODY))]
+    scope: Any = {"type": "http", "method": "POST", "path": f"/models/m/{path}", "headers": headers}
+    task: Any = asyncio.current_task()
+    await OIPApp(server)(scope, receive, send)
+    return int(task.cancelling())
+
+
+async def stream_then_wait(x: Any) -> AsyncIterator[Any]:
+    yield x
+    await asyncio.sleep(20)
+
+
+@pytest.mark.parametrize("turns", [0, 1, 2, 5])
+def test_a_client_that_takes_pieces_slowly_gets_the_error_after_the_deadline(turns: int) -> None:
+    sent: list[Any] = []
+
+    async def send(message: Any) -> None:
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        sent.append(message)
+
+    server = serve(stream_then_wait, stream_timeout=0.1)
+    assert asyncio.run(ask(server, "infer_stream", send, asyncio.Event())) == 0
+    *_, error, last = sent
+    assert error["body"] == b'data: {"error":"model \'m\' did not end its stream within 0.1 seconds, its stream_timeout"}\n\n'
+    assert last == {"type": "http.response.body", "body": b"", "more_body": False}
+    assert is_idle(server)
+
+
+@pytest.mark.parametrize("is_gone", [False, True], ids=["deadline", "gone"])
+def test_a_model_that_panics_at_its_end_leaves_no_cancellation(is_gone: bool) -> None:
+    async def panic(x: Any) -> Any:
+        try:
+            await asyncio.sleep(20)
+        except asyncio.CancelledError:
+            raise Panic from None
+
+    sent: list[Any] = []
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    async def main() -> None:
+        gone = asyncio.Event()
+        if is_gone:
+            asyncio.get_running_loop().call_later(0.1, gone.set)
+        assert await asyncio.create_task(ask(serve(panic, **({} if is_gone else {"timeout": 0.1})), "infer", send, gone)) == 0
+
+    asyncio.run(main())
+    assert sent[0]["status"] == (499 if is_gone else 504)
+
+
+def test_a_write_that_fails_at_the_deadline_leaves_no_cancellation() -> None:
+    async def many(x: Any) -> AsyncIterator[Any]:
+        while True:
+            yield x
+
+    async def send(message: Any) -> None:
+        if message["type"] == "http.response.body":
+            try:
+                await asyncio.sleep(20)
+            except asyncio.CancelledError:
+                raise OSError from None
+
+    server = serve(many, stream_timeout=0.1)
+
+    async def main() -> None:
+        assert await asyncio.create_task(ask(server, "infer_stream", send, asyncio.Event())) == 0
+
+    asyncio.run(main())
+    assert is_idle(server)
+    assert outcomes(server) == {"m": {"timeout": 1}, "": {}}
+
+
+def yield_twice(x: Any) -> Iterator[Any]:
+    yield x
+    yield x
+
+
+async def yield_twice_async(x: Any) -> AsyncIterator[Any]:
+    yield x
+    yield x
+
+
+kinds = pytest.mark.parametrize("model", [yield_twice, yield_twice_async], ids=["def", "async def"])
+
+
+@kinds
+@pytest.mark.parametrize("is_closed", [False, True], ids=["the loop ends", "the loop is closed"])
+def test_a_stream_that_is_held_when_its_loop_ends_gives_its_slot_back(
+    model: Any, is_closed: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    server, held = serve(model), list[Any]()
+
+    async def hold() -> None:
+        held.append(server.infer_stream("m", X))
+        await anext(held[0])
+
+    if is_closed:
+        loop = asyncio.new_event_loop()
+        loop.run_until_complete(hold())
+        loop.close()
+    else:
+        asyncio.run(hold())
+    held.clear()
+    gc.collect()
+    assert is_idle(server)
+    assert [record.getMessage() for record in caplog.records if record.name == "asyncio"] == []
+    server.stop()
+
+
+def test_a_failed_stream_is_counted_whose_host_cancels_while_it_is_closed() -> None:
+    closing, leave = threading.Event(), threading.Event()
+
+    def fail(x: Any) -> Iterator[Any]:
+        try:
+            yield x
+            yield {"y": "no number"}
+        finally:
+            closing.set()
+            assert leave.wait(20)
+
+    async def main() -> dict[str, int]:
+        server = serve(fail)
+
+        async def take() -> None:
+            async for _ in server.infer_stream("m", X):
+                pass
+
+        task = asyncio.create_task(take())
+        await until(closing.is_set)
+        task.cancel()
+        await asyncio.wait([task])
+        leave.set()
+        await until(lambda: is_idle(server))
+        server.stop()
+        return outcomes(server)["m"]
+
+    assert asyncio.run(main()) == {"failed": 1}
+
+
+def test_a_load_that_is_cancelled_by_others_is_no_success() -> None:
+    async def load() -> None:
+        await asyncio.sleep(20)
+
+    async def main() -> str:
+        server = serve(lambda x: x, load=load)
+        loading = asyncio.create_task(server.load("m"))
+        await until(lambda: states(server)["m"] == "loading")
+        for task in asyncio.all_tasks() - {loading, asyncio.current_task()}:
+            task.cancel()
+        with pytest.raises(InferenceError) as error:
+            await loading
+        return f"{error.value.status} {error.value}"
+
+    assert asyncio.run(main()) == "503 model 'm' is not loaded: its load was cancelled"
+
+
+async def cancel_a_load() -> None:
+    async def load() -> None:
+        await asyncio.sleep(20)
+
+    asking = asyncio.create_task(serve(lambda x: x, load=load).infer("m", X))
+    await asyncio.sleep(0.02)
+    for task in asyncio.all_tasks() - {asyncio.current_task()}:
+        task.cancel()
+    await asyncio.wait([asking])
+
+
+async def leave_a_batch() -> None:
+    async def late(x: Any) -> None:
+        await asyncio.sleep(20)
+
+    server = serve(late, timeout=0.05, max_batch_size=4)
+    asking = asyncio.create_task(server.infer("m", X))
+    await asyncio.sleep(0.02)
+    asking.cancel()
+    await asyncio.wait([asking])
+    await until(lambda: is_idle(server))
+
+
+async def take_late(model: Any) -> None:
+    responses = serve(model, stream_timeout=0.05).infer_stream("m", X)
+    await anext(responses)
+    await asyncio.sleep(0.1)
+    with pytest.raises(InferenceError):
+        await anext(responses)
+
+
+ENDS: list[Callable[[], Coroutine[Any, Any, None]]] = [
+    cancel_a_load, leave_a_batch, lambda: take_late(yield_twice), lambda: take_late(yield_twice_async),
+]  # fmt: skip
+
+
+OF_REQUESTS = ("AsyncIO", "Call", "CancelledError", "Execution", "Member", "Part", "Task", "_ItemReader")
+"""Classes of which requests have some. Servers, which end here too, have cycles of their own."""
+
+
+@pytest.mark.parametrize("end", ENDS, ids=["load", "batch", "late def", "late async def"])
+def test_an_end_leaves_nothing_of_ours_to_the_garbage_collector(end: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    async def main() -> list[str]:
+        await end()
+        gc.collect()
+        gc.disable()
+        try:
+            await end()
+            await asyncio.sleep(0.01)
+            gc.set_debug(gc.DEBUG_SAVEALL)
+            gc.collect()
+            return [repr(each) for each in gc.garbage if type(each).__name__ in OF_REQUESTS]
+        finally:
+            gc.set_debug(0)
+            gc.garbage.clear()
+            gc.enable()
+
+    assert asyncio.run(main()) == []
