@@ -7,85 +7,38 @@ variable SCREENSHOTS, pictures of the page are written to that folder, to be loo
 from __future__ import annotations
 
 import json
-import os
 import re
 import subprocess
 import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
 import grpc
-import numpy as np
 import pytest
-from playwright.sync_api import Browser, Locator, Page, Route, expect
+from playwright.sync_api import Browser, Page, Route, expect
 
 from oip_asgi.grpc import add_to_server
-from tests.support.chromium import launched
 from tests.support.described import LARGE
+from tests.support.page import (
+    answer_of,
+    code_of,
+    drawn,
+    opened,
+    picture,
+    ran_in,
+    seen_by,
+    write_json,
+)
 from tests.support.page_site import MARKUP, RED, make_server
-from tests.support.processes import Served, serving
+from tests.support.processes import Served
 
 PLACES = ["/v2/docs", "/v2/docs/", "/shop/v2/docs", "/shop/v2/docs/"]
 
 
-@pytest.fixture(scope="module")
-def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    command = ["python", "-m", "uvicorn", "tests.support.page_site:app", "--port", "PORT", "--no-access-log"]
-    with serving(command, tmp_path_factory.mktemp("page") / "site.log", ready="/v2/health/live") as served:
-        yield served
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    with launched() as browser:
-        yield browser
-
-
-class Seen:
-    """What happened in a page: what its console says, and what it asked for."""
-
-    def __init__(self, page: Page) -> None:
-        self.console: list[str] = []
-        self.urls: list[str] = []
-        page.on("console", lambda message: self.console.append(message.text))
-        page.on("pageerror", lambda error: self.console.append(str(error)))
-        page.on("request", lambda request: self.urls.append(request.url))
-
-
-def opened(browser: Browser, address: str, **options: Any) -> tuple[Page, Seen]:
-    page = browser.new_context(**{"viewport": {"width": 1200, "height": 900}, **options}).new_page()
-    page.set_default_timeout(15_000)
-    seen = Seen(page)
-    page.goto(address)
-    return page, seen
-
-
-def picture(page: Page, name: str) -> None:
-    if folder := os.environ.get("SCREENSHOTS"):
-        page.screenshot(path=Path(folder) / f"{name}.png", full_page=True)
-
-
-def write_json(page: Page, body: str) -> None:
-    page.click("#with-json")
-    page.fill("#body", body)
-
-
-def code_of(page: Page, language: str) -> str:
-    page.get_by_role("tab", name=language, exact=True).click()
-    return str(page.locator("#code").inner_text())
-
-
 def printed_by(*command: str) -> str:
     return subprocess.run(command, capture_output=True, text=True, check=True).stdout
-
-
-def answer_of(page: Page) -> Any:
-    expect(page.locator("#answer")).to_have_attribute("aria-busy", "false")
-    expect(page.locator("#text")).not_to_be_empty()
-    return json.loads(str(page.locator("#text").text_content()))
 
 
 @pytest.mark.parametrize("place", PLACES)
@@ -291,11 +244,6 @@ def test_pictures_are_drawn(site: Served, browser: Browser) -> None:
     assert seen.console == []
 
 
-def drawn(canvas: Locator) -> Any:
-    """The first pixel of a canvas."""
-    return canvas.evaluate("canvas => [...canvas.getContext('2d').getImageData(0, 0, 1, 1).data]")
-
-
 def test_the_lines_for_the_shell_and_for_python_do_what_the_form_does(site: Served, browser: Browser) -> None:
     page, _ = opened(browser, f"{site.url}/v2/docs#model=exact")
     tensor = '{"name": "x", "shape": [1], "datatype": "INT64", "data": [9007199254740993]}'
@@ -325,13 +273,6 @@ def test_the_lines_for_the_shell_and_for_python_do_what_the_form_does(site: Serv
         assert printed_by(sys.executable, "-c", code) == "y [9007199254740993]\n"
 
 
-def ran_in(page: Page, code: str) -> Any:
-    """What lines of JavaScript print in the page."""
-    with page.expect_console_message() as said:
-        page.evaluate(f"(async () => {{ {code} }})()")
-    return said.value.args[0].json_value()
-
-
 @contextmanager
 def grpc_site() -> Iterator[int]:
     server = grpc.server(ThreadPoolExecutor(4))
@@ -355,228 +296,6 @@ def test_the_lines_for_a_stream(site: Served, browser: Browser) -> None:
     with grpc_site() as port:
         code = code_of(page, "gRPC").replace(site.url.removeprefix("http://"), f"127.0.0.1:{port}")
         assert printed_by(sys.executable, "-c", code).count("word [b'text ") == 3
-
-
-def test_fields_of_numbers_and_texts(site: Served, browser: Browser) -> None:
-    page, seen = opened(browser, f"{site.url}/v2/docs#model=iris")
-    field = page.get_by_label("x FP32 [-1, 4]")
-    expect(field).to_have_value("0.0, 0.0, 0.0, 0.0")
-    field.fill("1, 2 3;4\n0 9 0 0")
-    page.click("#send")
-    expect(page.locator("#answer .badge")).to_have_text("200 OK")
-    assert answer_of(page)["outputs"][0]["data"] == [3, 1]
-    for wrong, told in (("1, 2, x, 4", 'x: "x" is no number'), ("1, 2, 3", "x has 3 elements: expected the shape [-1, 4]")):
-        field.fill(wrong)
-        expect(page.locator("#fields .failed")).to_have_text(told)
-        page.click("#send")
-        expect(field).to_be_focused()
-    field.fill("NaN Infinity -Infinity null")
-    expect(page.locator("#fields .failed")).to_have_count(0)
-    page.click("#with-json")
-    assert json.loads(page.input_value("#body"))["inputs"][0]["data"] == ["NaN", "Infinity", "-Infinity", None]
-    write_json(page, page.input_value("#body").replace('"NaN"', "2.50"))
-    page.click("#with-fields")
-    expect(field).to_have_value("2.50, Infinity, -Infinity, null")
-    page.select_option("#action", "generate")
-    field.fill("1 2 3 4\n4 3 2 1")
-    page.click("#send")
-    assert answer_of(page)["label"] == [3, 0]
-    page.goto(f"{site.url}/v2/docs#model=greet")
-    page.get_by_label("names text").fill('Ada\nit\'s "é"')
-    page.click("#send")
-    assert answer_of(page)["outputs"][0]["data"] == ["hello Ada", 'hello it\'s "é"']
-    page.goto(f"{site.url}/v2/docs#model=scalar")
-    page.get_by_label("factor FP64").fill("3")
-    page.get_by_label("x FP64").fill("1.5")
-    page.click("#send")
-    assert answer_of(page)["outputs"][0]["data"] == [4.5]
-    assert seen.console == []
-
-
-def test_a_file_is_sent(site: Served, browser: Browser) -> None:
-    page, seen = opened(browser, f"{site.url}/v2/docs#model=files")
-    page.set_input_files("#fields input[type=file]", [{"name": "a.bin", "mimeType": "image/png", "buffer": b"\x00\xfe"}])
-    page.click("#send")
-    expect(page.locator("#answer .badge")).to_have_text("200 OK")
-    assert answer_of(page)["outputs"][0]["data"] == ["/wD+"]  # the model puts a byte before it
-    assert seen.console == []
-
-
-def test_a_file_for_a_codec_of_the_user_is_the_whole_body(site: Served, browser: Browser, tmp_path: Path) -> None:
-    page, seen = opened(browser, f"{site.url}/v2/docs#model=picture")
-    (tmp_path / "it's.png").write_bytes(b"\x00\xfe\xff")
-    page.set_input_files("#fields input[type=file]", tmp_path / "it's.png")
-    page.click("#send")
-    expect(page.locator("#answer .badge")).to_have_text("200 OK")
-    expect(page.locator("#answer .line")).to_contain_text("and 7 bytes of tensors")
-    assert answer_of(page)["outputs"][0]["shape"] == [1]
-    subprocess.run(["sh", "-c", code_of(page, "curl")], cwd=tmp_path, check=True)
-    assert (tmp_path / "answer").read_bytes().endswith(b"\x03\x00\x00\x00\x00\xfe\xff")
-    done = subprocess.run([sys.executable, "-c", code_of(page, "httpx2")], cwd=tmp_path, capture_output=True, text=True, check=True)
-    assert done.stdout.endswith("\\x03\\x00\\x00\\x00\\x00\\xfe\\xff'\n")
-    expect(page.locator("#languages button")).to_have_text(["curl", "httpx2"])
-    assert seen.console == []
-
-
-def test_a_frame_is_a_table(site: Served, browser: Browser) -> None:
-    page, seen = opened(browser, f"{site.url}/v2/docs#model=people")
-    expect(page.locator("#docstring > *")).to_have_text(["A line for each of them:", "in the order that they cameage last"])
-    expect(page.locator("#docstring :is(strong, li, code)")).to_have_text(["each", "in the order that they came", "age last", "age"])
-    expect(page.locator("#fields tr")).to_have_text(["age INT64", "city text"])
-    page.get_by_role("button", name="Add a row").click()
-    expect(page.get_by_label("age, row 2")).to_be_focused()
-    for label, value in (("age, row 1", "31"), ("age, row 2", "x"), ("city, row 1", "Bern"), ("city, row 2", "Ulm")):
-        page.get_by_label(label).fill(value)
-    expect(page.locator("#fields .failed")).to_have_text('age: "x" is no number')
-    page.get_by_label("age, row 2").fill("42")
-    page.click("#send")
-    expect(page.locator("#answer .badge")).to_have_text("200 OK")
-    assert answer_of(page)["outputs"][0]["data"] == ["Bern 31", "Ulm 42"]
-    expect(page.locator("#totals")).to_contain_text(re.compile("Calls by their rows: .*2: [1-9]"))
-    expect(page.locator("#options")).to_contain_text("max_batch_size=8")
-    picture(page, "frame")
-    assert seen.console == []
-
-
-def seen_by(page: Page) -> list[Any]:
-    page.click("#send")
-    expect(page.locator("#answer .badge")).to_have_text("200 OK")
-    answer = answer_of(page)
-    return list(answer["outputs"][0]["data"])
-
-
-def test_a_row_is_chosen_picked_and_left_out(site: Served, browser: Browser) -> None:
-    page, seen = opened(browser, f"{site.url}/v2/docs#model=churn")
-    assert seen_by(page) == ["31 5200.25 Bern pro 2021-03-01 00:00:00 True"]
-    expect(page.get_by_label("plan, row 1").locator("option")).to_have_text(["basic", "pro", "missing"])
-    expect(page.get_by_label("active, row 1").locator("option")).to_have_text(["true", "false"])
-    page.get_by_label("plan, row 1").select_option("basic")
-    page.get_by_label("since, row 1").fill("2024-11-20T08:30:00")
-    page.get_by_label("active, row 1").select_option("false")
-    assert seen_by(page) == ["31 5200.25 Bern basic 2024-11-20 08:30:00 False"]
-    for name in ("age", "income", "city", "since"):
-        page.get_by_label(f"{name}, row 1").fill("")
-    expect(page.get_by_label("age, row 1")).to_have_attribute("placeholder", "missing")
-    page.get_by_label("plan, row 1").select_option("missing")
-    assert seen_by(page) == ["<NA> nan None nan NaT False"]
-    page.click("#with-json")
-    page.click("#with-fields")  # what is missing is still missing
-    expect(page.get_by_label("age, row 1")).to_have_value("")
-    assert seen_by(page) == ["<NA> nan None nan NaT False"]
-    assert seen.console == []
-
-
-def test_rows_are_pasted_and_read_from_a_file(site: Served, browser: Browser) -> None:
-    page, seen = opened(browser, f"{site.url}/v2/docs#model=churn")
-    text = 'city;plan;age;income;since;active\nBern;pro;31;1.5;2021-03-01;1\n;;;;;false\n"Ulm; south";basic;42;2;2024-11-20 08:00:00;true\n'
-    rows = ["31 1.5 Bern pro 2021-03-01 00:00:00 True", "<NA> nan None nan NaT False", "42 2.0 Ulm; south basic 2024-11-20 08:00:00 True"]
-    page.get_by_label("Rows from a CSV file").set_input_files([{"name": "a.csv", "mimeType": "text/csv", "buffer": text.encode()}])
-    expect(page.get_by_label("age, row 3")).to_have_value("42")
-    assert seen_by(page) == rows
-    expect(page.locator("#look tbody tr").nth(1)).to_have_text("2<NA> nan None nan NaT Falsemissingmissingmissingmissingmissingfalse")
-    expect(page.locator("#look tbody tr").nth(2)).to_contain_text("422Ulm; southbasic")
-    picture(page, "rows")
-    page.get_by_role("button", name="Remove the last row").click()
-    page.get_by_label("age, row 2").focus()
-    paste(page, "7\t0.5\tKiel\n8\t0.25\tBonn\n")
-    expect(page.get_by_label("city, row 3")).to_have_value("Bonn")
-    page.get_by_label("active, row 3").select_option("true")
-    assert seen_by(page) == [rows[0], "7 0.5 Kiel nan NaT False", "8 0.25 Bonn nan NaT True"]
-    assert seen.console == []
-
-
-def paste(page: Page, text: str) -> None:
-    page.evaluate(
-        """text => {
-            const data = new DataTransfer();
-            data.setData("text", text);
-            document.activeElement.dispatchEvent(new ClipboardEvent("paste", {clipboardData: data, bubbles: true, cancelable: true}));
-        }""",
-        text,
-    )
-
-
-def test_rows_of_a_class_are_chosen(site: Served, browser: Browser) -> None:
-    page, seen = opened(browser, f"{site.url}/v2/docs#model=customers")
-    expect(page.locator("#fields th")).to_have_text(["age INT64, 0 to 120", "plan text", "city text"])
-    page.get_by_label("plan, row 1").select_option("pro")
-    page.get_by_label("city, row 1").fill("")
-    assert seen_by(page) == ["0 pro None"]
-    page.select_option("#action", "generate")
-    write_json(page, '[{"age": 1, "plan": "pro", "city": null}, {"age": 2, "plan": "basic", "city": "Bern"}]')
-    page.click("#send")
-    expect(page.locator("#look tbody tr")).to_have_text(["11 pro None1promissing", "22 basic Bern2basicBern"])
-    page.click("#with-fields")
-    expect(page.get_by_label("city, row 2")).to_have_value("Bern")
-    assert seen.console == []
-
-
-def test_a_scalar_shows_its_default(site: Served, browser: Browser) -> None:
-    page, seen = opened(browser, f"{site.url}/v2/docs#model=scaled")
-    page.get_by_label("x FP32").fill("1 2")
-    expect(page.get_by_label("factor FP64")).to_have_attribute("placeholder", "default 2.5")
-    expect(page.get_by_label("exact BOOL").locator("option:checked")).to_have_text("default false")
-    assert seen_by(page) == [2.5, 5]
-    page.get_by_label("factor FP64").fill("3")
-    page.get_by_label("exact BOOL").select_option("true")
-    assert seen_by(page) == [4, 7]
-    page.get_by_label("exact BOOL").select_option("default false")
-    assert seen_by(page) == [3, 6]
-    assert seen.console == []
-
-
-def test_a_large_array_comes_from_a_file(site: Served, browser: Browser, tmp_path: Path) -> None:
-    page, seen = opened(browser, f"{site.url}/v2/docs#model=statistics")
-    assert seen_by(page) == [0, 0, 0]
-    array = np.arange(3 * 48 * 64, dtype=np.float64).reshape(3, 48, 64) / (3 * 48 * 64)
-    np.save(tmp_path / "x.npy", array)
-    page.set_input_files("#fields input[type=file]", tmp_path / "x.npy")
-    expect(page.locator("#fields .preview")).to_contain_text("9,216 elements, [1, 3, 48, 64], from x.npy")
-    assert seen_by(page) == pytest.approx(array.mean(axis=(1, 2)).tolist(), rel=1e-5)
-    done = subprocess.run([sys.executable, "-c", code_of(page, "oip_asgi")], cwd=tmp_path, capture_output=True, text=True, check=True)
-    assert done.stdout.startswith("mean [0.16")
-    done = subprocess.run([sys.executable, "-c", code_of(page, "tritonclient")], cwd=tmp_path, capture_output=True, text=True, check=True)
-    assert done.stdout.startswith("mean [0.16")
-    code = code_of(page, "curl")
-    with page.expect_download() as saved:
-        page.get_by_role("button", name="Save body.bin").click()
-    saved.value.save_as(tmp_path / "body.bin")
-    for command in (["sh", "-c", code], [sys.executable, "-c", code_of(page, "httpx2")]):
-        done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
-        assert "0.1666" in done.stdout
-    page.select_option("#action", "generate")
-    page.get_by_role("button", name="Random numbers for pixels").click()
-    page.click("#send")
-    expect(page.locator("#answer .badge")).to_have_text("200 OK")
-    assert answer_of(page)["mean"] == pytest.approx([0.5] * 3, abs=0.1)
-    page.set_input_files("#fields input[type=file]", [{"name": "red.png", "mimeType": "image/png", "buffer": RED}])
-    expect(page.locator("#fields canvas")).to_be_visible()
-    page.click("#send")
-    expect(page.locator("#text")).to_contain_text("[1")
-    assert answer_of(page)["mean"] == [1, 0, 0]
-    page.set_input_files("#fields input[type=file]", [{"name": "no.npy", "mimeType": "", "buffer": b"no"}])
-    expect(page.locator("#fields .failed")).to_contain_text("no.npy cannot be sent: it is no file that numpy.save has written")
-    assert seen.console == []
-
-
-def test_a_picture_is_shown_before_it_is_sent(site: Served, browser: Browser, tmp_path: Path) -> None:
-    page, seen = opened(browser, f"{site.url}/v2/docs#model=files")
-    (tmp_path / "it's $x.png").write_bytes(RED)
-    page.set_input_files("#fields input[type=file]", tmp_path / "it's $x.png")
-    expect(page.locator("#fields .thumb")).to_contain_text(f"it's $x.png, {len(RED)} bytes")
-    assert drawn(page.locator("#fields canvas")) == [255, 0, 0, 255]
-    page.click("#send")
-    expect(page.locator("#answer .badge")).to_have_text("200 OK")
-    expected = answer_of(page)
-    for language, command in (("curl", ["sh", "-c"]), ("httpx2", [sys.executable, "-c"])):
-        code = code_of(page, language)
-        assert len(code) < 500
-        done = subprocess.run([*command, code], cwd=tmp_path, capture_output=True, text=True, check=True)
-        assert (json.loads if language == "curl" else eval)(done.stdout) == expected
-    page.get_by_role("button", name="Remove the files").click()
-    expect(page.locator("#fields textarea")).to_be_visible()
-    expect(page.locator("#fields .thumb")).to_have_count(0)
-    assert seen.console == []
 
 
 def test_an_undeclared_model_is_told_what_to_declare(site: Served, browser: Browser) -> None:

@@ -1,0 +1,69 @@
+"""What the checks of the page in a real browser share."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+from playwright.sync_api import Browser, Locator, Page, expect
+
+
+class Seen:
+    """What happened in a page: what its console says, and what it asked for."""
+
+    def __init__(self, page: Page) -> None:
+        self.console: list[str] = []
+        self.urls: list[str] = []
+        page.on("console", lambda message: self.console.append(message.text))
+        page.on("pageerror", lambda error: self.console.append(str(error)))
+        page.on("request", lambda request: self.urls.append(request.url))
+
+
+def opened(browser: Browser, address: str, **options: Any) -> tuple[Page, Seen]:
+    page = browser.new_context(**{"viewport": {"width": 1200, "height": 900}, **options}).new_page()
+    page.set_default_timeout(15_000)
+    seen = Seen(page)
+    page.goto(address)
+    return page, seen
+
+
+def picture(page: Page, name: str) -> None:
+    if folder := os.environ.get("SCREENSHOTS"):
+        page.screenshot(path=Path(folder) / f"{name}.png", full_page=True)
+
+
+def write_json(page: Page, body: str) -> None:
+    page.click("#with-json")
+    page.fill("#body", body)
+
+
+def code_of(page: Page, language: str) -> str:
+    page.get_by_role("tab", name=language, exact=True).click()
+    return str(page.locator("#code").inner_text())
+
+
+def answer_of(page: Page) -> Any:
+    expect(page.locator("#answer")).to_have_attribute("aria-busy", "false")
+    expect(page.locator("#text")).not_to_be_empty()
+    return json.loads(str(page.locator("#text").text_content()))
+
+
+def ran_in(page: Page, code: str) -> Any:
+    """What lines of JavaScript print in the page."""
+    with page.expect_console_message() as said:
+        page.evaluate(f"(async () => {{ {code} }})()")
+    return said.value.args[0].json_value()
+
+
+def seen_by(page: Page) -> list[Any]:
+    page.click("#send")
+    expect(page.locator("#answer .badge")).to_have_text("200 OK")
+    answer = answer_of(page)
+    return list(answer["outputs"][0]["data"])
+
+
+def drawn(canvas: Locator) -> Any:
+    """The first pixel of a canvas."""
+    return canvas.evaluate("canvas => [...canvas.getContext('2d').getImageData(0, 0, 1, 1).data]")
