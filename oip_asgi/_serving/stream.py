@@ -73,8 +73,8 @@ async def stream(
             response = await reader.read_next()
             if isinstance(response, _Large):
                 response = await reader.encode_elsewhere(response)
-            if not reader.has_begun:
-                reader.begin()
+            if not reader.has_begun:  # from here on there is another deadline, which the client has too
+                reader.has_begun, reader.deadline, io.until = True, reader.until, reader.until
             if response is None:
                 break
             reader.note("success")
@@ -87,7 +87,9 @@ async def stream(
             raise
     try:
         if failed is None:
-            reader.finish()
+            reader.give_up("empty_response")
+            call.timings.returned = call.timings.answered = engine.clock()
+            end_call(call)
         elif encode_error is None or not reader.has_begun:
             raise failed
         else:
@@ -142,10 +144,6 @@ class _ItemReader(Generic[T]):
         """Encode a large response in a worker thread."""
         encode = partial(self._call.encode_in_thread, large.response, is_last=False)
         return self._io.run(encode, "conversion", deadline=self.deadline)
-
-    def begin(self) -> None:
-        """From the first response on, the rest has another deadline, which the client has too."""
-        self.has_begun, self.deadline, self._io.until = True, self.until, self.until
 
     def _check_only(self, *, has_ended: bool) -> None:
         """Check that there is one response, where one was asked for."""
@@ -245,12 +243,6 @@ class _ItemReader(Generic[T]):
         call.model.statistics.add(Numbers.add_response, self.index, outcome, seconds, encoding, now - call.timings.since)
         self.index += 1
         self._returned_at = 0.0
-
-    def finish(self) -> None:
-        """End the request after its last response."""
-        self.give_up("empty_response")
-        self._call.timings.returned = self._call.timings.answered = self._clock()
-        end_call(self._call)
 
     def give_up(self, outcome: ResponseOutcome) -> None:
         """End the request, and give its slot back. If a thread runs the generator now, that thread closes it, and gives the slot back."""
