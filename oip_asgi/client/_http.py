@@ -84,12 +84,12 @@ class HTTPLink:
     async def exchange(self, request: HTTPRequest, timeout: float | None, limit: int | None) -> HTTPAnswer:
         answer = await self.send(request, timeout)
         try:
-            collector = questions.Collector(answer.headers, limit)
+            collector = questions.Collector(answer.headers, limit, writable=self.writable)
             while piece := await answer.read():
                 collector.add(piece)
         finally:
             await answer.close()
-        body = collector.finish(writable=self.writable)
+        body = collector.finish()
         if self.is_ours and answer.status == 200 and len(body):
             questions.check_coding(answer.headers)
         return HTTPAnswer(answer.status, answer.headers, body)
@@ -139,7 +139,7 @@ class HTTPLink:
             if self.is_ours and status == 200:
                 questions.check_coding(headers)
             has_events = status == 200 and headers.get("content-type", "").lower().startswith("text/event-stream")
-            events = questions.Events(limit) if has_events else questions.Collector(headers, limit)
+            events = questions.Events(limit) if has_events else questions.Collector(headers, limit, writable=self.writable)
             while piece := await answer.read():
                 for event in events.add(piece) or ():
                     yield await self.compute(len(event) <= LOOP_BYTES, read_response, {}, event, None)
@@ -148,4 +148,4 @@ class HTTPLink:
         if isinstance(events, questions.Events):
             events.finish()
         else:
-            yield await self._read(inference, request, HTTPAnswer(status, headers, events.finish(writable=self.writable)))
+            yield await self._read(inference, request, HTTPAnswer(status, headers, events.finish()))

@@ -296,22 +296,29 @@ class Collector:
     Raises InvalidResponse if it has, or says that it has, more bytes than `limit`.
     """
 
-    def __init__(self, headers: Mapping[str, str], limit: int | None) -> None:
+    def __init__(self, headers: Mapping[str, str], limit: int | None, *, writable: bool) -> None:
         self._limit = limit
         length = headers.get("content-length", "")
         check_size(int(length) if _LENGTH.fullmatch(length) else 0, limit, "response")
         head = headers.get(LENGTH_NAME, "")
         self._start = -int(head[-_DIGITS:]) % _ALIGNED if head.isdecimal() else 0
-        self._body = BytesIO()
-        self._body.write(bytes(self._start))
+        # who may write gets a view of a bytearray; of a BytesIO, its `bytes`: a view of one makes it complain when it is collected
+        self._body: bytearray | BytesIO = bytearray(self._start) if writable else BytesIO(bytes(self._start))
+        self._size = self._start
+        if isinstance(self._body, BytesIO):
+            self._body.seek(self._start)
 
     def add(self, piece: bytes) -> None:
-        self._body.write(piece)
-        check_size(self._body.tell() - self._start, self._limit, "response")
+        self._size += len(piece)
+        check_size(self._size - self._start, self._limit, "response")
+        if isinstance(self._body, bytearray):
+            self._body += piece
+        else:
+            self._body.write(piece)
 
-    def finish(self, *, writable: bool) -> Buffer:
+    def finish(self) -> Buffer:
         """The body, which is not copied: arrays that are views of it can be written to, or nobody can change them any more."""
-        body = self._body.getbuffer() if writable else memoryview(self._body.getvalue())
+        body = memoryview(self._body if isinstance(self._body, bytearray) else self._body.getvalue())
         return body[self._start :]
 
 
