@@ -106,7 +106,7 @@ class TensorSpec(_Resolved):
         object.__setattr__(self, "_fixed", tuple((axis, size) for axis, size in enumerate(self.shape) if size != -1))
         if self.labels is not None:
             self._check_labels(here)
-            object.__setattr__(self, "labels", tuple(self.labels))
+            object.__setattr__(self, "labels", tuple(map(str, self.labels)))
         if self.format is not None:
             if self.format not in ("NCHW", "NHWC"):
                 raise ValueError(f'{here}: format={self.format!r} must be "NCHW" or "NHWC", or left out')
@@ -122,7 +122,7 @@ class TensorSpec(_Resolved):
             elements = math.prod(1 if size == -1 else size for size in self.shape)
             if len(self.example) != elements:
                 raise ValueError(f"{here}: example= has {len(self.example)} elements, and with 1 for each -1 the shape has {elements}")
-            object.__setattr__(self, "example", tuple(self.example))
+            object.__setattr__(self, "example", tuple(map(_to_plain, self.example)))
 
     def _check_range(self, here: str) -> None:
         bounds = [bound for bound in (self.minimum, self.maximum) if bound is not None]
@@ -210,6 +210,11 @@ def _read_number(text: bytes) -> float:
     except ValueError:
         return math.nan
     return value if type(value) in (int, float) else math.nan
+
+
+def _to_plain(element: str | float | bool | None) -> str | float | bool | None:
+    """Numpy's texts and floats are Python's too, but JSON is not written of them."""
+    return str(element) if isinstance(element, str) else float(element) if isinstance(element, float) else element
 
 
 def write_spec(name: str, datatype: str, shape: Sequence[int]) -> str:

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
+import numpy as np
 import pytest
 from fastapi import FastAPI
 
@@ -329,3 +330,14 @@ def test_the_defaults_of_scalars_are_said() -> None:
     items = document["components"]["schemas"]["OipRequest_m"]["properties"]["inputs"]["items"]["oneOf"]
     defaults = {item["title"]: item["properties"].get("data", {}).get("default") for item in items}
     assert defaults == {"x": None, "factor": [2.5], "top": [3], "exact": [False], "unit": ["cm"], "most": None}
+
+
+def test_labels_and_examples_may_be_numpy_s() -> None:
+    server = InferenceServer()
+    label, number = np.array(["setosa"])[0], np.float64(1.5)
+    x, y = TensorSpec("x", "FP64", [-1], example=[number]), TensorSpec("y", "FP64", [-1, 1], labels=[label])
+    server.register("m", lambda x: x[:, None], inputs=[x], outputs=[y])
+    ask = over_asgi(OIPApp(server), "")
+    for path in ("docs/state.json", "docs/dataplane.json", "openapi.json", "config"):
+        assert ask(Request("GET", f"/models/m/{path}")).status == 200, path
+    assert json.loads(ask(Request("GET", "/models/m/config")).body)["name"] == "m"
