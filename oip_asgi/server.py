@@ -5,11 +5,13 @@ from __future__ import annotations
 import threading
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator, Mapping, Sequence
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Any, NamedTuple, NoReturn, TypeVar, Unpack
 
 import msgspec
 
 from ._codecs.content_types import Codecs
+from ._docs.json_schemas import example_tensors
 from ._docs.openapi import openapi
 from ._extensions import repository
 from ._extensions.repository import ModelStatus
@@ -34,6 +36,7 @@ from ._serving.engine import Engine
 from ._serving.python_calls import PythonFormat, infer_values
 from ._serving.server_options import ServerKeywords, ServerOptions
 from ._serving.stream import stream
+from ._serving.warm_up import warm_up
 from ._version import __version__
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -154,6 +157,10 @@ class InferenceServer:
                 for a function that a new one has replaced.
             ready (Callable[[], Any] | None, default None): A `def` or `async def` that each readiness check calls; a false
                 result means that the model is not ready, and so does an `InferenceError`, whose text the log has as the reason.
+            warm_up (bool | Sequence[Mapping[str, Any]], default False): Whether the model is called before it is ready, after each
+                load, outside the statistics: True with an example of each input that a request must have, a list with the
+                inputs of each call. If a call raises, or takes longer than `timeout`, the load has failed, and what was loaded
+                before still serves.
             max_concurrency (int | None, default None): How many calls may run at once. None means 256 for an `async def`, 40
                 for a `def`, as many as Starlette runs in threads, and 1 with `max_batch_size`. For a model that computes, write
                 about the number of CPUs.
@@ -197,7 +204,10 @@ class InferenceServer:
             raise TypeError("an InferenceServer is no blueprint: write app.register_blueprint(oip_asgi.flask.blueprint(server))")
         engine, runtime = self._inside
         check_names(options, ModelOptions, f"model {name!r}: ")
-        replaced = engine.models.add(Model(ModelOptions(name=name, function=function, **options), engine.codecs))
+        model = Model(ModelOptions(name=name, function=function, **options), engine.codecs)
+        if model.options.warm_up:
+            model.lifecycle.prove = partial(warm_up, engine, model, example_tensors)
+        replaced = engine.models.add(model)
         if replaced is not None:
             repository.end(BlockingIO(runtime), [replaced], "unregister", refuses_waiting=False)
 
@@ -254,7 +264,7 @@ class InferenceServer:
         """
         engine, runtime = self._inside
         io = AsyncIO(runtime)
-        await io.finish(repository.load(engine, io, name, version, parameters or LoadParameters()))
+        await io.complete(repository.load(engine, io, name, version, parameters or LoadParameters()))
 
     def load_sync(self, name: str, version: str | None = None, parameters: LoadParameters | None = None) -> None:
         """`load`, for threads without an event loop.
@@ -266,7 +276,7 @@ class InferenceServer:
         check_may_block("server.load_sync", "await server.load(...)")
         engine, runtime = self._inside
         io = BlockingIO(runtime)
-        io.finish(repository.load(engine, io, name, version, parameters or LoadParameters()))
+        io.complete(repository.load(engine, io, name, version, parameters or LoadParameters()))
 
     async def unload(self, name: str, version: str | None = None) -> None:
         """Unload a model: no call begins any more, calls that wait for a slot are answered 503, and running calls end first.
@@ -285,7 +295,7 @@ class InferenceServer:
         """
         engine, runtime = self._inside
         io = AsyncIO(runtime)
-        await io.finish(repository.wait_until_unloaded(engine, io, name, version))
+        await io.complete(repository.wait_until_unloaded(engine, io, name, version))
 
     def unload_sync(self, name: str, version: str | None = None) -> None:
         """`unload`, for threads without an event loop.
@@ -297,7 +307,7 @@ class InferenceServer:
         check_may_block("server.unload_sync", "await server.unload(...)")
         engine, runtime = self._inside
         io = BlockingIO(runtime)
-        io.finish(repository.wait_until_unloaded(engine, io, name, version))
+        io.complete(repository.wait_until_unloaded(engine, io, name, version))
 
     async def unregister(self, name: str, version: str | None = None) -> None:
         """`unload` a model and forget it: requests for it are answered 404 from here on.
@@ -311,7 +321,7 @@ class InferenceServer:
         """
         engine, runtime = self._inside
         io = AsyncIO(runtime)
-        await io.finish(repository.wait_until_unloaded(engine, io, name, version, "unregister"))
+        await io.complete(repository.wait_until_unloaded(engine, io, name, version, "unregister"))
 
     def unregister_sync(self, name: str, version: str | None = None) -> None:
         """`unregister`, for threads without an event loop.
@@ -323,7 +333,7 @@ class InferenceServer:
         check_may_block("server.unregister_sync", "await server.unregister(...)")
         engine, runtime = self._inside
         io = BlockingIO(runtime)
-        io.finish(repository.wait_until_unloaded(engine, io, name, version, "unregister"))
+        io.complete(repository.wait_until_unloaded(engine, io, name, version, "unregister"))
 
     async def infer(
         self,
@@ -357,7 +367,7 @@ class InferenceServer:
         engine, runtime = self._inside
         wire = PythonFormat(inputs, parameters or {}, outputs or (), id, engine.codecs)
         io = AsyncIO(runtime)
-        return await io.finish(infer_values(engine, io, name, version, wire))
+        return await io.complete(infer_values(engine, io, name, version, wire))
 
     def infer_sync(
         self,
@@ -378,7 +388,7 @@ class InferenceServer:
         engine, runtime = self._inside
         wire = PythonFormat(inputs, parameters or {}, outputs or (), id, engine.codecs)
         io = BlockingIO(runtime)
-        return io.finish(infer_values(engine, io, name, version, wire))
+        return io.complete(infer_values(engine, io, name, version, wire))
 
     def infer_stream(
         self,
@@ -449,7 +459,7 @@ class InferenceServer:
         if ending is not None:
             wait_for(ending)
         io = BlockingIO(runtime)
-        io.finish(engine.start(io))
+        io.complete(engine.start(io))
 
     def stop(self) -> None:
         """The counterpart of `start`: lets what runs finish, then ends the worker threads and the background event loop.
@@ -462,7 +472,7 @@ class InferenceServer:
         if ended is not None:
             engine, runtime = self._inside
             io = BlockingIO(runtime)
-            io.finish(engine.stop(io, self._shutdown_timeout))
+            io.complete(engine.stop(io, self._shutdown_timeout))
             self._end(ended)
 
     def drain(self) -> None:
@@ -510,13 +520,13 @@ class InferenceServer:
         try:
             if ending is not None:
                 await wait_until_set(ending)
-            await io.finish(engine.start(io))
+            await io.complete(engine.start(io))
             yield
         finally:
             ended = self._leave()
             if ended is not None:
                 try:
-                    await io.finish(engine.stop(io, self._shutdown_timeout))
+                    await io.complete(engine.stop(io, self._shutdown_timeout))
                 finally:
                     # threads are waited for in another one, while the host's event loop goes on
                     threading.Thread(target=self._end, args=(ended,), daemon=True).start()

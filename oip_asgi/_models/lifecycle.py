@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from functools import partial
-from typing import Final, Literal, TypeAlias, final
+from typing import Any, Final, Literal, TypeAlias, final
 
 from .._protocol.errors import InferenceError, ModelFailed, NotFound, NotReady
 from .._protocol.io import IO, Part, Signal
@@ -112,6 +112,8 @@ class Lifecycle:
         self.reload_failed = False
         self.load_seconds: float | None = None
         """How long the last load took that succeeded."""
+        self.prove: Callable[[IO, Handler], Coroutine[Any, Any, None]] | None = None
+        """Calls what was loaded before it serves; it raises if the load has failed with that."""
         self._handler = handler
         self._label = label
         self._loader = loader
@@ -236,6 +238,13 @@ class Lifecycle:
         try:
             since = time.monotonic()
             made = await self._loader.load(io, parameters)
+            if self.prove is not None:
+                try:
+                    await self.prove(io, made)
+                except BaseException:
+                    unproven, made = made, None
+                    await self._loader.unload(io, unproven, claim=lambda: True)
+                    raise
             self.load_seconds = time.monotonic() - since
             event = "loaded"
             logger.info("model %s is loaded after %.1f s", self._label, self.load_seconds)

@@ -1,7 +1,8 @@
 """How many calls of one model run at once, how many wait for a slot, and when a slot is given back. Waits for nothing itself.
 
 One model may be served by several event loops and threads at the same time, so all of it may be called from any thread. A request that
-ends, fails or is cancelled gives its slot up: by `end_call` or `_fail` of `_serving/pipeline`, or by `_serving/stream`.
+ends, fails or is cancelled gives its slot up: by `end_call` or `_fail` of `_serving/pipeline`, by `_serving/stream`,
+or by the thread that still runs its function: `Slot.end` in `_serving/call`, `Execution.end` in `_serving/batch_call`.
 """
 
 from __future__ import annotations

@@ -82,7 +82,8 @@ class Loader:
     def __init__(self, options: ModelOptions, codecs: Codecs) -> None:
         self._options = options
         self._codecs = codecs
-        self.has_load = options.load is not None
+        self.has_load = options.load is not None or bool(options.warm_up)
+        """Whether the model is loaded before it serves: `load=` is called, or its function with examples."""
         self.has_unload = options.unload is not None
         """Whether something is called when the model is unloaded. What `load=` returns may bring it."""
         self.is_factory = options.function is None

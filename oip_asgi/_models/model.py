@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import math
 from typing import Final
 
@@ -37,12 +38,8 @@ class Model:
         self.stream_timeout = _seconds(options.stream_timeout)
         self.has_batches = options.max_batch_size is not None
         """Whether requests may share a call."""
-        # left out, it is 1 for batches; others have that of their handler's kind, see `_describe`
-        bounds = options.max_concurrency or 1, options.max_queue
-        if options.max_batch_size is None:
-            self.limiter = Limiter(*bounds)
-        else:
-            self.limiter = Batches(*bounds, options.max_batch_size, options.preferred_batch_sizes)
+        self.limiter = self._make_limiter()
+        if options.max_batch_size is not None:
             self._warn_of_queue(options.max_batch_size)
             if options.max_batch_delay > _LONG_DELAY:
                 logger.warning(
@@ -56,9 +53,25 @@ class Model:
         first = None
         if options.function is not None:
             # a function that can never be a model fails here, not when it is loaded
-            first = make_handler(options.function, options, codecs, is_loaded=not self.loader.has_load)
+            first = make_handler(options.function, options, codecs, is_loaded=options.load is None)
             self._describe(first)
         self.lifecycle = Lifecycle(options.label, self.loader, None if self.loader.has_load else first, self._describe, self.limiter)
+
+    def _make_limiter(self) -> Limiter:
+        options = self.options
+        # left out, it is 1 for batches; others have that of their handler's kind, see `_describe`
+        bounds = options.max_concurrency or 1, options.max_queue
+        if options.max_batch_size is None:
+            return Limiter(*bounds)
+        return Batches(*bounds, options.max_batch_size, options.preferred_batch_sizes)
+
+    def make_stand_in(self, handler: Handler) -> Model:
+        """A model like this with slots and numbers of its own, which a handler answers that nobody else is answered by yet."""
+        stand_in = copy.copy(self)
+        stand_in.cache, stand_in.statistics, stand_in.limiter = None, Statistics(), self._make_limiter()
+        stand_in.lifecycle = Lifecycle(self.options.label, self.loader, handler, stand_in._describe, stand_in.limiter)
+        stand_in._describe(handler)
+        return stand_in
 
     def _describe(self, handler: Handler) -> None:
         """Take over the description of the handler that answers requests from now on."""

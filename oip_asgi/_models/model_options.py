@@ -36,6 +36,7 @@ class ModelKeywords(TypedDict, total=False):
     load: Callable[..., Any] | None
     unload: Callable[..., Any] | None
     ready: Callable[[], Any] | None
+    warm_up: bool | Sequence[Mapping[str, Any]]
     max_concurrency: int | None
     max_queue: int
     timeout: float | None
@@ -56,9 +57,14 @@ def _are_sizes(value: Any) -> bool:
     return isinstance(value, (list, tuple)) and all(type(size) is int for size in value)
 
 
+def _are_calls(value: Any) -> bool:
+    return isinstance(value, bool) or (isinstance(value, (list, tuple)) and all(isinstance(each, Mapping) for each in value))
+
+
 _SPECS: Final = Check(
     'a list of TensorSpec, such as [TensorSpec("x", "FP32", [-1, 4])], or as in inputs, outputs = specs_of(session)', _are_specs, TypeError
 )
+_CALLS: Final = Check('True, or a list with the inputs of each call, such as [{"x": [1.0, 2.0]}]', _are_calls, TypeError)
 _DELAY: Final = number("a number of seconds, 0 or more, such as 0.002", lambda value: 0 <= value <= NO_TIMEOUT)
 _SIZES: Final = Check("a list of integers, such as [8, 16]", _are_sizes, TypeError)
 
@@ -84,6 +90,7 @@ class ModelOptions(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     load: Annotated[Callable[..., Any] | None, CALLABLE] = None
     unload: Annotated[Callable[..., Any] | None, CALLABLE] = None
     ready: Annotated[Callable[[], Any] | None, CALLABLE] = None
+    warm_up: Annotated[bool | Sequence[Mapping[str, Any]], _CALLS] = False
     max_concurrency: Annotated[int | None, integer(1)] = None
     max_queue: Annotated[int, integer(0)] = 100
     timeout: Annotated[float | None, SECONDS] = None
