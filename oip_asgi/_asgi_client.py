@@ -56,7 +56,7 @@ class Client(msgspec.Struct, eq=False):
     first: Message | None = None  # which was received already
     is_unread: bool = False  # whether its body is still to be read: until then, each message may be a part of it
     has_begun: bool = False
-    is_stuck: bool = False
+    is_stuck: bool = False  # whether a piece is being sent, or was given up in the middle
 
     async def read(self, body: Fed) -> Any:
         """Read the body, and return what `body.finish` returns."""

@@ -129,7 +129,7 @@ class OIPApp:
                 return
             answer = CLIENT_GONE
         finally:
-            if io.here is not None:
+            if io.here is not None:  # else it has not waited: a coroutine less, as nearly always
                 await io.end()
         assert type(answer) is Response
         await _send(answer, send)

@@ -98,7 +98,7 @@ def _answer(server: InferenceServer, method: Method, request: bytes, context: gr
     engine, runtime = server._inside
     io = BlockingIO(runtime, None, _watch_end(context))
     try:
-        parts = io.finish(exchange(engine, method, request, context, io))
+        parts = io.complete(exchange(engine, method, request, context, io))
     except ClientGone:
         return b""  # the call has ended already
     except Exception as error:
@@ -110,7 +110,7 @@ async def _answer_async(server: InferenceServer, method: Method, request: bytes,
     engine, runtime = server._inside
     io = AsyncIO(runtime)
     try:
-        parts = await io.finish(exchange(engine, method, request, context, io))
+        parts = await io.complete(exchange(engine, method, request, context, io))
     except Exception as error:
         await context.abort(*_get_error(refuse(error)))
     return b"".join(parts)

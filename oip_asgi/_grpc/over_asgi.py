@@ -22,7 +22,7 @@ from .._http.response import refuse as refuse_over_http
 from .._protocol.errors import InferenceError, TakenBy, TimedOut, show
 from .._protocol.io import ClientGone, DeadlinePassed
 from .._protocol.log import logger
-from .._runtime.async_io import AsyncIO, attend
+from .._runtime.async_io import AsyncIO, attend_watched
 from .._runtime.waiting import until_gone
 from ..server import InferenceServer
 from .frames import FrameReader
@@ -134,7 +134,7 @@ class OIPGRPCApp:
         except Exception as error:
             return call.end(refuse(error))
         finally:
-            if io.here is not None:
+            if io.here is not None:  # as in `OIPApp`
                 await io.end()
 
     async def _drop_body(self, head: Head, client: Client) -> None:
@@ -161,7 +161,7 @@ class OIPGRPCApp:
         requests = _Requests(client, reader)
         with suppress(ClientGone, OSError):  # servers raise it from `send` if the client has gone
             try:
-                reply = await attend(converse(call.head.transport, requests.next, write), deadline, requests.is_gone, self._runtime)
+                reply = await attend_watched(converse(call.head.transport, requests.next, write), deadline, requests.is_gone, self._runtime)
                 if requests.error is not None and reply.code == "OK":
                     reply = refuse(requests.error)
             except DeadlinePassed:

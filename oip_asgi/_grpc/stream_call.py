@@ -166,7 +166,7 @@ class StreamCall:
             name, version = request.model_name, request.model_version or None
             if engine.guard is not None:
                 io = AsyncIO(self._runtime)
-                await io.finish(engine.guard.ask(io, request.make_access("infer", name, version)))
+                await io.complete(engine.guard.ask(io, request.make_access("infer", name, version)))
             return request, engine.find_for_inference(name, version)
         except Exception as error:
             if request is None and isinstance(error, InferenceError):

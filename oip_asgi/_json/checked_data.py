@@ -2,6 +2,7 @@
 
 It accepts what the quick way refuses: integers written as 2.0 or 1e3, and the literals NaN and Infinity. Errors say what
 is wrong, and where.
+A number out of range is refused by `_pack_read` of `tensor_data`.
 """
 
 from __future__ import annotations

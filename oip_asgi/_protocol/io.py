@@ -3,7 +3,8 @@
 A request is one coroutine, which gets an `IO`. On an event loop, `AsyncIO` lets it await; in a thread, `BlockingIO` blocks inside each
 method, so that the coroutine never suspends, and `finish` runs it. So each decision exists once, for callers of both kinds.
 
-Several methods take a `deadline`, in seconds of `time.monotonic`, after which they raise `DeadlinePassed`. Each may raise `ClientGone`.
+Several methods take a `deadline`, in seconds of `time.monotonic`, after which they raise `DeadlinePassed`. `wait`, `run` and `call` may
+raise `ClientGone`, never under WSGI; for `read`, a client that goes is a body that ends too early, which is 400.
 """
 
 from __future__ import annotations
@@ -21,8 +22,8 @@ from .errors import TakenBy
 T = TypeVar("T")
 
 Work: TypeAlias = Literal["model", "hook", "conversion"]
-"""What a function does, which says where it runs under an event loop: a model's call in a worker thread; a hook such as `load=` in threads
-of its own, so that it never waits for models; the decoding or encoding of a large body in a few threads."""
+"""What a function does, which says in which threads of `runtime.Runtime` it runs under an event loop: a model's call in a worker thread; a
+hook such as `load=` in threads of its own, so that it never waits for models; the decoding or encoding of a large body in a few threads."""
 
 
 class Signal(msgspec.Struct, eq=False):
@@ -90,7 +91,8 @@ class IO(Protocol):
     """What a request may wait for."""
 
     until: float
-    """When the client must have taken the piece of a stream that it got last."""
+    """When the client must have taken the piece of a stream that it has got. `stream` sets it, and who sends the pieces reads it; infinity
+    where nothing waits for the client."""
 
     def read(self, body: Fed) -> Awaitable[Any]:
         """Feed the request's body into `body`, and return the result of its `finish`."""
@@ -123,7 +125,10 @@ class IO(Protocol):
         """
 
     def call_always(self, function: Callable[[], Coroutine[Any, Any, T]]) -> Awaitable[T]:
-        """`call` what cleans up, in the task of the others: no deadline and no client ends it."""
+        """`call` what cleans up, in the task of the others: no deadline ends it, and from here on no client ends anything.
+
+        If its host cancels it again, it is cut short.
+        """
 
     def spawn(self, part: Part) -> None:
         """Begin a part, which goes on by itself."""

@@ -44,7 +44,10 @@ class ForLoop(Protocol):
     def begin(
         self, function: Callable[[], T], work: Work, after: Signal | None = None, deadline: float = math.inf, late: Late | None = None, /
     ) -> asyncio.Future[T]:
-        """Run a function in a worker thread. With a deadline, it goes on even if nobody waits for the future any more."""
+        """Run a function in a worker thread: never if the future is done before, and to its end if that is done meanwhile.
+
+        The deadline is watched by `AsyncIO`, and tells only whether the thread may be left behind.
+        """
 
 
 class Threads(Protocol):
@@ -170,7 +173,7 @@ class AsyncIO(msgspec.Struct, eq=False):
         is_forked = watch_fork()
         part.is_lost = lambda: loop.is_closed() or is_forked()
         io = AsyncIO(self._threads, None, None if part.unwanted is None else partial(wait_until_set, part.unwanted))
-        work = _finish(part, io)
+        work = _complete(part, io)
         task = loop.create_task(work, context=Context()) if part.is_apart else loop.create_task(work)
         part.cancel = task.cancel
 
@@ -200,8 +203,8 @@ class AsyncIO(msgspec.Struct, eq=False):
         finally:
             await items.aclose()
 
-    async def finish(self, work: Coroutine[Any, Any, T]) -> T:
-        """Finish a coroutine that waits with this only."""
+    async def complete(self, work: Coroutine[Any, Any, T]) -> T:
+        """Await a coroutine that waits with this only, and `end`."""
         try:
             return await work
         finally:
@@ -270,9 +273,9 @@ class AsyncIO(msgspec.Struct, eq=False):
             await asyncio.wait([watcher])
 
 
-async def _finish(part: Part, io: AsyncIO) -> None:
+async def _complete(part: Part, io: AsyncIO) -> None:
     with suppress(ClientGone):
-        await io.finish(part.make(io))
+        await io.complete(part.make(io))
 
 
 def _is_closed(error: BaseException, task: asyncio.Task[Any]) -> bool:
@@ -309,11 +312,11 @@ class Patrol:
             asyncio.get_running_loop().call_later(_UNWATCHED_SECONDS, self._go_round)
 
 
-async def attend(work: Coroutine[Any, Any, T], deadline: float, gone: Gone, threads: Threads) -> T:
-    """Await work that is all that its client waits for, no longer than a deadline and the client allow."""
+async def attend_watched(work: Coroutine[Any, Any, T], deadline: float, gone: Gone, threads: Threads) -> T:
+    """Await a coroutine, no longer than until a deadline, and while the client is there, which is watched from the beginning."""
     io = AsyncIO(threads, None, gone)
     io.watch()
-    return await io.finish(io.attend(work, deadline))
+    return await io.complete(io.attend(work, deadline))
 
 
 async def draw(make: Callable[[], AsyncGenerator[T, None]], io: AsyncIO, first: T | None = None) -> AsyncGenerator[Any, None]:

@@ -19,7 +19,7 @@ _STOP_SECONDS: Final = 5.0
 
 
 class Loan:
-    """The thread that waits for a coroutine. The coroutine may use it meanwhile if it is a `LentThread`."""
+    """The thread that waits for a coroutine. The coroutine may use it meanwhile if it is a `_LentThread` of `django`."""
 
     def take(self) -> None:
         """Let the coroutine that calls this use the thread."""

@@ -21,7 +21,7 @@ from typing import Any, Generic, TypeVar
 import msgspec
 
 from .._protocol.io import ClientGone, DeadlinePassed, Fed, Late, Part, Signal, Work, finish
-from .async_io import AsyncIO, attend
+from .async_io import AsyncIO, attend_watched
 from .background import Loan, LoopTask, result_of
 from .faults import call_here
 from .runtime import Runtime
@@ -69,7 +69,7 @@ class BlockingIO(msgspec.Struct, eq=False):
         return call_here(function)
 
     async def call(self, function: Callable[[], Coroutine[Any, Any, T]], deadline: float = math.inf, *, in_one_task: bool = False) -> T:
-        self._wait(None, deadline)
+        self._check_client()
         work, background = partial(self._attend, function, deadline), self._runtime.background
         with waiting():
             if not in_one_task:
@@ -88,11 +88,11 @@ class BlockingIO(msgspec.Struct, eq=False):
 
     def spawn(self, part: Part) -> None:
         part.is_lost = watch_fork()
-        work = partial(_finish, part, BlockingIO(self._runtime, None, part.unwanted))
+        work = partial(_complete, part, BlockingIO(self._runtime, None, part.unwanted))
         self._runtime.begin(partial(Context().run, work) if part.is_apart else work, "hook", part.ended)
 
-    def finish(self, work: Coroutine[Any, Any, T]) -> T:
-        """Finish a coroutine that waits with this only."""
+    def complete(self, work: Coroutine[Any, Any, T]) -> T:
+        """Finish a coroutine that waits with this only, and `end`."""
         try:
             return finish(work)
         finally:
@@ -105,21 +105,24 @@ class BlockingIO(msgspec.Struct, eq=False):
             with waiting():
                 task.end()
 
-    def _wait(self, signal: Signal | None, deadline: float) -> None:
+    def _check_client(self) -> None:
         if self._gone is not None and self._gone.is_set():
             raise ClientGone
+
+    def _wait(self, signal: Signal | None, deadline: float) -> None:
+        self._check_client()
         if signal is not None and not signal.is_set():
             with waiting():
                 wait_for(signal, deadline, self._gone)
 
     async def _attend(self, function: Callable[[], Coroutine[Any, Any, T]], deadline: float) -> T:
         io = AsyncIO(self._runtime, None, None if self._gone is None else partial(wait_until_set, self._gone))
-        return await io.finish(io.call(function, deadline))
+        return await io.complete(io.call(function, deadline))
 
 
-def _finish(part: Part, io: BlockingIO) -> None:
+def _complete(part: Part, io: BlockingIO) -> None:
     with suppress(ClientGone):
-        io.finish(part.make(io))
+        io.complete(part.make(io))
 
 
 def draw(make: Callable[[], AsyncGenerator[T, None]], io: BlockingIO, first: T | None = None) -> Generator[Any, None, None]:
@@ -167,7 +170,7 @@ def draw(make: Callable[[], AsyncGenerator[T, None]], io: BlockingIO, first: T |
     finally:
         if timer is not None:
             timer.cancel()
-        io.finish(items.aclose())
+        io.complete(items.aclose())
 
 
 def _throw_late(items: AsyncGenerator[T, None]) -> Future[T]:
@@ -190,7 +193,7 @@ class Written(Generic[M, T]):
         self._messages: SimpleQueue[M | None] = SimpleQueue()
         self._taken = asyncio.Event()
         self._taken.set()
-        work = attend(begin(self._write), math.inf, partial(wait_until_set, ended), runtime)
+        work = attend_watched(begin(self._write), math.inf, partial(wait_until_set, ended), runtime)
         self._made = runtime.background.begin(work, Loan())
         self._made.add_done_callback(lambda _: self._messages.put(None))
 

@@ -1,5 +1,7 @@
 """Worker threads: a `def` runs in one, so that it does not block the event loop. Decides nothing about what they do.
 
+`Runtime` of `runtime` has three pools: `worker_threads` for models, as many for hooks, and one thread for each CPU for conversions.
+
 A trip to a thread and back costs two wake-ups, which on a busy machine take longer than most models. So jobs share them: while a thread
 is awake, further jobs wait for it a millisecond before another thread is woken, and `LoopThreads` brings several results back at once.
 """

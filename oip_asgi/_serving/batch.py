@@ -2,6 +2,7 @@
 
 Each request runs on its own event loop or thread, and waits for a slot. The one that gets it takes others along, and each gets its part.
 Each waits with its own delay as the deadline, so no thread has to watch the delays. `batch_queue` decides when a batch starts.
+A request that goes or is late leaves it, and the others are answered: `Member.leave` of `batch_call`.
 """
 
 from __future__ import annotations

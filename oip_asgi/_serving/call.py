@@ -50,7 +50,7 @@ class ModelRaised(Exception):
 
 
 class Call(msgspec.Struct, Generic[T], eq=False):
-    """One call of a model, after its body was read."""
+    """A request that was let in, after its body was read. Most call the model; some share a call, or have their response from the cache."""
 
     engine: Engine
     model: Model

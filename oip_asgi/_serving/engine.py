@@ -1,4 +1,4 @@
-"""One server: its models, its limits, whether it is ready, its start and stop. Knows no transport and no wire format."""
+"""One server: its models, its limits, its metadata, its start and stop. Knows no transport and no wire format."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ class Engine:
             self.guard = Guard(options.authorize, call_here, self.unknown, clock, self._find_timeout)
         """Asks `authorize=` before a client does anything with a model. None if the server has none."""
         self.tracer: Tracer | None = None
-        """Functions that are called with each model after it was registered."""
+        """Begins the span of each inference request; None if nobody traces."""
         self.finders: list[Callable[[], object]] = []
         """Functions that register new models. They are called before a client lists or loads models, if it may load some."""
         self.security: Security | None = None
@@ -189,8 +189,6 @@ class Engine:
             model.lifecycle.forget()
         self.regions.unregister(None)
         self.stopping = self.draining = False
-        self.draining = False
-        """Whether readiness is refused, and nothing else: a proxy is to send its requests elsewhere."""
 
 
 def _describe_tensors(specs: Sequence[TensorSpec]) -> list[schemas.MetadataTensor]:

@@ -60,9 +60,9 @@ def test_the_first_answers_of_asgi(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_route_that_drains() -> None:
-    ask = over_asgi(names_of('app.post("/drain")')["app"], "")
-    ready = Request("GET", "/v2/health/ready")
-    assert [ask(each).status for each in (ready, Request("POST", "/drain"), ready)] == [200, 200, 503]
+    ask = over_asgi(names_of('app.post("/drain"')["app"], "")
+    ready, drain = Request("GET", "/v2/health/ready"), Request("POST", "/drain")
+    assert [ask(each).status for each in (ready, drain, ready, replace(drain, headers=KEY), ready)] == [200, 401, 200, 200, 503]
 
 
 @pytest.mark.usefixtures("models")

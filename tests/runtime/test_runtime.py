@@ -176,7 +176,7 @@ def run_alone(runtime: Runtime, way: str, function: Any, gone: Signal | None = N
     deadline = time.monotonic() + seconds
     if way == "thread":
         io = BlockingIO(runtime, None, gone)
-        return io.finish(io.run(function, "model", None, deadline, late))
+        return io.complete(io.run(function, "model", None, deadline, late))
 
     async def is_gone() -> bool:
         assert gone is not None

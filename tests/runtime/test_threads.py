@@ -249,7 +249,7 @@ runtime = Runtime(40)
 
 def run():
     io = BlockingIO(runtime)
-    return io.finish(io.run(os.getpid, "model", deadline=time.monotonic() + 20))
+    return io.complete(io.run(os.getpid, "model", deadline=time.monotonic() + 20))
 
 assert run() == os.getpid()
 for _ in range(25):

@@ -171,7 +171,7 @@ def answer_http(server: InferenceServer, method: str, path: str, headers: Header
 
     engine, runtime = server._inside
     io = BlockingIO(runtime, read)
-    response = io.finish(http_exchange.exchange(engine, Head(method, path, headers, True, None), io))
+    response = io.complete(http_exchange.exchange(engine, Head(method, path, headers, True, None), io))
     assert isinstance(response, Response)
     return response
 
@@ -199,7 +199,7 @@ def answer_grpc(server: InferenceServer, messages: Messages, data: bytes) -> Rep
     engine, runtime = server._inside
     io = BlockingIO(runtime)
     try:
-        return Reply(io.finish(grpc_exchange.exchange(engine, _method(messages), data, None, io)))
+        return Reply(io.complete(grpc_exchange.exchange(engine, _method(messages), data, None, io)))
     except Exception as error:
         return refuse(error)
 
@@ -236,7 +236,7 @@ def trips_of_grpc(server: InferenceServer, messages: Messages, data: bytes) -> t
     """The same on an event loop, and which worker threads were used beside it, in turn."""
     threads = _Noted(server)
     io = AsyncIO(threads)
-    parts = asyncio.run(io.finish(grpc_exchange.exchange(server._inside.engine, _method(messages), data, None, io)))
+    parts = asyncio.run(io.complete(grpc_exchange.exchange(server._inside.engine, _method(messages), data, None, io)))
     return Reply(parts), threads.trips
 
 
