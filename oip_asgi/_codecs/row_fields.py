@@ -162,12 +162,16 @@ Make: TypeAlias = Callable[[Sequence[dict[str, Any]]], list[Any]]
 """Makes the rows of the members of each, and checks all at once. Raises InvalidRequest with the row and the field that does not fit."""
 
 
+_OF_LITERALS = ": a Literal has values of several types, which msgspec before 0.22 cannot sort: for None, write Literal[...] | None"
+
+
 def read_msgspec(cls: type) -> tuple[tuple[Field, ...], Make]:
     try:
         info: Any = types.type_info(cls)
         schema = msgspec.json.schema(cls, schema_hook=lambda _: {"title": "refused below"})
     except (TypeError, NameError) as error:
-        raise TypeError(f"the fields of {cls.__name__} can be no columns: {error}") from None
+        hint = _OF_LITERALS if "'<' not supported" in str(error) else ""
+        raise TypeError(f"the fields of {cls.__name__} can be no columns: {error}{hint}") from None
     definitions = schema.get("$defs", {})
     schema = _resolve(schema, definitions)
     is_array = "prefixItems" in schema or getattr(info, "array_like", False)

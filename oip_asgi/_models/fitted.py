@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import inspect
 import re
+from collections import UserList
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Final, NamedTuple
@@ -155,6 +156,8 @@ def _find_columns(model: Any, columns: Sequence[str]) -> Mapping[str, str]:
 
 def _choose(columns: Sequence[str], chosen: Any) -> list[str]:
     """The names of the columns that a `ColumnTransformer` gives to one of its steps."""
+    if isinstance(chosen, UserList):  # scikit-learn 1.5 and 1.6 warn of what they may be in 1.7, whoever reads it
+        chosen = chosen.data
     if isinstance(chosen, str):
         return [chosen]
     if isinstance(chosen, (list, tuple, np.ndarray)) and all(isinstance(each, str) for each in chosen):

@@ -61,6 +61,10 @@ class OfPydantic(pydantic.BaseModel):  # type: ignore[misc, name-defined, unused
     name: str = "nobody"
 
 
+SORTS_LITERALS = tuple(map(int, msgspec.__version__.split(".")[:2])) >= (0, 22)
+"""Whether msgspec takes values of several types in a Literal."""
+
+
 class Everything(msgspec.Struct, rename="camel"):
     flag: bool
     number: float
@@ -79,7 +83,7 @@ class Everything(msgspec.Struct, rename="camel"):
     maybe_moment: datetime | None = None
     maybe_day: date | None = None
     maybe_size: Size | None = None
-    maybe_level: Literal["low", None] = None
+    maybe_level: Literal["low"] | None = None
 
 
 THING = Everything(
@@ -181,6 +185,10 @@ class Mixed(msgspec.Struct):
     x: Literal["a", 1]
 
 
+class WithNone(msgspec.Struct):
+    x: Literal["a", None]
+
+
 class OfArray(msgspec.Struct):
     x: np.ndarray
 
@@ -197,7 +205,10 @@ class NestedOfPydantic(pydantic.BaseModel):  # type: ignore[misc, name-defined, 
         (Lists, "Lists.x can be no column: annotate it bool, int, float, str, bytes,"),
         (Mapped, "Mapped.x can be no column"),
         (MaybeBytes, "MaybeBytes.x can be no column"),
-        (Mixed, "Mixed.x can be no column"),
+        (
+            Mixed,
+            "Mixed.x can be no column" if SORTS_LITERALS else "can be no columns: .* a Literal has values of several",
+        ),
         (OfArray, "OfArray.x can be no column"),
     ],
 )
@@ -205,6 +216,12 @@ def test_what_can_be_no_column_is_refused_at_registration(cls: Any, text: str) -
     for takes, gives in ((cls, None), (list[cls], None), (Any, cls), (Any, list[cls])):
         with pytest.raises(TypeError, match=text):
             served(takes, gives)
+
+
+@pytest.mark.skipif(not SORTS_LITERALS, reason="msgspec before 0.22 does not take it, which the error says")
+def test_a_literal_may_have_none() -> None:
+    server = served(list[WithNone], list[WithNone])
+    assert server.infer_sync("m", [WithNone("a"), WithNone(None)]).rows(WithNone) == [WithNone("a"), WithNone(None)]
 
 
 def test_what_else_is_refused_at_registration() -> None:
