@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import pickle
+import re
 import shlex
 import socket
 import sys
+import urllib.request
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
+import grpc.aio
 import joblib
 import numpy as np
 import pandas as pd
@@ -305,3 +310,109 @@ def test_what_an_option_needs_is_named_before_anything_is_loaded(
     with pytest.raises(SystemExit) as caught:
         main(["line.joblib", *option])
     assert caught.value.code == f"{option[0]} needs an extra: pip install 'oip_asgi[{extra}]'"
+
+
+@pytest.mark.parametrize("key", [None, "s3cret"])
+def test_the_command_opens_what_it_is_told_and_prints_it(
+    key: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """In this process: the server is uvicorn's but for its loop, which asks the application itself."""
+    joblib.dump(LogisticRegression(max_iter=1000).fit(X, Y), tmp_path / "iris.joblib")
+    codes: list[int] = []
+
+    async def talk(app: Any) -> None:
+        messages: asyncio.Queue[Any] = asyncio.Queue()
+        told: asyncio.Queue[Any] = asyncio.Queue()
+        messages.put_nowait({"type": "lifespan.startup"})
+        lifespan = asyncio.create_task(app({"type": "lifespan", "asgi": {"version": "3.0"}}, messages.get, told.put))
+        assert (await told.get())["type"] == "lifespan.startup.complete"
+        address = re.search(r"gRPC: (\S+)", said := capsys.readouterr().out)
+        metrics = re.search(r"(http://\S+/metrics)", said)
+        assert address is not None
+        assert metrics is not None
+        assert "/v2/docs" in said
+        assert "iris" in said
+        numbers = await asyncio.to_thread(lambda: urllib.request.urlopen(metrics[1]).read())
+        assert b"oip_" in numbers
+        metadata = [("x-api-key", key)] if key else []
+        for sent in ((), metadata):
+            async with grpc.aio.insecure_channel(address[1]) as channel:
+                describe: Any = channel.unary_unary("/inference.GRPCInferenceService/ModelMetadata")
+                try:
+                    await describe(b"\x0a\x04iris", metadata=sent)
+                    codes.append(0)
+                except grpc.aio.AioRpcError as refused:
+                    codes.append(refused.code().value[0])
+        messages.put_nowait({"type": "lifespan.shutdown"})
+        await lifespan
+
+    def run(self: Any, sockets: Any) -> None:
+        asyncio.run(talk(self.config.app))
+        self.started = True
+
+    monkeypatch.setattr("uvicorn.Server.run", run)
+    ports = ["--port", "0", "--grpc", "0", "--metrics", "0"]
+    main([str(tmp_path / "iris.joblib"), *ports, *([] if key is None else ["--api-key", key])])
+    assert codes == ([0, 0] if key is None else [16, 0])
+
+
+def test_an_application_tells_of_its_models_when_it_has_started(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "told_shop.py").write_text(
+        "from starlette.applications import Starlette\n"
+        "from oip_asgi import InferenceServer, OIPApp\n"
+        "server = InferenceServer()\n"
+        "server.register('double', lambda x: x)\n"
+        "app = Starlette()\n"
+        "OIPApp(server).install(app, '/v2')\n"
+    )
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    sent: list[Any] = []
+
+    async def start(app: Any) -> None:
+        messages = [{"type": "lifespan.startup"}, {"type": "lifespan.shutdown"}]
+
+        async def receive() -> Any:
+            return messages.pop(0)
+
+        async def send(message: Any) -> None:
+            sent.append(message["type"])
+
+        await app({"type": "lifespan", "asgi": {"version": "3.0"}}, receive, send)
+
+    def run(self: Any, sockets: Any) -> None:
+        asyncio.run(start(self.config.app))
+        self.started = True
+
+    monkeypatch.setattr("uvicorn.Server.run", run)
+    main(["told_shop:app", "--port", "0"])
+    assert sent == ["lifespan.startup.complete", "lifespan.shutdown.complete"]
+    said = capsys.readouterr().out
+    assert "/v2/docs" in said
+    assert "double" in said
+
+
+@pytest.mark.parametrize("is_file", [True, False])
+def test_reload_watches_the_folder_of_a_file_and_all_below_a_module(is_file: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    watched: list[Any] = []
+    fake = ModuleType("watchfiles")
+    fake.__dict__.update(
+        DefaultFilter=lambda: "all", PythonFilter=lambda: "python", run_process=lambda path, **options: watched.append((path, options))
+    )
+    monkeypatch.setitem(sys.modules, "watchfiles", fake)
+    monkeypatch.chdir(tmp_path)
+    file = tmp_path / "iris.joblib"
+    file.write_bytes(b"")
+    main([str(file) if is_file else "shop:app", "--reload"])
+    [(path, options)] = watched
+    assert path == tmp_path.resolve()
+    chosen = options["watch_filter"]
+    assert ([chosen(1, str(file.resolve())), chosen(1, "other")] == [True, False]) if is_file else chosen == "python"
+
+
+def test_reload_without_watchfiles_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "watchfiles", None)
+    with pytest.raises(SystemExit, match=r"--reload needs watchfiles: pip install 'oip_asgi\[serve\]'"):
+        main(["shop:app", "--reload"])
