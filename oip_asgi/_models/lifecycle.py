@@ -237,14 +237,7 @@ class Lifecycle:
         made = None
         try:
             since = time.monotonic()
-            made = await self._loader.load(io, parameters)
-            if self.prove is not None:
-                try:
-                    await self.prove(io, made)
-                except BaseException:
-                    unproven, made = made, None
-                    await self._loader.unload(io, unproven, claim=lambda: True)
-                    raise
+            made = await self._load_and_prove(io, parameters)
             self.load_seconds = time.monotonic() - since
             event = "loaded"
             logger.info("model %s is loaded after %.1f s", self._label, self.load_seconds)
@@ -258,6 +251,17 @@ class Lifecycle:
             del loading  # its error refers to this frame: the cycle would live until the next garbage collection
         if replaced is not None:
             io.spawn(Part(lambda io: self._unload_handler(io, replaced)))
+
+    async def _load_and_prove(self, io: IO, parameters: LoadParameters) -> Handler:
+        made = await self._loader.load(io, parameters)
+        if self.prove is not None:
+            try:
+                await self.prove(io, made)
+            except BaseException:
+                if io.can_wait():
+                    await self._loader.unload(io, made, claim=lambda: True)
+                raise
+        return made
 
     def _end_load(self, loading: _Load, event: Event, made: Handler | None = None) -> Handler | None:
         """End a load. Returns the handler that the new one replaces if `unload=` must be called with it."""

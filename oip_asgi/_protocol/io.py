@@ -110,7 +110,7 @@ class IO(Protocol):
         """Call a function once `after` is set, and return its result. Under an event loop it runs in a thread for its `work`.
 
         It is called once, or never if nobody waits for it any more. If everybody has left while it runs, it runs to its end, and `late` is
-        called with what it raises. `QuitWithin` is raised for what is no `Exception`.
+        called with what it raises. If it raises something that is not an `Exception`, this raises `QuitWithin`.
         """
 
     def run_always(self, function: Callable[[], T], work: Work) -> Awaitable[T]:
@@ -154,7 +154,7 @@ class Stopped(Exception):
     """What a request waited for was cancelled because the server stops."""
 
 
-def begin(items: AsyncGenerator[T, None]) -> Awaitable[T | None]:
+async def begin(items: AsyncGenerator[T, None]) -> T | None:
     """The first item of a generator that its owner closes; None if it has none.
 
     An event loop must not close it too, neither when it is dropped nor at its own end.
@@ -162,9 +162,10 @@ def begin(items: AsyncGenerator[T, None]) -> Awaitable[T | None]:
     hooks = sys.get_asyncgen_hooks()
     sys.set_asyncgen_hooks(None, None)
     try:
-        return anext(items, None)
+        first = anext(items, None)
     finally:
         sys.set_asyncgen_hooks(*hooks)
+    return await first
 
 
 def finish(coroutine: Coroutine[Any, Any, T]) -> T:

@@ -6,7 +6,7 @@ The calls run as those of requests do, with slots and numbers of their own.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 from .._json.tensor_data import from_value
 from .._models.handler import Handler
@@ -21,10 +21,11 @@ from .pipeline import infer
 from .python_calls import PythonFormat
 from .stream import stream
 
+MakeExamples: TypeAlias = Callable[[Sequence[TensorSpec]], list[dict[str, Any]]]
+"""Makes an example of each tensor, as JSON has it."""
 
-async def warm_up(
-    engine: Engine, model: Model, make_examples: Callable[[Sequence[TensorSpec]], list[dict[str, Any]]], io: IO, handler: Handler
-) -> None:
+
+async def warm_up(engine: Engine, model: Model, make_examples: MakeExamples, io: IO, handler: Handler) -> None:
     """Call what `load=` returned with the examples of `warm_up=`. Raises ModelFault if one fails, or takes longer than `timeout=`."""
     options, stand_in = model.options, model.make_stand_in(handler)
     asked = [_list_examples(handler, make_examples)] if options.warm_up is True else options.warm_up or ()
@@ -40,7 +41,7 @@ async def warm_up(
             raise ModelFault(f"{model}: a call of warm_up= failed: {error_text(error)}") from error
 
 
-def _list_examples(handler: Handler, make_examples: Callable[[Sequence[TensorSpec]], list[dict[str, Any]]]) -> Mapping[str, Any]:
+def _list_examples(handler: Handler, make_examples: MakeExamples) -> Mapping[str, Any]:
     """An example of each input that a request must have, by name."""
     if handler.binding.undeclared:
         raise ModelFault(f"{handler}: warm_up=True needs declared inputs: write inputs=, or the inputs of a call, warm_up=[{{...}}]")

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Awaitable, Generator, Iterable
 from inspect import isawaitable
 from typing import TypeVar
 
-from .._protocol.io import finish
+from .._protocol.io import begin, finish
 
 T = TypeVar("T")
 
@@ -29,15 +28,11 @@ async def iterate(items: Iterable[T] | AsyncIterable[T]) -> AsyncIterator[T]:
 def draw(items: AsyncGenerator[T]) -> Generator[T]:
     """The items of an asynchronous generator that never waits."""
     try:
-        while True:
-            hooks = sys.get_asyncgen_hooks()
-            sys.set_asyncgen_hooks(None, None)  # those of an event loop in this thread would close it at the loop's end
-            try:
-                item = finish(items.__anext__())
-            except StopAsyncIteration:
-                return
-            finally:
-                sys.set_asyncgen_hooks(*hooks)
+        item = finish(begin(items))
+        while item is not None:
             yield item
+            item = finish(anext(items))
+    except StopAsyncIteration:
+        return
     finally:
         finish(items.aclose())

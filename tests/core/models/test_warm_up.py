@@ -13,6 +13,7 @@ import pytest
 
 from oip_asgi import InferenceError, InferenceServer, Loaded, TensorSpec
 from tests.support.inside import is_idle, outcomes, states
+from tests.support.talk import until
 
 X = TensorSpec("x", "FP64", [-1, 2])
 CALLS: list[Any] = []
@@ -117,6 +118,25 @@ def test_a_load_whose_call_fails_has_failed_and_what_was_loaded_is_unloaded(
     assert (states(server), unloaded) == ({"m": "failed"}, [function])
     assert outcomes(server) == {"m": {}, "": {}}
     assert f"a call of warm_up= failed: model '{why}" in caplog.text
+
+
+def test_a_load_that_is_cancelled_within_its_call_serves_nothing_and_is_unloaded() -> None:
+    async def wait(x: Any) -> Any:
+        note(x)
+        await asyncio.sleep(20)
+
+    async def main() -> None:
+        server, unloaded = InferenceServer(), list[Any]()
+        server.register("m", load=lambda: wait, unload=unloaded.append, inputs=[X], warm_up=True)
+        loading = asyncio.create_task(server.load("m"))
+        await until(lambda: bool(CALLS))
+        for task in asyncio.all_tasks() - {loading, asyncio.current_task()}:
+            task.cancel()
+        with pytest.raises(InferenceError, match="its load was cancelled"):
+            await loading
+        assert (states(server), unloaded) == ({"m": "registered"}, [wait])
+
+    asyncio.run(main())
 
 
 def test_a_reload_is_proven_before_it_takes_over(caplog: pytest.LogCaptureFixture) -> None:
