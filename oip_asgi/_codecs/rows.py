@@ -146,7 +146,7 @@ class Rows(RequestCodec[Any]):
         return self._make(_to_objects(columns))
 
     def _write(self, payload: Any, name_of: Callable[[Field], str]) -> list[Tensor]:
-        """The columns of rows. Raises TypeError or ValueError if one is none of the class, or does not fit it."""
+        """The columns of rows. Raises TypeError or ValueError if a row is not of the class, or does not fit it."""
         rows: list[Any] = payload if isinstance(payload, list) else [payload]
         is_mapping = typing.is_typeddict(self.cls)
         kind: Any = dict if is_mapping else self.cls

@@ -156,7 +156,7 @@ def _find_columns(model: Any, columns: Sequence[str]) -> Mapping[str, str]:
 
 def _choose(columns: Sequence[str], chosen: Any) -> list[str]:
     """The names of the columns that a `ColumnTransformer` gives to one of its steps."""
-    if isinstance(chosen, UserList):  # scikit-learn 1.5 and 1.6 warn of what they may be in 1.7, whoever reads it
+    if isinstance(chosen, UserList):  # its items are another type in scikit-learn 1.7, of which 1.5 and 1.6 warn who reads one
         chosen = chosen.data
     if isinstance(chosen, str):
         return [chosen]

@@ -32,7 +32,7 @@ def from_http(headers: Headers, body: Buffer, status: int | None = None) -> Infe
     Args:
         headers: Its headers: a mapping, or pairs of names and values, of `str` or `bytes`. Upper and lower case are alike.
         body: Its body, decompressed.
-        status: Its HTTP status. Give it, so that every error of the server, a proxy or a gateway is told from a response.
+        status: Its HTTP status. Give it: then every error of the server, a proxy or a gateway raises ErrorResponse.
 
     Returns:
         Tensors whose arrays are views of the body if it is binary.

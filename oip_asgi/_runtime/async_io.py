@@ -1,7 +1,7 @@
 """How a request waits on an event loop: `IO` by asyncio itself. Knows threads and clients by what they do, and no transport.
 
 A deadline, or the end of the client, ends a future with that error. A coroutine runs in the request's own task, which is cancelled once, so
-that it can clean up, and is awaited to its end. Whoever else cancels the task is obeyed.
+that it can clean up, and is awaited to its end. If somebody else cancels the task too, that goes on.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Whether a server and its models are ready, and what the log says of it. Knows no transport.
 
-A question begins to load what is only registered. Whoever asks waits for that, or is answered at once: not ready.
+Asking begins to load the models that are only registered. The caller waits for that, or gets the answer "not ready" at once.
 """
 
 from __future__ import annotations

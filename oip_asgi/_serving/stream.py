@@ -55,7 +55,7 @@ async def stream(
     """The responses of one request, each as it leaves. If this is closed before the model's generator ends, that is closed.
 
     An error after the first response is one more item if there is `encode_error`, and else raised. If it `wants_one`, more than one
-    response, or none, is an error. If the client is late to take one, at `io.until`, whoever sends it throws DeadlinePassed into this.
+    response, or none, is an error. If the client is late to take one, at `io.until`, its sender throws DeadlinePassed into this.
     """
     span = None if engine.tracer is None else engine.tracer.begin(model)
     call = let_in(engine, model, wire, span, wire.body, streams=True, wants_one=wants_one)

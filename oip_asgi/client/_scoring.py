@@ -220,7 +220,8 @@ class Scorer:
         """Tell how all rows ended that come after the first `done`.
 
         Raises:
-            Stopped: No row can be scored any more, or all of the first chunk are refused, as all others will be. What is told before holds.
+            Stopped: No row can be scored any more, or each row of the first chunk is refused, as all others will be. Earlier parts stay
+                valid.
         """
         for number, part in enumerate(self._score_chunks(rows, done)):
             yield part

@@ -27,7 +27,7 @@ def format_of(file: Path) -> Format:
     """The format of a file by its suffix; what begins as a JSON object is JSON lines, whatever it is called.
 
     Raises:
-        ValueError: It is none of them.
+        ValueError: It is none of these formats.
     """
     found = _FORMATS.get(file.suffix.lower())
     if found is None and file.is_file():
@@ -175,7 +175,7 @@ class Writer:
 
     @staticmethod
     def _open(file: Path, size: int) -> BinaryIO:
-        """Open a file behind what is complete of it."""
+        """Open a file to write on after its complete part."""
         file.touch()
         opened = file.open("r+b")
         opened.truncate(size)

@@ -535,7 +535,7 @@ def _rows() -> list[StreamRow]:
         refused("a row that does not fit", churn, {**ada, "age": -1}, "rows[0].age: expected int >= 0, got -1"),
         refused("rows, one does not fit", churn, [ada, {**bob, "age": -1}], "rows[1].age: expected int >= 0, got -1"),
         refused("rows, one of another type", churn, [ada, {**bob, "age": "x"}], "rows[1].age: expected int, got 'x'"),
-        refused("rows, one is none of an Enum", churn, [{**ada, "plan": 1}], "rows[0].plan: expected 'free' or 'paid', got 1"),
+        refused("rows, one is not in the Enum", churn, [{**ada, "plan": 1}], "rows[0].plan: expected 'free' or 'paid', got 1"),
         refused("rows, one has another name", churn, [ada, {**bob, "agee": 1}], f"{unknown}; did you mean 'age'?"),
         refused(
             "rows, one has a name twice",

@@ -58,7 +58,7 @@ def is_over(steps: Steps) -> bool:
 
 
 def finish(begun: Begun) -> None:
-    """Do what a loading asks for: call the function; and set the signal behind it."""
+    """Do what a loading asks for: call the function, and then set the signal."""
     asked = begun.steps.send(None)
     assert type(asked) is Run
     assert asked.work == "hook"
