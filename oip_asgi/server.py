@@ -206,7 +206,7 @@ class InferenceServer:
         check_names(options, ModelOptions, f"model {name!r}: ")
         model = Model(ModelOptions(name=name, function=function, **options), engine.codecs)
         if model.options.warm_up:
-            model.lifecycle.prove = partial(warm_up, engine, model, example_tensors)
+            model.loader.prove = partial(warm_up, engine, model, example_tensors)
         replaced = engine.models.add(model)
         if replaced is not None:
             repository.end(BlockingIO(runtime), [replaced], "unregister", refuses_waiting=False)

@@ -8,8 +8,11 @@ import subprocess
 import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import TypeAlias
 
 ROOT = Path(__file__).parents[1]
+
+_Documented: TypeAlias = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
 
 
 def test_the_import_contracts_hold() -> None:
@@ -93,20 +96,29 @@ def test_what_waits_is_awaited_and_never_handed_through_generators() -> None:
 
 
 def test_no_function_is_longer_than_45_lines_without_its_docstring() -> None:
+    assert {name: lines for name, lines in _lengths(ast.FunctionDef, ast.AsyncFunctionDef) if lines > 45} == {}
+
+
+def test_no_class_is_longer_than_200_lines_without_its_docstrings() -> None:
+    """`InferenceServer` is what users read, so it may be."""
+    long = {name for name, lines in _lengths(ast.ClassDef) if lines > 200}
+    assert long == {"server.py: InferenceServer", "_serving/stream.py: _ItemReader"}
+
+
+def _lengths(*kinds: type[_Documented]) -> Iterator[tuple[str, int]]:
+    """How many lines each function or class of the package has, without its docstring and those within it."""
     package = ROOT / "oip_asgi"
-    long = {(str(file.relative_to(package)), name): lines for file in package.rglob("*.py") for name, lines in _long_functions(file)}
-    assert long == {}
+    for file in package.rglob("*.py"):
+        for node in ast.walk(ast.parse(file.read_text())):
+            if isinstance(node, kinds):
+                docstrings = sum(
+                    _count_lines(each.body[0]) for each in ast.walk(node) if isinstance(each, _Documented) and ast.get_docstring(each)
+                )
+                yield f"{file.relative_to(package)}: {node.name}", _count_lines(node) - docstrings
 
 
-def _long_functions(file: Path) -> Iterator[tuple[str, int]]:
-    for node in ast.walk(ast.parse(file.read_text())):
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-            first = node.body[0]
-            is_docstring = isinstance(first, ast.Expr) and isinstance(first.value, ast.Constant) and isinstance(first.value.value, str)
-            documented = first.end_lineno - first.lineno + 1 if is_docstring and first.end_lineno is not None else 0
-            lines = (node.end_lineno or node.lineno) - node.lineno + 1 - documented
-            if lines > 45:
-                yield node.name, lines
+def _count_lines(node: ast.stmt) -> int:
+    return (node.end_lineno or node.lineno) - node.lineno + 1
 
 
 _MAY_NAME = re.compile(r"\b_inside\b|oip_asgi[\w.]*\._[a-z]|from oip_asgi[\w.]* import[\s\S]{0,400}?\b_[a-z]|import oip_asgi[\w.]*\._")

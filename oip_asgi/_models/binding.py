@@ -15,7 +15,6 @@ import msgspec
 
 from .._codecs.content_types import Codecs, Reader, RequestReader, read_scalar_parameter
 from .._codecs.frame_columns import explain_column, holds_missing, write_objects
-from .._codecs.plain import NumpyCodec
 from .._codecs.rows import OBJECTS, Objects, Rows
 from .._extensions.reserved import OF_PROTOCOL
 from .._protocol.errors import InvalidRequest, describe_expected, find_near, list_names, show
@@ -303,16 +302,6 @@ class Binding:
     def find_tensor_content_type(self, content_type: str | None) -> str | None:
         """The request's content type, as the default of its tensors; None if it is not one for tensors."""
         return content_type if self.request_reader is None and content_type in self.codecs.inputs else None
-
-    def find_override(self, tensors: Mapping[str, Tensor], content_type: str | None) -> str | None:
-        """The content type of a request that gave the callable another Python type than is declared; None if the types are as declared."""
-        for entry in self.entries:
-            tensor = tensors.get(entry.name)
-            if tensor is not None and entry.is_unannotated:
-                requested = tensor.parameters.get("content_type", content_type)
-                if requested is not None and requested != (entry.content_type or NumpyCodec.content_type):
-                    return str(requested)
-        return None
 
     def _check_content_type(self, content_type: str) -> None:
         reader, codecs = self.request_reader, self.codecs

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any, Final, Literal, TypeAlias, final
+from typing import Final, Literal, final
 
 from .._protocol.errors import InferenceError, ModelFailed, NotFound, NotReady
 from .._protocol.io import IO, Part, Signal
@@ -17,56 +17,7 @@ from .._protocol.log import log_raised, logger
 from .handler import Handler
 from .limiter import Limiter, Slot, set_all
 from .loader import Loader, LoadParameters
-
-State: TypeAlias = Literal[
-    "registered", "loading", "ready", "reloading", "failed", "unloading", "unloaded", "unregistering", "unregistered"
-]
-"""A model with `load=` is registered first; one without is ready from the start. While it is reloading, its old handler serves."""
-
-Event: TypeAlias = Literal["load", "loaded", "raised", "cancelled", "unload", "unregister", "unload ended", "server stopped"]
-"""What somebody asked for, or how that ended."""
-
-Action: TypeAlias = Literal[
-    "begin to load", "wait", "refuse", "serve", "serve as before", "discard", "begin to unload", "forget", "nothing"
-]
-"""What the model does because of an event. "Discard" is for a load that ends while the model is unloaded."""
-
-_TABLE: Final[tuple[tuple[Event, tuple[State, ...], Action, State | None], ...]] = (
-    ("load", ("registered", "failed", "unloaded"), "begin to load", "loading"),
-    ("load", ("ready",), "begin to load", "reloading"),
-    ("load", ("loading", "reloading", "unloading"), "wait", None),
-    ("load", ("unregistering", "unregistered"), "refuse", None),
-    #
-    ("loaded", ("loading",), "serve", "ready"),
-    ("raised", ("loading",), "nothing", "failed"),
-    ("cancelled", ("loading",), "nothing", "registered"),
-    ("loaded", ("reloading",), "serve", "ready"),
-    ("raised", ("reloading",), "serve as before", "ready"),
-    ("cancelled", ("reloading",), "nothing", "ready"),
-    ("loaded", ("unloading", "unregistering"), "discard", None),
-    ("raised", ("unloading", "unregistering"), "nothing", None),
-    ("cancelled", ("unloading", "unregistering"), "discard", None),
-    #
-    ("unload", ("registered", "failed", "unloaded"), "nothing", "unloaded"),
-    ("unload", ("loading", "ready", "reloading"), "begin to unload", "unloading"),
-    ("unload", ("unloading", "unregistering", "unregistered"), "nothing", None),
-    ("unregister", ("registered", "failed", "unloaded"), "nothing", "unregistered"),
-    ("unregister", ("loading", "ready", "reloading"), "begin to unload", "unregistering"),
-    ("unregister", ("unloading",), "nothing", "unregistering"),
-    ("unload ended", ("unloading",), "nothing", "unloaded"),
-    ("unload ended", ("unregistering",), "nothing", "unregistered"),
-    #
-    ("server stopped", ("registered", "failed", "unloaded"), "nothing", "registered"),
-    ("server stopped", ("ready",), "forget", "registered"),
-    ("server stopped", ("loading", "reloading", "unloading", "unregistering", "unregistered"), "nothing", None),
-)
-"""What each event does in some states, and the next state; None if the state does not change."""
-
-TRANSITIONS: Final[Mapping[tuple[State, Event], tuple[Action, State]]] = {
-    (state, event): (action, after or state) for event, states, action, after in _TABLE for state in states
-}
-"""All that can happen to a model. Any other event in a state is an error of this package."""
-
+from .states import Action, Event, State, transition
 
 _REASONS: Final[Mapping[State, str]] = {
     "failed": "its load failed, see the server's log",
@@ -78,14 +29,6 @@ _REASONS: Final[Mapping[State, str]] = {
 _NOT_TRIED_AGAIN: Final = (
     "it is not ready; only server.load(...), server.load_sync(...), or a client of a server with model_control=True, loads it again"
 )
-
-
-def transition(state: State, event: Event) -> tuple[Action, State]:
-    """What an event does in a state, and the next state; LookupError if that cannot happen."""
-    try:
-        return TRANSITIONS[state, event]
-    except KeyError:
-        raise LookupError(f"a model that is {state} cannot have the event {event!r}") from None
 
 
 @final
@@ -104,6 +47,45 @@ class _Load:
         return self.action == "nothing" and self.error is None
 
 
+@final
+class _Retired:
+    """The handlers of one model that get no more requests, and whose `unload=` is still to be called."""
+
+    def __init__(self, loader: Loader, limiter: Limiter) -> None:
+        self._loader = loader
+        self._lock = limiter.lock
+        self._handlers: dict[Handler, bool] = {}
+
+    def add(self, handler: Handler) -> None:
+        """Keep a handler: all that `load=` made, but a registered function only once. The caller holds the lock."""
+        if self._loader.is_factory or not self._handlers:
+            self._handlers[handler] = True
+
+    def handlers(self) -> Sequence[Handler]:
+        with self._lock:
+            return list(self._handlers)
+
+    def forget(self) -> None:
+        """Let go of them if the model has no `unload=`. The caller holds the lock."""
+        if not self._loader.has_unload:
+            self._handlers.clear()
+
+    async def unload(self, io: IO, handler: Handler) -> None:
+        """Call `unload=` for a handler as soon as no request uses it. If that is cancelled before the call, a later unload calls it."""
+        idle = Signal()
+        with self._lock:
+            handler.uses.idle.append(idle)
+            unused = handler.uses.take_idle()
+        set_all(unused)
+        await io.wait(idle)
+        await self._loader.unload(io, handler, claim=partial(self._claim, handler))
+
+    def _claim(self, handler: Handler) -> bool:
+        """True for the first who asks: the one who calls `unload=`."""
+        with self._lock:
+            return self._handlers.pop(handler, False)
+
+
 class Lifecycle:
     """The state of one model, and the handler that answers its requests."""
 
@@ -112,8 +94,6 @@ class Lifecycle:
         self.reload_failed = False
         self.load_seconds: float | None = None
         """How long the last load took that succeeded."""
-        self.prove: Callable[[IO, Handler], Coroutine[Any, Any, None]] | None = None
-        """Calls what was loaded before it serves; it raises if the load has failed with that."""
         self._handler = handler
         self._label = label
         self._loader = loader
@@ -122,8 +102,7 @@ class Lifecycle:
         self._lock = limiter.lock
         self._loading: _Load | None = None
         self._unloading: Part | None = None
-        self._retired: dict[Handler, bool] = {}
-        """Handlers that get no more requests, and whose `unload=` is still to be called."""
+        self._retired = _Retired(loader, limiter)
 
     def _move(self, event: Event) -> Action:
         """Go to the next state, and return what to do. The caller holds the lock."""
@@ -237,7 +216,7 @@ class Lifecycle:
         made = None
         try:
             since = time.monotonic()
-            made = await self._load_and_prove(io, parameters)
+            made = await self._loader.load(io, parameters)
             self.load_seconds = time.monotonic() - since
             event = "loaded"
             logger.info("model %s is loaded after %.1f s", self._label, self.load_seconds)
@@ -250,18 +229,7 @@ class Lifecycle:
             loading.part.ended.set()  # those who wait for it do not need the unload that follows
             del loading  # its error refers to this frame: the cycle would live until the next garbage collection
         if replaced is not None:
-            io.spawn(Part(lambda io: self._unload_handler(io, replaced)))
-
-    async def _load_and_prove(self, io: IO, parameters: LoadParameters) -> Handler:
-        made = await self._loader.load(io, parameters)
-        if self.prove is not None:
-            try:
-                await self.prove(io, made)
-            except BaseException:
-                if io.can_wait():
-                    await self._loader.unload(io, made, claim=lambda: True)
-                raise
-        return made
+            io.spawn(Part(lambda io: self._retired.unload(io, replaced)))
 
     def _end_load(self, loading: _Load, event: Event, made: Handler | None = None) -> Handler | None:
         """End a load. Returns the handler that the new one replaces if `unload=` must be called with it."""
@@ -271,12 +239,12 @@ class Lifecycle:
             self._loading = None
             loading.action = self._move(event)
             if made is not None and loading.action == "discard":
-                self._retire(made)
+                self._retired.add(made)
             elif made is not None:
                 self._describe(made)
                 replaced, self._handler = self._handler, made
                 if replaced is not None and self._loader.is_factory and self._loader.has_unload:
-                    self._retire(replaced)
+                    self._retired.add(replaced)
                     return replaced
             return None
 
@@ -290,7 +258,7 @@ class Lifecycle:
                 return None
             handler, self._handler = self._handler, None
             if handler is not None:
-                self._retire(handler)
+                self._retired.add(handler)
             loading = self._loading and self._loading.part
             unloading = self._unloading = Part(lambda io: self._unload(io, loading))
             unloading.ended.then(self._end_unload)
@@ -309,33 +277,11 @@ class Lifecycle:
             if not (stays and self.state == "ready") and self._move("server stopped") == "forget":
                 self._handler = None
 
-    def _retire(self, handler: Handler) -> None:
-        """Keep a handler for `unload=`: all that `load=` made, but a registered function only once. The caller holds the lock."""
-        if self._loader.is_factory or not self._retired:
-            self._retired[handler] = True
-
     async def _unload(self, io: IO, loading: Part | None) -> None:
         if loading is not None:
             await io.wait(loading.ended)
-        with self._lock:
-            retired = list(self._retired)
-        for handler in retired:
-            await self._unload_handler(io, handler)
-
-    async def _unload_handler(self, io: IO, handler: Handler) -> None:
-        """Call `unload=` for a handler as soon as no request uses it. If that is cancelled before the call, a later unload calls it."""
-        idle = Signal()
-        with self._lock:
-            handler.uses.idle.append(idle)
-            unused = handler.uses.take_idle()
-        set_all(unused)
-        await io.wait(idle)
-        await self._loader.unload(io, handler, claim=partial(self._claim, handler))
-
-    def _claim(self, handler: Handler) -> bool:
-        """True for the first who asks: the one who calls `unload=`."""
-        with self._lock:
-            return self._retired.pop(handler, False)
+        for handler in self._retired.handlers():
+            await self._retired.unload(io, handler)
 
     def _end_unload(self) -> None:
         with self._lock:
@@ -343,6 +289,5 @@ class Lifecycle:
                 self._loading.part.ended.then(self._end_unload)
                 return
             self._unloading = None
-            if not self._loader.has_unload:
-                self._retired.clear()
+            self._retired.forget()
             self._move("unload ended")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import logging
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import partial
@@ -89,6 +89,8 @@ class Loader:
         self.is_factory = options.function is None
         """Whether `load=` returns the function."""
         self.takes_parameters = _takes_argument(options.load, LoadParameters, f"{options}: load=")
+        self.prove: Callable[[IO, Handler], Coroutine[Any, Any, None]] | None = None
+        """Calls what was loaded before it serves; it raises if the load has failed with that."""
         self._waits_for: list[Loader] = []
         """The models for whose loads and unloads hooks of this one wait."""
         self._unload_takes_function = _takes_argument(options.unload, None, f"{options}: unload=")
@@ -138,7 +140,8 @@ class Loader:
         return call_async if is_async(hook) else call
 
     async def load(self, io: IO, parameters: LoadParameters) -> Handler:
-        """Call `load=` if there is one, and return the handler. Raises what `load=` raised, or why its result cannot be a model."""
+        """Call `load=` if there is one, and return the handler when it is proved. Raises what `load=` raised, or why its result cannot be
+        a model."""
         options, function = self._options, self._options.function
         made: Any = None
         if options.load is not None:
@@ -152,6 +155,13 @@ class Loader:
             )
         handler = make_handler(made if function is None else function, options, self._codecs)
         self.has_unload |= handler.options.unload is not None
+        try:
+            if self.prove is not None:
+                await self.prove(io, handler)
+        except BaseException:
+            if io.can_wait():
+                await self.unload(io, handler, claim=lambda: True)
+            raise
         return handler
 
     async def unload(self, io: IO, handler: Handler, claim: Callable[[], bool]) -> None:

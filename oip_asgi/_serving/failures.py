@@ -11,6 +11,7 @@ import logging
 from collections.abc import Sequence
 from typing import Any, Final
 
+from .._codecs.plain import NumpyCodec
 from .._models.callables import find_owner, find_place
 from .._models.model import Model
 from .._protocol.errors import (
@@ -97,7 +98,13 @@ def _find_overriding(call: Call[Any]) -> str | None:
     """The request's content type that made of the inputs of a declared model what is not declared, or None."""
     decoded, declared = call.decoded, call.handler.binding
     if decoded.binding is declared:
-        return declared.find_override(decoded.tensors, decoded.content_type)
+        for entry in declared.entries:
+            tensor = decoded.tensors.get(entry.name) if entry.is_unannotated else None
+            if tensor is not None:
+                requested = tensor.parameters.get("content_type", decoded.content_type)
+                if requested is not None and requested != (entry.content_type or NumpyCodec.content_type):
+                    return str(requested)
+        return None
     return str(decoded.request.parameters["content_type"]) if declared.inputs or call.handler.outputs else None
 
 
