@@ -15,8 +15,8 @@ import msgspec
 from ._hosts import TAKEN_BY, find_reader
 from ._http.events import Events
 from ._http.request import path_under
+from ._io import ClientGone, Fed
 from ._protocol.errors import Reader, TakenBy
-from ._protocol.io import ClientGone, Fed
 from ._runtime.async_io import AsyncIO
 from ._runtime.runtime import Runtime
 from .server import InferenceServer

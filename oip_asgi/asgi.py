@@ -40,8 +40,8 @@ from ._http.exchange import exchange, list_templates
 from ._http.public import HEALTH_METHODS, match_public
 from ._http.request import Head, encode_path, path_under, prefix_of
 from ._http.response import CLIENT_GONE, Response, refuse_path
+from ._io import ClientGone
 from ._protocol.errors import show
-from ._protocol.io import ClientGone
 from ._protocol.log import logger
 from ._runtime.async_io import AsyncIO
 from ._serving.engine import Security

@@ -40,8 +40,8 @@ from ._http.exchange import FIRST_SEGMENTS, exchange, list_templates
 from ._http.public import match_public
 from ._http.request import Head, encode_path
 from ._http.response import Response
+from ._io import Fed, Late, Signal, Work
 from ._protocol.errors import Reader
-from ._protocol.io import Fed, Late, Signal, Work
 from ._runtime.async_io import AsyncIO, Patrol, draw
 from ._runtime.background import Loan
 from ._runtime.runtime import Runtime

@@ -28,8 +28,8 @@ from ._http.exchange import list_templates
 from ._http.public import match_public
 from ._http.request import prefix_of
 from ._http.response import encode_json
+from ._io import Fed
 from ._protocol.errors import Reader, TooLarge
-from ._protocol.io import Fed
 from .server import InferenceServer
 
 

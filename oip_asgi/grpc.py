@@ -18,8 +18,8 @@ from ._grpc.over_asgi import OIPGRPCApp as OIPGRPCApp
 from ._grpc.over_asgi import TrailersMiddleware as TrailersMiddleware
 from ._grpc.services import Converse, Services
 from ._hosts import check_server, describe
+from ._io import ClientGone, Signal, Stopped
 from ._protocol.errors import InferenceError
-from ._protocol.io import ClientGone, Signal, Stopped
 from ._runtime.async_io import AsyncIO
 from ._runtime.blocking_io import BlockingIO, Written
 from .server import InferenceServer

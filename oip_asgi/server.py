@@ -18,10 +18,10 @@ from ._extensions.repository import ModelStatus
 from ._extensions.shared_memory import Regions
 from ._hosts import check_mounts, is_framework
 from ._http.request import prefix_of
+from ._io import Signal
 from ._models.loader import LoadParameters
 from ._models.model import Model
 from ._models.model_options import ModelKeywords, ModelOptions
-from ._protocol.io import Signal
 from ._protocol.log import logger
 from ._protocol.options import check_names, document
 from ._protocol.schemas import RequestOutput

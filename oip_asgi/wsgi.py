@@ -21,8 +21,8 @@ from ._http.events import Events
 from ._http.exchange import exchange
 from ._http.request import Head, encode_path, path_under, prefix_of
 from ._http.response import Response
+from ._io import Fed, finish
 from ._protocol.errors import InvalidRequest, TakenBy
-from ._protocol.io import Fed, finish
 from ._protocol.log import logger
 from ._runtime.blocking_io import BlockingIO, draw
 from .server import InferenceServer

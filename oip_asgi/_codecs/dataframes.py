@@ -17,9 +17,9 @@ import numpy as np
 from .._protocol.column_shape import rows_of
 from .._protocol.datatypes import NUMBERS, Array
 from .._protocol.errors import InvalidRequest, show
-from .._protocol.loop_limits import take_turns
 from .._protocol.tensors import InferenceRequest, InferenceResponse, Tensor, make_tensor
 from .._protocol.to_array import object_array
+from .._turns import take_turns
 from .base import RequestCodec, find_class, raise_invalid_response
 from .frame_columns import DTYPE, Decode, column_to_tensor, is_pandas_3, make_string_parameters, read_column
 from .plain import StringCodec

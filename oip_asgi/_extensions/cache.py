@@ -15,9 +15,9 @@ from typing import Annotated, Final, TypeAlias
 
 import msgspec
 
+from .._io import IO, Signal
 from .._protocol.datatypes import Array
 from .._protocol.errors import TimedOut
-from .._protocol.io import IO, Signal
 from .._protocol.options import SECONDS, check_options, integer
 from .._protocol.tensor_bytes import view_bytes
 from .._protocol.tensors import InferenceRequest, InferenceResponse, are_short, make_tensor

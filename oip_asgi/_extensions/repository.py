@@ -11,13 +11,13 @@ from typing import Any, Final, Literal, TypeAlias
 
 import msgspec
 
+from .._io import IO, Part
 from .._models.loader import LoadParameters
 from .._models.model import Model
 from .._models.states import State
 from .._protocol.access import Action
 from .._protocol.datatypes import Buffer
 from .._protocol.errors import Forbidden, InferenceError, InvalidRequest, NotFound, NotReady, show
-from .._protocol.io import IO, Part
 from .._protocol.loop_limits import MAX_QUESTION
 from .._protocol.schemas import ModelIndex, Parameters
 from .._serving.call_stack import find_callers

@@ -10,10 +10,10 @@ from typing import Any, NamedTuple, Protocol, TypeAlias, TypeVar
 
 import msgspec
 
+from .._io import IO
 from .._protocol.access import Action
 from .._protocol.datatypes import Buffer
 from .._protocol.errors import InvalidRequest
-from .._protocol.io import IO
 from .._protocol.loop_limits import MAX_QUESTION
 from .._protocol.tensors import InferenceResponse
 

@@ -25,9 +25,9 @@ from typing import Annotated, Any, Final, NamedTuple, final
 
 import msgspec
 
+from .._io import IO
 from .._protocol.datatypes import Buffer
 from .._protocol.errors import Forbidden, InferenceError, InvalidRequest, NotFound, TooLarge, show
-from .._protocol.io import IO
 from .._protocol.log import log_raised
 from .._protocol.schemas import Parameters, RequestOutput
 from .._protocol.tensor_bytes import view_bytes

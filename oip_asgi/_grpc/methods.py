@@ -18,10 +18,10 @@ import msgspec
 
 from .._extensions import config, model_statistics, repository, shared_memory, unsupported
 from .._extensions.rows import GrpcRow, GrpcRows
+from .._io import IO
 from .._protocol.access import Action
 from .._protocol.datatypes import Buffer
 from .._protocol.errors import InvalidRequest, NotFound, client_text, show
-from .._protocol.io import IO
 from .._protocol.loop_limits import MAX_QUESTION
 from .._serving.engine import Engine
 from .._serving.failures import as_client_error

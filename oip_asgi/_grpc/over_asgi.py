@@ -19,8 +19,8 @@ from .._asgi_client import AnyASGIApp, Client, answer_other, find_path
 from .._hosts import TAKEN_BY, check_server, drops_trailers
 from .._http.request import Head, RestFormat
 from .._http.response import refuse as refuse_over_http
+from .._io import ClientGone, DeadlinePassed
 from .._protocol.errors import InferenceError, TakenBy, TimedOut, show
-from .._protocol.io import ClientGone, DeadlinePassed
 from .._protocol.log import logger
 from .._runtime.async_io import AsyncIO, attend_watched
 from .._runtime.waiting import until_gone

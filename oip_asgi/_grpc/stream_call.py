@@ -14,11 +14,11 @@ from collections.abc import Callable, Coroutine
 from contextlib import nullcontext, suppress
 from typing import Any, Final, TypeAlias
 
+from .._io import begin
 from .._models.handler import Handler
 from .._models.model import Model
 from .._protocol.datatypes import Buffer
 from .._protocol.errors import Busy, InferenceError, InvalidRequest, ModelFailed, NotFound, NotReady, TooLarge, client_text, show
-from .._protocol.io import begin
 from .._protocol.tensors import InferenceRequest, InferenceResponse, ReadRegion
 from .._runtime.async_io import AsyncIO
 from .._runtime.runtime import Runtime

@@ -13,12 +13,12 @@ from contextlib import suppress
 from typing import Final, NamedTuple
 
 from .._extensions.reserved import OF_PROTOCOL
+from .._io import begin
 from .._models.handler import Handler
 from .._models.model import Model
 from .._protocol import schemas
 from .._protocol.datatypes import Buffer
 from .._protocol.errors import InferenceError, InvalidRequest, client_text, show
-from .._protocol.io import begin
 from .._protocol.tensors import REGION, InferenceRequest, InferenceResponse, ReadRegion
 from .._rest import body as rest
 from .._rest import generate

@@ -16,11 +16,11 @@ from typing import Any, Final, TypeVar
 
 from .._extensions import config, model_statistics, repository, shared_memory
 from .._extensions.rows import RestRow
+from .._io import IO
 from .._models.model import Model
 from .._models.registry import path_of
 from .._protocol import schemas
 from .._protocol.errors import show
-from .._protocol.io import IO
 from .._serving.engine import Engine
 from .._serving.failures import as_client_error
 from .._serving.guard import Guard

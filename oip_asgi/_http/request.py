@@ -9,11 +9,11 @@ from urllib.parse import quote, unquote
 
 import msgspec
 
+from .._io import IO
 from .._models.handler import Handler
 from .._protocol.access import Access, Action
 from .._protocol.datatypes import Buffer
 from .._protocol.errors import InferenceError, InvalidRequest
-from .._protocol.io import IO
 from .._protocol.request_body import Body, read_coding
 from .._protocol.tensors import InferenceRequest, InferenceResponse, ReadRegion, ReceivedHeaders, join_repeated
 from .._rest import body as rest

@@ -8,10 +8,10 @@ from typing import TypeVar
 
 import msgspec
 
+from .._io import IO
 from .._models.model import Model
 from .._protocol.access import Action
 from .._protocol.datatypes import Buffer
-from .._protocol.io import IO
 from .._protocol.loop_limits import LOOP_BYTES
 from .._serving.engine import Engine
 from .request import RestFormat

@@ -12,7 +12,8 @@ import numpy as np
 
 from .._protocol.datatypes import Buffer
 from .._protocol.errors import InvalidRequest
-from .._protocol.loop_limits import PIECE, take_turns
+from .._protocol.loop_limits import PIECE
+from .._turns import take_turns
 
 MAX_ARRAYS: Final = 4_000_000
 """Arrays that one JSON may have. A decoder skips the brackets of `data` in one go, and nothing else runs meanwhile."""

@@ -11,8 +11,8 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Final, Literal, final
 
+from .._io import IO, Part, Signal
 from .._protocol.errors import InferenceError, ModelFailed, NotFound, NotReady
-from .._protocol.io import IO, Part, Signal
 from .._protocol.log import log_raised, logger
 from .handler import Handler
 from .limiter import Limiter, Slot, set_all

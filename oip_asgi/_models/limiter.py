@@ -12,7 +12,7 @@ from collections.abc import Iterable
 
 import msgspec
 
-from .._protocol.io import Signal
+from .._io import Signal
 
 
 class Uses(msgspec.Struct, eq=False):

@@ -13,8 +13,8 @@ from typing import Any, Final
 import msgspec
 
 from .._codecs.content_types import Codecs
+from .._io import IO
 from .._protocol.errors import ModelFault, show
-from .._protocol.io import IO
 from .._protocol.log import log_raised
 from .callables import is_async, refuse_coroutine
 from .handler import Handler, Loaded, make_handler

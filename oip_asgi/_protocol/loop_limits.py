@@ -1,4 +1,4 @@
-"""What one request may cost the others: the size from which a worker thread decodes, how long a thread computes, how many tensors it has.
+"""What one request may cost the others: the size from which a worker thread decodes it, and how many tensors it has.
 
 Limits that users set are options of `InferenceServer` and `register`; limits of one format stand in its module, such as the bound of a
 gzip bomb in `request_body`.
@@ -6,11 +6,7 @@ gzip bomb in `request_body`.
 
 from __future__ import annotations
 
-import time
-from collections.abc import Iterable, Iterator
-from typing import Final, TypeVar
-
-T = TypeVar("T")
+from typing import Final
 
 LOOP_BYTES: Final = 2**14
 """Bytes of a body, or of the tensors of a result, up to which they are decoded or encoded on an event loop. For more, a worker thread does
@@ -29,26 +25,3 @@ MAX_TENSORS: Final = 50_000
 MAX_COLUMNS: Final = 2**12
 """How many columns of a data frame a request may have if they are not declared. Each is an object of pandas, which takes up to a
 millisecond and 3 KiB, however few rows it has."""
-
-
-_SECONDS: Final = 5e-5
-"""Long enough for a thread that waits for the interpreter to wake up and take it. `sleep(0)` ends before that."""
-
-_TURN: Final = 0.002
-"""Seconds after which a thread lets others have the interpreter. Left alone, a thread that computes keeps it for five milliseconds each
-time that an event loop wants it: health waited for 120 ms while a million numbers were read one by one."""
-
-
-def yield_interpreter() -> None:
-    """Give up the interpreter for a moment. Call it between parts of a millisecond or more."""
-    time.sleep(_SECONDS)
-
-
-def take_turns(parts: Iterable[T]) -> Iterator[T]:
-    """Iterate over the parts of long work, and let other threads run between them."""
-    since = time.monotonic()
-    for part in parts:
-        yield part
-        if time.monotonic() - since > _TURN:
-            yield_interpreter()
-            since = time.monotonic()

@@ -14,9 +14,9 @@ from typing import Final
 import numpy as np
 from numpy import ndarray
 
+from .._turns import take_turns
 from .datatypes import MAX_ELEMENTS, MAX_EMPTY, MAX_RANK, Array, Buffer, DType
 from .errors import InvalidRequest
-from .loop_limits import take_turns
 from .to_array import object_array
 
 _LENGTH: Final = struct.Struct("<I")

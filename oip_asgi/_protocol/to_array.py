@@ -8,9 +8,9 @@ from typing import Any, Final
 import numpy as np
 from numpy import ndarray  # `np.ndarray` takes longer, as the module has a `__getattr__`
 
+from .._turns import take_turns
 from .datatypes import Array, DType, datatype_of
 from .errors import show
-from .loop_limits import take_turns
 
 _TOGETHER: Final = 2**16
 """How many elements of BYTES become an array at a time. That takes a millisecond; then other threads may run: 32 MiB of short strings took

@@ -18,7 +18,7 @@ from typing import Any, Final, Protocol, TypeAlias, TypeVar
 
 import msgspec
 
-from .._protocol.io import ClientGone, DeadlinePassed, Fed, Late, Part, QuitWithin, Signal, Work, begin
+from .._io import ClientGone, DeadlinePassed, Fed, Late, Part, QuitWithin, Signal, Work, begin
 from .faults import is_for_the_host
 from .threads import watch_fork
 from .waiting import begin_waiting, give_way, is_on_loop, until_gone, wait_until_set

@@ -9,7 +9,7 @@ from concurrent.futures import CancelledError, Future
 from contextlib import suppress
 from typing import Any, Final, TypeVar
 
-from .._protocol.io import ClientGone, QuitWithin, Stopped
+from .._io import ClientGone, QuitWithin, Stopped
 from .threads import call_after_fork
 
 T = TypeVar("T")

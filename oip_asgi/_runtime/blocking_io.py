@@ -20,7 +20,7 @@ from typing import Any, Generic, TypeVar
 
 import msgspec
 
-from .._protocol.io import ClientGone, DeadlinePassed, Fed, Late, Part, Signal, Work, finish
+from .._io import ClientGone, DeadlinePassed, Fed, Late, Part, Signal, Work, finish
 from .async_io import AsyncIO, attend_watched
 from .background import Loan, LoopTask, result_of
 from .faults import call_here

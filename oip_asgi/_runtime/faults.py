@@ -7,7 +7,7 @@ from asyncio import CancelledError
 from collections.abc import Callable
 from typing import Final, TypeVar
 
-from .._protocol.io import QuitWithin
+from .._io import QuitWithin
 
 T = TypeVar("T")
 

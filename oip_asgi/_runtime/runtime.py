@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from .._protocol.io import ClientGone, DeadlinePassed, Late, Signal, Work
+from .._io import ClientGone, DeadlinePassed, Late, Signal, Work
 from .async_io import Patrol
 from .background import BackgroundLoop
 from .faults import as_failure

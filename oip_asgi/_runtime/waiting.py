@@ -10,8 +10,8 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import Final
 
-from .._protocol.io import ClientGone, DeadlinePassed, Signal
-from .._protocol.loop_limits import yield_interpreter
+from .._io import ClientGone, DeadlinePassed, Signal
+from .._turns import yield_interpreter
 
 _ASKED_AGAIN_SECONDS: Final = 0.1
 """How long until a server is asked again that does not wait with its answer."""

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from typing import Any, TypeVar
 
+from .._io import IO, DeadlinePassed, Signal
 from .._models.batch_queue import Batches, Place
-from .._protocol.io import IO, DeadlinePassed, Signal
 from .batch_call import Execution, Member
 from .batch_key import count_rows, make_key
 from .call import Call

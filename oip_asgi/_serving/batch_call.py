@@ -14,10 +14,10 @@ from typing import Any, Final, Generic, TypeVar
 
 import msgspec
 
+from .._io import IO, DeadlinePassed, Part, QuitWithin, Signal, Stopped
 from .._models.batch_queue import Batches, Place
 from .._models.statistics import Numbers
 from .._protocol.errors import InferenceError, error_text
-from .._protocol.io import IO, DeadlinePassed, Part, QuitWithin, Signal, Stopped
 from .._protocol.log import log_fields, log_raised
 from .._protocol.tensors import InferenceRequest, InferenceResponse, are_short
 from .batch_rows import merge, split

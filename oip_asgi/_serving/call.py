@@ -12,6 +12,7 @@ from typing import Any, Final, Generic, TypeAlias, TypeVar
 import msgspec
 
 from .._extensions.cache import Flight
+from .._io import DeadlinePassed, Stopped
 from .._models.handler import Handler
 from .._models.limiter import Slot
 from .._models.model import Model
@@ -19,7 +20,6 @@ from .._models.results import select, to_response
 from .._models.statistics import Timings
 from .._protocol.datatypes import Buffer
 from .._protocol.errors import InferenceError
-from .._protocol.io import DeadlinePassed, Stopped
 from .._protocol.log import log_fields, log_raised, name_request
 from .._protocol.tensors import InferenceResponse
 from .call_stack import current_calls, enter, leave, reset_calls, set_calls

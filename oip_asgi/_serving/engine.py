@@ -10,13 +10,13 @@ from typing import Any, Final, NamedTuple
 
 from .._codecs.content_types import Codecs
 from .._extensions.shared_memory import Regions
+from .._io import IO, DeadlinePassed, Part
 from .._models.model import Model
 from .._models.registry import Registry
 from .._models.statistics import Statistics
 from .._protocol import schemas
 from .._protocol.access import Access, Action, MakeAccess
 from .._protocol.errors import NotFound
-from .._protocol.io import IO, DeadlinePassed, Part
 from .._protocol.log import logger
 from .._protocol.loop_limits import LOOP_BYTES
 from .._protocol.specs import TensorSpec

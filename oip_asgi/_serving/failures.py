@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from .._codecs.plain import NumpyCodec
+from .._io import DeadlinePassed, QuitWithin, Stopped
 from .._models.callables import find_owner, find_place
 from .._models.model import Model
 from .._protocol.errors import (
@@ -25,7 +26,6 @@ from .._protocol.errors import (
     error_text,
     show,
 )
-from .._protocol.io import DeadlinePassed, QuitWithin, Stopped
 from .._protocol.log import escape, log_raised, logger, name_request
 from .._protocol.specs import write_spec
 from .call import Call, ModelRaised

@@ -12,11 +12,11 @@ from functools import partial
 from typing import Any, Final, TypeVar
 
 from .._extensions.cache import Cache
+from .._io import IO, Stopped
 from .._models.model import Model
 from .._models.statistics import Timings
 from .._protocol.datatypes import Buffer
 from .._protocol.errors import InvalidRequest, NotFound
-from .._protocol.io import IO, Stopped
 from .._protocol.loop_limits import LOOP_BYTES
 from .._protocol.tensors import REGION, are_short
 from .batch import answer_in_batch, wait_within_calls

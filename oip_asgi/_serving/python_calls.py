@@ -15,11 +15,11 @@ import numpy as np
 
 from .._codecs.content_types import Codecs
 from .._codecs.values import to_inputs
+from .._io import IO
 from .._models.handler import Handler
 from .._protocol.access import NO_HEADERS
 from .._protocol.datatypes import NUMBERS, Buffer
 from .._protocol.errors import InferenceError, InvalidRequest, show
-from .._protocol.io import IO
 from .._protocol.schemas import RequestOutput
 from .._protocol.tensor_bytes import count
 from .._protocol.tensors import InferenceRequest, InferenceResponse, ReadRegion, Tensor, make_tensor, to_plain_parameters

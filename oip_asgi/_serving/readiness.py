@@ -8,10 +8,10 @@ from __future__ import annotations
 import logging
 from typing import Final
 
+from .._io import IO
 from .._models.loader import call_hook
 from .._models.model import Model
 from .._protocol.errors import InferenceError, error_text
-from .._protocol.io import IO
 from .._protocol.log import escape, log_raised, logger
 from .engine import Engine
 

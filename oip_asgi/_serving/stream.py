@@ -16,10 +16,10 @@ from typing import Any, Final, Generic, TypeAlias, TypeVar
 
 import msgspec
 
+from .._io import IO, DeadlinePassed, QuitWithin, Stopped
 from .._models.model import Model
 from .._models.statistics import Numbers, ResponseOutcome
 from .._protocol.errors import InferenceError, InvalidRequest, ModelFailed, TimedOut
-from .._protocol.io import IO, DeadlinePassed, QuitWithin, Stopped
 from .._protocol.log import log_raised, logger, name_request
 from .._protocol.tensors import InferenceResponse, are_short
 from .batch import wait_within_calls

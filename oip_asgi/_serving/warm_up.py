@@ -8,12 +8,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias
 
+from .._io import IO
 from .._json.tensor_data import from_value
 from .._models.handler import Handler
 from .._models.model import Model
 from .._protocol.datatypes import dtype_of
 from .._protocol.errors import InferenceError, ModelFault, error_text
-from .._protocol.io import IO
 from .._protocol.specs import TensorSpec
 from .._protocol.tensors import make_tensor
 from .engine import Engine

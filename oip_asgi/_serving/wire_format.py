@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Protocol, TypeVar
 
+from .._io import IO
 from .._models.handler import Handler
 from .._protocol.datatypes import Buffer
-from .._protocol.io import IO
 from .._protocol.tensors import InferenceRequest, InferenceResponse, ReadRegion
 
 T_co = TypeVar("T_co", covariant=True)

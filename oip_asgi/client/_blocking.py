@@ -6,7 +6,7 @@ from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Awaita
 from inspect import isawaitable
 from typing import TypeVar
 
-from .._protocol.io import begin, finish
+from .._io import begin, finish
 
 T = TypeVar("T")
 

@@ -22,10 +22,10 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
+from .._io import finish
 from .._models.registry import path_of
 from .._protocol.datatypes import DTYPES, Buffer, dtype_of
 from .._protocol.errors import InferenceError, InvalidRequest, InvalidResponse, list_names
-from .._protocol.io import finish
 from .._protocol.schemas import RequestOutput
 from .._protocol.tensors import InferenceRequest, Tensor
 from .._rest.body import HEADER_LENGTH

@@ -17,9 +17,9 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, Final
 
+from .._io import finish
 from .._models.registry import path_of
 from .._protocol.errors import InferenceError, InvalidResponse
-from .._protocol.io import finish
 from .._rest.client import read_document
 from . import _questions as questions
 from ._arguments import make_parser, read_headers

@@ -5,6 +5,8 @@ method, so that the coroutine never suspends, and `finish` runs it. So each deci
 
 Several methods take a `deadline`, in seconds of `time.monotonic`, after which they raise `DeadlinePassed`. `wait`, `run` and `call` may
 raise `ClientGone`, never under WSGI; for `read`, a client that goes is a body that ends too early, which is 400.
+
+Knows nothing of the package.
 """
 
 from __future__ import annotations
@@ -16,8 +18,6 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine
 from typing import Any, Literal, Protocol, TypeAlias, TypeVar
 
 import msgspec
-
-from .errors import TakenBy
 
 T = TypeVar("T")
 
@@ -62,7 +62,7 @@ class Fed(Protocol):
     def coding(self) -> object: ...
     def count_next(self, most: int, /) -> int: ...
     def feed(self, chunk: bytes, /) -> None: ...
-    def finish(self, *, cut_off: bool = False, taken_by: TakenBy | None = None) -> Any: ...
+    def finish(self, *, cut_off: bool = False, taken_by: Callable[[], Any] | None = None) -> Any: ...
 
 
 class Part(msgspec.Struct, eq=False):
