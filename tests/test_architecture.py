@@ -1,4 +1,4 @@
-"""Who may import whom: the core without I/O, and the order of its layers."""
+"""Who may import whom: the core without I/O, and the order of its layers. How long files, functions, classes and ways of requests are."""
 
 from __future__ import annotations
 
@@ -9,6 +9,10 @@ import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TypeAlias
+
+import pytest
+
+from tests.bench import walks
 
 ROOT = Path(__file__).parents[1]
 
@@ -119,6 +123,20 @@ def _lengths(*kinds: type[_Documented]) -> Iterator[tuple[str, int]]:
 
 def _count_lines(node: ast.stmt) -> int:
     return (node.end_lineno or node.lineno) - node.lineno + 1
+
+
+@pytest.mark.parametrize("name", walks.WALKS)
+def test_a_small_request_makes_few_calls_in_few_files(name: str) -> None:
+    """A reader has to know these files to follow it, and calling functions is most of its time."""
+    most_calls, most_files = walks.most_calls(name), walks.most_files(name)
+    walk = walks.record(name, most_calls)
+    print(f"{name}: {len(walk.calls)} calls, {most_calls} at most; {len(walk.files)} files of {walk.lines:,} lines, {most_files} at most")
+    assert len(walk.calls) <= most_calls, walk.calls
+    assert len(walk.files) <= most_files, walk.files
+
+
+def test_each_walk_has_its_aims() -> None:
+    assert walks.aims().keys() == walks.WALKS.keys()
 
 
 _MAY_NAME = re.compile(r"\b_inside\b|oip_asgi[\w.]*\._[a-z]|from oip_asgi[\w.]* import[\s\S]{0,400}?\b_[a-z]|import oip_asgi[\w.]*\._")

@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from oip_asgi import OIPApp
-from tests.bench import costs, h2load, instructions, walks
+from tests.bench import costs, h2load, instructions
 from tests.bench.load import Load, Target, ask, by_calls, by_h2load, by_sockets, by_wrk, has_h2load, has_wrk
 from tests.bench.measure import Cell, Measurement, verify
 from tests.bench.models import make_server
@@ -204,19 +204,6 @@ def test_a_short_run_prints_its_tables() -> None:
     for row in ("health/live", "JSON 1x4"):
         for server in ("echo", "inline"):
             assert any(row in line and server in line for line in ran.stdout.splitlines()), ran.stdout
-
-
-def test_each_walk_has_its_aim() -> None:
-    assert walks.aims().keys() == walks.WALKS.keys()
-
-
-@pytest.mark.parametrize("name", walks.WALKS)
-def test_a_small_request_makes_few_calls(name: str) -> None:
-    """On a small request, calling functions is most of the time."""
-    most = walks.most(name)
-    found = walks.record(name, most)
-    print(f"{name}: {len(found.calls)} calls, {most} at most; {len(found.files)} files of {found.lines:,} lines")
-    assert len(found.calls) <= most, found.calls
 
 
 def test_instructions_that_have_grown_are_named() -> None:

@@ -1,8 +1,8 @@
 """The way of one small request through the package: `python -m tests.bench.walks`. It prints calls of functions, files, and their lines.
 
 A reader has to know these files to follow the request, and a processor runs these calls. That a generator or coroutine goes on counts as a
-call, as it costs one. `--calls` names the calls in their order. walks.json has the aim of each walk, and how many calls it makes now: a
-test fails where a walk makes more than that and more than the aim. `--lower` writes there what has become fewer.
+call, as it costs one. `--calls` names the calls in their order. walks.json has the aims of each walk, and how many calls it makes and files
+it goes through now: a test fails where a walk has more than that and more than the aim. `--lower` writes there what has become fewer.
 """
 
 from __future__ import annotations
@@ -162,17 +162,17 @@ WALKS: Final[dict[str, Callable[[Recorder], Walk]]] = {
 }
 
 
-def record(name: str, enough: int | None = None) -> Walk:
-    """One of the walks, when everything is warm: the shortest, or any that makes no more calls than `enough`."""
+def record(name: str, most_calls: int | None = None) -> Walk:
+    """One of the walks, when everything is warm: the shortest, or any that makes no more calls than `most_calls`."""
     recorder = Recorder()
     before, before_in_threads = sys.getprofile(), threading.getprofile()
     threading.setprofile(recorder.note)
     sys.setprofile(recorder.note)
     try:
         walks = []
-        for _ in range(_TIMES if enough is None else _TRIES):
+        for _ in range(_TIMES if most_calls is None else _TRIES):
             walks.append(WALKS[name](recorder))
-            if enough is not None and len(walks[-1].calls) <= enough:
+            if most_calls is not None and len(walks[-1].calls) <= most_calls:
                 break
         return min(walks, key=lambda walk: len(walk.calls))
     finally:
@@ -180,16 +180,21 @@ def record(name: str, enough: int | None = None) -> Walk:
         threading.setprofile(before_in_threads)
 
 
-def aims() -> dict[str, dict[str, int]]:
-    """By walk, its `aim` and what it makes `now`."""
-    found: dict[str, dict[str, int]] = json.loads(AIMS.read_text())
-    return found
+def aims() -> dict[str, dict[str, dict[str, int]]]:
+    """By walk, the `aim` and the number `now` of its `calls` and of its `files`."""
+    kept: dict[str, dict[str, dict[str, int]]] = json.loads(AIMS.read_text())
+    return kept
 
 
-def most(name: str) -> int:
+def most_calls(name: str) -> int:
     """How many calls a walk may make: its aim and a tenth, or, while that is not reached, what it makes now and two hundredths."""
-    aim = aims()[name]
-    return int(max(aim["aim"] * 1.1, aim["now"] * 1.02))
+    calls = aims()[name]["calls"]
+    return int(max(calls["aim"] * 1.1, calls["now"] * 1.02))
+
+
+def most_files(name: str) -> int:
+    """Through how many files a walk may go."""
+    return max(aims()[name]["files"].values())
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -197,18 +202,20 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--calls", action="store_true", help="name the calls")
     parser.add_argument("--lower", action="store_true", help=f"write to {AIMS.name} which walks have become shorter")
     parsed = parser.parse_args(arguments)
-    kept = aims()
-    found = {name: record(name) for name in WALKS}
-    lines = [
-        [name, str(len(walk.calls)), str(most(name)), str(kept[name]["aim"]), str(len(walk.files)), f"{walk.lines:,}"]
-        for name, walk in found.items()
-    ]
-    print(table(["one request", "calls", "at most", "aim", "files", "lines of these files"], lines))
+    kept, walks = aims(), {name: record(name) for name in WALKS}
+    lines = []
+    for name, walk in walks.items():
+        calls, files = (kept[name][what]["aim"] for what in ("calls", "files"))
+        counts = (len(walk.calls), most_calls(name), calls, len(walk.files), most_files(name), files)
+        lines.append([name, *map(str, counts), f"{walk.lines:,}"])
+    print(table(["one request", "calls", "at most", "aim", "files", "at most", "aim", "lines of these files"], lines))
     if parsed.lower:
-        lower = {name: {**kept[name], "now": min(kept[name]["now"], len(walk.calls))} for name, walk in found.items()}
-        AIMS.write_text(json.dumps(lower, indent=2) + "\n")
+        for name, walk in walks.items():
+            for what, number in (("calls", len(walk.calls)), ("files", len(walk.files))):
+                kept[name][what]["now"] = min(kept[name][what]["now"], number)
+        AIMS.write_text(json.dumps(kept, indent=2) + "\n")
     if parsed.calls:
-        for name, walk in found.items():
+        for name, walk in walks.items():
             print("", name, *(f"  {file}: {function}" for file, function in walk.calls), sep="\n")
 
 
