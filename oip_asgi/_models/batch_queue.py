@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from .limiter import Limiter, Slot, set_all
+from .limiter import Limiter, Slot
 
 
 class Place(Slot, eq=False):
@@ -67,7 +67,8 @@ class Batches(Limiter):
             place.group, place.request = group, request
             turns = self._give_turns()
             has_turn = not place.is_waiting  # after the lock is released, another request may take this one along: that is not its turn
-        set_all(turns)
+        for signal in turns:
+            signal.set()
         return has_turn
 
     def hold_back_no_longer(self, *slots: Slot) -> None:
@@ -78,7 +79,8 @@ class Batches(Limiter):
                     place.group.due_count += 1
                 place.is_due = True
             turns = self._give_turns()
-        set_all(turns)
+        for signal in turns:
+            signal.set()
 
     def _find_next(self) -> Slot | None:
         """The request that starts a group: of those that are ready, the one whose first request is due first."""
@@ -116,7 +118,8 @@ class Batches(Limiter):
                     each.is_waiting, each.is_over = False, True
                     each.uses.count -= 1  # this one uses the same
             turns = self._give_turns()  # for those that did not fit
-        set_all(turns)
+        for signal in turns:
+            signal.set()
         return requests
 
     def _remove(self, slot: Slot) -> None:

@@ -15,7 +15,7 @@ from .._io import IO, Part, Signal
 from .._protocol.errors import InferenceError, ModelFailed, NotFound, NotReady
 from .._protocol.log import log_raised, logger
 from .handler import Handler
-from .limiter import Limiter, Slot, set_all
+from .limiter import Limiter, Slot
 from .loader import Loader, LoadParameters
 from .states import Action, Event, State, transition
 
@@ -76,7 +76,8 @@ class _Retired:
         with self._lock:
             handler.uses.idle.append(idle)
             unused = handler.uses.take_idle()
-        set_all(unused)
+        for signal in unused:
+            signal.set()
         await io.wait(idle)
         await self._loader.unload(io, handler, claim=partial(self._claim, handler))
 

@@ -8,7 +8,6 @@ or by the thread that still runs its function: `Slot.end` in `_serving/call`, `E
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable
 
 import msgspec
 
@@ -101,7 +100,8 @@ class Limiter:
         with self.lock:
             self.max_concurrency = max_concurrency
             turns = self._give_turns()
-        set_all(turns)
+        for signal in turns:
+            signal.set()
 
     def enter(self, slot: Slot, *, may_run: bool = True, may_wait: bool = True) -> bool:
         """Let a slot run, or wait in the queue. False if the request may not wait, or the queue is full. The caller holds the lock.
@@ -172,7 +172,8 @@ class Limiter:
                 assert slot.turn is not None  # it waits
                 slot.is_unloaded = is_unloaded
                 signals += [slot.turn, *self.take_back(slot)]
-        set_all(signals)
+        for signal in signals:
+            signal.set()
 
     def idle(self) -> Signal:
         """A signal that is set as soon as no call runs or waits."""
@@ -183,8 +184,3 @@ class Limiter:
                 return signal
         signal.set()
         return signal
-
-
-def set_all(signals: Iterable[Signal]) -> None:
-    for signal in signals:
-        signal.set()

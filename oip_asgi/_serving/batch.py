@@ -1,5 +1,6 @@
 """The executor of models with `max_batch_size=`: one call answers requests that wait and can be merged.
 
+Two requests may share a call if they differ only in their rows, so that their answers stay the same.
 Each request runs on its own event loop or thread, and waits for a slot. The one that gets it takes others along, and each gets its part.
 Each waits with its own delay as the deadline, so no thread has to watch the delays. `batch_queue` decides when a batch starts.
 A request that goes or is late leaves it, and the others are answered: `Member.leave` of `batch_call`.
@@ -7,17 +8,27 @@ A request that goes or is late leaves it, and the others are answered: `Member.l
 
 from __future__ import annotations
 
-from typing import Any, TypeVar
+from collections.abc import Hashable, Iterable
+from typing import Any, Final, TypeVar
 
+from .._codecs.content_types import Codecs
+from .._codecs.dataframes import PandasCodec
+from .._codecs.frame_columns import CATEGORIES, DTYPE
+from .._extensions.reserved import OF_TREATMENT
 from .._io import IO, DeadlinePassed, Signal
 from .._models.batch_queue import Batches, Place
+from .._models.handler import Handler
+from .._protocol.schemas import Parameters
+from .._protocol.tensors import Tensor
 from .batch_call import Execution, Member
-from .batch_key import count_rows, make_key
 from .call import Call
 from .call_stack import current_calls
+from .decoding import Decoded
 from .failures import make_chain_error
 
 T = TypeVar("T")
+
+_NOTHING: Final[frozenset[Hashable]] = frozenset()
 
 
 async def answer_in_batch(call: Call[T], io: IO) -> T:
@@ -28,7 +39,7 @@ async def answer_in_batch(call: Call[T], io: IO) -> T:
     place, limiter = call.slot, call.model.limiter
     assert isinstance(place, Place)
     assert isinstance(limiter, Batches)
-    rows = count_rows(call.decoded.tensors.values())
+    rows = _count_rows(call.decoded.tensors.values())
     call.timings.rows = 1 if rows is None else rows
     member: Member[T] = Member(call, rows, current_calls(), place.turn)
     try:
@@ -51,7 +62,7 @@ def _join(member: Member[Any], place: Place, limiter: Batches) -> bool:
     """Let a request share a call. True if its turn has come already."""
     call, delay = member.call, 0.0
     if member.rows and member.rows <= limiter.most:
-        place.key, place.rows = make_key(call.handler, call.decoded, call.handler.codecs), member.rows
+        place.key, place.rows = _make_key(call.handler, call.decoded, call.handler.codecs), member.rows
     if place.key is not None and not call.engine.stopping:
         # half of the time that is left is for the call
         delay = max(0.0, min(call.model.options.max_batch_delay, (call.deadline - call.timings.entered) / 2))
@@ -92,3 +103,46 @@ async def _run_apart(execution: Execution, member: Member[Any], io: IO) -> None:
         execution.end()
         raise
     await io.wait(done, member.call.deadline)
+
+
+def _count_rows(tensors: Iterable[Tensor]) -> int | None:
+    """How many rows a request has: the first dimension of its inputs. None if an input has no dimension, or they differ."""
+    rows: int | None = None
+    for tensor in tensors:
+        shape = tensor.array.shape
+        if not shape or (rows is not None and shape[0] != rows):
+            return None
+        rows = shape[0]
+    return rows
+
+
+def _make_key(handler: Handler, decoded: Decoded, codecs: Codecs) -> Hashable | None:
+    """Make what all requests of a batch have in common: everything but rows that the function or a codec can see. None if it runs alone."""
+    binding, request, content_type = decoded.binding, decoded.request, decoded.content_type
+    whole = binding.request_reader
+    if whole is not None and whole.codec is not PandasCodec and binding.rows is None:
+        return None  # a client asks for a codec that may want a whole request
+    if not binding.scalars.isdisjoint(decoded.tensors):
+        return None  # it is one for all rows; as a parameter, it is part of the key
+    parts: list[Hashable] = []
+    for name, tensor in decoded.tensors.items():
+        parameters, array = tensor.parameters, tensor.array
+        said = parameters.get("content_type", content_type) if parameters else content_type
+        expected = handler.content_types.get(name, handler.content_type)
+        if said is not None and said != expected and codecs.is_users(str(said)):
+            return None
+        read_as = expected if said is None else said
+        # rows depend on each other: a column of dates has one unit, by their years, and all have an offset from UTC or none has
+        depends = read_as in ("pd_json", "datetime") or (parameters.get(DTYPE) == "category" and CATEGORIES not in parameters)
+        if depends and binding.rows is None:
+            return None
+        parts.append((name, array.dtype, array.shape[1:], _freeze(parameters) if parameters else _NOTHING))
+    if binding.of_one_request is not None:
+        parts.append(tuple((output.name, _freeze(output.parameters or {})) for output in decoded.outputs))
+    elif whole is None and binding.rest is None and len(parts) > 1:
+        parts.sort(key=str)  # each goes to a parameter of its own; otherwise they are columns, whose order matters
+    return handler, binding, content_type, _freeze(request.parameters) if request.parameters else _NOTHING, tuple(parts)
+
+
+def _freeze(parameters: Parameters) -> frozenset[Hashable]:
+    return frozenset((name, type(value), value) for name, value in parameters.items() if name not in OF_TREATMENT)

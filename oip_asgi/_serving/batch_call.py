@@ -80,6 +80,7 @@ class Execution:
         if not self._members:
             raise Stopped
         call = self._members[0].call
+        self._deadline = max([member.call.deadline for member in self._members])
         self.unwanted: Signal | None = None
         """Set when nobody waits for any of them any more."""
         self._place: Place | None = place
@@ -93,7 +94,8 @@ class Execution:
             try:
                 Context().run(self.call().send, None)
             except StopIteration:  # it never awaits, so that is its end
-                self._encode_long()
+                if self._long:
+                    self._encode_long()
         except BaseException as error:
             self._fail_rest(error)
             raise
@@ -113,7 +115,7 @@ class Execution:
 
     async def _run_in_task(self, io: IO) -> None:
         try:
-            await io.call(self.call, max(member.call.deadline for member in self._members))
+            await io.call(self.call, self._deadline)
             if self._long:
                 await io.run(self._encode_long, "conversion")
         except Exception as error:
@@ -141,8 +143,8 @@ class Execution:
     async def call(self) -> None:
         """Call the function, in a context of its own. If it is a plain one, this never awaits."""
         assert self._place is not None  # it has not ended
-        callers = dict.fromkeys(caller for member in self._members for caller in member.calls)
-        set_calls((*callers, (self._model, self._place, max(member.call.deadline for member in self._members))))
+        callers = dict.fromkeys([caller for member in self._members for caller in member.calls])
+        set_calls((*callers, (self._model, self._place, self._deadline)))
         tracer = self._engine.tracer
         with nullcontext() if tracer is None else self._enter_span(tracer):
             groups = [self._members]

@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import logging
 import math
+from collections.abc import Iterable
 from typing import Any, Final, Generic, TypeAlias, TypeVar
 
 import msgspec
+import numpy as np
 
 from .._extensions.cache import Flight
 from .._io import DeadlinePassed, Stopped
@@ -18,12 +20,12 @@ from .._models.limiter import Slot
 from .._models.model import Model
 from .._models.results import select, to_response
 from .._models.statistics import Timings
-from .._protocol.datatypes import Buffer
+from .._protocol.datatypes import Array, Buffer
 from .._protocol.errors import InferenceError
 from .._protocol.log import log_fields, log_raised, name_request
-from .._protocol.tensors import InferenceResponse
+from .._protocol.tensor_bytes import SMALL
+from .._protocol.tensors import InferenceRequest, InferenceResponse, Tensor
 from .call_stack import current_calls, enter, leave, reset_calls, set_calls
-from .copy_rule import copy_outputs
 from .decoding import Decoded, decode
 from .engine import Engine
 from .held_loop import measure
@@ -143,7 +145,7 @@ class Call(msgspec.Struct, Generic[T], eq=False):
         if decoded.binding.flags_ranges and (outside := decoded.binding.list_outside(decoded.tensors)):
             response.parameters = {**response.parameters, "oip_out_of_range": ", ".join(outside)}
         response.id, response.model_name, response.model_version = decoded.request.id, model.name, version
-        copy_outputs(response.outputs, decoded.request)
+        _copy_outputs(response.outputs, decoded.request)
         if len(decoded.tensors) > _MANY and not self.handler.streams:
             self.decoded = decoded.without_inputs()
         return response
@@ -232,3 +234,30 @@ class Call(msgspec.Struct, Generic[T], eq=False):
             text, request = "%s failed on %s, after its timeout", name_request(self.timings.id)
             with within(self.span):
                 log_raised(logging.ERROR, error.__cause__ or error, text, self.model, request, extra=self.log_fields())
+
+
+def _copy_outputs(outputs: Iterable[Tensor], request: InferenceRequest) -> None:
+    """Copy outputs, except large ones whose memory nobody can change: read-only, of `bytes` or of a read-only input of the request.
+
+    A response is still being encoded or sent after its slot went to the next call, which may write into the same memory again.
+    """
+    inputs: set[int] | None = None
+    for tensor in outputs:
+        array = tensor.array
+        if array.nbytes > SMALL and not array.flags.writeable:
+            if inputs is None:
+                inputs = {id(_find_memory(each.array)) for each in request.inputs if not each.array.flags.writeable}
+            memory = _find_memory(array)
+            if isinstance(memory, bytes) or id(memory) in inputs:
+                continue
+        tensor.array = array.copy()
+
+
+def _find_memory(array: Array) -> object:
+    """Find the owner of an array's memory: an array, or the object behind a buffer."""
+    part: Any = array
+    while isinstance(part, np.ndarray):
+        if part.base is None:
+            return part
+        part = part.base
+    return part.obj if isinstance(part, memoryview) else part
