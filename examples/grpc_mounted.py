@@ -4,7 +4,7 @@ pip install -e '.[grpc-asgi]' fastapi 'gunicorn[http2]'    the server; what else
 python examples/grpc_mounted.py            serves on http://127.0.0.1:8000, REST and gRPC
 python examples/grpc_mounted.py --check    serves on a free port, asks it about real images in each way, and ends
 
-gRPC needs an ASGI server with HTTP/2 and trailers. Here it is gunicorn's ASGI worker; `pyvoy --port 8000 module:app` is the fastest.
+gRPC needs an ASGI server with HTTP/2 and trailers. Here it is gunicorn's ASGI worker; `pyvoy --port 8000 module:app` is another.
 """
 
 from __future__ import annotations

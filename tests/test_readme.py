@@ -106,9 +106,10 @@ def test_the_snippets_of_tests(run_snippet: Run, monkeypatch: pytest.MonkeyPatch
         for test in ("test_double", "test_double_refuses_integers"):
             names[test](OurClient("/v2", http=http))
         assert 'oip_requests_total{model="double"' in http.get("/metrics").text
-    server = InferenceServer()
-    server.register("double", app.double)
-    with run_snippet("def grpc_client")["grpc_client"](server) as client:
+    more = run_snippet("def test_a_stub")
+    for test in ("test_the_model_alone", "test_a_stub", "test_with_asyncio"):
+        more[test]()
+    with run_snippet("def grpc_client")["grpc_client"](app.make_server()) as client:
         names["test_double"](client)
 
 

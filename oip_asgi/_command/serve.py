@@ -316,15 +316,17 @@ def describe_served(
     """
     document, curl = server.openapi(prefix or "/"), ""
     for model in server._inside.engine.models:
+        if not model.lifecycle.is_serving:
+            yield str(model.lifecycle.make_refusal(f"it is {model.lifecycle.state}"))
+            continue
         takes, returns = (
             ", ".join(f"{spec.name} {spec.datatype} {list(spec.shape)}" for spec in each) for each in (model.inputs, model.outputs)
         )
         if columns:
             takes = f"a data frame with the columns {', '.join(columns)}"
-        state = "" if model.lifecycle.is_serving else f", is {model.lifecycle.state}"
-        yield f"{model}{state}: takes {takes or 'what it does not declare'}; returns {returns or 'what it does not declare'}"
+        yield f"{model}: takes {takes or 'inputs that it does not declare'}; returns {returns or 'outputs that it does not declare'}"
         path = f"{prefix}{path_of(model.name, model.version)}"
-        if not curl and not state and model.inputs:
+        if not curl and model.inputs:
             curl = _write_curl(document, url, path, has_key=has_key)
     if server._inside.engine.options.docs:
         yield f"page: {url}{prefix}/docs"

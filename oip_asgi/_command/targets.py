@@ -66,13 +66,13 @@ def find_target(named: str, name: str | None, *, model_control: bool) -> Target:
 
 
 def _serve_folder(folder: Path, *, model_control: bool) -> Target:
+    settings = read_settings(folder)
+    server = InferenceServer(settings.server_name, settings.server_version, model_control=model_control)
+    register_models(server, folder, settings, opens=("grpc_port", "metrics_port"))
     files = [file for file in sorted(folder.rglob("*.py")) if file.is_file()]
     old = [str(file) for file in files if re.search(rb"^\s*(from|import) mlserver", file.read_bytes(), re.M)]
     if old:
         print(f"These files import mlserver. Change their import lines:\n{SED} {' '.join(old)}", flush=True)  # noqa: T201
-    settings = read_settings(folder)
-    server = InferenceServer(settings.server_name, settings.server_version, model_control=model_control)
-    register_models(server, folder, settings, opens=("grpc_port", "metrics_port"))
     return Target(server, server, settings=settings)
 
 
@@ -122,7 +122,11 @@ def _find_prefixes(app: object) -> Iterator[str]:
 def _list_candidates(found: Any) -> str:
     """What of a module could be meant."""
     may_be = [name for name, value in vars(found).items() if isinstance(value, InferenceServer) or _is_asgi(value)]
-    return f": did you mean {' or '.join(may_be)}?" if may_be else ""
+    return (
+        f": did you mean {' or '.join(may_be)}?"
+        if may_be
+        else " in it, and nothing else that is an InferenceServer or an application of ASGI"
+    )
 
 
 def _is_asgi(value: Any) -> bool:

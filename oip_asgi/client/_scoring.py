@@ -226,7 +226,7 @@ class Scorer:
         for number, part in enumerate(self._score_chunks(rows, done)):
             yield part
             if number == 0 and len(part.refused) == part.size:
-                raise Stopped(f"all of the first {part.size} rows are refused: {part.refused[0][1]}")
+                raise Stopped(f"all of the first {part.size} rows are refused")
 
     def _score_chunks(self, rows: Iterator[Row], done: int) -> Iterator[Part]:
         with ThreadPoolExecutor(self._connections, "oip_asgi rows") as threads:

@@ -1,6 +1,6 @@
 """Send a table of good and bad requests to a server of the protocol, and print what it answers wrongly.
 
-python -m oip_asgi.client.check http://127.0.0.1:8000/v2 --model double
+python -m oip_asgi.client check http://127.0.0.1:8000/v2 --model double
 
 Without --model, it takes the only one that the server has.
 
@@ -288,7 +288,7 @@ def check(
 
 
 def main(arguments: list[str] | None = None) -> int:
-    parser = make_parser("python -m oip_asgi.client.check", __doc__)
+    parser = make_parser("python -m oip_asgi.client check", __doc__)
     parser.add_argument("--model", help="the model that is asked, many times; without it, the only one")
     parser.add_argument("--request", type=Path, help="a file with a good request, as JSON with flat data")
     parser.add_argument("--strain", action="store_true", help="also what has ended the processes of other servers")
@@ -303,7 +303,3 @@ def main(arguments: list[str] | None = None) -> int:
         return 2
     finally:
         finish(link.close())
-
-
-if __name__ == "__main__":
-    sys.exit(main())

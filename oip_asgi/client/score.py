@@ -1,6 +1,6 @@
 """Score a file of rows with a model, and write the outputs of each row.
 
-python -m oip_asgi.client.score http://127.0.0.1:8000/v2 iris rows.csv --out scores.csv
+python -m oip_asgi.client score http://127.0.0.1:8000/v2 iris rows.csv --out scores.csv
 
 It ends with 0 if each row is scored, with 1 if rows are missing, and with 2 if nothing can be scored.
 """
@@ -32,6 +32,9 @@ from ._tables import Columns, Table, Writer, format_of, open_table, read_request
 _CHUNK: Final = 256
 """Rows of a request: enough that the request itself costs little, and few enough that one refused row is found soon."""
 _CONNECTIONS: Final = 4
+_UNDECLARED: Final = """\
+The model declares no inputs, so each column was sent as an input of its own. If it takes all of them as one array, declare that: \
+inputs=[TensorSpec("X", "FP64", [-1, 4])], or "inputs" in model-settings.json"""
 _PATIENCE: Final = 60.0
 _LINE_EVERY: Final = 10.0
 _BAR_EVERY: Final = 0.2
@@ -61,7 +64,7 @@ class Progress:
 
 
 def _read_arguments(arguments: list[str] | None) -> argparse.Namespace:
-    parser = make_parser("python -m oip_asgi.client.score", __doc__)
+    parser = make_parser("python -m oip_asgi.client score", __doc__)
     parser.add_argument("model", help="the model that scores")
     parser.add_argument(
         "rows", type=Path, help="a .csv, .jsonl or .parquet file; or JSON lines with a request in each, as `mlserver infer` has"
@@ -106,6 +109,7 @@ def _score(given: argparse.Namespace, is_terminal: bool) -> int:
         job: _Rows | _Requests = _Requests(given, requests)
     else:
         job = _Rows(given, open_table(given.rows))
+    first_refused = ""
     give_up, of = threading.Event(), {"rows": str(given.rows.resolve()), "size": given.rows.stat().st_size, "model": given.model}
     writer = Writer(given.out, of, goes_on=given.resume)
     progress = Progress(job.total, writer.done, sys.stderr.write, is_terminal=is_terminal)
@@ -115,6 +119,7 @@ def _score(given: argparse.Namespace, is_terminal: bool) -> int:
         rows = islice(job.rows(), writer.done, None)
         for part in scorer.score(rows, writer.done):
             job.write(writer, part)
+            first_refused = first_refused or next((reason for _, reason, _ in part.refused), "")
             writer.note(part.first + part.size - 1)
             progress.tell(writer.done)
     except Stopped as stopped:
@@ -126,14 +131,18 @@ def _score(given: argparse.Namespace, is_terminal: bool) -> int:
         progress.tell(writer.done, at_end=True)
         is_complete = writer.done == job.total
         writer.close(is_complete=is_complete)
-    return _conclude(writer, job.total, why, is_complete=is_complete)
+    if first_refused and isinstance(job, _Rows) and job.declares_nothing:
+        first_refused += f". {_UNDECLARED}"
+    return _conclude(writer, job.total, why, first_refused, is_complete=is_complete)
 
 
-def _conclude(writer: Writer, total: int, why: str, *, is_complete: bool) -> int:
+def _conclude(writer: Writer, total: int, why: str, first_refused: str, *, is_complete: bool) -> int:
     scored = writer.done - writer.refused
     text = f"{scored:,} of {total:,} rows are scored: {writer.file}"
     if writer.refused:
-        text += f"; {writer.refused:,} are refused, with the reason of each: {writer.refused_file}"
+        text += f"; {writer.refused:,} are refused, each with its reason in {writer.refused_file}"
+    if first_refused:
+        text += f" (the first: {first_refused})"
     if not is_complete:
         text += f"; stopped, as {why}; --resume goes on from here"
     print(text, file=sys.stderr)  # noqa: T201
@@ -150,6 +159,7 @@ class _Rows:
         self._binary = "binary_tensor_data" in self._client.metadata().get("extensions", ())
         metadata = self._client.model_metadata(given.model, given.version)
         guesses, self.total = guess_datatypes(table.names, table.rows(), is_text=table.is_text)
+        self.declares_nothing = not metadata.get("inputs")
         chosen = given.columns.split(",") if given.columns else None
         self._columns: list[Column] = plan_columns(table.names, metadata.get("inputs") or (), chosen, guesses)
 
@@ -206,7 +216,3 @@ class _Requests:
 
     def close(self) -> None:
         finish(self._link.close())
-
-
-if __name__ == "__main__":
-    sys.exit(main())

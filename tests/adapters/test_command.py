@@ -97,9 +97,17 @@ def test_a_pipeline_with_columns_of_text_takes_a_frame(tmp_path: Path) -> None:
     assert server.infer_sync("rent", frame[["area", "town"]])["predict"].tolist() == pytest.approx([11, 22, 13])
     assert error(ask(server, "rent", area=np.array([1.0])))[0] == 400
     assert printed(tmp_path / "rent.joblib") == [
-        "model 'rent': takes a data frame with the columns town, area; returns what it does not declare",
+        "model 'rent': takes a data frame with the columns town, area; returns outputs that it does not declare",
         "page: http://h:1/v2/docs",
     ]
+
+
+def test_a_model_that_failed_to_load_says_so() -> None:
+    server = InferenceServer()
+    server.register("up", load=lambda: 1 / 0)
+    server.start()
+    assert next(describe_served(server, "http://h:1", has_key=False)) == "model 'up' is not ready: its load failed, see the server's log"
+    server.stop()
 
 
 def test_several_outputs_of_a_regressor(tmp_path: Path) -> None:
@@ -214,6 +222,7 @@ def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         "server, app, flask_app, rows = InferenceServer(), Starlette(), Flask('x'), []\ndef make(): pass\n"
     )
     (tmp_path / "broken.py").write_text("import no_such_module_at_all\n")
+    (tmp_path / "plain.py").write_text("rows = []\n")
     (tmp_path / "notes.txt").write_text("hello")
     joblib.dump({"weights": 1}, tmp_path / "dict.joblib")
     (tmp_path / "cut.joblib").write_bytes(b"\x80\x04")
@@ -240,6 +249,7 @@ OF_A_MODEL = "an estimator's .joblib or .pkl, an .onnx, or what save_model of Li
         (["notes.txt"], f"notes.txt: this is no file of a model: expected {OF_A_MODEL}"),
         (["dict.joblib"], "dict.joblib: holds a dict: expected an estimator with predict, such as scikit-learn has them"),
         (["cut.joblib"], "cut.joblib: cannot be read: EOFError: "),
+        (["plain:app"], "plain:app: there is no 'app' in it, and nothing else that is an InferenceServer or an application of ASGI"),
         (["empty"], "empty: there is no model-settings.json in this folder or below it"),
         (["no_module:app"], "no_module:app: there is no module 'no_module' here: start the command in the folder where it is"),
         (["mistaken:sever"], "mistaken:sever: there is no 'sever': did you mean server or app?"),

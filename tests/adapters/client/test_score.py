@@ -14,6 +14,7 @@ import pandas as pd
 import pytest
 
 from oip_asgi import InferenceError, InferenceServer, OIPApp, TensorSpec
+from oip_asgi.client.__main__ import main as run
 from oip_asgi.client.score import Progress, main
 from tests.support.threads import serving
 
@@ -29,6 +30,7 @@ class Site:
         matrix = [TensorSpec("X", "FP32", [-1, 2])]
         server.register("matrix", lambda X: {"sum": X.sum(1), "both": X}, inputs=matrix)  # noqa: N803
         server.register("open", lambda df: df, content_type="pd")
+        server.register("plain", lambda x: x)
         server.register("total", lambda X: X.sum(keepdims=True)[0, :1], inputs=matrix)  # noqa: N803
         self.status, self.shut_after, self.asked = 503, 10**9, 0
         self.opens_again = 10**9
@@ -85,7 +87,8 @@ def test_csv_with_refused_rows(url: str, tmp_path: Path, capsys: pytest.CaptureF
         '5,"it has 2 values, and the file has 3 columns",Kiel,3\n'
     )
     assert capsys.readouterr().err == (
-        f"3 of 6 rows are scored: {out}; 3 are refused, with the reason of each: {tmp_path / 'scores.refused.csv'}\n"
+        f"3 of 6 rows are scored: {out}; 3 are refused, each with its reason in {tmp_path / 'scores.refused.csv'} "
+        "(the first: no flat is that small)\n"
     )
     assert sorted(path.name for path in tmp_path.iterdir()) == ["rows.csv", "scores.csv", "scores.refused.csv"]
 
@@ -183,7 +186,9 @@ def test_a_run_that_is_cut_goes_on(url: str, site: Site, tmp_path: Path, capsys:
 def test_it_stops_where_no_row_can_be_scored(url: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "rows.csv").write_text("town,area,floor\n" + "a,-1,0\n" * 50)
     assert main([url, "rent", str(tmp_path / "rows.csv"), "--out", str(tmp_path / "s.csv"), "--chunk", "4"]) == 1
-    assert "stopped, as all of the first 4 rows are refused: no flat is that small" in capsys.readouterr().err
+    told = capsys.readouterr().err
+    assert "4 are refused, each with its reason in" in told
+    assert "s.refused.csv (the first: no flat is that small); stopped, as all of the first 4 rows are refused; --resume" in told
     (tmp_path / "rows.csv").write_text("a,b\n1,2\n3,4\n")
     assert main([url, "total", str(tmp_path / "rows.csv"), "--out", str(tmp_path / "t.csv")]) == 1
     assert "the model does not score row by row: the output 'output_0' of 2 rows has the shape [1]" in capsys.readouterr().err
@@ -197,7 +202,7 @@ def test_it_stops_where_no_row_can_be_scored(url: str, tmp_path: Path, capsys: p
         ("rent", "rows.csv", "rows.csv", "--out is the file of the rows"),
         ("rent", "empty.csv", "s.csv", "empty.csv: has no rows"),
         ("rent", "other.csv", "s.csv", "the model takes 'town', 'area', 'floor': the file has 'x', 'y'"),
-        ("rnt", "rows.csv", "s.csv", "'rnt' is not found: expected 'rent', 'matrix', 'open', 'total'; did you mean 'rent'?"),
+        ("rnt", "rows.csv", "s.csv", "'rnt' is not found: expected 'rent', 'matrix', 'open', 'plain', 'total'; did you mean 'rent'?"),
         ("rent", "long.csv", "s.csv", "long.csv, line 2: field larger than field limit (131072): write JSON lines or Parquet"),
         ("rent", "cut.jsonl", "s.csv", "cut.jsonl, line 2: no JSON: "),
         ("rent", "requests.jsonl", "s.csv", "the rows are requests of the protocol, so --out has to be .jsonl"),
@@ -215,6 +220,26 @@ def test_a_mistake_is_told_before_anything_is_sent(
     assert main([url, model, str(tmp_path / rows), "--out", str(tmp_path / out)]) == 2
     assert text in capsys.readouterr().err
     assert site.asked == 0
+
+
+def test_where_all_is_refused_of_a_model_that_declares_nothing_it_says_what_to_declare(
+    url: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "rows.csv").write_text("a,b\n1,2\n3,4\n")
+    assert main([url, "plain", str(tmp_path / "rows.csv"), "--out", str(tmp_path / "s.csv")]) == 1
+    told = capsys.readouterr().err
+    assert "(the first: unknown input 'a': expected 'x'. The model declares no inputs, so each column was sent as an input" in told
+    assert 'declare that: inputs=[TensorSpec("X", "FP64", [-1, 4])], or "inputs" in model-settings.json)' in told
+
+
+def test_the_commands_of_the_client(url: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    write_rents(tmp_path / "rows.csv")
+    assert run(["score", url, "rent", str(tmp_path / "rows.csv"), "--out", str(tmp_path / "s.csv")]) == 0
+    assert "rows are scored" in capsys.readouterr().err
+    assert run(["--help"]) == 0
+    assert "score URL MODEL ROWS --out FILE" in capsys.readouterr().out
+    assert run(["scores", url]) == run([]) == 2
+    assert capsys.readouterr().err.count("usage: python -m oip_asgi.client COMMAND") == 2
 
 
 def test_a_bar_on_a_terminal() -> None:
