@@ -78,19 +78,10 @@ def test_several_servers_in_nested_mounts(server: InferenceServer) -> None:
     ],
 )
 def test_the_path_behind_root_path(server: InferenceServer, path: str, root_path: str, status: int) -> None:
-    sent: list[Any] = []
+    async def main() -> int:
+        return (await Talk(server, path=path, root_path=root_path).answer())[0]
 
-    async def main() -> None:
-        async def receive() -> Any:
-            return {"type": "http.request"}
-
-        async def send(message: Any) -> None:
-            sent.append(message)
-
-        await OIPApp(server)({"type": "http", "method": "GET", "path": path, "root_path": root_path, "headers": []}, receive, send)
-
-    asyncio.run(main())
-    assert sent[0]["status"] == status
+    assert asyncio.run(main()) == status
 
 
 def test_the_hosts_own_routes_stay(server: InferenceServer) -> None:
@@ -216,37 +207,33 @@ def test_a_websocket_under_the_middleware_is_the_hosts(server: InferenceServer) 
     assert scopes == ["websocket"]
 
 
-def receive_in_pieces(server: InferenceServer, messages: list[Any], headers: list[tuple[bytes, bytes]]) -> tuple[int, bytes, int]:
-    """Status, body, and how many messages were left unread."""
-    sent: list[Any] = []
+def send_in_pieces(server: InferenceServer, *pieces: bytes, ends: bool = True, **headers: bytes) -> tuple[int, bytes, int]:
+    """Status, body, and how many messages were left unread. A client that does not end its body goes."""
 
-    async def receive() -> Any:
-        return messages.pop(0)
+    async def ask() -> tuple[int, bytes, int]:
+        talk = Talk(server, body=None, headers=[(name.replace("_", "-").encode(), value) for name, value in headers.items()])
+        for place, piece in enumerate(pieces, 1):
+            talk.say(piece, ends=ends and place == len(pieces))
+        if not ends:
+            talk.go()
+        await talk.task
+        return talk.status, talk.body, talk.unread
 
-    async def send(message: Any) -> None:
-        sent.append(message)
-
-    scope = {"type": "http", "method": "POST", "path": "/models/m/infer", "headers": headers}
-    asyncio.run(OIPApp(server)(scope, receive, send))
-    return sent[0]["status"], sent[1]["body"], len(messages)
-
-
-def piece(body: bytes, more: bool = True) -> dict[str, Any]:
-    return {"type": "http.request", "body": body, "more_body": more}
+    return asyncio.run(ask())
 
 
 def test_a_client_that_goes_before_its_body_ends(server: InferenceServer) -> None:
-    status, body, _ = receive_in_pieces(server, [piece(b'{"inputs":[]}'), {"type": "http.disconnect"}], [])
+    status, body, _ = send_in_pieces(server, b'{"inputs":[]}', ends=False)
     assert (status, body) == (400, b'{"error":"the body ended after 13 bytes: expected more"}')
 
 
 def test_a_body_above_the_limit_is_read_no_further() -> None:
     server = InferenceServer(max_body_bytes=10)
     server.register("m", lambda: 1)
-    status, body, left = receive_in_pieces(server, [piece(b"123456"), piece(b"123456"), piece(b"1"), piece(b"1", False)], [])
+    status, body, left = send_in_pieces(server, b"123456", b"123456", b"1", b"1")
     assert (status, left) == (413, 2)
     assert b"larger than 10 bytes" in body
-    status, _, left = receive_in_pieces(server, [piece(b"1")], [(b"content-length", b"11")])
+    status, _, left = send_in_pieces(server, b"1", content_length=b"11")
     assert (status, left) == (413, 1)
 
 
@@ -254,18 +241,18 @@ def test_no_limit_at_all() -> None:
     server = InferenceServer(max_body_bytes=None)
     server.register("m", lambda x: x.size)
     text = b'{"inputs":[{"name":"x","shape":[1],"datatype":"FP32","data":[1]}]}'
-    status, body, _ = receive_in_pieces(server, [piece(text), piece(b" " * 1000), piece(b"", False)], [])
+    status, body, _ = send_in_pieces(server, text, b" " * 1000, b"")
     assert (status, b'"data":[1]' in body) == (200, True)
 
 
 def test_a_body_longer_than_announced(server: InferenceServer) -> None:
-    status, body, _ = receive_in_pieces(server, [piece(b"1234567", False)], [(b"content-length", b"3")])
+    status, body, _ = send_in_pieces(server, b"1234567", content_length=b"3")
     assert (status, body) == (400, b'{"error":"the body ended after 7 bytes: expected 3"}')
 
 
 def test_what_is_refused_by_its_head_is_refused_before_its_body(server: InferenceServer) -> None:
-    for headers in ([(b"content-encoding", b"br")], [(b"inference-header-content-length", b"x")]):
-        assert receive_in_pieces(server, [piece(b"", False)], headers)[2] == 1
+    assert send_in_pieces(server, b"", content_encoding=b"br")[2] == 1
+    assert send_in_pieces(server, b"", inference_header_content_length=b"x")[2] == 1
 
 
 def test_a_server_of_its_own_answers_under_its_path() -> None:

@@ -23,7 +23,7 @@ from oip_asgi import InferenceContext, InferenceServer, OIPApp, OIPMiddleware, O
 from oip_asgi.flask import blueprint
 from tests.support.host_ways import configure_django, flask_app
 from tests.support.inside import states
-from tests.support.ways import Request, other_asgi_app, over_asgi, over_wsgi
+from tests.support.ways import Request, other_asgi_app, over_asgi, over_wsgi, send_asgi
 from tests.table.row import GOOD, infer, inputs
 
 Events: TypeAlias = list[str]
@@ -350,21 +350,10 @@ def test_fifty_first_requests_load_once_under_asgi() -> None:
 
     async def one() -> int:
         nonlocal came
-        sent: list[Any] = []
-        body = inputs(GOOD)
-
-        async def receive() -> Any:
-            return {"type": "http.request", "body": body}
-
-        async def send(message: Any) -> None:
-            sent.append(message)
-
         came += 1
         if came == FIRST:
             asyncio.get_running_loop().call_later(0.05, go_on.set)
-        path = "/v2/models/echo/infer"
-        await app({"type": "http", "method": "POST", "path": path, "root_path": "", "headers": [], "query_string": b""}, receive, send)
-        return int(sent[0]["status"])
+        return (await send_asgi(app, Request("POST", "/models/echo/infer", (), inputs(GOOD)), "/v2")).status
 
     async def all_at_once() -> list[int]:
         return await asyncio.gather(*(one() for _ in range(FIRST)))

@@ -13,7 +13,7 @@ from oip_asgi import InferenceServer, OIPApp, OIPWSGIApp
 from tests.support.batch_models import Body, body, comparable, make_server
 from tests.support.inside import is_idle, statistics_of
 from tests.support.talk import block_until
-from tests.support.ways import Request, over_wsgi
+from tests.support.ways import Request, over_wsgi, send_asgi
 
 
 @dataclass
@@ -44,37 +44,11 @@ def compared(answer: Any) -> Any:
     return comparable(answer.status, answer.headers, answer.body)
 
 
-async def _ask_over_asgi(server: InferenceServer, ask: Body) -> Any:
-    """One request on the running event loop; `over_asgi` has one of its own for each."""
-    request = _request(ask)
-    scope = {
-        "type": "http",
-        "method": "POST",
-        "path": request.path,
-        "headers": [(name.encode(), value.encode()) for name, value in request.all_headers()],
-    }
-    messages = [{"type": "http.request", "body": request.body}]
-    sent: list[Any] = []
-
-    async def receive() -> Any:
-        if messages:
-            return messages.pop()
-        return await asyncio.Event().wait()
-
-    async def send(message: Any) -> None:
-        sent.append(message)
-
-    await OIPApp(server)(scope, receive, send)
-    start, *bodies = sent
-    headers = {name.decode(): value.decode() for name, value in start["headers"]}
-    return comparable(start["status"], headers, b"".join(message["body"] for message in bodies))
-
-
 async def _on_loop(server: InferenceServer, asks: list[Body], dice: random.Random) -> list[Any]:
     """The answers, None where the client was cancelled."""
 
     async def one(ask: Body, goes_after: float | None) -> Any:
-        asking = asyncio.create_task(_ask_over_asgi(server, ask))
+        asking = asyncio.create_task(send_asgi(OIPApp(server), _request(ask)))
         if goes_after is None:
             return await asking
         await asyncio.sleep(goes_after)
@@ -83,7 +57,7 @@ async def _on_loop(server: InferenceServer, asks: list[Body], dice: random.Rando
 
     goes = [dice.choice([0.0, 0.001, 0.004]) if dice.random() < 0.15 else None for _ in asks]
     answers = await asyncio.gather(*[one(ask, after) for ask, after in zip(asks, goes, strict=True)])
-    return [None if isinstance(answer, asyncio.CancelledError) else answer for answer in answers]
+    return [None if isinstance(answer, asyncio.CancelledError) else compared(answer) for answer in answers]
 
 
 def play(servers: Servers, dice: random.Random, most: int = 24) -> None:

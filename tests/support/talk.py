@@ -24,6 +24,7 @@ class Talk:
         path: Another path than the model's.
         action: What is asked of the model.
         app: Another application than `OIPApp(server)`.
+        scope: More of ASGI's scope, such as `headers`.
     """
 
     def __init__(
@@ -36,6 +37,7 @@ class Talk:
         path: str | None = None,
         action: str = "infer",
         app: Any = None,
+        **scope: Any,
     ) -> None:
         self.asked = 0
         """How often the application has asked for a message."""
@@ -46,13 +48,9 @@ class Talk:
         self._messages: asyncio.Queue[Any] = asyncio.Queue()
         if body is not None:
             self.say(body, ends=ends)
-        scope: Any = {
-            "type": "http",
-            "method": "POST" if path is None else "GET",
-            "path": path or f"/models/{model}/{action}",
-            "headers": [],
-        }
-        self.task = asyncio.ensure_future((app or OIPApp(server))(scope, self._receive, self._send))
+        method, path = ("POST", f"/models/{model}/{action}") if path is None else ("GET", path)
+        whole: Any = {"type": "http", "method": method, "path": path, "headers": [], **scope}
+        self.task = asyncio.ensure_future((app or OIPApp(server))(whole, self._receive, self._send))
 
     async def _receive(self) -> Any:
         self.asked += 1
@@ -73,13 +71,22 @@ class Talk:
     async def answer(self) -> tuple[int, Any]:
         """The status and the JSON, once they are there."""
         await asyncio.wait_for(self.task, 20)
-        return self.status, json.loads(b"".join(message["body"] for message in self.sent[1:]) or b"null")
+        return self.status, json.loads(self.body or b"null")
+
+    @property
+    def unread(self) -> int:
+        """How many messages the application has not received."""
+        return self._messages.qsize()
+
+    @property
+    def body(self) -> bytes:
+        """What is there of the answer's body."""
+        return b"".join(message["body"] for message in self.sent[1:])
 
     @property
     def events(self) -> list[Any]:
         """The documents of the events that are there."""
-        text = b"".join(message["body"] for message in self.sent[1:]).decode()
-        return [json.loads(event.removeprefix("data: ")) for event in text.split("\n\n")[:-1]]
+        return [json.loads(event.removeprefix("data: ")) for event in self.body.decode().split("\n\n")[:-1]]
 
     @property
     def status(self) -> int:

@@ -13,6 +13,7 @@ import pytest
 
 from oip_asgi import Access, InferenceServer, OIPApp
 from tests.support.grpc_ways import SERVICE, SERVINGS, Client, made, wire_request
+from tests.support.talk import Talk
 from tests.support.ways import Request, over_asgi, ways_into
 
 INFER = b'{"inputs":[{"name":"x","shape":[1],"datatype":"FP32","data":[1]}]}'
@@ -73,18 +74,12 @@ def test_a_check_over_grpc_ends_too(serving: str) -> None:
 
 def test_a_check_ends_with_its_client() -> None:
     check = Check()
-    app = OIPApp(make_server(check, None))
+    server = make_server(check, None)
 
     async def ask() -> None:
-        messages: list[Any] = [{"type": "http.request", "body": INFER, "more_body": False}]
-
-        async def receive() -> Any:
-            return messages.pop() if messages else {"type": "http.disconnect"}
-
-        async def send(message: Any) -> None: ...
-
-        headers = [(b"content-length", b"%d" % len(INFER))]
-        await app({"type": "http", "method": "POST", "path": "/models/m/infer", "headers": headers}, receive, send)
+        talk = Talk(server, body=INFER, headers=[(b"content-length", b"%d" % len(INFER))])
+        talk.go()
+        await talk.task
 
     async def ask_often() -> None:
         await asyncio.wait_for(asyncio.gather(*(ask() for _ in range(50))), 9)

@@ -217,24 +217,16 @@ def test_many_inputs_that_are_echoed_take_twelve_times_their_text(is_async: bool
     count = 30_000
     items = ",".join(f'{{"name":"{place}","shape":[1],"datatype":"FP32","data":[{place}]}}' for place in range(count))
     body = f'{{"inputs":[{items}]}}'.encode()
-    sent: list[Any] = []
 
-    async def main() -> None:
-        messages = [{"type": "http.request", "body": body}]
-
-        async def receive() -> Any:
-            return messages.pop()
-
-        async def record(message: Any) -> None:
-            sent.append(message)
-
+    async def main() -> Any:
         tracemalloc.start()
         try:
-            await OIPApp(server)({"type": "http", "method": "POST", "path": "/models/m/infer", "headers": []}, receive, record)
+            talk = Talk(server, body=body)
+            await talk.task
             assert tracemalloc.get_traced_memory()[1] < 12 * len(body)
         finally:
             tracemalloc.stop()
+        return await talk.answer()
 
-    asyncio.run(main())
-    answer = json.loads(b"".join(message["body"] for message in sent[1:]))
+    _, answer = asyncio.run(main())
     assert [(output["name"], output["data"]) for output in answer["outputs"]] == [(str(place), [place]) for place in range(count)]

@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from oip_asgi import InferenceServer, OIPApp, OIPWSGIApp
+from oip_asgi import InferenceServer, OIPWSGIApp
+from tests.support.talk import Talk
 
 LIMIT = 1000
 
@@ -23,21 +24,15 @@ def make_server() -> InferenceServer:
 
 def over_asgi(method: str, path: str, headers: Sequence[tuple[bytes, bytes]], chunks: int, size: int = 100) -> tuple[int, str, int]:
     """The status, the error, and how many chunks were received."""
-    received, sent = 0, []
 
-    async def receive() -> Any:
-        nonlocal received
-        received += 1
-        assert received <= chunks, "there is nothing more to receive"
-        return {"type": "http.request", "body": b" " * size, "more_body": received < chunks}
+    async def ask() -> tuple[int, str, int]:
+        talk = Talk(make_server(), body=None, path=path, method=method, headers=headers)
+        for left in reversed(range(chunks)):
+            talk.say(b" " * size, ends=not left)
+        await asyncio.wait_for(talk.task, 20)  # it would wait for more than there is
+        return talk.status, json.loads(talk.body).get("error", "") if talk.body else "", talk.asked
 
-    async def send(message: Any) -> None:
-        sent.append(message)
-
-    scope = {"type": "http", "method": method, "path": path, "root_path": "", "query_string": b"", "headers": headers}
-    asyncio.run(OIPApp(make_server())(scope, receive, send))
-    body = b"".join(message["body"] for message in sent[1:])
-    return sent[0]["status"], json.loads(body).get("error", "") if body else "", received
+    return asyncio.run(ask())
 
 
 ANNOUNCED, CHUNKED = (b"content-length", b"500"), (b"transfer-encoding", b"chunked")

@@ -21,6 +21,7 @@ import oip_asgi
 from oip_asgi import InferenceServer, OIPApp, OIPMiddleware, OIPWSGIApp, OIPWSGIMiddleware, ResponseCache, TensorSpec
 from tests.support.inside import set_clock
 from tests.support.inside.http import FILES, POLICY
+from tests.support.talk import Talk
 from tests.support.ways import Request, Way, other_asgi_app, other_wsgi_app, over_asgi, over_wsgi, ways_into
 
 STATIC = Path(oip_asgi.__file__).parent / "_docs" / "static"
@@ -39,16 +40,14 @@ def headers_of(
     server: InferenceServer, path: str, *given: tuple[bytes, bytes], method: str = "GET"
 ) -> tuple[int, dict[bytes, bytes], bytes]:
     """The status, all headers and the body of what is answered over ASGI."""
-    sent: list[Any] = []
 
-    async def receive() -> Any:
-        return {"type": "http.request", "body": b""}
+    async def ask() -> Talk:
+        talk = Talk(server, body=b"", path=path, method=method, headers=list(given))
+        await talk.task
+        return talk
 
-    async def record(message: Any) -> None:
-        sent.append(message)
-
-    asyncio.run(OIPApp(server)({"type": "http", "method": method, "path": path, "headers": list(given)}, receive, record))
-    return sent[0]["status"], dict(sent[0]["headers"]), b"".join(message["body"] for message in sent[1:])
+    talk = asyncio.run(ask())
+    return talk.status, dict(talk.sent[0]["headers"]), talk.body
 
 
 def test_all_files_are_served_and_none_is_left_over() -> None:

@@ -19,6 +19,7 @@ import pytest
 from oip_asgi import InferenceServer, OIPApp, OIPWSGIApp
 from tests.support.asking import ask, error, outputs
 from tests.support.running import INFER, READY, send, ways
+from tests.support.talk import Talk
 from tests.support.ways import Request, Way, over_asgi, over_wsgi
 
 
@@ -212,20 +213,13 @@ def test_large_answers_leave_in_few_messages(elements: int, messages: int) -> No
     server = InferenceServer()
     array = np.zeros(elements)
     server.register("m", lambda: (array, array))
-    sent: list[Any] = []
 
-    async def main() -> None:
-        body = b'{"inputs":[],"parameters":{"binary_data_output":true}}'
+    async def main() -> list[Any]:
+        talk = Talk(server, body=b'{"inputs":[],"parameters":{"binary_data_output":true}}')
+        await talk.task
+        return talk.sent
 
-        async def receive() -> Any:
-            return {"type": "http.request", "body": body}
-
-        async def record(message: Any) -> None:
-            sent.append(message)
-
-        await OIPApp(server)({"type": "http", "method": "POST", "path": INFER.path, "headers": []}, receive, record)
-
-    asyncio.run(main())
+    sent = asyncio.run(main())
     sizes = [len(message["body"]) for message in sent[1:]]
     assert sum(sizes) == 16 * elements + int(dict(sent[0]["headers"])[b"inference-header-content-length"])
     assert len(sizes) == messages

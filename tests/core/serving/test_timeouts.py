@@ -8,14 +8,13 @@ import logging
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
 
 import pytest
 
 from oip_asgi import InferenceError, InferenceServer, OIPApp, OIPWSGIApp
 from tests.support.inside import before_decoding, before_encoding, is_idle, wait_until_idle
 from tests.support.limited import INFER, Awaiting, Blocking, serve
-from tests.support.talk import EMPTY, Talk, until
+from tests.support.talk import Talk, until
 from tests.support.ways import Request, over_asgi, over_wsgi
 
 STARTED = 0.9
@@ -54,20 +53,11 @@ def test_an_async_model_that_does_not_heed_its_end(how: str, caplog: pytest.LogC
         return 1
 
     server = serve(model, timeout=0.01)
-    sent: list[Any] = []
-
-    async def receive() -> Any:
-        return {"type": "http.request", "body": EMPTY}
-
-    async def send(message: Any) -> None:
-        sent.append(message)
 
     async def main() -> None:
-        task = asyncio.current_task()
-        assert task is not None
-        await OIPApp(server)({"type": "http", "method": "POST", "path": INFER.path, "headers": []}, receive, send)
-        assert sent[0]["status"] == 504
-        assert task.cancelling() == 0  # the host's task goes on as if nothing had been
+        talk = Talk(server)
+        assert (await talk.answer())[0] == 504
+        assert talk.task.cancelling() == 0  # the host's task goes on as if nothing had been
 
     asyncio.run(main())
     assert is_idle(server)
