@@ -20,7 +20,7 @@ _OF_JAVA = "text/html, image/gif, image/jpeg, *; q=.2, */*; q=.2"
 
 
 def browser_rows() -> Iterator[Row]:
-    """What a browser gets has a link to the page. Without the slash, the link depends on the mount: see core/pages."""
+    """What a browser gets has a link to the page. Without the slash, the link depends on the mount: see core/docs."""
     metadata = f'{{"name":"table","version":"1.2.3","extensions":{EXTENSIONS}}}'
     shown = f"""\
 <!doctype html>
@@ -43,7 +43,7 @@ def browser_rows() -> Iterator[Row]:
 
 def page_rows() -> Iterator[Row]:
     yield from browser_rows()
-    # what the page shows first depends on the models, and on what they have done: its body is looked at in core/pages and hosts
+    # what the page shows first depends on the models, and on what they have done: its body is looked at in core/docs and hosts
     for path in ("/docs", "/docs/"):
         described = (("content-type", "text/html; charset=utf-8"),)
         yield Row(f"HEAD {path}", Request("HEAD", path), 200, headers=described)
