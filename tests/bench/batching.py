@@ -1,4 +1,4 @@
-"""What batches buy, with real models: `python -m tests.bench.batching [--plot FILE] [--peers]`.
+"""What batches buy, with real models: `python -m tests.bench.batching [--keep] [--plot FILE] [--peers]`.
 
 One server process on one core has each model twice: called for each request, and with `max_batch_size=64`. wrk on the other core sends one
 image a request. Rounds of all of them are interleaved. The model alone is a loop that calls it for batches of the mean size that the server
@@ -28,6 +28,7 @@ from typing import Any, Final
 
 from tests.support.processes import ROOT, running
 
+from .figures import keep
 from .load import Target, by_wrk
 from .machine import cpu_seconds, on_core, share_in_use, two_cores
 from .peers.batching_models import images, models
@@ -252,6 +253,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--connections", type=int, nargs="+", default=CONNECTIONS)
     parser.add_argument("--peers", action="store_true", help="other servers too")
+    parser.add_argument("--keep", action="store_true", help="keep the rates, and draw them for the guide")
     parser.add_argument("--plot", type=Path, metavar="FILE", help="write a plot, as PNG")
     options = parser.parse_args()
     if options.serve:
@@ -272,6 +274,11 @@ def main() -> None:
         if options.peers:
             cells.update(of_peers([name for name in names if name in ("mlp", "boosted")], options, core))
             table(cells, rates)
+    if options.keep:
+        kept: dict[str, dict[str, float | None]] = {}
+        for (name, way, connections), cell in cells.items():
+            kept.setdefault(way, {})[f"{name}, {connections}"] = median(cell.rate)
+        keep("batching", "python -m tests.bench.batching --peers --keep", kept)
     if options.plot is not None:
         plot(cells, options.plot)
 

@@ -71,6 +71,8 @@ def main() -> None:
     models = [Identity("identity"), Identity("strings"), Frame("frame")]
     if "--real" in sys.argv:
         models += real_models()
+    if "--echo" in sys.argv:
+        models = [Identity(f"echo-{datatype}") for datatype in ("FP32", "INT32", "BOOL", "BYTES")]
     server = ModelServer(http_port=http_port, grpc_port=grpc_port, workers=1, enable_latency_logging=False)
     logging.disable(logging.INFO)
     server.start(models)

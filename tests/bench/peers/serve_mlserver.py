@@ -1,4 +1,4 @@
-"""MLServer with identity models: `python -m tests.bench.peers.serve_mlserver PORT GRPC_PORT [--real]`.
+"""MLServer with identity models: `python -m tests.bench.peers.serve_mlserver PORT GRPC_PORT [--real] [--echo]`.
 
 Without worker processes, which MLServer starts by default: each request would have to travel to one and back.
 """
@@ -84,6 +84,8 @@ async def main() -> None:
         from tests.bench.real.functions import has_onnx
 
         models |= {"digits": Digits, "clicks": Clicks} | ({"onnx": Digits} if has_onnx() else {})
+    if "--echo" in sys.argv:
+        models = {f"echo-{datatype}": Strings if datatype == "BYTES" else Identity for datatype in ("FP32", "INT32", "BOOL", "BYTES")}
     logging.disable(logging.INFO)
     await server.start([ModelSettings(name=name, implementation=model) for name, model in models.items()])
 

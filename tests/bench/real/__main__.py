@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
+from ..figures import keep
 from ..load import client
 from ..machine import described
 from ..measure import Cell
@@ -47,6 +48,7 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--connections", nargs="+", type=int, metavar="N", help="instead of 1, 8 and 64")
     parser.add_argument("--rounds", type=int, metavar="N", help=f"turns of each server ({ROUNDS})")
     parser.add_argument("--seconds", type=int, default=1, metavar="N", help="of each turn (1)")
+    parser.add_argument("--keep", action="store_true", help="keep the rates over eight connections, and draw them for the README")
     parser.add_argument("--plot", type=Path, metavar="FILE", help="draw the rates into this PNG")
     return parser.parse_args(arguments)
 
@@ -99,6 +101,8 @@ def _rates(cut: Cut, arguments: argparse.Namespace) -> list[str]:
 
         draw(cells, [name for name in names if name != "echo"], arguments.plot)
         print(f"plot: {arguments.plot}", file=sys.stderr)
+    if arguments.keep:
+        keep("rates", f"python -m tests.bench.real --connections 8 --rounds {rounds} --keep", report.values(cells, names))
     head = [described(), "\n".join([legend(cut.servers), f"- client: {client()}", load]), report.rates(cells, names)]
     return [*head, *_compared(cells, names, arguments.hosts), details(cells, cut.servers)]
 

@@ -47,6 +47,15 @@ def rates(cells: Sequence[Cell], servers: Sequence[str]) -> str:
     return table(["requests per second", "connections", *servers], lines)
 
 
+def values(cells: Sequence[Cell], servers: Sequence[str]) -> dict[str, dict[str, float | None]]:
+    """The rates over eight connections, as they are kept."""
+    return {
+        cell.row.name: {name: cell.median(name, lambda turn: turn.rate) for name in servers if name in cell.turns}
+        for cell in cells
+        if cell.connections == CONNECTIONS
+    }
+
+
 def times(cells: Sequence[Cell], server: str, others: Sequence[str]) -> str:
     """How many times as many requests one server answers as each other, as the median over the rounds."""
     lines = [[cell.row.name, str(cell.connections), *(number(cell.ratio(server, other)) for other in others)] for cell in cells]
