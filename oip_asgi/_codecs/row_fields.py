@@ -340,6 +340,8 @@ def _resolve(schema: Schema, definitions: Mapping[str, Schema]) -> Schema:
 def _strip(schema: Schema, *, is_list: bool) -> Schema:
     """The schema of one value that is there, of that of a field."""
     outer = {key: value for key, value in schema.items() if key in ("description", "examples")}
+    if not is_list and schema.get("default") is not None:
+        outer["default"] = schema["default"]
     if "anyOf" in schema:
         there = [each for each in schema["anyOf"] if each.get("type") != "null"]
         schema = there[0] if len(there) == 1 else {"type": "number"}

@@ -35,6 +35,7 @@ _SCRIPTS: Final = (
     "json.js",
     "looks.js",
     "numbers.js",
+    "overflow.js",
     "pictures.js",
     "plot.js",
     "prose.js",

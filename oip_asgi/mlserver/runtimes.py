@@ -69,8 +69,8 @@ class TableRuntime(Runtime):
         rows = self.decode_request(payload, NumpyRequestCodec)
         if not hasattr(rows, "columns"):
             width = find_width(self._model)
-            if isinstance(rows, np.ndarray) and rows.ndim == 2 and width not in (None, rows.shape[1]):
-                raise InferenceError(f"the rows have {rows.shape[1]} columns: expected {width}, as in the training")
+            if isinstance(rows, np.ndarray) and width is not None and rows.shape[1:] != (width,):
+                raise InferenceError(f"the rows have the shape {list(rows.shape)}: expected [-1, {width}], as in the training")
             return rows
         own, positions = self.list_columns(), {self.spell(str(column)): position for position, column in enumerate(rows.columns)}
         names = own or [each.name for each in self.inputs if len(each.shape) == 1 or list(each.shape[1:]) == [1]]

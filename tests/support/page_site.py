@@ -75,6 +75,23 @@ def make_server() -> InferenceServer:
         """
         return [f"{name} {years}" for name, years in zip(city, age, strict=True)]
 
+    @server.model("explained")
+    def explained() -> int:
+        """What has a long description, as numpy writes it.
+
+        Parameters
+        ----------
+        none : there is none
+            Which takes a few words.
+
+        It goes on for so many words that a phone cannot show them and the form too, and one has to choose which of them to see first. It
+        goes on for so many words that a phone cannot show them and the form too.
+
+        >>> explained()
+        1
+        """
+        return 1
+
     @server.model("raises", inputs=[TensorSpec("x", "FP32", [1])])
     def raises(x: Any) -> Any:
         raise RuntimeError("a secret")

@@ -85,7 +85,7 @@ export async function showAnswer(response, begun, { sent, labels, name }) {
   const text = new TextDecoder().decode(bytes.subarray(0, length)), binary = bytes.subarray(length);
   const seconds = (performance.now() - begun) / 1000;
   begin(statusOf(response), response.ok ? "good" : "bad", { failure: response.ok ? "" : errorOf(text) });
-  at("size").textContent = `${duration(seconds)}, ${text.length.toLocaleString("en")} characters${binary.length ? `, and ${binary.length.toLocaleString("en")} bytes of tensors` : ""}`;
+  at("size").textContent = `${duration(seconds)} in this browser, ${text.length.toLocaleString("en")} characters${binary.length ? `, and ${binary.length.toLocaleString("en")} bytes of tensors` : ""}`;
   if (!response.ok) return { text, seconds };
   const outputs = outputsIn(text, binary);
   at("look").replaceChildren(...(outputs ? looksOf(outputs, sent, labels).map(figureOf) : [made("p", text)]));
@@ -218,6 +218,6 @@ class Growth {
     const items = `${this.count.toLocaleString("en")} item${this.count === 1 ? "" : "s"}`;
     const seconds = (this.last - this.first) / 1000;
     const rate = this.count > 1 && seconds > 0 ? `${digits((this.count - 1) / seconds)} per second` : "";
-    return [`first after ${duration((this.first - this.begun) / 1000)}`, items, rate, this.end].filter(Boolean).join(", ");
+    return [`first item after ${duration((this.first - this.begun) / 1000)}`, items, rate, this.end].filter(Boolean).join(", ");
   }
 }

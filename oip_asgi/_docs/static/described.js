@@ -46,12 +46,13 @@ function describe(declared, schema, { isOptional, isFrame }) {
   const { datatype, parameters } = declared, { content_type: contentType, pd_dtype: dtype, pd_categories: categories } = parameters ?? {};
   const isText = datatype === "BYTES" && ["str", "datetime"].includes(contentType);
   const element = (schema.anyOf?.[0] ?? schema).items ?? {}, kinds = element.anyOf ?? [element];
+  const fallback = schema.default ?? kinds.find((kind) => kind.default !== undefined)?.default;
   const isOfFrame = isFrame && (/^FP/.test(datatype) || isText || dtype !== undefined);
   return {
     ...declared, contentType, isOptional,
     choices: kinds.find((kind) => kind.enum)?.enum ?? (categories && contentType !== "pd_json" ? parse(categories).data : undefined),
     notes: [isOptional && "optional", ...kinds.map(rangeOf), element.description].filter(Boolean),
-    hint: schema.default === undefined ? "" : `default ${[schema.default].flat().map(fieldText).join(", ")}`,
+    hint: fallback === undefined ? "" : `default ${[fallback].flat().map(fieldText).join(", ")}`,
     isNullable: contentType !== "pd_json" && (isOfFrame || kinds.some(({ type }) => type === "null")),
     zone: dtype?.includes(", ") ? "Z" : "",
   };

@@ -120,7 +120,7 @@ function filesFigure({ name, pictures, more }) {
     const note = `${kind.toUpperCase()}, ${picture.bytes.length.toLocaleString("en")} bytes`;
     const made = figure(title, note, [save], []);
     const canvas = drawFile(picture, `${title}: a picture`, ({ width, height }) => {
-      made.querySelector("figcaption span").textContent = `${width} × ${height}, ${note}`;
+      made.querySelector("figcaption span").textContent = `${width} × ${height} pixels, ${note}`;
       canvas.setAttribute("aria-label", `${title}: a picture of ${width} × ${height} pixels`);
     });
     made.append(canvas);
@@ -131,7 +131,7 @@ function filesFigure({ name, pictures, more }) {
 
 function pixelsFigure({ name, pictures, more, ...layout }) {
   const { width, height, range, isStretched } = layout;
-  const note = `${width} × ${height}${isStretched ? `, black is ${short(range[0])} and white ${short(range[1])}` : ""}`;
+  const note = `${width} × ${height} pixels${isStretched ? `, black is ${short(range[0])} and white ${short(range[1])}` : ""}`;
   const figures = pictures.map((values, place) => {
     const title = pictures.length > 1 ? `${name} ${place + 1}` : name;
     const canvas = drawPixels(values, layout, `${title}: a picture of ${width} × ${height} pixels`);
@@ -186,7 +186,7 @@ function heatFigure({ name, values, ...layout }) {
     const [column, row] = [Math.floor((offsetX / canvas.clientWidth) * width), Math.floor((offsetY / canvas.clientHeight) * height)];
     value.textContent = row < height && column < width ? `[${row}, ${column}] ${short(values[row * width + column])}` : "";
   });
-  return figure(name, `${height} × ${width}`, buttons, [canvas, build("div", { className: "legends" }, [legend, value])]);
+  return figure(name, `${height} rows, ${width} columns`, buttons, [canvas, build("div", { className: "legends" }, [legend, value])]);
 }
 
 function rowsOf(values, width) {

@@ -18,6 +18,7 @@ let model = null;  // the one that is shown
 let fields = null;  // of the action that is chosen
 let parts = [];  // the tensors whose bytes follow the JSON
 let sending = null;  // aborts the request that is under way
+let tellEnd = () => {};  // that a request has ended
 
 /** Show the form of a model. */
 export function showForm(shown) {
@@ -162,13 +163,13 @@ async function send() {
   at("send").disabled = true;
   at("declare").hidden = true;
   awaitAnswer(() => controller.abort("stopped"));
-  const begun = performance.now(), { name, last } = model, spent = () => (performance.now() - begun) / 1000;
+  const begun = performance.now(), { name, newest } = model, spent = () => (performance.now() - begun) / 1000;
   try {
     const response = await fetch(url, { method: "POST", headers: { ...described, ...headers }, body: content, signal: controller.signal });
     askForHeaders(response);
     const end = (seconds) => remember(asked, `${response.status}`, response.ok, seconds);
     if (streams && response.ok) return void await showStream(response, begun, { name, stop: () => controller.abort() }).finally(() => end(spent()));
-    const { text, seconds } = await showAnswer(response, begun, { name, sent: sentIn(file ? "" : body), labels: last?.labels ?? {} });
+    const { text, seconds } = await showAnswer(response, begun, { name, sent: sentIn(file ? "" : body), labels: newest?.labels ?? {} });
     end(seconds);
     if (response.ok && !file && !asked.parts.length) showDeclaration(body, text);
   } catch (error) {
@@ -178,6 +179,7 @@ async function send() {
     remember(asked, "failed", false, spent());
   } finally {
     if (sending === controller) at("send").disabled = false;
+    tellEnd();
   }
 }
 
@@ -203,7 +205,9 @@ function showDeclaration(body, text) {
   at("declaration").textContent = line;
 }
 
-export function listenToForm() {
+/** `onEnd` is called when a request has ended, however it did. */
+export function listenToForm(onEnd) {
+  tellEnd = onEnd;
   at("action").addEventListener("change", showExample);
   at("reset").addEventListener("click", showExample);
   at("link").addEventListener("click", ({ target }) => copyBy(target, new URL(linkOf(request()), location.href).href));

@@ -10,7 +10,8 @@ const MOST_ROWS = 1000;  // that a browser shows as fields without a pause
 export class Frame {
   constructor(inputs) {
     this.columns = inputs.map((input) => new Column(input));
-    const table = build("table", { className: "frame" }, this.columns.map(({ element }) => element));
+    this.head = build("tr", { hidden: true });
+    const table = build("table", { className: "frame" }, [build("thead", {}, [this.head]), build("tbody", {}, this.columns.map(({ element }) => element))]);
     const scroll = build("div", { className: "scroll", tabIndex: 0, role: "region", ariaLabel: "Rows" }, [table]);
     const file = build("input", { type: "file", accept: ".csv,.tsv,.txt", ariaLabel: "Rows from a CSV file" });
     file.addEventListener("change", async () => { this.take(await file.files[0].text(), this.columns[0], 0); file.value = ""; });
@@ -31,7 +32,7 @@ export class Frame {
 
   setRows(count) {
     for (const column of this.columns) column.setRows(count);
-    this.fewer.hidden = count < 2;
+    this.numberRows();
     this.element.dispatchEvent(new Event("input", { bubbles: true }));
   }
 
@@ -68,7 +69,15 @@ export class Frame {
     const tensorOf = ({ name }) => tensors.find((tensor) => tensor.name === name);
     const count = Math.min(Math.max(1, ...tensors.map(({ data }) => [data ?? []].flat(Infinity).length)), MOST_ROWS);
     for (const column of this.columns) column.fill(tensorOf(column), count);
-    this.fewer.hidden = count < 2;
+    this.numberRows();
+  }
+
+  /** One row needs no number, and cannot be removed. */
+  numberRows() {
+    const { count } = this;
+    this.fewer.hidden = this.head.hidden = count < 2;
+    const title = (_, place) => build("th", { scope: "col" }, [`row ${place + 1}`]);
+    this.head.replaceChildren(build("td"), ...Array.from({ length: count }, title));
   }
 }
 

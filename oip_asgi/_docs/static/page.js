@@ -6,12 +6,14 @@ import { at, made, tableRows } from "./elements.js";
 import { fillIn, listenToForm, showForm } from "./form.js";
 import { literal, parse, pretty } from "./json.js";
 import { MOMENTS, READ_EVERY, showNumbers } from "./numbers.js";
+import { listenToOverflow, showWhole } from "./overflow.js";
 import { elementsOf } from "./prose.js";
 import { ask, asJSON } from "./server.js";
 import { change } from "./statistics.js";
 import { linkOf, readLink } from "./visit.js";
 
 const MODELS_EVERY = 10000;  // milliseconds
+const MANY = 8;  // models, which are too many to be seen at once on a phone
 const STATES = { READY: ["ready", "good"], LOADING: ["loading", ""], UNLOADING: ["unloading", ""], UNAVAILABLE: ["unavailable", "bad"] };
 
 let models = new Map();  // by name: its entries in the index
@@ -59,11 +61,19 @@ function showList() {
   const all = [...models.values()].flat();
   const ready = all.filter((entry) => entry.state === "READY").length;
   badge(at("ready"), `${ready} of ${all.length} ready`, ready === all.length ? "good" : "");
-  const wanted = at("filter").value.toLowerCase();
-  at("filter").hidden = models.size < 8;
+  at("find").hidden = models.size < MANY;
+  at("unready").hidden = ready === all.length;
+  at("unready").lastElementChild.textContent = `only those not ready (${all.length - ready})`;
   const focused = document.activeElement?.closest?.("#models a")?.getAttribute("href");
-  at("models").replaceChildren(...[...models.keys()].filter((name) => name.toLowerCase().includes(wanted)).map(listItem));
+  at("models").replaceChildren(...[...models.keys()].filter(isListed).map(listItem));
   if (focused) at("models").querySelector(`a[href="${CSS.escape(focused)}"]`)?.focus();
+}
+
+/** Whether the reader wants a model in the list. */
+function isListed(name) {
+  const isWanted = name.toLowerCase().includes(at("filter").value.toLowerCase());
+  const isOnlyUnready = at("only-unready").checked && !at("unready").hidden;
+  return isWanted && (!isOnlyUnready || models.get(name).some(({ state }) => state !== "READY"));
 }
 
 /** Scroll the list, and nothing else, to the model that is shown. */
@@ -107,7 +117,7 @@ function pathOf(name, version) {
 /** Show a model. What is known of it already, its metadata and document, need not be asked for. */
 async function showModel(name, version, known) {
   const path = pathOf(name, version);
-  const model = { name, version, path, moments: [], last: null };
+  const model = { name, version, path, moments: [], last: null, newest: null };
   shown = model;
   at("model").inert = true;  // what is there is another model's until this one is known
   showList();
@@ -137,6 +147,7 @@ function showAll(model) {
   at("about").textContent = `platform ${model.metadata.platform}` + (model.actions.has("generate_stream") ? ", answers with streams" : "");
   at("docstring").hidden = !about?.docstring;
   at("docstring").replaceChildren(...elementsOf(about?.docstring ?? ""));
+  showWhole(false);
   showChosen();
   showVersions(model);
   showState(entryOf(model));
@@ -196,20 +207,21 @@ function tableOf(tensors, inputs) {
   if (!tensors.length) return made("p", "Not declared.", "faint");
   const optional = new Set(inputs.filter((input) => input.isOptional).map((input) => input.name));
   const table = made("table"), head = table.createTHead().insertRow();
-  for (const title of ["name", "datatype", "shape"]) head.append(Object.assign(made("th", title), { scope: "col" }));
+  for (const title of ["name", "type", "shape"]) head.append(Object.assign(made("th", title), { scope: "col" }));
   const body = table.createTBody();
   for (const { name, datatype, shape, parameters } of tensors) {
     const row = body.insertRow();
-    const notes = [optional.has(name) && "optional", parameters?.content_type && typeOf("", parameters.content_type)].filter(Boolean);
-    row.append(made("td", name), made("td", datatype), made("td", `[${shape.join(", ")}]`));
-    if (notes.length) row.cells[0].append(" ", made("span", `(${notes.join(", ")})`, "faint"));
+    row.append(made("td", name), made("td", typeOf(datatype, parameters?.content_type)), made("td", `[${shape.join(", ")}]`));
+    row.cells[1].title = datatype;
+    if (optional.has(name)) row.cells[0].append(" ", made("span", "(optional)", "faint"));
   }
   return table;
 }
 
 // Numbers
 
-async function readNumbers() {
+/** Read the numbers of the model. Those that are read every two seconds are points of its curves; right after an answer they are none. */
+async function readNumbers({ isPoint = true } = {}) {
   const model = shown;
   if (!model?.metadata || document.hidden) return;
   let state;
@@ -219,12 +231,17 @@ async function readNumbers() {
     state = null;
   }
   if (shown !== model) return;
+  model.newest = state;
+  if (isPoint) addMoment(model, state);
+  showNumbers(model);
+  if (state && !at("options").firstChild) showOptions(state);
+}
+
+function addMoment(model, state) {
   model.moments.push(state && model.last ? change(model.last, state) : null);
   model.moments.splice(0, model.moments.length - MOMENTS);
   model.isShared ||= Boolean(state && model.last && model.moments.at(-1) === null);
   model.last = state;
-  showNumbers(model);
-  if (state && !at("options").firstChild) showOptions(state);
 }
 
 function showOptions({ options, labels }) {
@@ -236,8 +253,9 @@ function showOptions({ options, labels }) {
 }
 
 function listen() {
-  listenToForm();
-  at("filter").addEventListener("input", showList);
+  listenToForm(() => readNumbers({ isPoint: false }));
+  listenToOverflow();
+  for (const id of ["filter", "only-unready"]) at(id).addEventListener("input", showList);
   at("load").addEventListener("click", ({ target }) => control("load", target));
   at("unload").addEventListener("click", ({ target }) => control("unload", target));
   at("headers").addEventListener("change", greet);

@@ -15,11 +15,12 @@ export function places(values, [least, most], length) {
 export function draw(svg, values, length, described, range = [0, Math.max(...values.filter((value) => value !== null), 1e-9)]) {
   const parts = [shape("line", { class: "grid", x1: 0, x2: WIDTH, y1: HEIGHT - 2, y2: HEIGHT - 2 })];
   for (const run of runs(places(values, range, length))) {
-    if (run.length === 1) run.push([run[0][0] + 0.01, run[0][1]]);  // a dot
+    const isDot = run.length === 1;
+    if (isDot) run.push([run[0][0] + 0.01, run[0][1]]);
     const points = run.map((place) => place.map((number) => number.toFixed(1)).join(",")).join(" ");
     const [left, right] = [run[0][0], run[run.length - 1][0]];
     parts.push(shape("polygon", { class: "area", points: `${left},${HEIGHT - 2} ${points} ${right},${HEIGHT - 2}` }));
-    parts.push(shape("polyline", { class: "curve", points }));
+    parts.push(shape("polyline", { class: isDot ? "curve dot" : "curve", points }));
   }
   svg.setAttribute("viewBox", `0 0 ${WIDTH} ${HEIGHT}`);
   svg.setAttribute("preserveAspectRatio", "none");

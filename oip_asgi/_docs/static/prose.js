@@ -1,18 +1,23 @@
-// A docstring as people write it: paragraphs with their line breaks, lists, code, and words in bold, italics or code. Knows nothing of the page.
+// A docstring as people write it: paragraphs with their line breaks, headings, lists, code, and words in bold, italics or code. Knows nothing
+// of the page.
 
 import { build } from "./elements.js";
 
 const ITEM = /^(\s*)(?:[-*+•]|\d+[.)])\s+(.*)$/;
 const NUMBERED = /^\s*\d+[.)]\s/;
+const UNDERLINE = /^\s*(-{3,}|={3,})\s*$/;  // of a heading
+const PROMPT = /^\s*>>> /;
 const WORDS = /(`+)([^`]+?)\1|\*\*([^*\s](?:[^*]*[^*\s])?)\*\*|(?<![\w*])\*([^*\s](?:[^*]*[^*\s])?)\*(?![\w*])/g;
 
-/** The blocks of a text: `{ kind: "text" | "code", lines }`, and `{ kind: "list", isNumbered, items }`. */
+/** The blocks of a text: `{ kind: "text" | "heading" | "code", lines }`, and `{ kind: "list", isNumbered, items }`. */
 export function blocksOf(text) {
   const blocks = [];
   let last = null;  // the block that goes on, if there is one
   for (const line of text.split("\n")) {
     const item = ITEM.exec(line), isIndented = /^ {4}/.test(line);
     if (!line.trim()) last = last?.kind === "list" || last?.kind === "code" ? { ...last, isParted: true } : null;
+    else if (UNDERLINE.test(line) && last?.kind === "text" && last.lines.length === 1) last = makeHeading(last);
+    else if (PROMPT.test(line) || last?.isSession && !last.isParted) last = addSession(blocks, last, line.trim());
     else if (item) last = addItem(blocks, last, item[2], NUMBERED.test(line));
     else if (last?.kind === "list" && !last.isParted && /^\s/.test(line)) last.items[last.items.length - 1] += ` ${line.trim()}`;
     else if (isIndented && (!last || last.kind === "code" || last.isParted)) last = addLine(blocks, last?.kind === "code" ? last : null, "code", line.slice(4));
@@ -40,6 +45,18 @@ function addLine(blocks, last, kind, line) {
   return blocks.at(-1);
 }
 
+function makeHeading(block) {
+  block.kind = "heading";
+  return null;
+}
+
+/** A line of what is typed into Python, or of what it prints. */
+function addSession(blocks, last, line) {
+  const block = addLine(blocks, last?.isSession ? last : null, "code", line);
+  block.isSession = true;
+  return block;
+}
+
 /** The parts of a line: `[kind, text]`, of which the kind is "plain", "code", "strong" or "em". */
 export function partsOf(line) {
   const parts = [];
@@ -57,6 +74,7 @@ export function partsOf(line) {
 export function elementsOf(text) {
   return blocksOf(text).map(({ kind, lines, items, isNumbered }) => {
     if (kind === "list") return build(isNumbered ? "ol" : "ul", {}, items.map((item) => build("li", {}, inline(item))));
+    if (kind === "heading") return build("h3", {}, inline(lines[0]));
     return kind === "code" ? build("pre", {}, [lines.join("\n")]) : build("p", {}, inline(lines.join("\n")));
   });
 }

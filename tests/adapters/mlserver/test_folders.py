@@ -131,7 +131,9 @@ def test_an_array_has_as_many_columns_as_that_of_the_training(tmp_path: Path) ->
     write(tmp_path, {"name": "m", "implementation": "mlserver_sklearn.SKLearnModel"})
     server = serve(tmp_path)
     assert ask(server, "m", predict=COLUMNS.to_numpy()).status == 200
-    assert error(ask(server, "m", predict=np.ones((1, 3)))) == (400, "the rows have 3 columns: expected 2, as in the training")
+    for array, shape in ((np.ones((1, 3)), [1, 3]), (np.ones(1), [1]), (np.ones((1, 1, 2)), [1, 1, 2])):
+        expected = (400, f"the rows have the shape {shape}: expected [-1, 2], as in the training")
+        assert error(ask(server, "m", predict=array)) == expected
 
 
 def test_columns_for_lightgbm_come_in_the_order_of_the_training(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

@@ -390,6 +390,7 @@ class Documented(msgspec.Struct):
     age: Annotated[int, Meta(ge=18, le=120, description="in years")]
     plan: Literal["free", "paid"]
     share: Annotated[float, Meta(gt=0, lt=1)] | None = None
+    debts: float = 2.5
 
 
 def test_openapi_has_the_values_the_bounds_and_the_descriptions() -> None:
@@ -403,6 +404,7 @@ def test_openapi_has_the_values_the_bounds_and_the_descriptions() -> None:
     assert one["properties"]["plan"]["anyOf"][0] == {"enum": ["free", "paid"]}
     share = {"type": "number", "exclusiveMinimum": 0, "exclusiveMaximum": 1}
     assert one["properties"]["share"]["anyOf"][0] == {"anyOf": [share, {"type": "null"}]}
+    assert one["properties"]["debts"]["anyOf"][0] == {"type": "number", "default": 2.5}
     assert many == {"type": "array", "items": one}
     [body] = [operation["post"]["requestBody"] for path, operation in document["paths"].items() if path.endswith("/generate")]
     assert body["content"]["application/json"]["example"] == {"age": 18, "plan": "free"}
@@ -410,7 +412,7 @@ def test_openapi_has_the_values_the_bounds_and_the_descriptions() -> None:
 
 def test_the_example_of_openapi_is_answered() -> None:
     server = served(list[Documented], list[Documented])
-    assert generate(server, {"age": 18, "plan": "free"}) == {"model_name": "m", "age": 18, "plan": "free", "share": None}
+    assert generate(server, {"age": 18, "plan": "free"}) == {"model_name": "m", "age": 18, "plan": "free", "share": None, "debts": 2.5}
 
 
 def test_a_frame_is_rows_too() -> None:

@@ -49,6 +49,18 @@ def test_a_docstring_has_its_line_breaks_and_lists(scripts: Scripts) -> None:
     assert [block["isNumbered"] for block in blocks if block["kind"] == "list"] == [False, True]
 
 
+def test_a_docstring_in_the_style_of_numpy_has_headings_and_sessions(scripts: Scripts) -> None:
+    text = "Add.\n\nParameters\n----------\nx : int\n    A number.\n\n>>> add(1)\n2\n\n>>> add(2)\n\nTwo\nlines\n---\n"
+    blocks = scripts.value_of("prose.blocksOf(text)", text=text)
+    assert [[block["kind"], *block["lines"]] for block in blocks] == [
+        ["text", "Add."],
+        ["heading", "Parameters"],
+        ["text", "x : int", "A number."],
+        ["code", ">>> add(1)", "2", "", ">>> add(2)"],
+        ["text", "Two", "lines", "---"],
+    ]
+
+
 @pytest.mark.parametrize(
     ("line", "parts"),
     [

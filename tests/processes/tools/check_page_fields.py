@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 import subprocess
 import sys
 from pathlib import Path
@@ -90,7 +89,7 @@ def test_a_frame_is_a_table(site: Served, browser: Browser) -> None:
     page, seen = opened(browser, f"{site.url}/v2/docs#model=people")
     expect(page.locator("#docstring > *")).to_have_text(["A line for each of them:", "in the order that they cameage last"])
     expect(page.locator("#docstring :is(strong, li, code)")).to_have_text(["each", "in the order that they came", "age last", "age"])
-    expect(page.locator("#fields tr")).to_have_text(["age INT64", "city text"])
+    expect(page.locator("#fields tbody tr")).to_have_text(["age INT64", "city text"])
     page.get_by_role("button", name="Add a row").click()
     expect(page.get_by_label("age, row 2")).to_be_focused()
     for label, value in (("age, row 1", "31"), ("age, row 2", "x"), ("city, row 1", "Bern"), ("city, row 2", "Ulm")):
@@ -100,7 +99,7 @@ def test_a_frame_is_a_table(site: Served, browser: Browser) -> None:
     page.click("#send")
     expect(page.locator("#answer .badge")).to_have_text("200 OK")
     assert answer_of(page)["outputs"][0]["data"] == ["Bern 31", "Ulm 42"]
-    expect(page.locator("#totals")).to_contain_text(re.compile("Calls by their rows: .*2: [1-9]"))
+    expect(page.locator("#totals")).to_contain_text("1 call of the model, with 2 rows.")
     expect(page.locator("#options")).to_contain_text("max_batch_size=8")
     picture(page, "frame")
     assert seen.console == []
@@ -159,7 +158,7 @@ def paste(page: Page, text: str) -> None:
 
 def test_rows_of_a_class_are_chosen(site: Served, browser: Browser) -> None:
     page, seen = opened(browser, f"{site.url}/v2/docs#model=customers")
-    expect(page.locator("#fields th")).to_have_text(["age INT64, 0 to 120", "plan text", "city text"])
+    expect(page.locator("#fields tbody th")).to_have_text(["age INT64, 0 to 120", "plan text", "city text"])
     page.get_by_label("plan, row 1").select_option("pro")
     page.get_by_label("city, row 1").fill("")
     assert seen_by(page) == ["0 pro None"]
