@@ -8,12 +8,14 @@ Specification: Triton's Generate Extension; server-sent events, one `data:` line
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import suppress
-from typing import Final, NamedTuple
+from typing import Any, ClassVar, Final, NamedTuple
+
+import msgspec
 
 from .._extensions.reserved import OF_PROTOCOL
-from .._io import begin
+from .._io import IO, begin
 from .._models.handler import Handler
 from .._models.model import Model
 from .._protocol import schemas
@@ -22,7 +24,8 @@ from .._protocol.errors import InferenceError, InvalidRequest, client_text, show
 from .._protocol.tensors import REGION, InferenceRequest, InferenceResponse, ReadRegion
 from .._rest import body as rest
 from .._rest import generate
-from .._serving.stream import stream
+from .._serving.engine import Engine
+from .._serving.stream import infer_any, stream
 from .headers import HEADER_LENGTH_FIELD, read_length
 from .request import RestFormat
 from .response import JSON, Response, encode_json, respond
@@ -64,25 +67,40 @@ _HEADERS: Final = [
 ]
 
 
-class DocumentFormat:
+class DocumentFormat(msgspec.Struct, eq=False):
     """One request over HTTP, each of whose responses is a JSON document."""
 
-    def __init__(self, rest: RestFormat, frame: bytes, *, may_be_flat: bool) -> None:
-        self.timeout, self.size, self.transport, self.body = rest.timeout, rest.size, rest.head.transport, rest.body
-        self.read, self.named_headers = rest.read, rest.named_headers
-        self._rest = rest
-        self._frame = frame
-        self._may_be_flat = may_be_flat
-        self._is_flat = self._has_rows = False
-        self._head = b""
+    rest: RestFormat
+    frame: bytes  # what stands around a document
+    may_be_flat: bool  # whether the request may be a flat object, or a list of them
+    is_flat: bool = False  # whether it is one
+    has_rows: bool = False  # whether it is a list of them
+    head: bytes = b""  # what all responses to a flat object begin with
+
+    timeout: ClassVar[float] = RestFormat.timeout
+    size: ClassVar[int | None] = RestFormat.size
+
+    @property
+    def transport(self) -> Any:
+        return self.rest.head.transport
+
+    @property
+    def body(self) -> bytes | None:
+        return self.rest.body
+
+    def named_headers(self) -> Mapping[str, str]:
+        return self.rest.named_headers()
+
+    async def read(self, io: IO) -> Buffer:
+        return await self.rest.read(io)
 
     def decode(self, body: Buffer, handler: Handler, read_region: ReadRegion) -> InferenceRequest:
-        if self._may_be_flat:
+        if self.may_be_flat:
             request = self._decode_flat(body, handler)
             if request is not None:
-                self._is_flat = True
+                self.is_flat = True
                 return request
-        request = self._rest.decode(body, handler, read_region)
+        request = self.rest.decode(body, handler, read_region)
         for output in request.outputs:
             where = f"requested output {show(output.name)}"
             if output.parameters and output.parameters.get("binary_data"):
@@ -93,7 +111,7 @@ class DocumentFormat:
 
     def _decode_flat(self, body: Buffer, handler: Handler) -> InferenceRequest | None:
         """Decode a flat object. None if the body is a whole inference request."""
-        fields = self._rest.head.fields
+        fields = self.rest.head.fields
         length = read_length(fields, HEADER_LENGTH_FIELD) if HEADER_LENGTH_FIELD in fields else None
         text = bytes(body if length is None else memoryview(body)[:length])
         binding, declared = handler.binding, handler.shown_inputs
@@ -101,7 +119,7 @@ class DocumentFormat:
             return None
         as_columns = binding.of_one_request is InferenceRequest or handler.options.cache is not None
         if binding.rows is not None and text.lstrip()[:1] == b"[":
-            self._has_rows = True
+            self.has_rows = True
             return binding.rows.read_objects(generate.read_objects(text), as_columns=as_columns)
         flat = generate.read_object(text)
         if binding.rows is not None and length is None and binding.rows.is_row(flat):
@@ -118,23 +136,21 @@ class DocumentFormat:
         return generate.decode_request(flat, declared, named, columns | binding.columns)
 
     def encode(self, _: InferenceRequest, response: InferenceResponse) -> bytes:
-        if self._has_rows:
+        if self.has_rows:
             document = generate.encode_rows(response)
-        elif self._is_flat:
-            self._head = self._head or generate.encode_head(response)
-            document = generate.encode_response(response, self._head)
+        elif self.is_flat:
+            self.head = self.head or generate.encode_head(response)
+            document = generate.encode_response(response, self.head)
         else:
             document = rest.encode_response(response, _AS_JSON)[0]
         if not document.isascii():
             document = _escape_line_ends(document)
-        return self._frame % document
+        return self.frame % document
 
 
-async def answer_with_document(request: Exchange, model: Model) -> Response:
+async def answer_with_document(engine: Engine, model: Model, wire: RestFormat, io: IO) -> Response:
     """Answer `generate` with one document, even if the model streams."""
-    wire = DocumentFormat(request.wire, b"%b", may_be_flat=True)
-    [text] = [text async for text in stream(request.engine, model, wire, request.io, wants_one=True)]
-    return respond(200, [JSON], [text])
+    return respond(200, [JSON], [await infer_any(engine, model, DocumentFormat(wire, b"%b", may_be_flat=True), io)])
 
 
 async def answer_with_events(request: Exchange, model: Model, *, may_be_flat: bool) -> Events:

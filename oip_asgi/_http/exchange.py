@@ -9,7 +9,7 @@ Specification: HTTP/REST API.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from functools import partial
 from types import CoroutineType
 from typing import Any, Final, TypeVar
@@ -53,15 +53,16 @@ async def exchange(engine: Engine, head: Head, io: IO, body: bytes | None = None
     wire = RestFormat(head, engine.options.max_body_bytes, engine.options.max_json_bytes, body)
     response: Response | Events
     try:
-        found = engine.models.by_path.get(head.path.removesuffix("/infer"))
-        if head.method != "POST" or not head.path.endswith("/infer") or b"sec-fetch-site" in head.fields:
+        path, _, action = head.path.rpartition("/")
+        found, answer = engine.models.by_path.get(path), _WITH_ONE_RESPONSE.get(action)
+        if head.method != "POST" or answer is None or b"sec-fetch-site" in head.fields:
             response = await _call_handler(engine, wire, io)
-        elif engine.guard is not None:
+        elif engine.guard is not None and action == "infer":
             response = await _infer_if_allowed(engine, engine.guard, wire, io)
-        elif found is None or found[0].lifecycle.state != "ready":
+        elif engine.guard is not None or found is None or found[0].lifecycle.state != "ready":
             response = await _call_handler(engine, wire, io)
         else:  # as nearly always
-            response = await infer(engine, found[0], wire, io)
+            response = await answer(engine, found[0], wire, io)
     except Exception as error:
         response = refuse(as_client_error(error))
     if wire.body is None and not wire.is_read:
@@ -146,8 +147,8 @@ async def _answer_model_ready(request: Exchange, model: Model) -> Response:
     return respond_json(200 if ready else 503, schemas.ModelReady(model.name, ready))
 
 
-async def _infer(request: Exchange, model: Model) -> Response:
-    return await infer(request.engine, model, request.wire, request.io)
+async def _answer_once(action: str, request: Exchange, model: Model) -> Response:
+    return await _WITH_ONE_RESPONSE[action](request.engine, model, request.wire, request.io)
 
 
 async def _answer_row(answer: Callable[..., Any], request: Exchange, *model: Model) -> Response:
@@ -156,6 +157,12 @@ async def _answer_row(answer: Callable[..., Any], request: Exchange, *model: Mod
         document = await document
     return respond(200, [], []) if document is None else respond(200, [JSON], [encode_json(document)])
 
+
+_WITH_ONE_RESPONSE: Final[dict[str, Callable[[Engine, Model, RestFormat, IO], Coroutine[Any, Any, Response]]]] = {
+    "infer": infer,
+    "generate": answer_with_document,
+}
+"""What answers inference with one response, by the last segment of the path."""
 
 _DOCUMENTS: Final = (
     RestRow("GET", "", lambda engine, _: engine.describe()),
@@ -167,9 +174,9 @@ ROUTES: Final = [
     RestRow("GET", "/health/ready", _answer_ready),
     RestRow("GET", "/models/{model}[/versions/{version}]", _describe_model, "metadata"),
     RestRow("GET", "/models/{model}[/versions/{version}]/ready", _answer_model_ready, "ready"),
-    RestRow("POST", "/models/{model}[/versions/{version}]/infer", _infer, "infer"),
+    RestRow("POST", "/models/{model}[/versions/{version}]/infer", partial(_answer_once, "infer"), "infer"),
     RestRow("POST", "/models/{model}[/versions/{version}]/infer_stream", partial(answer_with_events, may_be_flat=False), "infer"),
-    RestRow("POST", "/models/{model}[/versions/{version}]/generate", answer_with_document, "infer"),
+    RestRow("POST", "/models/{model}[/versions/{version}]/generate", partial(_answer_once, "generate"), "infer"),
     RestRow("POST", "/models/{model}[/versions/{version}]/generate_stream", partial(answer_with_events, may_be_flat=True), "infer"),
     *(row._replace(answer=partial(_answer_row, row.answer)) for row in _DOCUMENTS),
 ]

@@ -49,21 +49,34 @@ class _Large(msgspec.Struct, frozen=True):
     response: InferenceResponse
 
 
+async def infer_any(engine: Engine, model: Model, wire: WireFormat[T], io: IO) -> T:
+    """The only response of a request, even if the model streams: more than one, or none, is an error."""
+    span = None if engine.tracer is None else engine.tracer.begin(model)
+    call = let_in(engine, model, wire, span, wire.body, streams=True) or await let_in_later(engine, model, wire, io, span, streams=True)
+    if not call.handler.streams:
+        return await infer(engine, model, wire, io, call)
+    [response] = [response async for response in stream(engine, model, wire, io, call=call)]
+    return response
+
+
 async def stream(
-    engine: Engine, model: Model, wire: WireFormat[T], io: IO, encode_error: Encode[T] | None = None, *, wants_one: bool = False
+    engine: Engine, model: Model, wire: WireFormat[T], io: IO, encode_error: Encode[T] | None = None, call: Call[T] | None = None
 ) -> AsyncGenerator[T, None]:
     """The responses of one request, each as it leaves. If this is closed before the model's generator ends, that is closed.
 
-    An error after the first response is one more item if there is `encode_error`, and else raised. If it `wants_one`, more than one
-    response, or none, is an error. If the client is late to take one, at `io.until`, its sender throws DeadlinePassed into this.
+    An error after the first response is one more item if there is `encode_error`, and else raised. If the client is late to take one, at
+    `io.until`, its sender throws DeadlinePassed into this. Who gives its `call`, which has been let in already, wants one response: more
+    than one, or none, is an error.
     """
-    span = None if engine.tracer is None else engine.tracer.begin(model)
-    call = let_in(engine, model, wire, span, wire.body, streams=True, wants_one=wants_one)
+    wants_one = call is not None
     if call is None:
-        call = await let_in_later(engine, model, wire, io, span, streams=True, wants_one=wants_one)
-    if not call.handler.streams:
-        yield await infer(engine, model, wire, io, call)
-        return
+        span = None if engine.tracer is None else engine.tracer.begin(model)
+        call = let_in(engine, model, wire, span, wire.body, streams=True, wants_one=False)
+        if call is None:
+            call = await let_in_later(engine, model, wire, io, span, streams=True, wants_one=False)
+        if not call.handler.streams:
+            yield await infer(engine, model, wire, io, call)
+            return
     reader = _ItemReader(call, io, wants_one=wants_one)
     failed: Exception | None = None
     is_out = False  # whether the last response is with who asks for the next one
