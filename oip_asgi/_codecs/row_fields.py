@@ -82,6 +82,11 @@ class Field(NamedTuple):
         return self.of is types.BytesType
 
     @property
+    def is_plain(self) -> bool:
+        """Whether JSON and columns write its values alike."""
+        return not self.is_list and not self.is_nullable and _KINDS[self.of].content_type in (None, "str") and not self.is_binary
+
+    @property
     def full_schema(self) -> Schema:
         return {"anyOf": [self.schema, {"type": "null"}]} if self.is_nullable else self.schema
 
@@ -161,11 +166,14 @@ class Field(NamedTuple):
 Make: TypeAlias = Callable[[Sequence[dict[str, Any]]], list[Any]]
 """Makes the rows of the members of each, and checks all at once. Raises InvalidRequest with the row and the field that does not fit."""
 
+FromJSON: TypeAlias = Callable[[bytes], list[Any]]
+"""Makes the rows of a JSON text in one go. It takes unknown names, and names that are there twice."""
+
 
 _OF_LITERALS = ": a Literal has values of several types, which msgspec before 0.22 cannot sort: for None, write Literal[...] | None"
 
 
-def read_msgspec(cls: type) -> tuple[tuple[Field, ...], Make]:
+def read_msgspec(cls: type) -> tuple[tuple[Field, ...], Make, FromJSON | None]:
     try:
         info: Any = types.type_info(cls)
         schema = msgspec.json.schema(cls, schema_hook=lambda _: {"title": "refused below"})
@@ -206,7 +214,9 @@ def read_msgspec(cls: type) -> tuple[tuple[Field, ...], Make]:
         except msgspec.ValidationError as error:
             raise InvalidRequest(_explain(str(error), objects, by_name)) from None
 
-    return fields, make
+    # msgspec has other texts than ours for bytes, and lists for tuples
+    is_as_json = not is_array and not any(field.is_binary for field in fields)
+    return fields, make, msgspec.json.Decoder(list[cls]).decode if is_as_json else None  # type: ignore[valid-type]
 
 
 def _explain(text: str, objects: Sequence[dict[str, Any]], fields: Mapping[str, Field]) -> str:
@@ -231,7 +241,7 @@ def _explain(text: str, objects: Sequence[dict[str, Any]], fields: Mapping[str, 
     return f"rows[{row}]{where}: {expected[:1].lower()}{expected[1:]}, got {show(value)}"
 
 
-def read_pydantic(cls: Any) -> tuple[tuple[Field, ...], Make]:
+def read_pydantic(cls: Any) -> tuple[tuple[Field, ...], Make, None]:
     import pydantic
 
     rows: Any = pydantic.TypeAdapter(list[cls])
@@ -256,7 +266,7 @@ def read_pydantic(cls: Any) -> tuple[tuple[Field, ...], Make]:
             raise InvalidRequest(_explain_pydantic(error.errors(include_url=False, include_context=False)[0])) from None
         return made
 
-    return fields, make
+    return fields, make, None
 
 
 def _find_property(schema: Schema, field: Any, name: str) -> list[Schema]:

@@ -1,7 +1,11 @@
-"""Objects of a class as rows: each field is a tensor of its name. A class is columns. Knows no callables and no wire formats."""
+"""Objects of a class as rows: each field is a tensor of its name. A class is columns. Knows no callables and no wire formats.
+
+Where a request and its response are JSON objects, and msgspec makes of them the same as columns would, there are no columns in between.
+"""
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import typing
 from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
@@ -12,16 +16,22 @@ from operator import attrgetter, itemgetter
 from types import NoneType
 from typing import Any, Final
 
+import msgspec
 import numpy as np
+from msgspec.inspect import IntType
 
+from .._json.text import ERRORS
 from .._protocol.errors import InvalidRequest, InvalidResponse, describe_expected, find_near, list_names, show
 from .._protocol.tensors import InferenceRequest, InferenceResponse, Tensor
 from .._protocol.to_array import object_array
+from .._rest.generate import RowsAsJSON, read_rows
 from .base import RequestCodec, raise_invalid_response
 from .row_fields import Field, has_fields, is_of_pydantic, read_msgspec, read_pydantic
 
 OBJECTS: Final = ""
 """The name of the input that holds the rows of a request themselves. No tensor of a client or a declaration has it."""
+
+_encode: Final = msgspec.json.Encoder().encode
 
 _OF_JSON: Final = frozenset({bool, int, float, str, NoneType})
 
@@ -43,8 +53,12 @@ class Rows(RequestCodec[Any]):
     def __init__(self, cls: type, *, is_list: bool) -> None:
         self.cls, self.is_list = cls, is_list
         read = read_pydantic if is_of_pydantic(cls) else read_msgspec
-        self._fields, self._make = read(cls)
+        self._fields, self._make, self._from_json = read(cls)
         self._names = {field.reads: None for field in self._fields}
+        self._is_whole = all(field.is_needed for field in self._fields)
+        self._writes_json = self._from_json is not None and self._leaves_as_it_is()
+        self._written = [field.writes for field in self._fields]
+        self._whole_numbers = [attrgetter(field.name) for field in self._fields if field.of is IntType and not field.choices]
         self._has_lists = any(field.is_list for field in self._fields)
         self._needed = {field.reads for field in self._fields if field.is_needed}
         self.inputs = tuple((field.spec(field.reads), field.is_needed) for field in self._fields)
@@ -94,8 +108,40 @@ class Rows(RequestCodec[Any]):
                 self._check_object(row, each)
         if binary:
             objects = [{**each, **{name: _to_bytes(each[name]) for name in binary if name in each}} for each in objects]
-        made = self._make(objects)
-        return self.encode_request(made) if as_columns else InferenceRequest([Objects(OBJECTS, object_array(made, (len(made),)))])
+        return self._make_request(self._make(objects), as_columns=as_columns)
+
+    def read_json(self, text: bytes, *, is_list: bool, as_columns: bool) -> InferenceRequest | None:
+        """The same of the JSON of a list of objects, or of one, in one go. None if it has to be read as objects, as what is wrong has."""
+        if self._from_json is None or not self._is_whole or (self._has_lists and not is_list):
+            return None
+        made = read_rows(text if is_list else b"[%b]" % text, self._from_json, len(self._fields))
+        return None if made is None or (len(made) != 1 and not is_list) else self._make_request(made, as_columns=as_columns)
+
+    def _make_request(self, rows: list[Any], *, as_columns: bool) -> InferenceRequest:
+        return self.encode_request(rows) if as_columns else InferenceRequest([Objects(OBJECTS, object_array(rows, (len(rows),)))])
+
+    def write_json(self, payload: Any, number: int) -> RowsAsJSON | None:
+        """The response of so many rows. None if their columns have to be written, as those have that do not fit the class."""
+        rows = payload if self.is_list else [payload]
+        if not self._writes_json or type(rows) is not list or len(rows) != number or {*map(type, rows)} != {self.cls}:
+            return None
+        assert self._from_json is not None  # or nothing is written as JSON
+        try:
+            text = _encode(self._from_json(_encode(rows)))  # twice, as a whole number of a field of floats becomes a float
+        except (*ERRORS, TypeError, ValueError, OverflowError):
+            return None
+        if any(max(map(find, rows)) >= 2**63 or min(map(find, rows)) < -(2**63) for find in self._whole_numbers):  # no INT64
+            return None
+        return RowsAsJSON([], text=text, names=self._written)
+
+    def _leaves_as_it_is(self) -> bool:
+        """Whether the JSON of an object has each field once, in the order of the class, and an object that is made of it is its equal."""
+        if hasattr(self.cls, "__post_init__") or not self._fields or not all(field.is_plain for field in self._fields):
+            return False
+        if dataclasses.is_dataclass(self.cls):
+            return self._is_whole  # a default stands in for an attribute that is gone
+        config = self.cls.__struct_config__ if issubclass(self.cls, msgspec.Struct) else None
+        return config is not None and config.tag is None and not config.omit_defaults
 
     def is_row(self, members: Mapping[str, Any]) -> bool:
         """Whether these are the members of one row, and neither columns nor anything beside a row."""

@@ -115,12 +115,17 @@ class DocumentFormat(msgspec.Struct, eq=False):
         length = read_length(fields, HEADER_LENGTH_FIELD) if HEADER_LENGTH_FIELD in fields else None
         text = bytes(body if length is None else memoryview(body)[:length])
         binding, declared = handler.binding, handler.shown_inputs
-        if generate.is_inference_request(text, declared.keys() | binding.named):
-            return None
         as_columns = binding.of_one_request is InferenceRequest or handler.options.cache is not None
         if binding.rows is not None and text.lstrip()[:1] == b"[":
             self.has_rows = True
-            return binding.rows.read_objects(generate.read_objects(text), as_columns=as_columns)
+            request = binding.rows.read_json(text, is_list=True, as_columns=as_columns)
+            return request or binding.rows.read_objects(generate.read_objects(text), as_columns=as_columns)
+        if generate.is_inference_request(text, declared.keys() | binding.named):
+            return None
+        if binding.rows is not None and length is None:
+            request = binding.rows.read_json(text, is_list=False, as_columns=as_columns)
+            if request is not None:
+                return request
         flat = generate.read_object(text)
         if binding.rows is not None and length is None and binding.rows.is_row(flat):
             with suppress(InvalidRequest):  # which columns of one row are told of

@@ -33,9 +33,12 @@ T = TypeVar("T")
 
 
 def to_response(
-    result: Any, outputs: Outputs, content_types: Mapping[str, str], requested: Sequence[RequestOutput] = ()
+    result: Any, outputs: Outputs, content_types: Mapping[str, str], requested: Sequence[RequestOutput] = (), rows: int = 0
 ) -> InferenceResponse:
-    """The response with the outputs that a model's result stands for. An `InferenceResponse` may lack outputs that are not `requested`."""
+    """The response with the outputs that a model's result stands for. An `InferenceResponse` may lack outputs that are not `requested`.
+
+    If the request was so many JSON objects, it may be JSON objects too.
+    """
     if outputs.are_open and not content_types:  # as nearly always
         if type(result) is dict:
             tensors = _take_items(result, outputs.named)
@@ -52,7 +55,8 @@ def to_response(
         and type(result) is not InferenceResponse
         and outputs.declared is outputs.rows.outputs
     ):
-        return _call(outputs.rows.encode_response, "", refuse_coroutine(result))
+        as_json = outputs.rows.write_json(result, rows) if rows else None
+        return as_json or _call(outputs.rows.encode_response, "", refuse_coroutine(result))
     result = refuse_coroutine(result)
     response = (
         _recheck(result, outputs, content_types) if isinstance(result, InferenceResponse) else _encode(result, outputs, content_types)

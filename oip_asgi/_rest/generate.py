@@ -12,10 +12,10 @@ import json
 import math
 import re
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from types import NoneType
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import msgspec
 
@@ -25,6 +25,8 @@ from .._protocol.datatypes import FLOATING, Array, dtype_of
 from .._protocol.errors import InvalidRequest, describe_expected, find_near, show
 from .._protocol.specs import TensorSpec
 from .._protocol.tensors import InferenceRequest, InferenceResponse, Tensor
+
+T = TypeVar("T")
 
 RESERVED_INPUTS: Final = frozenset({"id", "parameters"})
 """Members of a request that are no inputs."""
@@ -58,6 +60,13 @@ _decode_members: Final = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 _encode: Final = msgspec.json.Encoder().encode
 
 
+class RowsAsJSON(InferenceResponse, eq=False):
+    """The response of a model whose rows are JSON already: it has no tensors."""
+
+    text: bytes = b""  # a list of objects
+    names: Collection[str] = ()  # the members of each
+
+
 class _Literal(str):
     """NaN or an infinity as Python's json writes them, which is no JSON."""
 
@@ -81,13 +90,14 @@ _read: Final = json.JSONDecoder(object_pairs_hook=_make_object, parse_int=_read_
 
 def is_inference_request(text: bytes, inputs: Collection[str]) -> bool:
     """True if a body is an inference request, as MLServer's clients send it to the same path: its `inputs` are objects."""
-    return "inputs" not in inputs and _INFERENCE_REQUEST.search(text) is not None
+    return b'"inputs"' in text and "inputs" not in inputs and _INFERENCE_REQUEST.search(text) is not None
 
 
 def read_object(text: bytes) -> dict[str, Any]:
     """The members of a request."""
     if not text:
         raise InvalidRequest("the body is empty: expected a JSON object with a member for each input")
+    check_unseen(text)
     _check_length(text)
     try:
         members = _read(text.decode())
@@ -105,18 +115,38 @@ def read_object(text: bytes) -> dict[str, Any]:
 
 
 def _check_length(text: bytes) -> None:
-    check_unseen(text)
-    if text.count(b",") >= MAX_VALUES and sum(chunk.count(b",") for chunk in outside_strings(text)) >= MAX_VALUES:
+    if len(text) > MAX_VALUES and _count(b",", text, MAX_VALUES - 1) >= MAX_VALUES:
         raise InvalidRequest(f"the object has more than {MAX_VALUES} values: use infer")
+
+
+def _count(sign: bytes, text: bytes, expected: int) -> int:
+    """How often a text has a sign outside of strings. If it has no more than is expected, those in strings count too."""
+    number = text.count(sign)
+    return number if number <= expected else sum(chunk.count(sign) for chunk in outside_strings(text))
+
+
+def _has_members(text: bytes, number: int) -> bool:
+    """Whether objects of so many different names have no other member, so that no name is there twice. They are texts, too."""
+    return _count(b":", text, number) == number and (b"\\u" not in text or not _SURROGATE.search(text))
+
+
+def read_rows(text: bytes, from_json: Callable[[bytes], list[T]], width: int) -> list[T] | None:
+    """The rows of a class of so many fields, each of which must be there. None for what `from_json` refuses, or would not see."""
+    _check_length(text)
+    with suppress(*ERRORS):
+        rows = from_json(text)
+        if _has_members(text, len(rows) * width):  # so all is decoded, and no name is unknown
+            return rows
+    return None
 
 
 def read_objects(text: bytes) -> list[Any]:
     """A list of objects, each of which is a row."""
+    check_unseen(text)
     _check_length(text)
     with suppress(*ERRORS):
         quickly: list[Any] = msgspec.json.decode(text, type=list[dict[str, Any]])
-        # as many members as names: none is there twice. What is written in another way is read slowly
-        if sum(map(len, quickly)) == text.count(b'":') and not _SURROGATE.search(text):
+        if _has_members(text, sum(map(len, quickly))):
             return quickly
     rows = read_object(b'{"rows":%b}' % text)["rows"]
     for row, each in enumerate(rows):
@@ -300,12 +330,14 @@ def encode_head(response: InferenceResponse) -> bytes:
 
 def encode_response(response: InferenceResponse, head: bytes) -> bytes:
     """A response as a flat object."""
-    if response.parameters:
-        _check_names(response)
+    if isinstance(response, RowsAsJSON):  # of one row
+        _check_names(response.names, ())
+        return b"%b,%b" % (head, response.text[2:-1])
+    names = [tensor.name for tensor in response.outputs]
+    if response.parameters or not RESERVED_OUTPUTS.isdisjoint(names):
+        _check_names(names, response.parameters)
     parts = [head]
     for tensor in response.outputs:
-        if tensor.name in RESERVED_OUTPUTS:
-            _check_names(response)
         text = _read_json_texts(tensor) if tensor.parameters and tensor.array.dtype.hasobject else None
         try:
             text = text or _encode(to_value(tensor.array))
@@ -319,6 +351,8 @@ def encode_response(response: InferenceResponse, head: bytes) -> bytes:
 
 def encode_rows(response: InferenceResponse) -> bytes:
     """A response as a list of flat objects, one for each row of its outputs."""
+    if isinstance(response, RowsAsJSON):
+        return response.text
     numbers = {tensor.shape[:1] for tensor in response.outputs}
     if len(numbers) != 1 or () in numbers:
         raise InvalidRequest("the outputs have no row for each row of the request: send an object with a list for each input")
@@ -346,9 +380,9 @@ def _read_json_texts(tensor: Tensor) -> bytes | None:
     return None
 
 
-def _check_names(response: InferenceResponse) -> None:
+def _check_names(outputs: Collection[str], parameters: Collection[str]) -> None:
     names = set(RESERVED_OUTPUTS)
-    for what, members in (("output", [tensor.name for tensor in response.outputs]), ("parameter", list(response.parameters))):
+    for what, members in (("output", outputs), ("parameter", parameters)):
         for name in members:
             if name in names:
                 raise InvalidRequest(f"the {what} {show(name)} has the name of another member: use infer or infer_stream")

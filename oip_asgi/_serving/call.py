@@ -13,6 +13,7 @@ from typing import Any, Final, Generic, TypeAlias, TypeVar
 import msgspec
 import numpy as np
 
+from .._codecs.rows import OBJECTS
 from .._extensions.cache import Flight
 from .._io import DeadlinePassed, Stopped
 from .._models.handler import Handler
@@ -136,7 +137,9 @@ class Call(msgspec.Struct, Generic[T], eq=False):
     def respond(self, result: Any) -> InferenceResponse:
         """Make the response from a result. The model may change its own memory afterwards: the response stays the same."""
         decoded, model = self.decoded, self.model
-        response = to_response(result, self.handler.answers, decoded.content_types, decoded.outputs)
+        objects = decoded.tensors.get(OBJECTS)
+        rows = 0 if objects is None else objects.array.size
+        response = to_response(result, self.handler.answers, decoded.content_types, decoded.outputs, rows)
         if decoded.outputs:
             response.outputs = select(response.outputs, decoded.outputs)
         version = model.version

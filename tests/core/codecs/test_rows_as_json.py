@@ -1,0 +1,211 @@
+"""Rows that come and leave as JSON objects: with and without columns in between, each request has the same answer."""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+import json
+import math
+from collections.abc import Callable
+from datetime import datetime
+from typing import Annotated, Any, Literal
+
+import msgspec
+import numpy as np
+import pytest
+from msgspec import Meta
+
+from oip_asgi import InferenceServer, OIPApp, ResponseCache
+from tests.support.ways import Answer, Request, over_asgi
+
+
+class Plan(enum.Enum):
+    FREE = "free"
+    PAID = "paid"
+
+
+class Customer(msgspec.Struct, rename={"is_new": "isNew"}):
+    age: Annotated[int, Meta(ge=0)]
+    fee: float
+    city: str
+    is_new: bool
+    plan: Plan
+    kind: Literal[1, 2]
+
+
+@dataclasses.dataclass
+class Entry:
+    at: datetime
+    weights: list[float]
+    note: str | None
+
+
+class Score(msgspec.Struct):
+    label: str
+    value: float
+    count: int = 0
+
+
+class Known(Score):
+    more: int = 1
+
+
+class Tagged(msgspec.Struct, tag="t", omit_defaults=True):
+    value: float = 1.0
+
+
+@dataclasses.dataclass
+class Doubled:
+    value: float
+
+    def __post_init__(self) -> None:
+        self.value *= 2
+
+
+@dataclasses.dataclass
+class Plain:
+    value: float
+    label: str
+
+
+@dataclasses.dataclass
+class Named:
+    id: int
+
+
+ADA = {"age": 3, "fee": 1.5, "city": "Ulm", "isNew": True, "plan": "free", "kind": 1}
+
+
+def served(function: Callable[[Any], Any], takes: Any, gives: Any, **options: Any) -> Callable[[Any], Answer]:
+    def model(rows: Any) -> Any:
+        return function(rows)
+
+    model.__annotations__ = {"rows": takes, "return": gives}
+    server = InferenceServer()
+    server.register("m", model, **options)
+    return lambda body: over_asgi(OIPApp(server), "")(
+        Request("POST", "/models/m/generate", (), body if isinstance(body, bytes) else json.dumps(body).encode())
+    )
+
+
+def answer(function: Callable[[Any], Any], takes: Any, gives: Any, body: Any) -> tuple[int, Any]:
+    """The status and the document, which are the same with a cache: that makes columns of the rows, and rows of columns."""
+    one = served(function, takes, gives)(body)
+    other = served(function, takes, gives, cache=ResponseCache(1 << 20))(body)
+    assert (one.status, one.body) == (other.status, other.body)
+    return one.status, json.loads(one.body)
+
+
+@pytest.mark.parametrize(
+    ("more", "came"),
+    [
+        ({}, {}),
+        ({"city": 'a":b\\ :, \u00fc\u2028\U0001f600'}, {}),
+        ({"fee": 7}, {"fee": 7.0}),
+        ({"fee": 2**53 + 1}, {"fee": 2.0**53}),
+        ({"fee": -0.0}, {}),
+        ({"fee": 1e300}, {}),
+        ({"age": 2**63 - 1, "kind": 2, "plan": "paid", "isNew": False}, {}),
+    ],
+)
+def test_a_row_comes_back(more: dict[str, Any], came: dict[str, Any]) -> None:
+    row, same = {**ADA, **more}, {**ADA, **more, **came}
+    seen: list[Any] = []
+
+    def note(rows: list[Any]) -> list[Any]:
+        seen.extend(rows)
+        return rows
+
+    assert answer(note, list[Customer], list[Customer], [row, ADA]) == (200, [same, ADA])
+    assert answer(lambda rows: rows, list[Customer], list[Customer], row) == (200, {"model_name": "m", **same})
+    assert answer(lambda one: one, Customer, Customer, row) == (200, {"model_name": "m", **same})
+    assert {type(each) for each in seen} == {Customer}
+    assert [math.copysign(1, each["fee"]) for each in answer(lambda rows: rows, list[Customer], list[Customer], [row])[1]] == [
+        math.copysign(1, same["fee"])
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "status", "error"),
+    [
+        (b'[{"age" :1,"age":2,"fee":1,"city":"","isNew":true,"plan":"free","kind":1}]', 400, "'age' is there twice"),
+        (b'[{"age":1,"age":2,"fee":1,"city":"","isNew":true,"plan":"free","kind":1}]', 400, "'age' is there twice"),
+        (b'{"age":1,"age":2,"fee":1,"city":"","isNew":true,"plan":"free","kind":1}', 400, "'age' is there twice"),
+        (b'[{"age":1,"fee":1,"city":"","isNew":true,"plan":"free","kind":1,"a":[[1]]}]', 400, "rows[0]: unknown member 'a'"),
+        (b'[{"age":1,"fee":1,"city":"","isNew":true,"plan":"free"}]', 400, "rows[0]: missing 'kind'"),
+        (b'[{"age":-1,"fee":1,"city":"","isNew":true,"plan":"free","kind":1}]', 400, "rows[0].age: expected int >= 0, got -1"),
+        (b'[{"age":1,"fee":NaN,"city":"","isNew":true,"plan":"free","kind":1}]', 400, "rows[0].fee: NaN"),
+        (b'[{"age":1,"fee":1,"city":"\\ud800","isNew":true,"plan":"free","kind":1}]', 400, "the body is not valid JSON"),
+        (b'[{"age":1,"fee":1,"city":"\xff","isNew":true,"plan":"free","kind":1}]', 400, "the JSON is not valid UTF-8"),
+        (b'{"age":1,"fee":1,"city":"","isNew":true,"plan":"free","kind":1},{}', 400, "the body is not valid JSON"),
+        (b"[" * 200, 400, "the JSON is nested more than 100 deep"),
+        (b"", 400, "the body is empty"),
+    ],
+)
+def test_what_is_no_row_is_refused(text: bytes, status: int, error: str) -> None:
+    came, document = answer(lambda rows: rows, list[Customer], list[Customer], text)
+    assert (came, document["error"][: len(error)]) == (status, error)
+
+
+def test_an_object_with_a_limit_of_values_has_it_as_rows_too() -> None:
+    ask = served(lambda rows: rows[:1], list[Plain], list[Plain])
+    assert ask([{"value": 1.0, "label": ","}] * 50_000).status == 200
+    refused = ask([{"value": 1.0, "label": ","}] * 50_001)
+    assert (refused.status, refused.body) == (400, b'{"error":"the object has more than 100000 values: use infer"}')
+
+
+def test_dates_lists_and_missing_values_come_as_objects() -> None:
+    seen: list[Any] = []
+    rows = [{"at": "2024-02-29T12:30:00", "weights": [1, 2.5], "note": None}, {"at": "2024-02-29T00:00:01", "weights": [0, 1], "note": ":"}]
+
+    def note(came: list[Entry]) -> list[float]:
+        seen.append(came)
+        return [each.weights[0] for each in came]
+
+    assert answer(note, list[Entry], list[float], rows) == (200, [{"output_0": 1.0}, {"output_0": 0.0}])
+    assert (
+        seen[0]
+        == seen[1]
+        == [Entry(datetime(2024, 2, 29, 12, 30), [1.0, 2.5], None), Entry(datetime(2024, 2, 29, 0, 0, 1), [0.0, 1.0], ":")]
+    )
+
+
+@pytest.mark.parametrize(
+    ("cls", "result", "expected"),
+    [
+        (Score, Score("a", 5), {"label": "a", "value": 5.0, "count": 0}),
+        (Score, Score("a", math.nan), {"label": "a", "value": None, "count": 0}),
+        (Score, Score("a", math.inf), {"label": "a", "value": "Infinity", "count": 0}),
+        (Score, Score("a", 1.0, 2**63), None),
+        (Score, Score("a", 1.0, 2**64), None),
+        (Score, Score("a", 1.0, -(2**63)), {"label": "a", "value": 1.0, "count": -(2**63)}),
+        (Score, Score("a", 1.0, -(2**63) - 1), None),
+        (Score, Score("a", 1.0, True), None),
+        (Score, Score(1, 1.0), None),  # type: ignore[arg-type]
+        (Score, Score("\ud800", 1.0), None),
+        (Score, Score(np.str_("a"), np.float32(0.5), np.int8(1)), {"label": "a", "value": 0.5, "count": 1}),  # type: ignore[arg-type]
+        (Score, Known("a", 1.0), {"label": "a", "value": 1.0, "count": 0}),
+        (Score, Plain(1.0, "a"), None),
+        (Tagged, Tagged(1.0), {"value": 1.0}),
+        (Doubled, Doubled(1.0), {"value": 2.0}),
+        (Plain, Plain(1, "\u2028"), {"value": 1.0, "label": "\u2028"}),
+        (Named, Named(1), {"id": 1}),
+    ],
+)
+def test_a_result_is_the_same(cls: Any, result: Any, expected: Any) -> None:
+    status, document = answer(lambda _: [result], list[Score], list[cls], [{"label": "", "value": 0}])
+    assert (status, document) == (200, [expected]) if expected is not None else status == 500
+    status, document = answer(lambda _: result, Score, cls, {"label": "", "value": 0, "count": 1})
+    if cls is Named:
+        assert (status, document["error"][:24]) == (400, "the output 'id' has the ")
+    else:
+        assert (status, document) == (200, {"model_name": "m", **expected}) if expected is not None else status == 500
+
+
+def test_a_result_of_another_number_of_rows() -> None:
+    row = {"label": "a", "value": 1.0, "count": 1}
+    both = {"label": ["a", "b"], "value": [1.0, 2.0], "count": [1, 0]}
+    for number in (1, 3):
+        assert answer(lambda _: [Score("a", 1, 1)] * 2, list[Score], list[Score], [row] * number) == (200, [row] * 2)
+    assert answer(lambda _: [Score("a", 1, 1), Score("b", 2)], list[Score], list[Score], row) == (200, {"model_name": "m", **both})
+    assert answer(lambda _: [], list[Score], list[Score], [row]) == (200, [])
