@@ -133,6 +133,9 @@ class IO(Protocol):
     def spawn(self, part: Part) -> None:
         """Begin a part, which goes on by itself."""
 
+    def beside(self) -> Callable[[Part], bool]:
+        """What begins parts where this spawns them, later and from any thread. It returns False once its event loop has ended."""
+
     def can_wait(self) -> bool:
         """False where nothing can be awaited any more, as the event loop has ended."""
 

@@ -120,7 +120,7 @@ def _read_unknown(numbers: Numbers) -> _Samples:
 def _read_gauges(engine: Engine, model: Model) -> _Samples:
     yield _IN_PROGRESS, ("waiting",), model.limiter.waiting
     yield _IN_PROGRESS, ("running",), model.limiter.running
-    yield _READY, (), int(model.lifecycle.is_serving and not engine.stopping)
+    yield _READY, (), int(model.lifecycle.is_ready and not engine.stopping)
     if model.lifecycle.load_seconds is not None:
         yield _LOAD, (), model.lifecycle.load_seconds
 

@@ -19,6 +19,7 @@ from ._extensions.shared_memory import Regions
 from ._hosts import check_mounts, is_framework
 from ._http.request import prefix_of
 from ._io import Signal
+from ._models.idle import IdleUnload
 from ._models.loader import LoadParameters
 from ._models.model import Model
 from ._models.model_options import ModelKeywords, ModelOptions
@@ -161,6 +162,10 @@ class InferenceServer:
                 load, outside the statistics: True with an example of each input that a request must have, a list with the
                 inputs of each call. If a call raises, or takes longer than `timeout`, the load has failed, and what was loaded
                 before still serves.
+            idle_unload (float | None, default None): How many seconds without a call a model with `load` stays in memory. After
+                that its function is dropped and `unload` called. It counts as ready, and the next request loads it again, with the
+                parameters of its last load, and waits for that. Asking for its health or metadata does not load it. If that load
+                raises, the requests that wait for it are answered 503, and the next one tries again. None: it stays.
             max_concurrency (int | None, default None): How many calls may run at once. None means 256 for an `async def`, 40
                 for a `def`, as many as Starlette runs in threads, and 1 with `max_batch_size`. For a model that computes, write
                 about the number of CPUs.
@@ -207,6 +212,10 @@ class InferenceServer:
         model = Model(ModelOptions(name=name, function=function, **options), engine.codecs)
         if model.options.warm_up:
             model.loader.prove = partial(warm_up, engine, model, example_tensors)
+        seconds = model.options.idle_unload
+        if seconds is not None:
+            lock, label = model.limiter.lock, model.options.label
+            model.lifecycle.idle_unload = IdleUnload(label, seconds, lock, engine.clock, runtime.alarms.set, BlockingIO(runtime))
         replaced = engine.models.add(model)
         if replaced is not None:
             repository.end(BlockingIO(runtime), [replaced], "unregister", refuses_waiting=False)

@@ -192,6 +192,13 @@ def test_rows_of_the_guide(run_snippet: Callable[[str], dict[str, Any]]) -> None
     run_snippet("class Customer:")
 
 
+def test_the_snippet_of_models_that_are_seldom_called(run_snippet: Run) -> None:
+    server = run_snippet("idle_unload=600")["server"]
+    assert server.infer_sync("iris", {"x": np.ones((2, 4))}).outputs[0].array.shape == (2, 3)
+    assert server.models()[0].state == "ready"
+    server.stop()
+
+
 def test_every_snippet_is_run() -> None:
     assert len(CURLS) == 4  # one is what the command prints, which tests/adapters/test_command.py sends
     sources = [(ROOT / "tests" / name).read_text() for name in ("test_readme.py", "hosts/test_readme.py")]

@@ -29,13 +29,16 @@ _FILE: Final = "file:"
 _MAX_COMMAS: Final = 100_000
 """In a long body: each decoded member takes a hundred bytes. Files in base64 have no commas."""
 
-PublicState: TypeAlias = Literal["registered", "loading", "ready", "reloading", "failed", "unloading", "unloaded"]
+PublicState: TypeAlias = Literal["registered", "loading", "ready", "reloading", "idle", "failed", "unloading", "unloaded"]
 
 _STATES: Final[Mapping[State, tuple[PublicState, str, str]]] = {
     "registered": ("registered", "UNAVAILABLE", "not loaded yet"),
     "loading": ("loading", "LOADING", ""),
     "ready": ("ready", "READY", ""),
     "reloading": ("reloading", "READY", "loading again: what was loaded before serves meanwhile"),
+    "idling": ("idle", "READY", "unloaded, as nobody has called it: the next request loads it again"),
+    "idle": ("idle", "READY", "unloaded, as nobody has called it: the next request loads it again"),
+    "waking": ("loading", "READY", "loading again: nobody had called it, and requests wait for that"),
     "failed": ("failed", "UNAVAILABLE", "load failed, see the server's log"),
     "unloading": ("unloading", "UNLOADING", ""),
     "unloaded": ("unloaded", "UNAVAILABLE", "unloaded"),
@@ -45,7 +48,10 @@ _STATES: Final[Mapping[State, tuple[PublicState, str, str]]] = {
 """For each state: its name for users, its name in Triton's index, and the reason for it."""
 
 _NOT_READY: Final = "its ready= does not say that it is"
-_RELOAD_FAILED: Final = "load failed, see the server's log: what was loaded before still serves"
+_RELOAD_FAILED: Final[Mapping[State, str]] = {
+    "ready": "load failed, see the server's log: what was loaded before still serves",
+    "idle": "load failed, see the server's log: the next request tries again",
+}
 
 
 class ModelStatus(msgspec.Struct, frozen=True):
@@ -54,8 +60,9 @@ class ModelStatus(msgspec.Struct, frozen=True):
     Args:
         name: The model's name.
         version: Its version, None for a model without versions.
-        state: "registered" before it is loaded; "loading"; "ready"; "reloading", while what was loaded before serves; "failed", if
-            `load=` raised; "unloading", while running calls end; "unloaded".
+        state: "registered" before it is loaded; "loading"; "ready"; "reloading", while what was loaded before serves; "idle", if
+            `idle_unload=` has unloaded it until the next request; "failed", if `load=` raised; "unloading", while running calls end;
+            "unloaded".
         reason: Why it is in that state, in words; empty if there is nothing to say.
     """
 
@@ -74,8 +81,9 @@ class ControlRequest(msgspec.Struct):
 
 
 def read_status(model: Model) -> ModelStatus:
-    state, _, reason = _STATES[model.lifecycle.state]
-    return ModelStatus(model.name, model.version, state, _RELOAD_FAILED if model.lifecycle.reload_failed else reason)
+    now, reload_failed = model.lifecycle.state, model.lifecycle.reload_failed
+    state, _, reason = _STATES[now]
+    return ModelStatus(model.name, model.version, state, _RELOAD_FAILED.get(now, reason) if reload_failed else reason)
 
 
 def list_models(models: Iterable[Model], *, ready: bool) -> list[ModelIndex]:

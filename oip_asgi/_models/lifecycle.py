@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Final, Literal, final
 
@@ -15,6 +15,7 @@ from .._io import IO, Part, Signal
 from .._protocol.errors import InferenceError, ModelFailed, NotFound, NotReady
 from .._protocol.log import log_raised, logger
 from .handler import Handler
+from .idle import IdleUnload, WentIdle
 from .limiter import Limiter, Slot
 from .loader import Loader, LoadParameters
 from .states import Action, Event, State, transition
@@ -25,6 +26,14 @@ _REASONS: Final[Mapping[State, str]] = {
     "unloaded": "it was unloaded",
 }
 
+
+_TRIED_AGAIN: Final = "its load failed, see the server's log; the next request tries again"
+
+_REMAINS: Final[Mapping[State, str]] = {
+    "reloading": "what was loaded before still serves",
+    "waking": "the next request tries again",
+}
+"""What follows from a load that raised."""
 
 _NOT_TRIED_AGAIN: Final = (
     "it is not ready; only server.load(...), server.load_sync(...), or a client of a server with model_control=True, loads it again"
@@ -61,9 +70,14 @@ class _Retired:
         if self._loader.is_factory or not self._handlers:
             self._handlers[handler] = True
 
-    def handlers(self) -> Sequence[Handler]:
+    async def unload_all(self, io: IO, loading: Part | None) -> None:
+        """Call `unload=` for all of them, after a load that runs."""
+        if loading is not None:
+            await io.wait(loading.ended)
         with self._lock:
-            return list(self._handlers)
+            handlers = list(self._handlers)
+        for handler in handlers:
+            await self.unload(io, handler)
 
     def forget(self) -> None:
         """Let go of them if the model has no `unload=`. The caller holds the lock."""
@@ -93,9 +107,9 @@ class Lifecycle:
     def __init__(self, label: str, loader: Loader, handler: Handler | None, describe: Callable[[Handler], None], limiter: Limiter) -> None:
         self.state: State = "registered" if handler is None else "ready"
         self.reload_failed = False
-        self.load_seconds: float | None = None
-        """How long the last load took that succeeded."""
-        self._handler = handler
+        self.load_seconds: float | None = None  # how long the last load took that succeeded
+        self.idle_unload: IdleUnload | None = None
+        self.handler = handler  # what answers requests; None if it is not loaded
         self._label = label
         self._loader = loader
         self._describe = describe
@@ -104,11 +118,12 @@ class Lifecycle:
         self._loading: _Load | None = None
         self._unloading: Part | None = None
         self._retired = _Retired(loader, limiter)
+        self._parameters = LoadParameters()  # those of the last load, for the request that wakes the model
 
     def _move(self, event: Event) -> Action:
         """Go to the next state, and return what to do. The caller holds the lock."""
         action, self.state = transition(self.state, event)
-        self.reload_failed = action == "serve as before"
+        self.reload_failed = event == "raised" and self.is_ready
         return action
 
     @property
@@ -116,16 +131,25 @@ class Lifecycle:
         return self.state in ("ready", "reloading")
 
     @property
+    def is_idle(self) -> bool:
+        """Whether `idle_unload=` has unloaded it: it counts as ready, and requests wait until it is loaded again."""
+        return self.state in ("idling", "idle", "waking")
+
+    @property
+    def is_ready(self) -> bool:
+        return self.is_serving or self.is_idle
+
+    @property
     def will_serve(self) -> bool:
         """Whether requests are answered now, or after the load that they begin or wait for."""
-        loading = self._loading
-        return self.state in ("registered", "ready", "reloading") or (loading is not None and loading.is_waited_for)
+        return self.is_ready or self.state == "registered" or (self._loading is not None and self._loading.is_waited_for)
 
     def acquire(self) -> tuple[Handler, Slot]:
-        """The handler for one request, and its slot, which has not entered yet. The caller holds the lock. Raises NotReady or NotFound."""
-        handler = self._handler
+        """The handler for one request, and its slot, which has not entered yet. The caller holds the lock. Raises NotReady or NotFound;
+        WentIdle if the request is to wait for a load again."""
+        handler = self.handler
         if handler is None:
-            raise self.make_refusal()
+            raise WentIdle if self.is_idle else self.make_refusal()
         handler.uses.count += 1
         return handler, self._limiter.slot_type(self._limiter, handler.uses)
 
@@ -137,33 +161,40 @@ class Lifecycle:
 
     # Loading
 
-    def begin_at_start(self) -> Part | None:
-        """Begin to load a model that is registered, while the server starts. Until it is loaded, requests are refused."""
+    def begin_to_load(self, io: IO, *, at_start: bool = False) -> Part | None:
+        """Load the model if it is only registered, without waiting. Requests that come meanwhile wait for it; `at_start`, they are
+        refused."""
         with self._lock:
-            begun = self._begin_if_registered(is_waited_for=False)
-            return begun and begun.part
-
-    def begin_to_load(self, io: IO) -> None:
-        """Load the model if it is only registered, without waiting. Requests that come meanwhile wait for it."""
-        with self._lock:
-            begun = self._begin_if_registered(is_waited_for=True)
+            begun = self._begin_if("registered", is_waited_for=not at_start)
         if begun is not None:
             io.spawn(begun.part)
+        return begun and begun.part
 
-    async def wait_until_loaded(self, io: IO, *, at_start: bool = False) -> None:
-        """Load the model if it is only registered, and wait for a load that a request began; `at_start`, for any load."""
-        while self.state in ("registered", "loading"):
+    async def wait_until_loaded(self, io: IO, *, at_start: bool = False, wakes: bool = False) -> None:
+        """Load the model if it is only registered, and wait for a load that a request began; `at_start`, for any load.
+
+        If it `wakes` the model, it loads one that is idle too, and raises NotReady if that fails.
+        """
+        while self.state in ("registered", "loading") or (self.is_idle and wakes):
             with self._loader.guard_wait() as may_wait:
                 if not may_wait:
+                    if self.is_idle:
+                        raise self.make_refusal()
                     return
                 with self._lock:
-                    begun = self._begin_if_registered(is_waited_for=True)
+                    begun = self._begin_if("registered", "idle") if wakes else self._begin_if("registered")
                     loading = begun or self._loading
+                    unloading = self._unloading if self.state == "idling" else None
+                if unloading is not None:
+                    await io.wait(unloading.ended)
+                    continue
                 if loading is None or not (loading.is_waited_for or at_start):
                     return
                 if begun is not None:
                     io.spawn(loading.part)
                 await io.wait(loading.part.ended)
+                if loading.error is not None and self.is_idle:
+                    raise self.make_refusal(_TRIED_AGAIN)
 
     async def load(self, io: IO, parameters: LoadParameters) -> None:
         """Wait for a load or an unload that runs, then load the model, or load it again. Its old handler serves until that has ended."""
@@ -174,8 +205,8 @@ class Lifecycle:
             while own is None or own.was_cancelled:
                 with self._lock:
                     self._end_lost()
-                    # requests wait for a first load, which they would have begun themselves
-                    own = self._begin(parameters, is_waited_for=self.state == "registered")
+                    # requests wait for a load that they would have begun themselves
+                    own = self._begin(parameters, is_waited_for=self.state in ("registered", "idle"))
                     # an unload that runs waits for the load that runs
                     running = self._unloading if self._loading is None else self._loading.part
                 assert running is not None  # else it would have begun
@@ -188,10 +219,12 @@ class Lifecycle:
             error = self.make_refusal()
             raise error if isinstance(error, NotFound) else NotReady(f"model {self._label} was unloaded while it was loading")
 
-    def _begin_if_registered(self, *, is_waited_for: bool) -> _Load | None:
-        """Begin a load if the model is only registered, also if its load was lost or cancelled. The caller holds the lock."""
+    def _begin_if(self, *states: State, is_waited_for: bool = True) -> _Load | None:
+        """Begin a load if the model is in one of these states, also if its load was lost or cancelled. The caller holds the lock."""
         self._end_lost()
-        return self._begin(LoadParameters(), is_waited_for=is_waited_for) if self.state == "registered" else None
+        if self.state not in states:
+            return None
+        return self._begin(self._parameters if self.state == "idle" else LoadParameters(), is_waited_for=is_waited_for)
 
     def _begin(self, parameters: LoadParameters, *, is_waited_for: bool) -> _Load | None:
         """Begin a load, which the caller spawns; None if another one or an unload runs. The caller holds the lock."""
@@ -223,10 +256,12 @@ class Lifecycle:
             logger.info("model %s is loaded after %.1f s", self._label, self.load_seconds)
         except Exception as error:
             event, loading.error = "raised", error
-            remains = "what was loaded before still serves" if self.is_serving else _NOT_TRIED_AGAIN
-            log_raised(logging.ERROR, error, "model %s: load= raised, so %s", self._label, remains)
+            log_raised(logging.ERROR, error, "model %s: load= raised, so %s", self._label, _REMAINS.get(self.state, _NOT_TRIED_AGAIN))
         finally:
             replaced = self._end_load(loading, event, made)
+            if self.idle_unload is not None and loading.action == "serve" and made is not None:
+                self._parameters = parameters
+                self.idle_unload.watch(self, made.uses, io.beside())
             loading.part.ended.set()  # those who wait for it do not need the unload that follows
             del loading  # its error refers to this frame: the cycle would live until the next garbage collection
         if replaced is not None:
@@ -243,7 +278,7 @@ class Lifecycle:
                 self._retired.add(made)
             elif made is not None:
                 self._describe(made)
-                replaced, self._handler = self._handler, made
+                replaced, self.handler = self.handler, made
                 if replaced is not None and self._loader.is_factory and self._loader.has_unload:
                     self._retired.add(replaced)
                     return replaced
@@ -251,17 +286,17 @@ class Lifecycle:
 
     # Unloading
 
-    def unload(self, event: Literal["unload", "unregister"]) -> Part | None:
+    def unload(self, event: Literal["idle", "unload", "unregister"]) -> Part | None:
         """Let no request begin any more. Returns the unloading, which the caller spawns; None if there is nothing to do."""
         with self._lock:
             self._end_lost()
             if self._move(event) != "begin to unload":
                 return None
-            handler, self._handler = self._handler, None
+            handler, self.handler = self.handler, None
             if handler is not None:
                 self._retired.add(handler)
             loading = self._loading and self._loading.part
-            unloading = self._unloading = Part(lambda io: self._unload(io, loading))
+            unloading = self._unloading = Part(lambda io: self._retired.unload_all(io, loading))
             unloading.ended.then(self._end_unload)
             return unloading
 
@@ -276,13 +311,7 @@ class Lifecycle:
         with self._lock:
             stays = self._loader.has_unload or not self._loader.has_load
             if not (stays and self.state == "ready") and self._move("server stopped") == "forget":
-                self._handler = None
-
-    async def _unload(self, io: IO, loading: Part | None) -> None:
-        if loading is not None:
-            await io.wait(loading.ended)
-        for handler in self._retired.handlers():
-            await self._retired.unload(io, handler)
+                self.handler = None
 
     def _end_unload(self) -> None:
         with self._lock:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import copy
 import math
-from typing import Final
+from collections.abc import Callable
+from typing import Any, Final
 
 from .._codecs.content_types import Codecs
 from .._extensions.cache import Cache
@@ -47,7 +48,6 @@ class Model:
                     self, options.max_batch_delay, options.max_batch_delay / 1000,
                 )  # fmt: skip
         self.cache = None if options.cache is None else Cache(options.cache)
-        self.ready = options.ready
         self.statistics = Statistics()
         self.loader = Loader(options, codecs)
         first = None
@@ -77,7 +77,7 @@ class Model:
         """Take over the description of the handler that answers requests from now on."""
         if self.cache is not None:
             self.cache.clear()
-        self.streams, self.ready = handler.streams, handler.options.ready
+        self.streams = handler.streams
         self.inputs, self.outputs = map(tuple, handler.shown)
         self.binding = handler.binding  # last: who sees a new one, as OpenAPI's documents do, finds the rest of its description too
         if self.options.max_concurrency is None and not self.has_batches:
@@ -92,6 +92,12 @@ class Model:
                 "max_batch_size=%d: raise max_queue",
                 self, let_in, limiter.max_concurrency, limiter.max_queue, most,
             )  # fmt: skip
+
+    @property
+    def ready(self) -> Callable[[], Any] | None:
+        """What says whether it is ready; what `load=` returned may bring it, and takes it along when it is unloaded."""
+        handler = self.lifecycle.handler
+        return self.options.ready if handler is None else handler.options.ready
 
     @property
     def is_async(self) -> bool:

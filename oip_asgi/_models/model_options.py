@@ -37,6 +37,7 @@ class ModelKeywords(TypedDict, total=False):
     unload: Callable[..., Any] | None
     ready: Callable[[], Any] | None
     warm_up: bool | Sequence[Mapping[str, Any]]
+    idle_unload: float | None
     max_concurrency: int | None
     max_queue: int
     timeout: float | None
@@ -91,6 +92,7 @@ class ModelOptions(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     unload: Annotated[Callable[..., Any] | None, CALLABLE] = None
     ready: Annotated[Callable[[], Any] | None, CALLABLE] = None
     warm_up: Annotated[bool | Sequence[Mapping[str, Any]], _CALLS] = False
+    idle_unload: Annotated[float | None, SECONDS] = None
     max_concurrency: Annotated[int | None, integer(1)] = None
     max_queue: Annotated[int, integer(0)] = 100
     timeout: Annotated[float | None, SECONDS] = None
@@ -114,6 +116,7 @@ class ModelOptions(msgspec.Struct, frozen=True, kw_only=True, eq=False):
             raise TypeError(f"{self}: nothing to call: register a function, or load=, a function that returns one")
         if self.function is not None:
             self.check_function(self.function)
+        self._check_idle_unload()
         self._check_batching()
 
     def check_function(self, function: object) -> None:
@@ -140,6 +143,16 @@ class ModelOptions(msgspec.Struct, frozen=True, kw_only=True, eq=False):
         if self.timeout is not None:
             raise ValueError(
                 f'{self}: run="inline" runs on the event loop, where nothing can interrupt it: leave out either this or timeout='
+            )
+
+    def _check_idle_unload(self) -> None:
+        if self.idle_unload is None:
+            return
+        if self.load is None:
+            raise ValueError(f"{self}: idle_unload= is for models that can be loaded again: say load= too")
+        if self.function is not None and self.unload is None:
+            raise ValueError(
+                f"{self}: idle_unload= would free nothing: leave the function out, and let load= return it, or say what unload= frees"
             )
 
     def _check_batching(self) -> None:

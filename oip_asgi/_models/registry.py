@@ -114,7 +114,7 @@ class Registry:
 
     def _find_serving(self, default: Model) -> Model:
         """The version that answers in the place of the default one, which does not serve: the highest that does, if any."""
-        serving = [model for model in self._models.get(default.name, ()) if model.lifecycle.is_serving]
+        serving = [model for model in self._models.get(default.name, ()) if model.lifecycle.is_ready]
         return find_default(serving) if serving else default
 
 

@@ -6,11 +6,26 @@ from collections.abc import Mapping
 from typing import Final, Literal, TypeAlias
 
 State: TypeAlias = Literal[
-    "registered", "loading", "ready", "reloading", "failed", "unloading", "unloaded", "unregistering", "unregistered"
+    "registered",
+    "loading",
+    "ready",
+    "reloading",
+    "idling",
+    "idle",
+    "waking",
+    "failed",
+    "unloading",
+    "unloaded",
+    "unregistering",
+    "unregistered",
 ]
-"""A model with `load=` is registered first; one without is ready from the start. While it is reloading, its old handler serves."""
+"""A model with `load=` is registered first; one without is ready from the start. While it is reloading, its old handler serves.
 
-Event: TypeAlias = Literal["load", "loaded", "raised", "cancelled", "unload", "unregister", "unload ended", "server stopped"]
+A model with `idle_unload=` that nobody calls is unloaded while it is idling, idle after that, and waking while the next request loads it.
+It counts as ready in these three states.
+"""
+
+Event: TypeAlias = Literal["load", "loaded", "raised", "cancelled", "idle", "unload", "unregister", "unload ended", "server stopped"]
 """What somebody asked for, or how that ended."""
 
 Action: TypeAlias = Literal[
@@ -21,7 +36,8 @@ Action: TypeAlias = Literal[
 _TABLE: Final[tuple[tuple[Event, tuple[State, ...], Action, State | None], ...]] = (
     ("load", ("registered", "failed", "unloaded"), "begin to load", "loading"),
     ("load", ("ready",), "begin to load", "reloading"),
-    ("load", ("loading", "reloading", "unloading"), "wait", None),
+    ("load", ("idle",), "begin to load", "waking"),
+    ("load", ("loading", "reloading", "idling", "waking", "unloading"), "wait", None),
     ("load", ("unregistering", "unregistered"), "refuse", None),
     #
     ("loaded", ("loading",), "serve", "ready"),
@@ -30,22 +46,29 @@ _TABLE: Final[tuple[tuple[Event, tuple[State, ...], Action, State | None], ...]]
     ("loaded", ("reloading",), "serve", "ready"),
     ("raised", ("reloading",), "serve as before", "ready"),
     ("cancelled", ("reloading",), "nothing", "ready"),
+    ("loaded", ("waking",), "serve", "ready"),
+    ("raised", ("waking",), "nothing", "idle"),
+    ("cancelled", ("waking",), "nothing", "idle"),
     ("loaded", ("unloading", "unregistering"), "discard", None),
     ("raised", ("unloading", "unregistering"), "nothing", None),
     ("cancelled", ("unloading", "unregistering"), "discard", None),
     #
+    ("idle", ("ready",), "begin to unload", "idling"),
+    ("unload ended", ("idling",), "nothing", "idle"),
+    #
     ("unload", ("registered", "failed", "unloaded"), "nothing", "unloaded"),
-    ("unload", ("loading", "ready", "reloading"), "begin to unload", "unloading"),
+    ("unload", ("loading", "ready", "reloading", "idle", "waking"), "begin to unload", "unloading"),
+    ("unload", ("idling",), "nothing", "unloading"),
     ("unload", ("unloading", "unregistering", "unregistered"), "nothing", None),
     ("unregister", ("registered", "failed", "unloaded"), "nothing", "unregistered"),
-    ("unregister", ("loading", "ready", "reloading"), "begin to unload", "unregistering"),
-    ("unregister", ("unloading",), "nothing", "unregistering"),
+    ("unregister", ("loading", "ready", "reloading", "idle", "waking"), "begin to unload", "unregistering"),
+    ("unregister", ("idling", "unloading"), "nothing", "unregistering"),
     ("unload ended", ("unloading",), "nothing", "unloaded"),
     ("unload ended", ("unregistering",), "nothing", "unregistered"),
     #
-    ("server stopped", ("registered", "failed", "unloaded"), "nothing", "registered"),
+    ("server stopped", ("registered", "idle", "failed", "unloaded"), "nothing", "registered"),
     ("server stopped", ("ready",), "forget", "registered"),
-    ("server stopped", ("loading", "reloading", "unloading", "unregistering", "unregistered"), "nothing", None),
+    ("server stopped", ("loading", "reloading", "idling", "waking", "unloading", "unregistering", "unregistered"), "nothing", None),
 )
 """What each event does in some states, and the next state; None if the state does not change."""
 

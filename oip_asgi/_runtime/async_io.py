@@ -184,6 +184,9 @@ class AsyncIO(msgspec.Struct, eq=False):
         task.add_done_callback(end)
         part.ended.then(lambda: task)  # an event loop does not keep its tasks, but the signal keeps what it calls
 
+    def beside(self) -> Callable[[Part], bool]:
+        return partial(_begin_on, asyncio.get_running_loop(), watch_fork(), self._threads)
+
     async def send(self, piece: T, items: AsyncGenerator[T, None], write: Callable[[T], Coroutine[Any, Any, None]]) -> None:
         """Send a piece of a stream, and the `items` that follow it, each when the client has room for it."""
         since = math.inf
@@ -276,6 +279,17 @@ class AsyncIO(msgspec.Struct, eq=False):
 async def _complete(part: Part, io: AsyncIO) -> None:
     with suppress(ClientGone):
         await io.complete(part.make(io))
+
+
+def _begin_on(loop: asyncio.AbstractEventLoop, is_forked: Callable[[], bool], threads: Threads, part: Part) -> bool:
+    if not loop.is_running() or is_forked():
+        return False
+    part.is_lost = loop.is_closed  # until it is spawned
+    try:
+        loop.call_soon_threadsafe(AsyncIO(threads).spawn, part)
+    except RuntimeError:  # the loop has just been closed
+        return False
+    return True
 
 
 def _is_closed(error: BaseException, task: asyncio.Task[Any]) -> bool:

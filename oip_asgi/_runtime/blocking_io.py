@@ -91,6 +91,15 @@ class BlockingIO(msgspec.Struct, eq=False):
         work = partial(_complete, part, BlockingIO(self._runtime, None, part.unwanted))
         self._runtime.begin(partial(Context().run, work) if part.is_apart else work, "hook", part.ended)
 
+    def beside(self) -> Callable[[Part], bool]:
+        runtime = self._runtime
+
+        def begin(part: Part) -> bool:
+            BlockingIO(runtime).spawn(part)
+            return True
+
+        return begin
+
     def complete(self, work: Coroutine[Any, Any, T]) -> T:
         """Finish a coroutine that waits with this only, and `end`."""
         try:

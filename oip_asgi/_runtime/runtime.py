@@ -17,6 +17,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from .._io import ClientGone, DeadlinePassed, Late, Signal, Work
+from .alarms import Alarms
 from .async_io import Patrol
 from .background import BackgroundLoop
 from .faults import as_failure
@@ -42,6 +43,7 @@ class Runtime:
         }
         self._of_thread = threading.local()
         self.background = BackgroundLoop()
+        self.alarms = Alarms()
 
     def here(self) -> LoopThreads:
         """The worker threads of this thread's event loop. Raises RuntimeError on a loop that is not asyncio's, such as trio's."""
@@ -82,6 +84,7 @@ class Runtime:
 
     def stop(self) -> None:
         """End the threads and the loop; those that user code does not return from are left behind. Later calls start them anew."""
+        self.alarms.stop()
         self.background.stop()
         for pool in self._pools.values():
             pool.stop()

@@ -146,10 +146,9 @@ class Engine:
         begun: list[Part] = []
         try:
             for model in self.models:
-                loading = model.lifecycle.begin_at_start()
+                loading = model.lifecycle.begin_to_load(io, at_start=True)
                 if loading is not None:
                     begun.append(loading)
-                    io.spawn(loading)
             for model in self.models:
                 await model.lifecycle.wait_until_loaded(io, at_start=True)
         except BaseException:  # the host gives up starting

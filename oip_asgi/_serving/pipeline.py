@@ -13,6 +13,7 @@ from typing import Any, Final, TypeVar
 
 from .._extensions.cache import Cache
 from .._io import IO, Stopped
+from .._models.idle import WentIdle
 from .._models.model import Model
 from .._models.statistics import Timings
 from .._protocol.datatypes import Buffer
@@ -101,7 +102,8 @@ def let_in(
     streams: bool = False,
     wants_one: bool = True,
 ) -> Call[T] | None:
-    """Let a request in: it has a slot then, or a place in the queue. None if it must wait before that, unless it has done so.
+    """Let a request in: it has a slot then, or a place in the queue. None if it must wait before that, unless it has done so, or if its
+    model has just been unloaded, as it was idle: it is to be loaded again.
 
     If it is no call of a stream, models that only stream are refused. If it wants one response, they answer with that if they can.
     """
@@ -125,16 +127,17 @@ def let_in(
         else:
             with limiter.lock:
                 call.handler, call.slot = model.lifecycle.acquire()
-        handler = call.handler
-        if handler.streams and wants_one:
-            if handler.once is None and not streams:
+        if call.handler.streams and wants_one:
+            if call.handler.once is None and not streams:
                 raise InvalidRequest(f"{model} answers with a stream: use {_STREAMING}")
-            call.handler = handler.once or handler
+            call.handler = call.handler.once or call.handler
         if (len(body) if wire.size is None else wire.size) <= LOOP_BYTES and not (engine.regions.is_on and _REGION.search(body)):
             call.decode()
         if model.cache is None:
             call.timings.entered = engine.clock()
     except BaseException as error:
+        if isinstance(error, WentIdle):
+            return None
         _fail(call, error)
         raise
     return call
@@ -144,18 +147,19 @@ async def let_in_later(
     engine: Engine, model: Model, wire: WireFormat[T], io: IO, span: Span | None, *, streams: bool = False, wants_one: bool = True
 ) -> Call[T]:
     """Let a request in that waits: for its model to be loaded, for its body, or for what the cache has."""
-    try:
-        while (found := await _admit(engine, model, io)) is not model:
-            model = found
-        body = await wire.read(io)
-        if model.lifecycle.state in _GONE:
+    call = body = None
+    while call is None:
+        try:
             while (found := await _admit(engine, model, io)) is not model:
                 model = found
-    except BaseException as error:
-        record_failure(model, None, span, engine.clock(), error)
-        raise
-    call = let_in(engine, model, wire, span, body, has_waited=True, streams=streams, wants_one=wants_one)
-    assert call is not None  # it has waited
+            if body is None:
+                body = await wire.read(io)
+                if model.lifecycle.state in _GONE:
+                    continue
+        except BaseException as error:
+            record_failure(model, None, span, engine.clock(), error)
+            raise
+        call = let_in(engine, model, wire, span, body, has_waited=True, streams=streams, wants_one=wants_one)
     if model.cache is not None:
         try:
             await _look_up(call, model.cache, io)
@@ -230,13 +234,13 @@ async def _admit(engine: Engine, model: Model, io: IO) -> Model:
     """Let a request in before its body is read, as soon as the model is loaded, and return the model. Or return what has replaced it."""
     if engine.stopping and not find_callers():  # a call that runs may still call other models
         raise make_stopping_error(model)
-    await model.lifecycle.wait_until_loaded(io)
+    await model.lifecycle.wait_until_loaded(io, wakes=True)
     if model.lifecycle.state in _GONE:
         with suppress(NotFound):
             found = engine.models.find(model.name, model.version)
             if found is not model:
                 return found
-    if not model.lifecycle.is_serving:
+    if not model.lifecycle.is_ready:
         raise model.lifecycle.make_refusal()
     if model.limiter.is_full() and model.cache is None:  # the cache may have its response
         raise make_busy_error(model)

@@ -38,7 +38,7 @@ async def find_blockers(engine: Engine, io: IO, *, waits: bool = True) -> list[M
     for model in models:
         if model.lifecycle.state in _PAUSED:
             continue
-        if blockers and not model.lifecycle.is_serving:  # the answer is known: it waits for no other load
+        if blockers and not model.lifecycle.is_ready:  # the answer is known: it waits for no other load
             blockers.append(model)
             continue
         reason = await _find_reason(engine, io, model, waits=waits)
@@ -59,9 +59,11 @@ async def is_model_ready(engine: Engine, io: IO, model: Model, *, waits: bool = 
 
 
 async def _find_reason(engine: Engine, io: IO, model: Model, *, waits: bool) -> str | None:
-    """Why a model is not ready, for the log; None if it is."""
+    """Why a model is not ready, for the log; None if it is, as one that is idle, whose `ready=` has nothing to ask."""
     if engine.stopping or engine.draining:
         return "the server is stopping" if engine.stopping else "the server is draining"
+    if model.lifecycle.is_idle:
+        return None
     if waits:
         await model.lifecycle.wait_until_loaded(io)
     else:

@@ -81,6 +81,13 @@ class StepIO:
     def spawn(self, part: Part) -> None:
         self.begin(part)
 
+    def beside(self) -> Callable[[Part], bool]:
+        def begin(part: Part) -> bool:
+            self.begin(part)
+            return True
+
+        return begin
+
     def begin(self, part: Part) -> Begun:
         begun = Begun(part, part.make(self))
         self.begun.append(begun)

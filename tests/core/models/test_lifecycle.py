@@ -80,7 +80,7 @@ def noting(calls: list[int]) -> Callable[[], None]:
 def test_a_model_without_a_load_is_ready_from_the_start_and_stays_so() -> None:
     lifecycle = lifecycle_of(None)
     assert state_of(lifecycle) == "ready"
-    assert lifecycle.begin_at_start() is None
+    assert lifecycle.begin_to_load(IO, at_start=True) is None
     assert is_over(lifecycle.wait_until_loaded(IO))
     lifecycle.forget()
     assert state_of(lifecycle) == "ready"
@@ -119,7 +119,7 @@ def test_a_load_that_raises_fails_for_good_and_is_logged_once(caplog: pytest.Log
     assert state_of(lifecycle) == "failed"
     assert all(map(is_over, requests))
     assert is_over(lifecycle.wait_until_loaded(IO))
-    assert lifecycle.begin_at_start() is None
+    assert lifecycle.begin_to_load(IO, at_start=True) is None
     [record] = caplog.records
     assert (record.levelno, record.getMessage()) == (logging.ERROR, f"model 'm': load= raised, so {NOT_READY}")
 
@@ -131,7 +131,7 @@ def test_those_who_wait_wait_for_one_load() -> None:
     loading = begun(first)
     assert_waits(second, loading)
     assert_waits(third, loading)
-    assert lifecycle.begin_at_start() is None
+    assert lifecycle.begin_to_load(IO, at_start=True) is None
     first.close()  # its client has gone, which does not end the load
     finish(loading)
     assert is_over(second)
@@ -141,9 +141,9 @@ def test_those_who_wait_wait_for_one_load() -> None:
 
 def test_requests_do_not_wait_for_a_server_that_starts_but_another_start_does() -> None:
     lifecycle = lifecycle_of(noting([]))
-    part = lifecycle.begin_at_start()
-    assert part is not None
-    loading = IO.begin(part)
+    part = lifecycle.begin_to_load(IO, at_start=True)
+    loading = IO.begun[-1]
+    assert part is loading.part
     assert state_of(lifecycle) == "loading"
     assert is_over(lifecycle.wait_until_loaded(IO))
     start = lifecycle.wait_until_loaded(IO, at_start=True)

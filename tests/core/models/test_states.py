@@ -51,7 +51,7 @@ def picture() -> str:
 
 
 def test_the_picture_of_the_guide_is_that_of_the_table() -> None:
-    assert picture() in (ROOT / "examples/guide/models.md").read_text()
+    assert picture() in (ROOT / "examples/guide/loading.md").read_text()
 
 
 class Weights:
@@ -152,12 +152,16 @@ class Walk(StepIO):
         if what == "load":
             self.start(lifecycle.load(self, LoadParameters()))
         elif what == "request":
-            self.start(lifecycle.wait_until_loaded(self))
+            self.start(lifecycle.wait_until_loaded(self, wakes=True))
         elif what in ("unload", "unregister"):
             if what == "unregister" and self.is_unregistered:
                 return  # nobody finds it any more
             self.is_unregistered |= what == "unregister"
             part = lifecycle.unload("unload" if what == "unload" else "unregister")
+            if part is not None:
+                self.begin(part)
+        elif what == "idle":
+            part = lifecycle.unload("idle") if lifecycle.state == "ready" and not self.used else None
             if part is not None:
                 self.begin(part)
         elif what == "stop":  # as the server does it
@@ -206,7 +210,7 @@ class Walk(StepIO):
         self.run_all()
 
 
-USUAL = ("load", "request", "unload", "unregister", "stop", "fail", "acquire", "release", "step", "step", "step", "run")
+USUAL = ("load", "request", "idle", "unload", "unregister", "stop", "fail", "acquire", "release", "step", "step", "step", "run")
 STEPS = st.lists(st.tuples(st.sampled_from(USUAL), st.integers(0, 9)), max_size=40)
 WITH_LOSS = st.lists(st.tuples(st.sampled_from([*USUAL, "lose"]), st.integers(0, 9)), max_size=40)
 

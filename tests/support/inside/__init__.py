@@ -77,7 +77,7 @@ def list_unfinished(server: InferenceServer) -> dict[str, object]:
     engine, runtime = server._inside
     found: dict[str, object] = {}
     for model in engine.models:
-        limiter, handler, cache = model.limiter, model.lifecycle._handler, model.cache
+        limiter, handler, cache = model.limiter, model.lifecycle.handler, model.cache
         found[f"slots of {model.name}"] = limiter.running
         found[f"requests that wait for {model.name}"] = limiter.waiting
         found[f"uses of {model.name}"] = 0 if handler is None else handler.uses.count
