@@ -75,13 +75,13 @@ class InferenceServer:
             models, and `server.load` and `server.unload` always work.
         docs (bool, default True): Whether the server shows its models to people: the page at `/v2/docs`, and OpenAPI
             documents at `/v2/openapi.json` and below each model. `OIPApp.install` adds them to FastAPI's own document.
-        authorize (Callable[[Access], bool | Awaitable[bool]] | None, default None): Asked once for each action of a
+        authorize (Callable[[Access], bool | Awaitable[bool]] | None, default None): Called once for each action of a
             client on a model, over every transport and before the model is looked up: it gets an `Access`, and returns
             True, or False for 403. An `InferenceError`, or the HTTPException of the host's framework, keeps its status
             and text. A `def` runs where the request is handled, under ASGI on the event loop, so it must be quick; an
             `async def` is awaited, until its client goes, and for the model's `timeout=` or 10 seconds at most: then the
-            answer is 503. Models whose metadata it refuses are left out of lists, of OpenAPI and of the page. Calls from
-            Python are not asked about.
+            answer is 503. Models whose metadata it refuses are left out of lists, of OpenAPI and of the page. It is
+            not called for calls from Python.
         trusted_origins (Sequence[str], default ()): Origins of pages that may do in a browser what only the server's
             own pages may do otherwise: load and unload models, and change shared memory.
         worker_threads (int, default 40): How many calls may be in worker threads at once, of all `def` models together.
@@ -151,7 +151,7 @@ class InferenceServer:
                 `minimum` and `maximum` of an input: it is refused, or it is answered, with a response parameter
                 `oip_out_of_range` that names the inputs.
             load (Callable[..., Any] | None, default None): A `def` or `async def` that is called before the model is used, and
-                each time it is loaded again. With a parameter it gets the `LoadParameters` of the client that asks. If no
+                each time it is loaded again. With a parameter it gets the `LoadParameters` of the client that loads it. If no
                 function is registered, it returns the function, or a `Loaded` with its inputs and outputs beside it.
             unload (Callable[..., Any] | None, default None): A `def` or `async def` that is called after the last call, when
                 the model is unloaded or unregistered, or the server stops. With a parameter it gets what `load` returned, also

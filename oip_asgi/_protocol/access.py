@@ -17,13 +17,13 @@ NO_HEADERS: Final[Mapping[str, str]] = MappingProxyType({})
 
 @final
 class Access:
-    """One action of a client on a model, about which `InferenceServer(authorize=...)` is asked.
+    """One action of a client on a model, for which `InferenceServer(authorize=...)` is called.
 
     In tests of your own function, make one by hand: `Access("infer", "iris", headers={"x-api-key": "s3cret"})`.
 
     Args:
         action: What the client wants to do: "infer", also for `generate`, streams, and each message of ModelStreamInfer; "metadata",
-            "ready", "config" or "statistics", which ask about a model; "load" or "unload"; or "shared_memory", for all that concerns it.
+            "ready", "config" or "statistics"; "load" or "unload"; or "shared_memory", for all that concerns it.
         model: The model's name, decoded, as the request names it: there may be no such model. None if the request names none.
         version: Its version, as the request names it. None if the request names none.
         headers: The request's headers, or its metadata over gRPC; names in lower case, and any spelling finds them. A function that

@@ -170,7 +170,7 @@ class TimedOut(InferenceError):
 class InvalidResponse(InferenceError):
     """What a server answered to a client of this package is an error, or no inference response.
 
-    Its status is for models that ask other servers: to their own clients they are a bad gateway.
+    Its status, 502, is for models that call other servers: their own clients are answered "bad gateway".
     """
 
     status = 502
@@ -185,7 +185,7 @@ class ErrorResponse(InvalidResponse):
 
     `response_headers` are the headers of the response by their names in lower case, such as "retry-after".
 
-    `status` is 502, a bad gateway: a model that asks another server, and does not catch this, answers its own clients so.
+    `status` is 502, "bad gateway": if a model calls another server and does not catch this error, its own clients are answered so.
     """
 
     def __init__(self, text: str, response_status: int | None = None) -> None:
@@ -195,7 +195,7 @@ class ErrorResponse(InvalidResponse):
         self.response_status = response_status
         self.response_headers: Mapping[str, str] = {}
         self.hint = ""
-        """What was asked, and what may be wrong with it. Clients of a model that asks another server do not get it."""
+        """What was sent, and what may be wrong with it. Clients of a model that calls another server do not get it."""
 
     def __str__(self) -> str:
         return f"{self.describe()} ({self.hint})" if self.hint else self.describe()

@@ -43,7 +43,7 @@ class TensorSpec(_Resolved):
         content_type: How the values are read or written if a request says nothing else, such as "str". Metadata shows it among the
             tensor's `parameters`.
         labels: What the elements of an output's row are called, in order, such as ["cat", "dog"]: clients that ask for the largest of them
-            by classification are told these.
+            by classification get these.
         format: The order of an image's dimensions, "NCHW" or "NHWC". Clients of images read it in the model's configuration.
         example: The elements of an example for the page and the OpenAPI documents, flat, as JSON has them: as many as the shape has with 1
             for each -1. Left out, they show zeros.

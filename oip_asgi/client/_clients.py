@@ -40,7 +40,7 @@ class Client:
 
     Args:
         url: Where the server's paths begin, such as "http://127.0.0.1:8000/v2". "http+unix:///run/model.sock/v2" is a server on a Unix
-            socket. "grpc://host:8001" asks over gRPC, which needs the extra `grpc`; "grpcs" has TLS. With a client of httpx2 that has a
+            socket. "grpc://host:8001" calls over gRPC, which needs the extra `grpc`; "grpcs" has TLS. With a client of httpx2 that has a
             `base_url`, it may be "/v2" alone.
         headers: Headers of each request, such as `{"Authorization": "Bearer ..."}`.
         timeout: Seconds to wait for a connection, and for each part of a body to be sent or to arrive; over gRPC, for the whole call.
@@ -82,7 +82,7 @@ class Client:
         self.close()
 
     def close(self) -> None:
-        """Close the connections. Whatever is asked afterwards is a RuntimeError."""
+        """Close the connections. Any call after that raises RuntimeError."""
         link, self._link = self._link, cast(Any, _Closed())
         finish(link.close())
 
@@ -101,7 +101,7 @@ class Client:
         timeout: float | None = None,
         binary: bool = True,
     ) -> InferenceResponse:
-        """Ask a model.
+        """Call a model.
 
         Args:
             model: Its name.
@@ -133,7 +133,7 @@ class Client:
         return finish(self._link.infer(asked, timeout))
 
     def stream(self, model: str, inputs: Any, *, timeout: float | None = None, **options: Unpack[Options]) -> Generator[InferenceResponse]:
-        """Ask a model that answers with many responses, by `infer_stream`, which this package and MLServer have.
+        """Call a model that answers with many responses, by `infer_stream`, which this package and MLServer have.
 
         The arguments and errors are those of `infer`, and an error may come after some responses. The connection is closed if the
         iterator is closed or forgotten before its end; `contextlib.closing`, or `aclosing`, closes it at a place of your own.
@@ -210,7 +210,7 @@ class AsyncClient:
         timeout: As on `Client`.
         max_body_bytes: As on `Client`.
         ssl: As on `Client`.
-        http: As on `Client`, a `httpx2.AsyncClient`. In tests, one with the transport `httpx2.ASGITransport(app)` asks an application
+        http: As on `Client`, a `httpx2.AsyncClient`. In tests, one with the transport `httpx2.ASGITransport(app)` calls an application
             without a server.
 
     Example:

@@ -84,7 +84,7 @@ def remote(
             slot meanwhile. Without it, the call is answered 503 at once.
 
     Returns:
-        What `load=` takes. The model is ready while the other server says that its own model is, which is asked at most once a second.
+        What `load=` takes. The model is ready while the other server says that its own model is; that is checked at most once per second.
 
     Raises:
         ValueError: A URL cannot be the address of a server, `forward` has a header that belongs to a connection, or `retry` is below 0.
