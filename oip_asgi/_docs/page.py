@@ -87,11 +87,17 @@ _FOR_BROWSERS: Final = """\
 <!doctype html>
 <html lang="en">
 <meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
 <meta name="color-scheme" content="light dark">
 <title>{name}</title>
-<p>{name} {version} serves models by the Open Inference Protocol: <a href="{page}">look at them</a>.
-<p>Programs get this here:
+<link rel="icon" href="{page}/icon.svg" type="image/svg+xml">
+<link rel="stylesheet" href="{page}/page.css">
+<main class="plain">
+<h1>{name} <span class="faint">{version}</span></h1>
+<p>This server answers requests to models by the Open Inference Protocol. <a href="{page}">Look at its models and try them</a>
+<p class="faint">Programs get this from the same address:
 <pre>{metadata}</pre>
+</main>
 </html>
 """
 
@@ -116,7 +122,7 @@ def describe_first(engine: Engine, visible: Sequence[Model], controls: Collectio
     return document
 
 
-def describe_state(model: Model) -> dict[str, Any]:
+def describe_state(engine: Engine, model: Model) -> dict[str, Any]:
     """How a model was registered, and its numbers at this moment. An option that was left out is there if its default has an effect."""
     numbers, options = model.statistics.snapshot(), model.options
     given = {name: getattr(options, name) for name in _SHOWN}
@@ -132,6 +138,7 @@ def describe_state(model: Model) -> dict[str, Any]:
         "durations": _describe_histogram(*numbers.durations.values()),
         "queues": _describe_histogram(numbers.queues),
         "rows": _describe_histogram(numbers.rows),
+        "draining": engine.draining,
         "waiting": model.limiter.waiting,
         "running": model.limiter.running,
     }

@@ -98,7 +98,7 @@ async def _answer_state(request: Exchange, model: Model) -> Response:
     guard = request.engine.guard
     if guard is not None:  # it has the options too
         await guard.ask(request.io, request.wire.make_access("config", model.name, request.version))
-    return respond(200, [JSON], [encode_json(describe_state(model))])
+    return respond(200, [JSON], [encode_json(describe_state(request.engine, model))])
 
 
 async def _answer_page_file(name: str, request: Exchange) -> Response:

@@ -26,11 +26,17 @@ def browser_rows() -> Iterator[Row]:
 <!doctype html>
 <html lang="en">
 <meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
 <meta name="color-scheme" content="light dark">
 <title>table</title>
-<p>table 1.2.3 serves models by the Open Inference Protocol: <a href="docs">look at them</a>.
-<p>Programs get this here:
+<link rel="icon" href="docs/icon.svg" type="image/svg+xml">
+<link rel="stylesheet" href="docs/page.css">
+<main class="plain">
+<h1>table <span class="faint">1.2.3</span></h1>
+<p>This server answers requests to models by the Open Inference Protocol. <a href="docs">Look at its models and try them</a>
+<p class="faint">Programs get this from the same address:
 <pre>{html.escape(metadata)}</pre>
+</main>
 </html>
 """
     as_page = (("content-type", "text/html; charset=utf-8"),)

@@ -2,7 +2,7 @@
 
 import { at, build, chooseTab, copyButton, listenToTabs, made, saveButton } from "./elements.js";
 import { EventReader } from "./events.js";
-import { curve, figureOf } from "./figures.js";
+import { curve, figureOf, textTools } from "./figures.js";
 import { parse, pretty } from "./json.js";
 import { looksOf } from "./looks.js";
 import { digits, duration } from "./statistics.js";
@@ -127,7 +127,7 @@ function readable(text) {
 
 /** Show a stream as it comes, until it ends or Stop is pressed. */
 export async function showStream(response, begun, { name, stop }) {
-  const events = new EventReader(), decoder = new TextDecoder(), growth = new Growth(begun), all = [];
+  const events = new EventReader(), decoder = new TextDecoder(), growth = new Growth(begun, name), all = [];
   begin(statusOf(response), "good");
   at("look").append(growth.element);
   offer(() => `${all.join("\n")}\n`, `${name}.jsonl`);
@@ -154,8 +154,8 @@ export async function showStream(response, begun, { name, stop }) {
 
 /** What has come of a stream: texts follow each other, numbers are rows and curves, anything else is one view after the other. */
 class Growth {
-  constructor(begun) {
-    Object.assign(this, { begun, count: 0, first: null, last: null, end: "", rows: [] });
+  constructor(begun, name) {
+    Object.assign(this, { begun, name, count: 0, first: null, last: null, end: "", rows: [] });
     this.element = made("div", undefined, "growth");
     this.text = made("p", undefined, "text growing");
     this.table = made("div");
@@ -210,6 +210,7 @@ class Growth {
   finish() {
     this.text.classList.remove("growing");
     this.text.tabIndex = 0;
+    if (this.text.isConnected) this.text.before(build("div", { className: "tools" }, textTools(this.name, () => this.text.textContent)));
     if (!this.count && !this.element.firstChild) this.element.append(made("p", this.end ? "Stopped before the first item." : "It had no items.", "faint"));
   }
 

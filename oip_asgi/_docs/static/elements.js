@@ -28,7 +28,7 @@ export function copyButton(textOf) {
   return button("Copy", (element) => copyBy(element, textOf()));
 }
 
-/** Copy a text, and let the button that was pressed say so. */
+/** Copy a text or a ClipboardItem, and let the button that was pressed say so. */
 export async function copyBy(element, text) {
   const { textContent } = element;
   await copy(text);
@@ -37,6 +37,7 @@ export async function copyBy(element, text) {
 }
 
 async function copy(text) {
+  if (typeof text !== "string") return navigator.clipboard.write([text]);
   if (navigator.clipboard) return navigator.clipboard.writeText(text);
   const area = build("textarea", { value: text, className: "aside" });  // without TLS a browser has no clipboard
   document.body.append(area);

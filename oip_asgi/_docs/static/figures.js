@@ -107,10 +107,14 @@ function bar(label, share, text) {
 
 // Texts and pictures
 
+/** The buttons beside a text. */
+export function textTools(name, textOf) {
+  return [copyButton(textOf), saveButton(`${name}.txt`, () => new Blob([textOf()], { type: "text/plain" }))];
+}
+
 function textFigure({ name, text }) {
-  const buttons = [copyButton(() => text), saveButton(`${name}.txt`, () => new Blob([text], { type: "text/plain" }))];
   const note = text.length > 100 ? `${text.length.toLocaleString("en")} characters` : "";
-  return figure(name, note, buttons, [build("p", { className: "text", tabIndex: 0 }, [text || "(an empty text)"])]);
+  return figure(name, note, textTools(name, () => text), [build("p", { className: "text", tabIndex: 0 }, [text || "(an empty text)"])]);
 }
 
 function filesFigure({ name, pictures, more }) {
@@ -118,7 +122,7 @@ function filesFigure({ name, pictures, more }) {
     const title = pictures.length > 1 ? `${name} ${place + 1}` : name, kind = picture.type.split("/")[1];
     const save = saveButton(`${title}.${kind}`, () => new Blob([picture.bytes], { type: picture.type }));
     const note = `${kind.toUpperCase()}, ${picture.bytes.length.toLocaleString("en")} bytes`;
-    const made = figure(title, note, [save], []);
+    const made = figure(title, note, [...copyPicture(() => canvas), save], []);
     const canvas = drawFile(picture, `${title}: a picture`, ({ width, height }) => {
       made.querySelector("figcaption span").textContent = `${width} × ${height} pixels, ${note}`;
       canvas.setAttribute("aria-label", `${title}: a picture of ${width} × ${height} pixels`);
@@ -135,9 +139,15 @@ function pixelsFigure({ name, pictures, more, ...layout }) {
   const figures = pictures.map((values, place) => {
     const title = pictures.length > 1 ? `${name} ${place + 1}` : name;
     const canvas = drawPixels(values, layout, `${title}: a picture of ${width} × ${height} pixels`);
-    return figure(title, note, [saveButton(`${title}.png`, () => blobOf(canvas))], [canvas]);
+    return figure(title, note, [...copyPicture(() => canvas), saveButton(`${title}.png`, () => blobOf(canvas))], [canvas]);
   });
   return group(figures, more);
+}
+
+/** A button that copies what a canvas shows; without TLS a browser has no clipboard for it. */
+function copyPicture(canvasOf) {
+  if (!globalThis.ClipboardItem || !navigator.clipboard) return [];
+  return [copyButton(() => new ClipboardItem({ "image/png": blobOf(canvasOf()) }))];
 }
 
 function group(figures, more) {
@@ -147,12 +157,16 @@ function group(figures, more) {
 
 // Curves, heat maps, and the rest
 
+/** The buttons beside values, which are copied and saved a line each. */
+function valueTools(name, values) {
+  const text = () => `${values.map(writtenOf).join("\n")}\n`;
+  return [copyButton(text), saveButton(`${name}.csv`, () => new Blob([`${name}\n${text()}`], { type: "text/csv" }))];
+}
+
 function curveFigure({ name, values }) {
   const [least, most] = rangeOf(values) ?? [0, 0];
   const described = `${values.length} values from ${short(least)} to ${short(most)}`;
-  const text = () => `${values.join("\n")}\n`;
-  const buttons = [copyButton(text), saveButton(`${name}.csv`, () => new Blob([`${name}\n${text()}`], { type: "text/csv" }))];
-  return figure(name, described, buttons, [curve(values, `${name}: ${described}`)]);
+  return figure(name, described, valueTools(name, values), [curve(values, `${name}: ${described}`)]);
 }
 
 /** A curve of values, with its least and largest beside it. */
@@ -197,7 +211,7 @@ function summaryFigure({ name, shape, datatype, data, range }) {
   const size = `${datatype ?? ""} [${shape.join(", ")}]`, numbers = data.slice(0, FIRST);
   const first = numbers.map((value) => (numberOf(value) === null ? writtenOf(value) : short(value, writtenOf(value)))).join(", ");
   const sentence = `${data.length.toLocaleString("en")} values${range ? ` from ${short(range[0])} to ${short(range[1])}` : ""}, which begin with`;
-  return figure(name, size, [], [build("p", {}, [sentence, " ", made("code", `${first}${data.length > FIRST ? ", …" : ""}`)])]);
+  return figure(name, size, valueTools(name, data), [build("p", {}, [sentence, " ", made("code", `${first}${data.length > FIRST ? ", …" : ""}`)])]);
 }
 
 function emptyFigure({ name, shape, datatype }) {

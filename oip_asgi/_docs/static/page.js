@@ -16,6 +16,8 @@ const MODELS_EVERY = 10000;  // milliseconds
 const MANY = 8;  // models, which are too many to be seen at once on a phone
 const STATES = { READY: ["ready", "good"], LOADING: ["loading", ""], UNLOADING: ["unloading", ""], UNAVAILABLE: ["unavailable", "bad"] };
 
+const stateOf = ({ state }) => STATES[state] ?? [state.toLowerCase(), ""];
+
 let models = new Map();  // by name: its entries in the index
 let shown = null;  // the model that is shown
 
@@ -85,11 +87,11 @@ function showChosen() {
 }
 
 function listItem(name) {
-  const states = models.get(name).map((entry) => entry.state);
-  const state = ["UNAVAILABLE", "LOADING", "UNLOADING"].find((each) => states.includes(each)) ?? "READY";
-  const link = made("a", name, STATES[state][1]);
+  const entries = models.get(name);
+  const entry = ["UNAVAILABLE", "LOADING", "UNLOADING"].map((state) => entries.find((each) => each.state === state)).find(Boolean) ?? entries[0];
+  const [text, kind] = stateOf(entry), link = made("a", name, kind);
   link.href = linkOf({ name });
-  if (state !== "READY") link.append(" ", made("span", STATES[state][0], "faint"));
+  if (entry.state !== "READY") link.append(" ", made("span", text, "faint"));
   if (shown?.name === name) link.setAttribute("aria-current", "page");
   const item = made("li");
   item.append(link);
@@ -172,7 +174,7 @@ function showVersions(model) {
 }
 
 function showState(entry) {
-  const [text, kind] = STATES[entry?.state] ?? ["unknown", ""];
+  const [text, kind] = entry ? stateOf(entry) : ["unknown", ""];
   badge(at("state"), entry?.reason ? `${text}: ${entry.reason}` : text, kind);
   showControls(entry);
 }
@@ -232,6 +234,7 @@ async function readNumbers({ isPoint = true } = {}) {
   }
   if (shown !== model) return;
   model.newest = state;
+  if (state) at("draining").hidden = !state.draining;
   if (isPoint) addMoment(model, state);
   showNumbers(model);
   if (state && !at("options").firstChild) showOptions(state);

@@ -146,6 +146,7 @@ def test_the_state_of_a_model_has_its_options_and_its_numbers() -> None:
             "max_concurrency": 1, "max_queue": 5, "timeout": 2.5, "max_batch_size": 8, "cache": {"max_bytes": 1000, "ttl": None},
         }  # fmt: skip
         assert state["labels"] == {"y": ["cat", "dog"]}
+        assert state["draining"] is False
         assert (state["waiting"], state["running"], set(state["outcomes"].values())) == (0, 0, {0})
     for body in (b'{"inputs":[{"name":"x","shape":[1,2],"datatype":"FP32","data":[1,2]}]}', b"{"):
         over_asgi(OIPApp(server), "")(Request("POST", "/models/m/infer", (), body))
@@ -155,6 +156,8 @@ def test_the_state_of_a_model_has_its_options_and_its_numbers() -> None:
         assert sum(state[name]["counts"]) == count
         assert len(state[name]["counts"]) == len(state[name]["bounds"]) + 1
     assert state["rows"]["sum"] == 1
+    server.drain()
+    assert json.loads(way(Request("GET", "/models/m/docs/state.json")).body)["draining"] is True
 
 
 def quantiles_of(state: Any, shares: list[float]) -> list[float]:
@@ -295,12 +298,13 @@ def test_the_bare_mount_links_a_browser_to_the_page(server: InferenceServer, mou
         mounted = mount.replace(" ", "%20")
         answer = way(Request("GET", mounted, browser))
         assert answer.headers["content-type"] == "text/html; charset=utf-8"
-        [link] = re.findall(r'href="(.*?)"', answer.body.decode())
-        assert way(Request("GET", urljoin(f"http://test{mounted}", link).removeprefix("http://test"))).body.startswith(b"<!doctype html>")
+        links = re.findall(r'href="(.*?)"', answer.body.decode())
+        linked = [way(Request("GET", urljoin(f"http://test{mounted}", link).removeprefix("http://test"))) for link in links]
+        assert [each.headers["content-type"].partition(";")[0] for each in linked] == ["image/svg+xml", "text/css", "text/html"]
         assert json.loads(way(Request("GET", mounted)).body)["name"] == "oip_asgi"
 
 
-def test_the_link_of_a_browser_is_not_kept_and_loads_nothing(server: InferenceServer) -> None:
+def test_the_link_of_a_browser_is_not_kept_and_holds_no_markup_of_others(server: InferenceServer) -> None:
     _, headers, _ = headers_of(server, "/", (b"accept", b"text/html"))
     assert (headers[b"cache-control"], headers[b"content-security-policy"]) == (b"no-store", POLICY.encode())
     hostile = InferenceServer("<script>alert(1)</script>")

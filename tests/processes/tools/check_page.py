@@ -226,6 +226,7 @@ def test_a_stream_of_texts_grows_until_it_is_stopped(site: Served, browser: Brow
     expect(page.locator("#size")).to_have_text(re.compile("items, .* per second, stopped$"))
     expect(page.locator("#stop")).to_be_hidden()
     expect(page.locator("#send")).to_be_enabled()
+    assert copied_from(page, "#look") == page.locator("#look .text").inner_text()
     assert "text 99" not in page.locator("#look .text").inner_text()
     assert seen.console == []
 
