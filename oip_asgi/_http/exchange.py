@@ -54,15 +54,15 @@ async def exchange(engine: Engine, head: Head, io: IO, body: bytes | None = None
     response: Response | Events
     try:
         path, _, action = head.path.rpartition("/")
-        found, answer = engine.models.by_path.get(path), _WITH_ONE_RESPONSE.get(action)
+        model, answer = engine.models.by_path.get(path), _WITH_ONE_RESPONSE.get(action)
         if head.method != "POST" or answer is None or b"sec-fetch-site" in head.fields:
             response = await _call_handler(engine, wire, io)
         elif engine.guard is not None and action == "infer":
             response = await _infer_if_allowed(engine, engine.guard, wire, io)
-        elif engine.guard is not None or found is None or found[0].lifecycle.state != "ready":
+        elif engine.guard is not None or model is None or model.lifecycle.state != "ready":
             response = await _call_handler(engine, wire, io)
         else:  # as nearly always
-            response = await answer(engine, found[0], wire, io)
+            response = await answer(engine, model, wire, io)
     except Exception as error:
         response = refuse(as_client_error(error))
     if wire.body is None and not wire.is_read:

@@ -24,8 +24,11 @@ from .._protocol.tensors import InferenceContext, InferenceRequest, Tensor, make
 from .annotations import Returned
 
 
-class Given(Protocol):
-    """One call, and all from which its arguments are made. `content_type` is that of the request, if it applies to each tensor."""
+class Accepted(Protocol):
+    """A request that the model accepts: all from which the arguments of a call are made.
+
+    `content_type` is that of the request, if it applies to each tensor.
+    """
 
     @property
     def binding(self) -> Binding: ...
@@ -64,10 +67,10 @@ class Input(msgspec.Struct, frozen=True, eq=False):
 
     def describe(self) -> TensorSpec:
         """Its spec for documents, with a guess of what is unknown."""
-        known = self.find_spec() or TensorSpec(self.name, "FP32", (-1,))
-        if known.content_type == self.content_type and known.labels is None and known.format is None:
-            return known
-        return replace(known, content_type=self.content_type, labels=None, format=None)
+        spec = self.find_spec() or TensorSpec(self.name, "FP32", (-1,))
+        if spec.content_type == self.content_type and spec.labels is None and spec.format is None:
+            return spec
+        return replace(spec, content_type=self.content_type, labels=None, format=None)
 
     def __str__(self) -> str:
         return f"{self.name}: {self.reader.annotation}" if self.reader and self.reader.annotation else self.name
@@ -76,53 +79,53 @@ class Input(msgspec.Struct, frozen=True, eq=False):
 Read: TypeAlias = Callable[[Tensor, str | None], Any]
 
 
-def take_array(given: Given, name: str, read: Read | None, default: Any) -> Any:
+def take_array(accepted: Accepted, name: str, read: Read | None, default: Any) -> Any:
     """Take the array of the tensor `name` as it is, if neither it nor the request has a content type."""
-    tensor = given.tensors.get(name)
-    if tensor is None or tensor.parameters or given.content_type is not None:
-        return take_tensor(given, name, read, default)
+    tensor = accepted.tensors.get(name)
+    if tensor is None or tensor.parameters or accepted.content_type is not None:
+        return take_tensor(accepted, name, read, default)
     return tensor.array
 
 
-def take_tensor(given: Given, name: str, read: Read | None, default: Any) -> Any:
+def take_tensor(accepted: Accepted, name: str, read: Read | None, default: Any) -> Any:
     """Take the value of the tensor `name`, or the default if the request has no such tensor."""
-    tensor = given.tensors.get(name)
-    return default if tensor is None or read is None else read(tensor, given.content_type)
+    tensor = accepted.tensors.get(name)
+    return default if tensor is None or read is None else read(tensor, accepted.content_type)
 
 
-def take_scalar(kind: type, given: Given, name: str, read: Read | None, default: Any) -> Any:
+def take_scalar(kind: type, accepted: Accepted, name: str, read: Read | None, default: Any) -> Any:
     """Take the one element of the tensor `name`, else the request's parameter of this name, else the default."""
-    parameters, tensor = given.request.parameters, given.tensors.get(name)
+    parameters, tensor = accepted.request.parameters, accepted.tensors.get(name)
     if name not in parameters or name in OF_PROTOCOL:
         if tensor is None and default is inspect.Parameter.empty:
             raise InvalidRequest(f"missing input {show(name)}: send it as an input of shape [1], or among the request's parameters")
-        return take_tensor(given, name, read, default)
+        return take_tensor(accepted, name, read, default)
     if tensor is not None:
         raise InvalidRequest(f"{show(name)} is there twice: as an input and in the request's parameters")
     return read_scalar_parameter(kind, name, parameters[name])
 
 
-def take_unnamed(given: Given, *_: Any) -> Any:
+def take_unnamed(accepted: Accepted, *_: Any) -> Any:
     """Take one value of all tensors without a parameter of their own."""
-    named, reader = given.binding.named, given.binding.request_reader
+    named, reader = accepted.binding.named, accepted.binding.request_reader
     assert reader is not None  # a signature with such a parameter has one
-    return reader.read([tensor for name, tensor in given.tensors.items() if name not in named], given.request)
+    return reader.read([tensor for name, tensor in accepted.tensors.items() if name not in named], accepted.request)
 
 
-def take_request(given: Given, *_: Any) -> InferenceRequest:
+def take_request(accepted: Accepted, *_: Any) -> InferenceRequest:
     """Take the request. Its inputs are the accepted tensors, which may have another shape than those that came."""
-    request = given.request
-    tensors = list(given.tensors.values())
+    request = accepted.request
+    tensors = list(accepted.tensors.values())
     if all(map(operator.is_, tensors, request.inputs)):
         return request
     return InferenceRequest(tensors, request.id, request.parameters, request.outputs, request.decoders)
 
 
-def take_context(given: Given, *_: Any) -> InferenceContext:
-    return given.context()
+def take_context(accepted: Accepted, *_: Any) -> InferenceContext:
+    return accepted.context()
 
 
-def take_default(_: Given, __: str, ___: Read | None, default: Any) -> Any:
+def take_default(_: Accepted, __: str, ___: Read | None, default: Any) -> Any:
     return default
 
 
@@ -132,7 +135,7 @@ class Parameter(NamedTuple):
     name: str
     read: Read | None = None
     default: Any = inspect.Parameter.empty
-    from_: Callable[[Given, str, Read | None, Any], Any] = take_tensor
+    from_: Callable[[Accepted, str, Read | None, Any], Any] = take_tensor
     keyword: str | None = None  # None for one by position
 
 
@@ -167,10 +170,10 @@ class Binding:
 
     def __post_init__(self) -> None:
         entries = self.entries
-        known = [(entry.name, entry.find_spec()) for entry in entries]
-        self.inputs = tuple(spec for _, spec in known if spec is not None)
+        specs = [(entry.name, entry.find_spec()) for entry in entries]
+        self.inputs = tuple(spec for _, spec in specs if spec is not None)
         """What metadata says of the inputs of which something is known."""
-        self.undeclared = tuple(name for name, spec in known if spec is None)
+        self.undeclared = tuple(name for name, spec in specs if spec is None)
         """The names of the others."""
         self.scalars = frozenset(entry.name for entry in entries if entry.is_scalar)
         """The names of the inputs that may be among the request's parameters."""
@@ -232,13 +235,13 @@ class Binding:
         """`accept`, for a request without content type, or one that is checked."""
         if self.rows is not None and len(inputs) == 1 and type(inputs[0]) is Objects:
             return {OBJECTS: inputs[0]}
-        specs, required, found = self._specs, self.required, 0
+        specs, required, present = self._specs, self.required, 0
         tensors: dict[str, Tensor] = {}
         wrong: str | None = None
         for tensor in inputs:
             name = tensor.name
             if name in required:
-                found += 1
+                present += 1
             spec = specs.get(name)
             if spec is not None:
                 array = tensor.array
@@ -251,7 +254,7 @@ class Binding:
                     column = tensor if spec.takes(dtype) and spec.fits(array.shape) else self._fit_column(tensor, spec)
                     wrong, tensor = (wrong or name, tensor) if column is None else (wrong, column)
             tensors[name] = tensor
-        if not found == len(required) == len(tensors) == len(inputs):
+        if not present == len(required) == len(tensors) == len(inputs):
             self._check_names(inputs)
         if wrong is not None:
             raise _make_unfit_error(
@@ -291,8 +294,8 @@ class Binding:
                 raise InvalidRequest(f"input {show(name)} is there twice: expected each name once")
             seen.add(name)
             if self._known is not None and name not in self._known:
-                known = sorted(self._known)
-                expected = describe_expected(known, find_near(name, known)) if known else "expected no inputs"
+                names = sorted(self._known)
+                expected = describe_expected(names, find_near(name, names)) if names else "expected no inputs"
                 raise InvalidRequest(f"unknown input {show(name)}: {expected}")
             if name in self.reserved:
                 raise InvalidRequest(f"unknown input {show(name)}: the model uses this name for something else")
@@ -322,20 +325,20 @@ class Binding:
                 f"{self._takes}: leave it out"
             )
 
-    def arguments(self, given: Given) -> tuple[list[Any], dict[str, Any]]:
+    def arguments(self, accepted: Accepted) -> tuple[list[Any], dict[str, Any]]:
         """The positional and the keyword arguments for a request that was accepted."""
         args: list[Any] = []
         kwargs: dict[str, Any] = {}
         for name, read, default, from_, keyword in self.parameters:
-            value = from_(given, name, read, default)
+            value = from_(accepted, name, read, default)
             if keyword is None:
                 args.append(value)
             else:
                 kwargs[keyword] = value
         if self.rest is not None:
-            for name, tensor in given.tensors.items():
+            for name, tensor in accepted.tensors.items():
                 if name not in self.named:
-                    kwargs[name] = self.rest(tensor, given.content_type)
+                    kwargs[name] = self.rest(tensor, accepted.content_type)
         return args, kwargs
 
 

@@ -247,10 +247,10 @@ class Lifecycle:
 
     async def _load(self, io: IO, loading: _Load, parameters: LoadParameters) -> None:
         event: Event = "cancelled"
-        made = None
+        loaded = None
         try:
             since = time.monotonic()
-            made = await self._loader.load(io, parameters)
+            loaded = await self._loader.load(io, parameters)
             self.load_seconds = time.monotonic() - since
             event = "loaded"
             logger.info("model %s is loaded after %.1f s", self._label, self.load_seconds)
@@ -258,27 +258,27 @@ class Lifecycle:
             event, loading.error = "raised", error
             log_raised(logging.ERROR, error, "model %s: load= raised, so %s", self._label, _REMAINS.get(self.state, _NOT_TRIED_AGAIN))
         finally:
-            replaced = self._end_load(loading, event, made)
-            if self.idle_unload is not None and loading.action == "serve" and made is not None:
+            replaced = self._end_load(loading, event, loaded)
+            if self.idle_unload is not None and loading.action == "serve" and loaded is not None:
                 self._parameters = parameters
-                self.idle_unload.watch(self, made.uses, io.beside())
+                self.idle_unload.watch(self, loaded.uses, io.beside())
             loading.part.ended.set()  # those who wait for it do not need the unload that follows
             del loading  # its error refers to this frame: the cycle would live until the next garbage collection
         if replaced is not None:
             io.spawn(Part(lambda io: self._retired.unload(io, replaced)))
 
-    def _end_load(self, loading: _Load, event: Event, made: Handler | None = None) -> Handler | None:
+    def _end_load(self, loading: _Load, event: Event, loaded: Handler | None = None) -> Handler | None:
         """End a load. Returns the handler that the new one replaces if `unload=` must be called with it."""
         with self._lock:
             if self._loading is not loading:
                 return None
             self._loading = None
             loading.action = self._move(event)
-            if made is not None and loading.action == "discard":
-                self._retired.add(made)
-            elif made is not None:
-                self._describe(made)
-                replaced, self.handler = self.handler, made
+            if loaded is not None and loading.action == "discard":
+                self._retired.add(loaded)
+            elif loaded is not None:
+                self._describe(loaded)
+                replaced, self.handler = self.handler, loaded
                 if replaced is not None and self._loader.is_factory and self._loader.has_unload:
                     self._retired.add(replaced)
                     return replaced

@@ -143,17 +143,17 @@ class Loader:
         """Call `load=` if there is one, and return the handler when it is proved. Raises what `load=` raised, or why its result cannot be
         a model."""
         options, function = self._options, self._options.function
-        made: Any = None
+        returned: Any = None
         if options.load is not None:
-            made = await call_hook(io, self._within(options.load), *([parameters] if self.takes_parameters else ()))
-        if function is None and not callable(made) and not isinstance(made, Loaded):
-            raise ModelFault(f"{options}: load= returned {show(made)}: return the function that answers, or register one beside load=")
-        if function is not None and made is not None:
+            returned = await call_hook(io, self._within(options.load), *([parameters] if self.takes_parameters else ()))
+        if function is None and not callable(returned) and not isinstance(returned, Loaded):
+            raise ModelFault(f"{options}: load= returned {show(returned)}: return the function that answers, or register one beside load=")
+        if function is not None and returned is not None:
             raise ModelFault(
-                f"{options}: load= returned {show(made)} beside a registered function, so nobody would call it: return None, "
+                f"{options}: load= returned {show(returned)} beside a registered function, so nobody would call it: return None, "
                 f"or leave the function out, as in server.register({options.name!r}, load=...)"
             )
-        handler = make_handler(made if function is None else function, options, self._codecs)
+        handler = make_handler(returned if function is None else function, options, self._codecs)
         self.has_unload |= handler.options.unload is not None
         try:
             if self.prove is not None:

@@ -32,7 +32,7 @@ class Registry:
         """The versions of each name."""
         self._found: dict[tuple[str, str | None], Model] = {}
         """What requests find by a name and a version, or None for a request without one."""
-        self.by_path: dict[str, tuple[Model, str | None]] = {}
+        self.by_path: dict[str, Model] = {}
         """The same by path, such as "/models/iris/versions/2", as clients usually spell it, with the version that the path names."""
         self._lock = threading.Lock()
         self.changes = 0
@@ -65,7 +65,7 @@ class Registry:
             del self._models[name]
         for key, model in after.items():
             self._found[key] = model
-            self.by_path[path_of(*key)] = model, key[1]
+            self.by_path[path_of(*key)] = model
         for key in before.keys() - after.keys():
             del self._found[key], self.by_path[path_of(*key)]
         self.changes += 1

@@ -137,7 +137,7 @@ def _name(result: Any, outputs: Outputs) -> Collection[tuple[str, Any]]:
     declared = outputs.declared
     is_several = isinstance(result, tuple) or (isinstance(result, list) and len(declared) > 1)
     values = list(result) if is_several else [result]
-    names = [spec.name for spec in declared] or [f"output_{place}" for place in range(len(values))]
+    names = [spec.name for spec in declared] or [f"output_{index}" for index in range(len(values))]
     if len(names) != len(values):
         raise ModelFault(f"{len(values)} outputs came back, but {names} are declared")
     return list(zip(names, values, strict=True))

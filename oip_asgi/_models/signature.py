@@ -111,7 +111,7 @@ def bind(
         read, label = _read_signature(function, label)
         declared = declared._replace(label=label)
     else:
-        read = inspect.Signature([inspect.Parameter(f"x{place}", inspect.Parameter.POSITIONAL_ONLY) for place in range(len(names))])
+        read = inspect.Signature([inspect.Parameter(f"x{index}", inspect.Parameter.POSITIONAL_ONLY) for index in range(len(names))])
     signature = _parse_signature(function, read, names, declared)
     inputs, parameters = _take_parameters(signature, _list_known(signature, optional, declared), declared)
     request_reader = _make_request_reader(signature, inputs, declared)
@@ -152,7 +152,7 @@ def _find_names_by_position(function: Callable[..., Any], declared: _Declared) -
     if isinstance(function, np.ufunc):  # its signature has `out` and `where` too, which a client cannot send
         if names and len(names) != function.nin:
             raise TypeError(f"{label} takes {function.nin} inputs, but {len(names)} are declared")
-        names = names or (["x"] if function.nin == 1 else [f"x{place}" for place in range(1, function.nin + 1)])
+        names = names or (["x"] if function.nin == 1 else [f"x{index}" for index in range(1, function.nin + 1)])
     else:
         try:
             inspect.signature(function)

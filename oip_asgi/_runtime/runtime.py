@@ -51,10 +51,10 @@ class Runtime:
             loop = asyncio.get_running_loop()
         except RuntimeError:
             raise RuntimeError("oip_asgi needs an event loop of asyncio or uvloop: run the server with one, not with trio") from None
-        found: LoopThreads | None = getattr(self._of_thread, "found", None)
-        if found is None or found.loop() is not loop:
-            found = self._of_thread.found = LoopThreads(loop, self._pools)
-        return found
+        threads: LoopThreads | None = getattr(self._of_thread, "threads", None)
+        if threads is None or threads.loop() is not loop:
+            threads = self._of_thread.threads = LoopThreads(loop, self._pools)
+        return threads
 
     def call(self, function: Callable[[], T], work: Work, deadline: float, late: Late | None, gone: Signal | None) -> T:
         """Run a function in a worker thread, and wait for its result in this one."""

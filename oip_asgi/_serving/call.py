@@ -68,7 +68,7 @@ class Call(msgspec.Struct, Generic[T], eq=False):
     latest_turn: float = math.inf  # when it gives up waiting for its slot: a call within others does that before its deadline
     slot: Slot = _LATER  # its slot, acquired with the handler; with a cache, it enters only if the response is not there
     flight: Flight | None = None  # wakes equal requests that wait for its response, if it is the first of them
-    found: InferenceResponse | None = None  # its response, if the cache had it
+    cached: InferenceResponse | None = None  # its response, if the cache had it
     arguments: _Arguments | None = None  # those of the function, if a worker thread made them, until it is called
 
     # In any thread
@@ -110,8 +110,8 @@ class Call(msgspec.Struct, Generic[T], eq=False):
             self.arguments = None
             timings, clock = self.timings, self.engine.clock
             timings.called = clock()
-            made = self.handler.function(*args, **kwargs)
-            result = await (measure(made, self.model, self.handler, clock) if self.handler.watch.is_measured else made)
+            awaitable = self.handler.function(*args, **kwargs)
+            result = await (measure(awaitable, self.model, self.handler, clock) if self.handler.watch.is_measured else awaitable)
             timings.returned = clock()
             del args, kwargs
             return self.respond(result)
@@ -148,7 +148,16 @@ class Call(msgspec.Struct, Generic[T], eq=False):
         if decoded.binding.flags_ranges and (outside := decoded.binding.list_outside(decoded.tensors)):
             response.parameters = {**response.parameters, "oip_out_of_range": ", ".join(outside)}
         response.id, response.model_name, response.model_version = decoded.request.id, model.name, version
-        _copy_outputs(response.outputs, decoded.request)
+        large: list[Tensor] = []
+        for tensor in response.outputs:
+            array = tensor.array
+            if array.nbytes <= SMALL or array.flags.writeable:
+                # a response is still being encoded or sent after its slot went to the next call, which may write into the same memory
+                tensor.array = array.copy()
+            else:
+                large.append(tensor)
+        if large:
+            _copy_changeable(large, decoded.request)
         if len(decoded.tensors) > _MANY and not self.handler.streams:
             self.decoded = decoded.without_inputs()
         return response
@@ -239,21 +248,13 @@ class Call(msgspec.Struct, Generic[T], eq=False):
                 log_raised(logging.ERROR, error.__cause__ or error, text, self.model, request, extra=self.log_fields())
 
 
-def _copy_outputs(outputs: Iterable[Tensor], request: InferenceRequest) -> None:
-    """Copy outputs, except large ones whose memory nobody can change: read-only, of `bytes` or of a read-only input of the request.
-
-    A response is still being encoded or sent after its slot went to the next call, which may write into the same memory again.
-    """
-    inputs: set[int] | None = None
+def _copy_changeable(outputs: Iterable[Tensor], request: InferenceRequest) -> None:
+    """Copy read-only outputs, except those whose memory nobody can change: that of `bytes`, or of a read-only input of the request."""
+    inputs = {id(_find_memory(each.array)) for each in request.inputs if not each.array.flags.writeable}
     for tensor in outputs:
-        array = tensor.array
-        if array.nbytes > SMALL and not array.flags.writeable:
-            if inputs is None:
-                inputs = {id(_find_memory(each.array)) for each in request.inputs if not each.array.flags.writeable}
-            memory = _find_memory(array)
-            if isinstance(memory, bytes) or id(memory) in inputs:
-                continue
-        tensor.array = array.copy()
+        memory = _find_memory(tensor.array)
+        if not isinstance(memory, bytes) and id(memory) not in inputs:
+            tensor.array = tensor.array.copy()
 
 
 def _find_memory(array: Array) -> object:

@@ -142,8 +142,8 @@ def find_hint(error: BaseException, call: Call[Any]) -> str:
     """Find the text that the log adds to a model's failure: how to fix a common mistake, or where the function is whose result is wrong."""
     text = error_text(error)
     if isinstance(error, ModelFault):
-        place = find_place(call.handler.function)
-        return place and f" ({place})"
+        where = find_place(call.handler.function)
+        return where and f" ({where})"
     if isinstance(error, ValueError) and "read-only" in text and not call.model.options.writable:
         return _WRITABLE_HINT
     if is_sync_only(error):

@@ -22,11 +22,11 @@ _MENDS: Final = {
 
 @coroutine
 def measure(
-    made: Awaitable[Any], model: Model, handler: Handler, clock: Callable[[], float], *, goes_on: bool = False
+    awaitable: Awaitable[Any], model: Model, handler: Handler, clock: Callable[[], float], *, goes_on: bool = False
 ) -> Generator[Any, None, Any]:
     """Await what an `async def` returned, and warn if it held the event loop. This is too costly for every call, or item of a stream."""
     handler.watch.is_measured = goes_on
-    steps: Any = made.__await__()
+    steps: Any = awaitable.__await__()
     longest, error = 0.0, None
     try:
         while True:
@@ -58,6 +58,6 @@ def _warn(model: Model, handler: Handler, seconds: float) -> None:
     with model.limiter.lock:  # its calls may run on several event loops
         was_warned, watch.is_warned, watch.is_measured = watch.is_warned, True, False
     if not was_warned:
-        place, mend = find_place(handler.function), _MENDS[handler.kind]
+        where, mend = find_place(handler.function), _MENDS[handler.kind]
         text = "%s held the event loop for %d ms, in which nothing else ran on it, health probes neither (%s): %s"
-        logger.warning(text, model, round(seconds * 1000), place, mend)
+        logger.warning(text, model, round(seconds * 1000), where, mend)

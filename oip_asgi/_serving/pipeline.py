@@ -52,19 +52,19 @@ async def infer(engine: Engine, model: Model, wire: WireFormat[T], io: IO, call:
     try:
         if call.latest_turn != math.inf and slot.turn is not None and not call.model.has_batches:
             await wait_within_calls(call, slot.turn, io)
-        if call.found is not None:  # it has not entered
-            if are_short(call.found.outputs):
-                encoded = call.encode(call.found)
+        if call.cached is not None:  # it has not entered
+            if are_short(call.cached.outputs):
+                encoded = call.encode(call.cached)
             else:
-                encoded = await io.run(partial(call.encode, call.found), "conversion", deadline=call.deadline)
+                encoded = await io.run(partial(call.encode, call.cached), "conversion", deadline=call.deadline)
         elif call.model.has_batches:
             encoded = await answer_in_batch(call, io)
         elif kind == "thread":  # everything in one trip to a worker thread
-            made: T | None = None
-            while made is None:  # again if the request, which is decoded there, asks for a shorter timeout than the trip had
+            answer: T | None = None
+            while answer is None:  # again if the request, which is decoded there, asks for a shorter timeout than the trip had
                 late = None if call.deadline == math.inf else call.log_late
-                made = await io.run(call.answer_in_thread, "model", slot.turn, call.deadline, late)
-            encoded = made
+                answer = await io.run(call.answer_in_thread, "model", slot.turn, call.deadline, late)
+            encoded = answer
         else:
             if call.body is not None:
                 await io.run(call.decode_in_thread, "conversion", slot.turn, call.deadline)
@@ -150,8 +150,8 @@ async def let_in_later(
     call = body = None
     while call is None:
         try:
-            while (found := await _admit(engine, model, io)) is not model:
-                model = found
+            while (serving := await _admit(engine, model, io)) is not model:
+                model = serving
             if body is None:
                 body = await wire.read(io)
                 if model.lifecycle.state in _GONE:
@@ -163,7 +163,7 @@ async def let_in_later(
     if model.cache is not None:
         try:
             await _look_up(call, model.cache, io)
-            if call.found is None:
+            if call.cached is None:
                 _enter(call)
                 call.timings.entered = engine.clock()
         except BaseException as error:
@@ -184,9 +184,9 @@ async def _look_up(call: Call[Any], cache: Cache, io: IO) -> None:
         if call.body is not None:
             await io.run(call.decode, "conversion", deadline=call.deadline)
         since, loaded = clock(), call.handler.uses
-        found = cache.look_up(io, call.decoded.request, loaded, clock, call.deadline, may_wait=not find_callers())
-        call.found, call.flight = await found
-        call.timings.lookup, call.timings.is_hit = clock() - since, call.found is not None
+        look_up = cache.look_up(io, call.decoded.request, loaded, clock, call.deadline, may_wait=not find_callers())
+        call.cached, call.flight = await look_up
+        call.timings.lookup, call.timings.is_hit = clock() - since, call.cached is not None
     except FAILURES as failure:
         raise as_error(call, failure) from failure.__cause__
     finally:
@@ -237,9 +237,9 @@ async def _admit(engine: Engine, model: Model, io: IO) -> Model:
     await model.lifecycle.wait_until_loaded(io, wakes=True)
     if model.lifecycle.state in _GONE:
         with suppress(NotFound):
-            found = engine.models.find(model.name, model.version)
-            if found is not model:
-                return found
+            successor = engine.models.find(model.name, model.version)
+            if successor is not model:
+                return successor
     if not model.lifecycle.is_ready:
         raise model.lifecycle.make_refusal()
     if model.limiter.is_full() and model.cache is None:  # the cache may have its response
