@@ -70,8 +70,8 @@ class Client(msgspec.Struct, eq=False):
                 body.feed(chunk)
             if not message.get("more_body", False):
                 # servers tell a client that went in the middle: what is missing now, something of the application has read
-                known: TakenBy | None = message.get(TAKEN_BY)
-                return body.finish(cut_off=known is not None, taken_by=known or self._find_reader)
+                taken_by: TakenBy | None = message.get(TAKEN_BY)
+                return body.finish(cut_off=taken_by is not None, taken_by=taken_by or self._find_reader)
             message = await self.receive()
             chunk = message.get("body", b"")
         return body.finish(cut_off=True)

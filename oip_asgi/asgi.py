@@ -222,10 +222,10 @@ class _Document:
 
     def __call__(self) -> dict[str, Any]:
         engine = self._server._inside.engine
-        known, registered = self._kept, basis(engine)
-        if known[0] != registered:  # FastAPI asks for each GET, on the event loop
-            known = self._kept = registered, msgspec.json.encode(openapi(engine, prefix_of(self._path)))
-        return merge(self._host(), msgspec.json.decode(known[1]))
+        kept, registered = self._kept, basis(engine)
+        if kept[0] != registered:  # FastAPI asks for each GET, on the event loop
+            kept = self._kept = registered, msgspec.json.encode(openapi(engine, prefix_of(self._path)))
+        return merge(self._host(), msgspec.json.decode(kept[1]))
 
     def is_of(self, server: InferenceServer, path: str) -> bool:
         """True if it has the paths of this server."""
@@ -384,9 +384,9 @@ def _find_mount(prefix: str, head: Head) -> str:
     """Find the path of the mount as clients see it."""
     scope = head.transport
     named: str = scope.get("root_path", "").rstrip("/") + prefix
-    asked = unquote((scope.get("raw_path") or b"").decode("latin-1").partition("?")[0])
-    in_front = asked.removesuffix("/").removesuffix(unquote(head.path).removesuffix("/"))
-    return in_front if in_front != asked and in_front.startswith(named) else named
+    path = unquote((scope.get("raw_path") or b"").decode("latin-1").partition("?")[0])
+    in_front = path.removesuffix("/").removesuffix(unquote(head.path).removesuffix("/"))
+    return in_front if in_front != path and in_front.startswith(named) else named
 
 
 async def _run_shared_lifespan(host: AnyASGIApp, server: InferenceServer, scope: Scope, receive: Receive, send: Send) -> None:

@@ -352,8 +352,8 @@ def _make_head(request: HttpRequest, path: str) -> Head:
 
 def _find_mount(head: Head) -> str:
     """Find the path of the mount as clients see it: everything in front of the request's own path."""
-    asked: str = head.transport.path
-    return asked.removesuffix(unquote(head.path))
+    path: str = head.transport.path
+    return path.removesuffix(unquote(head.path))
 
 
 class _Stream:

@@ -204,11 +204,11 @@ def feed(stream: Stream, body: Fed, begun: bytes = b"", taken_by: TakenBy | None
 
 def _next_chunk(stream: Stream, body: Fed) -> bytes | None:
     """Read the next chunk of a body; empty at its end, None if it is cut off. Raises what `read` raises."""
-    wanted = body.count_next(CHUNK)
-    if not wanted:
+    size = body.count_next(CHUNK)
+    if not size:
         return b""
     try:
-        return stream.read(wanted)
+        return stream.read(size)
     except OSError:
         # servers and frameworks raise it if the client went away, or sent broken chunks
         return None

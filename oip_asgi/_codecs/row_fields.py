@@ -112,11 +112,11 @@ class Field(NamedTuple):
             return PandasJSONCodec.decode_input(tensor)
         if tensor.array.dtype.hasobject is not (kind.datatype == "BYTES"):
             raise InvalidRequest(f"{show(tensor.name)} has datatype {tensor.datatype}: expected {kind.datatype}")
-        known = (None, "np", kind.content_type or (Base64Codec.content_type if self.is_binary else None))
-        if content_type not in known:
-            raise InvalidRequest(f"{show(tensor.name)} has the content_type {show(content_type)}: expected {known[-1] or 'np'}, or none")
+        accepted = (None, "np", kind.content_type or (Base64Codec.content_type if self.is_binary else None))
+        if content_type not in accepted:
+            raise InvalidRequest(f"{show(tensor.name)} has the content_type {show(content_type)}: expected {accepted[-1] or 'np'}, or none")
         if self.is_binary:
-            return Base64Codec.decode_input(tensor) if content_type == known[-1] else bytes_of(tensor, "bytes")
+            return Base64Codec.decode_input(tensor) if content_type == accepted[-1] else bytes_of(tensor, "bytes")
         if kind.content_type == DatetimeCodec.content_type:
             return self._read_dates(tensor)
         if of is types.StrType:
@@ -129,12 +129,12 @@ class Field(NamedTuple):
         if any(are_missing):
             there = object_array([element for element in tensor.array.reshape(-1) if element != _NAT], (are_missing.count(False),))
             values = iter(DatetimeCodec.decode_input(make_tensor(tensor.name, there, {})))
-            made = [None if is_missing else next(values) for is_missing in are_missing]
+            dates = [None if is_missing else next(values) for is_missing in are_missing]
         else:
-            made = [*DatetimeCodec.decode_input(tensor)]
+            dates = [*DatetimeCodec.decode_input(tensor)]
         if self.of is types.DateType:  # a time of the day stays, so that it is refused
-            return [each.date() if each is not None and each.time() == time() and each.tzinfo is None else each for each in made]
-        return made
+            return [each.date() if each is not None and each.time() == time() and each.tzinfo is None else each for each in dates]
+        return dates
 
     def write(self, name: str, values: list[Any]) -> Tensor:
         """The tensor of a column, whose values were checked."""
@@ -221,10 +221,10 @@ def read_msgspec(cls: type) -> tuple[tuple[Field, ...], Make, FromJSON | None]:
 
 def _explain(text: str, objects: Sequence[dict[str, Any]], fields: Mapping[str, Field]) -> str:
     """A text of msgspec with the row, the field and its value."""
-    found = _PLACE.fullmatch(text)
-    if found is None:
+    matched = _PLACE.fullmatch(text)
+    if matched is None:
         return f"rows: {text}"
-    text, row, where = found[1], int(found[2]), found[3]
+    text, row, where = matched[1], int(matched[2]), matched[3]
     index = re.fullmatch(r"\[(\d+)\](.*)", where)
     if index:  # the place of a field in a NamedTuple
         where = f".{list(fields)[int(index[1])]}{index[2]}"
@@ -339,12 +339,12 @@ def _resolve(schema: Schema, definitions: Mapping[str, Schema]) -> Schema:
     """A schema without references."""
     if "$ref" in schema:
         schema = {**definitions[schema["$ref"].rpartition("/")[2]], **{key: value for key, value in schema.items() if key != "$ref"}}
-    made = dict(schema)
-    if "anyOf" in made:
-        made["anyOf"] = [_resolve(each, definitions) for each in made["anyOf"]]
-    if isinstance(made.get("items"), dict):
-        made["items"] = _resolve(made["items"], definitions)
-    return made
+    resolved = dict(schema)
+    if "anyOf" in resolved:
+        resolved["anyOf"] = [_resolve(each, definitions) for each in resolved["anyOf"]]
+    if isinstance(resolved.get("items"), dict):
+        resolved["items"] = _resolve(resolved["items"], definitions)
+    return resolved
 
 
 def _strip(schema: Schema, *, is_list: bool) -> Schema:

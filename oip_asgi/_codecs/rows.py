@@ -70,14 +70,14 @@ class Rows(RequestCodec[Any]):
     def decode_request(self, request: InferenceRequest) -> Any:  # type: ignore[override]
         inputs = request.inputs
         if len(inputs) == 1 and inputs[0].name == OBJECTS:
-            made = inputs[0].array.tolist()
+            rows = inputs[0].array.tolist()
         else:
-            made = self._read({tensor.name: tensor for tensor in inputs}, attrgetter("reads"))
+            rows = self._read({tensor.name: tensor for tensor in inputs}, attrgetter("reads"))
         if self.is_list:
-            return made
-        if len(made) != 1:
-            raise InvalidRequest(f"the request has {len(made)} rows: expected 1, as the model takes one {self.cls.__name__}")
-        return made[0]
+            return rows
+        if len(rows) != 1:
+            raise InvalidRequest(f"the request has {len(rows)} rows: expected 1, as the model takes one {self.cls.__name__}")
+        return rows[0]
 
     def decode_response(self, response: InferenceResponse) -> Any:  # type: ignore[override]
         there = {tensor.name: tensor for tensor in response.outputs}

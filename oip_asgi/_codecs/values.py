@@ -49,11 +49,11 @@ def to_inputs(
         raise InvalidRequest(f"inputs: {error}") from None
     if whole is not None:
         try:
-            made = whole.encode_request(inputs)
+            request = whole.encode_request(inputs)
         except _UNENCODABLE as error:
             raise InvalidRequest(str(error) if isinstance(whole, Rows) else f"inputs: {error}") from error
         # whose codec may be a user's
-        return [Tensor(tensor.name, tensor.array, tensor.parameters) for tensor in made.inputs], made.parameters
+        return [Tensor(tensor.name, tensor.array, tensor.parameters) for tensor in request.inputs], request.parameters
     if not isinstance(inputs, Mapping):
         raise InvalidRequest(f"the inputs are {show(inputs)}: expected values by name, such as {{'x': array}}, or a data frame")
     tensors: list[Tensor] = []

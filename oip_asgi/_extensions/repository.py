@@ -227,9 +227,9 @@ def _check_unload_parameters(parameters: Mapping[str, Any]) -> None:
 
 
 async def _rest_index(engine: Engine, question: Question) -> list[ModelIndex]:
-    asked = await question.read(lambda body: decode_question(body, IndexRequest) if body else IndexRequest())
+    request = await question.read(lambda body: decode_question(body, IndexRequest) if body else IndexRequest())
     await find_to_list(engine, question.io, question.find_visible)
-    return list_models(await question.find_visible(), ready=bool(asked.ready))
+    return list_models(await question.find_visible(), ready=bool(request.ready))
 
 
 async def find_to_list(engine: Engine, io: IO, find_visible: Callable[[Action], Coroutine[Any, Any, list[Any]]]) -> None:

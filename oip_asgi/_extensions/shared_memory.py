@@ -314,8 +314,8 @@ def _check_key(key: str) -> str:
 
 async def _rest_register(engine: Any, question: Question) -> None:
     engine.regions.check_may_register()
-    asked = await question.read(lambda body: decode_question(body, RegisterRegion))
-    await question.io.run(partial(engine.regions.register, question.region, asked.key, asked.offset or 0, asked.byte_size), "hook")
+    request = await question.read(lambda body: decode_question(body, RegisterRegion))
+    await question.io.run(partial(engine.regions.register, question.region, request.key, request.offset or 0, request.byte_size), "hook")
 
 
 async def _grpc_register(engine: Any, request: Any, io: IO) -> None:

@@ -79,18 +79,18 @@ def encode_status(code: str, details: str) -> Fields:
 
 def read_timeout(value: bytes) -> float:
     """Read the seconds of a `grpc-timeout`; infinity if it is longer than any timeout."""
-    found = _TIMEOUT.fullmatch(value)
-    if found is None:
+    matched = _TIMEOUT.fullmatch(value)
+    if matched is None:
         raise InvalidRequest(f"header grpc-timeout is {show(value.decode('latin-1'))}: expected up to 8 digits and one of H, M, S, m, u, n")
-    seconds = int(found[1]) * _SECONDS[found[2]]
+    seconds = int(matched[1]) * _SECONDS[matched[2]]
     return seconds if seconds < NO_TIMEOUT else math.inf
 
 
 def find_coding(value: bytes) -> Coding | None:
     """Find the coding that `grpc-encoding` names; None if messages are not compressed."""
     if value not in _CODINGS:
-        known = "expected identity, gzip or deflate"
-        raise InferenceError(f"grpc-encoding {show(value.decode('latin-1'))} is not supported: {known}", status=501)
+        expected = "expected identity, gzip or deflate"
+        raise InferenceError(f"grpc-encoding {show(value.decode('latin-1'))} is not supported: {expected}", status=501)
     return _CODINGS[value]
 
 

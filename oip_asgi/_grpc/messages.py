@@ -153,8 +153,10 @@ class GRPCFormat:
                     raise
                 item.shape[:] = [len(texts)]  # MLServer compares no shape with the contents
                 tensors.append(decode_tensor(item, len(tensors), None, read_region))
-        asked = _decode_outputs(outputs[:]) if outputs else []
-        return InferenceRequest(tensors, message.id or None, decode_parameters(parameters, "parameters") if parameters else {}, asked)
+        requested: list[RequestOutput] = []
+        for index, output in enumerate(outputs[:] if outputs else ()):
+            requested.append(RequestOutput(output.name, decode_parameters(output.parameters, f"outputs[{index}].parameters")))
+        return InferenceRequest(tensors, message.id or None, decode_parameters(parameters, "parameters") if parameters else {}, requested)
 
     def encode(self, request: InferenceRequest, response: InferenceResponse) -> list[Buffer]:
         message = self._method.response()
@@ -200,12 +202,6 @@ def _match_raw(inputs: Sequence[Any], raw: Sequence[Buffer | None], model_name: 
     return [None if REGION in item.parameters else next(left) for item in inputs]
 
 
-def _decode_outputs(outputs: Sequence[Any]) -> list[RequestOutput]:
-    return [
-        RequestOutput(item.name, decode_parameters(item.parameters, f"outputs[{place}].parameters")) for place, item in enumerate(outputs)
-    ]
-
-
 def decode_tensor(item: Any, place: int, raw: Buffer | None, read_region: ReadRegion, field: str = "inputs") -> Tensor:
     shape = tuple(item.shape[:])
     if shape and min(shape) < 0:
@@ -213,9 +209,9 @@ def decode_tensor(item: Any, place: int, raw: Buffer | None, read_region: ReadRe
         raise InvalidRequest(f"{field}[{place}].shape[{axis}]: expected int >= 0")
     try:
         dtype = dtype_of(item.datatype)
-        given, parameters = item.parameters, {}
-        if given:
-            parameters = decode_parameters(given, "parameters")
+        sent, parameters = item.parameters, {}
+        if sent:
+            parameters = decode_parameters(sent, "parameters")
             parameters.pop("binary_data_size", None)  # KServe's client sends REST's parameter here too
         if raw is not None:
             array = from_bytes(raw, dtype, shape)
@@ -224,7 +220,7 @@ def decode_tensor(item: Any, place: int, raw: Buffer | None, read_region: ReadRe
         elif REGION in parameters:
             array, parameters = from_bytes(read_region(parameters), dtype, shape), drop_shared_memory(parameters)
         else:
-            check_supported(given, "it")
+            check_supported(sent, "it")
             array = _decode_contents(item.contents, item.datatype, dtype, shape)
     except InvalidRequest as error:
         raise InvalidRequest(f"{field}[{place}] ({show(item.name)}): {error}") from None

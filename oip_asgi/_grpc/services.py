@@ -68,19 +68,19 @@ class Services:
         question: Any = make_parser(GetMessageClass(described.input_type))(data)
         answer: Any = GetMessageClass(described.output_type)(valid_host=question.host)
         answer.original_request.CopyFrom(question)
-        asked = question.WhichOneof("message_request")
+        kind = question.WhichOneof("message_request")
         try:
-            if asked == "list_services":
+            if kind == "list_services":
                 for name in sorted(self.names):
                     answer.list_services_response.service.add(name=name)
-            elif asked == "file_by_filename":
+            elif kind == "file_by_filename":
                 _describe(answer, self._pool.FindFileByName(question.file_by_filename))
-            elif asked == "file_containing_symbol":
+            elif kind == "file_containing_symbol":
                 _describe(answer, self._pool.FindFileContainingSymbol(question.file_containing_symbol))
-            elif asked == "all_extension_numbers_of_type":
+            elif kind == "all_extension_numbers_of_type":
                 message = self._pool.FindMessageTypeByName(question.all_extension_numbers_of_type)
                 answer.all_extension_numbers_response.base_type_name = message.full_name
-            elif asked == "file_containing_extension":
+            elif kind == "file_containing_extension":
                 raise KeyError  # these messages have none
             else:
                 _refuse(answer, _INVALID_ARGUMENT, "this kind of question is not known")

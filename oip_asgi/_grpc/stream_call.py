@@ -150,13 +150,13 @@ class StreamCall:
             if message is None:
                 return
             try:
-                found = await self._find_model(message)
+                request_and_model = await self._find_model(message)
             except BaseException as error:
                 self._fail_task("authorize=", error)
                 raise
             if self._end.done():  # an `async def` of `authorize=` may have swallowed the cancellation
                 return
-            self._start(self._answer(*found))
+            self._start(self._answer(*request_and_model))
 
     async def _find_model(self, message: bytes) -> tuple[_Request | None, Model | Exception]:
         """Find the model of a request, or the error with which it is refused."""

@@ -32,11 +32,11 @@ async def _answer_openapi(request: Exchange) -> Response:
         visible = await request.find_visible()
         return _respond_document(request.wire.head, await _encode(request, partial(openapi, engine, visible=visible)))
     made_of = basis(engine)
-    known = engine.document
-    if known is None or known[0] != made_of:
-        known = made_of, await _encode(request, partial(openapi, engine))
-        engine.document = known
-    return _respond_document(request.wire.head, known[1])
+    kept = engine.document
+    if kept is None or kept[0] != made_of:
+        kept = made_of, await _encode(request, partial(openapi, engine))
+        engine.document = kept
+    return _respond_document(request.wire.head, kept[1])
 
 
 async def _answer_openapi_of_model(request: Exchange, model: Model) -> Response:
@@ -120,8 +120,8 @@ def _respond_file(head: Head, media_type: str, body: bytes, *more: tuple[bytes, 
 
 def _is_known(head: Head, etag: bytes) -> bool:
     """True if the client already has the current version."""
-    known = [tag.strip() for name, value in head.headers if name == b"if-none-match" for tag in value.split(b",")]
-    return b"*" in known or etag.removeprefix(b"W/") in {tag.removeprefix(b"W/") for tag in known}
+    tags = [tag.strip() for name, value in head.headers if name == b"if-none-match" for tag in value.split(b",")]
+    return b"*" in tags or etag.removeprefix(b"W/") in {tag.removeprefix(b"W/") for tag in tags}
 
 
 ROUTES: Final = [

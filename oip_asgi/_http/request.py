@@ -44,9 +44,9 @@ class Head(msgspec.Struct):
         if len(fields) < len(self.headers):
             fields = join_repeated(self.headers, b",")
         self.fields = fields
-        given = fields.get(b"content-length", b"")
-        if len(given) < 6 and self.method == "POST" and given.isdigit() and b"expect" not in fields and b"content-encoding" not in fields:
-            self.short_length = int(given)
+        length = fields.get(b"content-length", b"")
+        if len(length) < 6 and self.method == "POST" and length.isdigit() and b"expect" not in fields and b"content-encoding" not in fields:
+            self.short_length = int(length)
 
     def named_headers(self) -> Mapping[str, str]:
         """The headers as models get them."""

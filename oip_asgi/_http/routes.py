@@ -77,8 +77,8 @@ class Routes:
         self.first_segments = list(dict.fromkeys(pattern.split("/")[1] for pattern in endpoints if pattern))
         """The first segments of all paths, each once."""
         # hosts ask their routes one after the other: inference first, and a fixed path before a name that could be the same
-        asked = sorted(endpoints, key=lambda pattern: (endpoints[pattern].action != "infer", "{" in pattern, len(pattern)))
-        self.templates = [template for pattern in asked if "/docs/" not in pattern for template in _list_templates(pattern)]
+        ordered = sorted(endpoints, key=lambda pattern: (endpoints[pattern].action != "infer", "{" in pattern, len(pattern)))
+        self.templates = [template for pattern in ordered if "/docs/" not in pattern for template in _list_templates(pattern)]
         """The paths as hosts name them, but for the files of the page. A name in them is one segment."""
 
     def match(self, path: str) -> Match | None:
@@ -92,9 +92,9 @@ class Routes:
         if "%" in path:  # each segment in one spelling
             path = "/".join([quote(unquote(segment), safe="", errors="replace") for segment in path.split("/")])
         for pattern, endpoint in self._named:
-            found = pattern.fullmatch(path)
-            if found is not None:
-                named = found.groupdict()
+            matched = pattern.fullmatch(path)
+            if matched is not None:
+                named = matched.groupdict()
                 name, version = named.get("model") or named.get("region") or "", named.get("version")
                 # some hosts decode the encoded slash of a name before the path comes here, so a name may come in several segments
                 return Match(endpoint, unquote(name), version and unquote(version), "region" in named, "/" in name)

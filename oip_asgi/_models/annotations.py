@@ -176,11 +176,11 @@ def rows(self: InferenceResponse, cls: type[T]) -> list[T]:
         >>> InferenceResponse([Tensor("label", ["a", "b"]), Tensor("value", np.array([0.1, 0.9]))]).rows(Score)
         [Score(label='a', value=0.1), Score(label='b', value=0.9)]
     """
-    wanted: Any = cls
-    if not has_fields(wanted):
-        raise TypeError(f"rows({show(wanted)}): expected a class with fields, such as a dataclass")
-    made: list[T] = make_rows(wanted, True).decode_response(self)
-    return made
+    row_type: Any = cls
+    if not has_fields(row_type):
+        raise TypeError(f"rows({show(row_type)}): expected a class with fields, such as a dataclass")
+    rows: list[T] = make_rows(row_type, True).decode_response(self)
+    return rows
 
 
 class Written(NamedTuple):

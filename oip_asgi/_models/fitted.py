@@ -89,8 +89,8 @@ def find_width(model: Any) -> int | None:
     """How many features a model has that was fitted with an array."""
     for name in ("n_features_in_", "num_feature", "num_features"):
         with suppress(Exception):  # a property of a model that is not fitted may raise anything
-            found = getattr(model, name)
-            return int(found() if callable(found) else found)
+            width = getattr(model, name)
+            return int(width() if callable(width) else width)
     return None
 
 

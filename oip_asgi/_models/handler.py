@@ -222,12 +222,12 @@ def _check_content_types(specs: Sequence[TensorSpec], options: ModelOptions, cod
 def _check_batching(binding: Binding, outputs: Sequence[TensorSpec], options: ModelOptions, *, streams: bool, is_foreign: bool) -> None:
     """Check that the function can be called with the rows of several requests."""
     here = f"{options}: max_batch_size= calls the function with the rows of several requests"
-    wanted = binding.of_one_request
+    one_request = binding.of_one_request
     if streams:
         raise TypeError(f"{here}, but a generator answers one request: leave max_batch_size= out, or return arrays")
-    if wanted is not None and not is_foreign:
+    if one_request is not None and not is_foreign:
         raise TypeError(
-            f"{here}, but it takes an {wanted.__name__}, which belongs to one request: leave that parameter out, or max_batch_size="
+            f"{here}, but it takes an {one_request.__name__}, which belongs to one request: leave that parameter out, or max_batch_size="
         )
     takes = None if binding.request_reader is None else binding.request_reader.codec
     for what, codec in (("takes", takes), ("returns", binding.returned.request_codec)):

@@ -168,9 +168,9 @@ class Numbers(msgspec.Struct):
         took = ended - since
         self.success.add_all(took[is_ok])
         self.fail.add_all(took[has_failed])
-        self._find_durations("ok").add_all(took[is_ok])
+        self.durations["ok"].add_all(took[is_ok])
         for code in set(codes[has_failed].tolist()):
-            self._find_durations(OUTCOMES[int(code)]).add_all(took[has_failed & (codes == code)])
+            self.durations.setdefault(OUTCOMES[int(code)], Histogram()).add_all(took[has_failed & (codes == code)])
         self.cache_hit.add_all(lookup[is_found])
         self.cache_miss.add_all(lookup[(lookup >= 0) & ~is_found])
         waited = (started - entered)[is_called]
@@ -203,11 +203,6 @@ class Numbers(msgspec.Struct):
             self.executions.add(stages["compute_infer"])
         self._count_executions(rows, 1)
 
-    def _find_durations(self, outcome: Outcome) -> Histogram:
-        if outcome not in self.durations:
-            self.durations[outcome] = Histogram()
-        return self.durations[outcome]
-
     def _find_batch(self, rows: int) -> dict[str, Duration]:
         size = rows if rows <= MOST_ENTRIES else 1 << (rows - 1).bit_length()
         if size not in self.batches:
@@ -227,9 +222,7 @@ class Numbers(msgspec.Struct):
             stages["compute_output"] = compute_output
         durations = self.responses.setdefault(min(index, MOST_ENTRIES - 1), {})
         for stage, seconds in stages.items():
-            if stage not in durations:
-                durations[stage] = Duration()
-            durations[stage].add(1, seconds)
+            durations.setdefault(stage, Duration()).add(1, seconds)
         if index == 0 and outcome == "success":
             self.first_responses.add(since)
 

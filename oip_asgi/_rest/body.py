@@ -91,8 +91,8 @@ def _fit_texts(data: Any, shape: tuple[int, ...]) -> tuple[list[str], tuple[int,
         if len(data) > _MAX_FITTED:
             raise Unusual
         data = msgspec.json.decode(data)
-    found = msgspec.convert(data, str | list[str])
-    texts = [found] if isinstance(found, str) else found
+    decoded = msgspec.convert(data, str | list[str])
+    texts = [decoded] if isinstance(decoded, str) else decoded
     return texts, shape if prod(shape) == len(texts) else (len(texts),)
 
 

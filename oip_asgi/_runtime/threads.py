@@ -179,9 +179,9 @@ def call_after_fork(method: Callable[[], None]) -> None:
     kept = weakref.WeakMethod(method)
 
     def call() -> None:
-        found = kept()
-        if found is not None:
-            found()
+        bound = kept()
+        if bound is not None:
+            bound()
 
     os.register_at_fork(after_in_child=call)
 

@@ -94,10 +94,10 @@ class Guard:
             refusal = InferenceError("the authorization failed: see the server's log", status=500)
         elif logger.isEnabledFor(logging.DEBUG):
             text, fields = escape(error_text(refusal)), log_fields(escape(access.model or ""), access.version, None, 0.0)
-            asked = escape(f"{access.action} with model {show(access.model)} over {access.protocol}")
+            question = escape(f"{access.action} with model {show(access.model)} over {access.protocol}")
             message = "authorize= refused %s with %d, %s: access.transport is a %s with %s"
             kind, has = type(access.transport).__name__, escape(_describe_transport(access.transport))
-            logger.debug(message, asked, refusal.status, text, kind, has, extra=fields)
+            logger.debug(message, question, refusal.status, text, kind, has, extra=fields)
         if access.action == "infer":
             self._refused.record(outcome_of(refusal, has_entered=False), None, 0.0)
         return refusal

@@ -23,10 +23,10 @@ _HOST_ERRORS: Final[Mapping[tuple[str, str], int | None]] = {
 def convert_host_error(error: BaseException) -> InferenceError | None:
     """Convert an HTTP exception of the host's framework, with its status, text and headers. None for any other exception."""
     names = [(kind.__module__, kind.__name__) for kind in type(error).__mro__]
-    found = next((name for name in names if name in _HOST_ERRORS), None)
-    if found is None:
+    known_class = next((name for name in names if name in _HOST_ERRORS), None)
+    if known_class is None:
         return None
-    status = _HOST_ERRORS[found] or getattr(error, "status_code", None) or getattr(error, "code", None)
+    status = _HOST_ERRORS[known_class] or getattr(error, "status_code", None) or getattr(error, "code", None)
     if not isinstance(status, int) or not 400 <= status <= 599 or getattr(error, "response", None) is not None:
         return None
     headers = getattr(error, "headers", None)

@@ -59,12 +59,12 @@ class PythonFormat(msgspec.Struct, frozen=True, eq=False):
     def decode(self, _: Buffer, handler: Handler, __: ReadRegion) -> InferenceRequest:
         parameters = to_plain_parameters("the request", self.parameters, InvalidRequest)
         binding = handler.binding
-        given, others = self.inputs, set[Any]()
-        if binding.rows is not None and isinstance(given, Mapping):
-            given = binding.rows.write_columns(given)
-        elif binding.takes_frame and isinstance(given, Mapping):
-            others = set(given) - binding.named
-        tensors, of_codec = to_inputs(given, handler.shown_inputs, self.codecs, binding.columns | others)
+        values, others = self.inputs, set[Any]()
+        if binding.rows is not None and isinstance(values, Mapping):
+            values = binding.rows.write_columns(values)
+        elif binding.takes_frame and isinstance(values, Mapping):
+            others = set(values) - binding.named
+        tensors, of_codec = to_inputs(values, handler.shown_inputs, self.codecs, binding.columns | others)
         inputs = list(map(_make_own, tensors))
         outputs = [RequestOutput(output) if isinstance(output, str) else output for output in self.outputs]
         return InferenceRequest(inputs, self.id, {**of_codec, **parameters}, outputs)

@@ -28,8 +28,8 @@ MakeExamples: TypeAlias = Callable[[Sequence[TensorSpec]], list[dict[str, Any]]]
 async def warm_up(engine: Engine, model: Model, make_examples: MakeExamples, io: IO, handler: Handler) -> None:
     """Call what `load=` returned with the examples of `warm_up=`. Raises ModelFault if one fails, or takes longer than `timeout=`."""
     options, stand_in = model.options, model.make_stand_in(handler)
-    asked = [_list_examples(handler, make_examples)] if options.warm_up is True else options.warm_up or ()
-    for inputs in asked:
+    examples = [_list_examples(handler, make_examples)] if options.warm_up is True else options.warm_up or ()
+    for inputs in examples:
         wire = PythonFormat(inputs, {}, (), None, engine.codecs)
         try:
             if stand_in.streams and handler.once is None:

@@ -65,20 +65,20 @@ class MLModel:
         """A value as an output, by the content type that the request or the settings name, else by its type, else by the default codec."""
         named = self._codecs.inputs.get(_find_type(request_output, self.outputs))
         codec = named or _find_codec(self._codecs.inputs.values(), payload, default_codec)
-        made: ResponseOutput = codec.encode_output(request_output.name, payload)
-        return made
+        output: ResponseOutput = codec.encode_output(request_output.name, payload)
+        return output
 
     def encode_response(self, payload: Any, default_codec: Any = None) -> InferenceResponse:
         """A value as a response, by its type, else by the default codec."""
         codec = _find_codec(self._codecs.requests.values(), payload, default_codec)
-        made: InferenceResponse = codec.encode_response(self.name, payload, self.version)
-        return made
+        response: InferenceResponse = codec.encode_response(self.name, payload, self.version)
+        return response
 
 
 def _find_type(message: Any, declared: Sequence[MetadataTensor]) -> Any:
     """The content type of an input or output: its own, else that of the tensor of its name that the model declares."""
-    known = [message, *(each for each in declared if each.name == message.name)]
-    return next(filter(None, (getattr(each.parameters, "content_type", None) for each in known)), None)
+    messages = [message, *(each for each in declared if each.name == message.name)]
+    return next(filter(None, (getattr(each.parameters, "content_type", None) for each in messages)), None)
 
 
 def _find_codec(codecs: Any, payload: Any, default_codec: Any) -> Any:

@@ -196,12 +196,12 @@ class HuggingFaceRuntime(Runtime):
         options = {name: value.item() if isinstance(value, np.ndarray) and value.size == 1 else value for name, value in values.items()}
         args = [options.pop(name) for name in ("args", "array_inputs") if name in options]
         with self._lock:
-            found = self._model(*args, **options)
-        is_list = isinstance(found, list)
-        texts = [msgspec.json.encode(row, enc_hook=lambda value: value.tolist()).decode() for row in (found if is_list else [found])]
-        made = StringCodec.encode_output("output", texts)
-        made.parameters = Parameters("hg_jsonlist" if is_list else "hg_json")
-        return InferenceResponse(outputs=[made])
+            result = self._model(*args, **options)
+        is_list = isinstance(result, list)
+        texts = [msgspec.json.encode(row, enc_hook=lambda value: value.tolist()).decode() for row in (result if is_list else [result])]
+        output = StringCodec.encode_output("output", texts)
+        output.parameters = Parameters("hg_jsonlist" if is_list else "hg_json")
+        return InferenceResponse(outputs=[output])
 
 
 CLASSES: Final = {
