@@ -69,6 +69,9 @@ _INFERENCES: Final = _Metric(Counter, "oip_inferences", "Rows inferred; 1 for ea
 _EXECUTIONS: Final = _Metric(Counter, "oip_executions", "Calls of the model's function.")
 _HITS: Final = _Metric(Counter, "oip_cache_hits", "Requests answered from the model's response cache.")
 _MISSES: Final = _Metric(Counter, "oip_cache_misses", "Requests that the model's response cache had no response for.")
+_OUTSIDE: Final = _Metric(
+    Counter, "oip_out_of_range", 'Requests with values out of the range of an input, of models with out_of_range="flag".', ("input",)
+)
 _DURATION: Final = _Metric(
     Histogram,
     "oip_request_duration_seconds",
@@ -86,8 +89,8 @@ _READY: Final = _Metric(
 _LOAD: Final = _Metric(Gauge, "oip_model_load_duration_seconds", "How long the model's last load= took.", mode="livemax")
 
 _METRICS: Final = (
-    *(_REQUESTS, _INFERENCES, _EXECUTIONS, _HITS, _MISSES, _DURATION, _QUEUE, _EXECUTION, _FIRST, _ROWS),
-    *(_IN_PROGRESS, _READY, _LOAD),
+    *(_REQUESTS, _INFERENCES, _EXECUTIONS, _HITS, _MISSES, _OUTSIDE, _DURATION, _QUEUE, _EXECUTION, _FIRST),
+    *(_ROWS, _IN_PROGRESS, _READY, _LOAD),
 )
 
 _Samples: TypeAlias = Iterable[tuple[_Metric, tuple[str, ...], Any]]
@@ -102,6 +105,9 @@ def _read_numbers(model: Model, numbers: Numbers) -> _Samples:
     if model.cache is not None:
         yield _HITS, (), numbers.cache_hit.count
         yield _MISSES, (), numbers.cache_miss.count
+    for spec in model.inputs if model.options.out_of_range == "flag" else ():
+        if spec.has_range:
+            yield _OUTSIDE, (spec.name,), numbers.outside.get(spec.name, 0)
     for outcome, durations in numbers.durations.items():
         yield _DURATION, (outcome,), durations
     yield _QUEUE, (), numbers.queues

@@ -70,7 +70,12 @@ _SHOWN: Final = (
     "retry_alone",
     "cache",
     "writable",
+    "out_of_range",
+    "idle_unload",
 )
+
+_USUAL: Final = (("run", "thread"), ("out_of_range", "refuse"))
+"""Options of nearly all models."""
 
 
 def read(name: str) -> bytes:
@@ -132,9 +137,10 @@ def describe_state(engine: Engine, model: Model) -> dict[str, Any]:
             "max_concurrency": model.limiter.max_concurrency,
             "max_queue": options.max_queue,
             "timeout": options.timeout,
-            **{name: value for name, value in given.items() if value and (name, value) != ("run", "thread")},
+            **{name: value for name, value in given.items() if value and (name, value) not in _USUAL},
         },
         "outcomes": numbers.outcomes,
+        "outside": numbers.outside,
         "durations": _describe_histogram(*numbers.durations.values()),
         "queues": _describe_histogram(numbers.queues),
         "rows": _describe_histogram(numbers.rows),

@@ -266,8 +266,7 @@ class Binding:
 
     def list_outside(self, tensors: Mapping[str, Tensor]) -> list[str]:
         """The names of the tensors that have a value outside of the declared range, of a model that is called with them nevertheless."""
-        ranged = self._ranged if self.flags_ranges else {}
-        return [name for name, spec in ranged.items() if name in tensors and spec.find_outside(tensors[name].array) is not None]
+        return [name for name, spec in self._ranged.items() if name in tensors and spec.find_outside(tensors[name].array) is not None]
 
     def _check_ranges(self, tensors: Mapping[str, Tensor]) -> None:
         for name, spec in self._ranged.items():

@@ -145,6 +145,7 @@ class Numbers(msgspec.Struct):
     inference_count: int = 0  # rows inferred successfully
     execution_count: int = 0  # calls of the function
     last_answered: float | None = None  # by the clock of the moments
+    outside: dict[str, int] = {}  # requests with values out of the range of an input, by its name, if they are not refused for that
     batches: dict[int, dict[str, Duration]] = {}  # executions by their rows, and by stage
     responses: dict[int, dict[str, Duration]] = {}  # those of streams by their index, and by outcome and stage
 
@@ -212,6 +213,11 @@ class Numbers(msgspec.Struct):
     def _count_executions(self, rows: int, count: int) -> None:
         self.execution_count += count
         self.rows.add(rows, count)
+
+    def add_outside(self, names: Sequence[str]) -> None:
+        """Add a request with values out of the range of these inputs."""
+        for name in names:
+            self.outside[name] = self.outside.get(name, 0) + 1
 
     def add_response(self, index: int, outcome: ResponseOutcome, compute_infer: float, compute_output: float, since: float) -> None:
         """Add one response of a stream, `since` seconds after the request."""

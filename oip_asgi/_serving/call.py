@@ -20,7 +20,7 @@ from .._models.handler import Handler
 from .._models.limiter import Slot
 from .._models.model import Model
 from .._models.results import select, to_response
-from .._models.statistics import Timings
+from .._models.statistics import Numbers, Timings
 from .._protocol.datatypes import Array, Buffer
 from .._protocol.errors import InferenceError
 from .._protocol.log import log_fields, log_raised, name_request
@@ -79,6 +79,8 @@ class Call(msgspec.Struct, Generic[T], eq=False):
         since, seconds = self.timings.since, self.seconds
         decoded = decode(self.engine, self.model, self.handler, self.wire, self.body, since, seconds)
         self.decoded, self.body, self.timings.id = decoded, None, decoded.request.id
+        if decoded.outside:
+            self.model.statistics.add(Numbers.add_outside, decoded.outside)
         if decoded.seconds < seconds:
             self.seconds = decoded.seconds
             self.deadline = since + decoded.seconds
@@ -145,8 +147,8 @@ class Call(msgspec.Struct, Generic[T], eq=False):
         version = model.version
         if response.model_version is not None and version is None and response.model_name in ("", model.name):
             version = str(response.model_version)  # it says which of several answered
-        if decoded.binding.flags_ranges and (outside := decoded.binding.list_outside(decoded.tensors)):
-            response.parameters = {**response.parameters, "oip_out_of_range": ", ".join(outside)}
+        if decoded.outside:
+            response.parameters = {**response.parameters, "oip_out_of_range": ", ".join(decoded.outside)}
         response.id, response.model_name, response.model_version = decoded.request.id, model.name, version
         large: list[Tensor] = []
         for tensor in response.outputs:

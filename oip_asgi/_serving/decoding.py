@@ -57,6 +57,7 @@ class Decoded(msgspec.Struct, frozen=True, eq=False):
     seconds: float
     """How long it may take from then on: the shorter of its own timeout and the one it had before it was decoded."""
     max_body_bytes: int | None  # the server's option
+    outside: Sequence[str] = ()  # the inputs that have values out of their range, if they are not refused for that
 
     def context(self) -> InferenceContext:
         """Make the `InferenceContext`, for models that take it."""
@@ -112,7 +113,10 @@ def decode(engine: Engine, model: Model, handler: Handler, wire: WireFormat[Any]
         tensors = binding.accept(request, content_type)
         content_type = binding.find_tensor_content_type(content_type)
     limit = engine.options.max_body_bytes
-    return Decoded(model, wire, request, binding, tensors, content_type, outputs, content_types, apply_options, since, seconds, limit)
+    outside = binding.list_outside(tensors) if binding.flags_ranges else ()
+    return Decoded(
+        model, wire, request, binding, tensors, content_type, outputs, content_types, apply_options, since, seconds, limit, outside
+    )
 
 
 def _read_timeout(timeout: object) -> float:

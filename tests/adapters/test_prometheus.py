@@ -21,7 +21,7 @@ from prometheus_client.openmetrics import exposition as openmetrics
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
 from prometheus_client.parser import text_string_to_metric_families as parse_text
 
-from oip_asgi import InferenceError, InferenceServer, OIPApp, ResponseCache
+from oip_asgi import InferenceError, InferenceServer, OIPApp, ResponseCache, TensorSpec
 from oip_asgi.prometheus import instrument
 from tests.support.inside import count_response, is_idle, set_clock, statistics_of
 from tests.support.inside.numbers import write_numbers
@@ -37,6 +37,7 @@ KINDS = {
     "oip_executions": "counter",
     "oip_cache_hits": "counter",
     "oip_cache_misses": "counter",
+    "oip_out_of_range": "counter",
     "oip_request_duration_seconds": "histogram",
     "oip_queue_duration_seconds": "histogram",
     "oip_execution_duration_seconds": "histogram",
@@ -48,7 +49,12 @@ KINDS = {
 }
 
 
-MORE_LABELS = {"oip_requests": {"outcome"}, "oip_request_duration_seconds": {"outcome"}, "oip_requests_in_progress": {"state"}}
+MORE_LABELS = {
+    "oip_requests": {"outcome"},
+    "oip_request_duration_seconds": {"outcome"},
+    "oip_requests_in_progress": {"state"},
+    "oip_out_of_range": {"input"},
+}
 
 
 def make_server(name: str = "shop", **options: Any) -> InferenceServer:
@@ -192,6 +198,20 @@ def test_hits_and_misses_of_a_cache_are_counted_and_models_without_have_none(reg
     assert page.value("oip_requests_total", outcome="ok") == page.value("oip_request_duration_seconds_count", outcome="ok") == 3
     assert (page.value("oip_inferences_total"), page.value("oip_executions_total")) == (1, 1)
     assert page.value("oip_cache_hits_total", model="plain") is None
+
+
+def test_values_out_of_range_that_are_flagged_are_counted_by_input(registry: CollectorRegistry) -> None:
+    server = InferenceServer("shop")
+    specs = [TensorSpec("age", "INT64", [-1], minimum=0), TensorSpec("fee", "FP64", [-1], maximum=1.0), TensorSpec("days", "INT64", [-1])]
+    server.register("m", lambda **inputs: 1, inputs=specs, out_of_range="flag")
+    server.register("refuse", lambda **inputs: 1, inputs=specs)
+    instrument(server, registry)
+    for age in (-1, 1, -1):
+        server.infer_sync("m", {"age": [age], "fee": [0.5], "days": [-1]})
+    page = Page(registry)
+    values = [page.value("oip_out_of_range_total", input=name) for name in ("age", "fee", "days")]
+    assert values == [2, 0, None]
+    assert page.value("oip_out_of_range_total", model="refuse", input="age") is None
 
 
 def test_gauges_show_what_waits_and_runs_and_what_is_ready(registry: CollectorRegistry) -> None:

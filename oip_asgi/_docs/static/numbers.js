@@ -45,14 +45,16 @@ function showLatencies({ durations, queues, when }, seconds) {
   at("numbers").replaceChildren(made("caption", `${counted(count, "request")} ${when}`), ...tableRows([["", "p50", isMany ? "p99" : "slowest"], ...rows]));
 }
 
-function sentencesOf({ outcomes, rows, running, waiting, options }, { durations, when }, seconds) {
-  const ended = Object.entries(outcomes).filter(([, count]) => count).map(([outcome, count]) => `${count.toLocaleString("en")} ${outcome}`);
+function sentencesOf({ outcomes, outside, rows, running, waiting, options }, { durations, when }, seconds) {
+  const listed = (counts) => Object.entries(counts).filter(([, count]) => count).map(([name, count]) => `${count.toLocaleString("en")} ${name}`);
+  const ended = listed(outcomes), flagged = listed(outside);
   const count = total(durations.counts), slowest = seconds(quantile(durations, 1)).replace(" ", "\u00a0");
   return [
     count > 0 && count < FEW && `${counted(count, "request")} ${when}: ${count === 1 ? "it took" : "the slowest took"} ${slowest}.`,
     `${running} running, ${waiting} waiting.`,
     options.max_batch_size && callsOf(rows),
     `Requests since the start: ${ended.join(", ") || "none"}.`,
+    flagged.length && `Requests with values out of range since the start: ${flagged.join(", ")}.`,
   ];
 }
 

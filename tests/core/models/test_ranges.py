@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from oip_asgi import InferenceServer, OIPApp, TensorSpec
+from oip_asgi import InferenceServer, OIPApp, ResponseCache, TensorSpec
 from oip_asgi.specs import specs_of
 from tests.support.asking import ask, error, get, outputs
 from tests.support.ways import Request, over_asgi
@@ -94,6 +94,30 @@ def test_streams_and_batches_are_flagged_too() -> None:
         return [*streamed, *(response.parameters for response in pair)]
 
     assert asyncio.run(main()) == [{"oip_out_of_range": "age"}, {"oip_out_of_range": "age"}, {}]
+
+
+def test_requests_that_are_flagged_are_counted_once_each_by_input() -> None:
+    server = InferenceServer()
+
+    def stream(age: Any) -> Iterator[Any]:
+        yield age
+        yield age
+
+    server.register("stream", stream, inputs=[AGE], out_of_range="flag")
+    server.register("batch", lambda age: age, inputs=[AGE], out_of_range="flag", max_batch_size=8)
+    server.register("cache", lambda age: age, inputs=[AGE], out_of_range="flag", cache=ResponseCache(max_bytes=1000))
+    server.register("refuse", lambda age: age, inputs=[AGE])
+    server.register("fee", lambda age, fee: age, inputs=[AGE, TensorSpec("fee", "FP64", [-1], maximum=1)], out_of_range="flag")
+    for value in (-1, 5, -1):
+        list(server.infer_stream_sync("stream", {"age": [value]}))
+        for model in ("batch", "cache", "refuse"):
+            ask(server, model, age=[value])
+        ask(server, "fee", age=[value], fee=[2.0])
+    counted = {status.name: get(server, f"/models/{status.name}/docs/state.json")[1] for status in server.models()}
+    flagged = {name: state["outside"] for name, state in counted.items()}
+    assert flagged == {"stream": {"age": 2}, "batch": {"age": 2}, "cache": {"age": 2}, "refuse": {}, "fee": {"age": 2, "fee": 3}}
+    assert counted["fee"]["options"]["out_of_range"] == "flag"
+    assert "out_of_range" not in counted["refuse"]["options"]
 
 
 def test_documents_show_them() -> None:
