@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import math
 import time
 from collections.abc import Callable
 from typing import Any
@@ -24,6 +25,7 @@ class Talk:
         path: Another path than the model's.
         action: What is asked of the model.
         app: Another application than `OIPApp(server)`.
+        most: How many messages it takes. Then sending raises OSError, by which servers say that the client has gone.
         scope: More of ASGI's scope, such as `headers`.
     """
 
@@ -37,6 +39,7 @@ class Talk:
         path: str | None = None,
         action: str = "infer",
         app: Any = None,
+        most: float = math.inf,
         **scope: Any,
     ) -> None:
         self.asked = 0
@@ -45,6 +48,7 @@ class Talk:
         self.takes = asyncio.Event()
         """Whether it takes what is sent; a slow reader does not for a while."""
         self.takes.set()
+        self._most = most
         self._messages: asyncio.Queue[Any] = asyncio.Queue()
         if body is not None:
             self.say(body, ends=ends)
@@ -58,6 +62,8 @@ class Talk:
 
     async def _send(self, message: Any) -> None:
         await self.takes.wait()
+        if len(self.sent) == self._most:
+            raise OSError("the client has gone")
         self.sent.append(message)
 
     def say(self, body: bytes, *, ends: bool = True) -> None:

@@ -20,7 +20,7 @@ from tests.support.grpc_asgi import GRPC, REFLECTION, WEB, WEB_TEXT, Got, call, 
 from tests.support.grpc_ways import MESSAGES, SERVICE, wire_request
 from tests.support.inside import is_idle
 from tests.support.streaming import Noted
-from tests.support.talk import until
+from tests.support.talk import Talk, until
 
 PATH = f"/{SERVICE}/ModelStreamInfer"
 
@@ -92,31 +92,16 @@ def test_headers_that_are_wrong_are_answered_before_any_message() -> None:
     assert ask(asked("plain", 1), headers=[("grpc-timeout", "soon")]).refusal[0] == "INVALID_ARGUMENT"
 
 
-class Line:
-    """A call whose client goes, or takes nothing for a while, when a test says so. Behind `most` messages, `send` says that it has gone."""
+class Line(Talk):
+    """A call of gRPC whose client sends, goes, or takes nothing for a while, when a test says so."""
 
     def __init__(self, server: InferenceServer, *frames: bytes, headers: Any = (), path: str = PATH, most: float = math.inf) -> None:
-        self.sent: list[Any] = []
-        self._most = most
-        self.takes = asyncio.Event()
-        self.takes.set()
-        self.messages: asyncio.Queue[Any] = asyncio.Queue()
+        scope: dict[str, Any] = {"method": "POST", "headers": [(b"content-type", GRPC.encode()), *headers]}
+        super().__init__(
+            server, body=None, path=path, app=OIPGRPCApp(server), most=most, extensions={"http.response.trailers": {}}, **scope
+        )
         for each in frames:
-            self.messages.put_nowait({"type": "http.request", "body": each, "more_body": True})
-        scope: Any = {
-            "type": "http",
-            "method": "POST",
-            "path": path,
-            "headers": [(b"content-type", GRPC.encode()), *headers],
-            "extensions": {"http.response.trailers": {}},
-        }
-        self.task = asyncio.ensure_future(OIPGRPCApp(server)(scope, self.messages.get, self._send))
-
-    async def _send(self, message: Any) -> None:
-        await self.takes.wait()
-        if len(self.sent) == self._most:
-            raise OSError
-        self.sent.append(message)
+            self.say(each, ends=False)
 
     @property
     def bodies(self) -> int:
@@ -131,9 +116,9 @@ def test_a_client_that_goes_ends_its_generators(ends: int) -> None:
     async def main() -> None:
         line = Line(server, asked("m", 2), asked("m", 2))
         for _ in range(ends):
-            line.messages.put_nowait({"type": "http.request", "body": b"", "more_body": False})
+            line.say(b"")
         await until(lambda: line.bodies == 2)
-        line.messages.put_nowait({"type": "http.disconnect"})
+        line.go()
         await asyncio.wait_for(line.task, 20)
         assert noted.ended == ["cancelled", "finally"] * 2
 
@@ -176,7 +161,7 @@ def test_the_next_item_is_made_when_the_last_was_taken() -> None:
         await asyncio.sleep(0.05)
         assert noted.made <= made + 1
         line.takes.set()
-        line.messages.put_nowait({"type": "http.request", "body": b"", "more_body": False})
+        line.say(b"")
         await asyncio.wait_for(line.task, 20)
         assert line.sent[-1]["headers"] == [(b"grpc-status", b"0")]
         assert noted.made == 5
@@ -205,7 +190,7 @@ def test_a_conversation_with_reflection_ends(goes: bool) -> None:
         await until(lambda: line.bodies == 1)
         assert SERVICE.encode() in line.sent[1]["body"]
         if goes:
-            line.messages.put_nowait({"type": "http.disconnect"})
+            line.go()
         await asyncio.wait_for(line.task, 20)
         if goes:
             assert line.bodies == 1
@@ -226,7 +211,7 @@ def test_the_time_that_a_body_takes_counts_too() -> None:
     async def main() -> None:
         line = Line(server, headers=[(b"grpc-timeout", b"50m")], path=f"/{SERVICE}/ModelInfer")
         await asyncio.sleep(0.1)
-        line.messages.put_nowait({"type": "http.request", "body": asked("m", 1), "more_body": False})
+        line.say(asked("m", 1))
         await asyncio.wait_for(line.task, 20)
         assert line.sent[-1]["headers"][0] == (b"grpc-status", b"4")
 
@@ -345,7 +330,7 @@ def test_what_comes_before_a_wrong_frame_is_answered(chunks: list[bytes]) -> Non
         await until(lambda: line.sent)
         line.takes.clear()
         for body in chunks:
-            line.messages.put_nowait({"type": "http.request", "body": body, "more_body": True})
+            line.say(body, ends=False)
         await asyncio.sleep(0.1)  # longer than a call goes unwatched
         line.takes.set()
         await asyncio.wait_for(line.task, 20)

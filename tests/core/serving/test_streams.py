@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from oip_asgi import InferenceServer, OIPApp
+from oip_asgi import InferenceServer
 from tests.support.inside import is_idle
 from tests.support.streaming import KINDS, Noted, listen, numbers, serve_stream
 from tests.support.talk import Talk, block_until, until
@@ -175,16 +175,7 @@ def test_a_server_whose_send_raises_has_lost_its_client() -> None:
     server = serve_stream(noted.awaiting)
 
     async def main() -> None:
-        messages = [{"type": "http.request", "body": MANY}]
-
-        async def receive() -> Any:
-            return messages.pop() if messages else await asyncio.sleep(20)
-
-        async def send(message: Any) -> None:
-            if message["type"] == "http.response.body":
-                raise OSError("the client has gone")
-
-        await OIPApp(server)({"type": "http", "method": "POST", "path": "/models/m/generate_stream", "headers": []}, receive, send)
+        await listen(server, MANY, most=1).task
 
     asyncio.run(main())
     assert noted.ended == ["closed", "finally"]
