@@ -10,6 +10,7 @@ from ._models.handler import Loaded
 from ._models.loader import LoadParameters
 from ._protocol.access import Access
 from ._protocol.errors import ErrorResponse, InferenceError, InvalidResponse
+from ._protocol.observation import Observation
 from ._protocol.schemas import RequestOutput
 from ._protocol.specs import TensorSpec
 from ._protocol.tensors import InferenceContext, InferenceRequest, InferenceResponse, Tensor
@@ -60,6 +61,7 @@ __all__ = [
     "OIPMiddleware",
     "OIPWSGIApp",
     "OIPWSGIMiddleware",
+    "Observation",
     "RequestOutput",
     "ResponseCache",
     "SharedMemory",

@@ -1,6 +1,9 @@
 """A server's requests as spans of OpenTelemetry. Knows its API, the extra `[otel]`; SDK, exporter and sampling are the host's.
 
 A span begins only if the current span is recorded: a request that nobody traces pays half a microsecond for that check.
+
+It is no observer of `InferenceServer.observe`, which is told of an inference after its end, in another thread: a span must be the current
+one in the thread or task of the model while that runs, or what the model does is not in the trace.
 """
 
 from __future__ import annotations

@@ -2,6 +2,9 @@
 
 Numbers are read when Prometheus scrapes, so requests pay nothing. prometheus_client's multiprocess mode does not support that: there a
 thread of each process writes every second by how much the numbers have grown.
+
+It is no observer of `InferenceServer.observe`: observations are dropped when their queue is full, where a counter must count all; each
+takes a request some microseconds; and they do not say how long a slot was waited for, how many rows a call had, or that a model is loading.
 """
 
 from __future__ import annotations
@@ -82,6 +85,7 @@ _QUEUE: Final = _Metric(Histogram, "oip_queue_duration_seconds", "How long reque
 _EXECUTION: Final = _Metric(Histogram, "oip_execution_duration_seconds", "How long the model's function took, once for a batch.")
 _FIRST: Final = _Metric(Histogram, "oip_first_response_duration_seconds", "From a request's body to a stream's first response.")
 _ROWS: Final = _Metric(Histogram, "oip_batch_rows", "Rows of each call of the model's function.", buckets=ROWS)
+_DROPPED: Final = _Metric(Counter, "oip_observations_dropped", "Observations for which the queue of an observer had no room.")
 _IN_PROGRESS: Final = _Metric(Gauge, "oip_requests_in_progress", "Requests that wait for a slot, and that run.", ("state",), mode="livesum")
 _READY: Final = _Metric(
     Gauge, "oip_model_ready", "1 if the model serves and the server does not stop; ready= is not asked.", mode="livemin"
@@ -90,7 +94,7 @@ _LOAD: Final = _Metric(Gauge, "oip_model_load_duration_seconds", "How long the m
 
 _METRICS: Final = (
     *(_REQUESTS, _INFERENCES, _EXECUTIONS, _HITS, _MISSES, _OUTSIDE, _DURATION, _QUEUE, _EXECUTION, _FIRST),
-    *(_ROWS, _IN_PROGRESS, _READY, _LOAD),
+    *(_ROWS, _DROPPED, _IN_PROGRESS, _READY, _LOAD),
 )
 
 _Samples: TypeAlias = Iterable[tuple[_Metric, tuple[str, ...], Any]]
@@ -273,6 +277,8 @@ def _read(engines: Mapping[str, Engine], *, is_shared: bool) -> _Samples:
     for name, engine in sorted(engines.items()):
         for metric, more, value in _read_unknown(engine.unknown.snapshot()):
             yield metric, (name, "", "", *more), value
+        for (model_name, version), count in engine.count_dropped().items():
+            yield _DROPPED, (name, model_name, version or ""), count
         for model in engine.models:
             for metric, more, value in chain(_read_numbers(model, model.statistics.snapshot()), _read_gauges(engine, model)):
                 # gunicorn's first process loads nothing, and would count as not ready for all

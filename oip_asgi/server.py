@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection, Generator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
 from typing import Any, NamedTuple, NoReturn, TypeVar, Unpack
@@ -24,6 +24,7 @@ from ._models.loader import LoadParameters
 from ._models.model import Model
 from ._models.model_options import ModelKeywords, ModelOptions
 from ._protocol.log import logger
+from ._protocol.observation import Observation
 from ._protocol.options import check_names, document
 from ._protocol.schemas import RequestOutput
 from ._protocol.tensors import InferenceResponse
@@ -31,9 +32,11 @@ from ._runtime.async_io import AsyncIO
 from ._runtime.async_io import draw as draw_async
 from ._runtime.blocking_io import BlockingIO, draw
 from ._runtime.faults import call_here
+from ._runtime.observers import ObserverThread
 from ._runtime.runtime import Runtime
 from ._runtime.waiting import check_may_block, is_on_loop, wait_for, wait_until_set
 from ._serving.engine import Engine
+from ._serving.observing import ObserverOptions
 from ._serving.python_calls import PythonFormat, infer_values
 from ._serving.server_options import ServerKeywords, ServerOptions
 from ._serving.stream import stream
@@ -216,7 +219,9 @@ class InferenceServer:
         if seconds is not None:
             lock, label = model.limiter.lock, model.options.label
             model.lifecycle.idle_unload = IdleUnload(label, seconds, lock, engine.clock, runtime.alarms.set, BlockingIO(runtime))
-        replaced = engine.models.add(model)
+        with self._lock:
+            model.observers = tuple(observer for observer in engine.observers if observer.hears(name))
+            replaced = engine.models.add(model)
         if replaced is not None:
             repository.end(BlockingIO(runtime), [replaced], "unregister", refuses_waiting=False)
 
@@ -250,6 +255,50 @@ class InferenceServer:
             return function
 
         return decorate
+
+    def observe(
+        self,
+        function: Callable[[Observation], Any],
+        models: Collection[str] | None = None,
+        sample: float = 1.0,
+        max_queue: int = 1000,
+        payload: bool = True,
+    ) -> None:
+        """Tell a function of each inference after it has ended: for audit, for drift, for numbers of your own.
+
+        It hears of requests over all ways in, and calls from Python: once of each request, also of a batch, of one that is answered by the
+        cache, and of a stream at its end. It hears of those that failed or were refused too; not of requests for models that nobody knows,
+        of those that `authorize=` refuses, and of `warm_up=`.
+
+        It runs in a thread of its own, one call after the other, and no request waits for it. An `async def` runs on the server's
+        background event loop. What it raises is logged once. When the server stops, what is queued is handed over within
+        `shutdown_timeout`. Calls of models that it makes are observed too.
+
+        Args:
+            function: Called with an `Observation`.
+            models: The names of the models of which it hears; None for all, also those that are registered later.
+            sample: The share of inferences of which it hears, above 0 and 1 at most: 0.01 is one of a hundred, at random.
+            max_queue: How many observations may wait for it, each of which holds its arrays. More are dropped: the log tells how many once
+                a minute, and `oip_asgi.prometheus` counts them.
+            payload: Whether observations have the tensors. If not, they have a digest of the inputs.
+
+        Raises:
+            TypeError: `function` cannot be called.
+            ValueError: An argument's value is wrong.
+
+        Example:
+            >>> server = InferenceServer()
+            >>> server.observe(lambda observation: print(observation.model, observation.error), sample=0.1)
+        """
+        ObserverOptions(function, models, sample, max_queue, payload)  # checks them
+        engine, runtime = self._inside
+        names = None if models is None else frozenset(models)
+        observer = ObserverThread(function, runtime.background, names, sample=sample, max_queue=max_queue, payload=payload)
+        with self._lock:
+            engine.observers.append(observer)
+            for model in engine.models:
+                if observer.hears(model.name):
+                    model.observers = (*model.observers, observer)
 
     def models(self) -> list[ModelStatus]:
         """Each version of each model, and its state. Loads nothing."""
@@ -578,6 +627,8 @@ class InferenceServer:
 
     def _end(self, ended: Signal) -> None:
         self._inside.runtime.stop()
+        for observer in self._inside.engine.observers:
+            observer.stop()
         self._inside.engine.finish_stop()
         with self._lock:
             self._ending = None

@@ -199,6 +199,20 @@ def test_the_snippet_of_models_that_are_seldom_called(run_snippet: Run) -> None:
     server.stop()
 
 
+def test_the_observer_of_the_guide_writes_a_line_for_each_inference(run_snippet: Run, capsys: pytest.CaptureFixture[str]) -> None:
+    server = run_snippet("def audit(observation: Observation)")["server"]
+    server.infer_sync("double", {"x": np.ones(1)}, id="7")
+    server.start()
+    server.stop()
+    line = json.loads(capsys.readouterr().out)
+    assert (line["model"], line["id"], line["status"]) == ("double", "7", 200)
+
+
+def test_the_digest_of_the_guide_is_that_of_the_inputs(run_snippet: Run) -> None:
+    [observation] = run_snippet("answered[0].inputs_sha256")["answered"]
+    assert observation.request.inputs == []
+
+
 def test_every_snippet_is_run() -> None:
     assert len(CURLS) == 4  # one is what the command prints, which tests/adapters/test_command.py sends
     sources = [(ROOT / "tests" / name).read_text() for name in ("test_readme.py", "hosts/test_readme.py")]

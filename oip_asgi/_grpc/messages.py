@@ -98,6 +98,7 @@ class GRPCFormat:
     __slots__ = ("_method", "body", "message", "model_name", "model_version", "timeout", "transport")
 
     size = None
+    shares_arrays = False
 
     def __init__(self, method: Method, body: Buffer, transport: Any, timeout: float) -> None:
         self.transport = transport

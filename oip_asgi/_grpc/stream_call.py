@@ -14,6 +14,8 @@ from collections.abc import Callable, Coroutine
 from contextlib import nullcontext, suppress
 from typing import Any, Final, TypeAlias
 
+import msgspec
+
 from .._io import begin
 from .._models.handler import Handler
 from .._models.model import Model
@@ -75,7 +77,8 @@ class _Request(GRPCFormat):
         return super().decode(body, handler, read_region)
 
     def encode(self, request: InferenceRequest, response: InferenceResponse) -> list[Any]:
-        response.parameters = {**response.parameters, _FINAL: not self.has_many}
+        parameters = {**response.parameters, _FINAL: not self.has_many}
+        response = msgspec.structs.replace(response, parameters=parameters)  # observers have the other one
         content = b"".join(super().encode(request, response))
         return [encode_bytes_head(_INFER_RESPONSE, len(content)) + content]
 

@@ -66,6 +66,7 @@ class RestFormat(msgspec.Struct, eq=False):
 
     timeout: ClassVar[float] = math.inf
     size: ClassVar[int | None] = None
+    shares_arrays: ClassVar[bool] = False
 
     @property
     def transport(self) -> Any:

@@ -10,6 +10,7 @@ from typing import Any, Final
 from .._codecs.content_types import Codecs
 from .._extensions.cache import Cache
 from .._protocol.log import logger
+from .._protocol.observation import Listener
 from .batch_queue import Batches
 from .binding import Binding, Input
 from .callables import kind_of
@@ -49,6 +50,8 @@ class Model:
                 )  # fmt: skip
         self.cache = None if options.cache is None else Cache(options.cache)
         self.statistics = Statistics()
+        self.observers: tuple[Listener, ...] = ()
+        """Who is told of each inference that has ended."""
         self.loader = Loader(options, codecs)
         first = None
         if options.function is not None:
@@ -68,6 +71,7 @@ class Model:
     def make_stand_in(self, handler: Handler) -> Model:
         """A model like this with slots and numbers of its own, which a handler answers that nobody else is answered by yet."""
         stand_in = copy.copy(self)
+        stand_in.observers = ()
         stand_in.cache, stand_in.statistics, stand_in.limiter = None, Statistics(), self._make_limiter()
         stand_in.lifecycle = Lifecycle(self.options.label, self.loader, handler, stand_in._describe, stand_in.limiter)
         stand_in._describe(handler)

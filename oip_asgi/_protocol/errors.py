@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import copy
 import difflib
 import re
 from collections.abc import Callable, Collection, Mapping
 from types import MappingProxyType
-from typing import Final, NamedTuple, TypeAlias
+from typing import Final, NamedTuple, TypeAlias, TypeVar
 
 from .grpc_codes import find_code
+
+E = TypeVar("E", bound=Exception)
 
 _SHOWN = 100
 _LISTED = 10
@@ -102,6 +105,18 @@ class InferenceError(Exception):
     def grpc_code(self) -> str:
         """The name of the gRPC status code."""
         return find_code(self.status)
+
+
+def copy_error(error: E) -> E | InferenceError:
+    """The same error without a traceback, for one more who gets it."""
+    copied: E | InferenceError
+    try:
+        copied = copy.copy(error)
+    except Exception:  # its class cannot be copied
+        assert isinstance(error, InferenceError)  # others can
+        copied = InferenceError(error_text(error), status=error.status, headers=error.headers)
+    copied.__cause__ = error.__cause__
+    return copied
 
 
 class InvalidRequest(InferenceError):

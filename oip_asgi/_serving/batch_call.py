@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import copy
 import logging
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
@@ -17,7 +16,7 @@ import msgspec
 from .._io import IO, DeadlinePassed, Part, QuitWithin, Signal, Stopped
 from .._models.batch_queue import Batches, Place
 from .._models.statistics import Numbers
-from .._protocol.errors import InferenceError, error_text
+from .._protocol.errors import InferenceError, copy_error
 from .._protocol.log import log_fields, log_raised
 from .._protocol.tensors import InferenceRequest, InferenceResponse, are_short
 from .batch_rows import merge, split
@@ -251,7 +250,7 @@ class Execution:
             for member in members:
                 with self._model.limiter.lock:
                     if not member.has_left:  # else nobody takes it, and its traceback refers to this: a cycle
-                        member.error = error if len(members) == 1 else _copy_error(error)
+                        member.error = error if len(members) == 1 else copy_error(error)
             return
         if len(members) > 1:
             self._log(members, error, "")
@@ -274,13 +273,3 @@ class Execution:
 
 def _count_rows(members: Sequence[Member[Any]]) -> int:
     return sum([member.call.timings.rows for member in members])
-
-
-def _copy_error(error: Exception) -> Exception:
-    try:
-        copied = copy.copy(error)
-    except Exception:  # its class cannot be copied
-        assert isinstance(error, InferenceError)  # others can
-        copied = InferenceError(error_text(error), status=error.status, headers=error.headers)
-    copied.__cause__ = error.__cause__
-    return copied

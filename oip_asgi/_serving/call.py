@@ -30,6 +30,7 @@ from .call_stack import current_calls, enter, leave, reset_calls, set_calls
 from .decoding import Decoded, decode
 from .engine import Engine
 from .held_loop import measure
+from .observing import Heard, copy_request, copy_response, tell
 from .record import Span, record_failure, within
 from .wire_format import WireFormat
 
@@ -69,6 +70,7 @@ class Call(msgspec.Struct, Generic[T], eq=False):
     slot: Slot = _LATER  # its slot, acquired with the handler; with a cache, it enters only if the response is not there
     flight: Flight | None = None  # wakes equal requests that wait for its response, if it is the first of them
     cached: InferenceResponse | None = None  # its response, if the cache had it
+    heard: Heard | None = None  # what its observers will be told, if the model has some
     arguments: _Arguments | None = None  # those of the function, if a worker thread made them, until it is called
 
     # In any thread
@@ -81,6 +83,11 @@ class Call(msgspec.Struct, Generic[T], eq=False):
         self.decoded, self.body, self.timings.id = decoded, None, decoded.request.id
         if decoded.outside:
             self.model.statistics.add(Numbers.add_outside, decoded.outside)
+        if self.model.observers:
+            request, is_written = decoded.request, self.wire.shares_arrays or self.model.options.writable
+            if is_written or self.handler.binding.of_one_request is not None:
+                request = copy_request(request, copies_arrays=is_written)
+            self.heard = Heard(request)
         if decoded.seconds < seconds:
             self.seconds = decoded.seconds
             self.deadline = since + decoded.seconds
@@ -168,10 +175,15 @@ class Call(msgspec.Struct, Generic[T], eq=False):
         """The response as it leaves."""
         if self.flight is not None:
             self.flight.keep(response, self.engine.clock())
-        decoded = self.decoded
+        decoded, heard, first = self.decoded, self.heard, None
+        if heard is not None:
+            first = heard.response or (copy_response(response) if self.wire.shares_arrays else response)
         if decoded.apply_options is not None:
             response = decoded.apply_options(response)
         encoded = self.wire.encode(decoded.request, response)
+        if heard is not None:
+            heard.response = first
+            heard.responses += 1
         self.timings.answered = self.engine.clock()
         return encoded
 
@@ -233,7 +245,10 @@ class Call(msgspec.Struct, Generic[T], eq=False):
             error.__cause__ = cause
         if self.flight is not None:
             self.flight.end(error)
-        record_failure(self.model, self.timings, self.span, self.engine.clock(), error)
+        ended = self.engine.clock()
+        record_failure(self.model, self.timings, self.span, ended, error)
+        if self.model.observers:
+            tell(self.model, self.wire, self.timings, ended, self.heard, error)
         return error
 
     def log_fields(self) -> dict[str, object]:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from .._codecs.content_types import Codecs
@@ -21,6 +22,7 @@ from .._protocol.log import logger
 from .._protocol.loop_limits import LOOP_BYTES
 from .._protocol.specs import TensorSpec
 from .guard import Guard
+from .observing import Observer
 from .record import Tracer, record_unknown
 from .server_options import ServerOptions
 
@@ -79,6 +81,8 @@ class Engine:
         """Asks `authorize=` before a client does anything with a model. None if the server has none."""
         self.tracer: Tracer | None = None
         """Begins the span of each inference request; None if nobody traces."""
+        self.observers: list[Observer] = []
+        """Those of each `observe`, which wait for what they are told."""
         self.finders: list[Callable[[], object]] = []
         """Functions that register new models. They are called before a client lists or loads models, if it may load some."""
         self.security: Security | None = None
@@ -168,7 +172,26 @@ class Engine:
             except DeadlinePassed:
                 model.limiter.refuse_waiting(is_unloaded=False)
                 logger.warning("%s still runs %g seconds after the server was told to stop, so it is left behind", model, seconds)
+        if self.observers:
+            await self._finish_observers(io, deadline)
         await self._unload_all(io, max(deadline, self.clock() + _UNLOAD_SECONDS))
+
+    def count_dropped(self) -> Mapping[tuple[str, str | None], int]:
+        """How many observations were dropped, by the name and the version of the model."""
+        counts = Counter[tuple[str, str | None]]()
+        for observer in self.observers:
+            counts.update(observer.count_dropped())
+        return counts
+
+    async def _finish_observers(self, io: IO, deadline: float) -> None:
+        """Wait until the observers have got what they were told."""
+        # a request is told of once it is back on its event loop, which comes after its slot: so does this
+        await io.run(lambda: None, "hook")
+        for observer in self.observers:
+            try:
+                await io.wait(observer.idle(), deadline)
+            except DeadlinePassed:
+                observer.drop()
 
     async def _unload_all(self, io: IO, deadline: float) -> None:
         """Call `unload=` of the models that have no call left."""

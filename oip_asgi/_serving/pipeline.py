@@ -26,6 +26,7 @@ from .call_stack import current_calls, find_callers, find_latest_turn
 from .engine import Engine
 from .failures import FAILURES, as_error, make_busy_error, make_stopping_error
 from .held_loop import HELD_SECONDS, note_long
+from .observing import tell
 from .record import Span, record_failure
 from .wire_format import WireFormat
 
@@ -157,7 +158,10 @@ async def let_in_later(
                 if model.lifecycle.state in _GONE:
                     continue
         except BaseException as error:
-            record_failure(model, None, span, engine.clock(), error)
+            ended = engine.clock()
+            record_failure(model, None, span, ended, error)
+            if model.observers:
+                tell(model, wire, None, ended, None, error)
             raise
         call = let_in(engine, model, wire, span, body, has_waited=True, streams=streams, wants_one=wants_one)
     if model.cache is not None:
@@ -221,6 +225,8 @@ def end_call(call: Call[Any]) -> None:
     call.model.statistics.record("ok", timings, timings.answered)
     if call.span is not None:
         call.span.end("ok", timings, None)
+    if call.heard is not None:
+        tell(call.model, call.wire, timings, timings.answered, call.heard, None)
 
 
 def _fail(call: Call[Any], error: E, cause: BaseException | None = None) -> E:

@@ -43,6 +43,7 @@ class PythonFormat(msgspec.Struct, frozen=True, eq=False):
 
     timeout = math.inf
     transport = None
+    shares_arrays = True
     body = b""  # what is decoded are the inputs
 
     def named_headers(self) -> Mapping[str, str]:

@@ -24,6 +24,10 @@ class WireFormat(Protocol[T_co]):
     def timeout(self) -> float:
         """The client's timeout in seconds, from when the body was read; infinity if it has none."""
 
+    @property
+    def shares_arrays(self) -> bool:
+        """Whether the caller has the same arrays, and may change them once it has its response."""
+
     def named_headers(self) -> Mapping[str, str]:
         """The request's headers by name, in lower case."""
 

@@ -21,7 +21,7 @@ from prometheus_client.openmetrics import exposition as openmetrics
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
 from prometheus_client.parser import text_string_to_metric_families as parse_text
 
-from oip_asgi import InferenceError, InferenceServer, OIPApp, ResponseCache, TensorSpec
+from oip_asgi import InferenceError, InferenceServer, Observation, OIPApp, ResponseCache, TensorSpec
 from oip_asgi.prometheus import instrument
 from tests.support.inside import count_response, is_idle, set_clock, statistics_of
 from tests.support.inside.numbers import write_numbers
@@ -43,6 +43,7 @@ KINDS = {
     "oip_execution_duration_seconds": "histogram",
     "oip_first_response_duration_seconds": "histogram",
     "oip_batch_rows": "histogram",
+    "oip_observations_dropped": "counter",
     "oip_requests_in_progress": "gauge",
     "oip_model_ready": "gauge",
     "oip_model_load_duration_seconds": "gauge",
@@ -479,3 +480,21 @@ def test_the_page_that_prometheus_client_makes() -> None:
     answer = over_asgi(app, "")(Request("GET", "/metrics/"))
     assert answer.status == 200
     assert b'oip_requests_total{model="m",outcome="ok",server="shop",version=""} 1.0' in answer.body
+
+
+def test_dropped_observations_are_counted(registry: CollectorRegistry) -> None:
+    server, leave, entered = make_server(), threading.Event(), threading.Event()
+
+    def slow(_: Observation) -> None:
+        entered.set()
+        assert leave.wait(10)
+
+    server.observe(slow, max_queue=1)
+    instrument(server, registry)
+    assert Page(registry).value("oip_observations_dropped_total") is None
+    assert send(server) == 200
+    assert entered.wait(10)
+    assert [send(server) for _ in range(4)] == [200] * 4
+    assert Page(registry).value("oip_observations_dropped_total") == 3
+    leave.set()
+    server.stop()

@@ -1,0 +1,168 @@
+"""Hands observations to one function, in a thread of its own, one after the other. Decides nothing about what is observed.
+
+The queue is bounded: what does not fit is counted, and the log says so once a minute. Who puts an observation into it never waits.
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+import threading
+import time
+from collections import Counter, deque
+from collections.abc import Callable, Coroutine
+from inspect import iscoroutine
+from typing import Any, Final
+
+from .._io import Signal
+from .._protocol.log import log_raised, logger
+from .._protocol.observation import Observation, without_payload
+from .background import BackgroundLoop
+from .threads import WorkerThreads, call_after_fork
+
+_REST_SECONDS: Final = 0.02
+"""How late an observation may come after others: to wake the thread for each one would cost requests more than all else here."""
+
+_QUIET_SECONDS: Final = 60.0
+"""The log tells of dropped observations once in so many seconds."""
+
+
+class ObserverThread:
+    """One function that observes. Its thread begins when there is something to hand over."""
+
+    def __init__(
+        self,
+        function: Callable[[Observation], object],
+        background: BackgroundLoop,
+        models: frozenset[str] | None,
+        *,
+        sample: float,
+        max_queue: int,
+        payload: bool,
+    ) -> None:
+        self._function = function
+        self._background = background
+        self._models = models
+        self._sample = sample
+        self._most = max_queue
+        self._payload = payload
+        self._name = getattr(function, "__qualname__", None) or repr(function)
+        self._threads = WorkerThreads(1)
+        self._dropped = Counter[tuple[str, str | None]]()
+        self._has_failed = False
+        self._begin()
+        call_after_fork(self._begin)
+
+    def _begin(self) -> None:
+        self._lock = threading.Lock()
+        self._queue: deque[Observation] = deque()
+        self._is_running = False  # whether the thread hands over, or will
+        self._hurry = threading.Event()  # set if the thread must not rest
+        self._waiting: list[Signal] = []  # set when it has handed all over
+        self._untold = 0  # how many were dropped that the log does not know of
+        self._quiet_until = 0.0
+
+    def hears(self, model: str) -> bool:
+        """Whether it hears of the models of a name."""
+        return self._models is None or model in self._models
+
+    def put(self, observation: Observation) -> None:
+        """Have an observation handed over, if it is of the sample and there is room."""
+        if self._sample < 1 and random.random() >= self._sample:
+            return
+        with self._lock:
+            has_room = len(self._queue) < self._most
+            begins = has_room and not self._is_running
+            if has_room:
+                self._queue.append(observation)
+                self._is_running = True
+                if len(self._queue) * 2 >= self._most:
+                    self._hurry.set()
+            else:
+                self._count_dropped(observation)
+        if begins:
+            try:
+                self._threads.submit(self)
+            except RuntimeError:  # the system has no more threads: the next one tries again
+                self._is_running = False
+        elif not has_room:
+            self._log_dropped()
+
+    def run(self) -> None:
+        """Hand over what is queued, in the thread, until nothing comes any more."""
+        while True:
+            while (observation := self._take()) is not None:
+                self._hand_over(observation)
+                del observation  # its arrays, while it rests
+                self._log_dropped()
+            self._hurry.wait(_REST_SECONDS)
+            self._hurry.clear()
+            with self._lock:
+                if not self._queue and not self._waiting:
+                    self._is_running = False
+                    return
+
+    def _take(self) -> Observation | None:
+        """The next observation; None if there is none, and who waits for that is told."""
+        with self._lock:
+            if self._queue:
+                return self._queue.popleft()
+            waiting, self._waiting = self._waiting, []
+        for signal in waiting:
+            signal.set()
+        return None
+
+    def _hand_over(self, observation: Observation) -> None:
+        try:
+            result = self._function(observation if self._payload else without_payload(observation))
+            if iscoroutine(result):
+                coroutine: Coroutine[Any, Any, object] = result
+                self._background.run(coroutine)
+        except BaseException as error:  # whatever it raises, the thread goes on
+            if not self._has_failed:
+                self._has_failed = True
+                log_raised(logging.ERROR, error, "the observer %s failed; if it fails again, that is not logged", self._name)
+
+    def idle(self) -> Signal:
+        """A signal that is set once all that it has got was handed over."""
+        signal = Signal()
+        with self._lock:
+            if self._is_running:
+                self._waiting.append(signal)
+                self._hurry.set()
+                return signal
+        signal.set()
+        return signal
+
+    def drop(self) -> None:
+        """Drop what is queued, and log how much that was."""
+        with self._lock:
+            while self._queue:
+                self._count_dropped(self._queue.popleft())
+        self._quiet_until = 0.0
+        self._log_dropped()
+
+    def count_dropped(self) -> dict[tuple[str, str | None], int]:
+        """How many observations were dropped, by the name and the version of the model."""
+        with self._lock:
+            return dict(self._dropped)
+
+    def stop(self) -> None:
+        """End its thread, which begins anew if there is more to hand over."""
+        self._threads.stop()
+
+    def _count_dropped(self, observation: Observation) -> None:
+        """Count one observation that nobody will get. The caller holds the lock."""
+        self._dropped[observation.model, observation.version] += 1
+        self._untold += 1
+
+    def _log_dropped(self) -> None:
+        """Log how many were dropped since the last time, if that is a minute ago."""
+        if not self._untold or time.monotonic() < self._quiet_until:
+            return
+        with self._lock:
+            untold, self._untold = self._untold, 0
+            self._quiet_until = time.monotonic() + _QUIET_SECONDS
+        if untold:
+            what = "observation was" if untold == 1 else "observations were"
+            logger.warning("the observer %s is too slow: %d %s dropped, as %d wait already", self._name, untold, what, self._most)

@@ -1,0 +1,112 @@
+"""Tells the observers of a model that an inference has ended: what it was, and what came of it. Knows no queue and no thread.
+
+`Heard` keeps what an observation needs while the call goes on. Nobody may change that afterwards: neither the model nor who called it.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Collection, Mapping
+from typing import Annotated, Any, Final, Protocol
+
+import msgspec
+
+from .._io import Signal
+from .._models.model import Model
+from .._models.statistics import Timings
+from .._protocol.errors import InferenceError, copy_error
+from .._protocol.observation import Listener, Observation
+from .._protocol.options import BOOLEAN, CALLABLE, Check, check_options, integer, number
+from .._protocol.tensors import InferenceRequest, InferenceResponse, Tensor, make_tensor
+from .wire_format import WireFormat
+
+_GIVEN_UP: Final = "the request was given up: its client went, or its host ended it"
+_GIVEN_UP_STATUS: Final = 499
+
+_NAMES: Final = Check(
+    'a list of names of models, such as ["churn"], or None for all',
+    lambda value: isinstance(value, (list, tuple, set, frozenset)) and all(isinstance(each, str) for each in value),
+)
+
+
+class ObserverOptions(msgspec.Struct, frozen=True, eq=False):
+    """The arguments of `InferenceServer.observe`. Raises TypeError or ValueError, with what to write, if one cannot be."""
+
+    function: Annotated[Callable[[Observation], Any] | None, CALLABLE]
+    models: Annotated[Collection[str] | None, _NAMES] = None
+    sample: Annotated[float, number("a number above 0, and 1 at most", lambda value: 0 < value <= 1)] = 1.0
+    max_queue: Annotated[int, integer(1)] = 1000
+    payload: Annotated[bool, BOOLEAN] = True
+
+    def __post_init__(self) -> None:
+        if not callable(self.function):
+            raise TypeError(f"observe: function={self.function!r} must be {CALLABLE.expected}, which takes an Observation")
+        check_options(self, "observe: ")
+
+
+class Observer(Listener, Protocol):
+    """What the server knows of an observer."""
+
+    def hears(self, model: str, /) -> bool:
+        """Whether it hears of the models of a name."""
+
+    def idle(self) -> Signal:
+        """A signal that is set once all that it has got was handed over."""
+
+    def drop(self) -> None:
+        """Drop what is queued, and log how much that was."""
+
+    def count_dropped(self) -> Mapping[tuple[str, str | None], int]:
+        """How many observations were dropped, by the name and the version of the model."""
+
+    def stop(self) -> None:
+        """End its thread."""
+
+
+class Heard(msgspec.Struct, eq=False):
+    """What observers will be told of a call, as far as it is known."""
+
+    request: InferenceRequest
+    response: InferenceResponse | None = None  # the first, of a stream
+    responses: int = 0
+
+
+def copy_request(request: InferenceRequest, *, copies_arrays: bool) -> InferenceRequest:
+    """A request that stays as it is, for a model that gets all of it, or may write to its arrays."""
+    inputs = _copy_tensors(request.inputs, copies_arrays=copies_arrays)
+    return InferenceRequest(inputs, request.id, dict(request.parameters), request.outputs[:], request.decoders)
+
+
+def copy_response(response: InferenceResponse) -> InferenceResponse:
+    """A response that stays as it is, whatever the caller does with the other one."""
+    return msgspec.structs.replace(response, outputs=_copy_tensors(response.outputs, copies_arrays=True))
+
+
+def _copy_tensors(tensors: list[Tensor], *, copies_arrays: bool) -> list[Tensor]:
+    return [make_tensor(each.name, each.array.copy() if copies_arrays else each.array, dict(each.parameters)) for each in tensors]
+
+
+def tell(
+    model: Model, wire: WireFormat[Any], timings: Timings | None, ended: float, heard: Heard | None, error: BaseException | None
+) -> None:
+    """Tell the observers of a model that a request has ended. `timings` are None if it was refused before its body was there."""
+    request, response, responses = (None, None, 0) if heard is None else (heard.request, heard.response, heard.responses)
+    request_id, seconds = (None, 0.0) if timings is None else (timings.id, ended - timings.since)
+    told = None if error is None else _tell_error(error)
+    observation = Observation(
+        model.name, model.version, request_id, request, response, told, seconds, time.time(), wire.transport, responses
+    )
+    for observer in model.observers:
+        observer.put(observation)
+
+
+def _tell_error(error: BaseException) -> InferenceError:
+    """An error without its traceback, which refers to all that the request had."""
+    if isinstance(error, InferenceError):
+        return copy_error(error)
+    if isinstance(error, Exception):
+        told = InferenceError("internal error: see the server's log", status=500)
+    else:
+        told = InferenceError(_GIVEN_UP, status=_GIVEN_UP_STATUS)
+    told.__cause__ = error
+    return told

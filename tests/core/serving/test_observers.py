@@ -1,0 +1,521 @@
+"""`InferenceServer.observe`: what an observer hears of each inference, and that no request waits for it."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+import logging
+import threading
+import time
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import aclosing
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pytest
+
+from oip_asgi import InferenceContext, InferenceError, InferenceRequest, InferenceServer, Observation, OIPApp, ResponseCache, TensorSpec
+from tests.support.asking import ask, described, error, logged, outputs
+from tests.support.grpc_asgi import ASGI_CLIENTS
+from tests.support.grpc_ways import SERVINGS, Client, wire_request
+from tests.support.host_ways import host_ways
+from tests.support.ways import Request, over_asgi, ways_into
+
+BODY = json.dumps({"id": "7", "inputs": described(x=np.array([1, 2], np.float32)), "parameters": {"who": "me"}}).encode()
+
+
+class Hearing:
+    """An observer that keeps what it hears."""
+
+    def __init__(self) -> None:
+        self.heard: list[Observation] = []
+        self.thread = ""
+        self._condition = threading.Condition()
+
+    def __call__(self, observation: Observation) -> None:
+        with self._condition:
+            self.thread = threading.current_thread().name
+            self.heard.append(observation)
+            self._condition.notify_all()
+
+    def wait(self, number: int = 1) -> list[Observation]:
+        """Wait until there are so many, and take them."""
+        with self._condition:
+            assert self._condition.wait_for(lambda: len(self.heard) >= number, 10), self.heard
+            heard, self.heard = self.heard, []
+            return heard
+
+    def wait_for_one(self) -> Observation:
+        [heard] = self.wait()
+        return heard
+
+
+@pytest.fixture
+def hearing() -> Hearing:
+    return Hearing()
+
+
+@pytest.fixture
+def server(hearing: Hearing) -> Iterator[InferenceServer]:
+    made = InferenceServer()
+    made.observe(hearing)
+    yield made
+    made.stop()
+
+
+def test_all_there_is_to_know_of_an_inference(server: InferenceServer, hearing: Hearing) -> None:
+    server.register("double", lambda x: x * 2, version="3")
+    before = time.time()
+    answer = over_asgi(OIPApp(server), "")(Request("POST", "/models/double/infer", (), BODY))
+    assert answer.status == 200
+    heard = hearing.wait_for_one()
+    assert (heard.model, heard.version, heard.id, heard.error, heard.responses) == ("double", "3", "7", None, 1)
+    assert heard.request is not None
+    assert heard.response is not None
+    assert heard.request["x"].tolist() == [1, 2]
+    assert heard.request.parameters == {"who": "me"}
+    assert heard.response["output_0"].tolist() == [2, 4]
+    assert heard.response.model_name == "double"
+    assert 0 < heard.seconds < 10
+    assert before <= heard.at <= time.time()
+    assert heard.transport["path"] == "/models/double/infer"
+    assert heard.inputs_sha256 is None
+
+
+def test_over_every_way_in(server: InferenceServer, hearing: Hearing) -> None:
+    server.register("m", lambda x: x)
+    request = Request("POST", "/models/m/infer", (), BODY)
+    with host_ways(server) as ways:
+        for name, way in {**ways, **ways_into(server)}.items():
+            assert way(request).status == 200
+            heard = hearing.wait_for_one()
+            assert (heard.id, heard.request and heard.request["x"].tolist()) == ("7", [1, 2]), name
+            assert heard.transport is not None, name
+    server.infer_sync("m", {"x": np.array([1, 2], np.float32)}, id="8")
+    asyncio.run(server.infer("m", {"x": np.array([1, 2], np.float32)}, id="9"))
+    first, second = hearing.wait(2)
+    assert (first.id, first.transport, second.id, second.transport) == ("8", None, "9", None)
+
+
+@pytest.mark.parametrize("serving", SERVINGS.values(), ids=SERVINGS)
+def test_over_grpc(server: InferenceServer, hearing: Hearing, serving: Any) -> None:
+    server.register("m", lambda x: x)
+    with serving(server) as address:
+        client = Client(address)
+        message = wire_request("m", [{"name": "x", "datatype": "FP32", "shape": [1], "contents": {"fp32_contents": [3]}}], id="7")
+        client.ask("ModelInfer", message)
+        heard = hearing.wait_for_one()
+        assert heard.request is not None
+        assert (heard.id, heard.request["x"].tolist()) == ("7", [3])
+        assert heard.transport.invocation_metadata() is not None
+        client.channel.close()
+
+
+@pytest.mark.parametrize("make_client", ASGI_CLIENTS.values(), ids=ASGI_CLIENTS)
+def test_over_grpc_over_asgi(server: InferenceServer, hearing: Hearing, make_client: Any) -> None:
+    server.register("m", lambda x: x)
+    make_client(server).ask("ModelInfer", wire_request("m", [{"name": "x", "datatype": "BOOL", "shape": [0]}]))
+    assert hearing.wait_for_one().model == "m"
+
+
+def refused(server: InferenceServer, model: str = "m", /, **arrays: Any) -> tuple[int, str]:
+    return error(ask(server, model, **arrays))
+
+
+def test_errors_are_heard_with_their_status_and_cause(server: InferenceServer, hearing: Hearing) -> None:
+    @server.model("m", inputs=[TensorSpec("x", "FP32", [-1])])
+    def fails(x: Any) -> Any:
+        raise KeyError("secret")
+
+    @server.model("speaks")
+    def speaks() -> Any:
+        raise InferenceError("no face", status=422, headers={"x-why": "dark"})
+
+    assert refused(server, x=np.array([1], np.float32))[0] == 500
+    heard = hearing.wait_for_one()
+    assert heard.error is not None
+    assert (heard.error.status, str(heard.error)) == (500, "model 'm' failed: see the server's log")
+    assert repr(heard.error.__cause__) == "KeyError('secret')"
+    assert heard.error.__traceback__ is None
+    assert heard.request is not None
+    assert (heard.request["x"].tolist(), heard.response, heard.responses) == ([1], None, 0)
+    assert refused(server, x=np.array([1], np.int64))[0] == 400
+    heard = hearing.wait_for_one()
+    assert heard.error is not None
+    assert (heard.error.status, heard.request, heard.response) == (400, None, None)
+    assert refused(server, "speaks") == (422, "no face")
+    heard = hearing.wait_for_one()
+    assert heard.error is not None
+    assert (heard.error.status, heard.error.headers, str(heard.error)) == (422, {"x-why": "dark"}, "no face")
+
+
+def test_what_is_refused_before_its_body_is_heard(server: InferenceServer, hearing: Hearing) -> None:
+    server.register("m", lambda x: x)
+    server.unload_sync("m")
+    assert refused(server, x=[1])[0] == 503
+    heard = hearing.wait_for_one()
+    assert heard.error is not None
+    assert (heard.error.status, heard.request, heard.id, heard.seconds) == (503, None, None, 0.0)
+
+
+def test_unknown_models_are_not_heard(server: InferenceServer, hearing: Hearing) -> None:
+    server.register("m", lambda: 1)
+    assert refused(server, "unknown")[0] == 404
+    ask(server, "m")
+    assert hearing.wait_for_one().model == "m"
+
+
+def test_cached_answers_are_heard_once_for_each_request(server: InferenceServer, hearing: Hearing) -> None:
+    calls = list[int]()
+
+    @server.model("m", cache=ResponseCache())
+    def double(x: Any) -> Any:
+        calls.append(1)
+        return x * 2
+
+    for _ in range(3):
+        assert outputs(ask(server, "m", x=np.array([1], np.float32))) == {"output_0": [2.0]}
+    assert len(calls) == 1
+    assert [heard.response["output_0"].tolist() for heard in hearing.wait(3) if heard.response is not None] == [[2], [2], [2]]
+
+
+def test_each_request_of_a_batch_is_heard_with_its_own_rows(server: InferenceServer, hearing: Hearing) -> None:
+    calls = list[int]()
+
+    @server.model("m", max_batch_size=4, max_batch_delay=5.0, preferred_batch_sizes=[4])
+    def tenfold(x: Any) -> Any:
+        calls.append(len(x))
+        return x * 10
+
+    async def main() -> None:
+        await asyncio.gather(*(server.infer("m", {"x": np.array([[each]], np.float32)}, id=str(each)) for each in range(4)))
+
+    asyncio.run(main())
+    assert calls == [4]
+    heard = sorted(hearing.wait(4), key=lambda each: str(each.id))
+    assert [(each.id, each.request and each.request["x"].tolist()) for each in heard] == [(str(n), [[n]]) for n in range(4)]
+    assert [each.response and each.response["output_0"].tolist() for each in heard] == [[[10 * n]] for n in range(4)]
+
+
+def add_streams(server: InferenceServer) -> None:
+    @server.model("def")
+    def count(x: Any) -> Iterator[Any]:
+        for each in range(x.item()):
+            yield np.array([each])
+        if x > 3:
+            raise RuntimeError("too many")
+
+    @server.model("async")
+    async def count_async(x: Any) -> AsyncIterator[Any]:
+        for each in range(x.item()):
+            yield np.array([each])
+        if x > 3:
+            raise RuntimeError("too many")
+
+
+@pytest.mark.parametrize("model", ["def", "async"])
+def test_a_stream_is_heard_once_at_its_end(server: InferenceServer, hearing: Hearing, model: str) -> None:
+    add_streams(server)
+
+    async def take(x: int, most: int) -> None:
+        async with aclosing(server.infer_stream(model, {"x": np.array(x)})) as items:
+            async for _ in items:
+                assert hearing.heard == []
+                most -= 1
+                if not most:
+                    break
+
+    asyncio.run(take(3, 9))
+    heard = hearing.wait_for_one()
+    assert heard.response is not None
+    assert (heard.error, heard.response["output_0"].tolist(), heard.responses) == (None, [0], 3)
+    asyncio.run(take(0, 9))
+    heard = hearing.wait_for_one()
+    assert (heard.error, heard.response, heard.responses) == (None, None, 0)
+    asyncio.run(take(3, 2))
+    heard = hearing.wait_for_one()
+    assert heard.error is not None
+    assert heard.response is not None
+    assert (heard.error.status, heard.response["output_0"].tolist(), heard.responses) == (499, [0], 2)
+    with pytest.raises(InferenceError):
+        asyncio.run(take(4, 9))
+    heard = hearing.wait_for_one()
+    assert heard.error is not None
+    assert (heard.error.status, repr(heard.error.__cause__), heard.responses) == (500, "RuntimeError('too many')", 4)
+
+
+def test_events_are_one_stream(server: InferenceServer, hearing: Hearing) -> None:
+    add_streams(server)
+    answer = over_asgi(OIPApp(server), "")(Request("POST", "/models/def/generate_stream", (), b'{"x":2}'))
+    assert answer.body.count(b"data:") == 2
+    assert hearing.wait_for_one().responses == 2
+
+
+@dataclass
+class Point:
+    x: float
+    y: float
+
+
+def test_rows_of_classes_are_heard_as_columns(server: InferenceServer, hearing: Hearing) -> None:
+    def swap(rows: list[Point]) -> list[Point]:
+        return [Point(row.y, row.x) for row in rows]
+
+    swap.__annotations__.update({"rows": list[Point], "return": list[Point]})
+    server.register("m", swap)
+    way = over_asgi(OIPApp(server), "")
+    for body, answer in ((b'[{"x":1,"y":2}]', b'[{"x":2.0,"y":1.0}]'), (b'{"x":1,"y":2}', b'{"model_name":"m","x":2.0,"y":1.0}')):
+        assert way(Request("POST", "/models/m/generate", (), body)).body == answer
+        heard = hearing.wait_for_one()
+        assert heard.request is not None
+        assert heard.response is not None
+        assert (heard.request["x"].tolist(), heard.response["x"].tolist()) == ([1], [2])
+
+
+def test_nobody_changes_what_is_heard(server: InferenceServer, hearing: Hearing) -> None:
+    """Neither the model, nor who calls it."""
+
+    @server.model("writes", writable=True)
+    def writes(x: Any) -> Any:
+        x += 1
+        return x
+
+    @server.model("whole")
+    def whole(request: InferenceRequest, context: InferenceContext) -> Any:
+        request.inputs[0].name = "other"
+        request.inputs.clear()
+        context.parameters["more"] = 1
+        return np.array([1])
+
+    ask(server, "writes", x=np.array([1], np.float32))
+    heard = hearing.wait_for_one()
+    assert heard.request is not None
+    assert heard.request["x"].tolist() == [1]
+    ask(server, "whole", x=np.array([1], np.float32))
+    heard = hearing.wait_for_one()
+    assert heard.request is not None
+    assert (heard.request["x"].tolist(), heard.request.parameters) == ([1], {})
+    server.register("m", lambda x: x)
+    leave, blocked = threading.Event(), threading.Event()
+
+    def blocks(_: Observation) -> None:
+        blocked.set()
+        assert leave.wait(10)
+
+    given = np.zeros(100_000, np.float32)
+    other = InferenceServer()
+    other.register("m", lambda x: x)
+    other.observe(blocks)
+    other.observe(hearing)
+    answered = other.infer_sync("m", {"x": given})
+    given[:], answered.outputs[0].array[:] = 5, 6
+    leave.set()
+    heard = hearing.wait_for_one()
+    assert heard.request is not None
+    assert heard.response is not None
+    assert (heard.request["x"].max(), heard.response["output_0"].max()) == (0, 0)
+    other.stop()
+
+
+def test_a_request_does_not_wait_and_what_does_not_fit_is_counted(caplog: pytest.LogCaptureFixture) -> None:
+    leave, entered, got = threading.Event(), threading.Event(), list[str | None]()
+
+    def slow(observation: Observation) -> None:
+        entered.set()
+        assert leave.wait(10)
+        got.append(observation.id)
+
+    server = InferenceServer()
+    server.register("m", lambda: 1)
+    server.observe(slow, max_queue=2)
+    server.infer_sync("m", {}, id="0")
+    assert entered.wait(10)
+    for each in range(1, 7):
+        server.infer_sync("m", {}, id=str(each))
+    [record] = logged(caplog)
+    name = "test_a_request_does_not_wait_and_what_does_not_fit_is_counted.<locals>.slow"
+    assert record.getMessage() == f"the observer {name} is too slow: 1 observation was dropped, as 2 wait already"
+    leave.set()
+    server.start()
+    server.stop()
+    assert got == ["0", "1", "2"]
+
+
+def test_the_log_tells_of_dropped_ones_once_a_minute(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:
+    leave, entered, passed = threading.Event(), threading.Event(), 0.0
+    clock = time.monotonic
+    monkeypatch.setattr(time, "monotonic", lambda: clock() + passed)
+
+    def slow(_: Observation) -> None:
+        entered.set()
+        assert leave.wait(10)
+
+    server = InferenceServer()
+    server.register("m", lambda: 1, run="inline")
+    server.observe(slow, max_queue=1)
+    server.infer_sync("m", {})
+    assert entered.wait(10)
+    for each in range(1, 12):
+        server.infer_sync("m", {})
+        if each == 10:
+            passed = 61.0
+    assert [record.getMessage().partition(": ")[2] for record in logged(caplog)] == [
+        "1 observation was dropped, as 1 wait already",
+        "9 observations were dropped, as 1 wait already",
+    ]
+    leave.set()
+    server.start()
+    server.stop()
+
+
+def test_what_it_raises_is_logged_once(server: InferenceServer, hearing: Hearing, caplog: pytest.LogCaptureFixture) -> None:
+    def fails(_: Observation) -> None:
+        raise SystemExit("in the observer")
+
+    async def fails_async(_: Observation) -> None:
+        raise ValueError("in the coroutine")
+
+    server.register("m", lambda: 1)
+    server.observe(fails)
+    server.observe(fails_async)
+    server.start()
+    for _ in range(3):
+        assert ask(server, "m").status == 200
+    server.stop()
+    assert len(hearing.wait(3)) == 3
+    first, second = sorted(logged(caplog), key=lambda record: record.getMessage())
+    assert first.levelno == logging.ERROR
+    assert "fails failed; if it fails again, that is not logged" in first.getMessage()
+    assert "fails_async failed" in second.getMessage()
+    assert "in the observer" in str(first.exc_text)
+    assert "in the coroutine" in str(second.exc_text)
+
+
+def test_it_has_one_thread_and_coroutines_the_background_loop() -> None:
+    threads, loops = set[int](), set[object]()
+    server = InferenceServer()
+    server.register("m", lambda: threading.get_ident())
+
+    async def observe_async(_: Observation) -> None:
+        await asyncio.sleep(0)
+        loops.add((threading.get_ident(), id(asyncio.get_running_loop())))
+
+    server.observe(lambda _: threads.add(threading.get_ident()))
+    server.observe(observe_async)
+    models = {outputs(ask(server, "m"))["output_0"][0] for _ in range(3)}
+    server.start()
+    server.stop()
+    assert len(threads) == len(loops) == 1
+    assert threads.isdisjoint({threading.get_ident(), *models})
+
+
+def test_the_stop_hands_over_what_is_queued() -> None:
+    heard = list[str | None]()
+    server = InferenceServer()
+    server.register("m", lambda: 1)
+
+    def slow(observation: Observation) -> None:
+        time.sleep(0.02)
+        heard.append(observation.id)
+
+    async def main() -> None:
+        async with server.lifespan():
+            for each in range(10):
+                await server.infer("m", {}, id=str(each))
+        assert heard == [str(each) for each in range(10)]
+
+    server.observe(slow)
+    asyncio.run(main())
+
+
+def test_the_stop_waits_no_longer_than_the_timeout(caplog: pytest.LogCaptureFixture) -> None:
+    leave = threading.Event()
+    server = InferenceServer(shutdown_timeout=0.05)
+    server.register("m", lambda: 1)
+    server.observe(lambda _: leave.wait(10))
+    server.start()
+    for _ in range(3):
+        server.infer_sync("m", {})
+    begun = time.monotonic()
+    server.stop()
+    assert time.monotonic() - begun < 8
+    assert any("2 observations were dropped" in record.getMessage() for record in logged(caplog))
+    leave.set()
+
+
+def test_a_server_that_is_started_again_is_observed_again(server: InferenceServer, hearing: Hearing) -> None:
+    server.register("m", lambda: 1)
+    for _ in range(2):
+        server.start()
+        server.infer_sync("m", {})
+        server.stop()
+        assert len(hearing.heard) == 1
+        hearing.wait_for_one()
+
+
+def test_models_and_sample() -> None:
+    server, one, late, some = InferenceServer(), Hearing(), Hearing(), Hearing()
+    server.register("a", lambda: 1, run="inline")
+    server.observe(one, models=["a"])
+    server.observe(late, models=["b"])
+    server.observe(some, sample=0.25, max_queue=5000)
+    server.register("b", lambda: 1, run="inline")
+    server.start()
+    for _ in range(1000):
+        server.infer_sync("a", {})
+    server.infer_sync("b", {})
+    server.stop()
+    assert {heard.model for heard in one.heard} == {"a"}
+    assert [heard.model for heard in late.heard] == ["b"]
+    assert 150 < len(some.heard) < 350
+
+
+def test_without_payload_there_is_a_digest() -> None:
+    server, hearing = InferenceServer(), Hearing()
+    server.register("m", lambda x, n: x)
+    server.observe(hearing, payload=False)
+    x, n = np.array([[1.5, 2]], np.float32), np.array([b"ab"], object)
+    server.infer_sync("m", {"x": x, "n": n}, parameters={"who": "me"})
+    heard = hearing.wait_for_one()
+    text = b'["n","BYTES",[1]]\n\x02\x00\x00\x00ab["x","FP32",[1,2]]\n' + x.tobytes()
+    assert heard.inputs_sha256 == hashlib.sha256(text).hexdigest()
+    assert heard.request is not None
+    assert heard.response is not None
+    assert (heard.request.inputs, heard.request.parameters, heard.response.outputs) == ([], {"who": "me"}, [])
+    with pytest.raises(InferenceError):
+        server.infer_sync("m", {"y": x})
+    assert hearing.wait_for_one().inputs_sha256 is None
+    server.stop()
+
+
+def test_warm_up_is_not_heard(server: InferenceServer, hearing: Hearing) -> None:
+    server.register("m", lambda x: x, inputs=[TensorSpec("x", "FP32", [-1])], warm_up=True, load=lambda: None)
+    server.start()
+    ask(server, "m", {"id": "real"}, x=np.array([1], np.float32))
+    assert hearing.wait_for_one().id == "real"
+
+
+def test_output_options_are_not_in_the_response(server: InferenceServer, hearing: Hearing) -> None:
+    server.register("m", lambda x: x, outputs=[TensorSpec("y", "FP32", [-1])])
+    answer = ask(server, "m", {"outputs": [{"name": "y", "parameters": {"classification": 1}}]}, x=np.array([1, 3], np.float32))
+    assert outputs(answer) == {"y": ["3.000000:1"]}
+    heard = hearing.wait_for_one()
+    assert heard.response is not None
+    assert heard.response["y"].tolist() == [1, 3]
+
+
+@pytest.mark.parametrize(
+    ("observe", "kind", "text"),
+    [
+        (lambda server: server.observe(3), TypeError, "observe: function=3 must be a callable"),
+        (lambda server: server.observe(print, models="churn"), ValueError, "observe: models='churn' must be a list of names of models"),
+        (lambda server: server.observe(print, sample=0), ValueError, "observe: sample=0 must be a number above 0, and 1 at most"),
+        (lambda server: server.observe(print, max_queue=0), ValueError, "observe: max_queue=0 must be an integer, 1 or more"),
+        (lambda server: server.observe(print, payload=1), TypeError, "observe: payload=1 must be True or False"),
+    ],
+)
+def test_wrong_arguments(observe: Callable[[InferenceServer], None], kind: type[Exception], text: str) -> None:
+    with pytest.raises(kind, match=text):
+        observe(InferenceServer())
