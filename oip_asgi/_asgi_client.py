@@ -17,7 +17,7 @@ from ._http.events import Events
 from ._http.request import path_under
 from ._io import ClientGone, Fed
 from ._protocol.errors import Reader, TakenBy
-from ._runtime.async_io import AsyncIO
+from ._runtime.async_io import AsyncIO, send_pieces
 from ._runtime.runtime import Runtime
 from .server import InferenceServer
 
@@ -100,7 +100,8 @@ class Client(msgspec.Struct, eq=False):
                 raise ClientGone from None
             self.is_stuck = False
 
-        await io.send(events.first or b"", events.items, write)
+        io.begin_trips = self.runtime.here().begin_trips
+        await send_pieces(io, events.first or b"", events.items, write)
         with suppress(OSError):
             await self.send({"type": "http.response.body", "body": b"", "more_body": False})
 

@@ -113,6 +113,20 @@ class IO(Protocol):
         called with what it raises. If it raises something that is not an `Exception`, this raises `QuitWithin`.
         """
 
+    def run_ahead(
+        self,
+        function: Callable[[], T | None],
+        work: Work,
+        after: Signal | None = None,
+        deadline: float = math.inf,
+        late: Late | None = None,
+    ) -> Awaitable[T | None]:
+        """`run` one function again and again, each time when its next result is asked for. None is the last one, and so is an error.
+
+        If results are pushed to the client, as `AsyncIO` does over HTTP and gRPC, the thread goes on meanwhile, up to two results ahead.
+        Where a caller asks for each, such as under WSGI and from Python, it does not: each call is a trip of its own.
+        """
+
     def run_always(self, function: Callable[[], T], work: Work) -> Awaitable[T]:
         """`run` what cleans up: it is called also if nobody waits for it any more."""
 

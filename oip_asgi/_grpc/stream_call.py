@@ -22,7 +22,7 @@ from .._models.model import Model
 from .._protocol.datatypes import Buffer
 from .._protocol.errors import Busy, InferenceError, InvalidRequest, ModelFailed, NotFound, NotReady, TooLarge, client_text, show
 from .._protocol.tensors import InferenceRequest, InferenceResponse, ReadRegion
-from .._runtime.async_io import AsyncIO
+from .._runtime.async_io import AsyncIO, send_pieces
 from .._runtime.runtime import Runtime
 from .._serving.engine import Engine
 from .._serving.failures import as_client_error
@@ -203,7 +203,8 @@ class StreamCall:
             items = stream(self._engine, found, request, io)
             first = await begin(items)
             if first is not None:
-                await io.send(first, items, write)
+                io.begin_trips = self._runtime.here().begin_trips
+                await send_pieces(io, first, items, write)
             if request.has_many:
                 await self._send_final(request, before)
         except Exception as error:

@@ -50,6 +50,13 @@ class ForLoop(Protocol):
         """
 
 
+class Trips(Protocol):
+    """A function that worker threads call again and again: `runtime.Trips` describes it."""
+
+    def take(self) -> asyncio.Future[Any]: ...
+    def leave(self) -> None: ...
+
+
 class Threads(Protocol):
     """Worker threads."""
 
@@ -68,6 +75,7 @@ class AsyncIO(msgspec.Struct, eq=False):
     _read: Callable[[Fed], Awaitable[Any]] | None = None
     _gone: Gone | None = None
     until: float = math.inf
+    begin_trips: Callable[[Callable[[], Any], Work, Late | None], Trips] | None = None  # set by what pushes the pieces of a stream
     here: ForLoop | None = None  # set while it limits and watches
     _task: asyncio.Task[Any] | None = None  # the request's own, once it attends a coroutine
     _waits: asyncio.Future[Any] | None = None
@@ -76,6 +84,7 @@ class AsyncIO(msgspec.Struct, eq=False):
     _deadline: float = math.inf
     _timer: asyncio.TimerHandle | None = None
     _watcher: asyncio.Task[None] | None = None
+    _trips: Trips | None = None
 
     async def read(self, body: Fed) -> Any:
         assert self._read is not None  # only requests have bodies
@@ -97,25 +106,27 @@ class AsyncIO(msgspec.Struct, eq=False):
     ) -> asyncio.Future[T]:
         return self._limit((self.here or self._begin()).begin(function, work, after, deadline, late), deadline)
 
+    def run_ahead(
+        self,
+        function: Callable[[], T | None],
+        work: Work,
+        after: Signal | None = None,
+        deadline: float = math.inf,
+        late: Late | None = None,
+    ) -> asyncio.Future[T | None]:
+        if self.begin_trips is None:
+            return self.run(function, work, after, deadline, late)
+        if self._trips is None:
+            self._trips = self.begin_trips(function, work, late)
+        return self._limit(self._trips.take(), deadline)
+
     def run_always(self, function: Callable[[], T], work: Work) -> Awaitable[T]:
         return asyncio.shield((self.here or self._begin()).begin(function, work))
 
-    def call(
-        self, function: Callable[[], Coroutine[Any, Any, T]], deadline: float = math.inf, *, in_one_task: bool = False
-    ) -> Coroutine[Any, Any, T]:
+    async def call(self, function: Callable[[], Coroutine[Any, Any, T]], deadline: float = math.inf, *, in_one_task: bool = False) -> T:
         del in_one_task  # as all of a request are
-        return self.attend(function(), deadline)
-
-    async def call_always(self, function: Callable[[], Coroutine[Any, Any, T]]) -> T:
-        await self.end()
-        self._gone, self._has_gone = None, False
-        return await self.attend(function())
-
-    async def attend(self, work: Coroutine[Any, Any, T], deadline: float = math.inf) -> T:
-        """Await a coroutine, which is cancelled at the deadline, or if the client goes, and awaited to its end."""
         if self._has_gone:
             self._has_gone = False
-            work.close()
             raise ClientGone
         if self.here is None:
             self._begin()
@@ -125,7 +136,7 @@ class AsyncIO(msgspec.Struct, eq=False):
         explained: BaseException | None = None
         try:
             self._limit(task, deadline)
-            result = await work
+            result = await function()
             reason, self._reason = self._reason, None
             if reason is not None and task.uncancel() <= cancelled_before:  # it returned although it was ended
                 raise reason from None
@@ -140,6 +151,11 @@ class AsyncIO(msgspec.Struct, eq=False):
             # their tracebacks refer to this frame: cycles, which only the garbage collector would free
             del task
             explained = None
+
+    async def call_always(self, function: Callable[[], Coroutine[Any, Any, T]]) -> T:
+        await self.end()
+        self._gone, self._has_gone = None, False
+        return await self.call(function)
 
     def _explain(self, error: BaseException, task: asyncio.Task[Any], cancelled_before: int) -> BaseException:
         """What it means that a coroutine of this task has raised: just that; or, with that as the cause, another error.
@@ -186,25 +202,6 @@ class AsyncIO(msgspec.Struct, eq=False):
 
     def beside(self) -> Callable[[Part], bool]:
         return partial(_begin_on, asyncio.get_running_loop(), watch_fork(), self._threads)
-
-    async def send(self, piece: T, items: AsyncGenerator[T, None], write: Callable[[T], Coroutine[Any, Any, None]]) -> None:
-        """Send a piece of a stream, and the `items` that follow it, each when the client has room for it."""
-        since = math.inf
-        try:
-            while True:
-                try:
-                    await self.attend(write(piece), self.until)
-                except DeadlinePassed as late:
-                    await write(await items.athrow(late))
-                now = time.monotonic()
-                since = min(since, now)
-                if now - since > TURN_SECONDS:
-                    since = await give_way()
-                piece = await anext(items)
-        except StopAsyncIteration:
-            return
-        finally:
-            await items.aclose()
 
     async def complete(self, work: Coroutine[Any, Any, T]) -> T:
         """Await a coroutine that waits with this only, and `end`."""
@@ -262,6 +259,9 @@ class AsyncIO(msgspec.Struct, eq=False):
 
     async def end(self) -> None:
         """Limit and watch no longer, until it waits for something else."""
+        if self._trips is not None:
+            self._trips.leave()
+            self._trips = None
         self._waits = self._task = None  # its exception refers to the frame that awaits it, which refers to this
         if self._timer is not None:
             self._timer.cancel()
@@ -330,7 +330,26 @@ async def attend_watched(work: Coroutine[Any, Any, T], deadline: float, gone: Go
     """Await a coroutine, no longer than until a deadline, and while the client is there, which is watched from the beginning."""
     io = AsyncIO(threads, None, gone)
     io.watch()
-    return await io.complete(io.attend(work, deadline))
+    return await io.complete(io.call(lambda: work, deadline))
+
+
+async def send_pieces(io: AsyncIO, piece: T, items: AsyncGenerator[T, None], write: Callable[[T], Coroutine[Any, Any, None]]) -> None:
+    """Send a piece of a stream, and the `items` that follow it, each when the client has room for it."""
+    since = time.monotonic()
+    try:
+        while True:
+            try:
+                await io.call(partial(write, piece), io.until)
+            except DeadlinePassed as late:
+                await write(await items.athrow(late))
+            now = time.monotonic()
+            if now - since > TURN_SECONDS:
+                since = await give_way()
+            piece = await anext(items)
+    except StopAsyncIteration:
+        return
+    finally:
+        await items.aclose()
 
 
 async def draw(make: Callable[[], AsyncGenerator[T, None]], io: AsyncIO, first: T | None = None) -> AsyncGenerator[Any, None]:

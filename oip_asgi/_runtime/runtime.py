@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import math
 import threading
+import time
 import weakref
 from collections import deque
 from collections.abc import Callable
@@ -12,13 +13,13 @@ from concurrent.futures import Future, InvalidStateError
 from contextlib import suppress
 from contextvars import Context, copy_context
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any, Generic, TypeVar
 
 import msgspec
 
 from .._io import ClientGone, DeadlinePassed, Late, Signal, Work
 from .alarms import Alarms
-from .async_io import Patrol
+from .async_io import TURN_SECONDS, Patrol
 from .background import BackgroundLoop
 from .faults import as_failure
 from .threads import PATIENCE, WorkerThreads, cpus
@@ -96,7 +97,7 @@ class LoopThreads:
     def __init__(self, loop: asyncio.AbstractEventLoop, pools: dict[Work, WorkerThreads]) -> None:
         self.loop = weakref.ref(loop)  # a thread keeps this longer than its loop
         self._pools = pools
-        self._ended: deque[_Job] = deque()  # threads append to it, and the loop pops, neither of which needs a lock
+        self._ended: deque[_Job | Trips[Any]] = deque()  # threads append to it, and the loop pops, neither of which needs a lock
         self._wake_up = threading.Lock()  # held while a wake-up is under way
         self._waiting: set[WorkerThreads] = set()
         self.patrol = Patrol()
@@ -110,9 +111,20 @@ class LoopThreads:
         if after is not None and not after.is_set():
             after.then(partial(pool.submit, job))
         elif pool.submit(job, is_patient=True) and pool not in self._waiting:
-            self._waiting.add(pool)
-            asyncio.get_running_loop().call_later(PATIENCE, self._hurry, pool)
+            self._hurry_soon(pool)
         return future
+
+    def begin_trips(self, function: Callable[[], T | None], work: Work, late: Late | None) -> Trips[T]:
+        """Return what runs a function again and again."""
+        return Trips(function, late, partial(self._submit, self._pools[work]), self.put)
+
+    def _submit(self, pool: WorkerThreads, trips: Trips[Any]) -> None:
+        if pool.submit(trips, is_patient=True) and pool not in self._waiting:
+            self._hurry_soon(pool)
+
+    def _hurry_soon(self, pool: WorkerThreads) -> None:
+        self._waiting.add(pool)
+        asyncio.get_running_loop().call_later(PATIENCE, self._hurry, pool)
 
     def _hurry(self, pool: WorkerThreads) -> None:
         """See to it that jobs start soon if all threads turn out to be busy for long."""
@@ -121,8 +133,8 @@ class LoopThreads:
         else:
             self._waiting.discard(pool)
 
-    def put(self, job: _Job) -> None:
-        """Bring a job that has ended to the loop; called by worker threads."""
+    def put(self, job: _Job | Trips[Any]) -> None:
+        """Bring a job that has a result to the loop; called by worker threads."""
         self._ended.append(job)
         if not self._wake_up.acquire(blocking=False):
             return
@@ -173,3 +185,72 @@ class _Job(msgspec.Struct, eq=False):
         except (asyncio.InvalidStateError, InvalidStateError):  # nobody waits any more
             if error is not None and self.late is not None:
                 self.late(error)
+
+
+class Trips(msgspec.Struct, Generic[T], eq=False):
+    """A function that is called again and again, for an event loop that takes each result. None, or what it raises, is the last one.
+
+    A trip to a worker thread goes on from call to call, and each result is there as soon as it is made. The thread is given back when two
+    results are not taken, so that who takes them slowly holds no thread; and after a turn, so that others get theirs.
+    """
+
+    _function: Callable[[], T | None]
+    _late: Late | None
+    _submit: Callable[[Trips[T]], None]
+    _put: Callable[[Trips[T]], None]
+    _context: Context = msgspec.field(default_factory=copy_context)
+    _results: deque[tuple[T | None, Exception | None]] = msgspec.field(default_factory=deque)  # those that are not taken
+    _waits: asyncio.Future[T | None] | None = None  # for the next one
+    _is_under_way: bool = False
+    _is_left: bool = False
+
+    def take(self) -> asyncio.Future[T | None]:
+        """Return the future of the next result."""
+        is_under_way = self._is_under_way  # looked at first, as a trip ends after its last result is there
+        future = self._waits = asyncio.get_running_loop().create_future()
+        if self._results:
+            self.finish()
+        elif not is_under_way:
+            self._is_under_way = True
+            self._submit(self)
+        return future
+
+    def run(self) -> None:
+        """Go on one trip, in a worker thread."""
+        until, goes_on = time.monotonic() + TURN_SECONDS, True
+        while goes_on:
+            try:
+                result, error = self._context.run(self._function), None
+            except BaseException as raised:
+                result, error = None, as_failure(raised)
+            self._results.append((result, error))
+            behind = len(self._results) - (self._waits is not None)  # one of them goes to who waits
+            goes_on = result is not None and behind < 2 and time.monotonic() < until
+            if not goes_on:  # from here on, another thread may begin the next trip
+                self._is_under_way = False
+            del result, error  # what was raised refers to this frame
+            self._put(self)
+        if self._is_left:
+            self.leave()
+
+    def finish(self) -> None:
+        """Give a result to who waits for it, on the event loop."""
+        future = self._waits
+        if future is None or future.done() or not self._results:
+            return
+        self._waits = None
+        result, error = self._results.popleft()
+        if error is None:
+            future.set_result(result)
+        else:
+            future.set_exception(error)
+        del error
+
+    def leave(self) -> None:
+        """Take no more results."""
+        self._is_left = True
+        while self._results:
+            _, error = self._results.popleft()
+            if error is not None and self._late is not None:
+                self._late(error)
+            del error

@@ -1,7 +1,7 @@
 """The answers of one request, one at a time: a generator's items, or a plain model's only answer. Knows no transport.
 
-A generator runs on to its next item after the last one was sent. It keeps its slot until it ends or is closed. A plain generator is closed
-in a worker thread, and never while it runs.
+A generator runs on to its next item after the last one was sent; a plain one may be two items ahead, where `IO.run_ahead` goes on. It keeps
+its slot until it ends or is closed. A plain generator is closed in a worker thread, and never while it runs.
 """
 
 from __future__ import annotations
@@ -43,10 +43,14 @@ _MEASURED: Final = 8
 """How many items of the first stream of a model are measured, if it has so many: how long each holds the event loop."""
 
 
-class _Large(msgspec.Struct, frozen=True):
-    """A response that a worker thread must encode."""
+class _Item(msgspec.Struct, Generic[T]):
+    """One response of a generator, and when it was asked for, returned and encoded."""
 
-    response: InferenceResponse
+    asked_at: float
+    returned_at: float
+    encoded_at: float = 0.0
+    encoded: T | None = None  # None while `large` is to be encoded by a worker thread
+    large: InferenceResponse | None = None
 
 
 async def infer_any(engine: Engine, model: Model, wire: WireFormat[T], io: IO) -> T:
@@ -82,15 +86,9 @@ async def stream(
     is_out = False  # whether the last response is with who asks for the next one
     try:
         await reader.prepare()
-        while True:
-            response = await reader.read_next()
-            if isinstance(response, _Large):
-                response = await reader.encode_elsewhere(response)
-            if not reader.has_begun:  # from here on there is another deadline, which the client has too
-                reader.has_begun, reader.deadline, io.until = True, reader.until, reader.until
-            if response is None:
-                break
-            reader.note("success")
+        while (item := await reader.read_next()) is not None:
+            response = await reader.encode_elsewhere(item) if item.encoded is None else item.encoded
+            reader.count(item)
             is_out = True
             yield response
             is_out = False
@@ -113,23 +111,16 @@ async def stream(
 
 
 class _ItemReader(Generic[T]):
-    """Runs the generator of one request, from item to item."""
+    """Reads the generator of one request, counts what it gives, and ends it."""
 
     def __init__(self, call: Call[T], io: IO, *, wants_one: bool) -> None:
         self.index = 0
         """How many responses there were."""
-        self.has_begun = False  # whether there was one, or none will come
+        self.has_begun = False  # whether there was one
         self._call = call
         self._io = io
-        self._wants_one = wants_one
-        self._clock = call.engine.clock
-        self.until = self.deadline = call.timings.since + call.model.stream_timeout
-        self._generator: Any = None
-        self._context: Context | None = None
-        self._lock = threading.Lock()  # guards the next two
-        self._is_in_thread = False  # whether a thread runs or closes the generator: then that gives the slot back
-        self._is_given_up = False
-        self._asked_at = self._returned_at = 0.0
+        self._until = self._deadline = call.timings.since + call.model.stream_timeout
+        self._generator = _Generator(call, self._until, wants_one=wants_one)
 
     async def prepare(self) -> None:
         """Have the request decoded, and wait for the turn of what runs on the event loop."""
@@ -137,47 +128,145 @@ class _ItemReader(Generic[T]):
         if call.latest_turn != math.inf and slot.turn is not None:
             await wait_within_calls(call, slot.turn, self._io)
         if call.body is not None:
-            await self._io.run(call.decode_in_thread, "conversion", slot.turn, min(self.until, call.deadline))
-        self.deadline = min(self.until, call.deadline)
+            await self._io.run(call.decode_in_thread, "conversion", slot.turn, min(self._until, call.deadline))
+        self._deadline = self._generator.deadline = min(self._until, call.deadline)
         if call.handler.kind == "async stream":
             if slot.turn is not None:
-                await self._io.wait(slot.turn, self.deadline)
+                await self._io.wait(slot.turn, self._deadline)
             if slot.is_over:
                 raise Stopped
 
-    def read_next(self) -> Awaitable[T | _Large | None]:
-        """The next response, encoded, or to be encoded by a worker thread; None after the last one."""
-        call, deadline = self._call, self.deadline
+    def read_next(self) -> Awaitable[_Item[T] | None]:
+        """The next response; None after the last one."""
+        call, deadline = self._call, self._deadline
         if call.handler.kind == "async stream":
-            return self._io.call(self._await_next, deadline, in_one_task=True)
+            return self._io.call(self._generator.await_next, deadline, in_one_task=True)
         late = None if deadline == math.inf else call.log_late
-        return self._io.run(self._next_in_thread, "model", call.slot.turn, deadline, late)
+        return self._io.run_ahead(self._generator.next_in_thread, "model", call.slot.turn, deadline, late)
 
-    def encode_elsewhere(self, large: _Large) -> Awaitable[T]:
+    async def encode_elsewhere(self, item: _Item[T]) -> T:
         """Encode a large response in a worker thread."""
-        encode = partial(self._call.encode_in_thread, large.response, is_last=False)
-        return self._io.run(encode, "conversion", deadline=self.deadline)
+        assert item.large is not None  # else it is encoded
+        encode = partial(self._call.encode_in_thread, item.large, is_last=False)
+        response = await self._io.run(encode, "conversion", deadline=self._deadline)
+        item.encoded_at = self._call.timings.answered
+        return response
 
-    def _check_only(self, *, has_ended: bool) -> None:
-        """Check that there is one response, where one was asked for."""
-        model = self._call.model
-        if has_ended and not self.index:
-            with within(self._call.span):
-                logger.error("%s answered nothing, where one response was asked for", model)
-            raise ModelFailed(f"{model} answered nothing: generate_stream takes any number of responses")
-        if not has_ended and self.index:
-            raise InvalidRequest(f"{model} answered more than once: use generate_stream")
+    def count(self, item: _Item[T]) -> None:
+        """Count a response that leaves. From the first one on there is another deadline, which the client has too."""
+        if not self.has_begun:
+            self.has_begun = True
+            self._deadline = self._generator.deadline = self._io.until = self._until
+        self._add("success", item.returned_at - item.asked_at, item.encoded_at - item.returned_at, item.encoded_at)
 
-    async def _await_next(self) -> T | _Large | None:
+    def note(self, outcome: ResponseOutcome) -> None:
+        """Record how the stream ended. Do nothing if the function was not called."""
+        asked_at, returned_at = self._generator.asked_at, self._generator.returned_at
+        if not asked_at:
+            return
+        now = self._call.engine.clock()
+        returned = returned_at or now
+        seconds, encoding = (0.0, 0.0) if outcome == "cancel" else (returned - asked_at, now - returned)
+        self._add(outcome, seconds, encoding, now)
+
+    def _add(self, outcome: ResponseOutcome, seconds: float, encoding: float, now: float) -> None:
+        call = self._call
+        call.model.statistics.add(Numbers.add_response, self.index, outcome, seconds, encoding, now - call.timings.since)
+        self.index += 1
+
+    def give_up(self, outcome: ResponseOutcome) -> None:
+        """End the request, and give its slot back. If a thread runs the generator now, that thread closes it, and gives the slot back."""
+        self.note(outcome)
+        if self._generator.stop():
+            self._call.slot.give_up()
+
+    async def end(self, outcome: ResponseOutcome, *, closes: bool = True) -> None:
+        """`give_up`, and close the generator before that, if no thread runs it."""
+        self.note(outcome)
+        generator = self._generator
+        if not generator.stop():
+            return
+        try:
+            if closes and generator.is_made:
+                if self._call.handler.kind == "async stream":
+                    await self._io.call_always(generator.close)
+                else:
+                    await self._io.run_always(generator.close_in_thread, "model")
+        except QuitWithin as error:  # raised by the model itself, such as by a task that it awaits
+            generator.log_closing(error)
+        finally:
+            if generator.stop():
+                self._call.slot.give_up()
+
+    async def fail(self, error: BaseException, *, is_out: bool) -> Exception | None:
+        """End the request with an error, and return the one for its client; None if nobody waits for it any more."""
+        call = self._call
+        if isinstance(error, Exception):
+            cause = None
+            try:
+                # a stopped generator runs no more, and neither does its event loop or thread
+                await self.end("fail", closes=type(error) is not Stopped)
+            finally:
+                if isinstance(error, FAILURES):
+                    cause, error = error.__cause__, self._as_error(error)
+                call.note(error, cause)
+            return error
+        try:
+            if isinstance(error, GeneratorExit) and not (is_out and self._io.can_wait()):  # its event loop has ended
+                self.give_up("cancel")
+            else:
+                await self.end("cancel")
+        finally:
+            call.note(error)
+        return None
+
+    def _as_error(self, failure: Exception) -> InferenceError:
+        """Convert one of `FAILURES` to the error for the client."""
+        call = self._call
+        if type(failure) is not DeadlinePassed or self._deadline != self._until:
+            return as_error(call, failure)
+        if failure.__cause__ is not None:
+            call.log_late(failure.__cause__)
+        seconds, request = call.model.stream_timeout, name_request(call.timings.id)
+        with within(call.span):
+            logger.warning("%s streamed for more than %g seconds for %s", call.model, seconds, request, extra=call.log_fields())
+        return TimedOut(f"{call.model} did not end its stream within {seconds:g} seconds, its stream_timeout")
+
+
+class _Generator(Generic[T]):
+    """The generator of one request, which is created, asked for its items, and closed: on the event loop, or in one thread at a time."""
+
+    def __init__(self, call: Call[T], until: float, *, wants_one: bool) -> None:
+        self.deadline = until
+        """That of the request for who it calls."""
+        self.asked_at = self.returned_at = 0.0
+        """When it was last asked for an item, and when it gave one, ended or failed; 0.0 before that."""
+        self._call = call
+        self._until = until
+        self._wants_one = wants_one
+        self._clock = call.engine.clock
+        self._count = 0  # how many items it has given
+        self._generator: Any = None
+        self._context: Context | None = None
+        self._lock = threading.Lock()  # guards the next two
+        self._is_in_thread = False  # whether a thread runs or closes it: then that gives the slot back
+        self._is_given_up = False
+
+    @property
+    def is_made(self) -> bool:
+        return self._generator is not None
+
+    async def await_next(self) -> _Item[T] | None:
+        """The next item; None after the last one. If it is large, it is not encoded."""
         call, handler = self._call, self._call.handler
         token = enter(call.model, call.slot, self.deadline)
-        self._asked_at = self._clock()
+        self.asked_at, self.returned_at = self._clock(), 0.0
         try:
             if self._generator is None:
-                self._generator = self._create_generator()
+                self._generator = self._create()
             made = self._generator.__anext__()
             if handler.watch.is_measured:
-                made = measure(made, call.model, handler, self._clock, goes_on=self.index < _MEASURED)
+                made = measure(made, call.model, handler, self._clock, goes_on=self._count < _MEASURED)
             item = await made
             if self._wants_one:
                 self._check_only(has_ended=False)
@@ -193,12 +282,17 @@ class _ItemReader(Generic[T]):
             raise ModelRaised from error
         finally:
             leave(token)
-            self._returned_at = self._clock()
-        if self._returned_at >= self.until:  # if the function never awaits, no timer can interrupt it
+            self.returned_at = self._clock()
+        self._count += 1
+        if self.returned_at >= self._until:  # if the function never awaits, no timer can interrupt it
             raise DeadlinePassed
-        return call.encode(response) if are_short(response.outputs) else _Large(response)
+        if not are_short(response.outputs):
+            return _Item(self.asked_at, self.returned_at, large=response)
+        encoded = call.encode(response)
+        return _Item(self.asked_at, self.returned_at, call.timings.answered, encoded)
 
-    def _next_in_thread(self) -> T | None:
+    def next_in_thread(self) -> _Item[T] | None:
+        """The next item; None after the last one."""
         call = self._call
         with self._lock:
             is_given_up = self._is_given_up
@@ -206,9 +300,9 @@ class _ItemReader(Generic[T]):
                 raise Stopped
             self._is_in_thread = True
         try:
-            self._asked_at = self._clock()
+            self.asked_at, self.returned_at = self._clock(), 0.0
             try:
-                context = self._context or self._begin_generator()
+                context = self._context or self._begin()
                 item = context.run(next, self._generator, _END)
                 if self._wants_one:
                     self._check_only(has_ended=item is _END)
@@ -220,25 +314,27 @@ class _ItemReader(Generic[T]):
             except Exception as error:
                 raise ModelRaised from error
             finally:
-                self._returned_at = self._clock()
-            if self._returned_at >= self.until:
+                self.returned_at = self._clock()
+            self._count += 1
+            if self.returned_at >= self._until:
                 raise DeadlinePassed
-            return call.encode(response)
+            encoded = call.encode(response)
+            return _Item(self.asked_at, self.returned_at, call.timings.answered, encoded)
         finally:
             with self._lock:
                 is_given_up = self._is_in_thread = self._is_given_up
             if is_given_up:
-                self._close_in_thread()
+                self.close_in_thread()
 
-    def _begin_generator(self) -> Context:
+    def _begin(self) -> Context:
         """Create the generator in a context for all of its items: it may set a context variable, and reset it after a `yield`."""
         call = self._call
         context = self._context = copy_context()
         context.run(enter, call.model, call.slot, self.deadline)
-        self._generator = context.run(self._create_generator)
+        self._generator = context.run(self._create)
         return context
 
-    def _create_generator(self) -> Any:
+    def _create(self) -> Any:
         call = self._call
         if not call.timings.started:
             call.timings.started = call.timings.called = call.engine.clock()
@@ -246,99 +342,41 @@ class _ItemReader(Generic[T]):
         call.arguments = None
         return call.handler.function(*args, **kwargs)
 
-    def note(self, outcome: ResponseOutcome) -> None:
-        """Record one response, or how the stream ended. Do nothing if the function was not called."""
-        if not self._asked_at:
-            return
-        call, now = self._call, self._clock()
-        returned = self._returned_at or now
-        seconds, encoding = (0.0, 0.0) if outcome == "cancel" else (returned - self._asked_at, now - returned)
-        call.model.statistics.add(Numbers.add_response, self.index, outcome, seconds, encoding, now - call.timings.since)
-        self.index += 1
-        self._returned_at = 0.0
+    def _check_only(self, *, has_ended: bool) -> None:
+        """Check that there is one response, where one was asked for."""
+        model = self._call.model
+        if has_ended and not self._count:
+            with within(self._call.span):
+                logger.error("%s answered nothing, where one response was asked for", model)
+            raise ModelFailed(f"{model} answered nothing: generate_stream takes any number of responses")
+        if not has_ended and self._count:
+            raise InvalidRequest(f"{model} answered more than once: use generate_stream")
 
-    def give_up(self, outcome: ResponseOutcome) -> None:
-        """End the request, and give its slot back. If a thread runs the generator now, that thread closes it, and gives the slot back."""
-        self.note(outcome)
-        if self._stop():
-            self._call.slot.give_up()
-
-    def _stop(self) -> bool:
-        """Let no thread run the generator any more. True if none runs it now."""
+    def stop(self) -> bool:
+        """Let no thread run it any more. True if none runs it now."""
         with self._lock:
             self._is_given_up = True
             return not self._is_in_thread
 
-    async def end(self, outcome: ResponseOutcome, *, closes: bool = True) -> None:
-        """`give_up`, and close the generator before that, if no thread runs it."""
-        self.note(outcome)
-        if not self._stop():
-            return
+    async def close(self) -> None:
         try:
-            if closes and self._generator is not None:
-                if self._call.handler.kind == "async stream":
-                    await self._io.call_always(self._close_async)
-                else:
-                    await self._io.run_always(self._close_in_thread, "model")
-        except QuitWithin as error:  # raised by the model itself, such as by a task that it awaits
-            self._log_closing(error)
-        finally:
-            if self._stop():
-                self._call.slot.give_up()
+            await self._generator.aclose()
+        except Exception as error:
+            self.log_closing(error)
 
-    async def fail(self, error: BaseException, *, is_out: bool) -> Exception | None:
-        """End the request with an error, and return the one for its client; None if nobody waits for it any more."""
-        call = self._call
-        if isinstance(error, Exception):
-            cause = None
-            try:
-                # a stopped generator runs no more, and neither does its event loop or thread
-                await self.end("fail", closes=type(error) is not Stopped)
-            finally:
-                if isinstance(error, FAILURES):
-                    cause, error = error.__cause__, self.as_error(error)
-                call.note(error, cause)
-            return error
-        try:
-            if isinstance(error, GeneratorExit) and not (is_out and self._io.can_wait()):  # its event loop has ended
-                self.give_up("cancel")
-            else:
-                await self.end("cancel")
-        finally:
-            call.note(error)
-        return None
-
-    def _close_in_thread(self) -> None:
-        """Close the generator, and give the slot back."""
+    def close_in_thread(self) -> None:
+        """Close it, and give the slot back."""
         with self._lock:
             self._is_in_thread = True
         try:
             if self._context is not None and self._generator is not None:
                 self._context.run(self._generator.close)
         except Exception as error:
-            self._log_closing(error)
+            self.log_closing(error)
         finally:
             self._call.slot.give_up()
 
-    async def _close_async(self) -> None:
-        try:
-            await self._generator.aclose()
-        except Exception as error:
-            self._log_closing(error)
-
-    def _log_closing(self, error: Exception) -> None:
+    def log_closing(self, error: Exception) -> None:
         call, request = self._call, name_request(self._call.timings.id)
         with within(call.span):
             log_raised(logging.ERROR, error, "%s failed when the stream for %s was closed", call.model, request, extra=call.log_fields())
-
-    def as_error(self, failure: Exception) -> InferenceError:
-        """Convert one of `FAILURES` to the error for the client."""
-        call = self._call
-        if type(failure) is not DeadlinePassed or self.deadline != self.until:
-            return as_error(call, failure)
-        if failure.__cause__ is not None:
-            call.log_late(failure.__cause__)
-        seconds, request = call.model.stream_timeout, name_request(call.timings.id)
-        with within(call.span):
-            logger.warning("%s streamed for more than %g seconds for %s", call.model, seconds, request, extra=call.log_fields())
-        return TimedOut(f"{call.model} did not end its stream within {seconds:g} seconds, its stream_timeout")

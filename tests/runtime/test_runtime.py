@@ -261,3 +261,59 @@ def test_a_function_sees_the_context_variables_of_its_caller(runtime: Runtime, w
     variable: ContextVar[int] = ContextVar("variable")
     variable.set(7)
     assert run_alone(runtime, way, variable.get) == 7
+
+
+def test_trips_of_one_function_never_overlap(runtime: Runtime) -> None:
+    """Each begins as soon as the one before has ended, in another thread too."""
+    running, most, numbers = [0], [0], iter(range(1000))
+
+    def call() -> int | None:
+        running[0] += 1
+        most[0] = max(most[0], running[0])
+        number = next(numbers, None)
+        time.sleep(0.0003)  # the event loop has the interpreter meanwhile
+        running[0] -= 1
+        return number
+
+    async def main() -> list[int]:
+        trips, found = runtime.here().begin_trips(call, "model", None), list[int]()
+        async with asyncio.timeout(60):
+            while (number := await trips.take()) is not None:
+                found.append(number)
+        return found
+
+    assert asyncio.run(main()) == list(range(1000))
+    assert most == [1]
+
+
+@pytest.mark.parametrize("is_late", [False, True], ids=["before", "after"])
+def test_an_error_that_nobody_takes_is_told(runtime: Runtime, *, is_late: bool) -> None:
+    told: list[BaseException] = []
+    go_on, has_begun = threading.Event(), threading.Event()
+    numbers = iter([1])
+
+    def call() -> int:
+        for number in numbers:
+            return number
+        has_begun.set()
+        assert go_on.wait(20)
+        raise ValueError
+
+    async def main() -> None:
+        trips = runtime.here().begin_trips(call, "model", told.append)
+        assert await trips.take() == 1
+        future = trips.take()
+        await asyncio.to_thread(has_begun.wait, 20)
+        future.cancel()
+        if is_late:
+            trips.leave()
+        go_on.set()
+        await asyncio.sleep(0.05)
+        if not is_late:
+            trips.leave()
+        async with asyncio.timeout(20):
+            while not told:
+                await asyncio.sleep(0.001)
+
+    asyncio.run(main())
+    assert [type(error) for error in told] == [ValueError]

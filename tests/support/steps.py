@@ -65,6 +65,9 @@ class StepIO:
         assert (after, deadline, late) == (None, math.inf, None)
         return Run(function, work)
 
+    def run_ahead(self, function: Callable[[], Any], work: Work, after: Any = None, deadline: float = math.inf, late: Any = None) -> Any:
+        raise NotImplementedError
+
     def run_always(self, function: Callable[[], Any], work: Work) -> Any:
         return Run(function, work)
 

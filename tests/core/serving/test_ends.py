@@ -241,7 +241,7 @@ ENDS: list[Callable[[], Coroutine[Any, Any, None]]] = [
 ]  # fmt: skip
 
 
-OF_REQUESTS = ("AsyncIO", "Call", "CancelledError", "Execution", "Member", "Part", "Task", "_ItemReader")
+OF_REQUESTS = ("AsyncIO", "Call", "CancelledError", "Execution", "Member", "Part", "Task", "Trips", "_Generator", "_Item", "_ItemReader")
 """Classes of which requests have some. Servers, which end here too, have cycles of their own."""
 
 

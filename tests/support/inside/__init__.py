@@ -258,6 +258,11 @@ class _Noted:
         return self._runtime.here().begin(function, work, after, deadline, late)
 
 
+def note_jobs(server: InferenceServer, threads: list[threading.Thread]) -> None:
+    """Have each job noted, by the worker thread that has done it."""
+    server._inside.runtime.call_after_jobs(lambda: threads.append(threading.current_thread()))
+
+
 # Where a test steps in
 
 

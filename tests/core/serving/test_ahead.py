@@ -1,0 +1,237 @@
+"""A `def` generator over ASGI: its thread goes on to the next items while the client keeps up, two of them ahead at most."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+from oip_asgi import InferenceServer
+from tests.support.inside import is_idle, note_jobs, statistics_of
+from tests.support.streaming import Noted, listen, numbers, serve_stream
+from tests.support.talk import Talk, until
+
+MANY = b'{"n": 1000000}'
+
+
+async def take_one(server: InferenceServer) -> Talk:
+    """A client that takes the first item, and no more until it is told to."""
+    talk = listen(server, MANY)
+    take, sent = talk.takes, talk.sent
+    while len(sent) < 2:  # the head, and the item
+        await asyncio.sleep(0)
+    take.clear()
+    return talk
+
+
+async def settle(noted: Noted) -> int:
+    """How many items there are when no more are made."""
+    made = -1
+    while made != noted.made:
+        made = noted.made
+        await asyncio.sleep(0.1)
+    return made
+
+
+def counts(server: InferenceServer) -> dict[str, int]:
+    """How many responses ended in each way."""
+    found: dict[str, int] = {}
+    for ends in statistics_of(server, "m").snapshot().responses.values():
+        for end in {"success", "fail", "cancel", "empty_response"} & ends.keys():
+            found[end] = found.get(end, 0) + ends[end].count
+    return found
+
+
+def test_a_generator_is_two_items_ahead_of_a_client_that_does_not_read() -> None:
+    async def stop_after_one() -> int:
+        """How many items there are behind the one that is being sent."""
+        noted = Noted()
+        server = serve_stream(noted.blocking)
+        talk = await take_one(server)
+        ahead = await settle(noted) - len(numbers(talk)) - 1
+        talk.takes.set()
+        await until(lambda: len(talk.sent) > 20)
+        assert numbers(talk)[:10] == list(range(10))
+        talk.go()
+        await asyncio.wait_for(talk.task, 20)
+        assert noted.ended == ["closed", "finally"]
+        assert is_idle(server)
+        server.stop()
+        return ahead
+
+    seen = set[int]()
+    for _ in range(20):  # on a busy machine, a turn of the thread may be over before
+        if 2 not in seen:
+            seen.add(asyncio.run(stop_after_one()))
+    assert max(seen) == 2
+
+
+def test_from_python_each_item_is_made_when_it_is_asked_for() -> None:
+    noted = Noted()
+    server = serve_stream(noted.blocking)
+
+    async def main() -> None:
+        responses = server.infer_stream("m", {"n": np.array([9])})
+        for number in range(3):
+            assert (await anext(responses))["output_0"].tolist() == [number]
+            await asyncio.sleep(0.02)
+            assert noted.made == number + 1
+        await responses.aclose()
+
+    asyncio.run(main())
+    server.stop()
+
+
+def test_a_client_that_does_not_read_holds_no_thread() -> None:
+    server = InferenceServer(worker_threads=1)
+    server.register("m", Noted().blocking)
+    server.register("other", lambda n: n)
+
+    async def main() -> None:
+        talk = await take_one(server)
+        assert (await Talk(server, "other", b'{"n": 1}', action="generate").answer())[0] == 200
+        talk.go()
+        talk.takes.set()
+        await asyncio.wait_for(talk.task, 20)
+
+    asyncio.run(main())
+    server.stop()
+
+
+def test_a_client_that_keeps_up_leaves_the_others_their_turn() -> None:
+    noted = Noted()
+    server = InferenceServer(worker_threads=1)
+    server.register("m", noted.blocking)
+    server.register("other", lambda n: n)
+
+    async def main() -> None:
+        talk = listen(server, MANY)
+        await until(lambda: talk.sent)
+        for _ in range(5):
+            assert (await Talk(server, "other", b'{"n": 1}', action="generate").answer())[0] == 200
+        assert not talk.task.done()
+        talk.go()
+        await asyncio.wait_for(talk.task, 20)
+
+    asyncio.run(main())
+    assert noted.made < 1_000_000
+    server.stop()
+
+
+def test_each_item_is_there_while_the_next_one_is_made() -> None:
+    """Also in the middle of a trip, where one item came right after the other."""
+    go_on = threading.Semaphore(0)
+
+    def pairs(n: Any) -> Iterator[int]:
+        for number in range(int(n[0])):
+            if number % 2:
+                assert go_on.acquire(timeout=20)
+            yield number
+
+    server = serve_stream(pairs)
+
+    async def main() -> None:
+        talk = listen(server, b'{"n": 8}')
+        for number in (1, 3, 5, 7):
+            await until(lambda number=number: len(talk.sent) > number)
+            await asyncio.sleep(0.02)
+            assert numbers(talk) == list(range(number))
+            go_on.release()
+        await asyncio.wait_for(talk.task, 20)
+        assert numbers(talk) == list(range(8))
+
+    asyncio.run(main())
+    server.stop()
+
+
+@pytest.mark.parametrize("end", ["gone", "cancel"])
+def test_items_that_nobody_takes_are_not_counted_and_the_generator_is_closed_once(end: str) -> None:
+    noted = Noted()
+    server = serve_stream(noted.blocking)
+
+    async def main() -> int:
+        talk = await take_one(server)
+        await settle(noted)
+        if end == "gone":
+            talk.go()
+        else:
+            talk.task.cancel()
+        await asyncio.wait([talk.task], timeout=20)
+        await until(lambda: is_idle(server))
+        return len(numbers(talk))
+
+    taken = asyncio.run(main())
+    assert noted.ended == ["closed", "finally"]
+    assert noted.threads == ["oip_asgi worker"]
+    assert counts(server) == {"success": taken + 1, "cancel": 1}  # one was being sent
+    server.stop()
+
+
+def test_an_error_comes_after_the_items_in_front_of_it(caplog: pytest.LogCaptureFixture) -> None:
+    def fails(n: Any) -> Iterator[int]:
+        yield from range(int(n[0]))
+        raise ValueError("secret")
+
+    server = serve_stream(fails)
+
+    async def main() -> None:
+        for count in range(1, 9):
+            talk = listen(server, b'{"n": %d}' % count)
+            await asyncio.wait_for(talk.task, 20)
+            assert numbers(talk) == [*range(count), "model 'm' failed: see the server's log"]
+
+    asyncio.run(main())
+    assert counts(server) == {"success": 36, "fail": 8}
+    assert len([record for record in caplog.records if record.levelno == logging.ERROR]) == 8
+    server.stop()
+
+
+def test_an_error_that_was_made_ahead_is_logged_though_nobody_waits_for_it(caplog: pytest.LogCaptureFixture) -> None:
+    raised: list[ValueError] = []
+
+    def fails(n: Any) -> Iterator[int]:
+        yield from range(3)
+        raised.append(ValueError("secret"))
+        raise raised[0]
+
+    async def stop_after_one() -> None:
+        server = serve_stream(fails, stream_timeout=0.3)
+        talk = await take_one(server)
+        await asyncio.wait_for(talk.task, 20)
+        assert numbers(talk) == [0]
+        assert is_idle(server)
+        server.stop()
+
+    for _ in range(20):  # on a busy machine, a turn of the thread may be over before
+        if not raised:
+            asyncio.run(stop_after_one())
+    assert "model 'm' failed on a request, after its timeout" in caplog.text
+    assert "secret" in caplog.text
+
+
+def test_a_generator_that_does_not_wait_makes_few_trips_to_threads() -> None:
+    trips: list[threading.Thread] = []
+    items = 200
+
+    def slow(n: Any) -> Iterator[int]:
+        for number in range(items):
+            time.sleep(0.0002)  # the event loop has the interpreter meanwhile
+            yield number
+
+    server = serve_stream(slow)
+    note_jobs(server, trips)
+
+    async def main() -> None:
+        talk = listen(server)
+        await asyncio.wait_for(talk.task, 20)
+        assert numbers(talk) == list(range(items))
+
+    asyncio.run(main())
+    server.stop()
+    assert len(trips) < items
