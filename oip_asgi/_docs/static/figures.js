@@ -92,10 +92,14 @@ function bars(row, title) {
   const scores = row.map(([, score]) => score), sum = scores.reduce((one, other) => one + other, 0);
   const areShares = Math.min(...scores) >= 0 && Math.abs(sum - 1) < 0.02;
   const most = areShares ? 1 : Math.max(...scores.map(Math.abs), 1e-9);
-  const lines = row.slice(0, MOST_BARS).map(([label, score]) => bar(label, score / most, areShares ? `${(score * 100).toFixed(1)} %` : short(score)));
+  const lines = row.slice(0, MOST_BARS).map(([label, score]) => bar(label, score / most, areShares ? percent(score) : short(score)));
   const more = row.length > MOST_BARS ? [made("li", `and ${row.length - MOST_BARS} more`, "faint")] : [];
   const list = build("ol", { className: "bars" }, [...lines, ...more]);
   return title ? build("div", {}, [made("h4", title), list]) : list;
+}
+
+function percent(share) {
+  return share > 0 && share < 0.0005 ? "< 0.1 %" : `${(share * 100).toFixed(1)} %`;
 }
 
 function bar(label, share, text) {
