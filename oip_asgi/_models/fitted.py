@@ -31,11 +31,18 @@ def list_columns(model: Any) -> list[str] | None:
     of_xgboost, of_lightgbm = (isinstance(model, find_class(module, "Booster")) for module in ("xgboost", "lightgbm"))
     if of_xgboost:
         return model.feature_names or []
+    if _is_catboost(model):
+        names = _get(model, "feature_names_") or []
+        return [] if names == list(map(str, range(len(names)))) else names  # so it calls columns that had no names
     names = model.feature_name() if of_lightgbm else getattr(model, "feature_names_in_", None)
     if names is None:
         return [] if hasattr(model, "fit") and hasattr(model, "get_params") else None
     is_nameless = (of_lightgbm or isinstance(model, find_class("lightgbm", "LGBMModel"))) and all(map(_GIVEN_BY_LIGHTGBM, names))
     return [] if is_nameless else list(map(str, names))
+
+
+def _is_catboost(model: Any) -> bool:
+    return isinstance(model, find_class("catboost", "CatBoost"))
 
 
 class Declaration(NamedTuple):
@@ -81,6 +88,7 @@ def declare(function: Callable[..., Any], *, has_frames: bool) -> Declaration | 
 _COLUMNS: Final[Mapping[str, Callable[[str], TensorSpec]]] = {
     "text": lambda name: TensorSpec(name, "BYTES", [-1], "str"),
     "number": lambda name: AnyNumber(name, "FP64", [-1]),
+    "category": lambda name: AnyDatatype(name, "BYTES", [-1]),
     "any": lambda name: AnyDatatype(name, "FP64", [-1]),
 }
 
@@ -130,7 +138,7 @@ def _library_of(step: Any) -> str:
 
 
 def _find_columns(model: Any, columns: Sequence[str]) -> Mapping[str, str]:
-    """Which columns are text or numbers, as far as the steps of a model tell it."""
+    """Which columns are text, numbers, or categories, which may be either, as far as the steps of a model tell it."""
     steps = _list_steps(model)
     for step in steps:
         categories = _get(step, "categories_")
@@ -147,8 +155,12 @@ def _find_columns(model: Any, columns: Sequence[str]) -> Mapping[str, str]:
         return told
     if hasattr(first, "vocabulary_"):
         return dict.fromkeys(columns, "text")
+    if _is_catboost(first):
+        kinds = dict.fromkeys(first.get_cat_feature_indices(), "category") | dict.fromkeys(first.get_text_feature_indices(), "text")
+        kinds |= dict.fromkeys(first.get_embedding_feature_indices(), "any")
+        return {name: kinds.get(place, "number") for place, name in enumerate(columns)}
     takes_numbers = _library_of(first) in _PROBABILITIES and type(first).__name__ not in _OF_OTHERS
-    takes_numbers = takes_numbers and not _get(_get(first, "booster_"), "pandas_categorical") and _library_of(first) != "catboost"
+    takes_numbers = takes_numbers and not _get(_get(first, "booster_"), "pandas_categorical")
     statistics = _get(first, "statistics_")
     is_of_objects = isinstance(statistics, np.ndarray) and statistics.dtype.kind == "O"
     return dict.fromkeys(columns, "number") if takes_numbers and not is_of_objects else {}

@@ -28,6 +28,7 @@ PEOPLE = pd.DataFrame({"age": [20, 30, 40, 50], "city": ["Bonn", "Ulm", "Bonn", 
 LEAVES = ["no", "yes", "no", "yes"]
 TEXT = {"datatype": "BYTES", "parameters": {"content_type": "str"}}
 NUMBER = {"datatype": "FP64"}
+CATEGORY = {"datatype": "BYTES"}
 
 
 def people(**options: Any) -> Any:
@@ -161,6 +162,54 @@ def test_boosters_and_their_estimators(library: str) -> None:
     server = served(booster)
     assert described(server)[name] == {"datatype": "FP64", "shape": [-1, 4]}
     assert ask(server, "m", **{name: X[:1]}).status == 200
+
+
+CATBOOST: dict[str, Any] = {"iterations": 2, "verbose": False, "allow_writing_files": False, "thread_count": 1}
+
+
+def test_catboost_fitted_with_an_array() -> None:
+    fitted = pytest.importorskip("catboost").CatBoostClassifier(**CATBOOST).fit(X, Y)
+    server = served(fitted.predict_proba)
+    assert described(server) == {"X": {"datatype": "FP64", "shape": [-1, 4]}}
+    assert described(server, "outputs") == {"output_0": {"datatype": "FP64", "shape": [-1, 3]}}
+    assert outputs(ask(server, "m", X=X[:2])) == {"output_0": fitted.predict_proba(X[:2]).ravel().tolist()}
+    assert classified(server, X[:1])[0] == "setosa"
+    assert error(ask(server, "m", X=X[:1, :3])) == (400, "input 'X' has shape [1, 3]: expected [-1, 4]")
+    server = served(fitted.predict)
+    assert described(server) == {"data": {"datatype": "FP64", "shape": [-1, 4]}}
+    assert outputs(ask(server, "m", data=X[:1])) == {"output_0": ["setosa"]}
+
+
+def test_catboost_fitted_with_a_frame_knows_its_columns_and_which_are_categories() -> None:
+    catboost = pytest.importorskip("catboost")
+    frame = PEOPLE[["age", "city", "fee"]].assign(zone=[1, 2, 1, 2])
+    fitted = catboost.CatBoostClassifier(cat_features=["city", "zone"], **CATBOOST).fit(frame, LEAVES)
+    server = served(fitted.predict_proba)
+    assert described(server) == columns(age=NUMBER, city=CATEGORY, fee=NUMBER, zone=CATEGORY)
+    expected = {"output_0": fitted.predict_proba(frame[:2]).ravel().tolist()}
+    row = {"zone": [1, 2], "fee": [1.0, np.nan], "city": ["Bonn", "Ulm"], "age": [20, 30]}
+    assert outputs(ask(server, "m", **row)) == expected
+    assert outputs(ask(server, "m", **{**row, "zone": ["1", "2"]})) == expected  # to catboost they are the same
+    assert error(ask(server, "m", **{**row, "age": ["20", "30"]}))[0] == 400
+    assert error(ask(server, "m", age=[20]))[0] == 400
+    regressor = catboost.CatBoostRegressor(**CATBOOST).fit(frame[["age", "zone"]], [1.0, 2.0, 3.0, 4.0])
+    server = served(regressor.predict)
+    assert described(server) == columns(age=NUMBER, zone=NUMBER)
+    assert outputs(ask(server, "m", zone=[1], age=[20])) == {"output_0": regressor.predict(frame[["age", "zone"]][:1]).tolist()}
+    scaled = make_pipeline(StandardScaler(), catboost.CatBoostClassifier(**CATBOOST)).fit(frame[["age", "zone"]], LEAVES)
+    server = served(scaled.predict_proba)
+    assert described(server) == columns(age=NUMBER, zone=NUMBER)
+    assert described(server, "outputs") == {"output_0": {"datatype": "FP64", "shape": [-1, 2]}}
+    with pytest.raises(TypeError, match="the CatBoostClassifier does not know the names of its columns"):
+        served(catboost.CatBoostClassifier(**CATBOOST).fit(X, Y).predict, content_type="pd")
+
+
+def test_the_example_of_openapi_is_answered_by_categories() -> None:
+    catboost = pytest.importorskip("catboost")
+    fitted = catboost.CatBoostClassifier(cat_features=["city"], **CATBOOST).fit(PEOPLE[["age", "city"]], LEAVES)
+    server = served(fitted.predict_proba)
+    [body] = [operation["post"]["requestBody"] for path, operation in server.openapi()["paths"].items() if path.endswith("/m/infer")]
+    assert ask(server, "m", body["content"]["application/json"]["example"]).status == 200
 
 
 def test_one_that_load_fits_is_known_then() -> None:
