@@ -111,7 +111,7 @@ def urls(server: InferenceServer, *, public: Sequence[str] = ()) -> list[URLPatt
 def _write_regex(path: str) -> str:
     """Write the regular expression of a template."""
     parts = re.split(r"\{(\w+)\}", path.removeprefix("/"))
-    body = "".join(f"(?P<{part}>[^/]+)" if place % 2 else re.escape(part) for place, part in enumerate(parts))
+    body = "".join(f"(?P<{part}>[^/]+)" if index % 2 else re.escape(part) for index, part in enumerate(parts))
     return rf"\A{'/?' if path else ''}{body}\Z"
 
 

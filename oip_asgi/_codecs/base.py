@@ -110,11 +110,13 @@ class ListCodec(InputCodec[list[V]]):
 
     @classmethod
     def can_encode(cls, payload: Any) -> bool:
-        [wanted] = cls.type_hint.__args__
+        [element_type] = cls.type_hint.__args__
         if not isinstance(payload, list):
             return False
         # for most other lists, the first element is enough
-        return not payload or (isinstance(payload[0], wanted) and all(issubclass(kind, wanted) for kind in set(map(type, payload))))
+        return not payload or (
+            isinstance(payload[0], element_type) and all(issubclass(kind, element_type) for kind in set(map(type, payload)))
+        )
 
 
 class RequestCodec(Codec[T]):

@@ -190,10 +190,10 @@ def read_msgspec(cls: type) -> tuple[tuple[Field, ...], Make, FromJSON | None]:
             each.name,
             (each.encode_name, each.encode_name),
             each.type,
-            _resolve(schema["properties"][each.encode_name] if schemas is None else schemas[place], definitions),
+            _resolve(schema["properties"][each.encode_name] if schemas is None else schemas[index], definitions),
             is_needed=each.required,
         )
-        for place, each in enumerate(info.fields)
+        for index, each in enumerate(info.fields)
     )
     by_name = {field.reads: field for field in fields}
 

@@ -122,8 +122,8 @@ def _make_array(value: Any, spec: TensorSpec | None) -> Array:
         if _are_numbers(elements) or (spec is not None and array.size and all(each is None for each in elements)):
             array = array.astype(np.float64)  # None becomes NaN, as null in JSON
             if spec is None and any(
-                isinstance(each, (int, np.integer)) and int(each) != made
-                for each, made in zip(elements, array.ravel().tolist(), strict=True)
+                isinstance(each, (int, np.integer)) and int(each) != converted
+                for each, converted in zip(elements, array.ravel().tolist(), strict=True)
             ):
                 raise TypeError("None makes FP64 of the whole numbers beside it, which would round the large ones: declare the input")
     array = to_wire_array(array)

@@ -95,12 +95,12 @@ def _list_operations(
 ) -> Iterator[tuple[str, dict[str, Any]]]:
     """Each path below the mount, and its operations by method."""
     keys = {at.model.name: at.key for at in reversed(model_paths)}
-    made = chain(
+    parts = chain(
         [operations.server()] if has_server else [],
         (operations.control(name, key, controls) for name, key in keys.items()),
         (operations.model(at) for at in model_paths),
     )
-    return chain.from_iterable(paths.items() for paths in made)
+    return chain.from_iterable(paths.items() for paths in parts)
 
 
 def _make_operations(engine: Engine, prefix: str) -> Operations:

@@ -221,9 +221,9 @@ class Regions:
         def read_region(parameters: Parameters) -> Buffer:
             nonlocal read
             check_supported(parameters, "it", SHARED_MEMORY)
-            place = _read_place(parameters, "it")
-            assert place is not None  # the caller has found the parameter
-            memory = self._locate(*place, "it")
+            location = _read_place(parameters, "it")
+            assert location is not None  # the caller has found the parameter
+            memory = self._locate(*location, "it")
             read += memory.size
             most = self._max_body_bytes
             if most is not None and read > most:
@@ -237,15 +237,15 @@ class Regions:
         ranges: dict[str, MemoryRange] = {}
         for output in outputs:
             parameters, where = output.parameters or {}, f"requested output {show(output.name)}"
-            place = _read_place(parameters, where)
-            if place is None:
+            location = _read_place(parameters, where)
+            if location is None:
                 continue
             for name, other in ((CLASSIFICATION, CLASSIFICATION), ("binary_data", "binary_data: true")):
                 if parameters.get(name):
                     raise InvalidRequest(f"{where} goes to shared memory and has the parameter {other}: expected one of them")
             if streams:
                 raise InvalidRequest(f"{where} goes to shared memory, but the model answers with a stream: leave the parameter out")
-            ranges[output.name] = self._locate(*place, f"output {show(output.name)}")
+            ranges[output.name] = self._locate(*location, f"output {show(output.name)}")
         in_order = sorted([memory for memory in ranges.values() if memory.size], key=lambda memory: (memory.segment.key, memory.offset))
         for first, second in pairwise(in_order):
             if first.segment.key == second.segment.key and second.offset < first.offset + first.size:

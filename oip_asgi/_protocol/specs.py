@@ -155,9 +155,9 @@ class TensorSpec(_Resolved):
                 outside |= is_outside(numbers, bound)
         if not outside.any():
             return None
-        place = int(outside.argmax())
-        value = values[place] if array.dtype.hasobject else numbers[place].item()
-        return (place // (array.size // len(array)) if array.ndim else 0), value
+        index = int(outside.argmax())
+        value = values[index] if array.dtype.hasobject else numbers[index].item()
+        return (index // (array.size // len(array)) if array.ndim else 0), value
 
     def describe_range(self) -> str:
         if self.minimum is None or self.maximum is None:
