@@ -333,11 +333,12 @@ def encode_response(response: InferenceResponse, head: bytes) -> bytes:
     if isinstance(response, RowsAsJSON):  # of one row
         _check_names(response.names, ())
         return b"%b,%b" % (head, response.text[2:-1])
-    names = [tensor.name for tensor in response.outputs]
-    if response.parameters or not RESERVED_OUTPUTS.isdisjoint(names):
-        _check_names(names, response.parameters)
+    if response.parameters:
+        _check_names([tensor.name for tensor in response.outputs], response.parameters)
     parts = [head]
     for tensor in response.outputs:
+        if tensor.name in RESERVED_OUTPUTS:
+            _check_names([tensor.name], ())
         text = _read_json_texts(tensor) if tensor.parameters and tensor.array.dtype.hasobject else None
         try:
             text = text or _encode(to_value(tensor.array))
