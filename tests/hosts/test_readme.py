@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import json
 import sys
+import unittest
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from types import ModuleType
 from typing import Any
 
+import grpc
 import httpx2
 import pytest
 from django.core.wsgi import get_wsgi_application
 from django.test import override_settings
 
 from oip_asgi.client import Client as OurClient
+from oip_asgi.grpc import add_to_server
 from tests.support.client import Client
 from tests.support.host_ways import configure_django
 from tests.support.readme import CURLS, SNIPPETS
@@ -56,7 +60,7 @@ def test_the_first_answers_of_asgi(monkeypatch: pytest.MonkeyPatch) -> None:
         app = ModuleType("app")
         monkeypatch.setitem(sys.modules, "app", app)
         app.__dict__["app"] = names["app"]
-        names_of("def test_iris")["test_iris"]()
+        names_of("def test_iris() ->")["test_iris"]()
 
 
 def test_a_route_that_drains() -> None:
@@ -81,6 +85,22 @@ def test_the_first_answer_of_django(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "shop_urls", urls)
     with override_settings(ROOT_URLCONF="shop_urls", MIDDLEWARE=["shop_urls.check_key"]):
         check_first_answer(over_wsgi(get_wsgi_application(), "/v2"))
+        result = unittest.TestResult()
+        names_of("class IrisTest")["IrisTest"]("test_iris")(result)
+        assert (result.testsRun, result.failures, result.errors) == (1, [], [])
+
+
+def test_the_first_answer_over_grpc() -> None:
+    server = names_of('KEY = "s3cret"')["server"]
+    grpc_server = grpc.server(ThreadPoolExecutor(2))
+    add_to_server(server, grpc_server)
+    address = f"127.0.0.1:{grpc_server.add_insecure_port('127.0.0.1:0')}"
+    grpc_server.start()
+    try:
+        assert names_of("def find_species")["find_species"](address) == [0]
+    finally:
+        grpc_server.stop(None).wait()
+        server.stop()
 
 
 def test_errors_of_calls_in_a_route() -> None:
