@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import sys
 import tempfile
+from datetime import datetime, timedelta
 from pathlib import Path
 
 import numpy as np
@@ -28,15 +29,19 @@ def take(path: Path, folder: Path) -> None:
         page.clock.install()
         page.goto(f"{served.url}/v2/docs#model=iris")
         expect(page.locator("h2")).to_have_text("iris")
+        page.clock.pause_at(datetime.now() + timedelta(minutes=1))  # from here on it goes as far as it is wound
         generator = np.random.default_rng(7)
         for reading in range(READINGS):
             for _ in range(1 + generator.poisson(8 + 5 * np.sin(reading / 9))):
                 ask(served.url, generator.uniform([4.3, 2.0, 1.0, 0.1], [7.9, 4.4, 6.9, 2.5]).round(1).tolist())
             with page.expect_response("**/docs/state.json"):
                 page.clock.run_for(EVERY)
-        page.click("#send")
+            page.wait_for_timeout(50)  # until the page has taken it in
+        page.clock.resume()
+        with page.expect_response("**/docs/state.json"):
+            page.click("#send")
         expect(page.locator("#answer .badge")).to_have_text("200 OK")
-        page.clock.run_for(100)  # the numbers and the fading are drawn
+        page.wait_for_timeout(200)  # until all of it is drawn
         page.mouse.move(0, 0)
         page.evaluate("document.activeElement.blur()")
         page.screenshot(path=path)
