@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import argparse
 
+from .._protocol.errors import ErrorResponse
+
 
 def make_parser(program: str, about: str | None) -> argparse.ArgumentParser:
     """A parser for the address of a server, a version, and headers; `about` is the docstring of the command."""
@@ -12,6 +14,12 @@ def make_parser(program: str, about: str | None) -> argparse.ArgumentParser:
     parser.add_argument("--version", help="the version of the model")
     parser.add_argument("--header", action="append", default=[], help='such as "Authorization: Bearer ...", any number of times')
     return parser
+
+
+def describe(error: Exception) -> str:
+    """The text of an error, and what to write if the server wants to know who calls."""
+    wants_key = isinstance(error, ErrorResponse) and error.response_status == 401
+    return f"{error}; --header 'Name: value' sends a key" if wants_key else str(error)
 
 
 def read_headers(given: argparse.Namespace) -> dict[str, str]:

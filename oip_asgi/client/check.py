@@ -25,13 +25,13 @@ import numpy as np
 from .._io import finish
 from .._models.registry import path_of
 from .._protocol.datatypes import DTYPES, Buffer, dtype_of
-from .._protocol.errors import InferenceError, InvalidRequest, InvalidResponse, list_names
+from .._protocol.errors import ErrorResponse, InferenceError, InvalidRequest, InvalidResponse, list_names
 from .._protocol.schemas import RequestOutput
 from .._protocol.tensors import InferenceRequest, Tensor
 from .._rest.body import HEADER_LENGTH
 from .._rest.client import LENGTH_NAME, read_document, read_response
 from . import _questions as questions
-from ._arguments import make_parser, read_headers
+from ._arguments import describe, make_parser, read_headers
 from ._engines import ConnectionFailed
 from ._http import HTTPLink
 from ._questions import MAX_BODY_BYTES, HTTPAnswer, HTTPRequest
@@ -235,10 +235,13 @@ def find_only(link: HTTPLink) -> str:
     """The name of the only model. Servers of other kinds have the repository's index, or `GET models`, or none of both."""
     names: list[str] = []
     for question in (questions.MODELS, questions.INDEX):
-        with suppress(InvalidResponse):
+        try:
             found: list[Any] = finish(link.ask(question, None))
             names = list(dict.fromkeys(str(each["name"] if isinstance(each, dict) else each) for each in found))
             break
+        except InvalidResponse as error:
+            if isinstance(error, ErrorResponse) and error.response_status in (401, 403):  # --model would not help
+                raise
     if len(names) != 1:
         raise InvalidRequest(f"the server has {list_names(names) if names else 'no list of its models'}: name one with --model")
     return names[0]
@@ -299,7 +302,7 @@ def main(arguments: list[str] | None = None) -> int:
         request = None if given.request is None else json.loads(given.request.read_bytes())
         return check(link, given.model or find_only(link), given.version, request, strain=given.strain, write=partial(print, flush=True))
     except (InferenceError, OSError, ValueError) as error:
-        print(f"cannot be checked: {error}", file=sys.stderr)  # noqa: T201
+        print(f"cannot be checked: {describe(error)}", file=sys.stderr)  # noqa: T201
         return 2
     finally:
         finish(link.close())

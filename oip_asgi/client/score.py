@@ -22,7 +22,7 @@ from .._models.registry import path_of
 from .._protocol.errors import InferenceError, InvalidResponse
 from .._rest.client import read_document
 from . import _questions as questions
-from ._arguments import make_parser, read_headers
+from ._arguments import describe, make_parser, read_headers
 from ._clients import Client
 from ._http import HTTPLink
 from ._questions import MAX_BODY_BYTES, HTTPRequest
@@ -97,7 +97,7 @@ def main(arguments: list[str] | None = None) -> int:
         format_of(given.out)
         return _score(given, sys.stderr.isatty())
     except (InferenceError, OSError, ValueError) as error:
-        print(f"cannot be scored: {error}", file=sys.stderr)  # noqa: T201
+        print(f"cannot be scored: {describe(error)}", file=sys.stderr)  # noqa: T201
         return 2
 
 

@@ -10,8 +10,10 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
+from starlette.responses import JSONResponse
 
 from oip_asgi import InferenceServer, OIPApp, TensorSpec
+from oip_asgi.client.__main__ import main as run
 from oip_asgi.client.check import main
 from tests.support.threads import serving
 
@@ -53,6 +55,20 @@ def test_the_only_model_needs_no_name(url: str, capsys: pytest.CaptureFixture[st
     assert capsys.readouterr().out.splitlines()[-1].startswith("small 1.0, model m: 0 of ")
     assert main([url]) == 2
     assert "the server has 'BOOL', 'UINT8', " in capsys.readouterr().err
+
+
+def test_a_server_that_wants_a_key_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        response = JSONResponse({"error": "send the header x-api-key"}, 401)
+        await response(scope, receive, send)
+
+    (tmp_path / "rows.csv").write_text("x\n1\n")
+    with serving(app) as port:
+        url = f"http://127.0.0.1:{port}/v2"
+        assert run(["check", url]) == 2
+        assert run(["score", url, "m", str(tmp_path / "rows.csv"), "--out", str(tmp_path / "s.csv")]) == 2
+    expected = "the server answered with the status 401: send the header x-api-key; --header 'Name: value' sends a key\n"
+    assert capsys.readouterr().err == f"cannot be checked: {expected}cannot be scored: {expected}"
 
 
 def test_a_version_headers_and_a_request_of_ones_own(url: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
