@@ -98,22 +98,26 @@ def _answer(server: InferenceServer, method: Method, request: bytes, context: gr
     engine, runtime = server._inside
     io = BlockingIO(runtime, None, _watch_end(context))
     try:
-        parts = io.complete(exchange(engine, method, request, context, io))
+        reply = io.complete(exchange(engine, method, request, context, io))
     except ClientGone:
         return b""  # the call has ended already
     except Exception as error:
         context.abort(*_get_error(refuse(error)))
-    return b"".join(parts)
+    if reply.metadata:
+        context.send_initial_metadata(tuple(reply.metadata))
+    return b"".join(reply.parts)
 
 
 async def _answer_async(server: InferenceServer, method: Method, request: bytes, context: AwaitingContext) -> bytes:
     engine, runtime = server._inside
     io = AsyncIO(runtime)
     try:
-        parts = await io.complete(exchange(engine, method, request, context, io))
+        reply = await io.complete(exchange(engine, method, request, context, io))
     except Exception as error:
         await context.abort(*_get_error(refuse(error)))
-    return b"".join(parts)
+    if reply.metadata:
+        await context.send_initial_metadata(tuple(reply.metadata))
+    return b"".join(reply.parts)
 
 
 def _converse(

@@ -90,6 +90,9 @@ class InferenceServer:
         worker_threads (int, default 40): How many calls may be in worker threads at once, of all `def` models together.
         shutdown_timeout (float, default 10.0): How many seconds running calls have to finish when the server stops. Keep it
             below the time that the host itself is given.
+        server_timing (bool, default False): Whether each answer says where its time went, in milliseconds: the header
+            `Server-Timing` with queue, decode, run and encode, which browsers show; over gRPC it is initial metadata.
+            Everybody who gets an answer sees how long the model takes.
         shared_memory (SharedMemory | None, default None): Lets clients on this machine put tensors into system shared
             memory. Everybody who reaches the server may then read and overwrite what it allows.
 

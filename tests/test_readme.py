@@ -199,6 +199,13 @@ def test_the_snippet_of_models_that_are_seldom_called(run_snippet: Run) -> None:
     server.stop()
 
 
+def test_the_headers_of_the_guide(run_snippet: Run) -> None:
+    server = run_snippet('context.response_headers["x-cost"]')["server"]
+    answer = over_asgi(OIPApp(server), "")(Request("POST", "/models/summary/generate", (), b'{"text":["a text"]}'))
+    assert (answer.status, answer.headers["x-cost"]) == (200, "6")
+    assert answer.headers["server-timing"].startswith("queue;dur=")
+
+
 def test_the_observer_of_the_guide_writes_a_line_for_each_inference(run_snippet: Run, capsys: pytest.CaptureFixture[str]) -> None:
     server = run_snippet("def audit(observation: Observation)")["server"]
     server.infer_sync("double", {"x": np.ones(1)}, id="7")

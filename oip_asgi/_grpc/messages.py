@@ -21,6 +21,7 @@ from .._protocol.access import Access, Action
 from .._protocol.datatypes import Array, Buffer, DType, dtype_of, integer_array, name_of
 from .._protocol.errors import InvalidRequest, TooLarge, show
 from .._protocol.loop_limits import LOOP_BYTES
+from .._protocol.response_headers import ResponseHeaders
 from .._protocol.schemas import Parameters, RequestOutput
 from .._protocol.tensor_bytes import count, from_bytes, view_bytes
 from .._protocol.tensors import (
@@ -90,12 +91,13 @@ class Reply(msgspec.Struct, frozen=True):
     parts: list[Buffer] = []
     code: str = "OK"
     details: str = ""
+    metadata: Sequence[tuple[str, str]] = ()  # the initial metadata, names in lower case
 
 
 class GRPCFormat:
     """The wire format of one `ModelInfer` call. Until `decode` parses a long request, in a worker thread, only its model is known."""
 
-    __slots__ = ("_method", "body", "message", "model_name", "model_version", "timeout", "transport")
+    __slots__ = ("_method", "body", "message", "model_name", "model_version", "response_headers", "timeout", "transport")
 
     size = None
     shares_arrays = False
@@ -106,6 +108,7 @@ class GRPCFormat:
         self._method = method
         self.body = body
         self.message: Any = None
+        self.response_headers: ResponseHeaders | None = None
         if len(body) <= LOOP_BYTES:
             message = self.message = method.parse(body)
             self.model_name, self.model_version = message.model_name, message.model_version

@@ -41,11 +41,11 @@ _MAX_FIELDS: Final = 1000
 """The most fields of a long request to load a model, one for each file."""
 
 
-async def exchange(engine: Engine, method: Method, body: Buffer, transport: Any, io: IO, seconds: float = math.inf) -> list[Buffer]:
-    """Answer one call, which may take so long: return its response message, in parts."""
+async def exchange(engine: Engine, method: Method, body: Buffer, transport: Any, io: IO, seconds: float = math.inf) -> Reply:
+    """Answer one call, which may take so long."""
     row = _ANSWERS.get(method.name)
     if row is not None:
-        return await _answer(engine, row, method, body, transport, io)
+        return Reply([await _answer(engine, row, method, body, transport, io)])
     try:
         wire = GRPCFormat(method, body, transport, seconds)
     except InvalidRequest as error:
@@ -54,7 +54,8 @@ async def exchange(engine: Engine, method: Method, body: Buffer, transport: Any,
     name, version = wire.model_name, wire.model_version or None
     if engine.guard is not None:
         await engine.guard.ask(io, wire.make_access("infer", name, version), wire.timeout)
-    return await infer(engine, engine.find_for_inference(name, version), wire, io)
+    parts = await infer(engine, engine.find_for_inference(name, version), wire, io)
+    return Reply(parts) if wire.response_headers is None else Reply(parts, metadata=list(wire.response_headers.items()))
 
 
 def refuse(error: Exception) -> Reply:
@@ -63,7 +64,7 @@ def refuse(error: Exception) -> Reply:
     return Reply([], refusal.grpc_code, client_text(refusal).encode()[:_MAX_DETAILS].decode(errors="ignore"))
 
 
-async def _answer(engine: Engine, row: GrpcRow, method: Method, body: Buffer, transport: Any, io: IO) -> list[Buffer]:
+async def _answer(engine: Engine, row: GrpcRow, method: Method, body: Buffer, transport: Any, io: IO) -> Buffer:
     """Answer a call of any method but ModelInfer."""
     request = await _parse(engine, method, body, io)
     make_access = partial(method.make_access, transport)
@@ -79,7 +80,7 @@ async def _answer(engine: Engine, row: GrpcRow, method: Method, body: Buffer, tr
         document = await row.answer(engine, request, io)
     else:
         document = row.answer(engine, request, *visible)
-    return [method.write({} if document is None else msgspec.to_builtins(document))]
+    return method.write({} if document is None else msgspec.to_builtins(document))
 
 
 def _find_name(action: Action | None, request: Any) -> str | None:

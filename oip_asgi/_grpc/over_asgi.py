@@ -27,7 +27,6 @@ from .._runtime.waiting import until_gone
 from ..server import InferenceServer
 from .frames import FrameReader
 from .headers import Fields, find_protocol, read_metadata
-from .messages import Reply
 from .methods import exchange, refuse
 from .over_http import CANCELLED, Answer, Call, begin
 from .services import Converse, Services
@@ -127,8 +126,7 @@ class OIPGRPCApp:
                 raise InferenceError("the request has no message: expected one", status=501)
             if timeout != math.inf:
                 timeout = _subtract(timeout, clock() - since)
-            parts = await exchange(self._engine, method, messages[0], call.head.transport, io, timeout)
-            return call.end(Reply(parts))
+            return call.end(await exchange(self._engine, method, messages[0], call.head.transport, io, timeout))
         except ClientGone:
             return CANCELLED
         except Exception as error:

@@ -69,6 +69,8 @@ class Call(msgspec.Struct, eq=False):
         is_ok = reply.code == "OK"
         status = [OK] if is_ok else encode_status(reply.code, reply.details)
         fields, parts, size = [*self.headers], reply.parts, 0
+        if reply.metadata:
+            fields += [(name.encode(), value.encode()) for name, value in reply.metadata]
         if not is_ok and b"grpc-encoding" in self.head.fields:
             fields.append(ACCEPTED)
         if self.lacks_trailers:

@@ -21,6 +21,7 @@ from .._models.model import Model
 from .._protocol import schemas
 from .._protocol.datatypes import Buffer
 from .._protocol.errors import InferenceError, InvalidRequest, client_text, show
+from .._protocol.response_headers import ResponseHeaders
 from .._protocol.tensors import REGION, InferenceRequest, InferenceResponse, ReadRegion
 from .._rest import body as rest
 from .._rest import generate
@@ -89,6 +90,14 @@ class DocumentFormat(msgspec.Struct, eq=False):
     @property
     def body(self) -> bytes | None:
         return self.rest.body
+
+    @property
+    def response_headers(self) -> ResponseHeaders | None:
+        return self.rest.response_headers
+
+    @response_headers.setter
+    def response_headers(self, headers: ResponseHeaders | None) -> None:
+        self.rest.response_headers = headers
 
     def named_headers(self) -> Mapping[str, str]:
         return self.rest.named_headers()

@@ -21,6 +21,7 @@ from .._models.model import Model
 from .._models.registry import path_of
 from .._protocol import schemas
 from .._protocol.errors import show
+from .._protocol.response_headers import ResponseHeaders
 from .._serving.engine import Engine
 from .._serving.failures import as_client_error
 from .._serving.guard import Guard
@@ -63,6 +64,8 @@ async def exchange(engine: Engine, head: Head, io: IO, body: bytes | None = None
             response = await _call_handler(engine, wire, io)
         else:  # as nearly always
             response = await answer(engine, model, wire, io)
+        if wire.response_headers is not None:
+            response = _add_headers(response, wire.response_headers)
     except Exception as error:
         response = refuse(as_client_error(error))
     if wire.body is None and not wire.is_read:
@@ -70,6 +73,16 @@ async def exchange(engine: Engine, head: Head, io: IO, body: bytes | None = None
     if head.method == "HEAD" and type(response) is Response:
         return Response(response.status, response.headers, [], 0)
     return response
+
+
+def _add_headers(response: Response | Events, added: ResponseHeaders) -> Response | Events:
+    """The response with what the model and the server add to its head, which leaves now."""
+    added.is_sent = True
+    fields = {name.encode(): value.encode() for name, value in added.items()}
+    headers = [field for field in response.headers if field[0] not in fields] + [*fields.items()]
+    if isinstance(response, Events):
+        return response._replace(headers=headers)
+    return Response(response.status, headers, response.parts, response.size)
 
 
 async def _infer_if_allowed(engine: Engine, guard: Guard, wire: RestFormat, io: IO) -> Response | Events:

@@ -15,6 +15,7 @@ from .._protocol.access import Access, Action
 from .._protocol.datatypes import Buffer
 from .._protocol.errors import InferenceError, InvalidRequest
 from .._protocol.request_body import Body, read_coding
+from .._protocol.response_headers import ResponseHeaders
 from .._protocol.tensors import InferenceRequest, InferenceResponse, ReadRegion, ReceivedHeaders, join_repeated
 from .._rest import body as rest
 from .headers import HEADER_LENGTH_FIELD, read_length
@@ -63,6 +64,7 @@ class RestFormat(msgspec.Struct, eq=False):
     body: bytes | None = None
     """All of the body, if the adapter had it at once: its length is `head.short_length`."""
     is_read: bool = False  # whether `read` has begun to read it
+    response_headers: ResponseHeaders | None = None
 
     timeout: ClassVar[float] = math.inf
     size: ClassVar[int | None] = None

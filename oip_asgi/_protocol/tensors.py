@@ -6,7 +6,7 @@ A tensor is a name, a numpy array and parameters. Shape and datatype are the arr
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, MutableMapping
 from typing import TYPE_CHECKING, Any, AnyStr, Final, TypeAlias, TypeVar, overload
 
 import msgspec
@@ -16,6 +16,7 @@ from numpy import ndarray  # `np.ndarray` takes longer, as the module has a `__g
 from .datatypes import NUMBERS, Array, Buffer, Datatype, name_of
 from .errors import InvalidRequest, show
 from .loop_limits import LOOP_BYTES
+from .response_headers import ResponseHeaders
 from .schemas import Parameters, RequestOutput
 from .to_array import to_wire_array
 
@@ -245,6 +246,10 @@ class InferenceContext(msgspec.Struct, frozen=True, eq=False):
             pool is reached through it.
         deadline: When the request is given up, by the clock of `time.monotonic()`; infinity if it has no timeout.
         max_body_bytes: The server's option: the most bytes of a body, None for no limit.
+        response_headers: Headers of the answer, which the model may write: headers over HTTP, initial metadata over gRPC, for a stream
+            until its first item. A name in any case, and a str of printable ASCII; writing a header that belongs to the connection or to
+            the body, such as `Content-Length`, raises ValueError. Not sent with an error, which has headers of its own, in
+            ModelStreamInfer, where many requests have one head, and from Python.
     """
 
     id: str | None
@@ -255,6 +260,7 @@ class InferenceContext(msgspec.Struct, frozen=True, eq=False):
     transport: Any
     deadline: float = math.inf
     max_body_bytes: int | None = None
+    response_headers: MutableMapping[str, str] = msgspec.field(default_factory=ResponseHeaders)
 
 
 class ReceivedHeaders(dict[str, str]):

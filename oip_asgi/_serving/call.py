@@ -32,6 +32,7 @@ from .engine import Engine
 from .held_loop import measure
 from .observing import Heard, copy_request, copy_response, tell
 from .record import Span, record_failure, within
+from .server_timing import add_server_timing
 from .wire_format import WireFormat
 
 T = TypeVar("T")
@@ -176,6 +177,8 @@ class Call(msgspec.Struct, Generic[T], eq=False):
         if self.flight is not None:
             self.flight.keep(response, self.engine.clock())
         decoded, heard, first = self.decoded, self.heard, None
+        # a stream has one head for all of its responses
+        encoding = self.engine.clock() if self.engine.options.server_timing and not self.timings.answered else 0.0
         if heard is not None:
             first = heard.response or (copy_response(response) if self.wire.shares_arrays else response)
         if decoded.apply_options is not None:
@@ -185,6 +188,8 @@ class Call(msgspec.Struct, Generic[T], eq=False):
             heard.response = first
             heard.responses += 1
         self.timings.answered = self.engine.clock()
+        if encoding:
+            add_server_timing(self.wire, self.timings, encoding)
         return encoded
 
     # In a worker thread, and in its slot

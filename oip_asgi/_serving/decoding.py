@@ -23,6 +23,7 @@ from .._models.model_options import NO_TIMEOUT
 from .._models.results import check_asked
 from .._protocol.datatypes import Buffer
 from .._protocol.errors import InvalidRequest, show
+from .._protocol.response_headers import ResponseHeaders
 from .._protocol.schemas import Parameters, RequestOutput
 from .._protocol.tensors import (
     CLASSIFICATION,
@@ -64,7 +65,8 @@ class Decoded(msgspec.Struct, frozen=True, eq=False):
         request, model, wire = self.request, self.model, self.wire
         deadline, limit = self.since + self.seconds, self.max_body_bytes
         headers, transport = wire.named_headers(), wire.transport
-        return InferenceContext(request.id, headers, request.parameters, model.name, model.version, transport, deadline, limit)
+        out = wire.response_headers = ResponseHeaders()
+        return InferenceContext(request.id, headers, request.parameters, model.name, model.version, transport, deadline, limit, out)
 
     def without_inputs(self) -> Decoded:
         """Drop what is not needed after the function was called."""

@@ -20,6 +20,7 @@ from .._models.handler import Handler
 from .._protocol.access import NO_HEADERS
 from .._protocol.datatypes import NUMBERS, Buffer
 from .._protocol.errors import InferenceError, InvalidRequest, show
+from .._protocol.response_headers import ResponseHeaders
 from .._protocol.schemas import RequestOutput
 from .._protocol.tensor_bytes import count
 from .._protocol.tensors import InferenceRequest, InferenceResponse, ReadRegion, Tensor, make_tensor, to_plain_parameters
@@ -31,7 +32,7 @@ _ELEMENT: Final = 16
 """The assumed bytes of an element that is converted as a Python object."""
 
 
-class PythonFormat(msgspec.Struct, frozen=True, eq=False):
+class PythonFormat(msgspec.Struct, eq=False):
     """One call from Python."""
 
     inputs: Any  # the inputs by name, or a value that a request codec encodes, such as a data frame
@@ -40,6 +41,7 @@ class PythonFormat(msgspec.Struct, frozen=True, eq=False):
     """The outputs that are asked for, by name or with parameters; empty means all."""
     id: str | None
     codecs: Codecs
+    response_headers: ResponseHeaders | None = None  # nobody sees them
 
     timeout = math.inf
     transport = None

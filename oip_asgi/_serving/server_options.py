@@ -35,6 +35,7 @@ class ServerKeywords(TypedDict, total=False):
     trusted_origins: Sequence[str]
     worker_threads: int
     shutdown_timeout: float
+    server_timing: bool
     shared_memory: SharedMemory | None
 
 
@@ -54,6 +55,7 @@ class ServerOptions(msgspec.Struct, frozen=True, eq=False):
     trusted_origins: Annotated[Sequence[str], _ORIGINS] = ()
     worker_threads: Annotated[int, integer(1)] = 40
     shutdown_timeout: Annotated[float, _SECONDS] = 10.0
+    server_timing: Annotated[bool, BOOLEAN] = False
     shared_memory: Annotated[SharedMemory | None, instance_of(SharedMemory, "SharedMemory(allow=[...])")] = None
 
     def __post_init__(self) -> None:

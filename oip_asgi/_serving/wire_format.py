@@ -8,6 +8,7 @@ from typing import Any, Protocol, TypeVar
 from .._io import IO
 from .._models.handler import Handler
 from .._protocol.datatypes import Buffer
+from .._protocol.response_headers import ResponseHeaders
 from .._protocol.tensors import InferenceRequest, InferenceResponse, ReadRegion
 
 T_co = TypeVar("T_co", covariant=True)
@@ -27,6 +28,9 @@ class WireFormat(Protocol[T_co]):
     @property
     def shares_arrays(self) -> bool:
         """Whether the caller has the same arrays, and may change them once it has its response."""
+
+    response_headers: ResponseHeaders | None
+    """The headers that the answer gets beside its own, once the model or the server has any."""
 
     def named_headers(self) -> Mapping[str, str]:
         """The request's headers by name, in lower case."""

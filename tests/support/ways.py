@@ -33,6 +33,9 @@ MATTERING = (
     "retry-after",
     "etag",
     "content-security-policy",
+    "x-cost",
+    "x-trace",
+    "server-timing",
 )
 
 

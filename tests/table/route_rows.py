@@ -23,6 +23,7 @@ NAMES: Final = [
         "not finite",
         "scaled",
         "tells its version",
+        "gives headers",
         "churn",
         "one row",
         "wrong score",

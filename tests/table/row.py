@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from oip_asgi import InferenceError, InferenceRequest, InferenceResponse, InferenceServer, Tensor, TensorSpec
+from oip_asgi import InferenceContext, InferenceError, InferenceRequest, InferenceResponse, InferenceServer, Tensor, TensorSpec
 from tests.support.ways import Request
 from tests.table.row_classes import register_rows
 
@@ -97,6 +97,12 @@ def table_server(calls: list[str]) -> InferenceServer:
         return x * np.float32(factor)
 
     server.register("tells its version", lambda: InferenceResponse([Tensor("y", np.ones(1))], model_version="7"))
+
+    @server.model("gives headers")
+    def gives_headers(x: Any, context: InferenceContext) -> Any:
+        context.response_headers.update({name: str(value) for name, value in context.parameters.items()})
+        return x
+
     register_rows(server)
     return server
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 from tests.table.body_rows import binary_rows, compressed_rows, limit_rows, raw_request_rows, vector_rows
 from tests.table.class_rows import class_rows
 from tests.table.extension_rows import classification_rows, reserved_rows, shared_memory_rows
+from tests.table.header_rows import header_rows
 from tests.table.json_rows import declared_rows, document_rows, element_rows, good_rows, output_rows, scalar_rows, tensor_rows
 from tests.table.page_rows import page_rows
 from tests.table.route_rows import metadata_rows, model_rows, path_rows, repository_rows, timeout_rows, version_rows
@@ -35,6 +36,7 @@ def rows() -> list[Row]:
         *compressed_rows(),
         *timeout_rows(),
         *model_rows(),
+        *header_rows(),
         *page_rows(),
         *classification_rows(),
         *reserved_rows(),

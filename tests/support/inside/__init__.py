@@ -199,7 +199,7 @@ def answer_grpc(server: InferenceServer, messages: Messages, data: bytes) -> Rep
     engine, runtime = server._inside
     io = BlockingIO(runtime)
     try:
-        return Reply(io.complete(grpc_exchange.exchange(engine, _method(messages), data, None, io)))
+        return io.complete(grpc_exchange.exchange(engine, _method(messages), data, None, io))
     except Exception as error:
         return refuse(error)
 
@@ -236,8 +236,8 @@ def trips_of_grpc(server: InferenceServer, messages: Messages, data: bytes) -> t
     """The same on an event loop, and which worker threads were used beside it, in turn."""
     threads = _Noted(server)
     io = AsyncIO(threads)
-    parts = asyncio.run(io.complete(grpc_exchange.exchange(server._inside.engine, _method(messages), data, None, io)))
-    return Reply(parts), threads.trips
+    reply = asyncio.run(io.complete(grpc_exchange.exchange(server._inside.engine, _method(messages), data, None, io)))
+    return reply, threads.trips
 
 
 class _Noted:
