@@ -206,13 +206,8 @@ class Trips(msgspec.Struct, Generic[T], eq=False):
 
     def take(self) -> asyncio.Future[T | None]:
         """Return the future of the next result."""
-        is_under_way = self._is_under_way  # looked at first, as a trip ends after its last result is there
         future = self._waits = asyncio.get_running_loop().create_future()
-        if self._results:
-            self.finish()
-        elif not is_under_way:
-            self._is_under_way = True
-            self._submit(self)
+        self.finish()
         return future
 
     def run(self) -> None:
@@ -234,9 +229,15 @@ class Trips(msgspec.Struct, Generic[T], eq=False):
             self.leave()
 
     def finish(self) -> None:
-        """Give a result to who waits for it, on the event loop."""
+        """Give a result to who waits for it, on the event loop; or make the next trip, if the one before has ended without it."""
         future = self._waits
-        if future is None or future.done() or not self._results:
+        if future is None or future.done():
+            return
+        is_under_way = self._is_under_way  # looked at first, as a trip ends after its last result is there
+        if not self._results:
+            if not is_under_way:
+                self._is_under_way = True
+                self._submit(self)
             return
         self._waits = None
         result, error = self._results.popleft()

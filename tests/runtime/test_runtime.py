@@ -286,6 +286,40 @@ def test_trips_of_one_function_never_overlap(runtime: Runtime) -> None:
     assert most == [1]
 
 
+def test_a_trip_that_ends_while_all_its_results_are_taken_is_followed_by_another(runtime: Runtime, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The event loop has the interpreter between the moment when a thread sees that its turn is over, and when it says so."""
+    numbers, clock, made = iter(range(3)), time.monotonic, threading.local()
+    is_over, has_taken = threading.Event(), threading.Event()
+
+    def call() -> int | None:
+        number = made.number = next(numbers, None)
+        return number
+
+    def read_clock() -> float:
+        if getattr(made, "number", None) != 1:
+            return clock()
+        made.number = None
+        is_over.set()
+        assert has_taken.wait(20)
+        return clock() + 1
+
+    async def main() -> None:
+        trips = runtime.here().begin_trips(call, "model", None)
+        assert await trips.take() == 0
+        is_ahead = await asyncio.to_thread(is_over.wait, 0.5)  # else its turn was over before, on a busy machine
+        second, third = trips.take(), None
+        if is_ahead:
+            third = trips.take()
+        has_taken.set()
+        assert await second == 1
+        third = third or trips.take()
+        async with asyncio.timeout(20):
+            assert await third == 2
+
+    monkeypatch.setattr(time, "monotonic", read_clock)
+    asyncio.run(main())
+
+
 @pytest.mark.parametrize("is_late", [False, True], ids=["before", "after"])
 def test_an_error_that_nobody_takes_is_told(runtime: Runtime, *, is_late: bool) -> None:
     told: list[BaseException] = []
