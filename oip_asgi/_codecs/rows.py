@@ -58,6 +58,7 @@ class Rows(RequestCodec[Any]):
         self._is_whole = all(field.is_needed for field in self._fields)
         self._writes_json = self._from_json is not None and self._leaves_as_it_is()
         self._written = [field.writes for field in self._fields]
+        self._values = [attrgetter(field.name) for field in self._fields]
         self._whole_numbers = [attrgetter(field.name) for field in self._fields if field.of is IntType and not field.choices]
         self._has_lists = any(field.is_list for field in self._fields)
         self._needed = {field.reads for field in self._fields if field.is_needed}
@@ -127,8 +128,11 @@ class Rows(RequestCodec[Any]):
             return None
         assert self._from_json is not None  # or nothing is written as JSON
         try:
+            kinds = set[type]().union(*(map(type, map(find, rows)) for find in self._values))
+            if not all(issubclass(kind, Enum) for kind in kinds - _OF_JSON):
+                return None  # such as bytes, a date or a UUID in a field of texts: msgspec has a text for it, and a column refuses it
             text = _encode(self._from_json(_encode(rows)))  # twice, as a whole number of a field of floats becomes a float
-        except (*ERRORS, TypeError, ValueError, OverflowError):
+        except (*ERRORS, AttributeError, TypeError, ValueError, OverflowError):
             return None
         if any(max(map(find, rows)) >= 2**63 or min(map(find, rows)) < -(2**63) for find in self._whole_numbers):  # no INT64
             return None

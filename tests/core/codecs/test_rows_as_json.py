@@ -7,8 +7,10 @@ import enum
 import json
 import math
 from collections.abc import Callable
-from datetime import datetime
+from datetime import date, datetime
+from decimal import Decimal
 from typing import Annotated, Any, Literal
+from uuid import UUID
 
 import msgspec
 import numpy as np
@@ -182,6 +184,12 @@ def test_dates_lists_and_missing_values_come_as_objects() -> None:
         (Score, Score("a", 1.0, -(2**63) - 1), None),
         (Score, Score("a", 1.0, True), None),
         (Score, Score(1, 1.0), None),  # type: ignore[arg-type]
+        (Score, Score(b"a", 1.0), None),  # type: ignore[arg-type]
+        (Score, Score(UUID(int=1), 1.0), None),  # type: ignore[arg-type]
+        (Score, Score(date(2024, 2, 29), 1.0), None),  # type: ignore[arg-type]
+        (Score, Score(Decimal("1.5"), 1.0), None),  # type: ignore[arg-type]
+        (Score, Score(msgspec.Raw(b'"a"'), 1.0), None),  # type: ignore[arg-type]
+        (Score, Score(Plan.FREE, 1.0), {"label": "free", "value": 1.0, "count": 0}),  # type: ignore[arg-type]
         (Score, Score("\ud800", 1.0), None),
         (Score, Score(np.str_("a"), np.float32(0.5), np.int8(1)), {"label": "a", "value": 0.5, "count": 1}),  # type: ignore[arg-type]
         (Score, Known("a", 1.0), {"label": "a", "value": 1.0, "count": 0}),
