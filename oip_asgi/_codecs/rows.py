@@ -9,6 +9,7 @@ import dataclasses
 import math
 import typing
 from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
+from contextlib import suppress
 from datetime import date, datetime
 from enum import Enum
 from functools import cache
@@ -119,7 +120,20 @@ class Rows(RequestCodec[Any]):
         return None if made is None or (len(made) != 1 and not is_list) else self._make_request(made, as_columns=as_columns)
 
     def _make_request(self, rows: list[Any], *, as_columns: bool) -> InferenceRequest:
-        return self.encode_request(rows) if as_columns else InferenceRequest([Objects(OBJECTS, object_array(rows, (len(rows),)))])
+        if not as_columns:
+            return InferenceRequest([Objects(OBJECTS, object_array(rows, (len(rows),)))])
+        try:
+            return self.encode_request(rows)
+        except (TypeError, ValueError) as error:
+            raise InvalidRequest(f"the rows can be no columns, which this model needs: {error}") from None
+
+    def show_columns(self, request: InferenceRequest) -> InferenceRequest:
+        """A request with the columns of its rows, if these came as objects. It has no inputs if they can be no columns."""
+        if [tensor.name for tensor in request.inputs] != [OBJECTS]:
+            return request
+        with suppress(TypeError, ValueError):
+            return self.encode_request(request.inputs[0].array.tolist())
+        return InferenceRequest([])
 
     def write_json(self, payload: Any, number: int) -> RowsAsJSON | None:
         """The response of so many rows. None if their columns have to be written, as those have that do not fit the class."""

@@ -74,7 +74,6 @@ class DocumentFormat(msgspec.Struct, eq=False):
     rest: RestFormat
     frame: bytes  # what stands around a document
     may_be_flat: bool  # whether the request may be a flat object, or a list of them
-    is_observed: bool  # whether somebody wants to see its columns
     is_flat: bool = False  # whether it is one
     has_rows: bool = False  # whether it is a list of them
     head: bytes = b""  # what all responses to a flat object begin with
@@ -126,7 +125,7 @@ class DocumentFormat(msgspec.Struct, eq=False):
         length = read_length(fields, HEADER_LENGTH_FIELD) if HEADER_LENGTH_FIELD in fields else None
         text = bytes(body if length is None else memoryview(body)[:length])
         binding, declared = handler.binding, handler.shown_inputs
-        as_columns = binding.of_one_request is InferenceRequest or handler.options.cache is not None or self.is_observed
+        as_columns = binding.of_one_request is InferenceRequest or handler.options.cache is not None
         if binding.rows is not None and text.lstrip()[:1] == b"[":
             self.has_rows = True
             request = binding.rows.read_json(text, is_list=True, as_columns=as_columns)
@@ -166,12 +165,12 @@ class DocumentFormat(msgspec.Struct, eq=False):
 
 async def answer_with_document(engine: Engine, model: Model, wire: RestFormat, io: IO) -> Response:
     """Answer `generate` with one document, even if the model streams."""
-    document = DocumentFormat(wire, b"%b", may_be_flat=True, is_observed=bool(model.observers))
+    document = DocumentFormat(wire, b"%b", may_be_flat=True)
     return respond(200, [JSON], [await infer_any(engine, model, document, io)])
 
 
 async def answer_with_events(request: Exchange, model: Model, *, may_be_flat: bool) -> Events:
     """Answer `generate_stream` and `infer_stream` with an event for each response."""
-    wire = DocumentFormat(request.wire, _EVENT, may_be_flat=may_be_flat, is_observed=bool(model.observers))
+    wire = DocumentFormat(request.wire, _EVENT, may_be_flat=may_be_flat)
     items = stream(request.engine, model, wire, request.io, _encode_error)
     return Events(200, _HEADERS, await begin(items), items)

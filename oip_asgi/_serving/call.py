@@ -88,6 +88,8 @@ class Call(msgspec.Struct, Generic[T], eq=False):
             request, is_written = decoded.request, self.wire.shares_arrays or self.model.options.writable
             if is_written or self.handler.binding.of_one_request is not None:
                 request = copy_request(request, copies_arrays=is_written)
+            if self.handler.binding.rows is not None:
+                request = self.handler.binding.rows.show_columns(request)
             self.heard = Heard(request)
         if decoded.seconds < seconds:
             self.seconds = decoded.seconds
@@ -148,7 +150,7 @@ class Call(msgspec.Struct, Generic[T], eq=False):
         """Make the response from a result. The model may change its own memory afterwards: the response stays the same."""
         decoded, model = self.decoded, self.model
         objects = decoded.tensors.get(OBJECTS)
-        rows = 0 if objects is None else objects.array.size
+        rows = 0 if objects is None or self.heard is not None else objects.array.size  # observers see columns
         response = to_response(result, self.handler.answers, decoded.content_types, decoded.outputs, rows)
         if decoded.outputs:
             response.outputs = select(response.outputs, decoded.outputs)

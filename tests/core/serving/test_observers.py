@@ -11,7 +11,7 @@ import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import aclosing
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypedDict
 
 import numpy as np
 import pytest
@@ -272,6 +272,62 @@ def test_rows_of_classes_are_heard_as_columns(server: InferenceServer, hearing: 
         assert heard.request is not None
         assert heard.response is not None
         assert (heard.request["x"].tolist(), heard.response["x"].tolist()) == ([1], [2])
+
+
+class Pair(TypedDict, total=False):
+    x: int
+    y: int
+
+
+@dataclass
+class Counted:
+    x: int
+
+    def __post_init__(self) -> None:
+        self.x += 1
+
+
+@pytest.mark.parametrize(
+    ("takes", "body"),
+    [
+        (Counted, b'[{"x":1}]'),  # made of the request once, not of columns again
+        (Counted, b'{"x":1}'),
+        (Counted, b'[{"x":9223372036854775808}]'),  # no INT64
+        (Pair, b'[{"x":1},{"y":1}]'),
+    ],
+)
+def test_whoever_observes_changes_no_answer(takes: Any, body: bytes, hearing: Hearing) -> None:
+    answers = []
+    for is_observed in (False, True):
+
+        def model(rows: Any) -> list[float]:
+            return [float(row.get("x", 0)) if type(row) is dict else float(row.x) for row in rows]
+
+        model.__annotations__["rows"] = list[takes]
+        server = InferenceServer()
+        server.register("m", model)
+        if is_observed:
+            server.observe(hearing)
+        answers.append(over_asgi(OIPApp(server), "")(Request("POST", "/models/m/generate", (), body)))
+        server.stop()
+    assert answers[0] == answers[1]
+    assert answers[0].status == 200
+    heard = hearing.wait_for_one()
+    assert heard.request is not None
+    expected = [] if len(body) > 15 else ["x"]  # these can be no columns
+    assert [tensor.name for tensor in heard.request.inputs] == expected
+
+
+def test_rows_that_can_be_no_columns_are_refused_where_a_model_needs_columns() -> None:
+    def model(rows: Any) -> list[float]:
+        return [0.0 for _ in rows]
+
+    model.__annotations__["rows"] = list[Counted]
+    server = InferenceServer()
+    server.register("m", model, cache=ResponseCache(1000))
+    answer = over_asgi(OIPApp(server), "")(Request("POST", "/models/m/generate", (), b'[{"x":9223372036854775808}]'))
+    text = "the rows can be no columns, which this model needs: Python int too large to convert to C long"
+    assert (answer.status, json.loads(answer.body)) == (400, {"error": text})
 
 
 def test_nobody_changes_what_is_heard(server: InferenceServer, hearing: Hearing) -> None:
