@@ -88,7 +88,7 @@ _ROWS: Final = _Metric(Histogram, "oip_batch_rows", "Rows of each call of the mo
 _DROPPED: Final = _Metric(Counter, "oip_observations_dropped", "Observations for which the queue of an observer had no room.")
 _IN_PROGRESS: Final = _Metric(Gauge, "oip_requests_in_progress", "Requests that wait for a slot, and that run.", ("state",), mode="livesum")
 _READY: Final = _Metric(
-    Gauge, "oip_model_ready", "1 if the model serves and the server does not stop; ready= is not asked.", mode="livemin"
+    Gauge, "oip_model_ready", "1 if the model serves and the server does not stop; ready= is not called.", mode="livemin"
 )
 _LOAD: Final = _Metric(Gauge, "oip_model_load_duration_seconds", "How long the model's last load= took.", mode="livemax")
 

@@ -316,7 +316,7 @@ class _Closed:
     async def close(self) -> None: ...
 
     def __getattr__(self, name: str) -> Any:
-        raise RuntimeError("this client is closed: make another one, or ask before close()")
+        raise RuntimeError("this client is closed: make another one, or call it before close()")
 
 
 def _make_link(

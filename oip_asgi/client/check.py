@@ -292,7 +292,7 @@ def check(
 
 def main(arguments: list[str] | None = None) -> int:
     parser = make_parser("python -m oip_asgi.client check", __doc__)
-    parser.add_argument("--model", help="the model that is asked, many times; without it, the only one")
+    parser.add_argument("--model", help="the model that is called, many times; without it, the only one")
     parser.add_argument("--request", type=Path, help="a file with a good request, as JSON with flat data")
     parser.add_argument("--strain", action="store_true", help="also what has ended the processes of other servers")
     given = parser.parse_args(arguments)
