@@ -181,9 +181,9 @@ function showState(entry) {
 
 /** Offer what this client may do to a model in its state. */
 function showControls(entry) {
-  const isReady = entry?.state === "READY";
+  const isReady = entry?.state === "READY", isBusy = ["LOADING", "UNLOADING"].includes(entry?.state);
   at("load").textContent = isReady ? "Reload" : "Load";
-  at("load").hidden = !shown.controls?.includes("load");
+  at("load").hidden = !shown.controls?.includes("load") || isBusy;
   at("unload").hidden = !shown.controls?.includes("unload") || !isReady;
 }
 

@@ -491,6 +491,25 @@ def test_a_model_is_loaded_and_unloaded(site: Served, browser: Browser) -> None:
     assert {text.partition(":")[0] for text in seen.console} == {"Failed to load resource"}
 
 
+def test_the_state_of_a_model_is_shown_as_the_server_says_it(site: Served, browser: Browser) -> None:
+    page, seen = opened(browser, "about:blank")
+    index = [{"name": "loaded", "state": "READY"}]
+    page.route("**/repository/index", lambda route: route.fulfill(json=index))
+    for state, shown, offered in (
+        ("LOADING", "loading", False),
+        ("UNLOADING", "unloading", False),
+        ("IDLE", "idle", True),
+        ("READY", "ready", True),
+    ):
+        index[0]["state"] = state
+        page.goto("about:blank")
+        page.goto(f"{site.url}/v2/docs#model=loaded")
+        expect(page.locator("#state")).to_have_text(shown)
+        expect(page.locator("#models a")).to_have_text("loaded" if state == "READY" else f"loaded {shown}")
+        expect(page.locator("#load")).to_be_visible(visible=offered)
+    assert seen.console == []
+
+
 def test_only_who_may_is_offered_to_load(site: Served, browser: Browser) -> None:
     page, _ = opened(browser, "about:blank")
 
