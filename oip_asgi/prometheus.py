@@ -26,7 +26,7 @@ import numpy as np
 from ._hosts import check_server, make_import_error
 
 try:
-    from prometheus_client import REGISTRY, CollectorRegistry, Counter, Gauge, Histogram
+    from prometheus_client import REGISTRY, CollectorRegistry, Counter, Gauge, Histogram, values
     from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
     from prometheus_client.registry import Collector
 except ImportError as error:
@@ -184,6 +184,8 @@ class _Page:
         self.engines: weakref.WeakValueDictionary[str, Engine] = weakref.WeakValueDictionary()
         self.instruments = {metric: metric.make_instrument(registry) for metric in _METRICS} if is_shared else None
         self._written: dict[tuple[_Metric, tuple[str, ...]], Array] = {}
+        self._histograms: dict[tuple[_Metric, tuple[str, ...]], list[Any]] = {}
+        """What each histogram consists of in the files of prometheus_client."""
         if not is_shared:
             registry.register(_Collector(self.engines))
 
@@ -192,9 +194,8 @@ class _Page:
         if self.instruments is None:
             return
         for metric, labels, value in _read(self.engines, is_shared=True):
-            instrument = self.instruments[metric].labels(*labels)
             if metric.kind is Gauge:
-                instrument.set(value)
+                self.instruments[metric].labels(*labels).set(value)
                 continue
             now = np.array([*_count(metric.buckets, value), value.sum] if metric.kind is Histogram else [value], float)
             growth = now - self._written.get((metric, labels), 0.0)
@@ -202,10 +203,19 @@ class _Page:
             if growth.min() < 0:  # they have begun again at zero
                 growth = now
             if metric.kind is Counter:
-                instrument.inc(growth[0])
-            elif growth.any():  # prometheus_client itself has `observe` only, for one value
-                for part, amount in zip([*instrument._buckets, instrument._sum], growth.tolist(), strict=True):
+                self.instruments[metric].labels(*labels).inc(growth[0])
+            elif growth.any():
+                if (metric, labels) not in self._histograms:
+                    self._histograms[metric, labels] = _make_histogram(metric, labels)
+                for part, amount in zip(self._histograms[metric, labels], growth.tolist(), strict=True):
                     part.inc(amount)
+
+
+def _make_histogram(metric: _Metric, labels: tuple[str, ...]) -> list[Any]:
+    """The buckets and the sum, as a `Histogram` makes them, which takes one value at a time; its instrument only keeps the name."""
+    names, bounds = (*_LABELS, *metric.labels), [*(str(float(bound)) for bound in metric.buckets), "+Inf"]
+    parts = [(f"{metric.name}_bucket", (*names, "le"), (*labels, bound)) for bound in bounds]
+    return [values.ValueClass("histogram", metric.name, *part, metric.text) for part in [*parts, (f"{metric.name}_sum", names, labels)]]
 
 
 _PAGES: Final[weakref.WeakKeyDictionary[CollectorRegistry, _Page]] = weakref.WeakKeyDictionary()
