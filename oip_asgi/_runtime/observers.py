@@ -11,6 +11,7 @@ import threading
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Coroutine
+from contextvars import ContextVar
 from inspect import iscoroutine
 from typing import Any, Final
 
@@ -25,6 +26,10 @@ _REST_SECONDS: Final = 0.02
 
 _QUIET_SECONDS: Final = 60.0
 """The log tells of dropped observations once in so many seconds."""
+
+
+_IS_OBSERVING: Final[ContextVar[bool]] = ContextVar("oip_asgi_is_observing", default=False)
+"""Whether this code runs within an observer. Nobody hears of the calls that it makes: each would be followed by another, without end."""
 
 
 class ObserverThread:
@@ -68,7 +73,7 @@ class ObserverThread:
 
     def put(self, observation: Observation) -> None:
         """Have an observation handed over, if it is of the sample and there is room."""
-        if self._sample < 1 and random.random() >= self._sample:
+        if _IS_OBSERVING.get() or (self._sample < 1 and random.random() >= self._sample):
             return
         with self._lock:
             has_room = len(self._queue) < self._most
@@ -113,6 +118,7 @@ class ObserverThread:
         return None
 
     def _hand_over(self, observation: Observation) -> None:
+        token = _IS_OBSERVING.set(True)
         try:
             result = self._function(observation if self._payload else without_payload(observation))
             if iscoroutine(result):
@@ -122,6 +128,8 @@ class ObserverThread:
             if not self._has_failed:
                 self._has_failed = True
                 log_raised(logging.ERROR, error, "the observer %s failed; if it fails again, that is not logged", self._name)
+        finally:
+            _IS_OBSERVING.reset(token)
 
     def idle(self) -> Signal:
         """A signal that is set once all that it has got was handed over."""

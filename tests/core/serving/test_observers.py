@@ -449,6 +449,38 @@ def test_what_it_raises_is_logged_once(server: InferenceServer, hearing: Hearing
     assert "in the coroutine" in str(second.exc_text)
 
 
+@pytest.mark.parametrize("model", ["plain", "async", "batch", "slow"])
+@pytest.mark.parametrize("is_async", [False, True])
+def test_calls_that_observers_make_are_not_heard(server: InferenceServer, hearing: Hearing, model: str, *, is_async: bool) -> None:
+    """Each would make another, without end."""
+
+    @server.model("async")
+    async def answer(x: Any) -> Any:
+        return x
+
+    server.register("plain", lambda x: x)
+    server.register("batch", lambda x: x, max_batch_size=4)
+    server.register("slow", lambda x: x, timeout=20)
+    called = threading.Event()
+    x = {"x": np.array([[1.0]])}
+
+    def asks(_: Observation) -> None:
+        server.infer_sync(model, x)
+        called.set()
+
+    async def asks_async(_: Observation) -> None:
+        await server.infer(model, x)
+        called.set()
+
+    server.observe(asks_async if is_async else asks)
+    server.infer_sync("plain", x, id="first")
+    assert called.wait(10)
+    time.sleep(0.05)
+    server.infer_sync("plain", x, id="second")
+    server.stop()
+    assert [heard.id for heard in hearing.heard] == ["first", "second"]
+
+
 def test_it_has_one_thread_and_coroutines_the_background_loop() -> None:
     threads, loops = set[int](), set[object]()
     server = InferenceServer()
