@@ -44,7 +44,8 @@ def to_inputs(
     Lists for `columns` of a data frame may hold None, as `generate` takes null there.
     """
     try:
-        whole = codecs.request_codec_for_value(inputs) or find_rows_of(inputs)
+        is_plain = type(inputs) is dict and not codecs.are_extended  # as nearly always
+        whole = None if is_plain else codecs.request_codec_for_value(inputs) or find_rows_of(inputs)
     except TypeError as error:  # a class whose fields are no columns
         raise InvalidRequest(f"inputs: {error}") from None
     if whole is not None:
