@@ -16,7 +16,7 @@ from .tensors import InferenceRequest, InferenceResponse, Tensor
 class Observation(msgspec.Struct, frozen=True, eq=False):
     """One inference that has ended, as the function of `InferenceServer.observe` gets it.
 
-    Its arrays are not to be changed: other observers have the same ones, and so may the cache.
+    Its arrays are read-only: other observers have the same ones, and so may the cache. To change one, copy it.
 
     Args:
         model: The model's name.

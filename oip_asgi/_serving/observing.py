@@ -17,7 +17,7 @@ from .._models.statistics import Timings
 from .._protocol.errors import InferenceError, copy_error
 from .._protocol.observation import Listener, Observation
 from .._protocol.options import BOOLEAN, CALLABLE, Check, check_options, integer, number
-from .._protocol.tensors import InferenceRequest, InferenceResponse, Tensor, make_tensor
+from .._protocol.tensors import InferenceRequest, InferenceResponse, Tensor, make_read_only, make_tensor
 from .wire_format import WireFormat
 
 _GIVEN_UP: Final = "the request was given up: its client went, or its host ended it"
@@ -93,6 +93,8 @@ def tell(
     request, response, responses = (None, None, 0) if heard is None else (heard.request, heard.response, heard.responses)
     request_id, seconds = (None, 0.0) if timings is None else (timings.id, ended - timings.since)
     told = None if error is None else _tell_error(error)
+    for tensor in [*(() if request is None else request.inputs), *(() if response is None else response.outputs)]:
+        make_read_only(tensor.array)  # others have the same ones: the cache, other observers, and who sends the response
     observation = Observation(
         model.name, model.version, request_id, request, response, told, seconds, time.time(), wire.transport, responses
     )

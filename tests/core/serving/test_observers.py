@@ -375,6 +375,33 @@ def test_nobody_changes_what_is_heard(server: InferenceServer, hearing: Hearing)
     other.stop()
 
 
+@pytest.mark.parametrize("options", [{}, {"cache": ResponseCache()}, {"max_batch_size": 2}, {"writable": True}])
+def test_an_observer_changes_no_arrays(options: dict[str, Any]) -> None:
+    """Neither those of other observers, nor those that the cache keeps, nor those that are being sent."""
+    tried: list[str] = []
+    server = InferenceServer()
+    server.register("m", lambda x: {"y": x * 2, "t": np.array([[b"a"]], object)}, **options)
+
+    def writes(observation: Observation) -> None:
+        assert observation.request is not None
+        assert observation.response is not None
+        for tensor in observation.request.inputs + observation.response.outputs:
+            try:
+                tensor.array[:] = 7
+            except ValueError:
+                tried.append(tensor.name)
+
+    server.observe(writes)
+    body = json.dumps({"inputs": described(x=np.array([[1.0]]))}).encode()
+    for _ in range(2):
+        answer = over_asgi(OIPApp(server), "")(Request("POST", "/models/m/infer", (), body))
+        assert json.loads(answer.body)["outputs"][0]["data"] == [2.0]
+        answered = server.infer_sync("m", {"x": np.array([[1.0]])})
+        assert answered["y"].flags.writeable  # it is the caller's own
+    server.stop()
+    assert tried == ["x", "y", "t"] * 4
+
+
 def test_a_request_does_not_wait_and_what_does_not_fit_is_counted(caplog: pytest.LogCaptureFixture) -> None:
     leave, entered, got = threading.Event(), threading.Event(), list[str | None]()
 
