@@ -53,6 +53,7 @@ def test_the_example_of_batches_calls_its_model_for_several_requests_at_once() -
         ("authorize.py", "Each user may do what the table says."),
         ("shared_model/start.py", "One copy of the model answers all workers."),
         ("drift_report.py", "drifted: proline"),
+        ("aiohttp_adapter.py", "aiohttp answers as every host does."),
         ("reload_on_change.py", "answers came from ('1', 5000) ('2', 10000) ('2', 15000) ('1', 5000)"),
     ],
 )
@@ -77,7 +78,7 @@ def test_every_example_is_a_script_that_is_run_by_a_test_or_its_part() -> None:
         "ray_serve.py",  # in matrix/check_ray, with Ray
         "stream_text.py",  # in test_stream_examples
         *("digits.py", "quickstart.py", "flask_app.py", "grpc_server.py", "grpc_mounted.py", "metrics.py", "pipeline.py"),
-        *("authorize.py", "batching.py", "client.py", "drift_report.py"),
+        *("aiohttp_adapter.py", "authorize.py", "batching.py", "client.py", "drift_report.py"),
         *("reload_on_change.py", "shared_memory.py"),
         *("frame_app.py", "client_httpx2.py", "client_requests.py", "image_codec.py"),  # in test_codec_examples
     }
