@@ -63,7 +63,7 @@ class Observer(Listener, Protocol):
         """End its thread."""
 
 
-class Heard(msgspec.Struct, eq=False):
+class Heard(msgspec.Struct, eq=False, gc=False):  # in no reference cycle
     """What observers will be told of a call, as far as it is known."""
 
     request: InferenceRequest
