@@ -55,7 +55,7 @@ class Held:
         """Begin requests, each an array or the keywords of `server.infer`, that all wait while another holds the model; then let it go."""
         tasks = await self.waiting(*asks)
         self.leave.set()
-        await asyncio.wait(tasks)
+        await asyncio.wait([*tasks, self.holder])  # which may hear later that its thread has ended
         return tasks
 
     async def waiting(self, *asks: Any) -> list[asyncio.Task[InferenceResponse]]:
