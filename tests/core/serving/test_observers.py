@@ -6,6 +6,9 @@ import asyncio
 import hashlib
 import json
 import logging
+import os
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -634,3 +637,35 @@ def test_output_options_are_not_in_the_response(server: InferenceServer, hearing
 def test_wrong_arguments(observe: Callable[[InferenceServer], None], kind: type[Exception], text: str) -> None:
     with pytest.raises(kind, match=text):
         observe(InferenceServer())
+
+
+FORKED = """
+import atexit, os, sys, time
+from oip_asgi import InferenceServer
+
+server = InferenceServer()
+server.register("m", lambda: 1)
+
+def observe(observation):
+    time.sleep(0.05)
+    print(observation.id, "here" if os.getpid() == here else "elsewhere", flush=True)
+
+server.observe(observe)
+atexit.register(server.stop)
+here = os.getpid()
+server.infer_sync("m", {}, id="before")
+child = os.fork()
+here = os.getpid()
+server.infer_sync("m", {}, id="after" if child else "child")
+if child:
+    os.waitpid(child, 0)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="nothing forks there")
+def test_after_a_fork_each_process_hands_over_its_own_at_its_end() -> None:
+    """As where gunicorn forks its workers with --preload, and `atexit` stops the server."""
+    done = subprocess.run([sys.executable, "-c", FORKED], capture_output=True, text=True, timeout=60, check=True)
+    assert sorted(done.stdout.splitlines()) == ["after here", "before here", "child here"]
+    assert done.stderr == ""
