@@ -22,7 +22,8 @@ State: TypeAlias = Literal[
 """A model with `load=` is registered first; one without is ready from the start. While it is reloading, its old handler serves.
 
 A model with `idle_unload=` that nobody calls is unloaded while it is idling, idle after that, and waking while the next request loads it.
-It counts as ready in these three states.
+It counts as ready in these three states. One whose `unload=` still runs when the server has stopped is idling too: the next request after
+that loads it.
 """
 
 Event: TypeAlias = Literal["load", "loaded", "raised", "cancelled", "idle", "unload", "unregister", "unload ended", "server stopped"]
@@ -68,7 +69,8 @@ _TABLE: Final[tuple[tuple[Event, tuple[State, ...], Action, State | None], ...]]
     #
     ("server stopped", ("registered", "idle", "failed", "unloaded"), "nothing", "registered"),
     ("server stopped", ("ready",), "forget", "registered"),
-    ("server stopped", ("loading", "reloading", "idling", "waking", "unloading", "unregistering", "unregistered"), "nothing", None),
+    ("server stopped", ("unloading",), "nothing", "idling"),
+    ("server stopped", ("loading", "reloading", "idling", "waking", "unregistering", "unregistered"), "nothing", None),
 )
 """What each event does in some states, and the next state; None if the state does not change."""
 

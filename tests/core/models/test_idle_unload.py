@@ -326,6 +326,31 @@ def test_a_model_that_is_idle_may_be_loaded_unloaded_unregistered_and_stopped() 
     assert len(loads.unloads) == len(loads.made)
 
 
+@pytest.mark.parametrize("is_idle", [True, False])
+def test_an_unload_that_goes_on_after_the_stop_does_not_keep_the_model_unloaded(*, is_idle: bool) -> None:
+    may_end, has_begun = threading.Event(), threading.Event()
+
+    def unload(_: Any) -> None:
+        has_begun.set()
+        assert may_end.wait(20)
+
+    server = InferenceServer(shutdown_timeout=0.1)
+    server.register("m", load=lambda: lambda x: x, unload=unload, inputs=[X], idle_unload=0.05 if is_idle else None)
+    server.infer_sync("m", {"x": GOOD})
+    if is_idle:
+        assert has_begun.wait(20)
+    server.stop()
+    assert has_begun.is_set()
+    server.start()
+    with ThreadPoolExecutor(1) as waiting:
+        answer = waiting.submit(server.infer_sync, "m", {"x": GOOD})
+        time.sleep(0.05)
+        assert not answer.done()
+        may_end.set()
+        assert answer.result(20)["output_0"].tolist() == GOOD.tolist()
+    server.stop()
+
+
 def test_a_server_that_starts_twice_leaves_it_idle() -> None:
     loads = Loads()
     loads.server.start()
