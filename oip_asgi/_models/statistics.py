@@ -60,6 +60,9 @@ MOST_ENTRIES: Final = 1000
 _MOST_ENDED: Final = 500
 """So many requests wait to be summed, in 150 KB, and so many executions and responses. To sum them takes a millisecond."""
 
+_STAGES: Final[Mapping[ResponseOutcome, int]] = {"success": 3, "fail": 3, "empty_response": 2, "cancel": 1}
+"""How many durations a response has, by how it ended: all of it, the call, and the encoding."""
+
 _COMPUTE: Final = ("compute_input", "compute_infer", "compute_output")
 
 
@@ -221,14 +224,15 @@ class Numbers(msgspec.Struct):
 
     def add_response(self, index: int, outcome: ResponseOutcome, compute_infer: float, compute_output: float, since: float) -> None:
         """Add one response of a stream, `since` seconds after the request."""
-        stages: dict[str, float] = {outcome: compute_infer + compute_output}
-        if outcome != "cancel":
-            stages["compute_infer"] = compute_infer
-        if outcome in ("success", "fail"):
-            stages["compute_output"] = compute_output
         durations = self.responses.setdefault(min(index, MOST_ENTRIES - 1), {})
-        for stage, seconds in stages.items():
-            durations.setdefault(stage, Duration()).add(1, seconds)
+        stages = (outcome, compute_infer + compute_output), ("compute_infer", compute_infer), ("compute_output", compute_output)
+        for stage, seconds in stages[: _STAGES[outcome]]:
+            duration = durations.get(stage)
+            if duration is None:
+                durations[stage] = Duration(1, seconds)
+            else:
+                duration.count += 1
+                duration.seconds += seconds
         if index == 0 and outcome == "success":
             self.first_responses.add(since)
 

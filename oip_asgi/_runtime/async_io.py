@@ -79,7 +79,7 @@ class AsyncIO(msgspec.Struct, eq=False):
     here: ForLoop | None = None  # set while it limits and watches
     _task: asyncio.Task[Any] | None = None  # the request's own, once it attends a coroutine
     _waits: asyncio.Future[Any] | None = None
-    _reason: type[ClientGone | DeadlinePassed] | None = None  # why that was ended
+    _reason: type[ClientGone | DeadlinePassed] | None = None  # why that was ended, if it is a task
     _has_gone: bool = False  # and nothing has said it yet
     _deadline: float = math.inf
     _timer: asyncio.TimerHandle | None = None
@@ -130,27 +130,32 @@ class AsyncIO(msgspec.Struct, eq=False):
             raise ClientGone
         if self.here is None:
             self._begin()
-        task = self._task = self._task or asyncio.current_task()
-        assert task is not None  # a coroutine of ours is always some task's
+        task = self._task
+        if task is None:
+            task = self._task = asyncio.current_task()
+            assert task is not None  # a coroutine of ours is always some task's
         cancelled_before = task.cancelling()
-        explained: BaseException | None = None
+        self._waits = task
+        if deadline != self._deadline:
+            self._set_timer(deadline)
         try:
-            self._limit(task, deadline)
             result = await function()
+            if self._reason is None:
+                return result
             reason, self._reason = self._reason, None
-            if reason is not None and task.uncancel() <= cancelled_before:  # it returned although it was ended
+            if task.uncancel() <= cancelled_before:  # it returned although it was ended
                 raise reason from None
             return result
         except BaseException as error:
             explained = self._explain(error, task, cancelled_before)
-            if explained is error:
-                raise
-            raise explained from explained.__cause__
+            try:
+                if explained is error:
+                    raise
+                raise explained from explained.__cause__
+            finally:
+                del explained, task  # their tracebacks refer to this frame: cycles, which only the garbage collector would free
         finally:
-            self._waits = self._reason = None
-            # their tracebacks refer to this frame: cycles, which only the garbage collector would free
-            del task
-            explained = None
+            self._waits = None
 
     async def call_always(self, function: Callable[[], Coroutine[Any, Any, T]]) -> T:
         await self.end()
@@ -221,16 +226,19 @@ class AsyncIO(msgspec.Struct, eq=False):
 
     def _limit(self, future: asyncio.Future[T], deadline: float) -> asyncio.Future[T]:
         """Return a future, which is ended if it takes too long, or if the client goes."""
-        self._waits, self._reason = future, None
+        self._waits = future
         if deadline != self._deadline:
-            if self._timer is not None:
-                self._timer.cancel()
-            self._deadline, self._timer = deadline, None
-            if deadline != math.inf:
-                self._timer = asyncio.get_running_loop().call_later(max(0.0, deadline - time.monotonic()), self._expire)
+            self._set_timer(deadline)
         if self._has_gone:
             self._stop(ClientGone)
         return future
+
+    def _set_timer(self, deadline: float) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._deadline, self._timer = deadline, None
+        if deadline != math.inf:
+            self._timer = asyncio.get_running_loop().call_later(max(0.0, deadline - time.monotonic()), self._expire)
 
     def _expire(self) -> None:
         self._deadline, self._timer = math.inf, None
@@ -239,10 +247,10 @@ class AsyncIO(msgspec.Struct, eq=False):
     def _stop(self, reason: type[ClientGone | DeadlinePassed]) -> None:
         if self._waits is None or self._reason is not None or self._waits.done():
             return
-        self._reason = reason
         if reason is ClientGone:
             self._has_gone = False
         if isinstance(self._waits, asyncio.Task):
+            self._reason = reason
             self._waits.cancel()
         else:
             self._waits.set_exception(reason())

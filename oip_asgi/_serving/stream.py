@@ -24,7 +24,7 @@ from .._protocol.log import log_raised, logger, name_request
 from .._protocol.tensors import InferenceResponse, are_short
 from .batch import wait_within_calls
 from .call import Call, ModelRaised
-from .call_stack import enter, leave
+from .call_stack import current_calls, enter, leave, set_calls
 from .engine import Engine
 from .failures import FAILURES, as_client_error, as_error
 from .held_loop import measure
@@ -43,7 +43,7 @@ _MEASURED: Final = 8
 """How many items of the first stream of a model are measured, if it has so many: how long each holds the event loop."""
 
 
-class _Item(msgspec.Struct, Generic[T]):
+class _Item(msgspec.Struct, Generic[T], gc=False):  # in no reference cycle
     """One response of a generator, and when it was asked for, returned and encoded."""
 
     asked_at: float
@@ -157,20 +157,19 @@ class _ItemReader(Generic[T]):
         if not self.has_begun:
             self.has_begun = True
             self._deadline = self._generator.deadline = self._io.until = self._until
-        self._add("success", item.returned_at - item.asked_at, item.encoded_at - item.returned_at, item.encoded_at)
+        call, encoded_at, returned_at = self._call, item.encoded_at, item.returned_at
+        seconds, encoding, since = returned_at - item.asked_at, encoded_at - returned_at, encoded_at - call.timings.since
+        call.model.statistics.add(Numbers.add_response, self.index, "success", seconds, encoding, since)
+        self.index += 1
 
     def note(self, outcome: ResponseOutcome) -> None:
         """Record how the stream ended. Do nothing if the function was not called."""
         asked_at, returned_at = self._generator.asked_at, self._generator.returned_at
         if not asked_at:
             return
-        now = self._call.engine.clock()
+        call, now = self._call, self._call.engine.clock()
         returned = returned_at or now
         seconds, encoding = (0.0, 0.0) if outcome == "cancel" else (returned - asked_at, now - returned)
-        self._add(outcome, seconds, encoding, now)
-
-    def _add(self, outcome: ResponseOutcome, seconds: float, encoding: float, now: float) -> None:
-        call = self._call
         call.model.statistics.add(Numbers.add_response, self.index, outcome, seconds, encoding, now - call.timings.since)
         self.index += 1
 
@@ -259,15 +258,15 @@ class _Generator(Generic[T]):
     async def await_next(self) -> _Item[T] | None:
         """The next item; None after the last one. If it is large, it is not encoded."""
         call, handler = self._call, self._call.handler
-        token = enter(call.model, call.slot, self.deadline)
-        self.asked_at, self.returned_at = self._clock(), 0.0
+        token = set_calls((*current_calls(), (call.model, call.slot, self.deadline)))
+        asked_at = self.asked_at = self._clock()
         try:
             if self._generator is None:
                 self._generator = self._create()
-            made = self._generator.__anext__()
+            awaitable = self._generator.__anext__()
             if handler.watch.is_measured:
-                made = measure(made, call.model, handler, self._clock, goes_on=self._count < _MEASURED)
-            item = await made
+                awaitable = measure(awaitable, call.model, handler, self._clock, goes_on=self._count < _MEASURED)
+            item = await awaitable
             if self._wants_one:
                 self._check_only(has_ended=False)
             response = call.respond(item)
@@ -282,14 +281,14 @@ class _Generator(Generic[T]):
             raise ModelRaised from error
         finally:
             leave(token)
-            self.returned_at = self._clock()
+            returned_at = self.returned_at = self._clock()
         self._count += 1
-        if self.returned_at >= self._until:  # if the function never awaits, no timer can interrupt it
+        if returned_at >= self._until:  # if the function never awaits, no timer can interrupt it
             raise DeadlinePassed
         if not are_short(response.outputs):
-            return _Item(self.asked_at, self.returned_at, large=response)
+            return _Item(asked_at, returned_at, large=response)
         encoded = call.encode(response)
-        return _Item(self.asked_at, self.returned_at, call.timings.answered, encoded)
+        return _Item(asked_at, returned_at, call.timings.answered, encoded)
 
     def next_in_thread(self) -> _Item[T] | None:
         """The next item; None after the last one."""
