@@ -158,8 +158,9 @@ class AsyncIO(msgspec.Struct, eq=False):
             self._waits = None
 
     async def call_always(self, function: Callable[[], Coroutine[Any, Any, T]]) -> T:
-        await self.end()
-        self._gone, self._has_gone = None, False
+        self._task, self._gone, self._has_gone = None, None, False
+        if self._watcher is not None:
+            self._watcher.cancel()  # `end` awaits it: who is cancelled again meanwhile would not call the function
         return await self.call(function)
 
     def _explain(self, error: BaseException, task: asyncio.Task[Any], cancelled_before: int) -> BaseException:
@@ -262,8 +263,9 @@ class AsyncIO(msgspec.Struct, eq=False):
 
     async def _watch(self, gone: Gone) -> None:
         await until_gone(gone)
-        self._gone, self._has_gone = None, True
-        self._stop(ClientGone)
+        if self._gone is not None:  # else nothing is to be ended any more
+            self._gone, self._has_gone = None, True
+            self._stop(ClientGone)
 
     async def end(self) -> None:
         """Limit and watch no longer, until it waits for something else."""

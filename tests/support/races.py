@@ -44,6 +44,8 @@ class Racer:
     def __init__(self, kind: Kind, manner: Manner = "ends", **options: Any) -> None:
         self.begun = self.open = 0
         """How many calls have begun, and how many of them have not ended."""
+        self.strays = 0
+        """How many asynchronous generators were ended by another task than that of their request, such as by asyncio."""
         self._leave = threading.Event()
         self._gates: list[tuple[asyncio.AbstractEventLoop, asyncio.Event]] = []
         self._manner = manner
@@ -114,12 +116,14 @@ class Racer:
 
     async def _stream_async(self, x: Any) -> AsyncIterator[Any]:
         self.open += 1
+        task = asyncio.current_task()
         try:
             yield x
             await self._hold()
             yield x
         finally:
             self.open -= 1
+            self.strays += asyncio.current_task() is not task
 
     async def _hold(self) -> None:
         self.begun += 1

@@ -132,11 +132,12 @@ def slow_to_close(kind: str) -> Iterator[tuple[Any, list[str], threading.Event]]
             noted.append("closed")
 
     async def awaiting(n: Any) -> AsyncIterator[int]:
+        task = asyncio.current_task()
         try:
             for number in range(int(n[0])):
                 yield number
         finally:
-            noted.append("closing")
+            noted.append("closing" if asyncio.current_task() is task else "closing in another task, such as one of asyncio's")
             await asyncio.sleep(20)
 
     try:
@@ -174,7 +175,7 @@ def test_a_second_cancellation_leaves_no_slot_taken(kind: str, ask: Any, turns: 
         async def main() -> None:
             asked = ask(server)
             await until(lambda: not is_idle(server))
-            await asyncio.sleep(0.05)
+            await asyncio.sleep(0.1)  # the client is watched by then
             asked.cancel()
             if turns is None:
                 await until(lambda: noted)
@@ -190,4 +191,5 @@ def test_a_second_cancellation_leaves_no_slot_taken(kind: str, ask: Any, turns: 
             await until(lambda: is_idle(server))
 
         asyncio.run(main())
+        assert noted == (["closing"] if kind == "async def" else ["closing", "closed"])
         server.stop()
