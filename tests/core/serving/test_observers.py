@@ -1,4 +1,4 @@
-"""`InferenceServer.observe`: what an observer hears of each inference, and that no request waits for it."""
+"""`InferenceServer.observe`: what an observer hears of each inference. Its thread is in test_observer_threads."""
 
 from __future__ import annotations
 
@@ -6,9 +6,6 @@ import asyncio
 import hashlib
 import json
 import logging
-import os
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -405,57 +402,6 @@ def test_an_observer_changes_no_arrays(options: dict[str, Any]) -> None:
     assert tried == ["x", "y", "t"] * 4
 
 
-def test_a_request_does_not_wait_and_what_does_not_fit_is_counted(caplog: pytest.LogCaptureFixture) -> None:
-    leave, entered, got = threading.Event(), threading.Event(), list[str | None]()
-
-    def slow(observation: Observation) -> None:
-        entered.set()
-        assert leave.wait(10)
-        got.append(observation.id)
-
-    server = InferenceServer()
-    server.register("m", lambda: 1)
-    server.observe(slow, max_queue=2)
-    server.infer_sync("m", {}, id="0")
-    assert entered.wait(10)
-    for each in range(1, 7):
-        server.infer_sync("m", {}, id=str(each))
-    [record] = logged(caplog)
-    name = "test_a_request_does_not_wait_and_what_does_not_fit_is_counted.<locals>.slow"
-    assert record.getMessage() == f"the observer {name} is too slow: 1 observation was dropped, as 2 wait already"
-    leave.set()
-    server.start()
-    server.stop()
-    assert got == ["0", "1", "2"]
-
-
-def test_the_log_tells_of_dropped_ones_once_a_minute(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:
-    leave, entered, passed = threading.Event(), threading.Event(), 0.0
-    clock = time.monotonic
-    monkeypatch.setattr(time, "monotonic", lambda: clock() + passed)
-
-    def slow(_: Observation) -> None:
-        entered.set()
-        assert leave.wait(10)
-
-    server = InferenceServer()
-    server.register("m", lambda: 1, run="inline")
-    server.observe(slow, max_queue=1)
-    server.infer_sync("m", {})
-    assert entered.wait(10)
-    for each in range(1, 12):
-        server.infer_sync("m", {})
-        if each == 10:
-            passed = 61.0
-    assert [record.getMessage().partition(": ")[2] for record in logged(caplog)] == [
-        "1 observation was dropped, as 1 wait already",
-        "9 observations were dropped, as 1 wait already",
-    ]
-    leave.set()
-    server.start()
-    server.stop()
-
-
 def test_what_it_raises_is_logged_once(server: InferenceServer, hearing: Hearing, caplog: pytest.LogCaptureFixture) -> None:
     def fails(_: Observation) -> None:
         raise SystemExit("in the observer")
@@ -509,58 +455,6 @@ def test_calls_that_observers_make_are_not_heard(server: InferenceServer, hearin
     server.infer_sync("plain", x, id="second")
     server.stop()
     assert [heard.id for heard in hearing.heard] == ["first", "second"]
-
-
-def test_it_has_one_thread_and_coroutines_the_background_loop() -> None:
-    threads, loops = set[int](), set[object]()
-    server = InferenceServer()
-    server.register("m", lambda: threading.get_ident())
-
-    async def observe_async(_: Observation) -> None:
-        await asyncio.sleep(0)
-        loops.add((threading.get_ident(), id(asyncio.get_running_loop())))
-
-    server.observe(lambda _: threads.add(threading.get_ident()))
-    server.observe(observe_async)
-    models = {outputs(ask(server, "m"))["output_0"][0] for _ in range(3)}
-    server.start()
-    server.stop()
-    assert len(threads) == len(loops) == 1
-    assert threads.isdisjoint({threading.get_ident(), *models})
-
-
-def test_the_stop_hands_over_what_is_queued() -> None:
-    heard = list[str | None]()
-    server = InferenceServer()
-    server.register("m", lambda: 1)
-
-    def slow(observation: Observation) -> None:
-        time.sleep(0.02)
-        heard.append(observation.id)
-
-    async def main() -> None:
-        async with server.lifespan():
-            for each in range(10):
-                await server.infer("m", {}, id=str(each))
-        assert heard == [str(each) for each in range(10)]
-
-    server.observe(slow)
-    asyncio.run(main())
-
-
-def test_the_stop_waits_no_longer_than_the_timeout(caplog: pytest.LogCaptureFixture) -> None:
-    leave = threading.Event()
-    server = InferenceServer(shutdown_timeout=0.05)
-    server.register("m", lambda: 1)
-    server.observe(lambda _: leave.wait(10))
-    server.start()
-    for _ in range(3):
-        server.infer_sync("m", {})
-    begun = time.monotonic()
-    server.stop()
-    assert time.monotonic() - begun < 8
-    assert any("2 observations were dropped" in record.getMessage() for record in logged(caplog))
-    leave.set()
 
 
 def test_a_server_that_is_started_again_is_observed_again(server: InferenceServer, hearing: Hearing) -> None:
@@ -637,35 +531,3 @@ def test_output_options_are_not_in_the_response(server: InferenceServer, hearing
 def test_wrong_arguments(observe: Callable[[InferenceServer], None], kind: type[Exception], text: str) -> None:
     with pytest.raises(kind, match=text):
         observe(InferenceServer())
-
-
-FORKED = """
-import atexit, os, sys, time
-from oip_asgi import InferenceServer
-
-server = InferenceServer()
-server.register("m", lambda: 1)
-
-def observe(observation):
-    time.sleep(0.05)
-    print(observation.id, "here" if os.getpid() == here else "elsewhere", flush=True)
-
-server.observe(observe)
-atexit.register(server.stop)
-here = os.getpid()
-server.infer_sync("m", {}, id="before")
-child = os.fork()
-here = os.getpid()
-server.infer_sync("m", {}, id="after" if child else "child")
-if child:
-    os.waitpid(child, 0)
-"""
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="nothing forks there")
-def test_after_a_fork_each_process_hands_over_its_own_at_its_end() -> None:
-    """As where gunicorn forks its workers with --preload, and `atexit` stops the server."""
-    done = subprocess.run([sys.executable, "-c", FORKED], capture_output=True, text=True, timeout=60, check=True)
-    assert sorted(done.stdout.splitlines()) == ["after here", "before here", "child here"]
-    assert done.stderr == ""
