@@ -260,7 +260,7 @@ class Asked:
         if not self._streams or status != "200":
             return status
         events = [json.loads(event[6:]) for event in b"".join(each["body"] for each in self._sent[1:]).split(b"\n\n")[:-1]]
-        return "error" if "error" in events[-1] else "cut" if self._sent[-1].get("more_body") else "200"
+        return "error" if events and "error" in events[-1] else "cut" if self._sent[-1].get("more_body") else "200"
 
     def _read_grpc(self) -> str:
         if not self._sent or self._sent[-1]["type"] != "http.response.trailers":
