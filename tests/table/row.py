@@ -11,6 +11,7 @@ import numpy as np
 from oip_asgi import InferenceContext, InferenceError, InferenceRequest, InferenceResponse, InferenceServer, Tensor, TensorSpec
 from tests.support.ways import Request
 from tests.table.row_classes import register_rows
+from tests.table.row_estimators import register_estimators
 
 MAX_BODY_BYTES = 20_000
 MAX_JSON_BYTES = 19_000
@@ -103,6 +104,7 @@ def table_server(calls: list[str]) -> InferenceServer:
         context.response_headers.update({name: str(value) for name, value in context.parameters.items()})
         return x
 
+    register_estimators(server)
     register_rows(server)
     return server
 

@@ -10,6 +10,7 @@ from tests.table.class_rows import class_rows
 from tests.table.extension_rows import classification_rows, reserved_rows, shared_memory_rows
 from tests.table.header_rows import header_rows
 from tests.table.json_rows import declared_rows, document_rows, element_rows, good_rows, output_rows, scalar_rows, tensor_rows
+from tests.table.known_rows import known_rows
 from tests.table.page_rows import page_rows
 from tests.table.route_rows import metadata_rows, model_rows, path_rows, repository_rows, timeout_rows, version_rows
 from tests.table.row import Row
@@ -42,6 +43,7 @@ def rows() -> list[Row]:
         *reserved_rows(),
         *shared_memory_rows(),
         *class_rows(),
+        *known_rows(),
     ]
     assert len({row.name for row in made}) == len(made), "two rows have the same name"
     return made
