@@ -30,7 +30,7 @@ from .call_stack import current_calls, enter, leave, reset_calls, set_calls
 from .decoding import Decoded, decode
 from .engine import Engine
 from .held_loop import measure
-from .observing import Heard, copy_request, copy_response, tell
+from .observing import Heard, begin_to_hear, copy_response, tell
 from .record import Span, record_failure, within
 from .server_timing import add_server_timing
 from .wire_format import WireFormat
@@ -85,12 +85,8 @@ class Call(msgspec.Struct, Generic[T], eq=False):
         if decoded.outside:
             self.model.statistics.add(Numbers.add_outside, decoded.outside)
         if self.model.observers:
-            request, is_written = decoded.request, self.wire.shares_arrays or self.model.options.writable
-            if is_written or self.handler.binding.of_one_request is not None:
-                request = copy_request(request, copies_arrays=is_written)
-            if self.handler.binding.rows is not None:
-                request = self.handler.binding.rows.show_columns(request)
-            self.heard = Heard(request)
+            is_written = self.wire.shares_arrays or self.model.options.writable
+            self.heard = begin_to_hear(decoded.request, self.handler.binding, is_written=is_written)
         if decoded.seconds < seconds:
             self.seconds = decoded.seconds
             self.deadline = since + decoded.seconds

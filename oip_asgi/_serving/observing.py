@@ -12,6 +12,7 @@ from typing import Annotated, Any, Final, Protocol
 import msgspec
 
 from .._io import Signal
+from .._models.binding import Binding
 from .._models.model import Model
 from .._models.statistics import Timings
 from .._protocol.errors import InferenceError, copy_error
@@ -71,10 +72,14 @@ class Heard(msgspec.Struct, eq=False, gc=False):  # in no reference cycle
     responses: int = 0
 
 
-def copy_request(request: InferenceRequest, *, copies_arrays: bool) -> InferenceRequest:
-    """A request that stays as it is, for a model that gets all of it, or may write to its arrays."""
-    inputs = _copy_tensors(request.inputs, copies_arrays=copies_arrays)
-    return InferenceRequest(inputs, request.id, dict(request.parameters), request.outputs[:], request.decoders)
+def begin_to_hear(request: InferenceRequest, binding: Binding, *, is_written: bool) -> Heard:
+    """Keep a request as it is: a model may get all of it and change that, and `is_written` says that somebody may write to its arrays."""
+    if is_written or binding.of_one_request is not None:
+        inputs = _copy_tensors(request.inputs, copies_arrays=is_written)
+        request = InferenceRequest(inputs, request.id, dict(request.parameters), request.outputs[:], request.decoders)
+    if binding.rows is not None:
+        request = binding.rows.show_columns(request)
+    return Heard(request)
 
 
 def copy_response(response: InferenceResponse) -> InferenceResponse:
