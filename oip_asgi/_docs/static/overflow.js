@@ -28,7 +28,8 @@ function mark() {
   requestAnimationFrame(() => {
     isDue = false;
     for (const box of document.querySelectorAll(BOXES)) box.dataset.more = sidesOf(box).join(" ");
-    at("more").hidden = at("docstring").hidden || !(at("docstring").dataset.more || at("docstring").classList.contains("whole"));
+    const isNeeded = !at("docstring").hidden && (at("docstring").dataset.more || at("docstring").classList.contains("whole"));
+    if (at("more").hidden === Boolean(isNeeded)) at("more").hidden = !isNeeded;  // what is set again is a change too, and would be marked for ever
   });
 }
 

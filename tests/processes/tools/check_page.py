@@ -119,6 +119,17 @@ def test_what_goes_on_is_seen_to_go_on(site: Served, browser: Browser) -> None:
     assert seen.console == []
 
 
+def test_a_page_that_nothing_happens_to_draws_nothing(site: Served, browser: Browser) -> None:
+    page, _ = opened(browser, "about:blank")
+    count = "requestAnimationFrame = (draw) => { drawn += 1; return ask(draw); };"
+    page.add_init_script(f"globalThis.drawn = 0; const ask = requestAnimationFrame; {count}")
+    page.goto(f"{site.url}/v2/docs#model=iris")
+    expect(page.locator("h2")).to_have_text("iris")
+    before = page.evaluate("drawn")
+    page.wait_for_timeout(3000)
+    assert page.evaluate("drawn") - before < 20  # the numbers come each two seconds
+
+
 def test_the_models_that_are_not_ready_can_be_listed_alone(site: Served, browser: Browser) -> None:
     page, seen = opened(browser, f"{site.url}/v2/docs")
     only = page.get_by_label(re.compile(r"only those not ready \(\d+\)$"))
