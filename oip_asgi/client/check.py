@@ -306,3 +306,7 @@ def main(arguments: list[str] | None = None) -> int:
         return 2
     finally:
         finish(link.close())
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -216,3 +216,7 @@ class _Requests:
 
     def close(self) -> None:
         finish(self._link.close())
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -240,6 +242,13 @@ def test_the_commands_of_the_client(url: str, tmp_path: Path, capsys: pytest.Cap
     assert "score URL MODEL ROWS --out FILE" in capsys.readouterr().out
     assert run(["scores", url]) == run([]) == 2
     assert capsys.readouterr().err.count("usage: python -m oip_asgi.client COMMAND") == 2
+
+
+@pytest.mark.parametrize("command", ["score", "check"])
+def test_each_command_is_a_module_too(command: str) -> None:
+    asked = [sys.executable, "-m", f"oip_asgi.client.{command}", "--help"]
+    told = subprocess.run(asked, capture_output=True, text=True, timeout=60, check=True).stdout
+    assert told.startswith(f"usage: python -m oip_asgi.client {command} ")
 
 
 def test_a_bar_on_a_terminal() -> None:
