@@ -70,11 +70,14 @@ class Rows(RequestCodec[Any]):
         """The JSON Schema of one value of each tensor."""
 
     def decode_request(self, request: InferenceRequest) -> Any:  # type: ignore[override]
-        inputs = request.inputs
-        if len(inputs) == 1 and inputs[0].name == OBJECTS:
-            rows = inputs[0].array.tolist()
-        else:
-            rows = self._read({tensor.name: tensor for tensor in inputs}, attrgetter("reads"))
+        return self._choose(self._read({tensor.name: tensor for tensor in request.inputs}, attrgetter("reads")))
+
+    def take_objects(self, objects: Tensor) -> Any:
+        """The same of the rows themselves."""
+        return self._choose(objects.array.tolist())
+
+    def _choose(self, rows: list[Any]) -> Any:
+        """All rows, or the only one."""
         if self.is_list:
             return rows
         if len(rows) != 1:

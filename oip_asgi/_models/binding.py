@@ -107,7 +107,9 @@ def take_scalar(kind: type, accepted: Accepted, name: str, read: Read | None, de
 
 def take_unnamed(accepted: Accepted, *_: Any) -> Any:
     """Take one value of all tensors without a parameter of their own."""
-    named, reader = accepted.binding.named, accepted.binding.request_reader
+    named, reader, rows = accepted.binding.named, accepted.binding.request_reader, accepted.binding.rows
+    if rows is not None and OBJECTS in accepted.tensors:
+        return rows.take_objects(accepted.tensors[OBJECTS])
     assert reader is not None  # a signature with such a parameter has one
     return reader.read([tensor for name, tensor in accepted.tensors.items() if name not in named], accepted.request)
 
