@@ -25,6 +25,9 @@ from .waiting import begin_waiting, give_way, is_on_loop, until_gone, wait_until
 
 T = TypeVar("T")
 
+_Reason: TypeAlias = type[ClientGone | DeadlinePassed]
+"""Why a wait is ended."""
+
 Gone: TypeAlias = Callable[[], Awaitable[bool]]
 """Waits for the next message of the client, and says whether it was that the client has gone."""
 
@@ -79,7 +82,7 @@ class AsyncIO(msgspec.Struct, eq=False):
     here: ForLoop | None = None  # set while it limits and watches
     _task: asyncio.Task[Any] | None = None  # the request's own, once it attends a coroutine
     _waits: asyncio.Future[Any] | None = None
-    _reason: type[ClientGone | DeadlinePassed] | None = None  # why that was ended, if it is a task
+    _reason: _Reason | None = None  # why that was ended, if it is a task
     _has_gone: bool = False  # and nothing has said it yet
     _deadline: float = math.inf
     _timer: asyncio.TimerHandle | None = None
@@ -147,7 +150,8 @@ class AsyncIO(msgspec.Struct, eq=False):
                 raise reason from None
             return result
         except BaseException as error:
-            explained = self._explain(error, task, cancelled_before)
+            ended_by, self._reason = self._reason, None
+            explained = _explain(error, ended_by, task, cancelled_before)
             try:
                 if explained is error:
                     raise
@@ -162,30 +166,6 @@ class AsyncIO(msgspec.Struct, eq=False):
         if self._watcher is not None:
             self._watcher.cancel()  # `end` awaits it: who is cancelled again meanwhile would not call the function
         return await self.call(function)
-
-    def _explain(self, error: BaseException, task: asyncio.Task[Any], cancelled_before: int) -> BaseException:
-        """What it means that a coroutine of this task has raised: just that; or, with that as the cause, another error.
-
-        Takes back what this itself has done to end the coroutine, and nothing else. Somebody else who cancels the task gets that, whatever
-        the coroutine has made of it.
-        """
-        reason, self._reason = self._reason, None
-        is_end = isinstance(error, (CancelledError, GeneratorExit))
-        is_cancelled = (task.cancelling() if reason is None else task.uncancel()) > cancelled_before
-        if _is_closed(error, task) or (not is_end and not isinstance(error, (Exception, ClientGone)) and is_for_the_host(error)):
-            return error
-        explained: BaseException
-        if is_cancelled:
-            explained = error if is_end else CancelledError()
-        elif reason is not None:
-            explained = reason()
-        elif isinstance(error, (Exception, ClientGone)) or (isinstance(error, CancelledError) and task.cancelling()):
-            explained = error
-        else:
-            explained = QuitWithin()
-        if explained is not error and (not is_end or isinstance(explained, QuitWithin)):
-            explained.__cause__ = error
-        return explained
 
     def can_wait(self) -> bool:
         return is_on_loop()
@@ -245,7 +225,7 @@ class AsyncIO(msgspec.Struct, eq=False):
         self._deadline, self._timer = math.inf, None
         self._stop(DeadlinePassed)
 
-    def _stop(self, reason: type[ClientGone | DeadlinePassed]) -> None:
+    def _stop(self, reason: _Reason) -> None:
         if self._waits is None or self._reason is not None or self._waits.done():
             return
         if reason is ClientGone:
@@ -300,6 +280,30 @@ def _begin_on(loop: asyncio.AbstractEventLoop, is_forked: Callable[[], bool], th
     except RuntimeError:  # the loop has just been closed
         return False
     return True
+
+
+def _explain(error: BaseException, reason: _Reason | None, task: asyncio.Task[Any], cancelled_before: int) -> BaseException:
+    """What it means that a coroutine of a task has raised: just that; or, with that as the cause, another error.
+
+    Takes back the cancellation that ended the coroutine for a `reason`, and nothing else. Somebody else who cancels the task gets that,
+    whatever the coroutine has made of it.
+    """
+    is_end = isinstance(error, (CancelledError, GeneratorExit))
+    is_cancelled = (task.cancelling() if reason is None else task.uncancel()) > cancelled_before
+    if _is_closed(error, task) or (not is_end and not isinstance(error, (Exception, ClientGone)) and is_for_the_host(error)):
+        return error
+    explained: BaseException
+    if is_cancelled:
+        explained = error if is_end else CancelledError()
+    elif reason is not None:
+        explained = reason()
+    elif isinstance(error, (Exception, ClientGone)) or (isinstance(error, CancelledError) and task.cancelling()):
+        explained = error
+    else:
+        explained = QuitWithin()
+    if explained is not error and (not is_end or isinstance(explained, QuitWithin)):
+        explained.__cause__ = error
+    return explained
 
 
 def _is_closed(error: BaseException, task: asyncio.Task[Any]) -> bool:
