@@ -7,6 +7,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any, Final, NamedTuple
 
 from .._codecs.content_types import Codecs
@@ -186,7 +187,8 @@ class Engine:
     async def _finish_observers(self, io: IO, deadline: float) -> None:
         """Wait until the observers have got what they were told."""
         # a request is told of once it is back on its event loop, which comes after its slot: so does this
-        await io.run(lambda: None, "hook")
+        with suppress(DeadlinePassed):  # hooks may block all threads
+            await io.run(lambda: None, "hook", deadline=deadline)
         for observer in self.observers:
             try:
                 await io.wait(observer.idle(), deadline)

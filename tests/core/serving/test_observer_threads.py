@@ -148,3 +148,28 @@ def test_after_a_fork_each_process_hands_over_its_own_at_its_end() -> None:
     done = subprocess.run([sys.executable, "-c", FORKED], capture_output=True, text=True, timeout=60, check=True)
     assert sorted(done.stdout.splitlines()) == ["after here", "before here", "child here"]
     assert done.stderr == ""
+
+
+def test_the_stop_does_not_wait_for_a_hook_that_blocks() -> None:
+    leave, has_begun = threading.Event(), threading.Event()
+
+    def load() -> object:
+        has_begun.set()
+        leave.wait(20)
+        return lambda x: x
+
+    async def main() -> float:
+        server = InferenceServer(worker_threads=1, shutdown_timeout=0.1)
+        server.observe(print)
+        async with server.lifespan():
+            server.register("m", load=load)
+            loading = asyncio.create_task(server.load("m"))
+            await asyncio.to_thread(has_begun.wait, 10)
+            begun = time.monotonic()
+        loading.cancel()
+        return time.monotonic() - begun
+
+    try:
+        assert asyncio.run(main()) < 15
+    finally:
+        leave.set()
