@@ -1,5 +1,7 @@
 """Frames: five bytes, and a message of the length that they say. Knows no HTTP, no protobuf and no methods.
 
+How long a message may be, `Body` of `_protocol.request_body` says; the code of that is in `_protocol.grpc_codes`.
+
 A body may hold any number of messages, and they may be split over its chunks in any way.
 
 Specification: gRPC over HTTP2, Length-Prefixed-Message; gRPC-Web, for the body as text and the frame of trailers.

@@ -1,6 +1,6 @@
 """How a path is looked up in a table of routes, with a slash in a model's name too. Knows no headers or bodies.
 
-The table is in `exchange`.
+The table is in `exchange`, which also raises the 404 and 405 that are made here.
 
 A pattern is a path below the mount. `{model}` is a model's name and `{region}` that of a region of shared memory. Both may hold slashes.
 `[/versions/{version}]` may be left out of a path. All patterns with the same beginning have it, or none.

@@ -106,6 +106,7 @@ class Limiter:
     def enter(self, slot: Slot, *, may_run: bool = True, may_wait: bool = True) -> bool:
         """Let a slot run, or wait in the queue. False if the request may not wait, or the queue is full. The caller holds the lock.
 
+        A call that may not wait, as a call of the same model runs it, does not stand behind those that wait.
         `_serving.failures` makes the 503 of that, and the 504 of a call that is late.
         """
         if may_run and self.running < self.max_concurrency and not (self._queue and may_wait):

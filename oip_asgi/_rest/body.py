@@ -1,6 +1,7 @@
 """A REST body, JSON or JSON and bytes, <-> InferenceRequest / InferenceResponse. Knows no URLs, statuses or models.
 
-`_http.headers` parses `Inference-Header-Content-Length` (for clients `_rest.client` does), and gives its value.
+How long a body may be, `Body` of `_protocol.request_body` says, for JSON too. `_http.headers` parses
+`Inference-Header-Content-Length` (for clients `_rest.client` does), and gives its value.
 
 Specification: HTTP/REST Inference, Binary Tensor Data Extension; Triton's raw binary request, `Inference-Header-Content-Length: 0`.
 """

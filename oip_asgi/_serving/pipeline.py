@@ -1,5 +1,6 @@
-"""The life of one inference request, whatever its transport: admit, read, decode, check, wait for a slot, run, encode.
+"""The life of one inference request, whatever its transport: admit, read, take a slot or a place in the queue, decode, wait, run, encode.
 
+`exchange` of `_http` or `_grpc` has asked before whether the client may.
 Knows no HTTP, no gRPC and no JSON: a `WireFormat` decodes the request and encodes the response.
 """
 
@@ -103,8 +104,8 @@ def let_in(
     streams: bool = False,
     wants_one: bool = True,
 ) -> Call[T] | None:
-    """Let a request in: it has a slot then, or a place in the queue. None if it must wait before that, unless it has done so, or if its
-    model has just been unloaded, as it was idle: it is to be loaded again.
+    """Let a request in: it has a slot then, or a place in the queue. None if it has to wait before that and
+    has not done so yet. None too if its model was idle and has just been unloaded: then it is to be loaded again.
 
     If it is no call of a stream, models that only stream are refused. If it wants one response, they answer with that if they can.
     """
