@@ -129,7 +129,7 @@ def _count_lines(node: ast.stmt) -> int:
 def test_a_small_request_makes_few_calls_in_few_files(name: str) -> None:
     """A reader has to know these files to follow it, and calling functions is most of its time."""
     most_calls, most_files = walks.most_calls(name), walks.most_files(name)
-    walk = walks.record(name, most_calls)
+    walk = walks.record(name, (most_calls, most_files))
     print(f"{name}: {len(walk.calls)} calls, {most_calls} at most; {len(walk.files)} files of {walk.lines:,} lines, {most_files} at most")
     assert len(walk.calls) <= most_calls, walk.calls
     assert len(walk.files) <= most_files, walk.files

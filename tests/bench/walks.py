@@ -162,19 +162,19 @@ WALKS: Final[dict[str, Callable[[Recorder], Walk]]] = {
 }
 
 
-def record(name: str, most_calls: int | None = None) -> Walk:
-    """One of the walks, when everything is warm: the shortest, or any that makes no more calls than `most_calls`."""
+def record(name: str, most: tuple[int, int] | None = None) -> Walk:
+    """One of the walks, when everything is warm: the shortest, or any that makes no more calls, in no more files, than `most`."""
     recorder = Recorder()
     before, before_in_threads = sys.getprofile(), threading.getprofile()
     threading.setprofile(recorder.note)
     sys.setprofile(recorder.note)
     try:
         walks = []
-        for _ in range(_TIMES if most_calls is None else _TRIES):
+        for _ in range(_TIMES if most is None else _TRIES):
             walks.append(WALKS[name](recorder))
-            if most_calls is not None and len(walks[-1].calls) <= most_calls:
+            if most is not None and len(walks[-1].calls) <= most[0] and len(walks[-1].files) <= most[1]:
                 break
-        return min(walks, key=lambda walk: len(walk.calls))
+        return min(walks, key=lambda walk: (len(walk.files), len(walk.calls)))
     finally:
         sys.setprofile(before)
         threading.setprofile(before_in_threads)
