@@ -217,3 +217,28 @@ def test_a_result_of_another_number_of_rows() -> None:
         assert answer(lambda _: [Score("a", 1, 1)] * 2, list[Score], list[Score], [row] * number) == (200, [row] * 2)
     assert answer(lambda _: [Score("a", 1, 1), Score("b", 2)], list[Score], list[Score], row) == (200, {"model_name": "m", **both})
     assert answer(lambda _: [], list[Score], list[Score], [row]) == (200, [])
+
+
+ODD: list[Any] = [
+    *(0, 1, -1, 2**53 + 1, 2**63 - 1, 2**63, -(2**63) - 1, 2**64, 10**400, True, 1.5, 1.0, -0.0, 1e308, math.nan, math.inf, -math.inf),
+    *("", "a", "\u00e9\u2028", "\ud800", b"a", bytearray(b"a"), None, [], [1], (1.0,), {}, {"a": 1}, object(), 1j, Plan.FREE),
+    *(
+        datetime(2024, 2, 29),
+        date(2024, 2, 29),
+        Decimal(1),
+        Decimal("1.5"),
+        UUID(int=1),
+        msgspec.UNSET,
+        msgspec.Raw(b"1"),
+        msgspec.Raw(b'"a"'),
+    ),
+    *(np.float32(0.1), np.float64(2.5), np.int64(3), np.bool_(True), np.str_("a"), np.array(2), np.array([1]), frozenset[int]()),
+]
+
+
+@pytest.mark.parametrize("name", Score.__struct_fields__)
+def test_whatever_stands_in_a_field_of_a_result_is_the_same(name: str) -> None:
+    for value in ODD:
+        result = Score("a", 1.0)
+        setattr(result, name, value)
+        answer(lambda _, result=result: [result], list[Score], list[Score], [{"label": "", "value": 0, "count": 1}])  # type: ignore[misc]

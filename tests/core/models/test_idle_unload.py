@@ -326,6 +326,7 @@ def test_a_model_that_is_idle_may_be_loaded_unloaded_unregistered_and_stopped() 
     assert len(loads.unloads) == len(loads.made)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("is_idle", [True, False])
 def test_an_unload_that_goes_on_after_the_stop_does_not_keep_the_model_unloaded(*, is_idle: bool) -> None:
     may_end, has_begun = threading.Event(), threading.Event()
