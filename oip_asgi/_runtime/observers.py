@@ -59,7 +59,7 @@ class ObserverThread:
         call_after_fork(self._begin)
 
     def _begin(self) -> None:
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # as the garbage collector may end a stream within it, which is observed too
         self._queue: deque[Observation] = deque()
         self._is_running = False  # whether the thread hands over, or will
         self._hurry = threading.Event()  # set if the thread must not rest

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 import time
+from typing import Any
 
 import pytest
 
@@ -173,3 +174,30 @@ def test_the_stop_does_not_wait_for_a_hook_that_blocks() -> None:
         assert asyncio.run(main()) < 15
     finally:
         leave.set()
+
+
+def test_a_stream_that_the_garbage_collector_ends_is_heard_wherever_that_happens() -> None:
+    """From Python 3.12 on, the collector may run within any line, and what it closes is observed too."""
+    leave, asked = threading.Event(), threading.Event()
+    server = InferenceServer(shutdown_timeout=0.1)
+    server.register("m", lambda: 1, run="inline")
+    server.observe(lambda _: leave.wait(20), max_queue=1)
+
+    def trace(frame: Any, _: str, __: Any) -> Any:
+        """Call the model in each line of the module that has the queue."""
+        if not frame.f_code.co_filename.endswith("observers.py"):
+            return None
+        server.infer_sync("m", {})
+        return trace
+
+    def ask_often() -> None:
+        sys.settrace(trace)
+        for _ in range(3):
+            server.infer_sync("m", {})
+        sys.settrace(None)
+        asked.set()
+
+    threading.Thread(target=ask_often, daemon=True).start()
+    assert asked.wait(20)
+    leave.set()
+    server.stop()
