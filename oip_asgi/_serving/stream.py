@@ -334,9 +334,9 @@ class _Generator(Generic[T]):
         return context
 
     def _create(self) -> Any:
-        call = self._call
-        if not call.timings.started:
-            call.timings.started = call.timings.called = call.engine.clock()
+        call, timings = self._call, self._call.timings
+        timings.called = self._clock()
+        timings.started = timings.started or timings.called  # it has begun already if a thread has decoded the request
         args, kwargs = call.arguments or call.decoded.binding.arguments(call.decoded)
         call.arguments = None
         return call.handler.function(*args, **kwargs)

@@ -235,11 +235,23 @@ def test_server_timing_says_where_the_time_went() -> None:
 
     server.register("cached", lambda x: x, cache=ResponseCache())
     server.register("inline", lambda x: x, run="inline")
+
+    @server.model("long")
+    async def long(x: np.ndarray) -> AsyncIterator[Any]:
+        await asyncio.sleep(0.05)
+        yield x[0]
+
     queue, decode, run, encode = durations(ask(server, "sleeps"))
     assert 45 < run < 5000
     assert (queue < 45, decode < 45, encode < 45) == (True, True, True)
     _, _, run, _ = durations(post(server, "/models/streams/generate_stream"))
     assert 45 < run < 5000
+    body = json.dumps({"x": [1.0] * 50_000}).encode()  # a thread decodes it
+    _, decode, run, _ = durations(post(server, "/models/long/generate_stream", body))
+    assert 45 < run < 5000
+    assert decode > 0
+    answer = over_asgi(OIPApp(server), "")(Request("GET", "/models/long/stats"))
+    assert json.loads(answer.body)["model_stats"][0]["execution_count"] == 1
     for _ in range(2):
         answer = ask(server, "cached", x=[1.0])
         assert outputs(answer) == {"output_0": [1.0]}
