@@ -86,7 +86,8 @@ def declare(function: Callable[..., Any], *, has_frames: bool) -> Declaration | 
 
 
 _COLUMNS: Final[Mapping[str, Callable[[str], TensorSpec]]] = {
-    "text": lambda name: TensorSpec(name, "BYTES", [-1], "str"),
+    "text": lambda name: TensorSpec(name, "BYTES", [-1], "str", pd_dtype="object[NaN]"),  # as pandas reads gaps of a file
+    "text or None": lambda name: TensorSpec(name, "BYTES", [-1], "str"),
     "number": lambda name: AnyNumber(name, "FP64", [-1]),
     "category": lambda name: AnyDatatype(name, "BYTES", [-1]),
     "any": lambda name: AnyDatatype(name, "FP64", [-1]),
@@ -143,7 +144,8 @@ def _find_columns(model: Any, columns: Sequence[str]) -> Mapping[str, str]:
     for step in steps:
         categories = _get(step, "categories_")
         if isinstance(categories, list) and len(categories) == len(columns):
-            return {name: "text" if own.dtype.kind in "OUST" else "number" for name, own in zip(columns, categories, strict=True)}
+            takes_none = any(_get(each, "missing_values") is None and hasattr(each, "missing_values") for each in steps)
+            return {name: _kind_of(own, takes_none=takes_none) for name, own in zip(columns, categories, strict=True)}
     first = steps[0]
     if isinstance(_get(first, "transformers_"), list):
         told: dict[str, str] = {}
@@ -164,6 +166,13 @@ def _find_columns(model: Any, columns: Sequence[str]) -> Mapping[str, str]:
     statistics = _get(first, "statistics_")
     is_of_objects = isinstance(statistics, np.ndarray) and statistics.dtype.kind == "O"
     return dict.fromkeys(columns, "number") if takes_numbers and not is_of_objects else {}
+
+
+def _kind_of(categories: Any, *, takes_none: bool) -> str:
+    """What a column is whose categories are known. A missing text is to be what it was in the training: to a model, None is not NaN."""
+    if categories.dtype.kind not in "OUST":
+        return "number"
+    return "text or None" if takes_none or any(each is None for each in categories) else "text"
 
 
 def _choose(columns: Sequence[str], chosen: Any) -> list[str]:

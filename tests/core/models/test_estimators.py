@@ -26,7 +26,7 @@ IRIS = load_iris()
 X, Y = IRIS.data, IRIS.target_names[IRIS.target]
 PEOPLE = pd.DataFrame({"age": [20, 30, 40, 50], "city": ["Bonn", "Ulm", "Bonn", "Ulm"], "fee": [1.0, None, 2.0, 3.0], "note": list("abcd")})
 LEAVES = ["no", "yes", "no", "yes"]
-TEXT = {"datatype": "BYTES", "parameters": {"content_type": "str"}}
+TEXT = {"datatype": "BYTES", "parameters": {"content_type": "str", "pd_dtype": "object[NaN]"}}
 NUMBER = {"datatype": "FP64"}
 CATEGORY = {"datatype": "BYTES"}
 
@@ -65,6 +65,21 @@ def test_columns_have_the_datatypes_that_the_steps_tell() -> None:
     assert error(ask(server, "m", **{**one, "age": ["x"]}))[0] == 400
     assert error(ask(server, "m", age=[20], city=["Bonn"], fee=[1.0]))[1].startswith("missing input 'note'")
     assert server.infer_sync("m", PEOPLE).as_("output_0", list[str]) == LEAVES
+
+
+@pytest.mark.parametrize("gap", [np.nan, None])
+@pytest.mark.parametrize("imputes", [False, True])
+def test_a_missing_text_is_what_it_was_in_the_training(gap: float | None, *, imputes: bool) -> None:
+    frame = pd.DataFrame({"city": pd.Series(["Bonn", "Ulm", gap, "Ulm", "Bonn", gap], dtype=object), "fee": [1, 2, 3, None, 5, 6]})
+    imputer, encoder = SimpleImputer(missing_values=gap, strategy="most_frequent"), OneHotEncoder(handle_unknown="ignore")
+    city = make_pipeline(imputer, encoder) if imputes else encoder
+    pipeline = make_pipeline(make_column_transformer((city, ["city"]), (SimpleImputer(), ["fee"])), LogisticRegression())
+    expected = pipeline.fit(frame, [0, 1, 0, 1, 0, 1]).predict_proba(frame)
+    server = served(pipeline.predict_proba)
+    np.testing.assert_array_equal(server.infer_sync("m", frame).outputs[0].array, expected)
+    texts = {"name": "city", "datatype": "BYTES", "shape": [2], "data": ["null", '"Ulm"'], "parameters": {"content_type": "pd_json"}}
+    fees = {"name": "fee", "datatype": "FP64", "shape": [2], "data": [3.0, None]}
+    assert outputs(ask(server, "m", {"inputs": [texts, fees]})) == {"output_0": expected[2:4].ravel().tolist()}
 
 
 def test_the_datatypes_are_known_behind_a_search_and_an_encoder() -> None:
