@@ -148,7 +148,7 @@ class ObserverThread:
             while self._queue:
                 self._count_dropped(self._queue.popleft())
         self._quiet_until = 0.0
-        self._log_dropped()
+        self._log_dropped("the server stops")
 
     def count_dropped(self) -> dict[tuple[str, str | None], int]:
         """How many observations were dropped, by the name and the version of the model."""
@@ -164,8 +164,8 @@ class ObserverThread:
         self._dropped[observation.model, observation.version] += 1
         self._untold += 1
 
-    def _log_dropped(self) -> None:
-        """Log how many were dropped since the last time, if that is a minute ago."""
+    def _log_dropped(self, why: str = "") -> None:
+        """Log how many were dropped since the last time, if that is a minute ago, and why: else as its queue is full."""
         if not self._untold or time.monotonic() < self._quiet_until:
             return
         with self._lock:
@@ -173,4 +173,5 @@ class ObserverThread:
             self._quiet_until = time.monotonic() + _QUIET_SECONDS
         if untold:
             what = "observation was" if untold == 1 else "observations were"
-            logger.warning("the observer %s is too slow: %d %s dropped, as %d wait already", self._name, untold, what, self._most)
+            why = why or f"{self._most} wait already: make it quicker, or observe with sample= or a larger max_queue="
+            logger.warning("the observer %s is too slow: %d %s dropped, as %s", self._name, untold, what, why)

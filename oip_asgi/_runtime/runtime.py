@@ -250,8 +250,11 @@ class Trips(msgspec.Struct, Generic[T], eq=False):
     def leave(self) -> None:
         """Take no more results."""
         self._is_left = True
-        while self._results:
-            _, error = self._results.popleft()
+        while True:
+            try:
+                _, error = self._results.popleft()
+            except IndexError:  # not asked before: the loop and the thread may be here at once, and either may take the last one
+                return
             if error is not None and self._late is not None:
                 self._late(error)
             del error
