@@ -281,13 +281,13 @@ class InferenceServer:
             function: Called with an `Observation`.
             models: The names of the models of which it hears; None for all, also those that are registered later.
             sample: The share of inferences of which it hears, above 0 and 1 at most: 0.01 is one of a hundred, at random.
-            max_queue: How many observations may wait for it, each of which holds its arrays. More are dropped: the log tells how many once
-                a minute, and `oip_asgi.prometheus` counts them.
+            max_queue: How many observations may wait for it, each of which holds its arrays, also with `payload=False`. More are dropped:
+                the log tells how many once a minute, and `oip_asgi.prometheus` counts them.
             payload: Whether observations have the tensors. If not, they have a digest of the inputs.
 
         Raises:
-            TypeError: `function` cannot be called.
-            ValueError: An argument's value is wrong.
+            TypeError: `function` cannot be called, or `payload` is neither True nor False.
+            ValueError: Another argument's value is wrong.
 
         Example:
             >>> server = InferenceServer()
