@@ -108,12 +108,11 @@ def tell(
 
 
 def _tell_error(error: BaseException) -> InferenceError:
-    """An error without its traceback, which refers to all that the request had."""
+    """The error that observers are told of. It has no traceback of ours, which would refer to all that the request had."""
     if isinstance(error, InferenceError):
         return copy_error(error)
-    if isinstance(error, Exception):
-        told = InferenceError("internal error: see the server's log", status=500)
-    else:
-        told = InferenceError(_GIVEN_UP, status=_GIVEN_UP_STATUS)
+    if not isinstance(error, Exception):  # a cancellation, or the like: the model has not raised it
+        return InferenceError(_GIVEN_UP, status=_GIVEN_UP_STATUS)
+    told = InferenceError("internal error: see the server's log", status=500)
     told.__cause__ = error
     return told

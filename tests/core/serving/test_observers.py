@@ -239,6 +239,7 @@ def test_a_stream_is_heard_once_at_its_end(server: InferenceServer, hearing: Hea
     assert heard.error is not None
     assert heard.response is not None
     assert (heard.error.status, heard.response["output_0"].tolist(), heard.responses) == (499, [0], 2)
+    assert heard.error.__cause__ is None  # the model has raised nothing
     with pytest.raises(InferenceError):
         asyncio.run(take(4, 9))
     heard = hearing.wait_for_one()
