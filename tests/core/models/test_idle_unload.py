@@ -20,7 +20,7 @@ import pytest
 
 from oip_asgi import InferenceError, InferenceServer, Loaded, LoadParameters, OIPApp, OIPWSGIApp, ResponseCache, TensorSpec
 from tests.support.asking import ask, error, get, outputs
-from tests.support.inside import is_idle, states
+from tests.support.inside import is_idle, pass_idle_time, states
 from tests.support.talk import block_until, until
 from tests.support.ways import Request, asked_together, over_asgi, over_wsgi, ways_into
 
@@ -28,7 +28,9 @@ X = TensorSpec("x", "FP64", [-1, 2])
 GOOD = np.array([[1.0, 2.0]])
 INFER = Request("POST", "/models/m/infer", (), b'{"inputs":[{"name":"x","datatype":"FP64","shape":[1,2],"data":[1,2]}]}')
 SOON = 0.2
-"""Seconds. A request that is held up for so long between the load and its call finds the model idle again, and loads it once more."""
+LATE = 3600.0
+"""Seconds. A request that is held up between the load and its call for as long as `idle_unload=` finds the model idle again, and loads it
+once more. So tests that count loads say LATE, and let the time pass."""
 
 IDLE = "unloaded, as nobody has called it: the next request loads it again"
 
@@ -61,9 +63,9 @@ KINDS: dict[str, tuple[Callable[[Weights], Callable[..., Any]], dict[str, Any]]]
 
 
 class Loads:
-    """A model `m` that is idle soon: what its loads have made, and what its unloads were called with."""
+    """A model `m` that may be idle: what its loads have made, and what its unloads were called with."""
 
-    def __init__(self, kind: str = "def", *, seconds: float = SOON, **options: Any) -> None:
+    def __init__(self, kind: str = "def", *, seconds: float = LATE, **options: Any) -> None:
         self.made: list[weakref.ref[Weights]] = []
         self.unloads: list[Any] = []
         self.fails = False
@@ -89,7 +91,18 @@ class Loads:
 
     def wait(self) -> None:
         """Wait until nobody has called it for long."""
-        block_until(lambda: self.state == "idle")
+        block_until(self.become_idle)
+
+    def become_idle(self) -> bool:
+        """Whether it is idle, as nobody has called it for long."""
+        pass_idle_time(self.server)
+        return self.state == "idle"
+
+
+def become_idle(server: InferenceServer) -> bool:
+    """Whether all models are idle, as nobody has called them for long."""
+    pass_idle_time(server)
+    return {*states(server).values()} == {"idle"}
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -108,7 +121,7 @@ def test_each_kind_leaves_the_memory_and_is_loaded_again_from_threads_and_loops(
     async def main() -> None:
         async with server.lifespan(), aclosing(server.infer_stream("m", {"x": GOOD})) as items:
             assert [item.outputs[0].array.tolist() async for item in items] == [[[1.0, 2.0]]]
-            await until(lambda: loads.state == "idle")
+            await until(loads.become_idle)
             assert (len(loads.made), len(loads.unloads)) == (3, 3)
             assert [item.outputs[0].array.tolist() async for item in server.infer_stream("m", {"x": GOOD})] == [[[1.0, 2.0]]]
             assert is_idle(server)
@@ -176,9 +189,9 @@ def test_it_is_loaded_once_for_all_who_wait_and_is_ready_meanwhile() -> None:
         return lambda x: x
 
     server = InferenceServer()
-    server.register("m", load=load, inputs=[X], idle_unload=SOON)
+    server.register("m", load=load, inputs=[X], idle_unload=LATE)
     server.infer_sync("m", {"x": GOOD})
-    block_until(lambda: states(server) == {"m": "idle"})
+    block_until(lambda: become_idle(server))
     way = over_wsgi(OIPWSGIApp(server), "")
     with ThreadPoolExecutor(1) as thread:
         statuses = thread.submit(asked_together, way, INFER)
@@ -237,7 +250,7 @@ def test_a_load_that_fails_then_is_answered_503_and_the_next_request_tries_again
     assert outputs(ask(server, "m", x=GOOD)) == {"output_0": [1.0, 2.0]}
     assert [(status.state, status.reason) for status in server.models()] in ([("ready", "")], [("idle", IDLE)])
     texts = [record.getMessage() for record in caplog.records if record.name == "oip_asgi"]
-    assert texts[1] == "nobody has called model 'm' for 0.2 s, so it is unloaded: the next request loads it again"
+    assert texts[1] == "nobody has called model 'm' for 3600 s, so it is unloaded: the next request loads it again"
     assert texts.count("model 'm': load= raised, so the next request tries again") == 4
 
 
@@ -252,9 +265,9 @@ def test_it_is_warmed_up_again_and_with_the_parameters_of_its_last_load() -> Non
         return note
 
     server = InferenceServer()
-    server.register("m", load=load, inputs=[X], idle_unload=SOON, warm_up=True)
+    server.register("m", load=load, inputs=[X], idle_unload=LATE, warm_up=True)
     server.load_sync("m", parameters=LoadParameters(parameters={"size": "large"}))
-    block_until(lambda: states(server) == {"m": "idle"})
+    block_until(lambda: become_idle(server))
     server.infer_sync("m", {"x": GOOD})
     assert calls == [("large", [[0.0, 0.0]]), ("large", [[0.0, 0.0]]), ("large", [[1.0, 2.0]])]
 
@@ -270,17 +283,17 @@ def test_hooks_run_on_the_event_loop_that_has_loaded_it_while_that_runs_and_else
         loops.append(asyncio.get_running_loop())
 
     server = InferenceServer()
-    server.register("m", load=load, unload=unload, inputs=[X], idle_unload=SOON)
+    server.register("m", load=load, unload=unload, inputs=[X], idle_unload=LATE)
 
     async def infer(*, waits: bool) -> None:
         await server.infer("m", {"x": GOOD})
         if waits:
-            await until(lambda: states(server) == {"m": "idle"})
+            await until(lambda: become_idle(server))
 
     asyncio.run(infer(waits=True))
     assert loops[0] is loops[1]
     asyncio.run(infer(waits=False))
-    block_until(lambda: states(server) == {"m": "idle"})
+    block_until(lambda: become_idle(server))
     assert len(loops) == 4
     assert loops[2] is not loops[3]
     server.stop()
@@ -295,10 +308,10 @@ def test_a_load_that_calls_its_own_model_is_refused() -> None:
         errors.append(str(refused.value))
         return lambda x: x
 
-    server.register("m", load=load, inputs=[X], idle_unload=SOON)
+    server.register("m", load=load, inputs=[X], idle_unload=LATE)
     for _ in range(2):
         server.infer_sync("m", {"x": GOOD})
-        block_until(lambda: states(server) == {"m": "idle"})
+        block_until(lambda: become_idle(server))
     assert errors == ["model 'm' is not ready: it is still loading"] * 2
 
 
@@ -311,7 +324,7 @@ def test_a_model_that_is_idle_may_be_loaded_unloaded_unregistered_and_stopped() 
         if end == "load":
             server.load_sync("m")
             assert len(loads.made) == 2
-            block_until(lambda: loads.state == "idle")
+            loads.wait()
         elif end == "unload":
             server.unload_sync("m")
             assert loads.state == "unloaded"
@@ -371,7 +384,7 @@ def test_a_request_whose_body_comes_after_the_model_was_unloaded_waits_for_its_l
 
         async def receive() -> Any:
             if len(chunks) == 1:
-                await until(lambda: loads.state == "idle")
+                await until(loads.become_idle)
             return {"type": "http.request", "body": chunks.pop(), "more_body": bool(chunks)}
 
         async def send(message: Any) -> None:
@@ -407,7 +420,7 @@ def test_requests_that_come_when_it_is_unloaded_are_answered() -> None:
 
     with ThreadPoolExecutor(2) as threads:
         assert [set(statuses) for statuses in threads.map(ask_often, range(2))] == [{200}, {200}]
-    loads.wait()
+    block_until(lambda: loads.state == "idle")
     assert len(loads.made) == len(loads.unloads) > 1
 
 
@@ -415,16 +428,16 @@ def test_requests_that_come_when_it_is_unloaded_are_answered() -> None:
 @pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")  # of forks beside threads, which is the point
 def test_a_process_that_is_forked_unloads_what_it_has_got() -> None:
     """gunicorn --preload loads before it forks."""
-    loads = Loads(seconds=0.2)
+    loads = Loads(seconds=1)
     loads.server.infer_sync("m", {"x": GOOD})
     reader, writer = os.pipe()
     child = os.fork()
     if child == 0:
         try:
-            loads.wait()
+            block_until(lambda: loads.state == "idle")
             os.write(writer, b"%d" % len(loads.unloads))
             loads.server.infer_sync("m", {"x": GOOD})
-            loads.wait()
+            block_until(lambda: loads.state == "idle")
             os.write(writer, b"%d" % len(loads.unloads))
         finally:  # the tests go on in the parent alone
             os._exit(0)
@@ -432,7 +445,7 @@ def test_a_process_that_is_forked_unloads_what_it_has_got() -> None:
     with os.fdopen(reader, "rb") as pipe:
         assert pipe.read() == b"12"
     assert os.waitpid(child, 0)[1] == 0
-    loads.wait()
+    block_until(lambda: loads.state == "idle")
     loads.server.stop()
 
 
