@@ -275,7 +275,7 @@ class InferenceServer:
 
         It runs in a thread of its own, one call after the other, and no request waits for it. An `async def` runs on the server's
         background event loop. What it raises is logged once. When the server stops, what is queued is handed over within
-        `shutdown_timeout`. Nobody hears of the calls of models that it makes.
+        `shutdown_timeout`. Nobody hears of the calls of models that it makes from Python.
 
         Args:
             function: Called with an `Observation`.
