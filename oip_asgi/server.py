@@ -527,7 +527,7 @@ class InferenceServer:
 
         While it waits, at most `shutdown_timeout`, new requests are answered 503; so are those that still wait for a slot then.
         `unload=` is called then. Threads that do not end have a second more, coroutines that are cancelled five. Models are loaded again
-        at the next start.
+        at the next start; one whose `unload=` has not returned when this does, by the first request after that.
         """
         ended = self._leave()
         if ended is not None:

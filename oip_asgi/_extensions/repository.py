@@ -36,8 +36,8 @@ _STATES: Final[Mapping[State, tuple[PublicState, str, str]]] = {
     "loading": ("loading", "LOADING", ""),
     "ready": ("ready", "READY", ""),
     "reloading": ("reloading", "READY", "loading again: what was loaded before serves meanwhile"),
-    "idling": ("idle", "READY", "unloaded, as nobody has called it: the next request loads it again"),
-    "idle": ("idle", "READY", "unloaded, as nobody has called it: the next request loads it again"),
+    "idling": ("idle", "READY", "unloaded: the next request loads it again"),
+    "idle": ("idle", "READY", "unloaded: the next request loads it again"),
     "waking": ("loading", "READY", "loading again: nobody had called it, and requests wait for that"),
     "failed": ("failed", "UNAVAILABLE", "load failed, see the server's log"),
     "unloading": ("unloading", "UNLOADING", ""),
@@ -60,9 +60,9 @@ class ModelStatus(msgspec.Struct, frozen=True):
     Args:
         name: The model's name.
         version: Its version, None for a model without versions.
-        state: "registered" before it is loaded; "loading"; "ready"; "reloading", while what was loaded before serves; "idle", if
-            `idle_unload=` has unloaded it until the next request; "failed", if `load=` raised; "unloading", while running calls end;
-            "unloaded".
+        state: "registered" before it is loaded; "loading"; "ready"; "reloading", while what was loaded before serves; "idle", until the
+            next request loads it again, after `idle_unload=` or a stop of the server that could not wait for `unload=`; "failed", if
+            `load=` raised; "unloading", while running calls end; "unloaded".
         reason: Why it is in that state, in words; empty if there is nothing to say.
     """
 

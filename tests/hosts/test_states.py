@@ -59,7 +59,7 @@ def test_a_model_that_is_idle() -> None:
                 found = way(Request("GET", path))
                 assert (found.status, found.body) == (200, body), (name, path)
             found = way(Request("POST", "/repository/index"))
-            reason = b"unloaded, as nobody has called it: the next request loads it again"
+            reason = b"unloaded: the next request loads it again"
             assert found.body == b'[{"name":"m","state":"READY","reason":"%b"}]' % reason, name
             found = way(INFER)
             assert (found.status, found.body) == (200, ANSWER), name

@@ -286,7 +286,7 @@ def test_probes_do_not_wake_a_model_that_is_idle_and_a_call_does(serving: Servin
         assert client.ask("ModelMetadata", made("ModelMetadata.request", name="m")).name == "m"
         assert health_of(client).Check(health_pb2.HealthCheckRequest()).status == health_pb2.HealthCheckResponse.SERVING
         [entry] = client.ask("RepositoryIndex").models
-        assert (entry.state, entry.reason) == ("READY", "unloaded, as nobody has called it: the next request loads it again")
+        assert (entry.state, entry.reason) == ("READY", "unloaded: the next request loads it again")
         client.ask("ModelStatistics")
         assert (len(loads), server.models()[0].state) == (before, "idle")
         client.ask("ModelInfer", wire_request("m"))

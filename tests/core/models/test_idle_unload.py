@@ -32,7 +32,7 @@ LATE = 3600.0
 """Seconds. A request that is held up between the load and its call for as long as `idle_unload=` finds the model idle again, and loads it
 once more. So tests that count loads say LATE, and let the time pass."""
 
-IDLE = "unloaded, as nobody has called it: the next request loads it again"
+IDLE = "unloaded: the next request loads it again"
 
 
 class Weights:
@@ -356,6 +356,8 @@ def test_an_unload_that_goes_on_after_the_stop_does_not_keep_the_model_unloaded(
     server.stop()
     assert has_begun.is_set()
     server.start()
+    [status] = server.models()
+    assert (status.state, status.reason) == ("idle", IDLE)
     with ThreadPoolExecutor(1) as waiting:
         answer = waiting.submit(server.infer_sync, "m", {"x": GOOD})
         time.sleep(0.05)
