@@ -12,11 +12,11 @@ from tests.support.talk import block_until
 class Bell:
     def __init__(self) -> None:
         self.rung: list[float] = []
-        self.threads: set[str] = set()
+        self.threads: set[threading.Thread] = set()
 
     def ring(self) -> None:
         self.rung.append(time.monotonic())
-        self.threads.add(threading.current_thread().name)
+        self.threads.add(threading.current_thread())
 
 
 def test_they_are_called_in_their_order_and_not_too_early_from_one_thread_which_ends() -> None:
@@ -26,8 +26,10 @@ def test_they_are_called_in_their_order_and_not_too_early_from_one_thread_which_
     block_until(lambda: late.rung and soon.rung)
     assert since + 0.02 <= soon.rung[0] < late.rung[0]
     assert late.rung[0] >= since + 0.1
-    assert late.threads == soon.threads == {"oip_asgi alarms"}
-    block_until(lambda: "oip_asgi alarms" not in {thread.name for thread in threading.enumerate()})
+    assert late.threads == soon.threads
+    [thread] = soon.threads
+    assert thread.name == "oip_asgi alarms"
+    block_until(lambda: not thread.is_alive())
     alarms.set(0.0, late.ring)
     block_until(lambda: len(late.rung) == 2)
 

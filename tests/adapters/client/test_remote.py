@@ -83,6 +83,9 @@ def test_the_table_is_answered_as_it_is_there(row: Row, ways: dict[str, Way], ca
         if row.status == 500:
             assert (answer.status, b"its server answered with the status 500" in answer.body) == (502, True)
             continue
+        if row.name == "an estimator, other numbers":  # nor that it takes any numbers
+            assert (answer.status, answer.body) == (400, b'{"error":"input \'data\' has datatype INT64: expected FP64"}')
+            continue
         assert answer.status == row.status, answer.body
         if row.name == "classification: labels":  # the other server does not tell them
             assert json.loads(answer.body)["outputs"][0]["data"] == ["2.000000:1", "1.000000:0"]
