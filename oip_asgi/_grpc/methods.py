@@ -55,7 +55,7 @@ async def exchange(engine: Engine, method: Method, body: Buffer, transport: Any,
     if engine.guard is not None:
         await engine.guard.ask(io, wire.make_access("infer", name, version), wire.timeout)
     parts = await infer(engine, engine.find_for_inference(name, version), wire, io)
-    return Reply(parts) if wire.response_headers is None else Reply(parts, metadata=list(wire.response_headers.items()))
+    return Reply(parts) if wire.response_headers is None else Reply(parts, metadata=wire.response_headers.send())
 
 
 def refuse(error: Exception) -> Reply:

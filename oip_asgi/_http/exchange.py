@@ -77,8 +77,7 @@ async def exchange(engine: Engine, head: Head, io: IO, body: bytes | None = None
 
 def _add_headers(response: Response | Events, added: ResponseHeaders) -> Response | Events:
     """The response with what the model and the server add to its head, which leaves now."""
-    added.is_sent = True
-    fields = {name.encode(): value.encode() for name, value in added.items()}
+    fields = {name.encode(): value.encode() for name, value in added.send()}
     headers = [field for field in response.headers if field[0] not in fields] + [*fields.items()]
     if isinstance(response, Events):
         return response._replace(headers=headers)

@@ -54,6 +54,9 @@ class Observation(msgspec.Struct, frozen=True, eq=False):
 class Listener(Protocol):
     """Passes observations on, and never holds a request up."""
 
+    def wants_one(self) -> bool:
+        """Whether it is to hear of a request, which is asked once for each."""
+
     def put(self, observation: Observation, /) -> None: ...
 
 

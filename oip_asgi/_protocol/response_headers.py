@@ -28,8 +28,7 @@ class ResponseHeaders(MutableMapping[str, str]):
 
     def __init__(self) -> None:
         self._values: dict[str, str] = {}
-        self.is_sent = False
-        """Whether the head of the answer has left: then nothing can be written."""
+        self._is_sent = False
 
     def __getitem__(self, name: str) -> str:
         return self._values[name.lower()]
@@ -54,8 +53,13 @@ class ResponseHeaders(MutableMapping[str, str]):
     def __repr__(self) -> str:
         return repr(self._values)
 
+    def send(self) -> list[tuple[str, str]]:
+        """Return the names and values for the head of the answer. From then on nothing can be written."""
+        self._is_sent = True
+        return list(self._values.items())
+
     def _check_open(self, name: str) -> None:
-        if self.is_sent:
+        if self._is_sent:
             raise RuntimeError(f"response header {name} is too late, as the head of the answer has left: write it before the first item")
 
 

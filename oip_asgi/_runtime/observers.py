@@ -71,10 +71,12 @@ class ObserverThread:
         """Whether it hears of the models of a name."""
         return self._models is None or model in self._models
 
+    def wants_one(self) -> bool:
+        """Whether it is to hear of a request: of the calls of observers it is not, and else of a sample."""
+        return not _IS_OBSERVING.get() and (self._sample == 1 or random.random() < self._sample)
+
     def put(self, observation: Observation) -> None:
-        """Have an observation handed over, if it is of the sample and there is room."""
-        if _IS_OBSERVING.get() or (self._sample < 1 and random.random() >= self._sample):
-            return
+        """Have an observation handed over, if there is room."""
         with self._lock:
             has_room = len(self._queue) < self._most
             begins = has_room and not self._is_running

@@ -156,7 +156,7 @@ class Execution:
         spans = [member.call.span for member in self._members if member.call.span is not None]
         if len(spans) == len(self._members) == 1:
             return spans[0].active()
-        return tracer.together(self._model, _count_rows(self._members), spans) if spans else nullcontext()
+        return tracer.together(self._model, _sum_rows(self._members), spans) if spans else nullcontext()
 
     async def _answer(self, members: list[Member[Any]]) -> list[list[Member[Any]]]:
         """Answer requests by one call. Return the groups that need further calls."""
@@ -268,8 +268,8 @@ class Execution:
         model, since = self._model, min(member.call.timings.since for member in members)
         fields = log_fields(model.name, model.version, None, self._engine.clock() - since)
         message, hint = "%s failed on a batch of %d requests with %d rows%s%s", find_hint(error, members[0].call)
-        log_raised(logging.ERROR, error, message, model, len(members), _count_rows(members), then, hint, extra=fields)
+        log_raised(logging.ERROR, error, message, model, len(members), _sum_rows(members), then, hint, extra=fields)
 
 
-def _count_rows(members: Sequence[Member[Any]]) -> int:
+def _sum_rows(members: Sequence[Member[Any]]) -> int:
     return sum([member.call.timings.rows for member in members])

@@ -86,7 +86,7 @@ class Call(msgspec.Struct, Generic[T], eq=False):
             self.model.statistics.add(Numbers.add_outside, decoded.outside)
         if self.model.observers:
             is_written = self.wire.shares_arrays or self.model.options.writable
-            self.heard = begin_to_hear(decoded.request, self.handler.binding, is_written=is_written)
+            self.heard = begin_to_hear(self.model, decoded.request, self.handler.binding, is_written=is_written)
         if decoded.seconds < seconds:
             self.seconds = decoded.seconds
             self.deadline = since + decoded.seconds
@@ -250,7 +250,7 @@ class Call(msgspec.Struct, Generic[T], eq=False):
             self.flight.end(error)
         ended = self.engine.clock()
         record_failure(self.model, self.timings, self.span, ended, error)
-        if self.model.observers:
+        if self.heard is not None or (self.model.observers and self.body is not None):
             tell(self.model, self.wire, self.timings, ended, self.heard, error)
         return error
 

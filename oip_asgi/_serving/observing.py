@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Annotated, Any, Final, Protocol
 
 import msgspec
@@ -67,19 +67,30 @@ class Observer(Listener, Protocol):
 class Heard(msgspec.Struct, eq=False, gc=False):  # in no reference cycle
     """What observers will be told of a call, as far as it is known."""
 
+    listeners: Sequence[Listener]
     request: InferenceRequest
     response: InferenceResponse | None = None  # the first, of a stream
     responses: int = 0
 
 
-def begin_to_hear(request: InferenceRequest, binding: Binding, *, is_written: bool) -> Heard:
-    """Keep a request as it is: a model may get all of it and change that, and `is_written` says that somebody may write to its arrays."""
+def begin_to_hear(model: Model, request: InferenceRequest, binding: Binding, *, is_written: bool) -> Heard | None:
+    """Keep a request as it is: a model may get all of it and change that, and `is_written` says that somebody may write to its arrays.
+
+    None if no observer wants to hear of it.
+    """
+    listeners = _find_listeners(model)
+    if not listeners:
+        return None
     if is_written or binding.of_one_request is not None:
         inputs = _copy_tensors(request.inputs, copies_arrays=is_written)
         request = InferenceRequest(inputs, request.id, dict(request.parameters), request.outputs[:], request.decoders)
     if binding.rows is not None:
         request = binding.rows.show_columns(request)
-    return Heard(request)
+    return Heard(listeners, request)
+
+
+def _find_listeners(model: Model) -> list[Listener]:
+    return [observer for observer in model.observers if observer.wants_one()]
 
 
 def copy_response(response: InferenceResponse) -> InferenceResponse:
@@ -94,8 +105,13 @@ def _copy_tensors(tensors: list[Tensor], *, copies_arrays: bool) -> list[Tensor]
 def tell(
     model: Model, wire: WireFormat[Any], timings: Timings | None, ended: float, heard: Heard | None, error: BaseException | None
 ) -> None:
-    """Tell the observers of a model that a request has ended. `timings` are None if it was refused before its body was there."""
-    request, response, responses = (None, None, 0) if heard is None else (heard.request, heard.response, heard.responses)
+    """Tell the observers of a model that a request has ended, which was `heard`, or refused before it was decoded.
+
+    `timings` are None if it was refused before its body was there.
+    """
+    listeners, request, response, responses = (
+        (_find_listeners(model), None, None, 0) if heard is None else (heard.listeners, heard.request, heard.response, heard.responses)
+    )
     request_id, seconds = (None, 0.0) if timings is None else (timings.id, ended - timings.since)
     told = None if error is None else _tell_error(error)
     for tensor in [*(() if request is None else request.inputs), *(() if response is None else response.outputs)]:
@@ -103,8 +119,8 @@ def tell(
     observation = Observation(
         model.name, model.version, request_id, request, response, told, seconds, time.time(), wire.transport, responses
     )
-    for observer in model.observers:
-        observer.put(observation)
+    for listener in listeners:
+        listener.put(observation)
 
 
 def _tell_error(error: BaseException) -> InferenceError:

@@ -485,6 +485,20 @@ def test_models_and_sample() -> None:
     assert 150 < len(some.heard) < 350
 
 
+def test_whether_a_request_is_of_the_sample_is_decided_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    server, hearing, numbers = InferenceServer(), Hearing(), iter([0.5, 0.1, 0.5, 0.1])
+    monkeypatch.setattr("random.random", lambda: next(numbers))
+    server.register("m", lambda x: x, inputs=[TensorSpec("x", "FP64", [-1])], writable=True)
+    server.observe(hearing, sample=0.25)
+    for value in (1.0, 2.0):
+        server.infer_sync("m", {"x": np.array([value])})
+        with pytest.raises(InferenceError, match="expected FP64"):
+            server.infer_sync("m", {"x": np.array([b"text"], object)})
+    server.stop()
+    assert [heard.error is None for heard in hearing.heard] == [False, False]  # the refused ones
+    assert next(numbers, None) is None
+
+
 def test_without_payload_there_is_a_digest() -> None:
     server, hearing = InferenceServer(), Hearing()
     server.register("m", lambda x, n: x)
