@@ -1,4 +1,4 @@
-"""Servers and models in a certain state, asked through every way in and every host: each answers alike, byte for byte."""
+"""Servers and models in a certain state, or observed, through every way in and every host: each answers alike, byte for byte."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from oip_asgi import InferenceServer, TensorSpec
+from tests.support.hearing import Hearing
 from tests.support.host_ways import host_ways
 from tests.support.talk import block_until
 from tests.support.ways import Request, Way, ways_into
@@ -90,3 +91,16 @@ def test_a_model_that_is_warmed_up_and_one_that_cannot_be() -> None:
         assert (found.status, found.body) == (503, b'{"error":"%b"}' % text.encode())
         assert way(Request("GET", "/models/cold/ready")).status == 503
         server.stop()
+
+
+def test_a_model_that_is_observed() -> None:
+    server, hearing = InferenceServer(), Hearing()
+    server.register("m", lambda x: x, inputs=[X])
+    server.observe(hearing)
+    with every_way(server) as ways:
+        for name, way in ways.items():
+            found = way(INFER)
+            assert (found.status, found.body) == (200, ANSWER), name
+            heard = hearing.wait_for_one()
+            assert (heard.request and heard.request["x"].tolist()) == [1.0], name
+            assert heard.transport is not None, name
