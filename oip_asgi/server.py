@@ -150,12 +150,12 @@ class InferenceServer:
             content_type (str | None, default None): The content type of requests that name none. "pd" makes one data frame of
                 all inputs; any other is that of each tensor whose spec in `inputs` has none.
             run (Literal['thread', 'inline'], default 'thread'): Where a `def` runs under ASGI and grpc.aio: in a worker thread,
-                or on the event loop, which suits functions that take microseconds.
+                or, "inline", on the event loop, which suits functions that take microseconds.
             writable (bool, default False): Whether inputs arrive as copies that the function may change. If not, they are
                 read-only.
             out_of_range (Literal['refuse', 'flag'], default 'refuse'): What happens to a request with a value outside of the
-                `minimum` and `maximum` of an input: it is refused, or it is answered, with a response parameter
-                `oip_out_of_range` that names the inputs.
+                `minimum` and `maximum` of an input: it is refused, or with "flag" answered, with a response
+                parameter `oip_out_of_range` that names the inputs.
             load (Callable[..., Any] | None, default None): A `def` or `async def` that is called before the model is used, and
                 each time it is loaded again. With a parameter it gets the `LoadParameters` of the client that loads it. If no
                 function is registered, it returns the function, or a `Loaded` with its inputs and outputs beside it.
@@ -186,9 +186,9 @@ class InferenceServer:
             cache (ResponseCache | None, default None): Answers equal requests from memory. For functions whose result depends
                 on their inputs alone; not for generators, and not for functions that take an `InferenceRequest` or
                 `InferenceContext`.
-            max_batch_size (int | None, default None): How many rows one call may have. Waiting requests that differ in nothing
-                but their rows then share a call: the function gets the rows of all of them, and returns a row for each. A
-                request with more rows runs alone. None: no request shares a call.
+            max_batch_size (int | None, default None): How many rows requests may have together to share a call. Waiting requests
+                that differ in nothing but their rows then share one: the function gets the rows of all of them, and returns a row
+                for each. A request with more rows runs alone. None: no request shares a call.
             max_batch_delay (float, default 0.0): How many seconds a request may be held back so that others share its call.
                 With 0, requests share a call only if they came while all calls that may run at once were busy.
             preferred_batch_sizes (Sequence[int], default ()): Numbers of rows with which a batch starts at once.
