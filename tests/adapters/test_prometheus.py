@@ -18,6 +18,7 @@ import pytest
 
 pytest.importorskip("prometheus_client", reason="needs the extra [prometheus]")
 from prometheus_client import CollectorRegistry, Counter, generate_latest, values
+from prometheus_client.mmap_dict import MmapedDict
 from prometheus_client.multiprocess import MultiProcessCollector
 from prometheus_client.openmetrics import exposition as openmetrics
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
@@ -25,7 +26,7 @@ from prometheus_client.parser import text_string_to_metric_families as parse_tex
 
 from oip_asgi import InferenceError, InferenceServer, Observation, OIPApp, ResponseCache, TensorSpec
 from oip_asgi.prometheus import instrument
-from tests.support.inside import count_response, is_idle, set_clock, statistics_of
+from tests.support.inside import count_response, is_idle, set_clock, statistics_of, write_no_longer
 from tests.support.inside.numbers import write_numbers
 from tests.support.limited import Blocking
 from tests.support.talk import block_until
@@ -119,6 +120,13 @@ def test_the_files_of_several_processes_count_as_the_collector_does(
     server.register("kept", lambda: 1, cache=ResponseCache())
     instrument(server, registry)
     several, files = CollectorRegistry(), CollectorRegistry()
+    opened: list[Any] = []
+
+    def open_file(path: str) -> Any:
+        opened.append(MmapedDict(path))  # type: ignore[no-untyped-call]
+        return opened[-1]
+
+    monkeypatch.setattr(values, "MmapedDict", open_file)
     monkeypatch.setenv("PROMETHEUS_MULTIPROC_DIR", str(tmp_path))
     monkeypatch.setattr(values, "ValueClass", values.MultiProcessValue())  # type: ignore[no-untyped-call]
     instrument(server, several)
@@ -136,6 +144,9 @@ def test_the_files_of_several_processes_count_as_the_collector_does(
     assert send(server, Request("POST", "/models/nobody/infer", (), b'{"inputs":[]}')) == 404
     assert send(server, Request("POST", "/models/stream/generate_stream", (), b"{}")) == 200
     one, other = Page(registry).samples, Page(files).samples
+    write_no_longer(several)
+    for file in opened:  # prometheus_client leaves that to the end of the process
+        file.close()
 
     def counts(samples: dict[Any, float]) -> dict[Any, float]:
         """What is no time, and not when something was made; zeros apart, which an instrument has for all outcomes at once."""

@@ -106,6 +106,14 @@ def pass_idle_time(server: InferenceServer) -> None:
             ring()
 
 
+def write_no_longer(registry: Any) -> None:
+    """Write the numbers of an instrumented registry no more, as its files are to be closed."""
+    from oip_asgi import prometheus
+
+    with prometheus._LOCK:
+        prometheus._PAGES.pop(registry)
+
+
 def is_idle(server: InferenceServer) -> bool:
     """Whether no call runs or waits, of any model."""
     return not any(model.limiter.running for model in server._inside.engine.models)
