@@ -48,12 +48,13 @@ def rates(cells: Sequence[Cell], servers: Sequence[str]) -> str:
 
 
 def values(cells: Sequence[Cell], servers: Sequence[str]) -> dict[str, dict[str, float | None]]:
-    """The rates over eight connections, as they are kept."""
-    return {
-        cell.row.name: {name: cell.median(name, lambda turn: turn.rate) for name in servers if name in cell.turns}
-        for cell in cells
-        if cell.connections == CONNECTIONS
-    }
+    """The rates over eight connections, as they are kept: in whole requests per second."""
+    by_row: dict[str, dict[str, float | None]] = {}
+    for cell in cells:
+        if cell.connections == CONNECTIONS:
+            rates = {name: cell.median(name, lambda turn: turn.rate) for name in servers if name in cell.turns}
+            by_row[cell.row.name] = {name: None if rate is None else round(rate) for name, rate in rates.items()}
+    return by_row
 
 
 def times(cells: Sequence[Cell], server: str, others: Sequence[str]) -> str:
