@@ -5,14 +5,17 @@ from __future__ import annotations
 import json
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from datetime import date
 from itertools import islice
 from typing import Any, Final, NamedTuple, TypeAlias
 
 import numpy as np
 
-from .._protocol.datatypes import dtype_of
+from .._json.tensor_data import from_value
+from .._json.text import Unusual
+from .._protocol.datatypes import FLOATING, dtype_of
 from .._protocol.errors import ErrorResponse, InferenceError, InvalidResponse, list_names, show
 from .._protocol.tensors import InferenceResponse, Tensor
 from ._engines import ConnectionFailed
@@ -43,6 +46,9 @@ class Column(NamedTuple):
     is_matrix: bool = False
 
 
+_JSON_TEXTS: Final = "pd_json"
+"""The content type of a column whose values are JSON texts."""
+
 _BOOLS: Final = {"true": True, "false": False, "1": True, "0": False}
 
 
@@ -64,14 +70,16 @@ def plan_columns(
     if missing:
         raise ValueError(f"--columns: the file has no {list_names(missing)}: it has {list_names(names)}")
     if not inputs:
-        return [Column(name, [names.index(name)], guesses[name], may_miss=True) for name in chosen or names]
+        return [Column(name, [_find(name, names)], guesses[name], may_miss=True) for name in chosen or names]
     rows = [each for each in inputs if each["shape"] and each["shape"][0] == -1]  # others, such as scalars, are the same for all rows
     present = [each for each in rows if each["name"] in names]  # metadata does not tell which are optional: the server does
     if present:
+        _check_spelling(names, {each["name"] for each in inputs})
         return [_plan(each, names) for each in present]
     if len(rows) != 1 or len(rows[0]["shape"]) != 2:
         raise ValueError(f"the model takes {list_names([each['name'] for each in rows])}: the file has {list_names(names)}")
-    name, size, places = rows[0]["name"], rows[0]["shape"][1], [names.index(name) for name in chosen or names]
+    name, size = rows[0]["name"], rows[0]["shape"][1]
+    places = [_find(name, names) for name in chosen] if chosen else list(range(len(names)))
     if size not in (-1, len(places)):
         raise ValueError(
             f"the input {show(name)} has {size} columns, and the file {len(places)}: name them, in the order of the training, by --columns"
@@ -79,11 +87,27 @@ def plan_columns(
     return [Column(name, places, rows[0]["datatype"], is_matrix=True)]
 
 
+def _find(name: str, names: list[str]) -> int:
+    """The place of a column."""
+    if names.count(name) > 1:
+        raise ValueError(f"the file has the column {show(name)} {names.count(name)} times: rename them, so that each has its own name")
+    return names.index(name)
+
+
+def _check_spelling(names: Collection[str], inputs: Collection[str]) -> None:
+    """Refuse an input's name with spaces around it, or in other capitals. All rows would silently have the default of an optional input."""
+    absent = {name.casefold(): name for name in inputs if name not in names}
+    for name in names:
+        near = absent.get(name.strip().casefold())
+        if near is not None:
+            raise ValueError(f"the file has no column {show(near)}, but {show(name)}: rename it")
+
+
 def _plan(declared: Mapping[str, Any], names: list[str]) -> Column:
     parameters = declared.get("parameters") or {}
     kind = parameters.get("content_type")
     may_miss = "pd_dtype" in parameters
-    return Column(declared["name"], [names.index(declared["name"])], declared["datatype"], kind, may_miss)
+    return Column(declared["name"], [_find(declared["name"], names)], declared["datatype"], kind, may_miss)
 
 
 def read_value(value: Any, column: Column, *, is_text: bool) -> Any:
@@ -92,35 +116,44 @@ def read_value(value: Any, column: Column, *, is_text: bool) -> Any:
     Raises:
         ValueError: It is none.
     """
+    if column.content_type == _JSON_TEXTS and not is_text:
+        return json.dumps(value)
     if value is None or (is_text and value == "" and (column.may_miss or column.datatype != "BYTES")):
         return None
     if not is_text or column.datatype == "BYTES":
         return value
     if column.datatype == "BOOL":
         return _BOOLS[value.strip().lower()]
-    return float(value) if column.datatype in ("FP16", "FP32", "FP64", "BF16") else int(value)
+    if "_" in value:  # 1_000 is a number to Python alone
+        raise ValueError
+    return float(value) if column.datatype in FLOATING else int(value)
 
 
 def guess_datatypes(names: list[str], rows: Iterable[Row], *, is_text: bool) -> tuple[dict[str, str], int]:
     """The datatype of each column, by all of its values, and how many rows there are."""
-    kinds: list[str] = ["INT64"] * len(names)
+    kinds: list[str | None] = [None] * len(names)
     count = 0
     for row in rows:
         count += 1
         for place, value in enumerate(row[: len(names)]):
             if kinds[place] != "BYTES" and value is not None and value != "":
-                kinds[place] = _widen(kinds[place], value, is_text=is_text)
-    return dict(zip(names, kinds, strict=True)), count
+                kinds[place] = _widen(kinds[place], _find_kind_of_text(value) if is_text else _KINDS.get(type(value), "BYTES"))
+    return {name: kind or "INT64" for name, kind in zip(names, kinds, strict=True)}, count
 
 
-def _widen(kind: str, value: Any, *, is_text: bool) -> str:
-    if not is_text:
-        return "BYTES" if isinstance(value, str) else "FP64" if isinstance(value, float) else kind
+_KINDS: Final = {bool: "BOOL", int: "INT64", float: "FP64"}
+
+
+def _widen(kind: str | None, other: str) -> str:
+    return other if kind in (None, other) else "FP64" if {kind, other} == {"INT64", "FP64"} else "BYTES"
+
+
+def _find_kind_of_text(value: str) -> str:
     try:
         number = float(value)
-        return kind if number.is_integer() and value.strip().lstrip("+-").isdecimal() else "FP64"
     except ValueError:
         return "BYTES"
+    return "BYTES" if "_" in value else "INT64" if number.is_integer() and value.strip().lstrip("+-").isdecimal() else "FP64"
 
 
 def make_tensors(columns: Sequence[Column], rows: Sequence[Row], *, is_text: bool) -> list[Tensor]:
@@ -134,38 +167,39 @@ def make_tensors(columns: Sequence[Column], rows: Sequence[Row], *, is_text: boo
         try:
             values = [[read_value(row[place], column, is_text=is_text) for place in column.places] for row in rows]
             tensors.append(_make_tensor(column, values if column.is_matrix else [value for [value] in values]))
-        except (ValueError, TypeError, KeyError, OverflowError, IndexError, InferenceError) as error:
+        except (ValueError, TypeError, KeyError, OverflowError, IndexError, Unusual, InferenceError) as error:
             shown = [show(row[place]) for row in rows[:1] for place in column.places if place < len(row)]
             raise Refused(f"{column.name} is {', '.join(shown)[:200]}: expected {column.datatype}") from error
     return tensors
 
 
 def _make_tensor(column: Column, values: list[Any]) -> Tensor:
+    """The tensor of some values, each of which is one of the datatype, as JSON has it."""
+    array = np.array([value.isoformat() if isinstance(value, date) else value for value in values], object)  # Parquet has dates
+    leaves = array.ravel().tolist()
     if column.datatype == "BYTES":
-        if None not in values:
-            return Tensor(column.name, np.array(values, object))
+        if None not in leaves:
+            return Tensor(column.name, array)
         if column.content_type == "datetime":
-            return Tensor(column.name, np.array(["NaT" if value is None else value for value in values], object))
-        return _make_json(column, values)
+            return Tensor(column.name, np.array(["NaT" if each is None else each for each in leaves], object))
+        return _make_json(column, leaves)
     dtype = dtype_of(column.datatype)
-    misses = None in values
-    if misses and dtype.kind not in "fV":
+    if None in leaves and column.datatype not in FLOATING:
         if not column.may_miss:
             raise ValueError("missing")
-        return _make_json(column, values)
-    if misses:
-        values = [float("nan") if value is None else value for value in values]
-    array = np.array(values)
-    if (dtype.kind in "iu" and array.dtype.kind not in "iu") or (dtype.kind == "b") != (array.dtype.kind == "b"):
+        return _make_json(column, leaves)
+    if bool in set(map(type, leaves)) and column.datatype != "BOOL":
         raise ValueError("of another kind")
-    if dtype.kind in "iu" and array.size and not np.iinfo(dtype).min <= array.min() <= array.max() <= np.iinfo(dtype).max:
-        raise ValueError("out of range")
-    return Tensor(column.name, array.astype(dtype))
+    return Tensor(column.name, from_value(leaves, dtype, array.shape))
 
 
 def _make_json(column: Column, values: list[Any]) -> Tensor:
     """Missing values, as data frames take them."""
-    return Tensor(column.name, np.array([json.dumps(value) for value in values], object), {"content_type": "pd_json"})
+    return Tensor(column.name, np.array([json.dumps(value) for value in values], object), {"content_type": _JSON_TEXTS})
+
+
+def _to_text(value: bytes) -> str:
+    return value.decode(errors="backslashreplace")
 
 
 def read_outputs(response: InferenceResponse, count: int) -> dict[str, Any]:
@@ -182,7 +216,8 @@ def read_outputs(response: InferenceResponse, count: int) -> dict[str, Any]:
                 f"the model does not score row by row: the output {show(tensor.name)} of {count} rows has the shape {list(array.shape)}"
             )
         if array.dtype.hasobject:
-            array = np.vectorize(lambda value: value.decode(errors="backslashreplace"), otypes=[object])(array)
+            read = json.loads if tensor.parameters.get("content_type") == _JSON_TEXTS else _to_text
+            array = np.vectorize(read, otypes=[object])(array)  # what is missing is None, as in rows in which nothing is
         outputs[tensor.name] = array[:, 0] if array.shape[1:] == (1,) else array
     return outputs
 

@@ -9,7 +9,7 @@ import os
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any, BinaryIO, Final, Literal, NamedTuple, Protocol, TypeAlias
 
@@ -58,14 +58,14 @@ class _CSV:
     def __init__(self, file: Path) -> None:
         self._file = file
         with self._open() as opened:
-            self.names: list[str] = next(csv.reader(opened), [])
+            self.names: list[str] = next(csv.reader(opened, strict=True), [])
 
     def _open(self) -> Any:
         return self._file.open(newline="", encoding="utf-8-sig")
 
     def rows(self) -> Iterator[Row]:
         with self._open() as opened:
-            reader = csv.reader(opened)
+            reader = csv.reader(opened, strict=True)  # else a quote that is not closed swallows all rows behind it
             try:
                 yield from (row for row in islice(reader, 1, None) if row)
             except csv.Error as error:
@@ -77,7 +77,7 @@ class _JSONLines:
 
     def __init__(self, file: Path) -> None:
         self._file = file
-        self.names = list(next(self.documents(), {}))
+        self.names: list[str] = []
 
     def documents(self) -> Iterator[dict[str, Any]]:
         with self._file.open("rb") as opened:
@@ -125,10 +125,16 @@ def open_table(file: Path) -> Table:
         OSError: It cannot be read.
     """
     kind = format_of(file)
-    table: Table = _CSV(file) if kind == "csv" else _JSONLines(file) if kind == "jsonl" else _Parquet(file)
+    table: Table = _CSV(file) if kind == "csv" else _open_lines(file) if kind == "jsonl" else _Parquet(file)
     if not table.names:
         raise ValueError(f"{file}: has no rows")
     return table
+
+
+def _open_lines(file: Path) -> _JSONLines:
+    lines = _JSONLines(file)
+    lines.names = list(dict.fromkeys(chain.from_iterable(lines.documents())))  # what a row misses may be left out there
+    return lines
 
 
 def read_requests(file: Path) -> _JSONLines | None:
@@ -242,11 +248,10 @@ class Writer:
 
 def _write_csv(opened: BinaryIO, names: Iterable[str], rows: Iterable[Iterable[Any]]) -> None:
     """Write rows, and before the first ones what the columns are called."""
+    lines = [*([names] if opened.tell() == 0 else []), *map(list, rows)]
+    has_returns = any("\r" in str(value) for line in lines for value in line)  # which Python quotes since 3.13
     text = io.StringIO(newline="")
-    writer = csv.writer(text, lineterminator="\n")
-    if opened.tell() == 0:
-        writer.writerow(names)
-    writer.writerows(rows)
+    csv.writer(text, lineterminator="\n", quoting=csv.QUOTE_ALL if has_returns else csv.QUOTE_MINIMAL).writerows(lines)
     opened.write(text.getvalue().encode())
 
 
@@ -287,14 +292,19 @@ def _to_arrow(pyarrow: Any, values: Any) -> Any:
 
 
 def _join(part: Path, file: Path) -> None:
-    """Make one Parquet file of the streams of all chunks."""
+    """Make one Parquet file of the streams of all chunks. The values of a chunk decide its types, such as that of one without any value."""
     pyarrow = _import_pyarrow()
-    writer = None
+    schemas = [batch.schema for batch in _read_batches(part)]
+    if schemas:
+        schema = pyarrow.unify_schemas(list(dict.fromkeys(schemas)), promote_options="permissive")
+        with pyarrow.parquet.ParquetWriter(file, schema) as writer:
+            for batch in _read_batches(part):
+                writer.write_table(pyarrow.Table.from_batches([batch]).cast(schema))
+    part.unlink()
+
+
+def _read_batches(part: Path) -> Iterator[Any]:
+    pyarrow = _import_pyarrow()
     with part.open("rb") as opened:
         while opened.peek(1):
-            for batch in pyarrow.ipc.open_stream(opened):
-                writer = writer or pyarrow.parquet.ParquetWriter(file, batch.schema)
-                writer.write_batch(batch)
-    if writer is not None:
-        writer.close()
-    part.unlink()
+            yield from pyarrow.ipc.open_stream(opened)

@@ -8,7 +8,7 @@ import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -18,9 +18,12 @@ import pytest
 from oip_asgi import InferenceError, InferenceServer, OIPApp, TensorSpec
 from oip_asgi.client.__main__ import main as run
 from oip_asgi.client.score import Progress, main
+from oip_asgi.specs import specs_of
 from tests.support.threads import serving
 
 COLUMNS = [TensorSpec("town", "BYTES", [-1], content_type="str"), TensorSpec("area", "FP64", [-1]), TensorSpec("floor", "INT64", [-1])]
+
+DAYS = pd.DataFrame({"day": pd.to_datetime(["2024-01-31 09:30"]), "at": pd.to_datetime(["2024-01-31 09:30"]).tz_localize("Europe/Berlin")})
 
 
 class Site:
@@ -33,7 +36,9 @@ class Site:
         server.register("matrix", lambda X: {"sum": X.sum(1), "both": X}, inputs=matrix)  # noqa: N803
         server.register("open", lambda df: df, content_type="pd")
         server.register("plain", lambda x: x)
-        server.register("total", lambda X: X.sum(keepdims=True)[0, :1], inputs=matrix)  # noqa: N803
+        server.register("pay", self.pay)
+        server.register("days", lambda df: df.astype(str), inputs=specs_of(DAYS), content_type="pd")
+        server.register("all", lambda X: X.sum(keepdims=True)[0, :1], inputs=matrix)  # noqa: N803
         self.status, self.shut_after, self.asked = 503, 10**9, 0
         self.opens_again = 10**9
         self._lock = threading.Lock()
@@ -44,6 +49,13 @@ class Site:
         if (frame["area"] < 0).any():
             raise InferenceError("no flat is that small", status=422)
         return np.asarray(frame["area"] * 10 + frame["floor"] + frame["town"].str.len())
+
+    @staticmethod
+    def pay(
+        age: Annotated[npt.NDArray[Any], TensorSpec("age", "FP32", [-1])],
+        bonus: Annotated[npt.NDArray[Any] | None, TensorSpec("bonus", "FP32", [-1])] = None,
+    ) -> npt.NDArray[Any]:
+        return age - 1 if bonus is None else age + bonus
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         if scope["type"] == "http" and scope["path"].endswith("/infer"):
@@ -143,6 +155,82 @@ def test_parquet(url: str, site: Site, tmp_path: Path) -> None:
     assert sorted(path.name for path in tmp_path.iterdir()) == ["rows.parquet", "s.parquet"]
 
 
+def test_parquet_of_chunks_of_other_types(url: str, tmp_path: Path) -> None:
+    parquet = pytest.importorskip("pyarrow.parquet")
+    (tmp_path / "rows.csv").write_text("t,n\n,1\nx,\n")
+    assert main([url, "open", str(tmp_path / "rows.csv"), "--out", str(tmp_path / "s.parquet"), "--chunk", "1"]) == 0
+    table = parquet.read_table(tmp_path / "s.parquet").to_pydict()
+    assert table == {"row": [1, 2], "t": [None, "x"], "n": [1, None]}
+
+
+def score_lines(url: str, model: str, rows: Path, text: str, *more: str) -> list[Any]:
+    rows.write_text(text, newline="")
+    out = rows.with_name("lines.jsonl")
+    main([url, model, str(rows), "--out", str(out), *more])
+    return [json.loads(line) for line in out.read_text().splitlines()] if out.exists() else []
+
+
+def test_two_columns_of_one_name_are_not_taken_for_one(url: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    rows = tmp_path / "rows.csv"
+    assert score_lines(url, "matrix", rows, "x,x\n1,2\n") == [{"row": 1, "sum": 3.0, "both": [1.0, 2.0]}]
+    for model, more in (("open", ()), ("matrix", ("--columns", "x,y"))):
+        rows.write_text("x,x,y\n1,2,3\n")
+        assert main([url, model, str(rows), "--out", str(tmp_path / "s.csv"), *more]) == 2
+        assert "the file has the column 'x' 2 times: rename them, so that each has its own name" in capsys.readouterr().err
+
+
+def test_a_number_that_its_datatype_does_not_hold_is_refused(url: str, tmp_path: Path) -> None:
+    assert score_lines(url, "pay", tmp_path / "rows.csv", "age\n1e39\n1_0\n2\n") == [{"row": 3, "output_0": 1.0}]
+    lines = '{"age": 1e39}\n{"age": true}\n{"age": "2"}\n{"age": 2}\n'
+    assert score_lines(url, "pay", tmp_path / "rows.jsonl", lines) == [{"row": 4, "output_0": 1.0}]
+    assert score_lines(url, "open", tmp_path / "rows.csv", "a\n1_0\n2\n") == [{"row": 1, "a": "1_0"}, {"row": 2, "a": "2"}]
+
+
+def test_a_column_that_only_later_lines_have_is_sent(url: str, tmp_path: Path) -> None:
+    scored = score_lines(url, "pay", tmp_path / "rows.jsonl", '{"age": 1}\n{"age": 2, "bonus": 5}\n')
+    assert scored == [{"row": 1, "output_0": None}, {"row": 2, "output_0": 7.0}]
+
+
+@pytest.mark.parametrize("name", [" bonus", "Bonus"])
+def test_a_column_that_is_nearly_called_as_an_input_is_told(
+    url: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str
+) -> None:
+    assert score_lines(url, "pay", tmp_path / "rows.csv", f"age,{name}\n1,5\n") == []
+    assert f"the file has no column 'bonus', but '{name}': rename it" in capsys.readouterr().err
+
+
+def test_a_text_beside_a_missing_one_is_written_as_any_other(url: str, tmp_path: Path) -> None:
+    scored = score_lines(url, "open", tmp_path / "rows.csv", 't,b\nx,1\n"a ""b""",2\n,3\n', "--chunk", "2")
+    assert [line["t"] for line in scored] == ["x", 'a "b"', None]
+    scored = score_lines(url, "open", tmp_path / "rows.csv", 't,b\nx,1\n"a ""b""",2\n,3\n')
+    assert [line["t"] for line in scored] == ["x", 'a "b"', None]
+
+
+def test_booleans_of_a_model_that_declares_nothing(url: str, tmp_path: Path) -> None:
+    scored = score_lines(url, "open", tmp_path / "rows.jsonl", '{"a": true}\n{"a": null}\n{"a": false}\n')
+    assert [line["a"] for line in scored] == [True, None, False]
+
+
+def test_a_carriage_return_in_a_text_does_not_end_its_row(url: str, tmp_path: Path) -> None:
+    (tmp_path / "rows.csv").write_text('t\n"a\rb"\nc\n', newline="")
+    assert main([url, "open", str(tmp_path / "rows.csv"), "--out", str(tmp_path / "s.csv")]) == 0
+    assert pd.read_csv(tmp_path / "s.csv")["t"].tolist() == ["a\rb", "c"]
+
+
+def test_a_quote_that_is_not_closed_is_told(url: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert score_lines(url, "open", tmp_path / "rows.csv", 'a,t\n1,"x\n2,y\n') == []
+    assert "rows.csv, line 3: unexpected end of data" in capsys.readouterr().err
+
+
+def test_dates_of_parquet(url: str, tmp_path: Path) -> None:
+    pytest.importorskip("pyarrow")
+    DAYS.reindex([0, 1]).to_parquet(tmp_path / "rows.parquet")
+    assert main([url, "days", str(tmp_path / "rows.parquet"), "--out", str(tmp_path / "s.jsonl")]) == 0
+    scored = [json.loads(line) for line in (tmp_path / "s.jsonl").read_text().splitlines()]
+    assert scored[0] == {"row": 1, "day": "2024-01-31 09:30:00", "at": "2024-01-31 09:30:00+01:00"}
+    assert scored[1] == {"row": 2, "day": "NaT", "at": "NaT"}
+
+
 def test_requests_of_mlserver_infer(url: str, tmp_path: Path) -> None:
     good = {"id": "7", "inputs": [{"name": "X", "datatype": "FP32", "shape": [1, 2], "data": [1, 2]}]}
     bad = {"inputs": [{"name": "X", "datatype": "FP32", "shape": [1, 3], "data": [1, 2, 3]}]}
@@ -192,7 +280,7 @@ def test_it_stops_where_no_row_can_be_scored(url: str, tmp_path: Path, capsys: p
     assert "4 are refused, each with its reason in" in told
     assert "s.refused.csv (the first: no flat is that small); stopped, as all of the first 4 rows are refused; --resume" in told
     (tmp_path / "rows.csv").write_text("a,b\n1,2\n3,4\n")
-    assert main([url, "total", str(tmp_path / "rows.csv"), "--out", str(tmp_path / "t.csv")]) == 1
+    assert main([url, "all", str(tmp_path / "rows.csv"), "--out", str(tmp_path / "t.csv")]) == 1
     assert "the model does not score row by row: the output 'output_0' of 2 rows has the shape [1]" in capsys.readouterr().err
 
 
@@ -204,7 +292,12 @@ def test_it_stops_where_no_row_can_be_scored(url: str, tmp_path: Path, capsys: p
         ("rent", "rows.csv", "rows.csv", "--out is the file of the rows"),
         ("rent", "empty.csv", "s.csv", "empty.csv: has no rows"),
         ("rent", "other.csv", "s.csv", "the model takes 'town', 'area', 'floor': the file has 'x', 'y'"),
-        ("rnt", "rows.csv", "s.csv", "'rnt' is not found: expected 'rent', 'matrix', 'open', 'plain', 'total'; did you mean 'rent'?"),
+        (
+            "rnt",
+            "rows.csv",
+            "s.csv",
+            "'rnt' is not found: expected 'rent', 'matrix', 'open', 'plain', 'pay', 'days', 'all'; did you mean 'rent'?",
+        ),
         ("rent", "long.csv", "s.csv", "long.csv, line 2: field larger than field limit (131072): write JSON lines or Parquet"),
         ("rent", "cut.jsonl", "s.csv", "cut.jsonl, line 2: no JSON: "),
         ("rent", "requests.jsonl", "s.csv", "the rows are requests of the protocol, so --out has to be .jsonl"),
