@@ -77,21 +77,22 @@ class InferenceServer:
             extension. Switch it on only if everybody who reaches the server may do that. Clients may always list the
             models, and `server.load` and `server.unload` always work.
         docs (bool, default True): Whether the server shows its models to people: the page at `/v2/docs`, and OpenAPI
-            documents at `/v2/openapi.json` and below each model. `OIPApp.install` adds them to FastAPI's own document.
-        authorize (Callable[[Access], bool | Awaitable[bool]] | None, default None): Called once for each action of a
-            client on a model, over every transport and before the model is looked up: it gets an `Access`, and returns
-            True, or False for 403. An `InferenceError`, or the HTTPException of the host's framework, keeps its status
-            and text. A `def` runs where the request is handled, under ASGI on the event loop, so it must be quick; an
-            `async def` is awaited, until its client goes, and for the model's `timeout=` or 10 seconds at most: then the
-            answer is 503. Models whose metadata it refuses are left out of lists, of OpenAPI and of the page. It is
-            not called for calls from Python.
-        trusted_origins (Sequence[str], default ()): Origins of pages that may do in a browser what only the server's
-            own pages may do otherwise: load and unload models, and change shared memory.
+            documents at `/v2/openapi.json` and below each model. `OIPApp.install` adds these documents to
+            FastAPI's own.
+        authorize (Callable[[Access], bool | Awaitable[bool]] | None, default None): Called for each action of a client
+            on a model, over every transport: it returns True, or False for 403. The function gets an `Access`, before the
+            model is looked up. An `InferenceError`, or the HTTPException of the host's framework, keeps its status and text.
+            A `def` runs where the request is handled, under ASGI on the event loop, so it must be quick; an `async def` is
+            awaited, until its client goes, and for the model's `timeout=` or 10 seconds at most: then the answer is 503.
+            Models whose metadata it refuses are left out of lists, of OpenAPI and of the page. It is not called for calls
+            from Python.
+        trusted_origins (Sequence[str], default ()): Origins of pages that may load and unload models, and change shared
+            memory, in a browser. Without it, only the server's own pages may.
         worker_threads (int, default 40): How many calls may be in worker threads at once, of all `def` models together.
         shutdown_timeout (float, default 10.0): How many seconds running calls have to finish when the server stops. Keep it
             below the time that the host itself is given.
-        server_timing (bool, default False): Whether each answer says where its time went, in milliseconds: the header
-            `Server-Timing` with queue, decode, run and encode, which browsers show; over gRPC it is initial metadata.
+        server_timing (bool, default False): Whether each answer says where its time went, in milliseconds, in the header
+            `Server-Timing`, which browsers show. It has queue, decode, run and encode; over gRPC it is initial metadata.
             Everybody who gets an answer sees how long the model takes.
         shared_memory (SharedMemory | None, default None): Lets clients on this machine put tensors into system shared
             memory. Everybody who reaches the server may then read and overwrite what it allows.
@@ -153,28 +154,29 @@ class InferenceServer:
                 or, "inline", on the event loop, which suits functions that take microseconds.
             writable (bool, default False): Whether inputs arrive as copies that the function may change. If not, they are
                 read-only.
-            out_of_range (Literal['refuse', 'flag'], default 'refuse'): What happens to a request with a value outside of the
-                `minimum` and `maximum` of an input: it is refused, or with "flag" answered, with a response
-                parameter `oip_out_of_range` that names the inputs.
+            out_of_range (Literal['refuse', 'flag'], default 'refuse'): Whether a request with a value outside of the `minimum`
+                and `maximum` of an input is refused, or, with "flag", answered and marked. The mark is the response
+                parameter `oip_out_of_range`, which names the inputs.
             load (Callable[..., Any] | None, default None): A `def` or `async def` that is called before the model is used, and
                 each time it is loaded again. With a parameter it gets the `LoadParameters` of the client that loads it. If no
                 function is registered, it returns the function, or a `Loaded` with its inputs and outputs beside it.
             unload (Callable[..., Any] | None, default None): A `def` or `async def` that is called after the last call, when
                 the model is unloaded or unregistered, or the server stops. With a parameter it gets what `load` returned, also
                 for a function that a new one has replaced.
-            ready (Callable[[], Any] | None, default None): A `def` or `async def` that each readiness check calls; a false
-                result means that the model is not ready, and so does an `InferenceError`, whose text the log has as the reason.
+            ready (Callable[[], Any] | None, default None): A `def` or `async def` that each readiness check calls: a false
+                result means that the model is not ready. If it raises `InferenceError`, it is not either, and the
+                log has the text as the reason.
             warm_up (bool | Sequence[Mapping[str, Any]], default False): Whether the model is called before it is ready, after each
-                load, outside the statistics: True with an example of each input that a request must have, a list with the
-                inputs of each call. If a call raises, or takes longer than `timeout`, the load has failed, and what was loaded
+                load, outside the statistics. True calls it with an example of each input that a request must have, a list with
+                the inputs of each call. If a call raises, or takes longer than `timeout`, the load has failed, and what was loaded
                 before still serves.
-            idle_unload (float | None, default None): How many seconds without a call a model with `load` stays in memory. After
-                that its function is dropped and `unload` called. It counts as ready, and the next request loads it again, with the
-                parameters of its last load, and waits for that. Asking for its health or metadata does not load it. If that load
-                raises, the requests that wait for it are answered 503, and the next one tries again. None: it stays.
-            max_concurrency (int | None, default None): How many calls may run at once. None means 256 for an `async def`, 40
-                for a `def`, as many as Starlette runs in threads, and 1 with `max_batch_size`. For a model that computes, write
-                about the number of CPUs.
+            idle_unload (float | None, default None): How many seconds without a call a model with `load` stays in memory; None for
+                always. After that its function is dropped and `unload` called. It counts as ready, and the next request loads it
+                again, with the parameters of its last load, and waits for that. Asking for its health or metadata does not load it.
+                If that load raises, the requests that wait for it are answered 503, and the next one tries again.
+            max_concurrency (int | None, default None): How many calls may run at once; None for what suits the function. None
+                means 256 for an `async def`, 40 for a `def`, as many as Starlette runs in threads, and 1 with `max_batch_size`. For
+                a model that computes, write about the number of CPUs.
             max_queue (int, default 100): How many requests may wait for a call. More are answered 503 with `Retry-After`. Each
                 that waits holds its decoded body, so this bounds memory.
             timeout (float | None, default None): How many seconds a request may take, from the end of its body to its answer;
@@ -186,9 +188,9 @@ class InferenceServer:
             cache (ResponseCache | None, default None): Answers equal requests from memory. For functions whose result depends
                 on their inputs alone; not for generators, and not for functions that take an `InferenceRequest` or
                 `InferenceContext`.
-            max_batch_size (int | None, default None): How many rows requests may have together to share a call. Waiting requests
-                that differ in nothing but their rows then share one: the function gets the rows of all of them, and returns a row
-                for each. A request with more rows runs alone. None: no request shares a call.
+            max_batch_size (int | None, default None): How many rows requests may have together to share a call; None: they
+                share none. Waiting requests that differ in nothing but their rows then share one: the function gets the rows of all
+                of them, and returns a row for each. A request with more rows runs alone.
             max_batch_delay (float, default 0.0): How many seconds a request may be held back so that others share its call.
                 With 0, requests share a call only if they came while all calls that may run at once were busy.
             preferred_batch_sizes (Sequence[int], default ()): Numbers of rows with which a batch starts at once.

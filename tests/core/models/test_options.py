@@ -57,12 +57,24 @@ def test_help_shows_each_option_with_its_type_and_default(struct: type[msgspec.S
     assert all(sentence.endswith(".") for sentence in read_sentences(struct).values())
 
 
+def split(sentences: str) -> tuple[str, str]:
+    """As many whole sentences as a cell of a table holds, 25 words, and the others."""
+    shown, *others = re.split(r'(?<=\.) (?=[A-Z`"])', sentences)
+    while others and len(f"{shown} {others[0]}".split()) <= 25:
+        shown = f"{shown} {others.pop(0)}"
+    assert len(shown.split()) <= 25, shown
+    return shown, " ".join(others)
+
+
 def tabulate(struct: type[msgspec.Struct]) -> str:
-    """The options of a struct as a table of Markdown."""
-    lines = ["| option | default | what it is for |", "|---|---|---|"]
-    rows = zip(list_fields(struct).values(), read_sentences(struct).values(), strict=True)
-    lines += [f"| `{field.name}=` | `{field.default!r}` | {sentence} |" for field, sentence in rows]
-    return "\n".join(lines)
+    """The options of a struct as a table of Markdown, and below it what its cells do not hold."""
+    lines, more = ["| option | default | what it is for |", "|---|---|---|"], [""]
+    for field, sentences in zip(list_fields(struct).values(), read_sentences(struct).values(), strict=True):
+        shown, others = split(sentences)
+        lines.append(f"| `{field.name}=` | `{field.default!r}` | {shown} |")
+        if others:
+            more.append(f"- `{field.name}=`: {others}")
+    return "\n".join(lines + more)
 
 
 @pytest.mark.parametrize("struct", STRUCTS)
