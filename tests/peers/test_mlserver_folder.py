@@ -169,3 +169,16 @@ def test_what_models_see_and_say_is_the_same_but_for_shapes_and_nesting(urls: tu
         decoded = [json.loads(each).get("decoded", each) if str(each).startswith("{") else each for each in flat]
         found.append((status, decoded))
     assert found[0] == found[1]
+
+
+def test_mlserver_infer_is_answered(urls: tuple[str, str], tmp_path: Path) -> None:
+    """Its own client, which sends a file of requests."""
+    asked = [{"id": str(number), "inputs": [tensor("x", "FP32", [2], [number, 1])]} for number in range(3)]
+    requests, responses = tmp_path / "requests.jsonl", tmp_path / "responses.jsonl"
+    requests.write_text("".join(f"{json.dumps(each)}\n" for each in asked))
+    program = str(Path(str(PYTHON)).with_name("mlserver"))
+    for url in urls:
+        command = [program, "infer", "-u", url.removeprefix("http://"), "-m", "sums", "-i", str(requests), "-o", str(responses)]
+        subprocess.run(command, check=True, timeout=60)
+        answered = [json.loads(line) for line in responses.read_text().splitlines()]
+        assert {each["id"]: each["outputs"][0]["data"] for each in answered} == {"0": [10], "1": [11], "2": [12]}
