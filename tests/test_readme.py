@@ -266,7 +266,8 @@ def test_the_first_screen_says_what_it_is_then_shows_code_proofs_and_one_picture
     [(picture, height)] = re.findall(r'<img src="([^"]+)" height="(\d+)"', screen)
     assert (ROOT / picture).exists()
     assert int(height) <= 350
-    assert len(screen.splitlines()) <= 35  # so many fit into 700 pixels
+    assert len(screen.splitlines()) <= 34  # so the picture begins 705 pixels below the title, in a column of 838
+    assert max(map(len, re.findall(r"```python\n(.*?)```", screen, re.DOTALL)[0].splitlines())) <= 98  # as wide as that column
 
 
 def test_no_cell_of_the_readmes_tables_is_long() -> None:
