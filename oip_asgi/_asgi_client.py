@@ -100,8 +100,7 @@ class Client(msgspec.Struct, eq=False):
                 raise ClientGone from None
             self.is_stuck = False
 
-        io.begin_trips = self.runtime.here().begin_trips
-        await send_pieces(io, events.first or b"", events.items, write)
+        await send_pieces(io, self.runtime.here(), events.first or b"", events.items, write)
         with suppress(OSError):
             await self.send({"type": "http.response.body", "body": b"", "more_body": False})
 

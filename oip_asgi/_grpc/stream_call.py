@@ -203,8 +203,7 @@ class StreamCall:
             items = stream(self._engine, found, request, io)
             first = await begin(items)
             if first is not None:
-                io.begin_trips = self._runtime.here().begin_trips
-                await send_pieces(io, first, items, write)
+                await send_pieces(io, self._runtime.here(), first, items, write)
             if request.has_many:
                 await self._send_final(request, before)
         except Exception as error:

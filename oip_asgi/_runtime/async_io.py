@@ -19,9 +19,10 @@ from typing import Any, Final, Protocol, TypeAlias, TypeVar
 import msgspec
 
 from .._io import ClientGone, DeadlinePassed, Fed, Late, Part, QuitWithin, Signal, Work, begin
+from .._turns import yield_interpreter
 from .faults import is_for_the_host
 from .threads import watch_fork
-from .waiting import begin_waiting, give_way, is_on_loop, until_gone, wait_until_set
+from .waiting import begin_waiting, is_on_loop, until_gone, wait_until_set
 
 T = TypeVar("T")
 
@@ -58,6 +59,16 @@ class Trips(Protocol):
 
     def take(self) -> asyncio.Future[Any]: ...
     def leave(self) -> None: ...
+
+
+class ForStreams(Protocol):
+    """Worker threads, as the streams of the event loop that runs in this thread use them."""
+
+    gave_way_at: float
+    """When one of these streams has last let others run."""
+
+    def begin_trips(self, function: Callable[[], T | None], work: Work, late: Late | None, /) -> Trips:
+        """Return what runs a function again and again."""
 
 
 class Threads(Protocol):
@@ -347,18 +358,28 @@ async def attend_watched(work: Coroutine[Any, Any, T], deadline: float, gone: Go
     return await io.complete(io.call(lambda: work, deadline))
 
 
-async def send_pieces(io: AsyncIO, piece: T, items: AsyncGenerator[T, None], write: Callable[[T], Coroutine[Any, Any, None]]) -> None:
+async def _give_way(here: ForStreams) -> None:
+    """Let others run after streams have run for long: other tasks, and worker threads, which could wait for the interpreter for seconds,
+    as an event loop takes it back at once."""
+    yield_interpreter()
+    here.gave_way_at = time.monotonic()
+    await asyncio.sleep(0)
+
+
+async def send_pieces(
+    io: AsyncIO, here: ForStreams, piece: T, items: AsyncGenerator[T, None], write: Callable[[T], Coroutine[Any, Any, None]]
+) -> None:
     """Send a piece of a stream, and the `items` that follow it, each when the client has room for it."""
-    since = time.monotonic()
+    io.begin_trips, begun_at = here.begin_trips, time.monotonic()
     try:
         while True:
             try:
                 await io.call(partial(write, piece), io.until)
             except DeadlinePassed as late:
                 await write(await items.athrow(late))
-            now = time.monotonic()
-            if now - since > TURN_SECONDS:
-                since = await give_way()
+            turn_began_before = time.monotonic() - TURN_SECONDS
+            if turn_began_before > here.gave_way_at and turn_began_before > begun_at:
+                await _give_way(here)
             piece = await anext(items)
     except StopAsyncIteration:
         return

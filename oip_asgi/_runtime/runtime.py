@@ -101,6 +101,7 @@ class LoopThreads:
         self._wake_up = threading.Lock()  # held while a wake-up is under way
         self._waiting: set[WorkerThreads] = set()
         self.patrol = Patrol()
+        self.gave_way_at = 0.0
 
     def begin(
         self, function: Callable[[], T], work: Work, after: Signal | None = None, _: float = math.inf, late: Late | None = None

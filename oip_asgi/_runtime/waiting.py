@@ -11,7 +11,6 @@ from contextlib import suppress
 from typing import Final
 
 from .._io import ClientGone, DeadlinePassed, Signal
-from .._turns import yield_interpreter
 
 _ASKED_AGAIN_SECONDS: Final = 0.1
 """How long until a server is asked again that does not wait with its answer."""
@@ -70,14 +69,6 @@ async def wait_until_set(signal: Signal) -> bool:
     """Wait on this event loop until a signal is set. Returns True: as a `Gone`, that means that the client has gone."""
     await begin_waiting(signal)
     return True
-
-
-async def give_way() -> float:
-    """Let others run after this task has run for long: other tasks, and worker threads, which could wait for the interpreter for seconds,
-    as an event loop takes it back at once. Returns since when this task runs again."""
-    yield_interpreter()
-    await asyncio.sleep(0)
-    return time.monotonic()
 
 
 async def until_gone(gone: Callable[[], Awaitable[bool]]) -> None:
