@@ -85,15 +85,23 @@ def _take_plain(name: str, spec: TensorSpec | None, value: Any) -> Tensor | None
     elif kind is str or (kind is list and set(map(type, value)) == {str}):
         texts = [value] if kind is str else value
         try:
-            array = object_array([text.encode() for text in texts], (len(texts),))
+            array = object_array(list(map(str.encode, texts)), (len(texts),))
         except UnicodeEncodeError:
             return None
     elif kind in (int, float, bool):
         array = np.array([value])
     else:
         return None
-    if not array.size or (spec is not None and (array.dtype != spec.dtype or not spec.fits(array.shape))):
+    if not array.size:
         return None
+    is_known = kind is str or kind is list  # whether the protocol has all of its elements
+    if spec is not None:
+        shape = array.shape
+        if array.dtype != spec.dtype or not (shape == spec.shape or spec.fits(shape)):
+            return None
+        is_known = is_known or not array.dtype.hasobject
+    if is_known:
+        return make_tensor(name, array, {})
     try:
         return Tensor(name, array)
     except (TypeError, ValueError):  # what takes any result says so

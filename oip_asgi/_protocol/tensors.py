@@ -37,8 +37,6 @@ ReadRegion: TypeAlias = Callable[[Parameters], Buffer]
 
 ELSEWHERE: Final = (CLASSIFICATION, *SHARED_MEMORY)
 
-_NO_NUMBERS: Final = np.empty(0, np.float32)
-
 
 def check_supported(parameters: Parameters, where: str, supported: Collection[str] = ()) -> None:
     """Refuse parameters of extensions that the server does not have: an answer that ignores them would be wrong."""
@@ -142,10 +140,13 @@ class Tensor(msgspec.Struct, eq=False, gc=False):  # in no reference cycle, and 
         return name_of(self.array.dtype, "BF16")  # __post_init__ lets no other extension in
 
 
+_EMPTY: Final = Tensor("", np.empty(0, np.float32))
+
+
 def make_tensor(name: str, array: Array, parameters: Parameters) -> Tensor:
     """A tensor of an array that needs no check, such as another tensor's: `Tensor` would check each BYTES element."""
-    tensor = Tensor(name, _NO_NUMBERS, parameters)
-    tensor.array = array
+    tensor: Tensor = _EMPTY.__copy__()  # type: ignore[attr-defined]  # which each Struct has, and which checks nothing
+    tensor.name, tensor.array, tensor.parameters = name, array, parameters
     return tensor
 
 
