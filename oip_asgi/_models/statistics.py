@@ -63,6 +63,9 @@ _MOST_ENDED: Final = 500
 _STAGES: Final[Mapping[ResponseOutcome, int]] = {"success": 3, "fail": 3, "empty_response": 2, "cancel": 1}
 """How many durations a response has, by how it ended: all of it, the call, and the encoding."""
 
+_RESPONSE_OUTCOMES: Final = tuple(_STAGES)
+_RESPONSE_CODES: Final[Mapping[ResponseOutcome, int]] = {outcome: code for code, outcome in enumerate(_RESPONSE_OUTCOMES)}
+
 _COMPUTE: Final = ("compute_input", "compute_infer", "compute_output")
 
 
@@ -82,7 +85,8 @@ class Timings(msgspec.Struct, eq=False, gc=False):  # in no reference cycle
 
 
 Row: TypeAlias = tuple[float, ...]
-"""A request that has ended, as it is kept: the code of its outcome, when it ended, and its `Timings`, the last moment first."""
+"""A request that has ended, as it is kept: the code of its outcome, when it ended, and its `Timings`, the last moment first. Or a response
+of a stream: the code of its outcome, its index, the seconds of its call and of its encoding, and those since the request."""
 
 
 class Duration(msgspec.Struct):
@@ -160,10 +164,7 @@ class Numbers(msgspec.Struct):
 
     def add_requests(self, rows: Sequence[Row]) -> None:
         """Add requests that have ended, many at once."""
-        columns = len(rows[0])
-        # a third of the time of numpy's own way to read floats of Python
-        table = np.frombuffer(pack(f"{len(rows) * columns}d", *chain.from_iterable(rows))).reshape(-1, columns)
-        codes, ended, returned, called, started, entered, since, lookup, is_hit, size = table.T
+        codes, ended, returned, called, started, entered, since, lookup, is_hit, size = _to_columns(rows)
         counts = np.bincount(codes.astype(np.int64), minlength=len(OUTCOMES)).tolist()
         self.outcomes = {outcome: self.outcomes[outcome] + count for outcome, count in zip(OUTCOMES, counts, strict=True)}
         is_ok, is_called = codes == _CODES["ok"], called > 0
@@ -222,19 +223,26 @@ class Numbers(msgspec.Struct):
         for name in names:
             self.outside[name] = self.outside.get(name, 0) + 1
 
-    def add_response(self, index: int, outcome: ResponseOutcome, compute_infer: float, compute_output: float, since: float) -> None:
-        """Add one response of a stream, `since` seconds after the request."""
-        durations = self.responses.setdefault(min(index, MOST_ENTRIES - 1), {})
-        stages = (outcome, compute_infer + compute_output), ("compute_infer", compute_infer), ("compute_output", compute_output)
-        for stage, seconds in stages[: _STAGES[outcome]]:
-            duration = durations.get(stage)
-            if duration is None:
-                durations[stage] = Duration(1, seconds)
-            else:
-                duration.count += 1
-                duration.seconds += seconds
-        if index == 0 and outcome == "success":
-            self.first_responses.add(since)
+    def add_responses(self, rows: Sequence[Row]) -> None:
+        """Add responses of streams, many at once."""
+        codes, index, compute_infer, compute_output, since = _to_columns(rows)
+        index = np.minimum(index, MOST_ENTRIES - 1).astype(np.int64)
+        for code in set(codes.tolist()):
+            outcome, has_ended = _RESPONSE_OUTCOMES[int(code)], codes == code
+            counts = np.bincount(index[has_ended])
+            filled = np.flatnonzero(counts)
+            stages = (outcome, compute_infer + compute_output), ("compute_infer", compute_infer), ("compute_output", compute_output)
+            for stage, seconds in stages[: _STAGES[outcome]]:
+                sums = np.bincount(index[has_ended], seconds[has_ended])
+                for each, count, together in zip(filled.tolist(), counts[filled].tolist(), sums[filled].tolist(), strict=True):
+                    self.responses.setdefault(each, {}).setdefault(stage, Duration()).add(count, together)
+        self.first_responses.add_all(since[(index == 0) & (codes == _RESPONSE_CODES["success"])])
+
+
+def _to_columns(rows: Sequence[Row]) -> Array:
+    columns = len(rows[0])
+    # a third of the time of numpy's own way to read floats of Python
+    return np.frombuffer(pack(f"{len(rows) * columns}d", *chain.from_iterable(rows))).reshape(-1, columns).T
 
 
 _encode: Final = msgspec.msgpack.Encoder().encode
@@ -249,13 +257,15 @@ class Statistics:
         self._numbers = Numbers()
         self._ended: deque[Row] = deque()
         """Requests that have ended, and are not in the numbers yet. Any thread may append one without the lock."""
-        self._events: deque[tuple[Callable[..., None], tuple[Any, ...]]] = deque()  # the same for executions and responses: what adds each
+        self._responses: deque[Row] = deque()  # the same for responses of streams
+        self._events: deque[tuple[Callable[..., None], tuple[Any, ...]]] = deque()  # the same for executions: what adds each
 
     def clear(self) -> None:
         """Begin again at zero, as when a model is unloaded."""
         with self._lock:
             self._numbers = Numbers()
             self._ended.clear()
+            self._responses.clear()
             self._events.clear()
 
     def snapshot(self) -> Numbers:
@@ -265,9 +275,10 @@ class Statistics:
             return _decode(_encode(self._numbers))
 
     def _sum(self) -> None:
-        rows = [self._ended.popleft() for _ in range(len(self._ended))]
-        if rows:
-            self._numbers.add_requests(rows)
+        for ended, add_all in (self._ended, self._numbers.add_requests), (self._responses, self._numbers.add_responses):
+            rows = [ended.popleft() for _ in range(len(ended))]
+            if rows:
+                add_all(rows)
         for _ in range(len(self._events)):
             add, values = self._events.popleft()
             add(self._numbers, *values)
@@ -285,8 +296,14 @@ class Statistics:
         if len(self._ended) >= _MOST_ENDED:
             self._sum_early()
 
+    def record_response(self, index: int, outcome: ResponseOutcome, compute_infer: float, compute_output: float, since: float) -> None:
+        """Count a response of a stream, which ended `since` seconds after the request."""
+        self._responses.append((_RESPONSE_CODES[outcome], index, compute_infer, compute_output, since))
+        if len(self._responses) >= _MOST_ENDED:
+            self._sum_early()
+
     def add(self, add: Callable[..., None], *values: Any) -> None:
-        """Count an execution or a response: `add`, a method of Numbers, adds its values."""
+        """Count an execution: `add`, a method of Numbers, adds its values."""
         self._events.append((add, values))
         if len(self._events) >= _MOST_ENDED:
             self._sum_early()

@@ -18,7 +18,7 @@ import msgspec
 
 from .._io import IO, DeadlinePassed, QuitWithin, Stopped
 from .._models.model import Model
-from .._models.statistics import Numbers, ResponseOutcome
+from .._models.statistics import ResponseOutcome
 from .._protocol.errors import InferenceError, InvalidRequest, ModelFailed, TimedOut
 from .._protocol.log import log_raised, logger, name_request
 from .._protocol.tensors import InferenceResponse, are_short
@@ -159,7 +159,7 @@ class _ItemReader(Generic[T]):
             self._deadline = self._generator.deadline = self._io.until = self._until
         call, encoded_at, returned_at = self._call, item.encoded_at, item.returned_at
         seconds, encoding, since = returned_at - item.asked_at, encoded_at - returned_at, encoded_at - call.timings.since
-        call.model.statistics.add(Numbers.add_response, self.index, "success", seconds, encoding, since)
+        call.model.statistics.record_response(self.index, "success", seconds, encoding, since)
         self.index += 1
 
     def note(self, outcome: ResponseOutcome) -> None:
@@ -170,7 +170,7 @@ class _ItemReader(Generic[T]):
         call, now = self._call, self._call.engine.clock()
         returned = returned_at or now
         seconds, encoding = (0.0, 0.0) if outcome == "cancel" else (returned - asked_at, now - returned)
-        call.model.statistics.add(Numbers.add_response, self.index, outcome, seconds, encoding, now - call.timings.since)
+        call.model.statistics.record_response(self.index, outcome, seconds, encoding, now - call.timings.since)
         self.index += 1
 
     def give_up(self, outcome: ResponseOutcome) -> None:

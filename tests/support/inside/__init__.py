@@ -358,7 +358,7 @@ def count_execution(statistics: Statistics, rows: int, compute_input: float, com
 
 def count_response(statistics: Statistics, index: int, outcome: ResponseOutcome, infer: float, output: float, since: float) -> None:
     """As a stream does it after each response."""
-    statistics.add(Numbers.add_response, index, outcome, infer, output, since)
+    statistics.record_response(index, outcome, infer, output, since)
 
 
 def outcomes(server: InferenceServer) -> dict[str, dict[str, int]]:
