@@ -76,7 +76,8 @@ class DocumentFormat(msgspec.Struct, eq=False):
     may_be_flat: bool  # whether the request may be a flat object, or a list of them
     is_flat: bool = False  # whether it is one
     has_rows: bool = False  # whether it is a list of them
-    head: bytes = b""  # what all responses to a flat object begin with
+    head: bytes = b""  # what all responses to a flat object begin with, encoded with the first one
+    names: dict[str, bytes] = {}  # the outputs of that, by which the same ones of the others are named
 
     timeout: ClassVar[float] = RestFormat.timeout
     size: ClassVar[int | None] = RestFormat.size
@@ -154,8 +155,9 @@ class DocumentFormat(msgspec.Struct, eq=False):
         if self.has_rows:
             document = generate.encode_rows(response)
         elif self.is_flat:
-            self.head = self.head or generate.encode_head(response)
-            document = generate.encode_response(response, self.head)
+            if not self.head:
+                self.head, self.names = generate.encode_head(response), generate.encode_names(response)
+            document = generate.encode_response(response, self.head, self.names)
         else:
             document = rest.encode_response(response, _AS_JSON)[0]
         if not document.isascii():

@@ -240,7 +240,7 @@ def to_value(array: Array, first: int | None = None) -> list[Any] | msgspec.Raw:
     dtype = array.dtype
     if dtype.kind == "V":
         array = cast(array, DTYPES["FP64"])
-    flat: list[Any] = array.ravel().tolist()
+    flat: list[Any] = (array if array.ndim == 1 else array.ravel()).tolist()
     if dtype.hasobject:
         return _decode_strings(flat, first or 0)
     if dtype.kind in "fV" and not math.isfinite(sum(flat)):

@@ -328,8 +328,19 @@ def encode_head(response: InferenceResponse) -> bytes:
     return head if response.model_version is None else b'%b,"model_version":%b' % (head, _encode(response.model_version))
 
 
-def encode_response(response: InferenceResponse, head: bytes) -> bytes:
-    """A response as a flat object."""
+def encode_names(response: InferenceResponse) -> dict[str, bytes]:
+    """Encode the names of outputs, each as it stands before its value."""
+    return {tensor.name: _encode_name(tensor.name) for tensor in response.outputs}
+
+
+def _encode_name(name: str) -> bytes:
+    if name in RESERVED_OUTPUTS:
+        _check_names([name], ())
+    return b",%b:" % _encode(name)
+
+
+def encode_response(response: InferenceResponse, head: bytes, names: Mapping[str, bytes]) -> bytes:
+    """A response as a flat object. Names of outputs that are encoded already are among the `names`."""
     if isinstance(response, RowsAsJSON):  # of one row
         _check_names(response.names, ())
         return b"%b,%b" % (head, response.text[2:-1])
@@ -337,17 +348,17 @@ def encode_response(response: InferenceResponse, head: bytes) -> bytes:
         _check_names([tensor.name for tensor in response.outputs], response.parameters)
     parts = [head]
     for tensor in response.outputs:
-        if tensor.name in RESERVED_OUTPUTS:
-            _check_names([tensor.name], ())
-        text = _read_json_texts(tensor) if tensor.parameters and tensor.array.dtype.hasobject else None
+        array = tensor.array
+        text = _read_json_texts(tensor) if tensor.parameters and array.dtype.hasobject else None
         try:
-            text = text or _encode(to_value(tensor.array))
+            text = text or _encode(to_value(array))
         except InvalidRequest as error:
             raise InvalidRequest(f"output {show(tensor.name)}: {error}: use infer, with binary data") from None
-        parts.append(b"%b:%b" % (_encode(tensor.name), text[1:-1] if tensor.array.size == 1 else text))
+        parts += names.get(tensor.name) or _encode_name(tensor.name), text[1:-1] if array.size == 1 else text
     for name, value in response.parameters.items():
-        parts.append(b"%b:%b" % (_encode(name), _encode(value)))
-    return b",".join(parts) + b"}"
+        parts.append(b",%b:%b" % (_encode(name), _encode(value)))
+    parts.append(b"}")
+    return b"".join(parts)
 
 
 def encode_rows(response: InferenceResponse) -> bytes:
