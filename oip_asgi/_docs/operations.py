@@ -284,15 +284,13 @@ def _list_defaults(model: Model) -> dict[str, str | float]:
 
 
 def _describe(model: Model, specs: Sequence[TensorSpec], optional: Sequence[TensorSpec]) -> str:
-    """What to declare, and why there is no example, which has `specs` only. Of what was written for another server, nothing is checked."""
+    """What to declare, and why there is no example, which has `specs` only."""
     missing: dict[str, Sequence[TensorSpec]] = {}
     declared = {spec.name for spec in model.inputs}
     guessed = any(spec.name not in declared for spec in specs)
-    handler = model.lifecycle.handler
-    is_foreign = handler is not None and handler.foreign is not None
-    if guessed and not is_foreign:
+    if guessed:
         missing["inputs"] = [*specs, *optional]  # one that is left out could not be sent any more
-    if not model.outputs and not is_foreign:
+    if not model.outputs:
         missing["outputs"] = [TensorSpec("y", "FP32", [-1])]
     sentences = []
     if missing:

@@ -51,7 +51,8 @@ class Head(msgspec.Struct):
 
     def named_headers(self) -> Mapping[str, str]:
         """The headers as models get them."""
-        return ReceivedHeaders(join_repeated(((name.decode("latin-1"), value.decode("latin-1")) for name, value in self.headers), ", "))
+        fields = self.fields if len(self.fields) == len(self.headers) else join_repeated(self.headers, b", ")
+        return ReceivedHeaders({name.decode("latin-1"): value.decode("latin-1") for name, value in fields.items()})
 
 
 class RestFormat(msgspec.Struct, eq=False):

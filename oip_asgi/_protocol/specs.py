@@ -10,7 +10,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import NoneType
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
@@ -19,6 +19,9 @@ from .datatypes import MAX_ELEMENTS, MAX_RANK, Array, Datatype, DType, cast, dty
 from .errors import InvalidRequest
 from .schemas import Parameters
 from .tensors import to_plain_name
+
+OTHER_DATATYPES: Final = "other_datatypes"
+"""The parameter of an input in metadata that says which datatypes are taken beside its own: "numbers" or "all"."""
 
 
 class _Resolved:
@@ -30,6 +33,8 @@ class _Resolved:
     """The axes whose size is declared, and these sizes."""
     parameters: Mapping[str, str]
     """The parameters of the tensor in metadata."""
+    other_datatypes: str | None = None
+    """Which datatypes are taken beside the declared one, as metadata says it in `OTHER_DATATYPES`; None for no other."""
 
 
 @dataclass(frozen=True)
@@ -235,6 +240,8 @@ class AnyShape(TensorSpec):
 class AnyNumber(TensorSpec):
     """A tensor of numbers of any datatype, or of booleans. The declared one is what metadata shows."""
 
+    other_datatypes = "numbers"
+
     def takes(self, dtype: DType) -> bool:
         return not dtype.hasobject
 
@@ -242,5 +249,21 @@ class AnyNumber(TensorSpec):
 class AnyDatatype(TensorSpec):
     """A tensor of any datatype. The declared one is what metadata shows."""
 
+    other_datatypes = "all"
+
     def takes(self, _: DType) -> bool:
         return True
+
+
+class AnyNumberOfAnyShape(AnyShape, AnyNumber):
+    """Both: of a column, whose shape metadata shows as `[-1]`."""
+
+
+class AnyTensor(AnyShape, AnyDatatype):
+    """A tensor of any datatype and shape."""
+
+
+def find_kind(shape: Sequence[int], other_datatypes: object) -> type[TensorSpec]:
+    """What a tensor of metadata is to be: `[-1]` may stand for any shape there, if the model does not say it."""
+    kinds = [AnyShape, AnyNumberOfAnyShape, AnyTensor] if tuple(shape) == (-1,) else [TensorSpec, AnyNumber, AnyDatatype]
+    return next((kind for kind in kinds if kind.other_datatypes == other_datatypes), kinds[0])

@@ -21,7 +21,7 @@ from .._protocol.access import Access, Action, MakeAccess
 from .._protocol.errors import NotFound
 from .._protocol.log import logger
 from .._protocol.loop_limits import LOOP_BYTES
-from .._protocol.specs import TensorSpec
+from .._protocol.specs import OTHER_DATATYPES, TensorSpec
 from .guard import Guard
 from .observing import Observer
 from .record import Tracer, record_unknown
@@ -218,6 +218,7 @@ class Engine:
 def _describe_tensors(specs: Sequence[TensorSpec]) -> list[schemas.MetadataTensor]:
     described = [schemas.MetadataTensor(spec.name, spec.datatype, list(spec.shape)) for spec in specs]
     for document, spec in zip(described, specs, strict=True):
-        if spec.parameters or spec.has_range:
-            document.parameters = {**spec.parameters, **spec.bounds}
+        others = {} if spec.other_datatypes is None else {OTHER_DATATYPES: spec.other_datatypes}
+        if spec.parameters or spec.has_range or others:
+            document.parameters = {**spec.parameters, **others, **spec.bounds}
     return described

@@ -70,7 +70,7 @@ class Addresses:
         """Each address, in the order in which a call tries them: the one with the fewest calls first."""
         left = list(self._all)
         while left:
-            best = min(left, key=Address.rank)
+            best = min(left, key=Address.rank) if len(left) > 1 else left[0]
             left.remove(best)
             yield best
 

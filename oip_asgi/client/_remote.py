@@ -8,15 +8,16 @@ import re
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import aclosing
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Self
 
 from .._codecs.content_types import default_codecs
 from .._codecs.frame_columns import CATEGORIES, DTYPE, holds_missing, is_dtype
 from .._models.handler import Loaded
+from .._models.results import CheckedResponse
 from .._protocol.errors import InferenceError, InvalidRequest, InvalidResponse, ModelFault, list_names, show
 from .._protocol.log import escape, logger
 from .._protocol.schemas import Parameters, RequestOutput
-from .._protocol.specs import AnyShape, TensorSpec
+from .._protocol.specs import OTHER_DATATYPES, TensorSpec, find_kind
 from .._protocol.tensors import ELSEWHERE, InferenceContext, InferenceRequest, InferenceResponse, make_tensor, to_plain_parameters
 from . import _questions as questions
 from ._addresses import Address, Addresses
@@ -220,33 +221,25 @@ class _Remote:
     # Inference
 
     async def infer(self, request: InferenceRequest, context: InferenceContext) -> InferenceResponse:
-        async with aclosing(self.stream(request, context)) as responses:
-            return await anext(responses)
+        attempts = _Attempts(self, context, self._retry)
+        while True:
+            inference = self._write(request, context)
+            for address in self._addresses.choose():
+                with attempts.at(address):
+                    return self._check(address, await address.link.infer(inference, None), request)
+            await attempts.wait()
 
     async def stream(self, request: InferenceRequest, context: InferenceContext) -> AsyncGenerator[InferenceResponse]:
-        """Ask one address after the other, until a connection could be opened. A model that does not stream answers once."""
-        until = time.monotonic() + self._retry
+        attempts = _Attempts(self, context, self._retry)
         while True:
-            inference = self._write(request, context)  # each time, as it has how much time is left
+            inference = self._write(request, context)
             for address in self._addresses.choose():
-                address.begin_call()
-                try:
-                    if not self._streams:
-                        yield self._check(address, await address.link.infer(inference, None), inference)
-                        return
+                with attempts.at(address):
                     async with aclosing(address.link.stream(inference, None)) as responses:
                         async for response in responses:
-                            yield self._check(address, response, inference)
+                            yield self._check(address, response, request)
                     return
-                except Exception as error:
-                    refusal = self._refuse(address, error, context)
-                    if not is_unsent(error):
-                        raise refusal from refusal.__cause__
-                finally:
-                    address.end_call()
-            if time.monotonic() >= until:
-                raise refusal
-            await asyncio.sleep(_AGAIN_SECONDS)
+            await attempts.wait()
 
     def _write(self, request: InferenceRequest, context: InferenceContext) -> Inference:
         """What is asked there: the request without what was done here, and how much time is left for it."""
@@ -256,9 +249,8 @@ class _Remote:
         inputs = [make_tensor(x.name, x.array, _pass_on(x.parameters)) if x.parameters else x for x in request.inputs]
         outputs = [RequestOutput(output.name) for output in request.outputs]
         headers: list[tuple[str, str]] = []
-        for name in self._forward:
-            value = context.headers.get(name)
-            if value is not None:
+        for name, value in context.headers.items():
+            if name in self._forward:
                 value = value.strip(" \t")  # some servers leave it on, and it is no part of the value
                 if not _VALUE.fullmatch(value):
                     raise InvalidRequest(f"the header {name} cannot be passed on: expected bytes that can be printed")
@@ -269,35 +261,40 @@ class _Remote:
         sent = InferenceRequest(inputs, request.id, parameters, outputs)
         return Inference(self._model, self._version, sent, self._binary, headers, context.max_body_bytes)
 
-    def _check(self, address: Address, response: InferenceResponse, inference: Inference) -> InferenceResponse:
+    def _check(self, address: Address, response: InferenceResponse, request: InferenceRequest) -> InferenceResponse:
         """Check a response against what the other server said of its model."""
         self._note_back(address)
         declared = self._outputs
-        missing = ({output.name for output in inference.request.outputs} & declared.keys()) or set(declared)
-        if len({tensor.name for tensor in response.outputs}) != len(response.outputs):
+        by_name = {tensor.name: tensor for tensor in response.outputs}
+        if len(by_name) != len(response.outputs):
             raise InvalidResponse(f"the response has an output twice: {list_names([tensor.name for tensor in response.outputs])}")
-        for tensor in response.outputs:
-            array, spec = tensor.array, declared.get(tensor.name)
+        for name, tensor in by_name.items():
+            array, spec = tensor.array, declared.get(name)
             if declared and (
                 spec is None or (array.dtype != spec.dtype and not holds_missing(tensor, spec.dtype)) or not spec.fits(array.shape)
             ):
                 raise InvalidResponse(
-                    f"the output {show(tensor.name)} is {tensor.datatype} of shape {list(array.shape)}: expected "
+                    f"the output {show(name)} is {tensor.datatype} of shape {list(array.shape)}: expected "
                     + (f"{spec.datatype} of shape {list(spec.shape)}" if spec else list_names(list(declared)))
                 )
             if tensor.parameters:
-                to_plain_parameters(f"output {show(tensor.name)}", tensor.parameters, InvalidResponse)
-            missing.discard(tensor.name)
-        to_plain_parameters("the response", response.parameters, InvalidResponse)
-        if missing:
-            raise InvalidResponse(f"the response has no output {list_names(sorted(missing))}")
-        return response
+                tensor.parameters = to_plain_parameters(f"output {show(name)}", tensor.parameters, InvalidResponse)
+        if response.parameters:
+            response.parameters = to_plain_parameters("the response", response.parameters, InvalidResponse)
+        if not declared.keys() <= by_name.keys():
+            missing = ({output.name for output in request.outputs} & declared.keys() or declared.keys()) - by_name.keys()
+            if missing:
+                raise InvalidResponse(f"the response has no output {list_names(sorted(missing))}")
+        outputs = [by_name[name] for name in declared if name in by_name] if len(by_name) > 1 and declared else response.outputs
+        specs = tuple(declared.values())
+        return CheckedResponse(outputs, response.parameters, None, response.model_name, response.model_version, specs)
 
-    def _refuse(self, address: Address, error: Exception, context: InferenceContext) -> InferenceError:
-        """The error for the client. An address that did not answer, or with 502 to 504, is passed over for a second."""
+    def refuse(self, address: Address, error: Exception, context: InferenceContext) -> InferenceError | None:
+        """The error for the client; None if it is not the other server's. An address that did not answer, or with 502 to 504, is passed
+        over for a second."""
         refusal = refuse(error)
         if refusal is None:
-            raise error
+            return None
         if refusal.is_away:
             address.pass_over()
         if not is_unsent(error):
@@ -309,6 +306,43 @@ class _Remote:
     def _note_back(self, address: Address) -> None:
         if self._reaches[address.url].note_back():
             self._readiness.forget()
+
+
+class _Attempts:
+    """The attempts of one call, at one address after the other until a connection could be opened, and again within `retry=`."""
+
+    _address: Address
+    _refusal: InferenceError
+
+    def __init__(self, remote: _Remote, context: InferenceContext, retry: float) -> None:
+        self._remote, self._context = remote, context
+        self._until = time.monotonic() + retry
+
+    def at(self, address: Address) -> Self:
+        self._address = address
+        return self
+
+    def __enter__(self) -> None:
+        self._address.begin_call()
+
+    def __exit__(self, _: object, error: BaseException | None, __: object) -> bool:
+        """Raise what the client gets. If no connection could be opened, the next address is tried before."""
+        self._address.end_call()
+        if not isinstance(error, Exception):
+            return False
+        refusal = self._remote.refuse(self._address, error, self._context)
+        if refusal is None:
+            return False
+        if not is_unsent(error):
+            raise refusal from refusal.__cause__
+        self._refusal = refusal
+        return True
+
+    async def wait(self) -> None:
+        """Wait before all addresses are tried again. Raises what the client gets if no time is left for that."""
+        if time.monotonic() >= self._until:
+            raise self._refusal
+        await asyncio.sleep(_AGAIN_SECONDS)
 
 
 def _pass_on(parameters: Parameters) -> Parameters:
@@ -336,12 +370,12 @@ def _get_list(document: Mapping[str, Any], name: str) -> list[Any]:
 
 
 def _read_specs(document: Mapping[str, Any], what: str) -> list[TensorSpec]:
-    """The declared tensors of a model's metadata. `[-1]` may stand for any shape there, if the model does not say it."""
+    """The declared tensors of a model's metadata."""
     specs: list[TensorSpec] = []
     for each in _get_list(document, what):
         try:
             shape, parameters = [int(size) for size in each["shape"]], each.get("parameters") or {}
-            kind = AnyShape if shape == [-1] else TensorSpec
+            kind = find_kind(shape, parameters.get(OTHER_DATATYPES))
             specs.append(kind(each["name"], each["datatype"], shape, **_find_column(parameters, each["datatype"])))
         except (AttributeError, KeyError, TypeError, ValueError) as error:
             raise ModelFault(f"the metadata of the model has {show(each)} among its {what}: {error}") from None

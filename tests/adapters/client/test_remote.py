@@ -14,6 +14,10 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 import pytest
+from sklearn.compose import make_column_transformer
+from sklearn.linear_model import LinearRegression
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import OneHotEncoder
 
 from oip_asgi import InferenceError, InferenceRequest, InferenceServer, OIPApp, OIPWSGIApp, TensorSpec
 from oip_asgi.client import remote
@@ -83,9 +87,6 @@ def test_the_table_is_answered_as_it_is_there(row: Row, ways: dict[str, Way], ca
         if row.status == 500:
             assert (answer.status, b"its server answered with the status 500" in answer.body) == (502, True)
             continue
-        if row.name == "an estimator, other numbers":  # nor that it takes any numbers
-            assert (answer.status, answer.body) == (400, b'{"error":"input \'data\' has datatype INT64: expected FP64"}')
-            continue
         assert answer.status == row.status, answer.body
         if row.name == "classification: labels":  # the other server does not tell them
             assert json.loads(answer.body)["outputs"][0]["data"] == ["2.000000:1", "1.000000:0"]
@@ -152,6 +153,34 @@ def test_an_input_without_a_declared_shape_or_with_a_default_is_taken_as_there()
 def test_what_register_declares_goes_before_what_the_other_server_says() -> None:
     near = in_front_of(answering(200, {"model_name": "m", "outputs": []}), "m", inputs=[TensorSpec("x", "FP32", [1])])
     assert error(ask(near, "m", x=GOOD)) == (400, "input 'x' has shape [1, 2]: expected [1]")
+    two = {"model_name": "m", "outputs": [{**OUTPUTS[0], "shape": [1, 2], "data": [3, 4]}]}
+    assert ask(in_front_of(answering(200, two), "m", outputs=[TensorSpec("y", "FP64", [-1, 2])]), "m", x=GOOD).body == (
+        b'{"model_name":"m","outputs":[{"name":"y","shape":[1,2],"datatype":"FP64","data":[3.0,4.0]}]}'
+    )
+    assert ask(in_front_of(answering(200, two), "m", outputs=[TensorSpec("z", "FP32", [-1, 2])]), "m", x=GOOD).status == 500
+
+
+def test_an_input_of_other_datatypes_than_its_own_takes_them_here_too() -> None:
+    far = InferenceServer()
+    frame = pd.DataFrame({"size": [1.0, 2.0, 3.0, 4.0], "colour": ["red", "blue", "red", "blue"]})
+    far.register("array", LinearRegression().fit(np.arange(4.0)[:, None], np.arange(4.0)).predict)
+    steps = make_column_transformer(("passthrough", ["size"]), (OneHotEncoder(), ["colour"]))
+    far.register("frame", make_pipeline(steps, LinearRegression()).fit(frame, np.arange(4.0)).predict)
+    near = in_front_of(far, "array", "frame")
+    ask(near, "array"), ask(near, "frame")  # which loads them
+    for name in ("array", "frame"):
+        assert get(near, f"/models/{name}")[1]["inputs"] == get(far, f"/models/{name}")[1]["inputs"]
+    [declared] = get(near, "/models/array")[1]["inputs"]
+    assert declared == {"name": "X", "datatype": "FP64", "shape": [-1, 1], "parameters": {"other_datatypes": "numbers"}}
+    for dtype in ("float64", "float32", "int64", "uint8", "bool"):
+        one = np.ones((1, 1), dtype)
+        assert ask(near, "array", X=one).body == ask(far, "array", X=one).body
+    assert error(ask(near, "array", X=np.array([["1"]]))) == (400, "input 'X' has datatype BYTES: expected FP64")
+    assert error(ask(near, "array", X=np.ones((1, 2)))) == (400, "input 'X' has shape [1, 2]: expected [-1, 1]")
+    for dtype in ("float64", "int64"):
+        columns = {"size": np.array([3], dtype), "colour": np.array(["red"])}
+        answer = ask(near, "frame", **columns)
+        assert (answer.status, answer.body) == (200, ask(far, "frame", **columns).body)
 
 
 @pytest.mark.parametrize(

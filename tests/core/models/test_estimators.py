@@ -27,8 +27,10 @@ X, Y = IRIS.data, IRIS.target_names[IRIS.target]
 PEOPLE = pd.DataFrame({"age": [20, 30, 40, 50], "city": ["Bonn", "Ulm", "Bonn", "Ulm"], "fee": [1.0, None, 2.0, 3.0], "note": list("abcd")})
 LEAVES = ["no", "yes", "no", "yes"]
 TEXT = {"datatype": "BYTES", "parameters": {"content_type": "str", "pd_dtype": "object[NaN]"}}
-NUMBER = {"datatype": "FP64"}
-CATEGORY = {"datatype": "BYTES"}
+NUMBER = {"datatype": "FP64", "parameters": {"other_datatypes": "numbers"}}
+ANY = {"datatype": "FP64", "parameters": {"other_datatypes": "all"}}
+CATEGORY = {"datatype": "BYTES", "parameters": {"other_datatypes": "all"}}
+ARRAY = {"shape": [-1, 4], **NUMBER}
 
 
 def people(**options: Any) -> Any:
@@ -58,7 +60,7 @@ def columns(**known: Any) -> dict[str, Any]:
 
 def test_columns_have_the_datatypes_that_the_steps_tell() -> None:
     server = served(people().fit(PEOPLE, LEAVES).predict)
-    assert described(server) == columns(age=NUMBER, city=TEXT, fee=NUMBER, note=NUMBER)  # what is dropped may be anything
+    assert described(server) == columns(age=NUMBER, city=TEXT, fee=NUMBER, note=ANY)  # what is dropped may be anything
     one = {"age": [20], "city": ["Bonn"], "fee": [1.5], "note": ["x"]}
     assert outputs(ask(server, "m", **one)) == {"output_0": ["no"]}
     assert error(ask(server, "m", **{**one, "city": [1]}))[0] == 400
@@ -93,14 +95,14 @@ def test_the_datatypes_are_known_behind_a_search_and_an_encoder() -> None:
 def test_a_step_that_may_take_anything_leaves_its_columns_open() -> None:
     lengths = FunctionTransformer(lambda frame: frame.assign(city=frame["city"].str.len()))
     server = served(make_pipeline(lengths, LinearRegression()).fit(PEOPLE[["age", "city"]], [1, 2, 3, 4]).predict)
-    assert described(server) == columns(age=NUMBER, city=NUMBER)
+    assert described(server) == columns(age=ANY, city=ANY)
     assert ask(server, "m", age=[20], city=["Bonn"]).status == 200
 
 
 @pytest.mark.parametrize("dtype", ["f8", "f4", "i8", "?"])
 def test_one_that_was_fitted_with_an_array_takes_its_width(dtype: str) -> None:
     server = served(LogisticRegression(max_iter=500).fit(X, Y).predict)
-    assert described(server) == {"X": {"datatype": "FP64", "shape": [-1, 4]}}
+    assert described(server) == {"X": ARRAY}
     assert list(outputs(ask(server, "m", X=np.ones((1, 4), dtype)))) == ["output_0"]
     assert error(ask(server, "m", X=np.ones((1, 3)))) == (400, "input 'X' has shape [1, 3]: expected [-1, 4]")
     assert error(ask(server, "m", X=np.full((1, 4), "a")))[0] == 400
@@ -129,13 +131,13 @@ def test_where_classes_are_no_labels_nothing_is_declared() -> None:
     for method in (two.decision_function, each_pair.decision_function, several.predict_proba, colon.predict_proba):
         server = served(method)
         assert described(server, "outputs") == {}
-        assert described(server) == {"X": {"datatype": "FP64", "shape": [-1, 4]}}
+        assert described(server) == {"X": ARRAY}
 
 
 def test_regressors_and_transformers_are_as_they_are() -> None:
     for method in (LinearRegression().fit(X, X).predict, StandardScaler().fit(X).transform, KMeans(2).fit(X).transform):
         server = served(method)
-        assert described(server) == {"X": {"datatype": "FP64", "shape": [-1, 4]}}
+        assert described(server) == {"X": ARRAY}
         assert described(server, "outputs") == {}
         assert ask(server, "m", X=X[:2]).status == 200
 
@@ -171,11 +173,11 @@ def test_boosters_and_their_estimators(library: str) -> None:
         fitted = module.XGBClassifier(n_estimators=2).fit(X, IRIS.target)
         booster, name, datatype = fitted.get_booster().inplace_predict, "data", "FP32"
     server = served(fitted.predict_proba)
-    assert described(server)["X"] == {"datatype": "FP64", "shape": [-1, 4]}
+    assert described(server)["X"] == ARRAY
     assert described(server, "outputs") == {"output_0": {"datatype": datatype, "shape": [-1, 3]}}
     assert classified(server, X[:1])[0] == "0"
     server = served(booster)
-    assert described(server)[name] == {"datatype": "FP64", "shape": [-1, 4]}
+    assert described(server)[name] == ARRAY
     assert ask(server, "m", **{name: X[:1]}).status == 200
 
 
@@ -185,13 +187,13 @@ CATBOOST: dict[str, Any] = {"iterations": 2, "verbose": False, "allow_writing_fi
 def test_catboost_fitted_with_an_array() -> None:
     fitted = pytest.importorskip("catboost").CatBoostClassifier(**CATBOOST).fit(X, Y)
     server = served(fitted.predict_proba)
-    assert described(server) == {"X": {"datatype": "FP64", "shape": [-1, 4]}}
+    assert described(server) == {"X": ARRAY}
     assert described(server, "outputs") == {"output_0": {"datatype": "FP64", "shape": [-1, 3]}}
     assert outputs(ask(server, "m", X=X[:2])) == {"output_0": fitted.predict_proba(X[:2]).ravel().tolist()}
     assert classified(server, X[:1])[0] == "setosa"
     assert error(ask(server, "m", X=X[:1, :3])) == (400, "input 'X' has shape [1, 3]: expected [-1, 4]")
     server = served(fitted.predict)
-    assert described(server) == {"data": {"datatype": "FP64", "shape": [-1, 4]}}
+    assert described(server) == {"data": ARRAY}
     assert outputs(ask(server, "m", data=X[:1])) == {"output_0": ["setosa"]}
 
 
@@ -236,7 +238,7 @@ def test_one_that_load_fits_is_known_then() -> None:
     server = served(classifier.predict, load=load)
     assert described(server) == {}
     server.load_sync("m")
-    assert described(server) == {"X": {"datatype": "FP64", "shape": [-1, 4]}}
+    assert described(server) == {"X": ARRAY}
     server.stop()
 
 
