@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Coroutine
 from contextlib import suppress
 from functools import partial
-from typing import Any, Final, TypeVar
+from typing import Any, Final, Literal, TypeAlias, TypeVar
 
 from .._extensions.cache import Cache
 from .._io import IO, Stopped
@@ -34,6 +35,10 @@ from .wire_format import WireFormat
 T = TypeVar("T")
 E = TypeVar("E", bound=BaseException)
 
+Takes: TypeAlias = Literal["response", "item", "items"]
+"""What a request takes of a model: its only response, for which models that only stream are refused; the only item of a stream too; or all
+items. For the first two, a model that has both a function and a stream answers with its function."""
+
 _STREAMING: Final = "infer_stream, generate_stream or generate over HTTP, ModelStreamInfer over gRPC"
 
 _GONE: Final = ("unregistering", "unregistered")
@@ -48,8 +53,8 @@ async def infer(engine: Engine, model: Model, wire: WireFormat[T], io: IO, call:
     Models that only stream are refused. A stream whose model turns out to be a plain one gives its `call`, which has been let in already.
     """
     if call is None:
-        span = None if engine.tracer is None else engine.tracer.begin(model)
-        call = let_in(engine, model, wire, span, wire.body) or await let_in_later(engine, model, wire, io, span)
+        entering = let_in(engine, model, wire, io)
+        call = entering if isinstance(entering, Call) else await entering
     slot, kind = call.slot, call.handler.kind
     try:
         if call.latest_turn != math.inf and slot.turn is not None and not call.model.has_batches:
@@ -97,28 +102,27 @@ def let_in(
     engine: Engine,
     model: Model,
     wire: WireFormat[T],
-    span: Span | None,
-    body: Buffer | None,
+    io: IO,
+    takes: Takes = "response",
     *,
-    has_waited: bool = False,
-    streams: bool = False,
-    wants_one: bool = True,
-) -> Call[T] | None:
-    """Let a request in: it has a slot then, or a place in the queue. None if it has to wait before that and
-    has not done so yet. None too if its model was idle and has just been unloaded: then it is to be loaded again.
+    span: Span | None = None,
+    body: Buffer | None = None,
+) -> Call[T] | Coroutine[Any, Any, Call[T]]:
+    """Let a request in: its call has a slot then, or a place in the queue. If it has to wait before that, return a coroutine that does so.
 
-    If it is no call of a stream, models that only stream are refused. If it wants one response, they answer with that if they can.
+    `span` and `body` are given once it has waited.
     """
-    limiter = model.limiter
-    if not has_waited and (
-        body is None
-        or model.lifecycle.state != "ready"
-        or engine.stopping
-        or limiter.running >= limiter.max_concurrency
-        or model.cache is not None
-    ):
-        return None
-    assert body is not None  # it has been waited for
+    if body is None:
+        span = None if engine.tracer is None else engine.tracer.begin(model)
+        body, limiter = wire.body, model.limiter
+        if (
+            body is None
+            or model.lifecycle.state != "ready"
+            or engine.stopping
+            or limiter.running >= limiter.max_concurrency
+            or model.cache is not None
+        ):
+            return _let_in_later(engine, model, wire, io, takes, span)
     since, seconds = engine.clock(), model.timeout
     if wire.timeout < seconds:
         seconds = wire.timeout
@@ -127,44 +131,46 @@ def let_in(
         if model.cache is None:
             _enter(call)
         else:
-            with limiter.lock:
+            with model.limiter.lock:
                 call.handler, call.slot = model.lifecycle.acquire()
-        if call.handler.streams and wants_one:
-            if call.handler.once is None and not streams:
+        if call.handler.streams and takes != "items":
+            if call.handler.once is None and takes == "response":
                 raise InvalidRequest(f"{model} answers with a stream: use {_STREAMING}")
             call.handler = call.handler.once or call.handler
         if (len(body) if wire.size is None else wire.size) <= LOOP_BYTES and not (engine.regions.is_on and _REGION.search(body)):
             call.decode()
         if model.cache is None:
             call.timings.entered = engine.clock()
+    except WentIdle:  # it has just been unloaded: it is loaded again
+        return _let_in_later(engine, model, wire, io, takes, span, body)
     except BaseException as error:
-        if isinstance(error, WentIdle):
-            return None
         _fail(call, error)
         raise
     return call
 
 
-async def let_in_later(
-    engine: Engine, model: Model, wire: WireFormat[T], io: IO, span: Span | None, *, streams: bool = False, wants_one: bool = True
+async def _let_in_later(
+    engine: Engine, model: Model, wire: WireFormat[T], io: IO, takes: Takes, span: Span | None, body: Buffer | None = None
 ) -> Call[T]:
     """Let a request in that waits: for its model to be loaded, for its body, or for what the cache has."""
-    call = body = None
-    while call is None:
-        try:
+    try:
+        while True:
             while (serving := await _admit(engine, model, io)) is not model:
                 model = serving
             if body is None:
                 body = await wire.read(io)
                 if model.lifecycle.state in _GONE:
                     continue
-        except BaseException as error:
-            ended = engine.clock()
-            record_failure(model, None, span, ended, error)
-            if model.observers:
-                tell(model, wire, None, ended, None, error)
-            raise
-        call = let_in(engine, model, wire, span, body, has_waited=True, streams=streams, wants_one=wants_one)
+            break
+    except BaseException as error:
+        ended = engine.clock()
+        record_failure(model, None, span, ended, error)
+        if model.observers:
+            tell(model, wire, None, ended, None, error)
+        raise
+    call = let_in(engine, model, wire, io, takes, span=span, body=body)
+    if not isinstance(call, Call):
+        return await call
     if model.cache is not None:
         try:
             await _look_up(call, model.cache, io)

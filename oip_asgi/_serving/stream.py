@@ -28,7 +28,7 @@ from .call_stack import current_calls, enter, leave, set_calls
 from .engine import Engine
 from .failures import FAILURES, as_client_error, as_error
 from .held_loop import measure
-from .pipeline import end_call, infer, let_in, let_in_later
+from .pipeline import end_call, infer, let_in
 from .record import within
 from .wire_format import WireFormat
 
@@ -55,8 +55,8 @@ class _Item(msgspec.Struct, Generic[T], gc=False):  # in no reference cycle
 
 async def infer_any(engine: Engine, model: Model, wire: WireFormat[T], io: IO) -> T:
     """The only response of a request, even if the model streams: more than one, or none, is an error."""
-    span = None if engine.tracer is None else engine.tracer.begin(model)
-    call = let_in(engine, model, wire, span, wire.body, streams=True) or await let_in_later(engine, model, wire, io, span, streams=True)
+    entering = let_in(engine, model, wire, io, "item")
+    call = entering if isinstance(entering, Call) else await entering
     if not call.handler.streams:
         return await infer(engine, model, wire, io, call)
     [response] = [response async for response in stream(engine, model, wire, io, call=call)]
@@ -74,10 +74,8 @@ async def stream(
     """
     wants_one = call is not None
     if call is None:
-        span = None if engine.tracer is None else engine.tracer.begin(model)
-        call = let_in(engine, model, wire, span, wire.body, streams=True, wants_one=False)
-        if call is None:
-            call = await let_in_later(engine, model, wire, io, span, streams=True, wants_one=False)
+        entering = let_in(engine, model, wire, io, "items")
+        call = entering if isinstance(entering, Call) else await entering
         if not call.handler.streams:
             yield await infer(engine, model, wire, io, call)
             return
