@@ -12,7 +12,7 @@ import re
 from collections.abc import Callable, Coroutine
 from functools import partial
 from types import CoroutineType
-from typing import Any, Final, TypeVar
+from typing import Any, Final, TypeAlias, TypeVar
 
 from .._extensions import config, model_statistics, repository, shared_memory
 from .._extensions.rows import RestRow
@@ -46,6 +46,12 @@ _PLAIN: Final = re.compile("/models/([^/%]+)(?:/versions/([^/%]+))?/infer")
 """Paths of inference in which nothing is to be decoded."""
 
 
+_AnswerOnce: TypeAlias = Callable[[Engine, Model, RestFormat, IO], Coroutine[Any, Any, Response]]
+
+_AT_ONCE: Final[dict[str, _AnswerOnce]] = {"infer": infer, "generate": answer_with_document}
+"""What answers nearly all requests, by the last segment of the path: for these no route is looked up."""
+
+
 async def exchange(engine: Engine, head: Head, io: IO, body: bytes | None = None) -> Response | Events:
     """Answer one request. Never raises `Exception`; cancellation, and that the client has gone, pass through.
 
@@ -55,7 +61,7 @@ async def exchange(engine: Engine, head: Head, io: IO, body: bytes | None = None
     response: Response | Events
     try:
         path, _, action = head.path.rpartition("/")
-        model, answer = engine.models.by_path.get(path), _WITH_ONE_RESPONSE.get(action)
+        model, answer = engine.models.by_path.get(path), _AT_ONCE.get(action)
         if head.method != "POST" or answer is None or b"sec-fetch-site" in head.fields:
             response = await _call_handler(engine, wire, io)
         elif engine.guard is not None and action == "infer":
@@ -159,8 +165,8 @@ async def _answer_model_ready(request: Exchange, model: Model) -> Response:
     return respond_json(200 if ready else 503, schemas.ModelReady(model.name, ready))
 
 
-async def _answer_once(action: str, request: Exchange, model: Model) -> Response:
-    return await _WITH_ONE_RESPONSE[action](request.engine, model, request.wire, request.io)
+async def _answer_once(answer: _AnswerOnce, request: Exchange, model: Model) -> Response:
+    return await answer(request.engine, model, request.wire, request.io)
 
 
 async def _answer_row(answer: Callable[..., Any], request: Exchange, *model: Model) -> Response:
@@ -169,12 +175,6 @@ async def _answer_row(answer: Callable[..., Any], request: Exchange, *model: Mod
         document = await document
     return respond(200, [], []) if document is None else respond(200, [JSON], [encode_json(document)])
 
-
-_WITH_ONE_RESPONSE: Final[dict[str, Callable[[Engine, Model, RestFormat, IO], Coroutine[Any, Any, Response]]]] = {
-    "infer": infer,
-    "generate": answer_with_document,
-}
-"""What answers inference with one response, by the last segment of the path."""
 
 _DOCUMENTS: Final = (
     RestRow("GET", "", lambda engine, _: engine.describe()),
@@ -186,9 +186,9 @@ ROUTES: Final = [
     RestRow("GET", "/health/ready", _answer_ready),
     RestRow("GET", "/models/{model}[/versions/{version}]", _describe_model, "metadata"),
     RestRow("GET", "/models/{model}[/versions/{version}]/ready", _answer_model_ready, "ready"),
-    RestRow("POST", "/models/{model}[/versions/{version}]/infer", partial(_answer_once, "infer"), "infer"),
+    RestRow("POST", "/models/{model}[/versions/{version}]/infer", partial(_answer_once, infer), "infer"),
     RestRow("POST", "/models/{model}[/versions/{version}]/infer_stream", partial(answer_with_events, may_be_flat=False), "infer"),
-    RestRow("POST", "/models/{model}[/versions/{version}]/generate", partial(_answer_once, "generate"), "infer"),
+    RestRow("POST", "/models/{model}[/versions/{version}]/generate", partial(_answer_once, answer_with_document), "infer"),
     RestRow("POST", "/models/{model}[/versions/{version}]/generate_stream", partial(answer_with_events, may_be_flat=True), "infer"),
     *(row._replace(answer=partial(_answer_row, row.answer)) for row in _DOCUMENTS),
 ]

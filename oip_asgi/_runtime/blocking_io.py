@@ -65,15 +65,7 @@ class BlockingIO(msgspec.Struct, eq=False):
         with waiting():
             return self._runtime.call(function, work, deadline, late, self._gone)
 
-    def run_ahead(
-        self,
-        function: Callable[[], T],
-        work: Work,
-        after: Signal | None = None,
-        deadline: float = math.inf,
-        late: Late | None = None,
-    ) -> Coroutine[Any, Any, T]:
-        return self.run(function, work, after, deadline, late)
+    run_ahead = run
 
     async def run_always(self, function: Callable[[], T], _: Work) -> T:
         return call_here(function)
