@@ -277,7 +277,7 @@ class InferenceServer:
 
         It runs in a thread of its own, one call after the other, and no request waits for it. An `async def` runs on the server's
         background event loop. What it raises is logged once. When the server stops, what is queued is handed over within
-        `shutdown_timeout`. Nobody hears of the calls of models that it makes from Python.
+        `shutdown_timeout`. An observer's own calls of models from Python are not observed.
 
         Args:
             function: Called with an `Observation`.

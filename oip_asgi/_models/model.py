@@ -10,7 +10,6 @@ from typing import Any, Final
 from .._codecs.content_types import Codecs
 from .._extensions.cache import Cache
 from .._protocol.log import logger
-from .._protocol.observation import Listener
 from .batch_queue import Batches
 from .binding import Binding, Input
 from .callables import kind_of
@@ -19,6 +18,7 @@ from .lifecycle import Lifecycle
 from .limiter import Limiter
 from .loader import Loader
 from .model_options import CONCURRENCY, NO_TIMEOUT, ModelOptions
+from .observer import Observer
 from .statistics import Statistics
 
 _LONG_DELAY: Final = 1.0
@@ -50,8 +50,7 @@ class Model:
                 )  # fmt: skip
         self.cache = None if options.cache is None else Cache(options.cache)
         self.statistics = Statistics()
-        self.observers: tuple[Listener, ...] = ()
-        """Who is told of each inference that has ended."""
+        self.observers: tuple[Observer, ...] = ()
         self.loader = Loader(options, codecs)
         first = None
         if options.function is not None:

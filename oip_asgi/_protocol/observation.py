@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from hashlib import sha256
-from typing import Any, Protocol
+from typing import Any
 
 import msgspec
 
@@ -49,15 +49,6 @@ class Observation(msgspec.Struct, frozen=True, eq=False):
     transport: Any
     responses: int = 0
     inputs_sha256: str | None = None
-
-
-class Listener(Protocol):
-    """Passes observations on, and never holds a request up."""
-
-    def wants_one(self) -> bool:
-        """Whether it is to hear of a request, which is asked once for each."""
-
-    def put(self, observation: Observation, /) -> None: ...
 
 
 def without_payload(observation: Observation) -> Observation:

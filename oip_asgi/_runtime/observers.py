@@ -29,7 +29,7 @@ _QUIET_SECONDS: Final = 60.0
 
 
 _IS_OBSERVING: Final[ContextVar[bool]] = ContextVar("oip_asgi_is_observing", default=False)
-"""Whether this code runs within an observer. Nobody hears of the calls that it makes: each would be followed by another, without end."""
+"""Whether this code runs within an observer. The calls that it makes are not observed: each would be followed by another, without end."""
 
 
 class ObserverThread:
@@ -63,20 +63,20 @@ class ObserverThread:
         self._queue: deque[Observation] = deque()
         self._is_running = False  # whether the thread hands over, or will
         self._hurry = threading.Event()  # set if the thread must not rest
-        self._waiting: list[Signal] = []  # set when it has handed all over
-        self._untold = 0  # how many were dropped that the log does not know of
+        self._idle: list[Signal] = []  # to be set when the queue is empty
+        self._unlogged = 0  # how many were dropped since the log said so
         self._quiet_until = 0.0
 
     def hears(self, model: str) -> bool:
-        """Whether it hears of the models of a name."""
+        """Whether it observes the models of a name."""
         return self._models is None or model in self._models
 
     def wants_one(self) -> bool:
-        """Whether it is to hear of a request: of the calls of observers it is not, and else of a sample."""
+        """Whether it wants the observation of a request: not of calls that observers make, and of a sample of all others."""
         return not _IS_OBSERVING.get() and (self._sample == 1 or random.random() < self._sample)
 
     def put(self, observation: Observation) -> None:
-        """Have an observation handed over, if there is room."""
+        """Put an observation into the queue, if there is room."""
         with self._lock:
             has_room = len(self._queue) < self._most
             begins = has_room and not self._is_running
@@ -105,17 +105,17 @@ class ObserverThread:
             self._hurry.wait(_REST_SECONDS)
             self._hurry.clear()
             with self._lock:
-                if not self._queue and not self._waiting:
+                if not self._queue and not self._idle:
                     self._is_running = False
                     return
 
     def _take(self) -> Observation | None:
-        """The next observation; None if there is none, and who waits for that is told."""
+        """The next observation. None if the queue is empty; then the signals of `idle` are set."""
         with self._lock:
             if self._queue:
                 return self._queue.popleft()
-            waiting, self._waiting = self._waiting, []
-        for signal in waiting:
+            idle, self._idle = self._idle, []
+        for signal in idle:
             signal.set()
         return None
 
@@ -134,18 +134,18 @@ class ObserverThread:
             _IS_OBSERVING.reset(token)
 
     def idle(self) -> Signal:
-        """A signal that is set once all that it has got was handed over."""
+        """A signal that is set once all that is in the queue was handed over."""
         signal = Signal()
         with self._lock:
             if self._is_running:
-                self._waiting.append(signal)
+                self._idle.append(signal)
                 self._hurry.set()
                 return signal
         signal.set()
         return signal
 
     def drop(self) -> None:
-        """Drop what is queued, and log how much that was."""
+        """Drop what is in the queue, and log how much that was."""
         with self._lock:
             while self._queue:
                 self._count_dropped(self._queue.popleft())
@@ -162,18 +162,18 @@ class ObserverThread:
         self._threads.stop()
 
     def _count_dropped(self, observation: Observation) -> None:
-        """Count one observation that nobody will get. The caller holds the lock."""
+        """Count an observation that is dropped. The caller holds the lock."""
         self._dropped[observation.model, observation.version] += 1
-        self._untold += 1
+        self._unlogged += 1
 
     def _log_dropped(self, why: str = "") -> None:
-        """Log how many were dropped since the last time, if that is a minute ago, and why: else as its queue is full."""
-        if not self._untold or time.monotonic() < self._quiet_until:
+        """Log how many were dropped since the log said so, if that is a minute ago. `why` is left out if the queue is full."""
+        if not self._unlogged or time.monotonic() < self._quiet_until:
             return
         with self._lock:
-            untold, self._untold = self._untold, 0
+            unlogged, self._unlogged = self._unlogged, 0
             self._quiet_until = time.monotonic() + _QUIET_SECONDS
-        if untold:
-            what = "observation was" if untold == 1 else "observations were"
+        if unlogged:
+            what = "observation was" if unlogged == 1 else "observations were"
             why = why or f"{self._most} wait already: make it quicker, or observe with sample= or a larger max_queue="
-            logger.warning("the observer %s is too slow: %d %s dropped, as %s", self._name, untold, what, why)
+            logger.warning("the observer %s is too slow: %d %s dropped, as %s", self._name, unlogged, what, why)

@@ -14,6 +14,7 @@ from .._codecs.content_types import Codecs
 from .._extensions.shared_memory import Regions
 from .._io import IO, DeadlinePassed, Part
 from .._models.model import Model
+from .._models.observer import Observer
 from .._models.registry import Registry
 from .._models.statistics import Statistics
 from .._protocol import schemas
@@ -23,7 +24,6 @@ from .._protocol.log import logger
 from .._protocol.loop_limits import LOOP_BYTES
 from .._protocol.specs import OTHER_DATATYPES, TensorSpec
 from .guard import Guard
-from .observing import Observer
 from .record import Tracer, record_unknown
 from .server_options import ServerOptions
 
@@ -83,7 +83,7 @@ class Engine:
         self.tracer: Tracer | None = None
         """Begins the span of each inference request; None if nobody traces."""
         self.observers: list[Observer] = []
-        """Those of each `observe`, which wait for what they are told."""
+        """One for each `observe`."""
         self.finders: list[Callable[[], object]] = []
         """Functions that register new models. They are called before a client lists or loads models, if it may load some."""
         self.security: Security | None = None
@@ -185,8 +185,8 @@ class Engine:
         return counts
 
     async def _finish_observers(self, io: IO, deadline: float) -> None:
-        """Wait until the observers have got what they were told."""
-        # a request is told of once it is back on its event loop, which comes after its slot: so does this
+        """Wait until the observers have got all observations."""
+        # a request that ran in a thread is observed back on its event loop, after its slot was given back: this waits for a thread too
         with suppress(DeadlinePassed):  # hooks may block all threads
             await io.run(lambda: None, "hook", deadline=deadline)
         for observer in self.observers:

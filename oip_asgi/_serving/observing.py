@@ -6,17 +6,17 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import Annotated, Any, Final, Protocol
+from collections.abc import Callable, Collection
+from typing import Annotated, Any, Final
 
 import msgspec
 
-from .._io import Signal
 from .._models.binding import Binding
 from .._models.model import Model
+from .._models.observer import Observer
 from .._models.statistics import Timings
 from .._protocol.errors import InferenceError, copy_error
-from .._protocol.observation import Listener, Observation
+from .._protocol.observation import Observation
 from .._protocol.options import BOOLEAN, CALLABLE, Check, check_options, integer, number
 from .._protocol.tensors import InferenceRequest, InferenceResponse, Tensor, make_read_only, make_tensor
 from .wire_format import WireFormat
@@ -45,51 +45,32 @@ class ObserverOptions(msgspec.Struct, frozen=True, eq=False):
         check_options(self, "observe: ")
 
 
-class Observer(Listener, Protocol):
-    """What the server knows of an observer."""
-
-    def hears(self, model: str, /) -> bool:
-        """Whether it hears of the models of a name."""
-
-    def idle(self) -> Signal:
-        """A signal that is set once all that it has got was handed over."""
-
-    def drop(self) -> None:
-        """Drop what is queued, and log how much that was."""
-
-    def count_dropped(self) -> Mapping[tuple[str, str | None], int]:
-        """How many observations were dropped, by the name and the version of the model."""
-
-    def stop(self) -> None:
-        """End its thread."""
-
-
 class Heard(msgspec.Struct, eq=False, gc=False):  # in no reference cycle
-    """What observers will be told of a call, as far as it is known."""
+    """What a call's observation will have, as far as it is known."""
 
-    listeners: Sequence[Listener]
+    observers: list[Observer]  # those that want it
     request: InferenceRequest
     response: InferenceResponse | None = None  # the first, of a stream
     responses: int = 0
 
 
 def begin_to_hear(model: Model, request: InferenceRequest, binding: Binding, *, is_written: bool) -> Heard | None:
-    """Keep a request as it is: a model may get all of it and change that, and `is_written` says that somebody may write to its arrays.
+    """Keep a request as it is: a model that gets all of it may change it, and if it `is_written`, somebody may write to its arrays.
 
-    None if no observer wants to hear of it.
+    None if no observer wants its observation.
     """
-    listeners = _find_listeners(model)
-    if not listeners:
+    observers = _find_observers(model)
+    if not observers:
         return None
     if is_written or binding.of_one_request is not None:
         inputs = _copy_tensors(request.inputs, copies_arrays=is_written)
         request = InferenceRequest(inputs, request.id, dict(request.parameters), request.outputs[:], request.decoders)
     if binding.rows is not None:
         request = binding.rows.show_columns(request)
-    return Heard(listeners, request)
+    return Heard(observers, request)
 
 
-def _find_listeners(model: Model) -> list[Listener]:
+def _find_observers(model: Model) -> list[Observer]:
     return [observer for observer in model.observers if observer.wants_one()]
 
 
@@ -105,13 +86,14 @@ def _copy_tensors(tensors: list[Tensor], *, copies_arrays: bool) -> list[Tensor]
 def tell(
     model: Model, wire: WireFormat[Any], timings: Timings | None, ended: float, heard: Heard | None, error: BaseException | None
 ) -> None:
-    """Tell the observers of a model that a request has ended, which was `heard`, or refused before it was decoded.
+    """Put the observation of a request that has ended into queues of observers. `heard` is None if it was refused before it was decoded.
 
     `timings` are None if it was refused before its body was there.
     """
-    listeners, request, response, responses = (
-        (_find_listeners(model), None, None, 0) if heard is None else (heard.listeners, heard.request, heard.response, heard.responses)
-    )
+    if heard is None:
+        observers, request, response, responses = _find_observers(model), None, None, 0
+    else:
+        observers, request, response, responses = heard.observers, heard.request, heard.response, heard.responses
     request_id, seconds = (None, 0.0) if timings is None else (timings.id, ended - timings.since)
     told = None if error is None else _tell_error(error)
     for tensor in [*(() if request is None else request.inputs), *(() if response is None else response.outputs)]:
@@ -119,12 +101,12 @@ def tell(
     observation = Observation(
         model.name, model.version, request_id, request, response, told, seconds, time.time(), wire.transport, responses
     )
-    for listener in listeners:
-        listener.put(observation)
+    for observer in observers:
+        observer.put(observation)
 
 
 def _tell_error(error: BaseException) -> InferenceError:
-    """The error that observers are told of. It has no traceback of ours, which would refer to all that the request had."""
+    """The error of an observation. It has no traceback of ours, which would refer to all that the request had."""
     if isinstance(error, InferenceError):
         return copy_error(error)
     if not isinstance(error, Exception):  # a cancellation, or the like: the model has not raised it
