@@ -11,8 +11,10 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, overload
 
 import numpy as np
 
+from ._codecs.column_categories import CATEGORIES
+from ._codecs.column_dtypes import DTYPE, OBJECTS_WITH_NAN, is_nullable
+from ._codecs.column_writing import column_to_tensor, misses_nan, to_own_dtype
 from ._codecs.dataframes import from_polars, is_frame, name_tensors
-from ._codecs.frame_columns import CATEGORIES, DTYPE, OBJECTS_WITH_NAN, column_to_tensor, is_nullable, misses_nan, to_own_dtype
 from ._protocol.datatypes import DTYPES, Datatype, datatype_of
 from ._protocol.errors import show
 from ._protocol.specs import TensorSpec

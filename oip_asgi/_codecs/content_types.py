@@ -26,9 +26,9 @@ from .._protocol.log import log_raised
 from .._protocol.specs import TensorSpec
 from .._protocol.tensors import InferenceRequest, Tensor
 from .base import AnyInputCodec, AnyRequestCodec, InputCodec, RequestCodec, bytes_of, find_class, normalize
+from .column_reading import Decode, apply_declaration, read_series
 from .dataframes import PandasCodec
 from .dates import DatetimeCodec
-from .frame_columns import Decode, apply_declaration, read_series
 from .plain import Base64Codec, NumpyCodec, NumpyRequestCodec, PandasJSONCodec, StringCodec, StringRequestCodec
 from .torch import TorchCodec
 

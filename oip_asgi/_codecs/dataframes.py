@@ -21,7 +21,9 @@ from .._protocol.tensors import InferenceRequest, InferenceResponse, Tensor, mak
 from .._protocol.to_array import object_array
 from .._turns import take_turns
 from .base import RequestCodec, find_class, raise_invalid_response
-from .frame_columns import DTYPE, Decode, column_to_tensor, is_pandas_3, make_string_parameters, read_column
+from .column_dtypes import DTYPE, is_pandas_3, make_string_parameters
+from .column_reading import Decode, read_column
+from .column_writing import column_to_tensor
 from .plain import StringCodec
 
 if TYPE_CHECKING:

@@ -24,8 +24,8 @@ from .._protocol.specs import TensorSpec
 from .._protocol.tensors import InferenceContext, InferenceRequest, InferenceResponse, Tensor, make_tensor
 from .._protocol.to_array import object_array
 from .base import bytes_of, find_class
+from .column_dtypes import DTYPE
 from .dates import DatetimeCodec
-from .frame_columns import DTYPE
 from .plain import Base64Codec, PandasJSONCodec, StringCodec
 
 Schema: TypeAlias = dict[str, Any]

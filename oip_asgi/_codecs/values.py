@@ -20,9 +20,9 @@ from .._protocol.specs import TensorSpec
 from .._protocol.tensors import Tensor, make_tensor, to_plain
 from .._protocol.to_array import as_array, to_wire_array
 from .base import AnyInputCodec
+from .column_writing import column_to_tensor
 from .content_types import Codecs
 from .dataframes import is_foreign_frame, is_frame, is_series
-from .frame_columns import column_to_tensor
 from .rows import Rows, find_rows_of
 from .torch import replace_torch
 

@@ -13,8 +13,9 @@ from typing import Any, NamedTuple, Protocol, TypeAlias
 
 import msgspec
 
+from .._codecs.column_dtypes import explain_column, holds_missing
+from .._codecs.column_writing import write_objects
 from .._codecs.content_types import Codecs, Reader, RequestReader, read_scalar_parameter
-from .._codecs.frame_columns import explain_column, holds_missing, write_objects
 from .._codecs.rows import OBJECTS, Objects, Rows
 from .._extensions.reserved import OF_PROTOCOL
 from .._protocol.errors import InvalidRequest, describe_expected, find_near, list_names, show

@@ -11,9 +11,9 @@ from typing import Any
 
 import msgspec
 
+from .._codecs.column_dtypes import KNOWN_DTYPES, is_dtype
 from .._codecs.content_types import Codecs
 from .._codecs.dataframes import PandasCodec
-from .._codecs.frame_columns import KNOWN_DTYPES, is_dtype
 from .._codecs.rows import Rows
 from .._protocol.specs import TensorSpec
 from .._rest.generate import RESERVED_INPUTS, RESERVED_OUTPUTS

@@ -14,9 +14,11 @@ import numpy as np
 from numpy import ndarray  # `np.ndarray` takes longer, as the module has a `__getattr__`
 
 from .._codecs.base import AnyInputCodec
+from .._codecs.column_categories import CATEGORIES
+from .._codecs.column_dtypes import COLUMN_CODECS, DTYPE, has_declared_type, holds_missing
+from .._codecs.column_writing import column_to_tensor
 from .._codecs.content_types import Codecs
 from .._codecs.dataframes import PandasCodec, is_series
-from .._codecs.frame_columns import CATEGORIES, COLUMN_CODECS, DTYPE, column_to_tensor, has_declared_type, holds_missing
 from .._codecs.rows import Rows
 from .._codecs.torch import replace_torch
 from .._protocol.datatypes import Array, DType, cast, find_overflow

@@ -11,9 +11,9 @@ import msgspec
 import numpy as np
 
 from .._codecs.base import AnyRequestCodec
+from .._codecs.column_reading import read_column
 from .._codecs.content_types import UNTYPED, Codecs, Reader, RequestReader, get_array
 from .._codecs.dataframes import PandasCodec
-from .._codecs.frame_columns import read_column
 from .._codecs.rows import Rows, find_rows
 from .._extensions.reserved import OF_PROTOCOL
 from .._protocol.errors import InvalidRequest, show

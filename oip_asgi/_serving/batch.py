@@ -11,9 +11,10 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterable
 from typing import Any, Final, TypeVar
 
+from .._codecs.column_categories import CATEGORIES
+from .._codecs.column_dtypes import DTYPE
 from .._codecs.content_types import Codecs
 from .._codecs.dataframes import PandasCodec
-from .._codecs.frame_columns import CATEGORIES, DTYPE
 from .._extensions.reserved import OF_TREATMENT
 from .._io import IO, DeadlinePassed, Signal
 from .._models.batch_queue import Batches, Place

@@ -10,8 +10,9 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequen
 from contextlib import aclosing
 from typing import TYPE_CHECKING, Any, Final, Self
 
+from .._codecs.column_categories import CATEGORIES
+from .._codecs.column_dtypes import DTYPE, holds_missing, is_dtype
 from .._codecs.content_types import default_codecs
-from .._codecs.frame_columns import CATEGORIES, DTYPE, holds_missing, is_dtype
 from .._models.handler import Loaded
 from .._models.results import CheckedResponse
 from .._protocol.errors import InferenceError, InvalidRequest, InvalidResponse, ModelFault, list_names, show

@@ -1,0 +1,269 @@
+"""A tensor -> a column of a data frame. Python code runs for single cells only if they are Python objects.
+
+Specification: Content Types, Pandas DataFrame; NaN values.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from datetime import datetime
+from types import NoneType
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
+
+import numpy as np
+
+from .._protocol.column_shape import rows_of
+from .._protocol.datatypes import Array
+from .._protocol.errors import InvalidRequest, show
+from .._protocol.specs import TensorSpec
+from .._protocol.tensors import Tensor, make_tensor
+from .._protocol.to_array import object_array
+from .base import bytes_of
+from .column_categories import CATEGORIES, read_categories
+from .column_dtypes import (
+    CATEGORY,
+    DATETIME,
+    DTYPE,
+    FIXED_ZONE,
+    KNOWN_DTYPES,
+    MASKED,
+    MISSABLE,
+    MISSING,
+    OBJECTS,
+    OBJECTS_WITH_NAN,
+    READ_AS,
+    find_default_dtype,
+    is_dtype,
+    is_known_zone,
+    is_pandas_3,
+)
+from .dates import CALENDAR, NANOSECONDS, are_between, read_points
+from .plain import Base64Codec, PandasJSONCodec, StringCodec
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+Decode: TypeAlias = Callable[[Tensor], Any]
+
+
+def apply_declaration(tensor: Tensor, spec: TensorSpec | None) -> Tensor:
+    """Give a column of a request the parameters that are declared. Raises InvalidRequest if its values are of another kind."""
+    if spec is None or not (spec.parameters or tensor.parameters):
+        return tensor
+    here, declared, sent = f"input {show(tensor.name)}", spec.content_type, tensor.parameters.get("content_type")
+    array, parameters = tensor.array, spec.complete(tensor.parameters)
+    readable = READ_AS.get(str(declared), (str(declared),))
+    is_another = sent is not None and declared is not None and sent != declared
+    is_missing = is_another and sent in MISSING and declared in MISSABLE and all(text.strip() == MISSING[sent] for text in array.ravel())
+    if is_missing:
+        # nothing shows what a column without any value is one of
+        sent = str(declared if declared in MISSING else PandasJSONCodec.content_type)
+        array, parameters = np.full(array.shape, MISSING[sent], object), {**parameters, "content_type": sent}
+    elif is_another and not array.size:
+        sent, parameters = declared, {**parameters, "content_type": str(declared)}
+    if is_another and sent not in readable:
+        raise InvalidRequest(
+            f"{here} has the content_type {show(sent)}, but the model declares {show(declared)}: expected {' or '.join(readable)}, or none"
+        )
+    if sent == PandasJSONCodec.content_type and declared == StringCodec.content_type:
+        for index, text in enumerate(() if is_missing else array.ravel()):
+            if text.strip() != b"null" and text.strip()[:1] != b'"':
+                raise InvalidRequest(f"{here}: element {index} is {show(text.strip())}: expected the JSON text of a string, or null")
+        # nulls alone would not show that it is one of strings
+        parameters = {DTYPE: str(find_default_dtype(declared)), **parameters}
+    return make_tensor(tensor.name, array, parameters)
+
+
+def read_series(tensor: Tensor, content_type: str | None, decoders: Mapping[str, Decode], spec: TensorSpec | None) -> pd.Series[Any]:
+    """A tensor as a `pandas.Series` with its name and the declared dtype, read as `content_type`, or as its own if that is None."""
+    import pandas as pd
+
+    parameters = tensor.parameters if content_type is None else {**tensor.parameters, "content_type": content_type}
+    column = apply_declaration(make_tensor(tensor.name, tensor.array, parameters), spec)
+    return pd.Series(read_column(column, decoders), name=tensor.name, copy=True)
+
+
+def read_column(tensor: Tensor, decoders: Mapping[str, Decode]) -> Any:
+    """A tensor of shape `[N]` or `[N, 1]` as something that a frame takes as a column: an array or a `pandas.Series`."""
+    content_type: Any = tensor.parameters.get("content_type")
+    if content_type in decoders:
+        column: Any = _decode_with(decoders[content_type], tensor, content_type)
+    elif content_type in _COLUMNS:
+        column = _COLUMNS[content_type](tensor)
+    else:
+        types = ", ".join([*filter(None, _COLUMNS), *decoders])
+        raise InvalidRequest(f"column {show(tensor.name)} has the content_type {show(content_type)}: expected one of {types}")
+    return _to_dtype(column, tensor, decoders) if DTYPE in tensor.parameters else column
+
+
+def _decode_with(decode: Decode, tensor: Tensor, content_type: str) -> Any:
+    rows, here = len(rows_of(tensor, "pd")), f"column {show(tensor.name)}"
+    try:
+        decoded = decode(tensor)
+    except ValueError as error:
+        raise InvalidRequest(f"{here} of the content_type {show(content_type)}: {error}") from error
+    if not isinstance(decoded, Iterable):
+        raise InvalidRequest(
+            f"{here}: its content_type {show(content_type)} does not make a list of it: {type(decoded).__name__!r} object is not iterable"
+        )
+    values = list(decoded)
+    if len(values) != rows:
+        raise InvalidRequest(f"{here} has {rows} rows, but its content_type {show(content_type)} makes {len(values)} values of them")
+    return _make_objects(values)
+
+
+def _make_objects(values: list[Any]) -> Any:
+    import pandas as pd
+
+    return pd.Series(object_array(values, (len(values),)), dtype=object)
+
+
+def _read_numbers(tensor: Tensor, content_type: str) -> Array:
+    rows: Array = rows_of(tensor, content_type)
+    # pandas can neither sort nor select a column of BF16; FP32 holds each of its values
+    return rows.astype(np.float32) if tensor.datatype == "BF16" else rows
+
+
+def _read_strings(tensor: Tensor) -> Any:
+    import pandas as pd
+
+    texts: list[Any] = StringCodec.decode_input(tensor)
+    return pd.Series(texts, dtype="str") if is_pandas_3() else object_array(texts, (len(texts),))
+
+
+def _read_json(tensor: Tensor) -> Any:
+    import pandas as pd
+
+    values = PandasJSONCodec.decode_input(tensor)
+    dtype, classes = tensor.parameters.get(DTYPE), set(map(type, values))
+    if dtype in MASKED and classes <= {bool if dtype == "boolean" else int, NoneType}:
+        try:
+            return pd.Series(pd.array(values, dtype=dtype))  # type: ignore[call-overload]
+        except (TypeError, ValueError, OverflowError) as error:
+            raise InvalidRequest(f"column {show(tensor.name)} cannot be {dtype}, as its {DTYPE} says: {error}") from None
+    return pd.Series(values) if values and dtype not in OBJECTS and classes <= {str, NoneType} else _make_objects(values)
+
+
+def _read_datetimes(tensor: Tensor) -> Any:
+    """Dates in the unit that pandas would choose: nanoseconds in pandas 2 if they reach, else at least microseconds."""
+    import pandas as pd
+
+    points, are_zoned = read_points(tensor)
+    if not is_pandas_3() and are_between(points, *NANOSECONDS):
+        points = points.astype("M8[ns]")
+    series: pd.Series[Any] = pd.Series(points)
+    return series.dt.tz_localize("UTC") if are_zoned else series
+
+
+_COLUMNS: Final[Mapping[str | None, Decode]] = {
+    None: lambda tensor: _read_strings(tensor) if tensor.datatype == "BYTES" else _read_numbers(tensor, "pd"),
+    "np": lambda tensor: _make_objects(bytes_of(tensor, "np")) if tensor.datatype == "BYTES" else _read_numbers(tensor, "np"),
+    "str": _read_strings,
+    "base64": lambda tensor: _make_objects(Base64Codec.decode_input(tensor)),
+    "datetime": _read_datetimes,
+    "pd_json": _read_json,
+}
+
+
+def _to_dtype(column: Any, tensor: Tensor, decoders: Mapping[str, Decode]) -> Any:
+    """A column converted to the dtype in its `pd_dtype`. No value may change by that."""
+    import pandas as pd
+
+    dtype: Any = tensor.parameters[DTYPE]
+    here, cannot = f"column {show(tensor.name)}", f"column {show(tensor.name)} cannot be {dtype}, as its {DTYPE} says"
+    if not is_dtype(dtype):
+        raise InvalidRequest(f"{here} has the {DTYPE} {show(dtype)}: expected {KNOWN_DTYPES}")
+    if dtype == OBJECTS_WITH_NAN:
+        column, dtype = _make_objects([np.nan if value is None else value for value in pd.Series(column).tolist()]), "object"
+    dates = DATETIME.fullmatch(dtype)
+    zone = dates[1] if dates else None
+    if zone is not None and not is_known_zone(zone):
+        raise InvalidRequest(
+            f"{cannot}: expected UTC, an offset such as UTC+02:00, or a name that Python's zoneinfo knows, such as Europe/Amsterdam"
+        )
+    series = pd.Series(column)
+    if dtype == CATEGORY and CATEGORIES in tensor.parameters:
+        return _to_categories(series, tensor, decoders)
+    if str(series.dtype) == dtype:
+        return series
+    if not _can_become(series, dtype):
+        raise InvalidRequest(f"{cannot}: its values are {series.dtype}")
+    try:
+        if dates:
+            _check_zone(series, zone)
+        if zone is not None:
+            series = _localize(series, zone)
+        converted = series.astype(dtype)
+        if dtype == "str":
+            return converted.where(series.notna(), None)  # pandas 2 would write "None"
+        if dates and ((converted != series) & series.notna()).any():
+            raise ValueError("its values are finer than that")
+    except (TypeError, ValueError, KeyError, ImportError, NotImplementedError, OverflowError) as error:
+        raise InvalidRequest(f"{cannot}: {error}") from None
+    return converted
+
+
+def _can_become(series: pd.Series[Any], dtype: str) -> bool:
+    """Whether a column of this dtype is sent as the values that came."""
+    import pandas as pd
+
+    if dtype in MASKED:
+        return bool(series.dtype == MASKED[dtype])
+    if dtype in ("str", "string"):
+        return pd.api.types.infer_dtype(series, skipna=True) in ("string", "empty")
+    return series.dtype.kind == "M" or not dtype.startswith("datetime64")
+
+
+def _check_zone(series: pd.Series[Any], zone: object) -> None:
+    """Refuse dates without an offset for a column with a time zone, and the opposite: which moment each is would be a guess."""
+    has_zone = series.dt.tz is not None
+    if has_zone and zone is None:
+        raise ValueError("its dates have an offset from UTC, such as Z: send them without one, in the time zone that the model expects")
+    if not has_zone and zone is not None and series.notna().any():
+        raise ValueError(
+            "its dates have no offset from UTC: send each with its own, such as 2026-01-31T09:30:00+01:00, or Z for UTC itself"
+        )
+
+
+def _localize(series: pd.Series[Any], zone: str) -> pd.Series[Any]:
+    """Dates in UTC, after a check that they can be converted to a zone."""
+    zoned = series.dt.tz_localize("UTC") if series.dt.tz is None else series
+    points, day = zoned.dt.tz_localize(None).to_numpy(), np.timedelta64(1, "D")
+    if zone != "UTC" and not (are_between(points - day, *CALENDAR) and are_between(points + day, *CALENDAR)):
+        raise ValueError("some are too near to the ends of the years 1 to 9999 for a time zone")
+    if not is_pandas_3() and not FIXED_ZONE.fullmatch(zone) and (points < NANOSECONDS[0]).any():
+        raise ValueError("some are before 1678, and pandas 2 has no time zones for them but UTC and fixed offsets")
+    return zoned
+
+
+def _to_categories(series: pd.Series[Any], tensor: Tensor, decoders: Mapping[str, Decode]) -> pd.Series[Any]:
+    """Values as a column of the categories in `pd_categories`. Each value must be one of them."""
+    import pandas as pd
+
+    described, ordered = read_categories(tensor.parameters[CATEGORIES], tensor.name)
+    values = read_column(described, decoders)
+    try:
+        categories = pd.Index(values, dtype=values.dtype)
+        if not categories.is_unique:
+            raise ValueError("one of them is there twice")
+        codes = _find_codes(series, categories)
+        unknown = np.flatnonzero((codes < 0) & series.notna().to_numpy())
+        if len(unknown):
+            raise ValueError(f"row {unknown[0]} is {show(series.iloc[unknown[0]])}, which is not one of them")
+        if (codes < 0).any() and categories.dtype == object and any(isinstance(each, (bytes, datetime)) for each in categories):
+            raise ValueError("a value is missing, and categories of bytes, or of dates as objects, cannot be sent back with missing values")
+        return pd.Series(pd.Categorical.from_codes(codes, categories=categories, ordered=ordered))
+    except (TypeError, ValueError, NotImplementedError, OverflowError) as error:
+        raise InvalidRequest(f"column {show(tensor.name)} cannot have the categories in its {CATEGORIES}: {error}") from None
+
+
+def _find_codes(series: pd.Series[Any], categories: Any) -> Array:
+    """The place of each value among the categories, and -1 for values that are not among them."""
+    if series.isna().all():
+        return np.full(len(series), -1)
+    if series.dtype.kind != "M" or categories.dtype.kind != "M":
+        codes: Array = categories.get_indexer(series)
+        return codes
+    _check_zone(series, categories.tz)
+    alike = series.astype(categories.dtype)  # with another unit or zone, pandas finds nothing, or raises
+    return np.where((alike == series).to_numpy(), categories.get_indexer(alike), -1)
