@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import msgspec
 
-from ._hosts import TAKEN_BY, find_reader
+from ._hosts.body_readers import TAKEN_BY
+from ._hosts.middleware import find_reader
 from ._http.events import Events
 from ._http.request import path_under
 from ._io import ClientGone, Fed

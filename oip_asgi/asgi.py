@@ -16,25 +16,11 @@ import msgspec
 
 from ._asgi_client import AnyASGIApp, Client, answer_other, find_path, run_own_lifespan
 from ._docs.openapi import basis, merge, openapi
-from ._hosts import (
-    REST,
-    HostRoute,
-    add_routes,
-    check_asgi,
-    check_dependencies,
-    check_installed,
-    check_installs_in,
-    check_reachable,
-    check_server,
-    cut_off,
-    describe_middleware,
-    describe_security,
-    find_dependencies,
-    find_dependencies_around,
-    is_framework,
-    iterate_applications,
-    move_to_end,
-)
+from ._hosts.dependencies import check_dependencies, describe_security, find_dependencies, find_dependencies_around
+from ._hosts.given import check_asgi, check_installs_in, check_server, is_framework
+from ._hosts.middleware import describe_middleware, iterate_applications
+from ._hosts.reachable import check_installed, check_reachable, move_to_end
+from ._hosts.routes import REST, HostRoute, add_routes, cut_off
 from ._http.events import Events
 from ._http.exchange import exchange, list_templates
 from ._http.public import HEALTH_METHODS, match_public

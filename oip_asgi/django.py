@@ -17,7 +17,8 @@ from threading import Lock
 from typing import Any, Final, ParamSpec, TypeAlias, TypeVar
 from urllib.parse import quote, unquote
 
-from ._hosts import check_server, make_import_error
+from ._hosts.extras import make_import_error
+from ._hosts.given import check_server
 
 try:
     from asgiref.sync import AsyncToSync, SyncToAsync, sync_to_async

@@ -11,7 +11,9 @@ from io import BytesIO
 from typing import Any
 from urllib.parse import quote
 
-from ._hosts import check_server, make_import_error, name_one
+from ._hosts.body_readers import name_one
+from ._hosts.extras import make_import_error
+from ._hosts.given import check_server
 
 try:
     from flask import Blueprint, Response, current_app, request, stream_with_context

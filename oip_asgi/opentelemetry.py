@@ -11,7 +11,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 
-from ._hosts import check_server, make_import_error
+from ._hosts.extras import make_import_error
+from ._hosts.given import check_server
 
 try:
     from opentelemetry import trace

@@ -23,7 +23,8 @@ from typing import Any, Final, TypeAlias
 import msgspec
 import numpy as np
 
-from ._hosts import check_server, make_import_error
+from ._hosts.extras import make_import_error
+from ._hosts.given import check_server
 
 try:
     from prometheus_client import REGISTRY, CollectorRegistry, Counter, Gauge, Histogram, values

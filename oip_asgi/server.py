@@ -16,7 +16,8 @@ from ._docs.openapi import openapi
 from ._extensions import repository
 from ._extensions.repository import ModelStatus
 from ._extensions.shared_memory import Regions
-from ._hosts import check_mounts, is_framework
+from ._hosts.given import is_framework
+from ._hosts.reachable import check_mounts
 from ._http.request import prefix_of
 from ._io import Signal
 from ._models.idle import IdleUnload

@@ -10,7 +10,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from .._hosts import describe, is_framework, iterate_applications
+from .._hosts.given import describe, is_framework
+from .._hosts.middleware import iterate_applications
 from ..asgi import OIPApp, OIPMiddleware
 from ..mlserver.folder import SED, register_models
 from ..mlserver.settings import Settings, read_settings

@@ -16,7 +16,9 @@ from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 from urllib.parse import unquote
 
 from .._asgi_client import AnyASGIApp, Client, answer_other, find_path
-from .._hosts import TAKEN_BY, check_server, drops_trailers
+from .._hosts.body_readers import TAKEN_BY
+from .._hosts.given import check_server
+from .._hosts.middleware import drops_trailers
 from .._http.request import Head, RestFormat
 from .._http.response import refuse as refuse_over_http
 from .._io import ClientGone, DeadlinePassed

@@ -14,7 +14,7 @@ from typing import Any, Final, TypeAlias, TypeVar
 from .._grpc.messages import decode_parameters, decode_tensor, encode_parameters
 from .._grpc.protobuf import GetMessageClass, make_pool
 from .._grpc.wire import encode_bytes_head, split
-from .._hosts import make_import_error
+from .._hosts.extras import make_import_error
 from .._protocol.datatypes import Buffer
 from .._protocol.errors import ErrorResponse, InvalidRequest, InvalidResponse, show
 from .._protocol.grpc_codes import find_status

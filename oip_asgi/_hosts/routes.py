@@ -1,0 +1,183 @@
+"""Adds routes to an application of Starlette or FastAPI, as its own middleware and dependencies see them.
+
+Imports a framework only after it was given an application of it. Knows no protocol.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
+
+from .body_readers import TAKEN_BY
+from .dependencies import find_dependencies, find_dependency
+from .given import describe
+
+if TYPE_CHECKING:
+    from starlette.types import Message, Receive, Scope, Send
+
+Serve: TypeAlias = "Callable[[Scope, Receive, Send], Awaitable[None]]"
+"""Answers a request as an application of ASGI does."""
+
+OURS: Final = "oip_asgi"
+"""The module of the endpoints of our routes, as middleware shows it."""
+
+_GROUP: Final = re.compile(r"\(\?P<\w+>")
+
+
+class HostRoute(NamedTuple):
+    """A route to add to an application of Starlette or FastAPI."""
+
+    path: str  # a template of Starlette's, such as "/v2/models/{name}/infer"; one that ends with `REST` takes what no other route takes
+    name: str  # such as "model_infer"
+    serve: Serve
+    is_open: Callable[[Scope], object] | None = None  # finds requests before which no dependencies run; None for none
+
+
+REST: Final = "/{oip_path:path}"
+
+
+def add_routes(app: Any, routes: Sequence[HostRoute], dependencies: Sequence[Any] = ()) -> list[Any]:
+    """Add routes to an application of Starlette or FastAPI, and return them as they are there.
+
+    What middleware finds at a route is a function of its name. Dependencies run before it, also those of the application.
+    """
+    has_dependencies = bool(dependencies or find_dependencies(app))
+    options: dict[str, Any] = {"include_in_schema": False}
+    if has_dependencies:
+        options |= {"dependencies": list(dependencies), "response_model": None, "route_class_override": _make_guarded_route()}
+    add, added = app.router.add_api_route if has_dependencies else app.router.add_route, []
+    for path, name, serve, is_open in sorted(routes, key=lambda route: not route.name.lower().endswith("infer")):  # asked in this order
+        endpoint = _make_endpoint(name, serve)
+        add(path, endpoint, name=f"oip:{name}", **options)
+        route: Any = next(iter(app.router.routes[-1:]), None)
+        if getattr(route, "endpoint", None) is not endpoint:
+            raise ValueError(f"{describe(app.router)} does not keep the route {path!r}: put OIPMiddleware around the application")
+        route.methods = set()  # any
+        if not has_dependencies:  # not by way of the endpoint, for which Starlette makes a request each time
+            route.app = _serve_at(route, serve)
+        else:
+            route.app = _guard(route.app, serve, is_open)
+        added.append(route)
+    for route in added:
+        if route.path.endswith(REST):  # slowapi counts a request for the last route that matches
+            prefix = route.path.removesuffix(REST)
+            taken = [_GROUP.sub("(?:", each.path_regex.pattern) for each in added if each is not route and each.path.startswith(prefix)]
+            route.path_regex = re.compile(f"(?!{'|'.join(taken)}){route.path_regex.pattern}")
+    return added
+
+
+def cut_off(prefix: str) -> Callable[[str], str]:
+    """Return what finds the path below a prefix, which may have parameters, such as "/{tenant}/v2"."""
+    if "{" not in prefix:
+        return lambda path: path[len(prefix) :]
+    from starlette.routing import compile_path
+
+    match = compile_path(prefix + REST)[0].match
+
+    def cut(path: str) -> str:
+        matched = match(path)
+        return "" if matched is None else f"/{matched['oip_path']}"
+
+    return cut
+
+
+def _serve_at(route: Any, serve: Serve) -> Serve:
+    def serve_at(scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
+        scope["route"] = route  # FastAPI says it for its own class of routes only, and Sentry names a request by it
+        return serve(scope, receive, send)
+
+    return serve_at
+
+
+class _Watched:
+    """Receives the messages of a request, and knows whether one with a part of its body has come."""
+
+    def __init__(self, receive: Receive) -> None:
+        self._receive, self.has_begun = receive, False
+
+    async def __call__(self) -> Message:
+        message = await self._receive()
+        self.has_begun = self.has_begun or message["type"] == "http.request"
+        return message
+
+
+def _guard(guarded: Serve, serve: Serve, is_open: Callable[[Scope], object] | None) -> Serve:
+    """Let dependencies run first, but not before what is open."""
+
+    def guard(scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
+        if is_open is not None and is_open(scope):
+            return serve(scope, receive, send)
+        return guarded(scope, _Watched(receive), send)
+
+    return guard
+
+
+def _make_endpoint(name: str, serve: Serve) -> Callable[[Any], Awaitable[Any]]:
+    """Make an endpoint of a name, whose response answers as `serve` does."""
+    from starlette.requests import Request
+    from starlette.responses import Response
+
+    class Served(Response):
+        def __init__(self, request: Request) -> None:
+            super().__init__()
+            self._request = request
+
+        async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+            await serve(scope, _replay(self._request, receive), send)
+            if self.background is not None:
+                await self.background()
+
+    async def endpoint(request: Request) -> Response:
+        return Served(request)
+
+    endpoint.__annotations__ = {"request": Request}  # FastAPI looks for their names among this module's own
+    endpoint.__module__, endpoint.__name__, endpoint.__qualname__ = OURS, name, name
+    return endpoint
+
+
+def _make_guarded_route() -> type[Any]:
+    """Make a class of FastAPI's routes that answers what a dependency raises as the protocol has it."""
+    from fastapi.exceptions import RequestValidationError
+    from fastapi.routing import APIRoute
+    from starlette.exceptions import HTTPException
+    from starlette.requests import Request
+    from starlette.responses import JSONResponse, Response
+
+    class GuardedRoute(APIRoute):
+        def get_route_handler(self) -> Callable[[Request], Awaitable[Response]]:  # type: ignore[override]
+            handle = super().get_route_handler()
+
+            async def answer(request: Request) -> Response:
+                try:
+                    return await handle(request)
+                except HTTPException as error:
+                    if error.status_code < 400:  # such as a redirect to a page for logging in
+                        raise
+                    text = error.detail if isinstance(error.detail, str) else json.dumps(error.detail, default=str)
+                    return JSONResponse({"error": text}, error.status_code, error.headers)
+                except RequestValidationError as error:
+                    problems = [f"{' '.join(map(str, each['loc']))}: {each['msg']}" for each in error.errors()]
+                    return JSONResponse({"error": "; ".join(problems)}, 422)
+
+            return answer
+
+    return GuardedRoute
+
+
+def _replay(request: Any, receive: Receive) -> Receive:
+    """The request's messages, with the body that a dependency has read, such as to check its signature; or with which has taken it."""
+    message: dict[str, Any] = {"type": "http.request", "body": getattr(request, "_body", b""), "more_body": False}
+    if not hasattr(request, "_body"):
+        # also a part of it, by request.stream() that ends early, or a message that request.is_disconnected() drops
+        if not getattr(request.receive, "has_begun", request._stream_consumed):
+            return receive
+        message[TAKEN_BY] = partial(find_dependency, request.scope)
+    messages = [message]
+
+    async def replay() -> Any:
+        return messages.pop() if messages else await receive()
+
+    return replay
