@@ -18,12 +18,12 @@ from .._codecs.rows import Rows
 from .._protocol.specs import TensorSpec
 from .._rest.generate import RESERVED_INPUTS, RESERVED_OUTPUTS
 from .annotations import Outputs
+from .bind import bind
 from .binding import Binding
 from .callables import STREAMS, Kind, find_owner, kind_of
 from .fitted import declare
 from .limiter import Uses
 from .model_options import ModelOptions
-from .signature import bind
 
 
 class Loaded(msgspec.Struct, frozen=True, eq=False):

@@ -2,6 +2,7 @@
 
 from oip_asgi._models.annotations import Outputs
 from oip_asgi._models.batch_queue import Batches, Place
+from oip_asgi._models.bind import bind
 from oip_asgi._models.binding import Binding
 from oip_asgi._models.handler import Handler, make_handler
 from oip_asgi._models.lifecycle import Lifecycle
@@ -9,7 +10,6 @@ from oip_asgi._models.limiter import Limiter, Slot, Uses
 from oip_asgi._models.loader import Loader
 from oip_asgi._models.model_options import ModelKeywords, ModelOptions
 from oip_asgi._models.results import check_asked, select, to_response
-from oip_asgi._models.signature import bind
 from oip_asgi._models.states import TRANSITIONS, Event, State, transition
 from oip_asgi._models.statistics import BUCKETS, MOST_ENTRIES, OUTCOMES, Duration, Numbers, Outcome, ResponseOutcome, Statistics, Timings
 from oip_asgi._serving.server_options import ServerKeywords, ServerOptions

@@ -1,0 +1,164 @@
+"""A callable and its declared inputs -> the `Binding` that calls it with a request. Runs once, at registration. Knows no requests."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Collection, Sequence
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from .._codecs.column_reading import read_column
+from .._codecs.content_types import Codecs, RequestReader
+from .._codecs.dataframes import PandasCodec
+from .._codecs.rows import Rows
+from .._protocol.errors import InvalidRequest, show
+from .._protocol.specs import TensorSpec
+from .._protocol.tensors import Tensor
+from .annotations import parse_return
+from .binding import Binding, Input, Parameter, Read
+from .callables import STREAMS, find_description, kind_of
+from .parameters import apply_declaration, take_parameters
+from .signature import (
+    OF_ONE_REQUEST,
+    Declared,
+    ParsedParameter,
+    Signature,
+    find_names_by_position,
+    list_parameter_names,
+    parse_signature,
+    read_signature,
+)
+
+
+def bind(
+    function: Callable[..., Any], specs: Sequence[TensorSpec], codecs: Codecs, content_type: str | None, optional: Collection[str] = ()
+) -> Binding:
+    """Decide how each parameter's value is made. A request may leave out the `optional` inputs."""
+    label = getattr(function, "__qualname__", None) or getattr(function, "__name__", None) or repr(function)
+    request_codec = codecs.requests[content_type] if content_type in codecs.request_only else None
+    declared = Declared(label, specs, codecs, content_type, request_codec)
+    names = find_names_by_position(function, declared)
+    if names is None:
+        read, label = read_signature(function, label)
+        declared = declared._replace(label=label)
+    else:
+        read = inspect.Signature([inspect.Parameter(f"x{index}", inspect.Parameter.POSITIONAL_ONLY) for index in range(len(names))])
+    signature = parse_signature(function, read, names, declared)
+    inputs, parameters = take_parameters(signature, _list_known(signature, optional, declared), declared)
+    request_reader = _make_request_reader(signature, inputs, declared)
+    unnamed = [entry for entry in inputs if entry.reader is None]
+    receiver = _find_receiver(signature, unnamed, declared)
+    read_each = None if receiver is None else _read_each(receiver, unnamed, declared)
+    reader, has_rest = receiver and receiver.reader, receiver is not None and receiver is signature.rest
+    if reader is not None and not reader.annotation:
+        inputs = [entry if entry.reader else msgspec.structs.replace(entry, is_unannotated=entry.spec is not None) for entry in inputs]
+    reserved = list_parameter_names(function).difference(entry.name for entry in inputs if entry.reader) if has_rest else frozenset()
+    if clashing := sorted(reserved.intersection(entry.name for entry in unnamed)):
+        raise TypeError(
+            f"{label}: the declared input {clashing[0]!r} has the name of a parameter that is something else: rename one of them"
+        )
+    _check_content_type(request_reader, inputs, declared)
+    of_one_request = {p.annotation.wanted for p in signature.plain if p.takes_request}
+    return Binding(
+        inputs,
+        [*parameters, *(Parameter(entry.name, read_each) for entry in unnamed if read_each and not has_rest)],
+        codecs,
+        rest=read_each if has_rest else None,
+        makes_series=has_rest and reader is not None and reader.is_column,
+        request_reader=request_reader and msgspec.structs.replace(request_reader, order=[entry.name for entry in unnamed]),
+        of_one_request=next((kind for kind in OF_ONE_REQUEST if kind in of_one_request), None),
+        reserved=reserved,
+        names=frozenset(p.given.name for p in signature.plain),
+        is_open=(has_rest or request_reader is not None or signature.takes_request) and not specs and not unnamed,
+        is_untyped=signature.untyped is not None,
+        knows_columns=signature.fitted != [] or request_codec is not PandasCodec or len(specs) > 0,
+        returned=parse_return(read.return_annotation, codecs, streams=kind_of(function, "thread") in STREAMS),
+        description=find_description(function),
+    )
+
+
+def _list_known(signature: Signature, optional: Collection[str], declared: Declared) -> dict[str, Input]:
+    """The inputs that are known before the parameters are looked at: the declared ones, or the columns of a frame."""
+    specs = {spec.name: spec for spec in declared.specs}
+    if len(specs) != len(declared.specs):
+        raise ValueError(f"{declared.label}: two inputs have the same name among {[spec.name for spec in declared.specs]}")
+    rows = next((p.request_codec for p in signature.plain if isinstance(p.request_codec, Rows)), None)
+    if rows is not None:
+        if specs:
+            raise TypeError(f"{declared.label}: {rows.cls.__name__} declares the inputs: leave inputs= out")
+        return {spec.name: Input(spec.name, spec, content_type=spec.content_type, is_needed=is_needed) for spec, is_needed in rows.inputs}
+    if not specs and declared.request_codec is PandasCodec:
+        return {name: Input(name) for name in signature.fitted or ()}
+    return {name: Input(name, spec, content_type=declared.find_type(spec), is_needed=name not in optional) for name, spec in specs.items()}
+
+
+def _make_request_reader(signature: Signature, inputs: Sequence[Input], declared: Declared) -> RequestReader | None:
+    """The reader of the one parameter that takes all tensors without a parameter of their own."""
+    whole = [(p.request_codec, p.annotation.wanted) for p in signature.plain if p.request_codec is not None]
+    if not whole:
+        return None
+    if len(whole) > 1 or signature.rest:
+        raise TypeError(f"{declared.label}: only one parameter, or **inputs, can take all tensors that have no parameter of their own")
+    codec = whole[0][0]
+    if isinstance(codec, Rows):
+        if taken := [spec.name for (spec, _), entry in zip(codec.inputs, inputs, strict=False) if entry.reader]:
+            raise TypeError(f"{declared.label}: {codec.cls.__name__} has a field {taken[0]!r}, and so is a parameter called: rename one")
+        return declared.codecs.request_reader(*whole[0], {})
+    specs = {entry.name: entry.spec for entry in inputs if entry.spec is not None}
+    reader = declared.codecs.request_reader(*whole[0], specs)
+    for spec in specs.values():
+        if spec.pd_dtype is not None:
+            try:  # a wrong declaration fails here, and not each request
+                read_column(Tensor(spec.name, np.empty(0, spec.dtype), dict(spec.parameters)), reader.decoders)
+            except InvalidRequest as error:
+                raise ValueError(f"{declared.label}: {error}") from None
+    return reader
+
+
+def _find_receiver(signature: Signature, unnamed: Sequence[Input], declared: Declared) -> ParsedParameter | None:
+    """Decide which of `*inputs` and `**inputs` gets the inputs without a parameter of their own; None if neither does."""
+    spread, rest = signature.spread, signature.rest
+    if rest and not (spread and len(declared.specs) == len(unnamed) == 1):
+        return rest
+    if signature.takes_request or any(p.request_codec for p in signature.plain):
+        return None
+    if spread and not unnamed:
+        raise TypeError(f"{declared.label} does not name its inputs: declare them with inputs=[TensorSpec(...)]")
+    if unnamed and not spread:
+        raise TypeError(
+            f"{declared.label} has no parameter for the declared inputs {[entry.name for entry in unnamed]}: rename them or the "
+            "parameters, or take **inputs"
+        )
+    return spread
+
+
+def _read_each(annotated: ParsedParameter, inputs: Sequence[Input], declared: Declared) -> Read:
+    """Make the function that reads each tensor of `*inputs` or `**inputs`."""
+    annotation, text, datatype = annotated.annotation, annotated.text, annotated.annotation.datatype
+    if (annotation.declared is not None or annotation.shape is not None) and not declared.specs:
+        raise TypeError(f"{declared.label}: {text} declares one tensor, but any number may come: use inputs=")
+    if annotation.request_codec is not None:
+        raise TypeError(f"{declared.label}: {text} is for a whole request: give it a parameter of its own")
+    if annotated.reader is None:
+        raise TypeError(f"{declared.label}: no tensor can become {inspect.formatannotation(annotation.wanted)}: annotate np.ndarray")
+    other = apply_declaration(Input(""), annotated.reader, declared)
+    by_name = {entry.name: apply_declaration(entry, annotated.reader, declared) for entry in inputs}
+
+    def read(tensor: Tensor, of_request: str | None) -> Any:
+        if datatype is not None and tensor.datatype != datatype:
+            raise InvalidRequest(f"input {show(tensor.name)} has datatype {tensor.datatype}: expected {datatype}")
+        return by_name.get(tensor.name, other).read(tensor, of_request)
+
+    return read
+
+
+def _check_content_type(reader: RequestReader | None, inputs: Sequence[Input], declared: Declared) -> None:
+    content_type = declared.content_type
+    if declared.request_codec is not None:
+        fits = reader is not None and reader.codec.content_type == content_type
+    else:
+        fits = content_type is None or reader is None or any(entry.reader for entry in inputs)
+    if not fits:
+        raise TypeError(f"{declared.label} has no parameter for content_type={content_type!r}: add one without annotation, or leave it out")
