@@ -44,7 +44,7 @@ class Endpoint(msgspec.Struct):
 
 
 class Template(NamedTuple):
-    """A path as hosts name what answers it, and a name of it."""
+    """A path as routes of hosts have it, and a name for the route."""
 
     path: str  # below the mount, such as "/models/{name}/versions/{version}/infer"
     name: str  # such as "model_infer"

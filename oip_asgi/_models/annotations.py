@@ -42,7 +42,7 @@ _KNOWN: Final = (*DTYPES, "BF16")
 
 
 class ParsedAnnotation(NamedTuple):
-    """The type that an annotation wants, without `Optional` and `Annotated`, and what else it says: each None if it does not say it."""
+    """The type that an annotation wants, without `Optional` and `Annotated`, and what else it says: None where it says nothing."""
 
     wanted: Any
     declared: TensorSpec | None = None

@@ -52,7 +52,7 @@ class Input(msgspec.Struct, frozen=True, eq=False):
     spec: TensorSpec | None = None
     reader: Reader | None = None
     content_type: str | None = None
-    """The one with which it is read if a request says nothing else."""
+    """The content type with which it is read if a request names no other."""
     is_needed: bool = True
     is_unannotated: bool = False
     """True if it is declared and its parameter has no annotation: the content type of a request decides which Python type it becomes."""
@@ -152,7 +152,7 @@ class Binding:
     _: KW_ONLY
     is_open: bool
     rest: Read | None = None
-    """Reads each tensor that goes to `**inputs`, which gets those that are not named; None without such a parameter."""
+    """Reads each tensor for `**inputs`, which gets those without a parameter of their own; None without such a parameter."""
     makes_series: bool = False
     """Whether each tensor for `**inputs` becomes a `pd.Series`."""
     request_reader: RequestReader | None = None
@@ -177,14 +177,14 @@ class Binding:
         self.inputs = tuple(spec for _, spec in specs if spec is not None)
         """What metadata says of the inputs of which something is known."""
         self.undeclared = tuple(name for name, spec in specs if spec is None)
-        """The names of the others."""
+        """The names of the inputs of which nothing is known."""
         self.scalars = frozenset(entry.name for entry in entries if entry.is_scalar)
         """The names of the inputs that may be among the request's parameters."""
         reads_others = self.rest is not None or self.of_one_request is not None
         self.refused = frozenset() if reads_others else self.names - self.scalars
         """The names of the callable's parameters that a request may have as inputs at most."""
         self.read_alone = frozenset() if reads_others else self.scalars
-        """The scalars, if nothing else reads the request's parameters."""
+        """The names of the scalars, if these are all that is read of the request's parameters."""
         takes_all, is_alone = self.request_reader is not None, self.of_one_request is None
         self.takes_any_key = (takes_all and (self.is_open or is_alone)) or (self.rest is not None and is_alone and not entries)
         """Whether each key of a flat object is an input: for a data frame that takes any name, or where nothing reads the request's
@@ -192,7 +192,7 @@ class Binding:
         self.named = frozenset(entry.name for entry in entries if entry.reader is not None)
         """The names of the tensors that have a parameter of their own."""
         self.columns = frozenset(entry.name for entry in entries if entry.reader is not None and entry.reader.is_column)
-        """The names of those that are read as a `pd.Series`. Only these may differ from what is declared, as columns of a frame may."""
+        """The names of the tensors that are read as a `pd.Series`. As columns of a frame, only these may differ from what is declared."""
         self.required = frozenset(entry.name for entry in entries if entry.is_needed) - self.scalars
         """The names of the tensors that each request must have."""
         self._specs = {entry.name: entry.spec for entry in entries if entry.spec is not None}

@@ -32,7 +32,7 @@ def find_owner(function: Callable[..., Any]) -> object:
 
 
 def kind_of(function: Callable[..., Any], run: Literal["thread", "inline"]) -> Kind:
-    """How a function runs, which may be a partial, or an object with `__call__`."""
+    """How a callable runs. It may be a partial, or an object with `__call__`."""
     function = unwrap_partial(function)
     for called in (function, type(function).__call__):
         if inspect.iscoroutinefunction(called):

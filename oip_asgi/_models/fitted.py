@@ -62,7 +62,7 @@ _LABELED: Final = frozenset({"predict_proba", "predict_log_proba", "decision_fun
 """Those that return a value for each class."""
 
 _PROBABILITIES: Final[Mapping[str, Datatype]] = {"sklearn": "FP64", "lightgbm": "FP64", "catboost": "FP64", "xgboost": "FP32"}
-"""The datatype of what these libraries return for each class. Their steps take numbers, unless one says what else it takes."""
+"""The datatype of the values that a model of these libraries returns for each class."""
 
 _OF_OTHERS: Final = frozenset({"FunctionTransformer", "HistGradientBoostingClassifier", "HistGradientBoostingRegressor"})
 """Steps that may take anything."""
@@ -139,7 +139,7 @@ def _library_of(step: Any) -> str:
 
 
 def _find_columns(model: Any, columns: Sequence[str]) -> Mapping[str, str]:
-    """Which columns are text, numbers, or categories, which may be either, as far as the steps of a model tell it."""
+    """Which columns are text, numbers, or categories (of text or numbers), as far as the steps of a model tell it."""
     steps = _list_steps(model)
     for step in steps:
         categories = _get(step, "categories_")
@@ -169,7 +169,7 @@ def _find_columns(model: Any, columns: Sequence[str]) -> Mapping[str, str]:
 
 
 def _kind_of(categories: Any, *, takes_none: bool) -> str:
-    """What a column is whose categories are known. A missing text is to be what it was in the training: to a model, None is not NaN."""
+    """The kind of a column whose categories are known. A missing text is to be what it was in the training: to a model, None is not NaN."""
     if categories.dtype.kind not in "OUST":
         return "number"
     return "text or None" if takes_none or any(each is None for each in categories) else "text"

@@ -72,9 +72,9 @@ class Watch(msgspec.Struct, eq=False):
     """What is known of how long a function holds its event loop."""
 
     is_measured: bool
-    """Whether its next call or item is measured: how long each part of it holds the event loop."""
+    """Whether each part of the function's next call or item is measured."""
     is_warned: bool = False
-    """Whether the log has a warning of that."""
+    """Whether the log has a warning that it holds its event loop for long."""
 
 
 class Handler(msgspec.Struct, frozen=True, kw_only=True, eq=False):

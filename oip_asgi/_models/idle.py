@@ -52,7 +52,7 @@ class IdleUnload(msgspec.Struct, frozen=True, eq=False):
 
 
 class _Watch:
-    """Watches one handler as long as it serves. It refers to its uses only, which refer to this: the handler is freed with its last use."""
+    """Watches one handler as long as it serves. It refers to the handler's uses, not to the handler, which is freed with its last use."""
 
     def __init__(self, idle: IdleUnload, lifecycle: Lifecycle, uses: Uses, begin: Callable[[Part], bool]) -> None:
         self._idle = idle

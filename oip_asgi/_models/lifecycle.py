@@ -96,7 +96,7 @@ class _Retired:
         await self._loader.unload(io, handler, claim=partial(self._claim, handler))
 
     def _claim(self, handler: Handler) -> bool:
-        """True for the first who asks: the one who calls `unload=`."""
+        """True for the first caller: that one calls `unload=`."""
         with self._lock:
             return self._handlers.pop(handler, False)
 

@@ -15,7 +15,7 @@ from .._io import Signal
 
 
 class Uses(msgspec.Struct, eq=False):
-    """The requests that use one thing. Who reads or writes it holds the model's lock."""
+    """How many requests use one handler. To read or write it, hold the model's lock."""
 
     count: int = 0
     idle: list[Signal] = msgspec.field(default_factory=list)  # set as soon as no request uses it
@@ -80,7 +80,7 @@ class Limiter:
         self.max_concurrency = max_concurrency
         self.max_queue = max_queue
         self.lock = threading.RLock()
-        """Guards all that the model's requests share: its slots, its handler and who uses that."""
+        """Guards all that the model's requests share: its slots, its handler, and the handler's uses."""
         self.running = 0
         """How many slots are taken."""
         self._queue: dict[Slot, None] = {}  # a dict keeps the order, and is quick to remove a slot from the middle
@@ -92,7 +92,7 @@ class Limiter:
         return len(self._queue)
 
     def is_full(self) -> bool:
-        """True if nobody could enter right now."""
+        """True if no request could enter right now."""
         return len(self._queue) + self.running >= self.max_concurrency + self.max_queue
 
     def set_max_concurrency(self, max_concurrency: int) -> None:
@@ -106,8 +106,8 @@ class Limiter:
     def enter(self, slot: Slot, *, may_run: bool = True, may_wait: bool = True) -> bool:
         """Let a slot run, or wait in the queue. False if the request may not wait, or the queue is full. The caller holds the lock.
 
-        A call that may not wait, as a call of the same model runs it, does not stand behind those that wait.
-        `_serving.failures` makes the 503 of that, and the 504 of a call that is late.
+        A call may not wait if it comes from within a call of the same model; then it does not stand behind those that wait.
+        `_serving.failures` makes the 503 of a call that has not entered, and the 504 of a call that is late.
         """
         if may_run and self.running < self.max_concurrency and not (self._queue and may_wait):
             self.running += 1

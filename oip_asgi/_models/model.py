@@ -22,7 +22,7 @@ from .observer import Observer
 from .statistics import Statistics
 
 _LONG_DELAY: Final = 1.0
-"""Seconds. Who lets clients wait for longer only to fill a batch has probably written milliseconds."""
+"""Seconds. A longer delay, only to fill a batch, was probably meant in milliseconds."""
 
 
 class Model:
@@ -68,7 +68,7 @@ class Model:
         return Batches(*bounds, options.max_batch_size, options.preferred_batch_sizes)
 
     def make_stand_in(self, handler: Handler) -> Model:
-        """A model like this with slots and numbers of its own, which a handler answers that nobody else is answered by yet."""
+        """A model like this with slots and numbers of its own, whose requests a handler answers that does not serve yet."""
         stand_in = copy.copy(self)
         stand_in.observers = ()
         stand_in.cache, stand_in.statistics, stand_in.limiter = None, Statistics(), self._make_limiter()

@@ -113,7 +113,7 @@ class Registry:
         raise NotFound(f"Request for unknown model: {show(name)} version {show(version)} is not found: {expected}")
 
     def _find_serving(self, default: Model) -> Model:
-        """The version that answers in the place of the default one, which does not serve: the highest that does, if any."""
+        """The version that answers if the default one does not serve: the highest that serves; the default one if none does."""
         serving = [model for model in self._models.get(default.name, ()) if model.lifecycle.is_ready]
         return find_default(serving) if serving else default
 

@@ -142,7 +142,7 @@ def _encode(result: Any, outputs: Outputs, content_types: Mapping[str, str]) -> 
 
 
 def _write_column(name: str, column: Any, spec: TensorSpec | None, codecs: Codecs) -> Tensor | None:
-    """A column of a frame in its own form, which has what is missing, and what shows the dtype. None if that is not as declared."""
+    """A column of a frame as data frames are sent, with missing values and its dtype. None if that is not as declared."""
     if spec is None or codecs.inputs.get(str(spec.content_type)) not in COLUMN_CODECS:
         return None
     tensor = _call(column_to_tensor, name, column)

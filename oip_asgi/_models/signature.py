@@ -20,7 +20,7 @@ from .fitted import list_columns
 from .parameter_types import choose_type
 
 OF_ONE_REQUEST: Final = (InferenceRequest, InferenceContext)
-"""Parameters that take more of a request than its tensors. Who takes the first may take the second too."""
+"""Types of parameters that take more of a request than its tensors. A function may have both."""
 
 
 class Declared(NamedTuple):

@@ -61,7 +61,7 @@ _MOST_ENDED: Final = 500
 """So many requests wait to be summed, in 150 KB, and so many executions and responses. To sum them takes a millisecond."""
 
 _STAGES: Final[Mapping[ResponseOutcome, int]] = {"success": 3, "fail": 3, "empty_response": 2, "cancel": 1}
-"""How many durations a response has, by how it ended: all of it, the call, and the encoding."""
+"""How many of its durations a response has, by how it ended. In their order: all of it, the call, the encoding."""
 
 _RESPONSE_OUTCOMES: Final = tuple(_STAGES)
 _RESPONSE_CODES: Final[Mapping[ResponseOutcome, int]] = {outcome: code for code, outcome in enumerate(_RESPONSE_OUTCOMES)}

@@ -1,7 +1,7 @@
 """How a request waits on an event loop: `IO` by asyncio itself. Knows threads and clients by what they do, and no transport.
 
 A deadline, or the end of the client, ends a future with that error. A coroutine runs in the request's own task, which is cancelled once, so
-that it can clean up, and is awaited to its end. If somebody else cancels the task too, that goes on.
+that it can clean up, and is awaited to its end. A cancellation by somebody else goes on.
 """
 
 from __future__ import annotations
@@ -259,7 +259,7 @@ class AsyncIO(msgspec.Struct, eq=False):
             self._stop(ClientGone)
 
     async def end(self) -> None:
-        """Limit and watch no longer, until it waits for something else."""
+        """Watch neither the deadline nor the client, until the request waits again."""
         if self._trips is not None:
             self._trips.leave()
             self._trips = None
@@ -294,10 +294,10 @@ def _begin_on(loop: asyncio.AbstractEventLoop, is_forked: Callable[[], bool], th
 
 
 def _explain(error: BaseException, reason: _Reason | None, task: asyncio.Task[Any], cancelled_before: int) -> BaseException:
-    """What it means that a coroutine of a task has raised: just that; or, with that as the cause, another error.
+    """The error to raise for one that a coroutine of a task has raised: the same, or another whose cause it is.
 
-    Takes back the cancellation that ended the coroutine for a `reason`, and nothing else. Somebody else who cancels the task gets that,
-    whatever the coroutine has made of it.
+    Takes back the cancellation that ended the coroutine for a `reason`, and no other: if somebody else has cancelled the task too, this is
+    the CancelledError, whatever the coroutine has raised.
     """
     is_end = isinstance(error, (CancelledError, GeneratorExit))
     is_cancelled = (task.cancelling() if reason is None else task.uncancel()) > cancelled_before

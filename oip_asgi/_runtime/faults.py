@@ -1,4 +1,4 @@
-"""Decides who gets what user code raises outside `Exception`: the host, or the failed model's client."""
+"""Decides where an error of user code goes that is no `Exception`: to the host, or to the client of the model, as a failure."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def is_for_the_host(error: BaseException) -> bool:
 
 
 def as_failure(error: BaseException) -> Exception:
-    """What a call that raised has failed with: an `Exception`, always, which a future takes too."""
+    """The `Exception` for whatever a call has raised: futures take no other."""
     if isinstance(error, Exception) and not isinstance(error, StopIteration):
         return error
     failure = RuntimeError("it raised StopIteration") if isinstance(error, StopIteration) else QuitWithin()

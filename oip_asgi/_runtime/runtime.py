@@ -189,10 +189,10 @@ class _Job(msgspec.Struct, eq=False):
 
 
 class Trips(msgspec.Struct, Generic[T], eq=False):
-    """A function that is called again and again, for an event loop that takes each result. None, or what it raises, is the last one.
+    """A function that is called again and again, for an event loop that takes each result. None is the last one, and so is an error.
 
-    A trip to a worker thread goes on from call to call, and each result is there as soon as it is made. The thread is given back when two
-    results are not taken, so that who takes them slowly holds no thread; and after a turn, so that others get theirs.
+    A trip to a worker thread goes on from call to call, and each result is there as soon as it is made. A trip ends when two results are
+    not taken, so that a slow client holds no thread; and after a turn, so that other requests get threads.
     """
 
     _function: Callable[[], T | None]
@@ -230,7 +230,7 @@ class Trips(msgspec.Struct, Generic[T], eq=False):
             self.leave()
 
     def finish(self) -> None:
-        """Give a result to who waits for it, on the event loop; or make the next trip, if the one before has ended without it."""
+        """Give the next result to the future of `take`, on the event loop, or make the next trip, if the last one has ended without it."""
         future = self._waits
         if future is None or future.done():
             return

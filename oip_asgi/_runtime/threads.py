@@ -127,7 +127,7 @@ class WorkerThreads:
             del job  # an idle thread holds no request's arrays
 
     def _retire(self, worker: _Worker) -> bool:
-        """Let go of a thread that nobody has woken for long. False if somebody has just now."""
+        """Let a thread end that was not woken for long. False if it has just been woken."""
         with self._lock:
             if worker.is_awake:
                 worker.wake.acquire()

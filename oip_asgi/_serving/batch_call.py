@@ -61,7 +61,7 @@ class Member(msgspec.Struct, Generic[T], eq=False):
         return self.call.encode(self.response) if self.answer is None else self.answer
 
     def leave(self) -> None:
-        """Record that nobody waits for it any more."""
+        """Record that its request was given up."""
         with self.call.model.limiter.lock:
             self.has_left = True
             error, self.error = self.error, None
@@ -81,7 +81,7 @@ class Execution:
         call = self._members[0].call
         self._deadline = max([member.call.deadline for member in self._members])
         self.unwanted: Signal | None = None
-        """Set when nobody waits for any of them any more."""
+        """Set when all members have left."""
         self._place: Place | None = place
         self._handler, self._model, self._engine = call.handler, call.model, call.engine
         self._retries_alone = self._model.options.retry_alone

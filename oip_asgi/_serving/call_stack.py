@@ -1,8 +1,8 @@
 """Calls of models within calls of models, by `server.infer`: which slots the outer calls have, and until when.
 
-A call would wait for ever if a caller of it has the slot that it waits for, or if the call that has this slot waits for a slot of such a
-caller. So each call writes its slot and its deadline into a context variable, which the worker threads and tasks that it starts inherit.
-A task may live longer than the call that started it; then the slot is marked as left, and does not count.
+A call would wait for ever for a slot that one of its own callers has; or for one whose call waits, in turn, for the slot of such a caller.
+So each call writes its slot and its deadline into a context variable, which the worker threads and tasks that it starts inherit. A task may
+live longer than the call that started it; then the slot is marked as left, and does not count.
 """
 
 from __future__ import annotations

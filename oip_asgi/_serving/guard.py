@@ -44,7 +44,7 @@ _MOST_SECONDS: Final = 10.0
 
 
 class _Late(InferenceError):
-    """An `async def` took too long, which may be over the next time."""
+    """An `async def` of `authorize=` took too long. The client may try again."""
 
     status = 503
 
@@ -130,7 +130,7 @@ def _check(allowed: object, access: Access) -> None:
 
 
 def _describe_transport(transport: object) -> str:
-    """The names that middleware has put on the host's own object, such as "user", each with the type of what it is. No value is shown."""
+    """The attributes that middleware has put on the host's own object, such as "user", with their types. No value is shown."""
     has = transport if isinstance(transport, Mapping) else getattr(transport, "__dict__", {})
     state = has.get("state")
     names = {**has, **{f"state.{name}": value for name, value in (state if isinstance(state, Mapping) else {}).items()}}
