@@ -94,32 +94,35 @@ class Reply(msgspec.Struct, frozen=True):
     metadata: Sequence[tuple[str, str]] = ()  # the initial metadata, names in lower case
 
 
+class GRPCHead(msgspec.Struct, eq=False):
+    """One `ModelInfer` call without its message."""
+
+    method: Method
+    transport: Any
+    response_headers: ResponseHeaders | None = None
+
+    def named_headers(self) -> Mapping[str, str]:
+        return self.method.named_headers(self.transport)
+
+
 class GRPCFormat:
     """The wire format of one `ModelInfer` call. Until `decode` parses a long request, in a worker thread, only its model is known."""
 
-    __slots__ = ("_method", "body", "message", "model_name", "model_version", "response_headers", "timeout", "transport")
+    __slots__ = ("body", "head", "message", "model_name", "model_version", "timeout")
 
     size = None
     shares_arrays = False
 
     def __init__(self, method: Method, body: Buffer, transport: Any, timeout: float) -> None:
-        self.transport = transport
+        self.head = GRPCHead(method, transport)
         self.timeout = timeout
-        self._method = method
         self.body = body
         self.message: Any = None
-        self.response_headers: ResponseHeaders | None = None
         if len(body) <= LOOP_BYTES:
             message = self.message = method.parse(body)
             self.model_name, self.model_version = message.model_name, message.model_version
         else:
             self.model_name, self.model_version = find_texts(body, (_MODEL_NAME, _MODEL_VERSION))
-
-    def named_headers(self) -> Mapping[str, str]:
-        return self._method.named_headers(self.transport)
-
-    def make_access(self, action: Action, model: str | None, version: str | None) -> Access:
-        return self._method.make_access(self.transport, action, model, version)
 
     async def read(self, _: IO) -> Buffer:
         return self.body
@@ -133,7 +136,7 @@ class GRPCFormat:
                 "send raw_input_contents, in a request of 5000 inputs at most"
             )
         check_fields(rest)
-        message = self.message = self._method.parse(rest)
+        message = self.message = self.head.method.parse(rest)
         if (message.model_name, message.model_version) != (self.model_name, self.model_version):
             raise InvalidRequest("the request names its model more than once: expected one model_name and one model_version")
         return raw or message.raw_input_contents
@@ -163,7 +166,7 @@ class GRPCFormat:
         return InferenceRequest(tensors, message.id or None, decode_parameters(parameters, "parameters") if parameters else {}, requested)
 
     def encode(self, request: InferenceRequest, response: InferenceResponse) -> list[Buffer]:
-        message = self._method.response()
+        message = self.head.method.response()
         message.model_name = response.model_name
         if response.model_version is not None:
             message.model_version = response.model_version

@@ -53,9 +53,10 @@ async def exchange(engine: Engine, method: Method, body: Buffer, transport: Any,
         raise
     name, version = wire.model_name, wire.model_version or None
     if engine.guard is not None:
-        await engine.guard.ask(io, wire.make_access("infer", name, version), wire.timeout)
+        await engine.guard.ask(io, method.make_access(transport, "infer", name, version), wire.timeout)
     parts = await infer(engine, engine.find_for_inference(name, version), wire, io)
-    return Reply(parts) if wire.response_headers is None else Reply(parts, metadata=wire.response_headers.send())
+    headers = wire.head.response_headers
+    return Reply(parts) if headers is None else Reply(parts, metadata=headers.send())
 
 
 def refuse(error: Exception) -> Reply:

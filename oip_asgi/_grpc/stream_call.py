@@ -169,7 +169,7 @@ class StreamCall:
             name, version = request.model_name, request.model_version or None
             if engine.guard is not None:
                 io = AsyncIO(self._runtime)
-                await io.complete(engine.guard.ask(io, request.make_access("infer", name, version)))
+                await io.complete(engine.guard.ask(io, self._method.make_access(self._transport, "infer", name, version)))
             return request, engine.find_for_inference(name, version)
         except Exception as error:
             if request is None and isinstance(error, InferenceError):

@@ -8,7 +8,7 @@ Specification: Triton's Generate Extension; server-sent events, one `data:` line
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Coroutine, Sequence
 from contextlib import suppress
 from typing import Any, ClassVar, Final, NamedTuple
 
@@ -21,14 +21,13 @@ from .._models.model import Model
 from .._protocol import schemas
 from .._protocol.datatypes import Buffer
 from .._protocol.errors import InferenceError, InvalidRequest, client_text, show
-from .._protocol.response_headers import ResponseHeaders
 from .._protocol.tensors import REGION, InferenceRequest, InferenceResponse, ReadRegion
 from .._rest import body as rest
 from .._rest import generate
 from .._serving.engine import Engine
 from .._serving.stream import infer_any, stream
 from .headers import HEADER_LENGTH_FIELD, read_length
-from .request import RestFormat
+from .request import Head, RestFormat
 from .response import JSON, Response, encode_json, respond
 from .routed import Exchange
 
@@ -71,39 +70,22 @@ _HEADERS: Final = [
 class DocumentFormat(msgspec.Struct, eq=False):
     """One request over HTTP, each of whose responses is a JSON document."""
 
-    rest: RestFormat
+    rest: RestFormat  # what reads the request
+    head: Head
+    body: bytes | None
     frame: bytes  # what stands around a document
     may_be_flat: bool  # whether the request may be a flat object, or a list of them
     is_flat: bool = False  # whether it is one
     has_rows: bool = False  # whether it is a list of them
-    head: bytes = b""  # what all responses to a flat object begin with, encoded with the first one
+    beginning: bytes = b""  # that of all responses to a flat object, encoded with the first one
     names: dict[str, bytes] = {}  # the outputs of that, by which the same ones of the others are named
 
     timeout: ClassVar[float] = RestFormat.timeout
     size: ClassVar[int | None] = RestFormat.size
     shares_arrays: ClassVar[bool] = RestFormat.shares_arrays
 
-    @property
-    def transport(self) -> Any:
-        return self.rest.head.transport
-
-    @property
-    def body(self) -> bytes | None:
-        return self.rest.body
-
-    @property
-    def response_headers(self) -> ResponseHeaders | None:
-        return self.rest.response_headers
-
-    @response_headers.setter
-    def response_headers(self, headers: ResponseHeaders | None) -> None:
-        self.rest.response_headers = headers
-
-    def named_headers(self) -> Mapping[str, str]:
-        return self.rest.named_headers()
-
-    async def read(self, io: IO) -> Buffer:
-        return await self.rest.read(io)
+    def read(self, io: IO) -> Coroutine[Any, Any, Buffer]:
+        return self.rest.read(io)
 
     def decode(self, body: Buffer, handler: Handler, read_region: ReadRegion) -> InferenceRequest:
         if self.may_be_flat:
@@ -122,7 +104,7 @@ class DocumentFormat(msgspec.Struct, eq=False):
 
     def _decode_flat(self, body: Buffer, handler: Handler) -> InferenceRequest | None:
         """Decode a flat object. None if the body is a whole inference request."""
-        fields = self.rest.head.fields
+        fields = self.head.fields
         length = read_length(fields, HEADER_LENGTH_FIELD) if HEADER_LENGTH_FIELD in fields else None
         text = bytes(body if length is None else memoryview(body)[:length])
         binding, declared = handler.binding, handler.shown_inputs
@@ -155,9 +137,9 @@ class DocumentFormat(msgspec.Struct, eq=False):
         if self.has_rows:
             document = generate.encode_rows(response)
         elif self.is_flat:
-            if not self.head:
-                self.head, self.names = generate.encode_head(response), generate.encode_names(response)
-            document = generate.encode_response(response, self.head, self.names)
+            if not self.beginning:
+                self.beginning, self.names = generate.encode_head(response), generate.encode_names(response)
+            document = generate.encode_response(response, self.beginning, self.names)
         else:
             document = rest.encode_response(response, _AS_JSON)[0]
         if not document.isascii():
@@ -167,12 +149,12 @@ class DocumentFormat(msgspec.Struct, eq=False):
 
 async def answer_with_document(engine: Engine, model: Model, wire: RestFormat, io: IO) -> Response:
     """Answer `generate` with one document, even if the model streams."""
-    document = DocumentFormat(wire, b"%b", may_be_flat=True)
+    document = DocumentFormat(wire, wire.head, wire.body, b"%b", may_be_flat=True)
     return respond(200, [JSON], [await infer_any(engine, model, document, io)])
 
 
 async def answer_with_events(request: Exchange, model: Model, *, may_be_flat: bool) -> Events:
     """Answer `generate_stream` and `infer_stream` with an event for each response."""
-    wire = DocumentFormat(request.wire, _EVENT, may_be_flat=may_be_flat)
+    wire = DocumentFormat(request.wire, request.wire.head, request.wire.body, _EVENT, may_be_flat=may_be_flat)
     items = stream(request.engine, model, wire, request.io, _encode_error)
     return Events(200, _HEADERS, await begin(items), items)

@@ -70,8 +70,8 @@ async def exchange(engine: Engine, head: Head, io: IO, body: bytes | None = None
             response = await _call_handler(engine, wire, io)
         else:  # as nearly always
             response = await answer(engine, model, wire, io)
-        if wire.response_headers is not None:
-            response = _add_headers(response, wire.response_headers)
+        if head.response_headers is not None:
+            response = _add_headers(response, head.response_headers)
     except Exception as error:
         response = refuse(as_client_error(error))
     if wire.body is None and not wire.is_read:

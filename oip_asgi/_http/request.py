@@ -39,6 +39,7 @@ class Head(msgspec.Struct):
     short_length: int = 0
     """The length of a body that may be read before anything is decided, if the engine finds it short enough: that of a POST, not
     compressed, and not one for which the client waits for 100 Continue. 0 for any other, and for one of more than five digits."""
+    response_headers: ResponseHeaders | None = None  # what the answer gets beside its own, once the model or the server has any
 
     def __post_init__(self) -> None:
         fields = dict(self.headers)
@@ -65,21 +66,13 @@ class RestFormat(msgspec.Struct, eq=False):
     body: bytes | None = None
     """All of the body, if the adapter had it at once: its length is `head.short_length`."""
     is_read: bool = False  # whether `read` has begun to read it
-    response_headers: ResponseHeaders | None = None
 
     timeout: ClassVar[float] = math.inf
     size: ClassVar[int | None] = None
     shares_arrays: ClassVar[bool] = False
 
-    @property
-    def transport(self) -> Any:
-        return self.head.transport
-
-    def named_headers(self) -> Mapping[str, str]:
-        return self.head.named_headers()
-
     def make_access(self, action: Action, model: str | None, version: str | None) -> Access:
-        return Access(action, model, version, headers=self.named_headers, transport=self.head.transport)
+        return Access(action, model, version, headers=self.head.named_headers, transport=self.head.transport)
 
     async def read(self, io: IO) -> Buffer:
         fields = self.head.fields

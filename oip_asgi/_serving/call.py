@@ -187,7 +187,7 @@ class Call(msgspec.Struct, Generic[T], eq=False):
             heard.responses += 1
         self.timings.answered = self.engine.clock()
         if encoding:
-            add_server_timing(self.wire, self.timings, encoding)
+            add_server_timing(self.wire.head, self.timings, encoding)
         return encoded
 
     # In a worker thread, and in its slot

@@ -62,11 +62,11 @@ class Decoded(msgspec.Struct, frozen=True, eq=False):
 
     def context(self) -> InferenceContext:
         """Make the `InferenceContext`, for models that take it."""
-        request, model, wire = self.request, self.model, self.wire
+        request, model, head = self.request, self.model, self.wire.head
         deadline, limit = self.since + self.seconds, self.max_body_bytes
-        headers, transport = wire.named_headers(), wire.transport
-        out = wire.response_headers = ResponseHeaders()
-        return InferenceContext(request.id, headers, request.parameters, model.name, model.version, transport, deadline, limit, out)
+        headers, out = head.named_headers(), ResponseHeaders()
+        head.response_headers = out
+        return InferenceContext(request.id, headers, request.parameters, model.name, model.version, head.transport, deadline, limit, out)
 
     def without_inputs(self) -> Decoded:
         """Drop what is not needed after the function was called."""

@@ -99,7 +99,7 @@ def tell(
     for tensor in [*(() if request is None else request.inputs), *(() if response is None else response.outputs)]:
         make_read_only(tensor.array)  # others have the same ones: the cache, other observers, and who sends the response
     observation = Observation(
-        model.name, model.version, request_id, request, response, told, seconds, time.time(), wire.transport, responses
+        model.name, model.version, request_id, request, response, told, seconds, time.time(), wire.head.transport, responses
     )
     for observer in observers:
         observer.put(observation)

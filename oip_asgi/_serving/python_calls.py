@@ -32,6 +32,17 @@ _ELEMENT: Final = 16
 """The assumed bytes of an element that is converted as a Python object."""
 
 
+class PythonHead(msgspec.Struct, eq=False):
+    """A call from Python has no headers."""
+
+    response_headers: ResponseHeaders | None = None  # nobody sees them
+
+    transport = None
+
+    def named_headers(self) -> Mapping[str, str]:
+        return NO_HEADERS
+
+
 class PythonFormat(msgspec.Struct, eq=False):
     """One call from Python."""
 
@@ -41,15 +52,11 @@ class PythonFormat(msgspec.Struct, eq=False):
     """The outputs that are asked for, by name or with parameters; empty means all."""
     id: str | None
     codecs: Codecs
-    response_headers: ResponseHeaders | None = None  # nobody sees them
+    head: PythonHead = msgspec.field(default_factory=PythonHead)
 
     timeout = math.inf
-    transport = None
     shares_arrays = True
     body = b""  # what is decoded are the inputs
-
-    def named_headers(self) -> Mapping[str, str]:
-        return NO_HEADERS
 
     async def read(self, _: IO) -> Buffer:
         return self.body

@@ -5,20 +5,20 @@ Specification: W3C Server Timing.
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final
 
 from .._models.statistics import Timings
 from .._protocol.response_headers import ResponseHeaders
-from .wire_format import WireFormat
+from .wire_format import Head
 
 _NAME: Final = "server-timing"
 
 
-def add_server_timing(wire: WireFormat[Any], timings: Timings, encoding: float) -> None:
+def add_server_timing(head: Head, timings: Timings, encoding: float) -> None:
     """Give an answer its header, after what the model has in it already. `encoding` is when the encoding of the response began."""
-    headers = wire.response_headers
+    headers = head.response_headers
     if headers is None:
-        headers = wire.response_headers = ResponseHeaders()
+        headers = head.response_headers = ResponseHeaders()
     returned = timings.returned or encoding
     queue = run = 0.0
     decode = returned - timings.since - max(timings.lookup, 0.0)  # if the cache had the response

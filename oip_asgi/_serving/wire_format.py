@@ -14,12 +14,25 @@ from .._protocol.tensors import InferenceRequest, InferenceResponse, ReadRegion
 T_co = TypeVar("T_co", covariant=True)
 
 
-class WireFormat(Protocol[T_co]):
-    """REST has one, gRPC another, and calls from Python a third."""
+class Head(Protocol):
+    """A request without its body."""
 
     @property
     def transport(self) -> Any:
         """The transport's own object, for `InferenceContext.transport`."""
+
+    response_headers: ResponseHeaders | None
+    """The headers that the answer gets beside its own, once the model or the server has any."""
+
+    def named_headers(self) -> Mapping[str, str]:
+        """The request's headers by name, in lower case."""
+
+
+class WireFormat(Protocol[T_co]):
+    """REST has one, gRPC another, and calls from Python a third."""
+
+    @property
+    def head(self) -> Head: ...
 
     @property
     def timeout(self) -> float:
@@ -28,12 +41,6 @@ class WireFormat(Protocol[T_co]):
     @property
     def shares_arrays(self) -> bool:
         """Whether the caller has the same arrays, and may change them once it has its response."""
-
-    response_headers: ResponseHeaders | None
-    """The headers that the answer gets beside its own, once the model or the server has any."""
-
-    def named_headers(self) -> Mapping[str, str]:
-        """The request's headers by name, in lower case."""
 
     @property
     def size(self) -> int | None:
