@@ -25,7 +25,7 @@ from .._json.text import ERRORS
 from .._protocol.errors import InvalidRequest, InvalidResponse, describe_expected, find_near, list_names, show
 from .._protocol.tensors import InferenceRequest, InferenceResponse, Tensor
 from .._protocol.to_array import object_array
-from .._rest.generate import RowsAsJSON, read_rows
+from .._rest.generate import RowsAsJSON, read_objects, read_rows
 from .base import RequestCodec, raise_invalid_response
 from .row_fields import Field, has_fields, is_of_pydantic, read_msgspec, read_pydantic
 
@@ -116,11 +116,12 @@ class Rows(RequestCodec[Any]):
         return self._make_request(self._make(objects), as_columns=as_columns)
 
     def read_json(self, text: bytes, *, is_list: bool, as_columns: bool) -> InferenceRequest | None:
-        """The same of the JSON of a list of objects, or of one, in one go. None if it has to be read as objects, as what is wrong has."""
-        if self._from_json is None or not self._is_whole or (self._has_lists and not is_list):
-            return None
-        made = read_rows(text if is_list else b"[%b]" % text, self._from_json, len(self._fields))
-        return None if made is None or (len(made) != 1 and not is_list) else self._make_request(made, as_columns=as_columns)
+        """The same of the JSON of a list of objects, or of one: in one go if nothing is wrong. None if one has to be read as an object."""
+        if self._from_json is not None and self._is_whole and (is_list or not self._has_lists):
+            made = read_rows(text if is_list else b"[%b]" % text, self._from_json, len(self._fields))
+            if made is not None and (is_list or len(made) == 1):
+                return self._make_request(made, as_columns=as_columns)
+        return self.read_objects(read_objects(text), as_columns=as_columns) if is_list else None
 
     def _make_request(self, rows: list[Any], *, as_columns: bool) -> InferenceRequest:
         if not as_columns:

@@ -26,7 +26,7 @@ from .._rest import body as rest
 from .._rest import generate
 from .._serving.engine import Engine
 from .._serving.stream import infer_any, stream
-from .headers import HEADER_LENGTH_FIELD, read_length
+from .headers import HEADER_LENGTH_FIELD
 from .request import Head, RestFormat
 from .response import JSON, Response, encode_json, respond
 from .routed import Exchange
@@ -103,28 +103,22 @@ class DocumentFormat(msgspec.Struct, eq=False):
         return request
 
     def _decode_flat(self, body: Buffer, handler: Handler) -> InferenceRequest | None:
-        """Decode a flat object. None if the body is a whole inference request."""
-        fields = self.head.fields
-        length = read_length(fields, HEADER_LENGTH_FIELD) if HEADER_LENGTH_FIELD in fields else None
-        text = bytes(body if length is None else memoryview(body)[:length])
-        binding, declared = handler.binding, handler.shown_inputs
-        as_columns = binding.of_one_request is InferenceRequest or handler.options.cache is not None
-        if binding.rows is not None and text.lstrip()[:1] == b"[":
-            self.has_rows = True
-            request = binding.rows.read_json(text, is_list=True, as_columns=as_columns)
-            return request or binding.rows.read_objects(generate.read_objects(text), as_columns=as_columns)
-        if generate.is_inference_request(text, declared.keys() | binding.named):
+        """Decode a flat object, or a list of them. None if the body is a whole inference request."""
+        text, binding, declared = bytes(body), handler.binding, handler.shown_inputs
+        rows, as_columns = binding.rows, binding.of_one_request is InferenceRequest or handler.options.cache is not None
+        self.has_rows = rows is not None and text.lstrip()[:1] == b"["
+        if not self.has_rows and generate.is_inference_request(text, declared.keys() | binding.named):
             return None
-        if binding.rows is not None and length is None:
-            request = binding.rows.read_json(text, is_list=False, as_columns=as_columns)
+        if HEADER_LENGTH_FIELD in self.head.fields:
+            raise InvalidRequest("a flat object has no binary data: leave Inference-Header-Content-Length out, or send inputs")
+        if rows is not None:
+            request = rows.read_json(text, is_list=self.has_rows, as_columns=as_columns)
             if request is not None:
                 return request
         flat = generate.read_object(text)
-        if binding.rows is not None and length is None and binding.rows.is_row(flat):
+        if rows is not None and rows.is_row(flat):
             with suppress(InvalidRequest):  # which columns of one row are told of
-                return binding.rows.read_objects([flat], as_columns=as_columns)
-        if length is not None:
-            raise InvalidRequest("a flat object has no binary data: leave Inference-Header-Content-Length out, or send inputs")
+                return rows.read_objects([flat], as_columns=as_columns)
         named = binding.named.union(binding.undeclared)
         if binding.takes_any_key:
             keys = {name for name in flat.keys() - OF_PROTOCOL - generate.RESERVED_INPUTS if not name.startswith("triton_")}

@@ -78,15 +78,15 @@ class Named:
 ADA = {"age": 3, "fee": 1.5, "city": "Ulm", "isNew": True, "plan": "free", "kind": 1}
 
 
-def served(function: Callable[[Any], Any], takes: Any, gives: Any, **options: Any) -> Callable[[Any], Answer]:
+def served(function: Callable[[Any], Any], takes: Any, gives: Any, **options: Any) -> Callable[..., Answer]:
     def model(rows: Any) -> Any:
         return function(rows)
 
     model.__annotations__ = {"rows": takes, "return": gives}
     server = InferenceServer()
     server.register("m", model, **options)
-    return lambda body: over_asgi(OIPApp(server), "")(
-        Request("POST", "/models/m/generate", (), body if isinstance(body, bytes) else json.dumps(body).encode())
+    return lambda body, *headers: over_asgi(OIPApp(server), "")(
+        Request("POST", "/models/m/generate", headers, body if isinstance(body, bytes) else json.dumps(body).encode())
     )
 
 
@@ -147,6 +147,16 @@ def test_a_row_comes_back(more: dict[str, Any], came: dict[str, Any]) -> None:
 def test_what_is_no_row_is_refused(text: bytes, status: int, error: str) -> None:
     came, document = answer(lambda rows: rows, list[Customer], list[Customer], text)
     assert (came, document["error"][: len(error)]) == (status, error)
+
+
+def test_rows_have_no_binary_data() -> None:
+    ask, header = served(lambda rows: rows, list[Customer], list[Customer]), ("Inference-Header-Content-Length", "2")
+    for body in (b"[]" + json.dumps(ADA).encode(), [ADA], ADA):
+        refused = ask(body, header)
+        assert (refused.status, json.loads(refused.body)["error"]) == (
+            400,
+            "a flat object has no binary data: leave Inference-Header-Content-Length out, or send inputs",
+        )
 
 
 def test_an_object_with_a_limit_of_values_has_it_as_rows_too() -> None:
