@@ -15,6 +15,7 @@ from oip_asgi import InferenceContext, InferenceError, InferenceServer, OIPApp, 
 from tests.support.asking import ask, described, error, outputs
 from tests.support.grpc_asgi import ASGI_CLIENTS
 from tests.support.grpc_ways import MESSAGES, SERVICE, SERVINGS, Client, wire_request
+from tests.support.talk import Talk
 from tests.support.ways import Answer, Request, over_asgi, over_wsgi, send_asgi, ways_into
 
 TIMING = re.compile(r"queue;dur=(\d+\.\d{3}), decode;dur=(\d+\.\d{3}), run;dur=(\d+\.\d{3}), encode;dur=(\d+\.\d{3})")
@@ -85,21 +86,12 @@ def test_generate_and_streams_before_the_first_item(model: str, cost: str) -> No
 
 
 def test_a_header_of_a_model_takes_the_place_of_a_streams_own() -> None:
-    server, sent = make_server(), list[Any]()
+    async def main() -> Any:
+        talk = Talk(make_server(), "def stream", b"{}", action="generate_stream")
+        await talk.task
+        return talk.sent[0]["headers"]
 
-    async def main() -> None:
-        async def receive() -> Any:
-            return {"type": "http.request", "body": b"{}"} if not sent else await asyncio.Event().wait()
-
-        async def send(message: Any) -> None:
-            sent.append(message)
-
-        path = "/models/def stream/generate_stream"
-        scope = {"type": "http", "method": "POST", "path": path, "raw_path": path.replace(" ", "%20").encode(), "root_path": ""}
-        await OIPApp(server)({**scope, "query_string": b"", "headers": [(b"content-length", b"2")]}, receive, send)
-
-    asyncio.run(main())
-    headers = sent[0]["headers"]
+    headers = asyncio.run(main())
     assert [value for name, value in headers if name == b"cache-control"] == [b"no-store"]
     assert (b"content-type", b"text/event-stream; charset=utf-8") in headers
 

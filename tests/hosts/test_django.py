@@ -27,6 +27,7 @@ from oip_asgi import Access, InferenceContext, InferenceError, InferenceServer
 from oip_asgi.django import urls
 from tests.support.host_ways import configure_django, staying
 from tests.support.inside import model_names
+from tests.support.talk import Talk
 from tests.support.ways import Request, asked_together, over_asgi, over_wsgi
 from tests.table.row import ECHOED, GOOD, answer, infer, inputs
 
@@ -381,25 +382,12 @@ def test_a_plain_view_does_not_stop_probes_under_asgi() -> None:
     async def ask() -> tuple[int, int]:
         app = staying(ASGIHandler())
 
-        async def one(method: str, target: str, body: bytes = b"") -> int:
-            sent: list[Any] = []
-            messages = [{"type": "http.request", "body": body}]
-
-            async def receive() -> Any:
-                return messages.pop() if messages else {"type": "http.disconnect"}
-
-            async def send(message: Any) -> None:
-                sent.append(message)
-
-            scope = {"type": "http", "method": method, "path": target, "headers": [], "query_string": b"", "scheme": "http"}
-            await app(scope, receive, send)
-            return int(sent[0]["status"])
-
-        blocked = asyncio.create_task(one("POST", "/v2/models/blocks/infer", b'{"inputs":[]}'))
+        scope: Any = {"app": app, "query_string": b"", "scheme": "http"}
+        blocked = Talk(server, path="/v2/models/blocks/infer", method="POST", **scope)
         assert await asyncio.to_thread(entered.wait, 20)
-        live = await asyncio.wait_for(one("GET", "/v2/health/live"), 10)
+        live, _ = await Talk(server, path="/v2/health/live", body=b"", **scope).answer()
         go_on.set()
-        return live, await blocked
+        return live, (await blocked.answer())[0]
 
     with served(server):
         assert asyncio.run(ask()) == (200, 200)

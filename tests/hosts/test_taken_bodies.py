@@ -26,6 +26,7 @@ from oip_asgi import InferenceServer, OIPApp
 from oip_asgi.django import urls
 from oip_asgi.flask import blueprint
 from tests.support.host_ways import configure_django, staying
+from tests.support.talk import Talk
 from tests.support.ways import Request as Sent
 from tests.support.ways import Way, over_asgi, over_wsgi, send_asgi
 from tests.table.row import ECHOED, GOOD, Row, answer, infer, inputs, table_server
@@ -249,28 +250,15 @@ def test_middleware_of_django_that_keeps_the_body(read: Callable[[HttpRequest], 
 
 
 def test_a_chunked_body_that_a_dependency_has_read() -> None:
-    app = FastAPI()
-    OIPApp(table_server([])).install(app, dependencies=[Depends(read_stream)])
+    app, server = FastAPI(), table_server([])
+    OIPApp(server).install(app, dependencies=[Depends(read_stream)])
     for headers, status in (((b"transfer-encoding", b"chunked"), 500), ((b"x-none", b""), 200)):
-        messages: list[Any] = [{"type": "http.request", "body": b"", "more_body": False}]
-        sent: list[Any] = []
+        scope: Any = {"method": "POST", "headers": [headers], "query_string": b"", "http_version": "1.1"}
 
-        async def receive(messages: list[Any] = messages) -> Any:
-            return messages.pop() if messages else await asyncio.sleep(30)
+        async def ask(scope: Any = scope) -> int:
+            return (await Talk(server, app=app, path="/v2/repository/index", body=b"", **scope).answer())[0]
 
-        async def send(message: Any, sent: list[Any] = sent) -> None:
-            sent.append(message)
-
-        scope = {
-            "type": "http",
-            "method": "POST",
-            "path": "/v2/repository/index",
-            "headers": [headers],
-            "query_string": b"",
-            "http_version": "1.1",
-        }
-        asyncio.run(asyncio.wait_for(app(scope, receive, send), 10))
-        assert sent[0]["status"] == status
+        assert asyncio.run(ask()) == status
 
 
 def test_a_chunked_body_of_which_a_dependency_has_read_a_part(caplog: pytest.LogCaptureFixture) -> None:

@@ -21,7 +21,7 @@ import pytest
 from oip_asgi import InferenceError, InferenceServer, Loaded, LoadParameters, OIPApp, OIPWSGIApp, ResponseCache, TensorSpec
 from tests.support.asking import ask, error, get, outputs
 from tests.support.inside import is_idle, pass_idle_time, states
-from tests.support.talk import block_until, until
+from tests.support.talk import Talk, block_until, until
 from tests.support.ways import Request, asked_together, over_asgi, over_wsgi, ways_into
 
 X = TensorSpec("x", "FP64", [-1, 2])
@@ -381,28 +381,10 @@ def test_a_request_whose_body_comes_after_the_model_was_unloaded_waits_for_its_l
     loads = Loads()
 
     async def main() -> None:
-        sent: list[Any] = []
-        chunks = [INFER.body[20:], INFER.body[:20]]
-
-        async def receive() -> Any:
-            if len(chunks) == 1:
-                await until(loads.become_idle)
-            return {"type": "http.request", "body": chunks.pop(), "more_body": bool(chunks)}
-
-        async def send(message: Any) -> None:
-            sent.append(message)
-
-        scope = {
-            "type": "http",
-            "method": "POST",
-            "path": INFER.path,
-            "raw_path": INFER.path.encode(),
-            "root_path": "",
-            "query_string": b"",
-            "headers": [(b"content-length", str(len(INFER.body)).encode())],
-        }
-        await OIPApp(loads.server)(scope, receive, send)
-        assert sent[0]["status"] == 200
+        talk = Talk(loads.server, body=INFER.body[:5], ends=False)
+        await until(lambda: talk.unread == 0 and loads.become_idle())
+        talk.say(INFER.body[5:])
+        assert (await talk.answer())[0] == 200
         assert len(loads.made) == 2
 
     asyncio.run(main())

@@ -14,8 +14,9 @@ from typing import Any
 
 import pytest
 
-from oip_asgi import InferenceServer, OIPApp, OIPWSGIApp
+from oip_asgi import InferenceServer, OIPWSGIApp
 from tests.support import ways
+from tests.support.talk import Talk
 
 BODY = b'{"inputs":[]}'
 BOMB = gzip.compress(bytes(2**20), 9)
@@ -69,22 +70,10 @@ def make_server() -> InferenceServer:
 
 async def answer(server: InferenceServer, model: str, body: bytes, coding: bytes, stays: float) -> int:
     """The status over ASGI, for a client that stays so many seconds."""
-    messages = [{"type": "http.request", "body": body}]
-    statuses: list[int] = []
-
-    async def receive() -> Any:
-        if messages:
-            return messages.pop()
-        await asyncio.sleep(stays)
-        return {"type": "http.disconnect"}
-
-    async def send(message: Any) -> None:
-        statuses.extend([message["status"]] if "status" in message else [])
-
-    headers = [(b"content-length", b"%d" % len(body)), (b"content-encoding", coding)]
-    scope: Any = {"type": "http", "method": "POST", "path": f"/models/{model}/infer", "headers": headers}
-    await OIPApp(server)(scope, receive, send)
-    return statuses[0]
+    talk = Talk(server, model, body, headers=[(b"content-length", b"%d" % len(body)), (b"content-encoding", coding)])
+    asyncio.get_running_loop().call_later(stays, talk.go)
+    await talk.task
+    return talk.status
 
 
 def over_asgi(server: InferenceServer, model: str, body: bytes, coding: bytes, stays: float) -> int:
