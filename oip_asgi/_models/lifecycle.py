@@ -9,14 +9,14 @@ import logging
 import time
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Final, Literal, final
+from typing import Final, Literal, NoReturn, final
 
 from .._io import IO, Part, Signal
 from .._protocol.errors import InferenceError, ModelFailed, NotFound, NotReady
 from .._protocol.log import log_raised, logger
 from .handler import Handler
 from .idle import IdleUnload, WentIdle
-from .limiter import Limiter, Slot
+from .limiter import Limiter
 from .loader import Loader, LoadParameters
 from .states import Action, Event, State, transition
 
@@ -144,14 +144,9 @@ class Lifecycle:
         """Whether requests are answered now, or after the load that they begin or wait for."""
         return self.is_ready or self.state == "registered" or (self._loading is not None and self._loading.is_waited_for)
 
-    def acquire(self) -> tuple[Handler, Slot]:
-        """The handler for one request, and its slot, which has not entered yet. The caller holds the lock. Raises NotReady or NotFound;
-        WentIdle if the request is to wait for a load again."""
-        handler = self.handler
-        if handler is None:
-            raise WentIdle if self.is_idle else self.make_refusal()
-        handler.uses.count += 1
-        return handler, self._limiter.slot_type(self._limiter, handler.uses)
+    def refuse(self) -> NoReturn:
+        """Refuse a request for which there is no handler: NotReady or NotFound, and WentIdle if it is to wait for a load again."""
+        raise WentIdle if self.is_idle else self.make_refusal()
 
     def make_refusal(self, otherwise: str = "it is still loading") -> InferenceError:
         """The error for a request, if the model does not serve: why, or `otherwise` if the state does not say it."""

@@ -128,15 +128,16 @@ def let_in(
         seconds = wire.timeout
     call = Call(engine, model, wire, span, seconds, since + seconds, Timings(since), body)
     try:
-        if model.cache is None:
-            _enter(call)
-        else:
-            with model.limiter.lock:
-                call.handler, call.slot = model.lifecycle.acquire()
-        if call.handler.streams and takes != "items":
-            if call.handler.once is None and takes == "response":
+        with model.limiter.lock:
+            handler = call.handler = model.lifecycle.handler or model.lifecycle.refuse()
+            handler.uses.count += 1
+            call.slot = model.limiter.slot_type(model.limiter, handler.uses)
+            if model.cache is None:
+                _enter(call)
+        if handler.streams and takes != "items":
+            if handler.once is None and takes == "response":
                 raise InvalidRequest(f"{model} answers with a stream: use {_STREAMING}")
-            call.handler = call.handler.once or call.handler
+            call.handler = handler.once or handler
         if (len(body) if wire.size is None else wire.size) <= LOOP_BYTES and not (engine.regions.is_on and _REGION.search(body)):
             call.decode()
         if model.cache is None:
@@ -159,7 +160,7 @@ async def _let_in_later(
                 model = serving
             if body is None:
                 body = await wire.read(io)
-                if model.lifecycle.state in _GONE:
+                if engine.stopping or model.lifecycle.state in _GONE:
                     continue
             break
     except BaseException as error:
@@ -175,7 +176,8 @@ async def _let_in_later(
         try:
             await _look_up(call, model.cache, io)
             if call.cached is None:
-                _enter(call)
+                with model.limiter.lock:
+                    _enter(call)
                 call.timings.entered = engine.clock()
         except BaseException as error:
             _fail(call, error)
@@ -205,18 +207,14 @@ async def _look_up(call: Call[Any], cache: Cache, io: IO) -> None:
 
 
 def _enter(call: Call[Any]) -> None:
-    """Take a slot for a call, or a place in the queue for one."""
+    """Let the slot of a call run, or wait in the queue. The caller holds the lock."""
     engine, model = call.engine, call.model
     within = find_callers() if current_calls() else ()
     if engine.stopping and not within:
         raise make_stopping_error(model)
     may_wait = model not in within
     may_run = not model.options.max_batch_delay or not may_wait
-    with model.limiter.lock:
-        if model.cache is None:  # else it has been acquired before
-            call.handler, call.slot = model.lifecycle.acquire()
-        has_entered = model.limiter.enter(call.slot, may_run=may_run, may_wait=may_wait)
-    if not has_entered:
+    if not model.limiter.enter(call.slot, may_run=may_run, may_wait=may_wait):
         raise make_busy_error(model)
     if within and call.slot.is_waiting:
         call.latest_turn = find_latest_turn(engine.clock())

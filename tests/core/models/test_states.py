@@ -86,7 +86,8 @@ class Walk(StepIO):
         codecs, function = Codecs(), None if is_factory else lambda: 1
         unload: Callable[..., None] = self.unload if is_factory else self.unload_function
         options = ModelOptions(name="m", function=function, load=self.load if is_factory else self.load_function, unload=unload)
-        self.lifecycle = Lifecycle("'m'", Loader(options, codecs), None, lambda _: None, Limiter(1, 0))
+        self.limiter = Limiter(1, 0)
+        self.lifecycle = Lifecycle("'m'", Loader(options, codecs), None, lambda _: None, self.limiter)
 
     def load(self) -> Weights:
         if self.fails:
@@ -172,10 +173,13 @@ class Walk(StepIO):
             self.fails = not self.fails
         elif what == "acquire":
             if lifecycle.is_serving:
-                self.used.append(lifecycle.acquire())
+                handler = lifecycle.handler or lifecycle.refuse()
+                handler.uses.count += 1
+                self.used.append((handler, Slot(self.limiter, handler.uses)))
                 return
+            assert lifecycle.handler is None
             with pytest.raises(InferenceError) as refused:
-                lifecycle.acquire()
+                lifecycle.refuse()
             assert refused.value.status == (404 if lifecycle.state in ("unregistering", "unregistered") else 503)
         elif what == "release" and self.used:
             self.used.pop(place % len(self.used))[1].give_up()
