@@ -124,8 +124,9 @@ class Limiter:
         signals: list[Signal] = []
         if slot.is_over:
             return signals
-        slot.is_over, slot.is_waiting = True, False
+        slot.is_over = True
         if slot.turn is not None:
+            slot.is_waiting = False
             self._remove(slot)
         self.running -= slot.is_running
         if self._queue:

@@ -71,7 +71,7 @@ class BlockingIO(msgspec.Struct, eq=False):
         return call_here(function)
 
     async def call(self, function: Callable[[], Coroutine[Any, Any, T]], deadline: float = math.inf, *, in_one_task: bool = False) -> T:
-        self._check_client()
+        self._wait(None, deadline)
         work, background = partial(self._attend, function, deadline), self._runtime.background
         with waiting():
             if not in_one_task:
@@ -116,12 +116,9 @@ class BlockingIO(msgspec.Struct, eq=False):
             with waiting():
                 task.end()
 
-    def _check_client(self) -> None:
+    def _wait(self, signal: Signal | None, deadline: float) -> None:
         if self._gone is not None and self._gone.is_set():
             raise ClientGone
-
-    def _wait(self, signal: Signal | None, deadline: float) -> None:
-        self._check_client()
         if signal is not None and not signal.is_set():
             with waiting():
                 wait_for(signal, deadline, self._gone)

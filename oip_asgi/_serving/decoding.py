@@ -79,10 +79,9 @@ def decode(engine: Engine, model: Model, handler: Handler, wire: WireFormat[Any]
     regions, codecs = engine.regions, handler.codecs
     request = wire.decode(body, handler, regions.make_region_reader() if regions.is_on else refuse_region)
     parameters, content_type = request.parameters, None
-    if parameters:
+    if parameters and (len(parameters) > 1 or "binary_data_output" not in parameters):  # which only the encoder reads
         _check_parameters(parameters, "the request", codecs, of_request=True)
-        if len(parameters) > 1 or "binary_data_output" not in parameters:  # as nearly always
-            check_parameters(parameters, handler.binding.read_alone, handler.binding.refused)
+        check_parameters(parameters, handler.binding.read_alone, handler.binding.refused)
         if "timeout" in parameters:
             seconds = min(seconds, _read_timeout(parameters["timeout"]))
         if "content_type" in parameters:
