@@ -17,7 +17,7 @@ from oip_asgi.specs import specs_of
 
 
 def make_server() -> InferenceServer:
-    server = InferenceServer("flowers", "1.4.0", model_control=True)
+    server = InferenceServer("flowers", "1.4.0")
     iris, (wine, kinds) = load_iris(), load_wine(return_X_y=True, as_frame=True)
     classifier = LogisticRegression(max_iter=1000).fit(iris.data, iris.target)
 

@@ -24,6 +24,13 @@ export function errorOf(text) {
   }
 }
 
+/** The same for a reader who sees rows, which are counted from 1 here, and from 0 by the server. */
+function refusalOf(text) {
+  const error = errorOf(text), [, before, inside] = /\brow (\d+):|^rows\[(\d+)\]/.exec(error) ?? [];
+  const row = before ?? inside;
+  return row === undefined ? error : `${error} (the server counts rows from 0: this is row ${Number(row) + 1} here)`;
+}
+
 export function listenToAnswer() {
   listenToTabs(at("looks"), () => {});
   chooseTab(at("as-look"));
@@ -84,7 +91,7 @@ export async function showAnswer(response, begun, { sent, labels, name }) {
   const length = Number(response.headers.get("Inference-Header-Content-Length") ?? bytes.length);
   const text = new TextDecoder().decode(bytes.subarray(0, length)), binary = bytes.subarray(length);
   const seconds = (performance.now() - begun) / 1000;
-  begin(statusOf(response), response.ok ? "good" : "bad", { failure: response.ok ? "" : errorOf(text) });
+  begin(statusOf(response), response.ok ? "good" : "bad", { failure: response.ok ? "" : refusalOf(text) });
   at("size").textContent = `${duration(seconds)} in this browser, ${text.length.toLocaleString("en")} characters${binary.length ? `, and ${binary.length.toLocaleString("en")} bytes of tensors` : ""}`;
   if (!response.ok) return { text, seconds };
   const outputs = outputsIn(text, binary);

@@ -55,7 +55,7 @@ class ChoiceCell {
     this.nothing = column.isNullable ? null : undefined;
     const place = choices.findIndex((choice) => value !== null && value !== undefined && fieldText(choice) === fieldText(value));
     this.element = build("select", { ariaLabel: label }, options);
-    this.element.value = place >= 0 ? place : "";
+    this.element.value = place >= 0 ? place : nothing === null && value === undefined ? 0 : "";
     if (place < 0 && nothing === null && value !== null && value !== undefined) this.keep(value);
   }
 

@@ -62,7 +62,8 @@ function sentencesOf({ outcomes, outside, rows, running, waiting, options }, { d
 function callsOf({ counts, sum }) {
   const calls = total(counts);
   if (calls < 2) return calls === 1 && `1 call of the model, with ${counted(sum, "row")}.`;
-  return `${counted(calls, "call")} of the model, with ${digits(sum / calls)} rows on average.`;
+  const rows = digits(sum / calls);
+  return `${counted(calls, "call")} of the model, with ${rows} ${rows === "1" ? "row" : "rows"} on average.`;
 }
 
 function counted(count, noun) {
@@ -73,7 +74,7 @@ function showPlot(id, title, values, written) {
   const known = values.filter((value) => value !== null && Number.isFinite(value));
   const [now, most] = [known.at(-1), Math.max(...known)].map((value) => (known.length ? written(value) : "–"));
   at(id).textContent = now;
-  at(`most-${id}`).textContent = known.length ? `peak ${most}` : "";
+  at(`most-${id}`).textContent = known.length ? `two-minute peak ${most}` : "";
   const places = values.map((value) => (Number.isFinite(value) ? value : null));
   draw(at(`${id}-plot`), places, MOMENTS, `${title} in ${MINUTES}: now ${now}, peak ${most}`);
 }
