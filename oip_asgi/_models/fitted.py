@@ -16,7 +16,7 @@ import numpy as np
 
 from .._codecs.base import find_class
 from .._protocol.datatypes import Datatype
-from .._protocol.specs import AnyDatatype, AnyNumber, TensorSpec
+from .._protocol.specs import AnyDatatype, AnyDatatypeWithNaN, AnyNumber, TensorSpec
 from .callables import find_owner, unwrap_partial
 
 _GIVEN_BY_LIGHTGBM: Final = re.compile(r"Column_\d+").fullmatch
@@ -77,7 +77,7 @@ def declare(function: Callable[..., Any], *, has_frames: bool) -> Declaration | 
     outputs = _declare_classes(model) if method in _LABELED and _has_value_of_each(model, method) else ()
     if columns and has_frames:
         told = _find_columns(model, columns)
-        return Declaration([_COLUMNS[told.get(name, "any")](name) for name in columns], outputs, "pd")
+        return Declaration([_COLUMNS[told.get(name, "any or None")](name) for name in columns], outputs, "pd")
     width = len(columns) or find_width(model)
     if not width:
         return Declaration((), outputs, None) if outputs else None
@@ -90,7 +90,8 @@ _COLUMNS: Final[Mapping[str, Callable[[str], TensorSpec]]] = {
     "text or None": lambda name: TensorSpec(name, "BYTES", [-1], "str"),
     "number": lambda name: AnyNumber(name, "FP64", [-1]),
     "category": lambda name: AnyDatatype(name, "BYTES", [-1]),
-    "any": lambda name: AnyDatatype(name, "FP64", [-1]),
+    "any": lambda name: AnyDatatypeWithNaN(name, "FP64", [-1]),
+    "any or None": lambda name: AnyDatatype(name, "FP64", [-1]),  # also where nothing says what is missing
 }
 
 
@@ -141,19 +142,21 @@ def _library_of(step: Any) -> str:
 def _find_columns(model: Any, columns: Sequence[str]) -> Mapping[str, str]:
     """Which columns are text, numbers, or categories (of text or numbers), as far as the steps of a model tell it."""
     steps = _list_steps(model)
+    takes_none = any(map(_seeks_none, steps))
     for step in steps:
         categories = _get(step, "categories_")
         if isinstance(categories, list) and len(categories) == len(columns):
-            takes_none = any(_get(each, "missing_values") is None and hasattr(each, "missing_values") for each in steps)
             return {name: _kind_of(own, takes_none=takes_none) for name, own in zip(columns, categories, strict=True)}
+        if not _keeps_columns(step, columns):
+            break
+    takes_none = takes_none or any(map(_has_none, steps))
     first = steps[0]
-    if isinstance(_get(first, "transformers_"), list):
+    inner = _list_inner(first, columns)
+    if inner:
         told: dict[str, str] = {}
-        for _, transformer, chosen in first.transformers_:
-            names = _choose(columns, chosen)
-            own = {} if isinstance(transformer, str) else _find_columns(transformer, names)  # "drop" and "passthrough"
-            for name in names:
-                told[name] = own.get(name, "any") if told.get(name, own.get(name)) == own.get(name) else "any"
+        for each, names in inner:
+            own = {} if isinstance(each, str) else _find_columns(each, names)  # "drop" and "passthrough"
+            told |= {name: _join(told.get(name), own.get(name, "any or None"), takes_none=takes_none) for name in names}
         return told
     if hasattr(first, "vocabulary_"):
         return dict.fromkeys(columns, "text")
@@ -161,18 +164,70 @@ def _find_columns(model: Any, columns: Sequence[str]) -> Mapping[str, str]:
         kinds = dict.fromkeys(first.get_cat_feature_indices(), "category") | dict.fromkeys(first.get_text_feature_indices(), "text")
         kinds |= dict.fromkeys(first.get_embedding_feature_indices(), "any")
         return {name: kinds.get(place, "number") for place, name in enumerate(columns)}
-    takes_numbers = _library_of(first) in _PROBABILITIES and type(first).__name__ not in _OF_OTHERS
-    takes_numbers = takes_numbers and not _get(_get(first, "booster_"), "pandas_categorical")
+    takes_numbers = _library_of(first) in _PROBABILITIES and type(first).__name__ not in _OF_OTHERS and not _has_estimators(first)
     statistics = _get(first, "statistics_")
-    is_of_objects = isinstance(statistics, np.ndarray) and statistics.dtype.kind == "O"
-    return dict.fromkeys(columns, "number") if takes_numbers and not is_of_objects else {}
+    if isinstance(statistics, np.ndarray) and statistics.dtype.kind == "O":
+        return dict.fromkeys(columns, "any or None" if takes_none else "any")
+    return dict.fromkeys(columns, "number") if takes_numbers and not _has_categories(first) else {}
+
+
+def _seeks_none(step: Any) -> bool:
+    """Whether a step is an imputer that looks for None."""
+    return hasattr(step, "missing_values") and step.missing_values is None
+
+
+def _has_none(step: Any) -> bool:
+    """Whether a step has None among its categories."""
+    categories = _get(step, "categories_")
+    return isinstance(categories, list) and any(own.dtype.kind == "O" and None in own.tolist() for own in categories)
+
+
+def _join(kind: str | None, other: str, *, takes_none: bool) -> str:
+    """What a column is that several steps get: anything, if one takes what another does not."""
+    if kind is None or kind == other:
+        return "any or None" if takes_none and other == "any" else other
+    return "any" if {"any", "text"} & {kind, other} and not takes_none else "any or None"
+
+
+def _has_categories(model: Any) -> bool:
+    """Whether a booster, or an estimator that has one, was fitted with columns of categories."""
+    is_xgboost = isinstance(model, find_class("xgboost", "XGBModel"))
+    of_xgboost, of_lightgbm = _get(model, "get_booster")() if is_xgboost else model, _get(model, "booster_") or model
+    return bool(_get(of_lightgbm, "pandas_categorical")) or "c" in (_get(of_xgboost, "feature_types") or ())
+
+
+def _keeps_columns(step: Any, columns: Sequence[str]) -> bool:
+    """Whether a step, such as an imputer, gives the next one its own columns in their order."""
+    try:
+        return list(step.get_feature_names_out(columns)) == list(columns)
+    except Exception:  # it has no such method, or its own may raise anything
+        return False
+
+
+def _list_inner(model: Any, columns: Sequence[str]) -> list[tuple[Any, Sequence[str]]]:
+    """The fitted estimators of which one, such as a vote, is made, and the columns that each of them gets."""
+    if isinstance(_get(model, "transformers_"), list):
+        return [(each, _choose(columns, chosen)) for _, each, chosen in model.transformers_]
+    if not _has_estimators(model):
+        return []
+    several = [_get(model, name) for name in ("estimators_", "calibrated_classifiers_")]
+    found = [getattr(each, "estimator", each) for some in several if isinstance(some, list) for each in some]
+    found += [each for _, each in _get(model, "transformer_list") or ()]
+    found += [_get(model, name) for name in ("estimator_", "regressor_")]
+    return [(each, columns) for each in found if each is not None]
+
+
+def _has_estimators(model: Any) -> bool:
+    return hasattr(model, "get_params") and any("__" in name for name in model.get_params())
 
 
 def _kind_of(categories: Any, *, takes_none: bool) -> str:
     """The kind of a column whose categories are known. A missing text is to be what it was in the training: to a model, None is not NaN."""
     if categories.dtype.kind not in "OUST":
         return "number"
-    return "text or None" if takes_none or any(each is None for each in categories) else "text"
+    there = [each for each in categories if each is not None and each == each]  # NaN is missing too
+    kind = "text" if all(isinstance(each, str) for each in there) else "any"
+    return f"{kind} or None" if takes_none or len(there) < sum(each == each for each in categories) else kind
 
 
 def _choose(columns: Sequence[str], chosen: Any) -> list[str]:

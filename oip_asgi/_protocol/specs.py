@@ -247,12 +247,22 @@ class AnyNumber(TensorSpec):
 
 
 class AnyDatatype(TensorSpec):
-    """A tensor of any datatype. The declared one is what metadata shows."""
+    """A tensor of any datatype. The declared one is what metadata shows. A column has the dtype and the categories that it came with."""
 
     other_datatypes = "all"
 
     def takes(self, _: DType) -> bool:
         return True
+
+    def complete(self, parameters: Parameters) -> Parameters:
+        return parameters
+
+
+class AnyDatatypeWithNaN(AnyDatatype):
+    """The same of a column in which a missing text is NaN, as `read_csv` has it, unless it came with a dtype that says something else."""
+
+    def complete(self, parameters: Parameters) -> Parameters:
+        return {"pd_dtype": "object[NaN]", **parameters} if parameters.get("content_type") == "pd_json" else parameters
 
 
 class AnyNumberOfAnyShape(AnyShape, AnyNumber):

@@ -21,9 +21,9 @@ import msgspec
 
 from .._json.tensor_data import from_json, from_value, to_value
 from .._json.text import ERRORS, NO_SCALARS, OF_TENSORFLOW, ONLY_FLOATS, Unusual, check_unseen, outside_strings, refuse
-from .._protocol.datatypes import FLOATING, Array, dtype_of
+from .._protocol.datatypes import DTYPES, FLOATING, Array, dtype_of
 from .._protocol.errors import InvalidRequest, describe_expected, find_near, show
-from .._protocol.specs import TensorSpec
+from .._protocol.specs import AnyDatatype, TensorSpec
 from .._protocol.tensors import InferenceRequest, InferenceResponse, Tensor
 
 T = TypeVar("T")
@@ -179,6 +179,7 @@ def decode_request(
     for name, value in members.items():
         if name in names:
             spec = declared.get(name)
+            spec = None if isinstance(spec, AnyDatatype) else spec  # its elements decide
             try:
                 value, more = _write_missing(value, spec) if name in columns else (value, {})
                 if more and spec is not None:
@@ -266,7 +267,7 @@ def _read_input(value: Any, spec: TensorSpec | None) -> Array:
         if datatype is None:
             raise InvalidRequest(" has elements of several types: expected strings, numbers, or true and false")
     else:
-        datatype = spec.datatype
+        datatype = "BOOL" if kinds == {bool} and spec.takes(DTYPES["BOOL"]) else spec.datatype
         if len(shape) < 2:  # one element, or a flat list, has whatever shape is declared
             shape = _deduce_shape(shape[0], spec.shape)
         elif len(shape) != len(spec.shape) or any(expected not in (-1, size) for expected, size in zip(spec.shape, shape, strict=True)):

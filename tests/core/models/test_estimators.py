@@ -3,24 +3,28 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
+from sklearn.calibration import CalibratedClassifierCV
 from sklearn.cluster import KMeans
 from sklearn.compose import make_column_transformer
 from sklearn.datasets import load_iris
-from sklearn.ensemble import RandomForestClassifier
-from sklearn.impute import SimpleImputer
+from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassifier, StackingClassifier, VotingClassifier
+from sklearn.impute import MissingIndicator, SimpleImputer
 from sklearn.linear_model import LinearRegression, LogisticRegression
 from sklearn.model_selection import GridSearchCV
-from sklearn.pipeline import make_pipeline
+from sklearn.pipeline import FeatureUnion, make_pipeline
 from sklearn.preprocessing import FunctionTransformer, OneHotEncoder, OrdinalEncoder, StandardScaler
 from sklearn.svm import SVC
 
-from oip_asgi import InferenceServer, TensorSpec
+from oip_asgi import InferenceRequest, InferenceServer, TensorSpec
+from oip_asgi.codecs import PandasCodec
 from tests.support.asking import ask, error, get, outputs
+from tests.support.inside import answer_http
 
 IRIS = load_iris()
 X, Y = IRIS.data, IRIS.target_names[IRIS.target]
@@ -82,6 +86,96 @@ def test_a_missing_text_is_what_it_was_in_the_training(gap: float | None, *, imp
     texts = {"name": "city", "datatype": "BYTES", "shape": [2], "data": ["null", '"Ulm"'], "parameters": {"content_type": "pd_json"}}
     fees = {"name": "fee", "datatype": "FP64", "shape": [2], "data": [3.0, None]}
     assert outputs(ask(server, "m", {"inputs": [texts, fees]})) == {"output_0": expected[2:4].ravel().tolist()}
+
+
+MIXED = pd.DataFrame(
+    {"age": [20, 30, 40, 50, 60, 70], "city": ["Bonn", "Ulm", None, "Ulm", "Bonn", "Ulm"], "flat": ["a", "b", "a", "a", "b", "b"]}
+)
+WITH_NAN = MIXED.assign(city=MIXED["city"].astype(object).where(MIXED["city"].notna(), np.nan))
+CLASSES = [0, 1, 0, 1, 1, 0]
+
+
+def encoded() -> Any:
+    return make_pipeline(
+        make_column_transformer((OneHotEncoder(handle_unknown="ignore"), ["city", "flat"]), remainder="passthrough"), LogisticRegression()
+    )
+
+
+def indicated() -> Any:
+    """One whose column of texts goes to several steps."""
+    fill = make_pipeline(SimpleImputer(strategy="constant", fill_value="?"), OneHotEncoder())
+    return make_pipeline(make_column_transformer((fill, ["city", "flat"]), (MissingIndicator(), ["city"])), LogisticRegression())
+
+
+def imputed() -> Any:
+    """One whose imputer adds a column to those that its encoder gets."""
+    return make_pipeline(SimpleImputer(strategy="constant", fill_value="?", add_indicator=True), OneHotEncoder(), LogisticRegression())
+
+
+def permuted() -> Any:
+    """One whose encoder gets the columns in another order."""
+    columns = make_column_transformer(("passthrough", ["flat", "city"]), ("passthrough", ["age"]))
+    return make_pipeline(columns, OneHotEncoder(handle_unknown="ignore"), LogisticRegression())
+
+
+OF_TEXTS: dict[str, Any] = {
+    "several steps": (indicated, WITH_NAN[["city", "flat"]]),
+    "an imputer that adds columns": (imputed, WITH_NAN[["city", "flat"]]),
+    "an encoder behind another order": (permuted, MIXED),
+    "a vote": (lambda: VotingClassifier([("a", encoded()), ("b", encoded())], voting="soft"), WITH_NAN),
+    "a stack": (lambda: StackingClassifier([("a", encoded())], cv=2), WITH_NAN),
+    "a calibration": (lambda: CalibratedClassifierCV(encoded(), cv=2), WITH_NAN),
+    "a union": (lambda: make_pipeline(FeatureUnion([("a", encoded()[0])]), LogisticRegression()), WITH_NAN),
+    "categories that are integers": (encoded, MIXED.assign(flat=pd.Series([1, 2, 1, 1, 2, 2], dtype=object))),
+    "categories that are booleans": (encoded, MIXED.assign(flat=pd.Series([True, False, None, True, None, False], dtype=object))),
+    "columns of categories": (
+        lambda: HistGradientBoostingClassifier(categorical_features="from_dtype", min_samples_leaf=1),
+        MIXED.astype({"city": "category", "flat": "category"}),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", OF_TEXTS)
+def test_the_frame_of_the_training_is_answered_as_without_a_server(name: str) -> None:
+    make, frame = OF_TEXTS[name]
+    estimator = make().fit(frame, CLASSES)
+    server = served(estimator.predict_proba)
+    for rows in (frame, frame.iloc[[2]], frame.iloc[[0]]):
+        expected = estimator.predict_proba(rows)
+        np.testing.assert_array_equal(server.infer_sync("m", rows).outputs[0].array, expected)
+        request = PandasCodec.encode_request(rows)
+        assert outputs(ask(server, "m", *sent(request))) == {"output_0": expected.ravel().tolist()}
+
+
+def sent(request: InferenceRequest) -> list[Any]:
+    """The members of the JSON of a request."""
+    return [json.loads(request.to_http(binary=False)[1])]
+
+
+# a column of JSON's integers is no column of objects
+@pytest.mark.parametrize("name", sorted(OF_TEXTS.keys() - {"columns of categories", "categories that are integers"}))
+def test_null_is_what_a_missing_text_was_in_the_training(name: str) -> None:
+    make, frame = OF_TEXTS[name]
+    estimator = make().fit(frame, CLASSES)
+    members = {column: [None if each != each else each for each in values] for column, values in frame.items()}
+    answer = ask_generate(served(estimator.predict_proba), members)
+    assert answer == (200, {"model_name": "m", "output_0": estimator.predict_proba(frame).ravel().tolist()})
+
+
+def ask_generate(server: InferenceServer, members: Mapping[Any, Any]) -> tuple[int, Any]:
+    response = answer_http(server, "POST", "/models/m/generate", (), json.dumps(members).encode())
+    return response.status, json.loads(b"".join(response.parts))
+
+
+def test_generate_takes_what_infer_takes() -> None:
+    frame = MIXED[["age", "flat"]].assign(own=[True, False, True, True, False, False])
+    encoder = make_column_transformer((OneHotEncoder(), ["flat"]), remainder="passthrough")
+    known, vote = make_pipeline(encoder, LogisticRegression()), VotingClassifier([("a", make_pipeline(encoder, LogisticRegression()))])
+    for estimator in (known, vote):
+        server = served(estimator.fit(frame, CLASSES).predict)
+        members = {str(name): values.tolist() for name, values in frame.items()}
+        assert ask_generate(server, members) == (200, {"model_name": "m", "output_0": estimator.predict(frame).tolist()})
+        assert server.infer_sync("m", members).outputs[0].array.tolist() == estimator.predict(frame).tolist()
 
 
 def test_the_datatypes_are_known_behind_a_search_and_an_encoder() -> None:
