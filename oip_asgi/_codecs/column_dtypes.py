@@ -33,11 +33,11 @@ MASKED: Final = {
 OBJECTS_WITH_NAN: Final = "object[NaN]"
 """A column of objects in which a missing value is NaN, as `read_csv` has it, and not None. pandas calls the dtype `object`."""
 
-OBJECTS: Final = ("object", OBJECTS_WITH_NAN)
+OBJECT_DTYPES: Final = ("object", OBJECTS_WITH_NAN)
 
 CATEGORY: Final = "category"
 
-_DTYPES: Final = (*MASKED, "string", "str", *OBJECTS, CATEGORY)
+_DTYPES: Final = (*MASKED, "string", "str", *OBJECT_DTYPES, CATEGORY)
 
 KNOWN_DTYPES: Final = f"one of {', '.join(_DTYPES)}, or datetime64[...]"
 """What a `pd_dtype` may be."""
@@ -99,7 +99,7 @@ def explain_column(tensor: Tensor, spec: TensorSpec) -> str:
         masked = next(name for name, dtype in MASKED.items() if dtype == spec.dtype)
         return f'only a column that the model declares with pd_dtype="{masked}", as specs_of does for that dtype, may miss values'
     dtype = spec.pd_dtype
-    if dtype in (None, "str", *OBJECTS):  # `str` would write missing ones as texts, and objects are sent as what each of them is
+    if dtype in (None, "str", *OBJECT_DTYPES):  # `str` would write missing ones as texts, and objects are sent as what each of them is
         dtype = "string" if spec.dtype.hasobject else str(spec.dtype)
     if dtype == CATEGORY:
         return f"in pandas, send a column of the categories {spec.pd_categories}"

@@ -29,7 +29,7 @@ from .column_dtypes import (
     MASKED,
     MISSABLE,
     MISSING,
-    OBJECTS,
+    OBJECT_DTYPES,
     OBJECTS_WITH_NAN,
     READ_AS,
     find_default_dtype,
@@ -141,7 +141,7 @@ def _read_json(tensor: Tensor) -> Any:
             return pd.Series(pd.array(values, dtype=dtype))  # type: ignore[call-overload]
         except (TypeError, ValueError, OverflowError) as error:
             raise InvalidRequest(f"column {show(tensor.name)} cannot be {dtype}, as its {DTYPE} says: {error}") from None
-    return pd.Series(values) if values and dtype not in OBJECTS and classes <= {str, NoneType} else _make_objects(values)
+    return pd.Series(values) if values and dtype not in OBJECT_DTYPES and classes <= {str, NoneType} else _make_objects(values)
 
 
 def _read_datetimes(tensor: Tensor) -> Any:

@@ -1,15 +1,12 @@
 """Objects of a class as rows: each field is a tensor of its name. A class is columns. Knows no callables and no wire formats.
 
-Where a request and its response are JSON objects, and msgspec makes of them the same as columns would, there are no columns in between.
+Rows that are JSON objects need no columns in between: see `rows_as_json`.
 """
 
 from __future__ import annotations
 
-import dataclasses
-import math
 import typing
-from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from datetime import date, datetime
 from enum import Enum
 from functools import cache
@@ -17,33 +14,15 @@ from operator import attrgetter, itemgetter
 from types import NoneType
 from typing import Any, Final
 
-import msgspec
 import numpy as np
-from msgspec.inspect import IntType
 
-from .._json.text import ERRORS
-from .._protocol.errors import InvalidRequest, InvalidResponse, describe_expected, find_near, list_names, show
+from .._protocol.errors import InvalidRequest, InvalidResponse, list_names, show
 from .._protocol.tensors import InferenceRequest, InferenceResponse, Tensor
-from .._protocol.to_array import object_array
-from .._rest.generate import RowsAsJSON, read_objects, read_rows
 from .base import RequestCodec, raise_invalid_response
 from .row_fields import Field, has_fields, is_of_pydantic, read_msgspec, read_pydantic
-
-OBJECTS: Final = ""
-"""The name of the input that holds the rows of a request themselves. No tensor of a client or a declaration has it."""
-
-_encode: Final = msgspec.json.Encoder().encode
-
-_OF_JSON: Final = frozenset({bool, int, float, str, NoneType})
+from .rows_as_json import JSONRows
 
 _PLAIN: Final = frozenset({bool, int, float, str, bytes, datetime, date, NoneType})
-
-
-class Objects(Tensor):
-    """The rows of a request that came as objects: its only input."""
-
-    def __post_init__(self) -> None:
-        """No datatype is checked, as these are no elements of a tensor."""
 
 
 class Rows(RequestCodec[Any]):
@@ -54,15 +33,10 @@ class Rows(RequestCodec[Any]):
     def __init__(self, cls: type, *, is_list: bool) -> None:
         self.cls, self.is_list = cls, is_list
         read = read_pydantic if is_of_pydantic(cls) else read_msgspec
-        self._fields, self._make, self._from_json = read(cls)
+        self._fields, self._make, from_json = read(cls)
         self._names = {field.reads: None for field in self._fields}
-        self._is_whole = all(field.is_needed for field in self._fields)
-        self._writes_json = self._from_json is not None and self._leaves_as_it_is()
-        self._written = [field.writes for field in self._fields]
-        self._values = [attrgetter(field.name) for field in self._fields]
-        self._whole_numbers = [attrgetter(field.name) for field in self._fields if field.of is IntType and not field.choices]
-        self._has_lists = any(field.is_list for field in self._fields)
-        self._needed = {field.reads for field in self._fields if field.is_needed}
+        self.as_json = JSONRows(cls, self._fields, self._make, from_json, self.encode_request, is_list=is_list)
+        """The same rows where they are JSON objects."""
         self.inputs = tuple((field.spec(field.reads), field.is_needed) for field in self._fields)
         """What is declared of the inputs, and whether each must be there."""
         self.outputs = tuple(field.spec(field.writes) for field in self._fields)
@@ -100,90 +74,6 @@ class Rows(RequestCodec[Any]):
         if isinstance(payload, list) is not self.is_list:
             raise TypeError(f"{show(payload)} came back: expected {f'a list of {self._named}' if self.is_list else f'one {self._named}'}")
         return InferenceResponse(self._write(payload, attrgetter("writes")), model_name=model_name, model_version=model_version)
-
-    def read_objects(self, objects: Sequence[Any], *, as_columns: bool) -> InferenceRequest:
-        """The request of objects as JSON has them, one for each row. Unless it is wanted `as_columns`, its only input are the rows."""
-        binary = [field.reads for field in self._fields if field.is_binary]
-        try:
-            kinds = set(map(tuple, objects))  # nearly always one
-        except TypeError:
-            kinds = set()
-        if not (kinds and all(map(self._fits, kinds)) and set(map(type, objects)) == {dict}):
-            for row, each in enumerate(objects):
-                self._check_object(row, each)
-        if binary:
-            objects = [{**each, **{name: _to_bytes(each[name]) for name in binary if name in each}} for each in objects]
-        return self._make_request(self._make(objects), as_columns=as_columns)
-
-    def read_json(self, text: bytes, *, is_list: bool, as_columns: bool) -> InferenceRequest | None:
-        """The same of the JSON of a list of objects, or of one: in one go if nothing is wrong. None if one has to be read as an object."""
-        if self._from_json is not None and self._is_whole and (is_list or not self._has_lists):
-            made = read_rows(text if is_list else b"[%b]" % text, self._from_json, len(self._fields))
-            if made is not None and (is_list or len(made) == 1):
-                return self._make_request(made, as_columns=as_columns)
-        return self.read_objects(read_objects(text), as_columns=as_columns) if is_list else None
-
-    def _make_request(self, rows: list[Any], *, as_columns: bool) -> InferenceRequest:
-        if not as_columns:
-            return InferenceRequest([Objects(OBJECTS, object_array(rows, (len(rows),)))])
-        try:
-            return self.encode_request(rows)
-        except (TypeError, ValueError) as error:
-            raise InvalidRequest(f"the rows can be no columns, which this model needs: {error}") from None
-
-    def show_columns(self, request: InferenceRequest) -> InferenceRequest:
-        """A request with the columns of its rows, if these came as objects. It has no inputs if they can be no columns."""
-        if [tensor.name for tensor in request.inputs] != [OBJECTS]:
-            return request
-        with suppress(TypeError, ValueError):
-            return self.encode_request(request.inputs[0].array.tolist())
-        return InferenceRequest([])
-
-    def write_json(self, payload: Any, number: int) -> RowsAsJSON | None:
-        """The response of so many rows. None if their columns have to be written, as those have that do not fit the class."""
-        rows = payload if self.is_list else [payload]
-        if not self._writes_json or type(rows) is not list or len(rows) != number or {*map(type, rows)} != {self.cls}:
-            return None
-        assert self._from_json is not None  # or nothing is written as JSON
-        try:
-            kinds = set[type]().union(*(map(type, map(find, rows)) for find in self._values))
-            if not all(issubclass(kind, Enum) for kind in kinds - _OF_JSON):
-                return None  # such as bytes, a date or a UUID in a field of texts: msgspec has a text for it, and a column refuses it
-            text = _encode(self._from_json(_encode(rows)))  # twice, as a whole number of a field of floats becomes a float
-        except (*ERRORS, AttributeError, TypeError, ValueError, OverflowError):
-            return None
-        if any(max(map(find, rows)) >= 2**63 or min(map(find, rows)) < -(2**63) for find in self._whole_numbers):  # no INT64
-            return None
-        return RowsAsJSON([], text=text, names=self._written)
-
-    def _leaves_as_it_is(self) -> bool:
-        """Whether the JSON of an object has each field once, in the order of the class, and an object that is made of it is its equal."""
-        if hasattr(self.cls, "__post_init__") or not self._fields or not all(field.is_plain for field in self._fields):
-            return False
-        if dataclasses.is_dataclass(self.cls):
-            return self._is_whole  # a default stands in for an attribute that is gone
-        config = self.cls.__struct_config__ if issubclass(self.cls, msgspec.Struct) else None
-        return config is not None and config.tag is None and not config.omit_defaults
-
-    def is_row(self, members: Mapping[str, Any]) -> bool:
-        """Whether these are the members of one row, and neither columns nor anything beside a row."""
-        values = members.values()
-        is_usual = {*map(type, values)} <= _OF_JSON and math.inf not in values and -math.inf not in values
-        return is_usual and not self._has_lists and self._fits(members)
-
-    def _fits(self, names: Collection[str]) -> bool:
-        return self._needed <= set(names) <= self._names.keys()
-
-    def _check_object(self, row: int, each: Any) -> None:
-        if type(each) is not dict:
-            raise InvalidRequest(f"rows[{row}] is {show(each)}: expected an object")
-        unknown = sorted(each.keys() - self._names.keys())
-        if unknown:
-            expected = describe_expected(list(self._names), find_near(unknown[0], self._names.keys()))
-            raise InvalidRequest(f"rows[{row}]: unknown member {show(unknown[0])}: {expected}")
-        missing = sorted(self._needed - each.keys())
-        if missing:
-            raise InvalidRequest(f"rows[{row}]: missing {show(missing[0])}")
 
     def write_columns(self, inputs: Mapping[Any, Any]) -> Mapping[Any, Any]:
         """Values by name, with each list of lists, or in which some are missing, as a tensor."""
@@ -281,7 +171,3 @@ def _to_plain(values: list[Any]) -> list[Any]:
     if any(issubclass(kind, (list, tuple)) for kind in kinds):
         values = [_to_plain(list(value)) if isinstance(value, (list, tuple)) else value for value in values]
     return values
-
-
-def _to_bytes(value: Any) -> Any:
-    return value.encode() if isinstance(value, str) else value

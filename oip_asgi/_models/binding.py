@@ -16,7 +16,8 @@ import msgspec
 from .._codecs.column_dtypes import explain_column, holds_missing
 from .._codecs.column_writing import write_objects
 from .._codecs.content_types import Codecs, Reader, RequestReader, read_scalar_parameter
-from .._codecs.rows import OBJECTS, Objects, Rows
+from .._codecs.rows import Rows
+from .._codecs.rows_as_json import OBJECTS, Objects
 from .._extensions.reserved import OF_PROTOCOL
 from .._protocol.errors import InvalidRequest, describe_expected, find_near, list_names, show
 from .._protocol.loop_limits import MAX_COLUMNS, MAX_TENSORS

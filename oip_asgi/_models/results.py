@@ -63,7 +63,7 @@ def to_response(
         and type(result) is not InferenceResponse
         and outputs.declared is outputs.rows.outputs
     ):
-        as_json = outputs.rows.write_json(result, rows) if rows else None
+        as_json = outputs.rows.as_json.write(result, rows) if rows else None
         return as_json or _call(outputs.rows.encode_response, "", refuse_coroutine(result))
     if type(result) is CheckedResponse and result.declared and result.declared == outputs.declared and not content_types:
         return result

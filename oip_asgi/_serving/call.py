@@ -13,7 +13,7 @@ from typing import Any, Final, Generic, TypeAlias, TypeVar
 import msgspec
 import numpy as np
 
-from .._codecs.rows import OBJECTS
+from .._codecs.rows_as_json import OBJECTS
 from .._extensions.cache import Flight
 from .._io import DeadlinePassed, Stopped
 from .._models.handler import Handler

@@ -66,7 +66,7 @@ def begin_to_hear(model: Model, request: InferenceRequest, binding: Binding, *, 
         inputs = _copy_tensors(request.inputs, copies_arrays=is_written)
         request = InferenceRequest(inputs, request.id, dict(request.parameters), request.outputs[:], request.decoders)
     if binding.rows is not None:
-        request = binding.rows.show_columns(request)
+        request = binding.rows.as_json.show_columns(request)
     return Heard(observers, request)
 
 

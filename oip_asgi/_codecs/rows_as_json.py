@@ -1,0 +1,161 @@
+"""Rows that come or leave as JSON objects: without columns in between, where these would change nothing. Knows no callables.
+
+A request whose rows came as objects has one input, `Objects`, and a response that leaves as objects is `RowsAsJSON`: neither has tensors.
+There are columns where something asks for them, such as a cache, or where JSON and columns do not say the same, such as of a date.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Callable, Collection, Sequence
+from contextlib import suppress
+from enum import Enum
+from operator import attrgetter
+from types import NoneType
+from typing import Any, Final
+
+import msgspec
+from msgspec.inspect import IntType
+
+from .._json.text import ERRORS
+from .._protocol.errors import InvalidRequest, describe_expected, find_near, show
+from .._protocol.tensors import InferenceRequest, Tensor
+from .._protocol.to_array import object_array
+from .._rest.generate import RowsAsJSON, read_objects, read_rows
+from .row_fields import Field, FromJSON, Make
+
+OBJECTS: Final = ""
+"""The name of the input that holds the rows of a request themselves. No tensor of a client or a declaration has it."""
+
+_encode: Final = msgspec.json.Encoder().encode
+
+_OF_JSON: Final = frozenset({bool, int, float, str, NoneType})
+
+
+class Objects(Tensor):
+    """The rows of a request that came as objects: its only input."""
+
+    def __post_init__(self) -> None:
+        """No datatype is checked, as these are no elements of a tensor."""
+
+
+class JSONRows:
+    """The rows of one class, or one row of it. `write_columns` makes the request with the columns of some rows."""
+
+    def __init__(
+        self,
+        cls: type,
+        fields: Sequence[Field],
+        make: Make,
+        from_json: FromJSON | None,
+        write_columns: Callable[[list[Any]], InferenceRequest],
+        *,
+        is_list: bool,
+    ) -> None:
+        self._cls, self._is_list = cls, is_list
+        self._make, self._from_json, self._write_columns = make, from_json, write_columns
+        self._width = len(fields)
+        self._names = {field.reads: None for field in fields}
+        self._needed = {field.reads for field in fields if field.is_needed}
+        self._binary = [field.reads for field in fields if field.is_binary]
+        self._has_lists = any(field.is_list for field in fields)
+        self._is_whole = len(self._needed) == len(fields)
+        self._writes = from_json is not None and _leave_as_they_are(cls, fields)
+        self._written = [field.writes for field in fields]
+        self._values = [attrgetter(field.name) for field in fields]
+        self._whole_numbers = [attrgetter(field.name) for field in fields if field.of is IntType and not field.choices]
+
+    # Requests. Unless one is wanted `as_columns`, its only input are the rows
+
+    def read(self, text: bytes, *, is_list: bool, as_columns: bool) -> InferenceRequest | None:
+        """The request of the JSON of a list of objects, or of one: in one go if nothing is wrong. None if `read_row` is to read it."""
+        if self._from_json is not None and self._is_whole and (is_list or not self._has_lists):
+            rows = read_rows(text if is_list else b"[%b]" % text, self._from_json, self._width)
+            if rows is not None and (is_list or len(rows) == 1):
+                return self._make_request(rows, as_columns=as_columns)
+        return self._read_objects(read_objects(text), as_columns=as_columns) if is_list else None
+
+    def read_row(self, members: dict[str, Any], *, as_columns: bool) -> InferenceRequest | None:
+        """The request of the members of an object, if it is one row. None if they are columns, or something is beside a row."""
+        values = members.values()
+        is_usual = {*map(type, values)} <= _OF_JSON and math.inf not in values and -math.inf not in values
+        if is_usual and not self._has_lists and self._fits(members):
+            with suppress(InvalidRequest):  # which columns of one row are told of
+                return self._read_objects([members], as_columns=as_columns)
+        return None
+
+    def _read_objects(self, objects: Sequence[Any], *, as_columns: bool) -> InferenceRequest:
+        try:
+            kinds = set(map(tuple, objects))  # nearly always one
+        except TypeError:
+            kinds = set()
+        if not (kinds and all(map(self._fits, kinds)) and set(map(type, objects)) == {dict}):
+            for row, each in enumerate(objects):
+                self._check_object(row, each)
+        if self._binary:
+            objects = [{**each, **{name: _to_bytes(each[name]) for name in self._binary if name in each}} for each in objects]
+        return self._make_request(self._make(objects), as_columns=as_columns)
+
+    def _make_request(self, rows: list[Any], *, as_columns: bool) -> InferenceRequest:
+        if not as_columns:
+            return InferenceRequest([Objects(OBJECTS, object_array(rows, (len(rows),)))])
+        try:
+            return self._write_columns(rows)
+        except (TypeError, ValueError) as error:
+            raise InvalidRequest(f"the rows can be no columns, which this model needs: {error}") from None
+
+    def show_columns(self, request: InferenceRequest) -> InferenceRequest:
+        """A request with the columns of its rows, if these came as objects. It has no inputs if they can be no columns."""
+        if [tensor.name for tensor in request.inputs] != [OBJECTS]:
+            return request
+        with suppress(TypeError, ValueError):
+            return self._write_columns(request.inputs[0].array.tolist())
+        return InferenceRequest([])
+
+    def _fits(self, names: Collection[str]) -> bool:
+        return self._needed <= set(names) <= self._names.keys()
+
+    def _check_object(self, row: int, each: Any) -> None:
+        if type(each) is not dict:
+            raise InvalidRequest(f"rows[{row}] is {show(each)}: expected an object")
+        unknown = sorted(each.keys() - self._names.keys())
+        if unknown:
+            expected = describe_expected(list(self._names), find_near(unknown[0], self._names.keys()))
+            raise InvalidRequest(f"rows[{row}]: unknown member {show(unknown[0])}: {expected}")
+        missing = sorted(self._needed - each.keys())
+        if missing:
+            raise InvalidRequest(f"rows[{row}]: missing {show(missing[0])}")
+
+    # Responses
+
+    def write(self, payload: Any, number: int) -> RowsAsJSON | None:
+        """The response of so many rows. None if their columns have to be written, as those have that do not fit the class."""
+        rows = payload if self._is_list else [payload]
+        if not self._writes or type(rows) is not list or len(rows) != number or {*map(type, rows)} != {self._cls}:
+            return None
+        assert self._from_json is not None  # or nothing is written as JSON
+        try:
+            kinds = set[type]().union(*(map(type, map(find, rows)) for find in self._values))
+            if not all(issubclass(kind, Enum) for kind in kinds - _OF_JSON):
+                return None  # such as bytes, a date or a UUID in a field of texts: msgspec has a text for it, and a column refuses it
+            text = _encode(self._from_json(_encode(rows)))  # twice, as a whole number of a field of floats becomes a float
+        except (*ERRORS, AttributeError, TypeError, ValueError, OverflowError):
+            return None
+        if any(max(map(find, rows)) >= 2**63 or min(map(find, rows)) < -(2**63) for find in self._whole_numbers):  # no INT64
+            return None
+        return RowsAsJSON([], text=text, names=self._written)
+
+
+def _leave_as_they_are(cls: Any, fields: Sequence[Field]) -> bool:
+    """Whether the JSON of an object has each field once, in the order of the class, and an object that is made of it is its equal."""
+    if hasattr(cls, "__post_init__") or not fields or not all(field.is_plain for field in fields):
+        return False
+    if dataclasses.is_dataclass(cls):
+        return all(field.is_needed for field in fields)  # a default stands in for an attribute that is gone
+    config = cls.__struct_config__ if issubclass(cls, msgspec.Struct) else None
+    return config is not None and config.tag is None and not config.omit_defaults
+
+
+def _to_bytes(value: Any) -> Any:
+    return value.encode() if isinstance(value, str) else value
