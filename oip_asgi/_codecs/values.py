@@ -12,6 +12,7 @@ from types import NoneType
 from typing import Any, Final
 
 import numpy as np
+from numpy import ndarray  # `np.ndarray` takes longer, as the module has a `__getattr__`
 
 from .._protocol.datatypes import FLOATING, NUMBERS, Array, cast, find_overflow, integer_array
 from .._protocol.errors import InvalidRequest, ModelFault, show
@@ -61,7 +62,10 @@ def to_inputs(
     for name, value in inputs.items():
         if not isinstance(name, str):
             raise InvalidRequest(f"an input is called {show(name)}: expected a string")
-        if type(value) is not np.ndarray and (is_frame(value) or is_foreign_frame(value)):
+        if type(value) is ndarray and value.dtype in NUMBERS:  # as nearly always
+            tensors.append(Tensor(to_plain(name), value))
+            continue
+        if type(value) is not ndarray and (is_frame(value) or is_foreign_frame(value)):
             raise InvalidRequest(f"input {show(name)} is a data frame, whose columns are inputs: give it alone, not by a name")
         spec = specs.get(name)
         spec = None if isinstance(spec, AnyDatatype) else spec
@@ -94,8 +98,6 @@ def _make_tensor(name: str, value: Any, spec: TensorSpec | None, codecs: Codecs)
 
 
 def _encode(name: str, value: Any, spec: TensorSpec | None, codecs: Codecs) -> Tensor:
-    if type(value) is np.ndarray and value.dtype in NUMBERS:  # as nearly always
-        return Tensor(name, value)
     if isinstance(value, Tensor):
         return Tensor(name, value.array, dict(value.parameters))
     if not isinstance(value, np.ndarray):

@@ -41,7 +41,7 @@ HEADER_LENGTH: Final = "Inference-Header-Content-Length"
 
 _encode: Final = msgspec.json.Encoder().encode
 
-_FEW: Final = 2**12
+FEW: Final = 2**12
 """Up to so many bytes of a body, copying its parts takes less time than making views of them."""
 
 _NULL_LENGTH: Final = len(b"null")
@@ -150,14 +150,16 @@ def decode_response(body: Buffer, header_length: int | None) -> InferenceRespons
 
 def _drop_nulls(parameters: schemas.ReceivedParameters | None) -> Any:
     """Parameters without those that are null, as that says no more than leaving them out."""
-    return {name: value for name, value in parameters.items() if value is not None} if parameters else {}
+    if parameters and None in parameters.values():
+        return {name: value for name, value in parameters.items() if value is not None}
+    return parameters or {}
 
 
 def _split(body: Buffer, header_length: int) -> tuple[Buffer, Buffer]:
     """The JSON of a body, and the binary data after it."""
     if header_length > len(body):
         raise InvalidRequest(f"Inference-Header-Content-Length is {header_length}, but the body has {len(body)} bytes only")
-    whole = body if len(body) <= _FEW and type(body) is bytes else memoryview(body)
+    whole = body if len(body) <= FEW and type(body) is bytes else memoryview(body)
     return whole[:header_length], whole[header_length:]
 
 

@@ -23,7 +23,7 @@ from .._protocol.tensors import REGION, InferenceRequest, InferenceResponse, ref
 from ._blocking import iterate, wait_for
 from ._engines import ConnectionFailed, make_failure
 from ._loops import ByLoop
-from ._questions import MAX_BODY_BYTES, SECONDS, Inference, Question, check_size, check_timeout, to_limit
+from ._questions import MAX_BODY_BYTES, SECONDS, Inference, Question, check_size, check_timeout, make_writable, to_limit
 
 try:
     import grpc
@@ -142,10 +142,8 @@ class GRPCLink:
             parameters = decode_parameters(message.parameters, "parameters")
         except InvalidRequest as error:
             raise InvalidResponse(f"the response is not one of inference: {error}") from None
-        for tensor in outputs:
-            if self.writable and not tensor.array.flags.writeable:
-                tensor.array = tensor.array.copy()
-        return InferenceResponse(outputs, parameters, message.id or None, message.model_name, message.model_version or None)
+        response = InferenceResponse(outputs, parameters, message.id or None, message.model_name, message.model_version or None)
+        return make_writable(response) if self.writable else response
 
     def _parse(self, rpc: str, content: bytes) -> Any:
         kind = GetMessageClass(self.service.methods_by_name[rpc].output_type)

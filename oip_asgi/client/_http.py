@@ -111,12 +111,15 @@ class HTTPLink:
             raise
 
     async def infer(self, inference: Inference, timeout: float | None) -> InferenceResponse:
-        request = await self.compute(questions.is_written_quickly(inference), questions.write_inference, inference)
+        is_quick = self.blocks or questions.is_written_quickly(inference)
+        request = await self.compute(is_quick, questions.write_inference, inference)
         return await self._read(inference, request, await self.exchange(request, timeout, inference.max_body_bytes))
 
     async def _read(self, inference: Inference, request: HTTPRequest, answer: HTTPAnswer) -> InferenceResponse:
         try:
-            return await self.compute(questions.is_read_quickly(answer), questions.read_inference, inference, answer)
+            is_quick = self.blocks or questions.is_read_quickly(answer)
+            response = await self.compute(is_quick, questions.read_inference, inference, answer)
+            return questions.make_writable(response) if self.writable else response
         except ErrorResponse as error:
             self._say_where(error, request)
             raise

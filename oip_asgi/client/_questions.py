@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from io import BytesIO
-from typing import Any, Final, Generic, Literal, NamedTuple, TypeAlias, TypedDict, TypeVar
+from typing import Any, Final, Generic, Literal, TypeAlias, TypedDict, TypeVar
 
 import msgspec
 from msgspec.structs import replace
@@ -21,7 +21,7 @@ from .._protocol.errors import ErrorResponse, InvalidRequest, InvalidResponse, s
 from .._protocol.loop_limits import LOOP_BYTES
 from .._protocol.schemas import Parameters, RequestOutput
 from .._protocol.tensors import REGION, InferenceRequest, InferenceResponse, Tensor, are_short, to_plain_parameters
-from .._rest.body import HEADER_LENGTH, encode_request
+from .._rest.body import FEW, HEADER_LENGTH, encode_request
 from .._rest.client import LENGTH_NAME, read_response
 
 T = TypeVar("T")
@@ -66,7 +66,7 @@ def to_limit(seconds: float | None) -> float | None:
     return None if seconds is None or seconds >= _MOST_SECONDS else seconds
 
 
-class HTTPRequest(NamedTuple):
+class HTTPRequest(msgspec.Struct, frozen=True, eq=False):
     """A request; its path is below the server's URL, and percent-encoded."""
 
     method: str
@@ -80,7 +80,7 @@ class HTTPRequest(NamedTuple):
         return sum(map(len, self.body))
 
 
-class HTTPAnswer(NamedTuple):
+class HTTPAnswer(msgspec.Struct, frozen=True, eq=False):
     status: int
     headers: Mapping[str, str]  # by names in lower case
     body: Buffer
@@ -98,7 +98,7 @@ class Question(msgspec.Struct, Generic[T], frozen=True, eq=False):
     is_probe: bool = False  # whether an answer that is an error means no
 
 
-class Inference(NamedTuple):
+class Inference(msgspec.Struct, frozen=True, eq=False):
     model: str
     version: str | int | None  # its version; None if the server chooses
     request: InferenceRequest
@@ -194,25 +194,25 @@ def make_inference(
     max_body_bytes: int | None = MAX_BODY_BYTES,
 ) -> Inference:
     """What is asked of a model, with inputs in any form. `Client.infer` says more."""
-    plain = to_plain_parameters("the request", parameters or {}, InvalidRequest)
-    wanted = [RequestOutput(output) if isinstance(output, str) else output for output in outputs or ()]
+    plain = to_plain_parameters("the request", parameters, InvalidRequest) if parameters else {}
+    wanted = [RequestOutput(output) if isinstance(output, str) else output for output in outputs] if outputs else []
     if isinstance(inputs, InferenceRequest):
         tensors, own = inputs.inputs, inputs.parameters
         id, wanted = inputs.id if id is None else id, wanted or inputs.outputs  # noqa: A001
-    elif isinstance(inputs, Sequence) and inputs and all(isinstance(each, Tensor) for each in inputs):
+    elif type(inputs) is not dict and isinstance(inputs, Sequence) and inputs and all(isinstance(each, Tensor) for each in inputs):
         tensors, own = list(inputs), {}
     else:
         tensors, own = to_inputs(inputs, {}, default_codecs())
-    request = InferenceRequest(tensors, id, {**own, **plain}, wanted)
+    request = InferenceRequest(tensors, id, {**own, **plain} if own else plain, wanted)
     return Inference(model, version, request, binary, (), max_body_bytes)
 
 
 def is_written_quickly(inference: Inference) -> bool:
     """Whether an event loop may write it: arrays that are bytes already take no time."""
     tensors = inference.request.inputs
-    if inference.binary:
-        tensors = [tensor for tensor in tensors if tensor.array.dtype.hasobject or not tensor.array.flags.c_contiguous]
-    return are_short(tensors)
+    if are_short(tensors):
+        return True
+    return inference.binary and are_short(x for x in tensors if x.array.dtype.hasobject or not x.array.flags.c_contiguous)
 
 
 def write_inference(inference: Inference, action: str = "infer") -> HTTPRequest:
@@ -231,12 +231,15 @@ def write_inference(inference: Inference, action: str = "infer") -> HTTPRequest:
 def _ask_for_binary(request: InferenceRequest) -> InferenceRequest:
     """The request with binary outputs, where it does not say itself how they come."""
     parameters: Parameters = {"binary_data_output": True, **request.parameters}
-    # servers do not agree on outputs that are named without a word of this
-    every = parameters["binary_data_output"]
-    outputs = [
-        output if REGION in (output.parameters or {}) else RequestOutput(output.name, {"binary_data": every, **(output.parameters or {})})
-        for output in request.outputs
-    ]
+    outputs = request.outputs
+    if outputs:  # servers do not agree on those that are named without a word of this
+        every = parameters["binary_data_output"]
+        outputs = [
+            output
+            if REGION in (output.parameters or {})
+            else RequestOutput(output.name, {"binary_data": every, **(output.parameters or {})})
+            for output in outputs
+        ]
     return InferenceRequest(request.inputs, request.id, parameters, outputs)
 
 
@@ -247,6 +250,14 @@ def read_inference(inference: Inference, answer: HTTPAnswer) -> InferenceRespons
         if inference.binary and answer.status in _REFUSALS and "json" not in answer.headers.get("content-type", ""):
             raise ErrorResponse(f"{error.text} ({_REFUSES_BINARY})", error.response_status) from None
         raise
+
+
+def make_writable(response: InferenceResponse) -> InferenceResponse:
+    """Copy arrays that are read-only: those of a short body, of which they are views."""
+    for tensor in response.outputs:
+        if not tensor.array.flags.writeable:
+            tensor.array = tensor.array.copy()
+    return response
 
 
 _LENGTH: Final = re.compile("[0-9]{1,18}")
@@ -278,8 +289,8 @@ def cut_pieces(body: Iterable[Buffer]) -> Iterator[memoryview]:
 
 def check_coding(headers: Mapping[str, str]) -> None:
     """Refuse a compressed body, which nobody has asked for."""
-    coding = headers.get("content-encoding", "")
-    if coding.lower() not in ("", "identity"):
+    coding = headers.get("content-encoding")
+    if coding and coding.lower() != "identity":
         raise InvalidResponse(
             f"the response has the Content-Encoding {show(coding)}, which only a client of httpx2 reads: give one as http="
         )
@@ -297,27 +308,40 @@ class Collector:
     """
 
     def __init__(self, headers: Mapping[str, str], limit: int | None, *, writable: bool) -> None:
-        self._limit = limit
+        self._headers, self._limit, self._writable = headers, limit, writable
         length = headers.get("content-length", "")
         check_size(int(length) if _LENGTH.fullmatch(length) else 0, limit, "response")
-        head = headers.get(LENGTH_NAME, "")
-        self._start = -int(head[-_DIGITS:]) % _ALIGNED if head.isdecimal() else 0
-        # who may write gets a view of a bytearray; of a BytesIO, its `bytes`: a view of one makes it complain when it is collected
-        self._body: bytearray | BytesIO = bytearray(self._start) if writable else BytesIO(bytes(self._start))
-        self._size = self._start
-        if isinstance(self._body, BytesIO):
-            self._body.seek(self._start)
+        self._size = self._start = 0
+        self._few: list[bytes] = []
+        self._body: bytearray | BytesIO | None = None
 
     def add(self, piece: bytes) -> None:
         self._size += len(piece)
-        check_size(self._size - self._start, self._limit, "response")
-        if isinstance(self._body, bytearray):
+        check_size(self._size, self._limit, "response")
+        if self._body is None:
+            self._few.append(piece)
+            if self._size > FEW:
+                self._begin(b"".join(self._few))
+        elif isinstance(self._body, bytearray):
             self._body += piece
         else:
             self._body.write(piece)
 
+    def _begin(self, piece: bytes) -> None:
+        head = self._headers.get(LENGTH_NAME, "")
+        self._start = -int(head[-_DIGITS:]) % _ALIGNED if head.isdecimal() else 0
+        # who may write gets a view of a bytearray; of a BytesIO, its `bytes`: a view of one makes it complain when it is collected
+        self._body = bytearray(self._start) if self._writable else BytesIO(bytes(self._start))
+        if isinstance(self._body, bytearray):
+            self._body += piece
+        else:
+            self._body.seek(self._start)
+            self._body.write(piece)
+
     def finish(self) -> Buffer:
-        """The body, which is not copied: arrays that are views of it can be written to, or nobody can change them any more."""
+        """The body. A long one is not copied: arrays that are views of it can be written to, or nobody can change them any more."""
+        if self._body is None:
+            return b"".join(self._few)
         body = memoryview(self._body if isinstance(self._body, bytearray) else self._body.getvalue())
         return body[self._start :]
 
