@@ -284,13 +284,15 @@ def _list_defaults(model: Model) -> dict[str, str | float]:
 
 
 def _describe(model: Model, specs: Sequence[TensorSpec], optional: Sequence[TensorSpec]) -> str:
-    """What to declare, and why there is no example, which has `specs` only."""
+    """What to declare, and why there is no example, which has `specs` only. Of what was written for another server, nothing is checked."""
     missing: dict[str, Sequence[TensorSpec]] = {}
     declared = {spec.name for spec in model.inputs}
     guessed = any(spec.name not in declared for spec in specs)
-    if guessed:
+    handler = model.lifecycle.handler
+    is_foreign = handler is not None and handler.foreign is not None
+    if guessed and not is_foreign:
         missing["inputs"] = [*specs, *optional]  # one that is left out could not be sent any more
-    if not model.outputs:
+    if not model.outputs and not is_foreign:
         missing["outputs"] = [TensorSpec("y", "FP32", [-1])]
     sentences = []
     if missing:

@@ -11,9 +11,10 @@ from typing import Any, ClassVar, Final
 import msgspec
 import numpy as np
 
-from .._models.fitted import find_width, list_columns
+from .._models.fitted import declare, find_width, list_columns
 from .._protocol.errors import show
 from .._protocol.log import logger
+from .._protocol.specs import TensorSpec
 from ..specs import specs_of
 from .codecs import NumpyCodec, NumpyRequestCodec, StringCodec
 from .errors import InferenceError
@@ -49,6 +50,10 @@ class Runtime(MLModel):
     def open(self, uri: str) -> Any:
         """Load the model."""
         raise NotImplementedError
+
+    def find_inputs(self) -> Sequence[TensorSpec]:
+        """The inputs of which the model itself knows something, for metadata where the settings declare none."""
+        return ()
 
     def run(self, payload: InferenceRequest) -> InferenceResponse:
         """Answer a request."""
@@ -91,6 +96,15 @@ class TableRuntime(Runtime):
     def list_columns(self) -> list[str]:
         """The names of the columns that the model was trained with; none if it does not know them."""
         return list_columns(self._model) or []
+
+    def find_inputs(self) -> Sequence[TensorSpec]:
+        known = declare(getattr(self._model, "predict", self._model), has_frames=True)
+        columns = known.inputs if known is not None and known.content_type == "pd" else ()
+        if self.settings.parameters.content_type == "pd":
+            return columns
+        width = find_width(self._model)
+        has_texts = any(spec.datatype == "BYTES" for spec in columns)  # which no array has
+        return () if width is None or has_texts else [TensorSpec("x", "FP64", [-1, width])]
 
     def spell(self, column: str) -> str:
         """The name of a column as the model has it."""

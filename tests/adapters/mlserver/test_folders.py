@@ -17,9 +17,11 @@ import numpy as np
 import pandas as pd
 import pytest
 from sklearn.base import BaseEstimator, TransformerMixin
+from sklearn.compose import make_column_transformer
 from sklearn.datasets import load_iris
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import OneHotEncoder
 
 from oip_asgi import Access, InferenceServer, OIPApp, TensorSpec
 from tests.support.asking import ask, error, get, logged, outputs
@@ -124,6 +126,47 @@ def test_columns_of_a_frame_come_in_the_order_of_the_training(
     assert logged(caplog) == []
     if save is nameless:
         assert error(ask_frame(server, "age", "x")) == (400, "the columns are ['age', 'x']: expected ['age', 'net debt']")
+
+
+def fitted_with_texts(file: Path) -> None:
+    encoded = make_column_transformer((OneHotEncoder(handle_unknown="ignore"), ["city"]), remainder="passthrough")
+    frame = pd.DataFrame({"age": [1.0, 5, 2, 8], "city": ["Ulm", "Bern", "Ulm", "Bern"]})
+    joblib.dump(make_pipeline(encoded, LogisticRegression()).fit(frame, [0, 1, 0, 1]), file)
+
+
+def fitted_with_an_array(file: Path) -> None:
+    joblib.dump(LogisticRegression().fit(COLUMNS.to_numpy(), [0, 1, 0, 1]), file)
+
+
+@pytest.mark.parametrize(
+    ("save", "content_type", "known"),
+    [
+        (fitted_with_an_array, None, [("x", "FP64", [-1, 2])]),
+        (named, "pd", [("age", "FP64", [-1]), ("net debt", "FP64", [-1])]),
+        (fitted_with_texts, "pd", [("age", "FP64", [-1]), ("city", "BYTES", [-1])]),
+        (fitted_with_texts, None, []),
+        (fitted_with_an_array, "pd", []),
+    ],
+)
+def test_metadata_has_what_the_model_knows_where_the_settings_declare_nothing(
+    tmp_path: Path, save: Any, content_type: str | None, known: list[Any]
+) -> None:
+    save(tmp_path / "model.joblib")
+    parameters = {} if content_type is None else {"content_type": content_type}
+    write(tmp_path, {"name": "m", "implementation": "mlserver_sklearn.SKLearnModel", "parameters": parameters})
+    server = serve(tmp_path)
+    server.load_sync("m")
+    inputs = get(server, "/models/m")[1]["inputs"]
+    assert [(each["name"], each["datatype"], each["shape"]) for each in inputs] == known
+    body = get(server, "/models/m/openapi.json")[1]["paths"]["/models/m/infer"]["post"]["requestBody"]
+    assert "description" not in body  # nothing is to be declared in Python
+    if known:
+        example = body["content"]["application/json"]["example"]
+        answer = post(server, "/models/m/infer", example)
+        assert answer.status == 200, answer.body
+        if content_type is None:  # and other names are taken as before
+            other = {"inputs": [{**example["inputs"][0], "name": "predict"}]}
+            assert json.loads(post(server, "/models/m/infer", other).body) == json.loads(answer.body)
 
 
 def test_an_array_has_as_many_columns_as_that_of_the_training(tmp_path: Path) -> None:
