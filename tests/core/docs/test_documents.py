@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import base64
 import json
+import zlib
 from collections.abc import Iterator
 from functools import partial
 from typing import Any
@@ -68,6 +70,17 @@ def test_each_example_works_when_it_is_sent(way: Way) -> None:
             continue
         answer = way(Request("POST", path, (), json.dumps(content["example"]).encode()))
         assert answer.status == 200, (path, content["example"], answer.body)
+
+
+def test_the_example_of_bytes_is_a_picture(way: Way) -> None:
+    example = got(way, "/models/files/openapi.json")["paths"]["/models/files/infer"]["post"]["requestBody"]["content"]
+    [[text]] = [tensor["data"] for tensor in example["application/json"]["example"]["inputs"]]
+    picture = base64.b64decode(text)
+    assert picture.startswith(b"\x89PNG\r\n\x1a\n")
+    assert len(picture) < 200
+    begin = picture.index(b"IDAT") + 4
+    pixels = zlib.decompress(picture[begin:-16])
+    assert len(pixels) == 64 * (1 + 3 * 64)
 
 
 def test_responses_are_as_the_schemas_say(way: Way) -> None:

@@ -83,12 +83,13 @@ def test_the_example_has_what_the_content_type_reads() -> None:
 
     @server.model("rest", content_type="base64", inputs=[TensorSpec("a", "BYTES", [-1])])
     def rest(**inputs: Any) -> Any:
-        assert inputs == {"a": [b"text"]}
+        assert inputs["a"][0].startswith(b"\x89PNG")
         return [b"text"]
 
     @server.model("codec")
     def codec(a: Annotated[Any, Base64Codec], b: list[bytes]) -> Any:
-        assert (a, b) == ([b"text"], [b"text"])
+        assert a[0].startswith(b"\x89PNG")
+        assert b == [b"text"]
         return b
 
     for name in ("model", "rest", "codec"):
