@@ -99,7 +99,8 @@ _FOR_BROWSERS: Final = """\
 <link rel="stylesheet" href="{page}/page.css">
 <main class="plain">
 <h1>{name} <span class="faint">{version}</span></h1>
-<p>This server answers requests to models by the Open Inference Protocol. <a href="{page}">Look at its models and try them</a>
+<p>This server answers requests to models by the Open Inference Protocol.
+<p><a href="{page}">Look at its models and try them</a>
 <p class="faint">Programs get this from the same address:
 <pre>{metadata}</pre>
 </main>
@@ -144,7 +145,8 @@ def describe_state(engine: Engine, model: Model) -> dict[str, Any]:
         "durations": _describe_histogram(*numbers.durations.values()),
         "queues": _describe_histogram(numbers.queues),
         "rows": _describe_histogram(numbers.rows),
-        "draining": engine.draining,
+        "leaving": "stopping" if engine.stopping else "draining" if engine.draining else "",
+        "refuses": engine.stopping or not model.lifecycle.will_serve,
         "waiting": model.limiter.waiting,
         "running": model.limiter.running,
     }

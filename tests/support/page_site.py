@@ -173,6 +173,10 @@ def add_looks(server: InferenceServer) -> None:
         encoded = np.array([base64.b64encode(RED)], object)
         return {"file": encoded, "pixels": pixels, "curve": np.arange(40.0), "heat": np.arange(25.0).reshape(5, 5)}
 
+    @server.model("album")
+    def album() -> dict[str, Any]:
+        return {"cover": np.array([base64.b64encode(RED), b"none", base64.b64encode(RED)], object), "score": np.arange(3.0)}
+
 
 def fail() -> None:
     raise OSError("its file is not there")

@@ -7,6 +7,7 @@ const NUMBER = /^[-+]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?$/;
 const JSON_NUMBER = /^-?(0|[1-9]\d*)(\.\d+)?([eE][+-]?\d+)?$/;
 const WORDS = { true: true, false: false, null: null, NaN: "NaN", Infinity: "Infinity", "-Infinity": "-Infinity" };
 const MOMENT = /^(\d{4}-\d\d-\d\d)(?:[T ](\d\d:\d\d(?::\d\d(?:\.\d{1,3})?)?))?(Z?)$/;
+const MIDNIGHT = /^[0:.]*$/, WHOLE_MINUTE = /^\d\d:\d\d(:[0.]*)?$/;
 
 /** What the reader wrote cannot be sent. */
 export class Mistake extends Error {
@@ -18,8 +19,8 @@ export class Mistake extends Error {
 
 /** The type of an input in words: of BYTES, what its content type makes of them. */
 export function typeOf(datatype, contentType) {
-  const word = { str: "text", datetime: "date" }[contentType];
-  return word ?? [datatype, contentType].filter(Boolean).join(" ");
+  if (datatype === "BYTES" && [undefined, "np", "str"].includes(contentType)) return "text";
+  return contentType === "datetime" ? "date" : [datatype, contentType].filter(Boolean).join(" ");
 }
 
 /** A number as it is written, or the word for one; undefined if it is none. */
@@ -70,25 +71,29 @@ class ChoiceCell {
   }
 }
 
+/** A day; or a moment, if the first date of its column has a time of the day, or this one. */
 class DateCell {
   constructor(column, label, value) {
-    const [, day, time = "00:00:00", zone] = MOMENT.exec(value ?? "") ?? [];
-    Object.assign(this, { column, zone: zone ?? column.zone ?? "" });
-    this.element = build("input", { type: "datetime-local", step: 1, ariaLabel: label, value: day ? `${day}T${time}` : "" });
+    const [, day, time = "00:00:00", zone] = MOMENT.exec(value ?? "") ?? [], isMidnight = MIDNIGHT.test(time);
+    if (day) column.hasDays ??= isMidnight;
+    Object.assign(this, { column, label, zone: zone ?? column.zone ?? "" });
+    const kind = column.hasDays && isMidnight ? { type: "date", value: day ?? "" }
+      : { type: "datetime-local", step: WHOLE_MINUTE.test(time) ? 60 : 1, value: day ? `${day}T${time}` : "" };
+    this.element = build("input", { ariaLabel: label, ...kind });
   }
 
   read() {
     const { value } = this.element;
-    if (value) return `${value.length === 16 ? `${value}:00` : value}${this.zone}`;
-    if (this.element.validity?.badInput) throw new Mistake(this.element, `${this.column.name} has a date that is not whole`);
-    return nothingOf(this.column, this.element, "a date");
+    if (value) return `${value}${{ 10: "T00:00:00", 16: ":00" }[value.length] ?? ""}${this.zone}`;
+    if (this.element.validity?.badInput) throw new Mistake(this.element, `${placeOf(this)} has a date that is not whole`);
+    return nothingOf(this, "a date");
   }
 }
 
 class TextCell {
   constructor(column, label, value) {
     const text = value === null || value === undefined ? "" : fieldText(value);
-    Object.assign(this, { column, isEmptyText: value === "" });
+    Object.assign(this, { column, label, isEmptyText: value === "" });
     this.element = build("input", { value: text, ariaLabel: label, autocomplete: "off", spellcheck: false, size: Math.min(Math.max(text.length, 8), 40) });
     if (column.datatype !== "BYTES") this.element.inputMode = "decimal";
     this.element.placeholder = this.isEmptyText ? "empty text" : column.isNullable ? "missing" : column.isOptional ? column.hint || "not sent" : "";
@@ -96,16 +101,22 @@ class TextCell {
 
   read() {
     const { column, element } = this, text = element.value;
-    if (column.datatype === "BYTES") return text || (this.isEmptyText || !(column.isNullable || column.isOptional) ? "" : nothingOf(column, element, ""));
-    if (!text.trim()) return nothingOf(column, element, "a number");
+    if (column.datatype === "BYTES") return text || (this.isEmptyText || !(column.isNullable || column.isOptional) ? "" : nothingOf(this, ""));
+    if (!text.trim()) return nothingOf(this, "a number");
     const number = numberIn(text.trim());
-    if (number === undefined) throw new Mistake(element, `${column.name}: ${JSON.stringify(text)} is no number`);
+    if (number === undefined) throw new Mistake(element, `${placeOf(this)}: ${JSON.stringify(text)} is no number`);
     return number;
   }
 }
 
-function nothingOf({ name, isNullable, isOptional }, control, expected) {
+function nothingOf(cell, expected) {
+  const { isNullable, isOptional } = cell.column;
   if (isNullable) return null;
   if (isOptional) return undefined;
-  throw new Mistake(control, `${name} needs ${expected} in each row`);
+  throw new Mistake(cell.element, `${placeOf(cell)} needs ${expected}`);
+}
+
+/** Where a mistake is: in which row, if there are several. */
+function placeOf({ column, label }) {
+  return column.cells?.length > 1 ? label : column.name;
 }

@@ -141,7 +141,7 @@ class Texts extends Lines {
   constructor(input, isOnly) {
     super(input);
     this.isText = [undefined, "np", "base64"].includes(input.contentType);  // JSON carries its bytes as base64
-    if (TEXTS.includes(input.contentType) || !(this.isText || isOnly)) return;
+    if (TEXTS.includes(input.contentType) || input.hint || !(this.isText || isOnly)) return;
     this.clear = button("Remove", () => { this.take([]); this.file.focus(); }, { hidden: true, ariaLabel: `Remove the files for ${input.name}` });
     this.tools.append(build("span", { className: "faint wide" }, ["drop a file, or"]), this.filePicker("Choose a file", { multiple: this.isText && this.isList() }), this.clear);
   }
@@ -153,15 +153,20 @@ class Texts extends Lines {
 
   async take(files) {
     if (!this.file) return;
-    this.files = this.isText ? await Promise.all(files.map(base64)) : [];
-    this.sources = this.files.map((text, place) => ({ text, name: files[place].name }));
+    const texts = this.isText ? await Promise.all(files.map(base64)) : [];
+    this.hold(texts, await Promise.all(files.map(previewOf)));
+    this.sources = texts.map((text, place) => ({ text, name: files[place].name }));
     this.body = this.isText ? undefined : files[0];
-    this.clear.hidden = !files.length;
-    this.control.hidden = files.length > 0;
-    this.preview.hidden = !files.length;
-    this.preview.replaceChildren(...await Promise.all(files.map(previewOf)));
     if (!files.length) this.file.value = "";
     this.changed();
+  }
+
+  /** Hold the base64 of files, and show what they are, in place of text. */
+  hold(texts, previews) {
+    Object.assign(this, { files: texts, sources: [], body: undefined });
+    this.control.hidden = previews.length > 0;
+    this.clear.hidden = this.preview.hidden = !previews.length;
+    this.preview.replaceChildren(...previews);
   }
 
   tensor() {
@@ -181,17 +186,24 @@ class Texts extends Lines {
     const elements = [tensor?.data ?? []].flat(Infinity).map(fieldText);
     if (this.files?.length && `${elements}` === `${this.files}`) return;
     this.isEmptyLeftOut = !tensor;
+    const images = this.file && this.contentType === "base64" ? elements.map(imageIn) : [];
+    if (images.length && images.every(Boolean)) return this.hold(elements, images.map((image) => thumb(image, "a picture", image.bytes.length)));
     if (this.files?.length) this.take([]);
     this.control.value = elements.join("\n");
     this.fit();
+    return undefined;
   }
 }
 
 /** What a file looks like: its picture if it is one, its name and its size. */
 async function previewOf(file) {
-  const bytes = new Uint8Array(await file.arrayBuffer()), image = imageIn(bytes);
-  const caption = build("span", { className: "faint" }, [`${file.name}, ${bytes.length.toLocaleString("en")} bytes`]);
-  return build("div", { className: "thumb" }, [...(image ? [drawFile(image, file.name, () => {})] : []), caption]);
+  const bytes = new Uint8Array(await file.arrayBuffer());
+  return thumb(imageIn(bytes), file.name, bytes.length);
+}
+
+function thumb(image, name, size) {
+  const caption = build("span", { className: "faint" }, [`${name}, ${size.toLocaleString("en")} bytes`]);
+  return build("div", { className: "thumb" }, [...(image ? [drawFile(image, name, () => {})] : []), caption]);
 }
 
 /** Lines of numbers; or an array from a file, at random or of zeros, which is too large for text. */

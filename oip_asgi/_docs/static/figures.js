@@ -1,5 +1,6 @@
 // The views of an answer as elements, each with what copies and saves it. Knows what is shown, not where it comes from.
 
+import { typeOf } from "./cells.js";
 import { build, copyButton, made, saveButton } from "./elements.js";
 import { blobOf, drawFile, drawHeat, drawPixels } from "./pictures.js";
 import { draw } from "./plot.js";
@@ -67,7 +68,9 @@ function classOf({ isNumber, isInput }) {
 function cell(column, row) {
   const value = column.values[row], whole = writtenOf(value);
   if (value === null || value === undefined || whole === "NaN") return build("td", { className: `${classOf(column)} missing` }, ["missing"]);
-  const text = column.isNumber ? short(value, whole) : imageIn(value) ? "a picture" : whole;
+  const image = column.isNumber ? null : imageIn(value);
+  if (image) return build("td", { className: classOf(column) }, [drawFile(image, `${column.name}, row ${row + 1}: a picture`, () => {})]);
+  const text = column.isNumber ? short(value, whole) : whole;
   return build("td", { className: classOf(column), title: text === whole ? "" : whole }, [text]);
 }
 
@@ -212,12 +215,12 @@ function rowsOf(values, width) {
 }
 
 function summaryFigure({ name, shape, datatype, data, range }) {
-  const size = `${datatype ?? ""} [${shape.join(", ")}]`, numbers = data.slice(0, FIRST);
+  const size = `${datatype ? typeOf(datatype) : "text"} [${shape.join(", ")}]`, numbers = data.slice(0, FIRST);
   const first = numbers.map((value) => (numberOf(value) === null ? writtenOf(value) : short(value, writtenOf(value)))).join(", ");
   const sentence = `${data.length.toLocaleString("en")} values${range ? ` from ${short(range[0])} to ${short(range[1])}` : ""}, which begin with`;
   return figure(name, size, valueTools(name, data), [build("p", {}, [sentence, " ", made("code", `${first}${data.length > FIRST ? ", …" : ""}`)])]);
 }
 
 function emptyFigure({ name, shape, datatype }) {
-  return figure(name, `${datatype} [${shape.join(", ")}]`, [], [made("p", "It has no elements.", "faint")]);
+  return figure(name, `${typeOf(datatype)} [${shape.join(", ")}]`, [], [made("p", "It has no elements.", "faint")]);
 }

@@ -12,6 +12,7 @@ import { LANGUAGES, declaration, fileOf } from "./snippets.js";
 import { membersOf, numberOf, plainData } from "./tensors.js";
 import { linkOf, remember } from "./visit.js";
 
+const SETTLES = 300;  // milliseconds until the server has heard of a client that has gone
 const NO_EXAMPLE = /\s*This document has no example.*/;  // the form has one
 
 let model = null;  // the one that is shown
@@ -19,6 +20,7 @@ let fields = null;  // of the action that is chosen
 let parts = [];  // the tensors whose bytes follow the JSON
 let sending = null;  // aborts the request that is under way
 let tellEnd = () => {};  // that a request has ended
+let isRefused = false;  // whether the server would refuse each request
 
 /** Show the form of a model. */
 export function showForm(shown) {
@@ -154,13 +156,26 @@ function showSnippet({ textContent: name }) {
   at("code").textContent = model.code.find(([each]) => each === name)[1];
 }
 
+/** Say why a request would be refused; nothing if it would not. */
+export function showRefusal(text) {
+  isRefused = Boolean(text);
+  at("refusal").textContent = text;
+  offerSend();
+}
+
+function offerSend() {
+  at("send").disabled = isRefused || Boolean(sending);
+  at("send").classList.toggle("busy", Boolean(sending));
+}
+
 async function send() {
+  if (isRefused) return undefined;
   const wrong = at("fields").hidden ? null : at("fields").querySelector("[aria-invalid]");
   if (wrong) return wrong.focus();
   const asked = request(), { url, headers, body, file, streams } = asked, [content, described] = contentOf(asked);
   sending?.abort();
   const controller = sending = new AbortController();
-  at("send").disabled = true;
+  offerSend();
   at("declare").hidden = true;
   awaitAnswer(() => controller.abort("stopped"));
   const begun = performance.now(), { name, newest } = model, spent = () => (performance.now() - begun) / 1000;
@@ -178,9 +193,11 @@ async function send() {
     showFailure(`The request failed: ${error.message}`);
     remember(asked, "failed", false, spent());
   } finally {
-    if (sending === controller) at("send").disabled = false;
-    tellEnd();
+    if (sending === controller) sending = null;
+    offerSend();
+    setTimeout(tellEnd, controller.signal.aborted ? SETTLES : 0);
   }
+  return undefined;
 }
 
 /** The inputs of a body, for what is shown beside the outputs. */
@@ -201,7 +218,9 @@ function showDeclaration(body, text) {
   const namesOfAll = (tensors) => tensors.map(({ name }) => name);
   const declared = { inputs: namesOfAll(model.metadata.inputs), outputs: namesOfAll(model.metadata.outputs) };
   const line = declaration(sent, outputs, declared);
-  at("declare").hidden = !line;
+  if (!line || at("hint").hidden) return;  // nothing is to be declared, or not in Python
+  at("hint").hidden = true;  // this says more
+  at("declare").hidden = false;
   at("declaration").textContent = line;
 }
 

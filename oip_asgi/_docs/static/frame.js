@@ -11,8 +11,8 @@ export class Frame {
   constructor(inputs) {
     this.columns = inputs.map((input) => new Column(input));
     this.head = build("tr", { hidden: true });
-    const table = build("table", { className: "frame" }, [build("thead", {}, [this.head]), build("tbody", {}, this.columns.map(({ element }) => element))]);
-    const scroll = build("div", { className: "scroll", tabIndex: 0, role: "region", ariaLabel: "Rows" }, [table]);
+    this.table = build("table", { className: "frame" }, [build("thead", {}, [this.head]), build("tbody", {}, this.columns.map(({ element }) => element))]);
+    const scroll = build("div", { className: "scroll", tabIndex: 0, role: "region", ariaLabel: "Rows" }, [this.table]);
     const file = build("input", { type: "file", accept: ".csv,.tsv,.txt", ariaLabel: "Rows from a CSV file" });
     file.addEventListener("change", async () => { this.take(await file.files[0].text(), this.columns[0], 0); file.value = ""; });
     this.fewer = button("Remove a row", () => this.setRows(this.count - 1), { ariaLabel: "Remove the last row" });
@@ -76,6 +76,7 @@ export class Frame {
   numberRows() {
     const { count } = this;
     this.fewer.hidden = this.head.hidden = count < 2;
+    this.table.classList.toggle("many", count > 1);
     const title = (_, place) => build("th", { scope: "col" }, [`row ${place + 1}`]);
     this.head.replaceChildren(build("td"), ...Array.from({ length: count }, title));
   }
@@ -123,7 +124,7 @@ class Column {
     const isNothing = (value) => value === undefined || (this.isOptional && value === null);
     if (values.every(isNothing)) return null;
     const hole = values.indexOf(undefined);
-    if (hole >= 0) throw new Mistake(this.cells[hole].element, `${this.name} has a value in some rows only`);
+    if (hole >= 0) throw new Mistake(this.cells[hole].element, `${this.name} has a value in some rows only: row ${hole + 1} has none`);
     return { name: this.name, shape: this.shape.length > 1 ? [values.length, 1] : [values.length], datatype: this.datatype, contentType: this.contentType, data: values };
   }
 

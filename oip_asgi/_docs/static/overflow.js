@@ -14,7 +14,7 @@ export function listenToOverflow() {
   at("more").addEventListener("click", () => showWhole(at("more").ariaExpanded !== "true"));
 }
 
-/** Show all of the description, or its beginning. */
+/** Show all of the description, or what is before its sections. */
 export function showWhole(isWhole) {
   at("docstring").classList.toggle("whole", isWhole);
   at("more").ariaExpanded = isWhole;
@@ -28,7 +28,8 @@ function mark() {
   requestAnimationFrame(() => {
     isDue = false;
     for (const box of document.querySelectorAll(BOXES)) box.dataset.more = sidesOf(box).join(" ");
-    const isNeeded = !at("docstring").hidden && (at("docstring").dataset.more || at("docstring").classList.contains("whole"));
+    const { hidden, dataset, classList } = at("docstring");
+    const isNeeded = !hidden && (dataset.more || classList.contains("whole") || at("docstring").querySelector("h3"));
     if (at("more").hidden === Boolean(isNeeded)) at("more").hidden = !isNeeded;  // what is set again is a change too, and would be marked for ever
   });
 }

@@ -3,12 +3,12 @@
 import { typeOf } from "./cells.js";
 import { actionsOf, controlsOf } from "./described.js";
 import { at, made, tableRows } from "./elements.js";
-import { fillIn, listenToForm, showForm } from "./form.js";
+import { fillIn, listenToForm, showForm, showRefusal } from "./form.js";
 import { literal, parse, pretty } from "./json.js";
 import { MOMENTS, READ_EVERY, showNumbers } from "./numbers.js";
 import { listenToOverflow, showWhole } from "./overflow.js";
 import { elementsOf } from "./prose.js";
-import { ask, asJSON } from "./server.js";
+import { ask, asJSON, closeHeaders } from "./server.js";
 import { change } from "./statistics.js";
 import { linkOf, readLink } from "./visit.js";
 
@@ -16,13 +16,18 @@ const MODELS_EVERY = 10000;  // milliseconds
 const MANY = 8;  // models, which are too many to be seen at once on a phone
 const STATES = { READY: ["ready", "good"], LOADING: ["loading", ""], UNLOADING: ["unloading", ""], UNAVAILABLE: ["unavailable", "bad"] };
 
-const stateOf = ({ state }) => STATES[state] ?? [state.toLowerCase(), ""];
+const LEAVING = { draining: "Readiness is 503, so that a balancer sends no new requests; those that come are answered", stopping: "New requests are refused" };
+
+const stateOf = ({ state }) => (state === "READY" && leaving ? [leaving, ""] : STATES[state] ?? [state.toLowerCase(), ""]);
 
 let models = new Map();  // by name: its entries in the index
 let shown = null;  // the model that is shown
+let leaving = "";  // what the server does if it is not to get new requests: "draining", "stopping"
 
-function tell(message) {
+/** Tell the reader of an error, or what the server wants to have. */
+function tell(message, isAsked = false) {
   at("message").textContent = message;
+  at("message").className = isAsked ? "asked" : "failed";
   at("message").hidden = !message;
 }
 
@@ -39,7 +44,8 @@ async function listModels() {
     models = grouped(entries);
     tell("");
   } catch (error) {
-    tell(`The models cannot be listed. ${error.message}`);
+    if (error.status === 401) tell(`The server asks who you are. ${error.message}`, true);
+    else tell(`The models cannot be listed. ${error.message}`);
     return;
   }
   showList();
@@ -62,7 +68,8 @@ function entryOf({ name, version }) {
 function showList() {
   const all = [...models.values()].flat();
   const ready = all.filter((entry) => entry.state === "READY").length;
-  badge(at("ready"), `${ready} of ${all.length} ready`, ready === all.length ? "good" : "");
+  badge(at("ready"), leaving || `${ready} of ${all.length} ready`, ready === all.length && !leaving ? "good" : "");
+  at("ready").title = LEAVING[leaving] ?? "";
   at("find").hidden = models.size < MANY;
   at("unready").hidden = ready === all.length;
   at("unready").lastElementChild.textContent = `only those not ready (${all.length - ready})`;
@@ -156,6 +163,8 @@ function showAll(model) {
   at("inputs").replaceChildren(tableOf(model.metadata.inputs, about?.inputs ?? []));
   at("outputs").replaceChildren(tableOf(model.metadata.outputs, []));
   at("options").replaceChildren();
+  at("options").parentElement.hidden = true;  // until they are known
+  showRefusal("");
   showNumbers(model);
   showForm(model);
 }
@@ -234,10 +243,20 @@ async function readNumbers({ isPoint = true } = {}) {
   }
   if (shown !== model) return;
   model.newest = state;
-  if (state) at("draining").hidden = !state.draining;
+  if (state) showWhatIsRefused(state);
   if (isPoint) addMoment(model, state);
   showNumbers(model);
   if (state && !at("options").firstChild) showOptions(state);
+}
+
+/** Show whether the server takes requests at this moment; the list of models is asked for again if that has changed. */
+function showWhatIsRefused({ leaving: now, refuses }) {
+  const isOther = now !== leaving || (shown.refuses !== undefined && refuses !== shown.refuses), isLoaded = shown.refuses && !refuses;
+  [leaving, shown.refuses] = [now, refuses];
+  const [text] = stateOf(entryOf(shown) ?? { state: "unknown" });
+  showRefusal(refuses ? `It is ${text}, and answers no requests.` : "");
+  if (isOther) listModels();
+  if (isLoaded && !shown.metadata.inputs.length) choose();  // it may have told its inputs
 }
 
 function addMoment(model, state) {
@@ -253,6 +272,7 @@ function showOptions({ options, labels }) {
   const table = made("table");
   table.append(...tableRows(rows));
   at("options").replaceChildren(table);
+  at("options").parentElement.hidden = false;
 }
 
 function listen() {
@@ -272,6 +292,7 @@ async function greet() {
   tell("");
   try {
     showServer(await asJSON("."));
+    closeHeaders();
     if (shown?.path) shown.controls = controlsOf(await asJSON(`${shown.path}/openapi.json`));
   } catch (error) {
     tell(error.message);

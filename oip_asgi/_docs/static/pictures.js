@@ -3,7 +3,7 @@
 import { build } from "./elements.js";
 
 const STOPS = [[68, 1, 84], [59, 82, 139], [33, 145, 140], [94, 201, 98], [253, 231, 37]];  // of viridis, which everyone can tell apart
-const SMALL = 160;  // pixels: what is smaller is drawn larger, without a blur
+const SMALL = 320;  // pixels: what is smaller is drawn larger, without a blur
 
 /** A picture whose bytes are those of a file. `onRead` is called with its width and height once it is drawn. */
 export function drawFile({ bytes, type }, described, onRead) {

@@ -4,22 +4,29 @@ const NAMESPACE = "http://www.w3.org/2000/svg";
 const WIDTH = 300, HEIGHT = 80;
 
 /** The places of a curve: `values` may hold null where nothing is known, and the newest is at the right. */
-export function places(values, [least, most], length) {
+export function places(values, range, length) {
   const step = WIDTH / (length - 1);
   const first = length - values.length;
-  return values.map((value, index) =>
-    value === null ? null : [(first + index) * step, HEIGHT - 2 - ((value - least) / (most - least || 1)) * (HEIGHT - 8)]);
+  return values.map((value, index) => (value === null ? null : [(first + index) * step, heightOf(value, range)]));
 }
 
-/** Draw values into an `<svg>`, of which `length` fit, and say in words what is drawn. `range` is the bottom and the top, 0 and the largest. */
+function heightOf(value, [least, most]) {
+  return HEIGHT - 2 - ((value - least) / (most - least || 1)) * (HEIGHT - 8);
+}
+
+/**
+ * Draw values into an `<svg>`, of which `length` fit, and say in words what is drawn. `range` is the bottom and the top, 0 and the largest. What
+ * is between the curve and 0 is filled, if 0 is in the range.
+ */
 export function draw(svg, values, length, described, range = [0, Math.max(...values.filter((value) => value !== null), 1e-9)]) {
-  const parts = [shape("line", { class: "grid", x1: 0, x2: WIDTH, y1: HEIGHT - 2, y2: HEIGHT - 2 })];
+  const hasZero = range[0] <= 0 && range[1] >= 0, base = hasZero ? heightOf(0, range) : HEIGHT - 2;
+  const parts = [shape("line", { class: "grid", x1: 0, x2: WIDTH, y1: base, y2: base })];
   for (const run of runs(places(values, range, length))) {
     const isDot = run.length === 1;
     if (isDot) run.push([run[0][0] + 0.01, run[0][1]]);
     const points = run.map((place) => place.map((number) => number.toFixed(1)).join(",")).join(" ");
     const [left, right] = [run[0][0], run[run.length - 1][0]];
-    parts.push(shape("polygon", { class: "area", points: `${left},${HEIGHT - 2} ${points} ${right},${HEIGHT - 2}` }));
+    if (hasZero) parts.push(shape("polygon", { class: "area", points: `${left},${base} ${points} ${right},${base}` }));
     parts.push(shape("polyline", { class: isDot ? "curve dot" : "curve", points }));
   }
   svg.setAttribute("viewBox", `0 0 ${WIDTH} ${HEIGHT}`);

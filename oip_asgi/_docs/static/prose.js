@@ -6,6 +6,7 @@ import { build } from "./elements.js";
 const ITEM = /^(\s*)(?:[-*+•]|\d+[.)])\s+(.*)$/;
 const NUMBERED = /^\s*\d+[.)]\s/;
 const UNDERLINE = /^\s*(-{3,}|={3,})\s*$/;  // of a heading
+const SECTION = /^(Args|Arguments|Parameters|Other Parameters|Attributes|Returns|Yields|Raises|Warns|Examples?|Notes?|References|See Also):$/;
 const PROMPT = /^\s*>>> /;
 const WORDS = /(`+)([^`]+?)\1|\*\*([^*\s](?:[^*]*[^*\s])?)\*\*|(?<![\w*])\*([^*\s](?:[^*]*[^*\s])?)\*(?![\w*])/g;
 
@@ -17,6 +18,7 @@ export function blocksOf(text) {
     const item = ITEM.exec(line), isIndented = /^ {4}/.test(line);
     if (!line.trim()) last = last?.kind === "list" || last?.kind === "code" ? { ...last, isParted: true } : null;
     else if (UNDERLINE.test(line) && last?.kind === "text" && last.lines.length === 1) last = makeHeading(last);
+    else if (SECTION.test(line)) last = addSection(blocks, line.slice(0, -1));
     else if (PROMPT.test(line) || last?.isSession && !last.isParted) last = addSession(blocks, last, line.trim());
     else if (item) last = addItem(blocks, last, item[2], NUMBERED.test(line));
     else if (last?.kind === "list" && !last.isParted && /^\s/.test(line)) last.items[last.items.length - 1] += ` ${line.trim()}`;
@@ -48,6 +50,12 @@ function addLine(blocks, last, kind, line) {
 function makeHeading(block) {
   block.kind = "heading";
   return null;
+}
+
+/** A heading in the style of Google: what is below it is indented, and is code in an example only. */
+function addSection(blocks, title) {
+  blocks.push({ kind: "heading", lines: [title] });
+  return title.startsWith("Example") ? null : { kind: "section" };
 }
 
 /** A line of what is typed into Python, or of what it prints. */

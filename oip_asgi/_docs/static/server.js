@@ -20,7 +20,7 @@ export async function ask(path, options) {
   const text = await response.text();
   if (!response.ok) {
     askForHeaders(response);
-    throw new Refused(`${response.status}: ${errorOf(text)}`);
+    throw Object.assign(new Refused(`${response.status}: ${errorOf(text)}`), { status: response.status });
   }
   return text;
 }
@@ -33,6 +33,12 @@ export function askForHeaders({ status }) {
   refused = at("headers").value;
   at("sent").open = true;
   at("headers").focus();
+}
+
+/** The headers are taken: what asks for them is one line again. */
+export function closeHeaders() {
+  if (at("sent").contains(document.activeElement)) at("sent").querySelector("summary").focus();
+  at("sent").open = false;
 }
 
 /** The headers that the reader has typed, such as a key that the host asks for. */

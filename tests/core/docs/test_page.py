@@ -146,7 +146,7 @@ def test_the_state_of_a_model_has_its_options_and_its_numbers() -> None:
             "max_concurrency": 1, "max_queue": 5, "timeout": 2.5, "max_batch_size": 8, "cache": {"max_bytes": 1000, "ttl": None},
         }  # fmt: skip
         assert state["labels"] == {"y": ["cat", "dog"]}
-        assert state["draining"] is False
+        assert (state["leaving"], state["refuses"]) == ("", False)
         assert (state["waiting"], state["running"], set(state["outcomes"].values())) == (0, 0, {0})
     for body in (b'{"inputs":[{"name":"x","shape":[1,2],"datatype":"FP32","data":[1,2]}]}', b"{"):
         over_asgi(OIPApp(server), "")(Request("POST", "/models/m/infer", (), body))
@@ -157,7 +157,10 @@ def test_the_state_of_a_model_has_its_options_and_its_numbers() -> None:
         assert len(state[name]["counts"]) == len(state[name]["bounds"]) + 1
     assert state["rows"]["sum"] == 1
     server.drain()
-    assert json.loads(way(Request("GET", "/models/m/docs/state.json")).body)["draining"] is True
+    state = json.loads(way(Request("GET", "/models/m/docs/state.json")).body)
+    assert (state["leaving"], state["refuses"]) == ("draining", False)  # calls go on
+    server.unload_sync("m")
+    assert json.loads(way(Request("GET", "/models/m/docs/state.json")).body)["refuses"] is True
 
 
 def quantiles_of(state: Any, shares: list[float]) -> list[float]:

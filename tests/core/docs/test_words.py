@@ -61,6 +61,49 @@ def test_a_docstring_in_the_style_of_numpy_has_headings_and_sessions(scripts: Sc
     ]
 
 
+def test_a_docstring_in_the_style_of_google_has_headings(scripts: Scripts) -> None:
+    text = """Add.
+
+Args:
+    x: A number,
+        or none.
+    y: Another.
+
+Returns:
+    The sum.
+
+Example:
+    add(1)
+
+Note: this is none."""
+    blocks = scripts.value_of("prose.blocksOf(text)", text=text)
+    assert [[block["kind"], *block["lines"]] for block in blocks] == [
+        ["text", "Add."],
+        ["heading", "Args"],
+        ["text", "x: A number,", "or none.", "y: Another."],
+        ["heading", "Returns"],
+        ["text", "The sum."],
+        ["heading", "Example"],
+        ["code", "add(1)"],
+        ["text", "Note: this is none."],
+    ]
+
+
+@pytest.mark.parametrize(
+    ("datatype", "content_type", "word"),
+    [
+        ("BYTES", None, "text"),
+        ("BYTES", "str", "text"),
+        ("BYTES", "np", "text"),
+        ("BYTES", "datetime", "date"),
+        ("BYTES", "base64", "BYTES base64"),
+        ("FP32", None, "FP32"),
+    ],
+)
+def test_a_type_has_one_word(scripts: Scripts, datatype: str, content_type: str | None, word: str) -> None:
+    assert scripts.value_of("cells.typeOf(datatype, type ?? undefined)", datatype=datatype, type=content_type) == word
+
+
 @pytest.mark.parametrize(
     ("line", "parts"),
     [

@@ -110,14 +110,28 @@ def test_what_goes_on_is_seen_to_go_on(site: Served, browser: Browser) -> None:
     rows.evaluate("box => { box.scrollLeft = box.scrollWidth; }")
     expect(rows).to_have_attribute("data-more", "")
     page.evaluate("location.hash = 'model=explained'")
-    expect(docstring.locator("h3")).to_have_text("Parameters")
-    expect(docstring).to_have_attribute("data-more", "below")
-    more.click()
-    expect(page.get_by_role("button", name="Show less")).to_be_visible()
+    expect(docstring.locator("p").first).to_be_visible()
+    expect(docstring.locator("h3")).to_be_hidden()
     expect(docstring).to_have_attribute("data-more", "")
+    more.click()
+    expect(docstring.locator("h3")).to_have_text("Parameters")
+    expect(docstring.locator("h3")).to_be_visible()
+    expect(docstring.locator("pre")).to_be_visible()
     page.get_by_role("button", name="Show less").click()
-    expect(docstring).to_have_attribute("data-more", "below")
+    expect(docstring.locator("h3")).to_be_hidden()
     assert seen.console == []
+
+
+def test_code_is_as_long_as_it_is(site: Served, browser: Browser) -> None:
+    page, _ = opened(browser, f"{site.url}/v2/docs#model=iris", viewport={"width": 360, "height": 740})
+    code = page.locator("#code")
+    expect(code).to_have_attribute("data-more", "right")
+    lines = len(code.inner_text().splitlines())
+    height = code.evaluate(
+        "box => (box.scrollHeight - 2 * parseFloat(getComputedStyle(box).paddingTop)) / parseFloat(getComputedStyle(box).lineHeight)"
+    )
+    assert round(height) == lines
+    assert page.evaluate("document.documentElement.scrollWidth") <= 360
 
 
 def test_a_page_that_nothing_happens_to_draws_nothing(site: Served, browser: Browser) -> None:
@@ -238,6 +252,7 @@ def test_a_stream_of_texts_grows_until_it_is_stopped(site: Served, browser: Brow
     expect(page.locator("#size")).to_have_text(re.compile("items, .* per second, stopped$"))
     expect(page.locator("#stop")).to_be_hidden()
     expect(page.locator("#send")).to_be_enabled()
+    expect(page.locator("#totals")).to_contain_text("0 running", timeout=1500)  # the next reading may be two seconds away
     assert copied_from(page, "#look") == page.locator("#look .text").inner_text()
     assert "text 99" not in page.locator("#look .text").inner_text()
     assert seen.console == []
@@ -317,9 +332,18 @@ def test_pictures_are_drawn(site: Served, browser: Browser) -> None:
         page.locator("#look figure", has_text="file").get_by_role("button", name="Save").click()
     assert saved.value.suggested_filename == "file.png"
     assert saved.value.path().read_bytes() == RED
-    expect(page.get_by_role("img", name="curve: 40 values from 0 to 39")).to_be_visible()
+    curve = page.get_by_role("img", name="curve: 40 values from 0 to 39")
+    expect(curve).to_be_visible()
+    assert curve.locator("polygon").get_attribute("points").startswith("0,78 ")  # it is filled down to 0
+    assert page.locator("#look figure", has_text="file").locator("canvas").bounding_box()["width"] > 150
     expect(page.get_by_role("img", name="heat: 5 rows of 5 values, from 0 to 24")).to_be_visible()
     picture(page, "pictures")
+    page.evaluate("location.hash = 'model=album'")
+    page.click("#send")
+    expect(page.locator("#look tbody tr")).to_have_count(3)
+    assert drawn(page.locator("#look td canvas").first) == [255, 0, 0, 255]
+    level = page.evaluate("import('./docs/figures.js').then(({ curve }) => curve([20, 23, 21], '').querySelectorAll('polygon').length)")
+    assert level == 0  # nothing is filled where 0 is not in the picture
     assert seen.console == []
 
 
@@ -418,6 +442,8 @@ def test_the_header_is_asked_for_where_the_host_wants_one(site: Served, browser:
     page.fill("#headers", "x-api-key: secret")
     page.keyboard.press("Tab")
     expect(page.locator("#message")).to_be_hidden()
+    expect(page.locator("#headers")).to_be_hidden()  # it is one line again
+    expect(page.locator("summary")).to_be_focused()
     page.click("#send")
     expect(page.locator("#answer .badge")).to_have_text("200 OK")
 
@@ -501,6 +527,38 @@ def test_a_model_is_loaded_and_unloaded(site: Served, browser: Browser) -> None:
     page.get_by_role("button", name="Load", exact=True).click()
     expect(page.locator("#message")).to_have_text("500: failed to load 'not loaded': see the server's log")
     assert {text.partition(":")[0] for text in seen.console} == {"Failed to load resource"}
+
+
+def test_what_would_be_refused_cannot_be_sent(site: Served, browser: Browser) -> None:
+    page, seen = opened(browser, f"{site.url}/v2/docs#model=not+loaded")
+    expect(page.locator("#refusal")).to_have_text("It is unavailable, and answers no requests.")
+    expect(page.locator("#send")).to_be_disabled()
+    page.get_by_label("x FP32").press("Control+Enter")
+    expect(page.locator("#answer")).to_be_hidden()
+    page.get_by_role("link", name="iris", exact=True).click()
+    expect(page.locator("h2")).to_have_text("iris")
+    expect(page.locator("#send")).to_be_enabled()
+    expect(page.locator("#refusal")).to_be_empty()
+    assert seen.console == []
+
+
+@pytest.mark.parametrize("leaving", ["draining", "stopping"])
+def test_a_server_that_is_to_get_no_more_requests_is_not_shown_as_ready(site: Served, browser: Browser, leaving: str) -> None:
+    page, seen = opened(browser, "about:blank")
+
+    def leave(route: Route) -> None:
+        route.fulfill(json={**route.fetch().json(), "leaving": leaving, "refuses": leaving == "stopping"})
+
+    page.route("**/state.json", leave)
+    page.goto(f"{site.url}/v2/docs#model=iris")
+    expect(page.locator("#ready")).to_have_text(leaving)
+    expect(page.locator("#state")).to_have_text(leaving)
+    expect(page.locator("header .good, .title .good")).to_have_count(0)
+    expect(page.locator("#send")).to_be_enabled(enabled=leaving == "draining")  # what comes is answered
+    page.unroute("**/state.json")
+    expect(page.locator("#state")).to_have_text("ready")
+    expect(page.locator("#send")).to_be_enabled()
+    assert seen.console == []
 
 
 def test_the_state_of_a_model_is_shown_as_the_server_says_it(site: Served, browser: Browser) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import base64
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -69,6 +71,20 @@ def test_a_file_is_sent(site: Served, browser: Browser) -> None:
     assert seen.console == []
 
 
+def test_the_example_of_a_file_is_a_picture_until_it_is_removed(site: Served, browser: Browser) -> None:
+    page, seen = opened(browser, f"{site.url}/v2/docs#model=files")
+    expect(page.locator("#fields .thumb")).to_have_text(re.compile(r"^a picture, \d+ bytes$"))
+    assert page.locator("#fields canvas").evaluate("canvas => [canvas.width, canvas.height]") == [64, 64]
+    sent = json.loads(page.input_value("#body"))["inputs"][0]["data"][0]
+    page.click("#send")
+    assert base64.b64decode(answer_of(page)["outputs"][0]["data"][0]) == b"\xff" + base64.b64decode(sent)
+    page.get_by_role("button", name="Remove the files for file").click()
+    expect(page.get_by_label("file BYTES base64")).to_have_value("")
+    page.get_by_label("file BYTES base64").fill("AAA=")
+    assert seen_by(page) == ["/wAA"]
+    assert seen.console == []
+
+
 def test_a_file_for_a_codec_of_the_user_is_the_whole_body(site: Served, browser: Browser, tmp_path: Path) -> None:
     page, seen = opened(browser, f"{site.url}/v2/docs#model=picture")
     (tmp_path / "it's.png").write_bytes(b"\x00\xfe\xff")
@@ -94,7 +110,9 @@ def test_a_frame_is_a_table(site: Served, browser: Browser) -> None:
     expect(page.get_by_label("age, row 2")).to_be_focused()
     for label, value in (("age, row 1", "31"), ("age, row 2", "x"), ("city, row 1", "Bern"), ("city, row 2", "Ulm")):
         page.get_by_label(label).fill(value)
-    expect(page.locator("#fields .failed")).to_have_text('age: "x" is no number')
+    expect(page.locator("#fields .failed")).to_have_text('age, row 2: "x" is no number')
+    page.get_by_label("age, row 2").fill("")
+    expect(page.locator("#fields .failed")).to_have_text("age, row 2 needs a number")
     page.get_by_label("age, row 2").fill("42")
     page.click("#send")
     expect(page.locator("#answer .badge")).to_have_text("200 OK")
@@ -111,9 +129,9 @@ def test_a_row_is_chosen_picked_and_left_out(site: Served, browser: Browser) -> 
     expect(page.get_by_label("plan, row 1").locator("option")).to_have_text(["basic", "pro", "missing"])
     expect(page.get_by_label("active, row 1").locator("option")).to_have_text(["true", "false"])
     page.get_by_label("plan, row 1").select_option("basic")
-    page.get_by_label("since, row 1").fill("2024-11-20T08:30:00")
+    page.get_by_label("since, row 1").fill("2024-11-20")
     page.get_by_label("active, row 1").select_option("false")
-    assert seen_by(page) == ["31 5200.25 Bern basic 2024-11-20 08:30:00 False"]
+    assert seen_by(page) == ["31 5200.25 Bern basic 2024-11-20 00:00:00 False"]
     for name in ("age", "income", "city", "since"):
         page.get_by_label(f"{name}, row 1").fill("")
     expect(page.get_by_label("age, row 1")).to_have_attribute("placeholder", "missing")
@@ -132,6 +150,9 @@ def test_rows_are_pasted_and_read_from_a_file(site: Served, browser: Browser) ->
     rows = ["31 1.5 Bern pro 2021-03-01 00:00:00 True", "<NA> nan None nan NaT False", "42 2.0 Ulm; south basic 2024-11-20 08:00:00 True"]
     page.get_by_label("Rows from a CSV file").set_input_files([{"name": "a.csv", "mimeType": "text/csv", "buffer": text.encode()}])
     expect(page.get_by_label("age, row 3")).to_have_value("42")
+    expect(page.get_by_label("since, row 1")).to_have_attribute("type", "date")
+    expect(page.get_by_label("since, row 3")).to_have_attribute("type", "datetime-local")  # it has a time of the day
+    expect(page.get_by_label("since, row 3")).to_have_value("2024-11-20T08:00")
     assert seen_by(page) == rows
     expect(page.locator("#look tbody tr").nth(1)).to_have_text("2<NA> nan None nan NaT Falsemissingmissingmissingmissingmissingfalse")
     expect(page.locator("#look tbody tr").nth(2)).to_contain_text("422Ulm; southbasic")
