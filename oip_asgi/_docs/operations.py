@@ -14,6 +14,7 @@ import msgspec
 from .._codecs.rows import Rows
 from .._extensions import config, model_statistics, repository
 from .._models.binding import Input
+from .._models.handler import Foreign
 from .._models.model import Model
 from .._models.registry import path_of
 from .._protocol import schemas as documents
@@ -191,7 +192,9 @@ class Operations:
         """The body of a request to a model, with an example unless that is large."""
         required, optional = _list_inputs(at.model)
         is_guess = at.model.binding.is_open and not required and not optional
-        specs = [TensorSpec("x", "FP32", [-1])] if is_guess else required
+        foreign = _find_foreign(at.model)
+        likely = foreign.likely if foreign is not None else ()
+        specs = [*likely] or [TensorSpec("x", "FP32", [-1])] if is_guess else required
         content: dict[str, Any] = {"schema": self._schema(f"{schema}_{at.of_model}")}
         if json_schemas.count(specs) <= json_schemas.MAX_ELEMENTS:
             content["example"] = example(specs)
@@ -264,6 +267,11 @@ class Operations:
         self._model_schemas.update((name, pack(schema)) for name, schema in schemas.items())
 
 
+def _find_foreign(model: Model) -> Foreign | None:
+    handler = model.lifecycle.handler
+    return None if handler is None else handler.foreign
+
+
 def _list_inputs(model: Model) -> tuple[list[TensorSpec], list[TensorSpec]]:
     """The inputs that a request must have, and those that it may have, each with the content type that its values are read with."""
     # what a model reads by itself it only declares
@@ -288,8 +296,7 @@ def _describe(model: Model, specs: Sequence[TensorSpec], optional: Sequence[Tens
     missing: dict[str, Sequence[TensorSpec]] = {}
     declared = {spec.name for spec in model.inputs}
     guessed = any(spec.name not in declared for spec in specs)
-    handler = model.lifecycle.handler
-    is_foreign = handler is not None and handler.foreign is not None
+    is_foreign = _find_foreign(model) is not None
     if guessed and not is_foreign:
         missing["inputs"] = [*specs, *optional]  # one that is left out could not be sent any more
     if not model.outputs and not is_foreign:

@@ -62,10 +62,12 @@ class Foreign(Loaded, frozen=True, kw_only=True, eq=False):
     Args:
         content_types: Those that its requests may name beside the server's.
         once: Answers a request that wants one response, if `function` streams.
+        likely: Inputs for an example, if `inputs` is empty: requests may have others.
     """
 
     content_types: Sequence[str] = ()
     once: Callable[..., Any] | None = None
+    likely: Sequence[TensorSpec] = ()
 
 
 class Watch(msgspec.Struct, eq=False):

@@ -215,17 +215,17 @@ def _make_foreign(model: MLModel) -> Foreign:
             yield response.to_ours()
 
     kind, known = type(model), model._codecs
-    found = model.find_inputs() if isinstance(model, runtimes.Runtime) else ()
     once = run if kind.predict is runtimes.Runtime.predict else None if kind.predict is MLModel.predict else predict
     streams = kind.predict_stream is not MLModel.predict_stream
     return Foreign(
         function=predict_stream if streams else once or predict,
-        inputs=[*map(_to_spec, model.inputs)] or found,
+        inputs=[*map(_to_spec, model.inputs)],
         outputs=[*map(_to_spec, model.outputs)],
         ready=lambda: model.ready,
         unload=model.unload,
         content_types=(*known.inputs, *known.requests),
         once=once if streams else None,
+        likely=model.find_inputs() if isinstance(model, runtimes.Runtime) and not model.inputs else (),
     )
 
 

@@ -52,7 +52,7 @@ class Runtime(MLModel):
         raise NotImplementedError
 
     def find_inputs(self) -> Sequence[TensorSpec]:
-        """The inputs of which the model itself knows something, for metadata where the settings declare none."""
+        """The inputs of which the model itself knows something: an example has them where the settings declare none."""
         return ()
 
     def run(self, payload: InferenceRequest) -> InferenceResponse:

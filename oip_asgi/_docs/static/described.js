@@ -35,7 +35,9 @@ function inputsOf({ schemas, example }, metadata) {
   const all = new Set([...schemas.map(({ title }) => title), ...examples.map(({ name }) => name)]);
   return [...all].map((name) => {
     const schema = schemas.find(({ title }) => title === name)?.properties.data ?? {};
-    const declared = metadata.inputs.find((input) => input.name === name) ?? { name };
+    const guess = examples.find((tensor) => tensor.name === name)?.shape ?? [];
+    const shape = guess.length > 1 ? [-1, ...guess.slice(1).map((size) => Number(fieldText(size)))] : undefined;
+    const declared = metadata.inputs.find((input) => input.name === name) ?? { name, shape };
     const isOptional = example !== undefined && !examples.some((tensor) => tensor.name === name);
     return describe(declared, schema, { isOptional, isFrame: metadata.parameters?.content_type === "pd" });
   });
