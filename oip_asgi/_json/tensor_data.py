@@ -237,13 +237,13 @@ def to_value(array: Array, first: int | None = None) -> list[Any] | msgspec.Raw:
     """
     if first is None and array.size > _STEP:
         return msgspec.Raw(to_json(array))
-    dtype = array.dtype
-    if dtype.kind == "V":
+    kind = array.dtype.kind
+    if kind == "V":
         array = cast(array, DTYPES["FP64"])
     flat: list[Any] = (array if array.ndim == 1 else array.ravel()).tolist()
-    if dtype.hasobject:
+    if kind == "O":
         return _decode_strings(flat, first or 0)
-    if dtype.kind in "fV" and not math.isfinite(sum(flat)):
+    if kind in "fV" and not math.isfinite(sum(flat)):
         return [("Infinity" if value > 0 else "-Infinity") if math.isinf(value) else value for value in flat]
     return flat
 

@@ -229,13 +229,19 @@ class Numbers(msgspec.Struct):
         index = np.minimum(index, MOST_ENTRIES - 1).astype(np.int64)
         for code in set(codes.tolist()):
             outcome, has_ended = _RESPONSE_OUTCOMES[int(code)], codes == code
+            stages = (outcome, compute_infer + compute_output), ("compute_infer", compute_infer), ("compute_output", compute_output)
             counts = np.bincount(index[has_ended])
             filled = np.flatnonzero(counts)
-            stages = (outcome, compute_infer + compute_output), ("compute_infer", compute_infer), ("compute_output", compute_output)
-            for stage, seconds in stages[: _STAGES[outcome]]:
-                sums = np.bincount(index[has_ended], seconds[has_ended])
-                for each, count, together in zip(filled.tolist(), counts[filled].tolist(), sums[filled].tolist(), strict=True):
-                    self.responses.setdefault(each, {}).setdefault(stage, Duration()).add(count, together)
+            sums = [np.bincount(index[has_ended], seconds[has_ended])[filled].tolist() for _, seconds in stages[: _STAGES[outcome]]]
+            for each, count, *together in zip(filled.tolist(), counts[filled].tolist(), *sums, strict=True):
+                durations = self.responses.setdefault(each, {})
+                for (stage, _), seconds in zip(stages, together, strict=False):
+                    duration = durations.get(stage)
+                    if duration is None:
+                        durations[stage] = Duration(count, seconds)
+                    else:
+                        duration.count += count
+                        duration.seconds += seconds
         self.first_responses.add_all(since[(index == 0) & (codes == _RESPONSE_CODES["success"])])
 
 

@@ -345,9 +345,9 @@ def encode_response(response: InferenceResponse, head: bytes, names: Mapping[str
     if isinstance(response, RowsAsJSON):  # of one row
         _check_names(response.names, ())
         return b"%b,%b" % (head, response.text[2:-1])
-    if response.parameters:
-        _check_names([tensor.name for tensor in response.outputs], response.parameters)
-    parts = [head]
+    parameters, parts = response.parameters, [head]
+    if parameters:
+        _check_names([tensor.name for tensor in response.outputs], parameters)
     for tensor in response.outputs:
         array = tensor.array
         text = _read_json_texts(tensor) if tensor.parameters and array.dtype.hasobject else None
@@ -356,8 +356,8 @@ def encode_response(response: InferenceResponse, head: bytes, names: Mapping[str
         except InvalidRequest as error:
             raise InvalidRequest(f"output {show(tensor.name)}: {error}: use infer, with binary data") from None
         parts += names.get(tensor.name) or _encode_name(tensor.name), text[1:-1] if array.size == 1 else text
-    for name, value in response.parameters.items():
-        parts.append(b",%b:%b" % (_encode(name), _encode(value)))
+    if parameters:
+        parts += [b",%b:%b" % (_encode(name), _encode(value)) for name, value in parameters.items()]
     parts.append(b"}")
     return b"".join(parts)
 

@@ -370,16 +370,17 @@ async def send_pieces(
     io: AsyncIO, here: ForStreams, piece: T, items: AsyncGenerator[T, None], write: Callable[[T], Coroutine[Any, Any, None]]
 ) -> None:
     """Send a piece of a stream, and the `items` that follow it, each when the client has room for it."""
-    io.begin_trips, begun_at = here.begin_trips, time.monotonic()
+    io.begin_trips, turn_ends = here.begin_trips, time.monotonic() + TURN_SECONDS
     try:
         while True:
             try:
                 await io.call(partial(write, piece), io.until)
             except DeadlinePassed as late:
                 await write(await items.athrow(late))
-            turn_began_before = time.monotonic() - TURN_SECONDS
-            if turn_began_before > here.gave_way_at and turn_began_before > begun_at:
-                await _give_way(here)
+            if time.monotonic() > turn_ends:
+                if time.monotonic() > here.gave_way_at + TURN_SECONDS:
+                    await _give_way(here)
+                turn_ends = here.gave_way_at + TURN_SECONDS
             piece = await anext(items)
     except StopAsyncIteration:
         return

@@ -115,6 +115,8 @@ class _ItemReader(Generic[T]):
         self.index = 0
         """How many responses there were."""
         self.has_begun = False  # whether there was one
+        self.read_next: Callable[[], Awaitable[_Item[T] | None]]
+        """Reads the next response; None after the last one. There from `prepare` on."""
         self._call = call
         self._io = io
         self._until = self._deadline = call.timings.since + call.model.stream_timeout
@@ -127,20 +129,22 @@ class _ItemReader(Generic[T]):
             await wait_within_calls(call, slot.turn, self._io)
         if call.body is not None:
             await self._io.run(call.decode_in_thread, "conversion", slot.turn, min(self._until, call.deadline))
-        self._deadline = self._generator.deadline = min(self._until, call.deadline)
+        self._limit(min(self._until, call.deadline))
         if call.handler.kind == "async stream":
             if slot.turn is not None:
                 await self._io.wait(slot.turn, self._deadline)
             if slot.is_over:
                 raise Stopped
 
-    def read_next(self) -> Awaitable[_Item[T] | None]:
-        """The next response; None after the last one."""
-        call, deadline = self._call, self._deadline
+    def _limit(self, deadline: float) -> None:
+        """Set the deadline of the next items."""
+        call, io, generator = self._call, self._io, self._generator
+        self._deadline = generator.deadline = deadline
         if call.handler.kind == "async stream":
-            return self._io.call(self._generator.await_next, deadline, in_one_task=True)
-        late = None if deadline == math.inf else call.log_late
-        return self._io.run_ahead(self._generator.next_in_thread, "model", call.slot.turn, deadline, late)
+            self.read_next = partial(io.call, generator.await_next, deadline, in_one_task=True)
+        else:
+            late = None if deadline == math.inf else call.log_late
+            self.read_next = partial(io.run_ahead, generator.next_in_thread, "model", call.slot.turn, deadline, late)
 
     async def encode_elsewhere(self, item: _Item[T]) -> T:
         """Encode a large response in a worker thread."""
@@ -154,7 +158,8 @@ class _ItemReader(Generic[T]):
         """Count a response that leaves. From the first one on there is another deadline, which the client has too."""
         if not self.has_begun:
             self.has_begun = True
-            self._deadline = self._generator.deadline = self._io.until = self._until
+            self._io.until = self._until
+            self._limit(self._until)
         call, encoded_at, returned_at = self._call, item.encoded_at, item.returned_at
         seconds, encoding, since = returned_at - item.asked_at, encoded_at - returned_at, encoded_at - call.timings.since
         call.model.statistics.record_response(self.index, "success", seconds, encoding, since)
