@@ -130,9 +130,7 @@ class IO(Protocol):
     def run_always(self, function: Callable[[], T], work: Work) -> Awaitable[T]:
         """`run` what cleans up: it is called also if nobody waits for it any more."""
 
-    def call(
-        self, function: Callable[[], Coroutine[Any, Any, T]], deadline: float = math.inf, *, in_one_task: bool = False
-    ) -> Awaitable[T]:
+    def call(self, function: Callable[[], Coroutine[Any, Any, T]], deadline: float = math.inf, in_one_task: bool = False) -> Awaitable[T]:
         """Call a coroutine function on an event loop, and return its result. `in_one_task`, all of a request run in the same task.
 
         At the deadline, or if the client goes, it is cancelled, and awaited to its end. What it raises then is the cause of this error.

@@ -137,7 +137,7 @@ class AsyncIO(msgspec.Struct, eq=False):
     def run_always(self, function: Callable[[], T], work: Work) -> Awaitable[T]:
         return asyncio.shield((self.here or self._begin()).begin(function, work))
 
-    async def call(self, function: Callable[[], Coroutine[Any, Any, T]], deadline: float = math.inf, *, in_one_task: bool = False) -> T:
+    async def call(self, function: Callable[[], Coroutine[Any, Any, T]], deadline: float = math.inf, in_one_task: bool = False) -> T:
         del in_one_task  # as all of a request are
         if self._has_gone:
             self._has_gone = False

@@ -70,7 +70,7 @@ class BlockingIO(msgspec.Struct, eq=False):
     async def run_always(self, function: Callable[[], T], _: Work) -> T:
         return call_here(function)
 
-    async def call(self, function: Callable[[], Coroutine[Any, Any, T]], deadline: float = math.inf, *, in_one_task: bool = False) -> T:
+    async def call(self, function: Callable[[], Coroutine[Any, Any, T]], deadline: float = math.inf, in_one_task: bool = False) -> T:
         self._wait(None, deadline)
         work, background = partial(self._attend, function, deadline), self._runtime.background
         with waiting():

@@ -71,7 +71,7 @@ class StepIO:
     def run_always(self, function: Callable[[], Any], work: Work) -> Any:
         return Run(function, work)
 
-    def call(self, function: Callable[[], Coroutine[Any, Any, Any]], deadline: float = math.inf, *, in_one_task: bool = False) -> Any:
+    def call(self, function: Callable[[], Coroutine[Any, Any, Any]], deadline: float = math.inf, in_one_task: bool = False) -> Any:
         assert (deadline, in_one_task) == (math.inf, False)
         return Await(function)
 
