@@ -17,6 +17,7 @@ from .._json.tensor_data import from_value
 from .._json.text import Unusual
 from .._protocol.datatypes import FLOATING, dtype_of
 from .._protocol.errors import ErrorResponse, InferenceError, InvalidResponse, list_names, show
+from .._protocol.specs import OTHER_DATATYPES
 from .._protocol.tensors import InferenceResponse, Tensor
 from ._engines import ConnectionFailed
 
@@ -75,7 +76,7 @@ def plan_columns(
     present = [each for each in rows if each["name"] in names]  # metadata does not tell which are optional: the server does
     if present:
         _check_spelling(names, {each["name"] for each in inputs})
-        return [_plan(each, names) for each in present]
+        return [_plan(each, names, guesses) for each in present]
     if len(rows) != 1 or len(rows[0]["shape"]) != 2:
         raise ValueError(f"the model takes {list_names([each['name'] for each in rows])}: the file has {list_names(names)}")
     name, size = rows[0]["name"], rows[0]["shape"][1]
@@ -103,11 +104,14 @@ def _check_spelling(names: Collection[str], inputs: Collection[str]) -> None:
             raise ValueError(f"the file has no column {show(near)}, but {show(name)}: rename it")
 
 
-def _plan(declared: Mapping[str, Any], names: list[str]) -> Column:
-    parameters = declared.get("parameters") or {}
-    kind = parameters.get("content_type")
-    may_miss = "pd_dtype" in parameters
-    return Column(declared["name"], [_find(declared["name"], names)], declared["datatype"], kind, may_miss)
+def _plan(declared: Mapping[str, Any], names: list[str], guesses: Mapping[str, str]) -> Column:
+    """What becomes of a declared column. If the model takes other datatypes too, its values decide."""
+    name, datatype, parameters = declared["name"], declared["datatype"], declared.get("parameters") or {}
+    others, guess = parameters.get(OTHER_DATATYPES), guesses[name]
+    if others == "all" or (others == "numbers" and guess == "BOOL"):
+        datatype = guess
+    may_miss = "pd_dtype" in parameters or others == "all"
+    return Column(name, [_find(name, names)], datatype, parameters.get("content_type"), may_miss)
 
 
 def read_value(value: Any, column: Column, *, is_text: bool) -> Any:
@@ -130,15 +134,20 @@ def read_value(value: Any, column: Column, *, is_text: bool) -> Any:
 
 
 def guess_datatypes(names: list[str], rows: Iterable[Row], *, is_text: bool) -> tuple[dict[str, str], int]:
-    """The datatype of each column, by all of its values, and how many rows there are."""
+    """The datatype of each column, by all of its values, as pandas reads them, and how many rows there are."""
     kinds: list[str | None] = [None] * len(names)
+    misses: set[int] = set()
     count = 0
     for row in rows:
         count += 1
         for place, value in enumerate(row[: len(names)]):
-            if kinds[place] != "BYTES" and value is not None and value != "":
+            if value is None or (is_text and value == ""):
+                misses.add(place)
+            elif kinds[place] != "BYTES":
                 kinds[place] = _widen(kinds[place], _find_kind_of_text(value) if is_text else _KINDS.get(type(value), "BYTES"))
-    return {name: kind or "INT64" for name, kind in zip(names, kinds, strict=True)}, count
+    # whole numbers of which some are missing are floats there
+    guesses = ["FP64" if kind is None or (kind == "INT64" and place in misses) else kind for place, kind in enumerate(kinds)]
+    return dict(zip(names, guesses, strict=True)), count
 
 
 _KINDS: Final = {bool: "BOOL", int: "INT64", float: "FP64"}
@@ -152,7 +161,7 @@ def _find_kind_of_text(value: str) -> str:
     try:
         number = float(value)
     except ValueError:
-        return "BYTES"
+        return "BOOL" if value in ("True", "TRUE", "true", "False", "FALSE", "false") else "BYTES"
     return "BYTES" if "_" in value else "INT64" if number.is_integer() and value.strip().lstrip("+-").isdecimal() else "FP64"
 
 

@@ -157,10 +157,10 @@ def test_parquet(url: str, site: Site, tmp_path: Path) -> None:
 
 def test_parquet_of_chunks_of_other_types(url: str, tmp_path: Path) -> None:
     parquet = pytest.importorskip("pyarrow.parquet")
-    (tmp_path / "rows.csv").write_text("t,n\n,1\nx,\n")
+    (tmp_path / "rows.csv").write_text("t,n\n,1\nx,2.5\n")
     assert main([url, "open", str(tmp_path / "rows.csv"), "--out", str(tmp_path / "s.parquet"), "--chunk", "1"]) == 0
     table = parquet.read_table(tmp_path / "s.parquet").to_pydict()
-    assert table == {"row": [1, 2], "t": [None, "x"], "n": [1, None]}
+    assert table == {"row": [1, 2], "t": [None, "x"], "n": [1.0, 2.5]}
 
 
 def score_lines(url: str, model: str, rows: Path, text: str, *more: str) -> list[Any]:
@@ -209,6 +209,44 @@ def test_a_text_beside_a_missing_one_is_written_as_any_other(url: str, tmp_path:
 def test_booleans_of_a_model_that_declares_nothing(url: str, tmp_path: Path) -> None:
     scored = score_lines(url, "open", tmp_path / "rows.jsonl", '{"a": true}\n{"a": null}\n{"a": false}\n')
     assert [line["a"] for line in scored] == [True, None, False]
+
+
+def test_whole_numbers_of_which_some_are_missing_are_floats_in_each_chunk(url: str, tmp_path: Path) -> None:
+    scored = score_lines(url, "open", tmp_path / "rows.csv", "a,b\n1,True\n2,false\n,True\n", "--chunk", "2")
+    assert [(line["a"], line["b"]) for line in scored] == [(1.0, True), (2.0, False), (None, True)]
+    assert isinstance(scored[0]["a"], float)
+
+
+@pytest.mark.parametrize("suffix", ["csv", "jsonl", "parquet"])
+def test_an_estimator_scores_a_file_as_the_frame_that_is_read_from_it(tmp_path: Path, suffix: str) -> None:
+    pytest.importorskip("sklearn")
+    from sklearn.compose import make_column_transformer
+    from sklearn.ensemble import HistGradientBoostingClassifier, VotingClassifier
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import OneHotEncoder
+
+    text = "id,town,own,age,fee\n" + "".join(
+        f"{row},{('Bonn', '', 'Ulm', 'a b')[row % 4]},{('True', 'False')[row % 3 == 0]},{row % 5 or ''},{row / 7}\n" for row in range(1, 61)
+    )
+    (tmp_path / "rows.csv").write_text(text)
+    frame = pd.read_csv(tmp_path / "rows.csv")
+    encoder = make_column_transformer((OneHotEncoder(handle_unknown="ignore"), ["town"]), remainder="passthrough")
+    known = make_pipeline(encoder, HistGradientBoostingClassifier(max_iter=3, min_samples_leaf=2))
+    server, rows = InferenceServer(), tmp_path / f"rows.{suffix}"
+    estimators = {"known": known, "vote": VotingClassifier([("a", known)], voting="soft")}
+    for name, estimator in estimators.items():
+        server.register(name, estimator.fit(frame, frame["id"] % 3 == 0).predict_proba)
+    if suffix == "jsonl":
+        frame.to_json(rows, orient="records", lines=True)
+    elif suffix == "parquet":
+        pytest.importorskip("pyarrow")
+        frame.to_parquet(rows)
+    with serving(OIPApp(server, path="/v2")) as port:
+        for name, estimator in estimators.items():
+            out = tmp_path / f"{name}.jsonl"
+            assert main([f"http://127.0.0.1:{port}/v2", name, str(rows), "--out", str(out), "--chunk", "7"]) == 0
+            scored = [json.loads(line)["output_0"] for line in out.read_text().splitlines()]
+            np.testing.assert_array_equal(scored, estimator.predict_proba(frame))
 
 
 def test_a_carriage_return_in_a_text_does_not_end_its_row(url: str, tmp_path: Path) -> None:
