@@ -15,7 +15,7 @@ from typing import Any, Final
 import numpy as np
 
 from .column_shape import to_rank_of
-from .datatypes import MAX_ELEMENTS, MAX_RANK, Array, Datatype, DType, cast, dtype_of
+from .datatypes import FLOATING, MAX_ELEMENTS, MAX_RANK, Array, Datatype, DType, cast, dtype_of, find_overflow
 from .errors import InvalidRequest
 from .schemas import Parameters
 from .tensors import to_plain_name
@@ -136,6 +136,9 @@ class TensorSpec(_Resolved):
                 raise TypeError(f"{here}: minimum= and maximum= are numbers, or left out, not {bound!r}")
         if bounds and self.datatype in ("BYTES", "BOOL"):
             raise ValueError(f"{here}: minimum= and maximum= are for numbers")
+        wide = np.array(bounds, np.float64)
+        if self.datatype in FLOATING and find_overflow(wide, cast(wide, self.dtype)).any():
+            raise ValueError(f"{here}: {self.datatype} does not reach a bound, so infinity would be inside: leave that bound out")
         if bounds != sorted(bounds):
             raise ValueError(f"{here}: minimum={self.minimum} is above maximum={self.maximum}")
 
@@ -151,13 +154,16 @@ class TensorSpec(_Resolved):
     def find_outside(self, array: Array) -> tuple[int, float] | None:
         """The row and the value of the first element outside of the range; None if all are inside."""
         values: Any = [_read_number(text) for text in array.ravel()] if array.dtype.hasobject else array.ravel()
-        numbers = np.array(values, np.float64) if array.dtype.hasobject else values
+        numbers = np.array(values, object) if array.dtype.hasobject else values
         if numbers.dtype.kind == "V":
             numbers = cast(numbers, np.dtype(np.float64))
         outside = np.zeros(numbers.shape, bool)
         for bound, is_outside in ((self.minimum, np.less), (self.maximum, np.greater)):
             if bound is not None:
-                outside |= is_outside(numbers, bound)
+                # a float would make floats of whole numbers, which rounds the large ones
+                exact = int(bound) if numbers.dtype.kind in "iu" and bound == int(bound) else bound
+                with np.errstate(invalid="ignore"):  # of NaN among objects
+                    outside |= is_outside(numbers, exact)
         if not outside.any():
             return None
         index = int(outside.argmax())

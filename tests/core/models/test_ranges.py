@@ -38,6 +38,8 @@ def served(*specs: TensorSpec, **options: Any) -> InferenceServer:
             [[0, 1], [0, 2]],
             "input 'age', row 1: 2.0 is out of range: expected 1 or less",
         ),
+        (TensorSpec("age", "INT64", [-1], maximum=2.0**53), [2**53], [2**53 + 1], "input 'age', row 0: 9007199254740993 is out of range: "),
+        (TensorSpec("age", "INT64", [-1], minimum=0.5), [1], [0], "input 'age', row 0: 0 is out of range: expected 0.5 or more"),
         (TensorSpec("age", "FP64", [], maximum=1), 1, 2, "input 'age', row 0: 2.0 is out of range"),
         (TensorSpec("age", "FP64", [-1], maximum=1), [], [np.inf], "input 'age', row 0: inf is out of range"),
     ],
@@ -64,6 +66,19 @@ def test_missing_values_are_inside() -> None:
     assert server.infer_sync("m", {"age": pd.Series([1, None], dtype="Int64")})["output_0"].tolist() == [1]
     with pytest.raises(Exception, match="input 'age', row 1: -1 is out of range: expected 0 or more"):
         server.infer_sync("m", {"age": pd.Series([None, -1], dtype="Int64")})
+
+
+def test_large_whole_numbers_beside_missing_ones_are_compared_exactly() -> None:
+    server = served(TensorSpec("age", "INT64", [-1], pd_dtype="Int64", maximum=2**53))
+    assert server.infer_sync("m", {"age": pd.Series([2**53, None], dtype="Int64")})["output_0"].tolist() == [1]
+    with pytest.raises(Exception, match="input 'age', row 1: 9007199254740993 is out of range: expected 9007199254740992 or less"):
+        server.infer_sync("m", {"age": pd.Series([None, 2**53 + 1], dtype="Int64")})
+
+
+@pytest.mark.parametrize(("datatype", "bounds"), [("FP16", {"maximum": 1e5}), ("FP32", {"maximum": 10**39}), ("FP32", {"minimum": -1e39})])
+def test_a_bound_that_the_datatype_does_not_reach_is_refused(datatype: Any, bounds: Any) -> None:
+    with pytest.raises(ValueError, match=f"{datatype} does not reach a bound, so infinity would be inside: leave that bound out"):
+        TensorSpec("age", datatype, [-1], **bounds)
 
 
 def test_with_flag_it_is_answered_and_named() -> None:
