@@ -11,6 +11,8 @@ from io import BytesIO
 from typing import Any
 from urllib.parse import quote
 
+import msgspec
+
 from ._hosts.body_readers import name_one
 from ._hosts.extras import make_import_error
 from ._hosts.given import check_server
@@ -110,7 +112,8 @@ def _make_view(name: str, server: InferenceServer, paths: Mapping[str, str], is_
         head = wsgi.head(request.environ, path, request.environ)
         if is_open:
             head.path = quote(path)  # the path that was found open, and no other spelling of it
-        response, body = wsgi.answer(server, head, _Stream(), _feed)
+        stream = _Stream("stream" in vars(request))  # a cached property
+        response, body = wsgi.answer(server, head, stream, _feed)
         made = Response(stream_with_context(body) if type(response) is Events else list(body), response.status)
         made.headers = Headers(wsgi.headers(response))  # our headers alone: Flask would add a content type to an empty answer
         return made
@@ -145,15 +148,14 @@ class _Anything(BaseConverter):
     part_isolating = False
 
 
-class _Stream:
+class _Stream(msgspec.Struct, eq=False):
     """Reads Flask's own stream, which respects MAX_CONTENT_LENGTH; or the body that Flask kept, if a `before_request` has read it.
 
     A body that comes in one piece stays there for an `after_request`. A long one is not kept beside its tensors.
     """
 
-    def __init__(self) -> None:
-        self.is_begun = "stream" in vars(request)  # a cached property
-        self._is_new = True
+    is_begun: bool  # whether something has read of it
+    _is_new: bool = True
 
     def read(self, size: int, /) -> bytes:
         chunk = request.stream.read(size)

@@ -114,14 +114,8 @@ def let_in(
     """
     if body is None:
         span = None if engine.tracer is None else engine.tracer.begin(model)
-        body, limiter = wire.body, model.limiter
-        if (
-            body is None
-            or model.lifecycle.state != "ready"
-            or engine.stopping
-            or limiter.running >= limiter.max_concurrency
-            or model.cache is not None
-        ):
+        body = wire.body
+        if body is None or model.lifecycle.state != "ready" or model.cache is not None:
             return _let_in_later(engine, model, wire, io, takes, span)
     since, seconds = engine.clock(), model.timeout
     if wire.timeout < seconds:
