@@ -13,6 +13,7 @@ from starlette.responses import PlainTextResponse
 from starlette.routing import Mount, Route
 
 from oip_asgi import InferenceServer, OIPApp, OIPMiddleware
+from tests.support.lifespan import live_through
 from tests.support.talk import Talk
 from tests.support.ways import Answer, Request, other_asgi_app, over_asgi
 
@@ -104,17 +105,7 @@ def test_a_path_without_slash_is_refused(server: InferenceServer) -> None:
 
 def lifespan_of(app: Any) -> list[str]:
     """Start and stop an application, and say what it answered."""
-    sent: list[str] = []
-    messages = [{"type": "lifespan.startup"}, {"type": "lifespan.shutdown"}]
-
-    async def receive() -> Any:
-        return messages.pop(0)
-
-    async def send(message: Any) -> None:
-        sent.append(message["type"])
-
-    asyncio.run(app({"type": "lifespan", "state": {}}, receive, send))
-    return sent
+    return asyncio.run(live_through(app))
 
 
 COMPLETE = ["lifespan.startup.complete", "lifespan.shutdown.complete"]

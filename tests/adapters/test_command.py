@@ -29,6 +29,7 @@ from oip_asgi import InferenceServer, OIPApp, TensorSpec
 from oip_asgi.__main__ import main
 from tests.support.asking import ask, error, outputs
 from tests.support.inside.command import describe_served, find_target
+from tests.support.lifespan import Lifespan, live_through
 from tests.support.mlserver_folders import ECHO, write
 from tests.support.processes import ROOT
 from tests.support.ways import Request, over_asgi
@@ -331,11 +332,13 @@ def test_the_command_opens_what_it_is_told_and_prints_it(
     codes: list[int] = []
 
     async def talk(app: Any) -> None:
-        messages: asyncio.Queue[Any] = asyncio.Queue()
-        told: asyncio.Queue[Any] = asyncio.Queue()
-        messages.put_nowait({"type": "lifespan.startup"})
-        lifespan = asyncio.create_task(app({"type": "lifespan", "asgi": {"version": "3.0"}}, messages.get, told.put))
-        assert (await told.get())["type"] == "lifespan.startup.complete"
+        async with Lifespan(app) as lifespan:
+            assert await lifespan.say("startup") == "lifespan.startup.complete"
+            await look()
+            assert await lifespan.say("shutdown") == "lifespan.shutdown.complete"
+            await lifespan.task
+
+    async def look() -> None:
         address = re.search(r"gRPC: (\S+)", said := capsys.readouterr().out)
         metrics = re.search(r"(http://\S+/metrics)", said)
         assert address is not None
@@ -353,8 +356,6 @@ def test_the_command_opens_what_it_is_told_and_prints_it(
                     codes.append(0)
                 except grpc.aio.AioRpcError as refused:
                     codes.append(refused.code().value[0])
-        messages.put_nowait({"type": "lifespan.shutdown"})
-        await lifespan
 
     def run(self: Any, sockets: Any) -> None:
         asyncio.run(talk(self.config.app))
@@ -381,19 +382,8 @@ def test_an_application_tells_of_its_models_when_it_has_started(
     monkeypatch.syspath_prepend(tmp_path)
     sent: list[Any] = []
 
-    async def start(app: Any) -> None:
-        messages = [{"type": "lifespan.startup"}, {"type": "lifespan.shutdown"}]
-
-        async def receive() -> Any:
-            return messages.pop(0)
-
-        async def send(message: Any) -> None:
-            sent.append(message["type"])
-
-        await app({"type": "lifespan", "asgi": {"version": "3.0"}}, receive, send)
-
     def run(self: Any, sockets: Any) -> None:
-        asyncio.run(start(self.config.app))
+        sent.extend(asyncio.run(live_through(self.config.app)))
         self.started = True
 
     monkeypatch.setattr("uvicorn.Server.run", run)

@@ -23,6 +23,7 @@ from oip_asgi import InferenceContext, InferenceServer, OIPApp, OIPMiddleware, O
 from oip_asgi.flask import blueprint
 from tests.support.host_ways import configure_django, flask_app
 from tests.support.inside import states
+from tests.support.lifespan import Lifespan
 from tests.support.ways import Request, other_asgi_app, over_asgi, over_wsgi, send_asgi
 from tests.table.row import GOOD, infer, inputs
 
@@ -34,34 +35,6 @@ def noting(events: Events) -> InferenceServer:
     server = InferenceServer()
     server.register("echo", lambda x: {"x": x}, load=lambda: events.append("load"))
     return server
-
-
-class Lifespan:
-    """A server's side of the lifespan protocol."""
-
-    def __init__(self, app: Any) -> None:
-        self._to_app: asyncio.Queue[Any] = asyncio.Queue()
-        self._from_app: asyncio.Queue[Any] = asyncio.Queue()
-        self._app = app
-
-    async def __aenter__(self) -> Lifespan:
-        scope = {"type": "lifespan", "asgi": {"version": "3.0"}, "state": {}}
-        self.task = asyncio.create_task(self._app(scope, self._to_app.get, self._from_app.put))
-        return self
-
-    async def __aexit__(self, *error: object) -> None:
-        self.task.cancel()
-        await asyncio.gather(self.task, return_exceptions=True)
-
-    async def say(self, what: str) -> str:
-        await self._to_app.put({"type": f"lifespan.{what}"})
-        answer = asyncio.create_task(self._from_app.get())
-        await asyncio.wait([answer, self.task], return_when=asyncio.FIRST_COMPLETED)
-        if not answer.done():
-            answer.cancel()
-            await self.task
-            raise AssertionError("the application ended without an answer")
-        return str(answer.result()["type"])
 
 
 async def ask(app: Any, path: str = "/v2/health/ready") -> int:
@@ -298,30 +271,15 @@ def test_state_of_the_hosts_lifespan_reaches_the_model() -> None:
     app = installed_starlette(server, [])
 
     async def live() -> bytes:
-        scope: dict[str, Any] = {"type": "lifespan", "asgi": {"version": "3.0"}, "state": {}}
-        started, stop, stopped = asyncio.Event(), asyncio.Event(), asyncio.Event()
-        states: list[Any] = [{"type": "lifespan.startup"}]
+        async with Lifespan(app) as lifespan:
+            assert await lifespan.say("startup") == "lifespan.startup.complete"
 
-        async def receive() -> Any:
-            if states:
-                return states.pop()
-            await stop.wait()
-            return {"type": "lifespan.shutdown"}
+            async def with_state(scope: Any, receive: Any, send: Any) -> None:
+                await app({**scope, "state": dict(lifespan.state)}, receive, send)
 
-        async def send(message: Any) -> None:
-            (started if "startup" in message["type"] else stopped).set()
-
-        running = asyncio.create_task(app(scope, receive, send))
-        await started.wait()
-
-        async def with_state(request_scope: Any, receive: Any, send: Any) -> None:
-            await app({**request_scope, "state": dict(scope["state"])}, receive, send)
-
-        found = await asyncio.to_thread(over_asgi(with_state, "/v2"), infer("pool", inputs()))
-        stop.set()
-        await running
-        assert stopped.is_set()
-        return found.body
+            found = await asyncio.to_thread(over_asgi(with_state, "/v2"), infer("pool", inputs()))
+            assert await lifespan.say("shutdown") == "lifespan.shutdown.complete"
+            return found.body
 
     assert b'"data":["the host\'s"]' in asyncio.run(live())
 
