@@ -27,7 +27,7 @@ hook such as `load=` in threads of its own, so that it never waits for models; t
 
 
 class Signal(msgspec.Struct, eq=False):
-    """An event that any thread may set, once. It never blocks: who waits for it gives it a function to call."""
+    """An event that any thread may set, once. It never blocks: to wait for it, give it a function to call."""
 
     _callbacks: list[Callable[[], object]] | None = msgspec.field(default_factory=list)
     _lock: threading.Lock = msgspec.field(default_factory=threading.Lock)
@@ -52,7 +52,7 @@ class Signal(msgspec.Struct, eq=False):
 
 
 Late: TypeAlias = Callable[[BaseException], None]
-"""Called with what a function raises for which nobody waits any more."""
+"""Called with what a function raises when nobody waits for it any more."""
 
 
 class Fed(Protocol):
@@ -91,8 +91,8 @@ class IO(Protocol):
     """What a request may wait for."""
 
     until: float
-    """When the client must have taken the piece of a stream that it has got. `stream` sets it, and who sends the pieces reads it; infinity
-    where nothing waits for the client."""
+    """When the client must have taken the last piece of a stream. `stream` sets it, and the sender of the pieces reads it; infinity where
+    nothing waits for the client."""
 
     def read(self, body: Fed) -> Awaitable[Any]:
         """Feed the request's body into `body`, and return the result of its `finish`."""

@@ -44,7 +44,7 @@ class Codec(Generic[T]):
 
     @classmethod
     def can_encode(cls, payload: Any) -> bool:
-        """Whether this codec encodes a value for which nothing else names a codec. No, unless a subclass says otherwise."""
+        """Whether this codec encodes a value for which neither a content type nor an annotation names a codec. No, unless a subclass says so."""
         return False
 
 
@@ -237,7 +237,7 @@ def normalize(annotation: Any) -> Any:
 
 
 def find_class(module: str, name: str) -> type | tuple[()]:
-    """A class of a library, without importing that, for `isinstance`; no class if nobody has imported it."""
+    """A class of a library, without importing that, for `isinstance`; no class if it is not imported."""
     cls: type | tuple[()] = getattr(sys.modules.get(module), name, ())
     return cls
 

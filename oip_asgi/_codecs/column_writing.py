@@ -149,7 +149,7 @@ def _write_objects(name: str, series: pd.Series[Any]) -> Tensor:
 
 
 def _write_categories(name: str, series: pd.Series[Any]) -> Tensor:
-    """A column of categories as its values, with the categories as a parameter: all, else those that a row has, if they fit."""
+    """A column of categories as its values. The categories are a parameter: all if they fit, else those that a row has if these fit."""
     import pandas as pd
 
     described = None

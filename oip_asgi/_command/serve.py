@@ -88,7 +88,7 @@ def main(arguments: list[str] | None = None, program: str = "python -m oip_asgi"
 
 
 def run(options: argparse.Namespace) -> None:
-    """Serve until a signal ends it. A mistake of who has started it is one line, and the status 1."""
+    """Serve until a signal ends it. A mistake of the user is one line, and the status 1."""
     logging.basicConfig(level=logging.INFO, format="%(levelname)s %(name)s: %(message)s")
     try:
         import uvicorn
@@ -179,7 +179,7 @@ def _listen(host: str, port: int) -> socket.socket:
 
 
 def _address(host: str, port: int) -> str:
-    """The address for who sits at this machine."""
+    """The address for a user of this machine."""
     host = {"0.0.0.0": _HOST, "::": "[::1]"}.get(host, f"[{host}]" if ":" in host else host)
     return f"http://{host}:{port}"
 

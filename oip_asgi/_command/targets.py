@@ -1,4 +1,4 @@
-"""What the command line names -> what is served: a server, or an application that somebody has written. Opens no sockets."""
+"""What the command line names -> what is served: a server, or a user's application. Opens no sockets."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from .model_files import EXPECTED, read_model_file
 
 
 class Mistake(Exception):
-    """What who has started the command can mend; the text says how."""
+    """A mistake that the user of the command can mend; the text says how."""
 
 
 class Target(NamedTuple):

@@ -140,7 +140,7 @@ class Cache:
                 self.size -= oldest.size
 
     def forget(self, flight: Flight) -> None:
-        """Let nobody join this flight any more."""
+        """Let no more requests join this flight."""
         with self._lock:
             if self._flights.get(flight.key) is flight:
                 del self._flights[flight.key]

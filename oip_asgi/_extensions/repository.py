@@ -233,7 +233,7 @@ async def _rest_index(engine: Engine, question: Question) -> list[ModelIndex]:
 
 
 async def find_to_list(engine: Engine, io: IO, find_visible: Callable[[Action], Coroutine[Any, Any, list[Any]]]) -> None:
-    """Let new models be found before they are listed, for a client that may load one of those that are there."""
+    """Find new models before a list, for a client that may load at least one of those that are known."""
     if engine.finders and engine.options.model_control and (engine.guard is None or await find_visible("load")):
         await engine.find_new(io)
 

@@ -86,7 +86,7 @@ class SharedMemory:
 
 
 class Segment:
-    """The open segment of a key that is checked and allowed. It is closed when nobody refers to it any more."""
+    """The open segment of a key that is checked and allowed. It is closed when nothing refers to it any more."""
 
     def __init__(self, key: str) -> None:
         if sys.platform != "linux":

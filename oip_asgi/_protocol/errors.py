@@ -108,7 +108,7 @@ class InferenceError(Exception):
 
 
 def copy_error(error: E) -> E | InferenceError:
-    """The same error without a traceback, for one more who gets it."""
+    """The same error without a traceback, for one more caller."""
     copied: E | InferenceError
     try:
         copied = copy.copy(error)

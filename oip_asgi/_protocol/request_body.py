@@ -130,7 +130,7 @@ class Body(msgspec.Struct, eq=False):
     length: int | None  # the announced length in bytes, None if none was announced
     limit: int | None  # the most bytes that are taken, before decoding and after; None for no limit
     coding: Coding | None = None
-    """How it is compressed, None if it is not. To decompress takes `feed` up to a second for each chunk."""
+    """How the body is compressed, None if it is not. To decompress takes `feed` up to a second for each chunk."""
     json_length: int | None = 0
     """How many bytes of it are JSON in front of binary data; None if all are. If the body comes in more than one chunk, it is laid out so
     that the bytes after the JSON are aligned and can be an array without a copy."""

@@ -26,7 +26,7 @@ _TOGETHER: Final = 2**14
 """How many elements of BYTES are joined at a time. That takes 2 milliseconds; then other threads may run."""
 
 SMALL: Final = 4096
-"""Up to so many bytes, `view_bytes` copies an array, which takes less time than making a view of it."""
+"""`view_bytes` copies arrays of up to so many bytes: that takes less time than a view."""
 
 
 @lru_cache(256)  # shapes are short, and repeat from request to request
