@@ -44,7 +44,7 @@ class Codec(Generic[T]):
 
     @classmethod
     def can_encode(cls, payload: Any) -> bool:
-        """Whether this codec encodes a value for which neither a content type nor an annotation names a codec. No, unless a subclass says so."""
+        """Whether this codec encodes a value for which no content type or annotation names one. No, unless a subclass says otherwise."""
         return False
 
 

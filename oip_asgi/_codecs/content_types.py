@@ -297,7 +297,7 @@ class Codecs:
         return {name: _make_decode(codec) for name, codec in self.inputs.items() if codec not in _INPUT_CODECS}
 
     def tensor_codec_for_value(self, value: Any) -> AnyInputCodec | None:
-        """The codec for a result for which neither content type nor annotation names one, the user's first; None if numpy makes an array of it."""
+        """The codec of a result for which no content type or annotation names one, the user's first; None if numpy makes an array of it."""
         for codec in self._others:
             if _encodes(codec, value):
                 return codec
