@@ -147,7 +147,8 @@ class Loader:
         if options.load is not None:
             returned = await call_hook(io, self._within(options.load), *([parameters] if self.takes_parameters else ()))
         if function is None and not callable(returned) and not isinstance(returned, Loaded):
-            raise ModelFault(f"{options}: load= returned {show(returned)}: return the function that answers, or register one beside load=")
+            what = "return the function that answers, such as model.predict, or register one beside load="
+            raise ModelFault(f"{options}: load= returned {show(returned)}: {what}")
         if function is not None and returned is not None:
             raise ModelFault(
                 f"{options}: load= returned {show(returned)} beside a registered function, so nobody would call it: return None, "

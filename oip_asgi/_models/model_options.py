@@ -122,7 +122,10 @@ class ModelOptions(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     def check_function(self, function: object) -> None:
         """Check a function that was registered, or that `load=` returned."""
         if not callable(function):
-            raise TypeError(f"{self}: {show(function)} cannot be called: register a function, or a method such as model.predict")
+            what = "register a function, or a method such as model.predict"
+            if isinstance(function, str) or hasattr(function, "__fspath__"):
+                what = "read the file, and register a method, such as joblib.load(path).predict"
+            raise TypeError(f"{self}: {show(function)} cannot be called: {what}")
         if inspect.isclass(function):
             raise TypeError(f"{self}: {function.__qualname__} is a class: register an instance, or one of its methods")
         kind = kind_of(function, self.run)

@@ -439,6 +439,7 @@ REFUSED: list[tuple[dict[str, Any], type[Exception], str]] = [
     ({"platform": "\ud800"}, TypeError, "without lone surrogates"),
     ({"version": ""}, TypeError, "must be a non-empty string"),
     ({"function": 5}, TypeError, "5 cannot be called: register a function, or a method such as model.predict"),
+    ({"function": "iris.joblib"}, TypeError, r"'iris.joblib' cannot be called: read the file, .* such as joblib.load\(path\).predict"),
     ({"function": Scaler}, TypeError, "Scaler is a class: register an instance, or one of its methods"),
     ({"function": yields, "run": "inline"}, ValueError, "a generator runs in a worker thread, one item at a time"),
     ({"function": yields_async, "run": "inline"}, ValueError, "an async def always runs on the event loop: leave run"),

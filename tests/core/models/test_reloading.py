@@ -177,8 +177,8 @@ def test_a_failed_load_counts_against_readiness_until_one_succeeds(caplog: pytes
 @pytest.mark.parametrize(
     ("made", "text"),
     [
-        (None, "load= returned None: return the function that answers, or register one beside load="),
-        (7, "load= returned 7: return the function that answers, or register one beside load="),
+        (None, "load= returned None: return the function that answers, such as model.predict, or register one beside load="),
+        (7, "load= returned 7: return the function that answers, such as model.predict, or register one beside load="),
         (Weights, "Weights is a class: register an instance, or one of its methods"),
         (lambda x, *, y: x, "input"),
     ],
