@@ -17,6 +17,7 @@ from .._json.tensor_data import from_value
 from .._json.text import Unusual
 from .._protocol.datatypes import FLOATING, dtype_of
 from .._protocol.errors import ErrorResponse, InferenceError, InvalidResponse, list_names, show
+from .._protocol.schemas import Parameters
 from .._protocol.specs import OTHER_DATATYPES
 from .._protocol.tensors import InferenceResponse, Tensor
 from ._engines import ConnectionFailed
@@ -44,11 +45,15 @@ class Column(NamedTuple):
     datatype: str
     content_type: str | None = None
     may_miss: bool = False  # whether a data frame has missing values in it
+    pd_dtype: str | None = None  # in which dtype; None where the model declares it
     is_matrix: bool = False
 
 
 _JSON_TEXTS: Final = "pd_json"
 """The content type of a column whose values are JSON texts."""
+
+_WITH_NAN: Final = "object[NaN]"
+"""The dtype of a column of objects with gaps, as pandas reads it from a file."""
 
 _BOOLS: Final = {"true": True, "false": False, "1": True, "0": False}
 
@@ -71,7 +76,7 @@ def plan_columns(
     if missing:
         raise ValueError(f"--columns: the file has no {list_names(missing)}: it has {list_names(names)}")
     if not inputs:
-        return [Column(name, [_find(name, names)], guesses[name], may_miss=True) for name in chosen or names]
+        return [Column(name, [_find(name, names)], guesses[name], may_miss=True, pd_dtype=_WITH_NAN) for name in chosen or names]
     rows = [each for each in inputs if each["shape"] and each["shape"][0] == -1]  # others, such as scalars, are the same for all rows
     present = [each for each in rows if each["name"] in names]  # metadata does not tell which are optional: the server does
     if present:
@@ -110,8 +115,11 @@ def _plan(declared: Mapping[str, Any], names: list[str], guesses: Mapping[str, s
     others, guess = parameters.get(OTHER_DATATYPES), guesses[name]
     if others == "all" or (others == "numbers" and guess == "BOOL"):
         datatype = guess
-    may_miss = "pd_dtype" in parameters or others == "all"
-    return Column(name, [_find(name, names)], datatype, parameters.get("content_type"), may_miss)
+    content_type = parameters.get("content_type")
+    if content_type == _JSON_TEXTS:
+        datatype = guess
+    may_miss = "pd_dtype" in parameters or others == "all" or content_type == _JSON_TEXTS
+    return Column(name, [_find(name, names)], datatype, content_type, may_miss)
 
 
 def read_value(value: Any, column: Column, *, is_text: bool) -> Any:
@@ -120,8 +128,6 @@ def read_value(value: Any, column: Column, *, is_text: bool) -> Any:
     Raises:
         ValueError: It is none.
     """
-    if column.content_type == _JSON_TEXTS and not is_text:
-        return json.dumps(value)
     if value is None or (is_text and value == "" and (column.may_miss or column.datatype != "BYTES")):
         return None
     if not is_text or column.datatype == "BYTES":
@@ -184,6 +190,8 @@ def make_tensors(columns: Sequence[Column], rows: Sequence[Row], *, is_text: boo
 
 def _make_tensor(column: Column, values: list[Any]) -> Tensor:
     """The tensor of some values, each of which is one of the datatype, as JSON has it."""
+    if column.content_type == _JSON_TEXTS:
+        return _make_json(column, values)
     array = np.array([value.isoformat() if isinstance(value, date) else value for value in values], object)  # Parquet has dates
     leaves = array.ravel().tolist()
     if column.datatype == "BYTES":
@@ -203,8 +211,11 @@ def _make_tensor(column: Column, values: list[Any]) -> Tensor:
 
 
 def _make_json(column: Column, values: list[Any]) -> Tensor:
-    """Missing values, as data frames take them."""
-    return Tensor(column.name, np.array([json.dumps(value) for value in values], object), {"content_type": _JSON_TEXTS})
+    """Values of which some may be missing, as data frames take them."""
+    parameters: Parameters = {"content_type": _JSON_TEXTS}
+    if column.pd_dtype is not None:
+        parameters["pd_dtype"] = column.pd_dtype
+    return Tensor(column.name, np.array([json.dumps(value) for value in values], object), parameters)
 
 
 def _to_text(value: bytes) -> str:

@@ -288,6 +288,8 @@ def _to_list(values: Any) -> list[Any]:
 
 def _to_arrow(pyarrow: Any, values: Any) -> Any:
     array = np.asarray(values)
+    if array.dtype.kind == "f" and array.ndim == 1 and np.isnan(array).all():  # nothing shows what it is a column of
+        return pyarrow.nulls(len(array))
     return pyarrow.array(array if array.ndim == 1 else array.tolist())
 
 

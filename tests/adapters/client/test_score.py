@@ -37,6 +37,8 @@ class Site:
         server.register("open", lambda df: df, content_type="pd")
         server.register("plain", lambda x: x)
         server.register("pay", self.pay)
+        server.register("kinds", self.name_kinds)
+        server.register("flags", self.name_kinds, inputs=specs_of(pd.DataFrame({"a": [True, np.nan]}, dtype=object)))
         server.register("days", lambda df: df.astype(str), inputs=specs_of(DAYS), content_type="pd")
         server.register("all", lambda X: X.sum(keepdims=True)[0, :1], inputs=matrix)  # noqa: N803
         self.status, self.shut_after, self.asked = 503, 10**9, 0
@@ -49,6 +51,11 @@ class Site:
         if (frame["area"] < 0).any():
             raise InferenceError("no flat is that small", status=422)
         return np.asarray(frame["area"] * 10 + frame["floor"] + frame["town"].str.len())
+
+    @staticmethod
+    def name_kinds(df: pd.DataFrame) -> list[str]:
+        """The type of each value, as NaN and None leave alike."""
+        return [f"{type(value).__name__} {value}" for value in df["a"]]
 
     @staticmethod
     def pay(
@@ -211,6 +218,21 @@ def test_booleans_of_a_model_that_declares_nothing(url: str, tmp_path: Path) -> 
     assert [line["a"] for line in scored] == [True, None, False]
 
 
+@pytest.mark.parametrize(
+    ("model", "cells", "kinds"),
+    [
+        ("kinds", ["x", ""], ["str x", "float nan"]),
+        ("kinds", ["True", ""], ["bool True", "float nan"]),
+        ("flags", ["True", ""], ["bool True", "float nan"]),
+        ("flags", ["False", "true"], ["bool False", "bool True"]),
+        ("flags", ["7", "x"], ["str 7", "str x"]),
+    ],
+)
+def test_objects_of_csv_are_what_pandas_reads(url: str, tmp_path: Path, model: str, cells: list[str], kinds: list[str]) -> None:
+    text = "a,b\n" + "".join(f"{cell},1\n" for cell in cells)
+    assert [line["output_0"] for line in score_lines(url, model, tmp_path / "rows.csv", text)] == kinds
+
+
 def test_whole_numbers_of_which_some_are_missing_are_floats_in_each_chunk(url: str, tmp_path: Path) -> None:
     scored = score_lines(url, "open", tmp_path / "rows.csv", "a,b\n1,True\n2,false\n,True\n", "--chunk", "2")
     assert [(line["a"], line["b"]) for line in scored] == [(1.0, True), (2.0, False), (None, True)]
@@ -334,7 +356,7 @@ def test_it_stops_where_no_row_can_be_scored(url: str, tmp_path: Path, capsys: p
             "rnt",
             "rows.csv",
             "s.csv",
-            "'rnt' is not found: expected 'rent', 'matrix', 'open', 'plain', 'pay', 'days', 'all'; did you mean 'rent'?",
+            "'rnt' is not found: expected 'rent', 'matrix', 'open', 'plain', 'pay', 'kinds', 'flags', 'days', 'all'; did you mean 'rent'?",
         ),
         ("rent", "long.csv", "s.csv", "long.csv, line 2: field larger than field limit (131072): write JSON lines or Parquet"),
         ("rent", "cut.jsonl", "s.csv", "cut.jsonl, line 2: no JSON: "),
