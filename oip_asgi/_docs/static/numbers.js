@@ -74,7 +74,7 @@ function showPlot(id, title, values, written) {
   const known = values.filter((value) => value !== null && Number.isFinite(value));
   const [now, most] = [known.at(-1), Math.max(...known)].map((value) => (known.length ? written(value) : "–"));
   at(id).textContent = now;
-  at(`most-${id}`).textContent = known.length ? `two-minute peak ${most}` : "";
+  at(`most-${id}`).textContent = known.length ? `peak ${most}` : "";
   const places = values.map((value) => (Number.isFinite(value) ? value : null));
   draw(at(`${id}-plot`), places, MOMENTS, `${title} in ${MINUTES}: now ${now}, peak ${most}`);
 }
