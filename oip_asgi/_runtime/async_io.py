@@ -371,10 +371,14 @@ async def send_pieces(
 ) -> None:
     """Send a piece of a stream, and the `items` that follow it, each when the client has room for it."""
     io.begin_trips, turn_ends = here.begin_trips, time.monotonic() + TURN_SECONDS
+
+    def write_next() -> Coroutine[Any, Any, None]:
+        return write(piece)
+
     try:
         while True:
             try:
-                await io.call(partial(write, piece), io.until)
+                await io.call(write_next, io.until)
             except DeadlinePassed as late:
                 await write(await items.athrow(late))
             if time.monotonic() > turn_ends:

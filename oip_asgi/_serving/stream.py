@@ -140,7 +140,7 @@ class _ItemReader(Generic[T]):
         """Set the deadline of the next items."""
         call, io, generator = self._call, self._io, self._generator
         self._deadline = deadline
-        generator.limit(deadline)
+        generator.calls = ((call.model, call.slot, deadline),)
         if call.handler.kind == "async stream":
             self.read_next = partial(io.call, generator.await_next, deadline, True)  # by keyword, each call would make a dict
         else:
@@ -240,6 +240,8 @@ class _Generator(Generic[T]):
     """The generator of one request, which is created, asked for its items, and closed: on the event loop, or in one thread at a time."""
 
     def __init__(self, call: Call[T], until: float, *, wants_one: bool) -> None:
+        self.calls: CallStack = ()
+        """What the stack of calls has within that of who asks for an item: this call, with the deadline of the item."""
         self.asked_at = self.returned_at = 0.0
         """When it was last asked for an item, and when it gave one, ended or failed; 0.0 before that."""
         self._call = call
@@ -248,7 +250,6 @@ class _Generator(Generic[T]):
         self._clock = call.engine.clock
         self._count = 0  # how many items it has given
         self._generator: Any = None
-        self._calls: CallStack  # what is within the calls of who asks for an item
         self._context: Context | None = None
         self._lock = threading.Lock()  # guards the next two
         self._is_in_thread = False  # whether a thread runs or closes it: then that gives the slot back
@@ -258,14 +259,10 @@ class _Generator(Generic[T]):
     def is_made(self) -> bool:
         return self._generator is not None
 
-    def limit(self, deadline: float) -> None:
-        """Set the deadline of who it calls."""
-        self._calls = ((self._call.model, self._call.slot, deadline),)
-
     async def await_next(self) -> _Item[T] | None:
         """The next item; None after the last one. If it is large, it is not encoded."""
         call, handler = self._call, self._call.handler
-        token = set_calls(current_calls() + self._calls)
+        token = set_calls(current_calls() + self.calls)
         asked_at = self.asked_at = self._clock()
         try:
             if self._generator is None:
@@ -335,7 +332,7 @@ class _Generator(Generic[T]):
     def _begin(self) -> Context:
         """Create the generator in a context for all of its items: it may set a context variable, and reset it after a `yield`."""
         context = self._context = copy_context()
-        context.run(enter, *self._calls[0])
+        context.run(enter, *self.calls[0])
         self._generator = context.run(self._create)
         return context
 
