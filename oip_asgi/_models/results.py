@@ -102,15 +102,9 @@ def _take_plain(name: str, spec: TensorSpec | None, value: Any) -> Tensor | None
         array = np.array([value])
     else:
         return None
-    if not array.size:
+    if not array.size or (spec is not None and (array.dtype != spec.dtype or not spec.fits(array.shape))):
         return None
-    is_known = kind is str or kind is list  # whether the protocol has all of its elements
-    if spec is not None:
-        shape = array.shape
-        if array.dtype != spec.dtype or not (shape == spec.shape or spec.fits(shape)):
-            return None
-        is_known = is_known or not array.dtype.hasobject
-    if is_known:
+    if kind is str or kind is list:  # texts were just encoded
         return make_tensor(name, array, {})
     try:
         return Tensor(name, array)
