@@ -210,8 +210,9 @@ def _list_inner(model: Any, columns: Sequence[str]) -> list[tuple[Any, Sequence[
         return [(each, _choose(columns, chosen)) for _, each, chosen in model.transformers_]
     if not _has_estimators(model):
         return []
-    several = [_get(model, name) for name in ("estimators_", "calibrated_classifiers_")]
-    found = [getattr(each, "estimator", each) for some in several if isinstance(some, list) for each in some]
+    several = _get(model, "estimators_")
+    found = list(several) if isinstance(several, list) else []
+    found += [each.estimator for each in _get(model, "calibrated_classifiers_") or ()]
     found += [each for _, each in _get(model, "transformer_list") or ()]
     found += [_get(model, name) for name in ("estimator_", "regressor_")]
     return [(each, columns) for each in found if each is not None]

@@ -118,6 +118,10 @@ def permuted() -> Any:
     return make_pipeline(columns, OneHotEncoder(handle_unknown="ignore"), LogisticRegression())
 
 
+def encoded_at_once() -> Any:
+    return make_pipeline(OneHotEncoder(handle_unknown="ignore"), LogisticRegression())
+
+
 OF_TEXTS: dict[str, Any] = {
     "several steps": (indicated, WITH_NAN[["city", "flat"]]),
     "an imputer that adds columns": (imputed, WITH_NAN[["city", "flat"]]),
@@ -125,6 +129,10 @@ OF_TEXTS: dict[str, Any] = {
     "a vote": (lambda: VotingClassifier([("a", encoded()), ("b", encoded())], voting="soft"), WITH_NAN),
     "a stack": (lambda: StackingClassifier([("a", encoded())], cv=2), WITH_NAN),
     "a calibration": (lambda: CalibratedClassifierCV(encoded(), cv=2), WITH_NAN),
+    "a vote of calibrations": (
+        lambda: VotingClassifier([("a", CalibratedClassifierCV(encoded_at_once(), cv=2))], voting="soft"),
+        WITH_NAN[["city", "flat"]],
+    ),
     "a union": (lambda: make_pipeline(FeatureUnion([("a", encoded()[0])]), LogisticRegression()), WITH_NAN),
     "categories that are integers": (encoded, MIXED.assign(flat=pd.Series([1, 2, 1, 1, 2, 2], dtype=object))),
     "categories that are booleans": (encoded, MIXED.assign(flat=pd.Series([True, False, None, True, None, False], dtype=object))),
