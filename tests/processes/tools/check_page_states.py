@@ -1,0 +1,97 @@
+"""What the page shows of the state of servers and models, and who is offered to change it: in Chromium."""
+
+from __future__ import annotations
+
+import pytest
+from playwright.sync_api import Browser, Route, expect
+
+from tests.support.page import opened, seen_by
+from tests.support.processes import Served
+
+
+def test_a_model_is_loaded_and_unloaded(site: Served, browser: Browser) -> None:
+    page, seen = opened(browser, f"{site.url}/v2/docs#model=loaded")
+    first = seen_by(page)[0]
+    page.get_by_role("button", name="Reload").click()
+    expect(page.locator("#load")).to_be_enabled()
+    expect(page.locator("#answer")).to_be_hidden()
+    assert seen_by(page) == [first + 1]
+    page.once("dialog", lambda dialog: dialog.dismiss())
+    page.get_by_role("button", name="Unload").click()
+    expect(page.locator("#state")).to_have_text("ready")
+    page.once("dialog", lambda dialog: dialog.accept())
+    page.get_by_role("button", name="Unload").click()
+    expect(page.locator("#state")).to_have_text("unavailable: unloaded")
+    expect(page.get_by_role("button", name="Unload")).to_be_hidden()
+    page.get_by_role("button", name="Load", exact=True).click()
+    expect(page.locator("#state")).to_have_text("ready")
+    page.get_by_role("link", name="not loaded").click()
+    page.get_by_role("button", name="Load", exact=True).click()
+    expect(page.locator("#message")).to_have_text("500: failed to load 'not loaded': see the server's log")
+    assert {text.partition(":")[0] for text in seen.console} == {"Failed to load resource"}
+
+
+def test_what_would_be_refused_cannot_be_sent(site: Served, browser: Browser) -> None:
+    page, seen = opened(browser, f"{site.url}/v2/docs#model=not+loaded")
+    expect(page.locator("#refusal")).to_have_text("It is unavailable, and answers no requests.")
+    expect(page.locator("#send")).to_be_disabled()
+    page.get_by_label("x FP32").press("Control+Enter")
+    expect(page.locator("#answer")).to_be_hidden()
+    page.get_by_role("link", name="iris", exact=True).click()
+    expect(page.locator("h2")).to_have_text("iris")
+    expect(page.locator("#send")).to_be_enabled()
+    expect(page.locator("#refusal")).to_be_empty()
+    assert seen.console == []
+
+
+@pytest.mark.parametrize("leaving", ["draining", "stopping"])
+def test_a_server_that_is_to_get_no_more_requests_is_not_shown_as_ready(site: Served, browser: Browser, leaving: str) -> None:
+    page, seen = opened(browser, "about:blank")
+
+    def leave(route: Route) -> None:
+        route.fulfill(json={**route.fetch().json(), "leaving": leaving, "refuses": leaving == "stopping"})
+
+    page.route("**/state.json", leave)
+    page.goto(f"{site.url}/v2/docs#model=iris")
+    expect(page.locator("#ready")).to_have_text(leaving)
+    expect(page.locator("#state")).to_have_text(leaving)
+    expect(page.locator("header .good, .title .good")).to_have_count(0)
+    expect(page.locator("#send")).to_be_enabled(enabled=leaving == "draining")  # what comes is answered
+    page.unroute("**/state.json")
+    expect(page.locator("#state")).to_have_text("ready")
+    expect(page.locator("#send")).to_be_enabled()
+    assert seen.console == []
+
+
+def test_the_state_of_a_model_is_shown_as_the_server_says_it(site: Served, browser: Browser) -> None:
+    page, seen = opened(browser, "about:blank")
+    index = [{"name": "loaded", "state": "READY"}]
+    page.route("**/repository/index", lambda route: route.fulfill(json=index))
+    for state, shown, offered in (
+        ("LOADING", "loading", False),
+        ("UNLOADING", "unloading", False),
+        ("IDLE", "idle", True),
+        ("READY", "ready", True),
+    ):
+        index[0]["state"] = state
+        page.goto("about:blank")
+        page.goto(f"{site.url}/v2/docs#model=loaded")
+        expect(page.locator("#state")).to_have_text(shown)
+        expect(page.locator("#models a")).to_have_text("loaded" if state == "READY" else f"loaded {shown}")
+        expect(page.locator("#load")).to_be_visible(visible=offered)
+    assert seen.console == []
+
+
+def test_only_who_may_is_offered_to_load(site: Served, browser: Browser) -> None:
+    page, _ = opened(browser, "about:blank")
+
+    def without(route: Route) -> None:
+        document = route.fetch().json()
+        document["paths"] = {path: each for path, each in document["paths"].items() if "/repository/" not in path}
+        route.fulfill(json=document)
+
+    page.route("**/models/loaded/openapi.json", without)
+    page.goto(f"{site.url}/v2/docs#model=loaded")
+    expect(page.locator("h2")).to_have_text("loaded")
+    expect(page.locator("#load")).to_be_hidden()
+    expect(page.locator("#unload")).to_be_hidden()
