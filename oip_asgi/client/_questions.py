@@ -41,6 +41,12 @@ LONG: Final = 2**16
 _ALIGNED: Final = 16
 """A multiple of every element's size. The binary data of a body begin at such a place, so that its arrays need no copy."""
 
+_TOGETHER: Final = 2**20
+"""Up to so many bytes of a body are put together at once, at its end. For a moment they take twice the memory, as a longer one must not."""
+
+_MOST_PIECES: Final = 2**6
+"""They may come in so many pieces, each of which takes memory of its own: a server can send a byte in each."""
+
 _DIGITS: Final = 4
 """The last digits of a number decide what is left if `_ALIGNED` divides it."""
 
@@ -311,39 +317,38 @@ class Collector:
         self._headers, self._limit, self._writable = headers, limit, writable
         length = headers.get("content-length", "")
         check_size(int(length) if _LENGTH.fullmatch(length) else 0, limit, "response")
-        self._size = self._start = 0
-        self._few: list[bytes] = []
+        self._size = 0
+        self._pieces: list[bytes] = []
         self._body: bytearray | BytesIO | None = None
 
     def add(self, piece: bytes) -> None:
         self._size += len(piece)
         check_size(self._size, self._limit, "response")
         if self._body is None:
-            self._few.append(piece)
-            if self._size > FEW:
-                self._begin(b"".join(self._few))
+            self._pieces.append(piece)
+            if self._size > _TOGETHER or len(self._pieces) > _MOST_PIECES:
+                self._body = self._join()
         elif isinstance(self._body, bytearray):
             self._body += piece
         else:
             self._body.write(piece)
 
-    def _begin(self, piece: bytes) -> None:
+    def _join(self) -> bytearray | BytesIO:
         head = self._headers.get(LENGTH_NAME, "")
-        self._start = -int(head[-_DIGITS:]) % _ALIGNED if head.isdecimal() else 0
+        self._pieces.insert(0, bytes(-int(head[-_DIGITS:]) % _ALIGNED if head.isdecimal() else 0))
         # who may write gets a view of a bytearray; of a BytesIO, its `bytes`: a view of one makes it complain when it is collected
-        self._body = bytearray(self._start) if self._writable else BytesIO(bytes(self._start))
-        if isinstance(self._body, bytearray):
-            self._body += piece
-        else:
-            self._body.seek(self._start)
-            self._body.write(piece)
+        body = bytearray().join(self._pieces) if self._writable else BytesIO()
+        if isinstance(body, BytesIO):
+            body.writelines(self._pieces)
+        del self._pieces[1:]
+        return body
 
     def finish(self) -> Buffer:
-        """The body. A long one is not copied: arrays that are views of it can be written to, or nobody can change them any more."""
-        if self._body is None:
-            return b"".join(self._few)
-        body = memoryview(self._body if isinstance(self._body, bytearray) else self._body.getvalue())
-        return body[self._start :]
+        """The body: a short one as it came; a long one so that arrays are views of it, which can be written to, or never change."""
+        if self._body is None and self._size <= FEW:
+            return b"".join(self._pieces)
+        body = self._join() if self._body is None else self._body
+        return memoryview(body.getvalue() if isinstance(body, BytesIO) else body)[len(self._pieces[0]) :]
 
 
 _LINE_END: Final = re.compile(rb"\r\n|\r|\n")
