@@ -140,6 +140,7 @@ class _Remote:
         self._reaches = {url: Reach(f"{url}, which has the model {model!r},") for url in addresses.urls}
         self._readiness = Readiness(self._find_reason)
         self._binary = True
+        self._specs: Sequence[TensorSpec] = ()
         self._outputs: Mapping[str, TensorSpec] = {}
 
     # Loading
@@ -169,7 +170,7 @@ class _Remote:
         inputs, outputs = (_read_specs(metadata, what) for what in ("inputs", "outputs"))
         if (metadata.get("parameters") or {}).get("undeclared_inputs"):
             inputs = []  # it takes others too
-        self._outputs = {spec.name: spec for spec in outputs}
+        self._specs, self._outputs = tuple(outputs), {spec.name: spec for spec in outputs}
         if self._streams is None:
             self._streams = bool((config.get("model_transaction_policy") or {}).get("decoupled"))
         if self._streams and server.get("name") == "triton" and not all(address.is_grpc for address in self._addresses.choose()):
@@ -287,8 +288,7 @@ class _Remote:
             if missing:
                 raise InvalidResponse(f"the response has no output {list_names(sorted(missing))}")
         outputs = [by_name[name] for name in declared if name in by_name] if len(by_name) > 1 and declared else response.outputs
-        specs = tuple(declared.values())
-        return CheckedResponse(outputs, response.parameters, None, response.model_name, response.model_version, specs)
+        return CheckedResponse(outputs, response.parameters, None, response.model_name, response.model_version, self._specs)
 
     def refuse(self, address: Address, error: Exception, context: InferenceContext) -> InferenceError | None:
         """The error for the client; None if it is not the other server's. An address that did not answer, or with 502 to 504, is passed
