@@ -56,15 +56,16 @@ def keep(name: str, command: str, values: Values) -> None:
     draw(name, kept, HERE / f"{name}.png")
 
 
-_SHOWN_ROWS: Final = {"digits": "scikit-learn", "ONNX": "ONNX", "frame 1x39": "data frame", "JSON 1x4": "returns its input"}
+_SHOWN_ROWS: Final = {"digits": "scikit-learn", "clicks 1x39": "data frame", "ONNX": "ONNX", "JSON 1x4": "returns its input"}
+_TRITON: Final = "Triton, Python backend"
 _SHOWN_SERVERS: Final = {
     "def": "oip_asgi",
     "FastAPI": "FastAPI by hand",
-    "Triton": "Triton",
+    "Triton": _TRITON,
     "MLServer": "MLServer",
     "KServe": "KServe",
 }
-_SHOWN_WAYS: Final = {"unbatched": "plain", "batched": "max_batch_size=64", "MLServer": "MLServer", "Triton": "Triton"}
+_SHOWN_WAYS: Final = {"unbatched": "plain", "batched": "max_batch_size=64", "MLServer": "MLServer", "Triton": _TRITON}
 _SHOWN_MODELS: Final = {"mlp, 64": "network (MLP)", "boosted, 64": "boosted forest"}
 _OURS: Final = "#1f6feb"
 _COLORS: Final = {
@@ -72,7 +73,7 @@ _COLORS: Final = {
     "max_batch_size=64": _OURS,
     "plain": "#8ab4f8",
     "FastAPI by hand": "#8c959f",
-    "Triton": "#2da44e",
+    _TRITON: "#2da44e",
     "MLServer": "#bf8700",
     "KServe": "#a475f9",
 }
