@@ -22,7 +22,8 @@ def known_rows() -> Iterator[Row]:
         ("another name", infer("fitted", inputs(tensor("FP64", [1, 2], "[1,2]", "Y"))), "unknown input 'Y'"),
     ):
         yield Row(f"an estimator, {name}", request, 400, text=(message,))
-    metadata = b'{"name":"fitted","platform":"python","inputs":[{"name":"data","datatype":"FP64","shape":[-1,2]}],"outputs":[]}'
+    known = b'{"name":"data","datatype":"FP64","shape":[-1,2],"parameters":{"other_datatypes":"numbers"}}'
+    metadata = b'{"name":"fitted","platform":"python","inputs":[%b],"outputs":[]}' % known
     yield Row("an estimator's metadata", Request("GET", "/models/fitted"), 200, metadata)
 
     inside, outside = tensor("INT64", [2], "[0,120]", "age"), tensor("INT64", [2], "[5,-1]", "age")

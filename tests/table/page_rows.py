@@ -33,7 +33,8 @@ def browser_rows() -> Iterator[Row]:
 <link rel="stylesheet" href="docs/page.css">
 <main class="plain">
 <h1>table <span class="faint">1.2.3</span></h1>
-<p>This server answers requests to models by the Open Inference Protocol. <a href="docs">Look at its models and try them</a>
+<p>This server answers requests to models by the Open Inference Protocol.
+<p><a href="docs">Look at its models and try them</a>
 <p class="faint">Programs get this from the same address:
 <pre>{html.escape(metadata)}</pre>
 </main>
