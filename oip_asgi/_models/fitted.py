@@ -77,7 +77,7 @@ def declare(function: Callable[..., Any], *, has_frames: bool) -> Declaration | 
     outputs = _declare_classes(model) if method in _LABELED and _has_value_of_each(model, method) else ()
     if columns and has_frames:
         told = _find_columns(model, columns)
-        return Declaration([_COLUMNS[told.get(name, "any or None")](name) for name in columns], outputs, "pd")
+        return Declaration([_COLUMNS[told.get(name, "any")](name) for name in columns], outputs, "pd")
     width = len(columns) or find_width(model)
     if not width:
         return Declaration((), outputs, None) if outputs else None
@@ -130,9 +130,12 @@ def _get(model: Any, name: str) -> Any:
 
 def _list_steps(model: Any) -> list[Any]:
     """The steps of a pipeline, also of the one that a search has found best."""
+    if type(model).__name__ == "FrozenEstimator":
+        model = model.estimator
     model = _get(model, "best_estimator_") or model
-    steps = [step for _, step in model.steps] if isinstance(_get(model, "steps"), list) else [model]
-    return [step for step in steps if step not in (None, "passthrough")] or [model]
+    if isinstance(_get(model, "steps"), list):
+        return [each for _, step in model.steps if step not in (None, "passthrough") for each in _list_steps(step)] or [model]
+    return [model]
 
 
 def _library_of(step: Any) -> str:
@@ -143,12 +146,15 @@ def _find_columns(model: Any, columns: Sequence[str]) -> Mapping[str, str]:
     """Which columns are text, numbers, or categories (of text or numbers), as far as the steps of a model tell it."""
     steps = _list_steps(model)
     takes_none = any(map(_seeks_none, steps))
+    are_own = True
     for step in steps:
         categories = _get(step, "categories_")
         if isinstance(categories, list) and len(categories) == len(columns):
-            return {name: _kind_of(own, takes_none=takes_none) for name, own in zip(columns, categories, strict=True)}
-        if not _keeps_columns(step, columns):
-            break
+            kinds = [_kind_of(own, takes_none=takes_none) for own in categories]
+            if are_own:
+                return dict(zip(columns, kinds, strict=True))
+            return dict.fromkeys(columns, "any or None" if any(kind.endswith("None") for kind in kinds) else "any")
+        are_own = are_own and type(step).__name__ not in _OF_OTHERS and _keeps_columns(step, columns)
     takes_none = takes_none or any(map(_has_none, steps))
     first = steps[0]
     inner = _list_inner(first, columns)
@@ -156,7 +162,7 @@ def _find_columns(model: Any, columns: Sequence[str]) -> Mapping[str, str]:
         told: dict[str, str] = {}
         for each, names in inner:
             own = {} if isinstance(each, str) else _find_columns(each, names)  # "drop" and "passthrough"
-            told |= {name: _join(told.get(name), own.get(name, "any or None"), takes_none=takes_none) for name in names}
+            told |= {name: _join(told.get(name), own.get(name, "any"), takes_none=takes_none) for name in names}
         return told
     if hasattr(first, "vocabulary_"):
         return dict.fromkeys(columns, "text")
@@ -168,7 +174,7 @@ def _find_columns(model: Any, columns: Sequence[str]) -> Mapping[str, str]:
     statistics = _get(first, "statistics_")
     if isinstance(statistics, np.ndarray) and statistics.dtype.kind == "O":
         return dict.fromkeys(columns, "any or None" if takes_none else "any")
-    return dict.fromkeys(columns, "number") if takes_numbers and not _has_categories(first) else {}
+    return dict.fromkeys(columns, "number") if takes_numbers and not _has_categories(first) and not hasattr(first, "categories_") else {}
 
 
 def _seeks_none(step: Any) -> bool:
@@ -219,7 +225,7 @@ def _list_inner(model: Any, columns: Sequence[str]) -> list[tuple[Any, Sequence[
 
 
 def _has_estimators(model: Any) -> bool:
-    return hasattr(model, "get_params") and any("__" in name for name in model.get_params())
+    return hasattr(model, "get_params") and any(hasattr(each, "fit") for each in model.get_params().values())
 
 
 def _kind_of(categories: Any, *, takes_none: bool) -> str:

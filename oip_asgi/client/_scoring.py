@@ -113,13 +113,14 @@ def _plan(declared: Mapping[str, Any], names: list[str], guesses: Mapping[str, s
     """What becomes of a declared column. If the model takes other datatypes too, its values decide."""
     name, datatype, parameters = declared["name"], declared["datatype"], declared.get("parameters") or {}
     others, guess = parameters.get(OTHER_DATATYPES), guesses[name]
-    if others == "all" or (others == "numbers" and guess == "BOOL"):
+    if others == "all" or (others == "numbers" and guess != "BYTES"):
         datatype = guess
     content_type = parameters.get("content_type")
     if content_type == _JSON_TEXTS:
         datatype = guess
     may_miss = "pd_dtype" in parameters or others == "all" or content_type == _JSON_TEXTS
-    return Column(name, [_find(name, names)], datatype, content_type, may_miss)
+    pd_dtype = _WITH_NAN if others == "all" and "pd_dtype" not in parameters else None
+    return Column(name, [_find(name, names)], datatype, content_type, may_miss, pd_dtype)
 
 
 def read_value(value: Any, column: Column, *, is_text: bool) -> Any:

@@ -14,6 +14,9 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 import pytest
+from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import FunctionTransformer, OneHotEncoder
 
 from oip_asgi import InferenceError, InferenceServer, OIPApp, TensorSpec
 from oip_asgi.client.__main__ import main as run
@@ -385,6 +388,25 @@ def test_where_all_is_refused_of_a_model_that_declares_nothing_it_says_what_to_d
     told = capsys.readouterr().err
     assert "(the first: unknown input 'a': expected 'x'. The model declares no inputs, so each column was sent as an input" in told
     assert 'declare that: inputs=[TensorSpec("X", "FP64", [-1, 4])], or "inputs" in model-settings.json)' in told
+
+
+def test_what_pandas_reads_is_scored(tmp_path: Path) -> None:
+    """Large whole numbers are no floats, and a gap is NaN, where a model takes several datatypes."""
+    big = 2**53
+    (tmp_path / "ids.csv").write_text("id\n" + "".join(f"{big + row % 3}\n" for row in range(12)))
+    (tmp_path / "gaps.csv").write_text("own\n" + 'True\n""\nFalse\n' * 4)
+    server = InferenceServer()
+    expected = {}
+    for name, encoder in (("ids", OneHotEncoder()), ("gaps", make_pipeline(FunctionTransformer(), OneHotEncoder()))):
+        frame = pd.read_csv(tmp_path / f"{name}.csv", skip_blank_lines=False)
+        classifier = make_pipeline(encoder, LogisticRegression()).fit(frame, [0, 1, 0] * 4)
+        server.register(name, classifier.predict)
+        expected[name] = ["row,output_0", *(f"{row},{each}" for row, each in enumerate(classifier.predict(frame), 1))]
+        assert "1" in {line[-1] for line in expected[name]}
+    with serving(OIPApp(server, path="/v2")) as port:
+        for name, lines in expected.items():
+            assert main([f"http://127.0.0.1:{port}/v2", name, str(tmp_path / f"{name}.csv"), "--out", str(tmp_path / "s.csv")]) == 0
+            assert (tmp_path / "s.csv").read_text().splitlines() == lines
 
 
 def test_the_commands_of_the_client(url: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -9,11 +9,14 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.calibration import CalibratedClassifierCV
 from sklearn.cluster import KMeans
 from sklearn.compose import make_column_transformer
 from sklearn.datasets import load_iris
-from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassifier, StackingClassifier, VotingClassifier
+from sklearn.ensemble import BaggingClassifier, HistGradientBoostingClassifier, RandomForestClassifier, StackingClassifier, VotingClassifier
+from sklearn.gaussian_process import GaussianProcessClassifier
+from sklearn.gaussian_process.kernels import RBF
 from sklearn.impute import MissingIndicator, SimpleImputer
 from sklearn.linear_model import LinearRegression, LogisticRegression
 from sklearn.model_selection import GridSearchCV
@@ -122,6 +125,17 @@ def encoded_at_once() -> Any:
     return make_pipeline(OneHotEncoder(handle_unknown="ignore"), LogisticRegression())
 
 
+class Unchanged(TransformerMixin, BaseEstimator):  # type: ignore[misc, unused-ignore]
+    """A step of one's own, which says nothing of its columns."""
+
+    def fit(self, frame: pd.DataFrame, _: Any = None) -> Unchanged:
+        self.n_features_in_, self.feature_names_in_ = frame.shape[1], np.array(frame.columns, object)
+        return self
+
+    def transform(self, frame: pd.DataFrame) -> pd.DataFrame:
+        return frame
+
+
 OF_TEXTS: dict[str, Any] = {
     "several steps": (indicated, WITH_NAN[["city", "flat"]]),
     "an imputer that adds columns": (imputed, WITH_NAN[["city", "flat"]]),
@@ -131,6 +145,25 @@ OF_TEXTS: dict[str, Any] = {
     "a calibration": (lambda: CalibratedClassifierCV(encoded(), cv=2), WITH_NAN),
     "a vote of calibrations": (
         lambda: VotingClassifier([("a", CalibratedClassifierCV(encoded_at_once(), cv=2))], voting="soft"),
+        WITH_NAN[["city", "flat"]],
+    ),
+    "a step of one's own before an encoder": (lambda: make_pipeline(Unchanged(), encoded_at_once()), WITH_NAN[["city", "flat"]]),
+    "a function before an encoder": (
+        lambda: make_pipeline(FunctionTransformer(lambda each: each), encoded_at_once()),
+        WITH_NAN[["city", "flat"]],
+    ),
+    "a step of one's own before several": (lambda: make_pipeline(Unchanged(), encoded()), WITH_NAN),
+    "a step of one's own before a vote": (
+        lambda: make_pipeline(Unchanged(), VotingClassifier([("a", encoded_at_once())], voting="soft")),
+        WITH_NAN[["city", "flat"]],
+    ),
+    "a pipeline in a pipeline": (
+        lambda: make_pipeline(make_pipeline(encoded()[0], StandardScaler(with_mean=False)), LogisticRegression()),
+        WITH_NAN,
+    ),
+    "a search in a pipeline": (lambda: make_pipeline(GridSearchCV(encoded(), {"logisticregression__C": [1.0]}, cv=2)), WITH_NAN),
+    "a bag of some columns": (
+        lambda: BaggingClassifier(encoded_at_once(), n_estimators=2, max_features=0.5, random_state=0),
         WITH_NAN[["city", "flat"]],
     ),
     "a union": (lambda: make_pipeline(FeatureUnion([("a", encoded()[0])]), LogisticRegression()), WITH_NAN),
@@ -199,6 +232,21 @@ def test_a_step_that_may_take_anything_leaves_its_columns_open() -> None:
     server = served(make_pipeline(lengths, LinearRegression()).fit(PEOPLE[["age", "city"]], [1, 2, 3, 4]).predict)
     assert described(server) == columns(age=ANY, city=ANY)
     assert ask(server, "m", age=[20], city=["Bonn"]).status == 200
+
+
+def test_what_is_within_a_frozen_estimator_is_known() -> None:
+    frozen = pytest.importorskip("sklearn.frozen").FrozenEstimator(encoded().fit(WITH_NAN, CLASSES))
+    estimator = CalibratedClassifierCV(frozen, cv=2).fit(WITH_NAN, CLASSES)
+    members = {column: [None if each != each else each for each in values] for column, values in WITH_NAN.items()}
+    expected = estimator.predict(WITH_NAN).tolist()
+    assert ask_generate(served(estimator.predict), members) == (200, {"model_name": "m", "output_0": expected})
+
+
+def test_a_kernel_is_no_estimator() -> None:
+    frame = PEOPLE[["age"]]
+    server = served(GaussianProcessClassifier(1.0 * RBF(1.0) + RBF(2.0)).fit(frame, LEAVES).predict)
+    assert described(server) == columns(age=NUMBER)
+    assert error(ask(server, "m", age=["Bonn"]))[0] == 400
 
 
 @pytest.mark.parametrize("dtype", ["f8", "f4", "i8", "?"])
