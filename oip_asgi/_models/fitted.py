@@ -146,14 +146,14 @@ def _find_columns(model: Any, columns: Sequence[str]) -> Mapping[str, str]:
     """Which columns are text, numbers, or categories (of text or numbers), as far as the steps of a model tell it."""
     steps = _list_steps(model)
     takes_none = any(map(_seeks_none, steps))
-    are_own = True
+    are_own = True  # whether a step gets the columns themselves
     for step in steps:
         categories = _get(step, "categories_")
         if isinstance(categories, list) and len(categories) == len(columns):
-            kinds = [_kind_of(own, takes_none=takes_none) for own in categories]
+            of_each = [_kind_of(own, takes_none=takes_none) for own in categories]
             if are_own:
-                return dict(zip(columns, kinds, strict=True))
-            return dict.fromkeys(columns, "any or None" if any(kind.endswith("None") for kind in kinds) else "any")
+                return dict(zip(columns, of_each, strict=True))
+            return dict.fromkeys(columns, "any or None" if any(kind.endswith("None") for kind in of_each) else "any")
         are_own = are_own and type(step).__name__ not in _OF_OTHERS and _keeps_columns(step, columns)
     takes_none = takes_none or any(map(_has_none, steps))
     first = steps[0]

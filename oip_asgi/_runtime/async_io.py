@@ -382,9 +382,11 @@ async def send_pieces(
             except DeadlinePassed as late:
                 await write(await items.athrow(late))
             if time.monotonic() > turn_ends:
-                if time.monotonic() > here.gave_way_at + TURN_SECONDS:
+                turn_began = here.gave_way_at
+                if time.monotonic() > turn_began + TURN_SECONDS:
                     await _give_way(here)
-                turn_ends = here.gave_way_at + TURN_SECONDS
+                    turn_began = time.monotonic()  # behind the others, which may have taken longer than a turn
+                turn_ends = turn_began + TURN_SECONDS
             piece = await anext(items)
     except StopAsyncIteration:
         return

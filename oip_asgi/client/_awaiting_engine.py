@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from functools import lru_cache, partial
 from ssl import SSLContext
 from typing import Any, Final
@@ -53,7 +53,6 @@ class AwaitingEngine:
             cookie_jar=aiohttp.DummyCookieJar(),
             skip_auto_headers=("Accept", "Accept-Encoding", "User-Agent"),
             auto_decompress=False,
-            request_class=_Request,
             response_class=_Response,
             read_bufsize=LONG * 4,
         )
@@ -88,11 +87,6 @@ class AwaitingEngine:
 @lru_cache(16)  # the same from request to request
 def _make_timeout(connect: float | None, read: float | None) -> aiohttp.ClientTimeout:
     return aiohttp.ClientTimeout(total=None, connect=connect, sock_read=read)
-
-
-class _Request(aiohttp.ClientRequest):
-    def update_auto_headers(self, skip_auto_headers: Iterable[str] | None) -> None:
-        """Add none: to find that out of `skip_auto_headers`, which are all there are, takes 3% of a short request."""
 
 
 class _Response(aiohttp.ClientResponse):

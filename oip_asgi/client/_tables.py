@@ -290,7 +290,7 @@ def _to_arrow(pyarrow: Any, values: Any) -> Any:
     array = np.asarray(values)
     if array.dtype.kind == "f" and array.ndim == 1 and np.isnan(array).all():  # nothing shows what it is a column of
         return pyarrow.nulls(len(array))
-    return pyarrow.array(array if array.ndim == 1 else array.tolist())
+    return pyarrow.array(array if array.ndim == 1 else array.tolist(), from_pandas=True)  # NaN is null in each chunk
 
 
 def _join(part: Path, file: Path) -> None:
@@ -298,10 +298,17 @@ def _join(part: Path, file: Path) -> None:
     pyarrow = _import_pyarrow()
     schemas = [batch.schema for batch in _read_batches(part)]
     if schemas:
-        schema = pyarrow.unify_schemas(list(dict.fromkeys(schemas)), promote_options="permissive")
-        with pyarrow.parquet.ParquetWriter(file, schema) as writer:
-            for batch in _read_batches(part):
-                writer.write_table(pyarrow.Table.from_batches([batch]).cast(schema))
+        try:
+            schema = pyarrow.unify_schemas(list(dict.fromkeys(schemas)), promote_options="permissive")
+            number = pyarrow.float64()
+            schema = pyarrow.schema([each.with_type(number) if pyarrow.types.is_null(each.type) else each for each in schema])
+            with pyarrow.parquet.ParquetWriter(file, schema) as writer:
+                for batch in _read_batches(part):
+                    writer.write_table(pyarrow.Table.from_batches([batch]).cast(schema))
+        except pyarrow.ArrowException as error:
+            file.unlink(missing_ok=True)
+            what = f"{file.name}: chunks differ in the type of a column ({error})"
+            raise ValueError(f"{what}: write JSON lines, or declare the outputs of the model") from None
     part.unlink()
 
 

@@ -26,7 +26,7 @@ export function errorOf(text) {
 
 /** The same for a reader who sees rows, which are counted from 1 here, and from 0 by the server. */
 function refusalOf(text) {
-  const error = errorOf(text), [, before, inside] = /\brow (\d+):|^rows\[(\d+)\]/.exec(error) ?? [];
+  const error = errorOf(text), [, before, inside] = /^input .*, row (\d+):|^rows\[(\d+)\]/.exec(error) ?? [];
   const row = before ?? inside;
   return row === undefined ? error : `${error} (the server counts rows from 0: this is row ${Number(row) + 1} here)`;
 }

@@ -14,9 +14,11 @@ const WORDS = /(`+)([^`]+?)\1|\*\*([^*\s](?:[^*]*[^*\s])?)\*\*|(?<![\w*])\*([^*\
 export function blocksOf(text) {
   const blocks = [];
   let last = null;  // the block that goes on, if there is one
+  let isProse = false;  // whether what is indented is text: below a heading in the style of Google, but for examples
   for (const line of text.split("\n")) {
+    if (/^\S/.test(line)) isProse = SECTION.test(line) && !line.startsWith("Example");
     const item = ITEM.exec(line), isIndented = /^ {4}/.test(line);
-    if (!line.trim()) last = last?.kind === "list" || last?.kind === "code" ? { ...last, isParted: true } : null;
+    if (!line.trim()) last = last?.kind === "list" || last?.kind === "code" ? { ...last, isParted: true } : isProse ? { kind: "section" } : null;
     else if (UNDERLINE.test(line) && last?.kind === "text" && last.lines.length === 1) last = makeHeading(last);
     else if (SECTION.test(line)) last = addSection(blocks, line.slice(0, -1));
     else if (PROMPT.test(line) || last?.isSession && !last.isParted) last = addSession(blocks, last, line.trim());
@@ -52,7 +54,7 @@ function makeHeading(block) {
   return null;
 }
 
-/** A heading in the style of Google: what is below it is indented, and is code in an example only. */
+/** A heading in the style of Google. */
 function addSection(blocks, title) {
   blocks.push({ kind: "heading", lines: [title] });
   return title.startsWith("Example") ? null : { kind: "section" };

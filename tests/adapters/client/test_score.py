@@ -42,6 +42,7 @@ class Site:
         server.register("pay", self.pay)
         server.register("kinds", self.name_kinds)
         server.register("flags", self.name_kinds, inputs=specs_of(pd.DataFrame({"a": [True, np.nan]}, dtype=object)))
+        server.register("odd", lambda df: np.arange(len(df)) if df["a"][0] == "x" else df["a"].to_list(), content_type="pd")
         server.register("days", lambda df: df.astype(str), inputs=specs_of(DAYS), content_type="pd")
         server.register("all", lambda X: X.sum(keepdims=True)[0, :1], inputs=matrix)  # noqa: N803
         self.status, self.shut_after, self.asked = 503, 10**9, 0
@@ -242,6 +243,26 @@ def test_whole_numbers_of_which_some_are_missing_are_floats_in_each_chunk(url: s
     assert isinstance(scored[0]["a"], float)
 
 
+@pytest.mark.parametrize("chunk", ["1", "2", "8"])
+def test_a_gap_of_parquet_is_null_wherever_a_chunk_ends(url: str, tmp_path: Path, chunk: str) -> None:
+    parquet = pytest.importorskip("pyarrow.parquet")
+    (tmp_path / "rows.csv").write_text("x,y\n,\n,\n,\n1,\n")
+    assert main([url, "open", str(tmp_path / "rows.csv"), "--out", str(tmp_path / "s.parquet"), "--chunk", chunk]) == 0
+    table = parquet.read_table(tmp_path / "s.parquet")
+    assert table["x"].to_pylist() == [None, None, None, 1.0]
+    assert (str(table.schema.field("y").type), table["y"].null_count) == ("double", 4)
+
+
+def test_parquet_whose_chunks_do_not_fit_together_says_so(url: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("pyarrow.parquet")
+    (tmp_path / "rows.csv").write_text("a,b\nx,1\ny,2\n")
+    assert main([url, "odd", str(tmp_path / "rows.csv"), "--out", str(tmp_path / "s.parquet"), "--chunk", "1"]) == 2
+    told = capsys.readouterr().err
+    assert "s.parquet: chunks differ in the type of a column (" in told
+    assert told.rstrip().endswith("write JSON lines, or declare the outputs of the model")
+    assert not (tmp_path / "s.parquet").exists()
+
+
 @pytest.mark.parametrize("suffix", ["csv", "jsonl", "parquet"])
 def test_an_estimator_scores_a_file_as_the_frame_that_is_read_from_it(tmp_path: Path, suffix: str) -> None:
     pytest.importorskip("sklearn")
@@ -359,7 +380,8 @@ def test_it_stops_where_no_row_can_be_scored(url: str, tmp_path: Path, capsys: p
             "rnt",
             "rows.csv",
             "s.csv",
-            "'rnt' is not found: expected 'rent', 'matrix', 'open', 'plain', 'pay', 'kinds', 'flags', 'days', 'all'; did you mean 'rent'?",
+            "'rnt' is not found: expected 'rent', 'matrix', 'open', 'plain', 'pay', 'kinds', 'flags', 'odd', 'days', "
+            "'all'; did you mean 'rent'?",
         ),
         ("rent", "long.csv", "s.csv", "long.csv, line 2: field larger than field limit (131072): write JSON lines or Parquet"),
         ("rent", "cut.jsonl", "s.csv", "cut.jsonl, line 2: no JSON: "),

@@ -131,3 +131,21 @@ def test_a_link_carries_a_model_and_a_request(scripts: Scripts) -> None:
     assert scripts.value_of("visit.linkOf({ name: 'm' })") == "#model=m"
     long = {**request, "body": json.dumps(["a" * 10_000])}
     assert scripts.value_of("visit.linkOf(asked)", asked=long) is None
+
+
+def test_what_is_below_a_heading_is_text_but_for_examples(scripts: Scripts) -> None:
+    text = "Sum.\n\nArgs:\n    x: One.\n\n    y: Two.\n\nReturns:\n\n    Three.\n\nExample:\n    f(1)\n\nEnd.\n\n    g()"
+    blocks = scripts.value_of("prose.blocksOf(text)", text=text)
+    kinds = [(block["kind"], block["lines"]) for block in blocks]
+    assert kinds == [
+        ("text", ["Sum."]),
+        ("heading", ["Args"]),
+        ("text", ["x: One."]),
+        ("text", ["y: Two."]),
+        ("heading", ["Returns"]),
+        ("text", ["Three."]),
+        ("heading", ["Example"]),
+        ("code", ["f(1)"]),
+        ("text", ["End."]),
+        ("code", ["g()"]),
+    ]

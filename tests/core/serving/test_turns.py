@@ -37,3 +37,32 @@ def test_streams_that_wait_stop_their_loop_together_no_more_often_than_one(monke
     server.stop()
     assert stopped_at
     assert all(later - earlier > TURN for earlier, later in pairwise(stopped_at))
+
+
+def test_a_stream_beside_one_that_holds_the_loop_has_a_whole_turn_each_time() -> None:
+    """Its turn begins when it goes on: not before the other, which takes longer than a turn."""
+    turns = 0
+
+    async def quick(n: Any) -> AsyncIterator[int]:
+        for number in range(int(n[0])):
+            yield number
+
+    async def hold() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            time.sleep(1.5 * TURN)  # noqa: ASYNC251
+            await asyncio.sleep(0)
+
+    server = serve_stream(quick)
+
+    async def main() -> None:
+        holding = asyncio.create_task(hold())
+        talk = listen(server, b'{"n": 800}')
+        await asyncio.wait_for(talk.task, 60)
+        holding.cancel()
+        assert numbers(talk) == list(range(800))
+
+    asyncio.run(main())
+    server.stop()
+    assert turns < 200
