@@ -1,4 +1,5 @@
-"""One request of ASGI: its path below the mount, its client, which sends a body and goes, and what is no HTTP. Knows scopes and messages.
+"""How a request of ASGI is read: its path below the mount, its body, the disconnect of its client; and what websockets are answered. Knows
+scopes and messages.
 
 The applications for REST and for gRPC both stand on it.
 """

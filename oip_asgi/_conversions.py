@@ -1,4 +1,6 @@
-"""Gives requests and responses their methods that make HTTP of them, or Python's values: the classes are below wire formats and codecs."""
+"""Adds methods such as `to_http` to the classes of requests and responses: `_protocol`, which has them, knows no wire formats
+or codecs.
+"""
 
 from __future__ import annotations
 

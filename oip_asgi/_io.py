@@ -4,7 +4,7 @@ A request is one coroutine, which gets an `IO`. On an event loop, `AsyncIO` lets
 method, so that the coroutine never suspends, and `finish` runs it. So each decision exists once, for callers of both kinds.
 
 Several methods take a `deadline`, in seconds of `time.monotonic`, after which they raise `DeadlinePassed`. `wait`, `run` and `call` may
-raise `ClientGone`, never under WSGI; for `read`, a client that goes is a body that ends too early, which is 400.
+raise `ClientGone`, never under WSGI. `read` does not: if the client goes, the body ends too early, and the answer is 400.
 
 Knows nothing of the package.
 """
@@ -166,7 +166,7 @@ class QuitWithin(Exception):
 
 
 class Stopped(Exception):
-    """What a request waited for was cancelled because the server stops."""
+    """The slot of a request was taken away before it ran: the server stops, the model was unloaded, or nobody waits any more."""
 
 
 async def begin(items: AsyncGenerator[T, None]) -> T | None:

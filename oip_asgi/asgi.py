@@ -1,4 +1,4 @@
-"""The adapters for ASGI: an application to mount, and a middleware. They translate messages and decide nothing.
+"""The adapters for ASGI: an application to mount, and a middleware. They translate messages, and decide only what ASGI forces them to.
 
 Knows scopes and messages; the answers come from the core.
 """

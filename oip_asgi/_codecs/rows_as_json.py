@@ -1,7 +1,7 @@
 """Rows that come or leave as JSON objects: without columns in between, where these would change nothing. Knows no callables.
 
 A request whose rows came as objects has one input, `Objects`, and a response that leaves as objects is `RowsAsJSON`: neither has tensors.
-There are columns where something asks for them, such as a cache, or where JSON and columns do not say the same, such as of a date.
+Columns are made only if something needs them, such as a cache, or if JSON writes a value in another way, such as a date.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The parameters of requests that the protocol and its extensions define, and their types. Knows no models.
 
-`timeout` is checked where it is used. Parameters of sequences reach the model, and change nothing here.
+`timeout` is checked in `_serving.decoding`. Parameters of sequences reach the model, and change nothing here.
 
 Specification: Triton's Sequence, Schedule Policy and Generate Extensions; `triton_` begins the names that it reserves.
 """

@@ -1,4 +1,5 @@
-"""gRPC and gRPC-Web over ASGI: an application for the paths of the services. It translates messages and decides nothing.
+"""gRPC and gRPC-Web over ASGI: an application for the paths of the services. It translates messages, and decides only what
+HTTP/2 forces it to: frames, trailers, and the answer for what is no method.
 
 Knows scopes, messages and protobuf's classes, and no gRPC library.
 """

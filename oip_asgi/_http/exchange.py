@@ -1,7 +1,7 @@
 """One HTTP exchange: a request's head and body -> `Response`, or `Events`. Knows no ASGI, WSGI or framework.
 
 This file has the table of routes, which names the handler of each path. Extensions add their own rows. The status
-of an error is in its class, in `_protocol.errors`.
+of an error is in its class, in `_protocol.errors`, or given where it is raised.
 
 Specification: HTTP/REST API.
 """

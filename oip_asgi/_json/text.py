@@ -1,4 +1,7 @@
-"""Scans JSON text without a decoder: what is outside strings, and how deep it nests. Knows no documents."""
+"""Scans JSON text without a decoder: what is outside strings, and how deep it nests; and words what decoders refuse. Knows no documents.
+
+Whether NaN and infinities are taken is decided where numbers are read: `checked_data`, and `generate` of `_rest`.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""A callable and its declared inputs -> the `Binding` that calls it with a request. Runs once, at registration. Knows no requests."""
+"""A callable and its declared inputs -> the `Binding` that calls it with a request. Runs once, at registration. Knows no requests.
+
+`parameters` decides how the value of each parameter is made, and whether it may be missing.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
-"""A request -> the arguments of a callable, in the way that was decided from its signature. Knows no annotations and no models.
+"""Checks the inputs of a request against what a callable takes, and makes its arguments of them. Knows no annotations and no models.
 
-Nothing here calls the callable.
+A wrong name, datatype, shape or range is 400 here; what fits is `TensorSpec.takes`, `fits` and `find_outside`. Nothing here calls the
+callable.
 """
 
 from __future__ import annotations

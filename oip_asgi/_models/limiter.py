@@ -106,7 +106,7 @@ class Limiter:
     def enter(self, slot: Slot, *, may_run: bool = True, may_wait: bool = True) -> bool:
         """Let a slot run, or wait in the queue. False if the request may not wait, or the queue is full. The caller holds the lock.
 
-        A call may not wait if it comes from within a call of the same model; then it does not stand behind those that wait.
+        A call made within a call of the same model never waits: it takes a free slot at once, ahead of the queue, or is refused.
         `_serving.failures` makes the 503 of a call that has not entered, and the 504 of a call that is late.
         """
         if may_run and self.running < self.max_concurrency and not (self._queue and may_wait):

@@ -45,7 +45,7 @@ def to_response(
 ) -> InferenceResponse:
     """The response with the outputs that a model's result stands for. An `InferenceResponse` may lack outputs that are not `requested`.
 
-    If the request was so many JSON objects, it may be JSON objects too.
+    `rows` is how many JSON objects the request was. If it is not 0, the response may be JSON objects too.
     """
     if outputs.are_open and not content_types:  # as nearly always
         if type(result) is dict:

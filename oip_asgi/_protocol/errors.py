@@ -1,4 +1,7 @@
-"""What can go wrong, and the HTTP status of each error. Knows no transport: who renders an error decides its bytes."""
+"""What can go wrong, and the HTTP status of each, if it is not given where it is raised.
+
+Knows no transport: who renders an error decides its bytes.
+"""
 
 from __future__ import annotations
 

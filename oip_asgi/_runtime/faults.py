@@ -1,4 +1,4 @@
-"""Decides where an error of user code goes that is no `Exception`: to the host, or to the client of the model, as a failure."""
+"""User code may raise what is no `Exception`, such as SystemExit. This decides whether the host gets it, or the client gets a 500."""
 
 from __future__ import annotations
 

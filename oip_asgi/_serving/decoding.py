@@ -1,4 +1,6 @@
-"""The body of a request -> `Decoded`: its tensors, checked against the model, and what it asks for. Knows no slots and no clock.
+"""The body of a request -> `Decoded`: its tensors, which `Binding.take` checks, its timeout, and what it asks for.
+
+Knows no slots and no clock.
 
 A body of more than 16 KiB, `LOOP_BYTES` of `_protocol.loop_limits`, is decoded in a worker thread: `pipeline` decides that.
 """

@@ -1,5 +1,7 @@
-"""How a call fails: the error for the client (busy, stopping or unloaded 503, late 504, else 500 or what user code meant), and what the log
-says of it. The statuses are in `_protocol.errors`, their codes of gRPC in `_protocol.grpc_codes`. Knows no transport.
+"""How a call fails: the error for the client (busy, stopping or unloaded 503, late 504, else 500 or what user code meant), its
+`Retry-After`, and what the log says of it. The statuses are in `_protocol.errors`, their codes of gRPC in `_protocol.grpc_codes`.
+
+Knows no transport.
 
 `Lifecycle.make_refusal` of `_models.lifecycle` makes the 503 of a model that is loading, or whose load has failed, and
 `_serving.stream` makes the 504 of a stream that is late.

@@ -48,7 +48,8 @@ _REGION: Final = re.compile(rb"\\u|" + REGION.encode())
 
 
 async def infer(engine: Engine, model: Model, wire: WireFormat[T], io: IO, call: Call[T] | None = None) -> T:
-    """Answer a request with its only response: admit, read, decode, check, wait for a slot, run, encode.
+    """Answer a request with its only response. A body up to `LOOP_BYTES` is decoded before it waits for its slot, a longer one then,
+    in a thread.
 
     Models that only stream are refused. A stream whose model turns out to be a plain one gives its `call`, which has been let in already.
     """

@@ -1,4 +1,6 @@
-"""The end of each inference request that failed, was refused or was given up: one record for its model's numbers, its span and the log.
+"""The end of each inference request that failed, was refused or was given up: for its model's numbers, its span, and the log.
+
+The log has an `InferenceError` from here, and what a model raised from `failures`.
 
 For one that was answered, `end_call` of `pipeline` does that. Knows no transport.
 """

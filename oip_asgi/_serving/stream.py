@@ -1,7 +1,8 @@
 """The answers of one request, one at a time: a generator's items, or a plain model's only answer. Knows no transport.
 
-A generator runs on to its next item after the last one was sent; a plain one may be two items ahead, where `IO.run_ahead` goes on. It keeps
-its slot until it ends or is closed. A plain generator is closed in a worker thread, and never while it runs.
+An `async def` generator is asked for its next item when the last one was sent. On an event loop, a `def` generator may be two items
+ahead, by `IO.run_ahead`. Each keeps its slot until it ends or is closed. A `def` generator is closed in a worker thread, and never while
+it runs.
 """
 
 from __future__ import annotations

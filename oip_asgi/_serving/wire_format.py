@@ -36,7 +36,7 @@ class WireFormat(Protocol[T_co]):
 
     @property
     def timeout(self) -> float:
-        """The client's timeout in seconds, from when the body was read; infinity if it has none."""
+        """The timeout that the head says, as that of gRPC does, in seconds; else infinity. `decoding` takes a parameter `timeout` too."""
 
     @property
     def shares_arrays(self) -> bool:

@@ -1,4 +1,7 @@
-"""What the client of this server gets if another server, which was asked for it, refuses or fails."""
+"""What the client of this server gets if another server, which was asked for it, refuses or fails.
+
+`_remote` decides whether it is asked again.
+"""
 
 from __future__ import annotations
 
