@@ -239,7 +239,7 @@ def test_the_commands_are_those_of_ci() -> None:
 def test_the_names_that_contributors_are_told_are_in_the_code() -> None:
     text = (ROOT / ".github" / "CONTRIBUTING.md").read_text()
     names = set(re.findall(r"`(_?[A-Z]\w+)`", text)) - {"ValueError"}
-    assert {"RestRow", "ROUTES", "_INPUT_CODECS", "ModelOptions"} <= names
+    assert {"RestRoute", "ROUTES", "_INPUT_CODECS", "ModelOptions"} <= names
     code = "".join(path.read_text() for path in (ROOT / "oip_asgi").rglob("*.py"))
     assert [name for name in names if not re.search(rf"^(class {name}|{name}: |{name} =)", code, re.MULTILINE)] == []
 

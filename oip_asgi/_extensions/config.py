@@ -12,7 +12,7 @@ from msgspec import UNSET, UnsetType
 
 from .._models.model import Model
 from .._protocol.specs import TensorSpec
-from .rows import GrpcRow, GrpcRows, RestRow
+from .table import GrpcMethod, GrpcMethods, RestRoute
 
 
 class ModelOutput(msgspec.Struct):
@@ -90,9 +90,9 @@ def _name_datatype(spec: TensorSpec) -> str:
     return "TYPE_STRING" if spec.datatype == "BYTES" else f"TYPE_{spec.datatype}"
 
 
-REST: Final = (RestRow("GET", "/models/{model}[/versions/{version}]/config", lambda _, __, model: describe_config(model), "config"),)
-GRPC: Final[GrpcRows] = {
-    "ModelConfig": GrpcRow(
+REST: Final = (RestRoute("GET", "/models/{model}[/versions/{version}]/config", lambda _, __, model: describe_config(model), "config"),)
+GRPC: Final[GrpcMethods] = {
+    "ModelConfig": GrpcMethod(
         lambda engine, request: {"config": describe_config(engine.models.find(request.name, request.version or None))}, "config"
     )
 }

@@ -16,7 +16,7 @@ from .._models.registry import UNVERSIONED, find_default
 from .._models.statistics import Duration
 from .._protocol.schemas import ModelMetadata
 from .._serving.engine import Engine
-from .rows import GrpcRow, GrpcRows, Question, RestRow
+from .table import GrpcMethod, GrpcMethods, Question, RestRoute
 
 S = TypeVar("S", bound=msgspec.Struct)
 
@@ -128,7 +128,7 @@ def _grpc_statistics(engine: Engine, request: Any, visible: list[Model]) -> Stat
 
 
 REST: Final = (
-    RestRow("GET", "/models/stats", _rest_all),
-    RestRow("GET", "/models/{model}[/versions/{version}]/stats", _rest_model, "statistics"),
+    RestRoute("GET", "/models/stats", _rest_all),
+    RestRoute("GET", "/models/{model}[/versions/{version}]/stats", _rest_model, "statistics"),
 )
-GRPC: Final[GrpcRows] = {"ModelStatistics": GrpcRow(_grpc_statistics, "statistics", lists_models=True)}
+GRPC: Final[GrpcMethods] = {"ModelStatistics": GrpcMethod(_grpc_statistics, "statistics", lists_models=True)}

@@ -18,11 +18,11 @@ from .._models.states import State
 from .._protocol.access import Action
 from .._protocol.datatypes import Buffer
 from .._protocol.errors import Forbidden, InferenceError, InvalidRequest, NotFound, NotReady, show
-from .._protocol.loop_limits import MAX_QUESTION
+from .._protocol.limits import MAX_QUESTION
 from .._protocol.schemas import ModelIndex, Parameters
 from .._serving.call_stack import find_callers
 from .._serving.engine import Engine
-from .rows import GrpcRow, GrpcRows, Question, RestRow, decode_question
+from .table import GrpcMethod, GrpcMethods, Question, RestRoute, decode_question
 
 _FILE: Final = "file:"
 
@@ -257,9 +257,9 @@ def _read_control(body: Buffer) -> Parameters:
 
 
 REST: Final = (
-    RestRow("POST", "/repository/index", _rest_index),
-    RestRow("POST", "/repository/models/{model}/load", _rest_load, "load"),
-    RestRow("POST", "/repository/models/{model}/unload", _rest_unload, "unload"),
+    RestRoute("POST", "/repository/index", _rest_index),
+    RestRoute("POST", "/repository/models/{model}/load", _rest_load, "load"),
+    RestRoute("POST", "/repository/models/{model}/unload", _rest_unload, "unload"),
 )
 
 # gRPC: KServe's own messages have the model's name where Triton's have the repository's, and two fields in their answers where Triton's
@@ -310,8 +310,8 @@ def _read_parameters(request: Any) -> dict[str, Any]:
     return parameters
 
 
-GRPC: Final[GrpcRows] = {
-    "RepositoryIndex": GrpcRow(_grpc_index, lists_models=True),
-    "RepositoryModelLoad": GrpcRow(_grpc_load, "load"),
-    "RepositoryModelUnload": GrpcRow(_grpc_unload, "unload"),
+GRPC: Final[GrpcMethods] = {
+    "RepositoryIndex": GrpcMethod(_grpc_index, lists_models=True),
+    "RepositoryModelLoad": GrpcMethod(_grpc_load, "load"),
+    "RepositoryModelUnload": GrpcMethod(_grpc_unload, "unload"),
 }

@@ -32,7 +32,7 @@ from .._protocol.log import log_raised
 from .._protocol.schemas import Parameters, RequestOutput
 from .._protocol.tensor_bytes import view_bytes
 from .._protocol.tensors import CLASSIFICATION, SHARED_MEMORY, InferenceResponse, ReadRegion, check_supported
-from .rows import ApplyOptions, GrpcRow, GrpcRows, Question, RestRow, decode_question
+from .table import ApplyOptions, GrpcMethod, GrpcMethods, Question, RestRoute, decode_question
 
 _FOLDER: Final = Path("/dev/shm")
 """Where Linux has the segments, whatever the C library."""
@@ -309,7 +309,7 @@ def _check_key(key: str) -> str:
     return plain
 
 
-# Rows
+# Routes and methods
 
 
 async def _rest_register(engine: Any, question: Question) -> None:
@@ -335,20 +335,20 @@ def _unregister_cuda(*_: Any) -> None:
 
 
 REST: Final = (
-    RestRow("GET", "/systemsharedmemory/status", _list_regions, "shared_memory"),
-    RestRow("GET", "/systemsharedmemory/region/{region}/status", _list_regions, "shared_memory"),
-    RestRow("POST", "/systemsharedmemory/region/{region}/register", _rest_register, "shared_memory"),
-    RestRow("POST", "/systemsharedmemory/unregister", _unregister, "shared_memory"),
-    RestRow("POST", "/systemsharedmemory/region/{region}/unregister", _unregister, "shared_memory"),
-    RestRow("POST", "/cudasharedmemory/unregister", _unregister_cuda, "shared_memory"),
-    RestRow("POST", "/cudasharedmemory/region/{region}/unregister", _unregister_cuda, "shared_memory"),
+    RestRoute("GET", "/systemsharedmemory/status", _list_regions, "shared_memory"),
+    RestRoute("GET", "/systemsharedmemory/region/{region}/status", _list_regions, "shared_memory"),
+    RestRoute("POST", "/systemsharedmemory/region/{region}/register", _rest_register, "shared_memory"),
+    RestRoute("POST", "/systemsharedmemory/unregister", _unregister, "shared_memory"),
+    RestRoute("POST", "/systemsharedmemory/region/{region}/unregister", _unregister, "shared_memory"),
+    RestRoute("POST", "/cudasharedmemory/unregister", _unregister_cuda, "shared_memory"),
+    RestRoute("POST", "/cudasharedmemory/region/{region}/unregister", _unregister_cuda, "shared_memory"),
 )
-GRPC: Final[GrpcRows] = {
-    "SystemSharedMemoryStatus": GrpcRow(
+GRPC: Final[GrpcMethods] = {
+    "SystemSharedMemoryStatus": GrpcMethod(
         lambda engine, request: {"regions": {region.name: region for region in engine.regions.list_regions(request.name or None)}},
         "shared_memory",
     ),
-    "SystemSharedMemoryRegister": GrpcRow(_grpc_register, "shared_memory"),
-    "SystemSharedMemoryUnregister": GrpcRow(lambda engine, request: engine.regions.unregister(request.name or None), "shared_memory"),
-    "CudaSharedMemoryUnregister": GrpcRow(_unregister_cuda, "shared_memory"),
+    "SystemSharedMemoryRegister": GrpcMethod(_grpc_register, "shared_memory"),
+    "SystemSharedMemoryUnregister": GrpcMethod(lambda engine, request: engine.regions.unregister(request.name or None), "shared_memory"),
+    "CudaSharedMemoryUnregister": GrpcMethod(_unregister_cuda, "shared_memory"),
 }

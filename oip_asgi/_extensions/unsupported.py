@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any, Final
 
 from .._protocol.errors import InferenceError
-from .rows import GrpcRow, GrpcRows
+from .table import GrpcMethod, GrpcMethods
 
 _NO_TRACE_SETTINGS: Final = "trace settings are not supported: trace requests with OpenTelemetry in the application"
 _NO_LOG_SETTINGS: Final = "log settings are not supported: set up Python's logging in the application"
@@ -25,13 +25,13 @@ PATHS: Final = (
 )
 """Paths that are not found, and why. `shared_memory` answers requests to unregister CUDA's shared memory."""
 
-WITHOUT_MESSAGES: Final[GrpcRows] = {
-    "TraceSetting": GrpcRow(partial(_refuse, _NO_TRACE_SETTINGS)),
-    "LogSettings": GrpcRow(partial(_refuse, _NO_LOG_SETTINGS)),
+WITHOUT_MESSAGES: Final[GrpcMethods] = {
+    "TraceSetting": GrpcMethod(partial(_refuse, _NO_TRACE_SETTINGS)),
+    "LogSettings": GrpcMethod(partial(_refuse, _NO_LOG_SETTINGS)),
 }
 """The protocol's descriptor has no messages for these methods."""
 
-GRPC: Final[GrpcRows] = {
-    "CudaSharedMemoryStatus": GrpcRow(partial(_refuse, _NO_CUDA), "shared_memory"),
-    "CudaSharedMemoryRegister": GrpcRow(partial(_refuse, _NO_CUDA), "shared_memory"),
+GRPC: Final[GrpcMethods] = {
+    "CudaSharedMemoryStatus": GrpcMethod(partial(_refuse, _NO_CUDA), "shared_memory"),
+    "CudaSharedMemoryRegister": GrpcMethod(partial(_refuse, _NO_CUDA), "shared_memory"),
 }

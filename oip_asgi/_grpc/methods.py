@@ -1,6 +1,6 @@
 """One remote call of a method that answers one message with one: request message -> response message. The table of methods is here.
 
-Knows no gRPC library and no protobuf. Extensions add their own rows. The code of each error's status is in
+Knows no gRPC library and no protobuf. Extensions add their own methods. The code of each error's status is in
 `_protocol.grpc_codes`.
 
 Specification: gRPC, API Definitions, Error.
@@ -17,12 +17,12 @@ from typing import Any, Final
 import msgspec
 
 from .._extensions import config, model_statistics, repository, shared_memory, unsupported
-from .._extensions.rows import GrpcRow, GrpcRows
+from .._extensions.table import GrpcMethod, GrpcMethods
 from .._io import IO
 from .._protocol.access import Action
 from .._protocol.datatypes import Buffer
 from .._protocol.errors import InvalidRequest, NotFound, client_text, show
-from .._protocol.loop_limits import MAX_QUESTION
+from .._protocol.limits import MAX_QUESTION
 from .._serving.engine import Engine
 from .._serving.failures import as_client_error
 from .._serving.pipeline import infer
@@ -43,9 +43,9 @@ _MAX_FIELDS: Final = 1000
 
 async def exchange(engine: Engine, method: Method, body: Buffer, transport: Any, io: IO, seconds: float = math.inf) -> Reply:
     """Answer one call, which may take so long."""
-    row = _ANSWERS.get(method.name)
-    if row is not None:
-        return Reply([await _answer(engine, row, method, body, transport, io)])
+    entry = _ANSWERS.get(method.name)
+    if entry is not None:
+        return Reply([await _answer(engine, entry, method, body, transport, io)])
     try:
         wire = GRPCFormat(method, body, transport, seconds)
     except InvalidRequest as error:
@@ -65,22 +65,22 @@ def refuse(error: Exception) -> Reply:
     return Reply([], refusal.grpc_code, client_text(refusal).encode()[:_MAX_DETAILS].decode(errors="ignore"))
 
 
-async def _answer(engine: Engine, row: GrpcRow, method: Method, body: Buffer, transport: Any, io: IO) -> Buffer:
+async def _answer(engine: Engine, entry: GrpcMethod, method: Method, body: Buffer, transport: Any, io: IO) -> Buffer:
     """Answer a call of any method but ModelInfer."""
     request = await _parse(engine, method, body, io)
     make_access = partial(method.make_access, transport)
-    name = _find_name(row.action, request)
-    if engine.guard is not None and row.action is not None and (name or not row.lists_models):
-        await engine.guard.ask(io, make_access(row.action, name, getattr(request, "version", "") or None))
-    if row.action == "load":
+    name = _find_name(entry.action, request)
+    if engine.guard is not None and entry.action is not None and (name or not entry.lists_models):
+        await engine.guard.ask(io, make_access(entry.action, name, getattr(request, "version", "") or None))
+    if entry.action == "load":
         await engine.find_new(io)
     elif method.name == "RepositoryIndex":
         await repository.find_to_list(engine, io, partial(engine.find_visible, io, make_access))
-    visible = [[] if name else await engine.find_visible(io, make_access, row.action)] if row.lists_models else ()
-    if iscoroutinefunction(row.answer):
-        document = await row.answer(engine, request, io)
+    visible = [[] if name else await engine.find_visible(io, make_access, entry.action)] if entry.lists_models else ()
+    if iscoroutinefunction(entry.answer):
+        document = await entry.answer(engine, request, io)
     else:
-        document = row.answer(engine, request, *visible)
+        document = entry.answer(engine, request, *visible)
     return method.write({} if document is None else msgspec.to_builtins(document))
 
 
@@ -126,12 +126,12 @@ async def _check(engine: Engine, request: Any, io: IO) -> Any:
     return {"status": "SERVING" if await is_ready(engine, io) else "NOT_SERVING"}
 
 
-_OF_SERVICE: Final[GrpcRows] = {
-    "ServerLive": GrpcRow(lambda *_: {"live": True}),
-    "ServerReady": GrpcRow(_answer_ready),
-    "ServerMetadata": GrpcRow(lambda engine, _: engine.describe()),
-    "ModelReady": GrpcRow(_answer_model_ready, "ready"),
-    "ModelMetadata": GrpcRow(_describe_model, "metadata"),
+_OF_SERVICE: Final[GrpcMethods] = {
+    "ServerLive": GrpcMethod(lambda *_: {"live": True}),
+    "ServerReady": GrpcMethod(_answer_ready),
+    "ServerMetadata": GrpcMethod(lambda engine, _: engine.describe()),
+    "ModelReady": GrpcMethod(_answer_model_ready, "ready"),
+    "ModelMetadata": GrpcMethod(_describe_model, "metadata"),
     **model_statistics.GRPC,
     **config.GRPC,
     **repository.GRPC,
@@ -140,13 +140,13 @@ _OF_SERVICE: Final[GrpcRows] = {
     **unsupported.WITHOUT_MESSAGES,
 }
 
-_ANSWERS: Final[GrpcRows] = {**_OF_SERVICE, "Check": GrpcRow(_check)}
+_ANSWERS: Final[GrpcMethods] = {**_OF_SERVICE, "Check": GrpcMethod(_check)}
 """What answers each method but ModelInfer."""
 
 ACTIONS: Final[Mapping[str, Action | None]] = {
     "ModelInfer": "infer",
     "ModelStreamInfer": "infer",
-    **{name: row.action for name, row in _ANSWERS.items()},
+    **{name: entry.action for name, entry in _ANSWERS.items()},
 }
 """What each method does with the model that it names, or with shared memory."""
 

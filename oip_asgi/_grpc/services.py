@@ -10,7 +10,7 @@ from functools import partial
 from typing import Any, Final
 
 from .._protocol.errors import InvalidRequest
-from .._protocol.loop_limits import MAX_QUESTION
+from .._protocol.limits import MAX_QUESTION
 from ..server import InferenceServer
 from .messages import Method, Reply
 from .methods import HEALTH, METHODS, SERVICE, refuse

@@ -18,7 +18,7 @@ from typing import Final
 
 from .._protocol.datatypes import MAX_RANK, Buffer
 from .._protocol.errors import InvalidRequest
-from .._protocol.loop_limits import MAX_TENSORS
+from .._protocol.limits import MAX_TENSORS
 
 VARINT, FIXED64, BYTES, GROUP, GROUP_END, FIXED32 = 0, 1, 2, 3, 4, 5
 _SIZES: Final = {FIXED64: 8, FIXED32: 4, GROUP: 0, GROUP_END: 0}

@@ -1,6 +1,6 @@
 """One HTTP exchange: a request's head and body -> `Response`, or `Events`. Knows no ASGI, WSGI or framework.
 
-This file has the table of routes, which names the handler of each path. Extensions add their own rows. The status
+This file has the table of routes, which names the handler of each path. Extensions add their own routes. The status
 of an error is in its class, in `_protocol.errors`, or given where it is raised.
 
 Specification: HTTP/REST API.
@@ -15,7 +15,7 @@ from types import CoroutineType
 from typing import Any, Final, TypeAlias, TypeVar
 
 from .._extensions import config, model_statistics, repository, shared_memory
-from .._extensions.rows import RestRow
+from .._extensions.table import RestRoute
 from .._io import IO
 from .._models.model import Model
 from .._models.registry import path_of
@@ -169,7 +169,7 @@ async def _answer_once(answer: _AnswerOnce, request: Exchange, model: Model) -> 
     return await answer(request.engine, model, request.wire, request.io)
 
 
-async def _answer_row(answer: Callable[..., Any], request: Exchange, *model: Model) -> Response:
+async def _answer_document(answer: Callable[..., Any], request: Exchange, *model: Model) -> Response:
     document = answer(request.engine, request, *model)
     if isinstance(document, CoroutineType):
         document = await document
@@ -177,20 +177,20 @@ async def _answer_row(answer: Callable[..., Any], request: Exchange, *model: Mod
 
 
 _DOCUMENTS: Final = (
-    RestRow("GET", "", lambda engine, _: engine.describe()),
-    RestRow("GET", "/health/live", lambda *_: schemas.ServerLive(True)),
-    RestRow("GET", "/models", _list_models),
+    RestRoute("GET", "", lambda engine, _: engine.describe()),
+    RestRoute("GET", "/health/live", lambda *_: schemas.ServerLive(True)),
+    RestRoute("GET", "/models", _list_models),
     *(*model_statistics.REST, *config.REST, *repository.REST, *shared_memory.REST),
 )
 ROUTES: Final = [
-    RestRow("GET", "/health/ready", _answer_ready),
-    RestRow("GET", "/models/{model}[/versions/{version}]", _describe_model, "metadata"),
-    RestRow("GET", "/models/{model}[/versions/{version}]/ready", _answer_model_ready, "ready"),
-    RestRow("POST", "/models/{model}[/versions/{version}]/infer", partial(_answer_once, infer), "infer"),
-    RestRow("POST", "/models/{model}[/versions/{version}]/infer_stream", partial(answer_with_events, may_be_flat=False), "infer"),
-    RestRow("POST", "/models/{model}[/versions/{version}]/generate", partial(_answer_once, answer_with_document), "infer"),
-    RestRow("POST", "/models/{model}[/versions/{version}]/generate_stream", partial(answer_with_events, may_be_flat=True), "infer"),
-    *(row._replace(answer=partial(_answer_row, row.answer)) for row in _DOCUMENTS),
+    RestRoute("GET", "/health/ready", _answer_ready),
+    RestRoute("GET", "/models/{model}[/versions/{version}]", _describe_model, "metadata"),
+    RestRoute("GET", "/models/{model}[/versions/{version}]/ready", _answer_model_ready, "ready"),
+    RestRoute("POST", "/models/{model}[/versions/{version}]/infer", partial(_answer_once, infer), "infer"),
+    RestRoute("POST", "/models/{model}[/versions/{version}]/infer_stream", partial(answer_with_events, may_be_flat=False), "infer"),
+    RestRoute("POST", "/models/{model}[/versions/{version}]/generate", partial(_answer_once, answer_with_document), "infer"),
+    RestRoute("POST", "/models/{model}[/versions/{version}]/generate_stream", partial(answer_with_events, may_be_flat=True), "infer"),
+    *(route._replace(answer=partial(_answer_document, route.answer)) for route in _DOCUMENTS),
 ]
 """The routes of each server."""
 

@@ -14,7 +14,7 @@ from urllib.parse import quote
 from .._docs.openapi import basis, openapi, openapi_of
 from .._docs.operations import CONTROLS, Control
 from .._docs.page import FILES, PAGE, POLICY, describe_first, describe_state, read, render, render_server
-from .._extensions.rows import RestRow
+from .._extensions.table import RestRoute
 from .._models.model import Model
 from .._protocol.errors import InferenceError
 from .request import Head
@@ -125,14 +125,14 @@ def _is_known(head: Head, etag: bytes) -> bool:
 
 
 ROUTES: Final = [
-    RestRow("GET", "", _answer_server),
-    RestRow("GET", "/docs", _answer_page),
-    *[RestRow("GET", f"/docs/{name}", partial(_answer_page_file, name)) for name in FILES],
-    RestRow("GET", "/openapi.json", _answer_openapi),
-    RestRow("GET", "/models/{model}[/versions/{version}]/openapi.json", _answer_openapi_of_model, "metadata"),
-    RestRow("GET", "/models/{model}[/versions/{version}]/docs/state.json", _answer_state, "statistics"),
+    RestRoute("GET", "", _answer_server),
+    RestRoute("GET", "/docs", _answer_page),
+    *[RestRoute("GET", f"/docs/{name}", partial(_answer_page_file, name)) for name in FILES],
+    RestRoute("GET", "/openapi.json", _answer_openapi),
+    RestRoute("GET", "/models/{model}[/versions/{version}]/openapi.json", _answer_openapi_of_model, "metadata"),
+    RestRoute("GET", "/models/{model}[/versions/{version}]/docs/state.json", _answer_state, "statistics"),
     # the addresses of MLServer
-    RestRow("GET", "/docs/dataplane.json", _answer_openapi),
-    RestRow("GET", "/models/{model}[/versions/{version}]/docs/dataplane.json", _answer_openapi_of_model, "metadata"),
+    RestRoute("GET", "/docs/dataplane.json", _answer_openapi),
+    RestRoute("GET", "/models/{model}[/versions/{version}]/docs/dataplane.json", _answer_openapi_of_model, "metadata"),
 ]
 """They are in the table unless the server has `docs=False`; the first of them takes the place of one without a link to the page."""

@@ -12,7 +12,7 @@ from .._io import IO
 from .._models.model import Model
 from .._protocol.access import Action
 from .._protocol.datatypes import Buffer
-from .._protocol.loop_limits import LOOP_BYTES
+from .._protocol.limits import LOOP_BYTES
 from .._serving.engine import Engine
 from .request import RestFormat
 
@@ -20,7 +20,7 @@ T = TypeVar("T")
 
 
 class Exchange(msgspec.Struct, eq=False):
-    """One request, as handlers get it: a `Question` that the rows of extensions may ask too, and the server and the request itself."""
+    """One request, as handlers get it: a `Question` that the routes of extensions may ask too, and the server and the request itself."""
 
     engine: Engine
     wire: RestFormat

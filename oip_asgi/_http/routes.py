@@ -18,7 +18,7 @@ from urllib.parse import quote, unquote
 import msgspec
 
 from .._extensions import unsupported
-from .._extensions.rows import RestRow
+from .._extensions.table import RestRoute
 from .._protocol.access import Action
 from .._protocol.errors import InferenceError, NotFound, show
 
@@ -63,7 +63,7 @@ class Match(msgspec.Struct, frozen=True):
 class Routes:
     """A table of routes, sorted for looking paths up."""
 
-    def __init__(self, table: Iterable[RestRow]) -> None:
+    def __init__(self, table: Iterable[RestRoute]) -> None:
         endpoints: dict[str, Endpoint] = {}
         for route in table:
             endpoint = endpoints.setdefault(route.pattern, Endpoint(route.action))

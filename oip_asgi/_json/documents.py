@@ -18,7 +18,7 @@ import numpy as np
 from .._protocol import schemas
 from .._protocol.datatypes import FLOATING, MAX_RANK, Buffer
 from .._protocol.errors import InvalidRequest, show
-from .._protocol.loop_limits import MAX_TENSORS
+from .._protocol.limits import MAX_TENSORS
 from .text import ERRORS, NO_JSON, NO_SCALARS, OF_TENSORFLOW, ONLY_FLOATS, check_members, check_unseen, refuse
 
 MAX_PARAMETERS: Final = 100_000

@@ -26,7 +26,7 @@ from numpy import ndarray  # `np.ndarray` takes longer, as the module has a `__g
 
 from .._protocol.datatypes import DTYPES, Array, Buffer, DType, cast, datatype_of, find_overflow, integer_array
 from .._protocol.errors import InvalidRequest, show
-from .._protocol.loop_limits import PIECE
+from .._protocol.limits import PIECE
 from .._protocol.tensor_bytes import count
 from .._protocol.to_array import object_array, to_shape
 from .._turns import take_turns

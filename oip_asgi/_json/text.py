@@ -15,7 +15,7 @@ import numpy as np
 
 from .._protocol.datatypes import Buffer
 from .._protocol.errors import InvalidRequest
-from .._protocol.loop_limits import PIECE
+from .._protocol.limits import PIECE
 from .._turns import take_turns
 
 MAX_ARRAYS: Final = 4_000_000

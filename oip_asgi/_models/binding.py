@@ -21,7 +21,7 @@ from .._codecs.rows import Rows
 from .._codecs.rows_as_json import OBJECTS, Objects
 from .._extensions.reserved import OF_PROTOCOL
 from .._protocol.errors import InvalidRequest, describe_expected, find_near, list_names, show
-from .._protocol.loop_limits import MAX_COLUMNS, MAX_TENSORS
+from .._protocol.limits import MAX_COLUMNS, MAX_TENSORS
 from .._protocol.specs import TensorSpec
 from .._protocol.tensors import InferenceContext, InferenceRequest, Tensor, make_tensor
 from .annotations import Returned

@@ -15,7 +15,7 @@ from numpy import ndarray  # `np.ndarray` takes longer, as the module has a `__g
 
 from .datatypes import NUMBERS, Array, Buffer, Datatype, name_of
 from .errors import InvalidRequest, show
-from .loop_limits import LOOP_BYTES
+from .limits import LOOP_BYTES
 from .response_headers import ResponseHeaders
 from .schemas import Parameters, RequestOutput
 from .to_array import to_wire_array

@@ -21,7 +21,7 @@ from .._json.text import REFUSALS, Unusual
 from .._protocol import schemas
 from .._protocol.datatypes import Buffer, DType, dtype_of, name_of
 from .._protocol.errors import ErrorResponse, InvalidRequest, InvalidResponse, show
-from .._protocol.loop_limits import LOOP_BYTES
+from .._protocol.limits import LOOP_BYTES
 from .._protocol.schemas import Parameters
 from .._protocol.tensor_bytes import count, from_bytes, view_bytes
 from .._protocol.tensors import (

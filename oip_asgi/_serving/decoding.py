@@ -2,7 +2,7 @@
 
 Knows no slots and no clock.
 
-A body of more than 16 KiB, `LOOP_BYTES` of `_protocol.loop_limits`, is decoded in a worker thread: `pipeline` decides that.
+A body of more than 16 KiB, `LOOP_BYTES` of `_protocol.limits`, is decoded in a worker thread: `pipeline` decides that.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ import msgspec
 from .._codecs.content_types import Codecs
 from .._extensions import classification
 from .._extensions.reserved import check_parameters
-from .._extensions.rows import ApplyOptions
 from .._extensions.shared_memory import Regions, refuse_region_beside_data
+from .._extensions.table import ApplyOptions
 from .._models.binding import Binding
 from .._models.handler import Handler
 from .._models.model import Model

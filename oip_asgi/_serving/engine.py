@@ -20,8 +20,8 @@ from .._models.statistics import Statistics
 from .._protocol import schemas
 from .._protocol.access import Access, Action, MakeAccess
 from .._protocol.errors import NotFound
+from .._protocol.limits import LOOP_BYTES
 from .._protocol.log import logger
-from .._protocol.loop_limits import LOOP_BYTES
 from .._protocol.specs import OTHER_DATATYPES, TensorSpec
 from .guard import Guard
 from .record import Tracer, record_unknown

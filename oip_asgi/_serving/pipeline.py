@@ -20,7 +20,7 @@ from .._models.model import Model
 from .._models.statistics import Timings
 from .._protocol.datatypes import Buffer
 from .._protocol.errors import InvalidRequest, NotFound
-from .._protocol.loop_limits import LOOP_BYTES
+from .._protocol.limits import LOOP_BYTES
 from .._protocol.tensors import REGION, are_short
 from .batch import answer_in_batch, wait_within_calls
 from .call import Call

@@ -10,7 +10,7 @@ from typing import Any, Final, TypeVar
 from urllib.parse import urlsplit
 
 from .._protocol.errors import ErrorResponse, show
-from .._protocol.loop_limits import LOOP_BYTES
+from .._protocol.limits import LOOP_BYTES
 from .._protocol.tensors import InferenceResponse
 from .._rest.client import read_document, read_response
 from . import _questions as questions

@@ -18,7 +18,7 @@ from .._codecs.values import to_inputs
 from .._models.registry import path_of
 from .._protocol.datatypes import Buffer
 from .._protocol.errors import ErrorResponse, InvalidRequest, InvalidResponse, show
-from .._protocol.loop_limits import LOOP_BYTES
+from .._protocol.limits import LOOP_BYTES
 from .._protocol.schemas import Parameters, RequestOutput
 from .._protocol.tensors import REGION, InferenceRequest, InferenceResponse, Tensor, are_short, to_plain_parameters
 from .._rest.body import FEW, HEADER_LENGTH, encode_request

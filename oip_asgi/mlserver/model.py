@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Sequence
 from typing import Any
 
-from .._protocol.loop_limits import MAX_COLUMNS
+from .._protocol.limits import MAX_COLUMNS
 from .codecs import registry
 from .errors import CodecError, InferenceError
 from .settings import ModelSettings

@@ -1,4 +1,4 @@
-"""What one request may cost the others: the size from which a worker thread decodes it, and how many tensors it has.
+"""Limits of one request, for what it costs the others: how large it may be on an event loop, and how many tensors it may have.
 
 Limits that users set are options of `InferenceServer` and `register`; limits of one format stand in its module, such as the bound of a
 gzip bomb in `request_body`.

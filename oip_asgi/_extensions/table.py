@@ -1,4 +1,4 @@
-"""What an extension gives to the rest: rows for the tables of REST and of gRPC, and functions that change responses.
+"""What an extension gives to the rest: routes of REST, methods of gRPC, and functions that change responses.
 
 Knows no extension, no transport and no protobuf.
 """
@@ -14,14 +14,14 @@ from .._io import IO
 from .._protocol.access import Action
 from .._protocol.datatypes import Buffer
 from .._protocol.errors import InvalidRequest
-from .._protocol.loop_limits import MAX_QUESTION
+from .._protocol.limits import MAX_QUESTION
 from .._protocol.tensors import InferenceResponse
 
 T = TypeVar("T")
 
 
 class Question(Protocol):
-    """A request over HTTP, as the functions of rows get it."""
+    """A request over HTTP, as the function of a route gets it."""
 
     version: str | None  # the model's version in its path; None if the path has none
     region: str | None  # the region of shared memory in its path; None if the path has none
@@ -34,8 +34,8 @@ class Question(Protocol):
         """Read its body and `decode` it, in a worker thread if it is long."""
 
 
-class RestRow(NamedTuple):
-    """A row of the table of routes."""
+class RestRoute(NamedTuple):
+    """One method of HTTP at one path, and what answers it: a row of the table of routes."""
 
     method: str  # the HTTP method. HEAD is answered where GET is.
     pattern: str  # the path, as `routes` has it
@@ -50,18 +50,18 @@ ApplyOptions: TypeAlias = Callable[[InferenceResponse], InferenceResponse]
 """Applies a request's output options to its response, before it is encoded."""
 
 
-class GrpcRow(NamedTuple):
-    """What answers a method of gRPC."""
+class GrpcMethod(NamedTuple):
+    """One method of gRPC, and what answers it."""
 
     answer: Callable[..., Any]
     """Takes the server and the request message, and returns the response as a document, or None. If it lists models, it takes those that
     the client may see, and with which it may do the action. A coroutine function takes the `IO` in the end."""
-    action: Action | None = None  # as in `RestRow`
+    action: Action | None = None  # as in `RestRoute`
     lists_models: bool = False
 
 
-GrpcRows: TypeAlias = Mapping[str, GrpcRow]
-"""By a method's name, what answers it."""
+GrpcMethods: TypeAlias = Mapping[str, GrpcMethod]
+"""The methods by name."""
 
 
 def decode_question(body: Buffer | str, kind: type[T], most: int | None = MAX_QUESTION, wrong: str = "the body cannot be read") -> T:
