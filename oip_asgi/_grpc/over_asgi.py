@@ -31,7 +31,7 @@ from ..server import InferenceServer
 from .frames import FrameReader
 from .headers import Fields, find_protocol, read_metadata
 from .methods import exchange, refuse
-from .over_http import CANCELLED, Answer, Call, begin
+from .over_http import CANCELLED, RPC, Answer, begin_rpc
 from .services import Converse, Services
 
 if TYPE_CHECKING:
@@ -93,47 +93,47 @@ class OIPGRPCApp:
         if carried is None and can_send_trailers and scope.get("app") is not self._host:
             self._check_host(scope)
         try:
-            call = begin(head, can_send_trailers=can_send_trailers)
+            rpc = begin_rpc(head, can_send_trailers=can_send_trailers)
         except InferenceError as error:
             await self._drop_body(head, client)
             answer = Answer(refuse_over_http(error))
         else:
             converse = self._services.conversations.get(head.path)
             if converse is not None:
-                await self._converse(call, converse, client, carried)
+                await self._converse(rpc, converse, client, carried)
                 return
-            answer = await self._answer(call, client)
+            answer = await self._answer(rpc, client)
         await _send(answer, send, carried)
 
-    def _refuse(self, call: Call, error: InferenceError) -> Answer:
-        """Refuse a call by its head."""
-        if call.lacks_trailers:
+    def _refuse(self, rpc: RPC, error: InferenceError) -> Answer:
+        """Refuse a remote call by its head."""
+        if rpc.lacks_trailers:
             self._log_once(logging.ERROR, f"a gRPC call cannot be answered: {error}")
-        return call.end(refuse(error))
+        return rpc.end(refuse(error))
 
-    async def _answer(self, call: Call, client: Client) -> Answer:
+    async def _answer(self, rpc: RPC, client: Client) -> Answer:
         """Answer a call of one message."""
         clock = self._engine.clock
         try:
-            reader = call.make_reader(self._engine.options, 1)
-            method = self._services.methods.get(call.head.path)
+            reader = rpc.make_reader(self._engine.options, 1)
+            method = self._services.methods.get(rpc.head.path)
             if method is None:
-                raise InferenceError(f"unknown method {show(call.head.path)}", status=501)
+                raise InferenceError(f"unknown method {show(rpc.head.path)}", status=501)
         except InferenceError as error:
-            await self._drop_body(call.head, client)
-            return self._refuse(call, error)
-        since, timeout, io = clock(), call.timeout, AsyncIO(self._runtime, None, client.is_gone)
+            await self._drop_body(rpc.head, client)
+            return self._refuse(rpc, error)
+        since, timeout, io = clock(), rpc.timeout, AsyncIO(self._runtime, None, client.is_gone)
         try:
             messages = await client.read(reader)
             if not messages:
                 raise InferenceError("the request has no message: expected one", status=501)
             if timeout != math.inf:
                 timeout = _subtract(timeout, clock() - since)
-            return call.end(await exchange(self._engine, method, messages[0], call.head.transport, io, timeout))
+            return rpc.end(await exchange(self._engine, method, messages[0], rpc.head.transport, io, timeout))
         except ClientGone:
             return CANCELLED
         except Exception as error:
-            return call.end(refuse(error))
+            return rpc.end(refuse(error))
         finally:
             if io.here is not None:  # as in `OIPApp`
                 await io.end()
@@ -142,27 +142,27 @@ class OIPGRPCApp:
         """Read the body of a request that was refused by its head."""
         await RestFormat(head, self._engine.options.max_body_bytes).drop(AsyncIO(self._runtime, client.read))
 
-    async def _converse(self, call: Call, converse: Converse, client: Client, carried: _Carried | None) -> None:
+    async def _converse(self, rpc: RPC, converse: Converse, client: Client, carried: _Carried | None) -> None:
         """Answer a call of any number of messages."""
         try:
-            reader = call.make_reader(self._engine.options)
+            reader = rpc.make_reader(self._engine.options)
         except InferenceError as error:
-            await _send(self._refuse(call, error), client.send, carried)
+            await _send(self._refuse(rpc, error), client.send, carried)
             return
-        deadline = time.monotonic() + call.timeout
+        deadline = time.monotonic() + rpc.timeout
 
         async def write(message: bytes) -> None:
-            await client.send({"type": "http.response.body", "body": call.encode_message(message), "more_body": True})
+            await client.send({"type": "http.response.body", "body": rpc.encode_message(message), "more_body": True})
             await asyncio.sleep(0)  # a server may take all without waiting: this lets other tasks run after each message
 
         if carried is not None:
             carried["fields"] = []
-        has_trailers = call.protocol.has_trailers and carried is None
-        await client.send({"type": "http.response.start", "status": 200, "headers": [*call.headers], "trailers": has_trailers})
+        has_trailers = rpc.protocol.has_trailers and carried is None
+        await client.send({"type": "http.response.start", "status": 200, "headers": [*rpc.headers], "trailers": has_trailers})
         requests = _Requests(client, reader)
         with suppress(ClientGone, OSError):  # servers raise it from `send` if the client has gone
             try:
-                reply = await attend_watched(converse(call.head.transport, requests.next, write), deadline, requests.is_gone, self._runtime)
+                reply = await attend_watched(converse(rpc.head.transport, requests.next, write), deadline, requests.is_gone, self._runtime)
                 if requests.error is not None and reply.code == "OK":
                     reply = refuse(requests.error)
             except DeadlinePassed:
@@ -172,7 +172,7 @@ class OIPGRPCApp:
                 raise
             finally:
                 await requests.end()
-            await _send(call.end(reply), client.send, carried, has_begun=True)
+            await _send(rpc.end(reply), client.send, carried, has_begun=True)
 
 
 async def _send(answer: Answer, send: Send, carried: _Carried | None, *, has_begun: bool = False) -> None:

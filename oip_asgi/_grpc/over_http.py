@@ -1,4 +1,4 @@
-"""A gRPC call as an HTTP request: its head -> `Call`, and how it ends -> `Answer`, for gRPC and gRPC-Web. Knows no ASGI and no protobuf.
+"""A gRPC call as an HTTP request: its head -> `RPC`, and how it ends -> `Answer`, for gRPC and gRPC-Web. Knows no ASGI and no protobuf.
 
 Specification: gRPC over HTTP2; gRPC-Web.
 """
@@ -39,8 +39,8 @@ CANCELLED: Final = Answer(Response(499, [(b"grpc-status", b"1")], [], 0))
 """Sent if the client has gone: hosts take an application that answers nothing for a broken one, and log that."""
 
 
-class Call(msgspec.Struct, eq=False):
-    """A gRPC call that came as an HTTP request."""
+class RPC(msgspec.Struct, eq=False):
+    """A remote call of gRPC that came as an HTTP request."""
 
     protocol: Protocol  # gRPC or gRPC-Web
     head: Head
@@ -90,8 +90,8 @@ class Call(msgspec.Struct, eq=False):
         return [b64encode(b"".join(parts))] if self.protocol.is_text else parts
 
 
-def begin(head: Head, *, can_send_trailers: bool) -> Call:
-    """Begin a gRPC call from the head of a request, or raise the error for HTTP if it is no gRPC call."""
+def begin_rpc(head: Head, *, can_send_trailers: bool) -> RPC:
+    """Begin a remote call from the head of a request, or raise the error for HTTP if it is none of gRPC."""
     content_type = head.fields.get(b"content-type", b"")
     protocol = PROTOCOLS.get(content_type) or find_protocol(content_type)
     if head.method != "POST":
@@ -99,4 +99,4 @@ def begin(head: Head, *, can_send_trailers: bool) -> Call:
     if protocol is None:
         text = f"Content-Type is {show(content_type.decode('latin-1'))}: expected application/grpc or application/grpc-web, with protobuf"
         raise InferenceError(text, status=415)
-    return Call(protocol, head, protocol.has_trailers and not can_send_trailers, [(b"content-type", content_type)])
+    return RPC(protocol, head, protocol.has_trailers and not can_send_trailers, [(b"content-type", content_type)])
