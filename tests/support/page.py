@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from playwright.sync_api import Browser, Locator, Page, expect
+from playwright.sync_api import Browser, Locator, Page, Route, expect
 
 
 class Seen:
@@ -21,10 +22,15 @@ class Seen:
         page.on("request", lambda request: self.urls.append(request.url))
 
 
-def opened(browser: Browser, address: str, **options: Any) -> tuple[Page, Seen]:
+def opened(
+    browser: Browser, address: str, routes: Mapping[str, Callable[[Route], object]] | None = None, /, **options: Any
+) -> tuple[Page, Seen]:
+    """A page at an address. What it asks for is answered by the function for its pattern among the `routes`, from the beginning."""
     page = browser.new_context(**{"viewport": {"width": 1200, "height": 900}, **options}).new_page()
     page.set_default_timeout(15_000)
     seen = Seen(page)
+    for pattern, answer in (routes or {}).items():
+        page.route(pattern, answer)
     page.goto(address)
     return page, seen
 

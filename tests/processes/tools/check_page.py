@@ -417,8 +417,6 @@ def test_an_undeclared_model_is_told_what_to_declare(site: Served, browser: Brow
 
 @pytest.mark.parametrize("place", ["", "#model=iris"])
 def test_the_header_is_asked_for_where_the_host_wants_one(site: Served, browser: Browser, place: str) -> None:
-    page, _ = opened(browser, "about:blank")
-
     def protect(route: Route) -> None:
         is_open = "/docs" in route.request.url and "state.json" not in route.request.url
         if is_open or route.request.headers.get("x-api-key") == "secret":
@@ -426,8 +424,7 @@ def test_the_header_is_asked_for_where_the_host_wants_one(site: Served, browser:
         else:
             route.fulfill(status=401, json={"error": "send the header x-api-key"})
 
-    page.route("**/v2/**", protect)
-    page.goto(f"{site.url}/v2/docs{place}")
+    page, _ = opened(browser, f"{site.url}/v2/docs{place}", {"**/v2/**": protect})
     expect(page.locator("#headers")).to_be_focused()
     if not place:
         expect(page.locator("h2")).to_have_text("iris")  # the page holds what it shows first

@@ -46,13 +46,10 @@ def test_what_would_be_refused_cannot_be_sent(site: Served, browser: Browser) ->
 
 @pytest.mark.parametrize("leaving", ["draining", "stopping"])
 def test_a_server_that_is_to_get_no_more_requests_is_not_shown_as_ready(site: Served, browser: Browser, leaving: str) -> None:
-    page, seen = opened(browser, "about:blank")
-
     def leave(route: Route) -> None:
         route.fulfill(json={**route.fetch().json(), "leaving": leaving, "refuses": leaving == "stopping"})
 
-    page.route("**/state.json", leave)
-    page.goto(f"{site.url}/v2/docs#model=iris")
+    page, seen = opened(browser, f"{site.url}/v2/docs#model=iris", {"**/state.json": leave})
     expect(page.locator("#ready")).to_have_text(leaving)
     expect(page.locator("#state")).to_have_text(leaving)
     expect(page.locator("header .good, .title .good")).to_have_count(0)
@@ -64,9 +61,8 @@ def test_a_server_that_is_to_get_no_more_requests_is_not_shown_as_ready(site: Se
 
 
 def test_the_state_of_a_model_is_shown_as_the_server_says_it(site: Served, browser: Browser) -> None:
-    page, seen = opened(browser, "about:blank")
     index = [{"name": "loaded", "state": "READY"}]
-    page.route("**/repository/index", lambda route: route.fulfill(json=index))
+    page, seen = opened(browser, "about:blank", {"**/repository/index": lambda route: route.fulfill(json=index)})
     for state, shown, offered in (
         ("LOADING", "loading", False),
         ("UNLOADING", "unloading", False),
@@ -83,15 +79,12 @@ def test_the_state_of_a_model_is_shown_as_the_server_says_it(site: Served, brows
 
 
 def test_only_who_may_is_offered_to_load(site: Served, browser: Browser) -> None:
-    page, _ = opened(browser, "about:blank")
-
     def without(route: Route) -> None:
         document = route.fetch().json()
         document["paths"] = {path: each for path, each in document["paths"].items() if "/repository/" not in path}
         route.fulfill(json=document)
 
-    page.route("**/models/loaded/openapi.json", without)
-    page.goto(f"{site.url}/v2/docs#model=loaded")
+    page, _ = opened(browser, f"{site.url}/v2/docs#model=loaded", {"**/models/loaded/openapi.json": without})
     expect(page.locator("h2")).to_have_text("loaded")
     expect(page.locator("#load")).to_be_hidden()
     expect(page.locator("#unload")).to_be_hidden()
