@@ -69,22 +69,27 @@ _HEADERS: Final = [
 class DocumentFormat(msgspec.Struct, eq=False):
     """One request over HTTP, each of whose responses is a JSON document."""
 
-    rest: RestFormat  # what reads the request
-    head: Head
-    body: bytes | None
+    wire: RestFormat  # what reads the request
     frame: bytes  # what stands around a document
     may_be_flat: bool  # whether the request may be a flat object, or a list of them
     is_flat: bool = False  # whether it is one
     has_rows: bool = False  # whether it is a list of them
-    beginning: bytes = b""  # that of all responses to a flat object, encoded with the first one
-    names: dict[str, bytes] = {}  # the outputs of that, by which the same ones of the others are named
+    encoder: generate.FlatEncoder | None = None  # what encodes the responses to a flat object, made for the first of them
 
     timeout: ClassVar[float] = RestFormat.timeout
     size: ClassVar[int | None] = RestFormat.size
     shares_arrays: ClassVar[bool] = RestFormat.shares_arrays
 
+    @property
+    def head(self) -> Head:
+        return self.wire.head
+
+    @property
+    def body(self) -> bytes | None:
+        return self.wire.body
+
     def read(self, io: IO) -> Coroutine[Any, Any, Buffer]:
-        return self.rest.read(io)
+        return self.wire.read(io)
 
     def decode(self, body: Buffer, handler: Handler, read_region: ReadRegion) -> InferenceRequest:
         if self.may_be_flat:
@@ -92,7 +97,7 @@ class DocumentFormat(msgspec.Struct, eq=False):
             if request is not None:
                 self.is_flat = True
                 return request
-        request = self.rest.decode(body, handler, read_region)
+        request = self.wire.decode(body, handler, read_region)
         for output in request.outputs:
             where = f"requested output {show(output.name)}"
             if output.parameters and output.parameters.get("binary_data"):
@@ -132,9 +137,8 @@ class DocumentFormat(msgspec.Struct, eq=False):
         if self.has_rows:
             document = generate.encode_rows(response)
         elif self.is_flat:
-            if not self.beginning:
-                self.beginning, self.names = generate.encode_head(response), generate.encode_names(response)
-            document = generate.encode_response(response, self.beginning, self.names)
+            self.encoder = self.encoder or generate.FlatEncoder(response)
+            document = self.encoder.encode(response)
         else:
             document = rest.encode_response(response, _AS_JSON)[0]
         if not document.isascii():
@@ -144,12 +148,12 @@ class DocumentFormat(msgspec.Struct, eq=False):
 
 async def answer_with_document(engine: Engine, model: Model, wire: RestFormat, io: IO) -> Response:
     """Answer `generate` with one document, even if the model streams."""
-    document = DocumentFormat(wire, wire.head, wire.body, b"%b", may_be_flat=True)
+    document = DocumentFormat(wire, b"%b", may_be_flat=True)
     return respond(200, [JSON], [await infer_any(engine, model, document, io)])
 
 
 async def answer_with_events(request: Exchange, model: Model, *, may_be_flat: bool) -> Events:
     """Answer `generate_stream` and `infer_stream` with an event for each response."""
-    wire = DocumentFormat(request.wire, request.wire.head, request.wire.body, _EVENT, may_be_flat=may_be_flat)
+    wire = DocumentFormat(request.wire, _EVENT, may_be_flat=may_be_flat)
     items = stream(request.engine, model, wire, request.io, _encode_error)
     return Events(200, _HEADERS, await begin(items), items)

@@ -321,45 +321,42 @@ def _deduce_shape(elements: int, declared: Sequence[int]) -> tuple[int, ...]:
     return tuple(shape)
 
 
-def encode_head(response: InferenceResponse) -> bytes:
-    """Encode what all responses of one request begin with: its identifier, and the model."""
-    head = b'{"model_name":%b' % _encode(response.model_name)
-    if response.id is not None:
-        head = b'{"id":%b,%b' % (_encode(response.id), head[1:])
-    return head if response.model_version is None else b'%b,"model_version":%b' % (head, _encode(response.model_version))
+class FlatEncoder:
+    """Encodes the responses to one request as flat objects. What all of them begin with, and a name that comes again, is encoded once."""
 
+    def __init__(self, response: InferenceResponse) -> None:
+        head = b'{"model_name":%b' % _encode(response.model_name)
+        if response.id is not None:
+            head = b'{"id":%b,%b' % (_encode(response.id), head[1:])
+        if response.model_version is not None:
+            head = b'%b,"model_version":%b' % (head, _encode(response.model_version))
+        self._head = head
+        self._names: dict[str, bytes] = {}
 
-def encode_names(response: InferenceResponse) -> dict[str, bytes]:
-    """Encode the names of outputs, each as it stands before its value."""
-    return {tensor.name: _encode_name(tensor.name) for tensor in response.outputs}
-
-
-def _encode_name(name: str) -> bytes:
-    if name in RESERVED_OUTPUTS:
-        _check_names([name], ())
-    return b",%b:" % _encode(name)
-
-
-def encode_response(response: InferenceResponse, head: bytes, names: Mapping[str, bytes]) -> bytes:
-    """A response as a flat object. Names of outputs that are encoded already are among the `names`."""
-    if isinstance(response, RowsAsJSON):  # of one row
-        _check_names(response.names, ())
-        return b"%b,%b" % (head, response.text[2:-1])
-    parameters, parts = response.parameters, [head]
-    if parameters:
-        _check_names([tensor.name for tensor in response.outputs], parameters)
-    for tensor in response.outputs:
-        array = tensor.array
-        text = _read_json_texts(tensor) if tensor.parameters and array.dtype.hasobject else None
-        try:
-            text = text or _encode(to_value(array))
-        except InvalidRequest as error:
-            raise InvalidRequest(f"output {show(tensor.name)}: {error}: use infer, with binary data") from None
-        parts += names.get(tensor.name) or _encode_name(tensor.name), text[1:-1] if array.size == 1 else text
-    if parameters:
-        parts += [b",%b:%b" % (_encode(name), _encode(value)) for name, value in parameters.items()]
-    parts.append(b"}")
-    return b"".join(parts)
+    def encode(self, response: InferenceResponse) -> bytes:
+        head, names = self._head, self._names
+        if isinstance(response, RowsAsJSON):  # of one row
+            _check_names(response.names, ())
+            return b"%b,%b" % (head, response.text[2:-1])
+        parameters, parts = response.parameters, [head]
+        if parameters:
+            _check_names([tensor.name for tensor in response.outputs], parameters)
+        for tensor in response.outputs:
+            name, array = tensor.name, tensor.array
+            if name not in names:
+                if name in RESERVED_OUTPUTS:
+                    _check_names([name], ())
+                names[name] = b",%b:" % _encode(name)
+            text = _read_json_texts(tensor) if tensor.parameters and array.dtype.hasobject else None
+            try:
+                text = text or _encode(to_value(array))
+            except InvalidRequest as error:
+                raise InvalidRequest(f"output {show(name)}: {error}: use infer, with binary data") from None
+            parts += names[name], text[1:-1] if array.size == 1 else text
+        if parameters:
+            parts += [b",%b:%b" % (_encode(name), _encode(value)) for name, value in parameters.items()]
+        parts.append(b"}")
+        return b"".join(parts)
 
 
 def encode_rows(response: InferenceResponse) -> bytes:
