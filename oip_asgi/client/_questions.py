@@ -41,12 +41,6 @@ LONG: Final = 2**16
 _ALIGNED: Final = 16
 """A multiple of every element's size. The binary data of a body begin at such a place, so that its arrays need no copy."""
 
-_TOGETHER: Final = 2**20
-"""Up to so many bytes of a body are put together at once, at its end. For a moment they take twice the memory, as a longer one must not."""
-
-_MOST_PIECES: Final = 2**6
-"""They may come in so many pieces, each of which takes memory of its own: a server can send a byte in each."""
-
 _DIGITS: Final = 4
 """The last digits of a number decide what is left if `_ALIGNED` divides it."""
 
@@ -314,41 +308,26 @@ class Collector:
     """
 
     def __init__(self, headers: Mapping[str, str], limit: int | None, *, writable: bool) -> None:
-        self._headers, self._limit, self._writable = headers, limit, writable
-        length = headers.get("content-length", "")
+        length, head = headers.get("content-length", ""), headers.get(LENGTH_NAME, "")
         check_size(int(length) if _LENGTH.fullmatch(length) else 0, limit, "response")
+        self._limit = limit
         self._size = 0
-        self._pieces: list[bytes] = []
-        self._body: bytearray | BytesIO | None = None
+        self._padding = -int(head[-_DIGITS:]) % _ALIGNED if head.isdecimal() else 0
+        # who may write gets a view of a bytearray; of a BytesIO, its `bytes`: a view of one makes it complain when it is collected
+        self._body = bytearray() if writable else BytesIO()
+        self._append: Callable[[bytes], object] = self._body.extend if isinstance(self._body, bytearray) else self._body.write
+        if self._padding:
+            self._append(bytes(self._padding))
 
     def add(self, piece: bytes) -> None:
         self._size += len(piece)
         check_size(self._size, self._limit, "response")
-        if self._body is None:
-            self._pieces.append(piece)
-            if self._size > _TOGETHER or len(self._pieces) > _MOST_PIECES:
-                self._body = self._join()
-        elif isinstance(self._body, bytearray):
-            self._body += piece
-        else:
-            self._body.write(piece)
-
-    def _join(self) -> bytearray | BytesIO:
-        head = self._headers.get(LENGTH_NAME, "")
-        self._pieces.insert(0, bytes(-int(head[-_DIGITS:]) % _ALIGNED if head.isdecimal() else 0))
-        # who may write gets a view of a bytearray; of a BytesIO, its `bytes`: a view of one makes it complain when it is collected
-        body = bytearray().join(self._pieces) if self._writable else BytesIO()
-        if isinstance(body, BytesIO):
-            body.writelines(self._pieces)
-        del self._pieces[1:]
-        return body
+        self._append(piece)
 
     def finish(self) -> Buffer:
-        """The body: a short one as it came; a long one so that arrays are views of it, which can be written to, or never change."""
-        if self._body is None and self._size <= FEW:
-            return b"".join(self._pieces)
-        body = self._join() if self._body is None else self._body
-        return memoryview(body.getvalue() if isinstance(body, BytesIO) else body)[len(self._pieces[0]) :]
+        """The body: a short one as `bytes`; a long one so that arrays are views of it, which can be written to, or never change."""
+        body = self._body if isinstance(self._body, bytearray) else self._body.getvalue()
+        return bytes(body[self._padding :]) if self._size <= FEW else memoryview(body)[self._padding :]
 
 
 _LINE_END: Final = re.compile(rb"\r\n|\r|\n")
