@@ -105,11 +105,11 @@ class Talk:
         return found[0] if found else None
 
 
-def block_until(condition: Callable[[], object]) -> None:
+def block_until(condition: Callable[[], object], seconds: float = 30) -> None:
     """Wait until something has happened in another thread or process."""
-    end = time.monotonic() + 30
+    end = time.monotonic() + seconds
     while not condition():
-        assert time.monotonic() < end, "it did not happen within thirty seconds"
+        assert time.monotonic() < end, f"it did not happen within {seconds} seconds"
         time.sleep(0.005)
 
 

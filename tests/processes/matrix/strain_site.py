@@ -57,8 +57,8 @@ async def waits(n: np.ndarray) -> np.ndarray:
 @server.model("ticks", max_concurrency=1, max_queue=0)
 async def ticks(n: np.ndarray) -> AsyncIterator[np.ndarray]:
     """One item, and another after as many seconds as asked for, in the only slot."""
-    noted["begun"] += 1
     yield n
+    noted["begun"] += 1  # not before the item: if the client goes while that is sent, this generator is closed, and nothing is cancelled
     try:
         await asyncio.sleep(int(n[0]))
     except asyncio.CancelledError:
