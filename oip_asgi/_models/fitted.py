@@ -10,7 +10,7 @@ import re
 from collections import UserList
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -76,23 +76,12 @@ def declare(function: Callable[..., Any], *, has_frames: bool) -> Declaration | 
         return None
     outputs = _declare_classes(model) if method in _LABELED and _has_value_of_each(model, method) else ()
     if columns and has_frames:
-        told = _find_columns(model, columns)
-        return Declaration([_COLUMNS[told.get(name, "any")](name) for name in columns], outputs, "pd")
+        return Declaration(_declare_columns(model, columns), outputs, "pd")
     width = len(columns) or find_width(model)
     if not width:
         return Declaration((), outputs, None) if outputs else None
     name = next(iter(inspect.signature(function).parameters), "X")
     return Declaration([AnyNumber(name, "FP64", [-1, width])], outputs, None)
-
-
-_COLUMNS: Final[Mapping[str, Callable[[str], TensorSpec]]] = {
-    "text": lambda name: TensorSpec(name, "BYTES", [-1], "str", pd_dtype="object[NaN]"),  # as pandas reads gaps of a file
-    "text or None": lambda name: TensorSpec(name, "BYTES", [-1], "str"),
-    "number": lambda name: AnyNumber(name, "FP64", [-1]),
-    "category": lambda name: AnyDatatype(name, "BYTES", [-1]),
-    "any": lambda name: AnyDatatypeWithNaN(name, "FP64", [-1]),
-    "any or None": lambda name: AnyDatatype(name, "FP64", [-1]),  # also where nothing says what is missing
-}
 
 
 def find_width(model: Any) -> int | None:
@@ -105,7 +94,7 @@ def find_width(model: Any) -> int | None:
 
 
 def _declare_classes(model: Any) -> Sequence[TensorSpec]:
-    classes, datatype = _get(model, "classes_"), _PROBABILITIES.get(_library_of(_list_steps(model)[-1]))
+    classes, datatype = _get(model, "classes_"), _PROBABILITIES.get(_library_of(_find_last(model)))
     if isinstance(classes, np.ndarray) and classes.ndim == 1 and datatype is not None:
         with suppress(ValueError):  # a class whose name can be no label
             return [TensorSpec("output_0", datatype, [-1, len(classes)], labels=list(map(str, classes.tolist())))]
@@ -116,7 +105,7 @@ def _has_value_of_each(model: Any, method: str) -> bool:
     """Whether a method returns a value for each class: two classes have one decision, and `ovo` has one of each pair."""
     if method != "decision_function":
         return True
-    shape = _get(_list_steps(model)[-1], "decision_function_shape")
+    shape = _get(_find_last(model), "decision_function_shape")
     classes = _get(model, "classes_")
     return isinstance(classes, np.ndarray) and len(classes) > 2 and shape != "ovo"
 
@@ -128,96 +117,47 @@ def _get(model: Any, name: str) -> Any:
         return None
 
 
-def _list_steps(model: Any) -> list[Any]:
-    """The steps of a pipeline, also of the one that a search has found best."""
-    if type(model).__name__ == "FrozenEstimator":
-        model = model.estimator
-    model = _get(model, "best_estimator_") or model
-    if isinstance(_get(model, "steps"), list):
-        return [each for _, step in model.steps if step not in (None, "passthrough") for each in _list_steps(step)] or [model]
-    return [model]
+def _find_last(model: Any) -> Any:
+    """The estimator that decides, such as the last step of a pipeline."""
+    [(_, steps)] = _list_ways(model, frozenset(), None)
+    return steps[-1][0]
 
 
 def _library_of(step: Any) -> str:
     return type(step).__module__.partition(".")[0]
 
 
-def _find_columns(model: Any, columns: Sequence[str]) -> Mapping[str, str]:
-    """Which columns are text, numbers, or categories (of text or numbers), as far as the steps of a model tell it."""
-    steps = _list_steps(model)
-    takes_none = any(map(_seeks_none, steps))
-    are_own = True  # whether a step gets the columns themselves
-    for step in steps:
-        categories = _get(step, "categories_")
-        if isinstance(categories, list) and len(categories) == len(columns):
-            of_each = [_kind_of(own, takes_none=takes_none) for own in categories]
-            if are_own:
-                return dict(zip(columns, of_each, strict=True))
-            return dict.fromkeys(columns, "any or None" if any(kind.endswith("None") for kind in of_each) else "any")
-        are_own = are_own and type(step).__name__ not in _OF_OTHERS and _keeps_columns(step, columns)
-    takes_none = takes_none or any(map(_has_none, steps))
-    first = steps[0]
-    inner = _list_inner(first, columns)
-    if inner:
-        told: dict[str, str] = {}
-        for each, names in inner:
-            own = {} if isinstance(each, str) else _find_columns(each, names)  # "drop" and "passthrough"
-            told |= {name: _join(told.get(name), own.get(name, "any"), takes_none=takes_none) for name in names}
-        return told
-    if hasattr(first, "vocabulary_"):
-        return dict.fromkeys(columns, "text")
-    if _is_catboost(first):
-        kinds = dict.fromkeys(first.get_cat_feature_indices(), "category") | dict.fromkeys(first.get_text_feature_indices(), "text")
-        kinds |= dict.fromkeys(first.get_embedding_feature_indices(), "any")
-        return {name: kinds.get(place, "number") for place, name in enumerate(columns)}
-    takes_numbers = _library_of(first) in _PROBABILITIES and type(first).__name__ not in _OF_OTHERS and not _has_estimators(first)
-    statistics = _get(first, "statistics_")
-    if isinstance(statistics, np.ndarray) and statistics.dtype.kind == "O":
-        return dict.fromkeys(columns, "any or None" if takes_none else "any")
-    return dict.fromkeys(columns, "number") if takes_numbers and not _has_categories(first) and not hasattr(first, "categories_") else {}
+_Steps: TypeAlias = list[tuple[Any, list[str] | None]]
+"""Estimators through which columns go one after another, each with the names of all that it gets: None where they are not known."""
 
 
-def _seeks_none(step: Any) -> bool:
-    """Whether a step is an imputer that looks for None."""
-    return hasattr(step, "missing_values") and step.missing_values is None
+def _list_ways(model: Any, columns: frozenset[str], names: list[str] | None) -> list[tuple[frozenset[str], _Steps]]:
+    """The ways of some columns through what is within a model that gets these names: estimators without others within, or words."""
+    held = model.estimator if type(model).__name__ == "FrozenEstimator" else _get(model, "best_estimator_")
+    if held is not None:
+        return _list_ways(held, columns, names)
+    steps = _get(model, "steps")
+    within = [step for _, step in steps if step not in (None, "passthrough")] if isinstance(steps, list) else []
+    if not within:
+        inner = [] if names is None else _list_inner(model, names)
+        return [way for each, own in inner for way in _list_ways(each, columns.intersection(own), own)] or [(columns, [(model, names)])]
+    ways: list[tuple[frozenset[str], _Steps]] = [(columns, [])]
+    for step in within:
+        ways = [(left, before + after) for own, before in ways for left, after in _list_ways(step, own, names)]
+        names = names if names is not None and _keeps_columns(step, names) else None
+    return ways
 
 
-def _has_none(step: Any) -> bool:
-    """Whether a step has None among its categories."""
-    categories = _get(step, "categories_")
-    return isinstance(categories, list) and any(own.dtype.kind == "O" and None in own.tolist() for own in categories)
-
-
-def _join(kind: str | None, other: str, *, takes_none: bool) -> str:
-    """What a column is that several steps get: anything, if one takes what another does not."""
-    if kind is None or kind == other:
-        return "any or None" if takes_none and other == "any" else other
-    return "any" if {"any", "text"} & {kind, other} and not takes_none else "any or None"
-
-
-def _has_categories(model: Any) -> bool:
-    """Whether a booster, or an estimator that has one, was fitted with columns of categories."""
-    is_xgboost = isinstance(model, find_class("xgboost", "XGBModel"))
-    of_xgboost, of_lightgbm = _get(model, "get_booster")() if is_xgboost else model, _get(model, "booster_") or model
-    return bool(_get(of_lightgbm, "pandas_categorical")) or "c" in (_get(of_xgboost, "feature_types") or ())
-
-
-def _keeps_columns(step: Any, columns: Sequence[str]) -> bool:
-    """Whether a step, such as an imputer, gives the next one its own columns in their order."""
-    try:
-        return list(step.get_feature_names_out(columns)) == list(columns)
-    except Exception:  # it has no such method, or its own may raise anything
-        return False
-
-
-def _list_inner(model: Any, columns: Sequence[str]) -> list[tuple[Any, Sequence[str]]]:
+def _list_inner(model: Any, columns: list[str]) -> list[tuple[Any, list[str]]]:
     """The fitted estimators of which one, such as a vote, is made, and the columns that each of them gets."""
     if isinstance(_get(model, "transformers_"), list):
         return [(each, _choose(columns, chosen)) for _, each, chosen in model.transformers_]
     if not _has_estimators(model):
         return []
-    several = _get(model, "estimators_")
+    several, chosen = _get(model, "estimators_"), _get(model, "estimators_features_")
     found = list(several) if isinstance(several, list) else []
+    if isinstance(chosen, list):  # each of a bag may get some columns only
+        return [(each, _choose(columns, own)) for each, own in zip(found, chosen, strict=True)]
     found += [each.estimator for each in _get(model, "calibrated_classifiers_") or ()]
     found += [each for _, each in _get(model, "transformer_list") or ()]
     found += [_get(model, name) for name in ("estimator_", "regressor_")]
@@ -228,13 +168,82 @@ def _has_estimators(model: Any) -> bool:
     return hasattr(model, "get_params") and any(hasattr(each, "fit") for each in model.get_params().values())
 
 
-def _kind_of(categories: Any, *, takes_none: bool) -> str:
-    """The kind of a column whose categories are known. A missing text is to be what it was in the training: to a model, None is not NaN."""
+def _keeps_columns(step: Any, columns: Sequence[str]) -> bool:
+    """Whether a step, such as an imputer, gives the next one its own columns in their order."""
+    try:
+        return type(step).__name__ not in _OF_OTHERS and list(step.get_feature_names_out(columns)) == list(columns)
+    except Exception:  # it has no such method, or its own may raise anything
+        return False
+
+
+def _declare_columns(model: Any, columns: list[str]) -> list[TensorSpec]:
+    """What each column is, as far as the estimators tell it that get it: anything, if one of them takes what another does not.
+
+    A missing text is to be what it was in the training: to a model, None is not NaN.
+    """
+    kinds: dict[str, set[str]] = {name: set() for name in columns}
+    with_none: set[str] = set()
+    for own, steps in _list_ways(model, frozenset(columns), columns):
+        with_none.update(own if any(_takes_none(step) for step, _ in steps) else ())
+        told = _find_kinds(steps)
+        for name in own:
+            kinds[name].add(told if isinstance(told, str) else told[name])
+    return [_COLUMNS[min(kinds[name]) if len(kinds[name]) == 1 else "any", name in with_none](name) for name in columns]
+
+
+_COLUMNS: Final[Mapping[tuple[str, bool], Callable[[str], TensorSpec]]] = {
+    ("text", False): lambda name: TensorSpec(name, "BYTES", [-1], "str", pd_dtype="object[NaN]"),  # as pandas reads gaps of a file
+    ("text", True): lambda name: TensorSpec(name, "BYTES", [-1], "str"),
+    **dict.fromkeys([("number", False), ("number", True)], lambda name: AnyNumber(name, "FP64", [-1])),
+    **dict.fromkeys([("category", False), ("category", True)], lambda name: AnyDatatype(name, "BYTES", [-1])),
+    ("any", False): lambda name: AnyDatatypeWithNaN(name, "FP64", [-1]),
+    ("any", True): lambda name: AnyDatatype(name, "FP64", [-1]),
+}
+"""By the kind of a column, and whether what is missing was None."""
+
+
+def _takes_none(step: Any) -> bool:
+    """Whether a step is an imputer that looks for None, or has None among its categories."""
+    return getattr(step, "missing_values", ...) is None or any(each is None for own in _list_categories(step) for each in own.tolist())
+
+
+def _list_categories(step: Any) -> list[Any]:
+    """Those that an encoder knows, of each of its columns."""
+    categories = _get(step, "categories_")
+    return categories if isinstance(categories, list) else []
+
+
+def _find_kinds(steps: _Steps) -> str | Mapping[str, str]:
+    """What columns are: text, number, category (of text or integers) or any. The first encoder knows it of each, or else the first step."""
+    for step, names in steps:
+        categories = _list_categories(step)
+        if names is not None and len(categories) == len(names):
+            return dict(zip(names, map(_kind_of, categories), strict=True))
+    first, names = steps[0]
+    if hasattr(first, "vocabulary_") or type(first).__name__ == "HashingVectorizer":
+        return "text"
+    if _is_catboost(first):
+        kinds = dict.fromkeys(first.get_cat_feature_indices(), "category") | dict.fromkeys(first.get_text_feature_indices(), "text")
+        kinds |= dict.fromkeys(first.get_embedding_feature_indices(), "any")
+        return {name: kinds.get(place, "number") for place, name in enumerate(names or ())}
+    takes_numbers = _library_of(first) in _PROBABILITIES and type(first).__name__ not in _OF_OTHERS and not _has_estimators(first)
+    is_of_objects = getattr(getattr(_get(first, "statistics_"), "dtype", None), "hasobject", False)
+    takes_others = is_of_objects or _has_categories(first) or hasattr(first, "categories_")
+    return "number" if takes_numbers and not takes_others else "any"
+
+
+def _kind_of(categories: Any) -> str:
     if categories.dtype.kind not in "OUST":
         return "number"
-    there = [each for each in categories if each is not None and each == each]  # NaN is missing too
-    kind = "text" if all(isinstance(each, str) for each in there) else "any"
-    return f"{kind} or None" if takes_none or len(there) < sum(each == each for each in categories) else kind
+    there = (each for each in categories.tolist() if each is not None and each == each)  # NaN is missing too
+    return "text" if all(isinstance(each, str) for each in there) else "any"
+
+
+def _has_categories(model: Any) -> bool:
+    """Whether a booster, or an estimator that has one, was fitted with columns of categories."""
+    is_xgboost = isinstance(model, find_class("xgboost", "XGBModel"))
+    of_xgboost, of_lightgbm = _get(model, "get_booster")() if is_xgboost else model, _get(model, "booster_") or model
+    return bool(_get(of_lightgbm, "pandas_categorical")) or "c" in (_get(of_xgboost, "feature_types") or ())
 
 
 def _choose(columns: Sequence[str], chosen: Any) -> list[str]:

@@ -12,9 +12,10 @@ import pytest
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.calibration import CalibratedClassifierCV
 from sklearn.cluster import KMeans
-from sklearn.compose import make_column_transformer
+from sklearn.compose import ColumnTransformer, make_column_transformer
 from sklearn.datasets import load_iris
 from sklearn.ensemble import BaggingClassifier, HistGradientBoostingClassifier, RandomForestClassifier, StackingClassifier, VotingClassifier
+from sklearn.feature_extraction.text import HashingVectorizer
 from sklearn.gaussian_process import GaussianProcessClassifier
 from sklearn.gaussian_process.kernels import RBF
 from sklearn.impute import MissingIndicator, SimpleImputer
@@ -225,6 +226,30 @@ def test_the_datatypes_are_known_behind_a_search_and_an_encoder() -> None:
     assert described(served(search.predict)) == columns(age=NUMBER, city=TEXT, fee=NUMBER)
     encoder = make_pipeline(OrdinalEncoder(), LinearRegression()).fit(PEOPLE[["city", "age"]], [1, 2, 3, 4])
     assert described(served(encoder.predict)) == columns(city=TEXT, age=NUMBER)
+
+
+def bag_of_some() -> Any:
+    return BaggingClassifier(encoded_at_once(), n_estimators=4, max_features=0.5, random_state=0)
+
+
+def imputed_by_place() -> Any:
+    """One whose columns have no names where they are chosen."""
+    fill, columns = SimpleImputer(strategy="most_frequent"), ColumnTransformer([("a", OneHotEncoder(), [0]), ("b", OrdinalEncoder(), [1])])
+    return make_pipeline(fill, columns, LogisticRegression())
+
+
+@pytest.mark.parametrize("make", [bag_of_some, imputed_by_place])
+def test_the_datatypes_are_known_of_columns_that_are_chosen_by_place(make: Any) -> None:
+    estimator = make().fit(WITH_NAN[["city", "flat"]], CLASSES)
+    assert described(served(estimator.predict)) == columns(city=TEXT, flat=TEXT)
+
+
+def test_a_vectorizer_without_a_vocabulary_takes_texts() -> None:
+    texts = make_column_transformer((HashingVectorizer(n_features=8), "note"))
+    estimator = make_pipeline(texts, LogisticRegression()).fit(PEOPLE[["note"]], LEAVES)
+    server = served(estimator.predict)
+    assert described(server) == columns(note=TEXT)
+    assert outputs(ask(server, "m", note=["a"])) == {"output_0": estimator.predict(PEOPLE[["note"]][:1]).tolist()}
 
 
 def test_a_step_that_may_take_anything_leaves_its_columns_open() -> None:
