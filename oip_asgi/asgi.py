@@ -19,13 +19,13 @@ from ._docs.openapi import basis, merge, openapi
 from ._hosts.dependencies import check_dependencies, describe_security, find_dependencies, find_dependencies_around
 from ._hosts.given import check_asgi, check_installs_in, check_server, is_framework
 from ._hosts.middleware import describe_middleware, iterate_applications
-from ._hosts.reachable import check_installed, check_reachable, move_to_end
-from ._hosts.routes import REST, HostRoute, add_routes, cut_off
+from ._hosts.reachable import check_own_routes, check_reachable, move_to_end
+from ._hosts.routes import REST, HostRoute, add_routes, make_prefix_cutter
 from ._http.events import Events
 from ._http.exchange import exchange, list_templates
 from ._http.public import HEALTH_METHODS, match_public
 from ._http.request import Head, encode_path, path_under, prefix_of
-from ._http.response import CLIENT_GONE, Response, refuse_path
+from ._http.response import CLIENT_GONE, Response, respond_unknown_path
 from ._io import ClientGone
 from ._protocol.errors import show
 from ._protocol.log import logger
@@ -87,7 +87,7 @@ class OIPApp:
             if rest is None:
                 root = scope.get("root_path", "").rstrip("/")
                 mount = root.removeprefix(scope.get("app_root_path", root).rstrip("/"))  # the rest is a proxy's
-                await _send(refuse_path(path, root, self._prefix, mount), send)
+                await _send(respond_unknown_path(path, root, self._prefix, mount), send)
                 return
             path, host = rest, scope.get("app")
             if host is not self._host:
@@ -189,7 +189,7 @@ class OIPApp:
 
         @asynccontextmanager
         async def lifespan(host: Any) -> AsyncIterator[Any]:
-            check_installed(app, added, prefix, services)
+            check_own_routes(app, added, prefix, services)
             move_to_end(app, added, prefix, services)
             _log_page(self._server, prefix)
             async with host_lifespan(host) as state, self._server.lifespan():
@@ -246,7 +246,7 @@ def _call_before(function: Callable[[], None], app: AnyASGIApp) -> AnyASGIApp:
 
 def _list_routes(app: OIPApp, prefix: str, open_paths: str | None) -> list[HostRoute]:
     """List the routes of REST below a prefix. What matches `open_paths` is open."""
-    cut = cut_off(prefix)
+    cut = make_prefix_cutter(prefix)
 
     def serve(scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
         path: str = find_path(scope) if scope.get("root_path") else scope["path"]

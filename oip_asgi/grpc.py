@@ -13,7 +13,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from ._grpc.messages import Method, Reply
-from ._grpc.methods import exchange, refuse
+from ._grpc.methods import exchange, reply_error
 from ._grpc.over_asgi import OIPGRPCApp as OIPGRPCApp
 from ._grpc.over_asgi import TrailersMiddleware as TrailersMiddleware
 from ._grpc.services import Converse, Services
@@ -102,7 +102,7 @@ def _answer(server: InferenceServer, method: Method, request: bytes, context: gr
     except ClientGone:
         return b""  # the call has ended already
     except Exception as error:
-        context.abort(*_get_error(refuse(error)))
+        context.abort(*_get_error(reply_error(error)))
     if reply.metadata:
         context.send_initial_metadata(tuple(reply.metadata))
     return b"".join(reply.parts)
@@ -114,7 +114,7 @@ async def _answer_async(server: InferenceServer, method: Method, request: bytes,
     try:
         reply = await io.complete(exchange(engine, method, request, context, io))
     except Exception as error:
-        await context.abort(*_get_error(refuse(error)))
+        await context.abort(*_get_error(reply_error(error)))
     if reply.metadata:
         await context.send_initial_metadata(tuple(reply.metadata))
     return b"".join(reply.parts)
@@ -140,7 +140,7 @@ def _converse(
     try:
         reply = written.result()
     except Stopped:
-        reply = refuse(InferenceError("the server is stopping", status=503))
+        reply = reply_error(InferenceError("the server is stopping", status=503))
     if reply is not None and reply.code != "OK":
         context.abort(*_get_error(reply))
 

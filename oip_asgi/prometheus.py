@@ -288,7 +288,7 @@ def _read(engines: Mapping[str, Engine], *, is_shared: bool) -> _Samples:
     for name, engine in sorted(engines.items()):
         for metric, more, value in _read_unknown(engine.unknown.snapshot()):
             yield metric, (name, "", "", *more), value
-        for (model_name, version), count in engine.count_dropped().items():
+        for (model_name, version), count in engine.count_drops().items():
             yield _DROPPED, (name, model_name, version or ""), count
         for model in engine.models:
             for metric, more, value in chain(_read_numbers(model, model.statistics.snapshot()), _read_gauges(engine, model)):

@@ -30,8 +30,8 @@ from ._protocol.options import check_names, document
 from ._protocol.schemas import RequestOutput
 from ._protocol.tensors import InferenceResponse
 from ._runtime.async_io import AsyncIO
-from ._runtime.async_io import draw as draw_async
-from ._runtime.blocking_io import BlockingIO, draw
+from ._runtime.async_io import iterate_stream as iterate_stream_async
+from ._runtime.blocking_io import BlockingIO, iterate_stream
 from ._runtime.faults import call_here
 from ._runtime.observers import ObserverThread
 from ._runtime.runtime import Runtime
@@ -229,7 +229,7 @@ class InferenceServer:
             model.observers = tuple(observer for observer in engine.observers if observer.hears(name))
             replaced = engine.models.add(model)
         if replaced is not None:
-            repository.end(BlockingIO(runtime), [replaced], "unregister", refuses_waiting=False)
+            repository.end_models(BlockingIO(runtime), [replaced], "unregister", refuses_waiting=False)
 
     @document(ModelOptions)
     def model(self, name: str, **options: Unpack[ModelKeywords]) -> Callable[[F], F]:
@@ -474,7 +474,7 @@ class InferenceServer:
         engine, runtime = self._inside
         wire = PythonFormat(inputs, parameters or {}, outputs or (), id, engine.codecs)
         io = AsyncIO(runtime)
-        return draw_async(lambda: stream(engine, engine.find_for_inference(name, version), wire, io), io)
+        return iterate_stream_async(lambda: stream(engine, engine.find_for_inference(name, version), wire, io), io)
 
     def infer_stream_sync(
         self,
@@ -495,7 +495,7 @@ class InferenceServer:
         engine, runtime = self._inside
         wire = PythonFormat(inputs, parameters or {}, outputs or (), id, engine.codecs)
         io = BlockingIO(runtime)
-        return draw(lambda: stream(engine, engine.find_for_inference(name, version), wire, io), io)
+        return iterate_stream(lambda: stream(engine, engine.find_for_inference(name, version), wire, io), io)
 
     def openapi(self, prefix: str = "/v2") -> dict[str, Any]:
         """What the server answers now, as an OpenAPI 3.1 document: each model's paths, schemas of what it declares, and examples.

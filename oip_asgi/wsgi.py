@@ -25,7 +25,7 @@ from ._http.response import Response
 from ._io import Fed, finish
 from ._protocol.errors import InvalidRequest, TakenBy
 from ._protocol.log import logger
-from ._runtime.blocking_io import BlockingIO, draw
+from ._runtime.blocking_io import BlockingIO, iterate_stream
 from .server import InferenceServer
 
 if TYPE_CHECKING:
@@ -162,7 +162,7 @@ def answer(
             io.end()
     if isinstance(answer, Events):
         items = answer.items
-        pieces = draw(lambda: items, io, answer.first)
+        pieces = iterate_stream(lambda: items, io, answer.first)
         next(pieces, None)  # the head
         return answer, pieces
     assert isinstance(answer, Response)

@@ -207,7 +207,7 @@ class SingleTensorCodec(RequestCodec[T]):
 
     @classmethod
     def decode_request(cls, request: InferenceRequest) -> T:
-        value: T = cls.input_codec.decode_input(_only(request.inputs, cls.content_type))
+        value: T = cls.input_codec.decode_input(_get_only(request.inputs, cls.content_type))
         return value
 
     @classmethod
@@ -218,11 +218,11 @@ class SingleTensorCodec(RequestCodec[T]):
     @classmethod
     def decode_response(cls, response: InferenceResponse) -> T:
         with raise_invalid_response():
-            value: T = cls.input_codec.decode_output(_only(response.outputs, cls.content_type))
+            value: T = cls.input_codec.decode_output(_get_only(response.outputs, cls.content_type))
             return value
 
 
-def _only(tensors: list[Tensor], content_type: str) -> Tensor:
+def _get_only(tensors: list[Tensor], content_type: str) -> Tensor:
     if len(tensors) != 1:
         names = [tensor.name for tensor in tensors]
         raise InvalidRequest(

@@ -87,7 +87,7 @@ def read_column(tensor: Tensor, decoders: Mapping[str, Decode]) -> Any:
     """A tensor of shape `[N]` or `[N, 1]` as something that a frame takes as a column: an array or a `pandas.Series`."""
     content_type: Any = tensor.parameters.get("content_type")
     if content_type in decoders:
-        column: Any = _decode_with(decoders[content_type], tensor, content_type)
+        column: Any = _decode_column(decoders[content_type], tensor, content_type)
     elif content_type in _COLUMNS:
         column = _COLUMNS[content_type](tensor)
     else:
@@ -96,7 +96,7 @@ def read_column(tensor: Tensor, decoders: Mapping[str, Decode]) -> Any:
     return _to_dtype(column, tensor, decoders) if DTYPE in tensor.parameters else column
 
 
-def _decode_with(decode: Decode, tensor: Tensor, content_type: str) -> Any:
+def _decode_column(decode: Decode, tensor: Tensor, content_type: str) -> Any:
     rows, here = len(rows_of(tensor, "pd")), f"column {show(tensor.name)}"
     try:
         decoded = decode(tensor)
@@ -192,7 +192,7 @@ def _to_dtype(column: Any, tensor: Tensor, decoders: Mapping[str, Decode]) -> An
         if dates:
             _check_zone(series, zone)
         if zone is not None:
-            series = _localize(series, zone)
+            series = _localize_dates(series, zone)
         converted = series.astype(dtype)
         if dtype == "str":
             return converted.where(series.notna(), None)  # pandas 2 would write "None"
@@ -225,7 +225,7 @@ def _check_zone(series: pd.Series[Any], zone: object) -> None:
         )
 
 
-def _localize(series: pd.Series[Any], zone: str) -> pd.Series[Any]:
+def _localize_dates(series: pd.Series[Any], zone: str) -> pd.Series[Any]:
     """Dates in UTC, after a check that they can be converted to a zone."""
     zoned = series.dt.tz_localize("UTC") if series.dt.tz is None else series
     points, day = zoned.dt.tz_localize(None).to_numpy(), np.timedelta64(1, "D")

@@ -42,16 +42,16 @@ def column_to_tensor(name: str, series: pd.Series[Any]) -> Tensor:
         except TypeError as error:
             raise TypeError(f"column {name!r}: {error}") from None
     if dtype in ("str", "string", "object"):
-        tensor = _write_objects(name, series)
+        tensor = _write_object_column(name, series)
         dtype = OBJECTS_WITH_NAN if misses_nan(series) else dtype
         is_clear = dtype == find_default_dtype(tensor.parameters.get("content_type")) and not (dtype == "str" and series.isna().all())
         return tensor if is_clear else _add_parameters(tensor, dtype)
     if dtype in MASKED:
-        return _add_parameters(_write_masked(name, series, MASKED[dtype]), dtype)
+        return _add_parameters(_write_masked_column(name, series, MASKED[dtype]), dtype)
     if dtype == CATEGORY:
-        return _write_categories(name, series)
+        return _write_category_column(name, series)
     if dtype.startswith("datetime64["):
-        return _add_parameters(_write_datetimes(name, series), _name_dates(series))
+        return _add_parameters(_write_date_column(name, series), _name_dates(series))
     own = to_own_dtype(series)
     if own is not series:
         return column_to_tensor(name, own)
@@ -88,7 +88,7 @@ def _add_parameters(tensor: Tensor, dtype: str) -> Tensor:
     return make_tensor(tensor.name, tensor.array, {**tensor.parameters, DTYPE: dtype})
 
 
-def _write_masked(name: str, series: pd.Series[Any], dtype: np.dtype[Any]) -> Tensor:
+def _write_masked_column(name: str, series: pd.Series[Any], dtype: np.dtype[Any]) -> Tensor:
     if dtype.kind == "f":
         return Tensor(name, series.to_numpy(dtype, na_value=np.nan))
     return _write_json(name, series) if series.isna().any() else Tensor(name, series.to_numpy(dtype))
@@ -100,7 +100,7 @@ def _write_json(name: str, series: pd.Series[Any]) -> Tensor:
     return PandasJSONCodec.encode_input(name, [None if gone else value for value, gone in zip(series.tolist(), missing, strict=True)])
 
 
-def _write_datetimes(name: str, series: pd.Series[Any]) -> Tensor:
+def _write_date_column(name: str, series: pd.Series[Any]) -> Tensor:
     is_zoned = series.dt.tz is not None
     points = (series.dt.tz_convert("UTC").dt.tz_localize(None) if is_zoned else series).to_numpy()
     if not are_between(points, *CALENDAR):
@@ -125,7 +125,7 @@ def _name_dates(series: pd.Series[Any]) -> str:
     return f"datetime64[{dtype.unit}, {next(filter(is_known_zone, names), 'UTC')}]"
 
 
-def _write_objects(name: str, series: pd.Series[Any]) -> Tensor:
+def _write_object_column(name: str, series: pd.Series[Any]) -> Tensor:
     """Strings as `str`, bytes as `base64`, datetimes as `datetime`, floats as numbers, and mixed or missing values as `pd_json`."""
     values = series.tolist()
     classes = set(map(type, values))
@@ -148,7 +148,7 @@ def _write_objects(name: str, series: pd.Series[Any]) -> Tensor:
     return _write_json(name, series)
 
 
-def _write_categories(name: str, series: pd.Series[Any]) -> Tensor:
+def _write_category_column(name: str, series: pd.Series[Any]) -> Tensor:
     """A column of categories as its values. The categories are a parameter: all if they fit, else those that a row has if these fit."""
     import pandas as pd
 

@@ -189,7 +189,7 @@ class Codecs:
         """Whether the user has added codecs, which may encode values that this package's do not."""
         self.request_only = tuple(name for name in self.requests if name not in self.inputs)
         """The content types that are for requests, not for a tensor, such as `pd`."""
-        self.of_columns = tuple(name for name in self.request_only if _is(self.requests[name], PandasCodec))
+        self.of_columns = tuple(name for name in self.request_only if _is_kind_of(self.requests[name], PandasCodec))
         """Those that make a data frame. A model can also take its columns one by one."""
         self._for_requests = tuple(self.requests[name] for name in self.request_only)
 
@@ -198,7 +198,7 @@ class Codecs:
 
     def _add(self, codec: AnyCodec) -> None:
         check_complete(codec, "codecs=")
-        self.check_installed(codec, "codecs=")
+        self.check_library(codec, "codecs=")
         codecs: dict[str, Any] = self.inputs if is_input_codec(codec) else self.requests
         if codecs.get(codec.content_type) not in (None, *_INPUT_CODECS, *_REQUEST_CODECS):
             kind = "input" if is_input_codec(codec) else "request"
@@ -227,17 +227,17 @@ class Codecs:
         if content_type not in self.inputs and content_type not in self.requests:
             for codec in (*_INPUT_CODECS, *_REQUEST_CODECS):
                 if codec.content_type == content_type:
-                    self.check_installed(codec, where)
+                    self.check_library(codec, where)
         try:
             self.check(content_type, where, of_request=of_request)
         except InvalidRequest as error:
             raise ValueError(str(error)) from None
 
-    def check_installed(self, codec: AnyCodec, where: str) -> None:
+    def check_library(self, codec: AnyCodec, where: str) -> None:
         if not self._is_usable(codec):
             raise ValueError(f"{where}: the content_type {codec.content_type!r} needs pandas: pip install 'oip_asgi[pandas]'")
 
-    def reader(self, annotation: Any, codec: AnyInputCodec | None) -> Reader | None:
+    def make_reader(self, annotation: Any, codec: AnyInputCodec | None) -> Reader | None:
         if codec is not None:
             decode = _make_decode(codec)
             called = f"what {_name_codec(codec)} decodes"
@@ -283,12 +283,12 @@ class Codecs:
             return None
         return next((codec for codec in self._for_requests if codec.yields(normalize(annotation))), None)
 
-    def request_reader(self, codec: AnyRequestCodec, annotation: Any, declared: Mapping[str, TensorSpec]) -> RequestReader:
+    def make_request_reader(self, codec: AnyRequestCodec, annotation: Any, declared: Mapping[str, TensorSpec]) -> RequestReader:
         called = f"what {_name_codec(codec)} decodes" if annotation in UNTYPED else inspect.formatannotation(annotation)
-        self.check_installed(codec, called)
+        self.check_library(codec, called)
         return RequestReader(called, codec, declared, self._list_others())
 
-    def writer(self, annotation: Any) -> AnyInputCodec | None:
+    def find_writer(self, annotation: Any) -> AnyInputCodec | None:
         """The codec for a result with this annotation; None if the value itself shows how to write it, as arrays and series do."""
         codecs = (codec for codec in self.inputs.values() if codec not in (NumpyCodec, Base64Codec))
         return next((codec for codec in codecs if codec.yields(normalize(annotation))), None)
@@ -299,14 +299,14 @@ class Codecs:
     def tensor_codec_for_value(self, value: Any) -> AnyInputCodec | None:
         """The codec of a result for which no content type or annotation names one, the user's first; None if numpy makes an array of it."""
         for codec in self._others:
-            if _encodes(codec, value):
+            if _can_encode(codec, value):
                 return codec
         return DatetimeCodec if isinstance(value, list) and value and DatetimeCodec.can_encode(value) else None
 
     def request_codec_for_value(self, value: Any) -> AnyRequestCodec | None:
         """The codec for a result that becomes a whole response; None for other results."""
         for codec in self._for_requests:
-            if _encodes(codec, value):
+            if _can_encode(codec, value):
                 return codec
         return None
 
@@ -316,11 +316,11 @@ default_codecs: Final = cache(Codecs)
 
 
 def is_input_codec(codec: object) -> TypeGuard[AnyInputCodec]:
-    return _is(codec, InputCodec)
+    return _is_kind_of(codec, InputCodec)
 
 
 def is_request_codec(codec: object) -> TypeGuard[AnyRequestCodec]:
-    return _is(codec, RequestCodec)
+    return _is_kind_of(codec, RequestCodec)
 
 
 def check_complete(codec: AnyCodec, where: str) -> None:
@@ -343,7 +343,7 @@ def _find_function(codec: object, name: str) -> Any:
     return getattr(method, "__func__", method)
 
 
-def _is(codec: object, base: type) -> bool:
+def _is_kind_of(codec: object, base: type) -> bool:
     return issubclass(codec, base) if isinstance(codec, type) else isinstance(codec, base)
 
 
@@ -351,7 +351,7 @@ def _name_codec(codec: AnyCodec) -> str:
     return codec.__name__ if isinstance(codec, type) else type(codec).__name__
 
 
-def _encodes(codec: AnyCodec, value: Any) -> bool:
+def _can_encode(codec: AnyCodec, value: Any) -> bool:
     # a user's codec sees the results of all models, so an error in it must not fail them
     try:
         return bool(codec.can_encode(value))

@@ -173,19 +173,21 @@ def read_dataframe(tensors: Sequence[Tensor], decoders: Mapping[str, Decode]) ->
     if len(set(names)) != len(names):
         raise InvalidRequest(f"column {show(_find_twice(names))} is there twice: expected each name once")
     rows = _check_rows(tensors)
-    groups = _group([_find_group_of_tensor(tensor, decoders) for tensor in tensors])
+    groups = _group_positions([_find_group_of_tensor(tensor, decoders) for tensor in tensors])
     # arrays, as thousands of `pd.Series` would take several times as much
     turns = take_turns(groups.pop(_OTHER, ()))
     others: list[_Block] = [(_get_array(read_column(tensors[position], decoders)), [position]) for position in turns]
     strings = groups.pop(_STRINGS, [])
-    blocks: list[_Block] = [(_join([tensors[position].array for position in positions]), positions) for positions in groups.values()]
+    blocks: list[_Block] = [
+        (_join_columns([tensors[position].array for position in positions]), positions) for positions in groups.values()
+    ]
     objects = {position: column for column, [position] in others if column.dtype == object}
     if objects:
-        blocks.append((_join(list(objects.values())), list(objects)))
+        blocks.append((_join_columns(list(objects.values())), list(objects)))
         others = [block for block in others if block[0].dtype != object]
     if strings:
         blocks += _read_strings([tensors[position] for position in strings], strings, rows)
-    return _assemble(blocks, others, names, rows)
+    return _assemble_frame(blocks, others, names, rows)
 
 
 def _check_rows(tensors: Sequence[Tensor]) -> int:
@@ -201,7 +203,7 @@ def _check_rows(tensors: Sequence[Tensor]) -> int:
     return rows
 
 
-def _group(keys: Iterable[Any]) -> dict[Any, list[int]]:
+def _group_positions(keys: Iterable[Any]) -> dict[Any, list[int]]:
     """The positions of equal keys."""
     groups: dict[Any, list[int]] = {}
     for position, key in enumerate(keys):
@@ -220,7 +222,7 @@ def _find_group_of_tensor(tensor: Tensor, decoders: Mapping[str, Decode]) -> Any
     return dtype if content_type in (None, "np") and dtype in NUMBERS else _OTHER
 
 
-def _join(arrays: list[Array]) -> Array:
+def _join_columns(arrays: list[Array]) -> Array:
     """Columns as the rows of one new array."""
     return np.concatenate([array if array.ndim == 1 else array.reshape(-1) for array in arrays]).reshape(len(arrays), len(arrays[0]))
 
@@ -229,7 +231,7 @@ def _read_strings(tensors: list[Tensor], positions: list[int], rows: int) -> lis
     import pandas as pd
 
     try:
-        texts: list[Any] = list(map(bytes.decode, _join([tensor.array for tensor in tensors]).reshape(-1).tolist()))
+        texts: list[Any] = list(map(bytes.decode, _join_columns([tensor.array for tensor in tensors]).reshape(-1).tolist()))
     except UnicodeDecodeError:
         texts = [text for tensor in tensors for text in StringCodec.decode_input(tensor)]  # its error names the column and the element
     if not is_pandas_3():
@@ -238,7 +240,7 @@ def _read_strings(tensors: list[Tensor], positions: list[int], rows: int) -> lis
     return [(strings[number * rows : (number + 1) * rows], [position]) for number, position in enumerate(positions)]
 
 
-def _assemble(blocks: list[_Block], others: list[_Block], names: list[str], rows: int) -> pd.DataFrame:
+def _assemble_frame(blocks: list[_Block], others: list[_Block], names: list[str], rows: int) -> pd.DataFrame:
     """One frame of blocks of one dtype each, and of other columns."""
     import pandas as pd
 
@@ -271,7 +273,7 @@ def _get_array(column: Any) -> Any:
 
 def write_dataframe(frame: pd.DataFrame, names: Sequence[str]) -> list[Tensor]:
     """The columns of a frame as tensors of shape `[N]`, which get these names."""
-    groups = _group(map(_find_group_of_dtype, frame.dtypes.tolist()))
+    groups = _group_positions(map(_find_group_of_dtype, frame.dtypes.tolist()))
     # of one row of numbers and strings, Python objects are the fastest way
     row = frame.iloc[0].to_numpy() if len(frame) == 1 and _OTHER not in groups and not groups.keys() <= NUMBERS else None
     tensors: dict[int, Tensor] = {}

@@ -59,11 +59,11 @@ class DatetimeCodec(ListCodec[datetime]):
         elements = bytes_of(request_input, cls.content_type)
         if not any(map(_FINER.search, elements)):
             with suppress(ValueError):  # the error of the loop below names the element
-                return _parse(elements)
+                return _parse_dates(elements)
         return decode_elements(request_input, _from_text, cls.content_type, _EXPECTED)
 
 
-def _parse(elements: list[bytes]) -> list[datetime]:
+def _parse_dates(elements: list[bytes]) -> list[datetime]:
     """The dates of texts, without Python code for each. The ValueError does not say which text is wrong."""
     if not all(map(_DATE.fullmatch, elements)):
         raise ValueError
@@ -76,20 +76,20 @@ def _to_text(element: datetime | str) -> bytes:
             raise ValueError("a missing value cannot be a date and time")
         return element.isoformat().encode()
     if isinstance(element, str):
-        _read(element.encode())
+        _parse_date(element.encode())
         return element.encode()
     raise TypeError("expected a datetime.datetime")
 
 
 def _from_text(element: bytes) -> datetime:
-    value = _read(element)
+    value = _parse_date(element)
     finer = _FINER.search(element)
     if finer and finer[1].strip(b"0"):
         raise ValueError("a datetime.datetime has microseconds at most, but this is finer: annotate pandas.Series")
     return value
 
 
-def _read(element: bytes) -> datetime:
+def _parse_date(element: bytes) -> datetime:
     if _DATE.fullmatch(element) is None:
         raise ValueError("expected such as 2022-01-11T11:00:00, with an offset from UTC or without")
     return datetime.fromisoformat(element.decode())
@@ -101,32 +101,32 @@ def read_points(tensor: Tensor) -> tuple[Array, bool]:
     indices = [index for index, element in enumerate(elements) if element != _NAT]
     there = [elements[index] for index in indices]
     try:
-        moments = _parse(there)
+        moments = _parse_dates(there)
         in_utc = [moment.astimezone(UTC).replace(tzinfo=None) if moment.tzinfo else moment for moment in moments]
     except (ValueError, OverflowError):
-        decode_elements(tensor, _check, DatetimeCodec.content_type, _EXPECTED)  # its error names the element
+        decode_elements(tensor, _check_date, DatetimeCodec.content_type, _EXPECTED)  # its error names the element
         raise
     are_zoned = [moment.tzinfo is not None for moment in moments]
     if not all(are_zoned) and any(are_zoned):
-        raise _refuse(tensor, indices[are_zoned.index(False)], "a date and time with an offset from UTC, as other elements have")
+        raise _make_error(tensor, indices[are_zoned.index(False)], "a date and time with an offset from UTC, as other elements have")
     points = np.full(len(elements), "NaT", "M8[us]")
     points[elements_at := np.array(indices, int)] = np.array(in_utc, "M8[us]")
     finer = [int(found[1].ljust(3, b"0")) if found else 0 for found in map(_FINER.search, there)]
     if any(finer):
         if not are_between(points, *NANOSECONDS):
             expected = "microseconds at most, since other elements are outside the years 1678 to 2261"
-            raise _refuse(tensor, indices[np.flatnonzero(finer)[0]], expected)
+            raise _make_error(tensor, indices[np.flatnonzero(finer)[0]], expected)
         points = points.astype("M8[ns]")
         points[elements_at] += np.array(finer, "m8[ns]")
     return points, any(are_zoned)
 
 
-def _refuse(tensor: Tensor, index: int, expected: str) -> InvalidRequest:
+def _make_error(tensor: Tensor, index: int, expected: str) -> InvalidRequest:
     return InvalidRequest(f"tensor {show(tensor.name)}: element {index} is {show(tensor.array.ravel()[index])}: expected {expected}")
 
 
-def _check(element: bytes) -> None:
-    if element != _NAT and (moment := _read(element)).tzinfo:
+def _check_date(element: bytes) -> None:
+    if element != _NAT and (moment := _parse_date(element)).tzinfo:
         try:
             moment.astimezone(UTC)
         except OverflowError:

@@ -165,12 +165,12 @@ _MENDS: Final = {date: "pandas.to_datetime", Decimal: "astype(float)"}
 """What SQL gives for dates and decimals, and what makes columns of these."""
 
 
-def _refuse(value: Any) -> Any:
+def _refuse_type(value: Any) -> Any:
     mend = next((f"; {mend} makes a column of them one that can be sent" for kind, mend in _MENDS.items() if isinstance(value, kind)), "")
     raise TypeError(f"{type(value).__name__} is no JSON type{mend}")
 
 
-_to_json: Final = json.JSONEncoder(default=_refuse, allow_nan=False, ensure_ascii=False, separators=(",", ":")).encode
+_to_json: Final = json.JSONEncoder(default=_refuse_type, allow_nan=False, ensure_ascii=False, separators=(",", ":")).encode
 
 
 def _from_text(text: bytes) -> Any:

@@ -181,7 +181,7 @@ def read_msgspec(cls: type) -> tuple[tuple[Field, ...], Make, FromJSON | None]:
         hint = _OF_LITERALS if "'<' not supported" in str(error) else ""
         raise TypeError(f"the fields of {cls.__name__} can be no columns: {error}{hint}") from None
     definitions = schema.get("$defs", {})
-    schema = _resolve(schema, definitions)
+    schema = _resolve_references(schema, definitions)
     is_array = "prefixItems" in schema or getattr(info, "array_like", False)
     schemas = schema.get("prefixItems") if is_array else None
     fields = tuple(
@@ -190,7 +190,7 @@ def read_msgspec(cls: type) -> tuple[tuple[Field, ...], Make, FromJSON | None]:
             each.name,
             (each.encode_name, each.encode_name),
             each.type,
-            _resolve(schema["properties"][each.encode_name] if schemas is None else schemas[index], definitions),
+            _resolve_references(schema["properties"][each.encode_name] if schemas is None else schemas[index], definitions),
             is_needed=each.required,
         )
         for index, each in enumerate(info.fields)
@@ -212,14 +212,14 @@ def read_msgspec(cls: type) -> tuple[tuple[Field, ...], Make, FromJSON | None]:
         try:
             return msgspec.convert(list(map(fill, objects)) if is_array else objects, list[cls])  # type: ignore[valid-type]
         except msgspec.ValidationError as error:
-            raise InvalidRequest(_explain(str(error), objects, by_name)) from None
+            raise InvalidRequest(_explain_msgspec(str(error), objects, by_name)) from None
 
     # msgspec has other texts than ours for bytes, and lists for tuples
     is_as_json = not is_array and not any(field.is_binary for field in fields)
     return fields, make, msgspec.json.Decoder(list[cls]).decode if is_as_json else None  # type: ignore[valid-type]
 
 
-def _explain(text: str, objects: Sequence[dict[str, Any]], fields: Mapping[str, Field]) -> str:
+def _explain_msgspec(text: str, objects: Sequence[dict[str, Any]], fields: Mapping[str, Field]) -> str:
     """A text of msgspec with the row, the field and its value."""
     matched = _PLACE.fullmatch(text)
     if matched is None:
@@ -253,7 +253,7 @@ def read_pydantic(cls: Any) -> tuple[tuple[Field, ...], Make, None]:
             name,
             (_find_alias(cls, name, each.validation_alias or each.alias), each.serialization_alias or name),
             _find_type(each.annotation),
-            _resolve(next(iter(_find_property(schema, each, name)), {}), definitions),
+            _resolve_references(next(iter(_find_property(schema, each, name)), {}), definitions),
             is_needed=each.is_required(),
         )
         for name, each in cls.__pydantic_fields__.items()
@@ -314,8 +314,8 @@ def _make_field(cls: type, name: str, names: tuple[str, str], of: Any, schema: S
     if choices:
         kind = {str: types.StrType, int: types.IntType}.get(type(choices[0])) if len(set(map(type, choices))) == 1 else None
     if kind not in _KINDS or (is_nullable and kind is types.BytesType):
-        raise TypeError(_refuse(cls, name, there))
-    return Field(name, *names, is_needed, kind, choices, is_nullable, is_list, _strip(schema, is_list=is_list))
+        raise TypeError(_explain_type(cls, name, there))
+    return Field(name, *names, is_needed, kind, choices, is_nullable, is_list, _strip_schema(schema, is_list=is_list))
 
 
 def _list_members(of: Any) -> list[Any]:
@@ -325,7 +325,7 @@ def _list_members(of: Any) -> list[Any]:
     return [each for member in of.types for each in _list_members(member)] if isinstance(of, types.UnionType) else [of]
 
 
-def _refuse(cls: type, name: str, there: Sequence[Any]) -> str:
+def _explain_type(cls: type, name: str, there: Sequence[Any]) -> str:
     nested = next((member.cls for member in there if has_fields(getattr(member, "cls", None))), None)
     if nested is not None:
         return (
@@ -335,19 +335,19 @@ def _refuse(cls: type, name: str, there: Sequence[Any]) -> str:
     return f"{cls.__name__}.{name} can be no column: {_EXPECTED}"
 
 
-def _resolve(schema: Schema, definitions: Mapping[str, Schema]) -> Schema:
+def _resolve_references(schema: Schema, definitions: Mapping[str, Schema]) -> Schema:
     """A schema without references."""
     if "$ref" in schema:
         schema = {**definitions[schema["$ref"].rpartition("/")[2]], **{key: value for key, value in schema.items() if key != "$ref"}}
     resolved = dict(schema)
     if "anyOf" in resolved:
-        resolved["anyOf"] = [_resolve(each, definitions) for each in resolved["anyOf"]]
+        resolved["anyOf"] = [_resolve_references(each, definitions) for each in resolved["anyOf"]]
     if isinstance(resolved.get("items"), dict):
-        resolved["items"] = _resolve(resolved["items"], definitions)
+        resolved["items"] = _resolve_references(resolved["items"], definitions)
     return resolved
 
 
-def _strip(schema: Schema, *, is_list: bool) -> Schema:
+def _strip_schema(schema: Schema, *, is_list: bool) -> Schema:
     """The schema of one value that is there, of that of a field."""
     outer = {key: value for key, value in schema.items() if key in ("description", "examples")}
     if not is_list and schema.get("default") is not None:
@@ -373,12 +373,12 @@ def _find_example(schema: Schema) -> list[Any] | None:
         return [schema["enum"][0] if "enum" in schema else schema["const"]]
     bounds: dict[str, float] = {key: schema[key] for key in ("minimum", "exclusiveMinimum", "maximum", "exclusiveMaximum") if key in schema}
     near = [each for bound in bounds.values() for each in (bound, bound + 1, bound - 1)]
-    fitting = (each for each in (0, *near, sum(bounds.values()) / 2) if _fits(each, bounds))
+    fitting = (each for each in (0, *near, sum(bounds.values()) / 2) if _is_within(each, bounds))
     example = next(fitting, 0)
     return [example] if example else None
 
 
-def _fits(value: float, bounds: Mapping[str, float]) -> bool:
+def _is_within(value: float, bounds: Mapping[str, float]) -> bool:
     return bounds.get("minimum", value) <= value <= bounds.get("maximum", value) and bounds.get(
         "exclusiveMinimum", value - 1
     ) < value < bounds.get("exclusiveMaximum", value + 1)

@@ -14,7 +14,7 @@ from typing import Any, Final
 import numpy as np
 from numpy import ndarray  # `np.ndarray` takes longer, as the module has a `__getattr__`
 
-from .._protocol.datatypes import FLOATING, NUMBERS, Array, cast, find_overflow, integer_array
+from .._protocol.datatypes import FLOATING, NUMBERS, Array, cast, find_overflow, make_integer_array
 from .._protocol.errors import InvalidRequest, ModelFault, show
 from .._protocol.schemas import Parameters
 from .._protocol.specs import AnyDatatype, TensorSpec
@@ -91,13 +91,13 @@ def _make_column(values: Sequence[Any], spec: TensorSpec | None) -> Any:
 
 def _make_tensor(name: str, value: Any, spec: TensorSpec | None, codecs: Codecs) -> Tensor:
     try:
-        return _encode(name, value, spec, codecs)
+        return _encode_value(name, value, spec, codecs)
     except _UNENCODABLE as error:
         text = str(error).removeprefix(f"tensor {name!r}: ")  # a codec says which one too
         raise InvalidRequest(f"input {show(name)}: {text}{_advise(value, spec)}") from error
 
 
-def _encode(name: str, value: Any, spec: TensorSpec | None, codecs: Codecs) -> Tensor:
+def _encode_value(name: str, value: Any, spec: TensorSpec | None, codecs: Codecs) -> Tensor:
     if isinstance(value, Tensor):
         return Tensor(name, value.array, dict(value.parameters))
     if not isinstance(value, np.ndarray):
@@ -148,7 +148,7 @@ def _cast_numbers(name: str, array: Array, spec: TensorSpec) -> Array:
     if array.size == 0:
         return array.astype(dtype)
     if dtype.kind in "iu" and kind in "iu":
-        return integer_array(array.ravel().tolist(), dtype, f"input {show(name)}").reshape(array.shape)
+        return make_integer_array(array.ravel().tolist(), dtype, f"input {show(name)}").reshape(array.shape)
     if spec.datatype in FLOATING and kind in "iuf":
         converted = cast(array, dtype)
         if find_overflow(array, converted).any():

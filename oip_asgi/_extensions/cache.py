@@ -78,8 +78,8 @@ class Flight:
 
     def keep(self, response: InferenceResponse, now: float) -> None:
         """End with a copy of a response, as the caller may change it."""
-        self.response = _renew(response, None, is_copied=True)
-        size = _measure(response)
+        self.response = _renew_response(response, None, is_copied=True)
+        size = _measure_response(response)
         if size <= self._cache.most // _SHARE:
             self._cache.store(self, size, now)
         self.end(None)
@@ -168,20 +168,21 @@ class Cache:
             if flight.response is None and may_wait:
                 await io.wait(flight.ended, deadline)
             if flight.response is not None:
-                return _renew(flight.response, request.id, is_copied=False), None
+                return _renew_response(flight.response, request.id, is_copied=False), None
             if flight.has_failed or not may_wait:  # after a failure all run at once, not one after the other
                 return None, None
 
 
-def _renew(response: InferenceResponse, request_id: str | None, *, is_copied: bool) -> InferenceResponse:
+def _renew_response(response: InferenceResponse, request_id: str | None, *, is_copied: bool) -> InferenceResponse:
     """Make a response for another request. If it `is_copied`, its arrays are read-only copies, which all requests that get it share."""
     tensors = [
-        make_tensor(tensor.name, _copy(tensor.array) if is_copied else tensor.array, dict(tensor.parameters)) for tensor in response.outputs
+        make_tensor(tensor.name, _copy_array(tensor.array) if is_copied else tensor.array, dict(tensor.parameters))
+        for tensor in response.outputs
     ]
     return InferenceResponse(tensors, dict(response.parameters), request_id, response.model_name, response.model_version)
 
 
-def _copy(array: Array) -> Array:
+def _copy_array(array: Array) -> Array:
     array = array.copy()
     array.flags.writeable = False
     return array
@@ -199,7 +200,7 @@ def _digest(request: InferenceRequest) -> bytes:
     return digest.digest()
 
 
-def _measure(response: InferenceResponse) -> int:
+def _measure_response(response: InferenceResponse) -> int:
     """Estimate how many bytes a response takes in the cache."""
     size = _OVERHEAD
     for parameters in (response.parameters, *(tensor.parameters for tensor in response.outputs)):

@@ -21,7 +21,9 @@ _MAX_ELEMENTS: Final = 1_000_000
 """How many elements an output may have: each requested one becomes text."""
 
 
-def prepare(outputs: Iterable[RequestOutput], dtypes: Mapping[str, DType], labels: Mapping[str, Sequence[str]]) -> ApplyOptions | None:
+def prepare_outputs(
+    outputs: Iterable[RequestOutput], dtypes: Mapping[str, DType], labels: Mapping[str, Sequence[str]]
+) -> ApplyOptions | None:
     """Make what classifies the outputs for which a request asks that. None if there are none. `dtypes` are the declared ones."""
     numbers: dict[str, int] = {}
     for output in outputs:
@@ -34,7 +36,7 @@ def prepare(outputs: Iterable[RequestOutput], dtypes: Mapping[str, DType], label
             if "content_type" in parameters:
                 raise InvalidRequest(f"{where} has the parameters {CLASSIFICATION} and content_type: expected one of them")
             if output.name in dtypes:
-                _check(output.name, dtypes[output.name])
+                _check_datatype(output.name, dtypes[output.name])
 
     def apply_options(response: InferenceResponse) -> InferenceResponse:
         tensors = [
@@ -49,7 +51,7 @@ def prepare(outputs: Iterable[RequestOutput], dtypes: Mapping[str, DType], label
 def classify(tensor: Tensor, most: int, labels: Sequence[str]) -> Tensor:
     """Replace an output by its largest elements, each as `value:index` or `value:index:label`."""
     array = tensor.array
-    _check(tensor.name, array.dtype)
+    _check_datatype(tensor.name, array.dtype)
     if array.size > _MAX_ELEMENTS:
         raise InvalidRequest(f"output {show(tensor.name)} has {array.size} elements: classification takes {_MAX_ELEMENTS} at most")
     rows = array.reshape(1, -1) if array.ndim < 2 else array.reshape(len(array), int(np.prod(array.shape[1:])))
@@ -64,6 +66,6 @@ def classify(tensor: Tensor, most: int, labels: Sequence[str]) -> Tensor:
     return Tensor(tensor.name, object_array(elements, (number,) if array.ndim < 2 else (len(rows), number)))
 
 
-def _check(name: str, dtype: DType) -> None:
+def _check_datatype(name: str, dtype: DType) -> None:
     if dtype.kind not in "iuf":
         raise InvalidRequest(f"output {show(name)} has datatype {datatype_of(dtype)}: classification needs integers, FP16, FP32 or FP64")

@@ -62,7 +62,7 @@ class ModelStatus(msgspec.Struct, frozen=True):
         version: Its version, None for a model without versions.
         state: "registered" before it is loaded; "loading"; "ready"; "reloading", while what was loaded before serves; "idle", until the
             next request loads it again, after `idle_unload=` or a stop of the server that could not wait for `unload=`; "failed", if
-            `load=` raised; "unloading", while running calls end; "unloaded".
+            `load=` raised; "unloading", while running calls end_models; "unloaded".
         reason: Why it is in that state, in words; empty if there is nothing to say.
     """
 
@@ -106,7 +106,7 @@ def list_blockers(models: Iterable[Model]) -> list[ModelIndex]:
 
 
 async def load(engine: Engine, io: IO, name: str, version: str | None, parameters: LoadParameters) -> None:
-    """Load a model, or all its versions, and wait for the end. The load continues if nobody waits any more."""
+    """Load a model, or all its versions, and wait for the end_models. The load continues if nobody waits any more."""
     models = engine.models.find_versions(name, version)
     for model in models:
         if parameters and not model.loader.takes_parameters:
@@ -137,12 +137,12 @@ async def _load_each(io: IO, models: list[Model], parameters: LoadParameters, lo
 def unload(engine: Engine, io: IO, name: str, version: str | None, event: Literal["unload", "unregister"] = "unload") -> list[Model]:
     """Begin to unload a model, or all its versions, and return them. After "unregister", requests do not find it any more."""
     models = engine.models.find_versions(name, version) if event == "unload" else engine.models.remove(name, version)
-    end(io, models, event)
+    end_models(io, models, event)
     return models
 
 
-def end(io: IO, models: list[Model], event: Literal["unload", "unregister"], *, refuses_waiting: bool = True) -> None:
-    """Let models end. Waiting requests are refused, unless another model has replaced this one; running ones end first."""
+def end_models(io: IO, models: list[Model], event: Literal["unload", "unregister"], *, refuses_waiting: bool = True) -> None:
+    """Let models end_models. Waiting requests are refused, unless another model has replaced this one; running ones end_models first."""
     for model in models:
         unloading = model.lifecycle.unload(event)
         if refuses_waiting:
@@ -273,13 +273,13 @@ def _grpc_index(_: Engine, request: Any, visible: list[Model]) -> Any:
 
 
 async def _grpc_load(engine: Engine, request: Any, io: IO) -> Any:
-    name = _check_found(engine, request)
+    name = _find_controlled(engine, request)
     await load(engine, io, name, None, _read_load_parameters(_read_parameters(request), bytes))
     return {"model_name": name, "is_loaded": True}
 
 
 async def _grpc_unload(engine: Engine, request: Any, io: IO) -> Any:
-    name = _check_found(engine, request)
+    name = _find_controlled(engine, request)
     _check_unload_parameters(_read_parameters(request))
     unload(engine, io, name, None)
     return {"model_name": name, "is_unloaded": True}
@@ -293,7 +293,7 @@ def find_name(request: Any) -> str:
     return str(name or repository_name)
 
 
-def _check_found(engine: Engine, request: Any) -> str:
+def _find_controlled(engine: Engine, request: Any) -> str:
     name = find_name(request)
     engine.models.find(name, None)
     _check_control(engine)

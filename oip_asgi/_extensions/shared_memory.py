@@ -221,7 +221,7 @@ class Regions:
         def read_region(parameters: Parameters) -> Buffer:
             nonlocal read
             check_supported(parameters, "it", SHARED_MEMORY)
-            location = _read_place(parameters, "it")
+            location = _read_location(parameters, "it")
             assert location is not None  # the caller has found the parameter
             memory = self._locate(*location, "it")
             read += memory.size
@@ -237,7 +237,7 @@ class Regions:
         ranges: dict[str, MemoryRange] = {}
         for output in outputs:
             parameters, where = output.parameters or {}, f"requested output {show(output.name)}"
-            location = _read_place(parameters, where)
+            location = _read_location(parameters, where)
             if location is None:
                 continue
             for name, other in ((CLASSIFICATION, CLASSIFICATION), ("binary_data", "binary_data: true")):
@@ -276,11 +276,11 @@ class Regions:
 
 def refuse_region_beside_data(parameters: Mapping[str, object], where: str) -> None:
     """Refuse a tensor that has data, and a parameter that says they are in shared memory."""
-    if _read_place(parameters, where) is not None:
+    if _read_location(parameters, where) is not None:
         raise InvalidRequest(f"{where} has data of its own and the parameter {_REGION}: expected one of them")
 
 
-def _read_place(parameters: Mapping[str, object], where: str) -> tuple[str, int, int] | None:
+def _read_location(parameters: Mapping[str, object], where: str) -> tuple[str, int, int] | None:
     """Read the region, offset and size from a tensor's parameters. None if they name no region."""
     if _REGION not in parameters:
         for name in (_SIZE, _OFFSET):

@@ -18,7 +18,7 @@ import numpy as np
 from .._io import IO
 from .._models.handler import Handler
 from .._protocol.access import Access, Action
-from .._protocol.datatypes import Array, Buffer, DType, dtype_of, integer_array, name_of
+from .._protocol.datatypes import Array, Buffer, DType, dtype_of, make_integer_array, name_of
 from .._protocol.errors import InvalidRequest, TooLarge, show
 from .._protocol.limits import LOOP_BYTES
 from .._protocol.response_headers import ResponseHeaders
@@ -247,7 +247,7 @@ def _decode_contents(contents: Any, datatype: str, dtype: DType, shape: tuple[in
     array = np.empty(len(elements), dtype)
     for first in range(0, len(elements), _TOGETHER):
         some = elements[first : first + _TOGETHER]
-        read = integer_array(some, dtype, f"contents.{field}", first) if dtype.kind in "ui" else np.fromiter(some, dtype, len(some))
+        read = make_integer_array(some, dtype, f"contents.{field}", first) if dtype.kind in "ui" else np.fromiter(some, dtype, len(some))
         array[first : first + _TOGETHER] = read
     return array.reshape(shape)
 

@@ -59,7 +59,7 @@ async def exchange(engine: Engine, method: Method, body: Buffer, transport: Any,
     return Reply(parts) if headers is None else Reply(parts, metadata=headers.send())
 
 
-def refuse(error: Exception) -> Reply:
+def reply_error(error: Exception) -> Reply:
     """Make the reply for an error."""
     refusal = as_client_error(error)
     return Reply([], refusal.grpc_code, client_text(refusal).encode()[:_MAX_DETAILS].decode(errors="ignore"))
@@ -67,7 +67,7 @@ def refuse(error: Exception) -> Reply:
 
 async def _answer(engine: Engine, entry: GrpcMethod, method: Method, body: Buffer, transport: Any, io: IO) -> Buffer:
     """Answer a call of any method but ModelInfer."""
-    request = await _parse(engine, method, body, io)
+    request = await _parse_question(engine, method, body, io)
     make_access = partial(method.make_access, transport)
     name = _find_name(entry.action, request)
     if engine.guard is not None and entry.action is not None and (name or not entry.lists_models):
@@ -93,7 +93,7 @@ def _find_name(action: Action | None, request: Any) -> str | None:
     return str(request.name)
 
 
-async def _parse(engine: Engine, method: Method, body: Buffer, io: IO) -> Any:
+async def _parse_question(engine: Engine, method: Method, body: Buffer, io: IO) -> Any:
     """Parse the request message of any method but ModelInfer. Only a request to load a model may be long, as it may have files."""
     if len(body) <= MAX_QUESTION:
         return method.parse(body)
@@ -120,7 +120,7 @@ def _describe_model(engine: Engine, request: Any) -> Any:
     return document
 
 
-async def _check(engine: Engine, request: Any, io: IO) -> Any:
+async def _answer_health(engine: Engine, request: Any, io: IO) -> Any:
     if request.service not in ("", SERVICE):
         raise NotFound(f"unknown service {show(request.service)}: expected {SERVICE}, or nothing for the server")
     return {"status": "SERVING" if await is_ready(engine, io) else "NOT_SERVING"}
@@ -140,7 +140,7 @@ _OF_SERVICE: Final[GrpcMethods] = {
     **unsupported.WITHOUT_MESSAGES,
 }
 
-_ANSWERS: Final[GrpcMethods] = {**_OF_SERVICE, "Check": GrpcMethod(_check)}
+_ANSWERS: Final[GrpcMethods] = {**_OF_SERVICE, "Check": GrpcMethod(_answer_health)}
 """What answers each method but ModelInfer."""
 
 ACTIONS: Final[Mapping[str, Action | None]] = {

@@ -21,7 +21,7 @@ from .._hosts.body_readers import TAKEN_BY
 from .._hosts.given import check_server
 from .._hosts.middleware import drops_trailers
 from .._http.request import Head, RestFormat
-from .._http.response import refuse as refuse_over_http
+from .._http.response import respond_error
 from .._io import ClientGone, DeadlinePassed
 from .._protocol.errors import InferenceError, TakenBy, TimedOut, show
 from .._protocol.log import logger
@@ -30,7 +30,7 @@ from .._runtime.waiting import until_gone
 from ..server import InferenceServer
 from .frames import FrameReader
 from .headers import Fields, find_protocol, read_metadata
-from .methods import exchange, refuse
+from .methods import exchange, reply_error
 from .over_http import CANCELLED, RPC, Answer, begin_rpc
 from .services import Converse, Services
 
@@ -96,7 +96,7 @@ class OIPGRPCApp:
             rpc = begin_rpc(head, can_send_trailers=can_send_trailers)
         except InferenceError as error:
             await self._drop_body(head, client)
-            answer = Answer(refuse_over_http(error))
+            answer = Answer(respond_error(error))
         else:
             converse = self._services.conversations.get(head.path)
             if converse is not None:
@@ -109,7 +109,7 @@ class OIPGRPCApp:
         """Refuse a remote call by its head."""
         if rpc.lacks_trailers:
             self._log_once(logging.ERROR, f"a gRPC call cannot be answered: {error}")
-        return rpc.end(refuse(error))
+        return rpc.end(reply_error(error))
 
     async def _answer(self, rpc: RPC, client: Client) -> Answer:
         """Answer a call of one message."""
@@ -133,7 +133,7 @@ class OIPGRPCApp:
         except ClientGone:
             return CANCELLED
         except Exception as error:
-            return rpc.end(refuse(error))
+            return rpc.end(reply_error(error))
         finally:
             if io.here is not None:  # as in `OIPApp`
                 await io.end()
@@ -164,9 +164,9 @@ class OIPGRPCApp:
             try:
                 reply = await attend_watched(converse(rpc.head.transport, requests.next, write), deadline, requests.is_gone, self._runtime)
                 if requests.error is not None and reply.code == "OK":
-                    reply = refuse(requests.error)
+                    reply = reply_error(requests.error)
             except DeadlinePassed:
-                reply = refuse(TimedOut(_TOO_LATE))
+                reply = reply_error(TimedOut(_TOO_LATE))
             except ClientGone:
                 requests.check()
                 raise

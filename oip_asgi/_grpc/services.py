@@ -13,7 +13,7 @@ from .._protocol.errors import InvalidRequest
 from .._protocol.limits import MAX_QUESTION
 from ..server import InferenceServer
 from .messages import Method, Reply
-from .methods import HEALTH, METHODS, SERVICE, refuse
+from .methods import HEALTH, METHODS, SERVICE, reply_error
 from .protobuf import FileDescriptor, FileDescriptorProto, GetMessageClass, ParseDict, add_file, make_parser, make_pool
 from .stream_call import STREAM, Receive, StreamCall, Write
 
@@ -38,7 +38,7 @@ class Services:
 
     def __init__(self, server: InferenceServer, metadata: Metadata, *, health: bool, reflection: bool) -> None:
         self._pool, self._classes = make_pool()
-        older = _rename(FileDescriptorProto.FromString(self._pool.FindFileContainingSymbol(REFLECTION[0]).serialized_pb))
+        older = _make_older(FileDescriptorProto.FromString(self._pool.FindFileContainingSymbol(REFLECTION[0]).serialized_pb))
         self._classes += add_file(self._pool, older)
         self.names = [SERVICE, *([HEALTH] if health else []), *(REFLECTION if reflection else [])]
         self.methods = {
@@ -74,18 +74,18 @@ class Services:
                 for name in sorted(self.names):
                     answer.list_services_response.service.add(name=name)
             elif kind == "file_by_filename":
-                _describe(answer, self._pool.FindFileByName(question.file_by_filename))
+                _write_file(answer, self._pool.FindFileByName(question.file_by_filename))
             elif kind == "file_containing_symbol":
-                _describe(answer, self._pool.FindFileContainingSymbol(question.file_containing_symbol))
+                _write_file(answer, self._pool.FindFileContainingSymbol(question.file_containing_symbol))
             elif kind == "all_extension_numbers_of_type":
                 message = self._pool.FindMessageTypeByName(question.all_extension_numbers_of_type)
                 answer.all_extension_numbers_response.base_type_name = message.full_name
             elif kind == "file_containing_extension":
                 raise KeyError  # these messages have none
             else:
-                _refuse(answer, _INVALID_ARGUMENT, "this kind of question is not known")
+                _write_error(answer, _INVALID_ARGUMENT, "this kind of question is not known")
         except KeyError:
-            _refuse(answer, _NOT_FOUND, "not found")
+            _write_error(answer, _NOT_FOUND, "not found")
         return bytes(answer.SerializeToString())
 
 
@@ -100,11 +100,11 @@ async def _answer_each(respond: Callable[[bytes], bytes], _: Any, receive: Recei
         while (message := await receive()) is not None:
             await write(respond(message))
     except InvalidRequest as error:
-        return refuse(error)
+        return reply_error(error)
     return Reply()
 
 
-def _rename(file: FileDescriptorProto) -> FileDescriptorProto:
+def _make_older(file: FileDescriptorProto) -> FileDescriptorProto:
     """Make reflection's older version, which has the same messages in another package."""
     older = FileDescriptorProto()
     older.CopyFrom(file)
@@ -117,10 +117,10 @@ def _rename(file: FileDescriptorProto) -> FileDescriptorProto:
     return older
 
 
-def _describe(answer: Any, file: FileDescriptor) -> None:
+def _write_file(answer: Any, file: FileDescriptor) -> None:
     # none of these files needs another one
     answer.file_descriptor_response.file_descriptor_proto.append(file.serialized_pb)
 
 
-def _refuse(answer: Any, code: int, text: str) -> None:
+def _write_error(answer: Any, code: int, text: str) -> None:
     answer.error_response.error_code, answer.error_response.error_message = code, text

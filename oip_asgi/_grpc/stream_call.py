@@ -29,7 +29,7 @@ from .._serving.failures import as_client_error
 from .._serving.record import record_unknown
 from .._serving.stream import stream
 from .messages import GRPCFormat, Method, Reply
-from .methods import refuse
+from .methods import reply_error
 from .wire import encode_bytes_head
 
 Receive: TypeAlias = Callable[[], Coroutine[Any, Any, bytes | None]]
@@ -221,7 +221,7 @@ class StreamCall:
         if not self._end.done():
             is_cancelled = asyncio.current_task().cancelling()  # type: ignore[union-attr]  # this runs in one
             did = "cancelled the task that runs it" if is_cancelled else f"raised {type(error).__name__}"
-            self._finish(refuse(ModelFailed(f"{who} failed: it {did}")))
+            self._finish(reply_error(ModelFailed(f"{who} failed: it {did}")))
 
     async def _send(self, message: bytes, before: asyncio.Event, deadline: float = math.inf) -> None:
         """Send a message after what comes before it, and return when the next one may be sent."""
@@ -245,7 +245,7 @@ class StreamCall:
     async def _fail(self, error: InferenceError, request: _Request | None, model: Model | None, before: asyncio.Event) -> None:
         if self._ends_at_error or self._is_stuck:
             async with nullcontext() if self._is_stuck else self._writing:  # no message is cut off by this
-                self._finish(refuse(error))
+                self._finish(reply_error(error))
             return
         # a long request that was refused before a worker thread parsed it
         if request is not None and request.message is None and not isinstance(error, TooLarge):

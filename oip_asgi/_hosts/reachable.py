@@ -13,7 +13,7 @@ _PROBE: Final = "oip_asgi-probe"
 """A name that matches only routes for any name."""
 
 
-def check_installed(app: Any, installed: Sequence[Any], prefix: str, services: Sequence[str]) -> None:
+def check_own_routes(app: Any, installed: Sequence[Any], prefix: str, services: Sequence[str]) -> None:
     """Check that routes of ours are still there, and that none which came meanwhile answers before them."""
     routes = app.router.routes
     lost = next((route for route in installed if route not in routes), None)

@@ -69,7 +69,7 @@ def add_routes(app: Any, routes: Sequence[HostRoute], dependencies: Sequence[Any
     return added
 
 
-def cut_off(prefix: str) -> Callable[[str], str]:
+def make_prefix_cutter(prefix: str) -> Callable[[str], str]:
     """Return what finds the path below a prefix, which may have parameters, such as "/{tenant}/v2"."""
     if "{" not in prefix:
         return lambda path: path[len(prefix) :]

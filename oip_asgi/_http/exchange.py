@@ -31,9 +31,9 @@ from . import pages
 from .browsers import refuse_foreign
 from .events import Events, answer_with_document, answer_with_events
 from .request import Head, RestFormat
-from .response import JSON, Response, encode_json, refuse, respond, respond_json
+from .response import JSON, Response, encode_json, respond, respond_error, respond_json
 from .routed import Exchange
-from .routes import MOST_CHARACTERS, Match, Routes, Template, not_allowed, unknown_path
+from .routes import MOST_CHARACTERS, Match, Routes, Template, make_method_error, make_path_error
 
 T = TypeVar("T")
 
@@ -73,7 +73,7 @@ async def exchange(engine: Engine, head: Head, io: IO, body: bytes | None = None
         if head.response_headers is not None:
             response = _add_headers(response, head.response_headers)
     except Exception as error:
-        response = refuse(as_client_error(error))
+        response = respond_error(as_client_error(error))
     if wire.body is None and not wire.is_read:
         await wire.drop(io)
     if head.method == "HEAD" and type(response) is Response:
@@ -105,7 +105,7 @@ async def _call_handler(engine: Engine, wire: RestFormat, io: IO) -> Response | 
     head = wire.head
     match = (_WITH_PAGES if engine.options.docs else _WITHOUT_PAGES).match(head.path)
     if match is None:
-        raise unknown_path(head.path, head.mount(head))
+        raise make_path_error(head.path, head.mount(head))
     action = match.endpoint.action
     if action is not None:
         if head.method == "POST" and (b"origin" in head.fields or b"sec-fetch-site" in head.fields):  # any browser sends one of them
@@ -119,11 +119,11 @@ async def _call_handler(engine: Engine, wire: RestFormat, io: IO) -> Response | 
     if match.name is not None and not match.is_region:
         # only the name of a registered model may have slashes, or end as TensorFlow's `name:predict`
         if (match.is_split or (handler is None and ":" in match.name)) and match.name not in engine.models:
-            raise unknown_path(head.path, head.mount(head))
+            raise make_path_error(head.path, head.mount(head))
         find = engine.find_for_inference if action == "infer" else engine.models.find
         model = find(match.name, match.version)
     if handler is None:
-        raise not_allowed(head.method, match.endpoint.handlers, _find_meant(head, match))
+        raise make_method_error(head.method, match.endpoint.handlers, _find_hint(head, match))
     response: Response | Events
     if model is None:
         response = await handler(Exchange(engine, wire, io, region=match.name))
@@ -132,7 +132,7 @@ async def _call_handler(engine: Engine, wire: RestFormat, io: IO) -> Response | 
     return response
 
 
-def _find_meant(head: Head, match: Match) -> str:
+def _find_hint(head: Head, match: Match) -> str:
     """Say what to do instead to a client that sent a POST to the model's own path, or a preflight. Empty for other requests."""
     if head.method == "OPTIONS" and b"access-control-request-method" in head.fields:
         return "; a browser asks this before a request from another site, and CORS middleware of the application answers it: " + _CORS

@@ -30,11 +30,11 @@ async def _answer_openapi(request: Exchange) -> Response:
     engine = request.engine
     if engine.guard is not None:  # each client may see other models
         visible = await request.find_visible()
-        return _respond_document(request.wire.head, await _encode(request, partial(openapi, engine, visible=visible)))
+        return _respond_document(request.wire.head, await _encode_document(request, partial(openapi, engine, visible=visible)))
     made_of = basis(engine)
     kept = engine.document
     if kept is None or kept[0] != made_of:
-        kept = made_of, await _encode(request, partial(openapi, engine))
+        kept = made_of, await _encode_document(request, partial(openapi, engine))
         engine.document = kept
     return _respond_document(request.wire.head, kept[1])
 
@@ -42,7 +42,7 @@ async def _answer_openapi(request: Exchange) -> Response:
 async def _answer_openapi_of_model(request: Exchange, model: Model) -> Response:
     visible, controls = await request.find_visible(), await _find_controls(request, model)
     make = partial(openapi_of, request.engine, model, request.version, visible=visible, controls=controls)
-    return _respond_document(request.wire.head, await _encode(request, make))
+    return _respond_document(request.wire.head, await _encode_document(request, make))
 
 
 async def _find_controls(request: Exchange, model: Model) -> list[Control]:
@@ -58,7 +58,7 @@ async def _find_controls(request: Exchange, model: Model) -> list[Control]:
     return allowed
 
 
-async def _encode(request: Exchange, make: Callable[[], dict[str, Any]]) -> bytes:
+async def _encode_document(request: Exchange, make: Callable[[], dict[str, Any]]) -> bytes:
     # some hundred microseconds for each model
     return await request.io.run(lambda: encode_json(make()), "conversion")
 
@@ -71,9 +71,9 @@ def _respond_document(head: Head, document: bytes) -> Response:
 
 
 async def _answer_page(request: Exchange) -> Response:
-    template, visible = await _read(request, PAGE), await request.find_visible()
+    template, visible = await _read_file(request, PAGE), await request.find_visible()
     controls = await _find_controls(request, visible[0]) if visible else []
-    first = await _encode(request, partial(describe_first, request.engine, visible, controls))
+    first = await _encode_document(request, partial(describe_first, request.engine, visible, controls))
     body = render(template, "../" if request.wire.head.path.endswith("/") else "", first)
     return _respond_file(request.wire.head, "text/html; charset=utf-8", body, _POLICY, (b"referrer-policy", b"same-origin"))
 
@@ -102,10 +102,10 @@ async def _answer_state(request: Exchange, model: Model) -> Response:
 
 
 async def _answer_page_file(name: str, request: Exchange) -> Response:
-    return _respond_file(request.wire.head, FILES[name], await _read(request, name))
+    return _respond_file(request.wire.head, FILES[name], await _read_file(request, name))
 
 
-async def _read(request: Exchange, name: str) -> bytes:
+async def _read_file(request: Exchange, name: str) -> bytes:
     return await request.io.run(partial(read, name), "conversion")
 
 
@@ -113,12 +113,12 @@ def _respond_file(head: Head, media_type: str, body: bytes, *more: tuple[bytes, 
     # weak, because a compressed response has the same
     etag = b'W/"%b"' % hashlib.sha256(body).hexdigest()[:32].encode()
     described = [(b"etag", etag), _ALWAYS_ASK, _NO_SNIFFING, *more]
-    if _is_known(head, etag):
+    if _has_current(head, etag):
         return Response(304, described, [], 0)
     return respond(200, [(b"content-type", media_type.encode()), *described], [body])
 
 
-def _is_known(head: Head, etag: bytes) -> bool:
+def _has_current(head: Head, etag: bytes) -> bool:
     """True if the client already has the current version."""
     tags = [tag.strip() for name, value in head.headers if name == b"if-none-match" for tag in value.split(b",")]
     return b"*" in tags or etag.removeprefix(b"W/") in {tag.removeprefix(b"W/") for tag in tags}

@@ -133,7 +133,7 @@ def _decode_raw(body: Buffer, handler: Handler) -> InferenceRequest:
             f"Inference-Header-Content-Length: 0 makes the body the only input's bytes, but {handler} does not declare exactly one input"
         )
     [spec] = specs
-    return rest.raw_request(body, spec.name, spec.datatype, tuple(spec.shape))
+    return rest.decode_raw_request(body, spec.name, spec.datatype, tuple(spec.shape))
 
 
 def prefix_of(path: str) -> str:

@@ -68,14 +68,14 @@ def respond_json(status: int, document: msgspec.Struct) -> Response:
     return respond(status, [JSON], [encode_json(document)])
 
 
-def refuse(error: InferenceError) -> Response:
+def respond_error(error: InferenceError) -> Response:
     """Make the response for an error: its status, its headers, and its text as `{"error": text}`."""
     response = respond_json(error.status, schemas.Error(client_text(error)))
     extra = [(name.lower().encode("latin-1"), value.encode("latin-1")) for name, value in error.headers.items()]
     return Response(response.status, response.headers + extra, response.parts, response.size)
 
 
-def refuse_path(path: str, root: str, prefix: str, mount: str) -> Response:
+def respond_unknown_path(path: str, root: str, prefix: str, mount: str) -> Response:
     """Make the response for a path outside an application's prefix. Clients write `root` before it, to which a mount has added `mount`."""
     why = f", as OIPApp(server, path={prefix!r}) is mounted at {mount}: path= is for an OIPApp that nothing mounts" if mount else ""
-    return refuse(NotFound(f"unknown path {show(root + path)}: everything is under {root}{prefix}{why}"))
+    return respond_error(NotFound(f"unknown path {show(root + path)}: everything is under {root}{prefix}{why}"))

@@ -73,7 +73,7 @@ class Routes:
         self._fixed = {pattern: endpoint for pattern, endpoint in endpoints.items() if "{" not in pattern}
         # the longest first, as a model's own path would take all others
         named = sorted((pattern for pattern in endpoints if pattern not in self._fixed), key=len, reverse=True)
-        self._named = [(_compile(pattern), endpoints[pattern]) for pattern in named]
+        self._named = [(_compile_pattern(pattern), endpoints[pattern]) for pattern in named]
         self.first_segments = list(dict.fromkeys(pattern.split("/")[1] for pattern in endpoints if pattern))
         """The first segments of all paths, each once."""
         # hosts ask their routes one after the other: inference first, and a fixed path before a name that could be the same
@@ -101,7 +101,7 @@ class Routes:
         return None
 
 
-def _compile(pattern: str) -> re.Pattern[str]:
+def _compile_pattern(pattern: str) -> re.Pattern[str]:
     before, name, has_versions, after = _NAMED.fullmatch(pattern).groups()  # type: ignore[union-attr]
     return re.compile(f"{re.escape(before)}(?P<{name}>.+?){_VERSION if has_versions else ''}{re.escape(after)}", re.DOTALL)
 
@@ -113,13 +113,13 @@ def _list_templates(pattern: str) -> Iterator[Template]:
         yield Template(path.replace("{model}", "{name}").replace("{region}", "{name}"), name)
 
 
-def not_allowed(method: str, handlers: Iterable[str], meant: str = "") -> InferenceError:
+def make_method_error(method: str, handlers: Iterable[str], meant: str = "") -> InferenceError:
     """The error for a method that a path does not have, with `Allow`. Its text ends with what is `meant`."""
     allowed = ", ".join(handlers)
     return InferenceError(f"method {show(method)} is not allowed here: expected {allowed}{meant}", status=405, headers={"Allow": allowed})
 
 
-def unknown_path(path: str, mount: str) -> NotFound:
+def make_path_error(path: str, mount: str) -> NotFound:
     """The error for a path that nothing answers."""
     mount = mount.rstrip("/")
     quoted = show(unquote(path.removesuffix("/")))

@@ -2,7 +2,7 @@
 
 It accepts what the quick way refuses: integers written as 2.0 or 1e3, and the literals NaN and Infinity. Errors say what
 is wrong, and where.
-A number out of range is refused by `_pack_read` of `tensor_data`.
+A number out of range is refused by `_pack_elements` of `tensor_data`.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class Form(msgspec.Struct, frozen=True):
         """The kind of its values: BF16 counts as a float."""
         return "f" if self.dtype.kind == "V" else self.dtype.kind
 
-    def mismatch(self, index: int, *, is_long: bool = False) -> InvalidRequest:
+    def make_mismatch_error(self, index: int, *, is_long: bool = False) -> InvalidRequest:
         """The error of data that do not have the shape, as far as is known from the element `index` on."""
         problem = "has too many elements" if is_long else f"has another form, or too few elements, from element {index} on"
         return InvalidRequest(f"data {problem}: expected {self}")
@@ -172,12 +172,12 @@ def read_flat(text: bytes, form: Form, first: int, *, is_nested: bool) -> list[A
     try:
         flat: list[Any] = _decode(text, form)
     except ValueError:
-        raise form.mismatch(first) from None
+        raise form.make_mismatch_error(first) from None
     kind = form.kind
     for index, element in enumerate(flat, first):
         if not _is_right(element, kind):
             if index >= form.size:
-                raise form.mismatch(first, is_long=True)
+                raise form.make_mismatch_error(first, is_long=True)
             indices: Sequence[Any] = np.unravel_index(index, form.shape) if is_nested and form.shape else [index]
             _check(element, "".join(f"[{int(number)}]" for number in indices), form)
     return flat

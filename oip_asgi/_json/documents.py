@@ -141,7 +141,7 @@ def _decode_literals(text: Buffer, masked: bytes, decode: Callable[[Buffer], T],
     data: dict[int, memoryview] = {}
     for number, item in enumerate(masked_items):
         if len(item.data) and item.datatype in FLOATING:
-            start = _address(item.data) - _address(masked)
+            start = _find_address(item.data) - _find_address(masked)
             parts += view[end:start], b"0"
             end = start + len(item.data)
             data[number] = view[start:end]
@@ -167,6 +167,6 @@ def _mask_literals(text: Buffer) -> bytes | None:
     return None if masked == whole else masked
 
 
-def _address(part: Any) -> int:
+def _find_address(part: Any) -> int:
     address: int = np.frombuffer(part, np.uint8).__array_interface__["data"][0]
     return address

@@ -24,7 +24,7 @@ import msgspec
 import numpy as np
 from numpy import ndarray  # `np.ndarray` takes longer, as the module has a `__getattr__`
 
-from .._protocol.datatypes import DTYPES, Array, Buffer, DType, cast, datatype_of, find_overflow, integer_array
+from .._protocol.datatypes import DTYPES, Array, Buffer, DType, cast, datatype_of, find_overflow, make_integer_array
 from .._protocol.errors import InvalidRequest, show
 from .._protocol.limits import PIECE
 from .._protocol.tensor_bytes import count
@@ -68,7 +68,7 @@ def from_json(text: Buffer, dtype: DType, shape: tuple[int, ...]) -> Array:
     whole = bytes(text)
     with suppress(*REFUSALS):
         return _read_quickly(whole, dtype, shape)
-    return _pack_read(checked_data.read(whole, checked_data.Form(dtype, shape, count(shape))), dtype, shape)
+    return _pack_elements(checked_data.read(whole, checked_data.Form(dtype, shape, count(shape))), dtype, shape)
 
 
 def _read_quickly(text: bytes, dtype: DType, shape: tuple[int, ...] | None = None) -> Array:
@@ -80,7 +80,7 @@ def _read_quickly(text: bytes, dtype: DType, shape: tuple[int, ...] | None = Non
     return from_value(values, dtype, (len(values),) if shape is None else shape)
 
 
-def _nest(element: Any) -> Any:
+def _nest_type(element: Any) -> Any:
     """The type of an element, or of lists of it that nest as deep as a batch of images does."""
     nested = element
     for _ in range(4):
@@ -88,7 +88,7 @@ def _nest(element: Any) -> Any:
     return nested
 
 
-_DECODERS: Final = {kind: msgspec.json.Decoder(_nest(element)).decode for kind, element in _ELEMENTS.items()}
+_DECODERS: Final = {kind: msgspec.json.Decoder(_nest_type(element)).decode for kind, element in _ELEMENTS.items()}
 
 
 def from_value(value: Any, dtype: DType, shape: tuple[int, ...]) -> Array:
@@ -100,7 +100,7 @@ def from_value(value: Any, dtype: DType, shape: tuple[int, ...]) -> Array:
         raise Unusual
     try:
         if kind in "fiu":  # quicker than numpy, which takes true and "1", and warns of what does not fit
-            return ndarray(shape, dtype, _packer(size, dtype)(*value))
+            return ndarray(shape, dtype, _make_packer(size, dtype)(*value))
         if kind == "O":
             return object_array(list(map(str.encode, value)), shape)
     except (struct.error, OverflowError, TypeError, UnicodeEncodeError):
@@ -113,7 +113,7 @@ def from_value(value: Any, dtype: DType, shape: tuple[int, ...]) -> Array:
 
 
 @lru_cache(256)  # lengths repeat from request to request
-def _packer(size: int, dtype: DType) -> Callable[..., bytes]:
+def _make_packer(size: int, dtype: DType) -> Callable[..., bytes]:
     return struct.Struct(f"<{size}{_CODES[dtype.str[1:]]}").pack
 
 
@@ -131,13 +131,13 @@ def _from_floats(flat: list[Any], dtype: DType, shape: tuple[int, ...]) -> Array
     return to_shape(array, shape)
 
 
-def _pack_read(flat: list[Any], dtype: DType, shape: tuple[int, ...], first: int = 0) -> Array:
+def _pack_elements(flat: list[Any], dtype: DType, shape: tuple[int, ...], first: int = 0) -> Array:
     """Make an array of the elements that `checked_data` has read. Errors need `first`, the index of the first of them in the whole."""
     with suppress(Unusual):
         return from_value(flat, dtype, shape)
     # all are of the right type, so one of them is out of range
     if dtype.kind in "iu":
-        integer_array(flat, dtype, "data", first)
+        make_integer_array(flat, dtype, "data", first)
     wide = np.array(flat, np.float64)
     index = int(np.argmax(find_overflow(wide, cast(wide, dtype))))
     raise InvalidRequest(f"data: element {first + index} is {wide[index]}, which is out of range for {datatype_of(dtype)}")
@@ -147,7 +147,7 @@ def _read_long(text: memoryview, form: checked_data.Form) -> Array:
     """Read long data in pieces. The text is known to be JSON, so it is right if its brackets and commas are those of the shape."""
     size, strings, is_nested = form.size, form.dtype.hasobject, _NESTED.match(text) is not None
     if 2 * size > len(text):  # an element and its comma take two bytes at least: no memory is taken for more elements than there can be
-        raise form.mismatch(0)
+        raise form.make_mismatch_error(0)
     array, filled, skeleton = np.empty(size, form.dtype), 0, list[bytes]()
     for chunk in take_turns(_cut(text, strings=strings)) if size else ():
         brackets = None
@@ -156,13 +156,13 @@ def _read_long(text: memoryview, form: checked_data.Form) -> Array:
         values = _read_piece(b"[%b]" % chunk, form, filled, is_nested=is_nested)
         end = filled + len(values)
         if end > size:
-            raise form.mismatch(filled, is_long=True)
+            raise form.make_mismatch_error(filled, is_long=True)
         array[filled:end] = values
         filled = end
         skeleton.append(b"," * (len(values) - 1) if brackets is None else brackets)
     whole = b",".join(skeleton) if size else bytes(text).translate(None, b" \t\r\n")
     if filled != size or not (_has_skeleton(whole, (size,)) or _has_skeleton(whole, form.shape)):
-        raise form.mismatch(filled)
+        raise form.make_mismatch_error(filled)
     return array.reshape(form.shape)
 
 
@@ -217,7 +217,7 @@ def _read_piece(text: bytes, form: checked_data.Form, first: int, *, is_nested: 
     with suppress(*REFUSALS):
         return _read_quickly(text, form.dtype)
     values = checked_data.read_flat(text, form, first, is_nested=is_nested)
-    return _pack_read(values, form.dtype, (len(values),), first)
+    return _pack_elements(values, form.dtype, (len(values),), first)
 
 
 def to_json(array: Array) -> bytes:

@@ -58,7 +58,7 @@ _NO_BRACKETS: Final = bytes(set(range(256)) - set(b"[]{}"))
 _STEPS: Final = bytes({91: 1, 123: 1, 93: 255, 125: 255}.get(code, 0) for code in range(256))
 
 
-def outside_strings(text: Buffer) -> Iterator[bytes]:
+def iterate_outside_strings(text: Buffer) -> Iterator[bytes]:
     """A text without its strings, in chunks."""
     return take_turns(_drop_strings(memoryview(text)))
 
@@ -88,7 +88,7 @@ def check_members(text: Buffer, most: int, what: str) -> None:
     arrays = whole.count(b"[")
     if arrays > MAX_ARRAYS:
         raise InvalidRequest(f"the JSON has {arrays} arrays: expected {MAX_ARRAYS} at most: send flat data, or binary tensor data")
-    if whole.count(b":") > most and sum(chunk.count(b":") for chunk in outside_strings(text)) > most:
+    if whole.count(b":") > most and sum(chunk.count(b":") for chunk in iterate_outside_strings(text)) > most:
         raise InvalidRequest(f"{what} more than {most} members")
 
 
@@ -108,11 +108,11 @@ def check_unseen(text: Buffer) -> None:
             brackets += chunk.count(b"[") + chunk.count(b"{")
         decoder.decode(b"", final=True)
     except UnicodeDecodeError as error:
-        raise InvalidRequest(f"the JSON is not valid UTF-8: {error.reason}{_name_form(view)}") from None
+        raise InvalidRequest(f"the JSON is not valid UTF-8: {error.reason}{_find_hint(view)}") from None
     if brackets <= MAX_DEPTH:  # it nests no deeper than it has brackets
         return
     depth = 0
-    for outside in outside_strings(view):
+    for outside in iterate_outside_strings(view):
         depths = depth + np.cumsum(np.frombuffer(outside.translate(_STEPS, _NO_BRACKETS), np.int8), dtype=np.int64)
         if len(depths):
             depth = int(depths[-1])
@@ -124,13 +124,13 @@ def refuse(error: Exception, place: str, text: Buffer, hint: str = "") -> NoRetu
     """Raise what a decoder found wrong in a text, or in the part of it at `place`."""
     check_unseen(text)
     if not isinstance(error, msgspec.ValidationError):
-        raise InvalidRequest(f"the body is not valid JSON: {error}{_name_form(text)}") from None
+        raise InvalidRequest(f"the body is not valid JSON: {error}{_find_hint(text)}") from None
     problem, _, path = str(error).replace("`", "").partition(" - at $")
     where = f"{place}{path}".lstrip(".") or "the body"
     raise InvalidRequest(f"{where}: {problem[0].lower()}{problem[1:]}{hint}") from None
 
 
-def _name_form(text: Buffer) -> str:
+def _find_hint(text: Buffer) -> str:
     """What to send in the place of something by which no JSON begins."""
     start = bytes(text[:3])
     return next((hint for beginning, hint in _BEGINNINGS.items() if start.startswith(beginning)), "")

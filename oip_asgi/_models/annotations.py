@@ -97,10 +97,10 @@ def _parse_array(args: Sequence[Any]) -> ParsedAnnotation:
         unreadable = scalar.__name__ if datatype is None else None
     sizes = typing.get_args(args[0])
     has_rank = typing.get_origin(args[0]) is tuple and sizes and Ellipsis not in sizes
-    return parsed._replace(datatype=datatype, shape=tuple(map(_size, sizes)) if has_rank else None, unreadable=unreadable)
+    return parsed._replace(datatype=datatype, shape=tuple(map(_read_size, sizes)) if has_rank else None, unreadable=unreadable)
 
 
-def _size(argument: Any) -> int:
+def _read_size(argument: Any) -> int:
     """The size that `int` or `Literal[4]` stands for."""
     values = typing.get_args(argument) if typing.get_origin(argument) is Literal else ()
     return values[0] if len(values) == 1 and type(values[0]) is int else -1
@@ -146,7 +146,7 @@ def as_(response: InferenceResponse, name: str, annotation: Any) -> Any:
     """
     tensor, of_response = find_tensor(response.outputs, name, "output"), response.parameters.get("content_type")
     parsed, written = parse_annotation(annotation), inspect.formatannotation(annotation)
-    reader = default_codecs().reader(parsed.wanted, parsed.codec)
+    reader = default_codecs().make_reader(parsed.wanted, parsed.codec)
     if reader is None:
         raise TypeError(f"as_({name!r}, {written}): no output becomes this: write np.ndarray, list[str], float or the like")
     if parsed.datatype not in (None, tensor.datatype):
@@ -225,9 +225,9 @@ def parse_return(annotation: Any, codecs: Codecs, *, streams: bool) -> Returned:
     if streams and args and typing.get_origin(parsed.wanted) in _ITERATED:  # such as AsyncGenerator[X, None]
         return parse_return(args[0], codecs, streams=False)
     if parsed.request_codec is not None:
-        codecs.check_installed(parsed.request_codec, inspect.formatannotation(annotation))
+        codecs.check_library(parsed.request_codec, inspect.formatannotation(annotation))
         return Returned(request_codec=parsed.request_codec)
-    rows = None if parsed.codec or codecs.writer(parsed.wanted) else find_rows_of_result(parsed.wanted)
+    rows = None if parsed.codec or codecs.find_writer(parsed.wanted) else find_rows_of_result(parsed.wanted)
     if rows is not None:
         return Returned(rows.outputs, request_codec=rows)
     origin, members, is_each = typing.get_origin(parsed.wanted), [parsed], False
@@ -236,7 +236,7 @@ def parse_return(annotation: Any, codecs: Codecs, *, streams: bool) -> Returned:
     elif origin is tuple:
         is_each = args[1:] == (...,)
         members = list(map(parse_annotation, args[:1] if is_each else args))
-    written = tuple(Written(member.codec or codecs.writer(member.wanted), _find_dtype(member.wanted)) for member in members)
+    written = tuple(Written(member.codec or codecs.find_writer(member.wanted), _find_dtype(member.wanted)) for member in members)
     is_partial = any(member.declared is not None for member in members)
     if is_each:
         return Returned(each=written[0], is_partial=is_partial)

@@ -49,11 +49,11 @@ def bind(
     else:
         read = inspect.Signature([inspect.Parameter(f"x{index}", inspect.Parameter.POSITIONAL_ONLY) for index in range(len(names))])
     signature = parse_signature(function, read, names, declared)
-    inputs, parameters = take_parameters(signature, _list_known(signature, optional, declared), declared)
+    inputs, parameters = take_parameters(signature, _list_known_inputs(signature, optional, declared), declared)
     request_reader = _make_request_reader(signature, inputs, declared)
     unnamed = [entry for entry in inputs if entry.reader is None]
     receiver = _find_receiver(signature, unnamed, declared)
-    read_each = None if receiver is None else _read_each(receiver, unnamed, declared)
+    read_each = None if receiver is None else _make_each_reader(receiver, unnamed, declared)
     reader, has_rest = receiver and receiver.reader, receiver is not None and receiver is signature.rest
     if reader is not None and not reader.annotation:
         inputs = [entry if entry.reader else msgspec.structs.replace(entry, is_unannotated=entry.spec is not None) for entry in inputs]
@@ -82,7 +82,7 @@ def bind(
     )
 
 
-def _list_known(signature: Signature, optional: Collection[str], declared: Declared) -> dict[str, Input]:
+def _list_known_inputs(signature: Signature, optional: Collection[str], declared: Declared) -> dict[str, Input]:
     """The inputs that are known before the parameters are looked at: the declared ones, or the columns of a frame."""
     specs = {spec.name: spec for spec in declared.specs}
     if len(specs) != len(declared.specs):
@@ -108,9 +108,9 @@ def _make_request_reader(signature: Signature, inputs: Sequence[Input], declared
     if isinstance(codec, Rows):
         if taken := [spec.name for (spec, _), entry in zip(codec.inputs, inputs, strict=False) if entry.reader]:
             raise TypeError(f"{declared.label}: {codec.cls.__name__} has a field {taken[0]!r}, and so is a parameter called: rename one")
-        return declared.codecs.request_reader(*whole[0], {})
+        return declared.codecs.make_request_reader(*whole[0], {})
     specs = {entry.name: entry.spec for entry in inputs if entry.spec is not None}
-    reader = declared.codecs.request_reader(*whole[0], specs)
+    reader = declared.codecs.make_request_reader(*whole[0], specs)
     for spec in specs.values():
         if spec.pd_dtype is not None:
             try:  # a wrong declaration fails here, and not each request
@@ -137,7 +137,7 @@ def _find_receiver(signature: Signature, unnamed: Sequence[Input], declared: Dec
     return spread
 
 
-def _read_each(annotated: ParsedParameter, inputs: Sequence[Input], declared: Declared) -> Read:
+def _make_each_reader(annotated: ParsedParameter, inputs: Sequence[Input], declared: Declared) -> Read:
     """Make the function that reads each tensor of `*inputs` or `**inputs`."""
     annotation, text, datatype = annotated.annotation, annotated.text, annotated.annotation.datatype
     if (annotation.declared is not None or annotation.shape is not None) and not declared.specs:

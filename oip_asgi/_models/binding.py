@@ -304,7 +304,9 @@ class Binding:
             if name in self.reserved:
                 raise InvalidRequest(f"unknown input {show(name)}: the model uses this name for something else")
         if not self.required <= seen:
-            raise InvalidRequest(f"missing input {_list(self.required - seen)}: expected {_list(self.required)}, but got {_list(seen)}")
+            raise InvalidRequest(
+                f"missing input {_list_sorted(self.required - seen)}: expected {_list_sorted(self.required)}, but got {_list_sorted(seen)}"
+            )
 
     def find_tensor_content_type(self, content_type: str | None) -> str | None:
         """The request's content type, as the default of its tensors; None if it is not one for tensors."""
@@ -353,5 +355,5 @@ def _make_unfit_error(tensor: Tensor, spec: TensorSpec, *, is_column: bool) -> I
     return InvalidRequest(f"input {show(tensor.name)} has shape {list(tensor.shape)}: expected {list(spec.shape)}")
 
 
-def _list(names: Set[str]) -> str:
+def _list_sorted(names: Set[str]) -> str:
     return list_names(sorted(names)) or "no inputs"

@@ -121,9 +121,9 @@ def make_handler(
     """Bind the function that was registered, or that `load=` returned. Raises TypeError or ValueError if it cannot be a model."""
     loaded = made if isinstance(made, Loaded) else Loaded(function=made)
     function, foreign, uses = loaded.function, loaded if isinstance(loaded, Foreign) else None, uses or Uses()
-    options = _merge(options, loaded)
+    options = _merge_options(options, loaded)
     options.check_function(function)
-    own, options = tuple(options.inputs), options if foreign is not None else _complete(options, function, codecs)
+    own, options = tuple(options.inputs), options if foreign is not None else _complete_options(options, function, codecs)
     declared, content_type, kind = tuple(options.inputs), options.content_type, kind_of(function, options.run)
     streams = kind in STREAMS
     if foreign is not None:
@@ -136,7 +136,7 @@ def make_handler(
     _check_content_types((*inputs, *outputs), options, codecs)
     _check_declared(binding, outputs, options, function if is_loaded else None)
     if streams:
-        _check_members(binding, outputs, options)
+        _check_member_names(binding, outputs, options)
     if options.max_batch_size is not None:
         _check_batching(binding, outputs, options, streams=streams, is_foreign=foreign is not None)
     answers_once = None if foreign is None or foreign.once is None else msgspec.structs.replace(foreign, function=foreign.once, once=None)
@@ -200,7 +200,7 @@ def _check_declared(binding: Binding, outputs: Sequence[TensorSpec], options: Mo
         raise ValueError(f"{options}: two outputs have the same name among {names}")
 
 
-def _check_members(binding: Binding, outputs: Sequence[TensorSpec], options: ModelOptions) -> None:
+def _check_member_names(binding: Binding, outputs: Sequence[TensorSpec], options: ModelOptions) -> None:
     for what, names, reserved in (("input", binding.named, RESERVED_INPUTS), ("output", [spec.name for spec in outputs], RESERVED_OUTPUTS)):
         for name in reserved.intersection(names):
             raise ValueError(
@@ -250,7 +250,7 @@ def _check_batching(binding: Binding, outputs: Sequence[TensorSpec], options: Mo
                 raise ValueError(f"{here}, but {name} {spec.name!r} is declared with the shape {list(spec.shape)}: declare {shape}")
 
 
-def _complete(options: ModelOptions, function: Callable[..., Any], codecs: Codecs) -> ModelOptions:
+def _complete_options(options: ModelOptions, function: Callable[..., Any], codecs: Codecs) -> ModelOptions:
     """The options with what a fitted estimator says of itself, unless they declare something."""
     if options.inputs or options.content_type is not None:
         return options
@@ -269,7 +269,7 @@ def _complete(options: ModelOptions, function: Callable[..., Any], codecs: Codec
     )
 
 
-def _merge(options: ModelOptions, loaded: Loaded) -> ModelOptions:
+def _merge_options(options: ModelOptions, loaded: Loaded) -> ModelOptions:
     """The options of a model, with what was known only when it was loaded."""
     is_foreign = isinstance(loaded, Foreign)
     return msgspec.structs.replace(

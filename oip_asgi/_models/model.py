@@ -36,8 +36,8 @@ class Model:
         declared = [Input(spec.name, spec, content_type=spec.content_type) for spec in self.inputs]
         self.binding = Binding(declared, (), codecs, is_open=not declared)
         """How its function is called, as far as that is known: `load=` may return another function."""
-        self.timeout = _seconds(options.timeout)
-        self.stream_timeout = _seconds(options.stream_timeout)
+        self.timeout = _to_seconds(options.timeout)
+        self.stream_timeout = _to_seconds(options.stream_timeout)
         self.has_batches = options.max_batch_size is not None
         """Whether requests may share a call."""
         self.limiter = self._make_limiter()
@@ -114,5 +114,5 @@ class Model:
         return f"<{self}: {self.lifecycle.state}>"
 
 
-def _seconds(timeout: float | None) -> float:
+def _to_seconds(timeout: float | None) -> float:
     return math.inf if timeout is None or timeout >= NO_TIMEOUT else timeout

@@ -27,7 +27,7 @@ class Observer(Protocol):
     def drop(self) -> None:
         """Drop what is in the queue, and log how much that was."""
 
-    def count_dropped(self) -> Mapping[tuple[str, str | None], int]:
+    def count_drops(self) -> Mapping[tuple[str, str | None], int]:
         """How many observations were dropped, by the name and the version of the model."""
 
     def stop(self) -> None:

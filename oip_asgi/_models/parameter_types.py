@@ -39,7 +39,7 @@ def choose_type(parsed: ParsedAnnotation, codecs: Codecs) -> ParsedAnnotation:
 def find_instead(annotation: Any, codecs: Codecs) -> str | None:
     """What to write in the place of a type that a client may want to send. None if it could not be sent in any form."""
     members = list(map(parse_annotation, _list_members(annotation)))
-    readable = [member.wanted for member in members if codecs.reader(member.wanted, member.codec) is not None]
+    readable = [member.wanted for member in members if codecs.make_reader(member.wanted, member.codec) is not None]
     if readable:
         return f"annotate one of these types, such as {formatannotation(readable[-1])}"
     arguments = typing.get_args(annotation)
@@ -58,26 +58,26 @@ def _is_of_numpy(annotation: Any) -> bool:
     return str(getattr(typing.get_origin(annotation) or annotation, "__module__", "")).startswith("numpy._typing")
 
 
-def _of(*kinds: Any) -> Callable[[Any], bool]:
+def _match_types(*kinds: Any) -> Callable[[Any], bool]:
     return lambda element: isinstance(element, type) and issubclass(element, kinds)
 
 
-def _from(module: str, name: str) -> Callable[[Any], bool]:
+def _match_class(module: str, name: str) -> Callable[[Any], bool]:
     """The same for a class of a library, which is not imported for that."""
     return lambda element: isinstance(element, type) and issubclass(element, find_class(module, name))
 
 
 _INSTEAD: Final[Sequence[tuple[Callable[[Any], bool], str]]] = (
-    (_of(bytes, bytearray, memoryview), "annotate list[bytes], or str for one text"),
-    (_of(np.bool_), "annotate bool for one value, or npt.NDArray[np.bool_] for an array"),
-    (_of(np.integer), "annotate int for one number, or npt.NDArray[np.int64] or the like for an array"),
-    (_of(np.number), "annotate float for one number, or npt.NDArray[np.float32] or the like for an array"),
-    (_of(np.generic), "annotate np.ndarray for an array, str for one text, or list[datetime] for dates"),
-    (_of(date, time, timedelta), "annotate list[datetime]: dates are BYTES, with the content type datetime"),
-    (_of(Enum), "annotate str or int, and make the member of it in the function"),
+    (_match_types(bytes, bytearray, memoryview), "annotate list[bytes], or str for one text"),
+    (_match_types(np.bool_), "annotate bool for one value, or npt.NDArray[np.bool_] for an array"),
+    (_match_types(np.integer), "annotate int for one number, or npt.NDArray[np.int64] or the like for an array"),
+    (_match_types(np.number), "annotate float for one number, or npt.NDArray[np.float32] or the like for an array"),
+    (_match_types(np.generic), "annotate np.ndarray for an array, str for one text, or list[datetime] for dates"),
+    (_match_types(date, time, timedelta), "annotate list[datetime]: dates are BYTES, with the content type datetime"),
+    (_match_types(Enum), "annotate str or int, and make the member of it in the function"),
     (lambda element: typing.get_origin(element) is Literal, "annotate str or int, and check the value in the function"),
-    (_from("polars", "DataFrame"), "annotate pd.DataFrame, and write polars.from_pandas(frame)"),
-    (_from("pyarrow", "Table"), "annotate pd.DataFrame, and write pyarrow.Table.from_pandas(frame)"),
-    (_from("xgboost", "DMatrix"), "register the booster's inplace_predict, which takes arrays and data frames"),
+    (_match_class("polars", "DataFrame"), "annotate pd.DataFrame, and write polars.from_pandas(frame)"),
+    (_match_class("pyarrow", "Table"), "annotate pd.DataFrame, and write pyarrow.Table.from_pandas(frame)"),
+    (_match_class("xgboost", "DMatrix"), "register the booster's inplace_predict, which takes arrays and data frames"),
 )
 """What to write, by the type, or by that of the elements of a list."""

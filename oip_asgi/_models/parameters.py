@@ -27,7 +27,7 @@ def take_parameters(signature: Signature, inputs: dict[str, Input], declared: De
     """All inputs, and how the value of each plain parameter is made, but for those that always have their default."""
     parameters: list[Parameter] = []
     for annotated, name in zip(signature.plain, signature.names, strict=True):
-        kind, entry, parameter = annotated.given.kind, *_take(annotated, name, inputs, declared)
+        kind, entry, parameter = annotated.given.kind, *_take_parameter(annotated, name, inputs, declared)
         inputs = inputs if entry is None else {**inputs, entry.name: entry}
         # parameters before `*inputs` cannot be passed by keyword
         is_by_position = kind is inspect.Parameter.POSITIONAL_ONLY or (signature.spread and kind is not inspect.Parameter.KEYWORD_ONLY)
@@ -40,7 +40,9 @@ def take_parameters(signature: Signature, inputs: dict[str, Input], declared: De
     return list(inputs.values()), parameters
 
 
-def _take(annotated: ParsedParameter, name: str, inputs: Mapping[str, Input], declared: Declared) -> tuple[Input | None, Parameter]:
+def _take_parameter(
+    annotated: ParsedParameter, name: str, inputs: Mapping[str, Input], declared: Declared
+) -> tuple[Input | None, Parameter]:
     """Decide how the value of one parameter is made. Returns its input, if it has one of its own or declares one, and that."""
     given, annotation, request_codec, reader = annotated
     spec = _find_own_spec(annotated, name, declared)

@@ -47,18 +47,18 @@ class Registry:
                 raise ValueError(f"{model} is registered already: give this one another name or version, or write replace=True")
             if old is None and models and None in (model.version, models[0].version):
                 raise ValueError(f"{model} is registered both with a version and without: give each of them a version")
-            self._replace(model.name, [*models, model] if old is None else [model if other is old else other for other in models])
+            self._replace_versions(model.name, [*models, model] if old is None else [model if other is old else other for other in models])
             return old
 
     def remove(self, name: str, version: str | None) -> list[Model]:
         """Take a model out, and return it; all versions of the name if none is given. Raises NotFound."""
         with self._lock:
             gone = self.find_versions(name, version)
-            self._replace(name, [model for model in self._models[name] if model not in gone])
+            self._replace_versions(name, [model for model in self._models[name] if model not in gone])
             return gone
 
-    def _replace(self, name: str, models: list[Model]) -> None:
-        before, after = _index(name, self._models.get(name, [])), _index(name, models)
+    def _replace_versions(self, name: str, models: list[Model]) -> None:
+        before, after = _index_versions(name, self._models.get(name, [])), _index_versions(name, models)
         if models:
             self._models[name] = models
         else:
@@ -101,7 +101,7 @@ class Registry:
             return model if serves else self._find_serving(model)
         if version is None or name not in self:
             expected = (
-                _describe_known(name, list(self._models)) if self._names_are_told else "the list of models has those that you may see"
+                _describe_names(name, list(self._models)) if self._names_are_told else "the list of models has those that you may see"
             )
             raise NotFound(f"Request for unknown model: {show(name)} is not found: {expected}")
         numbers = self.list_versions(name)
@@ -118,7 +118,7 @@ class Registry:
         return find_default(serving) if serving else default
 
 
-def _index(name: str, models: list[Model]) -> dict[tuple[str, str | None], Model]:
+def _index_versions(name: str, models: list[Model]) -> dict[tuple[str, str | None], Model]:
     """What requests for a name find, given all its versions."""
     by_path: dict[tuple[str, str | None], Model] = {(name, model.version): model for model in models}
     if models:
@@ -135,7 +135,7 @@ def path_of(name: str, version: str | int | None = None) -> str:
     return path if version is None else f"{path}/versions/{quote(str(version), safe='')}"
 
 
-def _describe_known(name: str, names: list[str]) -> str:
+def _describe_names(name: str, names: list[str]) -> str:
     """What to ask for in the place of a name that is unknown."""
     if not names:
         return "no model is registered: server.model and server.register do that"

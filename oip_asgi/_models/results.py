@@ -64,15 +64,17 @@ def to_response(
         and outputs.declared is outputs.rows.outputs
     ):
         as_json = outputs.rows.as_json.write(result, rows) if rows else None
-        return as_json or _call(outputs.rows.encode_response, "", refuse_coroutine(result))
+        return as_json or _call_encoder(outputs.rows.encode_response, "", refuse_coroutine(result))
     if type(result) is CheckedResponse and result.declared and result.declared == outputs.declared and not content_types:
         return result
     result = refuse_coroutine(result)
     response = (
-        _recheck(result, outputs, content_types) if isinstance(result, InferenceResponse) else _encode(result, outputs, content_types)
+        _recheck_response(result, outputs, content_types)
+        if isinstance(result, InferenceResponse)
+        else _encode_result(result, outputs, content_types)
     )
     if outputs.declared:
-        response.outputs = _order(response.outputs, outputs.declared, requested if isinstance(result, InferenceResponse) else ())
+        response.outputs = _order_outputs(response.outputs, outputs.declared, requested if isinstance(result, InferenceResponse) else ())
     elif len(response.outputs) > 1:
         names = [tensor.name for tensor in response.outputs]
         if len(set(names)) != len(names):
@@ -112,18 +114,18 @@ def _take_plain(name: str, spec: TensorSpec | None, value: Any) -> Tensor | None
         return None
 
 
-def _encode(result: Any, outputs: Outputs, content_types: Mapping[str, str]) -> InferenceResponse:
+def _encode_result(result: Any, outputs: Outputs, content_types: Mapping[str, str]) -> InferenceResponse:
     returned, codecs = outputs.returned, outputs.codecs
     request_codec = returned.request_codec or codecs.request_codec_for_value(result)
     specs = {spec.name: spec for spec in outputs.declared}
     if request_codec is None:
-        response, named = InferenceResponse([]), _name(result, outputs)
+        response, named = InferenceResponse([]), _name_outputs(result, outputs)
     else:
         written_as = {spec.name for spec in outputs.declared if spec.content_type is not None}
-        result, taken = _call(request_codec.take_out, result, written_as | content_types.keys())
-        response, named = _call(request_codec.encode_response, "", result), taken.items()
+        result, taken = _call_encoder(request_codec.take_out, result, written_as | content_types.keys())
+        response, named = _call_encoder(request_codec.encode_response, "", result), taken.items()
         if request_codec is not PandasCodec and (content_types or not isinstance(request_codec, Rows)):  # a user's codec may make anything
-            response = _recheck(response, outputs, content_types)
+            response = _recheck_response(response, outputs, content_types)
     annotated = returned.written if len(returned.written) == len(named) else (returned.each,) * len(named)
     for (key, value), written in zip(named, annotated, strict=True):
         name = _check_name(key)
@@ -131,7 +133,7 @@ def _encode(result: Any, outputs: Outputs, content_types: Mapping[str, str]) -> 
             raise ModelFault("the model gave None: did you forget `return` or `yield x`?" if result is None else f"output {name!r} is None")
         spec, content_type = specs.get(name), content_types.get(name)
         column = _write_column(name, value, spec, codecs) if request_codec is PandasCodec and content_type is None else None
-        response.outputs.append(column or _write(name, value, written, spec, content_type, codecs))
+        response.outputs.append(column or _write_output(name, value, written, spec, content_type, codecs))
     return response
 
 
@@ -139,11 +141,11 @@ def _write_column(name: str, column: Any, spec: TensorSpec | None, codecs: Codec
     """A column of a frame as data frames are sent, with missing values and its dtype. None if that is not as declared."""
     if spec is None or codecs.inputs.get(str(spec.content_type)) not in COLUMN_CODECS:
         return None
-    tensor = _call(column_to_tensor, name, column)
+    tensor = _call_encoder(column_to_tensor, name, column)
     return tensor if has_declared_type(tensor, spec) else None
 
 
-def _name(result: Any, outputs: Outputs) -> Collection[tuple[str, Any]]:
+def _name_outputs(result: Any, outputs: Outputs) -> Collection[tuple[str, Any]]:
     if isinstance(result, Mapping):
         return result.items() if type(result) is dict else list(result.items())
     declared = outputs.declared
@@ -155,7 +157,7 @@ def _name(result: Any, outputs: Outputs) -> Collection[tuple[str, Any]]:
     return list(zip(names, values, strict=True))
 
 
-def _recheck(response: InferenceResponse, outputs: Outputs, content_types: Mapping[str, str]) -> InferenceResponse:
+def _recheck_response(response: InferenceResponse, outputs: Outputs, content_types: Mapping[str, str]) -> InferenceResponse:
     """A copy of a response that a model or its codec made, and may have changed to something invalid."""
     specs = {spec.name: spec for spec in outputs.declared} if content_types else {}
     checked = [
@@ -175,13 +177,13 @@ def _recheck_tensor(tensor: Tensor, spec: TensorSpec | None, content_type: str |
     try:
         value = tensor.array if codec is None else codec.decode_output(tensor)
     except (InferenceError, ValueError) as error:
-        raise _refuse(tensor.name, content_type, error) from None
+        raise _make_type_error(tensor.name, content_type, error) from None
     return _write_as_asked(tensor.name, value, codecs.inputs[content_type], None if spec is None else spec.dtype, spec, lambda: copy)
 
 
-def _write(name: str, value: Any, annotated: Written, spec: TensorSpec | None, content_type: str | None, codecs: Codecs) -> Tensor:
+def _write_output(name: str, value: Any, annotated: Written, spec: TensorSpec | None, content_type: str | None, codecs: Codecs) -> Tensor:
     """One output. The request decides how it is written, else the declaration, else the annotation, else the value itself."""
-    value = _call(replace_torch, value)
+    value = _call_encoder(replace_torch, value)
     if isinstance(value, ndarray):
         _check_shape(name, value)
     codec, dtype = annotated if spec is None else (annotated.codec, spec.dtype)
@@ -191,7 +193,7 @@ def _write(name: str, value: Any, annotated: Written, spec: TensorSpec | None, c
     def write() -> Tensor:
         is_known = annotated.dtype is not None and isinstance(value, list) and not value  # a codec would guess what it is a list of
         encoder = codec or (None if is_known else codecs.tensor_codec_for_value(value))
-        tensor = _to_tensor(name, value, dtype) if encoder is None else _write_by(encoder, name, value, dtype)
+        tensor = _to_tensor(name, value, dtype) if encoder is None else _write_with_codec(encoder, name, value, dtype)
         array = tensor.array
         if spec is not None and not tensor.parameters and array.ndim == 1 and isinstance(value, (list, tuple)):
             # an empty list has no further dimensions of its own
@@ -207,33 +209,33 @@ def _write_as_asked(
 ) -> Tensor:
     """Write an output in the content type that the request asks for, and as declared. Raises if not even `write` makes it as declared."""
     try:
-        tensor = _write_by(codec, name, value, dtype)
+        tensor = _write_with_codec(codec, name, value, dtype)
     except ModelFault as error:
-        raise _refuse(name, codec.content_type, error) from None
+        raise _make_type_error(name, codec.content_type, error) from None
     if spec is None:
         return tensor
     try:
-        return _cast(tensor, spec)
+        return _cast_output(tensor, spec)
     except ModelFault as error:
-        _cast(write(), spec)
-        raise _refuse(name, codec.content_type, error) from None
+        _cast_output(write(), spec)
+        raise _make_type_error(name, codec.content_type, error) from None
 
 
-def _write_by(codec: AnyInputCodec, name: str, value: Any, dtype: DType | None) -> Tensor:
+def _write_with_codec(codec: AnyInputCodec, name: str, value: Any, dtype: DType | None) -> Tensor:
     """Write a value with a codec that was chosen by name: codecs of lists get an array as a list, and `np` gets a list as an array."""
     if codec.content_type == "np":
-        value = _call(as_array, value, dtype)
+        value = _call_encoder(as_array, value, dtype)
     elif is_series(value):
         value = value.tolist()
     elif isinstance(value, ndarray) and value.ndim in (1, 2) and value.shape[1:] in ((), (1,)):
-        tensor = _call(codec.encode_output, name, _list(name, _call(as_array, value).reshape(-1)))
+        tensor = _call_encoder(codec.encode_output, name, _to_list(name, _call_encoder(as_array, value).reshape(-1)))
         if tensor.shape == value.shape[:1]:
             tensor.array = tensor.array.reshape(value.shape)
         return tensor
-    return _call(codec.encode_output, name, value)
+    return _call_encoder(codec.encode_output, name, value)
 
 
-def _list(name: str, array: Array) -> Any:
+def _to_list(name: str, array: Array) -> Any:
     if array.dtype.kind != "M":
         return array.tolist()
     points = array.astype("M8[us]")  # the unit in which numpy makes datetime.datetime objects
@@ -245,7 +247,7 @@ def _list(name: str, array: Array) -> Any:
 def _to_tensor(name: str, value: Any, dtype: DType | None = None) -> Tensor:
     """An output as numpy makes an array of its value."""
     if is_series(value):
-        return _call(column_to_tensor, name, value)
+        return _call_encoder(column_to_tensor, name, value)
     try:
         array = to_wire_array(value, dtype)
     except (TypeError, ValueError) as error:
@@ -262,7 +264,7 @@ def _to_tensor(name: str, value: Any, dtype: DType | None = None) -> Tensor:
     return make_tensor(name, array, {}) if array.dtype.hasobject else Tensor(name, array)
 
 
-def _call(encode: Callable[..., T], *args: Any) -> T:
+def _call_encoder(encode: Callable[..., T], *args: Any) -> T:
     """Call an encoder. What it refuses is the model's fault."""
     try:
         return encode(*args)
@@ -270,7 +272,7 @@ def _call(encode: Callable[..., T], *args: Any) -> T:
         raise ModelFault(f"the result cannot be encoded: {error}") from error
 
 
-def _refuse(name: str, content_type: str, error: Exception) -> InvalidRequest:
+def _make_type_error(name: str, content_type: str, error: Exception) -> InvalidRequest:
     return InvalidRequest(f"output {show(name)} cannot have the content_type {show(content_type)}: {error}")
 
 
@@ -289,16 +291,16 @@ def _check_shape(name: str, array: Array) -> None:
             raise ModelFault(f"output {name!r} has {show(array.shape)} as its shape: {error}") from None
 
 
-def _order(outputs: list[Tensor], declared: Sequence[TensorSpec], requested: Sequence[RequestOutput]) -> list[Tensor]:
+def _order_outputs(outputs: list[Tensor], declared: Sequence[TensorSpec], requested: Sequence[RequestOutput]) -> list[Tensor]:
     by_name = {tensor.name: tensor for tensor in outputs}
     names = [spec.name for spec in declared]
     needed = {output.name for output in requested} or set(names)
     if len(by_name) != len(outputs) or not needed <= by_name.keys() <= set(names):
         raise ModelFault(f"outputs {[tensor.name for tensor in outputs]} came back, but {names} are declared")
-    return [_cast(by_name[spec.name], spec) for spec in declared if spec.name in by_name]
+    return [_cast_output(by_name[spec.name], spec) for spec in declared if spec.name in by_name]
 
 
-def _cast(tensor: Tensor, spec: TensorSpec) -> Tensor:
+def _cast_output(tensor: Tensor, spec: TensorSpec) -> Tensor:
     array = tensor.array
     if array.shape == (1,) and not spec.shape:
         array = array.reshape(())  # a Python scalar, and a scalar is declared
@@ -311,10 +313,10 @@ def _cast(tensor: Tensor, spec: TensorSpec) -> Tensor:
         return tensor
     # the values no longer have the dtype that these parameters name
     parameters = {name: value for name, value in tensor.parameters.items() if name not in (DTYPE, CATEGORIES)}
-    return Tensor(spec.name, _convert(array, tensor, spec), parameters)
+    return Tensor(spec.name, _convert_array(array, tensor, spec), parameters)
 
 
-def _convert(array: Array, tensor: Tensor, spec: TensorSpec) -> Array:
+def _convert_array(array: Array, tensor: Tensor, spec: TensorSpec) -> Array:
     dtype = spec.dtype
     if dtype.hasobject or array.dtype.hasobject or not np.can_cast(array.dtype, dtype, "same_kind"):
         raise ModelFault(f"output {spec.name!r} has datatype {tensor.datatype}, but {spec.datatype} is declared")
@@ -325,13 +327,13 @@ def _convert(array: Array, tensor: Tensor, spec: TensorSpec) -> Array:
     return converted
 
 
-def select(outputs: list[Tensor], requested: Sequence[RequestOutput]) -> list[Tensor]:
-    check_asked(requested, [tensor.name for tensor in outputs])
+def select_outputs(outputs: list[Tensor], requested: Sequence[RequestOutput]) -> list[Tensor]:
+    check_requested(requested, [tensor.name for tensor in outputs])
     by_name = {tensor.name: tensor for tensor in outputs}
     return [by_name[output.name] for output in requested]
 
 
-def check_asked(requested: Sequence[RequestOutput], names: Sequence[str]) -> None:
+def check_requested(requested: Sequence[RequestOutput], names: Sequence[str]) -> None:
     there = frozenset(names)
     seen: set[str] = set()
     for output in requested:

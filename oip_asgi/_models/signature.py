@@ -123,13 +123,13 @@ def read_signature(function: Callable[..., Any], label: str) -> tuple[inspect.Si
 
 def parse_signature(function: Callable[..., Any], read: inspect.Signature, names: Sequence[str] | None, declared: Declared) -> Signature:
     """Parse the annotations, and find what the parameters are for. `names` are those of the tensors if the callable has none for them."""
-    parsed = [_parse(parameter, declared) for parameter in read.parameters.values()]
+    parsed = [_parse_parameter(parameter, declared) for parameter in read.parameters.values()]
     plain = [p for p in parsed if p.given.kind not in (p.given.VAR_POSITIONAL, p.given.VAR_KEYWORD)]
     spread = next((p for p in parsed if p.given.kind is p.given.VAR_POSITIONAL), None)
     rest = next((p for p in parsed if p.given.kind is p.given.VAR_KEYWORD), None)
     if names is not None:
         return Signature(plain, spread, rest, names)
-    untyped = _find_untyped(plain, rest, declared)
+    untyped = _find_untyped_parameter(plain, rest, declared)
     fitted, specs = None if untyped is None else list_columns(find_owner(function)), declared.specs
     if fitted and declared.request_codec is None and len(specs) == 1 and len(specs[0].shape) == 1:
         raise TypeError(f'{declared.label} was fitted with a data frame, and takes no array of one dimension: write content_type="pd"')
@@ -140,7 +140,7 @@ def parse_signature(function: Callable[..., Any], read: inspect.Signature, names
     return Signature(plain, spread, rest, names, untyped, fitted)
 
 
-def _parse(parameter: inspect.Parameter, declared: Declared) -> ParsedParameter:
+def _parse_parameter(parameter: inspect.Parameter, declared: Declared) -> ParsedParameter:
     for mark in (parameter.default, *getattr(parameter.annotation, "__metadata__", ())):
         if type(mark).__module__.partition(".")[0] == "fastapi":
             raise TypeError(
@@ -152,7 +152,7 @@ def _parse(parameter: inspect.Parameter, declared: Declared) -> ParsedParameter:
     request_codec = annotation.request_codec
     if request_codec is None and annotation.codec is None:
         request_codec = codecs.request_codec_for_annotation(annotation.wanted)
-    reader = codecs.reader(annotation.wanted, annotation.codec)
+    reader = codecs.make_reader(annotation.wanted, annotation.codec)
     if request_codec is None and reader is None:
         try:
             request_codec = find_rows(annotation.wanted)
@@ -163,7 +163,7 @@ def _parse(parameter: inspect.Parameter, declared: Declared) -> ParsedParameter:
     return ParsedParameter(parameter, annotation, request_codec, reader)
 
 
-def _find_untyped(plain: Sequence[ParsedParameter], rest: ParsedParameter | None, declared: Declared) -> ParsedParameter | None:
+def _find_untyped_parameter(plain: Sequence[ParsedParameter], rest: ParsedParameter | None, declared: Declared) -> ParsedParameter | None:
     """The parameter that content types such as `pd` are for: the only one without annotation, if no other takes all tensors."""
     if (rest and declared.request_codec is None) or any(p.request_codec for p in plain):
         return None

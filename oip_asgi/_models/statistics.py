@@ -1,7 +1,8 @@
 """What one model has done, in numbers: requests by how they ended, and how long each stage took. Knows no requests and no documents.
 
-Each request leaves one row at its end: `_serving.record` says what a failed one counts for. Many rows are summed at once. Executions, which
-may answer several requests, and the single responses of streams are counted apart. The numbers take bounded memory. Times are in seconds.
+Each request leaves one record at its end: `_serving.record` says what a failed one counts for. Many records are summed at once.
+Executions, which may answer several requests, and the single responses of streams are counted apart. The numbers take bounded memory. Times
+are in seconds.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ BUCKETS: Final = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.
 """Upper bounds of the buckets of every duration that others see, in seconds. Each is a bound of the finer ones too."""
 
 
-def _divide(low: float, high: float) -> list[float]:
+def _divide_range(low: float, high: float) -> list[float]:
     """Bounds from `low` up to below `high`, each at most 1.1 times the one before: the middle of two is within 5 % of what is between."""
     steps = math.ceil(math.log(high / low, 1.1))
     return [float(f"{low * (high / low) ** (step / steps):.4g}") for step in range(steps)]
@@ -45,7 +46,7 @@ Unit: TypeAlias = Literal["seconds", "rows"]
 _BORDERS: Final = (1e-6, *BUCKETS, 3600.0)  # from no time at all to what nobody waits for
 
 _BOUNDS: Final[Mapping[Unit, tuple[float, ...]]] = {
-    "seconds": (*chain.from_iterable(map(_divide, _BORDERS, _BORDERS[1:])), _BORDERS[-1]),
+    "seconds": (*chain.from_iterable(map(_divide_range, _BORDERS, _BORDERS[1:])), _BORDERS[-1]),
     "rows": (1, 2, 4, 8, 16, 32, 64, 128, 256, 512),
 }
 """Upper bounds of the buckets of a histogram; one more takes what is larger."""
@@ -84,7 +85,7 @@ class Timings(msgspec.Struct, eq=False, gc=False):  # in no reference cycle
     id: str | None = None  # None if it has none, or is not decoded
 
 
-Row: TypeAlias = tuple[float, ...]
+Record: TypeAlias = tuple[float, ...]
 """A request that has ended, as it is kept: the code of its outcome, when it ended, and its `Timings`, the last moment first. Or a response
 of a stream: the code of its outcome, its index, the seconds of its call and of its encoding, and those since the request."""
 
@@ -162,9 +163,9 @@ class Numbers(msgspec.Struct):
     first_responses: Histogram = msgspec.field(default_factory=Histogram)  # how long streams took until the first
     rows: Histogram = msgspec.field(default_factory=lambda: Histogram("rows"))  # of each call
 
-    def add_requests(self, rows: Sequence[Row]) -> None:
+    def add_requests(self, records: Sequence[Record]) -> None:
         """Add requests that have ended, many at once."""
-        codes, ended, returned, called, started, entered, since, lookup, is_hit, size = _to_columns(rows)
+        codes, ended, returned, called, started, entered, since, lookup, is_hit, size = _to_columns(records)
         counts = np.bincount(codes.astype(np.int64), minlength=len(OUTCOMES)).tolist()
         self.outcomes = {outcome: self.outcomes[outcome] + count for outcome, count in zip(OUTCOMES, counts, strict=True)}
         is_ok, is_called = codes == _CODES["ok"], called > 0
@@ -223,9 +224,9 @@ class Numbers(msgspec.Struct):
         for name in names:
             self.outside[name] = self.outside.get(name, 0) + 1
 
-    def add_responses(self, rows: Sequence[Row]) -> None:
+    def add_responses(self, records: Sequence[Record]) -> None:
         """Add responses of streams, many at once."""
-        codes, index, compute_infer, compute_output, since = _to_columns(rows)
+        codes, index, compute_infer, compute_output, since = _to_columns(records)
         index = np.minimum(index, MOST_ENTRIES - 1).astype(np.int64)
         for code in set(codes.tolist()):
             outcome, has_ended = _RESPONSE_OUTCOMES[int(code)], codes == code
@@ -245,10 +246,10 @@ class Numbers(msgspec.Struct):
         self.first_responses.add_all(since[(index == 0) & (codes == _RESPONSE_CODES["success"])])
 
 
-def _to_columns(rows: Sequence[Row]) -> Array:
-    columns = len(rows[0])
+def _to_columns(records: Sequence[Record]) -> Array:
+    columns = len(records[0])
     # a third of the time of numpy's own way to read floats of Python
-    return np.frombuffer(pack(f"{len(rows) * columns}d", *chain.from_iterable(rows))).reshape(-1, columns).T
+    return np.frombuffer(pack(f"{len(records) * columns}d", *chain.from_iterable(records))).reshape(-1, columns).T
 
 
 _encode: Final = msgspec.msgpack.Encoder().encode
@@ -261,9 +262,9 @@ class Statistics:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._numbers = Numbers()
-        self._ended: deque[Row] = deque()
+        self._ended: deque[Record] = deque()
         """Requests that have ended, and are not in the numbers yet. Any thread may append one without the lock."""
-        self._responses: deque[Row] = deque()  # the same for responses of streams
+        self._responses: deque[Record] = deque()  # the same for responses of streams
         self._events: deque[tuple[Callable[..., None], tuple[Any, ...]]] = deque()  # the same for executions: what adds each
 
     def clear(self) -> None:
@@ -277,28 +278,28 @@ class Statistics:
     def snapshot(self) -> Numbers:
         """A copy of all numbers at this moment."""
         with self._lock:
-            self._sum()
+            self._sum_records()
             return _decode(_encode(self._numbers))
 
-    def _sum(self) -> None:
+    def _sum_records(self) -> None:
         for ended, add_all in (self._ended, self._numbers.add_requests), (self._responses, self._numbers.add_responses):
-            rows = [ended.popleft() for _ in range(len(ended))]
-            if rows:
-                add_all(rows)
+            records = [ended.popleft() for _ in range(len(ended))]
+            if records:
+                add_all(records)
         for _ in range(len(self._events)):
             add, values = self._events.popleft()
             add(self._numbers, *values)
 
     def record(self, outcome: Outcome, request: Timings | None, ended: float) -> None:
         """Count a request that has ended. It has no timings if it was refused before its body was there."""
-        row: Row
+        record: Record
         if request is None:
-            row = _CODES[outcome], ended, 0.0, 0.0, 0.0, 0.0, 0.0, -1.0, False, -1
+            record = _CODES[outcome], ended, 0.0, 0.0, 0.0, 0.0, 0.0, -1.0, False, -1
         else:
             # the last moment first: a thread that still runs may reach another stage meanwhile
             returned, called, started, entered, since = request.returned, request.called, request.started, request.entered, request.since
-            row = _CODES[outcome], ended, returned, called, started, entered, since, request.lookup, request.is_hit, request.rows
-        self._ended.append(row)
+            record = _CODES[outcome], ended, returned, called, started, entered, since, request.lookup, request.is_hit, request.rows
+        self._ended.append(record)
         if len(self._ended) >= _MOST_ENDED:
             self._sum_early()
 
@@ -316,4 +317,4 @@ class Statistics:
 
     def _sum_early(self) -> None:
         with self._lock:
-            self._sum()
+            self._sum_records()

@@ -114,7 +114,7 @@ def find_overflow(array: Array, converted: Array) -> Array:
     return overflow
 
 
-def integer_array(elements: list[int], dtype: DType, place: str, first: int = 0) -> Array:
+def make_integer_array(elements: list[int], dtype: DType, place: str, first: int = 0) -> Array:
     """A flat array of integers. Raises InvalidRequest if one is out of range."""
     try:
         return np.array(elements, dtype)

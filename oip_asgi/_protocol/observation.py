@@ -58,11 +58,11 @@ def without_payload(observation: Observation) -> Observation:
         observation,
         request=None if request is None else msgspec.structs.replace(request, inputs=[]),
         response=None if response is None else msgspec.structs.replace(response, outputs=[]),
-        inputs_sha256=None if request is None else _digest(request.inputs),
+        inputs_sha256=None if request is None else _digest_inputs(request.inputs),
     )
 
 
-def _digest(inputs: list[Tensor]) -> str:
+def _digest_inputs(inputs: list[Tensor]) -> str:
     digest = sha256()
     for tensor in sorted(inputs, key=lambda tensor: tensor.name):
         digest.update(json.dumps([tensor.name, tensor.datatype, tensor.shape], separators=(",", ":")).encode() + b"\n")

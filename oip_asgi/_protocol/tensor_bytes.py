@@ -46,7 +46,7 @@ def from_bytes(data: Buffer, dtype: DType, shape: tuple[int, ...]) -> Array:
     """Raw bytes as an array, which is a view of `data` if its alignment allows."""
     elements, kind = count(shape), dtype.kind
     if kind == "O":
-        return object_array(_cut(data, elements), shape)
+        return object_array(_cut_elements(data, elements), shape)
     size = elements * dtype.itemsize
     if len(data) != size:
         raise InvalidRequest(
@@ -70,13 +70,17 @@ def view_bytes(array: Array) -> Buffer:
     if array.dtype.hasobject:
         flat = array.ravel()
         parts = range(0, flat.size, _TOGETHER)
-        return _join(flat.tolist()) if len(parts) < 2 else b"".join(_join(flat[at : at + _TOGETHER].tolist()) for at in take_turns(parts))
+        return (
+            _join_elements(flat.tolist())
+            if len(parts) < 2
+            else b"".join(_join_elements(flat[at : at + _TOGETHER].tolist()) for at in take_turns(parts))
+        )
     if array.nbytes <= SMALL:
         return array.tobytes()
     return np.ascontiguousarray(array).reshape(-1).view(np.uint8).data
 
 
-def _cut(data: Buffer, elements: int) -> list[bytes]:
+def _cut_elements(data: Buffer, elements: int) -> list[bytes]:
     """The elements of BYTES."""
     whole = bytes(data)  # its slices are the elements; slices of a view would be copied once more
     strings: list[bytes] = []
@@ -97,6 +101,6 @@ def _cut(data: Buffer, elements: int) -> list[bytes]:
     return strings
 
 
-def _join(elements: list[bytes]) -> bytes:
-    """The elements, each after its 4-byte little-endian length; the inverse of `_cut`."""
+def _join_elements(elements: list[bytes]) -> bytes:
+    """The elements, each after its 4-byte little-endian length; the inverse of `_cut_elements`."""
     return b"".join(chain.from_iterable(zip(map(_LENGTH.pack, map(len, elements)), elements, strict=True)))

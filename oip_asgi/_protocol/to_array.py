@@ -23,11 +23,11 @@ _FEW: Final = 2**6
 def to_wire_array(value: Any, preferred: DType | None = None) -> Array:
     """A value as an array whose dtype the protocol knows, in wire order. `preferred` is as for `as_array`."""
     if type(value) is list and value and type(value[0]) in (str, bytes) and set(map(type, value)) <= {str, bytes}:
-        return object_array(_encode(value), (len(value),))
+        return object_array(_encode_elements(value), (len(value),))
     array = as_array(value, preferred)
     if array.dtype.kind in "OUST":  # T is numpy's StringDType
         elements = array.ravel().tolist()
-        encoded = _encode(elements)
+        encoded = _encode_elements(elements)
         return array if encoded is elements and array.dtype.hasobject else object_array(encoded, array.shape)
     if datatype_of(array.dtype) is not None:
         return array
@@ -84,15 +84,15 @@ def _to_whole_numbers(objects: Array, preferred: DType | None) -> Array:
     raise TypeError("no datatype holds all of its whole numbers, not even UINT64: make floats of them, if they may be rounded")
 
 
-def _encode(elements: list[Any]) -> list[bytes]:
+def _encode_elements(elements: list[Any]) -> list[bytes]:
     """Elements as `bytes`: the same list if they all are."""
     classes = set(map(type, elements))
     if classes <= {bytes}:
         return elements
-    return list(map(str.encode if classes == {str} else _to_bytes, elements))
+    return list(map(str.encode if classes == {str} else _encode_element, elements))
 
 
-def _to_bytes(element: object) -> bytes:
+def _encode_element(element: object) -> bytes:
     if isinstance(element, str):
         return element.encode()
     if isinstance(element, (bytes, bytearray, memoryview)):

@@ -59,7 +59,7 @@ def decode_request(
 
     With `is_lax`, texts may have a shape that does not fit.
     """
-    text, binary = (body, None) if header_length is None else _split(body, header_length)
+    text, binary = (body, None) if header_length is None else _split_body(body, header_length)
     if not text:
         raise InvalidRequest("the body is empty: expected a JSON object with inputs")
     document: schemas.InferenceRequest | documents.Request
@@ -97,7 +97,7 @@ def _fit_texts(data: Any, shape: tuple[int, ...]) -> tuple[list[str], tuple[int,
     return texts, shape if prod(shape) == len(texts) else (len(texts),)
 
 
-def raw_request(body: Buffer, name: str, datatype: str, shape: tuple[int, ...]) -> InferenceRequest:
+def decode_raw_request(body: Buffer, name: str, datatype: str, shape: tuple[int, ...]) -> InferenceRequest:
     """A raw binary request: the body is the only input's bytes, and all outputs are to be binary."""
     dtype = dtype_of(datatype)
     try:
@@ -129,7 +129,7 @@ def _deduce_shape(shape: tuple[int, ...], size: int, dtype: DType) -> tuple[int,
 def decode_response(body: Buffer, header_length: int | None) -> InferenceResponse:
     """The body of an infer response as tensors, as a client received it; the inverse of `encode_response`."""
     try:
-        text, binary = (body, None) if header_length is None else _split(body, header_length)
+        text, binary = (body, None) if header_length is None else _split_body(body, header_length)
         document = documents.read_response(text)
         if document.error is not None:
             raise ErrorResponse(document.error)
@@ -155,7 +155,7 @@ def _drop_nulls(parameters: schemas.ReceivedParameters | None) -> Any:
     return parameters or {}
 
 
-def _split(body: Buffer, header_length: int) -> tuple[Buffer, Buffer]:
+def _split_body(body: Buffer, header_length: int) -> tuple[Buffer, Buffer]:
     """The JSON of a body, and the binary data after it."""
     if header_length > len(body):
         raise InvalidRequest(f"Inference-Header-Content-Length is {header_length}, but the body has {len(body)} bytes only")
@@ -184,7 +184,7 @@ def _decode_tensors(
             if "binary_data_size" in parameters:
                 if not is_absent:
                     raise InvalidRequest("both data and binary_data_size are given: expected one of them")
-                content = _take(binary, position, parameters.pop("binary_data_size"))
+                content = _take_bytes(binary, position, parameters.pop("binary_data_size"))
                 position += len(content)
                 array = from_bytes(content, dtype, item.shape)
             elif not is_absent:
@@ -209,7 +209,7 @@ def _decode_tensors(
     return tensors
 
 
-def _take(binary: Buffer | None, position: int, size: object) -> Buffer:
+def _take_bytes(binary: Buffer | None, position: int, size: object) -> Buffer:
     """The next bytes of the binary data."""
     if type(size) is not int or size < 0:
         raise InvalidRequest(f"parameters.binary_data_size is {show(size)}: expected a non-negative integer")

@@ -44,11 +44,11 @@ def from_http(headers: Headers, body: Buffer, status: int | None = None) -> Infe
     Specification: Inference Response JSON Object, Binary Tensor Data Extension.
     """
     pairs = headers.items() if hasattr(headers, "items") else headers
-    return read_response(combine([(_decode(name), _decode(value)) for name, value in pairs]), body, status)
+    return read_response(combine_headers([(_decode_header(name), _decode_header(value)) for name, value in pairs]), body, status)
 
 
 def read_response(headers: Mapping[str, str], body: Buffer, status: int | None) -> InferenceResponse:
-    """The same, with headers as `combine` makes them."""
+    """The same, with headers as `combine_headers` makes them."""
     _raise_error(headers, body, status)
     length = headers.get(LENGTH_NAME)
     if length is not None and not _DECIMAL.fullmatch(length):
@@ -75,7 +75,7 @@ def read_document(headers: Mapping[str, str], body: Buffer, status: int) -> Any:
     return document
 
 
-def combine(headers: Collection[tuple[str, str]]) -> Mapping[str, str]:
+def combine_headers(headers: Collection[tuple[str, str]]) -> Mapping[str, str]:
     """Headers by their names in lower case."""
     combined = {name.lower(): value for name, value in headers}
     return combined if len(combined) == len(headers) else join_repeated(((name.lower(), value) for name, value in headers), ", ")
@@ -84,12 +84,12 @@ def combine(headers: Collection[tuple[str, str]]) -> Mapping[str, str]:
 def _raise_error(headers: Mapping[str, str], body: Buffer, status: int | None) -> None:
     if status is not None and not 200 <= status <= 299:
         target = headers.get("location") if 300 <= status <= 399 else None
-        error = ErrorResponse(_read_error(body) if target is None else f"a redirect to {_cut(target)}", status)
+        error = ErrorResponse(_read_error(body) if target is None else f"a redirect to {_cut_text(target)}", status)
         error.response_headers = dict(headers)
         raise error
 
 
-def _decode(part: str | bytes) -> str:
+def _decode_header(part: str | bytes) -> str:
     return part.decode("latin-1") if isinstance(part, bytes) else part
 
 
@@ -103,7 +103,7 @@ def _read_error(body: Buffer) -> str:
     """The text of an error in the body of a response whose status says that it is one."""
     document = _read_json(body)
     text = document if isinstance(document, str) else _find_error(document)
-    return text or _cut(bytes(body[: 4 * _SHOWN]).decode(errors="replace").strip())
+    return text or _cut_text(bytes(body[: 4 * _SHOWN]).decode(errors="replace").strip())
 
 
 def _find_error(document: Any) -> str | None:
@@ -115,13 +115,13 @@ def _find_error(document: Any) -> str | None:
         if isinstance(value, dict):
             value = _find_error(value) or msgspec.json.encode(value).decode()
         if isinstance(value, list):
-            value = "; ".join(map(_describe, value))
+            value = "; ".join(map(_describe_error, value))
         if isinstance(value, str) and value:
-            return _cut(value)
+            return _cut_text(value)
     return None
 
 
-def _describe(item: Any) -> str:
+def _describe_error(item: Any) -> str:
     """One of several errors, as FastAPI lists them."""
     if not isinstance(item, dict) or "msg" not in item:
         return str(item)
@@ -129,5 +129,5 @@ def _describe(item: Any) -> str:
     return f"{'.'.join(map(str, place))}: {item['msg']}" if isinstance(place, list) else str(item["msg"])
 
 
-def _cut(text: str) -> str:
+def _cut_text(text: str) -> str:
     return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}... ({len(text)} characters)"

@@ -20,7 +20,7 @@ from typing import Any, Final, TypeVar
 import msgspec
 
 from .._json.tensor_data import from_json, from_value, to_value
-from .._json.text import ERRORS, NO_SCALARS, OF_TENSORFLOW, ONLY_FLOATS, Unusual, check_unseen, outside_strings, refuse
+from .._json.text import ERRORS, NO_SCALARS, OF_TENSORFLOW, ONLY_FLOATS, Unusual, check_unseen, iterate_outside_strings, refuse
 from .._protocol.datatypes import DTYPES, FLOATING, Array, dtype_of
 from .._protocol.errors import InvalidRequest, describe_expected, find_near, show
 from .._protocol.specs import AnyDatatype, TensorSpec
@@ -98,7 +98,7 @@ def read_object(text: bytes) -> dict[str, Any]:
     if not text:
         raise InvalidRequest("the body is empty: expected a JSON object with a member for each input")
     check_unseen(text)
-    _check_length(text)
+    _check_number(text)
     try:
         members = _read(text.decode())
         if _SURROGATE.search(text):
@@ -114,25 +114,25 @@ def read_object(text: bytes) -> dict[str, Any]:
     raise InvalidRequest("the body is not valid JSON")
 
 
-def _check_length(text: bytes) -> None:
-    if len(text) > MAX_VALUES and _count(b",", text, MAX_VALUES - 1) >= MAX_VALUES:
+def _check_number(text: bytes) -> None:
+    if len(text) > MAX_VALUES and _count_sign(b",", text, MAX_VALUES - 1) >= MAX_VALUES:
         raise InvalidRequest(f"the object has more than {MAX_VALUES} values: use infer")
 
 
-def _count(sign: bytes, text: bytes, expected: int) -> int:
+def _count_sign(sign: bytes, text: bytes, expected: int) -> int:
     """How often a text has a sign outside of strings. If it has no more than is expected, those in strings count too."""
     number = text.count(sign)
-    return number if number <= expected else sum(chunk.count(sign) for chunk in outside_strings(text))
+    return number if number <= expected else sum(chunk.count(sign) for chunk in iterate_outside_strings(text))
 
 
 def _has_members(text: bytes, number: int) -> bool:
     """Whether objects of so many different names have no other member, so that no name is there twice. They are texts, too."""
-    return _count(b":", text, number) == number and (b"\\u" not in text or not _SURROGATE.search(text))
+    return _count_sign(b":", text, number) == number and (b"\\u" not in text or not _SURROGATE.search(text))
 
 
 def read_rows(text: bytes, from_json: Callable[[bytes], list[T]], width: int) -> list[T] | None:
     """The rows of a class of so many fields, each of which must be there. None for what `from_json` refuses, or would not see."""
-    _check_length(text)
+    _check_number(text)
     with suppress(*ERRORS):
         rows = from_json(text)
         if _has_members(text, len(rows) * width):  # so all is decoded, and no name is unknown
@@ -143,7 +143,7 @@ def read_rows(text: bytes, from_json: Callable[[bytes], list[T]], width: int) ->
 def read_objects(text: bytes) -> list[Any]:
     """A list of objects, each of which is a row."""
     check_unseen(text)
-    _check_length(text)
+    _check_number(text)
     with suppress(*ERRORS):
         quickly: list[Any] = msgspec.json.decode(text, type=list[dict[str, Any]])
         if _has_members(text, sum(map(len, quickly))):
@@ -366,11 +366,11 @@ def encode_rows(response: InferenceResponse) -> bytes:
     numbers = {tensor.shape[:1] for tensor in response.outputs}
     if len(numbers) != 1 or () in numbers:
         raise InvalidRequest("the outputs have no row for each row of the request: send an object with a list for each input")
-    columns = {tensor.name: _read_rows(tensor) for tensor in response.outputs}
+    columns = {tensor.name: _read_elements(tensor) for tensor in response.outputs}
     return _encode([dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)])
 
 
-def _read_rows(tensor: Tensor) -> list[Any]:
+def _read_elements(tensor: Tensor) -> list[Any]:
     """The elements of a tensor as JSON has them, of each row."""
     text = _read_json_texts(tensor) if tensor.parameters and tensor.array.dtype.hasobject else None
     value = to_value(tensor.array) if text is None else msgspec.Raw(text)

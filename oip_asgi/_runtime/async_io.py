@@ -394,7 +394,7 @@ async def send_pieces(
         await items.aclose()
 
 
-async def draw(make: Callable[[], AsyncGenerator[T, None]], io: AsyncIO, first: T | None = None) -> AsyncGenerator[Any, None]:
+async def iterate_stream(make: Callable[[], AsyncGenerator[T, None]], io: AsyncIO, first: T | None = None) -> AsyncGenerator[Any, None]:
     """The items of a stream, for a caller on this event loop that asks for each. The stream is made when the first one is asked for.
 
     If the `first` is there already, None stands in front of it, for the head of the response, which is to be taken in time too.

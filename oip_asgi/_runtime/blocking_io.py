@@ -133,7 +133,7 @@ def _complete(part: Part, io: BlockingIO) -> None:
         io.complete(part.make(io))
 
 
-def draw(make: Callable[[], AsyncGenerator[T, None]], io: BlockingIO, first: T | None = None) -> Generator[Any, None, None]:
+def iterate_stream(make: Callable[[], AsyncGenerator[T, None]], io: BlockingIO, first: T | None = None) -> Generator[Any, None, None]:
     """The items of a stream, for a caller that asks for each, which may be a server. The stream is made when the first one is asked for.
 
     If the `first` is there already, None stands in front of it, for the head of the response, which is to be taken in time too.

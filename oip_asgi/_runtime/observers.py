@@ -86,7 +86,7 @@ class ObserverThread:
                 if len(self._queue) * 2 >= self._most:
                     self._hurry.set()
             else:
-                self._count_dropped(observation)
+                self._add_drop(observation)
         if begins:
             try:
                 self._threads.submit(self)
@@ -148,11 +148,11 @@ class ObserverThread:
         """Drop what is in the queue, and log how much that was."""
         with self._lock:
             while self._queue:
-                self._count_dropped(self._queue.popleft())
+                self._add_drop(self._queue.popleft())
         self._quiet_until = 0.0
         self._log_dropped("the server stops")
 
-    def count_dropped(self) -> dict[tuple[str, str | None], int]:
+    def count_drops(self) -> dict[tuple[str, str | None], int]:
         """How many observations were dropped, by the name and the version of the model."""
         with self._lock:
             return dict(self._dropped)
@@ -161,7 +161,7 @@ class ObserverThread:
         """End its thread, which begins anew if there is more to hand over."""
         self._threads.stop()
 
-    def _count_dropped(self, observation: Observation) -> None:
+    def _add_drop(self, observation: Observation) -> None:
         """Count an observation that is dropped. The caller holds the lock."""
         self._dropped[observation.model, observation.version] += 1
         self._unlogged += 1

@@ -19,7 +19,7 @@ from .._io import DeadlinePassed, Stopped
 from .._models.handler import Handler
 from .._models.limiter import Slot
 from .._models.model import Model
-from .._models.results import select, to_response
+from .._models.results import select_outputs, to_response
 from .._models.statistics import Numbers, Timings
 from .._protocol.datatypes import Array, Buffer
 from .._protocol.errors import InferenceError
@@ -149,7 +149,7 @@ class Call(msgspec.Struct, Generic[T], eq=False):
         rows = 0 if objects is None or self.heard is not None else objects.array.size  # observers see columns
         response = to_response(result, self.handler.answers, decoded.content_types, decoded.outputs, rows)
         if decoded.outputs:
-            response.outputs = select(response.outputs, decoded.outputs)
+            response.outputs = select_outputs(response.outputs, decoded.outputs)
         version = model.version
         if response.model_version is not None and version is None and response.model_name in ("", model.name):
             version = str(response.model_version)  # it says which of several answered

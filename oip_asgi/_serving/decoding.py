@@ -22,7 +22,7 @@ from .._models.binding import Binding
 from .._models.handler import Handler
 from .._models.model import Model
 from .._models.model_options import NO_TIMEOUT
-from .._models.results import check_asked
+from .._models.results import check_requested
 from .._protocol.datatypes import Buffer
 from .._protocol.errors import InvalidRequest, show
 from .._protocol.response_headers import ResponseHeaders
@@ -105,7 +105,7 @@ def decode(engine: Engine, model: Model, handler: Handler, wire: WireFormat[Any]
         outputs = request.outputs.copy()
         content_types, is_plain = _check_outputs(outputs, codecs, (CLASSIFICATION, *regions.parameters))
         if handler.outputs:
-            check_asked(outputs, [spec.name for spec in handler.outputs])
+            check_requested(outputs, [spec.name for spec in handler.outputs])
         if not is_plain:
             apply_options = _prepare_output_options(outputs, handler, regions)
     if content_type is None:
@@ -133,7 +133,7 @@ def _prepare_output_options(outputs: Sequence[RequestOutput], handler: Handler, 
     """Make what applies a request's output options to its response. None if it has none."""
     dtypes = {spec.name: spec.dtype for spec in handler.outputs}
     labels = {spec.name: spec.labels or () for spec in handler.outputs}
-    classify = classification.prepare(outputs, dtypes, labels)
+    classify = classification.prepare_outputs(outputs, dtypes, labels)
     write = regions.prepare_outputs(outputs, streams=handler.streams)
     if classify is None or write is None:
         return classify or write

@@ -177,11 +177,11 @@ class Engine:
             await self._finish_observers(io, deadline)
         await self._unload_all(io, max(deadline, self.clock() + _UNLOAD_SECONDS))
 
-    def count_dropped(self) -> Mapping[tuple[str, str | None], int]:
+    def count_drops(self) -> Mapping[tuple[str, str | None], int]:
         """How many observations were dropped, by the name and the version of the model."""
         counts = Counter[tuple[str, str | None]]()
         for observer in self.observers:
-            counts.update(observer.count_dropped())
+            counts.update(observer.count_drops())
         return counts
 
     async def _finish_observers(self, io: IO, deadline: float) -> None:

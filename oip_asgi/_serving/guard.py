@@ -81,9 +81,9 @@ class Guard:
                 allowed = await io.call(call, self._clock() + seconds)
             else:
                 allowed = self._call_here(call)
-            _check(allowed, access)
+            _check_allowed(allowed, access)
         except DeadlinePassed as error:
-            logger.warning("authorize= took more than %g seconds for %s, so the request is refused", seconds, _name(access))
+            logger.warning("authorize= took more than %g seconds for %s, so the request is refused", seconds, _name_action(access))
             raise self._as_refusal(_Late("the authorization took too long"), access) from error
         except Exception as error:
             raise self._as_refusal(error, access) from error
@@ -118,13 +118,13 @@ class Guard:
         return allowed
 
 
-def _name(access: Access) -> str:
+def _name_action(access: Access) -> str:
     return access.action if access.model is None else f"{access.action} with model {show(access.model)}"
 
 
-def _check(allowed: object, access: Access) -> None:
+def _check_allowed(allowed: object, access: Access) -> None:
     if allowed is False:
-        raise Forbidden(f"not allowed: {_name(access)}")
+        raise Forbidden(f"not allowed: {_name_action(access)}")
     if allowed is not True:
         raise TypeError(f"authorize= returned {show(allowed)}: return True or False")
 

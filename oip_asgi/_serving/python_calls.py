@@ -75,7 +75,7 @@ class PythonFormat(msgspec.Struct, eq=False):
         elif binding.takes_frame and isinstance(values, Mapping):
             others = set(values) - binding.named
         tensors, of_codec = to_inputs(values, handler.shown_inputs, self.codecs, binding.columns | others)
-        inputs = list(map(_make_own, tensors))
+        inputs = list(map(_make_own_tensor, tensors))
         outputs = [RequestOutput(output) if isinstance(output, str) else output for output in self.outputs]
         return InferenceRequest(inputs, self.id, {**of_codec, **parameters}, outputs)
 
@@ -106,7 +106,7 @@ def _estimate_size(value: object) -> int:
     return size * _ELEMENT if isinstance(size, int) else _ELEMENT
 
 
-def _make_own(tensor: Tensor) -> Tensor:
+def _make_own_tensor(tensor: Tensor) -> Tensor:
     """Make a read-only view, so that the caller's own array stays writable."""
     try:
         count(tensor.array.shape)

@@ -11,7 +11,7 @@ from typing import Any, Final
 from .._hosts.extras import make_import_error
 from .._protocol.datatypes import Buffer
 from .._protocol.errors import InvalidRequest
-from .._rest.client import combine
+from .._rest.client import combine_headers
 from ._engines import IDLE_SECONDS, Address, ConnectionFailed, is_kept, is_readable, make_failure
 from ._loops import ByLoop
 from ._questions import LONG, Headers, HTTPRequest, cut_pieces, to_limit
@@ -126,7 +126,7 @@ class _Body(aiohttp.Payload):
 class _Answer:
     def __init__(self, engine: AwaitingEngine, response: aiohttp.ClientResponse, request: HTTPRequest, body: _Body | None = None) -> None:
         self.status = response.status
-        self.headers: Mapping[str, str] = combine(response.headers.items())
+        self.headers: Mapping[str, str] = combine_headers(response.headers.items())
         self._engine, self._response, self._request, self._body = engine, response, request, body
 
     async def read(self) -> bytes:

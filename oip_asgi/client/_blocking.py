@@ -25,7 +25,7 @@ async def iterate(items: Iterable[T] | AsyncIterable[T]) -> AsyncIterator[T]:
             yield item
 
 
-def draw(items: AsyncGenerator[T]) -> Generator[T]:
+def iterate_at_once(items: AsyncGenerator[T]) -> Generator[T]:
     """The items of an asynchronous generator that never waits."""
     try:
         item = finish(begin(items))

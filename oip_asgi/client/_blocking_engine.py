@@ -22,7 +22,7 @@ from typing import Any, Final, cast
 from weakref import WeakSet
 
 from .._protocol.errors import show
-from .._rest.client import combine
+from .._rest.client import combine_headers
 from ._engines import IDLE_SECONDS, Address, ConnectionFailed, is_kept, is_readable, make_failure
 from ._questions import LONG, Headers, HTTPRequest, cut_pieces, to_limit
 
@@ -77,7 +77,7 @@ class _Response(HTTPResponse):
             if not line.endswith(b"\n") or not colon or not name or name != name.strip() or len(fields) == _FIELDS:
                 raise HTTPException(f"the head has the line {show(line)}, or more than {_FIELDS} lines")
             fields.append((name, value.strip()))
-        return combine(fields)
+        return combine_headers(fields)
 
 
 class _Connection(HTTPConnection):

@@ -10,7 +10,7 @@ from .._protocol.errors import show
 from .._protocol.schemas import RequestOutput
 from .._protocol.tensors import InferenceResponse
 from . import _questions as questions
-from ._blocking import draw
+from ._blocking import iterate_at_once
 from ._http import HTTPLink
 from ._questions import MAX_BODY_BYTES, Options, Question
 
@@ -141,7 +141,7 @@ class Client:
         Returns:
             An iterator over the responses, each as soon as it arrives.
         """
-        return draw(self._link.stream(questions.make_inference(model, inputs, **options, max_body_bytes=self._limit), timeout))
+        return iterate_at_once(self._link.stream(questions.make_inference(model, inputs, **options, max_body_bytes=self._limit), timeout))
 
     def metadata(self) -> dict[str, Any]:
         """The server's metadata: `name`, `version`, and `extensions`, such as "binary_tensor_data"."""

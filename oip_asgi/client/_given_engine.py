@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from .._protocol.errors import show
-from .._rest.client import combine
+from .._rest.client import combine_headers
 from ._blocking import iterate, wait_for
 from ._engines import ConnectionFailed, make_failure
 from ._questions import LONG, HTTPRequest, cut_pieces, to_limit
@@ -48,7 +48,7 @@ class GivenEngine:
 class _Answer:
     def __init__(self, engine: GivenEngine, response: Any, *, blocks: bool) -> None:
         self.status: int = response.status_code
-        self.headers: Mapping[str, str] = combine(response.headers.multi_items())
+        self.headers: Mapping[str, str] = combine_headers(response.headers.multi_items())
         self._engine, self._response = engine, response
         self._pieces = response.iter_bytes() if blocks else response.aiter_bytes()
         self._blocks = blocks

@@ -10,7 +10,7 @@ import pytest
 
 from oip_asgi import InferenceContext, InferenceRequest, InferenceResponse, RequestOutput, Tensor, TensorSpec
 from tests.support.inside.codecs import Codecs
-from tests.support.inside.models import Binding, Outputs, bind, check_asked, select, to_response
+from tests.support.inside.models import Binding, Outputs, bind, check_requested, select_outputs, to_response
 from tests.support.inside.values import InvalidRequest, ModelFault
 
 CODECS = Codecs()
@@ -146,8 +146,8 @@ def test_a_result_that_breaks_its_declaration_is_the_models_fault(result: Any, d
 
 def test_outputs_come_in_the_order_in_which_they_are_asked_for() -> None:
     tensors = [Tensor(name, np.zeros(1)) for name in "abc"]
-    assert select(tensors, [RequestOutput("c"), RequestOutput("a")]) == [tensors[2], tensors[0]]
+    assert select_outputs(tensors, [RequestOutput("c"), RequestOutput("a")]) == [tensors[2], tensors[0]]
     with pytest.raises(InvalidRequest, match="unknown output 'd': expected 'a', 'b', 'c'"):
-        select(tensors, [RequestOutput("d")])
+        select_outputs(tensors, [RequestOutput("d")])
     with pytest.raises(InvalidRequest, match="output 'a' is asked for twice"):
-        check_asked([RequestOutput("a"), RequestOutput("a")], ["a"])
+        check_requested([RequestOutput("a"), RequestOutput("a")], ["a"])

@@ -17,7 +17,7 @@ import pytest
 
 from oip_asgi import InferenceRequest, InferenceResponse, InferenceServer
 from tests.support.inside.extensions import Cache
-from tests.support.inside.grpc import GRPCFormat, Method, Reply, StreamCall, grpc_exchange, refuse
+from tests.support.inside.grpc import GRPCFormat, Method, Reply, StreamCall, grpc_exchange, reply_error
 from tests.support.inside.http import Head, Response, http_exchange
 from tests.support.inside.models import Limiter, Numbers, ResponseOutcome, Slot, Statistics, Uses
 from tests.support.inside.rest import json_data, json_text
@@ -222,7 +222,7 @@ def answer_grpc(server: InferenceServer, messages: Messages, data: bytes) -> Rep
     try:
         return io.complete(grpc_exchange.exchange(engine, _method(messages), data, None, io))
     except Exception as error:
-        return refuse(error)
+        return reply_error(error)
 
 
 def stream_grpc(server: InferenceServer, messages: Messages, data: Sequence[bytes]) -> list[bytes]:
