@@ -20,7 +20,7 @@ from ._hosts.dependencies import check_dependencies, describe_security, find_dep
 from ._hosts.given import check_asgi, check_installs_in, check_server, is_framework
 from ._hosts.middleware import describe_middleware, iterate_applications
 from ._hosts.reachable import check_own_routes, check_reachable, move_to_end
-from ._hosts.routes import REST, HostRoute, add_routes, make_prefix_cutter
+from ._hosts.routes import ANY_PATH, HostRoute, add_routes, make_prefix_cutter
 from ._http.events import Events
 from ._http.exchange import exchange, list_templates
 from ._http.public import HEALTH_METHODS, match_public
@@ -261,14 +261,16 @@ def _list_routes(app: OIPApp, prefix: str, open_paths: str | None) -> list[HostR
 
     matches = re.compile(f"/{open_paths}").fullmatch
     templates = [(f"{prefix}{path}" or "/", name) for path, name in list_templates(app._server._inside.engine, prefix)]
-    return [HostRoute(path, name, serve, None if open_paths is None else is_open) for path, name in [*templates, (prefix + REST, "other")]]
+    return [
+        HostRoute(path, name, serve, None if open_paths is None else is_open) for path, name in [*templates, (prefix + ANY_PATH, "other")]
+    ]
 
 
 def _list_grpc_routes(app: OIPGRPCApp, is_health_open: bool) -> list[HostRoute]:
     def is_open(scope: Scope) -> bool:
         return find_path(scope) in HEALTH_METHODS
 
-    paths = [*app.methods, *(f"{path}{end}" for path in app.paths for end in ("", REST))]
+    paths = [*app.methods, *(f"{path}{end}" for path in app.paths for end in ("", ANY_PATH))]
     return [
         HostRoute(path, path[path.rfind("/") + 1 :] if path in app.methods else "other", app, is_open if is_health_open else None)
         for path in paths

@@ -54,7 +54,7 @@ T = TypeVar("T")
 
 _View: TypeAlias = Callable[..., HttpResponseBase | Awaitable[HttpResponseBase]]
 
-_REST: Final = "{path}"
+_ANY_PATH: Final = "{path}"
 """The path of what no template takes."""
 
 _KEPT: Final = wsgi.CHUNK
@@ -104,8 +104,8 @@ def urls(server: InferenceServer, *, public: Sequence[str] = ()) -> list[URLPatt
     is_public = re.compile(f"/{match_public(public)}").fullmatch
     paths = [(path, _write_regex(path), name, bool(is_public(path))) for path, name in list_templates(engine)]
     if public:
-        paths.append((_REST, rf"\A(?P<path>/?{match_public(public)})\Z", "other", True))
-    paths += [(f"/{_REST}", _BELOW, "other", False), (_REST, _BELOW_SLASH, "other", False)]
+        paths.append((_ANY_PATH, rf"\A(?P<path>/?{match_public(public)})\Z", "other", True))
+    paths += [(f"/{_ANY_PATH}", _BELOW, "other", False), (_ANY_PATH, _BELOW_SLASH, "other", False)]
     return [_Pattern(server, path, regex, name, is_open) for path, regex, name, is_open in paths]
 
 
@@ -254,7 +254,7 @@ class _Pattern(URLPattern):
     def resolve(self, path: str) -> ResolverMatch | None:
         match: ResolverMatch | None = super().resolve(path)
         if match is not None:
-            route = "/<path:path>" if self._path.endswith(_REST) else self._path.replace("{", "<").replace("}", ">")
+            route = "/<path:path>" if self._path.endswith(_ANY_PATH) else self._path.replace("{", "<").replace("}", ">")
             match.route = route if path.startswith("/") else route.removeprefix("/")
         return match
 

@@ -7,7 +7,7 @@ from contextlib import suppress
 from typing import Any, Final
 
 from .given import is_framework
-from .routes import OURS, REST
+from .routes import ANY_PATH, OURS
 
 _PROBE: Final = "oip_asgi-probe"
 """A name that matches only routes for any name."""
@@ -50,7 +50,7 @@ def _check_route(app: Any, routes: Sequence[Any], method: str, path: str, at: st
     template = getattr(route, "path", None)  # FastAPI 0.165 keeps an included router as an object without one
     ours = _find_ours(route)
     if ours is not None:
-        template = (template or "").removesuffix(REST)
+        template = (template or "").removesuffix(ANY_PATH)
         raise ValueError(f"{ours} is there already, at {template or '/'}, and answers {at} too: {advice}")
     first = "an included router" if template is None else f"the route {template or '/'!r}"
     raise ValueError(

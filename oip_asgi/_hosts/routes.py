@@ -30,13 +30,13 @@ _GROUP: Final = re.compile(r"\(\?P<\w+>")
 class HostRoute(NamedTuple):
     """A route to add to an application of Starlette or FastAPI."""
 
-    path: str  # a template of Starlette's, such as "/v2/models/{name}/infer"; one that ends with `REST` takes what no other route takes
+    path: str  # a template of Starlette's, such as "/v2/models/{name}/infer"; one that ends with `ANY_PATH` takes what no other route takes
     name: str  # such as "model_infer"
     serve: Serve
     is_open: Callable[[Scope], object] | None = None  # finds requests before which no dependencies run; None for none
 
 
-REST: Final = "/{oip_path:path}"
+ANY_PATH: Final = "/{oip_path:path}"
 
 
 def add_routes(app: Any, routes: Sequence[HostRoute], dependencies: Sequence[Any] = ()) -> list[Any]:
@@ -62,8 +62,8 @@ def add_routes(app: Any, routes: Sequence[HostRoute], dependencies: Sequence[Any
             route.app = _guard(route.app, serve, is_open)
         added.append(route)
     for route in added:
-        if route.path.endswith(REST):  # slowapi counts a request for the last route that matches
-            prefix = route.path.removesuffix(REST)
+        if route.path.endswith(ANY_PATH):  # slowapi counts a request for the last route that matches
+            prefix = route.path.removesuffix(ANY_PATH)
             taken = [_GROUP.sub("(?:", each.path_regex.pattern) for each in added if each is not route and each.path.startswith(prefix)]
             route.path_regex = re.compile(f"(?!{'|'.join(taken)}){route.path_regex.pattern}")
     return added
@@ -75,7 +75,7 @@ def make_prefix_cutter(prefix: str) -> Callable[[str], str]:
         return lambda path: path[len(prefix) :]
     from starlette.routing import compile_path
 
-    match = compile_path(prefix + REST)[0].match
+    match = compile_path(prefix + ANY_PATH)[0].match
 
     def cut(path: str) -> str:
         matched = match(path)

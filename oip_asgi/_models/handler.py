@@ -1,6 +1,6 @@
 """A callable, ready to be called with requests: its arguments are bound and its outputs known. Knows no limits and no lifecycle.
 
-A model that is loaded again gets a new one. Each request keeps the one that it began with.
+A model that is loaded again gets a new one. Each request keeps the one that it took in `let_in`, before it waited.
 """
 
 from __future__ import annotations

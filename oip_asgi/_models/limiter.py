@@ -42,6 +42,7 @@ class Slot(msgspec.Struct, eq=False):
     is_running: bool = False  # it was counted in `Limiter.running`
     is_over: bool = False  # it has gone back, was refused, or is not needed because its request shares another's call
     in_thread: bool = False
+    is_given_up: bool = False
     is_unloaded: bool = False  # it was refused because the model was unloaded
 
     def begin(self) -> bool:
@@ -55,18 +56,16 @@ class Slot(msgspec.Struct, eq=False):
     def end(self, *, is_last: bool) -> None:
         """End the thread's part. The slot goes back if that was the last part, or the request has given it up."""
         with self.limiter.lock:
-            is_given_up, self.in_thread = not self.in_thread, False
-            signals = self.limiter.take_back(self) if is_last or is_given_up else ()
+            self.in_thread = False
+            signals = self.limiter.take_back(self) if is_last or self.is_given_up else ()
         for signal in signals:
             signal.set()
 
     def give_up(self) -> None:
         """End the request. The slot goes back now, or as soon as the thread's part has ended."""
         with self.limiter.lock:
-            if self.in_thread:
-                self.in_thread = False  # `end` sees that
-                return
-            signals = self.limiter.take_back(self)
+            self.is_given_up = True
+            signals = () if self.in_thread else self.limiter.take_back(self)
         for signal in signals:
             signal.set()
 

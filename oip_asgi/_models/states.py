@@ -27,7 +27,7 @@ that loads it.
 """
 
 Event: TypeAlias = Literal["load", "loaded", "raised", "cancelled", "idle", "unload", "unregister", "unload ended", "server stopped"]
-"""What somebody asked for, or how that ended."""
+"""What somebody asked for, or how that ended. A request to a model asks to load it only if it is registered or idle: see `lifecycle`."""
 
 Action: TypeAlias = Literal[
     "begin to load", "wait", "refuse", "serve", "serve as before", "discard", "begin to unload", "forget", "nothing"

@@ -74,7 +74,7 @@ class Timings(msgspec.Struct, eq=False, gc=False):  # in no reference cycle
     """When a request reached each stage, in seconds of one clock, or 0.0 if it did not; and what else its record says."""
 
     since: float  # its body was there
-    entered: float = 0.0  # it was decoded, if that is done at once, and began to wait for a slot
+    entered: float = 0.0  # it had a slot or a place in the queue, and was decoded if that is done at once
     started: float = 0.0  # it had its slot, and its arguments were begun
     called: float = 0.0  # the function was called
     returned: float = 0.0  # the function had returned

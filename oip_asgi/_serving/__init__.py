@@ -1,1 +1,4 @@
-"""The life of one request: admit, read, decode, check, wait for a slot, run, encode. Knows no HTTP, no gRPC and no JSON."""
+"""The life of one request: admit, read, take a slot or a place in the queue, decode, check, run, encode.
+
+Knows no HTTP, no gRPC and no JSON.
+"""

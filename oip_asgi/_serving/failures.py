@@ -111,14 +111,14 @@ def _find_overriding(call: Call[Any]) -> str | None:
 
 
 def make_busy_error(model: Model) -> InferenceError:
-    limiter, within = model.limiter, find_callers()
-    if within.count(model) >= limiter.max_concurrency:
+    limiter, callers = model.limiter, find_callers()
+    if callers.count(model) >= limiter.max_concurrency:
         return ModelFailed(
-            f"{_list_calls(model, within)}: the last call would wait for itself, as calls that it is made within hold all "
+            f"{_list_calls(model, callers)}: the last call would wait for itself, as calls that it is made within hold all "
             f"{limiter.max_concurrency} slots of {model}: give it a larger max_concurrency, or do not call it from within"
         )
     running = "1 call runs" if limiter.max_concurrency == 1 else f"{limiter.max_concurrency} calls run"
-    if model in within:
+    if model in callers:
         return Busy(f"{model} is busy: {running}, and a call within one of its own does not wait", headers=_RETRY)
     waiting = f"{limiter.max_queue} {'waits' if limiter.max_queue == 1 else 'wait'}"
     return Busy(f"{model} is busy: {running} and {waiting}, which is all it takes", headers=_RETRY)

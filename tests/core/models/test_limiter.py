@@ -62,8 +62,14 @@ def test_who_gives_up_on_its_turn_hands_it_on() -> None:
 
 @pytest.mark.parametrize(
     ("before", "last"),
-    [(["begin"], "end"), (["begin", "give up"], "end"), ([], "give up"), (["begin", "end of a part"], "give up")],
-    ids=["a thread ends", "a thread ends behind its request", "no thread began", "between two parts"],
+    [
+        (["begin"], "end"),
+        (["begin", "give up"], "end"),
+        (["begin", "give up", "give up"], "end"),
+        ([], "give up"),
+        (["begin", "end of a part"], "give up"),
+    ],
+    ids=["a thread ends", "a thread ends behind its request", "given up twice", "no thread began", "between two parts"],
 )
 def test_a_slot_goes_back_with_the_last_that_holds_it(before: list[str], last: str) -> None:
     limiter = Limiter(1, 1)
