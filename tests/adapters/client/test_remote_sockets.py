@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
+import socket
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -14,7 +16,7 @@ import pytest
 
 from oip_asgi import InferenceError, InferenceResponse, InferenceServer, OIPApp
 from oip_asgi.client import remote
-from tests.support.peer import CHUNKED, CLOSE, GOOD, make_canned, with_length
+from tests.support.peer import CHUNKED, CLOSE, GOOD, METADATA, Peer, make_canned, with_length
 from tests.support.threads import serving
 from tests.support.ways import Request, send_asgi
 
@@ -211,6 +213,46 @@ def test_a_client_that_goes_cancels_the_call_there() -> None:
     with waiting_there() as (url, began, ended):
         asyncio.run(ask(url, began))
         assert ended.wait(10)
+
+
+@pytest.mark.parametrize("half_closes", [True, False])
+def test_cancelled_calls_leave_no_connection(half_closes: bool) -> None:
+    """Those that are cancelled while a connection is opened and the request goes out, and those whose answer never ends."""
+    whole, is_cut = with_length(GOOD), False
+
+    def answer(request: bytes) -> bytes:
+        return with_length(METADATA) if request.startswith(b"GET") else whole[: 60 if is_cut else None]
+
+    async def storm(peer: Peer, url: str) -> None:
+        nonlocal is_cut
+        near = InferenceServer()
+        near.register("m", load=remote(url, "m"), max_concurrency=4)
+
+        async def cancel_one(turns: int, seconds: float = 0) -> None:
+            call = asyncio.ensure_future(near.infer("m", {"x": np.zeros(4)}))
+            for _ in range(turns):
+                await asyncio.sleep(0)
+            await asyncio.sleep(seconds)
+            call.cancel()
+            await asyncio.wait([call], timeout=10)
+
+        async with near.lifespan():
+            for number in range(600):
+                await cancel_one(number % 25)
+            assert len(peer.connections) > 100
+            is_cut = True
+            for _ in range(20):
+                await cancel_one(0, 0.01)
+            is_cut = False
+            for connection in peer.connections if half_closes else ():
+                with contextlib.suppress(OSError):  # it is closed
+                    connection.shutdown(socket.SHUT_WR)
+            await asyncio.to_thread(peer.wait_for_open, 0)
+            assert (await near.infer("m", {"x": np.zeros(4)}))["y"].tolist() == [1, 2]
+
+    peer = Peer(answer)
+    with peer.listening() as url:
+        asyncio.run(storm(peer, url))
 
 
 def test_a_call_that_is_late_here_is_late_there(caplog: pytest.LogCaptureFixture) -> None:

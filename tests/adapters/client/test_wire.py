@@ -72,9 +72,11 @@ def test_whole_numbers_are_never_rounded() -> None:
     recorded = Recorded()
     recorded.client.infer("m", {"x": [2**63 + 1, 1]}, binary=False)
     assert recorded.requests[0].content == b'{"inputs":[{"name":"x","shape":[2],"datatype":"UINT64","data":[9223372036854775809,1]}]}'
+    recorded.client.infer("m", {"x": [[2**63 + 1], [1]]}, binary=False)
+    assert b'"shape":[2,1],"datatype":"UINT64","data":[9223372036854775809,1]' in recorded.requests[1].content
     with pytest.raises(InferenceError, match="input 'x': no datatype holds all of its whole numbers"):
         recorded.client.infer("m", {"x": [2**63 + 1, -1]})
-    assert len(recorded.requests) == 1
+    assert len(recorded.requests) == 2
 
 
 def test_what_the_caller_says_of_outputs_is_kept() -> None:
