@@ -102,7 +102,7 @@ class Limiter:
         for signal in turns:
             signal.set()
 
-    def enter(self, slot: Slot, *, may_run: bool = True, may_wait: bool = True) -> bool:
+    def enter(self, slot: Slot, may_run: bool = True, may_wait: bool = True) -> bool:
         """Let a slot run, or wait in the queue. False if the request may not wait, or the queue is full. The caller holds the lock.
 
         A call made within a call of the same model never waits: it takes a free slot at once, ahead of the queue, or is refused.

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Coroutine
 from contextlib import suppress
 from functools import partial
 from typing import Any, Final, Literal, TypeAlias, TypeVar
@@ -54,11 +53,10 @@ async def infer(engine: Engine, model: Model, wire: WireFormat[T], io: IO, call:
     Models that only stream are refused. A stream whose model turns out to be a plain one gives its `call`, which has been let in already.
     """
     if call is None:
-        entering = let_in(engine, model, wire, io)
-        call = entering if isinstance(entering, Call) else await entering
+        call = await let_in(engine, model, wire, io)
     slot, kind = call.slot, call.handler.kind
     try:
-        if call.latest_turn != math.inf and slot.turn is not None and not call.model.has_batches:
+        if slot.turn is not None and call.latest_turn != math.inf and not call.model.has_batches:
             await wait_within_calls(call, slot.turn, io)
         if call.cached is not None:  # it has not entered
             if are_short(call.cached.outputs):
@@ -80,12 +78,13 @@ async def infer(engine: Engine, model: Model, wire: WireFormat[T], io: IO, call:
                 await io.wait(slot.turn, call.deadline)
             if slot.is_over:
                 raise Stopped
-            if not call.timings.started:
-                call.timings.started = call.timings.entered if slot.turn is None else call.engine.clock()
+            timings = call.timings
+            if not timings.started:
+                timings.started = timings.entered if slot.turn is None else engine.clock()
             if kind == "async":
                 response = await io.call(call.run_async if call.span is None else call.run_async_in_span, call.deadline)
             else:
-                response = call.engine.call_here(call.run if call.span is None else call.run_in_span)
+                response = engine.call_here(call.run if call.span is None else call.run_in_span)
             if are_short(response.outputs):
                 encoded = call.encode(response)
             else:
@@ -99,85 +98,64 @@ async def infer(engine: Engine, model: Model, wire: WireFormat[T], io: IO, call:
     return encoded
 
 
-def let_in(
-    engine: Engine,
-    model: Model,
-    wire: WireFormat[T],
-    io: IO,
-    takes: Takes = "response",
-    *,
-    span: Span | None = None,
-    body: Buffer | None = None,
-) -> Call[T] | Coroutine[Any, Any, Call[T]]:
-    """Let a request in: its call has a slot then, or a place in the queue. If it has to wait before that, return a coroutine that does so.
-
-    `span` and `body` are given once it has waited.
-    """
-    if body is None:
-        span = None if engine.tracer is None else engine.tracer.begin(model)
-        body = wire.body
+async def let_in(engine: Engine, model: Model, wire: WireFormat[T], io: IO, takes: Takes = "response") -> Call[T]:
+    """Let a request in: its call has a slot then, or a place in the queue. Nearly all requests wait for nothing before that."""
+    span = None if engine.tracer is None else engine.tracer.begin(model)
+    body = wire.body
+    while True:
         if body is None or model.lifecycle.state != "ready" or model.cache is not None:
-            return _let_in_later(engine, model, wire, io, takes, span)
-    since, seconds = engine.clock(), model.timeout
-    if wire.timeout < seconds:
-        seconds = wire.timeout
-    call = Call(engine, model, wire, span, seconds, since + seconds, Timings(since), body)
-    try:
-        with model.limiter.lock:
-            handler = call.handler = model.lifecycle.handler or model.lifecycle.refuse()
-            handler.uses.count += 1
-            call.slot = model.limiter.slot_type(model.limiter, handler.uses)
-            if model.cache is None:
-                _enter(call)
-        if handler.streams and takes != "items":
-            if handler.once is None and takes == "response":
-                raise InvalidRequest(f"{model} answers with a stream: use {_STREAMING}")
-            call.handler = handler.once or handler
-        if (len(body) if wire.size is None else wire.size) <= LOOP_BYTES and not (engine.regions.is_on and _REGION.search(body)):
-            call.decode()
-        if model.cache is None:
+            model, body = await _wait_for_load_and_body(engine, model, wire, io, span, body)
+        since, seconds, limiter = engine.clock(), model.timeout, model.limiter
+        if wire.timeout < seconds:
+            seconds = wire.timeout
+        call = Call(engine, model, wire, span, seconds, since + seconds, Timings(since), body)
+        try:
+            with limiter.lock:
+                handler = call.handler = model.lifecycle.handler or model.lifecycle.refuse()
+                handler.uses.count += 1
+                call.slot = limiter.slot_type(limiter, handler.uses)
+                if model.cache is None:
+                    _enter(call)
+            if handler.streams and takes != "items":
+                if handler.once is None and takes == "response":
+                    raise InvalidRequest(f"{model} answers with a stream: use {_STREAMING}")
+                call.handler = handler.once or handler
+            if (len(body) if wire.size is None else wire.size) <= LOOP_BYTES and not (engine.regions.is_on and _REGION.search(body)):
+                call.decode()
+            if model.cache is not None:
+                await _look_up(call, model.cache, io)
+                if call.cached is not None:  # it needs no slot
+                    return call
+                with limiter.lock:
+                    _enter(call)
             call.timings.entered = engine.clock()
-    except WentIdle:  # it has just been unloaded: it is loaded again
-        return _let_in_later(engine, model, wire, io, takes, span, body)
-    except BaseException as error:
-        _fail(call, error)
-        raise
-    return call
+            return call
+        except WentIdle:
+            pass  # it has just been unloaded: it is loaded again
+        except BaseException as error:
+            _fail(call, error)
+            raise
 
 
-async def _let_in_later(
-    engine: Engine, model: Model, wire: WireFormat[T], io: IO, takes: Takes, span: Span | None, body: Buffer | None = None
-) -> Call[T]:
-    """Let a request in that waits: for its model to be loaded, for its body, or for what the cache has."""
+async def _wait_for_load_and_body(
+    engine: Engine, model: Model, wire: WireFormat[T], io: IO, span: Span | None, body: Buffer | None
+) -> tuple[Model, Buffer]:
+    """Wait until a model is loaded, and read the body if it is not there. Return the model, or what has replaced it, and the body."""
     try:
         while True:
             while (serving := await _admit(engine, model, io)) is not model:
                 model = serving
-            if body is None:
-                body = await wire.read(io)
-                if engine.stopping or model.lifecycle.state in _GONE:
-                    continue
-            break
+            if body is not None:
+                return model, body
+            body = await wire.read(io)
+            if not engine.stopping and model.lifecycle.state not in _GONE:
+                return model, body
     except BaseException as error:
         ended = engine.clock()
         record_failure(model, None, span, ended, error)
         if model.observers:
             tell(model, wire, None, ended, None, error)
         raise
-    call = let_in(engine, model, wire, io, takes, span=span, body=body)
-    if not isinstance(call, Call):
-        return await call
-    if model.cache is not None:
-        try:
-            await _look_up(call, model.cache, io)
-            if call.cached is None:
-                with model.limiter.lock:
-                    _enter(call)
-                call.timings.entered = engine.clock()
-        except BaseException as error:
-            _fail(call, error)
-            raise
-    return call
 
 
 async def _look_up(call: Call[Any], cache: Cache, io: IO) -> None:
@@ -209,7 +187,7 @@ def _enter(call: Call[Any]) -> None:
         raise make_stopping_error(model)
     may_wait = model not in within
     may_run = not model.options.max_batch_delay or not may_wait
-    if not model.limiter.enter(call.slot, may_run=may_run, may_wait=may_wait):
+    if not model.limiter.enter(call.slot, may_run, may_wait):
         raise make_busy_error(model)
     if within and call.slot.is_waiting:
         call.latest_turn = find_latest_turn(engine.clock())

@@ -56,8 +56,7 @@ class _Item(msgspec.Struct, Generic[T], gc=False):  # in no reference cycle
 
 async def infer_any(engine: Engine, model: Model, wire: WireFormat[T], io: IO) -> T:
     """The only response of a request, even if the model streams: more than one, or none, is an error."""
-    entering = let_in(engine, model, wire, io, "item")
-    call = entering if isinstance(entering, Call) else await entering
+    call = await let_in(engine, model, wire, io, "item")
     if not call.handler.streams:
         return await infer(engine, model, wire, io, call)
     [response] = [response async for response in stream(engine, model, wire, io, call=call)]
@@ -75,8 +74,7 @@ async def stream(
     """
     wants_one = call is not None
     if call is None:
-        entering = let_in(engine, model, wire, io, "items")
-        call = entering if isinstance(entering, Call) else await entering
+        call = await let_in(engine, model, wire, io, "items")
         if not call.handler.streams:
             yield await infer(engine, model, wire, io, call)
             return
@@ -126,7 +124,7 @@ class _ItemReader(Generic[T]):
     async def prepare(self) -> None:
         """Have the request decoded, and wait for the turn of what runs on the event loop."""
         call, slot = self._call, self._call.slot
-        if call.latest_turn != math.inf and slot.turn is not None:
+        if slot.turn is not None and call.latest_turn != math.inf:
             await wait_within_calls(call, slot.turn, self._io)
         if call.body is not None:
             await self._io.run(call.decode_in_thread, "conversion", slot.turn, min(self._until, call.deadline))
