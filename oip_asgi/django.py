@@ -386,10 +386,10 @@ def _find_reader() -> Reader:
 
 
 def _make_response(response: Response | Events, body: Iterator[bytes]) -> HttpResponse:
-    made = HttpResponse(body, status=response.status, headers=_list_headers(response))
+    answer = HttpResponse(body, status=response.status, headers=_list_headers(response))
     if b"content-type" not in dict(response.headers):  # an empty one has none, and Django would add HTML
-        del made["Content-Type"]
-    return made
+        del answer["Content-Type"]
+    return answer
 
 
 def _list_headers(response: Response | Events) -> dict[str, str]:

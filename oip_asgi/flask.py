@@ -114,9 +114,9 @@ def _make_view(name: str, server: InferenceServer, paths: Mapping[str, str], is_
             head.path = quote(path)  # the path that was found open, and no other spelling of it
         stream = _Stream("stream" in vars(request))  # a cached property
         response, body = wsgi.answer(server, head, stream, _feed)
-        made = Response(stream_with_context(body) if type(response) is Events else list(body), response.status)
-        made.headers = Headers(wsgi.headers(response))  # our headers alone: Flask would add a content type to an empty answer
-        return made
+        answer = Response(stream_with_context(body) if type(response) is Events else list(body), response.status)
+        answer.headers = Headers(wsgi.headers(response))  # our headers alone: Flask would add a content type to an empty answer
+        return answer
 
     view.__module__, view.__name__, view.__qualname__ = "oip_asgi", name, name
     return view

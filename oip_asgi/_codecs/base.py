@@ -273,9 +273,9 @@ def decode_elements(tensor: Tensor, decode: Callable[[bytes], V], content_type: 
     return values
 
 
-def bytes_of(tensor: Tensor, wanted: str) -> list[bytes]:
+def bytes_of(tensor: Tensor, target: str) -> list[bytes]:
     """The elements of a BYTES tensor of shape [N] or [N, 1], not decoded."""
     if tensor.datatype != "BYTES":
-        raise InvalidRequest(f"tensor {show(tensor.name)} has datatype {tensor.datatype}: expected BYTES for {wanted!r}")
-    elements: list[bytes] = rows_of(tensor, wanted).tolist()
+        raise InvalidRequest(f"tensor {show(tensor.name)} has datatype {tensor.datatype}: expected BYTES for {target!r}")
+    elements: list[bytes] = rows_of(tensor, target).tolist()
     return elements

@@ -69,7 +69,7 @@ def to_own_dtype(series: pd.Series[Any]) -> pd.Series[Any]:
     if kind is not pd.ArrowDtype:
         return series
     if dtype.kind in "biu" and column.isna().any():
-        masked = next(name for name, known in MASKED.items() if known == dtype.numpy_dtype)
+        masked = next(name for name, numpy_dtype in MASKED.items() if numpy_dtype == dtype.numpy_dtype)
         return pd.Series(column.astype(masked).array)  # numpy has integers and booleans without missing ones
     values = column.array.__arrow_array__()
     return pd.Series(values.to_pylist(), dtype=object) if values.type.num_fields else pd.Series(values.to_pandas())

@@ -258,7 +258,7 @@ class Codecs:
             return None
         decode = _make_decode(of_annotation)
         # a tensor holds bytes already: they are decoded from base64 only if the request says so
-        as_bytes = partial(bytes_of, wanted="list[bytes]")
+        as_bytes = partial(bytes_of, target="list[bytes]")
         default = as_bytes if of_annotation is Base64Codec else get_array if of_annotation is NumpyCodec else decode
         content_type = of_annotation.content_type if default is decode else None
         return Reader(called, default, {of_annotation.content_type: decode}, *self._find_metadata(of_annotation), content_type=content_type)

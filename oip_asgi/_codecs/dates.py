@@ -111,7 +111,7 @@ def read_points(tensor: Tensor) -> tuple[Array, bool]:
         raise _make_error(tensor, indices[are_zoned.index(False)], "a date and time with an offset from UTC, as other elements have")
     points = np.full(len(elements), "NaT", "M8[us]")
     points[elements_at := np.array(indices, int)] = np.array(in_utc, "M8[us]")
-    finer = [int(found[1].ljust(3, b"0")) if found else 0 for found in map(_FINER.search, there)]
+    finer = [int(match[1].ljust(3, b"0")) if match else 0 for match in map(_FINER.search, there)]
     if any(finer):
         if not are_between(points, *NANOSECONDS):
             expected = "microseconds at most, since other elements are outside the years 1678 to 2261"

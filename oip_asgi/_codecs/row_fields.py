@@ -261,10 +261,10 @@ def read_pydantic(cls: Any) -> tuple[tuple[Field, ...], Make, None]:
 
     def make(objects: Sequence[dict[str, Any]]) -> list[Any]:
         try:
-            made: list[Any] = rows.validate_python(objects)
+            instances: list[Any] = rows.validate_python(objects)
         except pydantic.ValidationError as error:
             raise InvalidRequest(_explain_pydantic(error.errors(include_url=False, include_context=False)[0])) from None
-        return made
+        return instances
 
     return fields, make, None
 

@@ -175,8 +175,8 @@ def _read_onnx(file: Path) -> ModelFile:
     names = [output.name for output in outputs]
 
     def predict(**inputs: Any) -> dict[str, Any]:
-        given = {name: _to_text(array) for name, array in inputs.items()}
-        return dict(zip(names, session.run(names, given), strict=True))
+        feed = {name: _to_text(array) for name, array in inputs.items()}
+        return dict(zip(names, session.run(names, feed), strict=True))
 
     return ModelFile(predict, {"platform": "onnxruntime_onnx", "inputs": inputs, "outputs": outputs})
 

@@ -159,8 +159,8 @@ def _choose_ports(options: argparse.Namespace, settings: Settings | None) -> Por
     ports = Ports(_HOST, _PORT, None, None)
     if settings is not None:
         ports = Ports(settings.host, settings.http_port, settings.grpc_port, settings.metrics_port)
-    given = {"host": options.host, "http": options.port, "grpc": options.grpc, "metrics": options.metrics}
-    ports = ports._replace(**{key: value for key, value in given.items() if value is not None})
+    said = {"host": options.host, "http": options.port, "grpc": options.grpc, "metrics": options.metrics}
+    ports = ports._replace(**{key: value for key, value in said.items() if value is not None})
     for key in ("grpc", "metrics"):
         if getattr(ports, key) is not None and not _has_what_it_needs(key):  # of a folder, whose other models are served all the same
             logger.warning("%s_port of settings.json is not opened: pip install 'oip_asgi[%s]'", key, _EXTRAS[key][0])
@@ -231,8 +231,8 @@ def _make_host(key: str | None) -> tuple[Any, dict[str, Any]]:
     from fastapi import Depends, FastAPI, HTTPException, Security
     from fastapi.security import APIKeyHeader
 
-    def check_key(given: str | None = Security(APIKeyHeader(name="x-api-key", auto_error=False))) -> None:
-        if not secrets.compare_digest((given or "").encode(), key.encode()):
+    def check_key(sent: str | None = Security(APIKeyHeader(name="x-api-key", auto_error=False))) -> None:
+        if not secrets.compare_digest((sent or "").encode(), key.encode()):
             raise HTTPException(401, "send the header x-api-key")
 
     return FastAPI(openapi_url=None), {"dependencies": [Depends(check_key)], "public": ["health", "docs"]}
@@ -278,8 +278,8 @@ def _make_interceptor(key: str) -> Any:
 
     class KeyInterceptor(grpc.aio.ServerInterceptor):
         async def intercept_service(self, continuation: Any, call: Any) -> Any:
-            given = dict(call.invocation_metadata).get("x-api-key", "")
-            if call.method in HEALTH_METHODS or secrets.compare_digest(str(given).encode(), key.encode()):
+            sent = dict(call.invocation_metadata).get("x-api-key", "")
+            if call.method in HEALTH_METHODS or secrets.compare_digest(str(sent).encode(), key.encode()):
                 return await continuation(call)
             return grpc.unary_unary_rpc_method_handler(refuse)
 

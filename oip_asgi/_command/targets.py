@@ -78,15 +78,15 @@ def _serve_folder(folder: Path, *, model_control: bool) -> Target:
 
 
 def _serve_file(file: Path, name: str, *, model_control: bool) -> Target:
-    found = read_model_file(file)
+    model = read_model_file(file)
     server = InferenceServer(model_control=model_control)
-    server.register(name, found.function, **found.options)
-    return Target(server, server, columns=found.columns)
+    server.register(name, model.function, **model.options)
+    return Target(server, server, columns=model.columns)
 
 
 def _import(module: str, attribute: str) -> Any:
     try:
-        found: Any = importlib.import_module(module)
+        value: Any = importlib.import_module(module)
     except ModuleNotFoundError as error:
         if error.name is None or not f"{module}.".startswith(f"{error.name}."):
             raise  # a module that this one imports: who wrote it needs the traceback
@@ -94,22 +94,22 @@ def _import(module: str, attribute: str) -> Any:
             f"{module}:{attribute}: there is no module {error.name!r} here: start the command in the folder where it is"
         ) from None
     for name in attribute.split("."):
-        if not hasattr(found, name):
-            raise Mistake(f"{module}:{attribute}: there is no {name!r}{_list_candidates(found)}")
-        found = getattr(found, name)
-    _check_app(found, f"{module}:{attribute}")
-    return found
+        if not hasattr(value, name):
+            raise Mistake(f"{module}:{attribute}: there is no {name!r}{_list_candidates(value)}")
+        value = getattr(value, name)
+    _check_app(value, f"{module}:{attribute}")
+    return value
 
 
-def _describe_imported(module: str, found: Any) -> Target:
+def _describe_imported(module: str, app: Any) -> Target:
     """Find the server in an application: the only one of its module, and where a route or middleware has it."""
-    if isinstance(found, InferenceServer):
-        return Target(found, found)
+    if isinstance(app, InferenceServer):
+        return Target(app, app)
     servers = [value for value in vars(sys.modules[module]).values() if isinstance(value, InferenceServer)]
-    prefixes = [prefix for each in iterate_applications(found) for prefix in _find_prefixes(each)]
+    prefixes = [prefix for each in iterate_applications(app) for prefix in _find_prefixes(each)]
     if len({*map(id, servers)}) == len(prefixes) == 1:
-        return Target(found, servers[0], prefixes[0])
-    return Target(found, None)
+        return Target(app, servers[0], prefixes[0])
+    return Target(app, None)
 
 
 def _find_prefixes(app: object) -> Iterator[str]:
@@ -120,9 +120,9 @@ def _find_prefixes(app: object) -> Iterator[str]:
             yield route.path
 
 
-def _list_candidates(found: Any) -> str:
+def _list_candidates(module: Any) -> str:
     """What of a module could be meant."""
-    may_be = [name for name, value in vars(found).items() if isinstance(value, InferenceServer) or _is_asgi(value)]
+    may_be = [name for name, value in vars(module).items() if isinstance(value, InferenceServer) or _is_asgi(value)]
     return (
         f": did you mean {' or '.join(may_be)}?"
         if may_be
@@ -134,16 +134,12 @@ def _is_asgi(value: Any) -> bool:
     return not isinstance(value, type) and callable(value) and inspect.iscoroutinefunction(type(value).__call__)
 
 
-def _check_app(found: Any, named: str) -> None:
-    if isinstance(found, InferenceServer) or _is_asgi(found):
+def _check_app(app: Any, named: str) -> None:
+    if isinstance(app, InferenceServer) or _is_asgi(app):
         return
-    if (
-        is_framework(found, "flask", "Flask")
-        or is_framework(found, "django", "WSGIHandler")
-        or is_framework(found, "oip_asgi", "OIPWSGIApp")
-    ):
-        raise Mistake(f"{named} is {describe(found)}, an application of WSGI, and this serves ASGI: run gunicorn --threads 8 {named}")
-    if inspect.isfunction(found) and not inspect.iscoroutinefunction(found) and not inspect.signature(found).parameters:
-        raise Mistake(f"{named} is a function: give a name to what it makes, such as app = {found.__name__}(), and write that name")
-    if isinstance(found, type) or not callable(found):
-        raise Mistake(f"{named} is {describe(found)}: expected an InferenceServer or an application of ASGI")
+    if is_framework(app, "flask", "Flask") or is_framework(app, "django", "WSGIHandler") or is_framework(app, "oip_asgi", "OIPWSGIApp"):
+        raise Mistake(f"{named} is {describe(app)}, an application of WSGI, and this serves ASGI: run gunicorn --threads 8 {named}")
+    if inspect.isfunction(app) and not inspect.iscoroutinefunction(app) and not inspect.signature(app).parameters:
+        raise Mistake(f"{named} is a function: give a name to what it makes, such as app = {app.__name__}(), and write that name")
+    if isinstance(app, type) or not callable(app):
+        raise Mistake(f"{named} is {describe(app)}: expected an InferenceServer or an application of ASGI")

@@ -90,8 +90,8 @@ def list_models(models: Iterable[Model], *, ready: bool) -> list[ModelIndex]:
     """List models, only ready ones if `ready`. This loads nothing, and calls no `ready=`."""
     entries = [(read_status(model), _STATES[model.lifecycle.state][1]) for model in models]
     return [
-        ModelIndex(name=found.name, version=found.version or msgspec.UNSET, state=state, reason=found.reason or msgspec.UNSET)
-        for found, state in entries
+        ModelIndex(name=status.name, version=status.version or msgspec.UNSET, state=state, reason=status.reason or msgspec.UNSET)
+        for status, state in entries
         if state == "READY" or not ready
     ]
 

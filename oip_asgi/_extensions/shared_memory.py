@@ -264,10 +264,10 @@ class Regions:
 
     def _locate(self, name: str, offset: int, size: int, where: str) -> MemoryRange:
         """Find the memory range of a tensor. It stays valid if the region is unregistered meanwhile."""
-        found = self._regions.get(name)
-        if found is None:
+        region_and_segment = self._regions.get(name)
+        if region_and_segment is None:
             raise InvalidRequest(f"{where} is in the region {show(name)}, which is not registered")
-        region, segment = found
+        region, segment = region_and_segment
         if offset + size > region.byte_size:
             beyond = f"which is beyond the {region.byte_size} bytes of the region {show(name)}"
             raise InvalidRequest(f"{where} has {_OFFSET} {offset} and {_SIZE} {size}, {beyond}")

@@ -209,11 +209,11 @@ def _match_raw(inputs: Sequence[Any], raw: Sequence[Buffer | None], model_name: 
     return [None if REGION in item.parameters else next(left) for item in inputs]
 
 
-def decode_tensor(item: Any, place: int, raw: Buffer | None, read_region: ReadRegion, field: str = "inputs") -> Tensor:
+def decode_tensor(item: Any, index: int, raw: Buffer | None, read_region: ReadRegion, field: str = "inputs") -> Tensor:
     shape = tuple(item.shape[:])
     if shape and min(shape) < 0:
         axis = next(axis for axis, dimension in enumerate(shape) if dimension < 0)
-        raise InvalidRequest(f"{field}[{place}].shape[{axis}]: expected int >= 0")
+        raise InvalidRequest(f"{field}[{index}].shape[{axis}]: expected int >= 0")
     try:
         dtype = dtype_of(item.datatype)
         sent, parameters = item.parameters, {}
@@ -230,7 +230,7 @@ def decode_tensor(item: Any, place: int, raw: Buffer | None, read_region: ReadRe
             check_supported(sent, "it")
             array = _decode_contents(item.contents, item.datatype, dtype, shape)
     except InvalidRequest as error:
-        raise InvalidRequest(f"{field}[{place}] ({show(item.name)}): {error}") from None
+        raise InvalidRequest(f"{field}[{index}] ({show(item.name)}): {error}") from None
     return make_tensor(item.name, array, parameters) if dtype.hasobject else Tensor(item.name, array, parameters)
 
 
@@ -252,14 +252,14 @@ def _decode_contents(contents: Any, datatype: str, dtype: DType, shape: tuple[in
     return array.reshape(shape)
 
 
-def decode_parameters(parameters: Any, place: str) -> Parameters:
-    return {name: _decode_value(parameter, f"{place}[{show(name)}]") for name, parameter in parameters.items()}
+def decode_parameters(parameters: Any, where: str) -> Parameters:
+    return {name: _decode_value(parameter, f"{where}[{show(name)}]") for name, parameter in parameters.items()}
 
 
-def _decode_value(parameter: Any, place: str) -> Any:
+def _decode_value(parameter: Any, where: str) -> Any:
     choice = parameter.WhichOneof("parameter_choice")
     if choice is None:
-        raise InvalidRequest(f"{place} has no value: expected bool_param, int64_param, string_param, double_param or uint64_param")
+        raise InvalidRequest(f"{where} has no value: expected bool_param, int64_param, string_param, double_param or uint64_param")
     return getattr(parameter, choice)
 
 

@@ -176,8 +176,8 @@ class StreamCall:
                 record_unknown(engine.unknown, error)
             return request, error
 
-    async def _answer(self, request: _Request | None, found: Model | Exception) -> None:
-        model = None if isinstance(found, Exception) else found
+    async def _answer(self, request: _Request | None, model_or_error: Model | Exception) -> None:
+        model = None if isinstance(model_or_error, Exception) else model_or_error
         before, answered = self._last_answered, asyncio.Event()
         if model is None or not model.streams:
             self._last_answered = answered
@@ -196,11 +196,11 @@ class StreamCall:
         io = AsyncIO(self._runtime)
 
         try:
-            if isinstance(found, Exception):
-                await self._fail(as_client_error(found), request, None, before)
+            if isinstance(model_or_error, Exception):
+                await self._fail(as_client_error(model_or_error), request, None, before)
                 return
             assert request is not None  # it has a model
-            items = stream(self._engine, found, request, io)
+            items = stream(self._engine, model_or_error, request, io)
             first = await begin(items)
             if first is not None:
                 await send_pieces(io, self._runtime.here(), first, items, write)

@@ -53,7 +53,7 @@ def _encode_error(error: InferenceError) -> bytes:
 
 
 def _escape_line_ends(document: bytes) -> bytes:
-    return _LINE_ENDS.sub(lambda found: b"\\u%04x" % ord(found[0].decode()), document)
+    return _LINE_ENDS.sub(lambda match: b"\\u%04x" % ord(match[0].decode()), document)
 
 
 _HEADERS: Final = [

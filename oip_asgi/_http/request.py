@@ -157,10 +157,10 @@ def encode_path(path: str, target: str | None) -> str:
     raw = (target or "").partition("?")[0]
     if raw and not raw.endswith(("/", "%2F", "%2f")):
         path = path.removesuffix("/")  # Litestar adds one
-    left, place = len(path), len(raw)
-    while left and (slash := raw.rfind("/", 0, place)) >= 0:
-        segment = "/" + unquote(raw[slash + 1 : place])
+    left, end = len(path), len(raw)
+    while left and (slash := raw.rfind("/", 0, end)) >= 0:
+        segment = "/" + unquote(raw[slash + 1 : end])
         if not path.endswith(segment, 0, left):
             break
-        left, place = left - len(segment), slash
-    return quote(path) if left else raw[place:]
+        left, end = left - len(segment), slash
+    return quote(path) if left else raw[end:]

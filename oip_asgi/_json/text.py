@@ -120,13 +120,13 @@ def check_unseen(text: Buffer) -> None:
                 raise InvalidRequest(f"the JSON is nested more than {MAX_DEPTH} deep")
 
 
-def refuse(error: Exception, place: str, text: Buffer, hint: str = "") -> NoReturn:
+def refuse(error: Exception, location: str, text: Buffer, hint: str = "") -> NoReturn:
     """Raise what a decoder found wrong in a text, or in the part of it at `place`."""
     check_unseen(text)
     if not isinstance(error, msgspec.ValidationError):
         raise InvalidRequest(f"the body is not valid JSON: {error}{_find_hint(text)}") from None
     problem, _, path = str(error).replace("`", "").partition(" - at $")
-    where = f"{place}{path}".lstrip(".") or "the body"
+    where = f"{location}{path}".lstrip(".") or "the body"
     raise InvalidRequest(f"{where}: {problem[0].lower()}{problem[1:]}{hint}") from None
 
 

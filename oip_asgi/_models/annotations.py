@@ -110,7 +110,7 @@ def _parse_extras(annotation: Any, extras: Sequence[Any]) -> dict[str, Any]:
     """Parse `Annotated[..., "FP32", [-1, 4]]`: a datatype, and a shape or none. Other extras, such as texts for readers, are ignored."""
     shapes = [tuple(extra) for extra in extras if isinstance(extra, (list, tuple)) and all(type(size) is int for size in extra)]
     texts = [extra for extra in extras if isinstance(extra, str)]
-    datatype = next((known for text in texts for known in _KNOWN if known == text), None)
+    datatype = next((name for text in texts for name in _KNOWN if name == text), None)
     if datatype is not None:
         TensorSpec("x", datatype, shapes[0] if shapes else ())  # raises if it cannot be one
         return {"datatype": datatype, "shape": shapes[0] if shapes else None, "unreadable": None}

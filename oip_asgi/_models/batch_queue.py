@@ -15,7 +15,7 @@ import msgspec
 from .limiter import Limiter, Slot
 
 
-class Place(Slot, eq=False):
+class BatchSlot(Slot, eq=False):
     """The slot of a request that may share its call."""
 
     request: Any = None  # while it is in a group
@@ -30,20 +30,20 @@ class _Group(msgspec.Struct, eq=False):
     """Requests that may share a call, in the order in which they came."""
 
     key: Hashable
-    places: dict[Place, None] = msgspec.field(default_factory=dict)
+    slots: dict[BatchSlot, None] = msgspec.field(default_factory=dict)
     rows: int = 0
     due_count: int = 0  # how many may not be held back any longer
-    starter: Place | None = None  # has got a slot, and will take the others along
+    starter: BatchSlot | None = None  # has got a slot, and will take the others along
 
     @property
-    def first(self) -> Place:
-        return next(iter(self.places))
+    def first(self) -> BatchSlot:
+        return next(iter(self.slots))
 
 
 class Batches(Limiter):
     """The slots of a model whose requests may share calls."""
 
-    slot_type = Place
+    slot_type = BatchSlot
 
     def __init__(self, max_concurrency: int, max_queue: int, most: int, preferred: Collection[int]) -> None:
         super().__init__(max_concurrency, max_queue)
@@ -52,32 +52,32 @@ class Batches(Limiter):
         self._enough = max(preferred, default=most)
         self._groups: dict[Hashable, _Group] = {}
 
-    def share(self, place: Place, request: object) -> bool:
+    def share(self, slot: BatchSlot, request: object) -> bool:
         """Let a request in the queue share a call with others that have the same key. True if its turn has come already."""
         with self.lock:
-            if place.is_over:  # it was refused
+            if slot.is_over:  # it was refused
                 return False
-            key = place.key or place
+            key = slot.key or slot
             group = self._groups.get(key)
             if group is None:
                 group = self._groups[key] = _Group(key)
-            group.places[place] = None
-            group.rows += place.rows
-            group.due_count += place.is_due
-            place.group, place.request = group, request
+            group.slots[slot] = None
+            group.rows += slot.rows
+            group.due_count += slot.is_due
+            slot.group, slot.request = group, request
             turns = self._give_turns()
-            has_turn = not place.is_waiting  # after the lock is released, another request may take this one along: that is not its turn
+            has_turn = not slot.is_waiting  # after the lock is released, another request may take this one along: that is not its turn
         for signal in turns:
             signal.set()
         return has_turn
 
     def hold_back_no_longer(self, *slots: Slot) -> None:
         with self.lock:
-            for place in slots or self._queue:
-                assert isinstance(place, Place)  # this makes no others
-                if not place.is_due and place.group is not None:
-                    place.group.due_count += 1
-                place.is_due = True
+            for slot in slots or self._queue:
+                assert isinstance(slot, BatchSlot)  # this makes no others
+                if not slot.is_due and slot.group is not None:
+                    slot.group.due_count += 1
+                slot.is_due = True
             turns = self._give_turns()
         for signal in turns:
             signal.set()
@@ -92,20 +92,20 @@ class Batches(Limiter):
         if best is None:
             return None
         # the newest request starts the call, as it still runs and need not be woken; if not all fit, the oldest does, which goes first
-        best.starter = next(reversed(best.places)) if best.rows <= self.most else best.first
+        best.starter = next(reversed(best.slots)) if best.rows <= self.most else best.first
         return best.starter
 
-    def collect(self, place: Place, request: object) -> list[Any]:
+    def collect(self, slot: BatchSlot, request: object) -> list[Any]:
         """Begin the call of a request that has a slot, as `Slot.begin` does. Returns those that share it; none if it was given up."""
         with self.lock:
-            if place.is_over:
+            if slot.is_over:
                 return []
-            place.in_thread = True
-            if place.group is None:  # it did not wait
+            slot.in_thread = True
+            if slot.group is None:  # it did not wait
                 return [request]
-            taken: list[Place] = []
+            taken: list[BatchSlot] = []
             rows = 0
-            for each in place.group.places:
+            for each in slot.group.slots:
                 rows += each.rows
                 if taken and rows > self.most:
                     break
@@ -114,7 +114,7 @@ class Batches(Limiter):
             for each in taken:
                 requests.append(each.request)
                 self._remove(each)
-                if each is not place:
+                if each is not slot:
                     each.is_waiting, each.is_over = False, True
                     each.uses.count -= 1  # this one uses the same
             turns = self._give_turns()  # for those that did not fit
@@ -123,14 +123,14 @@ class Batches(Limiter):
         return requests
 
     def _remove(self, slot: Slot) -> None:
-        assert isinstance(slot, Place)  # this makes no others
+        assert isinstance(slot, BatchSlot)  # this makes no others
         self._queue.pop(slot, None)
         group, slot.group, slot.request = slot.group, None, None
         if group is not None:
-            del group.places[slot]
+            del group.slots[slot]
             group.rows -= slot.rows
             group.due_count -= slot.is_due
             if group.starter is slot:
                 group.starter = None
-            if not group.places:
+            if not group.slots:
                 del self._groups[group.key]

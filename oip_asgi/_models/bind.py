@@ -73,7 +73,7 @@ def bind(
         request_reader=request_reader and msgspec.structs.replace(request_reader, order=[entry.name for entry in unnamed]),
         of_one_request=next((kind for kind in OF_ONE_REQUEST if kind in of_one_request), None),
         reserved=reserved,
-        names=frozenset(p.given.name for p in signature.plain),
+        names=frozenset(p.parameter.name for p in signature.plain),
         is_open=(has_rest or request_reader is not None or signature.takes_request) and not specs and not unnamed,
         is_untyped=signature.untyped is not None,
         knows_columns=signature.fitted != [] or request_codec is not PandasCodec or len(specs) > 0,

@@ -116,10 +116,10 @@ class Handler(msgspec.Struct, frozen=True, kw_only=True, eq=False):
 
 
 def make_handler(
-    made: Callable[..., Any] | Loaded, options: ModelOptions, codecs: Codecs, *, is_loaded: bool = True, uses: Uses | None = None
+    source: Callable[..., Any] | Loaded, options: ModelOptions, codecs: Codecs, *, is_loaded: bool = True, uses: Uses | None = None
 ) -> Handler:
     """Bind the function that was registered, or that `load=` returned. Raises TypeError or ValueError if it cannot be a model."""
-    loaded = made if isinstance(made, Loaded) else Loaded(function=made)
+    loaded = source if isinstance(source, Loaded) else Loaded(function=source)
     function, foreign, uses = loaded.function, loaded if isinstance(loaded, Foreign) else None, uses or Uses()
     options = _merge_options(options, loaded)
     options.check_function(function)

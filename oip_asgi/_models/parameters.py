@@ -27,12 +27,12 @@ def take_parameters(signature: Signature, inputs: dict[str, Input], declared: De
     """All inputs, and how the value of each plain parameter is made, but for those that always have their default."""
     parameters: list[Parameter] = []
     for annotated, name in zip(signature.plain, signature.names, strict=True):
-        kind, entry, parameter = annotated.given.kind, *_take_parameter(annotated, name, inputs, declared)
+        kind, entry, parameter = annotated.parameter.kind, *_take_parameter(annotated, name, inputs, declared)
         inputs = inputs if entry is None else {**inputs, entry.name: entry}
         # parameters before `*inputs` cannot be passed by keyword
         is_by_position = kind is inspect.Parameter.POSITIONAL_ONLY or (signature.spread and kind is not inspect.Parameter.KEYWORD_ONLY)
         if is_by_position or parameter.from_ is not take_default:
-            parameters.append(parameter._replace(keyword=None if is_by_position else annotated.given.name))
+            parameters.append(parameter._replace(keyword=None if is_by_position else annotated.parameter.name))
     scalars = {name: entry for name, entry in inputs.items() if entry.is_scalar}
     columns = signature.fitted or ()
     if set(columns) == inputs.keys() - scalars.keys():  # they are taken in the order of the frame of the training
@@ -44,7 +44,7 @@ def _take_parameter(
     annotated: ParsedParameter, name: str, inputs: Mapping[str, Input], declared: Declared
 ) -> tuple[Input | None, Parameter]:
     """Decide how the value of one parameter is made. Returns its input, if it has one of its own or declares one, and that."""
-    given, annotation, request_codec, reader = annotated
+    parameter, annotation, request_codec, reader = annotated
     spec = _find_own_spec(annotated, name, declared)
     name = name if spec is None else spec.name
     entry = inputs.get(name, Input(name))
@@ -58,24 +58,24 @@ def _take_parameter(
     if is_left_out and not annotated.is_optional:
         frame = '; if it takes a data frame of all of them, write content_type="pd"' if len(declared.specs) > 1 else ""
         raise TypeError(
-            f"{declared.label}: parameter {given.name!r} is not among the declared inputs "
+            f"{declared.label}: parameter {parameter.name!r} is not among the declared inputs "
             f"{[spec.name for spec in declared.specs]}: declare it, rename it, or give it a default{frame}"
         )
     if not is_left_out:
         _check_readable(annotated, declared)
     if is_left_out or reader is None:
-        return None, Parameter(name, default=given.default, from_=take_default)
+        return None, Parameter(name, default=parameter.default, from_=take_default)
     if entry.reader is not None:
         names = sorted(other.name for other in inputs.values() if other.reader is not None)
         raise ValueError(f"{declared.label}: two inputs have the same name among {[*names, name]}")
     if declared.specs and annotation.datatype is not None:
         _check_datatype(entry, [annotation.datatype], annotated.text, declared)
-    return _take_tensor(entry, apply_declaration(entry, reader, declared), given.default, declared)
+    return _take_tensor(entry, apply_declaration(entry, reader, declared), parameter.default, declared)
 
 
 def _find_own_spec(annotated: ParsedParameter, name: str, declared: Declared) -> TensorSpec | None:
     """What the annotation of a parameter declares."""
-    given, annotation, request_codec, _ = annotated
+    parameter, annotation, request_codec, _ = annotated
     spec = annotation.declared if declared.specs and request_codec is None else annotation.spec(name)
     if spec is None:
         return None
@@ -83,7 +83,7 @@ def _find_own_spec(annotated: ParsedParameter, name: str, declared: Declared) ->
     if not is_untyped and (request_codec is not None or annotation.wanted in OF_ONE_REQUEST):
         if declared.specs:
             return None
-        raise TypeError(f"{declared.label}: {given.name!r} is no single tensor, so a TensorSpec declares nothing there: use inputs=")
+        raise TypeError(f"{declared.label}: {parameter.name!r} is no single tensor, so a TensorSpec declares nothing there: use inputs=")
     if declared.specs:
         raise TypeError(f"{declared.label} is declared twice, by inputs= and by Annotated: use one of them")
     return spec
@@ -147,5 +147,5 @@ def _check_readable(annotated: ParsedParameter, declared: Declared) -> None:
         why = f"but no tensor has elements of numpy's {unreadable}"
     if instead is not None or not annotated.is_optional:
         raise TypeError(
-            f"{declared.label}: parameter {annotated.given.name!r} is annotated {annotated.text}, {why}: {instead or _READABLE}"
+            f"{declared.label}: parameter {annotated.parameter.name!r} is annotated {annotated.text}, {why}: {instead or _READABLE}"
         )

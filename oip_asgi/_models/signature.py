@@ -39,14 +39,14 @@ class Declared(NamedTuple):
 class ParsedParameter(NamedTuple):
     """A parameter, and what its annotation asks for: all tensors without a parameter of their own, or one of them, or neither."""
 
-    given: inspect.Parameter
+    parameter: inspect.Parameter
     annotation: ParsedAnnotation
     request_codec: AnyRequestCodec | None
     reader: Reader | None
 
     @property
     def is_optional(self) -> bool:
-        return self.given.default is not inspect.Parameter.empty
+        return self.parameter.default is not inspect.Parameter.empty
 
     @property
     def is_scalar(self) -> bool:
@@ -58,7 +58,7 @@ class ParsedParameter(NamedTuple):
 
     @property
     def text(self) -> str:
-        return inspect.formatannotation(self.given.annotation)
+        return inspect.formatannotation(self.parameter.annotation)
 
 
 class Signature(NamedTuple):
@@ -124,9 +124,9 @@ def read_signature(function: Callable[..., Any], label: str) -> tuple[inspect.Si
 def parse_signature(function: Callable[..., Any], read: inspect.Signature, names: Sequence[str] | None, declared: Declared) -> Signature:
     """Parse the annotations, and find what the parameters are for. `names` are those of the tensors if the callable has none for them."""
     parsed = [_parse_parameter(parameter, declared) for parameter in read.parameters.values()]
-    plain = [p for p in parsed if p.given.kind not in (p.given.VAR_POSITIONAL, p.given.VAR_KEYWORD)]
-    spread = next((p for p in parsed if p.given.kind is p.given.VAR_POSITIONAL), None)
-    rest = next((p for p in parsed if p.given.kind is p.given.VAR_KEYWORD), None)
+    plain = [p for p in parsed if p.parameter.kind not in (p.parameter.VAR_POSITIONAL, p.parameter.VAR_KEYWORD)]
+    spread = next((p for p in parsed if p.parameter.kind is p.parameter.VAR_POSITIONAL), None)
+    rest = next((p for p in parsed if p.parameter.kind is p.parameter.VAR_KEYWORD), None)
     if names is not None:
         return Signature(plain, spread, rest, names)
     untyped = _find_untyped_parameter(plain, rest, declared)
@@ -173,9 +173,9 @@ def _find_untyped_parameter(plain: Sequence[ParsedParameter], rest: ParsedParame
 
 def _name_parameters(plain: Sequence[ParsedParameter], rest: ParsedParameter | None, specs: Sequence[TensorSpec]) -> list[str]:
     """The tensor's name of each parameter. The only one, such as `X` of `predict(X)`, is called as the only declared input."""
-    names = [p.given.name for p in plain]
+    names = [p.parameter.name for p in plain]
     if len(specs) == 1 and specs[0].name not in names:
-        tensors = [p for p in plain if p.given.kind is not p.given.KEYWORD_ONLY and p.reader and not p.request_codec]
+        tensors = [p for p in plain if p.parameter.kind is not p.parameter.KEYWORD_ONLY and p.reader and not p.request_codec]
         others_take_it = rest or any(p.request_codec or p.annotation.wanted is InferenceRequest for p in plain)
         groups: dict[tuple[bool, bool], list[ParsedParameter]] = {}
         for parameter in tensors:
@@ -183,7 +183,7 @@ def _name_parameters(plain: Sequence[ParsedParameter], rest: ParsedParameter | N
                 groups.setdefault((parameter.is_optional, parameter.is_scalar), []).append(parameter)
         candidates = groups[min(groups)] if groups else []  # what must be there before what may be, and arrays before scalars
         if len(candidates) == 1:
-            names[names.index(candidates[0].given.name)] = specs[0].name
+            names[names.index(candidates[0].parameter.name)] = specs[0].name
     return names
 
 

@@ -32,11 +32,11 @@ def to_rank_of(array: Array, declared: Sequence[int]) -> Array:
     return array
 
 
-def rows_of(tensor: Tensor, wanted: str) -> Array:
+def rows_of(tensor: Tensor, target: str) -> Array:
     """The array of a tensor of shape `[N]` or `[N, 1]`, as `[N]`."""
     shape = tensor.shape
     if len(shape) == 1:
         return tensor.array
     if len(shape) == 2 and shape[1] == 1:
         return tensor.array.reshape(shape[0])
-    raise InvalidRequest(f"tensor {show(tensor.name)} has shape {list(shape)}: expected [N] or [N, 1] for {wanted!r}")
+    raise InvalidRequest(f"tensor {show(tensor.name)} has shape {list(shape)}: expected [N] or [N, 1] for {target!r}")

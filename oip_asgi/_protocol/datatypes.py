@@ -114,7 +114,7 @@ def find_overflow(array: Array, converted: Array) -> Array:
     return overflow
 
 
-def make_integer_array(elements: list[int], dtype: DType, place: str, first: int = 0) -> Array:
+def make_integer_array(elements: list[int], dtype: DType, where: str, first: int = 0) -> Array:
     """A flat array of integers. Raises InvalidRequest if one is out of range."""
     try:
         return np.array(elements, dtype)
@@ -122,5 +122,5 @@ def make_integer_array(elements: list[int], dtype: DType, place: str, first: int
         limits = np.iinfo(dtype)
         index = next(index for index, element in enumerate(elements) if not limits.min <= element <= limits.max)
         raise InvalidRequest(
-            f"{place}: element {first + index} is out of range for {datatype_of(dtype)}: expected {limits.min} to {limits.max}"
+            f"{where}: element {first + index} is out of range for {datatype_of(dtype)}: expected {limits.min} to {limits.max}"
         ) from None

@@ -27,5 +27,5 @@ def find_code(status: int) -> str:
 
 def find_status(code: str) -> int:
     """The inverse of `find_code`, for a code of any server."""
-    found = next((status for status, name in _CODES.items() if name == code), None)
-    return found or (400 if code in ("INVALID_ARGUMENT", "FAILED_PRECONDITION", "OUT_OF_RANGE") else 500)
+    status = next((status for status, name in _CODES.items() if name == code), None)
+    return status or (400 if code in ("INVALID_ARGUMENT", "FAILED_PRECONDITION", "OUT_OF_RANGE") else 500)

@@ -87,10 +87,10 @@ def make_read_only(array: Array) -> None:
         part = part.base
 
 
-def to_plain_parameters(where: str, given: Mapping[str, Any], make_error: Callable[[str], Exception]) -> Parameters:
+def to_plain_parameters(where: str, parameters: Mapping[str, Any], make_error: Callable[[str], Exception]) -> Parameters:
     """Parameters that JSON and gRPC can carry: numpy's scalars, and instances of subclasses, become plain Python values."""
     plain: Parameters = {}
-    for name, value in given.items():
+    for name, value in parameters.items():
         here = f"{where} has the parameter {show(name)} = {show(value)}"
         value = value.item() if isinstance(value, np.generic) else value
         kind = next((kind for kind in (bool, int, float, str) if isinstance(value, kind)), None)

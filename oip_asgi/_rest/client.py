@@ -125,8 +125,8 @@ def _describe_error(item: Any) -> str:
     """One of several errors, as FastAPI lists them."""
     if not isinstance(item, dict) or "msg" not in item:
         return str(item)
-    place = item.get("loc")
-    return f"{'.'.join(map(str, place))}: {item['msg']}" if isinstance(place, list) else str(item["msg"])
+    location = item.get("loc")
+    return f"{'.'.join(map(str, location))}: {item['msg']}" if isinstance(location, list) else str(item["msg"])
 
 
 def _cut_text(text: str) -> str:

@@ -17,7 +17,7 @@ from .._codecs.content_types import Codecs
 from .._codecs.dataframes import PandasCodec
 from .._extensions.reserved import OF_TREATMENT
 from .._io import IO, DeadlinePassed, Signal
-from .._models.batch_queue import Batches, Place
+from .._models.batch_queue import Batches, BatchSlot
 from .._models.handler import Handler
 from .._protocol.schemas import Parameters
 from .._protocol.tensors import Tensor
@@ -37,50 +37,50 @@ async def answer_in_batch(call: Call[T], io: IO) -> T:
     if call.body is not None:
         await io.run(call.decode, "conversion", deadline=call.deadline)
         call.timings.entered = call.engine.clock()
-    place, limiter = call.slot, call.model.limiter
-    assert isinstance(place, Place)
+    slot, limiter = call.slot, call.model.limiter
+    assert isinstance(slot, BatchSlot)
     assert isinstance(limiter, Batches)
     rows = _count_rows(call.decoded.tensors.values())
     call.timings.rows = 1 if rows is None else rows
-    member: Member[T] = Member(call, rows, current_calls(), place.turn)
+    member: Member[T] = Member(call, rows, current_calls(), slot.turn)
     try:
-        if place.turn is not None and not _join(member, place, limiter):
-            await _wait_for_turn(call, place, place.turn, limiter, io)
-        if not place.is_over:
+        if slot.turn is not None and not _join(member, slot, limiter):
+            await _wait_for_turn(call, slot, slot.turn, limiter, io)
+        if not slot.is_over:
             if call.handler.kind == "async":
-                await _run_apart(Execution(limiter, place, member), member, io)
+                await _run_apart(Execution(limiter, slot, member), member, io)
             elif call.handler.kind == "inline":
-                call.engine.call_here(lambda: Execution(limiter, place, member).run())
+                call.engine.call_here(lambda: Execution(limiter, slot, member).run())
             else:
-                await io.run(lambda: Execution(limiter, place, member).run(), "model", deadline=call.deadline)
+                await io.run(lambda: Execution(limiter, slot, member).run(), "model", deadline=call.deadline)
         return member.finish()
     except BaseException:
         member.leave()
         raise
 
 
-def _join(member: Member[Any], place: Place, limiter: Batches) -> bool:
+def _join(member: Member[Any], slot: BatchSlot, limiter: Batches) -> bool:
     """Let a request share a call. True if its turn has come already."""
     call, delay = member.call, 0.0
     if member.rows and member.rows <= limiter.most:
-        place.key, place.rows = _make_key(call.handler, call.decoded, call.handler.codecs), member.rows
-    if place.key is not None and not call.engine.stopping:
+        slot.key, slot.rows = _make_key(call.handler, call.decoded, call.handler.codecs), member.rows
+    if slot.key is not None and not call.engine.stopping:
         # half of the time that is left is for the call
         delay = max(0.0, min(call.model.options.max_batch_delay, (call.deadline - call.timings.entered) / 2))
-    place.due = call.timings.entered + delay
+    slot.due = call.timings.entered + delay
     if not delay:
-        place.is_due = True
-    return limiter.share(place, member)
+        slot.is_due = True
+    return limiter.share(slot, member)
 
 
-async def _wait_for_turn(call: Call[Any], place: Place, turn: Signal, limiter: Batches, io: IO) -> None:
+async def _wait_for_turn(call: Call[Any], slot: BatchSlot, turn: Signal, limiter: Batches, io: IO) -> None:
     """Wait until a request has its turn, or another one has taken it along."""
-    if not place.is_due:
+    if not slot.is_due:
         try:
-            await io.wait(turn, place.due)
+            await io.wait(turn, slot.due)
             return
         except DeadlinePassed:
-            limiter.hold_back_no_longer(place)
+            limiter.hold_back_no_longer(slot)
     await wait_within_calls(call, turn, io)
     await io.wait(turn, call.deadline)
 

@@ -14,7 +14,7 @@ from typing import Any, Final, Generic, TypeVar
 import msgspec
 
 from .._io import IO, DeadlinePassed, Part, QuitWithin, Signal, Stopped
-from .._models.batch_queue import Batches, Place
+from .._models.batch_queue import Batches, BatchSlot
 from .._models.statistics import Numbers
 from .._protocol.errors import InferenceError, copy_error
 from .._protocol.log import log_fields, log_raised
@@ -74,15 +74,15 @@ class Member(msgspec.Struct, Generic[T], eq=False):
 class Execution:
     """One call for all requests of a batch; more calls if some requests must be retried alone. It begins the use of a slot, and ends it."""
 
-    def __init__(self, limiter: Batches, place: Place, member: Member[Any]) -> None:
-        self._members: list[Member[Any]] = limiter.collect(place, member)
+    def __init__(self, limiter: Batches, slot: BatchSlot, member: Member[Any]) -> None:
+        self._members: list[Member[Any]] = limiter.collect(slot, member)
         if not self._members:
             raise Stopped
         call = self._members[0].call
         self._deadline = max([member.call.deadline for member in self._members])
         self.unwanted: Signal | None = None
         """Set when all members have left."""
-        self._place: Place | None = place
+        self._slot: BatchSlot | None = slot
         self._handler, self._model, self._engine = call.handler, call.model, call.engine
         self._retries_alone = self._model.options.retry_alone
         self._long: list[tuple[Member[Any], InferenceResponse]] = []
@@ -129,9 +129,9 @@ class Execution:
 
     def end(self) -> None:
         """Give the slot back and wake all requests. A second call does nothing."""
-        place, self._place = self._place, None
-        if place is not None:
-            place.end(is_last=True)
+        slot, self._slot = self._slot, None
+        if slot is not None:
+            slot.end(is_last=True)
             for member in self._members:
                 member.execution = None
                 if member.done is not None:
@@ -141,9 +141,9 @@ class Execution:
 
     async def call(self) -> None:
         """Call the function, in a context of its own. If it is a plain one, this never awaits."""
-        assert self._place is not None  # it has not ended
+        assert self._slot is not None  # it has not ended
         callers = dict.fromkeys([caller for member in self._members for caller in member.calls])
-        set_calls((*callers, (self._model, self._place, self._deadline)))
+        set_calls((*callers, (self._model, self._slot, self._deadline)))
         tracer = self._engine.tracer
         with nullcontext() if tracer is None else self._enter_span(tracer):
             groups = [self._members]

@@ -22,9 +22,9 @@ python -m oip_asgi.client COMMAND --help has the options."""
 def main(arguments: list[str]) -> int:
     if arguments and arguments[0] in COMMANDS:
         return COMMANDS[arguments[0]](arguments[1:])
-    asked = arguments in (["-h"], ["--help"])
-    print(_USAGE, file=sys.stdout if asked else sys.stderr)
-    return 0 if asked else 2
+    wants_help = arguments in (["-h"], ["--help"])
+    print(_USAGE, file=sys.stdout if wants_help else sys.stderr)
+    return 0 if wants_help else 2
 
 
 if __name__ == "__main__":

@@ -22,5 +22,5 @@ def describe(error: Exception) -> str:
     return f"{error}; --header 'Name: value' sends a key" if wants_key else str(error)
 
 
-def read_headers(given: argparse.Namespace) -> dict[str, str]:
-    return {name.strip(): value.strip() for name, _, value in (header.partition(":") for header in given.header)}
+def read_headers(options: argparse.Namespace) -> dict[str, str]:
+    return {name.strip(): value.strip() for name, _, value in (header.partition(":") for header in options.header)}

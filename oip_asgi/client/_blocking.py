@@ -11,9 +11,9 @@ from .._io import begin, finish
 T = TypeVar("T")
 
 
-async def wait_for(made: T | Awaitable[T]) -> T:
+async def wait_for(result: T | Awaitable[T]) -> T:
     """What a library returned: its result, or what must be awaited for that."""
-    return await made if isawaitable(made) else made
+    return await result if isawaitable(result) else result
 
 
 async def iterate(items: Iterable[T] | AsyncIterable[T]) -> AsyncIterator[T]:

@@ -129,8 +129,8 @@ class Client:
 
         Specification: Inference, Binary Tensor Data Extension.
         """
-        asked = questions.make_inference(model, inputs, version, parameters, outputs, id, binary, max_body_bytes=self._limit)
-        return finish(self._link.infer(asked, timeout))
+        inference = questions.make_inference(model, inputs, version, parameters, outputs, id, binary, max_body_bytes=self._limit)
+        return finish(self._link.infer(inference, timeout))
 
     def stream(self, model: str, inputs: Any, *, timeout: float | None = None, **options: Unpack[Options]) -> Generator[InferenceResponse]:
         """Call a model that answers with many responses, by `infer_stream`, which this package and MLServer have.
@@ -255,8 +255,8 @@ class AsyncClient:
         timeout: float | None = None,
         binary: bool = True,
     ) -> InferenceResponse:
-        asked = questions.make_inference(model, inputs, version, parameters, outputs, id, binary, max_body_bytes=self._limit)
-        return await self._link.infer(asked, timeout)
+        inference = questions.make_inference(model, inputs, version, parameters, outputs, id, binary, max_body_bytes=self._limit)
+        return await self._link.infer(inference, timeout)
 
     @_documented_as(Client.stream)
     def stream(

@@ -132,9 +132,9 @@ class GRPCLink:
             has_raw = bool(cut or message.raw_output_contents)
             outputs = [
                 decode_tensor(
-                    item, place, next(left, None) if has_raw and REGION not in item.parameters else None, refuse_region, "outputs"
+                    item, index, next(left, None) if has_raw and REGION not in item.parameters else None, refuse_region, "outputs"
                 )
-                for place, item in enumerate(message.outputs)
+                for index, item in enumerate(message.outputs)
             ]
             # MLServer sets contents beside raw ones, without anything in them
             if next(left, None) is not None or (has_raw and any(item.contents.ListFields() for item in message.outputs)):
@@ -246,6 +246,6 @@ def _to_value(field: Any, value: Any) -> Any:
     if hasattr(value, "append"):
         return [_to_value(field, each) for each in value]
     if field.enum_type is not None:
-        known = field.enum_type.values_by_number.get(value)
-        return value if known is None else known.name
+        member = field.enum_type.values_by_number.get(value)
+        return value if member is None else member.name
     return value if field.message_type is None else _to_document(value)

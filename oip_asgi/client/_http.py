@@ -127,11 +127,11 @@ class HTTPLink:
     def _say_where(self, error: ErrorResponse, request: HTTPRequest) -> None:
         """Say which URL was asked if the answer is 404: in the error's text if it is the likely fault, else in the traceback."""
         if error.response_status == 404:
-            asked = f"{request.method} {self.url}{request.path}: the client's url must end where the server's paths begin"
+            line = f"{request.method} {self.url}{request.path}: the client's url must end where the server's paths begin"
             if urlsplit(self.url).path.strip("/"):
-                error.add_note(asked)
+                error.add_note(line)
             else:
-                error.hint = f"{asked}, such as {self.url}/v2"
+                error.hint = f"{line}, such as {self.url}/v2"
 
     async def stream(self, inference: Inference, timeout: float | None) -> AsyncGenerator[InferenceResponse]:
         is_quick = questions.is_written_quickly(inference)

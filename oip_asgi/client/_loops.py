@@ -14,39 +14,39 @@ class ByLoop(Generic[T]):
 
     def __init__(self, make: Callable[[], T], close: Callable[[T], Awaitable[object]]) -> None:
         self._make, self._close = make, close
-        self._found: dict[asyncio.AbstractEventLoop, tuple[T, AsyncGenerator[None]]] = {}
+        self._entries: dict[asyncio.AbstractEventLoop, tuple[T, AsyncGenerator[None]]] = {}
 
     def get(self, loop: asyncio.AbstractEventLoop) -> T | None:
-        found = self._found.get(loop)
-        return None if found is None else found[0]
+        entry = self._entries.get(loop)
+        return None if entry is None else entry[0]
 
     async def make(self, loop: asyncio.AbstractEventLoop) -> T:
-        for each in list(self._found):
+        for each in list(self._entries):
             if each.is_closed():
-                self._found.pop(each, None)
-        made = self._make()
+                self._entries.pop(each, None)
+        value = self._make()
         # asyncio.run, and every server, close the asynchronous generators of a loop before the loop itself
-        held = self._hold(loop, made)
-        self._found[loop] = made, held
+        held = self._hold(loop, value)
+        self._entries[loop] = value, held
         await anext(held)
-        return made
+        return value
 
-    async def _hold(self, loop: asyncio.AbstractEventLoop, made: T) -> AsyncGenerator[None]:
+    async def _hold(self, loop: asyncio.AbstractEventLoop, value: T) -> AsyncGenerator[None]:
         try:
             yield
         finally:
-            self._found.pop(loop, None)
-            await self._close(made)
+            self._entries.pop(loop, None)
+            await self._close(value)
 
     async def close(self) -> None:
         """Close what belongs to this loop, and to others that still run."""
         here = asyncio.get_running_loop()
-        for loop, (_, held) in list(self._found.items()):
+        for loop, (_, held) in list(self._entries.items()):
             if loop is here:
                 await held.aclose()
             elif loop.is_running():
                 asyncio.run_coroutine_threadsafe(_close(held), loop)
-        self._found.clear()
+        self._entries.clear()
 
 
 async def _close(held: AsyncGenerator[None]) -> None:

@@ -132,8 +132,8 @@ def _read_names(document: Any) -> list[str]:
 
 def _read_entries(document: Any) -> list[dict[str, Any]]:
     """The objects of a list, which is the document itself or in it."""
-    found = document.get("models", document.get("model_stats")) if isinstance(document, dict) else document
-    return list(map(_read_object, _read_list(found)))
+    entries = document.get("models", document.get("model_stats")) if isinstance(document, dict) else document
+    return list(map(_read_object, _read_list(entries)))
 
 
 METADATA: Final = Question("GET", "", "ServerMetadata", _read_object)
@@ -147,7 +147,9 @@ STATISTICS: Final = Question("GET", "/models/stats", "ModelStatistics", _read_en
 MODEL_METADATA: Final = Question("GET", "", "ModelMetadata", _read_object)
 MODEL_READY: Final = Question("GET", "/ready", "ModelReady", _read_yes, is_probe=True)
 MODEL_STATISTICS: Final = Question("GET", "/stats", "ModelStatistics", _read_entries)
-MODEL_CONFIG: Final = Question("GET", "/config", "ModelConfig", lambda found: _read_object(_read_object(found).get("config", found)))
+MODEL_CONFIG: Final = Question(
+    "GET", "/config", "ModelConfig", lambda document: _read_object(_read_object(document).get("config", document))
+)
 
 
 def ask_of(model: str, version: str | int | None, question: Question[T]) -> Question[T]:
@@ -195,15 +197,15 @@ def make_inference(
 ) -> Inference:
     """What is asked of a model, with inputs in any form. `Client.infer` says more."""
     plain = to_plain_parameters("the request", parameters, InvalidRequest) if parameters else {}
-    wanted = [RequestOutput(output) if isinstance(output, str) else output for output in outputs] if outputs else []
+    requested = [RequestOutput(output) if isinstance(output, str) else output for output in outputs] if outputs else []
     if isinstance(inputs, InferenceRequest):
         tensors, own = inputs.inputs, inputs.parameters
-        id, wanted = inputs.id if id is None else id, wanted or inputs.outputs  # noqa: A001
+        id, requested = inputs.id if id is None else id, requested or inputs.outputs  # noqa: A001
     elif type(inputs) is not dict and isinstance(inputs, Sequence) and inputs and all(isinstance(each, Tensor) for each in inputs):
         tensors, own = list(inputs), {}
     else:
         tensors, own = to_inputs(inputs, {}, default_codecs())
-    request = InferenceRequest(tensors, id, {**own, **plain} if own else plain, wanted)
+    request = InferenceRequest(tensors, id, {**own, **plain} if own else plain, requested)
     return Inference(model, version, request, binary, (), max_body_bytes)
 
 

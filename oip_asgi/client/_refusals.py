@@ -37,10 +37,10 @@ class Refusal(NamedTuple):
     def make(self, model: str, url: str, error: Exception) -> InferenceError:
         """The error. Its cause is for the log."""
         kind = NotReady if is_unsent(error) else InferenceError  # the log has one line of the address, and none of each request
-        made = kind(self.text or f"model {model!r} failed: its server {self.what}", status=self.status, headers=self.headers)
+        refused = kind(self.text or f"model {model!r} failed: its server {self.what}", status=self.status, headers=self.headers)
         if self.what:
-            made.__cause__ = ConnectionError(f"{url} {self.what}: {describe(error)}")
-        return made
+            refused.__cause__ = ConnectionError(f"{url} {self.what}: {describe(error)}")
+        return refused
 
 
 def refuse(error: Exception) -> Refusal | None:

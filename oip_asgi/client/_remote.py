@@ -366,8 +366,8 @@ def _arrives(name: str, value: str | float | bool) -> bool:
 
 
 def _get_list(document: Mapping[str, Any], name: str) -> list[Any]:
-    found = document.get(name)
-    return found if isinstance(found, list) else []
+    value = document.get(name)
+    return value if isinstance(value, list) else []
 
 
 def _read_specs(document: Mapping[str, Any], what: str) -> list[TensorSpec]:

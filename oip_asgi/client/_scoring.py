@@ -147,13 +147,13 @@ def guess_datatypes(names: list[str], rows: Iterable[Row], *, is_text: bool) -> 
     count = 0
     for row in rows:
         count += 1
-        for place, value in enumerate(row[: len(names)]):
+        for index, value in enumerate(row[: len(names)]):
             if value is None or (is_text and value == ""):
-                misses.add(place)
-            elif kinds[place] != "BYTES":
-                kinds[place] = _widen(kinds[place], _find_kind_of_text(value) if is_text else _KINDS.get(type(value), "BYTES"))
+                misses.add(index)
+            elif kinds[index] != "BYTES":
+                kinds[index] = _widen(kinds[index], _find_kind_of_text(value) if is_text else _KINDS.get(type(value), "BYTES"))
     # whole numbers of which some are missing are floats there
-    guesses = ["FP64" if kind is None or (kind == "INT64" and place in misses) else kind for place, kind in enumerate(kinds)]
+    guesses = ["FP64" if kind is None or (kind == "INT64" and index in misses) else kind for index, kind in enumerate(kinds)]
     return dict(zip(names, guesses, strict=True)), count
 
 

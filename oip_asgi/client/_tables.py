@@ -261,7 +261,7 @@ def _flatten(values: Mapping[str, Any]) -> dict[str, list[Any]]:
     for name, each in values.items():
         if isinstance(each, np.ndarray) and each.ndim > 1:
             rows = each.reshape(len(each), -1)
-            flat |= {f"{name}_{place}": rows[:, place].tolist() for place in range(rows.shape[1])}
+            flat |= {f"{name}_{column}": rows[:, column].tolist() for column in range(rows.shape[1])}
         else:
             flat[name] = _to_list(each)
     return flat
@@ -275,10 +275,10 @@ def _to_json(values: Any) -> Any:
     """Values as JSON has them: NaN is null, and an infinity a text, as in the protocol."""
     if not isinstance(values, np.ndarray) or values.dtype.kind != "f" or np.isfinite(values).all():
         return values
-    known = values.astype(object)
-    known[np.isnan(values)] = None
-    known[np.isposinf(values)], known[np.isneginf(values)] = "Infinity", "-Infinity"
-    return known
+    elements = values.astype(object)
+    elements[np.isnan(values)] = None
+    elements[np.isposinf(values)], elements[np.isneginf(values)] = "Infinity", "-Infinity"
+    return elements
 
 
 def _to_list(values: Any) -> list[Any]:

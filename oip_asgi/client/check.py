@@ -200,9 +200,9 @@ def judge(row: Row, answer: HTTPAnswer, good: Good) -> Iterator[str]:
     expected = good.outputs[-1:] if "ask" in row.change else good.outputs
     if expected and sorted(names) != sorted(expected):
         yield f"the outputs are {names}, expected {expected}"
-    asked = row.change.get("binary", {"outputs": False}).get("outputs", True)
-    if asked is not (LENGTH_NAME in answer.headers):
-        yield "the outputs are not binary" if asked else "the outputs are binary"
+    wants_binary = row.change.get("binary", {"outputs": False}).get("outputs", True)
+    if wants_binary is not (LENGTH_NAME in answer.headers):
+        yield "the outputs are not binary" if wants_binary else "the outputs are binary"
 
 
 def _read_error(answer: HTTPAnswer) -> str | None:
@@ -236,8 +236,8 @@ def find_only(link: HTTPLink) -> str:
     names: list[str] = []
     for question in (questions.MODELS, questions.INDEX):
         try:
-            found: list[Any] = finish(link.ask(question, None))
-            names = list(dict.fromkeys(str(each["name"] if isinstance(each, dict) else each) for each in found))
+            answer: list[Any] = finish(link.ask(question, None))
+            names = list(dict.fromkeys(str(each["name"] if isinstance(each, dict) else each) for each in answer))
             break
         except InvalidResponse as error:
             if isinstance(error, ErrorResponse) and error.response_status in (401, 403):  # --model would not help
@@ -270,16 +270,16 @@ def check(
         tried += 1
         try:
             answer = finish(link.exchange(sent, None, MAX_BODY_BYTES))
-            found = list(judge(row, answer, good))
+            faults = list(judge(row, answer, good))
             if row.name == "a good request" and answer.status >= 300:
                 raise InvalidRequest(
-                    f"a good request is refused, so the others cannot be sent: {found[0]}: name a model that answers infer, or write a "
+                    f"a good request is refused, so the others cannot be sent: {faults[0]}: name a model that answers infer, or write a "
                     f"request that it takes to a file, and give --request FILE; this one was {json.dumps(good.request):.300}"
                 )
         except ConnectionFailed as error:
-            found = [f"no answer: {error}"]
-        wrong += bool(found)
-        for text in found:
+            faults = [f"no answer: {error}"]
+        wrong += bool(faults)
+        for text in faults:
             if section != row.section:
                 section = row.section
                 write(section)
@@ -295,12 +295,14 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--model", help="the model that is called, many times; without it, the only one")
     parser.add_argument("--request", type=Path, help="a file with a good request, as JSON with flat data")
     parser.add_argument("--strain", action="store_true", help="also what has ended the processes of other servers")
-    given = parser.parse_args(arguments)
-    headers = read_headers(given)
-    link = HTTPLink(given.url, headers, 30, None, blocks=True)
+    options = parser.parse_args(arguments)
+    headers = read_headers(options)
+    link = HTTPLink(options.url, headers, 30, None, blocks=True)
     try:
-        request = None if given.request is None else json.loads(given.request.read_bytes())
-        return check(link, given.model or find_only(link), given.version, request, strain=given.strain, write=partial(print, flush=True))
+        request = None if options.request is None else json.loads(options.request.read_bytes())
+        return check(
+            link, options.model or find_only(link), options.version, request, strain=options.strain, write=partial(print, flush=True)
+        )
     except (InferenceError, OSError, ValueError) as error:
         print(f"cannot be checked: {describe(error)}", file=sys.stderr)  # noqa: T201
         return 2

@@ -90,30 +90,30 @@ _positive.__name__ = "number"  # argparse names it
 
 
 def main(arguments: list[str] | None = None) -> int:
-    given = _read_arguments(arguments)
+    options = _read_arguments(arguments)
     try:
-        if given.out.resolve() == given.rows.resolve():
+        if options.out.resolve() == options.rows.resolve():
             raise ValueError("--out is the file of the rows")
-        format_of(given.out)
-        return _score(given, sys.stderr.isatty())
+        format_of(options.out)
+        return _score(options, sys.stderr.isatty())
     except (InferenceError, OSError, ValueError) as error:
         print(f"cannot be scored: {describe(error)}", file=sys.stderr)  # noqa: T201
         return 2
 
 
-def _score(given: argparse.Namespace, is_terminal: bool) -> int:
-    requests = read_requests(given.rows)
+def _score(options: argparse.Namespace, is_terminal: bool) -> int:
+    requests = read_requests(options.rows)
     if requests is not None:
-        if format_of(given.out) != "jsonl":
+        if format_of(options.out) != "jsonl":
             raise ValueError("the rows are requests of the protocol, so --out has to be .jsonl: it gets a response for each")
-        job: _Rows | _Requests = _Requests(given, requests)
+        job: _Rows | _Requests = _Requests(options, requests)
     else:
-        job = _Rows(given, open_table(given.rows))
+        job = _Rows(options, open_table(options.rows))
     first_refused = ""
-    give_up, of = threading.Event(), {"rows": str(given.rows.resolve()), "size": given.rows.stat().st_size, "model": given.model}
-    writer = Writer(given.out, of, goes_on=given.resume)
+    give_up, of = threading.Event(), {"rows": str(options.rows.resolve()), "size": options.rows.stat().st_size, "model": options.model}
+    writer = Writer(options.out, of, goes_on=options.resume)
     progress = Progress(job.total, writer.done, sys.stderr.write, is_terminal=is_terminal)
-    scorer = Scorer(job.ask, given.connections, job.chunk, given.patience, give_up)
+    scorer = Scorer(job.ask, options.connections, job.chunk, options.patience, give_up)
     why = ""
     try:
         rows = islice(job.rows(), writer.done, None)
@@ -152,15 +152,15 @@ def _conclude(writer: Writer, total: int, why: str, first_refused: str, *, is_co
 class _Rows:
     """A file of rows, whose columns are the model's inputs."""
 
-    def __init__(self, given: argparse.Namespace, table: Table) -> None:
-        self.chunk = given.chunk
-        self._table, self._model, self._version = table, given.model, given.version
-        self._client = Client(given.url, headers=read_headers(given))
+    def __init__(self, options: argparse.Namespace, table: Table) -> None:
+        self.chunk = options.chunk
+        self._table, self._model, self._version = table, options.model, options.version
+        self._client = Client(options.url, headers=read_headers(options))
         self._binary = "binary_tensor_data" in self._client.metadata().get("extensions", ())
-        metadata = self._client.model_metadata(given.model, given.version)
+        metadata = self._client.model_metadata(options.model, options.version)
         guesses, self.total = guess_datatypes(table.names, table.rows(), is_text=table.is_text)
         self.declares_nothing = not metadata.get("inputs")
-        chosen = given.columns.split(",") if given.columns else None
+        chosen = options.columns.split(",") if options.columns else None
         self._columns: list[Column] = plan_columns(table.names, metadata.get("inputs") or (), chosen, guesses)
 
     def rows(self) -> Iterator[Row]:
@@ -189,11 +189,11 @@ class _Requests:
 
     chunk = 1
 
-    def __init__(self, given: argparse.Namespace, lines: Any) -> None:
+    def __init__(self, options: argparse.Namespace, lines: Any) -> None:
         self._lines = lines
-        self._path = f"{path_of(given.model, given.version)}/infer"
-        self._link = HTTPLink(given.url, read_headers(given), None, None, blocks=True)
-        finish(self._link.ask(questions.ask_of(given.model, given.version, questions.MODEL_METADATA), None))  # is it there?
+        self._path = f"{path_of(options.model, options.version)}/infer"
+        self._link = HTTPLink(options.url, read_headers(options), None, None, blocks=True)
+        finish(self._link.ask(questions.ask_of(options.model, options.version, questions.MODEL_METADATA), None))  # is it there?
         self.total = sum(1 for _ in lines.documents())
 
     def rows(self) -> Iterator[Row]:

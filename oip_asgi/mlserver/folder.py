@@ -76,7 +76,7 @@ def register_models(server: InferenceServer, path: Path, settings: Settings, *, 
     for model in sorted(models, key=lambda model: (model.name, model.version or "")):
         _register(server, model, loads=settings.load_models_at_startup)
     drop_shared(_folders[server])
-    known, looking, begun = set(files), threading.Lock(), 0
+    registered, looking, begun = set(files), threading.Lock(), 0
 
     def find_new() -> None:
         nonlocal begun
@@ -86,11 +86,11 @@ def register_models(server: InferenceServer, path: Path, settings: Settings, *, 
                 return
             begun += 1
             for target, file in _find_files(root).items():
-                if target not in known:
+                if target not in registered:
                     try:
                         _register(server, read_model(file), loads=False)
                         drop_shared(_folders[server])
-                        known.add(target)
+                        registered.add(target)
                     except (OSError, TypeError, ValueError) as error:
                         logger.error("a new model cannot be registered: %s", error)
 
@@ -214,7 +214,7 @@ def _make_foreign(model: MLModel) -> Foreign:
         async for response in model.predict_stream(payloads()):
             yield response.to_ours()
 
-    kind, known = type(model), model._codecs
+    kind, codecs = type(model), model._codecs
     once = run if kind.predict is runtimes.Runtime.predict else None if kind.predict is MLModel.predict else predict
     streams = kind.predict_stream is not MLModel.predict_stream
     return Foreign(
@@ -223,7 +223,7 @@ def _make_foreign(model: MLModel) -> Foreign:
         outputs=[*map(_to_spec, model.outputs)],
         ready=lambda: model.ready,
         unload=model.unload,
-        content_types=(*known.inputs, *known.requests),
+        content_types=(*codecs.inputs, *codecs.requests),
         once=once if streams else None,
         likely=model.find_inputs() if isinstance(model, runtimes.Runtime) and not model.inputs else (),
     )

@@ -98,8 +98,8 @@ class TableRuntime(Runtime):
         return list_columns(self._model) or []
 
     def find_inputs(self) -> Sequence[TensorSpec]:
-        known = declare(getattr(self._model, "predict", self._model), has_frames=True)
-        columns = known.inputs if known is not None and known.content_type == "pd" else ()
+        declaration = declare(getattr(self._model, "predict", self._model), has_frames=True)
+        columns = declaration.inputs if declaration is not None and declaration.content_type == "pd" else ()
         if self.settings.parameters.content_type == "pd":
             return columns
         width = find_width(self._model)
@@ -202,8 +202,8 @@ class HuggingFaceRuntime(Runtime):
         extra = self.settings.parameters.extra
         self._lock = threading.Lock()  # a fast tokenizer is for one thread at a time
         options = {"tokenizer": extra.get("pretrained_tokenizer"), "device": extra.get("device")}
-        given = {name: value for name, value in options.items() if value is not None}
-        return _need("transformers", "transformers").pipeline(extra.get("task"), model=extra.get("pretrained_model", uri), **given)
+        settings = {name: value for name, value in options.items() if value is not None}
+        return _need("transformers", "transformers").pipeline(extra.get("task"), model=extra.get("pretrained_model", uri), **settings)
 
     def run(self, payload: InferenceRequest) -> InferenceResponse:
         values = {each.name: self.decode(each, StringCodec if each.datatype == "BYTES" else NumpyCodec) for each in payload.inputs}

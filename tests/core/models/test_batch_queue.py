@@ -6,7 +6,7 @@ from collections.abc import Callable, Hashable, Iterable
 from typing import Any
 
 from tests.support.inside import enter
-from tests.support.inside.models import Batches, Place
+from tests.support.inside.models import Batches, BatchSlot
 
 
 class Queue:
@@ -15,8 +15,8 @@ class Queue:
     def __init__(self, max_concurrency: int = 1, max_queue: int = 100, preferred: Iterable[int] = ()) -> None:
         self.now = 0.0
         self.limiter = Batches(max_concurrency, max_queue, 8, tuple(preferred))
-        self.slots: dict[str, Place] = {}
-        self.started: dict[str, Place] = {}
+        self.slots: dict[str, BatchSlot] = {}
+        self.started: dict[str, BatchSlot] = {}
         """The request that began each call, by the first of the call."""
 
     def enter(self, name: str, rows: int = 1, *, key: Hashable = "key", is_held: bool = False) -> None:
@@ -26,9 +26,9 @@ class Queue:
         place.key, place.rows, place.due, place.is_due = key, rows, self.now, not is_held
         assert self.limiter.share(place, name) == self.has_turn(name)
 
-    def place(self, **options: bool) -> Place:
+    def place(self, **options: bool) -> BatchSlot:
         place = enter(self.limiter, **options)
-        assert isinstance(place, Place)
+        assert isinstance(place, BatchSlot)
         return place
 
     def set_due(self, name: str) -> None:
@@ -49,7 +49,7 @@ class Queue:
         return collected
 
     @staticmethod
-    def is_about_to_start(slot: Place) -> bool:
+    def is_about_to_start(slot: BatchSlot) -> bool:
         assert slot.turn is not None
         return slot.turn.is_set() and not (slot.is_over or slot.in_thread)
 

@@ -1,7 +1,7 @@
 """Models: their options, signatures, results, lives, slots, batches and counters."""
 
 from oip_asgi._models.annotations import Outputs
-from oip_asgi._models.batch_queue import Batches, Place
+from oip_asgi._models.batch_queue import Batches, BatchSlot
 from oip_asgi._models.bind import bind
 from oip_asgi._models.binding import Binding
 from oip_asgi._models.handler import Handler, make_handler
