@@ -19,7 +19,8 @@ from ._http.events import Events
 from ._http.request import path_under
 from ._io import ClientGone, Fed
 from ._protocol.errors import Reader, TakenBy
-from ._runtime.async_io import AsyncIO, send_pieces
+from ._runtime.async_io import AsyncIO
+from ._runtime.pieces import send_pieces
 from ._runtime.runtime import Runtime
 from .server import InferenceServer
 

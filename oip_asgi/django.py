@@ -43,8 +43,9 @@ from ._http.request import Head, encode_path
 from ._http.response import Response
 from ._io import Fed, Late, Signal, Work
 from ._protocol.errors import Reader
-from ._runtime.async_io import AsyncIO, Patrol, iterate_stream
+from ._runtime.async_io import AsyncIO, Patrol
 from ._runtime.background import Loan
+from ._runtime.pieces import iterate_stream_async
 from ._runtime.runtime import Runtime
 from ._runtime.waiting import is_on_loop, wait_until_set
 from .server import InferenceServer
@@ -154,7 +155,7 @@ def _make_async_view(server: InferenceServer, path: str) -> _View:
                 await io.end()
         if isinstance(answer, Events):
             items = answer.items
-            pieces = iterate_stream(lambda: items, io, answer.first)
+            pieces = iterate_stream_async(lambda: items, io, answer.first)
             await anext(pieces, None)  # the head
             return StreamingHttpResponse(pieces, status=answer.status, headers=_list_headers(answer))
         return _make_response(answer, (message for message, _ in answer.messages()))

@@ -30,10 +30,10 @@ from ._protocol.options import check_names, document
 from ._protocol.schemas import RequestOutput
 from ._protocol.tensors import InferenceResponse
 from ._runtime.async_io import AsyncIO
-from ._runtime.async_io import iterate_stream as iterate_stream_async
-from ._runtime.blocking_io import BlockingIO, iterate_stream
+from ._runtime.blocking_io import BlockingIO
 from ._runtime.faults import call_here
 from ._runtime.observers import ObserverThread
+from ._runtime.pieces import iterate_stream_async, iterate_stream_blocking
 from ._runtime.runtime import Runtime
 from ._runtime.waiting import check_may_block, is_on_loop, wait_for, wait_until_set
 from ._serving.engine import Engine
@@ -495,7 +495,7 @@ class InferenceServer:
         engine, runtime = self._inside
         wire = PythonFormat(inputs, parameters or {}, outputs or (), id, engine.codecs)
         io = BlockingIO(runtime)
-        return iterate_stream(lambda: stream(engine, engine.find_for_inference(name, version), wire, io), io)
+        return iterate_stream_blocking(lambda: stream(engine, engine.find_for_inference(name, version), wire, io), io)
 
     def openapi(self, prefix: str = "/v2") -> dict[str, Any]:
         """What the server answers now, as an OpenAPI 3.1 document: each model's paths, schemas of what it declares, and examples.

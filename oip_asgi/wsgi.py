@@ -25,7 +25,8 @@ from ._http.response import Response
 from ._io import Fed, finish
 from ._protocol.errors import InvalidRequest, TakenBy
 from ._protocol.log import logger
-from ._runtime.blocking_io import BlockingIO, iterate_stream
+from ._runtime.blocking_io import BlockingIO
+from ._runtime.pieces import iterate_stream_blocking
 from .server import InferenceServer
 
 if TYPE_CHECKING:
@@ -162,7 +163,7 @@ def answer(
             io.end()
     if isinstance(answer, Events):
         items = answer.items
-        pieces = iterate_stream(lambda: items, io, answer.first)
+        pieces = iterate_stream_blocking(lambda: items, io, answer.first)
         next(pieces, None)  # the head
         return answer, pieces
     assert isinstance(answer, Response)

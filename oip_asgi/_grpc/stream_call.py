@@ -22,7 +22,8 @@ from .._models.model import Model
 from .._protocol.datatypes import Buffer
 from .._protocol.errors import Busy, InferenceError, InvalidRequest, ModelFailed, NotFound, NotReady, TooLarge, client_text, show
 from .._protocol.tensors import InferenceRequest, InferenceResponse, ReadRegion
-from .._runtime.async_io import AsyncIO, send_pieces
+from .._runtime.async_io import AsyncIO
+from .._runtime.pieces import send_pieces
 from .._runtime.runtime import Runtime
 from .._serving.engine import Engine
 from .._serving.failures import as_client_error

@@ -10,7 +10,7 @@ import asyncio
 import math
 import time
 from asyncio import CancelledError
-from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import suppress
 from contextvars import Context
 from functools import partial
@@ -18,8 +18,7 @@ from typing import Any, Final, Protocol, TypeAlias, TypeVar
 
 import msgspec
 
-from .._io import ClientGone, DeadlinePassed, Fed, Late, Part, QuitWithin, Signal, Work, begin
-from .._turns import yield_interpreter
+from .._io import ClientGone, DeadlinePassed, Fed, Late, Part, QuitWithin, Signal, Work
 from .faults import is_for_the_host
 from .threads import watch_fork
 from .waiting import begin_waiting, is_on_loop, until_gone, wait_until_set
@@ -31,10 +30,6 @@ _Reason: TypeAlias = type[ClientGone | DeadlinePassed]
 
 Gone: TypeAlias = Callable[[], Awaitable[bool]]
 """Waits for the next message of the client, and says whether it was that the client has gone."""
-
-TURN_SECONDS: Final = 0.003
-"""How long items of a stream may be made one after the other while nothing waits. Another request on the event loop waits for some turns,
-as it takes several steps. To let others run costs a thirtieth of a turn."""
 
 _UNWATCHED_SECONDS: Final = 0.03
 """A client is watched after its request has taken so long, or twice as long at most. Most requests are shorter, and pay nothing."""
@@ -59,16 +54,6 @@ class Trips(Protocol):
 
     def take(self) -> asyncio.Future[Any]: ...
     def leave(self) -> None: ...
-
-
-class ForStreams(Protocol):
-    """Worker threads, as the streams of the event loop that runs in this thread use them."""
-
-    gave_way_at: float
-    """When one of these streams has last let others run."""
-
-    def begin_trips(self, function: Callable[[], T | None], work: Work, late: Late | None, /) -> Trips:
-        """Return what runs a function again and again."""
 
 
 class Threads(Protocol):
@@ -356,86 +341,3 @@ async def attend_watched(work: Coroutine[Any, Any, T], deadline: float, gone: Go
     io = AsyncIO(threads, None, gone)
     io.watch()
     return await io.complete(io.call(lambda: work, deadline))
-
-
-async def _give_way(here: ForStreams) -> None:
-    """Let others run after streams have run for long: other tasks, and worker threads, which could wait for the interpreter for seconds,
-    as an event loop takes it back at once."""
-    yield_interpreter()
-    here.gave_way_at = time.monotonic()
-    await asyncio.sleep(0)
-
-
-async def send_pieces(
-    io: AsyncIO, here: ForStreams, piece: T, items: AsyncGenerator[T, None], write: Callable[[T], Coroutine[Any, Any, None]]
-) -> None:
-    """Send a piece of a stream, and the `items` that follow it, each when the client has room for it."""
-    io.begin_trips, turn_ends = here.begin_trips, time.monotonic() + TURN_SECONDS
-
-    def write_next() -> Coroutine[Any, Any, None]:
-        return write(piece)
-
-    try:
-        while True:
-            try:
-                await io.call(write_next, io.until)
-            except DeadlinePassed as late:
-                await write(await items.athrow(late))
-            if time.monotonic() > turn_ends:
-                turn_began = here.gave_way_at
-                if time.monotonic() > turn_began + TURN_SECONDS:
-                    await _give_way(here)
-                    turn_began = time.monotonic()  # behind the others, which may have taken longer than a turn
-                turn_ends = turn_began + TURN_SECONDS
-            piece = await anext(items)
-    except StopAsyncIteration:
-        return
-    finally:
-        await items.aclose()
-
-
-async def iterate_stream(make: Callable[[], AsyncGenerator[T, None]], io: AsyncIO, first: T | None = None) -> AsyncGenerator[Any, None]:
-    """The items of a stream, for a caller on this event loop that asks for each. The stream is made when the first one is asked for.
-
-    If the `first` is there already, None stands in front of it, for the head of the response, which is to be taken in time too.
-
-    After a piece, the stream waits until the caller asks for the next one, but not longer than `io.until`. Then it goes on without the
-    caller, which gets the outcome when it asks again. If the caller closes the generator, the stream is ended.
-    """
-    items = make()
-    expired: list[asyncio.Task[T]] = []  # one at most, which no name of this frame holds: what it raises would make a cycle
-
-    async def throw() -> T:
-        try:
-            return await items.athrow(DeadlinePassed())
-        finally:
-            await io.end()
-
-    def expire() -> None:
-        expired.append(asyncio.create_task(throw()))
-
-    try:
-        piece = await begin(items) if first is None else None
-        while piece is not None or first is not None:
-            await io.end()  # another task may ask for the next one
-            timer = None
-            if io.until != math.inf:
-                timer = asyncio.get_running_loop().call_later(max(0.0, io.until - time.monotonic()), expire)
-            try:
-                yield piece
-            finally:
-                if timer is not None:
-                    timer.cancel()
-            if expired:
-                piece, first = await expired.pop(), None
-            elif first is not None:
-                piece, first = first, None
-            else:
-                piece = await anext(items)
-    except StopAsyncIteration:
-        return
-    finally:
-        if expired:
-            await asyncio.gather(expired.pop(), return_exceptions=True)  # which takes what it raised: asyncio would log it
-        await items.aclose()
-        await io.end()

@@ -8,19 +8,16 @@ from __future__ import annotations
 
 import asyncio
 import math
-import threading
-import time
-from collections.abc import AsyncGenerator, Callable, Coroutine, Generator, Iterator
-from concurrent.futures import Future
+from collections.abc import Callable, Coroutine, Iterator
 from contextlib import suppress
-from contextvars import Context, copy_context
+from contextvars import Context
 from functools import partial
 from queue import SimpleQueue
 from typing import Any, Generic, TypeVar
 
 import msgspec
 
-from .._io import ClientGone, DeadlinePassed, Fed, Late, Part, Signal, Work, finish
+from .._io import ClientGone, Fed, Late, Part, Signal, Work, finish
 from .async_io import AsyncIO, attend_watched
 from .background import Loan, LoopTask, result_of
 from .faults import call_here
@@ -131,64 +128,6 @@ class BlockingIO(msgspec.Struct, eq=False):
 def _complete(part: Part, io: BlockingIO) -> None:
     with suppress(ClientGone):
         io.complete(part.make(io))
-
-
-def iterate_stream(make: Callable[[], AsyncGenerator[T, None]], io: BlockingIO, first: T | None = None) -> Generator[Any, None, None]:
-    """The items of a stream, for a caller that asks for each, which may be a server. The stream is made when the first one is asked for.
-
-    If the `first` is there already, None stands in front of it, for the head of the response, which is to be taken in time too.
-
-    After a piece, the stream waits until the caller asks for the next one, but not longer than `io.until`. Then it goes on without the
-    caller, which gets the outcome when it asks again. If the caller closes the generator, the stream is ended.
-    """
-    items = make()
-    turn = threading.Lock()  # who has it may advance the stream
-    expired: list[Future[T]] = []  # one at most, which no name of this frame holds: what it raises would make a cycle
-    timer: threading.Timer | None = None
-
-    def expire() -> None:
-        if turn.acquire(blocking=False):
-            try:
-                if io.until <= time.monotonic():  # else it has ended with an error, which waits for the caller
-                    expired.append(_throw_late(items))
-            finally:
-                turn.release()
-
-    turn.acquire()
-    try:
-        piece = finish(anext(items)) if first is None else None
-        while True:
-            if io.until != math.inf and (timer is None or io.until <= time.monotonic()):
-                timer = threading.Timer(io.until - time.monotonic(), copy_context().run, (expire,))
-                timer.daemon = True
-                timer.start()
-            turn.release()
-            try:
-                yield piece
-            finally:
-                turn.acquire()
-            if expired:
-                piece, first = result_of(expired.pop()), None
-            elif first is not None:
-                piece, first = first, None
-            else:
-                piece = finish(anext(items))
-    except StopAsyncIteration:
-        return
-    finally:
-        if timer is not None:
-            timer.cancel()
-        io.complete(items.aclose())
-
-
-def _throw_late(items: AsyncGenerator[T, None]) -> Future[T]:
-    """The outcome of a stream whose caller is late: a last item, or what it raises."""
-    outcome: Future[T] = Future()
-    try:
-        outcome.set_result(finish(items.athrow(DeadlinePassed())))
-    except BaseException as error:
-        outcome.set_exception(error)
-    return outcome
 
 
 class Written(Generic[M, T]):

@@ -13,19 +13,23 @@ from concurrent.futures import Future, InvalidStateError
 from contextlib import suppress
 from contextvars import Context, copy_context
 from functools import partial
-from typing import Any, Generic, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
 import msgspec
 
 from .._io import ClientGone, DeadlinePassed, Late, Signal, Work
 from .alarms import Alarms
-from .async_io import TURN_SECONDS, Patrol
+from .async_io import Patrol
 from .background import BackgroundLoop
 from .faults import as_failure
 from .threads import PATIENCE, WorkerThreads, cpus
 from .waiting import wait_for
 
 T = TypeVar("T")
+
+TURN_SECONDS: Final = 0.003
+"""How long items of a stream may be made one after the other while nothing waits. Another request on the event loop waits for some turns,
+as it takes several steps. To let others run costs a thirtieth of a turn."""
 
 
 class Runtime:
@@ -102,6 +106,7 @@ class LoopThreads:
         self._waiting: set[WorkerThreads] = set()
         self.patrol = Patrol()
         self.gave_way_at = 0.0
+        """When one of the streams of this event loop has last let others run."""
 
     def begin(
         self, function: Callable[[], T], work: Work, after: Signal | None = None, _: float = math.inf, late: Late | None = None

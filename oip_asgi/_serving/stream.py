@@ -25,7 +25,7 @@ from .._protocol.log import log_raised, logger, name_request
 from .._protocol.tensors import InferenceResponse, are_short
 from .batch import wait_within_calls
 from .call import Call, ModelRaised
-from .call_stack import CallStack, current_calls, enter, leave, set_calls
+from .call_stack import CallStack, current_calls, leave, set_calls
 from .engine import Engine
 from .failures import FAILURES, as_client_error, as_error
 from .held_loop import measure
@@ -331,7 +331,7 @@ class _Generator(Generic[T]):
     def _begin(self) -> Context:
         """Create the generator in a context for all of its items: it may set a context variable, and reset it after a `yield`."""
         context = self._context = copy_context()
-        context.run(enter, *self.calls[0])
+        context.run(set_calls, current_calls() + self.calls)
         self._generator = context.run(self._create)
         return context
 

@@ -1,7 +1,7 @@
 """How requests wait, and what they wait for: threads and loops."""
 
 from oip_asgi._io import ClientGone, DeadlinePassed, Fed, Part, QuitWithin, Signal, Stopped, Work, finish
-from oip_asgi._runtime import async_io, threads
+from oip_asgi._runtime import pieces, threads
 from oip_asgi._runtime.alarms import Alarms
 from oip_asgi._runtime.async_io import AsyncIO, Patrol
 from oip_asgi._runtime.background import BackgroundLoop, Loan

@@ -1,0 +1,165 @@
+"""How the pieces of a stream leave: each sent as soon as the client has room for it, or handed to a caller that asks for each.
+
+Callers that ask are servers, and those who call a model from Python: `iterate_stream_async` is for them on an event loop,
+`iterate_stream_blocking` in a thread.
+Knows no transport.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import threading
+import time
+from collections.abc import AsyncGenerator, Callable, Coroutine, Generator
+from concurrent.futures import Future
+from contextvars import copy_context
+from typing import Any, TypeVar
+
+from .._io import DeadlinePassed, begin, finish
+from .._turns import yield_interpreter
+from .async_io import AsyncIO
+from .background import result_of
+from .blocking_io import BlockingIO
+from .runtime import TURN_SECONDS, LoopThreads
+
+T = TypeVar("T")
+
+
+async def send_pieces(
+    io: AsyncIO, here: LoopThreads, piece: T, items: AsyncGenerator[T, None], write: Callable[[T], Coroutine[Any, Any, None]]
+) -> None:
+    """Send a piece of a stream, and the `items` that follow it, each when the client has room for it."""
+    io.begin_trips, turn_ends = here.begin_trips, time.monotonic() + TURN_SECONDS
+
+    def write_next() -> Coroutine[Any, Any, None]:
+        return write(piece)
+
+    try:
+        while True:
+            try:
+                await io.call(write_next, io.until)
+            except DeadlinePassed as late:
+                await write(await items.athrow(late))
+            if time.monotonic() > turn_ends:
+                turn_began = here.gave_way_at
+                if time.monotonic() > turn_began + TURN_SECONDS:
+                    await _give_way(here)
+                    turn_began = time.monotonic()  # it begins now, after the other tasks have run
+                turn_ends = turn_began + TURN_SECONDS
+            piece = await anext(items)
+    except StopAsyncIteration:
+        return
+    finally:
+        await items.aclose()
+
+
+async def _give_way(here: LoopThreads) -> None:
+    """Let others run after streams have run for long: other tasks, and worker threads, which could wait for the interpreter for seconds,
+    as an event loop takes it back at once."""
+    yield_interpreter()
+    here.gave_way_at = time.monotonic()
+    await asyncio.sleep(0)
+
+
+async def iterate_stream_async(
+    make: Callable[[], AsyncGenerator[T, None]], io: AsyncIO, first: T | None = None
+) -> AsyncGenerator[Any, None]:
+    """The items of a stream, for a caller that asks for each. The stream is made when the first one is asked for.
+
+    If the `first` is there already, None stands in front of it, for the head of the response, which is to be taken in time too.
+
+    After a piece, the stream waits until the caller asks for the next one, but not longer than `io.until`. Then it goes on without the
+    caller, which gets the outcome when it asks again. If the caller closes the generator, the stream is ended.
+    """
+    items = make()
+    expired: list[asyncio.Task[T]] = []  # one at most, which no name of this frame holds: what it raises would make a cycle
+
+    async def throw() -> T:
+        try:
+            return await items.athrow(DeadlinePassed())
+        finally:
+            await io.end()
+
+    def expire() -> None:
+        expired.append(asyncio.create_task(throw()))
+
+    try:
+        piece = await begin(items) if first is None else None
+        while piece is not None or first is not None:
+            await io.end()  # another task may ask for the next one
+            timer = None
+            if io.until != math.inf:
+                timer = asyncio.get_running_loop().call_later(max(0.0, io.until - time.monotonic()), expire)
+            try:
+                yield piece
+            finally:
+                if timer is not None:
+                    timer.cancel()
+            if expired:
+                piece, first = await expired.pop(), None
+            elif first is not None:
+                piece, first = first, None
+            else:
+                piece = await anext(items)
+    except StopAsyncIteration:
+        return
+    finally:
+        if expired:
+            await asyncio.gather(expired.pop(), return_exceptions=True)  # which takes what it raised: asyncio would log it
+        await items.aclose()
+        await io.end()
+
+
+def iterate_stream_blocking(
+    make: Callable[[], AsyncGenerator[T, None]], io: BlockingIO, first: T | None = None
+) -> Generator[Any, None, None]:
+    """`iterate_stream_async`, for a caller in a thread. The stream goes on in a thread of its own if the caller is late."""
+    items = make()
+    turn = threading.Lock()  # who has it may advance the stream
+    expired: list[Future[T]] = []  # one at most, which no name of this frame holds: what it raises would make a cycle
+    timer: threading.Timer | None = None
+
+    def expire() -> None:
+        if turn.acquire(blocking=False):
+            try:
+                if io.until <= time.monotonic():  # else it has ended with an error, which waits for the caller
+                    expired.append(_throw_late(items))
+            finally:
+                turn.release()
+
+    turn.acquire()
+    try:
+        piece = finish(anext(items)) if first is None else None
+        while True:
+            if io.until != math.inf and (timer is None or io.until <= time.monotonic()):
+                timer = threading.Timer(io.until - time.monotonic(), copy_context().run, (expire,))
+                timer.daemon = True
+                timer.start()
+            turn.release()
+            try:
+                yield piece
+            finally:
+                turn.acquire()
+            if expired:
+                piece, first = result_of(expired.pop()), None
+            elif first is not None:
+                piece, first = first, None
+            else:
+                piece = finish(anext(items))
+    except StopAsyncIteration:
+        return
+    finally:
+        if timer is not None:
+            timer.cancel()
+        io.complete(items.aclose())
+
+
+def _throw_late(items: AsyncGenerator[T, None]) -> Future[T]:
+    """The outcome of a stream whose caller is late: a last item, or what it raises."""
+    outcome: Future[T] = Future()
+    try:
+        outcome.set_result(finish(items.athrow(DeadlinePassed())))
+    except BaseException as error:
+        outcome.set_exception(error)
+    return outcome
