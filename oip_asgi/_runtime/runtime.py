@@ -133,7 +133,7 @@ class LoopThreads:
         asyncio.get_running_loop().call_later(PATIENCE, self._hurry, pool)
 
     def _hurry(self, pool: WorkerThreads) -> None:
-        """See to it that jobs start soon if all threads turn out to be busy for long."""
+        """See to it that jobs start soon if the threads that are awake turn out to be busy for long."""
         if pool.hurry():
             asyncio.get_running_loop().call_later(PATIENCE, self._hurry, pool)
         else:

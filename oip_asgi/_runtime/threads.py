@@ -66,12 +66,15 @@ class WorkerThreads:
             return False
 
     def hurry(self) -> bool:
-        """Wake threads for jobs that have waited for long enough. Returns whether others still wait."""
+        """Wake threads for jobs that have waited for long enough. Returns whether others wait for which a thread may still be woken."""
         with self._lock:
             if self._jobs and time.monotonic() >= self._patience_ends:
                 for _ in range(len(self._jobs)):
                     self._add_thread()
-            return bool(self._jobs)
+            return bool(self._jobs) and self._may_add_thread()
+
+    def _may_add_thread(self) -> bool:
+        return bool(self._idle) or len(self._workers) < self._most + self._waiting
 
     def _add_thread(self) -> None:
         if self._idle:

@@ -126,6 +126,29 @@ def test_forty_calls_that_block_run_at_once(runtime: Runtime) -> None:
     asyncio.run(main())
 
 
+def test_a_loop_does_nothing_while_all_threads_are_busy(monkeypatch: pytest.MonkeyPatch) -> None:
+    small, release, timers = Runtime(2), threading.Event(), list[float]()
+
+    async def main() -> None:
+        loop = asyncio.get_running_loop()
+        calls = [asyncio.ensure_future(AsyncIO(small).run(release.wait, "model")) for _ in range(5)]
+        await asyncio.sleep(0.1)  # both threads run
+        call_later = loop.call_later
+
+        def count(seconds: float, *more: Any) -> asyncio.TimerHandle:
+            timers.append(seconds)
+            return call_later(seconds, *more)
+
+        monkeypatch.setattr(loop, "call_later", count)
+        await asyncio.sleep(0.2)
+        release.set()
+        assert await asyncio.gather(*calls) == [True] * 5
+
+    asyncio.run(main())
+    small.stop()
+    assert len(timers) < 20  # two hundred, if it looked for a free thread each millisecond
+
+
 @pytest.mark.parametrize("work", ["model", "hook", "conversion"])
 def test_hooks_and_conversions_do_not_wait_behind_models(work: Any) -> None:
     runtime = Runtime(1)
