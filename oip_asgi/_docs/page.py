@@ -45,6 +45,7 @@ _SCRIPTS: Final = (
     "statistics.js",
     "tensors.js",
     "visit.js",
+    "words.js",
 )
 
 FILES: Final[Mapping[str, str]] = {

@@ -146,6 +146,12 @@ def add_inputs(server: InferenceServer) -> None:
     def churn(frame: pd.DataFrame) -> list[str]:
         return [" ".join(str(value) for value in row) for row in frame.astype(object).itertuples(index=False)]
 
+    town = TensorSpec("town", "BYTES", [-1], "str", example=["Bern"])
+
+    @server.model("towns", inputs=[town], outputs=[TensorSpec("seen", "BYTES", [-1])], content_type="pd")
+    def towns(frame: pd.DataFrame) -> list[str]:
+        return [str(town) for town in frame["town"]]
+
     @server.model("customers")
     def customers(rows: list[Customer]) -> list[str]:
         return [f"{row.age} {row.plan} {row.city}" for row in rows]

@@ -5,8 +5,8 @@ import { EventReader } from "./events.js";
 import { curve, figureOf, textTools } from "./figures.js";
 import { parse, pretty } from "./json.js";
 import { looksOf } from "./looks.js";
-import { digits, duration } from "./statistics.js";
 import { numberOf, outputsOf, writtenOf } from "./tensors.js";
+import { counted, digits, duration } from "./words.js";
 
 const MOST_SHOWN = 200000;  // characters of an answer
 const MOST_ROWS = 200;  // of a stream of numbers
@@ -41,12 +41,13 @@ export function hideAnswer() {
   at("answer").hidden = true;
 }
 
-/** A request is under way: what is there is the answer to another one. After a while it can be stopped. */
-export function awaitAnswer(stop) {
+/** A request is under way: what is there is the answer to another one. After a while it can be stopped, and `onLate` is called. */
+export function awaitAnswer(stop, onLate) {
   at("answer").ariaBusy = true;
   waiting = setTimeout(() => {
-    begin("waiting", "", { isBare: true });
+    begin("no answer yet", "", { isBare: true });
     offerStop(stop);
+    onLate();
   }, PATIENCE);
 }
 
@@ -70,8 +71,7 @@ export function showStopped(seconds) {
 function begin(status, kind, { failure = "", isBare = Boolean(failure) } = {}) {
   clearTimeout(waiting);
   at("answer").hidden = at("answer").ariaBusy = false;
-  at("status").className = `badge ${kind}`;
-  at("status").textContent = status;
+  showStatus(status, kind);
   at("size").textContent = "";
   at("stop").hidden = true;
   at("failure").hidden = !failure;
@@ -81,21 +81,27 @@ function begin(status, kind, { failure = "", isBare = Boolean(failure) } = {}) {
   at("text").textContent = "";
 }
 
+function showStatus(status, kind) {
+  at("status").className = `badge ${kind}`;
+  at("status").textContent = status;
+}
+
 function statusOf({ status, statusText }) {
   return `${status} ${statusText}`.trim();
 }
 
-/** Show an answer. Returns its JSON as text, and after how many seconds it was there. `sent` are the inputs, and `labels` those of outputs. */
-export async function showAnswer(response, begun, { sent, labels, name }) {
+/** Show an answer. Returns its JSON as text, and after how many seconds it was there. `name` is the model's, and the rest as in looksOf. */
+export async function showAnswer(response, begun, { name, ...known }) {
   const bytes = new Uint8Array(await response.arrayBuffer());
   const length = Number(response.headers.get("Inference-Header-Content-Length") ?? bytes.length);
   const text = new TextDecoder().decode(bytes.subarray(0, length)), binary = bytes.subarray(length);
   const seconds = (performance.now() - begun) / 1000;
   begin(statusOf(response), response.ok ? "good" : "bad", { failure: response.ok ? "" : refusalOf(text) });
-  at("size").textContent = `${duration(seconds)} in this browser, ${text.length.toLocaleString("en")} characters${binary.length ? `, and ${binary.length.toLocaleString("en")} bytes of tensors` : ""}`;
+  const behind = binary.length ? `, and ${counted(binary.length, "byte")} of tensors` : "";
+  at("size").textContent = `${duration(seconds)} in this browser, ${counted(text.length, "character")}${behind}`;
   if (!response.ok) return { text, seconds };
   const outputs = outputsIn(text, binary);
-  at("look").replaceChildren(...(outputs ? looksOf(outputs, sent, labels).map(figureOf) : [made("p", text)]));
+  at("look").replaceChildren(...(outputs ? looksOf(outputs, known).map(figureOf) : [made("p", text)]));
   if (outputs && !outputs.length) at("look").append(made("p", "It has no outputs.", "faint"));
   showText(readable(text), name);
   return { text, seconds };
@@ -132,9 +138,9 @@ function readable(text) {
 
 // Streams
 
-/** Show a stream as it comes, until it ends or Stop is pressed. */
-export async function showStream(response, begun, { name, stop }) {
-  const events = new EventReader(), decoder = new TextDecoder(), growth = new Growth(begun, name), all = [];
+/** Show a stream as it comes, until it ends or Stop is pressed, and return whether it failed. `onFirst` is called when its first item is there. */
+export async function showStream(response, begun, { name, declared, stop, onFirst }) {
+  const events = new EventReader(), decoder = new TextDecoder(), growth = new Growth(begun, name, declared), all = [];
   begin(statusOf(response), "good");
   at("look").append(growth.element);
   offer(() => `${all.join("\n")}\n`, `${name}.jsonl`);
@@ -144,6 +150,7 @@ export async function showStream(response, begun, { name, stop }) {
       const { done, value } = await reader.read();
       if (done) break;
       for (const data of events.read(decoder.decode(value, { stream: true }))) {
+        if (!all.length) onFirst();
         all.push(data);
         if (at("text").textContent.length < MOST_SHOWN) at("text").append(`${data}\n`);
         growth.add(data);
@@ -151,18 +158,19 @@ export async function showStream(response, begun, { name, stop }) {
       at("size").textContent = growth.sentence();
     }
   } catch (error) {
-    if (!growth.end) growth.fail(`The stream broke: ${error.message}`);
+    if (!growth.end && error.name !== "AbortError") growth.fail(`The stream broke: ${error.message}`);  // who leaves breaks nothing
   } finally {
     at("stop").hidden = true;
     growth.finish();
     at("size").textContent = growth.sentence();
   }
+  return growth.hasFailed;
 }
 
 /** What has come of a stream: texts follow each other, numbers are rows and curves, anything else is one view after the other. */
 class Growth {
-  constructor(begun, name) {
-    Object.assign(this, { begun, name, count: 0, first: null, last: null, end: "", rows: [] });
+  constructor(begun, name, declared) {
+    Object.assign(this, { begun, name, declared, count: 0, first: null, last: null, end: "", rows: [], hasFailed: false });
     this.element = made("div", undefined, "growth");
     this.text = made("p", undefined, "text growing");
     this.table = made("div");
@@ -180,6 +188,8 @@ class Growth {
 
   /** What came before stays. */
   fail(text) {
+    this.hasFailed = true;
+    showStatus("failed", "bad");
     this.element.append(build("p", { className: "failed", role: "alert" }, [text]));
   }
 
@@ -188,7 +198,7 @@ class Growth {
     const areScalars = outputs.every(({ datatype, data }) => datatype !== "BYTES" && data.length === 1);
     if (areTexts) return this.grow(outputs.flatMap(({ data }) => data).join(" "));
     if (areScalars) return this.addRow(outputs);
-    if (this.count <= MOST_ROWS) this.element.append(...looksOf(outputs).map(figureOf));
+    if (this.count <= MOST_ROWS) this.element.append(...looksOf(outputs, { declared: this.declared }).map(figureOf));
     return undefined;
   }
 
@@ -223,9 +233,8 @@ class Growth {
 
   sentence() {
     if (!this.count) return this.end;
-    const items = `${this.count.toLocaleString("en")} item${this.count === 1 ? "" : "s"}`;
     const seconds = (this.last - this.first) / 1000;
     const rate = this.count > 1 && seconds > 0 ? `${digits((this.count - 1) / seconds)} per second` : "";
-    return [`first item after ${duration((this.first - this.begun) / 1000)}`, items, rate, this.end].filter(Boolean).join(", ");
+    return [`first item after ${duration((this.first - this.begun) / 1000)}`, counted(this.count, "item"), rate, this.end].filter(Boolean).join(", ");
   }
 }

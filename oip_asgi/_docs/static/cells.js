@@ -17,10 +17,11 @@ export class Mistake extends Error {
   }
 }
 
-/** The type of an input in words: of BYTES, what its content type makes of them. */
-export function typeOf(datatype, contentType) {
-  if (datatype === "BYTES" && [undefined, "np", "str"].includes(contentType)) return "text";
-  return contentType === "datetime" ? "date" : [datatype, contentType].filter(Boolean).join(" ");
+/** The type of a tensor in words: of BYTES, what its content type makes of them; and whether values may be missing. */
+export function typeOf(datatype, contentType, isNullable = false) {
+  const isText = datatype === "BYTES" && [undefined, "np", "str"].includes(contentType);
+  const type = isText ? "text" : contentType === "datetime" ? "date" : [datatype, contentType].filter(Boolean).join(" ");
+  return isNullable ? `${type} or missing` : type;
 }
 
 /** A number as it is written, or the word for one; undefined if it is none. */

@@ -9,11 +9,13 @@ import { looksOf } from "./looks.js";
 import { drawFile, pixelsIn } from "./pictures.js";
 import { numbersOf, readRows } from "./rows.js";
 import { imageIn } from "./tensors.js";
+import { counted } from "./words.js";
 
 const DATATYPES = ["FP32", "FP64", "FP16", "INT64", "INT32", "INT16", "INT8", "UINT64", "UINT32", "UINT16", "UINT8", "BOOL", "BYTES"];
 const TEXTS = ["str", "datetime", "pd_json"];  // content types of texts, which are no files
 const MOST_LINES = 16;  // of a field, before it scrolls
 export const MOST_WRITTEN = 4096;  // elements that are written as text; more are an array of bytes
+export const NO_INPUTS = "It takes no inputs.";
 
 /**
  * The fields of a model's inputs. An input has a name and, where they are known, a datatype, a shape, a content type, its choices, whether it
@@ -21,11 +23,12 @@ export const MOST_WRITTEN = 4096;  // elements that are written as text; more ar
  */
 export class Fields {
   constructor(inputs) {
-    const isFrame = inputs.length > 1 && inputs.every(({ shape }) => `${shape}` === "-1" || `${shape}` === "-1,1");
+    const areColumns = inputs.every(({ shape }) => `${shape}` === "-1" || `${shape}` === "-1,1");
+    const isFrame = areColumns && (inputs.length > 1 || inputs.some(({ isNullable }) => isNullable));  // on a line, nothing can be missing
     this.frame = isFrame ? new Frame(inputs) : null;
     this.fields = isFrame ? [] : inputs.map((input) => fieldOf(input, inputs.length === 1));
     this.element = isFrame ? this.frame.element : build("div", { className: "fields" }, this.fields.map((field) => field.element));
-    if (!inputs.length) this.element.append("It takes no inputs.");
+    if (!inputs.length) this.element.append(NO_INPUTS);
   }
 
   /** The tensors of a request; those with `bytes` are sent behind the JSON. Raises Mistake. */
@@ -59,8 +62,8 @@ function fieldOf(input, isOnly) {
 }
 
 /** The line above a field: its name, and what is known of it. */
-function titleOf({ name, datatype, shape, contentType, notes }, htmlFor) {
-  const type = [typeOf(datatype, contentType), shape && `[${shape.join(", ")}]`].filter(Boolean).join(" ");
+function titleOf({ name, datatype, shape, contentType, isNullable, notes }, htmlFor) {
+  const type = [typeOf(datatype, contentType, isNullable), shape && `[${shape.join(", ")}]`].filter(Boolean).join(" ");
   const words = [type, ...notes].filter(Boolean).join(", ");
   return build("label", { htmlFor }, [build("b", {}, [name]), " ", build("span", { className: "faint" }, [words])]);
 }
@@ -202,7 +205,7 @@ async function previewOf(file) {
 }
 
 function thumb(image, name, size) {
-  const caption = build("span", { className: "faint" }, [`${name}, ${size.toLocaleString("en")} bytes`]);
+  const caption = build("span", { className: "faint" }, [`${name}, ${counted(size, "byte")}`]);
   return build("div", { className: "thumb" }, [...(image ? [drawFile(image, name, () => {})] : []), caption]);
 }
 
@@ -285,7 +288,7 @@ class Numbers extends Lines {
     this.control.hidden = true;
     this.preview.hidden = false;
     const [look] = origin === "zeros" ? [] : looksOf([{ name: this.name, datatype: this.datatype, shape, data: values }]);
-    const sentence = build("p", { className: "faint" }, [`${values.length.toLocaleString("en")} elements, [${shape.join(", ")}], ${origin}`]);
+    const sentence = build("p", { className: "faint" }, [`${counted(values.length, "element")}, [${shape.join(", ")}], ${origin}`]);
     this.preview.replaceChildren(sentence, ...(look ? [figureOf(look)] : []));
     return this.changed();
   }

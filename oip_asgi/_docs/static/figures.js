@@ -5,15 +5,15 @@ import { build, copyButton, made, saveButton } from "./elements.js";
 import { blobOf, drawFile, drawHeat, drawPixels } from "./pictures.js";
 import { draw } from "./plot.js";
 import { rangeOf } from "./looks.js";
-import { short } from "./statistics.js";
 import { imageIn, numberOf, writtenOf } from "./tensors.js";
+import { counted, short } from "./words.js";
 
 const MOST_ROWS = 200;  // of a table
 const MOST_BARS = 10;
 const MOST_POINTS = 600;  // of a curve
 const FIRST = 12;  // values of an array that nothing draws
 
-const FIGURES = { table: tableFigure, scores: scoresFigure, text: textFigure, pictures: filesFigure, pixels: pixelsFigure, curve: curveFigure,
+const FIGURES = { table: tableFigure, scores: scoresFigure, text: textFigure, pictures: filesFigure, pixels: pixelsFigure, curve: curveFigure, vector: vectorFigure,
   heat: heatFigure, summary: summaryFigure, empty: emptyFigure };
 
 /** The element of one view. */
@@ -32,11 +32,21 @@ function figure(name, note, buttons, children) {
 function tableFigure({ count, columns }) {
   const buttons = [copyButton(() => separated(columns, count, "\t")), saveButton("answer.csv", () => new Blob([separated(columns, count, ",")], { type: "text/csv" }))];
   const table = count === 1 ? oneRow(columns) : manyRows(columns, Math.min(count, MOST_ROWS));
-  const left = count - MOST_ROWS;
-  const more = left > 0 ? [made("p", `${left.toLocaleString("en")} more rows are in the file that Save makes.`, "faint")] : [];
-  const name = count === 1 ? "One row" : `${count.toLocaleString("en")} rows`;
+  const name = count === 1 ? "One row" : counted(count, "row");
+  return figure(name, "", buttons, scrolled(table, name, count, "row"));
+}
+
+/** A table that scrolls, and what it leaves out of `count` things. */
+function scrolled(table, name, count, noun) {
+  const left = count - MOST_ROWS, text = `${counted(left, `more ${noun}`)} ${left === 1 ? "is" : "are"} in the file that Save makes.`;
   const scroll = build("div", { className: "scroll tall", tabIndex: 0, role: "region", ariaLabel: name }, [table]);
-  return figure(name, "", buttons, [scroll, ...more]);
+  return left > 0 ? [scroll, made("p", text, "faint")] : [scroll];
+}
+
+/** A line for each value, counted from 0 as in code. */
+function vectorFigure({ name, values, isNumber }) {
+  const table = oneRow(values.slice(0, MOST_ROWS).map((value, place) => ({ name: `${place}`, isNumber, values: [value] })));
+  return figure(name, counted(values.length, "value"), valueTools(name, values), scrolled(table, name, values.length, "value"));
 }
 
 /** One row, written from top to bottom. */
@@ -120,7 +130,7 @@ export function textTools(name, textOf) {
 }
 
 function textFigure({ name, text }) {
-  const note = text.length > 100 ? `${text.length.toLocaleString("en")} characters` : "";
+  const note = text.length > 100 ? counted(text.length, "character") : "";
   return figure(name, note, textTools(name, () => text), [build("p", { className: "text", tabIndex: 0 }, [text || "(an empty text)"])]);
 }
 
@@ -128,7 +138,7 @@ function filesFigure({ name, pictures, more }) {
   const figures = pictures.map((picture, place) => {
     const title = pictures.length > 1 ? `${name} ${place + 1}` : name, kind = picture.type.split("/")[1];
     const save = saveButton(`${title}.${kind}`, () => new Blob([picture.bytes], { type: picture.type }));
-    const note = `${kind.toUpperCase()}, ${picture.bytes.length.toLocaleString("en")} bytes`;
+    const note = `${kind.toUpperCase()}, ${counted(picture.bytes.length, "byte")}`;
     const made = figure(title, note, [...copyPicture(() => canvas), save], []);
     const canvas = drawFile(picture, `${title}: a picture`, ({ width, height }) => {
       made.querySelector("figcaption span").textContent = `${width} × ${height} pixels, ${note}`;
@@ -158,7 +168,7 @@ function copyPicture(canvasOf) {
 }
 
 function group(figures, more) {
-  const rest = more > 0 ? [made("p", `${more} more are in the JSON.`, "faint")] : [];
+  const rest = more > 0 ? [made("p", `${more} more ${more === 1 ? "is" : "are"} in the JSON.`, "faint")] : [];
   return figures.length === 1 && !rest.length ? figures[0] : build("div", { className: "gallery" }, [...figures, ...rest]);
 }
 
@@ -166,8 +176,8 @@ function group(figures, more) {
 
 /** The buttons beside values, which are copied and saved a line each. */
 function valueTools(name, values) {
-  const text = () => `${values.map(writtenOf).join("\n")}\n`;
-  return [copyButton(text), saveButton(`${name}.csv`, () => new Blob([`${name}\n${text()}`], { type: "text/csv" }))];
+  const csv = () => separated([{ name, values }], values.length, ",");
+  return [copyButton(() => `${values.map(writtenOf).join("\n")}\n`), saveButton(`${name}.csv`, () => new Blob([csv()], { type: "text/csv" }))];
 }
 
 function curveFigure({ name, values }) {
@@ -217,7 +227,7 @@ function rowsOf(values, width) {
 function summaryFigure({ name, shape, datatype, data, range }) {
   const size = `${datatype ? typeOf(datatype) : "text"} [${shape.join(", ")}]`, numbers = data.slice(0, FIRST);
   const first = numbers.map((value) => (numberOf(value) === null ? writtenOf(value) : short(value, writtenOf(value)))).join(", ");
-  const sentence = `${data.length.toLocaleString("en")} values${range ? ` from ${short(range[0])} to ${short(range[1])}` : ""}, which begin with`;
+  const sentence = `${counted(data.length, "value")}${range ? ` from ${short(range[0])} to ${short(range[1])}` : ""}, which begin with`;
   return figure(name, size, valueTools(name, data), [build("p", {}, [sentence, " ", made("code", `${first}${data.length > FIRST ? ", …" : ""}`)])]);
 }
 

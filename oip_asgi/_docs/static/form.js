@@ -17,9 +17,10 @@ const NO_EXAMPLE = /\s*This document has no example.*/;  // the form has one
 
 let model = null;  // the one that is shown
 let fields = null;  // of the action that is chosen
+let hint = "";  // what to declare, as the document says it
 let parts = [];  // the tensors whose bytes follow the JSON
 let sending = null;  // aborts the request that is under way
-let tellEnd = () => {};  // that a request has ended
+let tellNews = () => {};  // that the server's numbers are others: a request takes its time, gives its first item, has ended
 let isRefused = false;  // whether the server would refuse each request
 
 /** Show the form of a model. */
@@ -34,9 +35,9 @@ function showExample() {
   const { description, example, inputs } = model.actions.get(at("action").value);
   hideAnswer();
   at("declare").hidden = true;
-  const hint = description.replaceAll("`", "").replace(NO_EXAMPLE, "");
-  at("hint").hidden = !hint;
+  hint = description.replaceAll("`", "").replace(NO_EXAMPLE, "");
   at("hint").textContent = hint;
+  showHint();
   fields = new Fields(inputs);
   at("fields").replaceChildren(fields.element);
   at("body").value = example === undefined ? "" : pretty(example);
@@ -45,6 +46,13 @@ function showExample() {
   parts = [];
   if (example === undefined) takeFields();
   else showSnippets();
+}
+
+/** Say what to declare: with an answer, and before one if the form itself is a guess. */
+function showHint({ hasAnswer = false } = {}) {
+  const isDeclared = ({ name }) => model.metadata.inputs.some((input) => input.name === name);
+  const isGuess = model.actions.get(at("action").value).inputs.some((input) => !input.isOptional && !isDeclared(input));
+  at("hint").hidden = !hint || !(hasAnswer || isGuess);
 }
 
 /** Fill in a request that a link carries. */
@@ -169,23 +177,30 @@ function offerSend() {
 }
 
 async function send() {
-  if (isRefused) return undefined;
+  if (isRefused) return;
   const wrong = at("fields").hidden ? null : at("fields").querySelector("[aria-invalid]");
-  if (wrong) return wrong.focus();
+  if (wrong) return void wrong.focus();
   const asked = request(), { url, headers, body, file, streams } = asked, [content, described] = contentOf(asked);
   sending?.abort();
   const controller = sending = new AbortController();
   offerSend();
   at("declare").hidden = true;
-  awaitAnswer(() => controller.abort("stopped"));
-  const begun = performance.now(), { name, newest } = model, spent = () => (performance.now() - begun) / 1000;
+  showHint();
+  awaitAnswer(() => controller.abort("stopped"), tellNews);
+  const begun = performance.now(), { name, newest, metadata } = model, spent = () => (performance.now() - begun) / 1000;
   try {
     const response = await fetch(url, { method: "POST", headers: { ...described, ...headers }, body: content, signal: controller.signal });
     askForHeaders(response);
-    const end = (seconds) => remember(asked, `${response.status}`, response.ok, seconds);
-    if (streams && response.ok) return void await showStream(response, begun, { name, stop: () => controller.abort() }).finally(() => end(spent()));
-    const { text, seconds } = await showAnswer(response, begun, { name, sent: sentIn(file ? "" : body), labels: newest?.labels ?? {} });
-    end(seconds);
+    const declared = Object.fromEntries(metadata.outputs.map((output) => [output.name, output.shape]));
+    if (streams && response.ok) {
+      const hasFailed = await showStream(response, begun, { name, declared, stop: () => controller.abort(), onFirst: tellNews });
+      remember(asked, hasFailed ? "failed" : `${response.status}`, !hasFailed, spent());
+      showHint({ hasAnswer: !hasFailed });
+      return;
+    }
+    const { text, seconds } = await showAnswer(response, begun, { name, sent: sentIn(file ? "" : body), labels: newest?.labels ?? {}, declared });
+    remember(asked, `${response.status}`, response.ok, seconds);
+    showHint({ hasAnswer: response.ok });
     if (response.ok && !file && !asked.parts.length) showDeclaration(body, text);
   } catch (error) {
     if (controller.signal.reason === "stopped") showStopped(spent());
@@ -195,20 +210,19 @@ async function send() {
   } finally {
     if (sending === controller) sending = null;
     offerSend();
-    setTimeout(tellEnd, controller.signal.aborted ? SETTLES : 0);
+    setTimeout(tellNews, controller.signal.aborted ? SETTLES : 0);
   }
-  return undefined;
 }
 
 /** The inputs of a body, for what is shown beside the outputs. */
 function sentIn(body) {
-  return isJSON(body) ? tensorsOf(body).map((tensor) => ({ ...tensor, shape: tensor.shape?.map(numberOf), data: plainData(typedAs(tensor)) })) : [];
+  return isJSON(body) ? tensorsOf(body).map(withDeclared).map((tensor) => ({ ...tensor, shape: tensor.shape?.map(numberOf), data: plainData(tensor) })) : [];
 }
 
-/** A tensor with the content type that its input declares, if it has none of its own. */
-function typedAs(tensor) {
-  const declared = model.metadata.inputs.find(({ name }) => name === tensor.name)?.parameters;
-  return { ...tensor, parameters: { ...declared, ...tensor.parameters } };
+/** A tensor with the shape that its input declares, and with its content type if it has none of its own. */
+function withDeclared(tensor) {
+  const declared = model.metadata.inputs.find(({ name }) => name === tensor.name);
+  return { ...tensor, declared: declared?.shape, parameters: { ...declared?.parameters, ...tensor.parameters } };
 }
 
 /** What to write so that the next requests are checked, if the model does not declare what was sent and answered. */
@@ -218,15 +232,15 @@ function showDeclaration(body, text) {
   const namesOfAll = (tensors) => tensors.map(({ name }) => name);
   const declared = { inputs: namesOfAll(model.metadata.inputs), outputs: namesOfAll(model.metadata.outputs) };
   const line = declaration(sent, outputs, declared);
-  if (!line || at("hint").hidden) return;  // nothing is to be declared, or not in Python
+  if (!line || !hint) return;  // nothing is to be declared, or not in Python
   at("hint").hidden = true;  // this says more
   at("declare").hidden = false;
   at("declaration").textContent = line;
 }
 
-/** `onEnd` is called when a request has ended, however it did. */
-export function listenToForm(onEnd) {
-  tellEnd = onEnd;
+/** `onNews` is called when what the form does has changed the server's numbers. */
+export function listenToForm(onNews) {
+  tellNews = onNews;
   at("action").addEventListener("change", showExample);
   at("reset").addEventListener("click", showExample);
   at("link").addEventListener("click", ({ target }) => copyBy(target, new URL(linkOf(request()), location.href).href));

@@ -13,18 +13,18 @@ const MOST_CELLS = 65536;  // of a heat map
 
 /**
  * The views of an answer: objects with a `kind`. What is left stands in one table for each number of rows, and beside it the inputs that
- * have as many rows, if those are several. `labels` are those of outputs, by name.
+ * have as many rows, if those are several. `sent` are the inputs, each with its `declared` shape; of outputs, by name, `labels` are those, and `declared` the shapes.
  */
-export function looksOf(outputs, inputs = [], labels = {}) {
-  const isAlone = outputs.length === 1, rowsIn = rowsOfAll(inputs);
+export function looksOf(outputs, { sent = [], labels = {}, declared = {} } = {}) {
+  const isAlone = outputs.length === 1, rowsIn = rowsOfAll(sent);
   const looks = [], tables = new Map();
   for (const output of outputs) {
-    const look = lookOf(output, labels[output.name], { isAlone, rowsIn });
+    const look = lookOf(output, labels[output.name], { isAlone, rowsIn, declared: declared[output.name] });
     if (look) looks.push({ name: output.name, ...look });
     else for (const [rows, columns] of [columnsOf(output, labels[output.name])]) tables.set(rows, [...(tables.get(rows) ?? []), ...columns]);
   }
   for (const [count, columns] of tables) {
-    const beside = count > 1 && count === rowsIn ? inputs.flatMap((input) => columnsOf(input)[1].map((column) => ({ ...column, isInput: true }))) : [];
+    const beside = count > 1 && count === rowsIn ? sent.flatMap((input) => columnsOf(input)[1].map((column) => ({ ...column, isInput: true }))) : [];
     looks.push({ kind: "table", count, columns: [...columns, ...beside] });
   }
   return looks;
@@ -33,8 +33,8 @@ export function looksOf(outputs, inputs = [], labels = {}) {
 /** What an output is shown as if it is no column of a table. */
 function lookOf(output, labels, context) {
   if (!output.data.length) return { kind: "empty", shape: output.shape, datatype: output.datatype };
-  if (output.datatype === "BYTES") return picturesIn(output) ?? textIn(output, context);
-  return scoresIn(output, labels) ?? pixelsIn(output) ?? drawingOf(output, context);
+  const look = output.datatype === "BYTES" ? picturesIn(output) ?? textIn(output, context) : scoresIn(output, labels) ?? pixelsIn(output) ?? drawingOf(output, context);
+  return look ?? vectorIn(output, context);
 }
 
 function picturesIn({ data }) {
@@ -47,6 +47,17 @@ function textIn({ data, shape }, { isAlone }) {
   const isText = data.length === 1 && typeof text === "string" && (isAlone || text.length > SHORT || text.includes("\n"));
   if (isText) return { kind: "text", text };
   return shape.length > 2 ? { kind: "summary", shape, data } : null;
+}
+
+/** A vector that is no column: its length is declared, or is not the number of rows that were sent. */
+function vectorIn({ data, shape, datatype }, { rowsIn, declared }) {
+  const isColumn = mayHaveRows(declared) && (rowsIn === null || shape[0] === rowsIn);
+  return shape.length === 1 && shape[0] > 1 && !isColumn ? { kind: "vector", values: data, isNumber: datatype !== "BYTES" } : null;
+}
+
+/** Whether the first dimension counts rows: none is declared that may be of any size, or of one row. */
+function mayHaveRows([first] = [-1]) {
+  return first === -1 || first === 1;
 }
 
 /** Rows of scores with the labels of their elements, the largest first. */
@@ -121,7 +132,7 @@ export function rangeOf(values) {
 
 /** How many rows all tensors have, if each is a column or a few of them; else null. */
 function rowsOfAll(tensors) {
-  const counts = new Set(tensors.map(({ shape, data }) => (Array.isArray(data) && isNarrow(shape) ? Number(shape?.[0] ?? data.length) : null)));
+  const counts = new Set(tensors.map(({ shape, data, declared }) => (Array.isArray(data) && isNarrow(shape) && mayHaveRows(declared) ? Number(shape?.[0] ?? data.length) : null)));
   return counts.size === 1 ? [...counts][0] : null;
 }
 

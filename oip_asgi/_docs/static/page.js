@@ -3,16 +3,17 @@
 import { typeOf } from "./cells.js";
 import { actionsOf, controlsOf } from "./described.js";
 import { at, made, tableRows } from "./elements.js";
+import { NO_INPUTS } from "./fields.js";
 import { fillIn, listenToForm, showForm, showRefusal } from "./form.js";
 import { literal, parse, pretty } from "./json.js";
 import { MOMENTS, READ_EVERY, showNumbers } from "./numbers.js";
 import { listenToOverflow, showWhole } from "./overflow.js";
 import { elementsOf } from "./prose.js";
 import { ask, asJSON, closeHeaders } from "./server.js";
-import { change } from "./statistics.js";
 import { linkOf, readLink } from "./visit.js";
 
 const MODELS_EVERY = 10000;  // milliseconds
+const NOT_DECLARED = "Not declared.";
 const MANY = 8;  // models, which are too many to be seen at once on a phone
 const STATES = { READY: ["ready", "good"], LOADING: ["loading", ""], UNLOADING: ["unloading", ""], UNAVAILABLE: ["unavailable", "bad"] };
 
@@ -66,23 +67,27 @@ function entryOf({ name, version }) {
 }
 
 function showList() {
-  const all = [...models.values()].flat();
-  const ready = all.filter((entry) => entry.state === "READY").length;
-  badge(at("ready"), leaving || `${ready} of ${all.length} ready`, ready === all.length && !leaving ? "good" : "");
+  const ready = [...models.keys()].filter(isReady).length, unready = models.size - ready;
+  badge(at("ready"), leaving || `${ready} of ${models.size} ready`, unready || leaving ? "" : "good");
   at("ready").title = LEAVING[leaving] ?? "";
   at("find").hidden = models.size < MANY;
-  at("unready").hidden = ready === all.length;
-  at("unready").lastElementChild.textContent = `only those not ready (${all.length - ready})`;
+  at("unready").hidden = !unready;
+  at("unready").lastElementChild.textContent = `only those not ready (${unready})`;
   const focused = document.activeElement?.closest?.("#models a")?.getAttribute("href");
   at("models").replaceChildren(...[...models.keys()].filter(isListed).map(listItem));
   if (focused) at("models").querySelector(`a[href="${CSS.escape(focused)}"]`)?.focus();
+}
+
+/** Whether a model is, in all its versions: each name stands once in the list. */
+function isReady(name) {
+  return models.get(name).every(({ state }) => state === "READY");
 }
 
 /** Whether the reader wants a model in the list. */
 function isListed(name) {
   const isWanted = name.toLowerCase().includes(at("filter").value.toLowerCase());
   const isOnlyUnready = at("only-unready").checked && !at("unready").hidden;
-  return isWanted && (!isOnlyUnready || models.get(name).some(({ state }) => state !== "READY"));
+  return isWanted && !(isOnlyUnready && isReady(name));
 }
 
 /** Scroll the list, and nothing else, to the model that is shown. */
@@ -126,7 +131,7 @@ function pathOf(name, version) {
 /** Show a model. What is known of it already, its metadata and document, need not be asked for. */
 async function showModel(name, version, known) {
   const path = pathOf(name, version);
-  const model = { name, version, path, moments: [], last: null, newest: null };
+  const model = { name, version, path, readings: [], newest: null, problem: "", asked: 0 };
   shown = model;
   at("model").inert = true;  // what is there is another model's until this one is known
   showList();
@@ -153,15 +158,15 @@ function showAll(model) {
   at("model").hidden = at("model").inert = false;
   at("name").textContent = model.name;
   const about = [...model.actions.values()][0];
-  at("about").textContent = `platform ${model.metadata.platform}` + (model.actions.has("generate_stream") ? ", answers with streams" : "");
+  at("about").textContent = `platform ${model.metadata.platform}` + (model.actions.has("generate_stream") ? ", streams its answers" : "");
   at("docstring").hidden = !about?.docstring;
   at("docstring").replaceChildren(...elementsOf(about?.docstring ?? ""));
   showWhole(false);
   showChosen();
   showVersions(model);
   showState(entryOf(model));
-  at("inputs").replaceChildren(tableOf(model.metadata.inputs, about?.inputs ?? []));
-  at("outputs").replaceChildren(tableOf(model.metadata.outputs, []));
+  at("inputs").replaceChildren(tableOf(model.metadata.inputs, about?.inputs ?? []) ?? made("p", about?.inputs.length === 0 ? NO_INPUTS : NOT_DECLARED, "faint"));
+  at("outputs").replaceChildren(tableOf(model.metadata.outputs) ?? made("p", NOT_DECLARED, "faint"));
   at("options").replaceChildren();
   at("options").parentElement.hidden = true;  // until they are known
   showRefusal("");
@@ -214,17 +219,18 @@ async function control(action, button) {
   else if (shown?.name === name && action === "load") await showModel(name, shown.version);  // it may declare something else now
 }
 
-function tableOf(tensors, inputs) {
-  if (!tensors.length) return made("p", "Not declared.", "faint");
-  const optional = new Set(inputs.filter((input) => input.isOptional).map((input) => input.name));
+/** The tensors that a model declares, and what is known of them as `inputs`; null if there are none. */
+function tableOf(tensors, inputs = []) {
+  if (!tensors.length) return null;
   const table = made("table"), head = table.createTHead().insertRow();
   for (const title of ["name", "type", "shape"]) head.append(Object.assign(made("th", title), { scope: "col" }));
   const body = table.createTBody();
   for (const { name, datatype, shape, parameters } of tensors) {
     const row = body.insertRow();
-    row.append(made("td", name), made("td", typeOf(datatype, parameters?.content_type)), made("td", `[${shape.join(", ")}]`));
+    const { isNullable, isOptional } = inputs.find((input) => input.name === name) ?? {};
+    row.append(made("td", name), made("td", typeOf(datatype, parameters?.content_type, isNullable)), made("td", `[${shape.join(", ")}]`));
     row.cells[1].title = datatype;
-    if (optional.has(name)) row.cells[0].append(" ", made("span", "(optional)", "faint"));
+    if (isOptional) row.cells[0].append(" ", made("span", "(optional)", "faint"));
   }
   return table;
 }
@@ -233,18 +239,18 @@ function tableOf(tensors, inputs) {
 
 /** Read the numbers of the model. Those that are read every two seconds are points of its curves; right after an answer they are none. */
 async function readNumbers({ isPoint = true } = {}) {
-  const model = shown;
+  const model = shown, asked = performance.now();
   if (!model?.metadata || document.hidden) return;
-  let state;
+  let state = null, problem = "";
   try {
     state = { ...await asJSON(`${model.path}/docs/state.json`), now: performance.now() };
-  } catch {
-    state = null;
+  } catch ({ message }) {
+    problem = message;
   }
-  if (shown !== model) return;
-  model.newest = state;
+  if (shown !== model || asked < model.asked) return;  // what was asked later is there already
+  Object.assign(model, { asked, newest: state, problem });
   if (state) showWhatIsRefused(state);
-  if (isPoint) addMoment(model, state);
+  if (isPoint) model.readings = [...model.readings, state].slice(-MOMENTS - 1);
   showNumbers(model);
   if (state && !at("options").firstChild) showOptions(state);
 }
@@ -257,13 +263,6 @@ function showWhatIsRefused({ leaving: now, refuses }) {
   showRefusal(refuses ? `It is ${text}, and answers no requests.` : "");
   if (isOther) listModels();
   if (isLoaded && !shown.metadata.inputs.length) choose();  // it may have told its inputs
-}
-
-function addMoment(model, state) {
-  model.moments.push(state && model.last ? change(model.last, state) : null);
-  model.moments.splice(0, model.moments.length - MOMENTS);
-  model.isShared ||= Boolean(state && model.last && model.moments.at(-1) === null);
-  model.last = state;
 }
 
 function showOptions({ options, labels }) {

@@ -1,15 +1,30 @@
-// Numbers of a model between two moments. Knows nothing of the page.
+// Numbers of a model between two moments. Knows nothing of the page, and no words.
 
 /** What happened between two moments. Counters that go down are those of another process, or of one that began anew: null. */
 export function change(before, after) {
-  const counts = (name) => after[name].counts.map((count, place) => count - before[name].counts[place]);
-  const [durations, queues] = [counts("durations"), counts("queues")];
-  if ([...durations, ...queues].some((count) => count < 0)) return null;
-  return {
-    seconds: (after.now - before.now) / 1000,
-    durations: { bounds: after.durations.bounds, counts: durations },
-    queues: { bounds: after.queues.bounds, counts: queues },
-  };
+  const [durations, queues] = ["durations", "queues"].map((name) => difference(before[name], after[name]));
+  if ([...durations.counts, ...queues.counts].some((count) => count < 0)) return null;
+  return { seconds: (after.now - before.now) / 1000, durations, queues };
+}
+
+function difference(before, after) {
+  return { ...after, counts: after.counts.map((count, place) => count - before.counts[place]), sum: after.sum - before.sum };
+}
+
+/** What happened between each reading and the one before it; null where one of them is null, or of another process. */
+export function momentsOf(readings) {
+  return readings.slice(1).map((after, place) => after && readings[place] && change(readings[place], after));
+}
+
+/** Whether readings seem to be of several processes: counters went down more than once, as none does that begins anew. */
+export function areOfSeveral(readings) {
+  return momentsOf(readings).filter((moment, place) => !moment && readings[place] && readings[place + 1]).length > 1;
+}
+
+/** What happened up to `newest` since the earliest reading from which on nothing is unknown; null if there is none. */
+export function recentChange(readings, newest) {
+  const first = readings[momentsOf(readings).findLastIndex((moment) => !moment) + 1];
+  return first ? change(first, newest) : null;
 }
 
 export function total(counts) {
@@ -27,23 +42,4 @@ export function quantile({ bounds, counts }, share) {
     left -= count;
   }
   return Infinity;
-}
-
-/** Seconds for people. */
-export function duration(seconds, most) {
-  if (seconds === null) return "–";
-  if (seconds === Infinity) return `over ${most} s`;
-  return seconds < 1 ? `${digits(seconds * 1000)} ms` : `${digits(seconds)} s`;
-}
-
-/** A number with three digits that matter. */
-export function digits(number) {
-  return number >= 100 ? number.toFixed(0) : number.toPrecision(3).replace(/\.?0+$/, "");
-}
-
-/** A number as short as it can be read: integers whole, six digits of others. `written` is how an integer that is too long is written. */
-export function short(value, written = String(value)) {
-  const number = Number(written);
-  if (written.length <= 8 || Number.isInteger(number) && !/[.e]/i.test(written) || Number.isNaN(number)) return written;
-  return String(Number(number.toPrecision(6)));
 }

@@ -1,6 +1,7 @@
 // The tensors of a body, as values to look at: from JSON, from flat objects, and from the bytes behind JSON. Knows nothing of the page.
 
 import { isJSON, parse, Written } from "./json.js";
+import { counted } from "./words.js";
 
 const OF_PROTOCOL = ["model_name", "model_version", "id", "parameters"];  // members of a flat object that are no tensors
 const READERS = {
@@ -110,7 +111,7 @@ export function numberOf(value) {
 /** An element as text, whole. */
 export function writtenOf(value) {
   if (value instanceof Written) return value.source;
-  if (value instanceof Uint8Array) return `${value.length.toLocaleString("en")} bytes`;
+  if (value instanceof Uint8Array) return counted(value.length, "byte");
   return value === null || value === undefined ? "" : String(value);
 }
 

@@ -2,7 +2,7 @@
 
 import { at, build, made } from "./elements.js";
 import { compact } from "./json.js";
-import { duration } from "./statistics.js";
+import { duration } from "./words.js";
 
 const MOST = 10;  // requests
 const LONGEST = 8000;  // characters of a link, which browsers, mails and chats still take

@@ -37,8 +37,8 @@ def output(name: str, datatype: str, *shape: int, data: Any = None) -> dict[str,
     return {"name": name, "datatype": datatype, "shape": list(shape), "data": filled}
 
 
-def looks_of(scripts: Scripts, outputs: list[Any], inputs: list[Any] | None = None, labels: Any = None) -> list[Any]:
-    found = scripts.value_of("looks.looksOf(outputs, inputs, labels)", outputs=outputs, inputs=inputs or [], labels=labels or {})
+def looks_of(scripts: Scripts, outputs: list[Any], inputs: list[Any] | None = None, **known: Any) -> list[Any]:
+    found = scripts.value_of("looks.looksOf(outputs, known)", outputs=outputs, known={"sent": inputs or [], **known})
     assert isinstance(found, list)
     return found
 
@@ -93,8 +93,7 @@ def test_rows_stand_beside_the_rows_that_were_sent(scripts: Scripts) -> None:
         ("age", [31, 42], True),
         ("city", ["Bern", None], True),
     ]
-    [other] = looks_of(scripts, [output("mean", "FP64", 3)], sent)
-    assert [column["name"] for column in other["columns"]] == ["mean"]  # three rows are not those two
+    assert kinds_of(scripts, output("mean", "FP64", 3), inputs=sent) == ["vector"]  # three values for two rows are no rows
     [curve] = looks_of(scripts, [output("y", "FP64", 64)], [output("x", "FP64", 64)])
     assert curve["kind"] == "table"  # a value for each row
 
@@ -177,7 +176,7 @@ def test_an_answer_with_bytes_behind_its_json(scripts: Scripts) -> None:
     length = int(answer.headers["inference-header-content-length"])
     asked = "tensors.outputsOf(text, Uint8Array.from(bytes)).map(({ data }) => data.map(tensors.writtenOf))"
     text, behind = answer.body[:length].decode(), [*answer.body[length:]]
-    assert scripts.value_of(asked, text=text, bytes=behind) == [["1.5", "2.5"], ["é", "1 bytes"]]
+    assert scripts.value_of(asked, text=text, bytes=behind) == [["1.5", "2.5"], ["é", "1 byte"]]
 
 
 def test_texts_of_json_are_what_they_stand_for(scripts: Scripts) -> None:
@@ -222,4 +221,32 @@ def test_a_table_is_copied_as_it_is_written_in_files(scripts: Scripts) -> None:
     [(3, "3"), (12345678901, "12345678901"), (0.5, "0.5"), (1 / 3, "0.333333"), (-1234.56789, "-1234.57"), (1.5e-9, "1.5e-9")],
 )
 def test_numbers_are_short(scripts: Scripts, number: float, text: str) -> None:
-    assert scripts.value_of("statistics.short(number)", number=number) == text
+    assert scripts.value_of("words.short(number)", number=number) == text
+
+
+@pytest.mark.parametrize(
+    ("tensor", "rows_sent", "declared", "kind"),
+    [
+        (output("mean", "FP32", 3), None, [3], "vector"),
+        (output("mean", "FP32", 3), None, [-1], "table"),
+        (output("mean", "FP32", 3), None, None, "table"),
+        (output("words", "BYTES", 3), None, [3], "vector"),
+        (output("mean", "FP32", 3), 1, None, "vector"),
+        (output("mean", "FP32", 3), 1, [-1], "vector"),
+        (output("mean", "FP32", 3), 3, [3], "vector"),
+        (output("mean", "FP32", 3), 3, [-1], "table"),
+        (output("mean", "FP32", 1), None, [1], "table"),
+        (output("mean", "FP32", 2, 2), 1, [2, 2], "table"),
+        (output("mean", "FP32", 40), None, [40], "curve"),
+    ],
+)
+def test_a_vector_that_is_not_of_the_rows_is_no_column(scripts: Scripts, tensor: Any, rows_sent: Any, declared: Any, kind: str) -> None:
+    sent = [output("x", "FP32", rows_sent)] if rows_sent else []
+    assert kinds_of(scripts, tensor, inputs=sent, declared={tensor["name"]: declared} if declared else {}) == [kind]
+
+
+def test_a_vector_of_a_declared_length_is_no_rows_that_were_sent(scripts: Scripts) -> None:
+    sent = {**output("x", "INT32", 3), "declared": [3]}
+    assert kinds_of(scripts, output("y", "INT32", 3), inputs=[sent], declared={"y": [3]}) == ["vector"]
+    [table] = looks_of(scripts, [output("y", "INT32", 3)], [{**sent, "declared": [-1]}], declared={"y": [-1]})
+    assert [column["name"] for column in table["columns"]] == ["y", "x"]

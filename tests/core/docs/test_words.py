@@ -149,3 +149,23 @@ def test_what_is_below_a_heading_is_text_but_for_examples(scripts: Scripts) -> N
         ("text", ["End."]),
         ("code", ["g()"]),
     ]
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [(None, "\u2013"), (0.0000123, "0.0123 ms"), (0.0999, "99.9 ms"), (0.09996, "100 ms"), (1.05, "1.05 s"), (120, "120 s")],
+)
+def test_a_duration_has_three_digits(scripts: Scripts, seconds: float | None, text: str) -> None:
+    assert scripts.value_of("words.duration(seconds)", seconds=seconds) == text
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"), [(0, "second"), (0.9, "second"), (19.2, "20 s"), (119, "119 s"), (119.8, "2 minutes"), (600, "10 minutes")]
+)
+def test_how_long_one_has_looked(scripts: Scripts, seconds: float, text: str) -> None:
+    assert scripts.value_of("words.lately(seconds)", seconds=seconds) == f"in the last {text}"
+
+
+@pytest.mark.parametrize(("count", "text"), [(0, "0 rows"), (1, "1 row"), (1234, "1,234 rows")])
+def test_one_is_no_plural(scripts: Scripts, count: int, text: str) -> None:
+    assert scripts.value_of("words.counted(count, 'row')", count=count) == text

@@ -117,7 +117,7 @@ def test_a_frame_is_a_table(site: Served, browser: Browser) -> None:
     page.click("#send")
     expect(page.locator("#answer .badge")).to_have_text("200 OK")
     assert answer_of(page)["outputs"][0]["data"] == ["Bern 31", "Ulm 42"]
-    expect(page.locator("#totals")).to_contain_text("1 call of the model, with 2 rows.")
+    expect(page.locator("#totals")).to_contain_text("Calls of the model since the start: 1, with 2 rows.")
     expect(page.locator("#options")).to_contain_text("max_batch_size=8")
     picture(page, "frame")
     assert seen.console == []
@@ -127,6 +127,10 @@ def test_a_row_is_chosen_picked_and_left_out(site: Served, browser: Browser) -> 
     page, seen = opened(browser, f"{site.url}/v2/docs#model=churn")
     assert seen_by(page) == ["31 5200.25 Bern pro 2021-03-01 00:00:00 True"]
     expect(page.get_by_label("plan, row 1").locator("option")).to_have_text(["basic", "pro", "missing"])
+    kinds = ["INT64 or missing", "FP64 or missing", "text or missing", "text or missing", "date or missing", "BOOL"]
+    expect(page.locator("#inputs td:nth-child(2)")).to_have_text(kinds)
+    names = ["age", "income", "city", "plan", "since", "active"]
+    expect(page.locator("#fields tbody th")).to_have_text([f"{name} {kind}" for name, kind in zip(names, kinds, strict=True)])
     expect(page.get_by_label("active, row 1").locator("option")).to_have_text(["true", "false"])
     page.get_by_label("plan, row 1").select_option("basic")
     page.get_by_label("since, row 1").fill("2024-11-20")
@@ -141,6 +145,16 @@ def test_a_row_is_chosen_picked_and_left_out(site: Served, browser: Browser) -> 
     page.click("#with-fields")  # what is missing is still missing
     expect(page.get_by_label("age, row 1")).to_have_value("")
     assert seen_by(page) == ["<NA> nan None nan NaT False"]
+    assert seen.console == []
+
+
+def test_the_only_column_has_missing_values_too(site: Served, browser: Browser) -> None:
+    page, seen = opened(browser, f"{site.url}/v2/docs#model=towns")
+    expect(page.locator("#fields tbody th")).to_have_text("town text or missing")
+    assert seen_by(page) == ["Bern"]
+    page.get_by_label("town, row 1").fill("")
+    expect(page.get_by_label("town, row 1")).to_have_attribute("placeholder", "missing")
+    assert seen_by(page) == ["None"]
     assert seen.console == []
 
 
@@ -179,7 +193,7 @@ def paste(page: Page, text: str) -> None:
 
 def test_rows_of_a_class_are_chosen(site: Served, browser: Browser) -> None:
     page, seen = opened(browser, f"{site.url}/v2/docs#model=customers")
-    expect(page.locator("#fields tbody th")).to_have_text(["age INT64, 0 to 120", "plan text", "city text"])
+    expect(page.locator("#fields tbody th")).to_have_text(["age INT64, 0 to 120", "plan text", "city text or missing"])
     page.get_by_label("plan, row 1").select_option("pro")
     page.get_by_label("city, row 1").fill("")
     assert seen_by(page) == ["0 pro None"]
@@ -216,6 +230,8 @@ def test_a_scalar_shows_its_default(site: Served, browser: Browser) -> None:
 def test_a_large_array_comes_from_a_file(site: Served, browser: Browser, tmp_path: Path) -> None:
     page, seen = opened(browser, f"{site.url}/v2/docs#model=statistics")
     assert seen_by(page) == [0, 0, 0]
+    expect(page.locator("#look figcaption")).to_contain_text("mean3 values")  # of one request, which has no rows
+    expect(page.locator("#look tr")).to_have_text(["00.0", "10.0", "20.0"])
     array = np.arange(3 * 48 * 64, dtype=np.float64).reshape(3, 48, 64) / (3 * 48 * 64)
     np.save(tmp_path / "x.npy", array)
     page.set_input_files("#fields input[type=file]", tmp_path / "x.npy")

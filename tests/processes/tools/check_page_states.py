@@ -12,6 +12,7 @@ from tests.support.processes import Served
 def test_a_model_is_loaded_and_unloaded(site: Served, browser: Browser) -> None:
     page, seen = opened(browser, f"{site.url}/v2/docs#model=loaded")
     first = seen_by(page)[0]
+    expect(page.locator("#totals")).to_contain_text(" ok.")
     page.get_by_role("button", name="Reload").click()
     expect(page.locator("#load")).to_be_enabled()
     expect(page.locator("#answer")).to_be_hidden()
@@ -23,6 +24,8 @@ def test_a_model_is_loaded_and_unloaded(site: Served, browser: Browser) -> None:
     page.get_by_role("button", name="Unload").click()
     expect(page.locator("#state")).to_have_text("unavailable: unloaded")
     expect(page.get_by_role("button", name="Unload")).to_be_hidden()
+    expect(page.locator("#totals")).to_contain_text("Requests since the start: none.")
+    expect(page.locator("#totals")).not_to_contain_text("Several processes")  # one begins anew
     page.get_by_role("button", name="Load", exact=True).click()
     expect(page.locator("#state")).to_have_text("ready")
     page.get_by_role("link", name="not loaded").click()
