@@ -106,6 +106,20 @@ def explain_column(tensor: Tensor, spec: TensorSpec) -> str:
     return f"in pandas, frame.astype({{{tensor.name!r}: {dtype!r}}}) makes it so"
 
 
+def find_missing(tensor: Tensor) -> tuple[int, str] | None:
+    """The row of the first value that is not there, or is infinite, and which of both it is."""
+    array, mark = tensor.array, MISSING.get(tensor.parameters.get("content_type"))
+    if array.dtype.hasobject:
+        wrong = np.array([mark is not None and text.strip() == mark for text in array.ravel()], bool)
+    else:
+        wrong = ~np.isfinite(array).ravel()
+    if not wrong.any():
+        return None
+    index = int(wrong.argmax())
+    is_infinite = not array.dtype.hasobject and bool(np.isinf(array.ravel()[index]))
+    return index // (array.size // len(array)), "infinite" if is_infinite else "missing"
+
+
 def is_dtype(name: object) -> bool:
     return name in _DTYPES or (isinstance(name, str) and DATETIME.fullmatch(name) is not None)
 

@@ -17,7 +17,7 @@ from numpy import ndarray  # `np.ndarray` takes longer, as the module has a `__g
 from .._protocol.datatypes import FLOATING, NUMBERS, Array, cast, find_overflow, make_integer_array
 from .._protocol.errors import InvalidRequest, ModelFault, show
 from .._protocol.schemas import Parameters
-from .._protocol.specs import AnyDatatype, TensorSpec
+from .._protocol.specs import TensorSpec
 from .._protocol.tensors import Tensor, make_tensor, to_plain
 from .._protocol.to_array import as_array, to_wire_array
 from .base import AnyInputCodec
@@ -68,7 +68,7 @@ def to_inputs(
         if type(value) is not ndarray and (is_frame(value) or is_foreign_frame(value)):
             raise InvalidRequest(f"input {show(name)} is a data frame, whose columns are inputs: give it alone, not by a name")
         spec = specs.get(name)
-        spec = None if isinstance(spec, AnyDatatype) else spec
+        spec = None if spec is not None and spec.other_datatypes == "all" else spec
         if name in columns and isinstance(value, (list, tuple)) and any(each is None for each in value):
             value = _make_column(value, spec)
         tensors.append(_make_tensor(to_plain(name), value, spec, codecs))

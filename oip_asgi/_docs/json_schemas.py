@@ -22,6 +22,8 @@ MAX_ELEMENTS: Final = 4096
 
 STRING: Final[Schema] = {"type": "string"}
 
+NUMBER: Final[Schema] = {"type": "number"}
+
 PARAMETERS: Final[Schema] = {"type": "object", "additionalProperties": {"type": ["string", "number", "boolean"]}}
 
 ANY_TENSOR: Final[Schema] = {
@@ -53,7 +55,7 @@ def element(datatype: str) -> Schema:
     if datatype == "BOOL":
         return {"type": "boolean"}
     if datatype in FLOATING:
-        return {"anyOf": [{"type": "number"}, {"type": "null"}, {"enum": ["NaN", "Infinity", "-Infinity"]}]}
+        return {"anyOf": [NUMBER, {"type": "null"}, {"enum": ["NaN", "Infinity", "-Infinity"]}]}
     limits = np.iinfo(dtype_of(datatype))
     return {"type": "integer", "minimum": int(limits.min), "maximum": int(limits.max)}
 

@@ -112,6 +112,9 @@ class Operations:
     def _schema(self, name: str) -> Schema:
         return {"$ref": self._element_of + name}
 
+    def _element(self, spec: TensorSpec) -> Schema:
+        return self._schema(spec.datatype) if spec.allow_nan or spec.datatype == "BYTES" else json_schemas.NUMBER
+
     def _json(self, name: str, description: str = "OK") -> dict[str, Any]:
         """A response that is a document with this schema."""
         return {"description": description, "content": {"application/json": {"schema": self._schema(name)}}}
@@ -223,7 +226,7 @@ class Operations:
     def _items(self, specs: Sequence[TensorSpec], rows: object) -> dict[str, Schema]:
         """The schema of an element of each tensor. That of a field of a class has its bounds and its description too."""
         fields = rows.schemas if isinstance(rows, Rows) else {}
-        return {spec.name: fields.get(spec.name) or {**self._schema(spec.datatype), **spec.bounds} for spec in specs}
+        return {spec.name: fields.get(spec.name) or {**self._element(spec), **spec.bounds} for spec in specs}
 
     def _add_schemas(self, at: ModelPath) -> None:
         model, (required, optional) = at.model, _list_inputs(at.model)

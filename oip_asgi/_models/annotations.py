@@ -20,7 +20,7 @@ from .._codecs.row_fields import has_fields
 from .._codecs.rows import Rows, find_rows_of_result, make_rows
 from .._protocol.datatypes import DTYPES, Datatype, DType, datatype_of, suggest_datatype
 from .._protocol.errors import InvalidRequest, InvalidResponse, show
-from .._protocol.specs import AnyShape, TensorSpec
+from .._protocol.specs import OpenSpec, TensorSpec
 from .._protocol.tensors import InferenceResponse, find_tensor
 
 T = TypeVar("T")
@@ -56,7 +56,7 @@ class ParsedAnnotation(NamedTuple):
         """The `TensorSpec` in `Annotated`, else one of this name for the datatype and shape; None if the annotation says neither."""
         if self.declared is not None or self.datatype is None:
             return self.declared
-        return AnyShape(name, self.datatype, [-1]) if self.shape is None else TensorSpec(name, self.datatype, self.shape)
+        return OpenSpec(name, self.datatype, [-1], any_shape=True) if self.shape is None else TensorSpec(name, self.datatype, self.shape)
 
 
 def parse_annotation(annotation: Any) -> ParsedAnnotation:

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, Protocol, TypeAlias
 
 import msgspec
 
-from .._codecs.column_dtypes import explain_column, holds_missing
+from .._codecs.column_dtypes import explain_column, find_missing, holds_missing
 from .._codecs.column_writing import write_objects
 from .._codecs.content_types import Codecs, Reader, RequestReader, read_scalar_parameter
 from .._codecs.rows import Rows
@@ -199,6 +199,7 @@ class Binding:
         """The names of the tensors that each request must have."""
         self._specs = {entry.name: entry.spec for entry in entries if entry.spec is not None}
         self._ranged = {name: spec for name, spec in self._specs.items() if spec.has_range}
+        self._checked = {name: spec for name, spec in self._specs.items() if spec.has_range or not spec.allow_nan}
         self._known = None if self.is_open else frozenset(entry.name for entry in entries)
         self._takes = ", ".join(str(entry) for entry in entries if entry.reader is not None) or "**inputs"
         tensors = [entry.name for entry in entries if entry.name not in self.scalars]
@@ -265,17 +266,23 @@ class Binding:
             raise _make_unfit_error(
                 tensors[wrong], specs[wrong], is_column=self.rows is None and self.request_reader is not None and wrong not in self.named
             )
-        if self._ranged and not self.flags_ranges:
-            self._check_ranges(tensors)
+        if self._checked:
+            self._check_values(tensors)
         return tensors
 
     def list_outside(self, tensors: Mapping[str, Tensor]) -> list[str]:
         """The names of the tensors that have a value outside of the declared range, of a model that is called with them nevertheless."""
         return [name for name, spec in self._ranged.items() if name in tensors and spec.find_outside(tensors[name].array) is not None]
 
-    def _check_ranges(self, tensors: Mapping[str, Tensor]) -> None:
-        for name, spec in self._ranged.items():
-            outside = spec.find_outside(tensors[name].array) if name in tensors else None
+    def _check_values(self, tensors: Mapping[str, Tensor]) -> None:
+        for name, spec in self._checked.items():
+            if name not in tensors:
+                continue
+            missing = None if spec.allow_nan else find_missing(tensors[name])
+            if missing is not None:
+                expected = {None: "text", "numbers": "a finite number"}.get(spec.other_datatypes, "a value")
+                raise InvalidRequest(f"input {show(name)}, row {missing[0]} is {missing[1]}: expected {expected}")
+            outside = None if self.flags_ranges else spec.find_outside(tensors[name].array)
             if outside is not None:
                 row, value = outside
                 raise InvalidRequest(f"input {show(name)}, row {row}: {value} is out of range: expected {spec.describe_range()}")

@@ -10,13 +10,14 @@ import re
 from collections import UserList
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from itertools import dropwhile
 from typing import Any, Final, NamedTuple, TypeAlias
 
 import numpy as np
 
 from .._codecs.base import find_class
 from .._protocol.datatypes import Datatype
-from .._protocol.specs import AnyDatatype, AnyDatatypeWithNaN, AnyNumber, TensorSpec
+from .._protocol.specs import OpenSpec, TensorSpec
 from .callables import find_owner, unwrap_partial
 
 _GIVEN_BY_LIGHTGBM: Final = re.compile(r"Column_\d+").fullmatch
@@ -76,12 +77,15 @@ def declare(function: Callable[..., Any], *, has_frames: bool) -> Declaration | 
         return None
     outputs = _declare_classes(model) if method in _LABELED and _has_value_of_each(model, method) else ()
     if columns and has_frames:
-        return Declaration(_declare_columns(model, columns), outputs, "pd")
+        described = _describe_columns(model, columns)
+        return Declaration([_declare_column(name, described[name]) for name in columns], outputs, "pd")
     width = len(columns) or find_width(model)
     if not width:
         return Declaration((), outputs, None) if outputs else None
     name = next(iter(inspect.signature(function).parameters), "X")
-    return Declaration([AnyNumber(name, "FP64", [-1, width])], outputs, None)
+    told = _describe_columns(model, list(map(str, range(width)))).values()
+    allow_nan = not all(any(not each.allow_nan for each in of_one) for of_one in told)  # it is declared of all columns of an array
+    return Declaration([OpenSpec(name, "FP64", [-1, width], other_datatypes="numbers", allow_nan=allow_nan)], outputs, None)
 
 
 def find_width(model: Any) -> int | None:
@@ -165,7 +169,7 @@ def _list_inner(model: Any, columns: list[str]) -> list[tuple[Any, list[str]]]:
 
 
 def _has_estimators(model: Any) -> bool:
-    return hasattr(model, "get_params") and any(hasattr(each, "fit") for each in model.get_params().values())
+    return hasattr(model, "get_params") and any(hasattr(each, "fit") for each in (model.get_params() or {}).values())
 
 
 def _keeps_columns(step: Any, columns: Sequence[str]) -> bool:
@@ -176,35 +180,82 @@ def _keeps_columns(step: Any, columns: Sequence[str]) -> bool:
         return False
 
 
-def _declare_columns(model: Any, columns: list[str]) -> list[TensorSpec]:
-    """What each column is, as far as the estimators tell it that get it: anything, if one of them takes what another does not.
+class _Column(NamedTuple):
+    """What one of its ways tells of a column."""
 
-    A missing text is to be what it was in the training: to a model, None is not NaN.
-    """
-    kinds: dict[str, set[str]] = {name: set() for name in columns}
-    with_none: set[str] = set()
+    kind: str  # text, number, category (of text or integers) or any
+    has_none: bool  # whether a missing value was None in the training: to a model, None is not NaN
+    allow_nan: bool = True  # whether values may be missing at all, as far as it is known
+
+
+def _describe_columns(model: Any, columns: list[str]) -> Mapping[str, Sequence[_Column]]:
+    """What each estimator that gets a column tells of it."""
+    told: dict[str, list[_Column]] = {name: [] for name in columns}
     for own, steps in _list_ways(model, frozenset(columns), columns):
-        with_none.update(own if any(_takes_none(step) for step, _ in steps) else ())
-        told = _find_kinds(steps)
+        of_each = _describe_way(steps)
         for name in own:
-            kinds[name].add(told if isinstance(told, str) else told[name])
-    return [_COLUMNS[min(kinds[name]) if len(kinds[name]) == 1 else "any", name in with_none](name) for name in columns]
+            told[name].append(of_each if isinstance(of_each, _Column) else of_each[name])
+    return told
 
 
-_COLUMNS: Final[Mapping[tuple[str, bool], Callable[[str], TensorSpec]]] = {
-    ("text", False): lambda name: TensorSpec(name, "BYTES", [-1], "str", pd_dtype="object[NaN]"),  # as pandas reads gaps of a file
-    ("text", True): lambda name: TensorSpec(name, "BYTES", [-1], "str"),
-    **dict.fromkeys([("number", False), ("number", True)], lambda name: AnyNumber(name, "FP64", [-1])),
-    **dict.fromkeys([("category", False), ("category", True)], lambda name: AnyDatatype(name, "BYTES", [-1])),
-    ("any", False): lambda name: AnyDatatypeWithNaN(name, "FP64", [-1]),
-    ("any", True): lambda name: AnyDatatype(name, "FP64", [-1]),
-}
-"""By the kind of a column, and whether what is missing was None."""
+def _declare_column(name: str, told: Sequence[_Column]) -> TensorSpec:
+    """A column as all of them take it: anything, if one of them takes what another does not."""
+    kinds, has_none = {each.kind for each in told}, any(each.has_none for each in told)
+    kind = kinds.pop() if len(kinds) == 1 else "any"
+    is_text, gap = kind == "text", None if has_none else "object[NaN]"  # as pandas reads gaps of a file
+    return OpenSpec(
+        name,
+        "BYTES" if kind in ("text", "category") else "FP64",
+        [-1],
+        "str" if is_text else None,
+        pd_dtype=gap if is_text else None,
+        other_datatypes={"text": None, "number": "numbers"}.get(kind, "all"),
+        nan_dtype=gap if kind == "any" else None,
+        allow_nan=all(each.allow_nan for each in told),
+    )
 
 
-def _takes_none(step: Any) -> bool:
-    """Whether a step is an imputer that looks for None, or has None among its categories."""
-    return getattr(step, "missing_values", ...) is None or any(each is None for own in _list_categories(step) for each in own.tolist())
+def _describe_way(steps: _Steps) -> _Column | Mapping[str, _Column]:
+    """What columns are that go through these steps. The first encoder knows it of each of them, or else the first step of all."""
+    has_none = any(getattr(step, "missing_values", ...) is None for step, _ in steps)  # an imputer that looks for it
+    left = list(dropwhile(lambda step: _passes_missing(step[0]), steps))
+    for index, (step, names) in enumerate(steps):
+        categories = _list_categories(step)
+        if names is not None and len(categories) == len(names):
+            is_strict = _get(step, "handle_unknown") == "error" and len(steps) - index == len(left)
+            of_each = ([each for each in own.tolist() if each is None or each != each] for own in categories)
+            return {
+                name: _Column(_kind_of(own), has_none or None in gaps, bool(gaps) or not is_strict)
+                for name, own, gaps in zip(names, categories, of_each, strict=True)
+            }
+    has_none = has_none or any(each is None for step, _ in steps for own in _list_categories(step) for each in own.tolist())
+    first, names = steps[0]
+    if _is_catboost(first):
+        kinds = dict.fromkeys(first.get_cat_feature_indices(), "category") | dict.fromkeys(first.get_text_feature_indices(), "text")
+        kinds |= dict.fromkeys(first.get_embedding_feature_indices(), "any")
+        return {name: _Column(kinds.get(place, "number"), has_none) for place, name in enumerate(names or ())}
+    return _Column(_kind_at(first), has_none, not left or not _refuses_missing(left[0][0]))
+
+
+_PASSES: Final = frozenset({"MaxAbsScaler", "MinMaxScaler", "PowerTransformer", "QuantileTransformer", "RobustScaler", "StandardScaler"})
+"""Steps of scikit-learn that leave what is missing as it is."""
+
+
+def _passes_missing(step: Any) -> bool:
+    name = type(step).__name__
+    has_no_function = name == "FunctionTransformer" and step.func is None and not step.validate  # which stands for "passthrough"
+    return step == "passthrough" or (_library_of(step) == "sklearn" and (name in _PASSES or has_no_function))
+
+
+def _refuses_missing(step: Any) -> bool:
+    """Whether an estimator of scikit-learn refuses NaN and infinities, as its tags say. One of one's own may have the tags of its base."""
+    if _library_of(step) != "sklearn" or _has_estimators(step) or getattr(step, "missing_values", ...) is None:
+        return False
+    if hasattr(step, "__sklearn_tags__"):
+        tags = step.__sklearn_tags__()
+        return not (tags.no_validation or tags.input_tags.allow_nan)
+    tags = step._get_tags()  # of scikit-learn 1.5
+    return not (tags["no_validation"] or tags["allow_nan"])
 
 
 def _list_categories(step: Any) -> list[Any]:
@@ -213,30 +264,21 @@ def _list_categories(step: Any) -> list[Any]:
     return categories if isinstance(categories, list) else []
 
 
-def _find_kinds(steps: _Steps) -> str | Mapping[str, str]:
-    """What columns are: text, number, category (of text or integers) or any. The first encoder knows it of each, or else the first step."""
-    for step, names in steps:
-        categories = _list_categories(step)
-        if names is not None and len(categories) == len(names):
-            return dict(zip(names, map(_kind_of, categories), strict=True))
-    first, names = steps[0]
-    if hasattr(first, "vocabulary_") or type(first).__name__ == "HashingVectorizer":
-        return "text"
-    if _is_catboost(first):
-        kinds = dict.fromkeys(first.get_cat_feature_indices(), "category") | dict.fromkeys(first.get_text_feature_indices(), "text")
-        kinds |= dict.fromkeys(first.get_embedding_feature_indices(), "any")
-        return {name: kinds.get(place, "number") for place, name in enumerate(names or ())}
-    takes_numbers = _library_of(first) in _PROBABILITIES and type(first).__name__ not in _OF_OTHERS and not _has_estimators(first)
-    is_of_objects = getattr(getattr(_get(first, "statistics_"), "dtype", None), "hasobject", False)
-    takes_others = is_of_objects or _has_categories(first) or hasattr(first, "categories_")
-    return "number" if takes_numbers and not takes_others else "any"
-
-
 def _kind_of(categories: Any) -> str:
     if categories.dtype.kind not in "OUST":
         return "number"
     there = (each for each in categories.tolist() if each is not None and each == each)  # NaN is missing too
     return "text" if all(isinstance(each, str) for each in there) else "any"
+
+
+def _kind_at(step: Any) -> str:
+    """The kind of the columns of a step that knows no categories of theirs."""
+    if hasattr(step, "vocabulary_") or type(step).__name__ == "HashingVectorizer":
+        return "text"
+    takes_numbers = _library_of(step) in _PROBABILITIES and type(step).__name__ not in _OF_OTHERS and not _has_estimators(step)
+    is_of_objects = getattr(getattr(_get(step, "statistics_"), "dtype", None), "hasobject", False)
+    takes_others = is_of_objects or _has_categories(step) or hasattr(step, "categories_")
+    return "number" if takes_numbers and not takes_others else "any"
 
 
 def _has_categories(model: Any) -> bool:

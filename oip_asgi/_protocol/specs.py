@@ -23,6 +23,9 @@ from .tensors import to_plain_name
 OTHER_DATATYPES: Final = "other_datatypes"
 """The parameter of an input in metadata that says which datatypes are taken beside its own: "numbers" or "all"."""
 
+ALLOW_NAN: Final = "allow_nan"
+"""The parameter of an input in metadata that is false if a missing value, NaN or an infinity is refused; scikit-learn calls it so."""
+
 
 class _Resolved:
     """Values that a `TensorSpec` makes from its fields. They stand here so that the dataclass does not take them for fields."""
@@ -35,6 +38,8 @@ class _Resolved:
     """The parameters of the tensor in metadata."""
     other_datatypes: str | None = None
     """Which datatypes are taken beside the declared one, as metadata says it in `OTHER_DATATYPES`; None for no other."""
+    allow_nan: bool = True
+    """Whether an input may have missing values, NaN and infinities, as metadata says it in `ALLOW_NAN`."""
 
 
 @dataclass(frozen=True)
@@ -233,53 +238,39 @@ def write_spec(name: str, datatype: str, shape: Sequence[int]) -> str:
     return f'TensorSpec({json.dumps(name)}, "{datatype}", {list(shape)})'
 
 
-class AnyShape(TensorSpec):
-    """A tensor whose datatype is declared and whose shape is not: any is taken. What metadata has to say of its shape is `[-1]`."""
+@dataclass(frozen=True)
+class OpenSpec(TensorSpec):
+    """A tensor that may be more than the declared datatype and shape, which metadata shows; or less, without missing values."""
 
-    def fits(self, _: tuple[int, ...]) -> bool:
-        return True
-
-    def to_declared_rank(self, array: Array) -> Array:
-        return array
-
-
-class AnyNumber(TensorSpec):
-    """A tensor of numbers of any datatype, or of booleans. The declared one is what metadata shows."""
-
-    other_datatypes = "numbers"
+    other_datatypes: str | None = None
+    any_shape: bool = False
+    """Whether any shape is taken. What metadata has to say of it is `[-1]`."""
+    nan_dtype: str | None = None
+    """The dtype of a column in which texts are missing, unless it came with a dtype that says something else."""
+    allow_nan: bool = True
 
     def takes(self, dtype: DType) -> bool:
-        return not dtype.hasobject
+        return self.other_datatypes == "all" or dtype == self.dtype or (self.other_datatypes == "numbers" and not dtype.hasobject)
 
+    def fits(self, shape: tuple[int, ...]) -> bool:
+        return self.any_shape or TensorSpec.fits(self, shape)
 
-class AnyDatatype(TensorSpec):
-    """A tensor of any datatype. The declared one is what metadata shows. A column has the dtype and the categories that it came with."""
-
-    other_datatypes = "all"
-
-    def takes(self, _: DType) -> bool:
-        return True
+    def to_declared_rank(self, array: Array) -> Array:
+        return array if self.any_shape else TensorSpec.to_declared_rank(self, array)
 
     def complete(self, parameters: Parameters) -> Parameters:
-        return parameters
+        """A column of any datatype has the dtype and the categories that it came with."""
+        if self.other_datatypes != "all":
+            return TensorSpec.complete(self, parameters)
+        has_texts = self.nan_dtype is not None and parameters.get("content_type") == "pd_json"
+        return {"pd_dtype": str(self.nan_dtype), **parameters} if has_texts else parameters
 
-
-class AnyDatatypeWithNaN(AnyDatatype):
-    """The same of a column in which a missing text is NaN, as `read_csv` has it, unless it came with a dtype that says something else."""
-
-    def complete(self, parameters: Parameters) -> Parameters:
-        return {"pd_dtype": "object[NaN]", **parameters} if parameters.get("content_type") == "pd_json" else parameters
-
-
-class AnyNumberOfAnyShape(AnyShape, AnyNumber):
-    """Both: of a column, whose shape metadata shows as `[-1]`."""
-
-
-class AnyTensor(AnyShape, AnyDatatype):
-    """A tensor of any datatype and shape."""
-
-
-def find_kind(shape: Sequence[int], other_datatypes: object) -> type[TensorSpec]:
-    """What a tensor of metadata is to be: `[-1]` may stand for any shape there, if the model does not say it."""
-    kinds = [AnyShape, AnyNumberOfAnyShape, AnyTensor] if tuple(shape) == (-1,) else [TensorSpec, AnyNumber, AnyDatatype]
-    return next((kind for kind in kinds if kind.other_datatypes == other_datatypes), kinds[0])
+    @classmethod
+    def find_fields(cls, shape: Sequence[int], parameters: Mapping[str, object]) -> Mapping[str, Any]:
+        """What a tensor of metadata is to be: `[-1]` may stand for any shape there, if the model does not say it."""
+        others = parameters.get(OTHER_DATATYPES)
+        return {
+            "other_datatypes": others if others in ("numbers", "all") else None,
+            "any_shape": tuple(shape) == (-1,),
+            "allow_nan": parameters.get(ALLOW_NAN) is not False,
+        }

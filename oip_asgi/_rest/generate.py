@@ -23,7 +23,7 @@ from .._json.tensor_data import from_json, from_value, to_value
 from .._json.text import ERRORS, NO_SCALARS, OF_TENSORFLOW, ONLY_FLOATS, Unusual, check_unseen, iterate_outside_strings, refuse
 from .._protocol.datatypes import DTYPES, FLOATING, Array, dtype_of
 from .._protocol.errors import InvalidRequest, describe_expected, find_near, show
-from .._protocol.specs import AnyDatatype, TensorSpec
+from .._protocol.specs import TensorSpec
 from .._protocol.tensors import InferenceRequest, InferenceResponse, Tensor
 
 T = TypeVar("T")
@@ -179,7 +179,7 @@ def decode_request(
     for name, value in members.items():
         if name in names:
             spec = declared.get(name)
-            spec = None if isinstance(spec, AnyDatatype) else spec  # its elements decide
+            spec = None if spec is not None and spec.other_datatypes == "all" else spec  # its elements decide
             try:
                 value, more = _write_missing(value, spec) if name in columns else (value, {})
                 if more and spec is not None:

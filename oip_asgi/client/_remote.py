@@ -18,7 +18,7 @@ from .._models.results import CheckedResponse
 from .._protocol.errors import InferenceError, InvalidRequest, InvalidResponse, ModelFault, list_names, show
 from .._protocol.log import escape, logger
 from .._protocol.schemas import Parameters, RequestOutput
-from .._protocol.specs import OTHER_DATATYPES, TensorSpec, find_kind
+from .._protocol.specs import OpenSpec, TensorSpec
 from .._protocol.tensors import ELSEWHERE, InferenceContext, InferenceRequest, InferenceResponse, make_tensor, to_plain_parameters
 from . import _questions as questions
 from ._addresses import Address, Addresses
@@ -376,8 +376,8 @@ def _read_specs(document: Mapping[str, Any], what: str) -> list[TensorSpec]:
     for each in _get_list(document, what):
         try:
             shape, parameters = [int(size) for size in each["shape"]], each.get("parameters") or {}
-            kind = find_kind(shape, parameters.get(OTHER_DATATYPES))
-            specs.append(kind(each["name"], each["datatype"], shape, **_find_column(parameters, each["datatype"])))
+            fields = {**_find_column(parameters, each["datatype"]), **OpenSpec.find_fields(shape, parameters)}
+            specs.append(OpenSpec(each["name"], each["datatype"], shape, **fields))
         except (AttributeError, KeyError, TypeError, ValueError) as error:
             raise ModelFault(f"the metadata of the model has {show(each)} among its {what}: {error}") from None
     return specs

@@ -49,7 +49,7 @@ function describe(declared, schema, { isOptional, isFrame }) {
   const isText = datatype === "BYTES" && ["str", "datetime"].includes(contentType);
   const element = (schema.anyOf?.[0] ?? schema).items ?? {}, kinds = element.anyOf ?? [element];
   const fallback = schema.default ?? kinds.find((kind) => kind.default !== undefined)?.default;
-  const isOfFrame = isFrame && (/^FP/.test(datatype) || isText || dtype !== undefined);
+  const isOfFrame = isFrame && parameters?.allow_nan !== false && (/^FP/.test(datatype) || isText || dtype !== undefined);
   return {
     ...declared, contentType, isOptional,
     choices: kinds.find((kind) => kind.enum)?.enum ?? (categories && contentType !== "pd_json" ? parse(categories).data : undefined),

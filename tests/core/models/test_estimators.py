@@ -14,31 +14,44 @@ from sklearn.calibration import CalibratedClassifierCV
 from sklearn.cluster import KMeans
 from sklearn.compose import ColumnTransformer, make_column_transformer
 from sklearn.datasets import load_iris
+from sklearn.decomposition import PCA
 from sklearn.ensemble import BaggingClassifier, HistGradientBoostingClassifier, RandomForestClassifier, StackingClassifier, VotingClassifier
-from sklearn.feature_extraction.text import HashingVectorizer
+from sklearn.feature_extraction.text import HashingVectorizer, TfidfVectorizer
 from sklearn.gaussian_process import GaussianProcessClassifier
 from sklearn.gaussian_process.kernels import RBF
 from sklearn.impute import MissingIndicator, SimpleImputer
 from sklearn.linear_model import LinearRegression, LogisticRegression
 from sklearn.model_selection import GridSearchCV
+from sklearn.neighbors import KNeighborsClassifier
 from sklearn.pipeline import FeatureUnion, make_pipeline
-from sklearn.preprocessing import FunctionTransformer, OneHotEncoder, OrdinalEncoder, StandardScaler
+from sklearn.preprocessing import (
+    FunctionTransformer,
+    MinMaxScaler,
+    OneHotEncoder,
+    OrdinalEncoder,
+    QuantileTransformer,
+    RobustScaler,
+    StandardScaler,
+)
 from sklearn.svm import SVC
+from sklearn.tree import DecisionTreeClassifier
 
-from oip_asgi import InferenceRequest, InferenceServer, TensorSpec
+from oip_asgi import InferenceError, InferenceRequest, InferenceServer, TensorSpec
 from oip_asgi.codecs import PandasCodec
-from tests.support.asking import ask, error, get, outputs
+from tests.support.asking import ask, error, exactly, get, outputs
 from tests.support.inside import answer_http
 
 IRIS = load_iris()
 X, Y = IRIS.data, IRIS.target_names[IRIS.target]
 PEOPLE = pd.DataFrame({"age": [20, 30, 40, 50], "city": ["Bonn", "Ulm", "Bonn", "Ulm"], "fee": [1.0, None, 2.0, 3.0], "note": list("abcd")})
 LEAVES = ["no", "yes", "no", "yes"]
-TEXT = {"datatype": "BYTES", "parameters": {"content_type": "str", "pd_dtype": "object[NaN]"}}
+TEXT: dict[str, Any] = {"datatype": "BYTES", "parameters": {"content_type": "str", "pd_dtype": "object[NaN]"}}
+STRICT_TEXT = {"datatype": "BYTES", "parameters": {**TEXT["parameters"], "allow_nan": False}}
 NUMBER = {"datatype": "FP64", "parameters": {"other_datatypes": "numbers"}}
+FINITE = {"datatype": "FP64", "parameters": {"other_datatypes": "numbers", "allow_nan": False}}
 ANY = {"datatype": "FP64", "parameters": {"other_datatypes": "all"}}
 CATEGORY = {"datatype": "BYTES", "parameters": {"other_datatypes": "all"}}
-ARRAY = {"shape": [-1, 4], **NUMBER}
+ARRAY, FINITE_ARRAY = {"shape": [-1, 4], **NUMBER}, {"shape": [-1, 4], **FINITE}
 
 
 def people(**options: Any) -> Any:
@@ -225,7 +238,7 @@ def test_the_datatypes_are_known_behind_a_search_and_an_encoder() -> None:
     search = GridSearchCV(people(), {"logisticregression__C": [1.0]}, cv=2).fit(frame, LEAVES)
     assert described(served(search.predict)) == columns(age=NUMBER, city=TEXT, fee=NUMBER)
     encoder = make_pipeline(OrdinalEncoder(), LinearRegression()).fit(PEOPLE[["city", "age"]], [1, 2, 3, 4])
-    assert described(served(encoder.predict)) == columns(city=TEXT, age=NUMBER)
+    assert described(served(encoder.predict)) == columns(city=STRICT_TEXT, age=FINITE)
 
 
 def bag_of_some() -> Any:
@@ -248,7 +261,7 @@ def test_a_vectorizer_without_a_vocabulary_takes_texts() -> None:
     texts = make_column_transformer((HashingVectorizer(n_features=8), "note"))
     estimator = make_pipeline(texts, LogisticRegression()).fit(PEOPLE[["note"]], LEAVES)
     server = served(estimator.predict)
-    assert described(server) == columns(note=TEXT)
+    assert described(server) == columns(note=STRICT_TEXT)
     assert outputs(ask(server, "m", note=["a"])) == {"output_0": estimator.predict(PEOPLE[["note"]][:1]).tolist()}
 
 
@@ -267,17 +280,139 @@ def test_what_is_within_a_frozen_estimator_is_known() -> None:
     assert ask_generate(served(estimator.predict), members) == (200, {"model_name": "m", "output_0": expected})
 
 
+FLOWERS = pd.DataFrame(X[::10, :2], columns=["length", "width"])
+SPECIES = IRIS.target[::10]
+NOTES = pd.DataFrame({"length": FLOWERS["length"], "note": ["red", "blue", "red"] * 5})
+
+
+def of_columns(*steps: Any, **options: Any) -> Any:
+    return make_pipeline(make_column_transformer(*steps, **options), LogisticRegression())
+
+
+class Filled(LogisticRegression):  # type: ignore[misc]
+    """One of one's own, which has the tags of its base, and takes what that does not."""
+
+    def predict(self, rows: Any) -> Any:
+        return super().predict(rows.fillna(0.0))
+
+
+WITHOUT_GAPS: dict[str, Any] = {
+    "one estimator": LogisticRegression,
+    "neighbors": KNeighborsClassifier,
+    "a scaler before it": lambda: make_pipeline(StandardScaler(), LogisticRegression()),
+    "several scalers": lambda: make_pipeline(
+        RobustScaler(), make_pipeline(MinMaxScaler(), QuantileTransformer(n_quantiles=5)), LogisticRegression()
+    ),
+    "a scaler of some columns": lambda: of_columns((StandardScaler(), ["length"]), (SimpleImputer(), ["width"])),
+    "columns that pass": lambda: of_columns(("passthrough", ["length"]), (SimpleImputer(), ["width"])),
+    "the remainder": lambda: of_columns((SimpleImputer(), ["width"]), remainder="passthrough"),
+    "an imputer of another column, before": lambda: make_pipeline(
+        make_column_transformer((SimpleImputer(), ["width"]), remainder="passthrough"), PCA(1), HistGradientBoostingClassifier()
+    ),
+    "a vote": lambda: VotingClassifier([("a", DecisionTreeClassifier()), ("b", LogisticRegression())]),
+    "a search": lambda: GridSearchCV(make_pipeline(StandardScaler(), LogisticRegression()), {"logisticregression__C": [1.0]}, cv=2),
+    "a calibration": lambda: CalibratedClassifierCV(LogisticRegression(), cv=2),
+    "a union": lambda: make_pipeline(FeatureUnion([("a", SimpleImputer()), ("b", PCA(1))]), LogisticRegression()),
+}
+
+
+@pytest.mark.parametrize("name", WITHOUT_GAPS)
+def test_a_missing_number_is_refused_where_the_estimator_takes_none(name: str) -> None:
+    estimator = WITHOUT_GAPS[name]().fit(FLOWERS, SPECIES)
+    server, rows = served(estimator.predict), FLOWERS[:2].assign(length=[5.0, np.nan])
+    with pytest.raises(ValueError, match="NaN"):
+        estimator.predict(rows)
+    assert described(server)["length"]["parameters"]["allow_nan"] is False
+    text = "input 'length', row 1 is missing: expected a finite number"
+    if described(server)["length"]["parameters"]["other_datatypes"] == "all":
+        text = "input 'length', row 1 is missing: expected a value"
+    assert ask_generate(server, {"length": [5.0, None], "width": [3.0, 3.0]}) == (400, {"error": text})
+    assert error(ask(server, "m", length=rows["length"], width=rows["width"])) == (400, text)
+    with pytest.raises(InferenceError, match=exactly(text)):
+        server.infer_sync("m", rows)
+    infinite = error(ask(server, "m", length=np.array([np.inf]), width=np.array([3.0])))
+    assert infinite == (400, text.replace("1 is missing", "0 is infinite"))
+    assert outputs(ask(server, "m", length=[5.0], width=[3.0])) == {"output_0": estimator.predict(rows[:1].assign(width=3.0)).tolist()}
+
+
+WITH_GAPS: dict[str, Any] = {
+    "trees": DecisionTreeClassifier,
+    "a forest": lambda: RandomForestClassifier(3, random_state=0),
+    "boosting": HistGradientBoostingClassifier,
+    "an imputer": lambda: make_pipeline(SimpleImputer(), StandardScaler(), LogisticRegression()),
+    "an imputer behind a scaler": lambda: make_pipeline(StandardScaler(), SimpleImputer(), LogisticRegression()),
+    "a scaler before trees": lambda: make_pipeline(StandardScaler(), DecisionTreeClassifier()),
+    "a column that is dropped": lambda: of_columns((SimpleImputer(), ["width"])),
+    "one of one's own": Filled,
+    "a step of one's own": lambda: make_pipeline(FunctionTransformer(lambda frame: frame.fillna(0.0)), LogisticRegression()),
+    "a bag without the column": lambda: BaggingClassifier(LogisticRegression(), 1, max_features=0.5, random_state=3),
+}
+
+
+@pytest.mark.parametrize("name", WITH_GAPS)
+def test_a_missing_number_is_taken_where_the_estimator_may_take_it(name: str) -> None:
+    estimator = WITH_GAPS[name]().fit(FLOWERS, SPECIES)
+    server, missing = served(estimator.predict), "length"
+    if name == "a bag without the column":
+        [missing] = FLOWERS.columns.delete(estimator.estimators_features_[0])
+    rows = FLOWERS[:2].assign(**{missing: [5.0, np.nan]})
+    members = {str(column): [None if each != each else each for each in values] for column, values in rows.items()}
+    assert "allow_nan" not in described(server)[missing]["parameters"]
+    assert ask_generate(server, members) == (200, {"model_name": "m", "output_0": estimator.predict(rows).tolist()})
+
+
+def test_a_transformer_that_keeps_gaps_answers_with_them() -> None:
+    scaler = StandardScaler().fit(FLOWERS)
+    rows = FLOWERS[:2].assign(length=[5.0, np.nan])
+    [[answer]] = [served(scaler.transform).infer_sync("m", rows).outputs]
+    np.testing.assert_array_equal(answer.array, scaler.transform(rows))
+
+
+def test_a_missing_value_of_an_array_is_refused_with_its_row() -> None:
+    server = served(LogisticRegression().fit(X[::10], SPECIES).predict)
+    assert described(server) == {"X": FINITE_ARRAY}
+    rows = [[1.0, 2.0, 3.0, 4.0], [1.0, None, 3.0, 4.0]]
+    tensor = {"name": "X", "datatype": "FP64", "shape": [2, 4], "data": rows}
+    assert error(ask(server, "m", {"inputs": [tensor]})) == (400, "input 'X', row 1 is missing: expected a finite number")
+    taken = served(DecisionTreeClassifier(random_state=0).fit(X[::10], SPECIES).predict)
+    assert described(taken) == {"X": ARRAY}
+    assert ask(taken, "m", {"inputs": [tensor]}).status == 200
+    some = served(ColumnTransformer([("a", SimpleImputer(), [0]), ("b", StandardScaler(), [1, 2, 3])]).fit(X).transform)
+    assert described(some) == {"X": ARRAY}
+
+
+@pytest.mark.parametrize("step", [OneHotEncoder(), OrdinalEncoder(), TfidfVectorizer()])
+def test_a_missing_text_is_refused_where_the_estimator_takes_none(step: Any) -> None:
+    estimator = of_columns((step, "note" if isinstance(step, TfidfVectorizer) else ["note"]), remainder="passthrough").fit(NOTES, SPECIES)
+    server, text = served(estimator.predict), "input 'note', row 1 is missing: expected text"
+    assert described(server)["note"] == {"shape": [-1], **STRICT_TEXT}
+    assert ask_generate(server, {"length": [5.0, 6.0], "note": ["red", None]}) == (400, {"error": text})
+    with pytest.raises(InferenceError, match=exactly(text)):
+        server.infer_sync("m", NOTES[:2].assign(note=["red", np.nan]))
+    with pytest.raises(InferenceError, match=exactly(text.replace("row 1", "row 0"))):
+        server.infer_sync("m", NOTES[:1].assign(note=np.nan))
+    assert ask_generate(server, {"length": [5.0], "note": ["null"]})[0] == (200 if isinstance(step, TfidfVectorizer) else 500)
+
+
+def test_documents_say_what_may_not_be_missing() -> None:
+    server = served(LogisticRegression().fit(FLOWERS, SPECIES).predict)
+    [operation] = [operation["post"] for path, operation in server.openapi()["paths"].items() if path.endswith("/m/generate")]
+    schema = operation["requestBody"]["content"]["application/json"]["schema"]["$ref"].rpartition("/")[2]
+    members = server.openapi()["components"]["schemas"][schema]["properties"]
+    assert members["length"]["anyOf"][0] == {"type": "number"}
+
+
 def test_a_kernel_is_no_estimator() -> None:
     frame = PEOPLE[["age"]]
     server = served(GaussianProcessClassifier(1.0 * RBF(1.0) + RBF(2.0)).fit(frame, LEAVES).predict)
-    assert described(server) == columns(age=NUMBER)
+    assert described(server) == columns(age=FINITE)
     assert error(ask(server, "m", age=["Bonn"]))[0] == 400
 
 
 @pytest.mark.parametrize("dtype", ["f8", "f4", "i8", "?"])
 def test_one_that_was_fitted_with_an_array_takes_its_width(dtype: str) -> None:
     server = served(LogisticRegression(max_iter=500).fit(X, Y).predict)
-    assert described(server) == {"X": ARRAY}
+    assert described(server) == {"X": FINITE_ARRAY}
     assert list(outputs(ask(server, "m", X=np.ones((1, 4), dtype)))) == ["output_0"]
     assert error(ask(server, "m", X=np.ones((1, 3)))) == (400, "input 'X' has shape [1, 3]: expected [-1, 4]")
     assert error(ask(server, "m", X=np.full((1, 4), "a")))[0] == 400
@@ -306,13 +441,13 @@ def test_where_classes_are_no_labels_nothing_is_declared() -> None:
     for method in (two.decision_function, each_pair.decision_function, several.predict_proba, colon.predict_proba):
         server = served(method)
         assert described(server, "outputs") == {}
-        assert described(server) == {"X": ARRAY}
+        assert described(server) == {"X": ARRAY if method == several.predict_proba else FINITE_ARRAY}
 
 
 def test_regressors_and_transformers_are_as_they_are() -> None:
     for method in (LinearRegression().fit(X, X).predict, StandardScaler().fit(X).transform, KMeans(2).fit(X).transform):
         server = served(method)
-        assert described(server) == {"X": ARRAY}
+        assert described(server) == {"X": ARRAY if isinstance(method.__self__, StandardScaler) else FINITE_ARRAY}
         assert described(server, "outputs") == {}
         assert ask(server, "m", X=X[:2]).status == 200
 
@@ -333,7 +468,7 @@ def test_declared_inputs_and_content_types_go_before_all_of_it() -> None:
 def test_a_request_may_send_one_array_to_one_that_was_fitted_with_a_frame() -> None:
     frame = pd.DataFrame(X, columns=list("abcd"))
     server = served(LogisticRegression(max_iter=500).fit(frame, Y).predict)
-    assert described(server) == columns(a=NUMBER, b=NUMBER, c=NUMBER, d=NUMBER)
+    assert described(server) == columns(a=FINITE, b=FINITE, c=FINITE, d=FINITE)
     with pytest.warns(UserWarning, match="X does not have valid feature names"):
         assert outputs(ask(server, "m", {"parameters": {"content_type": "np"}}, X=X[:1])) == {"output_0": ["setosa"]}
 
@@ -413,7 +548,7 @@ def test_one_that_load_fits_is_known_then() -> None:
     server = served(classifier.predict, load=load)
     assert described(server) == {}
     server.load_sync("m")
-    assert described(server) == {"X": ARRAY}
+    assert described(server) == {"X": FINITE_ARRAY}
     server.stop()
 
 
