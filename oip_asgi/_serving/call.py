@@ -89,7 +89,7 @@ class Call(msgspec.Struct, Generic[T], eq=False):
             self.heard = begin_to_hear(self.model, decoded.request, self.handler.binding, is_written=is_written)
         if decoded.seconds < seconds:
             self.seconds = decoded.seconds
-            self.deadline = since + decoded.seconds
+            self.deadline = min(self.deadline, since + decoded.seconds)
 
     def run(self) -> InferenceResponse:
         """Call the function."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import math
 import threading
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Callable
 from contextvars import Context, copy_context
 from functools import partial
 from typing import Any, Final, Generic, TypeAlias, TypeVar
@@ -25,7 +25,7 @@ from .._protocol.log import log_raised, logger, name_request
 from .._protocol.tensors import InferenceResponse, are_short
 from .batch import wait_within_calls
 from .call import Call, ModelRaised
-from .call_stack import CallStack, current_calls, leave, set_calls
+from .call_stack import current_calls, leave, set_calls
 from .engine import Engine
 from .failures import FAILURES, as_client_error, as_error
 from .held_loop import measure
@@ -78,27 +78,35 @@ async def stream(
         if not call.handler.streams:
             yield await infer(engine, model, wire, io, call)
             return
-    reader = _ItemReader(call, io, wants_one=wants_one)
+    generator = _Generator(call, wants_one=wants_one)
+    request = _StreamedRequest(call, io, generator)
     failed: Exception | None = None
     is_out = False  # whether the last response is with who asks for the next one
     try:
-        await reader.prepare()
-        while (item := await reader.read_next()) is not None:
-            response = await reader.encode_elsewhere(item) if item.encoded is None else item.encoded
-            reader.count(item)
+        await request.prepare()
+        while True:
+            if call.handler.kind == "async stream":
+                item = await io.call(generator.await_next, call.deadline, True)  # by keyword, each call would make a dict
+            else:
+                late = None if call.deadline == math.inf else call.log_late
+                item = await io.run_ahead(generator.next_in_thread, "model", call.slot.turn, call.deadline, late)
+            if item is None:
+                break
+            response = await request.encode_elsewhere(item) if item.encoded is None else item.encoded
+            request.count(item)
             is_out = True
             yield response
             is_out = False
     except BaseException as error:
-        failed = await reader.fail(error, is_out=is_out)
+        failed = await request.fail(error, is_out=is_out)
         if failed is None:
             raise
     try:
         if failed is None:
-            reader.give_up("empty_response")
+            request.give_up("empty_response")
             call.timings.returned = call.timings.answered = engine.clock()
             end_call(call)
-        elif encode_error is None or not reader.has_begun:
+        elif encode_error is None or not request.has_begun:
             raise failed
         else:
             io.until = math.inf  # the slot is back, so nothing waits for the client
@@ -107,50 +115,39 @@ async def stream(
         del failed  # it refers to this frame: a cycle, which only the garbage collector would free
 
 
-class _ItemReader(Generic[T]):
-    """Reads the generator of one request, counts what it gives, and ends it."""
+class _StreamedRequest(Generic[T]):
+    """One request that a generator answers: what is done before its items, for each of them, and at its end.
 
-    def __init__(self, call: Call[T], io: IO, *, wants_one: bool) -> None:
+    `call.deadline` is that of the next item.
+    """
+
+    def __init__(self, call: Call[T], io: IO, generator: _Generator[T]) -> None:
         self.index = 0
         """How many responses there were."""
         self.has_begun = False  # whether there was one
-        self.read_next: Callable[[], Awaitable[_Item[T] | None]]
-        """Reads the next response; None after the last one. There from `prepare` on."""
         self._call = call
         self._io = io
-        self._until = self._deadline = call.timings.since + call.model.stream_timeout
-        self._generator = _Generator(call, self._until, wants_one=wants_one)
+        self._generator = generator
 
     async def prepare(self) -> None:
         """Have the request decoded, and wait for the turn of what runs on the event loop."""
         call, slot = self._call, self._call.slot
         if slot.turn is not None and call.latest_turn != math.inf:
             await wait_within_calls(call, slot.turn, self._io)
+        call.deadline = min(call.deadline, self._generator.until)
         if call.body is not None:
-            await self._io.run(call.decode_in_thread, "conversion", slot.turn, min(self._until, call.deadline))
-        self._limit(min(self._until, call.deadline))
+            await self._io.run(call.decode_in_thread, "conversion", slot.turn, call.deadline)
         if call.handler.kind == "async stream":
             if slot.turn is not None:
-                await self._io.wait(slot.turn, self._deadline)
+                await self._io.wait(slot.turn, call.deadline)
             if slot.is_over:
                 raise Stopped
-
-    def _limit(self, deadline: float) -> None:
-        """Set the deadline of the next items."""
-        call, io, generator = self._call, self._io, self._generator
-        self._deadline = deadline
-        generator.calls = ((call.model, call.slot, deadline),)
-        if call.handler.kind == "async stream":
-            self.read_next = partial(io.call, generator.await_next, deadline, True)  # by keyword, each call would make a dict
-        else:
-            late = None if deadline == math.inf else call.log_late
-            self.read_next = partial(io.run_ahead, generator.next_in_thread, "model", call.slot.turn, deadline, late)
 
     async def encode_elsewhere(self, item: _Item[T]) -> T:
         """Encode a large response in a worker thread."""
         assert item.large is not None  # else it is encoded
         encode = partial(self._call.encode_in_thread, item.large, is_last=False)
-        response = await self._io.run(encode, "conversion", deadline=self._deadline)
+        response = await self._io.run(encode, "conversion", deadline=self._call.deadline)
         item.encoded_at = self._call.timings.answered
         return response
 
@@ -158,8 +155,7 @@ class _ItemReader(Generic[T]):
         """Count a response that leaves. From the first one on there is another deadline, which the client has too."""
         if not self.has_begun:
             self.has_begun = True
-            self._io.until = self._until
-            self._limit(self._until)
+            self._io.until = self._call.deadline = self._generator.until
         call, encoded_at, returned_at = self._call, item.encoded_at, item.returned_at
         seconds, encoding, since = returned_at - item.asked_at, encoded_at - returned_at, encoded_at - call.timings.since
         call.model.statistics.record_response(self.index, "success", seconds, encoding, since)
@@ -179,14 +175,16 @@ class _ItemReader(Generic[T]):
     def give_up(self, outcome: ResponseOutcome) -> None:
         """End the request, and give its slot back. If a thread runs the generator now, that thread closes it, and gives the slot back."""
         self.note(outcome)
-        if self._generator.stop():
+        self._generator.give_up()
+        if not self._generator.is_in_thread:
             self._call.slot.give_up()
 
     async def end(self, outcome: ResponseOutcome, *, closes: bool = True) -> None:
         """`give_up`, and close the generator before that, if no thread runs it."""
         self.note(outcome)
         generator = self._generator
-        if not generator.stop():
+        generator.give_up()
+        if generator.is_in_thread:
             return
         try:
             if closes and generator.is_made:
@@ -197,7 +195,7 @@ class _ItemReader(Generic[T]):
         except QuitWithin as error:  # raised by the model itself, such as by a task that it awaits
             generator.log_closing(error)
         finally:
-            if generator.stop():
+            if not generator.is_in_thread:
                 self._call.slot.give_up()
 
     async def fail(self, error: BaseException, *, is_out: bool) -> Exception | None:
@@ -225,7 +223,7 @@ class _ItemReader(Generic[T]):
     def _as_error(self, failure: Exception) -> InferenceError:
         """Convert one of `FAILURES` to the error for the client."""
         call = self._call
-        if type(failure) is not DeadlinePassed or self._deadline != self._until:
+        if type(failure) is not DeadlinePassed or call.deadline != self._generator.until:
             return as_error(call, failure)
         if failure.__cause__ is not None:
             call.log_late(failure.__cause__)
@@ -238,21 +236,21 @@ class _ItemReader(Generic[T]):
 class _Generator(Generic[T]):
     """The generator of one request, which is created, asked for its items, and closed: on the event loop, or in one thread at a time."""
 
-    def __init__(self, call: Call[T], until: float, *, wants_one: bool) -> None:
-        self.calls: CallStack = ()
-        """What the stack of calls has within that of who asks for an item: this call, with the deadline of the item."""
+    def __init__(self, call: Call[T], *, wants_one: bool) -> None:
+        self.until = call.timings.since + call.model.stream_timeout
+        """When it must have ended."""
+        self.is_in_thread = False
+        """Whether a thread runs or closes it. Once it is given up, that thread closes it, and gives the slot back."""
         self.asked_at = self.returned_at = 0.0
         """When it was last asked for an item, and when it gave one, ended or failed; 0.0 before that."""
         self._call = call
-        self._until = until
         self._wants_one = wants_one
         self._clock = call.engine.clock
         self._count = 0  # how many items it has given
         self._generator: Any = None
         self._context: Context | None = None
-        self._lock = threading.Lock()  # guards the next two
-        self._is_in_thread = False  # whether a thread runs or closes it: then that gives the slot back
         self._is_given_up = False
+        self._lock = threading.Lock()  # guards this, and `is_in_thread`
 
     @property
     def is_made(self) -> bool:
@@ -261,7 +259,7 @@ class _Generator(Generic[T]):
     async def await_next(self) -> _Item[T] | None:
         """The next item; None after the last one. If it is large, it is not encoded."""
         call, handler = self._call, self._call.handler
-        token = set_calls(current_calls() + self.calls)
+        token = set_calls((*current_calls(), (call.model, call.slot, call.deadline)))
         asked_at = self.asked_at = self._clock()
         try:
             if self._generator is None:
@@ -286,7 +284,7 @@ class _Generator(Generic[T]):
             leave(token)
             returned_at = self.returned_at = self._clock()
         self._count += 1
-        if returned_at >= self._until:  # if the function never awaits, no timer can interrupt it
+        if returned_at >= self.until:  # if the function never awaits, no timer can interrupt it
             raise DeadlinePassed
         if not are_short(response.outputs):
             return _Item(asked_at, returned_at, large=response)
@@ -300,7 +298,7 @@ class _Generator(Generic[T]):
             is_given_up = self._is_given_up
             if is_given_up or call.slot.is_over:
                 raise Stopped
-            self._is_in_thread = True
+            self.is_in_thread = True
         try:
             self.asked_at, self.returned_at = self._clock(), 0.0
             try:
@@ -318,20 +316,21 @@ class _Generator(Generic[T]):
             finally:
                 self.returned_at = self._clock()
             self._count += 1
-            if self.returned_at >= self._until:
+            if self.returned_at >= self.until:
                 raise DeadlinePassed
             encoded = call.encode(response)
             return _Item(self.asked_at, self.returned_at, call.timings.answered, encoded)
         finally:
             with self._lock:
-                is_given_up = self._is_in_thread = self._is_given_up
+                is_given_up = self.is_in_thread = self._is_given_up
             if is_given_up:
                 self.close_in_thread()
 
     def _begin(self) -> Context:
         """Create the generator in a context for all of its items: it may set a context variable, and reset it after a `yield`."""
-        context = self._context = copy_context()
-        context.run(set_calls, current_calls() + self.calls)
+        call, context = self._call, copy_context()
+        self._context = context
+        context.run(set_calls, (*current_calls(), (call.model, call.slot, call.deadline)))
         self._generator = context.run(self._create)
         return context
 
@@ -353,11 +352,10 @@ class _Generator(Generic[T]):
         if not has_ended and self._count:
             raise InvalidRequest(f"{model} answered more than once: use generate_stream")
 
-    def stop(self) -> bool:
-        """Let no thread run it any more. True if none runs it now."""
+    def give_up(self) -> None:
+        """Let no thread begin to run it any more."""
         with self._lock:
             self._is_given_up = True
-            return not self._is_in_thread
 
     async def close(self) -> None:
         try:
@@ -368,7 +366,7 @@ class _Generator(Generic[T]):
     def close_in_thread(self) -> None:
         """Close it, and give the slot back."""
         with self._lock:
-            self._is_in_thread = True
+            self.is_in_thread = True
         try:
             if self._context is not None and self._generator is not None:
                 self._context.run(self._generator.close)

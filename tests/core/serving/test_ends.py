@@ -241,7 +241,19 @@ ENDS: list[Callable[[], Coroutine[Any, Any, None]]] = [
 ]  # fmt: skip
 
 
-OF_REQUESTS = ("AsyncIO", "Call", "CancelledError", "Execution", "Member", "Part", "Task", "Trips", "_Generator", "_Item", "_ItemReader")
+OF_REQUESTS = (
+    "AsyncIO",
+    "Call",
+    "CancelledError",
+    "Execution",
+    "Member",
+    "Part",
+    "Task",
+    "Trips",
+    "_Generator",
+    "_Item",
+    "_StreamedRequest",
+)
 """Classes of which requests have some. Servers, which end here too, have cycles of their own."""
 
 
