@@ -12,7 +12,7 @@ from functools import partial
 from typing import Final, Literal, NoReturn, final
 
 from .._io import IO, Part, Signal
-from .._protocol.errors import InferenceError, ModelFailed, NotFound, NotReady
+from .._protocol.errors import SOON, InferenceError, ModelFailed, NotFound, NotReady
 from .._protocol.log import log_raised, logger
 from .handler import Handler
 from .idle import IdleUnload, WentIdle
@@ -27,6 +27,7 @@ _REASONS: Final[Mapping[State, str]] = {
 }
 
 
+_LOADING: Final = "it is still loading"
 _TRIED_AGAIN: Final = "its load failed, see the server's log; the next request tries again"
 
 _REMAINS: Final[Mapping[State, str]] = {
@@ -148,11 +149,12 @@ class Lifecycle:
         """Refuse a request for which there is no handler: NotReady or NotFound, and WentIdle if it is to wait for a load again."""
         raise WentIdle if self.is_idle else self.make_refusal()
 
-    def make_refusal(self, otherwise: str = "it is still loading") -> InferenceError:
+    def make_refusal(self, otherwise: str = _LOADING) -> InferenceError:
         """The error for a request, if the model does not serve: why, or `otherwise` if the state does not say it."""
         if self.state in ("unregistering", "unregistered"):
             return NotFound(f"model {self._label} is not found: it was unregistered")
-        return NotReady(f"model {self._label} is not ready: {_REASONS.get(self.state, otherwise)}")
+        reason = _REASONS.get(self.state, otherwise)
+        return NotReady(f"model {self._label} is not ready: {reason}", headers=SOON if reason == _LOADING else None)
 
     # Loading
 

@@ -122,6 +122,10 @@ def copy_error(error: E) -> E | InferenceError:
     return copied
 
 
+SOON: Final[Mapping[str, str]] = {"Retry-After": "1"}
+"""The header of a 503 that will pass. How long a model takes is not known here, so this only keeps clients from asking again at once."""
+
+
 class InvalidRequest(InferenceError):
     """The request itself is wrong, such as a wrong datatype: 400. Sending it again will not help."""
 

@@ -18,6 +18,7 @@ from .._io import DeadlinePassed, QuitWithin, Stopped
 from .._models.callables import find_owner, find_place
 from .._models.model import Model
 from .._protocol.errors import (
+    SOON,
     Busy,
     InferenceError,
     InvalidRequest,
@@ -34,9 +35,6 @@ from .call import Call, ModelRaised
 from .call_stack import MOST_SECONDS, find_callers
 from .host_errors import convert_host_error, is_sync_only
 from .record import within
-
-_RETRY: Final = {"Retry-After": "1"}
-"""In seconds. How long a model takes is not known here, so this only keeps clients from asking again at once."""
 
 _OF_ANOTHER_TYPE: Final = (AttributeError, LookupError, ModelFault, TypeError, ValueError)
 """What a model raises that gets an argument of a type that it was not written for. With `ModelFault`, its result is refused."""
@@ -119,16 +117,16 @@ def make_busy_error(model: Model) -> InferenceError:
         )
     running = "1 call runs" if limiter.max_concurrency == 1 else f"{limiter.max_concurrency} calls run"
     if model in callers:
-        return Busy(f"{model} is busy: {running}, and a call within one of its own does not wait", headers=_RETRY)
+        return Busy(f"{model} is busy: {running}, and a call within one of its own does not wait", headers=SOON)
     waiting = f"{limiter.max_queue} {'waits' if limiter.max_queue == 1 else 'wait'}"
-    return Busy(f"{model} is busy: {running} and {waiting}, which is all it takes", headers=_RETRY)
+    return Busy(f"{model} is busy: {running} and {waiting}, which is all it takes", headers=SOON)
 
 
 def make_chain_error(model: Model) -> Busy:
     return Busy(
         f"{_list_calls(model, find_callers())}: the last call got no slot of {model} until its caller's deadline, or for {MOST_SECONDS:g} "
         "seconds without one: give these models a larger max_concurrency, or do not let them call each other",
-        headers=_RETRY,
+        headers=SOON,
     )
 
 
@@ -137,7 +135,7 @@ def _list_calls(model: Model, within: Sequence[Model]) -> str:
 
 
 def make_stopping_error(model: Model) -> NotReady:
-    return NotReady(f"{model} is not ready: the server is stopping", headers=_RETRY)
+    return NotReady(f"{model} is not ready: the server is stopping")
 
 
 def find_hint(error: BaseException, call: Call[Any]) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
-from .._protocol.errors import ErrorResponse, InferenceError, InvalidResponse, NotReady
+from .._protocol.errors import SOON, ErrorResponse, InferenceError, InvalidResponse, NotReady
 from ._engines import ConnectionFailed
 
 _NOT_THE_CLIENTS_FAULT: Final = (404, 405, 406, 407, 408, 411, 426, 429)
@@ -18,8 +18,6 @@ _NO_MODEL: Final = "Request for unknown model"
 """How Triton's text begins if it does not have the model, with the status 400 in older versions."""
 
 _NOT_YET: Final = (429, 502, 503, 504)
-
-_RETRY: Final = {"Retry-After": "1"}
 
 ERRORS: Final = (ConnectionFailed, InvalidResponse, TimeoutError)
 """What asking another server raises."""
@@ -46,7 +44,7 @@ class Refusal(NamedTuple):
 def refuse(error: Exception) -> Refusal | None:
     """What the client gets; None if the error is not the other server's."""
     if is_unsent(error):
-        return Refusal(503, what="cannot be reached", headers=_RETRY, is_away=True)
+        return Refusal(503, what="cannot be reached", headers=SOON, is_away=True)
     if isinstance(error, ErrorResponse):
         return _refuse_as_there(error, error.response_status)
     if isinstance(error, TimeoutError) or (isinstance(error, ConnectionFailed) and error.is_timeout):
@@ -63,7 +61,7 @@ def _refuse_as_there(error: ErrorResponse, status: int | None) -> Refusal:
     if 400 <= status <= 499 and status not in _NOT_THE_CLIENTS_FAULT and not error.text.startswith(_NO_MODEL):
         return Refusal(status, error.text, "" if error.text else what, _keep(error, "WWW-Authenticate"))
     if status in (429, 503):
-        return Refusal(503, "", what, _keep(error, "Retry-After") or _RETRY, is_away)
+        return Refusal(503, "", what, _keep(error, "Retry-After") or SOON, is_away)
     return Refusal(504 if status in (408, 504) else 502, "", what, {}, is_away)
 
 

@@ -75,7 +75,9 @@ def test_a_load_that_fails(way: Callable[[InferenceServer], Way], how: str, capl
     server.register("other", lambda: 2)
     send_request = way(server)
     for _ in range(2):
-        assert error(send_request(INFER)) == (503, "model 'm' is not ready: its load failed, see the server's log")
+        refused = send_request(INFER)
+        assert error(refused) == (503, "model 'm' is not ready: its load failed, see the server's log")
+        assert "retry-after" not in refused.headers
         failed = b'{"ready":false,"live":true,"models":[{"name":"m","state":"UNAVAILABLE","reason":"load failed, see the server\'s log"}]}'
         assert (send_request(READY).status, send_request(READY).body) == (503, failed)
         assert send_request(Request("GET", "/models/m/ready")).body == b'{"name":"m","ready":false}'
@@ -271,7 +273,9 @@ def test_while_the_host_starts_requests_are_told_that_models_are_loading() -> No
     starting = threading.Thread(target=server.start)
     starting.start()
     assert entered.wait(10)
-    assert error(ask(server, "m")) == (503, "model 'm' is not ready: it is still loading")
+    answer = ask(server, "m")
+    assert error(answer) == (503, "model 'm' is not ready: it is still loading")
+    assert answer.headers["retry-after"] == "1"
     assert get(server, "/health/ready") == (503, {"ready": False, "live": True, "models": [{"name": "m", "state": "LOADING"}]})
     assert get(server, "/health/live") == (200, {"live": True})
     leave.set()
