@@ -121,7 +121,9 @@ class PandasJSONCodec(InputCodec[list[Any]]):
     datatype = "BYTES"
 
     @classmethod
-    def encode_input(cls, name: str, payload: list[Any], use_bytes: bool = True) -> Tensor:
+    def encode_input(cls, name: str, payload: Sequence[Any], use_bytes: bool = True) -> Tensor:
+        if isinstance(payload, (str, bytes)):
+            raise TypeError(f"tensor {name!r}: the content_type {cls.content_type!r} is for a list, but this is {show(payload)}")
         return Tensor(name, object_array(_to_texts(payload, name), (len(payload),)), {"content_type": cls.content_type})
 
     @classmethod

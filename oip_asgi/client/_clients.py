@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Callable, Generator, Mapping, Sequence
+from contextlib import aclosing
 from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack, cast
 
 from .._io import finish
@@ -11,6 +12,7 @@ from .._protocol.schemas import RequestOutput
 from .._protocol.tensors import InferenceResponse
 from . import _questions as questions
 from ._blocking import iterate_at_once
+from ._declarations import Declarations, have_texts
 from ._http import HTTPLink
 from ._questions import MAX_BODY_BYTES, Options, Question
 
@@ -73,6 +75,7 @@ class Client:
         http: httpx2.Client | None = None,
     ) -> None:
         self._link = _make_link(url, headers, timeout, max_body_bytes, ssl, http, blocks=True)
+        self._declarations = Declarations()
         self._limit = max_body_bytes
 
     def __enter__(self) -> Self:
@@ -108,7 +111,9 @@ class Client:
             inputs: Values by name: arrays, lists of numbers, `str`, `bytes` or `datetime`, torch tensors, series of pandas, or a `Tensor`,
                 such as a codec makes one. Or a data frame, whose columns are the inputs; a list of
                 objects of a class, each a row (see `response.rows`); a list of `Tensor`; an `InferenceRequest`.
-                Numbers that are no array are sent as INT64 or FP64, and None among them as NaN.
+                Numbers that are no array are sent as INT64 or FP64, and None among them as NaN. Before texts or `bytes` that are no
+                array are first sent to a model, its metadata is read, once: those of an input that it declares to be "base64" or
+                "pd_json" are encoded so.
             version: The model's version; without it, the server chooses.
             parameters: The request's parameters: `str`, `int`, `float` or `bool`.
             outputs: The outputs that are asked for, by name or with parameters; without them, all.
@@ -129,7 +134,8 @@ class Client:
 
         Specification: Inference, Binary Tensor Data Extension.
         """
-        inference = questions.make_inference(model, inputs, version, parameters, outputs, id, binary, max_body_bytes=self._limit)
+        encoded = finish(self._declarations.find_encoded(self._link, model, version, timeout)) if have_texts(inputs) else {}
+        inference = questions.make_inference(encoded, self._limit, model, inputs, version, parameters, outputs, id, binary)
         return finish(self._link.infer(inference, timeout))
 
     def stream(self, model: str, inputs: Any, *, timeout: float | None = None, **options: Unpack[Options]) -> Generator[InferenceResponse]:
@@ -141,7 +147,9 @@ class Client:
         Returns:
             An iterator over the responses, each as soon as it arrives.
         """
-        return iterate_at_once(self._link.stream(questions.make_inference(model, inputs, **options, max_body_bytes=self._limit), timeout))
+        version = options.get("version")
+        encoded = finish(self._declarations.find_encoded(self._link, model, version, timeout)) if have_texts(inputs) else {}
+        return iterate_at_once(self._link.stream(questions.make_inference(encoded, self._limit, model, inputs, **options), timeout))
 
     def metadata(self) -> dict[str, Any]:
         """The server's metadata: `name`, `version`, and `extensions`, such as "binary_tensor_data"."""
@@ -229,6 +237,7 @@ class AsyncClient:
         http: httpx2.AsyncClient | None = None,
     ) -> None:
         self._link = _make_link(url, headers, timeout, max_body_bytes, ssl, http, blocks=False)
+        self._declarations = Declarations()
         self._limit = max_body_bytes
 
     async def __aenter__(self) -> Self:
@@ -255,14 +264,24 @@ class AsyncClient:
         timeout: float | None = None,
         binary: bool = True,
     ) -> InferenceResponse:
-        inference = questions.make_inference(model, inputs, version, parameters, outputs, id, binary, max_body_bytes=self._limit)
+        encoded = await self._declarations.find_encoded(self._link, model, version, timeout) if have_texts(inputs) else {}
+        inference = questions.make_inference(encoded, self._limit, model, inputs, version, parameters, outputs, id, binary)
         return await self._link.infer(inference, timeout)
 
     @_documented_as(Client.stream)
     def stream(
         self, model: str, inputs: Any, *, timeout: float | None = None, **options: Unpack[Options]
     ) -> AsyncGenerator[InferenceResponse]:
-        return self._link.stream(questions.make_inference(model, inputs, **options, max_body_bytes=self._limit), timeout)
+        if have_texts(inputs):
+            return self._stream_texts(model, inputs, timeout, options)
+        return self._link.stream(questions.make_inference({}, self._limit, model, inputs, **options), timeout)
+
+    async def _stream_texts(self, model: str, inputs: Any, timeout: float | None, options: Options) -> AsyncGenerator[InferenceResponse]:
+        encoded = await self._declarations.find_encoded(self._link, model, options.get("version"), timeout)
+        inference = questions.make_inference(encoded, self._limit, model, inputs, **options)
+        async with aclosing(self._link.stream(inference, timeout)) as responses:
+            async for response in responses:
+                yield response
 
     @_documented_as(Client.metadata)
     async def metadata(self) -> dict[str, Any]:

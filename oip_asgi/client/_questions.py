@@ -20,6 +20,7 @@ from .._protocol.datatypes import Buffer
 from .._protocol.errors import ErrorResponse, InvalidRequest, InvalidResponse, show
 from .._protocol.limits import LOOP_BYTES
 from .._protocol.schemas import Parameters, RequestOutput
+from .._protocol.specs import TensorSpec
 from .._protocol.tensors import REGION, InferenceRequest, InferenceResponse, Tensor, are_short, to_plain_parameters
 from .._rest.body import FEW, HEADER_LENGTH, encode_request
 from .._rest.client import LENGTH_NAME, read_response
@@ -185,6 +186,8 @@ class Options(TypedDict, total=False):
 
 
 def make_inference(
+    encoded: Mapping[str, TensorSpec],
+    max_body_bytes: int | None,
     model: str,
     inputs: Any,
     version: str | int | None = None,
@@ -192,10 +195,8 @@ def make_inference(
     outputs: Sequence[str | RequestOutput] | None = None,
     id: str | None = None,  # noqa: A002
     binary: bool = True,
-    *,
-    max_body_bytes: int | None = MAX_BODY_BYTES,
 ) -> Inference:
-    """What is asked of a model, with inputs in any form. `Client.infer` says more."""
+    """What is asked of a model, with inputs in any form, as `Client.infer` says. Those that are declared as `encoded` text become it."""
     plain = to_plain_parameters("the request", parameters, InvalidRequest) if parameters else {}
     requested = [RequestOutput(output) if isinstance(output, str) else output for output in outputs] if outputs else []
     if isinstance(inputs, InferenceRequest):
@@ -204,7 +205,7 @@ def make_inference(
     elif type(inputs) is not dict and isinstance(inputs, Sequence) and inputs and all(isinstance(each, Tensor) for each in inputs):
         tensors, own = list(inputs), {}
     else:
-        tensors, own = to_inputs(inputs, {}, default_codecs())
+        tensors, own = to_inputs(inputs, encoded, default_codecs())
     request = InferenceRequest(tensors, id, {**own, **plain} if own else plain, requested)
     return Inference(model, version, request, binary, (), max_body_bytes)
 

@@ -13,6 +13,7 @@ from typing import Any, Final, NamedTuple, TypeAlias
 
 import numpy as np
 
+from .._codecs.plain import Base64Codec
 from .._json.tensor_data import from_value
 from .._json.text import Unusual
 from .._protocol.datatypes import FLOATING, dtype_of
@@ -193,6 +194,8 @@ def _make_tensor(column: Column, values: list[Any]) -> Tensor:
     """The tensor of some values, each of which is one of the datatype, as JSON has it."""
     if column.content_type == _JSON_TEXTS:
         return _make_json(column, values)
+    if column.content_type == Base64Codec.content_type and set(map(type, values)) == {bytes}:  # Parquet has them; others have base64 text
+        return Base64Codec.encode_input(column.name, values)
     array = np.array([value.isoformat() if isinstance(value, date) else value for value in values], object)  # Parquet has dates
     leaves = array.ravel().tolist()
     if column.datatype == "BYTES":

@@ -33,6 +33,9 @@ def make_server() -> InferenceServer:
                 raise InferenceError("no more than three", status=422)
             yield np.array([number])
 
+    encoded = [TensorSpec(name, "BYTES", [-1], content_type=name) for name in ("base64", "pd_json")]
+    server.register("encoded", lambda base64=None, pd_json=None: [repr(base64), repr(pd_json)], inputs=encoded)
+
     for version in ("1", "2"):
         server.register("versions", lambda version=version: np.array([int(version)]), version=version)
     server.register("org/a model", lambda x: x)

@@ -42,6 +42,31 @@ def test_a_column_of_a_frame_is_a_value_too() -> None:
 
 
 @pytest.mark.parametrize("how", ["infer", "stream"])
+def test_values_of_an_input_that_is_declared_as_encoded_text_are_encoded(ask: Asked, how: str) -> None:
+    values = {"base64": [b"abcd"], "pd_json": ["1", {"a": [None]}, "Bonn"]}
+    response = ask(how, "encoded", values)
+    [response] = response if how == "stream" else [response]
+    assert response.as_("output_0", list[str]) == ["[b'abcd']", "['1', {'a': [None]}, 'Bonn']"]
+    encoded = [Tensor("base64", np.array([b"YWJjZA=="], object)), Tensor("pd_json", np.array([b"[1]"], object))]
+    response = ask(how, "encoded", encoded)
+    [response] = response if how == "stream" else [response]
+    assert response.as_("output_0", list[str]) == ["[b'abcd']", "[[1]]"]
+
+
+@pytest.mark.parametrize(
+    ("values", "text"),
+    [
+        ({"base64": ["abcd"]}, "input 'base64': element 0 is 'abcd': a bytes-like object is required"),
+        ({"pd_json": [b"1"]}, "input 'pd_json': column 'pd_json', row 0 is b'1', which has no JSON form"),
+        ({"pd_json": "ab"}, "input 'pd_json': the content_type 'pd_json' is for a list, but this is 'ab'"),
+    ],
+)
+def test_values_that_cannot_be_encoded_as_the_model_declares_are_refused(ask: Asked, values: dict[str, Any], text: str) -> None:
+    with pytest.raises(InferenceError, match=text):
+        ask("infer", "encoded", values)
+
+
+@pytest.mark.parametrize("how", ["infer", "stream"])
 def test_an_unknown_keyword_is_refused(ask: Asked, how: str) -> None:
     with pytest.raises(TypeError, match="vesion"):
         ask(how, "echo", {"x": [1]}, vesion="1")
@@ -121,7 +146,7 @@ def test_versions_outputs_and_parameters(ask: Asked) -> None:
 def test_answers_about_server_and_models(ask: Asked) -> None:
     assert ask("metadata")["name"] == "asked"
     assert (ask("is_live"), ask("is_ready")) == (True, True)
-    assert ask("models") == ["echo", "spoken", "counts", "versions", "org/a model"]
+    assert ask("models") == ["echo", "spoken", "counts", "encoded", "versions", "org/a model"]
     assert ask("model_metadata", "spoken")["outputs"] == [{"name": "greetings", "datatype": "BYTES", "shape": [-1]}]
     assert ask("model_metadata", "versions", version=1)["versions"] == ["1", "2"]
     assert ask("is_model_ready", "org/a model") is True
@@ -169,7 +194,7 @@ def test_what_is_no_tensor_is_refused_before_anything_is_sent() -> None:
     with pytest.raises(InferenceError, match="parameter 'p'"):
         client.infer("m", {"x": [1]}, parameters={"p": [1]})
     with pytest.raises(InferenceError, match="not UTF-8"):
-        client.infer("m", {"x": [b"\xff"]}, binary=False)
+        client.infer("m", {"x": np.array([b"\xff"], object)}, binary=False)
 
 
 def test_streams(ask: Asked) -> None:

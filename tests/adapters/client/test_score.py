@@ -45,6 +45,7 @@ class Site:
         server.register("odd", lambda df: np.arange(len(df)) if df["a"][0] == "x" else df["a"].to_list(), content_type="pd")
         server.register("days", lambda df: df.astype(str), inputs=specs_of(DAYS), content_type="pd")
         server.register("all", lambda X: X.sum(keepdims=True)[0, :1], inputs=matrix)  # noqa: N803
+        server.register("sizes", lambda a: np.array(list(map(len, a))), inputs=[TensorSpec("a", "BYTES", [-1], content_type="base64")])
         self.status, self.shut_after, self.asked = 503, 10**9, 0
         self.opens_again = 10**9
         self._lock = threading.Lock()
@@ -313,6 +314,14 @@ def test_dates_of_parquet(url: str, tmp_path: Path) -> None:
     scored = [json.loads(line) for line in (tmp_path / "s.jsonl").read_text().splitlines()]
     assert scored[0] == {"row": 1, "day": "2024-01-31 09:30:00", "at": "2024-01-31 09:30:00+01:00"}
     assert scored[1] == {"row": 2, "day": "NaT", "at": "NaT"}
+
+
+def test_bytes_of_parquet_are_encoded_for_a_column_of_base64(url: str, tmp_path: Path) -> None:
+    pytest.importorskip("pyarrow")
+    pd.DataFrame({"a": [b"abcd", b"\xff"]}).to_parquet(tmp_path / "rows.parquet")
+    assert main([url, "sizes", str(tmp_path / "rows.parquet"), "--out", str(tmp_path / "s.jsonl")]) == 0
+    assert [json.loads(line)["output_0"] for line in (tmp_path / "s.jsonl").read_text().splitlines()] == [4, 1]
+    assert [line["output_0"] for line in score_lines(url, "sizes", tmp_path / "rows.csv", "a\nYWJjZA==\n/w==\n")] == [4, 1]
 
 
 def test_requests_of_mlserver_infer(url: str, tmp_path: Path) -> None:

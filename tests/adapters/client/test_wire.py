@@ -19,7 +19,7 @@ import numpy as np
 import pytest
 from starlette.testclient import TestClient
 
-from oip_asgi import ErrorResponse, InferenceError, InferenceServer, InvalidResponse, OIPApp, RequestOutput
+from oip_asgi import ErrorResponse, InferenceError, InferenceServer, InvalidResponse, OIPApp, RequestOutput, Tensor
 from oip_asgi.client import AsyncClient, Client, ConnectionFailed
 
 GOOD = {"model_name": "m", "outputs": [{"name": "y", "shape": [1], "datatype": "FP32", "data": [1.5]}]}
@@ -77,6 +77,30 @@ def test_whole_numbers_are_never_rounded() -> None:
     with pytest.raises(InferenceError, match="input 'x': no datatype holds all of its whole numbers"):
         recorded.client.infer("m", {"x": [2**63 + 1, -1]})
     assert len(recorded.requests) == 2
+
+
+@pytest.mark.parametrize("answer", [{}, {"inputs": 1}, {"inputs": ["x", {"name": 1, "parameters": {"content_type": "base64"}}]}])
+def test_a_model_is_asked_once_what_it_declares_and_only_for_texts(answer: dict[str, Any]) -> None:
+    recorded = Recorded(content=json.dumps({**GOOD, **answer}).encode())
+    for values in (np.array([b"a"], object), Tensor("x", np.array([b"a"], object)), [1.5], []):
+        recorded.client.infer("m", {"x": values})
+    assert [request.method for request in recorded.requests] == ["POST"] * 4
+    recorded.requests.clear()
+    for value in ([b"a"], "a", [["a"]]):
+        recorded.client.infer("m", {"x": value}, binary=False)
+    assert [request.method for request in recorded.requests] == ["GET", "POST", "POST", "POST"]
+    assert str(recorded.requests[0].url) == "http://test:81/ml/v2/models/m"
+    assert json.loads(recorded.requests[1].content)["inputs"] == [{"name": "x", "shape": [1], "datatype": "BYTES", "data": ["a"]}]
+    recorded.client.infer("m", {"x": ["a"]}, version="2")
+    assert str(recorded.requests[4].url) == "http://test:81/ml/v2/models/m/versions/2"
+
+
+def test_texts_go_out_as_they_are_where_the_server_does_not_tell_what_is_declared() -> None:
+    def answer(request: httpx2.Request) -> httpx2.Response:
+        return httpx2.Response(200, json=GOOD) if request.method == "POST" else httpx2.Response(403, json={"error": "no"})
+
+    client = Client("http://test/v2", http=httpx2.Client(transport=httpx2.MockTransport(answer)))
+    assert client.infer("m", {"x": [b"a"]})["y"].tolist() == [1.5]
 
 
 def test_what_the_caller_says_of_outputs_is_kept() -> None:

@@ -1,0 +1,60 @@
+"""Which inputs a model declares to be encoded text, such as base64: a client asks for that before it first sends texts or bytes to the
+model. Sent as they are, they could be valid as encoded text too, and be other values for the model."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+from .._protocol.errors import InvalidResponse
+from .._protocol.specs import TensorSpec
+from . import _questions as questions
+
+if TYPE_CHECKING:
+    from ._grpc import GRPCLink
+    from ._http import HTTPLink
+
+_ENCODED: Final = ("base64", "pd_json")
+"""The content types whose elements are not the text or the bytes that the model gets."""
+
+
+def have_texts(inputs: Any) -> bool:
+    """Whether values by name have texts or bytes in lists or alone. Arrays and tensors are sent as they are."""
+    return isinstance(inputs, Mapping) and any(map(_is_text, inputs.values()))
+
+
+def _is_text(value: Any) -> bool:
+    while isinstance(value, (list, tuple)) and value:
+        value = value[0]
+    return isinstance(value, (str, bytes))
+
+
+class Declarations:
+    """What is known of the models that one client calls."""
+
+    def __init__(self) -> None:
+        self._encoded: dict[tuple[str, str | int | None], Mapping[str, TensorSpec]] = {}
+
+    async def find_encoded(
+        self, link: HTTPLink | GRPCLink, model: str, version: str | int | None, timeout: float | None
+    ) -> Mapping[str, TensorSpec]:
+        """The inputs that are encoded text, by name; none if the server does not tell it."""
+        encoded = self._encoded.get((model, version))
+        if encoded is None:
+            try:
+                metadata = await link.ask(questions.ask_of(model, version, questions.MODEL_METADATA), timeout)
+            except InvalidResponse:  # it may be asked for inference alone
+                return {}
+            encoded = self._encoded[model, version] = _read_encoded(metadata)
+        return encoded
+
+
+def _read_encoded(metadata: Mapping[str, Any]) -> Mapping[str, TensorSpec]:
+    encoded: dict[str, TensorSpec] = {}
+    inputs = metadata.get("inputs")
+    for each in inputs if isinstance(inputs, list) else ():
+        parameters = each.get("parameters") if isinstance(each, dict) else None
+        content_type = parameters.get("content_type") if isinstance(parameters, dict) else None
+        if content_type in _ENCODED and isinstance(each.get("name"), str):
+            encoded[each["name"]] = TensorSpec(each["name"], "BYTES", [-1], content_type)
+    return encoded
