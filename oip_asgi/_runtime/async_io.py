@@ -139,15 +139,9 @@ class AsyncIO(msgspec.Struct, eq=False):
             self._set_timer(deadline)
         try:
             result = await function()
-            if self._reason is None:
-                return result
-            reason, self._reason = self._reason, None
-            if task.uncancel() <= cancelled_before:  # it returned although it was ended
-                raise reason from None
-            return result
         except BaseException as error:
-            ended_by, self._reason = self._reason, None
-            explained = _explain(error, ended_by, task, cancelled_before)
+            reason, self._reason = self._reason, None
+            explained = _explain(error, reason, task, cancelled_before)
             try:
                 if explained is error:
                     raise
@@ -156,6 +150,14 @@ class AsyncIO(msgspec.Struct, eq=False):
                 del explained, task  # their tracebacks refer to this frame: cycles, which only the garbage collector would free
         finally:
             self._waits = None
+        if self._reason is None:
+            return result
+        reason, self._reason = self._reason, None
+        is_cancelled = task.uncancel() > cancelled_before  # by somebody else, too
+        del task
+        if is_cancelled:
+            return result
+        raise reason from None  # it returned although it was ended
 
     async def call_always(self, function: Callable[[], Coroutine[Any, Any, T]]) -> T:
         self._task, self._gone, self._has_gone = None, None, False
@@ -279,27 +281,43 @@ def _begin_on(loop: asyncio.AbstractEventLoop, is_forked: Callable[[], bool], th
 
 
 def _explain(error: BaseException, reason: _Reason | None, task: asyncio.Task[Any], cancelled_before: int) -> BaseException:
-    """The error to raise for one that a coroutine of a task has raised: the same, or another whose cause it is.
+    """What a call raises if the coroutine that it awaits in a task raises `error`. The first row that fits:
 
-    Takes back the cancellation that ended the coroutine for a `reason`, and no other: if somebody else has cancelled the task too, this is
-    the CancelledError, whatever the coroutine has raised.
+    | raised                                              | ended for a reason | cancelled by others | raised then                  |
+    |-----------------------------------------------------|--------------------|---------------------|------------------------------|
+    | GeneratorExit, as it is closed                      |                    |                     | the same                     |
+    | something for the host, such as SystemExit          |                    |                     | the same                     |
+    | CancelledError or GeneratorExit                     |                    | yes                 | the same                     |
+    | something else                                      |                    | yes                 | CancelledError, caused by it |
+    | CancelledError or GeneratorExit                     | yes                | no                  | the reason                   |
+    | something else                                      | yes                | no                  | the reason, caused by it     |
+    | an Exception, or ClientGone                         | no                 | no                  | the same                     |
+    | CancelledError, of a task that was cancelled before | no                 | no                  | the same                     |
+    | something else                                      | no                 | no                  | QuitWithin, caused by it     |
+
+    Takes back the cancellation that ended the coroutine for a `reason`, and no other.
     """
-    is_end = isinstance(error, (CancelledError, GeneratorExit))
     is_cancelled = (task.cancelling() if reason is None else task.uncancel()) > cancelled_before
-    if _is_closed(error, task) or (not is_end and not isinstance(error, (Exception, ClientGone)) and is_for_the_host(error)):
+    is_end = isinstance(error, (CancelledError, GeneratorExit))
+    is_plain = isinstance(error, (Exception, ClientGone))
+    if _is_closed(error, task):
         return error
-    explained: BaseException
+    if not is_end and not is_plain and is_for_the_host(error):
+        return error
     if is_cancelled:
-        explained = error if is_end else CancelledError()
-    elif reason is not None:
-        explained = reason()
-    elif isinstance(error, (Exception, ClientGone)) or (isinstance(error, CancelledError) and task.cancelling()):
-        explained = error
-    else:
-        explained = QuitWithin()
-    if explained is not error and (not is_end or isinstance(explained, QuitWithin)):
-        explained.__cause__ = error
-    return explained
+        return error if is_end else _chain(CancelledError(), error)
+    if reason is not None:
+        return reason() if is_end else _chain(reason(), error)
+    if is_plain:
+        return error
+    if isinstance(error, CancelledError) and task.cancelling():
+        return error
+    return _chain(QuitWithin(), error)
+
+
+def _chain(raised: BaseException, cause: BaseException) -> BaseException:
+    raised.__cause__ = cause
+    return raised
 
 
 def _is_closed(error: BaseException, task: asyncio.Task[Any]) -> bool:
