@@ -210,16 +210,20 @@ class Body(msgspec.Struct, eq=False):
             taken_by: What has read the bytes that are missing, if any are. None if it may be the client that did not send them. With
                 `cut_off`, it is known to have read some.
         """
-        if self.upgrade is not None and not self._received and (self.length or self.is_chunked):
+        received, length = self._received, self.length
+        if self.upgrade is not None and not received and (length or self.is_chunked):
             raise InvalidRequest(_UPGRADE.format(show(self.upgrade.decode("latin-1"))))
-        if taken_by is not None:
-            is_taken = cut_off and self.is_chunked and not self._received if self.length is None else self._received < self.length
-            if is_taken:
-                raise make_taken_error(taken_by, is_logged=self.keep)
-            cut_off = False
-        if cut_off or self.length not in (None, self._received):
-            expected = "more" if self.length is None else self.length
-            raise InvalidRequest(f"the body ended after {self._received} bytes: expected {expected}")
+        is_cut_off = cut_off and taken_by is None
+        if length is None:
+            is_taken = cut_off and self.is_chunked and not received
+        else:
+            is_taken = received < length
+            is_cut_off = is_cut_off or received != length
+        if is_taken and taken_by is not None:
+            raise make_taken_error(taken_by, is_logged=self.keep)
+        if is_cut_off:
+            expected = "more" if length is None else length
+            raise InvalidRequest(f"the body ended after {received} bytes: expected {expected}")
         if self._decoder is not None:
             self._decoder.finish()
             self._decoder = None  # its window would stay as long as the request

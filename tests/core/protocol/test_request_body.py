@@ -56,3 +56,38 @@ def test_pieces_are_small_whatever_comes_in() -> None:
     decoder.finish()
     assert max(map(len, pieces)) <= 2**18
     assert sum(map(len, pieces)) == 10_000_001
+
+
+@pytest.mark.parametrize(
+    ("length", "is_chunked", "received", "cut_off", "end", "end_if_taken"),
+    [
+        (4, False, 4, False, "whole", "whole"),
+        (4, False, 4, True, "cut off", "whole"),
+        (4, False, 3, False, "cut off", "taken"),
+        (4, False, 3, True, "cut off", "taken"),
+        (4, False, 0, False, "cut off", "taken"),
+        (4, False, 5, False, "cut off", "cut off"),
+        (4, False, 5, True, "cut off", "cut off"),
+        (0, False, 0, False, "whole", "whole"),
+        (None, True, 0, False, "whole", "whole"),
+        (None, True, 3, False, "whole", "whole"),
+        (None, True, 0, True, "cut off", "taken"),
+        (None, True, 3, True, "cut off", "whole"),
+        (None, False, 0, True, "cut off", "whole"),
+        (None, False, 0, False, "whole", "whole"),
+    ],
+)
+def test_what_the_end_of_a_body_means(
+    length: int | None, is_chunked: bool, received: int, cut_off: bool, end: str, end_if_taken: str
+) -> None:
+    """Without and with something of the application that may have read the body before."""
+    readers: list[tuple[Any, str]] = [(None, end), (lambda: ("a middleware", "code"), end_if_taken)]
+    for taken_by, expected in readers:
+        body = Body(length, None, is_chunked=is_chunked)
+        body.feed(b"x" * received)
+        if expected == "whole":
+            assert bytes(body.finish(cut_off=cut_off, taken_by=taken_by)) == b"x" * received
+        else:
+            with pytest.raises(InferenceError) as refused:
+                body.finish(cut_off=cut_off, taken_by=taken_by)
+            assert refused.value.status == {"cut off": 400, "taken": 500}[expected]
