@@ -33,7 +33,7 @@ _RESERVED: Final = "triton_"
 
 
 def check_parameters(parameters: Mapping[str, object], scalars: Collection[str], refused: Collection[str]) -> None:
-    """Check a request's parameters. The model reads `scalars` there, and no other parameter of its callable, which are `refused`.
+    """Check a request's parameters. The model reads its `scalars` there; other parameters of its callable are `refused`.
 
     If it has scalars, and reads no others, an unknown name may be a misspelled one, which would keep its default.
     """

@@ -175,7 +175,7 @@ class Regions:
         """The parameters of tensors that this server supports."""
 
     def check_may_register(self) -> SharedMemory:
-        """Return what opens segments; an error if clients may not register regions."""
+        """Return what allows segments. Raises Forbidden if clients may not register regions."""
         if self._segments is None:
             raise Forbidden("this server does not use shared memory: InferenceServer(shared_memory=SharedMemory(allow=...)) does")
         return self._segments

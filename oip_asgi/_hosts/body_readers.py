@@ -12,7 +12,7 @@ READ_ASYNC: Final = "await request.body()"
 
 
 def name_one(one: str, many: str, names: Sequence[str]) -> str:
-    """Name what of the application did something, of all that it has of one kind."""
+    """Name the part of an application that did something: the only one of its kind, or one of several."""
     if not names:
         return "something of the application"
     return f"the {one} {names[0]}" if len(names) == 1 else f"one of {many} {', '.join(names)}"

@@ -78,7 +78,7 @@ def drops_trailers(host: object) -> bool:
 
 
 def find_reader(scope: Scope) -> Reader:
-    """Find the middleware of a Starlette application that may have read a request's body: only `BaseHTTPMiddleware` lets it."""
+    """Find the middleware of a Starlette application that may have read a request's body, which only one of `BaseHTTPMiddleware` can."""
     middleware = getattr(scope.get("app"), "user_middleware", None) or ()
     kinds = [each for each in middleware if "BaseHTTPMiddleware" in [kind.__name__ for kind in getattr(each.cls, "__mro__", ())]]
     names = [_name_middleware(each.cls, each.kwargs.get("dispatch")) for each in kinds]

@@ -1,4 +1,4 @@
-"""Whether routes of an application keep requests from the protocol: looked at before any comes, by what Starlette's routes offer."""
+"""Checks that no route of an application keeps requests from the protocol, before any comes: Starlette's routes say what they match."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _PROBE: Final = "oip_asgi-probe"
 
 
 def check_own_routes(app: Any, installed: Sequence[Any], prefix: str, services: Sequence[str]) -> None:
-    """Check that routes of ours are still there, and that none which came meanwhile answers before them."""
+    """Check that our routes are still there, and that no route which was added meanwhile answers before them."""
     routes = app.router.routes
     lost = next((route for route in installed if route not in routes), None)
     if lost is not None:
@@ -23,7 +23,7 @@ def check_own_routes(app: Any, installed: Sequence[Any], prefix: str, services: 
 
 
 def move_to_end(app: Any, installed: Sequence[Any], prefix: str, services: Sequence[str]) -> None:
-    """Let routes of ours be asked last, so that they take no time of the others. Not if one of these answers everything."""
+    """Put our routes last, so that the others are as quick as before. Not if one of the others answers everything."""
     routes = app.router.routes
     others = [route for route in routes if route not in installed]
     with suppress(ValueError):

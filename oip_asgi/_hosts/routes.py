@@ -70,7 +70,7 @@ def add_routes(app: Any, routes: Sequence[HostRoute], dependencies: Sequence[Any
 
 
 def make_prefix_cutter(prefix: str) -> Callable[[str], str]:
-    """Return what finds the path below a prefix, which may have parameters, such as "/{tenant}/v2"."""
+    """Make the function that finds the path below a prefix, which may have parameters, such as "/{tenant}/v2"."""
     if "{" not in prefix:
         return lambda path: path[len(prefix) :]
     from starlette.routing import compile_path
@@ -168,7 +168,7 @@ def _make_guarded_route() -> type[Any]:
 
 
 def _replay(request: Any, receive: Receive) -> Receive:
-    """The request's messages, with the body that a dependency has read, such as to check its signature; or with which has taken it."""
+    """The request's messages once more. They have the body that a dependency has read and kept, or say which dependency has taken it."""
     message: dict[str, Any] = {"type": "http.request", "body": getattr(request, "_body", b""), "more_body": False}
     if not hasattr(request, "_body"):
         # also a part of it, by request.stream() that ends early, or a message that request.is_disconnected() drops

@@ -91,7 +91,8 @@ def _add_headers(response: Response | Events, added: ResponseHeaders) -> Respons
 
 
 async def _infer_if_allowed(engine: Engine, guard: Guard, wire: RestFormat, io: IO) -> Response | Events:
-    """Answer a request for inference. Up to its refusal nothing looks a model up, as the time would tell whether it exists."""
+    """Answer a request for inference, if the client may send it. Before that is known, no model is looked up: the time that this
+    takes would show whether the model exists."""
     match = _PLAIN.fullmatch(wire.head.path)
     if match is None or len(wire.head.path) > MOST_CHARACTERS:
         return await _call_handler(engine, wire, io)
@@ -199,7 +200,8 @@ _WITH_PAGES: Final = Routes([*ROUTES, *pages.ROUTES])
 
 
 def list_templates(engine: Engine, prefix: str = "") -> list[Template]:
-    """The paths of a server, as hosts name them. What none of them takes is answered too: slashes in a name or at the end, other paths.
+    """The paths of a server, as hosts name them. Other paths are answered too, such as those with a slash
+    in a name or at the end.
 
     A variable that the host's `prefix` has already, as in "/{version}/v2", has another name in them: hosts take each name once.
     """

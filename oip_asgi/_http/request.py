@@ -37,8 +37,8 @@ class Head(msgspec.Struct):
     fields: dict[bytes, bytes] = {}  # the headers by name, those that are repeated joined by a comma
 
     short_length: int = 0
-    """The length of a body that may be read before anything is decided, if the engine finds it short enough: that of a POST, not
-    compressed, and not one for which the client waits for 100 Continue. 0 for any other, and for one of more than five digits."""
+    """The length of a body that may be read before anything is decided, if the engine finds it short enough. Only a POST has one, if it is
+    not compressed, and the client does not wait for 100 Continue. 0 for any other, and for a length of more than five digits."""
     response_headers: ResponseHeaders | None = None  # what the answer gets beside its own, once the model or the server has any
 
     def __post_init__(self) -> None:
@@ -96,7 +96,7 @@ class RestFormat(msgspec.Struct, eq=False):
         return read
 
     async def drop(self, io: IO) -> None:
-        """Read a body that the response did not need, and drop it. Many servers would close the connection while the client still sends."""
+        """Read a body that the response did not need, and drop it: many servers would close the connection while the client still sends."""
         fields = self.head.fields
         is_there = b"content-length" in fields or (b"transfer-encoding" in fields and self.head.body_is_bounded)
         # a client that expects 100 Continue sends nothing before somebody reads

@@ -22,7 +22,6 @@ _MESSAGE: Final = 2**17
 """The most bytes in each message of a longer body: malloc keeps blocks of this size, so they cost no page faults."""
 
 encode_json: Final = msgspec.json.Encoder().encode
-"""Encode a document as JSON."""
 
 
 @final
@@ -58,13 +57,11 @@ CLIENT_GONE: Final = Response(499, [(b"content-length", b"0")], [b""], 0)
 
 
 def respond(status: int, described: list[tuple[bytes, bytes]], parts: list[Buffer]) -> Response:
-    """Make a response of these parts."""
     size = sum(map(len, parts))
     return Response(status, [*described, (b"content-length", b"%d" % size)], parts, size)
 
 
 def respond_json(status: int, document: msgspec.Struct) -> Response:
-    """Make a response of one JSON document."""
     return respond(status, [JSON], [encode_json(document)])
 
 

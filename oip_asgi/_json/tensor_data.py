@@ -231,7 +231,7 @@ def to_json(array: Array) -> bytes:
 
 
 def to_value(array: Array, first: int | None = None) -> list[Any] | msgspec.Raw:
-    """An array of a protocol dtype as an encoder writes it: its elements, of which NaN becomes null, or the text of many.
+    """An array of a protocol dtype as an encoder takes it: a list of its elements, or JSON text if there are many. NaN becomes null.
 
     If it is a piece of a longer array, `first` is the index of its first element there, and the result is a list.
     """

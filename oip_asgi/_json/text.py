@@ -1,4 +1,4 @@
-"""Scans JSON text without a decoder: what is outside strings, and how deep it nests; and words what decoders refuse. Knows no documents.
+"""Scans JSON text without a decoder, for what is outside strings and how deep it nests; and says what decoders refuse. Knows no documents.
 
 Whether NaN and infinities are taken is decided where numbers are read: `checked_data`, and `generate` of `_rest`.
 """
@@ -44,7 +44,7 @@ _BEGINNINGS: Final = {
     b"\xef\xbb\xbf": "; it begins with a byte order mark: send UTF-8 without one, which Python calls utf-8 and not utf-8-sig",
     b"\xff\xfe": "; it looks like UTF-16: send UTF-8",
 }
-"""What to send in the place of a text that begins with this."""
+"""What to send instead of a text that begins so."""
 
 
 class Unusual(Exception):
@@ -131,6 +131,6 @@ def refuse(error: Exception, location: str, text: Buffer, hint: str = "") -> NoR
 
 
 def _find_hint(text: Buffer) -> str:
-    """What to send in the place of something by which no JSON begins."""
+    """What to send instead of a text that begins as no JSON does."""
     start = bytes(text[:3])
     return next((hint for beginning, hint in _BEGINNINGS.items() if start.startswith(beginning)), "")

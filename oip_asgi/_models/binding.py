@@ -184,7 +184,7 @@ class Binding:
         """The names of the inputs that may be among the request's parameters."""
         reads_others = self.rest is not None or self.of_one_request is not None
         self.refused = frozenset() if reads_others else self.names - self.scalars
-        """The names of the callable's parameters that a request may have as inputs at most."""
+        """The names of the callable's parameters that a request may send as inputs, but not among its own parameters."""
         self.read_alone = frozenset() if reads_others else self.scalars
         """The names of the scalars, if these are all that is read of the request's parameters."""
         takes_all, is_alone = self.request_reader is not None, self.of_one_request is None
@@ -238,7 +238,7 @@ class Binding:
             ) from None
 
     def take(self, inputs: Sequence[Tensor], *, has_content_type: bool = False) -> dict[str, Tensor]:
-        """`accept`, for a request without content type, or one that is checked."""
+        """`accept`, for a request without a content type, or with one that is checked already."""
         if self.rows is not None and len(inputs) == 1 and type(inputs[0]) is Objects:
             return {OBJECTS: inputs[0]}
         specs, required, present = self._specs, self.required, 0

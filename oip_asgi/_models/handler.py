@@ -88,8 +88,8 @@ class Handler(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     streams: bool
     binding: Binding
     others: Mapping[str, Binding]
-    """How the function is called if a request has one of these content types: with one value made of all tensors, where one made of one
-    tensor is declared, or the other way round."""
+    """How the function is called for requests with these content types. They make one value of all tensors where the declaration makes one
+    of each tensor, or the other way round."""
     inputs: Sequence[TensorSpec]
     outputs: Sequence[TensorSpec]
     shown: tuple[Sequence[TensorSpec], Sequence[TensorSpec]]

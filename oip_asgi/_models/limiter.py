@@ -119,7 +119,7 @@ class Limiter:
         return True
 
     def take_back(self, slot: Slot) -> list[Signal]:
-        """Take a slot back, unless it is left already. The caller holds the lock, and sets what this returns after that."""
+        """Take a slot back, unless it is left already. The caller holds the lock, and then sets the signals that this returns."""
         signals: list[Signal] = []
         if slot.is_over:
             return signals

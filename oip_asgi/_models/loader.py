@@ -48,7 +48,7 @@ class _Hook(msgspec.Struct, eq=False):
 
 
 _HOOKS: Final[ContextVar[tuple[_Hook, ...]]] = ContextVar("oip_asgi_hooks", default=())
-"""Within which this code runs, the outermost first."""
+"""The hooks within which this code runs, the outermost first."""
 
 
 async def call_hook(io: IO, hook: Callable[..., Any], *args: Any) -> Any:
@@ -99,8 +99,8 @@ class Loader:
 
     @contextmanager
     def guard_wait(self) -> Iterator[bool]:
-        """Around code that waits for the model's load or unload. False if it would wait for ever, as that waits for a hook within which
-        this code runs."""
+        """Around code that waits for the model's load or unload. Yields False if it would wait for ever: the load or unload waits for a
+        hook that runs this code."""
         within = [run.loader for run in _HOOKS.get() if not run.is_over]
         for loader in within:
             loader._waits_for.append(self)  # before it is looked at: two that begin at the same time both see it
@@ -118,7 +118,7 @@ class Loader:
         return any(loader in others for loader in reached)
 
     def _within(self, hook: Callable[..., Any]) -> Callable[..., Any]:
-        """A hook that `guard_wait` knows while it runs."""
+        """Wrap a hook, so that `guard_wait` knows of it while it runs."""
         run = _Hook(self)
         runs = (*_HOOKS.get(), run)
 

@@ -68,7 +68,7 @@ class Model:
         return Batches(*bounds, options.max_batch_size, options.preferred_batch_sizes)
 
     def make_stand_in(self, handler: Handler) -> Model:
-        """A model like this with slots and numbers of its own, whose requests a handler answers that does not serve yet."""
+        """A copy of this model, with slots and numbers of its own. A handler that does not serve yet answers its requests."""
         stand_in = copy.copy(self)
         stand_in.observers = ()
         stand_in.cache, stand_in.statistics, stand_in.limiter = None, Statistics(), self._make_limiter()

@@ -19,7 +19,7 @@ from .annotations import ParsedAnnotation, parse_annotation
 
 
 def choose_type(parsed: ParsedAnnotation, codecs: Codecs) -> ParsedAnnotation:
-    """Of a union, the array or the data frame that is in it. With both, the parameter gets what the content type says."""
+    """Choose the member of a union that a parameter gets: the array or the data frame. With both, a request's content type decides."""
     types = _list_members(parsed.wanted)
     members = list(map(parse_annotation, types))
     are_arrays = (member.wanted is np.ndarray or _is_of_numpy(kind) for member, kind in zip(members, types, strict=True))

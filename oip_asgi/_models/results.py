@@ -35,7 +35,7 @@ T = TypeVar("T")
 
 
 class CheckedResponse(InferenceResponse):
-    """A response that nobody else has, of a model that has checked it itself: its outputs are as these declare them, and in their order."""
+    """A response that its model has checked itself, and keeps nowhere. Its outputs are as `declared`, and in that order."""
 
     declared: Sequence[TensorSpec] = ()
 

@@ -172,7 +172,7 @@ def _find_untyped_parameter(plain: Sequence[ParsedParameter], rest: ParsedParame
 
 
 def _name_parameters(plain: Sequence[ParsedParameter], rest: ParsedParameter | None, specs: Sequence[TensorSpec]) -> list[str]:
-    """The tensor's name of each parameter. The only one, such as `X` of `predict(X)`, is called as the only declared input."""
+    """The tensor's name of each parameter. If there is one, such as `X` of `predict(X)`, it takes the only declared input."""
     names = [p.parameter.name for p in plain]
     if len(specs) == 1 and specs[0].name not in names:
         tensors = [p for p in plain if p.parameter.kind is not p.parameter.KEYWORD_ONLY and p.reader and not p.request_codec]

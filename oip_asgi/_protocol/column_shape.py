@@ -1,4 +1,4 @@
-"""`[N]` or `[N, 1]`: which of the two N values have, and when one is taken for the other. Knows no codecs and no models.
+"""Whether N values have the shape `[N]` or `[N, 1]`, and when one is taken for the other. Knows no codecs and no models.
 
 Codecs write N values as `[N]`; the codec `np` and MLServer's clients write `[N, 1]`. Clients cannot know which is declared, so
 `Binding.take` of `_models.binding` reshapes inputs that have a content type, and columns. Whether an output leaves as `[N]` or `[N, 1]`:

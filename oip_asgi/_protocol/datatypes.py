@@ -68,7 +68,8 @@ MAX_ELEMENTS: Final = 2**60 - 1
 """Above this no array of 8-byte elements can be addressed, whatever it holds."""
 
 MAX_EMPTY: Final = 1_000_000
-"""The most that the other dimensions of an empty tensor may multiply to. Each such row may become a text of JSON, and has no bytes."""
+"""The most that the other dimensions of a tensor with a dimension of 0 may multiply to. Each such row has no bytes, and may become a text
+of JSON."""
 
 
 @cache  # bounded: an unknown datatype raises
@@ -89,7 +90,7 @@ def dtype_of(datatype: str) -> DType:
 
 
 def suggest_datatype(name: str) -> str:
-    """Say which datatype was probably meant by a name that is none. In Triton's configurations, they begin with `TYPE_`."""
+    """Say which datatype was probably meant by an unknown name. In Triton's configurations, they begin with `TYPE_`."""
     meant = _ALSO_CALLED.get(name.casefold().removeprefix("type_"))
     return "" if meant is None else f"; did you mean {show(meant)}?"
 

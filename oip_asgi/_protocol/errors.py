@@ -1,4 +1,4 @@
-"""What can go wrong, and the HTTP status of each, if it is not given where it is raised.
+"""The errors, and the HTTP status of each, unless another one is given where it is raised.
 
 Knows no transport: who renders an error decides its bytes.
 """
@@ -19,7 +19,7 @@ E = TypeVar("E", bound=Exception)
 _SHOWN = 100
 _LISTED = 10
 _COMPARED = 100
-"""How many names are compared with one that is looked for, and how many characters that one may have."""
+"""How many names an unknown one is compared with, and how many characters it may have for that."""
 
 _NAME: Final = re.compile("[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _OURS: Final = frozenset({"content-length", "content-type", "transfer-encoding"})
@@ -39,14 +39,14 @@ def list_names(names: Collection[str]) -> str:
 
 
 def find_near(name: str, names: Collection[str], likeness: float = 0.7) -> str | None:
-    """Find the name that was probably meant, in capitals or not. None if no name is as like as that."""
+    """Find the name that was probably meant, in upper or lower case. None if no name is similar enough."""
     folded = {each.casefold(): each for each in list(names)[:_COMPARED]}
     near = difflib.get_close_matches(name.casefold(), folded, 1, likeness) if len(name) <= _COMPARED else []
     return folded[near[0]] if near else None
 
 
 def describe_expected(names: Collection[str], near: str | None) -> str:
-    """The names that are expected in the place of an unknown one, and which of them was probably meant."""
+    """Say which names are expected instead of an unknown one, and which of them was probably meant."""
     return f"expected {list_names(names)}{f'; did you mean {show(near)}?' if near is not None and len(names) > 1 else ''}"
 
 
@@ -166,7 +166,7 @@ TakenBy: TypeAlias = Callable[[], Reader]
 
 
 class BodyTaken(InferenceError):
-    """Something of the application has read the body before the protocol could: 500. The log has what that was, and what to write."""
+    """Something of the application has read the body before the protocol could: 500. The log says what it was, and what to write."""
 
     status = 500
 
@@ -212,7 +212,7 @@ class ErrorResponse(InvalidResponse):
 
     def __init__(self, text: str, response_status: int | None = None) -> None:
         super().__init__(text)
-        self.args = (text, response_status)  # with which it is made again, such as when a process sends it to another
+        self.args = (text, response_status)  # it is made of these again if a process sends it to another
         self.text = text
         self.response_status = response_status
         self.response_headers: Mapping[str, str] = {}

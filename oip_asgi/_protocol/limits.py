@@ -17,7 +17,7 @@ PIECE: Final = 2**16
 """Bytes of long JSON that one call of a decoder gets in a worker thread: it holds the interpreter for a millisecond."""
 
 MAX_QUESTION: Final = 2**16
-"""Bytes of a request that asks about models and not for inference, which are read on an event loop."""
+"""Bytes that a request may have which asks about models, and not for inference: an event loop decodes it."""
 
 MAX_TENSORS: Final = 50_000
 """How many inputs or requested outputs a request may have. Each, however small, costs objects of several times its text."""

@@ -25,7 +25,7 @@ _SHOWN: Final = 100
 
 
 def log_raised(level: int, error: BaseException, message: str, *values: object, extra: Mapping[str, object] | None = None) -> None:
-    """Log what users' code raised, without the frames of this package around it. What it returned is one line, if nothing below raised."""
+    """Log what users' code raised, without the frames of this package around it. If only its result was wrong, that is one line."""
     if not logger.isEnabledFor(level):
         return
     path, line, function, _ = logger.findCaller(stacklevel=2)
@@ -58,7 +58,7 @@ def escape(text: str) -> str:
 
 def format_traceback(error: BaseException) -> tuple[str, bool]:
     """The traceback of an exception, of its causes and of its groups, as lines that are indented and printable. It begins with the first
-    frame that is not of this package; True if there is one."""
+    frame that is not of this package. Returns it, and True if there is such a frame."""
     shown = traceback.TracebackException.from_exception(error)
     is_foreign = _leave_out_own(shown)
     text = "".join(shown.format())

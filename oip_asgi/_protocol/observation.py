@@ -22,8 +22,8 @@ class Observation(msgspec.Struct, frozen=True, eq=False):
         model: The model's name.
         version: Its version, None for a model without versions.
         id: The request's identifier, None if it has none, or was refused before it was decoded.
-        request: The request; None if it was refused before it was decoded. Rows of a class are columns here; it has no inputs if they can
-            be none, such as integers beyond 64 bits.
+        request: The request; None if it was refused before it was decoded. Rows of a class are columns here; it has no inputs if rows
+            cannot become any, such as integers beyond 64 bits.
         response: The response as the model made it, before output options such as `classification`: the first one of a stream. None if
             there was none.
         error: What the client got instead, or at the end of its stream; None if all went well. Its `__cause__` is what the model raised, if

@@ -33,7 +33,8 @@ _PIECE: Final = 2**18
 """The most bytes that come out at a time, however well they were compressed."""
 
 _MAX_MEMBERS: Final = 10_000
-"""Members of a gzip body. Each costs microseconds, also an empty one; block formats of 64 KiB a member reach this at 640 MB."""
+"""How many members a gzip body may have. Each costs microseconds, even an empty one. Formats with a member for each 64 KiB of a body
+reach this at 640 MB."""
 
 
 def read_coding(value: str) -> Coding | None:
@@ -206,9 +207,9 @@ class Body(msgspec.Struct, eq=False):
         """The whole body, without a copy if it came in one chunk.
 
         Args:
-            cut_off: Whether it did not end in order.
-            taken_by: What has read the bytes that are missing, if any are. None if it may be the client that did not send them. With
-                `cut_off`, it is known to have read some.
+            cut_off: Whether it ended too early.
+            taken_by: Finds what of the application has read the bytes that are missing, if any are. None if the client may not have sent
+                them. With `cut_off`, something is known to have read some.
         """
         received, length = self._received, self.length
         if self.upgrade is not None and not received and (length or self.is_chunked):

@@ -1,4 +1,4 @@
-"""The headers that a model gives to its answer. Knows which ones are not the model's to give, and no transport that sends them."""
+"""The headers that a model adds to its answer, and those that it may not add. Knows no transport."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ from msgspec import UNSET, Raw, UnsetType
 
 Parameters: TypeAlias = dict[str, str | int | float | bool]
 UncheckedParameters: TypeAlias = dict[str, Any]
-"""Parameters of a request whose values are not checked yet: for values of no type, the decoder can be told how to read floats."""
+"""Parameters of a request whose values are not checked yet. For values of no type, a decoder can be told how to read floats."""
 
 ReceivedParameters: TypeAlias = dict[str, str | int | float | bool | None]
 """Parameters of a response as a client reads it: MLServer writes null for those it has no value for."""
@@ -22,7 +22,8 @@ Dimension: TypeAlias = Annotated[int, msgspec.Meta(ge=0)]
 
 _Element: TypeAlias = int | float | str | None
 Data: TypeAlias = _Element | list[_Element | list[_Element | list[_Element | list[_Element]]]]
-"""`data` of any datatype but BOOL, flat or nested as images are. Without booleans, as the datatype is not known yet: true is no number."""
+"""`data` of any datatype but BOOL, flat, or nested as deep as images. Booleans are left out: as the datatype is not known yet, true could pass
+for a number."""
 
 
 class RequestInput(msgspec.Struct, forbid_unknown_fields=True, gc=False):
@@ -74,7 +75,7 @@ class InferenceRequest(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class InputParts(msgspec.Struct, gc=False):
-    """`RequestInput`, other fields ignored, and as text what may be large."""
+    """`RequestInput`, in which what may be large stays text. Other fields are ignored."""
 
     name: str
     shape: Raw
@@ -84,14 +85,14 @@ class InputParts(msgspec.Struct, gc=False):
 
 
 class OutputParts(msgspec.Struct, gc=False):
-    """`RequestOutput`, other fields ignored, its parameters as text."""
+    """`RequestOutput`, whose parameters stay text. Other fields are ignored."""
 
     name: str
     parameters: Raw = Raw()
 
 
 class RequestParts(msgspec.Struct):
-    """`InferenceRequest`, other fields ignored, and as text what is not decoded before its size is known."""
+    """`InferenceRequest`, in which what may be large stays text until its size is checked. Other fields are ignored."""
 
     inputs: list[InputParts]
     id: str | None = None

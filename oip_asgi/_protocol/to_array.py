@@ -13,8 +13,8 @@ from .datatypes import Array, DType, datatype_of
 from .errors import show
 
 _TOGETHER: Final = 2**16
-"""How many elements of BYTES become an array at a time. That takes a millisecond; then other threads may run: 32 MiB of short strings took
-100 to 300."""
+"""How many elements of BYTES become an array at a time. That takes a millisecond; then other threads may run. Without that,
+32 MiB of short strings held them up for 100 to 300 milliseconds."""
 
 _FEW: Final = 2**6
 """Up to so many elements, one more array object takes as much memory as the elements."""

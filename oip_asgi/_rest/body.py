@@ -1,7 +1,7 @@
 """A REST body, JSON or JSON and bytes, <-> InferenceRequest / InferenceResponse. Knows no URLs, statuses or models.
 
-How long a body may be, `Body` of `_protocol.request_body` says, for JSON too. `_http.headers` parses
-`Inference-Header-Content-Length` (for clients `_rest.client` does), and gives its value.
+`Body` of `_protocol.request_body` limits how long a body and its JSON may be. `_http.headers` reads `Inference-Header-Content-Length`; for
+clients, `_rest.client` does.
 
 Specification: HTTP/REST Inference, Binary Tensor Data Extension; Triton's raw binary request, `Inference-Header-Content-Length: 0`.
 """
@@ -47,7 +47,7 @@ FEW: Final = 2**12
 _NULL_LENGTH: Final = len(b"null")
 
 _MAX_FITTED: Final = 2**20
-"""Longer texts must have the shape that they say: to read them whole would hold the interpreter."""
+"""Bytes of a list of texts, up to which its shape may be wrong. To read a longer one whole would hold the interpreter."""
 
 _REMEDY: Final = 'ask for this output with "binary_data": true, or a list of bytes with "content_type": "base64"'
 

@@ -48,7 +48,7 @@ def from_http(headers: Headers, body: Buffer, status: int | None = None) -> Infe
 
 
 def read_response(headers: Mapping[str, str], body: Buffer, status: int | None) -> InferenceResponse:
-    """The same, with headers as `combine_headers` makes them."""
+    """`from_http`, for headers as `combine_headers` makes them."""
     _raise_error(headers, body, status)
     length = headers.get(LENGTH_NAME)
     if length is not None and not _DECIMAL.fullmatch(length):

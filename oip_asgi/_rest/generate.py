@@ -126,12 +126,12 @@ def _count_sign(sign: bytes, text: bytes, expected: int) -> int:
 
 
 def _has_members(text: bytes, number: int) -> bool:
-    """Whether objects of so many different names have no other member, so that no name is there twice. They are texts, too."""
+    """Whether objects have just so many members, so that no name is there twice, and no lone surrogate, which is no text."""
     return _count_sign(b":", text, number) == number and (b"\\u" not in text or not _SURROGATE.search(text))
 
 
 def read_rows(text: bytes, from_json: Callable[[bytes], list[T]], width: int) -> list[T] | None:
-    """The rows of a class of so many fields, each of which must be there. None for what `from_json` refuses, or would not see."""
+    """The rows of a class of `width` fields, which must all be there. None if `from_json` refuses the text, or would skip some of it."""
     _check_number(text)
     with suppress(*ERRORS):
         rows = from_json(text)
@@ -229,7 +229,7 @@ def _check_scalar(what: str, value: Any) -> Any:
 
 
 def _write_missing(value: Any, spec: TensorSpec | None) -> tuple[Any, dict[str, Any]]:
-    """Write null in a column as tensors have missing values of its kind, with the parameters that say so; and all objects as JSON texts."""
+    """Write null in a column as tensors of its kind have missing values. Returns the values, and the parameters that say so."""
     values = value if type(value) is list else [value]
     if spec is not None and spec.content_type == _JSON_TEXTS:
         return [each if isinstance(each, str) else json.dumps(each) for each in values], {}
