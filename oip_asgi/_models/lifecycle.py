@@ -114,7 +114,6 @@ class Lifecycle:
         self._label = label
         self._loader = loader
         self._describe = describe
-        self._limiter = limiter
         self._lock = limiter.lock
         self._loading: _Load | None = None
         self._unloading: Part | None = None

@@ -237,12 +237,7 @@ class Numbers(msgspec.Struct):
             for each, count, *together in zip(filled.tolist(), counts[filled].tolist(), *sums, strict=True):
                 durations = self.responses.setdefault(each, {})
                 for (stage, _), seconds in zip(stages, together, strict=False):
-                    duration = durations.get(stage)
-                    if duration is None:
-                        durations[stage] = Duration(count, seconds)
-                    else:
-                        duration.count += count
-                        duration.seconds += seconds
+                    durations.setdefault(stage, Duration()).add(count, seconds)
         self.first_responses.add_all(since[(index == 0) & (codes == _RESPONSE_CODES["success"])])
 
 

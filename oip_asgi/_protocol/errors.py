@@ -50,6 +50,11 @@ def describe_expected(names: Collection[str], near: str | None) -> str:
     return f"expected {list_names(names)}{f'; did you mean {show(near)}?' if near is not None and len(names) > 1 else ''}"
 
 
+def is_header_value(value: object) -> bool:
+    """Whether every transport can send a value of a header."""
+    return isinstance(value, str) and value.isascii() and value.isprintable() and value == value.strip()
+
+
 def error_text(error: BaseException, write: Callable[[BaseException], str] = str) -> str:
     """The text of an exception. A user's class may fail to make it."""
     try:
@@ -101,7 +106,7 @@ class InferenceError(Exception):
         for name, value in self.headers.items():
             if not isinstance(name, str) or not _NAME.fullmatch(name) or name.lower() in _OURS:
                 raise ValueError(f"{type(self).__name__}: {name!r} is no name of a header that can be added")
-            if not isinstance(value, str) or not value.isascii() or not value.isprintable() or value != value.strip():
+            if not is_header_value(value):
                 raise ValueError(f"{type(self).__name__}: header {name} is {value!r}: expected printable ASCII without spaces around it")
 
     @property

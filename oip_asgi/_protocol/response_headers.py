@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, MutableMapping
 from typing import Final
 
-from .errors import show
+from .errors import is_header_value, show
 
 _NAME: Final = re.compile("[0-9a-z_.-]+")
 """Names that gRPC takes too, in lower case."""
@@ -35,7 +35,7 @@ class ResponseHeaders(MutableMapping[str, str]):
 
     def __setitem__(self, name: str, value: str) -> None:
         key = _check_name(name)
-        if not isinstance(value, str) or not value.isascii() or not value.isprintable() or value != value.strip():
+        if not is_header_value(value):
             raise ValueError(f"response header {name} is {show(value)}: expected a str of printable ASCII without spaces around it")
         self._check_open(name)
         self._values[key] = str.__str__(value)

@@ -22,8 +22,8 @@ Dimension: TypeAlias = Annotated[int, msgspec.Meta(ge=0)]
 
 _Element: TypeAlias = int | float | str | None
 Data: TypeAlias = _Element | list[_Element | list[_Element | list[_Element | list[_Element]]]]
-"""`data` of any datatype but BOOL, flat, or nested as deep as images. Booleans are left out: as the datatype is not known yet, true could pass
-for a number."""
+"""`data` of any datatype but BOOL, flat, or nested as deep as images. Booleans are left out: as the datatype is not known yet, true could
+pass for a number."""
 
 
 class RequestInput(msgspec.Struct, forbid_unknown_fields=True, gc=False):
