@@ -280,7 +280,7 @@ class Binding:
                 continue
             missing = None if spec.allow_nan else find_missing(tensors[name])
             if missing is not None:
-                expected = {None: "text", "numbers": "a finite number"}.get(spec.other_datatypes, "a value")
+                expected = "a finite number" if spec.other_datatypes == "numbers" else "text" if spec.content_type == "str" else "a value"
                 raise InvalidRequest(f"input {show(name)}, row {missing[0]} is {missing[1]}: expected {expected}")
             outside = None if self.flags_ranges else spec.find_outside(tensors[name].array)
             if outside is not None:

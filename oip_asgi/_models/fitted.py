@@ -6,6 +6,7 @@ Knows the names that their libraries have for that, and imports none of them.
 from __future__ import annotations
 
 import inspect
+import json
 import re
 from collections import UserList
 from collections.abc import Callable, Mapping, Sequence
@@ -183,9 +184,10 @@ def _keeps_columns(step: Any, columns: Sequence[str]) -> bool:
 class _Column(NamedTuple):
     """What one of its ways tells of a column."""
 
-    kind: str  # text, number, category (of text or integers) or any
+    kind: str  # text, number, object (a number or boolean among objects), category (of text or integers) or any
     has_none: bool  # whether a missing value was None in the training: to a model, None is not NaN
     allow_nan: bool = True  # whether values may be missing at all, as far as it is known
+    example: Sequence[str] | None = None  # of an object, as a JSON text
 
 
 def _describe_columns(model: Any, columns: list[str]) -> Mapping[str, Sequence[_Column]]:
@@ -202,14 +204,15 @@ def _declare_column(name: str, told: Sequence[_Column]) -> TensorSpec:
     """A column as all of them take it: anything, if one of them takes what another does not."""
     kinds, has_none = {each.kind for each in told}, any(each.has_none for each in told)
     kind = kinds.pop() if len(kinds) == 1 else "any"
-    is_text, gap = kind == "text", None if has_none else "object[NaN]"  # as pandas reads gaps of a file
+    gap = None if has_none else "object[NaN]"  # as pandas reads gaps of a file
     return OpenSpec(
         name,
-        "BYTES" if kind in ("text", "category") else "FP64",
+        "FP64" if kind in ("number", "any") else "BYTES",
         [-1],
-        "str" if is_text else None,
-        pd_dtype=gap if is_text else None,
-        other_datatypes={"text": None, "number": "numbers"}.get(kind, "all"),
+        {"text": "str", "object": "pd_json"}.get(kind),
+        example=next((each.example for each in told if kind == "object"), None),
+        pd_dtype={"text": gap, "object": gap or "object"}.get(kind),
+        other_datatypes={"text": None, "object": None, "number": "numbers"}.get(kind, "all"),
         nan_dtype=gap if kind == "any" else None,
         allow_nan=all(each.allow_nan for each in told),
     )
@@ -223,11 +226,8 @@ def _describe_way(steps: _Steps) -> _Column | Mapping[str, _Column]:
         categories = _list_categories(step)
         if names is not None and len(categories) == len(names):
             is_strict = _get(step, "handle_unknown") == "error" and len(steps) - index == len(left)
-            of_each = ([each for each in own.tolist() if each is None or each != each] for own in categories)
-            return {
-                name: _Column(_kind_of(own), has_none or None in gaps, bool(gaps) or not is_strict)
-                for name, own, gaps in zip(names, categories, of_each, strict=True)
-            }
+            of_each = [_describe_categories(own, has_none=has_none, is_strict=is_strict) for own in categories]
+            return dict(zip(names, of_each, strict=True))
     has_none = has_none or any(each is None for step, _ in steps for own in _list_categories(step) for each in own.tolist())
     first, names = steps[0]
     if _is_catboost(first):
@@ -264,11 +264,15 @@ def _list_categories(step: Any) -> list[Any]:
     return categories if isinstance(categories, list) else []
 
 
-def _kind_of(categories: Any) -> str:
+def _describe_categories(categories: Any, *, has_none: bool, is_strict: bool) -> _Column:
+    values = categories.tolist()
+    there = [each for each in values if each is not None and each == each]  # NaN is missing too
+    kinds: dict[str, Any] = {"text": str, "object": (bool, int, float)}
+    kind = next((kind for kind, types in kinds.items() if all(isinstance(each, types) for each in there)), "any")
+    has_none, allow_nan = has_none or any(each is None for each in values), len(there) < len(values) or not is_strict
     if categories.dtype.kind not in "OUST":
-        return "number"
-    there = (each for each in categories.tolist() if each is not None and each == each)  # NaN is missing too
-    return "text" if all(isinstance(each, str) for each in there) else "any"
+        return _Column("number", has_none, allow_nan)
+    return _Column(kind, has_none, allow_nan, [json.dumps(there[0])] if kind == "object" else None)
 
 
 def _kind_at(step: Any) -> str:

@@ -32,6 +32,7 @@ from sklearn.preprocessing import (
     QuantileTransformer,
     RobustScaler,
     StandardScaler,
+    TargetEncoder,
 )
 from sklearn.svm import SVC
 from sklearn.tree import DecisionTreeClassifier
@@ -207,14 +208,37 @@ def sent(request: InferenceRequest) -> list[Any]:
     return [json.loads(request.to_http(binary=False)[1])]
 
 
-# a column of JSON's integers is no column of objects
-@pytest.mark.parametrize("name", sorted(OF_TEXTS.keys() - {"columns of categories", "categories that are integers"}))
+@pytest.mark.parametrize("name", sorted(OF_TEXTS.keys() - {"columns of categories"}))
 def test_null_is_what_a_missing_text_was_in_the_training(name: str) -> None:
     make, frame = OF_TEXTS[name]
     estimator = make().fit(frame, CLASSES)
     members = {column: [None if each != each else each for each in values] for column, values in frame.items()}
     answer = ask_generate(served(estimator.predict_proba), members)
     assert answer == (200, {"model_name": "m", "output_0": estimator.predict_proba(frame).ravel().tolist()})
+
+
+OF_OBJECTS: dict[str, list[Any]] = {
+    "integers": [1, 2, 1, 1, 2, 2],
+    "integers of which some are missing": [1, 2, None, 1, 2, None],
+    "booleans": [True, False, True, True, False, False],
+    "booleans of which some are missing": [True, False, None, True, None, False],
+    "floats": [1.5, 2.0, 1.5, 2.0, 2.0, 1.5],
+}
+
+
+@pytest.mark.parametrize("encoder", [OrdinalEncoder(), OneHotEncoder(), TargetEncoder(cv=2)])
+@pytest.mark.parametrize("name", OF_OBJECTS)
+def test_objects_are_what_they_were_in_the_training(name: str, encoder: Any) -> None:
+    frame = pd.DataFrame({"flat": pd.Series(OF_OBJECTS[name], dtype=object)})
+    estimator = make_pipeline(encoder, LogisticRegression()).fit(frame, CLASSES)
+    server, expected = served(estimator.predict_proba), estimator.predict_proba(frame).ravel().tolist()
+    assert ask_generate(server, {"flat": OF_OBJECTS[name]}) == (200, {"model_name": "m", "output_0": expected})
+    assert server.infer_sync("m", frame).outputs[0].array.ravel().tolist() == expected
+    if "missing" not in name:
+        assert outputs(ask(server, "m", flat=OF_OBJECTS[name])) == {"output_0": expected}
+        assert server.infer_sync("m", frame.infer_objects()).outputs[0].array.ravel().tolist() == expected
+    [body] = [operation["post"]["requestBody"] for path, operation in server.openapi()["paths"].items() if path.endswith("/m/infer")]
+    assert ask(server, "m", body["content"]["application/json"]["example"]).status == 200
 
 
 def ask_generate(server: InferenceServer, members: Mapping[Any, Any]) -> tuple[int, Any]:
