@@ -16,6 +16,11 @@ export function build(tag, properties, children = []) {
   return element;
 }
 
+/** A name, which is broken behind its signs where it is longer than a line. */
+export function breakable(name) {
+  return name.split(/(?<=[_./-])(?=\w)/).flatMap((part, place) => (place ? [made("wbr"), part] : [part]));
+}
+
 /** A quiet button, and what it does. */
 export function button(text, onClick, properties = {}) {
   const element = build("button", { type: "button", className: "quiet small", ...properties }, [text]);

@@ -28,7 +28,7 @@ export class Fields {
     this.frame = isFrame ? new Frame(inputs) : null;
     this.fields = isFrame ? [] : inputs.map((input) => fieldOf(input, inputs.length === 1));
     this.element = isFrame ? this.frame.element : build("div", { className: "fields" }, this.fields.map((field) => field.element));
-    if (!inputs.length) this.element.append(NO_INPUTS);
+    if (!inputs.length) this.element.append(build("p", { className: "faint" }, [NO_INPUTS]));
   }
 
   /** The tensors of a request; those with `bytes` are sent behind the JSON. Raises Mistake. */

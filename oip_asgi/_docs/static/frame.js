@@ -1,7 +1,7 @@
 // The columns of a frame as a table: a line for each column, and a cell for each row. Rows are pasted, dropped, or read from a file.
 
 import { makeCell, Mistake, typeOf } from "./cells.js";
-import { build, button } from "./elements.js";
+import { breakable, build, button } from "./elements.js";
 import { columnsOf, readRows } from "./rows.js";
 import { plainData } from "./tensors.js";
 
@@ -86,7 +86,7 @@ class Column {
   constructor(input) {
     Object.assign(this, input, { cells: [] });
     const words = [typeOf(input.datatype, input.contentType, input.isNullable), ...input.notes].join(", ");
-    const title = [input.name, " ", build("span", { className: "faint" }, [words])];
+    const title = [...breakable(input.name), " ", build("span", { className: "faint" }, [words])];
     this.element = build("tr", {}, [build("th", { scope: "row" }, title)]);
   }
 

@@ -1,8 +1,9 @@
-// A sign wherever there is more than is seen: a box that goes on at the right or below fades there, and a long description has a button.
+// A sign wherever there is more than is seen: a box fades where it goes on, and a long description has a button. What is chosen is seen.
 
 import { at } from "./elements.js";
 
-const BOXES = ".scroll, pre, .text, .fields, #models, #docstring";
+const BOXES = ".scroll, pre, .text, .tabs, .fields, #models, #docstring";
+const FADE = 40;  // pixels of a box, at most, as page.css has it
 
 let isDue = false;
 
@@ -11,6 +12,7 @@ export function listenToOverflow() {
   addEventListener("resize", mark);
   addEventListener("input", mark);
   new MutationObserver(mark).observe(document.body, { subtree: true, childList: true, characterData: true, attributeFilter: ["hidden", "class"] });
+  addEventListener("chosen", ({ target }) => showIn(target.parentElement, target));  // a tab
   at("more").addEventListener("click", () => showWhole(at("more").ariaExpanded !== "true"));
 }
 
@@ -19,6 +21,13 @@ export function showWhole(isWhole) {
   at("docstring").classList.toggle("whole", isWhole);
   at("more").ariaExpanded = isWhole;
   at("more").textContent = isWhole ? "Show less" : "Show all";
+}
+
+/** Scroll a box, and nothing else, until one of its elements is seen, in the middle if it was not: what fades is not. */
+export function showIn(box, element) {
+  const [outer, inner] = [box, element].map((each) => each.getBoundingClientRect());
+  if (inner.top < outer.top + FADE || inner.bottom > outer.bottom - FADE) box.scrollTop += (inner.top + inner.bottom - outer.top - outer.bottom) / 2;
+  if (inner.left < outer.left + FADE || inner.right > outer.right - FADE) box.scrollLeft += (inner.left + inner.right - outer.left - outer.right) / 2;
 }
 
 /** Mark all boxes before the next frame is drawn, once for all changes until then. */
@@ -36,5 +45,6 @@ function mark() {
 
 /** Where a box goes on; a pixel is what sizes are rounded by. */
 function sidesOf({ scrollWidth, scrollLeft, clientWidth, scrollHeight, scrollTop, clientHeight }) {
-  return [scrollWidth - scrollLeft - clientWidth > 1 && "right", scrollHeight - scrollTop - clientHeight > 1 && "below"].filter(Boolean);
+  const right = scrollWidth - scrollLeft - clientWidth, below = scrollHeight - scrollTop - clientHeight;
+  return [scrollLeft > 1 && "left", right > 1 && "right", scrollTop > 1 && "above", below > 1 && "below"].filter(Boolean);
 }

@@ -2,12 +2,12 @@
 
 import { typeOf } from "./cells.js";
 import { actionsOf, controlsOf } from "./described.js";
-import { at, made, tableRows } from "./elements.js";
+import { at, breakable, build, made, tableRows } from "./elements.js";
 import { NO_INPUTS } from "./fields.js";
 import { fillIn, listenToForm, showForm, showRefusal } from "./form.js";
 import { literal, parse, pretty } from "./json.js";
 import { MOMENTS, READ_EVERY, showNumbers } from "./numbers.js";
-import { listenToOverflow, showWhole } from "./overflow.js";
+import { listenToOverflow, showIn, showWhole } from "./overflow.js";
 import { elementsOf } from "./prose.js";
 import { ask, asJSON, closeHeaders } from "./server.js";
 import { linkOf, readLink } from "./visit.js";
@@ -90,19 +90,16 @@ function isListed(name) {
   return isWanted && !(isOnlyUnready && isReady(name));
 }
 
-/** Scroll the list, and nothing else, to the model that is shown. */
+/** Scroll the list to the model that is shown. */
 function showChosen() {
-  const list = at("models"), link = list.querySelector("[aria-current]");
-  if (!link) return;
-  const place = link.offsetTop - list.offsetTop;
-  if (place < list.scrollTop || place + link.offsetHeight > list.scrollTop + list.clientHeight) list.scrollTop = place - list.clientHeight / 2;
+  const link = at("models").querySelector("[aria-current]");
+  if (link) showIn(at("models"), link);
 }
 
 function listItem(name) {
   const entries = models.get(name);
   const entry = ["UNAVAILABLE", "LOADING", "UNLOADING"].map((state) => entries.find((each) => each.state === state)).find(Boolean) ?? entries[0];
-  const [text, kind] = stateOf(entry), link = made("a", name, kind);
-  link.href = linkOf({ name });
+  const [text, kind] = stateOf(entry), link = build("a", { className: kind, href: linkOf({ name }) }, breakable(name));
   if (entry.state !== "READY") link.append(" ", made("span", text, "faint"));
   if (shown?.name === name) link.setAttribute("aria-current", "page");
   const item = made("li");
@@ -156,7 +153,7 @@ async function showModel(name, version, known) {
 function showAll(model) {
   document.title = `${model.name} · ${at("server").textContent}`;
   at("model").hidden = at("model").inert = false;
-  at("name").textContent = model.name;
+  at("name").replaceChildren(...breakable(model.name));
   const about = [...model.actions.values()][0];
   at("about").textContent = `platform ${model.metadata.platform}` + (model.actions.has("generate_stream") ? ", streams its answers" : "");
   at("docstring").hidden = !about?.docstring;
@@ -165,8 +162,8 @@ function showAll(model) {
   showChosen();
   showVersions(model);
   showState(entryOf(model));
-  at("inputs").replaceChildren(tableOf(model.metadata.inputs, about?.inputs ?? []) ?? made("p", about?.inputs.length === 0 ? NO_INPUTS : NOT_DECLARED, "faint"));
-  at("outputs").replaceChildren(tableOf(model.metadata.outputs) ?? made("p", NOT_DECLARED, "faint"));
+  at("inputs").replaceChildren(...rowsOf("inputs", model.metadata.inputs, about?.inputs));
+  at("outputs").replaceChildren(...rowsOf("outputs", model.metadata.outputs));
   at("options").replaceChildren();
   at("options").parentElement.hidden = true;  // until they are known
   showRefusal("");
@@ -189,7 +186,9 @@ function showVersions(model) {
 
 function showState(entry) {
   const [text, kind] = entry ? stateOf(entry) : ["unknown", ""];
-  badge(at("state"), entry?.reason ? `${text}: ${entry.reason}` : text, kind);
+  badge(at("state"), text, kind);
+  at("reason").hidden = !entry?.reason;
+  at("reason").textContent = entry?.reason ?? "";
   showControls(entry);
 }
 
@@ -219,20 +218,18 @@ async function control(action, button) {
   else if (shown?.name === name && action === "load") await showModel(name, shown.version);  // it may declare something else now
 }
 
-/** The tensors that a model declares, and what is known of them as `inputs`; null if there are none. */
-function tableOf(tensors, inputs = []) {
-  if (!tensors.length) return null;
-  const table = made("table"), head = table.createTHead().insertRow();
-  for (const title of ["name", "type", "shape"]) head.append(Object.assign(made("th", title), { scope: "col" }));
-  const body = table.createTBody();
-  for (const { name, datatype, shape, parameters } of tensors) {
-    const row = body.insertRow();
-    const { isNullable, isOptional } = inputs.find((input) => input.name === name) ?? {};
-    row.append(made("td", name), made("td", typeOf(datatype, parameters?.content_type, isNullable)), made("td", `[${shape.join(", ")}]`));
-    row.cells[1].title = datatype;
-    if (isOptional) row.cells[0].append(" ", made("span", "(optional)", "faint"));
-  }
-  return table;
+/** Lines of a table: a title, and the tensors that a model declares, or that it declares none. `inputs` is what is known of them, where it is. */
+function rowsOf(title, tensors, inputs) {
+  const titles = tensors.length ? [title, "type", "shape"] : [title];
+  const head = titles.map((text) => build("th", { scope: "col", colSpan: 3 / titles.length }, [text]));
+  const rows = tensors.map(({ name, datatype, shape, parameters }) => {
+    const { isNullable, isOptional } = inputs?.find((input) => input.name === name) ?? {};
+    const words = isOptional ? [" ", made("span", "(optional)", "faint")] : [];
+    const type = build("td", { title: datatype }, [typeOf(datatype, parameters?.content_type, isNullable)]);
+    return build("tr", {}, [build("td", {}, [...breakable(name), ...words]), type, made("td", `[${shape.join(", ")}]`)]);
+  });
+  const none = build("td", { colSpan: 3, className: "faint" }, [inputs?.length === 0 ? NO_INPUTS : NOT_DECLARED]);
+  return [build("tr", {}, head), ...(rows.length ? rows : [build("tr", {}, [none])])];
 }
 
 // Numbers

@@ -22,7 +22,8 @@ def test_a_model_is_loaded_and_unloaded(site: Served, browser: Browser) -> None:
     expect(page.locator("#state")).to_have_text("ready")
     page.once("dialog", lambda dialog: dialog.accept())
     page.get_by_role("button", name="Unload").click()
-    expect(page.locator("#state")).to_have_text("unavailable: unloaded")
+    expect(page.locator("#state")).to_have_text("unavailable")
+    expect(page.locator("#reason")).to_have_text("unloaded")
     expect(page.get_by_role("button", name="Unload")).to_be_hidden()
     expect(page.locator("#totals")).to_contain_text("Requests since the start: none.")
     expect(page.locator("#totals")).not_to_contain_text("Several processes")  # one begins anew

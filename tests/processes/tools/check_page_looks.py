@@ -1,0 +1,297 @@
+"""How the page looks in a real browser: what is seen whole, where it ends, and what can be read. Run by `tox -e page`, as check_page is."""
+
+from __future__ import annotations
+
+import base64
+from typing import Any
+
+import pytest
+from playwright.sync_api import Browser, Locator, Page, Route, expect
+
+from tests.support.page import opened, write_json
+from tests.support.processes import Served
+
+PHONE = {"width": 360, "height": 740}
+SIZES = [{"width": 1280, "height": 900}, {"width": 1000, "height": 800}, PHONE]
+MODELS = ["iris", "people", "churn", "customers", "species", "pictures", "explained", "org/scorer", "files", "not loaded", "statistics"]
+
+LINES_OF_WORDS = """element => {
+    const walker = document.createTreeWalker(element, NodeFilter.SHOW_TEXT), lines = {};
+    for (let node; (node = walker.nextNode());) {
+        for (const { 0: word, index } of node.textContent.matchAll(/[A-Za-z0-9]+/g)) {
+            const range = document.createRange();
+            range.setStart(node, index);
+            range.setEnd(node, index + word.length);
+            lines[word] = new Set([...range.getClientRects()].map(({ top }) => Math.round(top))).size;
+        }
+    }
+    return lines;
+}"""
+"""On how many lines each word of an element stands."""
+
+
+def lines_of(element: Locator) -> dict[str, int]:
+    return dict(element.evaluate(LINES_OF_WORDS))
+
+
+def box_of(element: Locator) -> tuple[float, float, float, float]:
+    """The left, top, right and bottom of an element."""
+    box = element.bounding_box()
+    assert box is not None
+    return box["x"], box["y"], box["x"] + box["width"], box["y"] + box["height"]
+
+
+def pixels_of(page: Page, element: Locator) -> list[list[list[int]]]:
+    """What is drawn of an element: rows of pixels, each red, green and blue."""
+    picture = base64.b64encode(element.screenshot()).decode()
+    blank = page.context.new_page()
+    rows = blank.evaluate(
+        """async (text) => {
+            const bytes = Uint8Array.from(atob(text), (letter) => letter.charCodeAt(0));
+            const bitmap = await createImageBitmap(new Blob([bytes]));
+            const { width, height } = bitmap, context = new OffscreenCanvas(width, height).getContext("2d");
+            context.drawImage(bitmap, 0, 0);
+            const { data } = context.getImageData(0, 0, width, height);
+            const pixel = (row, column) => [...data.slice((row * width + column) * 4, (row * width + column) * 4 + 3)];
+            return Array.from({ length: height }, (_, row) => Array.from({ length: width }, (_, column) => pixel(row, column)));
+        }""",
+        picture,
+    )
+    blank.close()
+    return list(rows)
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_the_names_of_models_are_not_broken_within_words(site: Served, browser: Browser, size: Any) -> None:
+    names = ["credit_default_probability", "customer lifetime value", "fraud-detector-v2", "loader", "not loaded"]
+
+    def index(route: Route) -> None:
+        route.fulfill(json=[*route.fetch().json(), *({"name": name, "state": "UNAVAILABLE"} for name in names)])
+
+    page, _ = opened(browser, f"{site.url}/v2/docs#model=iris", {"**/repository/index": index}, viewport=size)
+    for name in names:
+        link = page.locator("#models a").filter(has_text=name).last
+        expect(link).to_have_text(f"{name} unavailable")
+        assert set(lines_of(link).values()) == {1}, name
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_the_chosen_model_is_seen_and_that_there_are_more_above_and_below(site: Served, browser: Browser, size: Any) -> None:
+    page, _ = opened(browser, f"{site.url}/v2/docs#model=explained", viewport={**size, "height": 700})
+    models = page.locator("#models")
+    expect(models).to_have_attribute("data-more", "above below")
+    chosen, whole = box_of(page.locator("#models [aria-current]")), box_of(models)
+    assert whole[1] + 40 <= chosen[1] < chosen[3] <= whole[3] - 40  # what is nearer to an end fades
+    models.evaluate("list => { list.scrollTop = 0; }")
+    expect(models).to_have_attribute("data-more", "below")
+    models.evaluate("list => { list.scrollTop = list.scrollHeight; }")
+    expect(models).to_have_attribute("data-more", "above")
+    assert whole[3] <= 700  # also with the header above it
+
+
+def test_the_list_of_models_stays_in_sight(site: Served, browser: Browser) -> None:
+    page, _ = opened(browser, f"{site.url}/v2/docs#model=all+datatypes", viewport={"width": 1280, "height": 700})
+    expect(page.locator("h2")).to_have_text("all datatypes")
+    page.evaluate("scrollTo(0, 900)")
+    assert page.evaluate("scrollY") > 300
+    assert box_of(page.locator("#filter"))[1] >= 0
+    assert box_of(page.locator("#models"))[3] <= 700
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_a_box_that_goes_on_fades_within_its_border(site: Served, browser: Browser, scheme: Any) -> None:
+    page, _ = opened(browser, f"{site.url}/v2/docs#model=iris", viewport=PHONE, color_scheme=scheme)
+    code = page.locator("#code")
+    line = [int(part) for part in code.evaluate("box => getComputedStyle(box).borderTopColor.match(/[0-9]+/g)")]
+    expect(code).to_have_attribute("data-more", "right")
+    for scrolled in ("right", "left right", "left"):
+        expect(code).to_have_attribute("data-more", scrolled)
+        rows = pixels_of(page, code)
+        columns = [list(column) for column in zip(*rows, strict=True)]
+        for lines in (rows, columns):
+            ends = [end for place in (15, len(lines) // 2, -15) for end in (lines[place][:2], lines[place][-2:])]
+            assert all(line in end for end in ends), scrolled
+        code.evaluate("(box, left) => { box.scrollLeft = left; }", 60 if scrolled == "right" else 10_000)
+    first = [column for row in rows for column in row[1:6]]
+    code.evaluate("box => { box.scrollLeft = 0; }")
+    expect(code).to_have_attribute("data-more", "right")
+    assert {tuple(pixel) for pixel in first} != {tuple(column) for row in pixels_of(page, code) for column in row[1:6]}
+
+
+def test_tabs_stay_on_one_line_and_the_chosen_one_is_seen(site: Served, browser: Browser) -> None:
+    page, _ = opened(browser, f"{site.url}/v2/docs#model=iris", viewport=PHONE)
+    tabs = page.locator("#languages [role=tab]")
+    expect(tabs).to_have_count(6)
+    assert len({round(box_of(tab)[1]) for tab in tabs.all()}) == 1
+    expect(page.locator("#languages")).to_have_attribute("data-more", "right")
+    tabs.first.focus()
+    for _ in range(5):
+        page.keyboard.press("ArrowRight")
+    expect(tabs.last).to_be_focused()
+    expect(page.locator("#languages")).to_have_attribute("data-more", "left")
+    assert box_of(tabs.last)[2] <= box_of(page.locator("#languages"))[2] + 1
+    page.get_by_label("x FP32").fill("1, 2, 3, 4")  # the tabs are made again
+    assert box_of(tabs.last)[2] <= box_of(page.locator("#languages"))[2] + 1
+
+
+def test_inputs_and_outputs_stand_below_each_other(site: Served, browser: Browser) -> None:
+    for name in ("iris", "files", "all datatypes", "statistics"):
+        page, _ = opened(browser, f"{site.url}/v2/docs#model={name.replace(' ', '+')}")
+        expect(page.locator("h2")).to_have_text(name)
+        for column in range(3):
+            cells = page.locator(f":is(#inputs, #outputs) tr > :nth-child({column + 1})").all()
+            assert len(cells) >= 4
+            assert len({round(box_of(cell)[0]) for cell in cells}) == 1, name
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_nothing_is_broken_cut_or_wrapped_where_it_must_not_be(site: Served, browser: Browser, size: Any) -> None:
+    page, _ = opened(browser, "about:blank", viewport=size)
+    for name in MODELS:
+        page.goto("about:blank")
+        page.goto(f"{site.url}/v2/docs#model={name.replace(' ', '+')}")
+        expect(page.locator("h2")).to_have_text(name)
+        if name != "not loaded":
+            page.click("#send")
+            expect(page.locator("#answer .badge")).to_have_text("200 OK")
+        assert page.evaluate("document.documentElement.scrollWidth") <= size["width"], name
+        for line in page.locator(".badge:visible, button:visible, .pick:visible").all():
+            assert len(set(lines_of(line).values()) | {1}) == 1, (name, line.inner_text())
+            assert line.evaluate("line => line.getClientRects().length == 1 && line.scrollWidth <= line.clientWidth + 1"), (name, line)
+            assert box_of(line)[3] - box_of(line)[1] < 45, (name, line.inner_text())
+        [edges] = page.evaluate(EDGES)
+        assert edges == [], name
+
+
+EDGES = """() => [[...document.querySelectorAll("section")].flatMap((section) => {
+    const whole = section.getBoundingClientRect(), style = getComputedStyle(section);
+    const [left, right] = [whole.left + parseFloat(style.paddingLeft), whole.right - parseFloat(style.paddingRight)];
+    const parts = [...section.querySelectorAll("h3, h4, pre, textarea, input:not([type=file]), select, button, .scroll, .tabs, figure")];
+    const seen = parts.filter((part) => part.checkVisibility() && !part.parentElement.closest(".scroll, .tabs"));
+    return seen.map((part) => [part, part.getBoundingClientRect()])
+        .filter(([part, box]) => !part.matches("#fields .scroll") && (box.left < left - 1.5 || box.right > right + 1.5))
+        .map(([part, box]) => `${part.tagName}#${part.id} ${box.left - left} ${right - box.right}`);
+})]"""
+"""What stands out of the edges of its card."""
+
+
+@pytest.mark.parametrize("size", [SIZES[0], PHONE])
+def test_the_same_controls_have_the_same_size(site: Served, browser: Browser, size: Any) -> None:
+    page, _ = opened(browser, f"{site.url}/v2/docs#model=churn", viewport=size)
+    expect(page.locator("h2")).to_have_text("churn")
+    cells = page.locator("#fields td :is(input, select)")
+    expect(cells).to_have_count(6)
+    boxes = [box_of(cell) for cell in cells.all()]
+    assert len({round(bottom - top) for _, top, _, bottom in boxes}) == 1
+    assert len({(round(left), round(right)) for left, _, right, _ in boxes}) == 1
+    tabs = box_of(page.locator("#forms"))
+    assert (round(boxes[0][2]), round(box_of(page.locator("#fields tbody th").first)[0])) == (round(tabs[2]), round(tabs[0]))
+    page.evaluate("location.hash = 'model=iris'")
+    expect(page.locator("h2")).to_have_text("iris")
+    field = box_of(page.get_by_label("x FP32"))
+    assert (round(field[0]), round(field[2])) == (round(tabs[0]), round(tabs[2]))
+    write_json(page, page.input_value("#body"))
+    body = box_of(page.locator("#body"))
+    assert (round(body[0]), round(body[2])) == (round(tabs[0]), round(tabs[2]))
+
+
+def test_why_a_model_is_not_ready_stands_below_its_name(site: Served, browser: Browser) -> None:
+    page, _ = opened(browser, f"{site.url}/v2/docs#model=not+loaded", viewport=PHONE)
+    expect(page.locator("#state")).to_have_text("unavailable")
+    expect(page.locator("#reason")).to_have_text("load failed, see the server's log")
+    state, reason, load = (box_of(page.locator(place)) for place in ("#state", "#reason", "#load"))
+    assert reason[1] >= state[3]
+    assert max(state[1], load[1]) < min(state[3], load[3])  # they are on one line
+    page.get_by_role("link", name="iris", exact=True).click()
+    expect(page.locator("#reason")).to_be_hidden()
+
+
+RINGS = """() => {
+    const element = document.activeElement, ring = element.closest(".pick") ?? element, style = getComputedStyle(ring);
+    if (element === document.body) return null;
+    const out = parseFloat(style.outlineWidth) + parseFloat(style.outlineOffset), box = ring.getBoundingClientRect();
+    const cut = [];
+    for (let each = ring.parentElement; each; each = each.parentElement) {
+        if (getComputedStyle(each).overflow === "visible" || each === document.documentElement || each === document.body) continue;
+        const around = each.getBoundingClientRect();
+        const isCut = box.left - out < around.left - .5 || (box.right + out > around.right + .5 && box.right <= around.right);
+        if (isCut) cut.push(`${each.id}.${each.className}`);
+    }
+    return { name: `${element.tagName}#${element.id} ${element.getAttribute("aria-label") ?? element.textContent.slice(0, 20)}`,
+        isSeen: style.outlineStyle !== "none" && parseFloat(style.outlineWidth) >= 2 || element.id === "detail",
+        mask: style.maskImage, cut };
+}"""
+"""The ring around what has the focus: whether it is seen, and what cuts it."""
+
+
+@pytest.mark.parametrize("size", [SIZES[0], PHONE])
+def test_what_has_the_focus_has_a_whole_ring(site: Served, browser: Browser, size: Any) -> None:
+    for name in ("iris", "churn"):
+        page, _ = opened(browser, f"{site.url}/v2/docs#model={name}", viewport=size)
+        expect(page.locator("h2")).to_have_text(name)
+        page.click("#send")
+        expect(page.locator("#answer .badge")).to_have_text("200 OK")
+        page.evaluate("scrollTo(0, 0)")
+        page.locator("#detail").focus()
+        rings = []
+        for _ in range(40):
+            page.keyboard.press("Tab")
+            ring = page.evaluate(RINGS)
+            if ring is None:
+                break
+            rings.append(ring)
+        assert len(rings) > 12
+        for ring in rings:
+            assert ring["isSeen"], ring
+            assert ring["mask"] == "none", ring
+            assert ring["cut"] == [], ring
+
+
+CONTRASTS = """() => {
+    const canvas = new OffscreenCanvas(1, 1).getContext("2d", { willReadFrequently: true });
+    const rgb = (color, under) => {
+        canvas.clearRect(0, 0, 1, 1);
+        for (const each of [under, color].filter(Boolean)) { canvas.fillStyle = each; canvas.fillRect(0, 0, 1, 1); }
+        return [...canvas.getImageData(0, 0, 1, 1).data];
+    };
+    const linear = (part) => (part <= 0.04045 ? part / 12.92 : ((part + 0.055) / 1.055) ** 2.4);
+    const light = (parts) => [0.2126, 0.7152, 0.0722].reduce((sum, weight, place) => sum + weight * linear(parts[place] / 255), 0);
+    const css = (parts) => `rgb(${parts.slice(0, 3).join(" ")})`;
+    const behind = (element) => {
+        if (!element) return css(rgb("Canvas"));
+        const color = getComputedStyle(element).backgroundColor;
+        return rgb(color)[3] === 255 ? css(rgb(color)) : css(rgb(color, behind(element.parentElement)));
+    };
+    const ratio = (one, other) => {
+        const [dark, bright] = [light(rgb(one)), light(rgb(other))].sort((a, b) => a - b);
+        return (bright + 0.05) / (dark + 0.05);
+    };
+    const low = [];
+    const tell = ({ tagName, id, className }, what, found, least) => {
+        if (found < least) low.push(`${what} ${found.toFixed(2)} ${tagName}#${id}.${className}`);
+    };
+    for (const element of document.querySelectorAll("body *")) {
+        if (!element.checkVisibility() || element.closest(":disabled, svg, noscript, script")) continue;
+        const style = getComputedStyle(element), isText = [...element.childNodes].some((node) => node.nodeType === 3 && node.data.trim());
+        if (isText) tell(element, "text", ratio(style.color, behind(element)), 4.5);
+        if (element.matches("input:not([type=file], [type=checkbox]), select, textarea")) {
+            tell(element, "text", ratio(style.color, behind(element)), 4.5);
+            tell(element, "edge", ratio(style.borderTopColor, behind(element.parentElement)), 3);
+            tell(element, "edge", ratio(style.borderTopColor, behind(element)), 3);
+        }
+    }
+    return low;
+}"""
+"""What WCAG 2.2 AA finds too faint: text below 4.5 to 1, edges of controls below 3 to 1."""
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_text_and_controls_can_be_told_from_what_is_behind_them(site: Served, browser: Browser, scheme: Any) -> None:
+    page, _ = opened(browser, f"{site.url}/v2/docs", color_scheme=scheme)
+    for name in MODELS:
+        page.evaluate("name => { location.hash = new URLSearchParams({ model: name }); }", name)
+        expect(page.locator("h2")).to_have_text(name)
+        if name != "not loaded":
+            page.click("#send")
+            expect(page.locator("#answer .badge")).to_have_text("200 OK")
+        assert page.evaluate(CONTRASTS) == [], name
