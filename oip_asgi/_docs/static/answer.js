@@ -221,7 +221,7 @@ class Growth {
     const columns = names.map((name, place) => ({ name, isNumber: true, values: valuesOf(place) }));
     const curves = columns.filter(() => this.rows.length > 1).map(({ name, values }) =>
       build("figure", { className: "look" }, [build("figcaption", {}, [made("b", name)]), curve(values.map(numberOf), `${name}, item by item`)]));
-    this.table.replaceChildren(...curves, figureOf({ kind: "table", count: this.rows.length, columns }));
+    this.table.replaceChildren(...curves, figureOf({ kind: "table", count: this.rows.length, columns, noun: "item" }));
   }
 
   finish() {

@@ -16,7 +16,7 @@ export function sizeOf(shape) {
 /** An array of numpy's file format: its shape and its values as numbers. Raises Error where it is none that can be read. */
 export function readNpy(buffer) {
   const bytes = new Uint8Array(buffer), view = new DataView(buffer);
-  if (bytes.length < 12 || String.fromCharCode(...bytes.subarray(1, 6)) !== "NUMPY") throw new Error("it is no file that numpy.save has written");
+  if (bytes.length < 12 || String.fromCharCode(...bytes.subarray(1, 6)) !== "NUMPY") throw new Error("numpy.save has not written it");
   const isFirst = bytes[6] === 1, begin = isFirst ? 10 : 12;
   const length = isFirst ? view.getUint16(8, true) : view.getUint32(8, true);
   const header = new TextDecoder().decode(bytes.subarray(begin, begin + length));

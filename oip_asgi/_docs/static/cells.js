@@ -86,7 +86,7 @@ class DateCell {
   read() {
     const { value } = this.element;
     if (value) return `${value}${{ 10: "T00:00:00", 16: ":00" }[value.length] ?? ""}${this.zone}`;
-    if (this.element.validity?.badInput) throw new Mistake(this.element, `${placeOf(this)} has a date that is not whole`);
+    if (this.element.validity?.badInput) throw new Mistake(this.element, `${placeOf(this)} needs the whole date`);
     return nothingOf(this, "a date");
   }
 }
@@ -105,7 +105,7 @@ class TextCell {
     if (column.datatype === "BYTES") return text || (this.isEmptyText || !(column.isNullable || column.isOptional) ? "" : nothingOf(this, ""));
     if (!text.trim()) return nothingOf(this, "a number");
     const number = numberIn(text.trim());
-    if (number === undefined) throw new Mistake(element, `${placeOf(this)}: ${JSON.stringify(text)} is no number`);
+    if (number === undefined) throw new Mistake(element, `${placeOf(this)}: ${JSON.stringify(text)} is not a number`);
     return number;
   }
 }

@@ -318,7 +318,7 @@ class Numbers extends Lines {
   numbers(line) {
     return line.split(/[\s,;]+/).filter(Boolean).map((word) => {
       const number = numberIn(word);
-      if (number === undefined) throw new Mistake(this.control, `${this.name}: ${JSON.stringify(word)} is no number`);
+      if (number === undefined) throw new Mistake(this.control, `${this.name}: ${JSON.stringify(word)} is not a number`);
       return number;
     });
   }

@@ -29,11 +29,12 @@ function figure(name, note, buttons, children) {
 
 // Tables
 
-function tableFigure({ count, columns }) {
+/** A table of rows, or of what else a line of it stands for. */
+function tableFigure({ count, columns, noun = "row" }) {
   const buttons = [copyButton(() => separated(columns, count, "\t")), saveButton("answer.csv", () => new Blob([separated(columns, count, ",")], { type: "text/csv" }))];
-  const table = count === 1 ? oneRow(columns) : manyRows(columns, Math.min(count, MOST_ROWS));
-  const name = count === 1 ? "One row" : counted(count, "row");
-  return figure(name, "", buttons, scrolled(table, name, count, "row"));
+  const table = count === 1 ? oneRow(columns) : manyRows(columns, Math.min(count, MOST_ROWS), noun);
+  const name = count === 1 ? `One ${noun}` : counted(count, noun);
+  return figure(name, "", buttons, scrolled(table, name, count, noun));
 }
 
 /** A table that scrolls, and what it leaves out of `count` things. */
@@ -55,7 +56,7 @@ function oneRow(columns) {
   return build("table", { className: "values one" }, columns.map(row));
 }
 
-function manyRows(columns, count) {
+function manyRows(columns, count, noun) {
   const table = made("table", undefined, "values"), head = table.createTHead(), body = table.createTBody();
   const outputs = columns.filter(({ isInput }) => !isInput).length;
   if (outputs < columns.length) {
@@ -63,7 +64,7 @@ function manyRows(columns, count) {
     head.append(build("tr", { className: "group" }, [made("td"), group("answered", outputs), group("sent", columns.length - outputs, "sent-value")]));
   }
   const title = (column) => build("th", { scope: "col", className: classOf(column) }, [column.name]);
-  head.append(build("tr", {}, [build("th", { scope: "col" }, ["row"]), ...columns.map(title)]));
+  head.append(build("tr", {}, [build("th", { scope: "col" }, [noun]), ...columns.map(title)]));
   for (let row = 0; row < count; row += 1) {
     body.append(build("tr", {}, [build("th", { scope: "row" }, [`${row + 1}`]), ...columns.map((column) => cell(column, row))]));
   }

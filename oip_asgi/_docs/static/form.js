@@ -48,6 +48,25 @@ function showExample() {
   else showSnippets();
 }
 
+/** Another action is chosen: it takes the same inputs, which stay if they are in the fields as text. */
+function changeAction() {
+  const kept = at("fields").hidden || fields.body || fields.sources.length ? [] : readFields();
+  showExample();
+  if (!kept.length || !kept.every(({ data }) => data)) return;
+  fields.fill(kept);
+  takeFields();
+}
+
+/** The tensors of the fields; none if they have a mistake. */
+function readFields() {
+  try {
+    return fields.tensors();
+  } catch (error) {
+    if (error instanceof Mistake) return [];
+    throw error;
+  }
+}
+
 /** Say what to declare: with an answer, and before one if the form itself is a guess. */
 function showHint({ hasAnswer = false } = {}) {
   const isDeclared = ({ name }) => model.metadata.inputs.some((input) => input.name === name);
@@ -241,7 +260,7 @@ function showDeclaration(body, text) {
 /** `onNews` is called when what the form does has changed the server's numbers. */
 export function listenToForm(onNews) {
   tellNews = onNews;
-  at("action").addEventListener("change", showExample);
+  at("action").addEventListener("change", changeAction);
   at("reset").addEventListener("click", showExample);
   at("link").addEventListener("click", ({ target }) => copyBy(target, new URL(linkOf(request()), location.href).href));
   at("body").addEventListener("input", showSnippets);

@@ -9,9 +9,9 @@ const FILES = { json: "body.json", bytes: "body.bin" };
 /** By name: makes the code of a request, or null where the request cannot be sent that way; and what to know about it. */
 export const LANGUAGES = {
   curl: { make: curl },
-  oip_asgi: { make: ours, note: "It needs oip_asgi[client], and asks any server of the protocol." },
+  oip_asgi: { make: ours, note: "It needs oip_asgi[client], and works with any server of the protocol." },
   httpx2: { make: python },
-  tritonclient: { make: triton, note: "It needs tritonclient[http], and asks below /v2 only." },
+  tritonclient: { make: triton, note: "It needs tritonclient[http], and works only where the paths begin with /v2." },
   fetch: { make: browser },
   gRPC: { make: grpc, note: "It needs tritonclient[grpc], and a server that answers gRPC: install(..., grpc=True), or add_to_server." },
 };

@@ -34,7 +34,7 @@ def test_fields_of_numbers_and_texts(site: Served, browser: Browser) -> None:
     page.click("#send")
     expect(page.locator("#answer .badge")).to_have_text("200 OK")
     assert answer_of(page)["outputs"][0]["data"] == [3, 1]
-    for wrong, told in (("1, 2, x, 4", 'x: "x" is no number'), ("1, 2, 3", "x has 3 elements: expected the shape [-1, 4]")):
+    for wrong, told in (("1, 2, x, 4", 'x: "x" is not a number'), ("1, 2, 3", "x has 3 elements: expected the shape [-1, 4]")):
         field.fill(wrong)
         expect(page.locator("#fields .failed")).to_have_text(told)
         page.click("#send")
@@ -46,8 +46,9 @@ def test_fields_of_numbers_and_texts(site: Served, browser: Browser) -> None:
     write_json(page, page.input_value("#body").replace('"NaN"', "2.50"))
     page.click("#with-fields")
     expect(field).to_have_value("2.50, Infinity, -Infinity, null")
-    page.select_option("#action", "generate")
     field.fill("1 2 3 4\n4 3 2 1")
+    page.select_option("#action", "generate")
+    expect(field).to_have_value("1, 2, 3, 4\n4, 3, 2, 1")  # what is filled in stays
     page.click("#send")
     assert answer_of(page)["label"] == [3, 0]
     page.goto(f"{site.url}/v2/docs#model=greet")
@@ -110,7 +111,7 @@ def test_a_frame_is_a_table(site: Served, browser: Browser) -> None:
     expect(page.get_by_label("age, row 2")).to_be_focused()
     for label, value in (("age, row 1", "31"), ("age, row 2", "x"), ("city, row 1", "Bern"), ("city, row 2", "Ulm")):
         page.get_by_label(label).fill(value)
-    expect(page.locator("#fields .failed")).to_have_text('age, row 2: "x" is no number')
+    expect(page.locator("#fields .failed")).to_have_text('age, row 2: "x" is not a number')
     page.get_by_label("age, row 2").fill("")
     expect(page.locator("#fields .failed")).to_have_text("age, row 2 needs a number")
     page.get_by_label("age, row 2").fill("42")
@@ -259,7 +260,7 @@ def test_a_large_array_comes_from_a_file(site: Served, browser: Browser, tmp_pat
     expect(page.locator("#text")).to_contain_text("[1")
     assert answer_of(page)["mean"] == [1, 0, 0]
     page.set_input_files("#fields input[type=file]", [{"name": "no.npy", "mimeType": "", "buffer": b"no"}])
-    expect(page.locator("#fields .failed")).to_contain_text("no.npy cannot be sent: it is no file that numpy.save has written")
+    expect(page.locator("#fields .failed")).to_contain_text("no.npy cannot be sent: numpy.save has not written it")
     assert seen.console == []
 
 

@@ -35,6 +35,13 @@ def test_a_model_is_loaded_and_unloaded(site: Served, browser: Browser) -> None:
     assert {text.partition(":")[0] for text in seen.console} == {"Failed to load resource"}
 
 
+def test_a_request_that_runs_is_not_denied(site: Served, browser: Browser) -> None:
+    page, _ = opened(browser, "about:blank")
+    page.route("**/state.json", lambda route: route.fulfill(json={**route.fetch().json(), "running": 1, "outcomes": {"ok": 0}}))
+    page.goto(f"{site.url}/v2/docs#model=iris")
+    expect(page.locator("#totals")).to_contain_text("Now: 1 running, 0 waiting. Requests since the start: none has ended.")
+
+
 def test_what_would_be_refused_cannot_be_sent(site: Served, browser: Browser) -> None:
     page, seen = opened(browser, f"{site.url}/v2/docs#model=not+loaded")
     expect(page.locator("#refusal")).to_have_text("It is unavailable, and answers no requests.")
