@@ -14,7 +14,7 @@ before it read the first one, and redirects are not followed.
 """
 
 from ._clients import AsyncClient, Client
-from ._engines import ConnectionFailed
 from ._remote import remote
+from ._senders import ConnectionFailed
 
 __all__ = ["AsyncClient", "Client", "ConnectionFailed", "remote"]

@@ -21,9 +21,9 @@ from .._protocol.grpc_codes import find_status
 from .._protocol.tensor_bytes import view_bytes
 from .._protocol.tensors import REGION, InferenceRequest, InferenceResponse, refuse_region
 from ._blocking import iterate, wait_for
-from ._engines import ConnectionFailed, make_failure
 from ._loops import ByLoop
 from ._questions import MAX_BODY_BYTES, SECONDS, Inference, Question, check_size, check_timeout, make_writable, to_limit
+from ._senders import ConnectionFailed, make_failure
 
 try:
     import grpc

@@ -1,4 +1,4 @@
-"""Questions over HTTP: what goes to the engine that sends requests, and what its answers mean."""
+"""Questions over HTTP: the requests that a sender sends for them, and what their answers mean."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from .._protocol.limits import LOOP_BYTES
 from .._protocol.tensors import InferenceResponse
 from .._rest.client import read_document, read_response
 from . import _questions as questions
-from ._engines import Answer, Engine, read_url
 from ._questions import MAX_BODY_BYTES, SECONDS, Headers, HTTPAnswer, HTTPRequest, Inference, Question, check_timeout
+from ._senders import Answer, Sender, read_url
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -53,33 +53,33 @@ class HTTPLink:
         self.timeout = SECONDS if timeout is None and http is None else check_timeout(timeout)
         self.url = url.rstrip("/")
         self.is_ours = http is None
-        self.engine = self._make_engine(url, http, blocks=blocks, context=context, **options)
+        self.sender = self._make_sender(url, http, blocks=blocks, context=context, **options)
 
-    def _make_engine(self, url: str, http: Any, *, blocks: bool, context: SSLContext | None, **options: Any) -> Engine:
+    def _make_sender(self, url: str, http: Any, *, blocks: bool, context: SSLContext | None, **options: Any) -> Sender:
         if http is not None:
-            from ._given_engine import GivenEngine
+            from ._given_sender import GivenSender
 
-            return GivenEngine(self.url, http, blocks=blocks)
+            return GivenSender(self.url, http, blocks=blocks)
         address = read_url(url)
         if all(name.lower() != "host" for name, _ in self.headers):
             self.headers.insert(0, ("Host", address.netloc))
         if blocks:
-            from ._blocking_engine import BlockingEngine
+            from ._blocking_sender import BlockingSender
 
-            return BlockingEngine(address, context)
-        from ._awaiting_engine import AwaitingEngine
+            return BlockingSender(address, context)
+        from ._awaiting_sender import AwaitingSender
 
-        return AwaitingEngine(address, context, **options)
+        return AwaitingSender(address, context, **options)
 
     async def close(self) -> None:
-        await self.engine.close()
+        await self.sender.close()
 
     async def send(self, request: HTTPRequest, timeout: float | None) -> Answer:
         headers = self.headers
         if request.method == "POST":
             headers = [*headers, ("Content-Length", str(request.size)), *request.headers]
         seconds = self.timeout if timeout is None else check_timeout(timeout)
-        return await self.engine.send(HTTPRequest(request.method, request.path, headers, request.body), seconds)
+        return await self.sender.send(HTTPRequest(request.method, request.path, headers, request.body), seconds)
 
     async def exchange(self, request: HTTPRequest, timeout: float | None, limit: int | None) -> HTTPAnswer:
         answer = await self.send(request, timeout)

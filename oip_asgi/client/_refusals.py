@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Final, NamedTuple
 
 from .._protocol.errors import SOON, ErrorResponse, InferenceError, InvalidResponse, NotReady
-from ._engines import ConnectionFailed
+from ._senders import ConnectionFailed
 
 _NOT_THE_CLIENTS_FAULT: Final = (404, 405, 406, 407, 408, 411, 426, 429)
 """What another server answers if its address, model or proxy is wrong, or it has no time. The client can do nothing about that."""

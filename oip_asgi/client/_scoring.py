@@ -21,7 +21,7 @@ from .._protocol.errors import ErrorResponse, InferenceError, InvalidResponse, l
 from .._protocol.schemas import Parameters
 from .._protocol.specs import OTHER_DATATYPES
 from .._protocol.tensors import InferenceResponse, Tensor
-from ._engines import ConnectionFailed
+from ._senders import ConnectionFailed
 
 Row: TypeAlias = list[Any]
 """The values of one row of a file."""

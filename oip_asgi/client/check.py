@@ -32,9 +32,9 @@ from .._rest.body import HEADER_LENGTH
 from .._rest.client import LENGTH_NAME, read_document, read_response
 from . import _questions as questions
 from ._arguments import describe, make_parser, read_headers
-from ._engines import ConnectionFailed
 from ._http import HTTPLink
 from ._questions import MAX_BODY_BYTES, HTTPAnswer, HTTPRequest
+from ._senders import ConnectionFailed
 
 _KINDS: Final = {"text": str, "list": list}
 _LITERAL: Final = "\ue000literal"

@@ -23,8 +23,8 @@ from weakref import WeakSet
 
 from .._protocol.errors import show
 from .._rest.client import combine_headers
-from ._engines import IDLE_SECONDS, Address, ConnectionFailed, is_kept, is_readable, make_failure
 from ._questions import LONG, Headers, HTTPRequest, cut_pieces, to_limit
+from ._senders import IDLE_SECONDS, Address, ConnectionFailed, is_kept, is_readable, make_failure
 
 _PIECE: Final = 4 * LONG
 
@@ -166,7 +166,7 @@ class _Places:
                 place.close()
 
 
-class BlockingEngine:
+class BlockingSender:
     def __init__(self, address: Address, context: SSLContext | None) -> None:
         self._address = address
         self._context = (context or create_default_context()) if address.scheme == "https" else None
@@ -232,10 +232,10 @@ class _Unread(Exception):
 
 
 class _Answer:
-    def __init__(self, engine: BlockingEngine, places: _Places, connection: _Connection, request: HTTPRequest, response: _Response) -> None:
+    def __init__(self, sender: BlockingSender, places: _Places, connection: _Connection, request: HTTPRequest, response: _Response) -> None:
         self.status = response.status
         self.headers = response.fields
-        self._engine, self._places, self._connection, self._response = engine, places, connection, response
+        self._sender, self._places, self._connection, self._response = sender, places, connection, response
         self._is_kept, self._has_ended = is_kept(self.status, request), False
 
     async def read(self) -> bytes:
@@ -248,7 +248,7 @@ class _Answer:
             if not piece and response.length:
                 raise IncompleteRead(b"", response.length)
         except (OSError, HTTPException) as error:
-            raise self._engine.fail(error) from error
+            raise self._sender.fail(error) from error
         self._has_ended = not piece
         return piece
 

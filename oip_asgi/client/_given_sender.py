@@ -8,8 +8,8 @@ from typing import Any
 from .._protocol.errors import show
 from .._rest.client import combine_headers
 from ._blocking import iterate, wait_for
-from ._engines import ConnectionFailed, make_failure
 from ._questions import LONG, HTTPRequest, cut_pieces, to_limit
+from ._senders import ConnectionFailed, make_failure
 
 try:
     import httpx2
@@ -17,7 +17,7 @@ except ImportError:
     httpx2 = None  # type: ignore[assignment]
 
 
-class GivenEngine:
+class GivenSender:
     """Raises TypeError if it is no such client. It stays open."""
 
     def __init__(self, url: str, http: Any, *, blocks: bool) -> None:
@@ -46,10 +46,10 @@ class GivenEngine:
 
 
 class _Answer:
-    def __init__(self, engine: GivenEngine, response: Any, *, blocks: bool) -> None:
+    def __init__(self, sender: GivenSender, response: Any, *, blocks: bool) -> None:
         self.status: int = response.status_code
         self.headers: Mapping[str, str] = combine_headers(response.headers.multi_items())
-        self._engine, self._response = engine, response
+        self._sender, self._response = sender, response
         self._pieces = response.iter_bytes() if blocks else response.aiter_bytes()
         self._blocks = blocks
 
@@ -57,7 +57,7 @@ class _Answer:
         try:
             piece: bytes = next(self._pieces, b"") if self._blocks else await anext(self._pieces, b"")
         except httpx2.RequestError as error:
-            raise self._engine.fail(error) from error
+            raise self._sender.fail(error) from error
         return piece
 
     async def close(self) -> None:

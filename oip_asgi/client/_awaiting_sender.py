@@ -12,9 +12,9 @@ from .._hosts.extras import make_import_error
 from .._protocol.datatypes import Buffer
 from .._protocol.errors import InvalidRequest
 from .._rest.client import combine_headers
-from ._engines import IDLE_SECONDS, Address, ConnectionFailed, is_kept, is_readable, make_failure
 from ._loops import ByLoop
 from ._questions import LONG, Headers, HTTPRequest, cut_pieces, to_limit
+from ._senders import IDLE_SECONDS, Address, ConnectionFailed, is_kept, is_readable, make_failure
 
 try:
     import aiohttp
@@ -28,7 +28,7 @@ _TURNS: Final = 3
 Were the next piece sent first to a server that has closed, the answer would be lost with the connection."""
 
 
-class AwaitingEngine:
+class AwaitingSender:
     """
     Args:
         connections: How many there may be at once; more requests wait for one. 0 is no limit.
@@ -124,10 +124,10 @@ class _Body(aiohttp.Payload):
 
 
 class _Answer:
-    def __init__(self, engine: AwaitingEngine, response: aiohttp.ClientResponse, request: HTTPRequest, body: _Body | None = None) -> None:
+    def __init__(self, sender: AwaitingSender, response: aiohttp.ClientResponse, request: HTTPRequest, body: _Body | None = None) -> None:
         self.status = response.status
         self.headers: Mapping[str, str] = combine_headers(response.headers.items())
-        self._engine, self._response, self._request, self._body = engine, response, request, body
+        self._sender, self._response, self._request, self._body = sender, response, request, body
 
     async def read(self) -> bytes:
         content = self._response.content
@@ -139,7 +139,7 @@ class _Answer:
                 if piece or not ends_chunk:
                     return piece
         except (OSError, aiohttp.ClientError) as error:
-            raise self._engine.fail(error) from error
+            raise self._sender.fail(error) from error
 
     async def close(self) -> None:
         response = self._response

@@ -1,4 +1,4 @@
-"""The face of what sends requests over HTTP: its address, its limit of time, its answer, and what goes wrong. Knows no engine."""
+"""What sends a request over HTTP and reads its answer, as the three senders have it: addresses, limits of time, what goes wrong."""
 
 from __future__ import annotations
 
@@ -78,11 +78,11 @@ class Answer(Protocol):
         """Keep the connection if the body was read, and close it if not."""
 
 
-class Engine(Protocol):
-    """Raises ConnectionFailed."""
+class Sender(Protocol):
+    """Sends requests to one address. Raises ConnectionFailed."""
 
     async def send(self, request: HTTPRequest, seconds: float | None) -> Answer:
-        """Send a request, with a limit of time for the connection and for each part that is sent or arrives; None for the engine's own."""
+        """Send a request, with a limit of time for the connection and for each part that is sent or arrives; None for the sender's own."""
 
     async def close(self) -> None: ...
 
