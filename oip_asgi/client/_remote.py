@@ -8,7 +8,7 @@ import re
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import aclosing
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import TYPE_CHECKING, Any, Final
 
 from .._codecs.column_categories import CATEGORIES
 from .._codecs.column_dtypes import DTYPE, holds_missing, is_dtype
@@ -223,25 +223,35 @@ class _Remote:
     # Inference
 
     async def infer(self, request: InferenceRequest, context: InferenceContext) -> InferenceResponse:
-        attempts = _Attempts(self, context, self._retry)
+        until = time.monotonic() + self._retry
         while True:
             inference = self._write(request, context)
             for address in self._addresses.choose():
-                with attempts.at(address):
+                address.begin_call()
+                try:
                     return self._check(address, await address.link.infer(inference, None), request)
-            await attempts.wait()
+                except Exception as error:
+                    refusal = self._refuse(address, error, context)
+                finally:
+                    address.end_call()
+            await _wait_or_raise(until, refusal)
 
     async def stream(self, request: InferenceRequest, context: InferenceContext) -> AsyncGenerator[InferenceResponse]:
-        attempts = _Attempts(self, context, self._retry)
+        until = time.monotonic() + self._retry
         while True:
             inference = self._write(request, context)
             for address in self._addresses.choose():
-                with attempts.at(address):
+                address.begin_call()
+                try:
                     async with aclosing(address.link.stream(inference, None)) as responses:
                         async for response in responses:
                             yield self._check(address, response, request)
                     return
-            await attempts.wait()
+                except Exception as error:
+                    refusal = self._refuse(address, error, context)
+                finally:
+                    address.end_call()
+            await _wait_or_raise(until, refusal)
 
     def _write(self, request: InferenceRequest, context: InferenceContext) -> Inference:
         """What is asked there: the request without what was done here, and how much time is left for it."""
@@ -290,60 +300,32 @@ class _Remote:
         outputs = [by_name[name] for name in declared if name in by_name] if len(by_name) > 1 and declared else response.outputs
         return CheckedResponse(outputs, response.parameters, None, response.model_name, response.model_version, self._specs)
 
-    def refuse(self, address: Address, error: Exception, context: InferenceContext) -> InferenceError | None:
-        """The error for the client; None if it is not the other server's. An address that did not answer, or with 502 to 504, is passed
-        over for a second."""
+    def _refuse(self, address: Address, error: Exception, context: InferenceContext) -> InferenceError:
+        """Raise what the client gets; return it if no connection could be opened, so that another address may answer. One that did not
+        answer, or with 502 to 504, is passed over for a second."""
         refusal = refuse(error)
-        if refusal is None:
-            return None
+        if refusal is None:  # it is not the other server's
+            raise error
         if refusal.is_away:
             address.pass_over()
+        raised = refusal.make(context.model_name, address.url, error)
         if not is_unsent(error):
             self._note_back(address)
-        elif self._reaches[address.url].note_away(describe(error), calls=1):
+            raise raised from raised.__cause__
+        if self._reaches[address.url].note_away(describe(error), calls=1):
             self._readiness.forget()
-        return refusal.make(context.model_name, address.url, error)
+        return raised
 
     def _note_back(self, address: Address) -> None:
         if self._reaches[address.url].note_back():
             self._readiness.forget()
 
 
-class _Attempts:
-    """The attempts of one call, at one address after the other until a connection could be opened, and again within `retry=`."""
-
-    _address: Address
-    _refusal: InferenceError
-
-    def __init__(self, remote: _Remote, context: InferenceContext, retry: float) -> None:
-        self._remote, self._context = remote, context
-        self._until = time.monotonic() + retry
-
-    def at(self, address: Address) -> Self:
-        self._address = address
-        return self
-
-    def __enter__(self) -> None:
-        self._address.begin_call()
-
-    def __exit__(self, _: object, error: BaseException | None, __: object) -> bool:
-        """Raise what the client gets. If no connection could be opened, the next address is tried before."""
-        self._address.end_call()
-        if not isinstance(error, Exception):
-            return False
-        refusal = self._remote.refuse(self._address, error, self._context)
-        if refusal is None:
-            return False
-        if not is_unsent(error):
-            raise refusal from refusal.__cause__
-        self._refusal = refusal
-        return True
-
-    async def wait(self) -> None:
-        """Wait before all addresses are tried again. Raises what the client gets if no time is left for that."""
-        if time.monotonic() >= self._until:
-            raise self._refusal
-        await asyncio.sleep(_AGAIN_SECONDS)
+async def _wait_or_raise(until: float, refusal: InferenceError) -> None:
+    """Wait before all addresses are tried again. Raises what the client gets if no time is left for that."""
+    if time.monotonic() >= until:
+        raise refusal
+    await asyncio.sleep(_AGAIN_SECONDS)
 
 
 def _pass_on(parameters: Parameters) -> Parameters:
