@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from oip_asgi import InferenceServer, OIPApp
+from tests.support.sockets import read_answer
 from tests.support.threads import serving
 from tests.table.body_rows import UPGRADE
 from tests.table.row import GOOD, inputs
@@ -41,14 +42,8 @@ def ask(port: int, method: str, path: str, body: bytes, *headers: tuple[str, str
     head = f"{method} /v2{path} HTTP/1.1\r\n" + "".join(f"{name}: {value}\r\n" for name, value in fields) + "\r\n"
     with socket.create_connection(("127.0.0.1", port), timeout=20) as connection:
         connection.sendall(head.encode() + body)
-        answer = b""
-        while b"\r\n\r\n" not in answer or len(answer.partition(b"\r\n\r\n")[2]) < int(
-            answer.lower().split(b"content-length: ")[1].split()[0]
-        ):
-            chunk = connection.recv(2**16)
-            assert chunk, answer
-            answer += chunk
-    return int(answer.split()[1]), answer.partition(b"\r\n\r\n")[2]
+        answer = read_answer(connection)
+    return answer.status, answer.body
 
 
 def test_a_dropped_body_is_400_that_names_the_header(port: int) -> None:

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Final
 
 from tests.support.processes import ROOT, stressed
+from tests.support.sockets import read_answer
 
 from .rows import MOST_SECONDS, Hostile
 
@@ -89,15 +90,11 @@ def _connected(address: str) -> socket.socket:
 
 
 def answer(connection: socket.socket) -> tuple[int | None, dict[str, str], bytes]:
-    """The next answer on a connection."""
-    response = http.client.HTTPResponse(connection)
+    """The next answer on a connection; no status if there is none."""
     try:
-        response.begin()
-        return response.status, {name.lower(): value for name, value in response.getheaders()}, response.read()
+        return read_answer(connection)
     except (OSError, http.client.HTTPException):
         return None, {}, b""
-    finally:
-        response.close()
 
 
 def seconds_until_served(address: str, request: tuple[bytes, ...]) -> float:

@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from tests.support.processes import stressed
+from tests.support.sockets import read_answer
 from tests.support.talk import block_until
 
 EMPTY = b'{"inputs":[]}'
@@ -44,12 +45,10 @@ def sent(address: str) -> socket.socket:
 
 
 def answered(connection: socket.socket) -> int:
-    data = b""
     with connection:
-        while b"outputs" not in data and (chunk := connection.recv(65536)):
-            data += chunk
-    assert data.startswith(b"HTTP/1.1 200"), data
-    return int(json.loads(data.partition(b"\r\n\r\n")[2])["outputs"][0]["data"][0])
+        answer = read_answer(connection)
+    assert answer.status == 200, answer.body
+    return int(json.loads(answer.body)["outputs"][0]["data"][0])
 
 
 @pytest.mark.parametrize("name", ["uvicorn", "gunicorn"])

@@ -14,7 +14,6 @@ import time
 import tomllib
 from collections.abc import Iterator
 from contextlib import contextmanager
-from http.client import HTTPResponse
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +24,7 @@ import yaml
 from sklearn.linear_model import LinearRegression
 
 from tests.support.processes import ROOT, Served, environment, free_port, get, post, serving
+from tests.support.sockets import read_answer
 
 KSERVE = ROOT / "examples" / "kserve"
 DOCKERFILE = (KSERVE / "Dockerfile").read_text()
@@ -195,10 +195,8 @@ def check_sigterm(served: Served, path: str, body: bytes) -> None:
         served.ask_to_end()
         time.sleep(0.5)  # a server may listen to the end, so nothing tells that it has seen the signal
         sock.sendall(body[10:])
-        response = HTTPResponse(sock)
-        response.begin()
-        answer = response.read()
-        assert (response.status, answer[:14]) == (200, b'{"model_name":')
+        answer = read_answer(sock)
+        assert (answer.status, answer.body[:14]) == (200, b'{"model_name":')
     assert served.process.wait(20) is not None
 
 
