@@ -50,6 +50,9 @@ _LIKENESS: Final = 0.83
 _MOST_COMPARED: Final = 300
 """Pairs of names, each of which takes up to 0.1 milliseconds."""
 
+_EXACT: Final = 2**53
+"""Up to here, a float has each whole number."""
+
 _MAX_DIGITS: Final = 400
 """No datatype holds an integer of more digits."""
 
@@ -276,6 +279,8 @@ def _read_input(value: Any, spec: TensorSpec | None) -> Array:
         raise InvalidRequest(f": {ONLY_FLOATS}")
     if math.inf in leaves or -math.inf in leaves:
         raise InvalidRequest(": number out of range")
+    if float in kinds and datatype in ("INT64", "UINT64") and any(type(leaf) is float and abs(leaf) >= _EXACT for leaf in leaves):
+        raise InvalidRequest(": a whole number with a fraction or an exponent may have been rounded: expected its digits alone")
     dtype = dtype_of(datatype)
     try:
         if bool not in kinds:  # true and false would become numbers

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import tracemalloc
+from decimal import Decimal
 from typing import Any
 
 import numpy as np
@@ -73,6 +74,24 @@ def test_each_key_is_an_input_of_a_model_that_takes_any_and_nothing_else() -> No
 def test_literals_are_elements_of_floating_data_as_in_infer(model: str, body: bytes, expected: Any) -> None:
     status, answer = generate(model, body)
     assert (status, answer.get("output_0")) == (200, expected)
+
+
+@pytest.mark.parametrize(
+    ("number", "is_taken"),
+    [
+        ("9007199254740993.0", False),
+        ("-123456789012345678.0", False),
+        ("9.007199254740993e15", False),
+        ("9007199254740993", True),
+        ("9007199254740991.0", True),
+        ("-1e15", True),
+    ],
+)
+def test_a_whole_number_that_a_float_may_round_has_its_digits_alone(number: str, is_taken: bool) -> None:
+    for body in ('{"n": %s}', '{"n": [%s]}', '{"parameters": {"n": %s}}'):
+        status, answer = generate("whole", (body % number).encode())
+        assert (status, answer.get("output_0")) == ((200, int(Decimal(number))) if is_taken else (400, None))
+        assert is_taken or "may have been rounded: expected its digits alone" in answer["error"]
 
 
 @pytest.mark.parametrize(
