@@ -139,10 +139,10 @@ class InferenceServer:
         Args:
             name: The model's name in URLs. It may hold slashes, which clients percent-encode.
             function: Any callable: a function or method, `async def`, partial, object with `__call__`, or numpy ufunc. It returns
-                an array, a mapping of names to arrays, a tuple of arrays in the order of `outputs`, a data frame, an `InferenceResponse`,
-                or what a codec encodes: the return annotation, else the value, says which. A generator function, `def` or `async def`,
-                answers with a stream: each item that it yields is a response, and any of these. Left out: what `load` returns is the
-                callable, so that loading again replaces it and unloading frees it.
+                an array, a mapping of names to arrays, a tuple of arrays in the order of `outputs`, a NamedTuple with their names, a data
+                frame, an `InferenceResponse`, or what a codec encodes: the return annotation, else the value, says which. A generator
+                function, `def` or `async def`, answers with a stream: each item that it yields is a response, and any of these. Left out:
+                what `load` returns is the callable, so that loading again replaces it and unloading frees it.
             version (str | None, default None): The version, for models that have several.
             platform (str, default 'python'): The framework that the model is made with, for the metadata.
             inputs (Sequence[TensorSpec], default ()): The inputs that the model takes. Every request is checked against them,

@@ -152,6 +152,9 @@ def _name_outputs(result: Any, outputs: Outputs) -> Collection[tuple[str, Any]]:
     is_several = isinstance(result, tuple) or (isinstance(result, list) and len(declared) > 1)
     values = list(result) if is_several else [result]
     names = [spec.name for spec in declared] or [f"output_{index}" for index in range(len(values))]
+    fields = getattr(result, "_fields", ()) if is_several else ()  # of a NamedTuple, which may have another order
+    if sorted(fields) == sorted(names):
+        names = list(fields)
     if len(names) != len(values):
         raise ModelFault(f"{len(values)} outputs came back, but {names} are declared")
     return list(zip(names, values, strict=True))

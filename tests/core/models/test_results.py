@@ -11,7 +11,7 @@ from enum import IntEnum
 from http import HTTPStatus
 from pathlib import Path
 from types import GenericAlias
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -24,6 +24,8 @@ from tests.support.ways import Request, over_asgi
 
 FP32, INT8, TEXTS = TensorSpec("f", "FP32", [-1]), TensorSpec("i", "INT8", [-1]), TensorSpec("t", "BYTES", [-1])
 UINT64, BIG = TensorSpec("u", "UINT64", [-1]), 2**63 + 1
+
+INT8_NEXT = TensorSpec("j", "INT8", [-1])
 
 NO_DATATYPE = "no datatype holds all of its whole numbers, not even UINT64: make floats of them, if they may be rounded"
 
@@ -47,6 +49,11 @@ class Torchlike:
 
     def __array__(self, dtype: Any = None, copy: Any = None) -> Any:
         return np.arange(2, dtype="i4")
+
+
+class FirstWhole(NamedTuple):
+    i: list[float]
+    f: list[float]
 
 
 class Loose(str):
@@ -124,6 +131,8 @@ def test_results_without_declared_outputs(value: Any, expected: Any) -> None:
         ([1.0, 2], [FP32, INT8], [("f", "FP32", [1], [1.0]), ("i", "INT8", [1], [2])]),
         ((np.ones(1), np.ones(1, "i1")), [FP32, INT8], [("f", "FP32", [1], [1.0]), ("i", "INT8", [1], [1])]),
         ({"i": [1], "f": [2.0]}, [FP32, INT8], [("f", "FP32", [1], [2.0]), ("i", "INT8", [1], [1])]),
+        (FirstWhole(i=[1], f=[2]), [FP32, INT8], [("f", "FP32", [1], [2.0]), ("i", "INT8", [1], [1])]),
+        (FirstWhole(i=[1.5], f=[2]), [FP32, INT8_NEXT], [("f", "FP32", [1], [1.5]), ("j", "INT8", [1], [2])]),
         (5, [TensorSpec("s", "INT64", [])], [("s", "INT64", [], [5])]),
         ("a", [TensorSpec("s", "BYTES", [1])], [("s", "BYTES", [1], ["a"])]),
         (InferenceResponse([Tensor("f", np.ones(1))]), [FP32], [("f", "FP32", [1], [1.0])]),
