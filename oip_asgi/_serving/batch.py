@@ -146,4 +146,5 @@ def _make_key(handler: Handler, decoded: Decoded, codecs: Codecs) -> Hashable | 
 
 
 def _freeze(parameters: Parameters) -> frozenset[Hashable]:
-    return frozenset((name, type(value), value) for name, value in parameters.items() if name not in OF_TREATMENT)
+    # as text: 1, 1.0 and true are equal, and so are 0.0 and -0.0
+    return frozenset((name, repr(value)) for name, value in parameters.items() if name not in OF_TREATMENT)

@@ -67,10 +67,11 @@ def test_parameters_that_are_not_for_the_function_do_not_matter() -> None:
     assert held.sizes == [5]
 
 
-def test_true_and_one_are_not_the_same_parameter() -> None:
+@pytest.mark.parametrize("values", [(1, True, 1.0, "1"), (0.0, -0.0, 0, False)])
+def test_values_that_python_takes_for_equal_are_not_the_same_parameter(values: tuple[object, ...]) -> None:
     held = Held()
-    assert play(held, *({"inputs": {"x": rows(1)}, "parameters": {"flag": value}} for value in (1, True, 1.0))) == [[2]] * 3
-    assert held.sizes == [1, 1, 1]
+    assert play(held, *({"inputs": {"x": rows(1)}, "parameters": {"flag": value}} for value in values)) == [[2]] * 4
+    assert held.sizes == [1, 1, 1, 1]
 
 
 def test_names_of_inputs_are_a_set_for_parameters_and_in_order_for_a_frame() -> None:
