@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import suppress
 from enum import Enum
+from itertools import chain
 from operator import attrgetter
 from types import NoneType
-from typing import Any, Final
+from typing import Any, Final, is_typeddict
 
 import msgspec
 from msgspec.inspect import IntType
@@ -29,6 +30,8 @@ OBJECTS: Final = ""
 """The name of the input that holds the rows of a request themselves. No tensor of a client or a declaration has it."""
 
 _encode: Final = msgspec.json.Encoder().encode
+
+_LEAST, _GREATEST = -(2**63), 2**63 - 1
 
 _OF_JSON: Final = frozenset({bool, int, float, str, NoneType})
 
@@ -55,7 +58,7 @@ class JSONRows:
     ) -> None:
         self._cls, self._is_list = cls, is_list
         self._make, self._from_json, self._write_columns = make, from_json, write_columns
-        self._width = len(fields)
+        self._width, self._are_dicts = len(fields), is_typeddict(cls)
         self._names = {field.reads: None for field in fields}
         self._needed = {field.reads for field in fields if field.is_needed}
         self._binary = [field.reads for field in fields if field.is_binary]
@@ -64,7 +67,7 @@ class JSONRows:
         self._writes = from_json is not None and _leave_as_they_are(cls, fields)
         self._written = [field.writes for field in fields]
         self._values = [attrgetter(field.name) for field in fields]
-        self._whole_numbers = [attrgetter(field.name) for field in fields if field.of is IntType and not field.choices]
+        self._whole_numbers = [field for field in fields if field.of is IntType and not field.choices]
 
     # Requests. Unless one is wanted `as_columns`, its only input are the rows
 
@@ -98,12 +101,18 @@ class JSONRows:
         return self._make_request(self._make(objects), as_columns=as_columns)
 
     def _make_request(self, rows: list[Any], *, as_columns: bool) -> InferenceRequest:
+        for field in self._whole_numbers:
+            _refuse_beyond(field, self._list_values(field, rows))
         if not as_columns:
             return InferenceRequest([Objects(OBJECTS, object_array(rows, (len(rows),)))])
         try:
             return self._write_columns(rows)
         except (TypeError, ValueError) as error:
             raise InvalidRequest(f"the rows can be no columns, which this model needs: {error}") from None
+
+    def _list_values(self, field: Field, rows: list[Any]) -> list[Any]:
+        """The values of a field, one for each row; None where a TypedDict lacks it."""
+        return [row.get(field.reads) for row in rows] if self._are_dicts else list(map(attrgetter(field.name), rows))
 
     def show_columns(self, request: InferenceRequest) -> InferenceRequest:
         """A request with the columns of its rows, if these came as objects. It has no inputs if they can be no columns."""
@@ -142,7 +151,7 @@ class JSONRows:
             text = _encode(self._from_json(_encode(rows)))  # twice, as a whole number of a field of floats becomes a float
         except (*ERRORS, AttributeError, TypeError, ValueError, OverflowError):
             return None
-        if any(max(map(find, rows)) >= 2**63 or min(map(find, rows)) < -(2**63) for find in self._whole_numbers):  # no INT64
+        if any(_find_beyond(self._list_values(field, rows)) for field in self._whole_numbers):
             return None
         return RowsAsJSON([], text=text, names=self._written)
 
@@ -155,6 +164,24 @@ def _leave_as_they_are(cls: Any, fields: Sequence[Field]) -> bool:
         return all(field.is_needed for field in fields)  # a default stands in for an attribute that is gone
     config = cls.__struct_config__ if issubclass(cls, msgspec.Struct) else None
     return config is not None and config.tag is None and not config.omit_defaults
+
+
+def _find_beyond(numbers: Iterable[int | None]) -> list[int]:
+    """The least and the greatest of the whole numbers, if one of them is no INT64."""
+    there = [number for number in numbers if number is not None]
+    ends = [min(there), max(there)] if there else []
+    return ends if ends and not _LEAST <= ends[0] <= ends[1] <= _GREATEST else []
+
+
+def _refuse_beyond(field: Field, values: list[Any]) -> None:
+    """Refuse what no column of the field holds, so that a request is answered alike where nothing needs columns."""
+    if not _find_beyond(chain.from_iterable(filter(None, values)) if field.is_list else values):
+        return
+    for row, value in enumerate(values):
+        for beyond in _find_beyond(value or () if field.is_list else [value]):
+            if not _LEAST <= beyond <= _GREATEST:
+                expected = f"expected {_LEAST} to {_GREATEST}"
+                raise InvalidRequest(f"rows[{row}].{field.reads}: {beyond} is out of range for INT64: {expected}")
 
 
 def _to_bytes(value: Any) -> Any:

@@ -9,11 +9,12 @@ import math
 from collections.abc import Callable
 from datetime import date, datetime
 from decimal import Decimal
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypedDict
 from uuid import UUID
 
 import msgspec
 import numpy as np
+import pydantic
 import pytest
 from msgspec import Meta
 
@@ -180,6 +181,36 @@ def test_dates_lists_and_missing_values_come_as_objects() -> None:
         == seen[1]
         == [Entry(datetime(2024, 2, 29, 12, 30), [1.0, 2.5], None), Entry(datetime(2024, 2, 29, 0, 0, 1), [0.0, 1.0], ":")]
     )
+
+
+class Counts(pydantic.BaseModel):
+    n: int
+    maybe: int | None = None
+    each: list[int] = []
+
+
+class TypedCounts(TypedDict, total=False):
+    n: int
+    maybe: int | None
+    each: list[int]
+
+
+@dataclasses.dataclass
+class PlainCounts:
+    n: int
+
+
+@pytest.mark.parametrize("number", [2**63, -(2**63) - 1, 10**30])
+@pytest.mark.parametrize("cls", [Counts, TypedCounts, PlainCounts])
+def test_a_whole_number_that_no_column_holds_is_refused_without_columns_too(cls: type, number: int) -> None:
+    rows: list[dict[str, Any]] = [{"n": 1}, {"n": number}]
+    if cls is not PlainCounts:
+        rows = [*rows, {"n": 1, "maybe": number}, {"n": 1, "maybe": None}, {"n": 1, "each": [number]}]
+    ask = served(lambda _: [1.0], list[cls], list[float])  # type: ignore[valid-type]
+    assert [ask([row]).status for row in rows] == [400 if str(number) in str(row) else 200 for row in rows]
+    expected = f"rows[1].n: {number} is out of range for INT64: expected {-(2**63)} to {2**63 - 1}"
+    assert answer(lambda _: [1.0], list[cls], list[float], rows[:2]) == (400, {"error": expected})  # type: ignore[valid-type]
+    assert answer(lambda _: [1.0], list[cls], list[float], rows[1])[0] == 400  # type: ignore[valid-type]
 
 
 @pytest.mark.parametrize(

@@ -266,7 +266,6 @@ class Counted:
     [
         (Counted, b'[{"x":1}]'),  # made of the request once, not of columns again
         (Counted, b'{"x":1}'),
-        (Counted, b'[{"x":9223372036854775808}]'),  # no INT64
         (Pair, b'[{"x":1},{"y":1}]'),
     ],
 )
@@ -288,7 +287,7 @@ def test_whoever_observes_changes_no_answer(takes: Any, body: bytes, hearing: He
     assert answers[0].status == 200
     heard = hearing.wait_for_one()
     assert heard.request is not None
-    expected = [] if len(body) > 15 else ["x"]  # these can be no columns
+    expected = [] if takes is Pair else ["x"]  # these can be no columns
     assert [tensor.name for tensor in heard.request.inputs] == expected
 
 
@@ -296,11 +295,11 @@ def test_rows_that_can_be_no_columns_are_refused_where_a_model_needs_columns() -
     def model(rows: Any) -> list[float]:
         return [0.0 for _ in rows]
 
-    model.__annotations__["rows"] = list[Counted]
+    model.__annotations__["rows"] = list[Pair]
     server = InferenceServer()
     server.register("m", model, cache=ResponseCache(1000))
-    answer = over_asgi(OIPApp(server), "")(Request("POST", "/models/m/generate", (), b'[{"x":9223372036854775808}]'))
-    text = "the rows can be no columns, which this model needs: Python int too large to convert to C long"
+    answer = over_asgi(OIPApp(server), "")(Request("POST", "/models/m/generate", (), b'[{"x":1},{"y":1}]'))
+    text = "the rows can be no columns, which this model needs: rows[0] has no 'y'"
     assert (answer.status, json.loads(answer.body)) == (400, {"error": text})
 
 
