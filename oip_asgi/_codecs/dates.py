@@ -37,6 +37,8 @@ _EXPECTED: Final = "an ISO 8601 date and time"
 _FINER: Final = re.compile(rb"\.[0-9]{6}([0-9]{1,3})")
 """The digits of a text that are finer than microseconds."""
 
+_IS_FINER: Final = re.compile(rb"\.[0-9]{6}0*[1-9]")
+
 _NAT: Final = b"NaT"
 """A missing date in the column of a frame."""
 
@@ -83,10 +85,14 @@ def _to_text(element: datetime | str) -> bytes:
 
 def _from_text(element: bytes) -> datetime:
     value = _parse_date(element)
-    finer = _FINER.search(element)
-    if finer and finer[1].strip(b"0"):
+    if is_finer(element):
         raise ValueError("a datetime.datetime has microseconds at most, but this is finer: annotate pandas.Series")
     return value
+
+
+def is_finer(text: bytes) -> bool:
+    """Whether a date, or one of many in a text, is finer than microseconds."""
+    return _IS_FINER.search(text) is not None
 
 
 def _parse_date(element: bytes) -> datetime:

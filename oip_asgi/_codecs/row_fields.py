@@ -82,6 +82,10 @@ class Field(NamedTuple):
         return self.of is types.BytesType
 
     @property
+    def is_date(self) -> bool:
+        return _KINDS[self.of].content_type == DatetimeCodec.content_type
+
+    @property
     def is_plain(self) -> bool:
         """Whether JSON and columns write its values alike."""
         return not self.is_list and not self.is_nullable and _KINDS[self.of].content_type in (None, "str") and not self.is_binary
@@ -117,7 +121,7 @@ class Field(NamedTuple):
             raise InvalidRequest(f"{show(tensor.name)} has the content_type {show(content_type)}: expected {accepted[-1] or 'np'}, or none")
         if self.is_binary:
             return Base64Codec.decode_input(tensor) if content_type == accepted[-1] else bytes_of(tensor, "bytes")
-        if kind.content_type == DatetimeCodec.content_type:
+        if self.is_date:
             return self._read_dates(tensor)
         if of is types.StrType:
             return StringCodec.decode_input(tensor)
@@ -151,9 +155,9 @@ class Field(NamedTuple):
         kind, of, is_missing = _KINDS[self.of], self.of, self.is_nullable and None in values
         if self.is_binary:
             return Tensor(name, object_array(values, (len(values),)))
-        if kind.content_type == DatetimeCodec.content_type:
+        if self.is_date:
             texts = [_NAT if value is None else value.isoformat().encode() for value in values]
-            return Tensor(name, object_array(texts, (len(texts),)), {"content_type": kind.content_type})
+            return Tensor(name, object_array(texts, (len(texts),)), {"content_type": DatetimeCodec.content_type})
         if is_missing and of is not types.FloatType:
             tensor = PandasJSONCodec.encode_input(name, values)
             return tensor if kind.nullable is None else make_tensor(name, tensor.array, {**tensor.parameters, DTYPE: kind.nullable})

@@ -24,6 +24,7 @@ from .._protocol.errors import InvalidRequest, describe_expected, find_near, sho
 from .._protocol.tensors import InferenceRequest, Tensor
 from .._protocol.to_array import object_array
 from .._rest.generate import RowsAsJSON, read_objects, read_rows
+from .dates import is_finer
 from .row_fields import Field, FromJSON, Make
 
 OBJECTS: Final = ""
@@ -61,6 +62,7 @@ class JSONRows:
         self._width, self._are_dicts = len(fields), is_typeddict(cls)
         self._names = {field.reads: None for field in fields}
         self._needed = {field.reads for field in fields if field.is_needed}
+        self._dates = [field.reads for field in fields if field.is_date]
         self._binary = [field.reads for field in fields if field.is_binary]
         self._has_lists = any(field.is_list for field in fields)
         self._is_whole = len(self._needed) == len(fields)
@@ -73,7 +75,8 @@ class JSONRows:
 
     def read(self, text: bytes, *, is_list: bool, as_columns: bool) -> InferenceRequest | None:
         """The request of the JSON of a list of objects, or of one: in one go if nothing is wrong. None if `read_row` is to read it."""
-        if self._from_json is not None and self._is_whole and (is_list or not self._has_lists):
+        may_be_finer = bool(self._dates) and is_finer(text)
+        if self._from_json is not None and self._is_whole and (is_list or not self._has_lists) and not may_be_finer:
             rows = read_rows(text if is_list else b"[%b]" % text, self._from_json, self._width)
             if rows is not None and (is_list or len(rows) == 1):
                 return self._make_request(rows, as_columns=as_columns)
@@ -96,6 +99,8 @@ class JSONRows:
         if not (kinds and all(map(self._fits, kinds)) and set(map(type, objects)) == {dict}):
             for row, each in enumerate(objects):
                 self._check_object(row, each)
+        for name in self._dates:
+            _refuse_finer(name, [each.get(name) for each in objects])
         if self._binary:
             objects = [{**each, **{name: _to_bytes(each[name]) for name in self._binary if name in each}} for each in objects]
         return self._make_request(self._make(objects), as_columns=as_columns)
@@ -182,6 +187,14 @@ def _refuse_beyond(field: Field, values: list[Any]) -> None:
             if not _LEAST <= beyond <= _GREATEST:
                 expected = f"expected {_LEAST} to {_GREATEST}"
                 raise InvalidRequest(f"rows[{row}].{field.reads}: {beyond} is out of range for INT64: {expected}")
+
+
+def _refuse_finer(name: str, values: list[Any]) -> None:
+    """Refuse dates that msgspec and pydantic would round."""
+    for row, value in enumerate(values):
+        for each in value if type(value) is list else (value,):
+            if type(each) is str and is_finer(each.encode()):
+                raise InvalidRequest(f"rows[{row}].{name}: a datetime.datetime has microseconds at most, but {show(each)} is finer")
 
 
 def _to_bytes(value: Any) -> Any:

@@ -213,6 +213,29 @@ def test_a_whole_number_that_no_column_holds_is_refused_without_columns_too(cls:
     assert answer(lambda _: [1.0], list[cls], list[float], rows[1])[0] == 400  # type: ignore[valid-type]
 
 
+class Moments(pydantic.BaseModel):
+    at: datetime
+    maybe: datetime | None = None
+    each: list[datetime] = []
+
+
+class Moment(msgspec.Struct):
+    at: datetime
+
+
+@pytest.mark.parametrize("cls", [Moment, Moments])
+def test_a_date_finer_than_microseconds_is_refused_without_columns_too(cls: type) -> None:
+    text = "2024-02-29T12:30:00.1234567"
+    rows: list[dict[str, Any]] = [{"at": text[:-1]}, {"at": f"{text[:-1]}000Z"}, {"at": text}, {"at": f"{text[:-1]}001Z"}]
+    if cls is Moments:
+        rows = [*rows, {"at": text[:-1], "maybe": text}, {"at": text[:-1], "maybe": None}, {"at": text[:-1], "each": [text]}]
+    for body in (rows, [[each] for each in rows]):
+        ask = served(lambda _: [1.0], list[cls], list[float])  # type: ignore[valid-type]
+        assert [ask(each).status for each in body] == [400 if "67" in str(each) or "001" in str(each) else 200 for each in rows]
+    expected = "rows[1].at: a datetime.datetime has microseconds at most, but '2024-02-29T12:30:00.1234567' is finer"
+    assert answer(lambda _: [1.0], list[cls], list[float], [rows[0], rows[2]]) == (400, {"error": expected})  # type: ignore[valid-type]
+
+
 @pytest.mark.parametrize(
     ("cls", "result", "expected"),
     [
