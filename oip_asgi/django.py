@@ -279,7 +279,7 @@ class _Pattern(URLPattern):
         """Check the prefix, for `manage.py check`."""
         if not self._is_last:  # once
             return super().check()
-        return [*super().check(), *(message for before in _find_prefixes(self, get_resolver(), "") for message in _warn(before))]
+        return [*super().check(), *(message for before in _find_prefixes(self, get_resolver(), "") for message in _list_warnings(before))]
 
 
 def _find_prefixes(pattern: URLPattern, resolver: URLResolver, before: str) -> Iterator[str]:
@@ -292,7 +292,7 @@ def _find_prefixes(pattern: URLPattern, resolver: URLResolver, before: str) -> I
                 yield prefix
 
 
-def _warn(before: str) -> Iterator[CheckMessage]:
+def _list_warnings(before: str) -> Iterator[CheckMessage]:
     if not before:
         yield CheckWarning(
             "The URL patterns of oip_asgi are included at the root, where they answer the project's home page.",

@@ -68,9 +68,9 @@ def blueprint(server: InferenceServer, name: str = "oip", url_prefix: str = "/v2
     engine = server._inside.engine
     served, opened = Blueprint(name, __name__, url_prefix=url_prefix), Blueprint(f"{name}_public", __name__)
     for each in (served, opened):
-        each.register_error_handler(HTTPException, _refuse)
+        each.register_error_handler(HTTPException, _answer_abort)
         for code in default_exceptions:  # Flask prefers an application's handler of a code to ours of a class
-            each.register_error_handler(code, _refuse)
+            each.register_error_handler(code, _answer_abort)
     is_public = re.compile(f"/{match_public(public)}").fullmatch
 
     def add_rules(state: BlueprintSetupState) -> None:
@@ -122,7 +122,7 @@ def _make_view(name: str, server: InferenceServer, paths: Mapping[str, str], is_
     return view
 
 
-def _refuse(error: HTTPException) -> Any:
+def _answer_abort(error: HTTPException) -> Any:
     """Answer what the application's own code aborted with, such as in a `before_request`."""
     if error.response is not None or error.code is None or error.code < 400:
         return error  # a response of its own, or a redirect

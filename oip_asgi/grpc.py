@@ -79,14 +79,14 @@ def _read_metadata(context: Context) -> Iterator[tuple[str, str]]:
         yield name, b64encode(value).decode() if isinstance(value, bytes) else value
 
 
-def _get_error(reply: Reply) -> tuple[grpc.StatusCode, str]:
+def _to_status(reply: Reply) -> tuple[grpc.StatusCode, str]:
     """Return the code and the text of an error, as `context.abort` takes them."""
     import grpc
 
     return grpc.StatusCode[reply.code], reply.details
 
 
-def _watch_end(context: grpc.ServicerContext) -> Signal:
+def _make_end_signal(context: grpc.ServicerContext) -> Signal:
     """Return a signal that is set when the call has ended: by its answer, by the client or at its deadline."""
     end = Signal()
     if not context.add_callback(end.set):
@@ -96,13 +96,13 @@ def _watch_end(context: grpc.ServicerContext) -> Signal:
 
 def _answer(server: InferenceServer, method: Method, request: bytes, context: grpc.ServicerContext) -> bytes:
     engine, runtime = server._inside
-    io = BlockingIO(runtime, None, _watch_end(context))
+    io = BlockingIO(runtime, None, _make_end_signal(context))
     try:
         reply = io.complete(exchange(engine, method, request, context, io))
     except ClientGone:
         return b""  # the call has ended already
     except Exception as error:
-        context.abort(*_get_error(reply_error(error)))
+        context.abort(*_to_status(reply_error(error)))
     if reply.metadata:
         context.send_initial_metadata(tuple(reply.metadata))
     return b"".join(reply.parts)
@@ -114,7 +114,7 @@ async def _answer_async(server: InferenceServer, method: Method, request: bytes,
     try:
         reply = await io.complete(exchange(engine, method, request, context, io))
     except Exception as error:
-        await context.abort(*_get_error(reply_error(error)))
+        await context.abort(*_to_status(reply_error(error)))
     if reply.metadata:
         await context.send_initial_metadata(tuple(reply.metadata))
     return b"".join(reply.parts)
@@ -125,7 +125,7 @@ def _converse(
 ) -> Generator[bytes, None, None]:
     # a thread for this call only: all calls of a server may wait for their clients at the same time
     thread = ThreadPoolExecutor(1, "oip_asgi requests")
-    end = _watch_end(context)
+    end = _make_end_signal(context)
     end.then(partial(thread.shutdown, wait=False))
 
     async def receive() -> bytes | None:
@@ -142,7 +142,7 @@ def _converse(
     except Stopped:
         reply = reply_error(InferenceError("the server is stopping", status=503))
     if reply is not None and reply.code != "OK":
-        context.abort(*_get_error(reply))
+        context.abort(*_to_status(reply))
 
 
 async def _converse_async(_: InferenceServer, converse: Converse, __: object, context: AwaitingContext) -> None:
@@ -155,4 +155,4 @@ async def _converse_async(_: InferenceServer, converse: Converse, __: object, co
 
     reply = await converse(context, receive, write)
     if reply.code != "OK":
-        await context.abort(*_get_error(reply))
+        await context.abort(*_to_status(reply))

@@ -194,11 +194,11 @@ class _Page:
         """Add to the instruments by how much the numbers have grown since the last time. The caller holds `_LOCK`."""
         if self.instruments is None:
             return
-        for metric, labels, value in _read(self.engines, is_shared=True):
+        for metric, labels, value in _read_samples(self.engines, is_shared=True):
             if metric.kind is Gauge:
                 self.instruments[metric].labels(*labels).set(value)
                 continue
-            now = np.array([*_count(metric.buckets, value), value.sum] if metric.kind is Histogram else [value], float)
+            now = np.array([*_count_buckets(metric.buckets, value), value.sum] if metric.kind is Histogram else [value], float)
             growth = now - self._written.get((metric, labels), 0.0)
             self._written[metric, labels] = now
             if growth.min() < 0:  # they have begun again at zero
@@ -238,16 +238,16 @@ def _begin_to_write() -> None:
     if hasattr(os, "register_at_fork"):  # not on Windows, where nothing forks
         os.register_at_fork(before=_LOCK.acquire, after_in_parent=_LOCK.release, after_in_child=_start_in_child)
     atexit.register(_write_pages)
-    _start()
+    _start_thread()
 
 
-def _start() -> None:
+def _start_thread() -> None:
     threading.Thread(target=_write_often, daemon=True, name="oip_asgi prometheus").start()
 
 
 def _start_in_child() -> None:
     _LOCK.release()
-    _start()
+    _start_thread()
 
 
 def _write_often() -> None:
@@ -276,14 +276,14 @@ class _Collector(Collector):
         """The metrics as they are now."""
         families = {metric: metric.make_family() for metric in _METRICS}
         with _LOCK:
-            samples = list(_read(self._engines, is_shared=False))
+            samples = list(_read_samples(self._engines, is_shared=False))
         for metric, labels, value in samples:
-            values = _cumulate(metric.buckets, value) if metric.kind is Histogram else (value,)
+            values = _sum_buckets(metric.buckets, value) if metric.kind is Histogram else (value,)
             families[metric].add_metric(labels, *values)
         return list(families.values())
 
 
-def _read(engines: Mapping[str, Engine], *, is_shared: bool) -> _Samples:
+def _read_samples(engines: Mapping[str, Engine], *, is_shared: bool) -> _Samples:
     """The numbers of all servers, with all their labels."""
     for name, engine in sorted(engines.items()):
         for metric, more, value in _read_unknown(engine.unknown.snapshot()):
@@ -297,13 +297,13 @@ def _read(engines: Mapping[str, Engine], *, is_shared: bool) -> _Samples:
                     yield metric, (name, model.name, model.version or "", *more), value
 
 
-def _count(buckets: Sequence[float], histogram: Counts) -> list[int]:
+def _count_buckets(buckets: Sequence[float], histogram: Counts) -> list[int]:
     """How many values are in each bucket, and above all of them."""
     counts = [0, *accumulate(histogram.counts)]
     bounds = [0, *(bisect_left(histogram.bounds, bound) + 1 for bound in buckets), len(counts) - 1]
     return [counts[high] - counts[low] for low, high in pairwise(bounds)]
 
 
-def _cumulate(buckets: Sequence[float], histogram: Counts) -> tuple[list[tuple[str, float]], float]:
+def _sum_buckets(buckets: Sequence[float], histogram: Counts) -> tuple[list[tuple[str, float]], float]:
     bounds = [*(str(float(bound)) for bound in buckets), "+Inf"]
-    return list(zip(bounds, accumulate(_count(buckets, histogram)), strict=True)), histogram.sum
+    return list(zip(bounds, accumulate(_count_buckets(buckets, histogram)), strict=True)), histogram.sum

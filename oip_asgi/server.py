@@ -518,7 +518,7 @@ class InferenceServer:
 
         While another thread stops the server, it waits for the end of that.
         """
-        ending = self._begin()
+        ending = self._count_start()
         engine, runtime = self._inside
         if ending is not None:
             wait_for(ending)
@@ -532,12 +532,12 @@ class InferenceServer:
         `unload=` is called then. Threads that do not end have a second more, coroutines that are cancelled five. Models are loaded again
         at the next start; one whose `unload=` has not returned when this does, by the first request after that.
         """
-        ended = self._leave()
+        ended = self._count_leave()
         if ended is not None:
             engine, runtime = self._inside
             io = BlockingIO(runtime)
             io.complete(engine.stop(io, self._shutdown_timeout))
-            self._end(ended)
+            self._end_stop(ended)
 
     def drain(self) -> None:
         """Answer readiness 503 from now on, the server's and each model's, until `undrain` or the stop. Calls go on, new ones too.
@@ -578,7 +578,7 @@ class InferenceServer:
         """
         check_mounts(app)
         self._inside.runtime.here()  # raises on another kind of event loop
-        ending = self._begin()
+        ending = self._count_start()
         engine, runtime = self._inside
         io = AsyncIO(runtime)
         try:
@@ -587,13 +587,13 @@ class InferenceServer:
             await io.complete(engine.start(io))
             yield
         finally:
-            ended = self._leave()
+            ended = self._count_leave()
             if ended is not None:
                 try:
                     await io.complete(engine.stop(io, self._shutdown_timeout))
                 finally:
                     # threads are waited for in another one, while the host's event loop goes on
-                    threading.Thread(target=self._end, args=(ended,), daemon=True).start()
+                    threading.Thread(target=self._end_stop, args=(ended,), daemon=True).start()
                     await wait_until_set(ended)
 
     def __call__(self, *_: object, **__: object) -> NoReturn:
@@ -616,13 +616,13 @@ class InferenceServer:
         engine = self._inside.engine
         return f"<InferenceServer {engine.options.name!r}: {', '.join(map(repr, engine.models)) or 'no models'}>"
 
-    def _begin(self) -> Signal | None:
+    def _count_start(self) -> Signal | None:
         """Count one more start. Return the signal for the end of a stop that is under way; None if there is none."""
         with self._lock:
             self._starts += 1
             return self._ending
 
-    def _leave(self) -> Signal | None:
+    def _count_leave(self) -> Signal | None:
         """Count one start less. If it was the last, return the signal to set at the end of the stop."""
         with self._lock:
             self._starts = max(0, self._starts - 1)
@@ -631,7 +631,7 @@ class InferenceServer:
             self._ending = Signal()
             return self._ending
 
-    def _end(self, ended: Signal) -> None:
+    def _end_stop(self, ended: Signal) -> None:
         self._inside.runtime.stop()
         for observer in self._inside.engine.observers:
             observer.stop()

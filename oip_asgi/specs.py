@@ -125,16 +125,16 @@ def specs_of(model: Any, *, example: bool = False, ranges: bool = False) -> Spec
     """
     if hasattr(model, "get_inputs") and hasattr(model, "get_outputs"):
         return Specs(
-            [_of_onnx("input", node) for node in model.get_inputs()],
-            [_of_onnx("output", node) for node in model.get_outputs()],
+            [_describe_node("input", node) for node in model.get_inputs()],
+            [_describe_node("output", node) for node in model.get_outputs()],
         )
     if is_frame(model):
         columns = zip(name_tensors(model), (column for _, column in model.items()), strict=True)
-        return [_of_column(name, column, has_example=example, has_range=ranges) for name, column in columns]
+        return [_describe_column(name, column, has_example=example, has_range=ranges) for name, column in columns]
     if hasattr(model, "get_columns"):
-        return [_of_column(column.name, from_polars(column), has_example=example, has_range=ranges) for column in model.get_columns()]
+        return [_describe_column(column.name, from_polars(column), has_example=example, has_range=ranges) for column in model.get_columns()]
     if hasattr(model, "inputs") and hasattr(model, "outputs"):
-        return Specs(_of_schema("input", model.inputs), _of_schema("output", model.outputs))
+        return Specs(_describe_schema("input", model.inputs), _describe_schema("output", model.outputs))
     raise TypeError(
         f"specs_of({show(model)}): expected an onnxruntime.InferenceSession, a data frame, or the signature of an MLflow model, which is "
         "None if the model was logged without one: log it with signature=mlflow.models.infer_signature(X, y). For an array, write a "
@@ -142,7 +142,7 @@ def specs_of(model: Any, *, example: bool = False, ranges: bool = False) -> Spec
     )
 
 
-def _of_column(name: str, column: pd.Series[Any], *, has_example: bool, has_range: bool) -> TensorSpec:
+def _describe_column(name: str, column: pd.Series[Any], *, has_example: bool, has_range: bool) -> TensorSpec:
     column = to_own_dtype(column)
     column = column.iloc[np.argsort(column.isna(), kind="stable")]  # the missing ones last
     present = column.dropna()
@@ -163,7 +163,7 @@ def _of_column(name: str, column: pd.Series[Any], *, has_example: bool, has_rang
     return TensorSpec(name, tensor.datatype, [-1], example=example, **declared)
 
 
-def _of_onnx(what: str, node: Any) -> TensorSpec:
+def _describe_node(what: str, node: Any) -> TensorSpec:
     datatype = _ONNX.get(node.type.removeprefix("tensor(").removesuffix(")"))
     if datatype is None:
         raise ValueError(
@@ -173,12 +173,12 @@ def _of_onnx(what: str, node: Any) -> TensorSpec:
     return TensorSpec(node.name, datatype, [size if isinstance(size, int) and size >= 0 else -1 for size in node.shape])
 
 
-def _of_schema(what: str, schema: Iterable[Any] | None) -> list[TensorSpec]:
+def _describe_schema(what: str, schema: Iterable[Any] | None) -> list[TensorSpec]:
     specs = []
     for index, column in enumerate(schema or ()):
         name = f"{what}_{index}" if column.name is None else str(column.name)
         if hasattr(column, "shape"):
-            specs.append(_of_tensor(what, name, np.dtype(column.type), column.shape))
+            specs.append(_make_spec(what, name, np.dtype(column.type), column.shape))
         else:
             # arrays, objects, maps and any type are objects without a name of their own
             datatype, content_type = _MLFLOW.get(getattr(column.type, "name", ""), ("BYTES", "pd_json"))
@@ -186,7 +186,7 @@ def _of_schema(what: str, schema: Iterable[Any] | None) -> list[TensorSpec]:
     return specs
 
 
-def _of_tensor(what: str, name: str, dtype: np.dtype[Any], shape: Iterable[int]) -> TensorSpec:
+def _make_spec(what: str, name: str, dtype: np.dtype[Any], shape: Iterable[int]) -> TensorSpec:
     datatype = "BYTES" if dtype.kind in "OSU" else datatype_of(dtype.newbyteorder("<"))
     if datatype is None:
         raise ValueError(

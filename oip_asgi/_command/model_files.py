@@ -9,6 +9,7 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
+from .._hosts.given import describe
 from .._models.fitted import list_columns
 from .._protocol.datatypes import datatype_of
 from .._protocol.errors import InferenceError
@@ -49,7 +50,7 @@ def read_model_file(file: Path) -> ModelFile:
         raise ValueError(f"{file}: cannot be read: {type(error).__name__}: {error}") from error
 
 
-def _need(module: str, package: str, file: Path) -> Any:
+def _import_needed(module: str, package: str, file: Path) -> Any:
     try:
         return importlib.import_module(module)
     except ImportError as error:
@@ -104,7 +105,7 @@ def _takes_numbers(estimator: Any) -> bool:
 
 def _describe_estimator(estimator: Any, file: Path) -> ModelFile:
     if not hasattr(estimator, "predict"):
-        raise ValueError(f"{file}: holds {_name(estimator)}: expected an estimator with predict, such as scikit-learn has them")
+        raise ValueError(f"{file}: holds {describe(estimator)}: expected an estimator with predict, such as scikit-learn has them")
     wrapped = _Estimator(estimator)
     columns: list[str] = getattr(wrapped, "feature_names_in_", [])
     count = getattr(wrapped, "n_features_in_", 0)
@@ -113,7 +114,7 @@ def _describe_estimator(estimator: Any, file: Path) -> ModelFile:
     if columns:
         options["content_type"] = "pd"
         inputs = [TensorSpec(name, "FP64", [-1]) for name in columns] if knows else []
-        example = _need("pandas", "pandas", file).DataFrame({name: [0.0] for name in columns})
+        example = _import_needed("pandas", "pandas", file).DataFrame({name: [0.0] for name in columns})
     elif count:
         inputs = [TensorSpec("X", "FP64", [-1, count])] if knows else []
         example = np.zeros((1, count))
@@ -121,13 +122,8 @@ def _describe_estimator(estimator: Any, file: Path) -> ModelFile:
     return ModelFile(wrapped.predict, {**options, "inputs": inputs, "outputs": outputs}, [] if inputs else columns)
 
 
-def _name(value: object) -> str:
-    name = type(value).__name__
-    return f"{'an' if name[0] in 'AEIOaeio' else 'a'} {name}"
-
-
 def _read_estimator(file: Path) -> ModelFile:
-    joblib = _need("joblib", "joblib", file)
+    joblib = _import_needed("joblib", "joblib", file)
     try:
         estimator = joblib.load(file)
     except ModuleNotFoundError as error:
@@ -145,7 +141,7 @@ def _read_xgboost(file: Path) -> ModelFile:
 
 
 def _read_lightgbm(file: Path) -> ModelFile:
-    booster = _need("lightgbm", "lightgbm", file).Booster(model_file=str(file))
+    booster = _import_needed("lightgbm", "lightgbm", file).Booster(model_file=str(file))
     estimator = _Booster(booster)
     described = _describe_estimator(estimator, file)
     return described._replace(options={**described.options, "platform": "lightgbm"})
@@ -166,7 +162,7 @@ class _Booster:
 
 
 def _read_onnx(file: Path) -> ModelFile:
-    runtime = _need("onnxruntime", "onnxruntime", file)
+    runtime = _import_needed("onnxruntime", "onnxruntime", file)
     session = runtime.InferenceSession(str(file), providers=runtime.get_available_providers())
     try:
         inputs, outputs = specs_of(session)
@@ -175,13 +171,13 @@ def _read_onnx(file: Path) -> ModelFile:
     names = [output.name for output in outputs]
 
     def predict(**inputs: Any) -> dict[str, Any]:
-        feed = {name: _to_text(array) for name, array in inputs.items()}
+        feed = {name: _decode_texts(array) for name, array in inputs.items()}
         return dict(zip(names, session.run(names, feed), strict=True))
 
     return ModelFile(predict, {"platform": "onnxruntime_onnx", "inputs": inputs, "outputs": outputs})
 
 
-def _to_text(array: Any) -> Any:
+def _decode_texts(array: Any) -> Any:
     """Elements of BYTES are `bytes`, of which ONNX Runtime would silently take the text b'...'."""
     if not array.dtype.hasobject:
         return array

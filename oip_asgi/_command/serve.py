@@ -51,24 +51,24 @@ def _read_arguments(program: str, arguments: list[str] | None) -> argparse.Names
     parser = argparse.ArgumentParser(program, description="Serve models at /v2 with uvicorn.")
     parser.add_argument("target", metavar="TARGET", help=_TARGET)
     parser.add_argument("--host", help=f"the address to listen at; {_HOST}, or the host of a folder's settings.json")
-    parser.add_argument("--port", type=_port, help=f"the port; {_PORT}, or the http_port of a folder's settings.json; 0 for a free one")
+    parser.add_argument("--port", type=_to_port, help=f"the port; {_PORT}, or the http_port of a folder's settings.json; 0 for a free one")
     parser.add_argument("--name", help="what the model of a file is called; without it, as the file")
     parser.add_argument("--api-key", metavar="KEY", help=_KEY)
     parser.add_argument("--reload", action="store_true", help="begin anew when the file, the folder, or a .py file below here changes")
-    parser.add_argument("--grpc", type=_port, metavar="PORT", help="serve gRPC there, by grpcio")
-    parser.add_argument("--metrics", type=_port, metavar="PORT", help="serve numbers for Prometheus there")
+    parser.add_argument("--grpc", type=_to_port, metavar="PORT", help="serve gRPC there, by grpcio")
+    parser.add_argument("--metrics", type=_to_port, metavar="PORT", help="serve numbers for Prometheus there")
     parser.add_argument("--model-control", action="store_true", help="let clients load and unload models of a file or folder")
     return parser.parse_args(arguments)
 
 
-def _port(text: str) -> int:
+def _to_port(text: str) -> int:
     port = int(text)
     if not 0 <= port <= 65535:
         raise ValueError
     return port
 
 
-_port.__name__ = "port"  # argparse names it: "invalid port value"
+_to_port.__name__ = "port"  # argparse names it: "invalid port value"
 
 
 def main(arguments: list[str] | None = None, program: str = "python -m oip_asgi") -> None:
@@ -102,7 +102,7 @@ def run(options: argparse.Namespace) -> None:
             if port is not None:
                 _listen(ports.host, port).close()  # a taken one is said before anything is loaded
         with _listen(ports.host, ports.http) as listening:
-            app = _make_app(target, ports, options.api_key, _address(*listening.getsockname()[:2]))
+            app = _make_app(target, ports, options.api_key, _to_url(*listening.getsockname()[:2]))
             serving = uvicorn.Server(uvicorn.Config(app))
             if options.reload:  # Ctrl+C comes twice, from the terminal and from the parent: the second must not cut the end short
                 serving.handle_exit = lambda *_: setattr(serving, "should_exit", True)  # type: ignore[method-assign]
@@ -178,7 +178,7 @@ def _listen(host: str, port: int) -> socket.socket:
         ) from error
 
 
-def _address(host: str, port: int) -> str:
+def _to_url(host: str, port: int) -> str:
     """The address for a user of this machine."""
     host = {"0.0.0.0": _HOST, "::": "[::1]"}.get(host, f"[{host}]" if ":" in host else host)
     return f"http://{host}:{port}"
@@ -188,7 +188,7 @@ def _make_app(target: Target, ports: Ports, key: str | None, url: str) -> Any:
     server = target.served
     if not isinstance(server, InferenceServer):
         told = target.server
-        return server if told is None else _tell_at_start(server, lambda: describe_served(told, url, has_key=False, prefix=target.prefix))
+        return server if told is None else _print_at_start(server, lambda: describe_served(told, url, has_key=False, prefix=target.prefix))
     app, protection = _make_host(key)
     OIPApp(server).install(app, _PREFIX, grpc=_is_installed("google.protobuf"), **protection)
     loaded = app.router.lifespan_context
@@ -207,7 +207,7 @@ def _make_app(target: Target, ports: Ports, key: str | None, url: str) -> Any:
     return app
 
 
-def _tell_at_start(app: Any, describe: Callable[[], Iterable[str]]) -> Any:
+def _print_at_start(app: Any, describe: Callable[[], Iterable[str]]) -> Any:
     """The application, and lines that are printed when it has started."""
 
     async def serve(scope: Any, receive: Any, send: Any) -> None:
@@ -243,9 +243,9 @@ async def _open_more(server: InferenceServer, ports: Ports, key: str | None, sta
     lines = []
     if ports.grpc is not None:
         port = await stack.enter_async_context(_serve_grpc(server, ports.host, ports.grpc, key))
-        lines.append(f"gRPC: {_address(ports.host, port).removeprefix('http://')}")
+        lines.append(f"gRPC: {_to_url(ports.host, port).removeprefix('http://')}")
     if ports.metrics is not None:
-        lines.append(f"numbers for Prometheus: {_address(ports.host, _serve_metrics(server, ports.host, ports.metrics, stack))}/metrics")
+        lines.append(f"numbers for Prometheus: {_to_url(ports.host, _serve_metrics(server, ports.host, ports.metrics, stack))}/metrics")
     return lines
 
 

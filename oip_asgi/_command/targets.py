@@ -63,7 +63,7 @@ def find_target(named: str, name: str | None, *, model_control: bool) -> Target:
     module, colon, attribute = named.partition(":")
     if not (colon and attribute and re.fullmatch(r"[\w.]+", module)):
         raise Mistake(f"{named}: there is no such file or folder: expected {_TARGETS}")
-    return _describe_imported(module, _import(module, attribute))
+    return _describe_imported(module, _import_attribute(module, attribute))
 
 
 def _serve_folder(folder: Path, *, model_control: bool) -> Target:
@@ -84,7 +84,7 @@ def _serve_file(file: Path, name: str, *, model_control: bool) -> Target:
     return Target(server, server, columns=model.columns)
 
 
-def _import(module: str, attribute: str) -> Any:
+def _import_attribute(module: str, attribute: str) -> Any:
     try:
         value: Any = importlib.import_module(module)
     except ModuleNotFoundError as error:

@@ -113,7 +113,7 @@ def _list_templates(pattern: str) -> Iterator[Template]:
         yield Template(path.replace("{model}", "{name}").replace("{region}", "{name}"), name)
 
 
-def make_method_error(method: str, handlers: Iterable[str], meant: str = "") -> InferenceError:
+def make_method_error(method: str, handlers: Iterable[str], meant: str) -> InferenceError:
     """The error for a method that a path does not have, with `Allow`. Its text ends with what is `meant`."""
     allowed = ", ".join(handlers)
     return InferenceError(f"method {show(method)} is not allowed here: expected {allowed}{meant}", status=405, headers={"Allow": allowed})

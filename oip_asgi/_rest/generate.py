@@ -76,7 +76,7 @@ class _Literal(str):
     __slots__ = ()
 
 
-def _make_object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _read_members(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     members = dict(pairs)
     if len(members) < len(pairs):
         [(twice, _)] = Counter(name for name, _ in pairs).most_common(1)
@@ -88,7 +88,7 @@ def _read_integer(text: str) -> int:
     return int(text) if len(text) <= _MAX_DIGITS else 10**_MAX_DIGITS
 
 
-_read: Final = json.JSONDecoder(object_pairs_hook=_make_object, parse_int=_read_integer, parse_constant=_Literal).decode
+_read: Final = json.JSONDecoder(object_pairs_hook=_read_members, parse_int=_read_integer, parse_constant=_Literal).decode
 
 
 def is_inference_request(text: bytes, inputs: Collection[str]) -> bool:

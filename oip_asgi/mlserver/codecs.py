@@ -40,7 +40,7 @@ class RequestCodec(InputCodec):
     """Turns a value into a whole request or response, and back, by `encode_request`, `decode_request` and the two for responses."""
 
 
-def _wrap(codec: Any, hint: Any = None) -> Any:
+def _wrap_codec(codec: Any, hint: Any = None) -> Any:
     """A codec of this package in MLServer's form."""
     is_whole = issubclass(codec, ours.RequestCodec)
     kinds: Any = (
@@ -80,13 +80,13 @@ def _wrap_decoder(decode: Callable[[Any], Any]) -> Callable[[Any], Any]:
     return decode_theirs
 
 
-NumpyCodec = _wrap(ours.NumpyCodec, np.ndarray)
-StringCodec = _wrap(ours.StringCodec, list[str])
-Base64Codec = _wrap(ours.Base64Codec, list[bytes])
-DatetimeCodec = _wrap(ours.DatetimeCodec, list[datetime])
-NumpyRequestCodec = _wrap(ours.NumpyRequestCodec)
-StringRequestCodec = _wrap(ours.StringRequestCodec)
-PandasCodec = _wrap(ours.PandasCodec)
+NumpyCodec = _wrap_codec(ours.NumpyCodec, np.ndarray)
+StringCodec = _wrap_codec(ours.StringCodec, list[str])
+Base64Codec = _wrap_codec(ours.Base64Codec, list[bytes])
+DatetimeCodec = _wrap_codec(ours.DatetimeCodec, list[datetime])
+NumpyRequestCodec = _wrap_codec(ours.NumpyRequestCodec)
+StringRequestCodec = _wrap_codec(ours.StringRequestCodec)
+PandasCodec = _wrap_codec(ours.PandasCodec)
 
 
 @dataclass(frozen=True)

@@ -74,7 +74,7 @@ def register_models(server: InferenceServer, path: Path, settings: Settings, *, 
     if not models:
         raise ValueError(f"{path}: there is no {MODEL_FILE} in this folder or below it")
     for model in sorted(models, key=lambda model: (model.name, model.version or "")):
-        _register(server, model, loads=settings.load_models_at_startup)
+        _register_model(server, model, loads=settings.load_models_at_startup)
     drop_shared(_folders[server])
     registered, looking, begun = set(files), threading.Lock(), 0
 
@@ -88,7 +88,7 @@ def register_models(server: InferenceServer, path: Path, settings: Settings, *, 
             for target, file in _find_files(root).items():
                 if target not in registered:
                     try:
-                        _register(server, read_model(file), loads=False)
+                        _register_model(server, read_model(file), loads=False)
                         drop_shared(_folders[server])
                         registered.add(target)
                     except (OSError, TypeError, ValueError) as error:
@@ -127,7 +127,7 @@ def _leads_to_link(link: str) -> bool:
         return False
 
 
-def _register(server: InferenceServer, settings: ModelSettings, *, loads: bool) -> None:
+def _register_model(server: InferenceServer, settings: ModelSettings, *, loads: bool) -> None:
     file, batch = Path(settings._source), {}
     _warn_of_unused(file, settings)
     if settings._has_batches:

@@ -26,7 +26,7 @@ _MOST_SHOWN: Final = 1_000
 """How many characters of names, which a client has sent, the log gets."""
 
 
-def _need(module: str, package: str) -> Any:
+def _import_needed(module: str, package: str) -> Any:
     try:
         return importlib.import_module(module)
     except ImportError as error:
@@ -117,8 +117,8 @@ class SKLearnModel(TableRuntime):
     files = ("model.joblib", "model.pickle", "model.pkl")
 
     def open(self, uri: str) -> Any:
-        _need("sklearn", "scikit-learn")
-        return _need("joblib", "joblib").load(uri)
+        _import_needed("sklearn", "scikit-learn")
+        return _import_needed("joblib", "joblib").load(uri)
 
     def run(self, payload: InferenceRequest) -> InferenceResponse:
         rows, outputs = self.read_rows(payload), payload.outputs or [RequestOutput(name="predict")]
@@ -143,7 +143,7 @@ class XGBoostModel(SKLearnModel):
 
 def open_xgboost(uri: str) -> Any:
     """A file of XGBoost as an estimator of its scikit-learn interface."""
-    xgboost = _need("xgboost", "xgboost")
+    xgboost = _import_needed("xgboost", "xgboost")
     is_classifier = '"classifier"' in (xgboost.Booster(model_file=uri).attr("scikit_learn") or "")
     model = xgboost.XGBClassifier() if is_classifier else xgboost.XGBRegressor()
     model.load_model(uri)
@@ -157,7 +157,7 @@ class LightGBMModel(TableRuntime):
     compares = False
 
     def open(self, uri: str) -> Any:
-        return _need("lightgbm", "lightgbm").Booster(model_file=uri)
+        return _import_needed("lightgbm", "lightgbm").Booster(model_file=uri)
 
     def run(self, payload: InferenceRequest) -> InferenceResponse:
         predicted = self._model.predict(self.read_rows(payload))
@@ -171,7 +171,7 @@ class MLflowRuntime(Runtime):
     """MLflow's pyfunc. The signature is the metadata, and decides how requests are read that name no content type."""
 
     def open(self, uri: str) -> Any:
-        model = _need("mlflow.pyfunc", "mlflow").load_model(uri)
+        model = _import_needed("mlflow.pyfunc", "mlflow").load_model(uri)
         signature = model.metadata.signature
         if signature is not None and signature.inputs is not None:
             self.inputs, self.outputs = (
@@ -202,8 +202,8 @@ class HuggingFaceRuntime(Runtime):
         extra = self.settings.parameters.extra
         self._lock = threading.Lock()  # a fast tokenizer is for one thread at a time
         options = {"tokenizer": extra.get("pretrained_tokenizer"), "device": extra.get("device")}
-        settings = {name: value for name, value in options.items() if value is not None}
-        return _need("transformers", "transformers").pipeline(extra.get("task"), model=extra.get("pretrained_model", uri), **settings)
+        named = {name: value for name, value in options.items() if value is not None}
+        return _import_needed("transformers", "transformers").pipeline(extra.get("task"), model=extra.get("pretrained_model", uri), **named)
 
     def run(self, payload: InferenceRequest) -> InferenceResponse:
         values = {each.name: self.decode(each, StringCodec if each.datatype == "BYTES" else NumpyCodec) for each in payload.inputs}

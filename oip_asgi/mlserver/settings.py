@@ -93,18 +93,18 @@ _UNUSED: Final = {
 def read_settings(folder: Path) -> Settings:
     """`settings.json` of a folder, or the defaults."""
     file = folder / "settings.json"
-    return _read(file, Settings) if os.path.lexists(file) else Settings()
+    return _read_file(file, Settings) if os.path.lexists(file) else Settings()
 
 
 def read_model(file: Path) -> ModelSettings:
     """A `model-settings.json`. The name is that of its folder unless it says one, and the URI is its folder."""
-    settings = _read(file, ModelSettings)
+    settings = _read_file(file, ModelSettings)
     settings.name, settings._source = settings.name or file.parent.name, str(file)
     settings.parameters.uri = settings.parameters.uri or str(file.parent)
     return settings
 
 
-def _read(file: Path, kind: type[T]) -> T:
+def _read_file(file: Path, kind: type[T]) -> T:
     """Read a file, and note which of its keys are not used. Raises ValueError with the file, the key and what to do."""
     if not file.is_file():  # to read a pipe could take for ever
         raise ValueError(f"{file}: it is no file, or a link that leads to none")

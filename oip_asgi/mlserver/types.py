@@ -83,20 +83,20 @@ def _flatten(value: Any) -> list[Any]:
 class _Message:
     def dict(self, *, exclude: Any = None) -> dict[str, Any]:
         """The fields that are set, as plain values, without those that `exclude` names, or for each name what to leave out of it."""
-        return _plain({each.name: getattr(self, each.name) for each in fields(self)}, exclude)  # type: ignore[arg-type, no-any-return]
+        return _dump_value({each.name: getattr(self, each.name) for each in fields(self)}, exclude)  # type: ignore[arg-type, no-any-return]
 
 
-def _plain(value: Any, left_out: Any) -> Any:
+def _dump_value(value: Any, left_out: Any) -> Any:
     if isinstance(value, (_Message, Parameters)):
         value = dict(vars(value))
     if isinstance(value, TensorData):
         return value.root
     if isinstance(value, list):
-        return [_plain(each, left_out.get("__all__") if isinstance(left_out, Mapping) else None) for each in value]
+        return [_dump_value(each, left_out.get("__all__") if isinstance(left_out, Mapping) else None) for each in value]
     if not isinstance(value, dict):
         return value
     inner = left_out if isinstance(left_out, Mapping) else dict.fromkeys(left_out or (), True)
-    return {name: _plain(each, inner.get(name)) for name, each in value.items() if each is not None and inner.get(name) is not True}
+    return {name: _dump_value(each, inner.get(name)) for name, each in value.items() if each is not None and inner.get(name) is not True}
 
 
 @dataclass(kw_only=True)
