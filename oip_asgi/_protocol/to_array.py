@@ -20,6 +20,10 @@ _FEW: Final = 2**6
 """Up to so many elements, one more array object takes as much memory as the elements."""
 
 
+_FIRST_ROUNDED: Final = 2.0**53
+"""From here on, a float may be another whole number than the one it was made of."""
+
+
 def to_wire_array(value: Any, preferred: DType | None = None) -> Array:
     """A value as an array whose dtype the protocol knows, in wire order. `preferred` is as for `as_array`."""
     if type(value) is list and value and type(value[0]) in (str, bytes) and set(map(type, value)) <= {str, bytes}:
@@ -55,10 +59,19 @@ def as_array(value: Any, preferred: DType | None = None) -> Array:
         return array if preferred is None or not isinstance(value, (list, tuple)) else np.empty(array.shape, preferred)
     if kind in "fO" and all(issubclass(cls, (int, np.integer)) for cls in classes):
         return _to_whole_numbers(np.asarray(value, object), preferred)
+    if kind == "f" and _holds_integers(value) and (np.abs(array) >= _FIRST_ROUNDED).any():
+        text = "its whole numbers are floats where one is missing, which rounds those of 2**53 or more"
+        raise TypeError(f'{text}: make it a column, as in pandas.Series(values, dtype="Int64")')
     if preferred is not None and preferred.kind == "u" and kind == "i" and classes == {int}:
         unsigned = array.astype(preferred)
         return unsigned if (unsigned == array).all() else array
     return array
+
+
+def _holds_integers(value: Any) -> bool:
+    """Whether an array of pandas, polars or pyarrow is one of integers, as its dtype says: `Int64`, `uint8`."""
+    dtype = getattr(value, "dtype", None) or getattr(value, "type", "")
+    return str(dtype).casefold().removeprefix("u").startswith("int")
 
 
 def _find_classes(value: Any) -> set[type]:

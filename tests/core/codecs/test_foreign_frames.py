@@ -136,6 +136,30 @@ def test_whole_numbers_of_polars_are_not_rounded_beside_a_missing_one() -> None:
     assert (second.array.tolist(), second.parameters) == ([b"1", b"null"], {"content_type": "pd_json", "pd_dtype": "UInt8"})
 
 
+ARRAYS: dict[str, Callable[[list[int | None]], Any]] = {
+    "pandas": lambda values: pd.array(values, dtype="Int64"),
+    "pandas, an index": lambda values: pd.Index(pd.array(values, dtype="UInt64")),
+    "pyarrow": lambda values: pytest.importorskip("pyarrow").array(values),
+    "pyarrow, chunks": lambda values: pytest.importorskip("pyarrow").chunked_array([values[:1], values[1:]]),
+    "polars": lambda values: pytest.importorskip("polars").Series(values),
+}
+
+
+@pytest.mark.parametrize("name", ARRAYS)
+def test_an_array_of_whole_numbers_is_not_rounded_beside_a_missing_one(name: str, caplog: pytest.LogCaptureFixture) -> None:
+    server, large = InferenceServer(), 2**53 + 1
+    columns: list[list[int | None]] = [[large, 1], [2**53 - 1, None], [large, None]]
+    server.register("m", lambda x: {"y": ARRAYS[name](columns[x[0]])})
+    whole, small = (server.infer_sync("m", {"x": [place]}).outputs[0].array for place in (0, 1))
+    assert (whole.tolist(), small.tolist()[0]) == ([large, 1], 2.0**53 - 1)
+    assert np.isnan(small[1])
+    assert ask(server, "m", x=[2]).status == 500
+    text = "output 'y' is no tensor: its whole numbers are floats where one is missing, which rounds those of 2**53 or more"
+    assert f'{text}: make it a column, as in pandas.Series(values, dtype="Int64")' in caplog.text
+    with pytest.raises(InferenceError, match="input 'x': its whole numbers are floats where one is missing"):
+        server.infer_sync("m", {"x": ARRAYS[name]([large, None])})
+
+
 @pytest.mark.parametrize("max_batch_size", [None, 4])
 @pytest.mark.parametrize("make", [of_polars, of_a_table])
 def test_a_frame_of_another_library_has_columns(make: Callable[[], Any], max_batch_size: int | None) -> None:
