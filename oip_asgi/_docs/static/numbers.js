@@ -18,20 +18,20 @@ export function showNumbers({ readings, newest, problem }) {
   const most = newest?.durations.bounds.at(-1), seconds = (value) => duration(value, most);
   const moments = momentsOf(readings), known = moments.filter(Boolean), when = lately(total(known.map((moment) => moment.seconds)));
   at("plots").hidden = known.filter((moment) => total(moment.durations.counts)).length < FEW;
-  showPlot("rate", `Requests per second ${when}`, moments.map((moment) => moment && total(moment.durations.counts) / moment.seconds), digits);
-  showPlot("latency", `Latency, p50, ${when}`, moments.map((moment) => moment && quantile(moment.durations, 0.5)), seconds);
+  const rates = moments.map((moment) => moment && total(moment.durations.counts) / moment.seconds);
+  const latencies = moments.map((moment) => moment && quantile(moment.durations, 0.5));
+  showPlot("rate", `Requests per second ${when}: now`, rates, rates.at(-1), digits);
+  showPlot("latency", `Latency, p50, ${when}: last`, latencies, latencies.findLast(Number.isFinite), seconds);
   at("numbers").hidden = true;
   at("totals").textContent = newest ? "" : problem || "Not known yet.";
   if (!newest) return;
-  const recent = recentChange(readings, newest);
-  const isQuiet = !recent || !total(recent.durations.counts);
-  const seen = isQuiet ? { ...newest, when: "since the start" } : { ...recent, when: lately(recent.seconds) };
-  showLatencies(seen, seconds);
-  at("totals").textContent = [...sentencesOf(newest, seen, seconds), areOfSeveral(readings) && "Several processes seem to answer: each counts its own requests."].filter(Boolean).join("\n");
+  const recent = recentChange(readings, newest), isQuiet = !recent || !total(recent.durations.counts);
+  showLatencies(isQuiet ? newest : recent, isQuiet ? "since the start" : lately(recent.seconds), seconds);
+  at("totals").textContent = [!isQuiet && sentenceOf(recent, seconds), ...sentencesOf(newest), areOfSeveral(readings) && "Several processes seem to answer: each counts its own requests."].filter(Boolean).join("\n");
 }
 
 /** How long requests took. One of many takes longer than p99; of a few, the slowest says more. */
-function showLatencies({ durations, queues, when }, seconds) {
+function showLatencies({ durations, queues }, when, seconds) {
   const count = total(durations.counts), isMany = count >= MANY;
   at("numbers").hidden = count < FEW;
   const rows = [["Latency", durations], ["of it in the queue", queues]].map(([name, histogram]) =>
@@ -40,12 +40,16 @@ function showLatencies({ durations, queues, when }, seconds) {
   at("numbers").replaceChildren(made("caption", title), ...tableRows([["", "p50", isMany ? "p99" : "slowest"], ...rows]));
 }
 
-function sentencesOf({ outcomes, outside, rows, running, waiting, options }, { durations, when }, seconds) {
+/** What a few requests took; null if there is a table of them. */
+function sentenceOf({ durations, seconds: looked }, seconds) {
+  const count = total(durations.counts), mean = seconds(durations.sum / count).replace(" ", "\u00a0");
+  return count < FEW ? `${counted(count, "request")} ${lately(looked)}: ${count === 1 ? `it took ${mean}` : `${mean} on average`}.` : null;
+}
+
+function sentencesOf({ outcomes, outside, rows, running, waiting, options }) {
   const listed = (counts) => Object.entries(counts).filter(([, count]) => count).map(([name, count]) => `${count.toLocaleString("en")} ${name}`);
   const ended = listed(outcomes), flagged = listed(outside);
-  const count = total(durations.counts), mean = seconds(durations.sum / count).replace(" ", "\u00a0");
   return [
-    count > 0 && count < FEW && `${counted(count, "request")} ${when}: ${count === 1 ? `it took ${mean}` : `${mean} on average`}.`,
     `Now: ${running} running, ${waiting} waiting.`,
     `Requests since the start: ${ended.join(", ") || (running + waiting ? "none has ended" : "none")}.`,
     options.max_batch_size && callsOf(rows),
@@ -59,11 +63,12 @@ function callsOf({ counts, sum }) {
   return calls > 0 && `Calls of the model since the start: ${calls.toLocaleString("en")}, with ${rows} ${rows === "1" ? "row" : "rows"}${calls > 1 ? " on average" : ""}.`;
 }
 
-function showPlot(id, title, values, written) {
-  const known = values.filter((value) => value !== null && Number.isFinite(value));
-  const [now, most] = [known.at(-1), Math.max(...known)].map((value) => (known.length ? written(value) : "–"));
-  at(id).textContent = now;
-  at(`most-${id}`).textContent = known.length ? `peak ${most}` : "";
+/** Draw values, and say the newest one in words: that of this moment, or the last one that there was. */
+function showPlot(id, title, values, newest, written) {
+  const most = Math.max(...values.filter(Number.isFinite));
+  const [word, peak] = [newest, most].map((value) => (Number.isFinite(value) ? written(value) : "–"));
+  at(id).textContent = word;
+  at(`most-${id}`).textContent = `peak ${peak}`;
   const places = values.map((value) => (Number.isFinite(value) ? value : null));
-  draw(at(`${id}-plot`), places, MOMENTS, `${title}: now ${now}, peak ${most}`);
+  draw(at(`${id}-plot`), places, MOMENTS, `${title} ${word}, peak ${peak}`);
 }

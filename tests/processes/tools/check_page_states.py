@@ -39,7 +39,7 @@ def test_a_request_that_runs_is_not_denied(site: Served, browser: Browser) -> No
     page, _ = opened(browser, "about:blank")
     page.route("**/state.json", lambda route: route.fulfill(json={**route.fetch().json(), "running": 1, "outcomes": {"ok": 0}}))
     page.goto(f"{site.url}/v2/docs#model=iris")
-    expect(page.locator("#totals")).to_contain_text("Now: 1 running, 0 waiting. Requests since the start: none has ended.")
+    expect(page.locator("#totals")).to_have_text("Now: 1 running, 0 waiting. Requests since the start: none has ended.")
 
 
 def test_what_would_be_refused_cannot_be_sent(site: Served, browser: Browser) -> None:
