@@ -131,7 +131,7 @@ class DocumentFormat(msgspec.Struct, eq=False):
             binding.check_number(len(keys))
             named |= keys
         columns = (declared.keys() | named) - binding.named if binding.takes_frame else frozenset()
-        return generate.decode_request(flat, declared, named, columns | binding.columns)
+        return generate.decode_request(flat, declared, named, columns | binding.columns, binding.may_be_null)
 
     def encode(self, _: InferenceRequest, response: InferenceResponse) -> bytes:
         if self.has_rows:

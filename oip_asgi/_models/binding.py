@@ -195,6 +195,8 @@ class Binding:
         """The names of the tensors that have a parameter of their own."""
         self.columns = frozenset(entry.name for entry in entries if entry.reader is not None and entry.reader.is_column)
         """The names of the tensors that are read as a `pd.Series`. As columns of a frame, only these may differ from what is declared."""
+        self.may_be_null = frozenset(each.name for each in self.parameters if each.default is None) & self.named - self.columns
+        """The names of the tensors with None as their default, for which null stands in a flat object."""
         self.required = frozenset(entry.name for entry in entries if entry.is_needed) - self.scalars
         """The names of the tensors that each request must have."""
         self._specs = {entry.name: entry.spec for entry in entries if entry.spec is not None}

@@ -161,9 +161,14 @@ def read_objects(text: bytes) -> list[Any]:
 
 
 def decode_request(
-    request: Mapping[str, Any], declared: Mapping[str, TensorSpec], named: Collection[str], columns: Collection[str] = ()
+    request: Mapping[str, Any],
+    declared: Mapping[str, TensorSpec],
+    named: Collection[str],
+    columns: Collection[str] = (),
+    may_be_null: Collection[str] = (),
 ) -> InferenceRequest:
-    """A flat object as a request. Inputs that are `columns` of a data frame may have missing values."""
+    """A flat object as a request. Inputs that are `columns` of a data frame may have missing values. Those that `may_be_null` are left out
+    if they are."""
     for name in RESERVED_INPUTS.intersection(declared, request):
         raise InvalidRequest(f"input {show(name)} has the name of another member of the object: use infer")
     members = dict(request)
@@ -180,6 +185,8 @@ def decode_request(
         _check_spelling(unknown, names, names - members.keys())
     inference = InferenceRequest([], request_id, {})
     for name, value in members.items():
+        if value is None and name in may_be_null:
+            continue
         if name in names:
             spec = declared.get(name)
             spec = None if spec is not None and spec.other_datatypes == "all" else spec  # its elements decide

@@ -187,6 +187,29 @@ def test_an_object_holds_so_many_values(item: bytes) -> None:
     }
 
 
+def show_options(
+    x: np.ndarray,
+    limit: float | None = None,
+    words: list[str] | None = None,
+    more: np.ndarray | None = None,
+    scale: float = 1.0,
+) -> list[str]:
+    return [f"{limit} {words} {more} {scale}"]
+
+
+@pytest.mark.parametrize("name", ["limit", "words", "more"])
+def test_null_for_an_input_that_is_none_by_default_leaves_it_out(name: str) -> None:
+    server = InferenceServer()
+    server.register("m", show_options)
+    for body in ({"x": [1], name: None}, {"x": [1], "parameters": {name: None}}):
+        response = answer_http(server, "POST", "/models/m/generate", (), json.dumps(body).encode())
+        document = json.loads(b"".join(response.parts))
+        assert (response.status, document) == (200, {"model_name": "m", "output_0": "None None None 1.0"})
+    for needed in ("x", "scale"):
+        refused = answer_http(server, "POST", "/models/m/generate", (), json.dumps({"x": [1], needed: None}).encode())
+        assert (refused.status, b"is null: expected a scalar or a list" in b"".join(refused.parts)) == (400, True)
+
+
 @pytest.mark.parametrize("name", ["id", "a"])
 def test_what_is_no_scalar_is_not_decoded(name: str) -> None:
     body = b'{"x":1,"%b":[%b]}' % (name.encode(), b",".join([b"[1]"] * 2**18))
