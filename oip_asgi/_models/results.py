@@ -173,6 +173,7 @@ def _recheck_response(response: InferenceResponse, outputs: Outputs, content_typ
 def _recheck_tensor(tensor: Tensor, spec: TensorSpec | None, content_type: str | None, codecs: Codecs) -> Tensor:
     copy = _to_tensor(_check_name(tensor.name), tensor.array)
     copy.parameters = to_plain_parameters(f"output {tensor.name!r}", tensor.parameters, ModelFault)
+    copy.parameters.pop("binary_data_size", None)  # another answer's: no client could read it beside JSON data
     own = tensor.parameters.get("content_type")
     if content_type is None or content_type == own:
         return copy

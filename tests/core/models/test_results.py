@@ -388,6 +388,17 @@ class Colour(IntEnum):
     RED = 3
 
 
+@pytest.mark.parametrize("is_binary", [False, True])
+def test_only_the_answer_says_how_many_bytes_are_behind_its_json(is_binary: bool) -> None:
+    server = InferenceServer()
+    server.register("m", lambda: InferenceResponse([Tensor("t", np.ones(2), {"binary_data_size": 99, "p": 1})]))
+    body = json.dumps({"inputs": [], "parameters": {"binary_data_output": is_binary}}).encode()
+    answer = over_asgi(OIPApp(server), "")(Request("POST", "/models/m/infer", (), body))
+    assert answer.status == 200
+    [tensor] = InferenceResponse.from_http(answer.headers, answer.body).outputs
+    assert (tensor.array.tolist(), tensor.parameters) == ([1.0, 1.0], {"p": 1})
+
+
 def test_parameters_of_other_types_than_jsons() -> None:
     given: Any = {np.str_("a"): np.float64(0.5), "b": np.bool_(True), "c": np.int8(-3), "d": np.str_("é"), "e": Wide(2.5), "f": Colour.RED}
     answer = ask(returning(InferenceResponse([Tensor("t", np.ones(1), given)], given)), "m")
