@@ -6,6 +6,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
+from numpy import ndarray
+
 from .._protocol.errors import InvalidResponse
 from .._protocol.specs import TensorSpec
 from . import _questions as questions
@@ -20,7 +22,11 @@ _ENCODED: Final = ("base64", "pd_json")
 
 def have_texts(inputs: Any) -> bool:
     """Whether values by name have texts or bytes in lists or alone. Arrays and tensors are sent as they are."""
-    return isinstance(inputs, Mapping) and any(map(_is_text, inputs.values()))
+    if isinstance(inputs, Mapping):
+        for value in inputs.values():
+            if type(value) is not ndarray and _is_text(value):
+                return True
+    return False
 
 
 def _is_text(value: Any) -> bool:
