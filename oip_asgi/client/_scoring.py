@@ -7,6 +7,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
 from datetime import date
 from itertools import islice
 from typing import Any, Final, NamedTuple, TypeAlias
@@ -56,7 +57,8 @@ _JSON_TEXTS: Final = "pd_json"
 _WITH_NAN: Final = "object[NaN]"
 """The dtype of a column of objects with gaps, as pandas reads it from a file."""
 
-_BOOLS: Final = {"true": True, "false": False, "1": True, "0": False}
+_BOOLS: Final = {"True": True, "TRUE": True, "true": True, "1": True, "False": False, "FALSE": False, "false": False, "0": False}
+"""Those that pandas reads, and what a column that is declared as one of booleans has beside them."""
 
 
 def plan_columns(
@@ -132,45 +134,55 @@ def read_value(value: Any, column: Column, *, is_text: bool) -> Any:
     """
     if value is None or (is_text and value == "" and (column.may_miss or column.datatype != "BYTES")):
         return None
-    if not is_text or column.datatype == "BYTES":
-        return value
-    if column.datatype == "BOOL":
-        return _BOOLS[value.strip().lower()]
-    if "_" in value:  # 1_000 is a number to Python alone
+    return _read_text(value, column.datatype) if is_text else value
+
+
+def _read_text(text: str, datatype: str) -> Any:
+    """A text as a datatype has it. Raises ValueError or KeyError if it is none."""
+    if datatype == "BYTES":
+        return text
+    if datatype == "BOOL":
+        return _BOOLS[text.strip()]
+    if "_" in text:  # 1_000 is a number to Python alone
         raise ValueError
-    return float(value) if column.datatype in FLOATING else int(value)
+    return float(text) if datatype in FLOATING else int(text)
 
 
 def guess_datatypes(names: list[str], rows: Iterable[Row], *, is_text: bool) -> tuple[dict[str, str], int]:
     """The datatype of each column, by all of its values, as pandas reads them, and how many rows there are."""
-    kinds: list[str | None] = [None] * len(names)
-    misses: set[int] = set()
+    kinds: list[set[str]] = [set() for _ in names]
     count = 0
     for row in rows:
         count += 1
-        for index, value in enumerate(row[: len(names)]):
-            if value is None or (is_text and value == ""):
-                misses.add(index)
-            elif kinds[index] != "BYTES":
-                kinds[index] = _widen(kinds[index], _find_kind_of_text(value) if is_text else _KINDS.get(type(value), "BYTES"))
-    # whole numbers of which some are missing are floats there
-    guesses = ["FP64" if kind is None or (kind == "INT64" and index in misses) else kind for index, kind in enumerate(kinds)]
-    return dict(zip(names, guesses, strict=True)), count
+        for own, value in zip(kinds, row, strict=False):
+            if "BYTES" not in own:
+                own.add(_find_kind(value, is_text=is_text))
+    return dict(zip(names, map(_join_kinds, kinds), strict=True)), count
 
 
-_KINDS: Final = {bool: "BOOL", int: "INT64", float: "FP64"}
+def _find_kind(value: Any, *, is_text: bool) -> str:
+    """The datatype of a value by itself, or "missing", or "negative" of a whole number that is."""
+    if value is None or (is_text and value == ""):
+        return "missing"
+    for datatype in ("INT64", "FP64", "BOOL") if is_text else ():
+        with suppress(ValueError, KeyError):
+            value = _read_text(value, datatype)
+            break
+    if type(value) is int:
+        return "negative" if value < 0 else "UINT64" if value >= 2**63 else "INT64"
+    return {bool: "BOOL", float: "FP64"}.get(type(value), "BYTES")
 
 
-def _widen(kind: str | None, other: str) -> str:
-    return other if kind in (None, other) else "FP64" if {kind, other} == {"INT64", "FP64"} else "BYTES"
-
-
-def _find_kind_of_text(value: str) -> str:
-    try:
-        number = float(value)
-    except ValueError:
-        return "BOOL" if value in ("True", "TRUE", "true", "False", "FALSE", "false") else "BYTES"
-    return "BYTES" if "_" in value else "INT64" if number.is_integer() and value.strip().lstrip("+-").isdecimal() else "FP64"
+def _join_kinds(kinds: set[str]) -> str:
+    """The datatype of a column. Whole numbers of which some are missing are floats, as in pandas."""
+    there = kinds - {"missing"}
+    if there == {"BOOL"}:
+        return "BOOL"
+    if there - {"INT64", "UINT64", "FP64", "negative"}:
+        return "BYTES"
+    if "FP64" in there or there == set() or "missing" in kinds:
+        return "FP64"
+    return "UINT64" if "UINT64" in there and "negative" not in there else "INT64"
 
 
 def make_tensors(columns: Sequence[Column], rows: Sequence[Row], *, is_text: bool) -> list[Tensor]:

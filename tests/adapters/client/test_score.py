@@ -390,7 +390,7 @@ def test_it_stops_where_no_row_can_be_scored(url: str, tmp_path: Path, capsys: p
             "rows.csv",
             "s.csv",
             "'rnt' is not found: expected 'rent', 'matrix', 'open', 'plain', 'pay', 'kinds', 'flags', 'odd', 'days', "
-            "'all'; did you mean 'rent'?",
+            "'all' and 1 more; did you mean 'rent'?",
         ),
         ("rent", "long.csv", "s.csv", "long.csv, line 2: field larger than field limit (131072): write JSON lines or Parquet"),
         ("rent", "cut.jsonl", "s.csv", "cut.jsonl, line 2: no JSON: "),
@@ -426,9 +426,14 @@ def test_what_pandas_reads_is_scored(tmp_path: Path) -> None:
     big = 2**53
     (tmp_path / "ids.csv").write_text("id\n" + "".join(f"{big + row % 3}\n" for row in range(12)))
     (tmp_path / "gaps.csv").write_text("own\n" + 'True\n""\nFalse\n' * 4)
+    (tmp_path / "hashes.csv").write_text("id\n" + "".join(f"{2**63 + row % 3}\n" for row in range(12)))
     server = InferenceServer()
     expected = {}
-    for name, encoder in (("ids", OneHotEncoder()), ("gaps", make_pipeline(FunctionTransformer(), OneHotEncoder()))):
+    for name, encoder in (
+        ("ids", OneHotEncoder()),
+        ("hashes", OneHotEncoder()),
+        ("gaps", make_pipeline(FunctionTransformer(), OneHotEncoder())),
+    ):
         frame = pd.read_csv(tmp_path / f"{name}.csv", skip_blank_lines=False)
         classifier = make_pipeline(encoder, LogisticRegression()).fit(frame, [0, 1, 0] * 4)
         server.register(name, classifier.predict)
