@@ -74,6 +74,13 @@ class OIPApp:
                 'write OIPApp(server).install(app, "/v2"), to which the application\'s apply, and which takes dependencies=[Depends(...)]'
             )
 
+    async def _refuse_path(self, path: str, scope: Scope, send: Send) -> None:
+        root = scope.get("root_path", "").rstrip("/")
+        mount = root.removeprefix(scope.get("app_root_path", root).rstrip("/"))  # the rest is a proxy's
+        response = respond_unknown_path(path, root, self._prefix, mount)
+        await send({"type": "http.response.start", "status": response.status, "headers": response.headers})
+        await send({"type": "http.response.body", "body": b"".join(response.parts), "more_body": False})
+
     async def __call__(self, scope: Scope, receive: Receive, send: Send, path: str | None = None) -> None:
         """Answer a request. Who knows its `path` below the mount already, such as "/health/live", says it; "" is the mount itself."""
         if scope["type"] != "http":
@@ -85,9 +92,7 @@ class OIPApp:
             path = find_path(scope) if scope.get("root_path") else scope["path"]
             rest = path_under(path, self._prefix) if self._prefix else path
             if rest is None:
-                root = scope.get("root_path", "").rstrip("/")
-                mount = root.removeprefix(scope.get("app_root_path", root).rstrip("/"))  # the rest is a proxy's
-                await _send(respond_unknown_path(path, root, self._prefix, mount), send)
+                await self._refuse_path(path, scope, send)
                 return
             path, host = rest, scope.get("app")
             if host is not self._host:
@@ -118,7 +123,10 @@ class OIPApp:
             if io.here is not None:  # else it has not waited: a coroutine less, as nearly always
                 await io.end()
         assert type(answer) is Response
-        await _send(answer, send)
+        # a copy, as middleware may add to it, and some responses are made once
+        await send({"type": "http.response.start", "status": answer.status, "headers": [*answer.headers]})
+        for part, more in answer.messages():
+            await send({"type": "http.response.body", "body": part, "more_body": more})
 
     # a server of WSGI passes two arguments, and what Python says of the third begins with this name
     __call__.__qualname__ = "OIPApp is an ASGI application, and a WSGI server or application called it: write OIPWSGIApp(server). __call__"
@@ -285,13 +293,6 @@ def _carry_trailers(app: Starlette) -> None:
     app.build_middleware_stack = lambda: TrailersMiddleware(build())  # type: ignore[method-assign]
     if app.middleware_stack is not None:  # it has answered requests before
         app.middleware_stack = TrailersMiddleware(app.middleware_stack)
-
-
-async def _send(response: Response, send: Send) -> None:
-    # a copy, as middleware may add to it, and some responses are made once
-    await send({"type": "http.response.start", "status": response.status, "headers": [*response.headers]})
-    for body, more in response.messages():
-        await send({"type": "http.response.body", "body": body, "more_body": more})
 
 
 class OIPMiddleware:
