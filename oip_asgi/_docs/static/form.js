@@ -3,7 +3,7 @@
 import { sizeOf } from "./arrays.js";
 import { awaitAnswer, hideAnswer, listenToAnswer, showAnswer, showFailure, showStopped, showStream } from "./answer.js";
 import { Mistake } from "./cells.js";
-import { at, chooseTab, copyBy, copyButton, listenToTabs, made, saveButton } from "./elements.js";
+import { at, breakable, chooseTab, copyBy, copyButton, listenToTabs, made, saveButton } from "./elements.js";
 import { Fields, MOST_WRITTEN } from "./fields.js";
 import { withMissing } from "./frame.js";
 import { isJSON, parse, pretty } from "./json.js";
@@ -164,7 +164,7 @@ function contentOf({ body, file, parts: behind }) {
 function showSnippets() {
   const asked = request();
   at("link").hidden = Boolean(asked.file) || asked.parts.length > 0 || !linkOf(asked);
-  at("address").textContent = new URL(asked.url).pathname;
+  at("address").replaceChildren(...breakable(new URL(asked.url).pathname));
   const chosen = at("languages").querySelector("[aria-selected=true]")?.textContent;
   model.code = Object.entries(LANGUAGES).map(([name, { make }]) => [name, make(asked)]).filter(([, code]) => code);
   at("languages").replaceChildren(...model.code.map(([name]) => {

@@ -74,7 +74,7 @@ def test_the_numbers_are_there_with_the_answer_and_the_plots_once_they_show_some
     expect(page.locator("#plots")).to_be_hidden()
     for _ in range(3):
         seen_by(page)
-    expect(page.locator("#numbers caption")).to_have_text(re.compile(r"^5 requests in the last (\d+ s|second), times within 5 %$"))
+    expect(page.locator("#numbers caption")).to_have_text(re.compile(r"^5 requests in the last (\d+ s|second), times within 5\s%$"))
     expect(page.locator("#numbers tr").first).to_have_text("p50slowest")
     expect(page.locator("#numbers tr").nth(1)).to_have_text(re.compile(r"^Latency[\d.]+ ms[\d.]+ ms$"))
     for _ in range(40):
