@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from array import array
 from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import suppress
 from enum import Enum
-from itertools import chain
-from operator import attrgetter
+from operator import attrgetter, methodcaller
 from types import NoneType
 from typing import Any, Final, is_typeddict
 
@@ -31,8 +31,6 @@ OBJECTS: Final = ""
 """The name of the input that holds the rows of a request themselves. No tensor of a client or a declaration has it."""
 
 _encode: Final = msgspec.json.Encoder().encode
-
-_LEAST, _GREATEST = -(2**63), 2**63 - 1
 
 _OF_JSON: Final = frozenset({bool, int, float, str, NoneType})
 
@@ -59,7 +57,7 @@ class JSONRows:
     ) -> None:
         self._cls, self._is_list = cls, is_list
         self._make, self._from_json, self._write_columns = make, from_json, write_columns
-        self._width, self._are_dicts = len(fields), is_typeddict(cls)
+        self._width = len(fields)
         self._names = {field.reads: None for field in fields}
         self._needed = {field.reads for field in fields if field.is_needed}
         self._dates = [field.reads for field in fields if field.is_date]
@@ -69,7 +67,7 @@ class JSONRows:
         self._writes = from_json is not None and _leave_as_they_are(cls, fields)
         self._written = [field.writes for field in fields]
         self._values = [attrgetter(field.name) for field in fields]
-        self._whole_numbers = [field for field in fields if field.of is IntType and not field.choices]
+        self._whole_numbers = [(field, _find_getter(cls, field)) for field in fields if field.of is IntType and not field.choices]
 
     # Requests. Unless one is wanted `as_columns`, its only input are the rows
 
@@ -106,18 +104,15 @@ class JSONRows:
         return self._make_request(self._make(objects), as_columns=as_columns)
 
     def _make_request(self, rows: list[Any], *, as_columns: bool) -> InferenceRequest:
-        for field in self._whole_numbers:
-            _refuse_beyond(field, self._list_values(field, rows))
+        for field, find in self._whole_numbers:
+            if not _are_int64(map(find, rows)):
+                _refuse_beyond(field, map(find, rows))
         if not as_columns:
             return InferenceRequest([Objects(OBJECTS, object_array(rows, (len(rows),)))])
         try:
             return self._write_columns(rows)
         except (TypeError, ValueError) as error:
             raise InvalidRequest(f"the rows can be no columns, which this model needs: {error}") from None
-
-    def _list_values(self, field: Field, rows: list[Any]) -> list[Any]:
-        """The values of a field, one for each row; None where a TypedDict lacks it."""
-        return [row.get(field.reads) for row in rows] if self._are_dicts else list(map(attrgetter(field.name), rows))
 
     def show_columns(self, request: InferenceRequest) -> InferenceRequest:
         """A request with the columns of its rows, if these came as objects. It has no inputs if they can be no columns."""
@@ -156,7 +151,7 @@ class JSONRows:
             text = _encode(self._from_json(_encode(rows)))  # twice, as a whole number of a field of floats becomes a float
         except (*ERRORS, AttributeError, TypeError, ValueError, OverflowError):
             return None
-        if any(_find_beyond(self._list_values(field, rows)) for field in self._whole_numbers):
+        if not all(_are_int64(map(find, rows)) for _, find in self._whole_numbers):
             return None
         return RowsAsJSON([], text=text, names=self._written)
 
@@ -171,22 +166,27 @@ def _leave_as_they_are(cls: Any, fields: Sequence[Field]) -> bool:
     return config is not None and config.tag is None and not config.omit_defaults
 
 
-def _find_beyond(numbers: Iterable[int | None]) -> list[int]:
-    """The least and the greatest of the whole numbers, if one of them is no INT64."""
-    there = [number for number in numbers if number is not None]
-    ends = [min(there), max(there)] if there else []
-    return ends if ends and not _LEAST <= ends[0] <= ends[1] <= _GREATEST else []
+def _find_getter(cls: type, field: Field) -> Callable[[Any], Any]:
+    """What gives the value of a field of a row; None where a TypedDict lacks it."""
+    return methodcaller("get", field.reads) if is_typeddict(cls) else attrgetter(field.name)
 
 
-def _refuse_beyond(field: Field, values: list[Any]) -> None:
+def _are_int64(values: Iterable[Any]) -> bool:
+    """Whether all are whole numbers that a column holds. None and lists are no numbers."""
+    try:
+        array("q", values)
+    except (TypeError, OverflowError):
+        return False
+    return True
+
+
+def _refuse_beyond(field: Field, values: Iterable[Any]) -> None:
     """Refuse what no column of the field holds, so that a request is answered alike where nothing needs columns."""
-    if not _find_beyond(chain.from_iterable(filter(None, values)) if field.is_list else values):
-        return
     for row, value in enumerate(values):
-        for beyond in _find_beyond(value or () if field.is_list else [value]):
-            if not _LEAST <= beyond <= _GREATEST:
-                expected = f"expected {_LEAST} to {_GREATEST}"
-                raise InvalidRequest(f"rows[{row}].{field.reads}: {beyond} is out of range for INT64: {expected}")
+        for each in value if type(value) is list else (value,):
+            if each is not None and not -(2**63) <= each < 2**63:
+                expected = f"expected {-(2**63)} to {2**63 - 1}"
+                raise InvalidRequest(f"rows[{row}].{field.reads}: {each} is out of range for INT64: {expected}")
 
 
 def _refuse_finer(name: str, values: list[Any]) -> None:
