@@ -241,7 +241,14 @@ function sentIn(body) {
 /** A tensor with the shape that its input declares, and with its content type if it has none of its own. */
 function withDeclared(tensor) {
   const declared = model.metadata.inputs.find(({ name }) => name === tensor.name);
-  return { ...tensor, declared: declared?.shape, parameters: { ...declared?.parameters, ...tensor.parameters } };
+  const shape = tensor.shape ?? (declared && shapeOf(declared.shape, [tensor.data].flat(Infinity).length));
+  return { ...tensor, shape, declared: declared?.shape, parameters: { ...declared?.parameters, ...tensor.parameters } };
+}
+
+/** The shape of so many elements, as a member of a flat object has none; undefined where more than one of its sizes is free. */
+function shapeOf(declared, count) {
+  const free = declared.filter((size) => size === -1).length, fixed = declared.filter((size) => size !== -1).reduce((product, size) => product * size, 1);
+  return free > 1 || !fixed ? undefined : declared.map((size) => (size === -1 ? count / fixed : size));
 }
 
 /** What to write so that the next requests are checked, if the model does not declare what was sent and answered. */

@@ -51,6 +51,7 @@ def test_fields_of_numbers_and_texts(site: Served, browser: Browser) -> None:
     expect(field).to_have_value("1, 2, 3, 4\n4, 3, 2, 1")  # what is filled in stays
     page.click("#send")
     assert answer_of(page)["label"] == [3, 0]
+    expect(page.locator("#look thead tr")).to_have_text(["answeredsent", "rowlabelx 0x 1x 2x 3"])  # two rows, though they were sent flat
     page.goto(f"{site.url}/v2/docs#model=greet")
     page.get_by_label("names text").fill('Ada\nit\'s "é"')
     page.click("#send")
