@@ -63,7 +63,7 @@ class OIPGRPCApp:
         check_server(server, "OIPGRPCApp", "OIPGRPCApp(server)")
         self._server = server
         self._engine, self._runtime = server._inside
-        self._services = Services(server, _read_metadata, health=health, reflection=reflection)
+        self._services = Services(server, lambda scope: read_metadata(scope["headers"]), health=health, reflection=reflection)
         self.paths = [f"/{name}" for name in self._services.names]
         self.methods = [*self._services.methods, *self._services.conversations]
         """The paths of all methods, inference first."""
@@ -194,10 +194,6 @@ def _subtract(timeout: float, passed: float) -> float:
     if passed >= timeout:
         raise TimedOut(_TOO_LATE)
     return math.ceil((timeout - passed) * 1000) / 1000
-
-
-def _read_metadata(scope: Scope) -> Iterable[tuple[str, str]]:
-    return read_metadata(scope["headers"])
 
 
 def _find_method(scope: Scope, services: Collection[str]) -> str:
