@@ -20,7 +20,7 @@ from .._protocol.errors import InvalidRequest, show
 from .._protocol.specs import TensorSpec
 from .._protocol.tensors import Tensor
 from .annotations import parse_return
-from .binding import Binding, Input, Parameter, Read
+from .binding import Binding, Bound, Input, Parameter, Read, make_binding
 from .callables import STREAMS, find_description, kind_of
 from .parameters import apply_declaration, take_parameters
 from .signature import (
@@ -64,10 +64,10 @@ def bind(
         )
     _check_content_type(request_reader, inputs, declared)
     of_one_request = {p.annotation.wanted for p in signature.plain if p.takes_request}
-    return Binding(
-        inputs,
-        [*parameters, *(Parameter(entry.name, read_each) for entry in unnamed if read_each and not has_rest)],
-        codecs,
+    bound = Bound(
+        entries=inputs,
+        parameters=[*parameters, *(Parameter(entry.name, read_each) for entry in unnamed if read_each and not has_rest)],
+        codecs=codecs,
         rest=read_each if has_rest else None,
         makes_series=has_rest and reader is not None and reader.is_column,
         request_reader=request_reader and msgspec.structs.replace(request_reader, order=[entry.name for entry in unnamed]),
@@ -80,6 +80,7 @@ def bind(
         returned=parse_return(read.return_annotation, codecs, streams=kind_of(function, "thread") in STREAMS),
         description=find_description(function),
     )
+    return make_binding(bound)
 
 
 def _list_known_inputs(signature: Signature, optional: Collection[str], declared: Declared) -> dict[str, Input]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import inspect
 import operator
 from collections.abc import Callable, Collection, Mapping, Sequence, Set
-from dataclasses import KW_ONLY, dataclass, field, replace
+from dataclasses import replace
 from typing import Any, NamedTuple, Protocol, TypeAlias
 
 import msgspec
@@ -144,14 +144,12 @@ class Parameter(NamedTuple):
     keyword: str | None = None  # None for one by position
 
 
-@dataclass(eq=False)
-class Binding:
-    """How a callable is called: its inputs, and how its arguments are made of them."""
+class Bound(msgspec.Struct, frozen=True, kw_only=True, eq=False):
+    """What `bind` decides of a callable: its inputs, and how its arguments are made of them."""
 
     entries: Collection[Input]
     parameters: Collection[Parameter]
     codecs: Codecs
-    _: KW_ONLY
     is_open: bool
     rest: Read | None = None
     """Reads each tensor for `**inputs`, which gets those without a parameter of their own; None without such a parameter."""
@@ -170,48 +168,43 @@ class Binding:
     """False for an estimator that would take any columns of a data frame, in any order: neither it nor a declaration names them."""
     flags_ranges: bool = False
     """Whether values outside of a declared range are answered and flagged. If not, they are refused."""
-    returned: Returned = field(default_factory=Returned)
+    returned: Returned = msgspec.field(default_factory=Returned)
     description: str = ""
 
-    def __post_init__(self) -> None:
-        entries = self.entries
-        specs = [(entry.name, entry.find_spec()) for entry in entries]
-        self.inputs = tuple(spec for _, spec in specs if spec is not None)
-        """What metadata says of the inputs of which something is known."""
-        self.undeclared = tuple(name for name, spec in specs if spec is None)
-        """The names of the inputs of which nothing is known."""
-        self.scalars = frozenset(entry.name for entry in entries if entry.is_scalar)
-        """The names of the inputs that may be among the request's parameters."""
-        reads_others = self.rest is not None or self.of_one_request is not None
-        self.refused = frozenset() if reads_others else self.names - self.scalars
-        """The names of the callable's parameters that a request may send as inputs, but not among its own parameters."""
-        self.read_alone = frozenset() if reads_others else self.scalars
-        """The names of the scalars, if these are all that is read of the request's parameters."""
-        takes_all, is_alone = self.request_reader is not None, self.of_one_request is None
-        self.takes_any_key = (takes_all and (self.is_open or is_alone)) or (self.rest is not None and is_alone and not entries)
-        """Whether each key of a flat object is an input: for a data frame that takes any name, or where nothing reads the request's
-        parameters; for `**inputs` alone."""
-        self.named = frozenset(entry.name for entry in entries if entry.reader is not None)
-        """The names of the tensors that have a parameter of their own."""
-        self.columns = frozenset(entry.name for entry in entries if entry.reader is not None and entry.reader.is_column)
-        """The names of the tensors that are read as a `pd.Series`. As columns of a frame, only these may differ from what is declared."""
-        self.may_be_null = frozenset(each.name for each in self.parameters if each.default is None) & self.named - self.columns
-        """The names of the tensors with None as their default, for which null stands in a flat object."""
-        self.required = frozenset(entry.name for entry in entries if entry.is_needed) - self.scalars
-        """The names of the tensors that each request must have."""
-        self._specs = {entry.name: entry.spec for entry in entries if entry.spec is not None}
-        self._ranged = {name: spec for name, spec in self._specs.items() if spec.has_range}
-        self._checked = {name: spec for name, spec in self._specs.items() if spec.has_range or not spec.allow_nan}
-        self._known = None if self.is_open else frozenset(entry.name for entry in entries)
-        self._takes = ", ".join(str(entry) for entry in entries if entry.reader is not None) or "**inputs"
-        tensors = [entry.name for entry in entries if entry.name not in self.scalars]
-        self.takes_frame = self.request_reader is not None and self.request_reader.codec.content_type == "pd"
-        """Whether one parameter is a data frame, whose columns are the inputs that no other parameter has."""
-        codec = None if self.request_reader is None else self.request_reader.codec
-        self.rows = codec if isinstance(codec, Rows) else None
-        """What makes the rows of a class of a request; None for other parameters."""
-        takes_any = self.rest is not None or self.request_reader is not None or self.of_one_request is InferenceRequest
-        self._single_input = None if takes_any or len(tensors) != 1 else tensors[0]
+
+class Binding(Bound, frozen=True, kw_only=True, eq=False):
+    """How a callable is called: what was decided of it, and what follows from that for each request. `make_binding` makes it."""
+
+    inputs: tuple[TensorSpec, ...]
+    """What metadata says of the inputs of which something is known."""
+    undeclared: tuple[str, ...]
+    """The names of the inputs of which nothing is known."""
+    scalars: frozenset[str]
+    """The names of the inputs that may be among the request's parameters."""
+    refused: frozenset[str]
+    """The names of the callable's parameters that a request may send as inputs, but not among its own parameters."""
+    read_alone: frozenset[str]
+    """The names of the scalars, if these are all that is read of the request's parameters."""
+    takes_any_key: bool
+    """Whether each key of a flat object is an input: for a data frame that takes any name, or where nothing reads the request's
+    parameters; for `**inputs` alone."""
+    takes_frame: bool
+    """Whether one parameter is a data frame, whose columns are the inputs that no other parameter has."""
+    rows: Rows | None
+    """What makes the rows of a class of a request; None for other parameters."""
+    named: frozenset[str]
+    """The names of the tensors that have a parameter of their own."""
+    columns: frozenset[str]
+    """The names of the tensors that are read as a `pd.Series`. As columns of a frame, only these may differ from what is declared."""
+    may_be_null: frozenset[str]
+    """The names of the tensors with None as their default, for which null stands in a flat object."""
+    required: frozenset[str]
+    """The names of the tensors that each request must have."""
+    _specs: dict[str, TensorSpec]
+    _ranged: dict[str, TensorSpec]
+    _checked: dict[str, TensorSpec]  # those whose values are looked at
+    _known: frozenset[str] | None  # the names of all inputs; None if it may have others
+    _single_input: str | None  # the name of the only tensor
 
     def check_number(self, inputs: int) -> None:
         """Refuse a request with more inputs than it may have."""
@@ -236,7 +229,8 @@ class Binding:
             if self.request_reader is not None or is_for_tensor:
                 raise
             raise InvalidRequest(
-                f"{error}; with the content_type {show(content_type)} the model takes one column for each of its parameters ({self._takes})"
+                f"{error}; with the content_type {show(content_type)} the model takes one column for each of its parameters "
+                f"({self._list_taken()})"
             ) from None
 
     def take(self, inputs: Sequence[Tensor], *, has_content_type: bool = False) -> dict[str, Tensor]:
@@ -337,8 +331,12 @@ class Binding:
         if is_refused and (self.named or self.rest):
             raise InvalidRequest(
                 f"the request has the content_type {show(content_type)}, which makes one value of all inputs, but the model takes "
-                f"{self._takes}: leave it out"
+                f"{self._list_taken()}: leave it out"
             )
+
+    def _list_taken(self) -> str:
+        """The parameters, for messages."""
+        return ", ".join(str(entry) for entry in self.entries if entry.reader is not None) or "**inputs"
 
     def arguments(self, accepted: Accepted) -> tuple[list[Any], dict[str, Any]]:
         """The positional and the keyword arguments for a request that was accepted."""
@@ -355,6 +353,39 @@ class Binding:
                 if name not in self.named:
                     kwargs[name] = self.rest(tensor, accepted.content_type)
         return args, kwargs
+
+
+def make_binding(bound: Bound) -> Binding:
+    entries, rest, reader, kind = bound.entries, bound.rest, bound.request_reader, bound.of_one_request
+    specs = [(entry.name, entry.find_spec()) for entry in entries]
+    declared = {entry.name: entry.spec for entry in entries if entry.spec is not None}
+    scalars = frozenset(entry.name for entry in entries if entry.is_scalar)
+    tensors = [entry.name for entry in entries if entry.name not in scalars]
+    named = frozenset(entry.name for entry in entries if entry.reader is not None)
+    columns = frozenset(entry.name for entry in entries if entry.reader is not None and entry.reader.is_column)
+    takes_rest, takes_all, is_alone = rest is not None, reader is not None, kind is None
+    takes_any = takes_rest or takes_all or kind is InferenceRequest
+    reads_others = takes_rest or not is_alone
+    return Binding(
+        **msgspec.structs.asdict(bound),
+        inputs=tuple(spec for _, spec in specs if spec is not None),
+        undeclared=tuple(name for name, spec in specs if spec is None),
+        scalars=scalars,
+        refused=frozenset() if reads_others else bound.names - scalars,
+        read_alone=frozenset() if reads_others else scalars,
+        takes_any_key=(takes_all and (bound.is_open or is_alone)) or (takes_rest and is_alone and not entries),
+        takes_frame=reader is not None and reader.codec.content_type == "pd",
+        rows=reader.codec if reader is not None and isinstance(reader.codec, Rows) else None,
+        named=named,
+        columns=columns,
+        may_be_null=frozenset(each.name for each in bound.parameters if each.default is None) & named - columns,
+        required=frozenset(entry.name for entry in entries if entry.is_needed) - scalars,
+        _specs=declared,
+        _ranged={name: spec for name, spec in declared.items() if spec.has_range},
+        _checked={name: spec for name, spec in declared.items() if spec.has_range or not spec.allow_nan},
+        _known=None if bound.is_open else frozenset(entry.name for entry in entries),
+        _single_input=None if takes_any or len(tensors) != 1 else tensors[0],
+    )
 
 
 def _make_unfit_error(tensor: Tensor, spec: TensorSpec, *, is_column: bool) -> InvalidRequest:

@@ -174,8 +174,9 @@ def _bind_all(
         if content_type in codecs.request_only:
             with contextlib.suppress(TypeError):  # more is declared than one tensor could be
                 others.update(dict.fromkeys(codecs.inputs, bind(function, own, codecs, None)))
-    for each in (binding, *others.values()):
-        each.flags_ranges = options.out_of_range == "flag"
+    if options.out_of_range == "flag":
+        binding = msgspec.structs.replace(binding, flags_ranges=True)
+        others = {name: msgspec.structs.replace(each, flags_ranges=True) for name, each in others.items()}
     return binding, others
 
 

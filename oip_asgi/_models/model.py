@@ -11,7 +11,7 @@ from .._codecs.content_types import Codecs
 from .._extensions.cache import Cache
 from .._protocol.log import logger
 from .batch_queue import Batches
-from .binding import Binding, Input
+from .binding import Bound, Input, make_binding
 from .callables import kind_of
 from .handler import Handler, make_handler
 from .lifecycle import Lifecycle
@@ -34,7 +34,7 @@ class Model:
         self.outputs = tuple(options.outputs)
         self.streams = False
         declared = [Input(spec.name, spec, content_type=spec.content_type) for spec in self.inputs]
-        self.binding = Binding(declared, (), codecs, is_open=not declared)
+        self.binding = make_binding(Bound(entries=declared, parameters=(), codecs=codecs, is_open=not declared))
         """How its function is called, as far as that is known: `load=` may return another function."""
         self.timeout = _to_seconds(options.timeout)
         self.stream_timeout = _to_seconds(options.stream_timeout)
