@@ -9,9 +9,8 @@ from __future__ import annotations
 
 import asyncio
 import math
-import time
 from collections.abc import Callable, Coroutine
-from contextlib import nullcontext, suppress
+from contextlib import suppress
 from typing import Any, Final, TypeAlias
 
 import msgspec
@@ -31,23 +30,17 @@ from .._serving.record import record_unknown
 from .._serving.stream import stream
 from .messages import GRPCFormat, Method, Reply
 from .methods import reply_error
+from .outbox import Outbox, Place, Write
 from .wire import encode_bytes_head
 
 Receive: TypeAlias = Callable[[], Coroutine[Any, Any, bytes | None]]
 """Returns the next message of a call; None if the client sends no more."""
-
-Write: TypeAlias = Callable[[bytes], Coroutine[Any, Any, None]]
-"""Sends a message, and returns when the next one may be sent."""
 
 STREAM: Final = "ModelStreamInfer"
 """The name of the method."""
 
 MOST_UNANSWERED: Final = 64
 """How many requests of one call may be unanswered. No more are read meanwhile."""
-
-_WRITE_SECONDS: Final = 1.0
-"""The least time that a message has to be written, even past the deadline of its request. If that is too short, the client does not read,
-and the call ends."""
 
 _FINAL: Final = "triton_final_response"
 _WANTS_FINAL: Final = "triton_enable_empty_final_response"
@@ -100,30 +93,25 @@ class StreamCall:
         self._runtime = runtime
         self._transport = transport
         self._receive = receive
-        self._write = write
+        self._outbox = Outbox(write)
         self._message = method.response
         # requests are those of ModelInfer, and responses hold its responses
         self._method = Method(method.name, method.parse, type(method.response().infer_response), method.write, method.metadata)
         self._ends_at_error = dict(method.metadata(transport)).get(_ENDS_AT_ERROR, "").lower() == "true"
         self._tasks: set[asyncio.Task[None]] = set()
         self._room = asyncio.Semaphore(MOST_UNANSWERED)
-        self._writing = asyncio.Lock()
-        self._is_stuck = False
-        self._last_answered = asyncio.Event()  # of a plain model
-        self._last_answered.set()
-        self._end: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
 
     async def run(self) -> Reply:
         """Read and answer requests, until all are answered."""
         self._start(self._read())
         try:
-            return await self._end
+            return await self._outbox.end
         finally:
             for task in self._tasks:
                 task.cancel()
             while self._tasks:
                 await asyncio.wait(self._tasks)
-            del self._end  # what it raises refers to this: a cycle, which only the garbage collector would free
+            del self._outbox.end  # what it raises refers to this: a cycle, which only the garbage collector would free
 
     def _start(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.get_running_loop().create_task(work)
@@ -133,16 +121,7 @@ class StreamCall:
     def _remove(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
         if not self._tasks:
-            self._finish(Reply())
-
-    def _finish(self, end: Reply | Exception) -> None:
-        """End the call, unless it ends already."""
-        if self._end.done():
-            return
-        if isinstance(end, Reply):
-            self._end.set_result(end)
-        else:
-            self._end.set_exception(end)
+            self._outbox.finish(Reply())
 
     async def _read(self) -> None:
         while True:
@@ -158,7 +137,7 @@ class StreamCall:
             except BaseException as error:
                 self._fail_task("authorize=", error)
                 raise
-            if self._end.done():  # an `async def` of `authorize=` may have swallowed the cancellation
+            if self._outbox.end.done():  # an `async def` of `authorize=` may have swallowed the cancellation
                 return
             self._start(self._answer(*request_and_model))
 
@@ -179,26 +158,19 @@ class StreamCall:
 
     async def _answer(self, request: _Request | None, model_or_error: Model | Exception) -> None:
         model = None if isinstance(model_or_error, Exception) else model_or_error
-        before, answered = self._last_answered, asyncio.Event()
-        if model is None or not model.streams:
-            self._last_answered = answered
-        else:  # it waits for no other request, and none waits for it
-            before = answered
-            answered.set()
+        place = self._outbox.take_place(in_order=model is None or not model.streams)
 
         async def write(piece: list[Any]) -> None:
-            nonlocal before
             assert request is not None  # it has a model
             if request.has_many:  # which may be known only after the model was loaded
-                before = answered
-                answered.set()
-            await self._send(piece[0], before, io.until)
+                place.leave_order()
+            await self._outbox.send(piece[0], place, io.until)
 
         io = AsyncIO(self._runtime)
 
         try:
             if isinstance(model_or_error, Exception):
-                await self._fail(as_client_error(model_or_error), request, None, before)
+                await self._fail(as_client_error(model_or_error), request, None, place)
                 return
             assert request is not None  # it has a model
             items = stream(self._engine, model_or_error, request, io)
@@ -206,47 +178,27 @@ class StreamCall:
             if first is not None:
                 await send_pieces(io, self._runtime.here(), first, items, write)
             if request.has_many:
-                await self._send_final(request, before)
+                await self._send_final(request, place)
         except Exception as error:
-            await self._fail(as_client_error(error), request, model, before)
+            await self._fail(as_client_error(error), request, model, place)
         except BaseException as error:
             self._fail_task(model or "a request", error)
             raise
         finally:
             await io.end()
-            answered.set()
+            place.end()
             self._room.release()
 
     def _fail_task(self, who: object, error: BaseException) -> None:
         """End the call, unless it ends already: user code cancelled a task, or raised what is meant for the host, as inline code may."""
-        if not self._end.done():
+        if not self._outbox.end.done():
             is_cancelled = asyncio.current_task().cancelling()  # type: ignore[union-attr]  # this runs in one
             did = "cancelled the task that runs it" if is_cancelled else f"raised {type(error).__name__}"
-            self._finish(reply_error(ModelFailed(f"{who} failed: it {did}")))
+            self._outbox.finish(reply_error(ModelFailed(f"{who} failed: it {did}")))
 
-    async def _send(self, message: bytes, before: asyncio.Event, deadline: float = math.inf) -> None:
-        """Send a message after what comes before it, and return when the next one may be sent."""
-        await before.wait()
-        async with self._writing:
-            if not self._is_stuck and not self._end.done():
-                writing = asyncio.ensure_future(self._write(message)) if deadline - time.monotonic() < _WRITE_SECONDS else None
-                try:
-                    await (self._write(message) if writing is None else asyncio.shield(writing))
-                    return
-                except asyncio.CancelledError:  # nothing can be sent after a part of a message
-                    self._is_stuck = await _is_cut(writing)
-                    raise
-                except Exception as error:  # the call takes no messages any more
-                    self._finish(error)
-            if asyncio.current_task().cancelling():  # type: ignore[union-attr]  # this runs in one
-                # each task is cancelled only once, and a model or a server may have swallowed it
-                raise asyncio.CancelledError
-            await asyncio.Event().wait()  # for the cancellation
-
-    async def _fail(self, error: InferenceError, request: _Request | None, model: Model | None, before: asyncio.Event) -> None:
-        if self._ends_at_error or self._is_stuck:
-            async with nullcontext() if self._is_stuck else self._writing:  # no message is cut off by this
-                self._finish(reply_error(error))
+    async def _fail(self, error: InferenceError, request: _Request | None, model: Model | None, place: Place) -> None:
+        if self._ends_at_error or self._outbox.is_stuck:
+            await self._outbox.finish_after_message(reply_error(error))
             return
         # a long request that was refused before a worker thread parsed it
         if request is not None and request.message is None and not isinstance(error, TooLarge):
@@ -259,11 +211,11 @@ class StreamCall:
             message.error_message = _name_request(request.model_name, request.id, text)
             if model is not None and not isinstance(error, _REFUSALS):
                 message.infer_response.model_name, message.infer_response.model_version = model.name, model.version or ""
-        await self._send(message.SerializeToString(), before)
+        await self._outbox.send(message.SerializeToString(), place)
         if request is not None:
-            await self._send_final(request, before)
+            await self._send_final(request, place)
 
-    async def _send_final(self, request: _Request, before: asyncio.Event) -> None:
+    async def _send_final(self, request: _Request, place: Place) -> None:
         """Send the message that ends a request's answers, if the client wants it."""
         parameters = {} if request.message is None else request.message.parameters
         if _WANTS_FINAL in parameters and parameters[_WANTS_FINAL].bool_param:
@@ -271,13 +223,4 @@ class StreamCall:
             response = message.infer_response
             response.id, response.model_name, response.model_version = request.id, request.model_name, request.model_version
             response.parameters[_FINAL].bool_param = True
-            await self._send(message.SerializeToString(), before)
-
-
-async def _is_cut(writing: asyncio.Future[None] | None) -> bool:
-    """Let a message be written to its end after the deadline of its request. True if it was not: that took too long, or failed."""
-    if writing is None:
-        return True
-    with suppress(asyncio.CancelledError):
-        await asyncio.wait([writing], timeout=_WRITE_SECONDS)
-    return writing.cancel() or writing.cancelled() or writing.exception() is not None
+            await self._outbox.send(message.SerializeToString(), place)
