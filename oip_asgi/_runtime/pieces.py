@@ -14,6 +14,7 @@ import time
 from collections.abc import AsyncGenerator, Callable, Coroutine, Generator
 from concurrent.futures import Future
 from contextvars import copy_context
+from functools import partial
 from typing import Any, TypeVar
 
 from .._io import DeadlinePassed, begin, finish
@@ -31,14 +32,10 @@ async def send_pieces(
 ) -> None:
     """Send a piece of a stream, and the `items` that follow it, each when the client has room for it."""
     io.begin_trips, turn_ends = here.begin_trips, time.monotonic() + TURN_SECONDS
-
-    def write_next() -> Coroutine[Any, Any, None]:
-        return write(piece)
-
     try:
         while True:
             try:
-                await io.call(write_next, io.until)
+                await io.call(partial(write, piece), io.until)
             except DeadlinePassed as late:
                 await write(await items.athrow(late))
             if time.monotonic() > turn_ends:
