@@ -407,6 +407,29 @@ def test_a_request_may_ask_for_a_shorter_time_to_the_first_response() -> None:
 
 
 @kinds
+def test_a_long_request_that_gets_no_slot_is_late_at_its_own_timeout(kind: str) -> None:
+    """A long request is decoded in its slot."""
+    noted = Noted()
+    server = serve_stream(KINDS[kind](noted), max_concurrency=1, timeout=0.2)
+
+    async def main() -> None:
+        first = listen(server)
+        first.takes.clear()
+        await until(lambda: noted.made == 1)
+        status, body = await listen(server, b'{"n": %b}' % str(list(range(30_000))).encode()).answer()
+        assert (status, body["error"]) == (
+            504,
+            "model 'm' did not answer within 0.2 seconds, the shorter of its own timeout and the request's",
+        )
+        first.takes.set()
+        await asyncio.wait_for(first.task, 20)
+
+    asyncio.run(main())
+    assert is_idle(server)
+    server.stop()
+
+
+@kinds
 def test_a_generator_keeps_its_context_variables_from_item_to_item(kind: str) -> None:
     variable: ContextVar[int] = ContextVar("variable")
 
