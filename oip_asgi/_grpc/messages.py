@@ -265,7 +265,10 @@ def _decode_value(parameter: Any, where: str) -> Any:
 
 def encode_parameters(parameters: Mapping[str, Any], message: Any) -> None:
     for name, value in parameters.items():
-        field = next(field for kind, field in _CHOICES if isinstance(value, kind))
-        if isinstance(value, int) and value > _INT64_MAX:
-            field = "uint64_param"
-        setattr(message[name], field, value)
+        setattr(message[name], find_field(value), value)
+
+
+def find_field(value: Any) -> str:
+    """The field of a parameter that has values like this one."""
+    field = next(field for kind, field in _CHOICES if isinstance(value, kind))
+    return "uint64_param" if isinstance(value, int) and value > _INT64_MAX else field

@@ -28,7 +28,7 @@ from .._serving.failures import as_client_error
 from .._serving.pipeline import infer
 from .._serving.readiness import is_model_ready, is_ready
 from .._serving.record import record_unknown
-from .messages import GRPCFormat, Method, Reply
+from .messages import GRPCFormat, Method, Reply, find_field
 from .wire import has_more_fields
 
 SERVICE: Final = "inference.GRPCInferenceService"
@@ -115,8 +115,8 @@ async def _answer_model_ready(engine: Engine, request: Any, io: IO) -> Any:
 def _describe_model(engine: Engine, request: Any) -> Any:
     document = msgspec.to_builtins(engine.describe_model(engine.models.find(request.name, request.version or None)))
     for each in (document, *document["inputs"], *document["outputs"]):
-        if "parameters" in each:  # all of them are strings
-            each["parameters"] = {name: {"string_param": value} for name, value in each["parameters"].items()}
+        if "parameters" in each:
+            each["parameters"] = {name: {find_field(value): value} for name, value in each["parameters"].items()}
     return document
 
 

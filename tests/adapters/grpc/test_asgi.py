@@ -21,7 +21,7 @@ from starlette.middleware.gzip import GZipMiddleware
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
-from oip_asgi import InferenceContext, InferenceServer, OIPApp, OIPMiddleware
+from oip_asgi import InferenceContext, InferenceServer, OIPApp, OIPMiddleware, TensorSpec
 from oip_asgi.grpc import OIPGRPCApp, TrailersMiddleware
 from tests.support.grpc_asgi import GRPC, REFLECTION, WEB, WEB_TEXT, ASGIClient, Got, call, frame, frames_of
 from tests.support.grpc_demo import TWO_FLOATS, fp32
@@ -151,6 +151,19 @@ def test_names_of_a_class_of_strings_leave_as_text(method: str) -> None:
     server.register("echo", lambda x: x, version=np.str_("1"), platform=np.str_("sklearn"))
     asked = made(f"{method}Request") if method == "RepositoryIndex" else made(f"{method}Request", name="echo")
     assert '"echo"' in str(ASGIClient(OIPGRPCApp(server)).ask(method, asked))
+
+
+def test_metadata_has_ranges_and_what_may_not_be_missing() -> None:
+    server = InferenceServer()
+    server.register("ranged", lambda age: age, inputs=[TensorSpec("age", "UINT64", [-1], minimum=0.5, maximum=2**64 - 1)])
+    linear = pytest.importorskip("sklearn.linear_model")
+    server.register("fitted", linear.LinearRegression().fit(np.arange(4.0)[:, None], np.arange(4.0)).predict)
+    ranged, fitted = (
+        ASGIClient(OIPGRPCApp(server)).ask("ModelMetadata", made("ModelMetadataRequest", name=name)) for name in ("ranged", "fitted")
+    )
+    assert (ranged.inputs[0].parameters["minimum"].double_param, ranged.inputs[0].parameters["maximum"].uint64_param) == (0.5, 2**64 - 1)
+    assert fitted.inputs[0].parameters["other_datatypes"].string_param == "numbers"
+    assert fitted.inputs[0].parameters["allow_nan"].WhichOneof("parameter_choice") == "bool_param"
 
 
 def test_texts_are_percent_encoded() -> None:
