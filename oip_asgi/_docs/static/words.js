@@ -27,5 +27,5 @@ export function counted(count, noun) {
 /** The time that one has looked, in whole seconds, or in minutes where those are enough. */
 export function lately(seconds) {
   const whole = Math.ceil(seconds);
-  return `in the last ${whole < 2 ? "second" : whole < 120 ? `${whole} s` : `${Math.round(whole / 60)} minutes`}`;
+  return `in the last ${whole < 2 ? "second" : whole < 120 ? `${whole} s` : `${Math.round(whole / 60)}\u00a0minutes`}`;
 }

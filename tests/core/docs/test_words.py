@@ -160,7 +160,8 @@ def test_a_duration_has_three_digits(scripts: Scripts, seconds: float | None, te
 
 
 @pytest.mark.parametrize(
-    ("seconds", "text"), [(0, "second"), (0.9, "second"), (19.2, "20 s"), (119, "119 s"), (119.8, "2 minutes"), (600, "10 minutes")]
+    ("seconds", "text"),
+    [(0, "second"), (0.9, "second"), (19.2, "20 s"), (119, "119 s"), (119.8, "2\u00a0minutes"), (600, "10\u00a0minutes")],
 )
 def test_how_long_one_has_looked(scripts: Scripts, seconds: float, text: str) -> None:
     assert scripts.value_of("words.lately(seconds)", seconds=seconds) == f"in the last {text}"
