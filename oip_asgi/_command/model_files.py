@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 import numpy as np
 
 from .._hosts.given import describe
-from .._models.fitted import list_columns
+from .._models.fitted import declare, list_columns
 from .._protocol.datatypes import datatype_of
 from .._protocol.errors import InferenceError
 from .._protocol.specs import TensorSpec
@@ -109,17 +110,27 @@ def _describe_estimator(estimator: Any, file: Path) -> ModelFile:
     wrapped = _Estimator(estimator)
     columns: list[str] = getattr(wrapped, "feature_names_in_", [])
     count = getattr(wrapped, "n_features_in_", 0)
-    knows = _takes_numbers(estimator)
-    inputs, example, options = [], None, {"platform": type(estimator).__module__.partition(".")[0]}
+    knows, declaration = _takes_numbers(estimator), declare(estimator.predict, has_frames=True)
+    own = (
+        {} if declaration is None else {spec.name if columns else "X": spec for spec in declaration.inputs}
+    )  # may say more than is known here
+    inputs: list[TensorSpec] = []
+    example, options = None, {"platform": type(estimator).__module__.partition(".")[0]}
     if columns:
         options["content_type"] = "pd"
-        inputs = [TensorSpec(name, "FP64", [-1]) for name in columns] if knows else []
+        inputs = [_find_numbers(own, TensorSpec(name, "FP64", [-1])) for name in columns] if knows else []
         example = _import_needed("pandas", "pandas", file).DataFrame({name: [0.0] for name in columns})
     elif count:
-        inputs = [TensorSpec("X", "FP64", [-1, count])] if knows else []
+        inputs = [_find_numbers(own, TensorSpec("X", "FP64", [-1, count]))] if knows else []
         example = np.zeros((1, count))
     outputs = wrapped.list_outputs(example if knows else None)
     return ModelFile(wrapped.predict, {**options, "inputs": inputs, "outputs": outputs}, [] if inputs else columns)
+
+
+def _find_numbers(own: Mapping[str, TensorSpec], spec: TensorSpec) -> TensorSpec:
+    """What the estimator says of an input of numbers, such as whether a value may be missing; else the given spec."""
+    found = own.get(spec.name)
+    return spec if found is None or found.other_datatypes != "numbers" else replace(found, name=spec.name)
 
 
 def _read_estimator(file: Path) -> ModelFile:

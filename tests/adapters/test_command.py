@@ -63,6 +63,7 @@ def test_a_classifier_that_was_fitted_with_an_array(tmp_path: Path) -> None:
     assert response.as_("predict", list[str]) == ["setosa", "setosa", "versicolor", "versicolor"]
     assert np.allclose(response["predict_proba"], model.predict_proba(X[48:52]))
     assert error(ask(server, "iris", X=X[:1, :3]))[0] == 400
+    assert error(ask(server, "iris", X=np.full((1, 4), np.nan))) == (400, "input 'X', row 0 is missing: expected a finite number")
     first, page, curl = printed(tmp_path / "iris.joblib")
     assert first == "model 'iris': takes X FP64 [-1, 4]; returns predict BYTES [-1], predict_proba FP64 [-1, 3]"
     assert page == "page: http://h:1/v2/docs"
@@ -85,6 +86,10 @@ def test_an_estimator_that_was_fitted_with_a_frame_of_numbers(tmp_path: Path) ->
     (tmp_path / "sum.pkl").write_bytes(pickle.dumps(LinearRegression().fit(frame, [5.0, 6, 7])))
     server = read(tmp_path / "sum.pkl")
     assert outputs(ask(server, "sum", a=np.array([3.0]), b=np.array([1.0]))) == {"predict": [pytest.approx(5)]}
+    assert error(ask(server, "sum", a=np.array([np.nan]), b=np.array([1.0]))) == (
+        400,
+        "input 'a', row 0 is missing: expected a finite number",
+    )
     first, _, curl = printed(tmp_path / "sum.pkl")
     assert first == "model 'sum': takes b FP64 [-1], a FP64 [-1]; returns predict FP64 [-1]"
     assert answer_to_the_curl_line(server, curl).status == 200
