@@ -211,14 +211,13 @@ class Growth {
 
   addRow(outputs) {
     if (!this.table.isConnected) this.element.append(this.table);
-    this.rows.push(outputs.map(({ name, data }) => [name, data[0]]));
+    this.rows.push(outputs.map(({ name, data, datatype }) => [name, data[0], datatype]));
     this.isDrawn ??= requestAnimationFrame(() => { this.isDrawn = null; this.drawRows(); });
   }
 
   drawRows() {
-    const names = this.rows[0].map(([name]) => name);
     const valuesOf = (place) => this.rows.map((row) => row[place]?.[1]);
-    const columns = names.map((name, place) => ({ name, isNumber: true, values: valuesOf(place) }));
+    const columns = this.rows[0].map(([name, , datatype], place) => ({ name, isNumber: true, datatype, values: valuesOf(place) }));
     const curves = columns.filter(() => this.rows.length > 1).map(({ name, values }) =>
       build("figure", { className: "look" }, [build("figcaption", {}, [made("b", name)]), curve(values.map(numberOf), `${name}, item by item`)]));
     this.table.replaceChildren(...curves, figureOf({ kind: "table", count: this.rows.length, columns, noun: "item" }));

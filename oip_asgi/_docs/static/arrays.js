@@ -57,7 +57,7 @@ function brainOf(number) {
 /** Numbers at random: floats below 1, bytes of pixels, or small integers. */
 export function randomValues(datatype, count) {
   const most = isFloating(datatype) ? 1 : { BOOL: 2, UINT8: 256 }[datatype] ?? 10;
-  return Array.from({ length: count }, () => (isFloating(datatype) ? Math.random() : Math.floor(Math.random() * most)));
+  return Array.from({ length: count }, () => (isFloating(datatype) ? Math.floor(Math.random() * 1e6) / 1e6 : Math.floor(Math.random() * most)));
 }
 
 /** How Python makes such an array. */

@@ -9,7 +9,7 @@ import { looksOf } from "./looks.js";
 import { drawFile, pixelsIn } from "./pictures.js";
 import { numbersOf, readRows } from "./rows.js";
 import { imageIn } from "./tensors.js";
-import { counted } from "./words.js";
+import { counted, single } from "./words.js";
 
 const DATATYPES = ["FP32", "FP64", "FP16", "INT64", "INT32", "INT16", "INT8", "UINT64", "UINT32", "UINT16", "UINT8", "BOOL", "BYTES"];
 const TEXTS = ["str", "datetime", "pd_json"];  // content types of texts, which are no files
@@ -281,7 +281,7 @@ class Numbers extends Lines {
   /** Take an array: few elements become text, more stay as they are. */
   hold({ values, shape, code }, origin) {
     if (values.length <= MOST_WRITTEN) {
-      this.writeText(values.map(textOfNumber), shape);
+      this.writeText(values.map((value) => textOfNumber(value, this.datatype)), shape);
       return this.changed();
     }
     this.held = { values, shape, code };
@@ -333,8 +333,9 @@ class Numbers extends Lines {
   }
 }
 
-function textOfNumber(value) {
-  return Number.isFinite(value) ? String(Number(value.toPrecision(7))) : String(value);
+/** What is sent is what was in the file: all digits that the datatype holds. */
+function textOfNumber(value, datatype) {
+  return String(datatype === "FP32" ? single(Math.fround(value)) : value);
 }
 
 function rowsOf(elements, width) {

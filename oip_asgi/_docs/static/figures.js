@@ -5,7 +5,7 @@ import { build, copyButton, made, saveButton } from "./elements.js";
 import { blobOf, drawFile, drawHeat, drawPixels } from "./pictures.js";
 import { draw } from "./plot.js";
 import { rangeOf } from "./looks.js";
-import { imageIn, numberOf, writtenOf } from "./tensors.js";
+import { digitsOf, imageIn, writtenOf } from "./tensors.js";
 import { counted, short } from "./words.js";
 
 const MOST_ROWS = 200;  // of a table
@@ -45,8 +45,8 @@ function scrolled(table, name, count, noun) {
 }
 
 /** A line for each value, counted from 0 as in code. */
-function vectorFigure({ name, values, isNumber }) {
-  const table = oneRow(values.slice(0, MOST_ROWS).map((value, place) => ({ name: `${place}`, isNumber, values: [value] })));
+function vectorFigure({ name, values, ...kind }) {
+  const table = oneRow(values.slice(0, MOST_ROWS).map((value, place) => ({ name: `${place}`, ...kind, values: [value] })));
   return figure(name, counted(values.length, "value"), valueTools(name, values), scrolled(table, name, values.length, "value"));
 }
 
@@ -81,7 +81,7 @@ function cell(column, row) {
   if (value === null || value === undefined || whole === "NaN") return build("td", { className: `${classOf(column)} missing` }, ["missing"]);
   const image = column.isNumber ? null : imageIn(value);
   if (image) return build("td", { className: classOf(column) }, [drawFile(image, `${column.name}, row ${row + 1}: a picture`, () => {})]);
-  const text = column.isNumber ? short(value, whole) : whole;
+  const text = column.isNumber ? digitsOf(value, column.datatype) : whole;
   return build("td", { className: classOf(column), title: text === whole ? "" : whole }, [text]);
 }
 
@@ -206,7 +206,7 @@ function shapeless(name) {
   return document.createElementNS("http://www.w3.org/2000/svg", name);
 }
 
-function heatFigure({ name, values, ...layout }) {
+function heatFigure({ name, values, datatype, ...layout }) {
   const { width, height, range: [least, most] } = layout;
   const described = `${height} rows of ${width} values, from ${short(least)} to ${short(most)}`;
   const canvas = drawHeat(values, layout, `${name}: ${described}`);
@@ -216,7 +216,7 @@ function heatFigure({ name, values, ...layout }) {
   const value = made("output", "", "faint");
   canvas.addEventListener("pointermove", ({ offsetX, offsetY }) => {
     const [column, row] = [Math.floor((offsetX / canvas.clientWidth) * width), Math.floor((offsetY / canvas.clientHeight) * height)];
-    value.textContent = row < height && column < width ? `[${row}, ${column}] ${short(values[row * width + column])}` : "";
+    value.textContent = row < height && column < width ? `[${row}, ${column}] ${digitsOf(values[row * width + column], datatype)}` : "";
   });
   return figure(name, `${height} rows, ${width} columns`, buttons, [canvas, build("div", { className: "legends" }, [legend, value])]);
 }
@@ -227,7 +227,7 @@ function rowsOf(values, width) {
 
 function summaryFigure({ name, shape, datatype, data, range }) {
   const size = `${datatype ? typeOf(datatype) : "text"} [${shape.join(", ")}]`, numbers = data.slice(0, FIRST);
-  const first = numbers.map((value) => (numberOf(value) === null ? writtenOf(value) : short(value, writtenOf(value)))).join(", ");
+  const first = numbers.map((value) => digitsOf(value, datatype)).join(", ");
   const sentence = `${counted(data.length, "value")}${range ? ` from ${short(range[0])} to ${short(range[1])}` : ""}, which begin with`;
   return figure(name, size, valueTools(name, data), [build("p", {}, [sentence, " ", made("code", `${first}${data.length > FIRST ? ", …" : ""}`)])]);
 }

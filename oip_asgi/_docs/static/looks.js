@@ -52,7 +52,7 @@ function textIn({ data, shape }, { isAlone }) {
 /** A vector that is no column: its length is declared, or is not the number of rows that were sent. */
 function vectorIn({ data, shape, datatype }, { rowsIn, declared }) {
   const isColumn = mayHaveRows(declared) && (rowsIn === null || shape[0] === rowsIn);
-  return shape.length === 1 && shape[0] > 1 && !isColumn ? { kind: "vector", values: data, isNumber: datatype !== "BYTES" } : null;
+  return shape.length === 1 && shape[0] > 1 && !isColumn ? { kind: "vector", values: data, isNumber: datatype !== "BYTES", datatype } : null;
 }
 
 /** Whether the first dimension counts rows: none is declared that may be of any size, or of one row. */
@@ -110,7 +110,7 @@ function drawingOf({ data, shape, datatype }, { rowsIn }) {
   const areRows = shape[0] === rowsIn && rowsIn > 1;
   if (sides.length === 1 && sides[0] >= CURVE && !areRows) return { kind: "curve", values };
   if (sides.length === 2 && data.length <= MOST_CELLS && isHeat(sides, areRows)) {
-    return { kind: "heat", height: sides[0], width: sides[1], values, range: rangeOf(values) ?? [0, 0] };
+    return { kind: "heat", height: sides[0], width: sides[1], values, datatype, range: rangeOf(values) ?? [0, 0] };
   }
   const isTable = shape.length < 2 || (shape.length === 2 && shape[1] <= MOST_COLUMNS);
   return isTable ? null : { kind: "summary", shape, datatype, data, range: rangeOf(values) };
@@ -144,10 +144,10 @@ function isNarrow(shape) {
 function columnsOf({ name, datatype, shape, data }, labels) {
   const rows = shape?.length ? Number(shape[0]) : data.length, width = rows ? data.length / rows : 0;
   const isNumber = datatype !== "BYTES";
-  if (width <= 1) return [rows, [{ name, isNumber, values: data }]];
+  if (width <= 1) return [rows, [{ name, isNumber, datatype, values: data }]];
   const nameOf = (place) => (labels?.length === width ? labels[place] : `${name} ${place}`);
   const column = (place) => data.filter((_, index) => index % width === place);
-  return [rows, Array.from({ length: width }, (_, place) => ({ name: nameOf(place), isNumber, values: column(place) }))];
+  return [rows, Array.from({ length: width }, (_, place) => ({ name: nameOf(place), isNumber, datatype, values: column(place) }))];
 }
 
 function slices(values, size) {

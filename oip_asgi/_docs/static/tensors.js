@@ -1,7 +1,7 @@
 // The tensors of a body, as values to look at: from JSON, from flat objects, and from the bytes behind JSON. Knows nothing of the page.
 
 import { isJSON, parse, Written } from "./json.js";
-import { counted } from "./words.js";
+import { counted, single } from "./words.js";
 
 const OF_PROTOCOL = ["model_name", "model_version", "id", "parameters"];  // members of a flat object that are no tensors
 const READERS = {
@@ -113,6 +113,12 @@ export function writtenOf(value) {
   if (value instanceof Written) return value.source;
   if (value instanceof Uint8Array) return counted(value.length, "byte");
   return value === null || value === undefined ? "" : String(value);
+}
+
+/** An element as text, with all its digits: one of FP32 without those that only 64 bits have. */
+export function digitsOf(value, datatype) {
+  const number = datatype === "FP32" ? numberOf(value) : null, shorter = single(number);
+  return Number.isFinite(number) && shorter !== number ? String(shorter) : writtenOf(value);
 }
 
 const IMAGES = [["image/png", /^\x89PNG\r\n\x1a\n/], ["image/jpeg", /^\xff\xd8\xff/], ["image/gif", /^GIF8[79]a/], ["image/webp", /^RIFF[^]{4}WEBP/]];

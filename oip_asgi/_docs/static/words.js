@@ -12,11 +12,20 @@ export function digits(number) {
   return number >= 100 ? number.toFixed(0) : String(Number(number.toPrecision(3)));
 }
 
-/** A number as short as it can be read: integers whole, six digits of others. `written` is how an integer that is too long is written. */
-export function short(value, written = String(value)) {
-  const number = Number(written);
-  if (written.length <= 8 || Number.isInteger(number) && !/[.e]/i.test(written) || Number.isNaN(number)) return written;
-  return String(Number(number.toPrecision(6)));
+/** A number beside a drawing: what is before the point is whole, and of what is behind it six digits in all stay, at least one. */
+export function short(number) {
+  const text = String(number);
+  if (text.length <= 8 || !Number.isFinite(number) || Number.isInteger(number)) return text;
+  return String(Number(Math.abs(number) < 1e5 ? number.toPrecision(6) : number.toFixed(1)));
+}
+
+/** A number of 32 bits with as few digits as tell it from all others; another number as it is. */
+export function single(number) {
+  if (Math.fround(number) !== number || Number.isInteger(number)) return number;  // an integer's digits are all its own
+  for (let count = 1; ; count += 1) {
+    const found = Number(number.toPrecision(count));
+    if (Math.fround(found) === number) return found;
+  }
 }
 
 /** A number of things. */

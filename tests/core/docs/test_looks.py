@@ -218,9 +218,12 @@ def test_a_table_is_copied_as_it_is_written_in_files(scripts: Scripts) -> None:
 
 @pytest.mark.parametrize(
     ("number", "text"),
-    [(3, "3"), (12345678901, "12345678901"), (0.5, "0.5"), (1 / 3, "0.333333"), (-1234.56789, "-1234.57"), (1.5e-9, "1.5e-9")],
-)
-def test_numbers_are_short(scripts: Scripts, number: float, text: str) -> None:
+    [
+        (3, "3"), (12345678901, "12345678901"), (0.5, "0.5"), (1 / 3, "0.333333"), (-1234.56789, "-1234.57"), (1.5e-9, "1.5e-9"),
+        (246913578.0, "246913578"), (12345678.9, "12345678.9"), (1234567.891, "1234567.9"), (123456.789, "123456.8"),
+    ],
+)  # fmt: skip
+def test_numbers_beside_a_drawing_are_short(scripts: Scripts, number: float, text: str) -> None:
     assert scripts.value_of("words.short(number)", number=number) == text
 
 
@@ -250,3 +253,23 @@ def test_a_vector_of_a_declared_length_is_no_rows_that_were_sent(scripts: Script
     assert kinds_of(scripts, output("y", "INT32", 3), inputs=[sent], declared={"y": [3]}) == ["vector"]
     [table] = looks_of(scripts, [output("y", "INT32", 3)], [{**sent, "declared": [-1]}], declared={"y": [-1]})
     assert [column["name"] for column in table["columns"]] == ["y", "x"]
+
+
+@pytest.mark.parametrize(
+    ("datatype", "value", "text"),
+    [
+        ("FP64", 246913578.0, "246913578"),
+        ("FP64", 1234567890123.0, "1234567890123"),
+        ("FP64", 1 / 3, "0.3333333333333333"),
+        ("FP64", float(np.float32(0.1)), "0.10000000149011612"),
+        ("FP32", float(np.float32(0.1)), "0.1"),
+        ("FP32", float(np.float32(1 / 3)), "0.33333334"),
+        ("FP32", 16777216.0, "16777216"),
+        ("FP32", float(np.float32(123456.789)), "123456.79"),
+        ("FP32", 0.123456789012, "0.123456789012"),  # was sent, and is no number of 32 bits
+        ("FP32", "NaN", "NaN"),
+        ("FP32", None, ""),
+    ],
+)
+def test_a_number_of_an_answer_has_all_its_digits(scripts: Scripts, datatype: str, value: Any, text: str) -> None:
+    assert scripts.value_of("tensors.digitsOf(value, datatype)", value=value, datatype=datatype) == text
