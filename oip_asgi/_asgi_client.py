@@ -109,7 +109,7 @@ class Client(msgspec.Struct, eq=False):
 
 
 async def answer_other(server: InferenceServer, scope: Scope, receive: Receive, send: Send, reason: str) -> None:
-    """Answer what is not HTTP: respond_error a websocket for a reason, or start and stop the server."""
+    """Answer what is not HTTP: refuse a websocket for a reason, or start and stop the server."""
     if scope["type"] == "websocket":
         await send({"type": "websocket.close", "code": 1000, "reason": reason})
     else:

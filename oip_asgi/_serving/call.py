@@ -259,13 +259,14 @@ class Call(msgspec.Struct, Generic[T], eq=False):
         return log_fields(self.model.name, self.model.version, self.timings.id, self.engine.clock() - self.timings.since)
 
     def log_late(self, error: BaseException) -> None:
-        """Log what user code raised when its request had been answered 504."""
+        """Log what user code raised when its request had been answered 504, or its client had gone."""
         if isinstance(error, DeadlinePassed) and error.__cause__ is not None:
             error = error.__cause__
         if isinstance(error, ModelRaised) and not error.is_logged:
-            text, request = "%s failed on %s, after its timeout", name_request(self.timings.id)
+            text, request = "%s failed on %s, %s", name_request(self.timings.id)
+            why = "after its timeout" if self.engine.clock() >= self.deadline else "when nobody waited for its answer any more"
             with within(self.span):
-                log_raised(logging.ERROR, error.__cause__ or error, text, self.model, request, extra=self.log_fields())
+                log_raised(logging.ERROR, error.__cause__ or error, text, self.model, request, why, extra=self.log_fields())
 
 
 def _copy_changeable(outputs: Iterable[Tensor], request: InferenceRequest) -> None:

@@ -66,6 +66,30 @@ def test_an_async_model_that_does_not_heed_its_end(how: str, caplog: pytest.LogC
     caplog.clear()
 
 
+def test_what_a_model_raises_when_its_client_has_gone_is_not_late(caplog: pytest.LogCaptureFixture) -> None:
+    entered, leave = threading.Event(), threading.Event()
+
+    def model() -> int:
+        entered.set()
+        assert leave.wait(20)
+        raise ValueError("nobody hears it")
+
+    server = serve(model, timeout=60)
+
+    async def main() -> None:
+        talk = Talk(server)
+        await asyncio.to_thread(entered.wait, 20)
+        talk.go()
+        await asyncio.wait_for(talk.task, 20)
+        leave.set()
+
+    asyncio.run(main())
+    server.stop()
+    [record] = caplog.records
+    assert record.getMessage() == "model 'm' failed on a request, when nobody waited for its answer any more"
+    caplog.clear()
+
+
 def test_a_thread_that_takes_too_long_keeps_its_place_until_it_ends(blocking: Blocking) -> None:
     server = serve(blocking, timeout=STARTED, max_concurrency=1, max_queue=0)
 
