@@ -50,11 +50,10 @@ export function makeCell(column, label, value) {
 
 class ChoiceCell {
   constructor(column, label, value, choices) {
-    this.choices = choices;
+    Object.assign(this, { column, label, choices });
     const options = choices.map((choice, place) => new Option(fieldText(choice), place));
     const nothing = column.isNullable ? "missing" : column.isOptional ? column.hint || "not sent" : null;
     if (nothing !== null) options.push(new Option(nothing, ""));
-    this.nothing = column.isNullable ? null : undefined;
     const place = choices.findIndex((choice) => value !== null && value !== undefined && fieldText(choice) === fieldText(value));
     this.element = build("select", { ariaLabel: label }, options);
     this.element.value = place >= 0 ? place : nothing === null && value === undefined ? 0 : "";
@@ -68,7 +67,7 @@ class ChoiceCell {
   }
 
   read() {
-    return this.element.value === "" ? this.nothing : this.choices[this.element.value];
+    return this.element.value === "" ? nothingOf(this, "a choice") : this.choices[this.element.value];
   }
 }
 
@@ -94,7 +93,7 @@ class DateCell {
 class TextCell {
   constructor(column, label, value) {
     const text = value === null || value === undefined ? "" : fieldText(value);
-    Object.assign(this, { column, label, isEmptyText: value === "" });
+    Object.assign(this, { column, label, isEmptyText: value === "", isOpen: value === null && !column.isNullable && !column.isOptional });
     this.element = build("input", { value: text, ariaLabel: label, autocomplete: "off", spellcheck: false, size: Math.min(Math.max(text.length, 8), 40) });
     if (column.datatype !== "BYTES") this.element.inputMode = "decimal";
     this.element.placeholder = this.isEmptyText ? "empty text" : column.isNullable ? "missing" : column.isOptional ? column.hint || "not sent" : "";
@@ -102,7 +101,8 @@ class TextCell {
 
   read() {
     const { column, element } = this, text = element.value;
-    if (column.datatype === "BYTES") return text || (this.isEmptyText || !(column.isNullable || column.isOptional) ? "" : nothingOf(this, ""));
+    const isEmptyText = this.isEmptyText || !(this.isOpen || column.isNullable || column.isOptional);
+    if (column.datatype === "BYTES") return text || (isEmptyText ? "" : nothingOf(this, "a text"));
     if (!text.trim()) return nothingOf(this, "a number");
     const number = numberIn(text.trim());
     if (number === undefined) throw new Mistake(element, `${placeOf(this)}: ${JSON.stringify(text)} is not a number`);

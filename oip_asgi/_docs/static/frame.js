@@ -4,6 +4,7 @@ import { makeCell, Mistake, typeOf } from "./cells.js";
 import { breakable, build, button } from "./elements.js";
 import { columnsOf, readRows } from "./rows.js";
 import { plainData } from "./tensors.js";
+import { counted } from "./words.js";
 
 const MOST_ROWS = 1000;  // that a browser shows as fields without a pause
 
@@ -14,12 +15,13 @@ export class Frame {
     this.table = build("table", { className: "frame" }, [build("thead", {}, [this.head]), build("tbody", {}, this.columns.map(({ element }) => element))]);
     const scroll = build("div", { className: "scroll", tabIndex: 0, role: "region", ariaLabel: "Rows" }, [this.table]);
     const file = build("input", { type: "file", accept: ".csv,.tsv,.txt", ariaLabel: "Rows from a CSV file" });
-    file.addEventListener("change", async () => { this.take(await file.files[0].text(), this.columns[0], 0); file.value = ""; });
+    file.addEventListener("change", async () => { this.take(await file.files[0].text()); file.value = ""; });
     this.fewer = button("Remove a row", () => this.setRows(this.count - 1), { ariaLabel: "Remove the last row" });
-    const add = button("Add a row", () => { this.setRows(this.count + 1); this.columns[0].cells.at(-1).element.focus(); });
+    const add = button("Add a row", () => this.repeatRow());
     const pick = build("label", { className: "pick" }, ["From a CSV file", file]);
     const hint = build("span", { className: "faint wide" }, ["or paste rows of a spreadsheet"]);
-    this.element = build("div", {}, [scroll, build("div", { className: "buttons" }, [add, this.fewer, pick, hint])]);
+    this.read = build("p", { className: "hint", role: "status", hidden: true });
+    this.element = build("div", {}, [scroll, this.read, build("div", { className: "buttons" }, [add, this.fewer, pick, hint])]);
     scroll.addEventListener("paste", (event) => this.paste(event));
     scroll.addEventListener("dragover", (event) => event.preventDefault());
     scroll.addEventListener("drop", (event) => this.drop(event));
@@ -32,6 +34,17 @@ export class Frame {
 
   setRows(count) {
     for (const column of this.columns) column.setRows(count);
+    this.changed();
+  }
+
+  /** One more row, with the values of the last: it can be sent as it is. */
+  repeatRow() {
+    for (const column of this.columns) column.repeat();
+    this.changed();
+    this.columns[0].cells.at(-1).element.focus();
+  }
+
+  changed() {
     this.numberRows();
     this.element.dispatchEvent(new Event("input", { bubbles: true }));
   }
@@ -41,24 +54,42 @@ export class Frame {
     const text = event.clipboardData.getData("text"), column = this.columns.find((each) => each.rowOf(event.target) >= 0);
     if (!/[\t\n]/.test(text.trim())) return;
     event.preventDefault();
-    this.take(text, column ?? this.columns[0], Math.max(column?.rowOf(event.target) ?? 0, 0));
+    this.take(text, column, column?.rowOf(event.target));
   }
 
   async drop(event) {
     event.preventDefault();
     const [file] = event.dataTransfer.files;
-    if (file) this.take(await file.text(), this.columns[0], 0);
+    if (file) this.take(await file.text());
   }
 
-  /** Write the rows of a text, from a column and a row on. */
-  take(text, column, row) {
+  /**
+   * Write the rows of a text, from a column and a row on. They are whole rows, in which the columns that the text lacks are empty: nothing of
+   * what was there is sent with them. Only a block without names that begins at a later column leaves the cells beside it.
+   */
+  take(text, column = this.columns[0], row = 0) {
     const names = this.columns.map(({ name }) => name);
-    const found = columnsOf(readRows(text).slice(0, MOST_ROWS + 1), names, names.indexOf(column.name));
-    const length = Math.max(0, ...[...found.values()].map((texts) => texts.length));
-    if (row === 0 && length) this.setRows(length);
-    else this.setRows(Math.max(this.count, row + length));
-    for (const each of this.columns) if (found.has(each.name)) each.write(found.get(each.name), row);
-    this.element.dispatchEvent(new Event("input", { bubbles: true }));
+    const { hasHead, texts, unknown } = columnsOf(readRows(text), names, names.indexOf(column.name));
+    const all = texts.values().next().value?.length ?? 0, length = Math.min(all, MOST_ROWS - row);
+    this.tell([
+      `${texts.size} of ${counted(names.length, "column")} read`,
+      unknown.length && `unknown: ${unknown.join(", ")}`,
+      length < all && `only ${length} of ${counted(all, "row")}`,
+    ].filter(Boolean).join("; "));
+    if (!length) return;
+    const isWhole = hasHead || column === this.columns[0], count = row + length;
+    for (const each of this.columns) {
+      each.setRows(isWhole && row === 0 ? count : Math.max(this.count, count));
+      if (texts.has(each.name)) each.write(texts.get(each.name).slice(0, length), row);
+      else if (isWhole) each.empty(row, length);
+    }
+    this.changed();
+  }
+
+  /** Say what was read of a text; nothing once the rows are others. */
+  tell(text) {
+    this.read.textContent = text;
+    this.read.hidden = !text;
   }
 
   tensors() {
@@ -70,6 +101,7 @@ export class Frame {
     const count = Math.min(Math.max(1, ...tensors.map(({ data }) => [data ?? []].flat(Infinity).length)), MOST_ROWS);
     for (const column of this.columns) column.fill(tensorOf(column), count);
     this.numberRows();
+    this.tell("");
   }
 
   /** One row needs no number, and cannot be removed. */
@@ -96,7 +128,17 @@ class Column {
 
   setRows(count) {
     while (this.cells.length > count) this.cells.pop().element.parentElement.remove();
-    while (this.cells.length < count) this.add(this.cells.length ? undefined : this.first);
+    while (this.cells.length < count) this.add(this.cells.length ? null : undefined);
+  }
+
+  repeat() {
+    let value;
+    try {
+      value = this.cells.at(-1).read();
+    } catch {  // what is wrong there is not wanted twice
+      value = null;
+    }
+    this.add(value);
   }
 
   add(value) {
@@ -107,12 +149,24 @@ class Column {
 
   /** Write texts from a row on: each becomes what it is in this column. */
   write(texts, row) {
-    texts.forEach((text, place) => {
-      const missing = this.isNullable && ["", "NA", "NaN", "nan", "NULL", "null", "None", "NaT"].includes(text.trim());
-      const cell = makeCell(this, `${this.name}, row ${row + place + 1}`, missing ? null : this.plain(text));
-      this.cells[row + place].element.replaceWith(cell.element);
-      this.cells[row + place] = cell;
-    });
+    texts.forEach((text, place) => this.put(row + place, this.isMissing(text.trim()) ? null : this.plain(text)));
+  }
+
+  /** Leave nothing in so many cells from a row on: missing values where the column takes them, else there is something to write. */
+  empty(row, length) {
+    for (let place = row; place < row + length; place += 1) this.put(place, null);
+  }
+
+  put(place, value) {
+    const cell = makeCell(this, `${this.name}, row ${place + 1}`, value);
+    this.cells[place].element.replaceWith(cell.element);
+    this.cells[place] = cell;
+  }
+
+  /** An empty text is one only among texts that are free. */
+  isMissing(text) {
+    if (this.isNullable) return ["", "NA", "NaN", "nan", "NULL", "null", "None", "NaT"].includes(text);
+    return text === "" && (this.datatype !== "BYTES" || Boolean(this.choices) || this.contentType === "datetime");
   }
 
   plain(text) {
@@ -133,7 +187,7 @@ class Column {
     const parameters = isText ? {} : { content_type: this.contentType, ...tensor?.parameters };
     const values = tensor ? plainData({ ...tensor, parameters }) : [];
     this.setRows(0);
-    for (let row = 0; row < count; row += 1) this.add(values[row]);
+    for (let row = 0; row < count; row += 1) this.add(values[row] ?? null);
   }
 }
 

@@ -19,7 +19,7 @@ export function readRows(text) {
 
 /**
  * Put rows into columns of these names: by the first row if it has at least half of the names, else in order from `first` on. Returns for each
- * name its texts; a column that is not among the rows is left out.
+ * name its `texts`, where it is among the rows, whether they have names (`hasHead`), and those names that are `unknown`.
  */
 export function columnsOf(rows, names, first = 0) {
   const head = rows[0]?.map((text) => text.trim()) ?? [];
@@ -28,7 +28,8 @@ export function columnsOf(rows, names, first = 0) {
   const placeOf = (name) => (hasHead ? head.indexOf(name) : names.indexOf(name) - first);
   const body = hasHead ? rows.slice(1) : rows;
   const found = names.map((name) => [name, placeOf(name)]).filter(([, place]) => place >= 0 && body.some((row) => place < row.length));
-  return new Map(found.map(([name, place]) => [name, body.map((row) => row[place] ?? "")]));
+  const texts = new Map(found.map(([name, place]) => [name, body.map((row) => row[place] ?? "")]));
+  return { hasHead, texts, unknown: hasHead ? head.filter((text) => text && !names.includes(text)) : [] };
 }
 
 /** Rows of numbers, without a first line that names them. */

@@ -99,11 +99,11 @@ def test_rows_are_read_as_the_csv_module_writes_them(scripts: Scripts, separator
 
 
 def test_rows_go_into_the_columns_by_name_or_in_order(scripts: Scripts) -> None:
-    asked = "[...rows.columnsOf(given, ['age', 'city', 'plan'], first)]"
+    asked = "(({ hasHead, texts, unknown }) => [hasHead, [...texts], unknown])(rows.columnsOf(given, ['age', 'city', 'plan'], first))"
     by_name = [["plan", "id", "age"], ["pro", "7", "31"], ["basic", "8", "42"]]
-    assert scripts.value_of(asked, given=by_name, first=0) == [["age", ["31", "42"]], ["plan", ["pro", "basic"]]]
+    assert scripts.value_of(asked, given=by_name, first=0) == [True, [["age", ["31", "42"]], ["plan", ["pro", "basic"]]], ["id"]]
     in_order = [["Bern", "pro"], ["Ulm"]]
-    assert scripts.value_of(asked, given=in_order, first=1) == [["city", ["Bern", "Ulm"]], ["plan", ["pro", ""]]]
+    assert scripts.value_of(asked, given=in_order, first=1) == [False, [["city", ["Bern", "Ulm"]], ["plan", ["pro", ""]]], []]
 
 
 def test_numbers_of_a_file_may_have_a_line_of_names(scripts: Scripts) -> None:

@@ -177,8 +177,51 @@ def test_rows_are_pasted_and_read_from_a_file(site: Served, browser: Browser) ->
     page.get_by_label("age, row 2").focus()
     paste(page, "7\t0.5\tKiel\n8\t0.25\tBonn\n")
     expect(page.get_by_label("city, row 3")).to_have_value("Bonn")
+    expect(page.locator("#fields .failed")).to_have_text("active, row 2 needs a choice")  # a row is pasted as a whole
+    page.get_by_label("active, row 2").select_option("false")
     page.get_by_label("active, row 3").select_option("true")
     assert seen_by(page) == [rows[0], "7 0.5 Kiel nan NaT False", "8 0.25 Bonn nan NaT True"]
+    assert seen.console == []
+
+
+def test_a_table_of_some_columns_leaves_the_others_empty(site: Served, browser: Browser) -> None:
+    page, seen = opened(browser, f"{site.url}/v2/docs#model=churn")
+    expect(page.get_by_label("age, row 1")).to_have_value("31")
+    read, told = page.locator("#fields [role=status]"), page.locator("#fields .failed")
+    text = "age,typo_plan,income\n40,pro,1.5\n41,basic,2.5\n"
+    page.get_by_label("Rows from a CSV file").set_input_files([{"name": "a.csv", "mimeType": "text/csv", "buffer": text.encode()}])
+    expect(read).to_have_text("2 of 6 columns read; unknown: typo_plan")
+    expect(told).to_have_text("active, row 1 needs a choice")
+    page.click("#send")
+    expect(page.get_by_label("active, row 1")).to_be_focused()
+    expect(page.locator("#answer")).to_be_hidden()
+    page.get_by_label("active, row 1").select_option("true")
+    page.get_by_label("active, row 2").select_option("false")
+    assert seen_by(page) == ["40 1.5 None nan NaT True", "41 2.5 None nan NaT False"]
+    page.get_by_label("income, row 1").focus()
+    paste(page, "7.5\tKiel\n8.5\tBonn\n")  # a block beside what is there
+    expect(read).to_have_text("2 of 6 columns read")
+    assert seen_by(page) == ["40 7.5 Kiel nan NaT True", "41 8.5 Bonn nan NaT False"]
+    page.click("#reset")
+    expect(read).to_be_hidden()
+    page.goto(f"{site.url}/v2/docs#model=people")
+    expect(page.locator("h2")).to_have_text("people")
+    page.get_by_label("age, row 1").focus()
+    paste(page, "age\n31\n")
+    expect(told).to_have_text("city needs a text")
+    assert seen.console == []
+
+
+def test_another_row_is_that_above(site: Served, browser: Browser) -> None:
+    page, seen = opened(browser, f"{site.url}/v2/docs#model=churn")
+    page.get_by_label("city, row 1").fill("")
+    page.get_by_role("button", name="Add a row").click()
+    expect(page.get_by_label("age, row 2")).to_be_focused()
+    expect(page.locator("#fields .failed")).to_have_count(0)
+    assert seen_by(page) == ["31 5200.25 None pro 2021-03-01 00:00:00 True"] * 2
+    page.get_by_label("age, row 2").fill("x")
+    page.get_by_role("button", name="Add a row").click()
+    expect(page.get_by_label("age, row 3")).to_have_value("")
     assert seen.console == []
 
 
@@ -200,7 +243,7 @@ def test_rows_of_a_class_are_chosen(site: Served, browser: Browser) -> None:
     page.get_by_label("city, row 1").fill("")
     assert seen_by(page) == ["0 pro None"]
     page.get_by_role("button", name="Add a row").click()
-    expect(page.get_by_label("plan, row 2").locator("option:checked")).to_have_text("basic")
+    expect(page.get_by_label("plan, row 2").locator("option:checked")).to_have_text("pro")  # as in the row above
     page.get_by_label("age, row 2").fill("999")
     page.click("#send")
     told = "rows[1].age: expected int <= 120, got 999 (the server counts rows from 0: this is row 2 here)"
