@@ -62,7 +62,7 @@ def test_a_file_of_numpy_is_read(scripts: Scripts, dtype: str, shape: tuple[int,
         (np.asfortranarray(np.ones([2, 3])), "save np.ascontiguousarray(array)"),
         (np.ones(2, ">f4"), "dtype that cannot be sent"),
         (np.ones(2, "c8"), "dtype that cannot be sent"),
-        (None, "no file that numpy.save has written"),
+        (None, "numpy.save has not written it"),
     ],
 )
 def test_a_file_that_cannot_be_sent_says_why(scripts: Scripts, array: Any, told: str) -> None:
