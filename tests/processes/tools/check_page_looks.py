@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -301,3 +302,38 @@ def test_text_and_controls_can_be_told_from_what_is_behind_them(site: Served, br
             page.click("#send")
             expect(page.locator("#answer .badge")).to_have_text("200 OK")
         assert page.evaluate(CONTRASTS) == [], name
+
+
+def test_the_cells_of_a_frame_are_whole(site: Served, browser: Browser) -> None:
+    page, _ = opened(browser, f"{site.url}/v2/docs#model=churn", viewport=PHONE)
+    expect(page.locator("h2")).to_have_text("churn")
+    scroll = page.locator("#fields .scroll")
+    page.locator("#fields input[type=date]").first.evaluate("cell => { cell.type = 'datetime-local'; }")  # the widest of all
+    assert scroll.evaluate("box => box.scrollWidth <= box.clientWidth")
+    for _ in range(2):
+        page.get_by_role("button", name="Add a row").click()
+    page.locator("#fields input[type=date]").first.evaluate("cell => { cell.type = 'datetime-local'; }")
+    for row in page.locator("#fields tbody tr").all():
+        boxes = [box_of(cell) for cell in row.locator("input, select").all()]
+        assert all(before[2] <= after[0] for before, after in pairwise(boxes))
+
+
+def test_nothing_is_seen_left_of_the_names_of_a_frame(site: Served, browser: Browser) -> None:
+    page, _ = opened(browser, f"{site.url}/v2/docs#model=churn", viewport=SIZES[0])
+    expect(page.locator("h2")).to_have_text("churn")
+    for _ in range(5):
+        page.get_by_role("button", name="Add a row").click()
+    scroll = page.locator("#fields .scroll")
+    scroll.evaluate("box => { box.scrollLeft = 200; }")
+    page.locator("h2").click()  # the ring of the last cell goes
+    assert {tuple(row[1]) for row in pixels_of(page, scroll)} == {(255, 255, 255)}
+
+
+def test_a_score_stands_on_one_line(site: Served, browser: Browser) -> None:
+    page, _ = opened(browser, f"{site.url}/v2/docs#model=species", viewport=PHONE)
+    expect(page.locator("h2")).to_have_text("species")
+    page.click("#send")
+    score = page.locator("#look .score").first
+    height = box_of(score)[3] - box_of(score)[1]
+    score.evaluate("score => { score.textContent = '100.0 %'; }")
+    assert box_of(score)[3] - box_of(score)[1] == height
