@@ -198,7 +198,10 @@ function offerSend() {
 async function send() {
   if (isRefused) return;
   const wrong = at("fields").hidden ? null : at("fields").querySelector("[aria-invalid]");
-  if (wrong) return void wrong.focus();
+  if (wrong) {
+    if (!sending) hideAnswer();  // which is that of another request
+    return void wrong.focus();
+  }
   const asked = request(), { url, headers, body, file, streams } = asked, [content, described] = contentOf(asked);
   sending?.abort();
   const controller = sending = new AbortController();

@@ -39,6 +39,7 @@ def test_fields_of_numbers_and_texts(site: Served, browser: Browser) -> None:
         expect(page.locator("#fields .failed")).to_have_text(told)
         page.click("#send")
         expect(field).to_be_focused()
+        expect(page.locator("#answer")).to_be_hidden()  # it was another request's
     field.fill("NaN Infinity -Infinity null")
     expect(page.locator("#fields .failed")).to_have_count(0)
     page.click("#with-json")
