@@ -34,7 +34,7 @@ export function showNumbers({ readings, newest, problem }) {
 function showLatencies({ durations, queues }, when, seconds) {
   const count = total(durations.counts), isMany = count >= MANY;
   at("numbers").hidden = count < FEW;
-  const rows = [["Latency", durations], ["of it in the queue", queues]].map(([name, histogram]) =>
+  const rows = [["Latency", durations], ["of that, in the queue", queues]].map(([name, histogram]) =>
     [name, ...[0.5, isMany ? 0.99 : 1].map((share) => seconds(quantile(histogram, share)))]);
   const title = `${counted(count, "request")} ${when}, times within 5\u00a0%`;
   at("numbers").replaceChildren(made("caption", title), ...tableRows([["", "p50", isMany ? "p99" : "slowest"], ...rows]));

@@ -72,9 +72,10 @@ function showList() {
   at("ready").title = LEAVING[leaving] ?? "";
   at("find").hidden = models.size < MANY;
   at("unready").hidden = !unready;
-  at("unready").lastElementChild.textContent = `only those not ready (${unready})`;
+  at("unready").lastElementChild.textContent = `Not ready only (${unready})`;
   const focused = document.activeElement?.closest?.("#models a")?.getAttribute("href");
-  at("models").replaceChildren(...[...models.keys()].filter(isListed).map(listItem));
+  const listed = [...models.keys()].filter(isListed);
+  at("models").replaceChildren(...(listed.length || !models.size ? listed.map(listItem) : [made("li", "No model matches.", "faint")]));
   if (focused) at("models").querySelector(`a[href="${CSS.escape(focused)}"]`)?.focus();
 }
 

@@ -86,7 +86,8 @@ def test_the_numbers_are_there_with_the_answer_and_the_plots_once_they_show_some
     expect(page.locator("#plots figcaption").first).to_have_text(re.compile(r"^Requests per second [\d.]+ now\s*peak [\d.]+$"))
     latencies = re.compile(r"Latency, p50, in the last \d+ s: last .* ms, peak .* ms")
     expect(page.get_by_role("img", name=latencies)).to_be_visible()
-    expect(page.locator("#plots figcaption").nth(1)).to_have_text(re.compile(r"^Latency, p50 [\d.]+ ms last\s*peak [\d.]+ ms$"))
+    caption = re.compile(r"^Latency, p50 [\d.]+ ms at the last point\s*peak [\d.]+ ms$")
+    expect(page.locator("#plots figcaption").nth(1)).to_have_text(caption)
     one = {"name": "x", "shape": [1], "datatype": "INT64", "data": [1]}
     for _ in range(100):
         page.request.post(f"{site.url}/v2/models/exact/infer", data={"inputs": [one]})
@@ -148,12 +149,15 @@ def test_a_page_that_nothing_happens_to_draws_nothing(site: Served, browser: Bro
 
 def test_the_models_that_are_not_ready_can_be_listed_alone(site: Served, browser: Browser) -> None:
     page, seen = opened(browser, f"{site.url}/v2/docs")
-    only = page.get_by_label(re.compile(r"only those not ready \(\d+\)$"))
+    only = page.get_by_label(re.compile(r"Not ready only \(\d+\)$"))
     only.check()
     expect(page.locator("#models a").first).to_have_text("not loaded unavailable")
     assert page.locator("#models a").count() < 4
     only.uncheck()
     expect(page.locator("#models a").first).to_have_text("iris")
+    page.fill("#filter", "no such")
+    expect(page.locator("#models li")).to_have_text("No model matches.")
+    page.fill("#filter", "")
     names = page.locator("#models a").count()
     expect(page.locator("#ready")).to_have_text(re.compile(rf"^\d+ of {names} ready$"))  # one of them has three versions
     assert seen.console == []
@@ -390,7 +394,7 @@ def test_the_lines_for_the_shell_and_for_python_do_what_the_form_does(site: Serv
     page.locator("summary").click()
     page.fill("#headers", "X-Key: it's secret")
     with page.expect_request("**/repository/index") as asked:
-        page.get_by_role("button", name="Use them").click()
+        page.get_by_role("button", name="Apply").click()
     assert asked.value.headers["x-key"] == "it's secret"  # as a host may ask for it before it shows anything
     page.click("#send")
     expect(page.locator("#answer .badge")).to_have_text("200 OK")
