@@ -7,6 +7,7 @@ const NUMBER = /^[-+]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?$/;
 const JSON_NUMBER = /^-?(0|[1-9]\d*)(\.\d+)?([eE][+-]?\d+)?$/;
 const WORDS = { true: true, false: false, null: null, NaN: "NaN", Infinity: "Infinity", "-Infinity": "-Infinity" };
 const MOMENT = /^(\d{4}-\d\d-\d\d)(?:[T ](\d\d:\d\d(?::\d\d(?:\.\d{1,3})?)?))?(Z?)$/;
+export const DECIMALS = "write decimals with a point, as in 1.5";
 const MIDNIGHT = /^[0:.]*$/, WHOLE_MINUTE = /^\d\d:\d\d(:[0.]*)?$/;
 
 /** What the reader wrote cannot be sent. */
@@ -29,6 +30,18 @@ export function numberIn(word) {
   if (JSON_NUMBER.test(word)) return new Written(word);
   if (NUMBER.test(word)) return new Written(String(Number(word)));
   return Object.hasOwn(WORDS, word) ? WORDS[word] : undefined;
+}
+
+/** The number that a word is; raises Mistake where it is none, or one that its input does not take. `place` says where it stands. */
+export function readNumber(word, { datatype, range, refusesOutside }, control, place) {
+  const number = numberIn(word);
+  if (number === undefined) throw new Mistake(control, `${place}: ${JSON.stringify(word)} is not a number${/^[-+]?\d+,\d+$/.test(word) ? `: ${DECIMALS}` : ""}`);
+  if (!(number instanceof Written)) return number;
+  const value = Number(number.source);
+  if (/^U?INT/.test(datatype) && !Number.isInteger(value)) throw new Mistake(control, `${place}: ${word} is not an integer`);
+  const isOutside = range && (value < range.least || value > range.most);
+  if (isOutside && refusesOutside?.()) throw new Mistake(control, `${place}: ${word} is out of range: expected ${range.words}`);
+  return number;
 }
 
 /** A value as it is written into a field. */
@@ -104,9 +117,7 @@ class TextCell {
     const isEmptyText = this.isEmptyText || !(this.isOpen || column.isNullable || column.isOptional);
     if (column.datatype === "BYTES") return text || (isEmptyText ? "" : nothingOf(this, "a text"));
     if (!text.trim()) return nothingOf(this, "a number");
-    const number = numberIn(text.trim());
-    if (number === undefined) throw new Mistake(element, `${placeOf(this)}: ${JSON.stringify(text)} is not a number`);
-    return number;
+    return readNumber(text.trim(), column, element, placeOf(this));
   }
 }
 

@@ -54,10 +54,18 @@ function describe(declared, schema, { isOptional, isFrame }) {
     ...declared, contentType, isOptional,
     choices: kinds.find((kind) => kind.enum)?.enum ?? (categories && contentType !== "pd_json" ? parse(categories).data : undefined),
     notes: [isOptional && "optional", ...kinds.map(rangeOf), element.description].filter(Boolean),
+    range: limitsOf(kinds),
     hint: fallback === undefined ? "" : `default ${[fallback].flat().map(fieldText).join(", ")}`,
     isNullable: contentType !== "pd_json" && (isOfFrame || kinds.some(({ type }) => type === "null")),
     zone: dtype?.includes(", ") ? "Z" : "",
   };
+}
+
+/** The range that every value must be in, as numbers and in words; undefined if there is none, or values of several kinds. */
+function limitsOf(kinds) {
+  const [kind, ...others] = kinds.filter(({ type }) => type !== "null"), words = kind && !others.length && rangeOf(kind);
+  const [least, most] = [kind?.minimum, kind?.maximum].map((bound) => (bound === undefined ? undefined : Number(fieldText(bound))));
+  return words ? { least, most, words } : undefined;
 }
 
 /** The range of numbers in words; empty if there is none. */

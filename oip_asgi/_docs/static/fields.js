@@ -1,7 +1,7 @@
 // A field for each input of a request: a value, lines of numbers or texts, files, a large array, or a table of columns. Knows nothing of the page.
 
 import { bytesOf, pictureLayout, randomCode, randomValues, readNpy, sizeOf, valuesOf, zerosCode } from "./arrays.js";
-import { fieldText, makeCell, Mistake, numberIn, typeOf } from "./cells.js";
+import { DECIMALS, fieldText, makeCell, Mistake, readNumber, typeOf } from "./cells.js";
 import { build, button } from "./elements.js";
 import { figureOf } from "./figures.js";
 import { Frame } from "./frame.js";
@@ -124,18 +124,26 @@ class Lines {
     this.control.rows = Math.min(this.control.value.split("\n").length, MOST_LINES);
   }
 
-  /** The shape of so many elements on so many lines. */
-  shapeFor(count, lines) {
+  /** The shape of so many elements on so many lines; raises Mistake, with a hint, where they do not fit. */
+  shapeFor(count, lines, hint = "") {
     const shape = this.shape ?? (lines > 1 && count > lines ? [-1, -1] : [-1]);
     const fixed = shape.filter((size) => size !== -1).reduce((product, size) => product * size, 1);
     const free = shape.length - shape.filter((size) => size !== -1).length;
     const rows = free > 1 ? lines : 1;
     const rest = fixed ? count / fixed / rows : 0;
     if ((free ? !Number.isInteger(rest) : count !== fixed) || (!fixed && count)) {
-      throw new Mistake(this.control, `${this.name} has ${count} elements: expected the shape [${shape.join(", ")}]`);
+      throw new Mistake(this.control, `${this.name} has ${counted(count, "element")}: expected the shape [${shape.join(", ")}], ${this.sizeInWords(shape, fixed)}${hint}`);
     }
     const first = shape.indexOf(-1), last = shape.lastIndexOf(-1);
     return shape.map((size, place) => (size !== -1 ? size : place === last ? rest : place === first ? rows : 1));
+  }
+
+  /** How many elements a shape has, whose sizes that are not -1 make `fixed`. */
+  sizeInWords(shape, fixed) {
+    if (!shape.includes(-1)) return counted(fixed, "element");
+    if (shape.length !== 2) return `a multiple of ${counted(fixed, "element")}`;
+    const noun = this.datatype === "BYTES" ? "text" : "number";
+    return shape[0] !== -1 ? `as many in each of ${counted(fixed, "row")}` : shape[1] === -1 ? "as many on each line" : `${counted(fixed, noun)} in each row`;
   }
 }
 
@@ -311,16 +319,13 @@ class Numbers extends Lines {
     if (!text.trim() && this.isEmptyLeftOut) return null;
     const lines = text.split("\n").filter((line) => line.trim());
     const data = datatype === "BYTES" ? lines : lines.flatMap((line) => this.numbers(line));
-    return { name, shape: this.shapeFor(data.length, lines.length), datatype, data };
+    const mayBeDecimals = datatype !== "BYTES" && /\d,\d/.test(text) && /;|\d[ \t]+[-+.\d]/.test(text);  // other separators stand beside commas
+    return { name, shape: this.shapeFor(data.length, lines.length, mayBeDecimals ? `; ${DECIMALS}` : ""), datatype, data };
   }
 
   /** The numbers on a line, as they are written. */
   numbers(line) {
-    return line.split(/[\s,;]+/).filter(Boolean).map((word) => {
-      const number = numberIn(word);
-      if (number === undefined) throw new Mistake(this.control, `${this.name}: ${JSON.stringify(word)} is not a number`);
-      return number;
-    });
+    return line.split(/[\s,;]+/).filter(Boolean).map((word) => readNumber(word, this, this.control, this.name));
   }
 
   fill(tensor) {

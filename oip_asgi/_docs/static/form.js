@@ -38,7 +38,7 @@ function showExample() {
   hint = description.replaceAll("`", "").replace(NO_EXAMPLE, "");
   at("hint").textContent = hint;
   showHint();
-  fields = new Fields(inputs);
+  fields = new Fields(inputs.map((input) => ({ ...input, refusesOutside })));
   at("fields").replaceChildren(fields.element);
   at("body").value = example === undefined ? "" : pretty(example);
   chooseTab(at("with-fields"));  // which takes the body into the fields
@@ -46,6 +46,11 @@ function showExample() {
   parts = [];
   if (example === undefined) takeFields();
   else showSnippets();
+}
+
+/** Whether the server refuses a value out of range, as far as is known: a model may take it, and flag it. */
+function refusesOutside() {
+  return Boolean(model.newest) && model.newest.options.out_of_range !== "flag";
 }
 
 /** Another action is chosen: it takes the same inputs, which stay if they are in the fields as text. */

@@ -190,3 +190,38 @@ def test_numbers_that_json_writes_in_another_way(scripts: Scripts, word: str, nu
 @pytest.mark.parametrize("word", ["x", "1,5", "0x1", "", "nan", "1_000"])
 def test_words_that_are_none(scripts: Scripts, word: str) -> None:
     assert scripts.value_of("cells.numberIn(word)", word=word) is None
+
+
+@pytest.mark.parametrize(
+    ("word", "refuses", "told"),
+    [
+        ("0", True, None),
+        ("100", True, None),
+        ("1e1", True, None),
+        ("NaN", True, None),
+        ("101", True, "x, row 2: 101 is out of range: expected 0 to 100"),
+        ("-1", True, "x, row 2: -1 is out of range: expected 0 to 100"),
+        ("101", False, None),  # the server answers it, and flags it
+        ("1.5", False, "x, row 2: 1.5 is not an integer"),
+        ("1.0", True, None),
+        ("1,5", True, 'x, row 2: "1,5" is not a number: write decimals with a point, as in 1.5'),
+        ("a", True, 'x, row 2: "a" is not a number'),
+    ],
+)
+def test_a_number_that_would_be_refused_is_a_mistake(scripts: Scripts, word: str, refuses: bool, told: str | None) -> None:
+    server = InferenceServer()
+    server.register("m", lambda x: x, inputs=[TensorSpec("x", "INT32", [-1], minimum=0, maximum=100)])
+    [found] = inputs_of(scripts, server, "models/m")
+    asked = """(() => {
+        try { cells.readNumber(word, { ...input, refusesOutside: () => refuses }, null, "x, row 2"); return null; }
+        catch (error) { return error.message; }
+    })()"""
+    assert scripts.value_of(asked, word=word, input=found, refuses=refuses) == told
+
+
+def test_a_range_of_one_side_is_no_other_limit(scripts: Scripts) -> None:
+    server = InferenceServer()
+    server.register("m", lambda x: x, inputs=[TensorSpec("x", "FP32", [-1], maximum=3)])
+    [found] = inputs_of(scripts, server, "models/m")
+    asked = "cells.fieldText(cells.readNumber('-1e30', { ...input, refusesOutside: () => true }, null, 'x'))"
+    assert scripts.value_of(asked, input=found) == "-1e30"

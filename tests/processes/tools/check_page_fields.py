@@ -34,7 +34,11 @@ def test_fields_of_numbers_and_texts(site: Served, browser: Browser) -> None:
     page.click("#send")
     expect(page.locator("#answer .badge")).to_have_text("200 OK")
     assert answer_of(page)["outputs"][0]["data"] == [3, 1]
-    for wrong, told in (("1, 2, x, 4", 'x: "x" is not a number'), ("1, 2, 3", "x has 3 elements: expected the shape [-1, 4]")):
+    for wrong, told in (
+        ("1, 2, x, 4", 'x: "x" is not a number'),
+        ("1, 2, 3", "x has 3 elements: expected the shape [-1, 4], 4 numbers in each row"),
+        ("1,5; 2; 3; 4", "x has 5 elements: expected the shape [-1, 4], 4 numbers in each row; write decimals with a point, as in 1.5"),
+    ):
         field.fill(wrong)
         expect(page.locator("#fields .failed")).to_have_text(told)
         page.click("#send")
@@ -245,7 +249,16 @@ def test_rows_of_a_class_are_chosen(site: Served, browser: Browser) -> None:
     assert seen_by(page) == ["0 pro None"]
     page.get_by_role("button", name="Add a row").click()
     expect(page.get_by_label("plan, row 2").locator("option:checked")).to_have_text("pro")  # as in the row above
-    page.get_by_label("age, row 2").fill("999")
+    expect(page.locator("#totals")).to_contain_text("Requests since the start")  # from here on it is known that a range refuses
+    age = page.get_by_label("age, row 2")
+    for wrong, why in (("999", "999 is out of range: expected 0 to 120"), ("1.5", "1.5 is not an integer")):
+        age.fill(wrong)
+        page.click("#send")
+        expect(page.locator("#fields .failed")).to_have_text(f"age, row 2: {why}")
+        expect(age).to_have_attribute("aria-invalid", "true")
+        expect(page.locator("#answer")).to_be_hidden()
+    age.fill("99")
+    write_json(page, page.input_value("#body").replace("99", "999"))
     page.click("#send")
     told = "rows[1].age: expected int <= 120, got 999 (the server counts rows from 0: this is row 2 here)"
     expect(page.locator("#failure")).to_have_text(told)
