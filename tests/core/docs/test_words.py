@@ -35,7 +35,7 @@ def scripts(tmp_path_factory: pytest.TempPathFactory) -> Scripts:
     return Scripts(tmp_path_factory.mktemp("scripts"))
 
 
-def test_a_docstring_has_its_line_breaks_and_lists(scripts: Scripts) -> None:
+def test_a_docstring_has_its_paragraphs_and_lists(scripts: Scripts) -> None:
     blocks = scripts.value_of("prose.blocksOf(text)", text=DOCSTRING)
     shown = [block.get("items") or [block["kind"], *block["lines"]] for block in blocks]
     assert shown == [
@@ -50,12 +50,17 @@ def test_a_docstring_has_its_line_breaks_and_lists(scripts: Scripts) -> None:
 
 
 def test_a_docstring_in_the_style_of_numpy_has_headings_and_sessions(scripts: Scripts) -> None:
-    text = "Add.\n\nParameters\n----------\nx : int\n    A number.\n\n>>> add(1)\n2\n\n>>> add(2)\n\nTwo\nlines\n---\n"
+    parameters = "x : int\n    A number,\n    or none.\n\n    More.\ny : int\n"
+    text = f"Add.\n\nParameters\n----------\n{parameters}\nNotes\n-----\n>>> add(1)\n2\n\n>>> add(2)\n\nTwo\nlines\n---\n"
     blocks = scripts.value_of("prose.blocksOf(text)", text=text)
     assert [[block["kind"], *block["lines"]] for block in blocks] == [
         ["text", "Add."],
         ["heading", "Parameters"],
-        ["text", "x : int", "A number."],
+        ["text", "x : int"],
+        ["inner", "A number,", "or none."],
+        ["inner", "More."],
+        ["text", "y : int"],
+        ["heading", "Notes"],
         ["code", ">>> add(1)", "2", "", ">>> add(2)"],
         ["text", "Two", "lines", "---"],
     ]
@@ -80,13 +85,34 @@ Note: this is none."""
     assert [[block["kind"], *block["lines"]] for block in blocks] == [
         ["text", "Add."],
         ["heading", "Args"],
-        ["text", "x: A number,", "or none.", "y: Another."],
+        ["text", "x: A number,", "or none."],
+        ["text", "y: Another."],
         ["heading", "Returns"],
         ["text", "The sum."],
         ["heading", "Example"],
         ["code", "add(1)"],
         ["text", "Note: this is none."],
     ]
+
+
+@pytest.mark.parametrize(
+    ("text", "block"),
+    [
+        (".. versionadded:: 1.3", ["text", "Added in version 1.3."]),
+        (".. deprecated:: 1.1\n   Use `y`,\n   not `x`.", ["text", "Deprecated since version 1.1.", "Use `y`,", "not `x`."]),
+        (".. note::\n\n    Take care.", ["text", "Note:", "Take care."]),
+        ("see :func:`~sklearn.set_config` and :ref:`the\nguide <routing>`", ["text", "see `set_config` and the"]),
+        ("by `Platt <https://example.org>`_, `others`_ and [1]_", ["text", "by Platt, others and [1]"]),
+        ("``x_``, `y` and :math:`a_b`", ["text", "``x_``, `y` and `a_b`"]),
+        ("As follows::\n\n    f()", ["text", "As follows:"]),
+        (".. _label:\n\nText.", ["text", "Text."]),
+        (":param int x: A number,\n    or none.\n:returns: The sum.", ["`x` (int): A number, or none."]),
+    ],
+)
+def test_marks_of_restructuredtext_are_words(scripts: Scripts, text: str, block: list[str]) -> None:
+    first = scripts.value_of("prose.blocksOf(text)[0]", text=text)
+    shown = first.get("items") or [first["kind"], *first["lines"]]
+    assert shown[: len(block)] == block
 
 
 @pytest.mark.parametrize(
