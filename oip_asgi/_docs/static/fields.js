@@ -27,6 +27,7 @@ export class Fields {
     const isFrame = areColumns && (inputs.length > 1 || inputs.some(({ isNullable }) => isNullable));  // on a line, nothing can be missing
     this.frame = isFrame ? new Frame(inputs) : null;
     this.fields = isFrame ? [] : inputs.map((input) => fieldOf(input, inputs.length === 1));
+    this.inputs = inputs;
     this.element = isFrame ? this.frame.element : build("div", { className: "fields" }, this.fields.map((field) => field.element));
     if (!inputs.length) this.element.append(build("p", { className: "faint" }, [NO_INPUTS]));
   }
@@ -124,6 +125,12 @@ class Lines {
     this.control.rows = Math.min(this.control.value.split("\n").length, MOST_LINES);
   }
 
+  /** Nothing is written: an optional input is left out. */
+  none(expected) {
+    if (this.isOptional) return null;
+    throw new Mistake(this.control, `${this.name} needs ${expected}`);
+  }
+
   /** The shape of so many elements on so many lines; raises Mistake, with a hint, where they do not fit. */
   shapeFor(count, lines, hint = "") {
     const shape = this.shape ?? (lines > 1 && count > lines ? [-1, -1] : [-1]);
@@ -187,7 +194,7 @@ class Texts extends Lines {
       return { name, shape, datatype, parameters: { content_type: "base64" }, data: this.files };
     }
     const text = this.control.value;
-    if (!text.trim() && this.isEmptyLeftOut) return null;
+    if (!text.trim() && !this.body && (this.isList() || this.isEmptyLeftOut)) return this.none(this.file ? "a text or a file" : "a text");
     const lines = text.split("\n").filter((line) => line.trim());
     const data = this.isList() ? lines : [text];
     return { name, shape: this.shapeFor(data.length, lines.length), datatype, data };
@@ -316,7 +323,7 @@ class Numbers extends Lines {
     if (this.problem) throw new Mistake(this.control, this.problem);
     if (held) return { name, shape: held.shape, datatype, values: held.values, bytes: bytesOf(datatype, held.values), code: held.code };
     const text = this.control.value;
-    if (!text.trim() && this.isEmptyLeftOut) return null;
+    if (!text.trim()) return this.none(datatype === "BYTES" ? "a text" : "a number");
     const lines = text.split("\n").filter((line) => line.trim());
     const data = datatype === "BYTES" ? lines : lines.flatMap((line) => this.numbers(line));
     const mayBeDecimals = datatype !== "BYTES" && /\d,\d/.test(text) && /;|\d[ \t]+[-+.\d]/.test(text);  // other separators stand beside commas
@@ -330,7 +337,6 @@ class Numbers extends Lines {
 
   fill(tensor) {
     this.problem = "";
-    this.isEmptyLeftOut = !tensor;
     if (tensor?.parameters?.binary_data_size !== undefined && this.held) return;
     if (!tensor && this.isLarge) return;
     if (tensor && this.choice) this.choice.value = this.datatype = tensor.datatype;

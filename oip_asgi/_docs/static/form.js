@@ -104,7 +104,6 @@ function tensorsOf(body) {
 
 /** Write the body from the fields. Large arrays follow the JSON as bytes, but in a flat object, which is JSON alone. */
 function writeBody() {
-  for (const each of at("fields").querySelectorAll("[aria-invalid]")) each.removeAttribute("aria-invalid");
   const tensors = fields.tensors(), isWhole = at("action").value.startsWith("infer");
   parts = isWhole ? tensors.filter(({ bytes }) => bytes) : [];
   at("body").value = isWhole ? pretty({ inputs: tensors.map(wholeTensor) }) : pretty(Object.fromEntries(tensors.map(flatMember)));
@@ -131,6 +130,7 @@ function takeFields() {
 }
 
 function showMistake(mistake) {
+  for (const each of at("fields").querySelectorAll("[aria-invalid]")) each.removeAttribute("aria-invalid");
   mistake?.control.setAttribute("aria-invalid", "true");
   const told = at("fields").querySelector(".failed");
   told?.remove();
@@ -140,11 +140,32 @@ function showMistake(mistake) {
 /** The fields are chosen, or the JSON. */
 function chosenForm(tab) {
   if (tab !== at("with-fields")) return;
+  const tensors = written();
+  if (!tensors) return;  // no JSON: the fields stay as they are
+  fields.fill(tensors);
+  showMistake();
+  leaveOut(tensors.map(({ name }) => name).filter((each) => !fields.inputs.some(({ name }) => name === each)));
+  const isLacking = ({ name, isOptional }) => !isOptional && !tensors.some((tensor) => tensor.name === name);
+  if (fields.inputs.some(isLacking)) takeFields();  // which says what is needed
+  else showSnippets();
+}
+
+/** The tensors of the body; undefined if it is no JSON. */
+function written() {
   try {
-    fields.fill(tensorsOf(at("body").value));
-    showMistake();
-  } catch {  // no JSON: the fields stay as they are
+    return tensorsOf(at("body").value);
+  } catch {
+    return undefined;
   }
+}
+
+/** Leave inputs that a model does not declare out of an inference request, and say so: they have no field. */
+function leaveOut(names) {
+  at("fields").querySelector(":scope > .hint")?.remove();
+  if (!names.length || !model.metadata.inputs.length || !at("action").value.startsWith("infer")) return;
+  const document = parse(at("body").value);
+  at("body").value = pretty({ ...document, inputs: document.inputs.filter(({ name }) => !names.includes(name)) });
+  at("fields").prepend(made("p", `Not sent, as the model does not take it: ${names.join(", ")}`, "hint"));
 }
 
 function request() {

@@ -38,6 +38,7 @@ def test_fields_of_numbers_and_texts(site: Served, browser: Browser) -> None:
         ("1, 2, x, 4", 'x: "x" is not a number'),
         ("1, 2, 3", "x has 3 elements: expected the shape [-1, 4], 4 numbers in each row"),
         ("1,5; 2; 3; 4", "x has 5 elements: expected the shape [-1, 4], 4 numbers in each row; write decimals with a point, as in 1.5"),
+        (" ", "x needs a number"),
     ):
         field.fill(wrong)
         expect(page.locator("#fields .failed")).to_have_text(told)
@@ -66,6 +67,31 @@ def test_fields_of_numbers_and_texts(site: Served, browser: Browser) -> None:
     page.get_by_label("x FP64").fill("1.5")
     page.click("#send")
     assert answer_of(page)["outputs"][0]["data"] == [4.5]
+    assert seen.console == []
+
+
+def test_what_the_fields_cannot_show_of_the_json_is_told_and_not_sent(site: Served, browser: Browser) -> None:
+    page, seen = opened(browser, f"{site.url}/v2/docs#model=iris")
+    field, told = page.get_by_label("x FP32 [-1, 4]"), page.locator("#fields .failed")
+    expect(field).to_have_value("0.0, 0.0, 0.0, 0.0")
+    field.fill("1, x")
+    tensor = '{"name": "%s", "shape": [1, 4], "datatype": "FP32", "data": [1, 2, 3, 4]}'
+    write_json(page, f'{{"inputs": [{tensor % "q"}]}}')
+    page.click("#with-fields")
+    expect(page.locator("#fields > .hint")).to_have_text("Not sent, as the model does not take it: q")
+    expect(told).to_have_text("x needs a number")
+    expect(field).to_have_attribute("aria-invalid", "true")
+    expect(page.locator("#code")).not_to_contain_text('"q"')
+    write_json(page, f'{{"inputs": [{tensor % "x"}], "id": "seven"}}')
+    page.click("#with-fields")
+    expect(page.locator("#fields > .hint")).to_have_count(0)
+    expect(told).to_have_count(0)
+    expect(page.locator("#fields [aria-invalid]")).to_have_count(0)
+    assert seen_by(page) == [3]
+    assert answer_of(page)["id"] == "seven"
+    page.goto(f"{site.url}/v2/docs#model=greet")
+    page.get_by_label("names text").fill("")
+    expect(told).to_have_text("names needs a text")
     assert seen.console == []
 
 
