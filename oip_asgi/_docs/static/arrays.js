@@ -26,7 +26,9 @@ export function readNpy(buffer) {
   if (/'fortran_order':\s*True/.test(header)) throw new Error("it is in Fortran's order: save np.ascontiguousarray(array)");
   const shape = (/'shape':\s*\(([^)]*)\)/.exec(header)?.[1] ?? "").split(",").filter((part) => part.trim()).map(Number);
   const values = new ARRAYS[datatype](buffer.slice(begin + length, begin + length + sizeOf(shape) * ARRAYS[datatype].BYTES_PER_ELEMENT));
-  return { shape, values: [...values].map(Number) };
+  const numbers = [...values].map(Number);
+  if (typeof values[0] === "bigint" && !numbers.every(Number.isSafeInteger)) throw new Error("it has integers of more than 53 bits, which a browser rounds");
+  return { shape, values: numbers };
 }
 
 /** The bytes of numbers. */

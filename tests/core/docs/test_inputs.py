@@ -225,3 +225,14 @@ def test_a_range_of_one_side_is_no_other_limit(scripts: Scripts) -> None:
     [found] = inputs_of(scripts, server, "models/m")
     asked = "cells.fieldText(cells.readNumber('-1e30', { ...input, refusesOutside: () => true }, null, 'x'))"
     assert scripts.value_of(asked, input=found) == "-1e30"
+
+
+@pytest.mark.parametrize(("number", "is_read"), [(2**53 - 1, True), (-(2**53) + 1, True), (2**53 + 1, False)])
+def test_a_file_with_integers_that_would_be_rounded_is_not_sent(scripts: Scripts, number: int, is_read: bool) -> None:
+    buffer = io.BytesIO()
+    np.save(buffer, np.array([1, number]))
+    asked = """(() => {
+        try { return arrays.readNpy(Uint8Array.from(sent).buffer).values; } catch (error) { return error.message; }
+    })()"""
+    told = "it has integers of more than 53 bits, which a browser rounds"
+    assert scripts.value_of(asked, sent=[*buffer.getvalue()]) == ([1, number] if is_read else told)
