@@ -9,7 +9,7 @@ import { literal, parse, pretty } from "./json.js";
 import { MOMENTS, READ_EVERY, showNumbers } from "./numbers.js";
 import { listenToOverflow, showIn, showWhole } from "./overflow.js";
 import { elementsOf } from "./prose.js";
-import { ask, asJSON, closeHeaders } from "./server.js";
+import { ask, asJSON, checkHeaders, closeHeaders, learnKey } from "./server.js";
 import { linkOf, readLink } from "./visit.js";
 
 const MODELS_EVERY = 10000;  // milliseconds
@@ -139,6 +139,7 @@ async function showModel(name, version, known) {
     model.metadata = metadata;
     model.actions = actionsOf(described, path, metadata);
     model.controls = controlsOf(described);
+    learnKey(described);
     tell("");
   } catch (error) {
     if (shown !== model) return;
@@ -206,7 +207,8 @@ async function control(action, button) {
   const { name } = shown, told = "Requests to it are refused until it is loaded again.";
   if (action === "unload" && !confirm(`Unload ${name}? ${told}`)) return;
   button.disabled = true;
-  badge(at("state"), action === "load" ? "loading" : "unloading", "");
+  const isReloaded = action === "load" && entryOf(shown)?.state === "READY";  // the old one answers until the new one is there
+  badge(at("state"), isReloaded ? "reloading, still answers" : `${action}ing`, isReloaded ? "good" : "");
   let problem = "";
   try {
     await ask(`repository/models/${encodeURIComponent(name)}/${action}`, { method: "POST" });
@@ -287,6 +289,7 @@ function listen() {
 /** Show the server and its models, now that the headers may be others. */
 async function greet() {
   tell("");
+  if (!checkHeaders()) return;
   try {
     showServer(await asJSON("."));
     closeHeaders();

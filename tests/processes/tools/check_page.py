@@ -478,13 +478,44 @@ def test_the_header_is_asked_for_where_the_host_wants_one(site: Served, browser:
     page.fill("#headers", "x-api-key: wrong")
     page.keyboard.press("Tab")
     expect(page.locator("#headers")).to_be_focused()
+    page.fill("#headers", "nonsense")
+    page.keyboard.press("Tab")
+    told = '"nonsense" is no header: write its name, a colon and its value, such as x-api-key: secret'
+    expect(page.locator("#no-header")).to_have_text(told)
+    expect(page.locator("#headers")).to_be_visible()
     page.fill("#headers", "x-api-key: secret")
     page.keyboard.press("Tab")
+    expect(page.locator("#no-header")).to_be_hidden()
     expect(page.locator("#message")).to_be_hidden()
     expect(page.locator("#headers")).to_be_hidden()  # it is one line again
     expect(page.locator("summary")).to_be_focused()
+    expect(page.locator("summary")).to_have_text("API key: sends x-api-key")
     page.click("#send")
     expect(page.locator("#answer .badge")).to_have_text("200 OK")
+
+
+@pytest.mark.parametrize(
+    ("scheme", "header", "sent"),
+    [
+        ({"type": "apiKey", "in": "header", "name": "X-Token"}, "x-token", "se cret"),
+        ({"type": "http", "scheme": "bearer"}, "authorization", "Bearer se cret"),
+    ],
+)
+def test_the_key_alone_is_typed_where_openapi_names_its_header(
+    site: Served, browser: Browser, scheme: dict[str, str], header: str, sent: str
+) -> None:
+    def describe(route: Route) -> None:
+        document = route.fetch().json()
+        document["components"]["securitySchemes"] = {"key": scheme}
+        route.fulfill(json=document)
+
+    page, _ = opened(browser, f"{site.url}/v2/docs#model=greet", {"**/openapi.json": describe})
+    expect(page.locator("h2")).to_have_text("greet")
+    page.locator("summary").click()
+    page.fill("#headers", "se cret")
+    with page.expect_request("**/repository/index") as asked:
+        page.get_by_role("button", name="Apply").click()
+    assert asked.value.headers[header] == sent
 
 
 def test_the_page_is_not_empty_before_it_has_asked_anything(site: Served, browser: Browser) -> None:

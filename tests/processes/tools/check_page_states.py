@@ -13,7 +13,13 @@ def test_a_model_is_loaded_and_unloaded(site: Served, browser: Browser) -> None:
     page, seen = opened(browser, f"{site.url}/v2/docs#model=loaded")
     first = seen_by(page)[0]
     expect(page.locator("#totals")).to_contain_text(" ok.")
+    held: list[Route] = []
+    page.route("**/load", lambda route: held.append(route))
     page.get_by_role("button", name="Reload").click()
+    expect(page.locator("#state")).to_have_text("reloading, still answers")
+    expect(page.locator("#state")).to_have_class("badge good")
+    held.pop().continue_()
+    page.unroute("**/load")
     expect(page.locator("#load")).to_be_enabled()
     expect(page.locator("#answer")).to_be_hidden()
     assert seen_by(page) == [first + 1]
