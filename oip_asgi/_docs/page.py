@@ -109,16 +109,21 @@ _FOR_BROWSERS: Final = """\
 """
 
 
+def _version_of(engine: Engine) -> str:
+    """The server's version for people. That of this package, where none was given, is not the server's, so it is named."""
+    return engine.options.version or f"oip_asgi {engine.version}"
+
+
 def render_server(engine: Engine, metadata: bytes, page: str) -> bytes:
     """What a browser gets in place of the server's metadata, with the address of the page."""
-    texts = {"name": engine.options.name, "version": engine.version, "page": page, "metadata": metadata.decode()}
+    texts = {"name": engine.options.name, "version": _version_of(engine), "page": page, "metadata": metadata.decode()}
     return _FOR_BROWSERS.format_map({name: escape(text) for name, text in texts.items()}).encode()
 
 
 def describe_first(engine: Engine, visible: Sequence[Model], controls: Collection[Control]) -> dict[str, Any]:
     """What the page shows before it has asked anything: the server, the models that the client may see, and more of the first of them,
     also what the client may do to that one."""
-    document: dict[str, Any] = {"name": engine.options.name, "version": engine.version, "models": list_models(visible, ready=False)}
+    document: dict[str, Any] = {"name": engine.options.name, "version": _version_of(engine), "models": list_models(visible, ready=False)}
     if visible:
         default = engine.models.find(visible[0].name, None)
         model, version = (default, None) if default in visible else (visible[0], visible[0].version)

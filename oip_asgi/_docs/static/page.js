@@ -19,7 +19,13 @@ const STATES = { READY: ["ready", "good"], LOADING: ["loading", ""], UNLOADING: 
 
 const LEAVING = { draining: "Readiness is 503, so that a balancer sends no new requests; those that come are answered", stopping: "New requests are refused" };
 
-const stateOf = ({ state }) => (state === "READY" && leaving ? [leaving, ""] : STATES[state] ?? [state.toLowerCase(), ""]);
+const UNLOADED = "unloaded";  // the reason that somebody wanted it, which is no failure
+
+/** The word for a model's state, and its colour. */
+function stateOf({ state, reason }) {
+  if (state === "READY" && leaving) return [leaving, ""];
+  return state === "UNAVAILABLE" && reason === UNLOADED ? [UNLOADED, ""] : STATES[state] ?? [state.toLowerCase(), ""];
+}
 
 let models = new Map();  // by name: its entries in the index
 let shown = null;  // the model that is shown
@@ -189,7 +195,7 @@ function showVersions(model) {
 function showState(entry) {
   const [text, kind] = entry ? stateOf(entry) : ["unknown", ""];
   badge(at("state"), text, kind);
-  at("reason").hidden = !entry?.reason;
+  at("reason").hidden = !entry?.reason || entry.reason === text;
   at("reason").textContent = entry?.reason ?? "";
   showControls(entry);
 }
@@ -217,7 +223,7 @@ async function control(action, button) {
   }
   button.disabled = false;
   await listModels();
-  if (problem) tell(problem);
+  if (problem && at("reason").hidden) tell(problem);  // why it is not ready stands there already
   else if (shown?.name === name && action === "load") await showModel(name, shown.version);  // it may declare something else now
 }
 
@@ -259,8 +265,7 @@ async function readNumbers({ isPoint = true } = {}) {
 function showWhatIsRefused({ leaving: now, refuses }) {
   const isOther = now !== leaving || (shown.refuses !== undefined && refuses !== shown.refuses), isLoaded = shown.refuses && !refuses;
   [leaving, shown.refuses] = [now, refuses];
-  const [text] = stateOf(entryOf(shown) ?? { state: "unknown" });
-  showRefusal(refuses ? `It is ${text}, and answers no requests.` : "");
+  showRefusal(refuses ? "It answers no requests now." : "");
   if (isOther) listModels();
   if (isLoaded && !shown.metadata.inputs.length) choose();  // it may have told its inputs
 }
@@ -291,7 +296,7 @@ async function greet() {
   tell("");
   if (!checkHeaders()) return;
   try {
-    showServer(await asJSON("."));
+    await asJSON(".");  // whether the server takes them
     closeHeaders();
     if (shown?.path) shown.controls = controlsOf(await asJSON(`${shown.path}/openapi.json`));
   } catch (error) {

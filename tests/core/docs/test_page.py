@@ -121,6 +121,12 @@ def test_the_page_holds_what_it_shows_first() -> None:
     assert {**first["first"]["document"], "servers": document["servers"]} == document
 
 
+def test_the_version_of_the_package_is_not_shown_as_that_of_the_server() -> None:
+    assert first_of(InferenceServer("bank"))["version"] == f"oip_asgi {oip_asgi.__version__}"
+    text = headers_of(InferenceServer("bank"), "/", (b"accept", b"text/html"))[2].decode()
+    assert f'<h1>bank <span class="faint">oip_asgi {oip_asgi.__version__}</span></h1>' in text
+
+
 @pytest.mark.parametrize(("path", "base"), [("/docs", b""), ("/docs/", b"../")])
 def test_the_page_is_the_file_with_what_it_shows_first(server: InferenceServer, path: str, base: bytes) -> None:
     before, after = (STATIC / "page.html").read_bytes().replace(b"{base}", base).split(b"{first}")
