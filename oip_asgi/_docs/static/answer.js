@@ -203,7 +203,7 @@ class Growth {
   }
 
   grow(text) {
-    if (!this.text.isConnected) this.element.append(this.text);
+    if (!this.text.isConnected) this.element.append(build("div", { className: "tools" }, textTools(this.name, () => this.text.textContent)), this.text);
     const isAtEnd = this.text.scrollHeight - this.text.scrollTop - this.text.clientHeight < 40;
     if (this.text.textContent.length < MOST_SHOWN) this.text.append(text);
     if (isAtEnd) this.text.scrollTop = this.text.scrollHeight;
@@ -226,7 +226,6 @@ class Growth {
   finish() {
     this.text.classList.remove("growing");
     this.text.tabIndex = 0;
-    if (this.text.isConnected) this.text.before(build("div", { className: "tools" }, textTools(this.name, () => this.text.textContent)));
     if (!this.count && !this.element.firstChild) this.element.append(made("p", this.end ? "Stopped before the first item." : "It had no items.", "faint"));
   }
 

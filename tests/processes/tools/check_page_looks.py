@@ -337,3 +337,20 @@ def test_a_score_stands_on_one_line(site: Served, browser: Browser) -> None:
     height = box_of(score)[3] - box_of(score)[1]
     score.evaluate("score => { score.textContent = '100.0 %'; }")
     assert box_of(score)[3] - box_of(score)[1] == height
+
+
+@pytest.mark.parametrize("size", [SIZES[0], PHONE])
+def test_a_text_stays_in_place_when_its_stream_ends(site: Served, browser: Browser, size: Any) -> None:
+    page, _ = opened(browser, f"{site.url}/v2/docs#model=words", viewport=size)
+    expect(page.locator("h2")).to_have_text("words")
+
+    def places() -> list[float]:
+        tops = [box_of(page.locator(place))[1] for place in ("#answer", "#size", "#look", "#look .text")]
+        return [tops[1] - tops[0], tops[3] - tops[2]]
+
+    page.click("#send")
+    expect(page.locator("#look .text")).to_contain_text(" 1")
+    before = places()
+    page.click("#stop")
+    expect(page.locator("#stop")).to_be_hidden()
+    assert places() == pytest.approx(before, abs=1)
