@@ -42,6 +42,8 @@ export class Frame {
     for (const column of this.columns) column.repeat();
     this.changed();
     this.columns[0].cells.at(-1).element.focus();
+    const scroll = this.element.firstChild;
+    scroll.scrollLeft = scroll.scrollWidth;  // cells below the focused one may be wider
   }
 
   changed() {
