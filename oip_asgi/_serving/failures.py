@@ -111,9 +111,10 @@ def _find_overriding(call: Call[Any]) -> str | None:
 def make_busy_error(model: Model) -> InferenceError:
     limiter, callers = model.limiter, find_callers()
     if callers.count(model) >= limiter.max_concurrency:
-        return ModelFailed(
+        return InferenceError(
             f"{_list_calls(model, callers)}: the last call would wait for itself, as calls that it is made within hold all "
-            f"{limiter.max_concurrency} slots of {model}: give it a larger max_concurrency, or do not call it from within"
+            f"{limiter.max_concurrency} slots of {model}: give it a larger max_concurrency, or do not call it from within",
+            status=500,
         )
     running = "1 call runs" if limiter.max_concurrency == 1 else f"{limiter.max_concurrency} calls run"
     if model in callers:

@@ -385,7 +385,7 @@ def test_a_call_that_waited_for_its_slot_has_the_context_variables_of_its_own_re
 
 
 @pytest.mark.parametrize("is_async", [False, True])
-def test_a_call_that_would_wait_for_itself_is_refused(is_async: bool) -> None:
+def test_a_call_that_would_wait_for_itself_is_refused(caplog: pytest.LogCaptureFixture, is_async: bool) -> None:
     server = InferenceServer()
     if is_async:
 
@@ -404,6 +404,7 @@ def test_a_call_that_would_wait_for_itself_is_refused(is_async: bool) -> None:
         "give it a larger max_concurrency, or do not call it from within"
     )
     assert error(ask(server, "a")) == (500, text)
+    assert {record.getMessage() for record in caplog.records} == {f"model {name!r}: a request failed with 500: {text}" for name in "ab"}
     assert is_idle(server)
 
 
