@@ -73,3 +73,11 @@ def seen_by(page: Page) -> list[Any]:
 def drawn(canvas: Locator) -> Any:
     """The first pixel of a canvas."""
     return canvas.evaluate("canvas => [...canvas.getContext('2d').getImageData(0, 0, 1, 1).data]")
+
+
+def copied_from(page: Page, place: str) -> str:
+    """What the button Copy of a part of the page has copied."""
+    page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    page.locator(place).get_by_role("button", name="Copy").click()
+    expect(page.locator(place).get_by_text("Copied")).to_be_visible()
+    return str(page.evaluate("navigator.clipboard.readText()"))

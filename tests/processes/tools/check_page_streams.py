@@ -1,0 +1,91 @@
+"""Streams on the page, and requests that take long, in a real browser. Run by `tox -e page`."""
+
+from __future__ import annotations
+
+import re
+
+from playwright.sync_api import Browser, Route, expect
+
+from tests.support.page import (
+    copied_from,
+    opened,
+    picture,
+    seen_by,
+)
+from tests.support.processes import Served
+
+
+def test_a_stream_is_shown_as_it_comes(site: Served, browser: Browser) -> None:
+    page, seen = opened(browser, f"{site.url}/v2/docs#model=slow+stream")
+    page.click("#send")
+    expect(page.locator("#look tbody tr, #look .one tr")).to_have_count(1)
+    expect(page.locator("#look tbody tr")).to_have_text(["10", "21", "32", "43"])
+    expect(page.locator("#look")).to_contain_text("4 items")
+    expect(page.locator("#look thead")).to_have_text("itemoutput_0")
+    expect(page.locator("#size")).to_have_text(re.compile(r"first item after [\d.]+ ms, 4 items, [\d.]+ per second$"))
+    expect(page.get_by_role("img", name=re.compile("item by item"))).to_be_visible()
+    page.click("#as-text")
+    assert len(str(page.locator("#text").text_content()).splitlines()) == 4
+    picture(page, "stream")
+    assert seen.console == []
+
+
+def test_a_stream_of_texts_grows_until_it_is_stopped(site: Served, browser: Browser) -> None:
+    page, seen = opened(browser, f"{site.url}/v2/docs#model=words")
+    page.click("#send")
+    expect(page.locator("#look .text")).to_contain_text("text 0 text 1 text 2")
+    page.click("#stop")
+    expect(page.locator("#size")).to_have_text(re.compile("items, .* per second, stopped$"))
+    expect(page.locator("#stop")).to_be_hidden()
+    expect(page.locator("#send")).to_be_enabled()
+    expect(page.locator("#totals")).to_contain_text("0 running", timeout=1500)  # the next reading may be two seconds away
+    assert copied_from(page, "#look") == page.locator("#look .text").inner_text()
+    assert "text 99" not in page.locator("#look .text").inner_text()
+    assert seen.console == []
+
+
+def test_what_came_before_a_stream_broke_stays(site: Served, browser: Browser) -> None:
+    page, _ = opened(browser, f"{site.url}/v2/docs#model=breaks")
+    page.click("#send")
+    expect(page.locator("#look .text")).to_have_text("text")
+    expect(page.locator("#look .failed")).to_have_text("model 'breaks' failed: see the server's log")
+    expect(page.locator("#size")).to_contain_text("1 item")
+    expect(page.locator("#status")).to_have_text("failed")
+    expect(page.locator("#requests li")).to_have_text(re.compile("^failedbreaks"))
+    expect(page.locator("#totals")).to_contain_text("1 failed", timeout=1500)
+
+
+def test_the_numbers_know_of_a_stream_what_the_page_knows(site: Served, browser: Browser) -> None:
+    page, seen = opened(browser, f"{site.url}/v2/docs#model=slow+stream")
+    expect(page.locator("#totals")).to_contain_text("Now: 0 running, 0 waiting.")
+    held: list[Route] = []
+    page.route("**/slow%20stream/docs/state.json", lambda route: route.continue_() if held else held.append(route))
+    while not held:
+        page.wait_for_timeout(100)
+    before = held[0].fetch()  # what the server said before the request is on its way
+    page.click("#send")
+    expect(page.locator("#size")).to_contain_text("first item after")
+    expect(page.locator("#totals")).to_contain_text("Now: 1 running, 0 waiting.", timeout=1000)
+    held[0].fulfill(response=before)
+    page.wait_for_timeout(200)
+    expect(page.locator("#totals")).to_contain_text("Now: 1 running, 0 waiting.", timeout=1)
+    expect(page.locator("#hint")).to_be_hidden()
+    expect(page.locator("#stop")).to_be_hidden()
+    expect(page.locator("#totals")).to_contain_text("Now: 0 running, 0 waiting.", timeout=1000)
+    expect(page.locator("#hint")).to_contain_text("This model does not declare its outputs")
+    assert seen.console == []
+
+
+def test_a_request_that_takes_long_can_be_stopped(site: Served, browser: Browser) -> None:
+    page, seen = opened(browser, f"{site.url}/v2/docs#model=patient")
+    page.get_by_label("seconds FP64").fill("60")
+    page.click("#send")
+    expect(page.locator("#status")).to_have_text("no answer yet")
+    expect(page.locator("#totals")).to_contain_text("Now: 1 running, 0 waiting.", timeout=1000)
+    expect(page.locator("#looks")).to_be_hidden()
+    page.click("#stop")
+    expect(page.locator("#answer .line")).to_have_text(re.compile(r"stopped\s+after [\d.]+ m?s"))
+    expect(page.locator("#send")).to_be_enabled()
+    page.get_by_label("seconds FP64").fill("0")
+    assert seen_by(page) == [0]
+    assert seen.console == []
