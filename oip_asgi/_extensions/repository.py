@@ -62,7 +62,7 @@ class ModelStatus(msgspec.Struct, frozen=True):
         version: Its version, None for a model without versions.
         state: "registered" before it is loaded; "loading"; "ready"; "reloading", while what was loaded before serves; "idle", until the
             next request loads it again, after `idle_unload=` or a stop of the server that could not wait for `unload=`; "failed", if
-            `load=` raised; "unloading", while running calls end_models; "unloaded".
+            `load=` raised; "unloading", while running calls end; "unloaded".
         reason: Why it is in that state, in words; empty if there is nothing to say.
     """
 
@@ -106,7 +106,7 @@ def list_blockers(models: Iterable[Model]) -> list[ModelIndex]:
 
 
 async def load(engine: Engine, io: IO, name: str, version: str | None, parameters: LoadParameters) -> None:
-    """Load a model, or all its versions, and wait for the end_models. The load continues if nobody waits any more."""
+    """Load a model, or all its versions, and wait for the end. The load continues if nobody waits any more."""
     models = engine.models.find_versions(name, version)
     for model in models:
         if parameters and not model.loader.takes_parameters:
@@ -142,7 +142,7 @@ def unload(engine: Engine, io: IO, name: str, version: str | None, event: Litera
 
 
 def end_models(io: IO, models: list[Model], event: Literal["unload", "unregister"], *, refuses_waiting: bool = True) -> None:
-    """Let models end_models. Waiting requests are refused, unless another model has replaced this one; running ones end_models first."""
+    """Let models end. Waiting requests are refused, unless another model has replaced this one; running ones end first."""
     for model in models:
         unloading = model.lifecycle.unload(event)
         if refuses_waiting:

@@ -121,7 +121,7 @@ def check_unseen(text: Buffer) -> None:
 
 
 def refuse(error: Exception, location: str, text: Buffer, hint: str = "") -> NoReturn:
-    """Raise what a decoder found wrong in a text, or in the part of it at `place`."""
+    """Raise what a decoder found wrong in a text, or in the part of it at `location`."""
     check_unseen(text)
     if not isinstance(error, msgspec.ValidationError):
         raise InvalidRequest(f"the body is not valid JSON: {error}{_find_hint(text)}") from None

@@ -251,6 +251,8 @@ def _refuses_missing(step: Any) -> bool:
     """Whether an estimator of scikit-learn refuses NaN and infinities, as its tags say. One of one's own may have the tags of its base."""
     if _library_of(step) != "sklearn" or _has_estimators(step) or getattr(step, "missing_values", ...) is None:
         return False
+    if type(step).__name__.startswith("_"):  # such as _ConstantPredictor, which takes all, with the tags of its base
+        return False
     if hasattr(step, "__sklearn_tags__"):
         tags = step.__sklearn_tags__()
         return not (tags.no_validation or tags.input_tags.allow_nan)
@@ -298,6 +300,9 @@ def _choose(columns: Sequence[str], chosen: Any) -> list[str]:
         chosen = chosen.data
     if isinstance(chosen, str):
         return [chosen]
+    if isinstance(chosen, slice) and (isinstance(chosen.start, str) or isinstance(chosen.stop, str)):  # its last one is in it
+        start = 0 if chosen.start is None else columns.index(chosen.start)
+        return list(columns[start : None if chosen.stop is None else columns.index(chosen.stop) + 1 : chosen.step])
     if isinstance(chosen, (list, tuple, np.ndarray)) and all(isinstance(each, str) for each in chosen):
         return list(chosen)
     return list(map(str, np.array(columns, object)[chosen]))

@@ -367,6 +367,8 @@ class FlatEncoder:
             parts += names[name], text[1:-1] if array.size == 1 else text
         if parameters:
             parts += [b",%b:%b" % (_encode(name), _encode(value)) for name, value in parameters.items()]
+        if len(names) > len(response.outputs):  # else they might grow without end
+            self._names = {}
         parts.append(b"}")
         return b"".join(parts)
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from numpy import ndarray
 
-from .._protocol.errors import InvalidResponse
+from .._protocol.errors import ErrorResponse, InvalidResponse
 from .._protocol.specs import TensorSpec
 from . import _questions as questions
 
@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 
 _ENCODED: Final = ("base64", "pd_json")
 """The content types whose elements are not the text or the bytes that the model gets."""
+
+_NOT_FOR_US: Final = (401, 403, 405, 501)
+"""The statuses of a server that may be asked for inference alone: it is not asked again."""
 
 
 def have_texts(inputs: Any) -> bool:
@@ -30,8 +33,8 @@ def have_texts(inputs: Any) -> bool:
 
 
 def _is_text(value: Any) -> bool:
-    while isinstance(value, (list, tuple)) and value:
-        value = value[0]
+    while isinstance(value, (list, tuple)):
+        value = next((each for each in value if each is not None), None)
     return isinstance(value, (str, bytes))
 
 
@@ -49,8 +52,10 @@ class Declarations:
         if encoded is None:
             try:
                 metadata = await link.ask(questions.ask_of(model, version, questions.MODEL_METADATA), timeout)
-            except InvalidResponse:  # it may be asked for inference alone
-                return {}
+            except InvalidResponse as error:
+                if not (isinstance(error, ErrorResponse) and error.response_status in _NOT_FOR_US):
+                    return {}
+                metadata = {}
             encoded = self._encoded[model, version] = _read_encoded(metadata)
         return encoded
 

@@ -164,10 +164,11 @@ def _find_kind(value: Any, *, is_text: bool) -> str:
     """The datatype of a value by itself, or "missing", or "negative" of a whole number that is."""
     if value is None or (is_text and value == ""):
         return "missing"
-    for datatype in ("INT64", "FP64", "BOOL") if is_text else ():
-        with suppress(ValueError, KeyError):
+    if is_text:
+        digits = value.strip()
+        datatype = "INT64" if digits.lstrip("+-").isdecimal() else "BOOL" if digits in _BOOLS else "FP64"
+        with suppress(ValueError):
             value = _read_text(value, datatype)
-            break
     if type(value) is int:
         return "negative" if value < 0 else "UINT64" if value >= 2**63 else "INT64"
     return {bool: "BOOL", float: "FP64"}.get(type(value), "BYTES")

@@ -89,18 +89,27 @@ def test_a_model_is_asked_once_what_it_declares_and_only_for_texts(answer: dict[
     for value in ([b"a"], "a", [["a"]]):
         recorded.client.infer("m", {"x": value}, binary=False)
     assert [request.method for request in recorded.requests] == ["GET", "POST", "POST", "POST"]
+    with pytest.raises(InferenceError, match="None"):
+        recorded.client.infer("other", {"x": [None, "a"]}, binary=False)
+    assert str(recorded.requests.pop(-1).url) == "http://test:81/ml/v2/models/other"
     assert str(recorded.requests[0].url) == "http://test:81/ml/v2/models/m"
     assert json.loads(recorded.requests[1].content)["inputs"] == [{"name": "x", "shape": [1], "datatype": "BYTES", "data": ["a"]}]
     recorded.client.infer("m", {"x": ["a"]}, version="2")
     assert str(recorded.requests[4].url) == "http://test:81/ml/v2/models/m/versions/2"
 
 
-def test_texts_go_out_as_they_are_where_the_server_does_not_tell_what_is_declared() -> None:
+@pytest.mark.parametrize(("status", "questions"), [(403, 1), (401, 1), (405, 1), (501, 1), (404, 2), (503, 2)])
+def test_texts_go_out_as_they_are_where_the_server_does_not_tell_what_is_declared(status: int, questions: int) -> None:
+    methods: list[str] = []
+
     def answer(request: httpx2.Request) -> httpx2.Response:
-        return httpx2.Response(200, json=GOOD) if request.method == "POST" else httpx2.Response(403, json={"error": "no"})
+        methods.append(request.method)
+        return httpx2.Response(200, json=GOOD) if request.method == "POST" else httpx2.Response(status, json={"error": "no"})
 
     client = Client("http://test/v2", http=httpx2.Client(transport=httpx2.MockTransport(answer)))
-    assert client.infer("m", {"x": [b"a"]})["y"].tolist() == [1.5]
+    for _ in range(2):
+        assert client.infer("m", {"x": [b"a"]})["y"].tolist() == [1.5]
+    assert methods.count("GET") == questions
 
 
 def test_what_the_caller_says_of_outputs_is_kept() -> None:

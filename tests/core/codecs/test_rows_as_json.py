@@ -213,6 +213,20 @@ def test_a_whole_number_that_no_column_holds_is_refused_without_columns_too(cls:
     assert answer(lambda _: [1.0], list[cls], list[float], rows[1])[0] == 400  # type: ignore[valid-type]
 
 
+class Color(enum.Enum):
+    RED = 1
+
+
+class Colors(pydantic.BaseModel):
+    color: Annotated[int, pydantic.AfterValidator(Color)]
+
+
+@pytest.mark.parametrize("row", [{"color": 1}, [{"color": 1}]])
+def test_what_a_validator_makes_of_a_whole_number_is_its_own(row: Any) -> None:
+    told = answer(lambda rows: [row.color.name for row in rows], list[Colors], list[str], row)
+    assert told == (200, [{"output_0": "RED"}] if isinstance(row, list) else {"model_name": "m", "output_0": "RED"})
+
+
 class Moments(pydantic.BaseModel):
     at: datetime
     maybe: datetime | None = None

@@ -17,8 +17,10 @@ from sklearn.compose import make_column_transformer
 from sklearn.impute import SimpleImputer
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import GridSearchCV
+from sklearn.multiclass import OneVsRestClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
+from sklearn.tree import DecisionTreeClassifier
 
 from oip_asgi import InferenceError, InferenceServer, TensorSpec
 from oip_asgi.specs import specs_of
@@ -115,6 +117,23 @@ def test_columns_that_are_declared_in_another_order_get_that_of_the_estimator() 
     expected = pipeline.predict_proba(FRAME).ravel().tolist()
     assert outputs(ask(server, "m", age=FRAME["age"], height=FRAME["height"])) == {"output_0": expected}
     assert [each["name"] for each in get(server, "/models/m")[1]["inputs"]] == ["height", "age"]
+
+
+def test_columns_may_be_chosen_by_a_range_of_names() -> None:
+    server = InferenceServer()
+    scaler = make_column_transformer((StandardScaler(), slice("height", "age")))
+    server.register("m", make_pipeline(scaler, LogisticRegression()).fit(FRAME, KINDS).predict)
+    assert generate(server, {"height": 4.0, "age": 0.0})[0] == 200
+    assert generate(server, {"height": 4.0})[0] == 400
+
+
+def test_a_class_that_all_rows_had_takes_what_is_missing() -> None:
+    server = InferenceServer()
+    labels = np.array([[1, 1], [0, 1], [1, 1], [0, 1]])
+    with pytest.warns(UserWarning, match="Label 1 is present in all"):
+        model = OneVsRestClassifier(DecisionTreeClassifier(random_state=0)).fit(FRAME, labels)
+    server.register("m", model.predict)
+    assert generate(server, {"height": 4.0, "age": None})[0] == 200
 
 
 def test_an_array_is_taken_as_before() -> None:
