@@ -118,7 +118,7 @@ export function elementsOf(text) {
   return blocksOf(text).map(({ kind, lines, items, isNumbered }) => {
     if (kind === "list") return build(isNumbered ? "ol" : "ul", {}, items.map((item) => build("li", {}, inline(item))));
     if (kind === "heading") return build("h3", {}, inline(lines[0]));
-    return kind === "code" ? build("pre", {}, [lines.join("\n")]) : build("p", { className: kind }, inline(lines.join(" ")));
+    return kind === "code" ? build("pre", {}, [lines.join("\n")]) : build("p", kind === "inner" ? { className: kind } : {}, inline(lines.join(" ")));
   });
 }
 

@@ -114,6 +114,7 @@ def test_what_goes_on_is_seen_to_go_on(site: Served, browser: Browser) -> None:
     expect(rows).to_have_attribute("data-more", "right")
     page.evaluate("location.hash = 'model=explained'")
     expect(docstring.locator("p").first).to_be_visible()
+    expect(docstring.locator("p").first).to_have_css("border-top-width", "0px")  # a paragraph is no box
     expect(docstring.locator("h3")).to_be_hidden()
     expect(docstring).to_have_attribute("data-more", "")
     more.click()
