@@ -421,6 +421,10 @@ def test_where_all_is_refused_of_a_model_that_declares_nothing_it_says_what_to_d
     assert 'declare that: inputs=[TensorSpec("X", "FP64", [-1, 4])], or "inputs" in model-settings.json)' in told
 
 
+def is_second(frame: pd.DataFrame) -> pd.DataFrame:
+    return (frame == 2**63 + 1).astype(int)
+
+
 def test_what_pandas_reads_is_scored(tmp_path: Path) -> None:
     """Large whole numbers are no floats, and a gap is NaN, where a model takes several datatypes."""
     big = 2**53
@@ -431,7 +435,7 @@ def test_what_pandas_reads_is_scored(tmp_path: Path) -> None:
     expected = {}
     for name, encoder in (
         ("ids", OneHotEncoder()),
-        ("hashes", OneHotEncoder()),
+        ("hashes", FunctionTransformer(is_second)),  # numpy 2.0 cannot look such numbers up, as an encoder does
         ("gaps", make_pipeline(FunctionTransformer(), OneHotEncoder())),
     ):
         frame = pd.read_csv(tmp_path / f"{name}.csv", skip_blank_lines=False)

@@ -218,7 +218,7 @@ class Color(enum.Enum):
 
 
 class Colors(pydantic.BaseModel):
-    color: Annotated[int, pydantic.AfterValidator(Color)]
+    color: Annotated[int, pydantic.AfterValidator(lambda value: Color(value))]
 
 
 @pytest.mark.parametrize("row", [{"color": 1}, [{"color": 1}]])
