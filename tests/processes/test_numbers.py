@@ -23,10 +23,12 @@ WORKERS = 4
 
 
 def samples(served: Served, name: str, **labels: str) -> list[float]:
-    page = get(f"{served.url}/metrics", timeout=30).text
+    # prometheus_client makes the file of a process empty, and fills it then: to read all files between the two is struct.error, a 500
+    looks = (get(f"{served.url}/metrics", timeout=30) for _ in range(20))
+    page = next(look for look in looks if look.status_code == 200)
     return [
         sample.value
-        for family in parse(page)
+        for family in parse(page.text)
         for sample in family.samples
         if sample.name == name and labels.items() <= sample.labels.items()
     ]
