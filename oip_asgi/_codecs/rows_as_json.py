@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from array import array
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
 from enum import Enum
 from operator import attrgetter, methodcaller
@@ -98,7 +98,7 @@ class JSONRows:
             for row, each in enumerate(objects):
                 self._check_object(row, each)
         for name in self._dates:
-            _refuse_finer(name, [each.get(name) for each in objects])
+            _refuse_finer(name, (each.get(name) for each in objects))
         if self._binary:
             objects = [{**each, **{name: _to_bytes(each[name]) for name in self._binary if name in each}} for each in objects]
         return self._make_request(self._make(objects), as_columns=as_columns)
@@ -182,19 +182,22 @@ def _are_int64(values: Iterable[Any]) -> bool:
 
 def _refuse_beyond(field: Field, values: Iterable[Any]) -> None:
     """Refuse what no column of the field holds, so that a request is answered alike where nothing needs columns."""
-    for row, value in enumerate(values):
-        for each in value if type(value) is list else (value,):
-            if isinstance(each, int) and not -(2**63) <= each < 2**63:  # a validator may have made something else of it
-                expected = f"expected {-(2**63)} to {2**63 - 1}"
-                raise InvalidRequest(f"rows[{row}].{field.reads}: {each} is out of range for INT64: {expected}")
+    for row, cell in _iterate_cells(values):
+        if isinstance(cell, int) and not -(2**63) <= cell < 2**63:  # a validator may have made something else of it
+            expected = f"expected {-(2**63)} to {2**63 - 1}"
+            raise InvalidRequest(f"rows[{row}].{field.reads}: {cell} is out of range for INT64: {expected}")
 
 
-def _refuse_finer(name: str, values: list[Any]) -> None:
+def _refuse_finer(name: str, values: Iterable[Any]) -> None:
     """Refuse dates that msgspec and pydantic would round."""
-    for row, value in enumerate(values):
-        for each in value if type(value) is list else (value,):
-            if type(each) is str and is_finer(each.encode()):
-                raise InvalidRequest(f"rows[{row}].{name}: a datetime.datetime has microseconds at most, but {show(each)} is finer")
+    for row, cell in _iterate_cells(values):
+        if type(cell) is str and is_finer(cell.encode()):
+            raise InvalidRequest(f"rows[{row}].{name}: a datetime.datetime has microseconds at most, but {show(cell)} is finer")
+
+
+def _iterate_cells(values: Iterable[Any]) -> Iterator[tuple[int, Any]]:
+    """The value of a field in each row, or each of its list, with the number of the row."""
+    return ((row, cell) for row, value in enumerate(values) for cell in (value if type(value) is list else (value,)))
 
 
 def _to_bytes(value: Any) -> Any:
