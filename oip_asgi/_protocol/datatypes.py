@@ -61,6 +61,9 @@ NUMBERS: Final = frozenset(dtype for dtype in DTYPES.values() if not dtype.hasob
 FLOATING: Final = frozenset({"FP16", "BF16", "FP32", "FP64"})
 """The datatypes that have NaN and infinities."""
 
+FIRST_ROUNDED: Final = 2.0**53
+"""From here on, a float of FP64 may be another whole number than the one it was made of."""
+
 MAX_RANK: Final = 64
 """numpy's own limit on dimensions."""
 

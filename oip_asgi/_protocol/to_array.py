@@ -9,7 +9,7 @@ import numpy as np
 from numpy import ndarray  # `np.ndarray` takes longer, as the module has a `__getattr__`
 
 from .._turns import take_turns
-from .datatypes import Array, DType, datatype_of
+from .datatypes import FIRST_ROUNDED, Array, DType, datatype_of
 from .errors import show
 
 _TOGETHER: Final = 2**16
@@ -18,10 +18,6 @@ _TOGETHER: Final = 2**16
 
 _FEW: Final = 2**6
 """Up to so many elements, one more array object takes as much memory as the elements."""
-
-
-_FIRST_ROUNDED: Final = 2.0**53
-"""From here on, a float may be another whole number than the one it was made of."""
 
 
 def to_wire_array(value: Any, preferred: DType | None = None) -> Array:
@@ -59,7 +55,7 @@ def as_array(value: Any, preferred: DType | None = None) -> Array:
         return array if preferred is None or not isinstance(value, (list, tuple)) else np.empty(array.shape, preferred)
     if kind in "fO" and all(issubclass(cls, (int, np.integer)) for cls in classes):
         return _to_whole_numbers(np.asarray(value, object), preferred)
-    if kind == "f" and _holds_integers(value) and (np.abs(array) >= _FIRST_ROUNDED).any():
+    if kind == "f" and _holds_integers(value) and (np.abs(array) >= FIRST_ROUNDED).any():
         text = "its whole numbers are floats where one is missing, which rounds those of 2**53 or more"
         raise TypeError(f'{text}: make it a column, as in pandas.Series(values, dtype="Int64")')
     if preferred is not None and preferred.kind == "u" and kind == "i" and classes == {int}:

@@ -21,7 +21,7 @@ import msgspec
 
 from .._json.tensor_data import from_json, from_value, to_value
 from .._json.text import ERRORS, NO_SCALARS, OF_TENSORFLOW, ONLY_FLOATS, Unusual, check_unseen, iterate_outside_strings, refuse
-from .._protocol.datatypes import DTYPES, FLOATING, Array, dtype_of
+from .._protocol.datatypes import DTYPES, FIRST_ROUNDED, FLOATING, Array, dtype_of
 from .._protocol.errors import InvalidRequest, describe_expected, find_near, show
 from .._protocol.specs import TensorSpec
 from .._protocol.tensors import InferenceRequest, InferenceResponse, Tensor
@@ -49,9 +49,6 @@ _LIKENESS: Final = 0.83
 
 _MOST_COMPARED: Final = 300
 """Pairs of names, each of which takes up to 0.1 milliseconds."""
-
-_EXACT: Final = 2**53
-"""Up to here, a float has each whole number."""
 
 _MAX_DIGITS: Final = 400
 """No datatype holds an integer of more digits."""
@@ -286,7 +283,7 @@ def _read_input(value: Any, spec: TensorSpec | None) -> Array:
         raise InvalidRequest(f": {ONLY_FLOATS}")
     if math.inf in leaves or -math.inf in leaves:
         raise InvalidRequest(": number out of range")
-    if float in kinds and datatype in ("INT64", "UINT64") and any(type(leaf) is float and abs(leaf) >= _EXACT for leaf in leaves):
+    if float in kinds and datatype in ("INT64", "UINT64") and any(type(leaf) is float and abs(leaf) >= FIRST_ROUNDED for leaf in leaves):
         raise InvalidRequest(": a whole number with a fraction or an exponent may have been rounded: expected its digits alone")
     dtype = dtype_of(datatype)
     try:
