@@ -24,6 +24,16 @@ export function errorOf(text) {
   }
 }
 
+/** What says when something of an answer was, for who looks into the server's log: by its clock, which the answer's head has told, else by this one. */
+export function clockOf(response) {
+  const told = Date.parse(response.headers.get("Date")), begun = performance.now();
+  return (id) => {
+    const isTold = Number.isFinite(told), moment = new Date(isTold ? told + performance.now() - begun : Date.now());
+    const words = `at ${moment.toISOString().slice(0, 19).replace("T", " ")} UTC by ${isTold ? "the server's" : "this browser's"} clock.`;
+    return id ? `That was the request with the id "${id}", ${words}` : `That was ${words}`;
+  };
+}
+
 /** The same for a reader who sees rows, which are counted from 1 here, and from 0 by the server. */
 function refusalOf(text) {
   const error = errorOf(text), [, before, inside] = /^input .*, row (\d+):|^rows\[(\d+)\]/.exec(error) ?? [];
@@ -68,7 +78,7 @@ export function showStopped(seconds) {
 }
 
 /** Clear what is there. A failure, or an answer that is not there yet, is bare: it has nothing to look at. */
-function begin(status, kind, { failure = "", isBare = Boolean(failure) } = {}) {
+function begin(status, kind, { failure = "", when = "", isBare = Boolean(failure) } = {}) {
   clearTimeout(waiting);
   at("answer").hidden = at("answer").ariaBusy = false;
   showStatus(status, kind);
@@ -76,6 +86,8 @@ function begin(status, kind, { failure = "", isBare = Boolean(failure) } = {}) {
   at("stop").hidden = true;
   at("failure").hidden = !failure;
   at("failure").textContent = failure;
+  at("when").hidden = !when;
+  at("when").textContent = when;
   for (const id of ["looks", "look", "raw"]) at(id).classList.toggle("gone", isBare);
   at("look").replaceChildren();
   at("text").textContent = "";
@@ -90,13 +102,15 @@ function statusOf({ status, statusText }) {
   return `${status} ${statusText}`.trim();
 }
 
-/** Show an answer. Returns its JSON as text, and after how many seconds it was there. `name` is the model's, and the rest as in looksOf. */
-export async function showAnswer(response, begun, { name, ...known }) {
+/** Show an answer. Returns its JSON as text, and after how many seconds it was there. `name` is the model's, `id` the request's, and the rest as in looksOf. */
+export async function showAnswer(response, begun, { name, id, ...known }) {
+  const say = clockOf(response);
   const bytes = new Uint8Array(await response.arrayBuffer());
   const length = Number(response.headers.get("Inference-Header-Content-Length") ?? bytes.length);
   const text = new TextDecoder().decode(bytes.subarray(0, length)), binary = bytes.subarray(length);
   const seconds = (performance.now() - begun) / 1000;
-  begin(statusOf(response), response.ok ? "good" : "bad", { failure: response.ok ? "" : refusalOf(text) });
+  const told = response.ok ? {} : { failure: refusalOf(text), when: response.status < 500 ? "" : say(id) };
+  begin(statusOf(response), response.ok ? "good" : "bad", told);
   const behind = binary.length ? `, and ${counted(binary.length, "byte")} of tensors` : "";
   at("size").textContent = `${duration(seconds)} in this browser, ${counted(text.length, "character")}${behind}`;
   if (!response.ok) return { text, seconds };
@@ -139,8 +153,9 @@ function readable(text) {
 // Streams
 
 /** Show a stream as it comes, until it ends or Stop is pressed, and return whether it failed. `onFirst` is called when its first item is there. */
-export async function showStream(response, begun, { name, declared, stop, onFirst }) {
-  const events = new EventReader(), decoder = new TextDecoder(), growth = new Growth(begun, name, declared), all = [];
+export async function showStream(response, begun, { name, id, declared, stop, onFirst }) {
+  const say = clockOf(response), growth = new Growth(begun, name, declared, () => say(id));
+  const events = new EventReader(), decoder = new TextDecoder(), all = [];
   begin(statusOf(response), "good");
   at("look").append(growth.element);
   offer(() => `${all.join("\n")}\n`, `${name}.jsonl`);
@@ -169,8 +184,8 @@ export async function showStream(response, begun, { name, declared, stop, onFirs
 
 /** What has come of a stream: texts follow each other, numbers are rows and curves, anything else is one view after the other. */
 class Growth {
-  constructor(begun, name, declared) {
-    Object.assign(this, { begun, name, declared, count: 0, first: null, last: null, end: "", rows: [], hasFailed: false });
+  constructor(begun, name, declared, sayWhen) {
+    Object.assign(this, { begun, name, declared, sayWhen, count: 0, first: null, last: null, end: "", rows: [], hasFailed: false });
     this.element = made("div", undefined, "growth");
     this.text = made("p", undefined, "text growing");
     this.table = made("div");
@@ -190,7 +205,7 @@ class Growth {
   fail(text) {
     this.hasFailed = true;
     showStatus("failed", "bad");
-    this.element.append(build("p", { className: "failed", role: "alert" }, [text]));
+    this.element.append(build("p", { className: "failed", role: "alert" }, [text]), made("p", this.sayWhen(), "faint when"));
   }
 
   show(outputs) {

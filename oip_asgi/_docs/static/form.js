@@ -235,18 +235,18 @@ async function send() {
   at("declare").hidden = true;
   showHint();
   awaitAnswer(() => controller.abort("stopped"), tellNews);
-  const begun = performance.now(), { name, newest, metadata } = model, spent = () => (performance.now() - begun) / 1000;
+  const begun = performance.now(), { name, newest, metadata } = model, id = file ? undefined : idOf(body), spent = () => (performance.now() - begun) / 1000;
   try {
     const response = await fetch(url, { method: "POST", headers: { ...described, ...headers }, body: content, signal: controller.signal });
     askForHeaders(response);
     const declared = Object.fromEntries(metadata.outputs.map((output) => [output.name, output.shape]));
     if (streams && response.ok) {
-      const hasFailed = await showStream(response, begun, { name, declared, stop: () => controller.abort(), onFirst: tellNews });
+      const hasFailed = await showStream(response, begun, { name, id, declared, stop: () => controller.abort(), onFirst: tellNews });
       remember(asked, hasFailed ? "failed" : `${response.status}`, !hasFailed, spent());
       showHint({ hasAnswer: !hasFailed });
       return;
     }
-    const { text, seconds } = await showAnswer(response, begun, { name, sent: sentIn(file ? "" : body), labels: newest?.labels ?? {}, declared });
+    const { text, seconds } = await showAnswer(response, begun, { name, id, sent: sentIn(file ? "" : body), labels: newest?.labels ?? {}, declared });
     remember(asked, `${response.status}`, response.ok, seconds);
     showHint({ hasAnswer: response.ok });
     if (response.ok && !file && !asked.parts.length) showDeclaration(body, text);
@@ -260,6 +260,12 @@ async function send() {
     offerSend();
     setTimeout(tellNews, controller.signal.aborted ? SETTLES : 0);
   }
+}
+
+/** The id that the reader has given a request, by which the server's log names it. */
+function idOf(body) {
+  const { id } = isJSON(body) ? parse(body) ?? {} : {};
+  return typeof id === "string" ? id : undefined;
 }
 
 /** The inputs of a body, for what is shown beside the outputs. */

@@ -1,0 +1,60 @@
+"""What the page says of requests that failed, so that they are found in the server's log: in Chromium."""
+
+from __future__ import annotations
+
+import json
+import re
+from datetime import UTC, datetime
+
+import pytest
+from playwright.sync_api import Browser, Page, Route, expect
+
+from tests.support.page import opened, write_json
+from tests.support.processes import Served
+
+MOMENT = r"(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d UTC)"
+
+
+def moment_in(page: Page, place: str, pattern: str) -> datetime:
+    """The moment that a sentence of the page names."""
+    expect(page.locator(place)).to_have_text(re.compile(f"^{pattern}$"))
+    found = re.search(MOMENT, page.locator(place).inner_text())
+    assert found is not None
+    return datetime.strptime(found[1], "%Y-%m-%d %H:%M:%S %Z").replace(tzinfo=UTC)
+
+
+def test_a_failure_says_when_it_was_by_the_servers_clock(site: Served, browser: Browser) -> None:
+    page, _ = opened(browser, f"{site.url}/v2/docs#model=raises", timezone_id="Asia/Tokyo")
+    page.clock.set_system_time("2001-02-03T04:05:06")  # this browser's clock is wrong
+    before = datetime.now(UTC)
+    page.click("#send")
+    moment = moment_in(page, "#when", rf"That was at {MOMENT} by the server's clock\.")
+    assert abs((moment - before).total_seconds()) < 60
+    tensor = {"name": "x", "shape": [1], "datatype": "FP32", "data": [1]}
+    write_json(page, json.dumps({"id": "order 7", "inputs": [tensor]}))
+    page.click("#send")
+    moment_in(page, "#when", rf'That was the request with the id "order 7", at {MOMENT} by the server\'s clock\.')
+    write_json(page, json.dumps({"inputs": [{**tensor, "shape": [2]}]}))
+    page.click("#send")
+    expect(page.locator("#status")).to_have_text("400 Bad Request")
+    expect(page.locator("#when")).to_be_hidden()  # the answer says what is wrong with it
+
+
+@pytest.mark.parametrize(("status", "hidden"), [(429, True), (500, False), (503, False)])
+def test_a_host_that_sends_no_date(site: Served, browser: Browser, status: int, hidden: bool) -> None:
+    def refuse(route: Route) -> None:
+        route.fulfill(status=status, json={"error": "no"})
+
+    page, _ = opened(browser, f"{site.url}/v2/docs#model=iris", {"**/infer": refuse})
+    page.click("#send")
+    expect(page.locator("#failure")).to_have_text("no")
+    expect(page.locator("#when")).to_be_visible(visible=not hidden)
+    if not hidden:
+        moment_in(page, "#when", rf"That was at {MOMENT} by this browser's clock\.")
+
+
+def test_a_stream_that_fails_says_when_that_was(site: Served, browser: Browser) -> None:
+    page, _ = opened(browser, f"{site.url}/v2/docs#model=breaks")
+    page.click("#send")
+    moment_in(page, "#look .failed + .faint", rf"That was at {MOMENT} by the server's clock\.")
+    expect(page.locator("#when")).to_be_hidden()
