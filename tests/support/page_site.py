@@ -108,6 +108,8 @@ def make_server() -> InferenceServer:
 
     loads = itertools.count(1)
     server.register("loaded", load=lambda: (lambda number: lambda: number)(next(loads)))
+    contents = iter([lambda: 1.5])
+    server.register("loads once", load=lambda: next(contents))
 
     @server.model("words", inputs=[TensorSpec("prompt", "BYTES", [1])])
     async def words(prompt: list[str]) -> AsyncIterator[list[str]]:

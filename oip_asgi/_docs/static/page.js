@@ -38,6 +38,12 @@ function tell(message, isAsked = false) {
   at("message").hidden = !message;
 }
 
+/** Tell, beside the buttons, that what the reader wants to do to the model has failed. */
+function tellProblem(text) {
+  at("problem").textContent = text;
+  at("problem").hidden = !text;
+}
+
 function badge(element, text, kind) {
   element.className = `badge ${kind}`;
   if (element.textContent !== text) element.textContent = text;
@@ -162,6 +168,7 @@ function showAll(model) {
   document.title = `${model.name} · ${at("server").textContent}`;
   at("model").hidden = at("model").inert = false;
   at("name").replaceChildren(...breakable(model.name));
+  tellProblem("");
   const about = [...model.actions.values()][0];
   at("about").textContent = `platform ${model.metadata.platform}` + (model.actions.has("generate_stream") ? ", streams its answers" : "");
   at("docstring").hidden = !about?.docstring;
@@ -195,7 +202,7 @@ function showVersions(model) {
 function showState(entry) {
   const [text, kind] = entry ? stateOf(entry) : ["unknown", ""];
   badge(at("state"), text, kind);
-  at("reason").hidden = !entry?.reason || entry.reason === text;
+  at("reason").hidden = !entry?.reason || entry.reason === text || at("problem").textContent.startsWith(entry.reason);
   at("reason").textContent = entry?.reason ?? "";
   showControls(entry);
 }
@@ -211,20 +218,29 @@ function showControls(entry) {
 /** Load or unload the model, all its versions. */
 async function control(action, button) {
   const { name } = shown, told = "Requests to it are refused until it is loaded again.";
-  if (action === "unload" && !confirm(`Unload ${name}? ${told}`)) return;
+  if (action === "unload" && !confirm(`Unload the model ${JSON.stringify(name)}? ${told}`)) return;
   button.disabled = true;
+  tellProblem("");
   const isReloaded = action === "load" && entryOf(shown)?.state === "READY";  // the old one answers until the new one is there
   badge(at("state"), isReloaded ? "reloading, still answers" : `${action}ing`, isReloaded ? "good" : "");
-  let problem = "";
+  let problem = null;
   try {
     await ask(`repository/models/${encodeURIComponent(name)}/${action}`, { method: "POST" });
-  } catch ({ message }) {
-    problem = message;
+  } catch (error) {
+    problem = error;
   }
   button.disabled = false;
   await listModels();
-  if (problem && at("reason").hidden) tell(problem);  // why it is not ready stands there already
-  else if (shown?.name === name && action === "load") await showModel(name, shown.version);  // it may declare something else now
+  if (shown?.name !== name) return;
+  if (problem) showProblem(action, problem);
+  else if (action === "load") await showModel(name, shown.version);  // it may declare something else now
+}
+
+/** Tell why nothing came of it: if the load itself has failed, in the words of the model's state, which are not said twice. */
+function showProblem(action, { message, status, when }) {
+  const entry = entryOf(shown), why = action === "load" && status === 500 ? entry?.reason : "";
+  tellProblem([why || message, when].filter(Boolean).join("\n"));
+  showState(entry);
 }
 
 /** Lines of a table: a title, and the tensors that a model declares, or that it declares none. `inputs` is what is known of them, where it is. */

@@ -1,6 +1,6 @@
 // Asks the server's own paths, which are found relative to the page's address, with the headers that the reader has typed.
 
-import { errorOf } from "./answer.js";
+import { clockOf, errorOf } from "./answer.js";
 import { at } from "./elements.js";
 
 export const MOUNT = new URL("../", import.meta.url);
@@ -18,10 +18,10 @@ export async function ask(path, options) {
   } catch {
     throw new Refused("The server does not answer.");
   }
-  const text = await response.text();
+  const say = clockOf(response), text = await response.text(), { status } = response;
   if (!response.ok) {
     askForHeaders(response);
-    throw Object.assign(new Refused(`${response.status}: ${errorOf(text)}`), { status: response.status });
+    throw Object.assign(new Refused(`${status}: ${errorOf(text)}`), { status, when: status < 500 ? "" : say() });
   }
   return text;
 }

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import re
+from typing import Any
+
 import pytest
-from playwright.sync_api import Browser, Route, expect
+from playwright.sync_api import Browser, Dialog, Route, expect
 
 from tests.support.page import opened, seen_by
 from tests.support.processes import Served
@@ -23,12 +26,22 @@ def test_a_model_is_loaded_and_unloaded(site: Served, browser: Browser) -> None:
     expect(page.locator("#load")).to_be_enabled()
     expect(page.locator("#answer")).to_be_hidden()
     assert seen_by(page) == [first + 1]
-    page.once("dialog", lambda dialog: dialog.dismiss())
+    asked: list[str] = []
+
+    def decline(dialog: Dialog) -> None:
+        asked.append(dialog.message)
+        dialog.dismiss()
+
+    page.once("dialog", decline)
     page.get_by_role("button", name="Unload").click()
+    assert asked == ['Unload the model "loaded"? Requests to it are refused until it is loaded again.']
     expect(page.locator("#state")).to_have_text("ready")
+    assert seen_by(page) == [first + 1]  # it is there, and what would have been sent before this request was not
+    assert not [url for url in seen.urls if url.endswith("/unload")]
     page.once("dialog", lambda dialog: dialog.accept())
     page.get_by_role("button", name="Unload").click()
     expect(page.locator("#state")).to_have_text("unloaded")
+    assert len([url for url in seen.urls if url.endswith("/unload")]) == 1
     expect(page.locator("#state")).not_to_have_class("badge bad")  # somebody wanted it
     expect(page.locator("#reason")).to_be_hidden()
     expect(page.get_by_role("button", name="Unload")).to_be_hidden()
@@ -36,11 +49,44 @@ def test_a_model_is_loaded_and_unloaded(site: Served, browser: Browser) -> None:
     expect(page.locator("#totals")).not_to_contain_text("Several processes")  # one begins anew
     page.get_by_role("button", name="Load", exact=True).click()
     expect(page.locator("#state")).to_have_text("ready")
-    page.get_by_role("link", name="not loaded").click()
-    page.get_by_role("button", name="Load", exact=True).click()
-    expect(page.locator("#load")).to_be_enabled()
+    assert seen.console == []
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_unload_looks_like_what_takes_away(site: Served, browser: Browser, scheme: Any) -> None:
+    page, _ = opened(browser, f"{site.url}/v2/docs#model=iris", color_scheme=scheme)
+    reload, unload = page.locator("#load"), page.locator("#unload")
+    expect(unload).to_be_visible()
+    bad = page.locator("#problem").evaluate("element => getComputedStyle(element).color")
+    for place in ("color", "border-top-color"):
+        expect(unload).to_have_css(place, bad)
+        expect(reload).not_to_have_css(place, bad)
+    left, right = reload.bounding_box(), unload.bounding_box()
+    assert left is not None
+    assert right is not None
+    assert right["x"] - left["x"] - left["width"] > 12
+
+
+def test_a_load_that_fails_again_is_told(site: Served, browser: Browser) -> None:
+    page, seen = opened(browser, f"{site.url}/v2/docs#model=not+loaded")
+    problem, when = page.locator("#model").get_by_role("alert"), r"\s+That was at .* UTC by the server's clock\.$"
     expect(page.locator("#reason")).to_have_text("load failed, see the server's log")
-    expect(page.locator("#message")).to_be_hidden()  # it would say the same
+    expect(problem).to_be_hidden()
+    page.get_by_role("button", name="Load", exact=True).click()
+    expect(problem).to_have_text(re.compile("^load failed, see the server's log" + when))
+    expect(page.locator("#reason")).to_be_hidden()  # it would say the same
+    expect(page.locator("#load")).to_be_enabled()
+    page.get_by_role("link", name="loads once").click()
+    expect(page.locator("h2")).to_have_text("loads once")
+    expect(problem).to_be_hidden()
+    page.get_by_role("button", name="Reload").click()
+    expect(problem).to_have_text(re.compile("^load failed, see the server's log: what was loaded before still serves" + when))
+    expect(page.locator("#state")).to_have_text("ready")
+    page.route("**/unload", lambda route: route.fulfill(status=403, json={"error": "not you"}))
+    page.once("dialog", lambda dialog: dialog.accept())
+    page.get_by_role("button", name="Unload").click()
+    expect(problem).to_have_text("403: not you")
+    expect(page.locator("#reason")).to_be_visible()
     assert {text.partition(":")[0] for text in seen.console} == {"Failed to load resource"}
 
 
