@@ -35,6 +35,7 @@ _SCRIPTS: Final = (
     "json.js",
     "looks.js",
     "numbers.js",
+    "options.js",
     "overflow.js",
     "pictures.js",
     "plot.js",
@@ -61,7 +62,7 @@ POLICY: Final = (
 )
 """The page's Content-Security-Policy: nothing inline, nothing from elsewhere."""
 
-_SHOWN: Final = (
+SHOWN: Final = (
     "run",
     "content_type",
     "stream_timeout",
@@ -74,6 +75,7 @@ _SHOWN: Final = (
     "out_of_range",
     "idle_unload",
 )
+"""The options of a model that the page shows if they have an effect. `static/options.js` has the words for each."""
 
 _USUAL: Final = (("run", "thread"), ("out_of_range", "refuse"))
 """Options of nearly all models."""
@@ -137,7 +139,7 @@ def describe_first(engine: Engine, visible: Sequence[Model], controls: Collectio
 def describe_state(engine: Engine, model: Model) -> dict[str, Any]:
     """How a model was registered, and its numbers at this moment. An option that was left out is there if its default has an effect."""
     numbers, options = model.statistics.snapshot(), model.options
-    given = {name: getattr(options, name) for name in _SHOWN}
+    given = {name: getattr(options, name) for name in SHOWN}
     return {
         "labels": {spec.name: list(spec.labels) for spec in model.outputs if spec.labels},
         "options": {

@@ -15,7 +15,7 @@ import numpy as np
 import pandas as pd
 from fastapi import FastAPI
 
-from oip_asgi import InferenceServer, OIPApp, Tensor, TensorSpec
+from oip_asgi import InferenceServer, OIPApp, ResponseCache, Tensor, TensorSpec
 from oip_asgi.codecs import InputCodec
 from tests.support.described import described_server
 
@@ -129,7 +129,23 @@ def make_server() -> InferenceServer:
 
     add_looks(server)
     add_inputs(server)
+    add_options(server)
     return server
+
+
+def add_options(server: InferenceServer) -> None:
+    """Models that have all options that the page shows."""
+    server.register(
+        "tuned", load=lambda: lambda x: x, inputs=[TensorSpec("x", "FP32", [-1], maximum=5)], outputs=[TensorSpec("y", "FP32", [-1])],
+        max_concurrency=2, max_queue=0, timeout=0.5, content_type="np", max_batch_size=64, max_batch_delay=0.002,
+        preferred_batch_sizes=[8, 16], retry_alone=True, writable=True, out_of_range="flag", idle_unload=300,
+        cache=ResponseCache(max_bytes=3 << 19, ttl=60),
+    )  # fmt: skip
+    server.register("inline", lambda: 1.5, run="inline", max_queue=5000)
+
+    @server.model("bounded stream", timeout=2, stream_timeout=60)
+    async def bounded() -> AsyncIterator[float]:
+        yield 1.5
 
 
 def add_inputs(server: InferenceServer) -> None:

@@ -2,11 +2,12 @@
 
 import { typeOf } from "./cells.js";
 import { actionsOf, controlsOf } from "./described.js";
-import { at, breakable, build, made, tableRows } from "./elements.js";
+import { at, breakable, build, made } from "./elements.js";
 import { NO_INPUTS } from "./fields.js";
 import { fillIn, listenToForm, showForm, showRefusal } from "./form.js";
-import { literal, parse, pretty } from "./json.js";
+import { parse } from "./json.js";
 import { MOMENTS, READ_EVERY, showNumbers } from "./numbers.js";
+import { wordsOf } from "./options.js";
 import { listenToOverflow, showIn, showWhole } from "./overflow.js";
 import { elementsOf } from "./prose.js";
 import { ask, asJSON, checkHeaders, closeHeaders, learnKey } from "./server.js";
@@ -287,11 +288,13 @@ function showWhatIsRefused({ leaving: now, refuses }) {
 }
 
 function showOptions({ options, labels }) {
-  const rows = Object.entries(options).map(([name, value]) => [`${name}=`, literal(pretty(value))]);
-  for (const [name, texts] of Object.entries(labels)) rows.push([`labels of ${name}`, texts.join(", ")]);
-  const table = made("table");
-  table.append(...tableRows(rows));
-  at("options").replaceChildren(table);
+  const rows = wordsOf(options, shown.actions.has("infer_stream"));
+  for (const [name, texts] of Object.entries(labels)) rows.push(["labels", `Labels of ${name}`, texts.join(", ")]);
+  const lines = rows.map(([keyword, title, value]) => {
+    const named = build("th", { scope: "row" }, [title, " ", made("code", `${keyword}=`, "faint")]);
+    return build("tr", {}, [named, made("td", value)]);
+  });
+  at("options").replaceChildren(build("table", {}, lines));
   at("options").parentElement.hidden = false;
 }
 

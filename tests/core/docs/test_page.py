@@ -20,7 +20,7 @@ from werkzeug.middleware.dispatcher import DispatcherMiddleware
 import oip_asgi
 from oip_asgi import InferenceServer, OIPApp, OIPMiddleware, OIPWSGIApp, OIPWSGIMiddleware, ResponseCache, TensorSpec
 from tests.support.inside import set_clock
-from tests.support.inside.http import FILES, POLICY
+from tests.support.inside.http import FILES, POLICY, SHOWN
 from tests.support.talk import Talk
 from tests.support.ways import Request, Way, other_asgi_app, other_wsgi_app, over_asgi, over_wsgi, ways_into
 
@@ -167,6 +167,11 @@ def test_the_state_of_a_model_has_its_options_and_its_numbers() -> None:
     assert (state["leaving"], state["refuses"]) == ("draining", False)  # calls go on
     server.unload_sync("m")
     assert json.loads(way(Request("GET", "/models/m/docs/state.json")).body)["refuses"] is True
+
+
+def test_the_page_has_words_for_each_option() -> None:
+    words = set(re.findall(r"^  (\w+): \(", (STATIC / "options.js").read_text(), re.MULTILINE))
+    assert words == {"max_concurrency", "max_queue", "timeout", *SHOWN}
 
 
 def quantiles_of(state: Any, shares: list[float]) -> list[float]:

@@ -55,7 +55,7 @@ def test_the_page_loads_and_a_model_answers(site: Served, browser: Browser, plac
     expect(page.locator("#answer .badge")).to_have_text("200 OK")
     assert answer_of(page) == {"model_name": "iris", "outputs": [{"name": "label", "shape": [1], "datatype": "INT64", "data": [0]}]}
     expect(page.locator("#totals")).to_contain_text(re.compile(r"0 running, 0 waiting\.\s+Requests since the start: \d+ ok"))
-    expect(page.locator("#options tr").first).to_have_text("max_concurrency=40")
+    expect(page.locator("#options tr").first).to_have_text("Calls of the model at once max_concurrency=up to 40")
     picture(page, f"light{place.replace('/', '-')}")
     mount = site.url + place.partition("/docs")[0]
     assert all(url.startswith(mount + "/") for url in seen.urls)
@@ -267,7 +267,7 @@ def test_rows_are_a_table_beside_what_was_sent(site: Served, browser: Browser) -
 
 def test_scores_are_bars(site: Served, browser: Browser) -> None:
     page, seen = opened(browser, f"{site.url}/v2/docs#model=species")
-    expect(page.locator("#options")).to_contain_text("labels of species")
+    expect(page.locator("#options")).to_contain_text("Labels of species labels=")
     page.click("#send")
     expect(page.locator("#look .bars li")).to_have_text(["owl70.0 %", "cat20.0 %", "dog10.0 %"])
     widths = page.locator("#look .fill").evaluate_all("fills => fills.map((fill) => fill.style.width)")

@@ -151,7 +151,7 @@ def test_a_frame_is_a_table(site: Served, browser: Browser) -> None:
     expect(page.locator("#answer .badge")).to_have_text("200 OK")
     assert answer_of(page)["outputs"][0]["data"] == ["Bern 31", "Ulm 42"]
     expect(page.locator("#totals")).to_contain_text("Calls of the model since the start: 1, with 2 rows.")
-    expect(page.locator("#options")).to_contain_text("max_batch_size=8")
+    expect(page.locator("#options")).to_contain_text("Rows in a batch max_batch_size=up to 8")
     picture(page, "frame")
     assert seen.console == []
 

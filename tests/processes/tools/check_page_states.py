@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from typing import Any
+from urllib.parse import urlencode
 
 import pytest
 from playwright.sync_api import Browser, Dialog, Route, expect
@@ -141,6 +142,53 @@ def test_the_state_of_a_model_is_shown_as_the_server_says_it(site: Served, brows
         expect(page.locator("#state")).to_have_text(shown)
         expect(page.locator("#models a")).to_have_text("loaded" if state == "READY" else f"loaded {shown}")
         expect(page.locator("#load")).to_be_visible(visible=offered)
+    assert seen.console == []
+
+
+@pytest.mark.parametrize(
+    ("model", "told"),
+    [
+        ("nothing", [
+            ("Calls of the model at once", "max_concurrency=", "up to 40"),
+            ("Requests that may wait", "max_queue=", "up to 100"),
+            ("Time for a request", "timeout=", "no limit"),
+        ]),
+        ("tuned", [
+            ("Calls of the model at once", "max_concurrency=", "up to 2"),
+            ("Requests that may wait", "max_queue=", "none"),
+            ("Time for a request", "timeout=", "up to 500 ms"),
+            ("Content type, if a request names none", "content_type=", "np"),
+            ("Rows in a batch", "max_batch_size=", "up to 64"),
+            ("A request waits for others that share its batch", "max_batch_delay=", "up to 2 ms"),
+            ("A batch starts at once with", "preferred_batch_sizes=", "8, 16 or more rows"),
+            ("If a batch fails", "retry_alone=", "each of its requests is tried alone"),
+            ("Answers kept for equal requests", "cache=", "up to 1.5 MiB, each for 60 s"),
+            ("The function may change its inputs", "writable=", "yes, they are copies"),
+            ("A value out of range", "out_of_range=", "is answered and marked"),
+            ("Unloaded after", "idle_unload=", "300 s without a call"),
+        ]),
+        ("inline", [
+            ("Calls of the model at once", "max_concurrency=", "up to 40"),
+            ("Requests that may wait", "max_queue=", "up to 5,000"),
+            ("Time for a request", "timeout=", "no limit"),
+            ("Where it runs", "run=", "on the event loop"),
+        ]),
+        ("bounded stream", [
+            ("Calls of the model at once", "max_concurrency=", "up to 256"),
+            ("Requests that may wait", "max_queue=", "up to 100"),
+            ("Time to the first item", "timeout=", "up to 2 s"),
+            ("Time for a whole stream", "stream_timeout=", "up to 60 s"),
+        ]),
+    ],
+)  # fmt: skip
+def test_options_are_words_with_units(site: Served, browser: Browser, model: str, told: list[tuple[str, str, str]]) -> None:
+    page, seen = opened(browser, f"{site.url}/v2/docs#{urlencode({'model': model})}", viewport={"width": 360, "height": 740})
+    expect(page.locator("#options tr")).to_have_text([f"{title} {keyword}{value}" for title, keyword, value in told])
+    title, keyword = page.locator("#options th").first.bounding_box(), page.locator("#options code").first.bounding_box()
+    assert title is not None
+    assert keyword is not None
+    assert keyword["y"] - title["y"] > 16  # it is a line of its own
+    assert page.evaluate("document.documentElement.scrollWidth") <= 360
     assert seen.console == []
 
 

@@ -1,6 +1,6 @@
 """HTTP without a transport: its exchange and responses, the files of the page, and what a client writes and reads."""
 
-from oip_asgi._docs.page import FILES, POLICY
+from oip_asgi._docs.page import FILES, POLICY, SHOWN
 from oip_asgi._http import exchange as http_exchange
 from oip_asgi._http.request import Head
 from oip_asgi._http.response import Response
