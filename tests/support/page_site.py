@@ -117,6 +117,11 @@ def make_server() -> InferenceServer:
             yield [f"{' ' * bool(place)}{prompt[0]} {place}"]
             await asyncio.sleep(0.1)
 
+    @server.model("thinks", inputs=[TensorSpec("prompt", "BYTES", [1])])
+    async def thinks(prompt: list[str]) -> AsyncIterator[dict[str, list[str]]]:
+        for place in range(3):
+            yield {"thought": [f"hm{place} "], "said": [f"{prompt[0]}{place} "]}
+
     @server.model("breaks", inputs=[TensorSpec("prompt", "BYTES", [1])])
     async def breaks(prompt: list[str]) -> AsyncIterator[list[str]]:
         yield prompt

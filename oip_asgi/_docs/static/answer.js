@@ -2,7 +2,7 @@
 
 import { at, build, chooseTab, copyButton, listenToTabs, made, saveButton } from "./elements.js";
 import { EventReader } from "./events.js";
-import { curve, figureOf, textTools } from "./figures.js";
+import { curve, figureOf, growingText } from "./figures.js";
 import { parse, pretty } from "./json.js";
 import { looksOf } from "./looks.js";
 import { numberOf, outputsOf, writtenOf } from "./tensors.js";
@@ -154,7 +154,7 @@ function readable(text) {
 
 /** Show a stream as it comes, until it ends or Stop is pressed, and return whether it failed. `onFirst` is called when its first item is there. */
 export async function showStream(response, begun, { name, id, declared, stop, onFirst }) {
-  const say = clockOf(response), growth = new Growth(begun, name, declared, () => say(id));
+  const say = clockOf(response), growth = new Growth(begun, declared, () => say(id));
   const events = new EventReader(), decoder = new TextDecoder(), all = [];
   begin(statusOf(response), "good");
   at("look").append(growth.element);
@@ -184,10 +184,9 @@ export async function showStream(response, begun, { name, id, declared, stop, on
 
 /** What has come of a stream: texts follow each other, numbers are rows and curves, anything else is one view after the other. */
 class Growth {
-  constructor(begun, name, declared, sayWhen) {
-    Object.assign(this, { begun, name, declared, sayWhen, count: 0, first: null, last: null, end: "", rows: [], hasFailed: false });
+  constructor(begun, declared, sayWhen) {
+    Object.assign(this, { begun, declared, sayWhen, count: 0, first: null, last: null, end: "", rows: [], texts: new Map(), hasFailed: false });
     this.element = made("div", undefined, "growth");
-    this.text = made("p", undefined, "text growing");
     this.table = made("div");
   }
 
@@ -211,17 +210,23 @@ class Growth {
   show(outputs) {
     const areTexts = outputs.every(({ datatype, data }) => datatype === "BYTES" && data.every((each) => typeof each === "string" && each.length < 4096));
     const areScalars = outputs.every(({ datatype, data }) => datatype !== "BYTES" && data.length === 1);
-    if (areTexts) return this.grow(outputs.flatMap(({ data }) => data).join(" "));
+    if (areTexts) return outputs.forEach(({ name, data }) => this.grow(name, data.join(" ")));
     if (areScalars) return this.addRow(outputs);
     if (this.count <= MOST_ROWS) this.element.append(...looksOf(outputs, { declared: this.declared }).map(figureOf));
     return undefined;
   }
 
-  grow(text) {
-    if (!this.text.isConnected) this.element.append(build("div", { className: "tools" }, textTools(this.name, () => this.text.textContent)), this.text);
-    const isAtEnd = this.text.scrollHeight - this.text.scrollTop - this.text.clientHeight < 40;
-    if (this.text.textContent.length < MOST_SHOWN) this.text.append(text);
-    if (isAtEnd) this.text.scrollTop = this.text.scrollHeight;
+  /** The texts of an output follow each other, below its name. */
+  grow(name, text) {
+    if (!this.texts.has(name)) {
+      const [figure, element] = growingText(name);
+      this.element.append(figure);
+      this.texts.set(name, element);
+    }
+    const element = this.texts.get(name);
+    const isAtEnd = element.scrollHeight - element.scrollTop - element.clientHeight < 40;
+    if (element.textContent.length < MOST_SHOWN) element.append(text);
+    if (isAtEnd) element.scrollTop = element.scrollHeight;
   }
 
   addRow(outputs) {
@@ -235,12 +240,14 @@ class Growth {
     const columns = this.rows[0].map(([name, , datatype], place) => ({ name, isNumber: true, datatype, values: valuesOf(place) }));
     const curves = columns.filter(() => this.rows.length > 1).map(({ name, values }) =>
       build("figure", { className: "look" }, [build("figcaption", {}, [made("b", name)]), curve(values.map(numberOf), `${name}, item by item`)]));
-    this.table.replaceChildren(...curves, figureOf({ kind: "table", count: this.rows.length, columns, noun: "item" }));
+    this.table.replaceChildren(...curves, figureOf({ kind: "table", names: columns.map(({ name }) => name), count: this.rows.length, columns, noun: "item" }));
   }
 
   finish() {
-    this.text.classList.remove("growing");
-    this.text.tabIndex = 0;
+    for (const text of this.texts.values()) {
+      text.classList.remove("growing");
+      text.tabIndex = 0;
+    }
     if (!this.count && !this.element.firstChild) this.element.append(made("p", this.end ? "Stopped before the first item." : "It had no items.", "faint"));
   }
 

@@ -23,18 +23,20 @@ export function figureOf(look) {
 
 /** A figure with a line above it: its name, what is to be said of it, and its buttons. */
 function figure(name, note, buttons, children) {
-  const caption = build("figcaption", {}, [made("b", name), made("span", note, "faint"), build("div", { className: "tools" }, buttons)]);
+  const heading = name ? [made("b", name)] : [];
+  const caption = build("figcaption", {}, [...heading, made("span", note, "faint"), build("div", { className: "tools" }, buttons)]);
   return build("figure", { className: "look" }, [caption, ...children]);
 }
 
 // Tables
 
-/** A table of rows, or of what else a line of it stands for. */
-function tableFigure({ count, columns, noun = "row" }) {
+/** A table of rows, or of what else a line of it stands for: of the output that it is called by, or of several. */
+function tableFigure({ names, count, columns, noun = "row" }) {
   const buttons = [copyButton(() => separated(columns, count, "\t")), saveButton("answer.csv", () => new Blob([separated(columns, count, ",")], { type: "text/csv" }))];
   const table = count === 1 ? oneRow(columns) : manyRows(columns, Math.min(count, MOST_ROWS), noun);
-  const name = count === 1 ? `One ${noun}` : counted(count, noun);
-  return figure(name, "", buttons, scrolled(table, name, count, noun));
+  const [name, ...others] = names, size = counted(count, noun), all = `${counted(names.length, "output")}, ${size}`;
+  const children = scrolled(table, others.length ? all : `${name}, ${size}`, count, noun);
+  return others.length ? figure("", all, buttons, children) : figure(name, size, buttons, children);
 }
 
 /** A table that scrolls, and what it leaves out of `count` things. */
@@ -50,9 +52,10 @@ function vectorFigure({ name, values, ...kind }) {
   return figure(name, counted(values.length, "value"), valueTools(name, values), scrolled(table, name, values.length, "value"));
 }
 
-/** One row, written from top to bottom. */
+/** One row, written from top to bottom. The name of a single value stands above it. */
 function oneRow(columns) {
-  const row = (column) => build("tr", {}, [build("th", { scope: "row" }, [column.name]), cell(column, 0)]);
+  const isNamed = columns.length > 1;
+  const row = (column) => build("tr", {}, [...(isNamed ? [build("th", { scope: "row" }, [column.name])] : []), cell(column, 0)]);
   return build("table", { className: "values one" }, columns.map(row));
 }
 
@@ -125,8 +128,14 @@ function bar(label, share, text) {
 
 // Texts and pictures
 
+/** The figure of a text that is not there yet, and the element to put it in. */
+export function growingText(name) {
+  const text = build("p", { className: "text growing" });
+  return [figure(name, "", textTools(name, () => text.textContent), [text]), text];
+}
+
 /** The buttons beside a text. */
-export function textTools(name, textOf) {
+function textTools(name, textOf) {
   return [copyButton(textOf), saveButton(`${name}.txt`, () => new Blob([textOf()], { type: "text/plain" }))];
 }
 

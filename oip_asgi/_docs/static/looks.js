@@ -21,11 +21,11 @@ export function looksOf(outputs, { sent = [], labels = {}, declared = {} } = {})
   for (const output of outputs) {
     const look = lookOf(output, labels[output.name], { isAlone, rowsIn, declared: declared[output.name] });
     if (look) looks.push({ name: output.name, ...look });
-    else for (const [rows, columns] of [columnsOf(output, labels[output.name])]) tables.set(rows, [...(tables.get(rows) ?? []), ...columns]);
+    else tables.set(rowsOf(output), [...(tables.get(rowsOf(output)) ?? []), output]);
   }
-  for (const [count, columns] of tables) {
-    const beside = count > 1 && count === rowsIn ? sent.flatMap((input) => columnsOf(input)[1].map((column) => ({ ...column, isInput: true }))) : [];
-    looks.push({ kind: "table", count, columns: [...columns, ...beside] });
+  for (const [count, members] of tables) {
+    const beside = count > 1 && count === rowsIn ? sent.flatMap((input) => columnsOf(input).map((column) => ({ ...column, isInput: true }))) : [];
+    looks.push({ kind: "table", names: members.map(({ name }) => name), count, columns: [...members.flatMap((output) => columnsOf(output, labels[output.name])), ...beside] });
   }
   return looks;
 }
@@ -140,14 +140,18 @@ function isNarrow(shape) {
   return !shape || shape.length === 1 || (shape.length === 2 && shape[1] <= MOST_COLUMNS);
 }
 
-/** A tensor as columns: how many rows there are, and each column's name and values. */
-function columnsOf({ name, datatype, shape, data }, labels) {
-  const rows = shape?.length ? Number(shape[0]) : data.length, width = rows ? data.length / rows : 0;
+function rowsOf({ shape, data }) {
+  return shape?.length ? Number(shape[0]) : data.length;
+}
+
+/** A tensor as columns, each with its name and values. */
+function columnsOf(tensor, labels) {
+  const { name, datatype, data } = tensor, rows = rowsOf(tensor), width = rows ? data.length / rows : 0;
   const isNumber = datatype !== "BYTES";
-  if (width <= 1) return [rows, [{ name, isNumber, datatype, values: data }]];
+  if (width <= 1) return [{ name, isNumber, datatype, values: data }];
   const nameOf = (place) => (labels?.length === width ? labels[place] : `${name} ${place}`);
   const column = (place) => data.filter((_, index) => index % width === place);
-  return [rows, Array.from({ length: width }, (_, place) => ({ name: nameOf(place), isNumber, datatype, values: column(place) }))];
+  return Array.from({ length: width }, (_, place) => ({ name: nameOf(place), isNumber, datatype, values: column(place) }));
 }
 
 function slices(values, size) {

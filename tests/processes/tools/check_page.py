@@ -265,6 +265,18 @@ def test_rows_are_a_table_beside_what_was_sent(site: Served, browser: Browser) -
     assert seen.console == []
 
 
+@pytest.mark.parametrize(
+    ("model", "head", "rows"), [("exact", ["y", "1 row"], ["0"]), ("album", ["2 outputs, 3 rows"], ["10.0", "2none1.0", "32.0"])]
+)
+def test_a_table_has_the_name_of_its_output(site: Served, browser: Browser, model: str, head: list[str], rows: list[str]) -> None:
+    page, seen = opened(browser, f"{site.url}/v2/docs#model={model}")
+    expect(page.locator("h2")).to_have_text(model)
+    page.click("#send")
+    expect(page.locator("#look figcaption > :not(.tools)")).to_have_text(head)
+    expect(page.locator("#look tr:has(:not([scope=col]))")).to_have_text(rows)
+    assert seen.console == []
+
+
 def test_scores_are_bars(site: Served, browser: Browser) -> None:
     page, seen = opened(browser, f"{site.url}/v2/docs#model=species")
     expect(page.locator("#options")).to_contain_text("Labels of species labels=")

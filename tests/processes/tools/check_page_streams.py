@@ -41,6 +41,19 @@ def test_a_stream_of_texts_grows_until_it_is_stopped(site: Served, browser: Brow
     expect(page.locator("#totals")).to_contain_text("0 running", timeout=1500)  # the next reading may be two seconds away
     assert copied_from(page, "#look") == page.locator("#look .text").inner_text()
     assert "text 99" not in page.locator("#look .text").inner_text()
+    expect(page.locator("#look figcaption > *")).to_have_text(["output_0", "", "CopySave"])
+    assert seen.console == []
+
+
+def test_the_texts_of_each_output_follow_each_other_below_its_name(site: Served, browser: Browser) -> None:
+    page, seen = opened(browser, f"{site.url}/v2/docs#model=thinks")
+    page.click("#send")
+    expect(page.locator("#size")).to_contain_text("3 items")
+    expect(page.locator("#look figcaption b")).to_have_text(["thought", "said"])
+    assert page.locator("#look .text").all_text_contents() == ["hm0 hm1 hm2 ", "text0 text1 text2 "]
+    with page.expect_download() as saved:
+        page.get_by_role("figure", name="said").get_by_role("button", name="Save").click()
+    assert (saved.value.suggested_filename, saved.value.path().read_text()) == ("said.txt", "text0 text1 text2 ")
     assert seen.console == []
 
 
