@@ -18,6 +18,7 @@ from .._models.handler import Foreign
 from .._models.model import Model
 from .._models.registry import path_of
 from .._protocol import schemas as documents
+from .._protocol.datatypes import FLOATING
 from .._protocol.specs import TensorSpec, write_spec
 from .._rest.body import HEADER_LENGTH
 from .._rest.generate import RESERVED_INPUTS, RESERVED_OUTPUTS
@@ -113,7 +114,7 @@ class Operations:
         return {"$ref": self._element_of + name}
 
     def _element(self, spec: TensorSpec) -> Schema:
-        return self._schema(spec.datatype) if spec.allow_nan or spec.datatype == "BYTES" else json_schemas.NUMBER
+        return self._schema(spec.datatype) if spec.allow_nan or spec.datatype not in FLOATING else json_schemas.NUMBER
 
     def _json(self, name: str, description: str = "OK") -> dict[str, Any]:
         """A response that is a document with this schema."""

@@ -274,9 +274,10 @@ class Binding(Bound, frozen=True, kw_only=True, eq=False):
         for name, spec in self._checked.items():
             if name not in tensors:
                 continue
-            missing = None if spec.allow_nan else find_missing(tensors[name])
+            missing = None if spec.allow_nan else find_missing(tensors[name], spec.content_type)
             if missing is not None:
-                expected = "a finite number" if spec.other_datatypes == "numbers" else "text" if spec.content_type == "str" else "a value"
+                is_number = spec.datatype not in ("BYTES", "BOOL") and spec.other_datatypes != "all"
+                expected = "a finite number" if is_number else "text" if spec.content_type == "str" else "a value"
                 raise InvalidRequest(f"input {show(name)}, row {missing[0]} is {missing[1]}: expected {expected}")
             outside = None if self.flags_ranges else spec.find_outside(tensors[name].array)
             if outside is not None:

@@ -11,6 +11,7 @@ import re
 from collections import UserList
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import fields
 from itertools import dropwhile
 from typing import Any, Final, NamedTuple, TypeAlias
 
@@ -84,9 +85,30 @@ def declare(function: Callable[..., Any], *, has_frames: bool) -> Declaration | 
     if not width:
         return Declaration((), outputs, None) if outputs else None
     name = next(iter(inspect.signature(function).parameters), "X")
-    told = _describe_columns(model, list(map(str, range(width)))).values()
-    allow_nan = not all(any(not each.allow_nan for each in of_one) for of_one in told)  # it is declared of all columns of an array
+    allow_nan = not all(_list_strict(model, list(map(str, range(width)))))  # it is declared of all columns of an array
     return Declaration([OpenSpec(name, "FP64", [-1, width], other_datatypes="numbers", allow_nan=allow_nan)], outputs, None)
+
+
+def refuse_missing(function: Callable[..., Any], specs: Sequence[TensorSpec]) -> Sequence[TensorSpec]:
+    """The inputs that a user has declared of a method of a fitted model, which take no missing value where the model takes none."""
+    model, method = find_owner(function), getattr(unwrap_partial(function), "__name__", "")
+    columns = list_columns(model) if method in _METHODS else None
+    width = 0 if columns is None else len(columns) or find_width(model)
+    if not width or not specs:
+        return specs
+    is_strict = _list_strict(model, columns or list(map(str, range(width))))
+    names = columns or ([spec.name for spec in specs] if len(specs) == width else [])  # columns without names are known by their places
+    strict, whole = dict(zip(names, is_strict, strict=False)), len(specs) == 1 and all(is_strict)  # one that is no column is all of them
+    return [_without_missing(spec) if strict.get(spec.name, whole) else spec for spec in specs]
+
+
+def _without_missing(spec: TensorSpec) -> TensorSpec:
+    return OpenSpec(**{field.name: getattr(spec, field.name) for field in fields(spec)} | {"allow_nan": False})
+
+
+def _list_strict(model: Any, columns: list[str]) -> Sequence[bool]:
+    """Whether a model takes no missing value in a column, for each of them."""
+    return [any(not each.allow_nan for each in told) for told in _describe_columns(model, columns).values()]
 
 
 def find_width(model: Any) -> int | None:

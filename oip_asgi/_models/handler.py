@@ -21,7 +21,7 @@ from .annotations import Outputs
 from .bind import bind
 from .binding import Binding
 from .callables import STREAMS, Kind, find_owner, kind_of
-from .fitted import declare
+from .fitted import declare, refuse_missing
 from .limiter import Uses
 from .model_options import ModelOptions
 
@@ -123,7 +123,7 @@ def make_handler(
     function, foreign, uses = loaded.function, loaded if isinstance(loaded, Foreign) else None, uses or Uses()
     options = _merge_options(options, loaded)
     options.check_function(function)
-    own, options = tuple(options.inputs), options if foreign is not None else _complete_options(options, function, codecs)
+    has_own, options = bool(options.inputs), options if foreign is not None else _complete_options(options, function, codecs)
     declared, content_type, kind = tuple(options.inputs), options.content_type, kind_of(function, options.run)
     streams = kind in STREAMS
     if foreign is not None:
@@ -131,7 +131,7 @@ def make_handler(
     if content_type is not None:
         codecs.check_declared(content_type, str(options), of_request=True)
     _check_content_types((*declared, *options.outputs), options, codecs)
-    binding, others = _bind_all(function, own, options, codecs, loaded.optional)
+    binding, others = _bind_all(function, declared if has_own else (), options, codecs, loaded.optional)
     inputs, outputs = binding.inputs, tuple(options.outputs) or binding.returned.specs
     _check_content_types((*inputs, *outputs), options, codecs)
     _check_declared(binding, outputs, options, function if is_loaded else None)
@@ -252,8 +252,10 @@ def _check_batching(binding: Binding, outputs: Sequence[TensorSpec], options: Mo
 
 
 def _complete_options(options: ModelOptions, function: Callable[..., Any], codecs: Codecs) -> ModelOptions:
-    """The options with what a fitted estimator says of itself, unless they declare something."""
-    if options.inputs or options.content_type is not None:
+    """The options with what a fitted estimator says of itself. Of what they declare, it says what may not be missing."""
+    if options.inputs:
+        return msgspec.structs.replace(options, inputs=tuple(refuse_missing(function, options.inputs)))
+    if options.content_type is not None:
         return options
     declaration = declare(function, has_frames=PandasCodec in codecs.requests.values())
     if declaration is None:
