@@ -20,10 +20,27 @@ export function literal(json) {
   return words.join("").replaceAll("\n", "\n    ");
 }
 
-/** JSON without the white space between its tokens, so that it is one line; text that is no JSON stays as it is. */
-export function compact(json) {
+/** JSON without the white space between its tokens, so that it is one line, or with a `gap` behind its commas and colons; text that is no JSON stays as it is. */
+export function compact(json, gap = "") {
   if (!isJSON(json)) return json;
-  return (json.match(TOKENS) ?? []).map((token) => (token.startsWith('"') ? token : token.replace(/[ \t\r\n]+/g, ""))).join("");
+  const closer = (token) => token.replace(/[ \t\r\n]+/g, "").replace(/[,:]/g, `$&${gap}`);
+  return (json.match(TOKENS) ?? []).map((token) => (token.startsWith('"') ? token : closer(token))).join("");
+}
+
+const OPENED = ['{"', "[{"];  // the outer object, and lists of objects in it, have lines for what is in them
+
+/** JSON with a line for each tensor of a request, or for each member of a flat object. All stands as it is written. */
+export function onLines(json) {
+  if (!isJSON(json)) return json;
+  const inside = [];  // whether what is in each bracket that is open has lines of its own
+  const newLine = () => `\n${"  ".repeat(inside.filter(Boolean).length)}`;
+  return compact(json, " ").replace(/"(?:[^"\\]|\\.)*"|[[\]{}]|, /g, (part, place, text) => {
+    if (part === ", ") return inside.at(-1) ? `,${newLine()}` : part;
+    if (part === "]" || part === "}") return inside.pop() ? newLine() + part : part;
+    if (part !== "[" && part !== "{") return part;
+    inside.push(inside.length < OPENED.length && text.startsWith(OPENED[inside.length], place));
+    return inside.at(-1) ? part + newLine() : part;
+  });
 }
 
 /** A number as it is written in JSON: an integer of 64 bits is more than a number of JavaScript can hold. */

@@ -2,7 +2,7 @@
 
 import { at } from "./elements.js";
 
-const BOXES = ".scroll, pre, .text, .tabs, .fields, #models, #docstring";
+const BOXES = ".scroll, pre, .text, .fields, #models, #docstring";
 const FADE = 40;  // pixels of a box, at most, as page.css has it
 
 let isDue = false;
@@ -12,7 +12,6 @@ export function listenToOverflow() {
   addEventListener("resize", mark);
   addEventListener("input", mark);
   new MutationObserver(mark).observe(document.body, { subtree: true, childList: true, characterData: true, attributeFilter: ["hidden", "class"] });
-  addEventListener("chosen", ({ target }) => showIn(target.parentElement, target));  // a tab
   at("more").addEventListener("click", () => showWhole(at("more").ariaExpanded !== "true"));
 }
 

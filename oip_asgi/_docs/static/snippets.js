@@ -1,6 +1,6 @@
 // A request as code: for the shell, for Python, for a browser. Knows nothing of the page.
 
-import { compact, isJSON, literal, parse, pretty } from "./json.js";
+import { compact, isJSON, literal, onLines, parse, pretty } from "./json.js";
 
 const LONG = 20000;  // characters of a body from which it is not repeated in a line for the shell
 
@@ -28,7 +28,7 @@ function described({ body, parts, headers }) {
   return { ...(parts.length ? { "Inference-Header-Content-Length": length } : { "Content-Type": "application/json" }), ...headers };
 }
 
-/** A line for a POSIX shell. */
+/** A command for a POSIX shell, which takes new lines between quotes. */
 function curl(request) {
   const { url, headers, body, file, streams, sources } = request, saved = fileOf(request);
   if (file) {
@@ -38,13 +38,13 @@ function curl(request) {
   const lines = [`${saved ? `# save the body as ${saved}\n` : ""}curl ${streams ? "-sSN" : "-sS"} ${quoted(url)}`];
   for (const [name, value] of Object.entries(described(request))) lines.push(`-H ${quoted(`${name}: ${value}`)}`);
   if (sources.length) return [...lines, `--data-binary @- <<EOF\n${withFiles(body, sources)}\nEOF`].join(" \\\n  ");
-  const data = saved ? `@${saved}` : compact(body).replace(/^@/, " @");  // curl takes what is behind an @ for a file
+  const data = saved ? `@${saved}` : onLines(body).replace(/^@/, " @");  // curl takes what is behind an @ for a file
   return [...lines, `--data-binary ${quoted(data)}`].join(" \\\n  ");
 }
 
 /** A body for the shell, in which files stand for their base64. */
 function withFiles(body, sources) {
-  const escaped = compact(body).replace(/[\\$`]/g, "\\$&");
+  const escaped = onLines(body).replace(/[\\$`]/g, "\\$&");
   const read = ({ name }) => `$(base64 < ${quoted(name)} | tr -d '\\n')`;
   return sources.reduce((text, source) => text.replaceAll(source.text, () => read(source)), escaped);
 }
@@ -88,7 +88,7 @@ function ours({ url, headers, body, file, streams, action, name, version, parts 
   const made = inputs.map((input) => `        ${JSON.stringify(input.name)}: ${arrayOf(input, parts)},\n`);
   const options = { version, id, parameters, outputs: outputs?.map((output) => output.name) };
   const given = Object.entries(options).filter(([, value]) => value !== undefined && value !== null);
-  const more = given.map(([option, value]) => `, ${option}=${literal(compact(pretty(value)))}`).join("");
+  const more = given.map(([option, value]) => `, ${option}=${literal(compact(pretty(value), " "))}`).join("");
   const asked = `${JSON.stringify(name)}, inputs${more})`;
   return "import numpy as np\nfrom oip_asgi.client import Client\n\n" +
     `with Client(${JSON.stringify(url.split("/models/")[0])}${headersOf(headers)}) as client:\n    inputs = {\n${made.join("")}    }\n` +

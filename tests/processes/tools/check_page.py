@@ -126,18 +126,6 @@ def test_what_goes_on_is_seen_to_go_on(site: Served, browser: Browser) -> None:
     assert seen.console == []
 
 
-def test_code_is_as_long_as_it_is(site: Served, browser: Browser) -> None:
-    page, _ = opened(browser, f"{site.url}/v2/docs#model=iris", viewport={"width": 360, "height": 740})
-    code = page.locator("#code")
-    expect(code).to_have_attribute("data-more", "right")
-    lines = len(code.inner_text().splitlines())
-    height = code.evaluate(
-        "box => (box.scrollHeight - 2 * parseFloat(getComputedStyle(box).paddingTop)) / parseFloat(getComputedStyle(box).lineHeight)"
-    )
-    assert round(height) == lines
-    assert page.evaluate("document.documentElement.scrollWidth") <= 360
-
-
 def test_a_page_that_nothing_happens_to_draws_nothing(site: Served, browser: Browser) -> None:
     page, _ = opened(browser, "about:blank")
     count = "requestAnimationFrame = (draw) => { drawn += 1; return ask(draw); };"
@@ -344,6 +332,35 @@ def test_the_lines_for_the_shell_and_for_python_do_what_the_form_does(site: Serv
         assert address in codes["gRPC"]
         code = codes["gRPC"].replace(address, f"127.0.0.1:{port}").replace("X-Key", "x-key")
         assert printed_by(sys.executable, "-c", code) == "y [9007199254740993]\n"
+
+
+def test_the_command_for_the_shell_has_a_line_for_each_tensor(site: Served, browser: Browser) -> None:
+    page, _ = opened(browser, f"{site.url}/v2/docs#model=people")
+    age = '{"name": "age", "shape": [1], "datatype": "INT64", "data": [9007199254740993]}'
+    city = r'{"name": "city", "shape": [1], "datatype": "BYTES", "data": ["it\u0027s, {\"Bern\"}\n!! $HOME \\"]}'
+    write_json(page, '{"id": "[{ , }]", "parameters": {"a": 1, "b": "it\'s"}, "inputs": [' + age + ",\n\n" + city + "]}")
+    code = copied_from(page, "section:has(#code)")
+    assert code.splitlines() == [
+        f"curl -sS '{site.url}/v2/models/people/infer' \\",
+        "  -H 'Content-Type: application/json' \\",
+        "  --data-binary '{",
+        '  "id": "[{ , }]",',
+        """  "parameters": {"a": 1, "b": "it'\\''s"},""",
+        '  "inputs": [',
+        f"    {age},",
+        f"    {city}",
+        "  ]",
+        "}'",
+    ]
+    page.click("#send")
+    expect(page.locator("#answer .badge")).to_have_text("200 OK")
+    pasted = subprocess.run(["bash", "--norc", "-i"], input=code + "\n", capture_output=True, text=True, check=True, start_new_session=True)
+    assert json.loads(pasted.stdout) == answer_of(page)
+    page.select_option("#action", "generate")
+    write_json(page, '{"age": [1], "city": ["Bern"]}')
+    code = code_of(page, "curl")
+    assert code.splitlines()[2:] == ["  --data-binary '{", '  "age": [1],', '  "city": ["Bern"]', "}'"]
+    assert json.loads(printed_by("sh", "-c", code))["line"] == "Bern 1"
 
 
 @contextmanager

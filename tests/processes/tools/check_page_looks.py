@@ -102,37 +102,43 @@ def test_the_list_of_models_stays_in_sight(site: Served, browser: Browser) -> No
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_a_box_that_goes_on_fades_within_its_border(site: Served, browser: Browser, scheme: Any) -> None:
     page, _ = opened(browser, f"{site.url}/v2/docs#model=iris", viewport=PHONE, color_scheme=scheme)
+    page.get_by_label("x FP32").fill("1, 2, 3, 4\n" * 100)
     code = page.locator("#code")
     line = [int(part) for part in code.evaluate("box => getComputedStyle(box).borderTopColor.match(/[0-9]+/g)")]
-    expect(code).to_have_attribute("data-more", "right")
-    for scrolled in ("right", "left right", "left"):
+    expect(code).to_have_attribute("data-more", "below")
+    for scrolled in ("below", "above below", "above"):
         expect(code).to_have_attribute("data-more", scrolled)
         rows = pixels_of(page, code)
         columns = [list(column) for column in zip(*rows, strict=True)]
         for lines in (rows, columns):
             ends = [end for place in (15, len(lines) // 2, -15) for end in (lines[place][:2], lines[place][-2:])]
             assert all(line in end for end in ends), scrolled
-        code.evaluate("(box, left) => { box.scrollLeft = left; }", 60 if scrolled == "right" else 10_000)
-    first = [column for row in rows for column in row[1:6]]
-    code.evaluate("box => { box.scrollLeft = 0; }")
-    expect(code).to_have_attribute("data-more", "right")
-    assert {tuple(pixel) for pixel in first} != {tuple(column) for row in pixels_of(page, code) for column in row[1:6]}
+        code.evaluate("(box, top) => { box.scrollTop = top; }", 60 if scrolled == "below" else 10_000)
+    first = rows[1:6]
+    code.evaluate("box => { box.scrollTop = 0; }")
+    expect(code).to_have_attribute("data-more", "below")
+    assert {tuple(pixel) for row in first for pixel in row} != {tuple(pixel) for row in pixels_of(page, code)[1:6] for pixel in row}
 
 
-def test_tabs_stay_on_one_line_and_the_chosen_one_is_seen(site: Served, browser: Browser) -> None:
-    page, _ = opened(browser, f"{site.url}/v2/docs#model=iris", viewport=PHONE)
-    tabs = page.locator("#languages [role=tab]")
-    expect(tabs).to_have_count(6)
-    assert len({round(box_of(tab)[1]) for tab in tabs.all()}) == 1
-    expect(page.locator("#languages")).to_have_attribute("data-more", "right")
-    tabs.first.focus()
-    for _ in range(5):
+@pytest.mark.parametrize("size", SIZES)
+def test_code_and_its_tabs_go_on_below_and_never_beside(site: Served, browser: Browser, size: Any) -> None:
+    for name in ("iris", "churn", "slow stream", "double"):
+        page, _ = opened(browser, f"{site.url}/v2/docs#model={name.replace(' ', '+')}", viewport=size)
+        expect(page.locator("h2")).to_have_text(name)
+        page.click("#send")
+        expect(page.locator("#answer .badge")).to_have_text("200 OK")
+        page.click("#as-text")
+        tabs = page.locator("#languages [role=tab]").all()
+        assert len(tabs) >= 4
+        for tab in tabs:
+            tab.click()
+            expect(page.locator("#code")).not_to_be_empty()
+            assert page.locator("pre:visible").evaluate_all("boxes => boxes.every((box) => box.scrollWidth <= box.clientWidth)")
+        for tab in page.locator("[role=tab]:visible").all():
+            assert box_of(tab)[2] <= box_of(tab.locator(".."))[2], name
+        tabs[-2].focus()
         page.keyboard.press("ArrowRight")
-    expect(tabs.last).to_be_focused()
-    expect(page.locator("#languages")).to_have_attribute("data-more", "left")
-    assert box_of(tabs.last)[2] <= box_of(page.locator("#languages"))[2] + 1
-    page.get_by_label("x FP32").fill("1, 2, 3, 4")  # the tabs are made again
-    assert box_of(tabs.last)[2] <= box_of(page.locator("#languages"))[2] + 1
+        expect(page.locator("#languages [role=tab]").last).to_be_focused()
 
 
 def test_inputs_and_outputs_stand_below_each_other(site: Served, browser: Browser) -> None:
