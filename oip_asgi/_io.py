@@ -145,7 +145,7 @@ class IO(Protocol):
     def spawn(self, part: Part) -> None:
         """Begin a part, which goes on by itself."""
 
-    def beside(self) -> Callable[[Part], bool]:
+    def make_spawner(self) -> Callable[[Part], bool]:
         """What begins parts where this spawns them, later and from any thread. It returns False once its event loop has ended."""
 
     def can_wait(self) -> bool:

@@ -15,7 +15,7 @@ from urllib.parse import unquote
 import msgspec
 
 from ._asgi_client import AnyASGIApp, Client, answer_other, find_path, run_own_lifespan
-from ._docs.openapi import basis, merge, openapi
+from ._docs.openapi import list_basis, merge_documents, openapi
 from ._hosts.dependencies import check_dependencies, describe_security, find_dependencies, find_dependencies_around
 from ._hosts.given import check_asgi, check_installs_in, check_server, is_framework
 from ._hosts.middleware import describe_middleware, iterate_applications
@@ -216,10 +216,10 @@ class _Document:
 
     def __call__(self) -> dict[str, Any]:
         engine = self._server._inside.engine
-        kept, registered = self._kept, basis(engine)
+        kept, registered = self._kept, list_basis(engine)
         if kept[0] != registered:  # FastAPI asks for each GET, on the event loop
             kept = self._kept = registered, msgspec.json.encode(openapi(engine, prefix_of(self._path)))
-        return merge(self._host(), msgspec.json.decode(kept[1]))
+        return merge_documents(self._host(), msgspec.json.decode(kept[1]))
 
     def is_of(self, server: InferenceServer, path: str) -> bool:
         """True if it has the paths of this server."""

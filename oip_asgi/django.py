@@ -343,7 +343,7 @@ class _RequestThread:
 
 
 def _make_head(request: HttpRequest, path: str) -> Head:
-    head = wsgi.head(request.META, path, request)
+    head = wsgi.make_head(request.META, path, request)
     head.mount = _find_mount
     if isinstance(request, ASGIRequest):
         raw_path: bytes | None = request.scope.get("raw_path")
@@ -394,4 +394,4 @@ def _make_response(response: Response | Events, body: Iterator[bytes]) -> HttpRe
 
 
 def _list_headers(response: Response | Events) -> dict[str, str]:
-    return dict(wsgi.headers(response))
+    return dict(wsgi.convert_headers(response))

@@ -109,13 +109,13 @@ def _make_view(name: str, server: InferenceServer, paths: Mapping[str, str], is_
     def view(**variables: str) -> Response:  # a prefix may have some of its own
         assert request.url_rule is not None
         path = paths[request.url_rule.rule].format_map(variables)
-        head = wsgi.head(request.environ, path, request.environ)
+        head = wsgi.make_head(request.environ, path, request.environ)
         if is_open:
             head.path = quote(path)  # the path that was found open, and no other spelling of it
         stream = _Stream("stream" in vars(request))  # a cached property
         response, body = wsgi.answer(server, head, stream, _feed)
         answer = Response(stream_with_context(body) if type(response) is Events else list(body), response.status)
-        answer.headers = Headers(wsgi.headers(response))  # our headers alone: Flask would add a content type to an empty answer
+        answer.headers = Headers(wsgi.convert_headers(response))  # our headers alone: Flask would add a content type to an empty answer
         return answer
 
     view.__module__, view.__name__, view.__qualname__ = "oip_asgi", name, name

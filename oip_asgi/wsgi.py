@@ -68,8 +68,8 @@ class OIPWSGIApp:
 
     def answer(self, environ: WSGIEnvironment, start_response: StartResponse, path: str) -> Iterable[bytes]:
         """Answer a request whose path below the mount is already known, such as "/health/live"; "" is the mount itself."""
-        response, body = answer(self._server, head(environ, path, environ), environ["wsgi.input"])
-        start_response(f"{response.status} {HTTP_STATUS_CODES.get(response.status, 'Error')}", headers(response))
+        response, body = answer(self._server, make_head(environ, path, environ), environ["wsgi.input"])
+        start_response(f"{response.status} {HTTP_STATUS_CODES.get(response.status, 'Error')}", convert_headers(response))
         return body
 
 
@@ -115,15 +115,15 @@ class OIPWSGIMiddleware:
 
 
 def _read_path(environ: WSGIEnvironment) -> str:
-    return _decode(environ.get("PATH_INFO", ""))
+    return _decode_path(environ.get("PATH_INFO", ""))
 
 
-def _decode(value: str) -> str:
+def _decode_path(value: str) -> str:
     """Decode a path: WSGI passes bytes as latin-1."""
     return value.encode("latin-1").decode(errors="replace")
 
 
-def head(environ: WSGIEnvironment, path: str, transport: object) -> Head:
+def make_head(environ: WSGIEnvironment, path: str, transport: object) -> Head:
     """Make a request's head from its `environ`, for a path below the mount that is already known."""
     return Head(
         method=environ["REQUEST_METHOD"],
@@ -138,7 +138,7 @@ def head(environ: WSGIEnvironment, path: str, transport: object) -> Head:
 
 def _find_mount(environ: WSGIEnvironment, head: Head) -> str:
     """Find the path of the mount as clients see it: everything in front of the request's own path."""
-    return _decode(environ.get("SCRIPT_NAME", "") + environ.get("PATH_INFO", "")).removesuffix(unquote(head.path))
+    return _decode_path(environ.get("SCRIPT_NAME", "") + environ.get("PATH_INFO", "")).removesuffix(unquote(head.path))
 
 
 def answer(
@@ -170,7 +170,7 @@ def answer(
     return answer, map(itemgetter(0), answer.messages())
 
 
-def headers(response: Response | Events) -> list[tuple[str, str]]:
+def convert_headers(response: Response | Events) -> list[tuple[str, str]]:
     """Convert a response's headers for WSGI and its frameworks."""
     return [(name.decode("latin-1").title(), value.decode("latin-1")) for name, value in response.headers]
 

@@ -94,7 +94,7 @@ def _make_tensor(name: str, value: Any, spec: TensorSpec | None, codecs: Codecs)
         return _encode_value(name, value, spec, codecs)
     except _UNENCODABLE as error:
         text = str(error).removeprefix(f"tensor {name!r}: ")  # a codec says which one too
-        raise InvalidRequest(f"input {show(name)}: {text}{_advise(value, spec)}") from error
+        raise InvalidRequest(f"input {show(name)}: {text}{_suggest_value(value, spec)}") from error
 
 
 def _encode_value(name: str, value: Any, spec: TensorSpec | None, codecs: Codecs) -> Tensor:
@@ -157,7 +157,7 @@ def _cast_numbers(name: str, array: Array, spec: TensorSpec) -> Array:
     return array
 
 
-def _advise(value: Any, spec: TensorSpec | None) -> str:
+def _suggest_value(value: Any, spec: TensorSpec | None) -> str:
     """Say what to write for a list or an array of dates, or with a missing value."""
     elements = value.ravel() if isinstance(value, np.ndarray) else value if isinstance(value, (list, tuple)) else [value]
     kinds = set(map(type, elements))

@@ -38,7 +38,7 @@ def openapi_of(
     return _make_document(engine, "", model_paths, has_server=False, controls=controls)
 
 
-def merge(host: dict[str, Any], ours: dict[str, Any]) -> dict[str, Any]:
+def merge_documents(host: dict[str, Any], ours: dict[str, Any]) -> dict[str, Any]:
     """Add a server's document to a host's. If both have a path, the host's stays. A host's document of OpenAPI 3.0 does not change."""
     if not str(host.get("openapi")).startswith("3.1"):
         return host  # schemas of 3.1 are no schemas of 3.0
@@ -52,7 +52,7 @@ def merge(host: dict[str, Any], ours: dict[str, Any]) -> dict[str, Any]:
     return {**host, "tags": tags, "paths": paths, "components": components}
 
 
-def basis(engine: Engine) -> list[object]:
+def list_basis(engine: Engine) -> list[object]:
     """All on which the document of a server depends, but for its own name and options: equal bases make equal documents."""
     # each load of a model makes another binding, and a model is described anew by a load only
     bindings = [(model.binding, model is default) for default, versions in engine.models.all() for model in versions]

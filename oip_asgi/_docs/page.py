@@ -86,7 +86,7 @@ def read(name: str) -> bytes:
     return files(__package__).joinpath("static", name).read_bytes()
 
 
-def render(template: bytes, base: str, first: bytes) -> bytes:
+def render_page(template: bytes, base: str, first: bytes) -> bytes:
     """The page, and in it the JSON of what it shows first, in which nothing can end its element."""
     return template.replace(b"{base}", base.encode()).replace(b"{first}", first.replace(b"<", rb"\u003c"))
 

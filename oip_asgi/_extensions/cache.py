@@ -158,9 +158,9 @@ class Cache:
         `loaded` is what one load of the model made. A request from within another call may not wait: the equal one may wait for that call.
         """
         if are_short(request.inputs):
-            digest = _digest(request)
+            digest = _digest_request(request)
         else:
-            digest = await io.run(partial(_digest, request), "conversion", deadline=deadline)
+            digest = await io.run(partial(_digest_request, request), "conversion", deadline=deadline)
         while True:
             flight, is_first = self.find_flight((loaded, digest), clock())
             if is_first:
@@ -188,7 +188,7 @@ def _copy_array(array: Array) -> Array:
     return array
 
 
-def _digest(request: InferenceRequest) -> bytes:
+def _digest_request(request: InferenceRequest) -> bytes:
     """Make a digest of all parts of a request that could change the response."""
     inputs = [(tensor.name, tensor.datatype, tensor.shape, sorted(tensor.parameters.items())) for tensor in request.inputs]
     parameters = sorted((name, value) for name, value in request.parameters.items() if name not in OF_TREATMENT)

@@ -36,7 +36,7 @@ from .._protocol.tensors import (
     join_repeated,
     make_tensor,
 )
-from .wire import check_fields, encode_bytes_head, find_texts, split
+from .wire import check_fields, encode_bytes_head, find_texts, split_field
 
 _MODEL_NAME, _MODEL_VERSION, _RAW_INPUT_CONTENTS, _RAW_OUTPUT_CONTENTS = 1, 2, 7, 6
 
@@ -129,7 +129,7 @@ class GRPCFormat:
 
     def parse(self) -> Sequence[Buffer]:
         """Parse a long request, and return its raw contents as views, not copies."""
-        rest, raw = split(self.body, _RAW_INPUT_CONTENTS)
+        rest, raw = split_field(self.body, _RAW_INPUT_CONTENTS)
         if len(rest) > MAX_PARSED:
             raise TooLarge(
                 f"the request has {len(rest)} bytes beside raw_input_contents, typed contents mostly: expected {MAX_PARSED} at most: "

@@ -26,7 +26,7 @@ from .._io import ClientGone, DeadlinePassed
 from .._protocol.errors import InferenceError, TakenBy, TimedOut, show
 from .._protocol.log import logger
 from .._runtime.async_io import AsyncIO, attend_watched
-from .._runtime.waiting import until_gone
+from .._runtime.waiting import wait_until_gone
 from ..server import InferenceServer
 from .frames import FrameReader
 from .headers import Fields, find_protocol, read_metadata
@@ -103,7 +103,7 @@ class OIPGRPCApp:
                 await self._converse(rpc, converse, client, carried)
                 return
             answer = await self._answer(rpc, client)
-        await _send(answer, send, carried)
+        await _send_end(answer, send, carried)
 
     def _refuse(self, rpc: RPC, error: InferenceError) -> Answer:
         """Refuse a remote call by its head."""
@@ -128,7 +128,7 @@ class OIPGRPCApp:
             if not messages:
                 raise InferenceError("the request has no message: expected one", status=501)
             if timeout != math.inf:
-                timeout = _subtract(timeout, clock() - since)
+                timeout = _find_time_left(timeout, clock() - since)
             return rpc.end(await exchange(self._engine, method, messages[0], rpc.head.transport, io, timeout))
         except ClientGone:
             return CANCELLED
@@ -147,7 +147,7 @@ class OIPGRPCApp:
         try:
             reader = rpc.make_reader(self._engine.options)
         except InferenceError as error:
-            await _send(self._refuse(rpc, error), client.send, carried)
+            await _send_end(self._refuse(rpc, error), client.send, carried)
             return
         deadline = time.monotonic() + rpc.timeout
 
@@ -162,7 +162,8 @@ class OIPGRPCApp:
         requests = _Requests(client, reader)
         with suppress(ClientGone, OSError):  # servers raise it from `send` if the client has gone
             try:
-                reply = await attend_watched(converse(rpc.head.transport, requests.next, write), deadline, requests.is_gone, self._runtime)
+                conversation = converse(rpc.head.transport, requests.await_next, write)
+                reply = await attend_watched(conversation, deadline, requests.is_gone, self._runtime)
                 if requests.error is not None and reply.code == "OK":
                     reply = reply_error(requests.error)
             except DeadlinePassed:
@@ -172,10 +173,10 @@ class OIPGRPCApp:
                 raise
             finally:
                 await requests.end()
-            await _send(rpc.end(reply), client.send, carried, has_begun=True)
+            await _send_end(rpc.end(reply), client.send, carried, has_begun=True)
 
 
-async def _send(answer: Answer, send: Send, carried: _Carried | None, *, has_begun: bool = False) -> None:
+async def _send_end(answer: Answer, send: Send, carried: _Carried | None, *, has_begun: bool = False) -> None:
     """Send the end of an answer: its head if that was not sent, the rest of its body, and its trailers."""
     response, trailers = answer.response, answer.trailers
     if carried is not None and trailers is not None:
@@ -189,7 +190,7 @@ async def _send(answer: Answer, send: Send, carried: _Carried | None, *, has_beg
         await send({"type": _EXTENSION, "headers": trailers, "more_trailers": False})
 
 
-def _subtract(timeout: float, passed: float) -> float:
+def _find_time_left(timeout: float, passed: float) -> float:
     """Return the seconds that are left of a timeout, rounded up to a millisecond, as error texts name them."""
     if passed >= timeout:
         raise TimedOut(_TOO_LATE)
@@ -258,9 +259,9 @@ class _Requests:
         self._client = client
         self._reader = reader
         self._messages: asyncio.Queue[bytes | None] = asyncio.Queue()
-        self._reading = asyncio.ensure_future(self._read())
+        self._reading = asyncio.ensure_future(self._read_requests())
 
-    async def next(self) -> bytes | None:
+    async def await_next(self) -> bytes | None:
         """Return the next message; None if there are no more."""
         message = await self._messages.get()
         self._messages.task_done()
@@ -280,7 +281,7 @@ class _Requests:
         self._reading.cancel()
         await asyncio.gather(self._reading, return_exceptions=True)  # this also fetches its exception, which asyncio would log otherwise
 
-    async def _read(self) -> None:
+    async def _read_requests(self) -> None:
         more = True
         while more and (message := await self._client.receive())["type"] != "http.disconnect":
             task = asyncio.current_task()
@@ -288,11 +289,11 @@ class _Requests:
                 return
             more = message.get("more_body", False)
             if self.error is None:
-                await self._take(message.get("body", b""), is_last=not more, taken_by=message.get(TAKEN_BY))
+                await self._take_chunk(message.get("body", b""), is_last=not more, taken_by=message.get(TAKEN_BY))
         if not more:
-            await until_gone(self._client.is_gone)
+            await wait_until_gone(self._client.is_gone)
 
-    async def _take(self, chunk: bytes, *, is_last: bool, taken_by: TakenBy | None) -> None:
+    async def _take_chunk(self, chunk: bytes, *, is_last: bool, taken_by: TakenBy | None) -> None:
         """Read the messages in a chunk, part by part: each part after the messages of the last one were taken."""
         try:
             for start in range(0, len(chunk), _PART):

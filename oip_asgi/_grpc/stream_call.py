@@ -103,7 +103,7 @@ class StreamCall:
 
     async def run(self) -> Reply:
         """Read and answer requests, until all are answered."""
-        self._start(self._read())
+        self._start_task(self._read_requests())
         try:
             return await self._outbox.end
         finally:
@@ -113,17 +113,17 @@ class StreamCall:
                 await asyncio.wait(self._tasks)
             del self._outbox.end  # what it raises refers to this: a cycle, which only the garbage collector would free
 
-    def _start(self, work: Coroutine[Any, Any, None]) -> None:
+    def _start_task(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.get_running_loop().create_task(work)
         self._tasks.add(task)
-        task.add_done_callback(self._remove)
+        task.add_done_callback(self._remove_task)
 
-    def _remove(self, task: asyncio.Task[None]) -> None:
+    def _remove_task(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
         if not self._tasks:
             self._outbox.finish(Reply())
 
-    async def _read(self) -> None:
+    async def _read_requests(self) -> None:
         while True:
             await self._room.acquire()
             try:
@@ -139,7 +139,7 @@ class StreamCall:
                 raise
             if self._outbox.end.done():  # an `async def` of `authorize=` may have swallowed the cancellation
                 return
-            self._start(self._answer(*request_and_model))
+            self._start_task(self._answer_request(*request_and_model))
 
     async def _find_model(self, message: bytes) -> tuple[_Request | None, Model | Exception]:
         """Find the model of a request, or the error with which it is refused."""
@@ -156,7 +156,7 @@ class StreamCall:
                 record_unknown(engine.unknown, error)
             return request, error
 
-    async def _answer(self, request: _Request | None, model_or_error: Model | Exception) -> None:
+    async def _answer_request(self, request: _Request | None, model_or_error: Model | Exception) -> None:
         model = None if isinstance(model_or_error, Exception) else model_or_error
         place = self._outbox.take_place(in_order=model is None or not model.streams)
 
@@ -170,7 +170,7 @@ class StreamCall:
 
         try:
             if isinstance(model_or_error, Exception):
-                await self._fail(as_client_error(model_or_error), request, None, place)
+                await self._send_error(as_client_error(model_or_error), request, None, place)
                 return
             assert request is not None  # it has a model
             items = stream(self._engine, model_or_error, request, io)
@@ -180,7 +180,7 @@ class StreamCall:
             if request.has_many:
                 await self._send_final(request, place)
         except Exception as error:
-            await self._fail(as_client_error(error), request, model, place)
+            await self._send_error(as_client_error(error), request, model, place)
         except BaseException as error:
             self._fail_task(model or "a request", error)
             raise
@@ -196,7 +196,7 @@ class StreamCall:
             did = "cancelled the task that runs it" if is_cancelled else f"raised {type(error).__name__}"
             self._outbox.finish(reply_error(ModelFailed(f"{who} failed: it {did}")))
 
-    async def _fail(self, error: InferenceError, request: _Request | None, model: Model | None, place: Place) -> None:
+    async def _send_error(self, error: InferenceError, request: _Request | None, model: Model | None, place: Place) -> None:
         if self._ends_at_error or self._outbox.is_stuck:
             await self._outbox.finish_after_message(reply_error(error))
             return

@@ -56,7 +56,7 @@ _MAX_SHAPE: Final = 10 * MAX_RANK
 """The most bytes of dimensions: each has ten at most."""
 
 
-def split(message: Buffer, field: int) -> tuple[Buffer, list[memoryview]]:
+def split_field(message: Buffer, field: int) -> tuple[Buffer, list[memoryview]]:
     """Cut a bytes field out of a serialized message."""
     view = memoryview(message)
     kept: list[memoryview] = []

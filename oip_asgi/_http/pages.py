@@ -11,9 +11,9 @@ from functools import partial
 from typing import Any, Final
 from urllib.parse import quote
 
-from .._docs.openapi import basis, openapi, openapi_of
+from .._docs.openapi import list_basis, openapi, openapi_of
 from .._docs.operations import CONTROLS, Control
-from .._docs.page import FILES, PAGE, POLICY, describe_first, describe_state, read, render, render_server
+from .._docs.page import FILES, PAGE, POLICY, describe_first, describe_state, read, render_page, render_server
 from .._extensions.table import RestRoute
 from .._models.model import Model
 from .._protocol.errors import InferenceError
@@ -31,7 +31,7 @@ async def _answer_openapi(request: Exchange) -> Response:
     if engine.guard is not None:  # each client may see other models
         visible = await request.find_visible()
         return _respond_document(request.wire.head, await _encode_document(request, partial(openapi, engine, visible=visible)))
-    made_of = basis(engine)
+    made_of = list_basis(engine)
     kept = engine.document
     if kept is None or kept[0] != made_of:
         kept = made_of, await _encode_document(request, partial(openapi, engine))
@@ -74,7 +74,7 @@ async def _answer_page(request: Exchange) -> Response:
     template, visible = await _read_file(request, PAGE), await request.find_visible()
     controls = await _find_controls(request, visible[0]) if visible else []
     first = await _encode_document(request, partial(describe_first, request.engine, visible, controls))
-    body = render(template, "../" if request.wire.head.path.endswith("/") else "", first)
+    body = render_page(template, "../" if request.wire.head.path.endswith("/") else "", first)
     return _respond_file(request.wire.head, "text/html; charset=utf-8", body, _POLICY, (b"referrer-policy", b"same-origin"))
 
 

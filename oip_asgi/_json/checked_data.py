@@ -136,7 +136,7 @@ def read(text: bytes, form: Form) -> list[Any]:
             raise InvalidRequest(f"data: {problem}: expected {form}")
         return flat
     for index, element in enumerate(value):
-        _check(element, f"[{index}]", form)
+        _check_element(element, f"[{index}]", form)
     if len(value) != form.size:
         raise InvalidRequest(f"data has {len(value)} elements: expected {form}")
     return value
@@ -145,7 +145,7 @@ def read(text: bytes, form: Form) -> list[Any]:
 def _unnest(value: Any, axis: int, number: int, path: str, form: Form, flat: list[Any], uneven: list[tuple[int, int, int]]) -> None:
     """Add the elements of the `number`-th array of a dimension to `flat`, and arrays that are not as long as the shape says to `uneven`."""
     if axis == len(form.shape):
-        _check(value, path, form)
+        _check_element(value, path, form)
         flat.append(value)
         return
     if type(value) is not list:
@@ -179,7 +179,7 @@ def read_flat(text: bytes, form: Form, first: int, *, is_nested: bool) -> list[A
             if index >= form.size:
                 raise form.make_mismatch_error(first, is_long=True)
             indices: Sequence[Any] = np.unravel_index(index, form.shape) if is_nested and form.shape else [index]
-            _check(element, "".join(f"[{int(number)}]" for number in indices), form)
+            _check_element(element, "".join(f"[{int(number)}]" for number in indices), form)
     return flat
 
 
@@ -203,7 +203,7 @@ def _is_text(element: str) -> bool:
     return True
 
 
-def _check(element: Any, path: str, form: Form) -> None:
+def _check_element(element: Any, path: str, form: Form) -> None:
     """Refuse an element that is not one of the datatype."""
     kind = form.kind
     if _is_right(element, kind):

@@ -41,7 +41,7 @@ class Accepted(Protocol):
     def content_type(self) -> str | None: ...
     @property
     def request(self) -> InferenceRequest: ...
-    def context(self) -> InferenceContext: ...
+    def make_context(self) -> InferenceContext: ...
 
 
 class Input(msgspec.Struct, frozen=True, eq=False):
@@ -127,7 +127,7 @@ def take_request(accepted: Accepted, *_: Any) -> InferenceRequest:
 
 
 def take_context(accepted: Accepted, *_: Any) -> InferenceContext:
-    return accepted.context()
+    return accepted.make_context()
 
 
 def take_default(_: Accepted, __: str, ___: Read | None, default: Any) -> Any:
@@ -213,28 +213,28 @@ class Binding(Bound, frozen=True, kw_only=True, eq=False):
         if inputs > MAX_TENSORS:
             raise InvalidRequest(f"the request has {inputs} inputs: expected {MAX_TENSORS} at most")
 
-    def accept(self, request: InferenceRequest, content_type: str | None) -> dict[str, Tensor]:
+    def accept_request(self, request: InferenceRequest, content_type: str | None) -> dict[str, Tensor]:
         """Check a request's inputs against the signature. The request itself stays as it is."""
         inputs = request.inputs
         if content_type is None:
-            return self.take(inputs)
+            return self.accept_inputs(inputs)
         self._check_content_type(content_type)
         is_for_tensor, name = content_type in self.codecs.inputs, self._single_input
         # MLServer's clients choose the name of the only tensor in requests of `np` and `str`
         if name is not None and is_for_tensor and content_type in self.codecs.requests and len(inputs) == 1 and inputs[0].name != name:
             inputs = [make_tensor(name, inputs[0].array, inputs[0].parameters)]
         try:
-            return self.take(inputs, has_content_type=True)
+            return self.accept_inputs(inputs, has_content_type=True)
         except InvalidRequest as error:
             if self.request_reader is not None or is_for_tensor:
                 raise
             raise InvalidRequest(
                 f"{error}; with the content_type {show(content_type)} the model takes one column for each of its parameters "
-                f"({self._list_taken()})"
+                f"({self._list_parameters()})"
             ) from None
 
-    def take(self, inputs: Sequence[Tensor], *, has_content_type: bool = False) -> dict[str, Tensor]:
-        """`accept`, for a request without a content type, or with one that is checked already."""
+    def accept_inputs(self, inputs: Sequence[Tensor], *, has_content_type: bool = False) -> dict[str, Tensor]:
+        """`accept_request`, for a request without a content type, or with one that is checked already."""
         if self.rows is not None and len(inputs) == 1 and type(inputs[0]) is Objects:
             return {OBJECTS: inputs[0]}
         specs, required, present = self._specs, self.required, 0
@@ -309,7 +309,7 @@ class Binding(Bound, frozen=True, kw_only=True, eq=False):
                 raise InvalidRequest(f"unknown input {show(name)}: the model uses this name for something else")
         if not self.required <= seen:
             raise InvalidRequest(
-                f"missing input {_list_sorted(self.required - seen)}: expected {_list_sorted(self.required)}, but got {_list_sorted(seen)}"
+                f"missing input {_list_inputs(self.required - seen)}: expected {_list_inputs(self.required)}, but got {_list_inputs(seen)}"
             )
 
     def find_tensor_content_type(self, content_type: str | None) -> str | None:
@@ -332,14 +332,14 @@ class Binding(Bound, frozen=True, kw_only=True, eq=False):
         if is_refused and (self.named or self.rest):
             raise InvalidRequest(
                 f"the request has the content_type {show(content_type)}, which makes one value of all inputs, but the model takes "
-                f"{self._list_taken()}: leave it out"
+                f"{self._list_parameters()}: leave it out"
             )
 
-    def _list_taken(self) -> str:
+    def _list_parameters(self) -> str:
         """The parameters, for messages."""
         return ", ".join(str(entry) for entry in self.entries if entry.reader is not None) or "**inputs"
 
-    def arguments(self, accepted: Accepted) -> tuple[list[Any], dict[str, Any]]:
+    def make_arguments(self, accepted: Accepted) -> tuple[list[Any], dict[str, Any]]:
         """The positional and the keyword arguments for a request that was accepted."""
         args: list[Any] = []
         kwargs: dict[str, Any] = {}
@@ -396,5 +396,5 @@ def _make_unfit_error(tensor: Tensor, spec: TensorSpec, *, is_column: bool) -> I
     return InvalidRequest(f"input {show(tensor.name)} has shape {list(tensor.shape)}: expected {list(spec.shape)}")
 
 
-def _list_sorted(names: Set[str]) -> str:
+def _list_inputs(names: Set[str]) -> str:
     return list_names(sorted(names)) or "no inputs"

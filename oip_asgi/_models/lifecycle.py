@@ -94,9 +94,9 @@ class _Retired:
         for signal in unused:
             signal.set()
         await io.wait(idle)
-        await self._loader.unload(io, handler, claim=partial(self._claim, handler))
+        await self._loader.unload(io, handler, claim=partial(self._claim_unload, handler))
 
-    def _claim(self, handler: Handler) -> bool:
+    def _claim_unload(self, handler: Handler) -> bool:
         """True for the first caller: that one calls `unload=`."""
         with self._lock:
             return self._handlers.pop(handler, False)
@@ -120,7 +120,7 @@ class Lifecycle:
         self._retired = _Retired(loader, limiter)
         self._parameters = LoadParameters()  # those of the last load, for the request that wakes the model
 
-    def _move(self, event: Event) -> Action:
+    def _move_state(self, event: Event) -> Action:
         """Go to the next state, and return what to do. The caller holds the lock."""
         action, self.state = transition(self.state, event)
         self.reload_failed = event == "raised" and self.is_ready
@@ -224,7 +224,7 @@ class Lifecycle:
 
     def _begin(self, parameters: LoadParameters, *, is_waited_for: bool) -> _Load | None:
         """Begin a load, which the caller spawns; None if another one or an unload runs. The caller holds the lock."""
-        action = self._move("load")
+        action = self._move_state("load")
         if action == "refuse":
             raise self.make_refusal()
         if action == "wait":
@@ -257,7 +257,7 @@ class Lifecycle:
             replaced = self._end_load(loading, event, loaded)
             if self.idle_unload is not None and loading.action == "serve" and loaded is not None:
                 self._parameters = parameters
-                self.idle_unload.watch(self, loaded.uses, io.beside())
+                self.idle_unload.watch(self, loaded.uses, io.make_spawner())
             loading.part.ended.set()  # those who wait for it do not need the unload that follows
             del loading  # its error refers to this frame: the cycle would live until the next garbage collection
         if replaced is not None:
@@ -269,7 +269,7 @@ class Lifecycle:
             if self._loading is not loading:
                 return None
             self._loading = None
-            loading.action = self._move(event)
+            loading.action = self._move_state(event)
             if loaded is not None and loading.action == "discard":
                 self._retired.add(loaded)
             elif loaded is not None:
@@ -286,7 +286,7 @@ class Lifecycle:
         """Let no request begin any more. Returns the unloading, which the caller spawns; None if there is nothing to do."""
         with self._lock:
             self._end_lost()
-            if self._move(event) != "begin to unload":
+            if self._move_state(event) != "begin to unload":
                 return None
             handler, self.handler = self.handler, None
             if handler is not None:
@@ -306,7 +306,7 @@ class Lifecycle:
         """Let the next start of the server load the model again."""
         with self._lock:
             stays = self._loader.has_unload or not self._loader.has_load
-            if not (stays and self.state == "ready") and self._move("server stopped") == "forget":
+            if not (stays and self.state == "ready") and self._move_state("server stopped") == "forget":
                 self.handler = None
 
     def _end_unload(self) -> None:
@@ -316,4 +316,4 @@ class Lifecycle:
                 return
             self._unloading = None
             self._retired.forget()
-            self._move("unload ended")
+            self._move_state("unload ended")

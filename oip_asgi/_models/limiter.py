@@ -176,7 +176,7 @@ class Limiter:
         for signal in signals:
             signal.set()
 
-    def idle(self) -> Signal:
+    def make_idle_signal(self) -> Signal:
         """A signal that is set as soon as no call runs or waits."""
         signal = Signal()
         with self.lock:

@@ -117,7 +117,7 @@ class Loader:
             reached += [each for each in loader._waits_for if each not in reached]
         return any(loader in others for loader in reached)
 
-    def _within(self, hook: Callable[..., Any]) -> Callable[..., Any]:
+    def _wrap_hook(self, hook: Callable[..., Any]) -> Callable[..., Any]:
         """Wrap a hook, so that `guard_wait` knows of it while it runs."""
         run = _Hook(self)
         runs = (*_HOOKS.get(), run)
@@ -145,7 +145,7 @@ class Loader:
         options, function = self._options, self._options.function
         returned: Any = None
         if options.load is not None:
-            returned = await call_hook(io, self._within(options.load), *([parameters] if self.takes_parameters else ()))
+            returned = await call_hook(io, self._wrap_hook(options.load), *([parameters] if self.takes_parameters else ()))
         if function is None and not callable(returned) and not isinstance(returned, Loaded):
             what = "return the function that answers, such as model.predict, or register one beside load="
             raise ModelFault(f"{options}: load= returned {show(returned)}: {what}")
@@ -180,6 +180,6 @@ class Loader:
             return called() if claim() else None
 
         try:
-            await call_hook(io, self._within(call_async if is_async(unload) else call))
+            await call_hook(io, self._wrap_hook(call_async if is_async(unload) else call))
         except Exception as error:
             log_raised(logging.ERROR, error, "%s: unload= raised", self._options)

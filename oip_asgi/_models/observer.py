@@ -21,7 +21,7 @@ class Observer(Protocol):
     def put(self, observation: Observation, /) -> None:
         """Put an observation into the queue, if there is room."""
 
-    def idle(self) -> Signal:
+    def make_idle_signal(self) -> Signal:
         """A signal that is set once all that is in the queue was handed over."""
 
     def drop(self) -> None:

@@ -1,7 +1,8 @@
 """Whether N values have the shape `[N]` or `[N, 1]`, and when one is taken for the other. Knows no codecs and no models.
 
 Codecs write N values as `[N]`; the codec `np` and MLServer's clients write `[N, 1]`. Clients cannot know which is declared, so
-`Binding.take` of `_models.binding` reshapes inputs that have a content type, and columns. Whether an output leaves as `[N]` or `[N, 1]`:
+`Binding.accept_inputs` of `_models.binding` reshapes inputs that have a content type, and columns. Whether an output leaves as `[N]` or
+`[N, 1]`:
 
 - declared: a list, and what a codec writes, as `to_rank_of` makes it; an array without a content type keeps its shape, which must fit
 - not declared, with the content type `np`: `[N, 1]`

@@ -106,10 +106,12 @@ def _encode_element(element: object) -> bytes:
         return element.encode()
     if isinstance(element, (bytes, bytearray, memoryview)):
         return bytes(element)
-    raise TypeError(f"an array of Python objects can be a BYTES tensor only, of str or bytes, but holds {show(element)}{_advise(element)}")
+    raise TypeError(
+        f"an array of Python objects can be a BYTES tensor only, of str or bytes, but holds {show(element)}{_suggest_call(element)}"
+    )
 
 
-def _advise(element: object) -> str:
+def _suggest_call(element: object) -> str:
     """Say what to write for something that is made an array, or a data frame, by one call."""
     if isinstance(element, dict):
         return ": make a pandas.DataFrame of a list of dicts, whose columns are then tensors"

@@ -21,7 +21,7 @@ import msgspec
 from .._io import ClientGone, DeadlinePassed, Fed, Late, Part, QuitWithin, Signal, Work
 from .faults import is_for_the_host
 from .threads import watch_fork
-from .waiting import begin_waiting, is_on_loop, until_gone, wait_until_set
+from .waiting import begin_waiting, is_on_loop, wait_until_gone, wait_until_set
 
 T = TypeVar("T")
 
@@ -93,7 +93,7 @@ class AsyncIO(msgspec.Struct, eq=False):
     def wait(self, signal: Signal, deadline: float = math.inf) -> asyncio.Future[None]:
         if self.here is None:
             self._begin()
-        return self._limit(begin_waiting(signal), deadline)
+        return self._limit_future(begin_waiting(signal), deadline)
 
     def run(
         self,
@@ -103,7 +103,7 @@ class AsyncIO(msgspec.Struct, eq=False):
         deadline: float = math.inf,
         late: Late | None = None,
     ) -> asyncio.Future[T]:
-        return self._limit((self.here or self._begin()).begin(function, work, after, deadline, late), deadline)
+        return self._limit_future((self.here or self._begin()).begin(function, work, after, deadline, late), deadline)
 
     def run_ahead(
         self,
@@ -117,7 +117,7 @@ class AsyncIO(msgspec.Struct, eq=False):
             return self.run(function, work, after, deadline, late)
         if self._trips is None:
             self._trips = self.begin_trips(function, work, late)
-        return self._limit(self._trips.take(), deadline)
+        return self._limit_future(self._trips.take(), deadline)
 
     def run_always(self, function: Callable[[], T], work: Work) -> Awaitable[T]:
         return asyncio.shield((self.here or self._begin()).begin(function, work))
@@ -141,13 +141,13 @@ class AsyncIO(msgspec.Struct, eq=False):
             result = await function()
         except BaseException as error:
             reason, self._reason = self._reason, None
-            explained = _explain(error, reason, task, cancelled_before)
+            chosen = _choose_error(error, reason, task, cancelled_before)
             try:
-                if explained is error:
+                if chosen is error:
                     raise
-                raise explained from explained.__cause__
+                raise chosen from chosen.__cause__
             finally:
-                del explained, task  # their tracebacks refer to this frame: cycles, which only the garbage collector would free
+                del chosen, task  # their tracebacks refer to this frame: cycles, which only the garbage collector would free
         finally:
             self._waits = None
         if self._reason is None:
@@ -173,7 +173,7 @@ class AsyncIO(msgspec.Struct, eq=False):
         is_forked = watch_fork()
         part.is_lost = lambda: loop.is_closed() or is_forked()
         io = AsyncIO(self._threads, None, None if part.unwanted is None else partial(wait_until_set, part.unwanted))
-        work = _complete(part, io)
+        work = _complete_part(part, io)
         task = loop.create_task(work, context=Context()) if part.is_apart else loop.create_task(work)
         part.cancel = task.cancel
 
@@ -184,7 +184,7 @@ class AsyncIO(msgspec.Struct, eq=False):
         task.add_done_callback(end)
         part.ended.then(lambda: task)  # an event loop does not keep its tasks, but the signal keeps what it calls
 
-    def beside(self) -> Callable[[Part], bool]:
+    def make_spawner(self) -> Callable[[Part], bool]:
         return partial(_begin_on, asyncio.get_running_loop(), watch_fork(), self._threads)
 
     async def complete(self, work: Coroutine[Any, Any, T]) -> T:
@@ -203,7 +203,7 @@ class AsyncIO(msgspec.Struct, eq=False):
             here.patrol.add(self)
         return here
 
-    def _limit(self, future: asyncio.Future[T], deadline: float) -> asyncio.Future[T]:
+    def _limit_future(self, future: asyncio.Future[T], deadline: float) -> asyncio.Future[T]:
         """Return a future, which is ended if it takes too long, or if the client goes."""
         self._waits = future
         if deadline != self._deadline:
@@ -240,7 +240,7 @@ class AsyncIO(msgspec.Struct, eq=False):
             self._watcher = asyncio.get_running_loop().create_task(self._watch(self._gone))
 
     async def _watch(self, gone: Gone) -> None:
-        await until_gone(gone)
+        await wait_until_gone(gone)
         if self._gone is not None:  # else nothing is to be ended any more
             self._gone, self._has_gone = None, True
             self._stop(ClientGone)
@@ -264,7 +264,7 @@ class AsyncIO(msgspec.Struct, eq=False):
             await asyncio.wait([watcher])
 
 
-async def _complete(part: Part, io: AsyncIO) -> None:
+async def _complete_part(part: Part, io: AsyncIO) -> None:
     with suppress(ClientGone):
         await io.complete(part.make(io))
 
@@ -280,7 +280,7 @@ def _begin_on(loop: asyncio.AbstractEventLoop, is_forked: Callable[[], bool], th
     return True
 
 
-def _explain(error: BaseException, reason: _Reason | None, task: asyncio.Task[Any], cancelled_before: int) -> BaseException:
+def _choose_error(error: BaseException, reason: _Reason | None, task: asyncio.Task[Any], cancelled_before: int) -> BaseException:
     """What a call raises if the coroutine that it awaits in a task raises `error`. The first row that fits:
 
     | raised                                              | ended for a reason | cancelled by others | raised then                  |
@@ -305,17 +305,17 @@ def _explain(error: BaseException, reason: _Reason | None, task: asyncio.Task[An
     if not is_end and not is_plain and is_for_the_host(error):
         return error
     if is_cancelled:
-        return error if is_end else _chain(CancelledError(), error)
+        return error if is_end else _set_cause(CancelledError(), error)
     if reason is not None:
-        return reason() if is_end else _chain(reason(), error)
+        return reason() if is_end else _set_cause(reason(), error)
     if is_plain:
         return error
     if isinstance(error, CancelledError) and task.cancelling():
         return error
-    return _chain(QuitWithin(), error)
+    return _set_cause(QuitWithin(), error)
 
 
-def _chain(raised: BaseException, cause: BaseException) -> BaseException:
+def _set_cause(raised: BaseException, cause: BaseException) -> BaseException:
     raised.__cause__ = cause
     return raised
 

@@ -67,7 +67,7 @@ class BackgroundLoop:
                 self._loop = asyncio.new_event_loop()
                 self._thread = threading.Thread(target=_run_forever, args=(self._loop,), name="oip_asgi", daemon=True)
                 self._thread.start()
-            return asyncio.run_coroutine_threadsafe(_use(loan, coroutine), self._loop)
+            return asyncio.run_coroutine_threadsafe(_await_with_loan(loan, coroutine), self._loop)
 
     def call_soon(self, function: Callable[[], object]) -> None:
         """Call a function on the loop, unless it was stopped."""
@@ -141,7 +141,7 @@ class LoopTask:
             if work is None:
                 return
             try:
-                result = await _contain(work())
+                result = await _await_contained(work())
             except (Exception, ClientGone) as error:
                 self._result.set_exception(error)
             else:
@@ -176,17 +176,17 @@ def result_of(future: Future[T]) -> T:
         del future  # as in `BackgroundLoop.run`
 
 
-async def _use(loan: Loan, work: Awaitable[T]) -> T:
+async def _await_with_loan(loan: Loan, work: Awaitable[T]) -> T:
     """Await what may use a thread."""
     loan.take()
     try:
-        return await _contain(work)
+        return await _await_contained(work)
     finally:
         loan.give_back()
         loan.end()
 
 
-async def _contain(work: Awaitable[T]) -> T:
+async def _await_contained(work: Awaitable[T]) -> T:
     """Await what must not end the event loop, and must not look as if the loop had ended it."""
     task = asyncio.current_task()
     assert task is not None  # this runs in one

@@ -87,10 +87,10 @@ class BlockingIO(msgspec.Struct, eq=False):
 
     def spawn(self, part: Part) -> None:
         part.is_lost = watch_fork()
-        work = partial(_complete, part, BlockingIO(self._runtime, None, part.unwanted))
+        work = partial(_complete_part, part, BlockingIO(self._runtime, None, part.unwanted))
         self._runtime.begin(partial(Context().run, work) if part.is_apart else work, "hook", part.ended)
 
-    def beside(self) -> Callable[[Part], bool]:
+    def make_spawner(self) -> Callable[[Part], bool]:
         runtime = self._runtime
 
         def begin(part: Part) -> bool:
@@ -125,7 +125,7 @@ class BlockingIO(msgspec.Struct, eq=False):
         return await io.complete(io.call(function, deadline))
 
 
-def _complete(part: Part, io: BlockingIO) -> None:
+def _complete_part(part: Part, io: BlockingIO) -> None:
     with suppress(ClientGone):
         io.complete(part.make(io))
 

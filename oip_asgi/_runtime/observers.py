@@ -133,7 +133,7 @@ class ObserverThread:
         finally:
             _IS_OBSERVING.reset(token)
 
-    def idle(self) -> Signal:
+    def make_idle_signal(self) -> Signal:
         """A signal that is set once all that is in the queue was handed over."""
         signal = Signal()
         with self._lock:

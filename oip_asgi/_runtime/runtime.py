@@ -22,7 +22,7 @@ from .alarms import Alarms
 from .async_io import Patrol
 from .background import BackgroundLoop
 from .faults import as_failure
-from .threads import PATIENCE, WorkerThreads, cpus
+from .threads import PATIENCE, WorkerThreads, count_cpus
 from .waiting import wait_for
 
 T = TypeVar("T")
@@ -44,7 +44,7 @@ class Runtime:
         self._pools: dict[Work, WorkerThreads] = {
             "model": WorkerThreads(worker_threads),
             "hook": WorkerThreads(worker_threads),
-            "conversion": WorkerThreads(cpus()),
+            "conversion": WorkerThreads(count_cpus()),
         }
         self._of_thread = threading.local()
         self.background = BackgroundLoop()

@@ -195,7 +195,7 @@ def watch_fork() -> Callable[[], bool]:
     return lambda: os.getpid() != process
 
 
-def cpus() -> int:
+def count_cpus() -> int:
     """How many CPUs this process may use."""
     try:
         return len(os.sched_getaffinity(0))

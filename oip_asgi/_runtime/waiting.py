@@ -71,7 +71,7 @@ async def wait_until_set(signal: Signal) -> bool:
     return True
 
 
-async def until_gone(gone: Callable[[], Awaitable[bool]]) -> None:
+async def wait_until_gone(gone: Callable[[], Awaitable[bool]]) -> None:
     """Wait until the client has gone."""
     while True:
         with suppress(Exception):

@@ -44,7 +44,7 @@ async def answer_in_batch(call: Call[T], io: IO) -> T:
     call.timings.rows = 1 if rows is None else rows
     member: Member[T] = Member(call, rows, current_calls(), slot.turn)
     try:
-        if slot.turn is not None and not _join(member, slot, limiter):
+        if slot.turn is not None and not _join_batch(member, slot, limiter):
             await _wait_for_turn(call, slot, slot.turn, limiter, io)
         if not slot.is_over:
             if call.handler.kind == "async":
@@ -59,7 +59,7 @@ async def answer_in_batch(call: Call[T], io: IO) -> T:
         raise
 
 
-def _join(member: Member[Any], slot: BatchSlot, limiter: Batches) -> bool:
+def _join_batch(member: Member[Any], slot: BatchSlot, limiter: Batches) -> bool:
     """Let a request share a call. True if its turn has come already."""
     call, delay = member.call, 0.0
     if member.rows and member.rows <= limiter.most:
@@ -137,14 +137,14 @@ def _make_key(handler: Handler, decoded: Decoded, codecs: Codecs) -> Hashable | 
         depends = read_as in ("pd_json", "datetime") or (parameters.get(DTYPE) == "category" and CATEGORIES not in parameters)
         if depends and binding.rows is None:
             return None
-        parts.append((name, array.dtype, array.shape[1:], _freeze(parameters) if parameters else _NOTHING))
+        parts.append((name, array.dtype, array.shape[1:], _freeze_parameters(parameters) if parameters else _NOTHING))
     if binding.of_one_request is not None:
-        parts.append(tuple((output.name, _freeze(output.parameters or {})) for output in decoded.outputs))
+        parts.append(tuple((output.name, _freeze_parameters(output.parameters or {})) for output in decoded.outputs))
     elif whole is None and binding.rest is None and len(parts) > 1:
         parts.sort(key=str)  # each goes to a parameter of its own; otherwise they are columns, whose order matters
-    return handler, binding, content_type, _freeze(request.parameters) if request.parameters else _NOTHING, tuple(parts)
+    return handler, binding, content_type, _freeze_parameters(request.parameters) if request.parameters else _NOTHING, tuple(parts)
 
 
-def _freeze(parameters: Parameters) -> frozenset[Hashable]:
+def _freeze_parameters(parameters: Parameters) -> frozenset[Hashable]:
     # as text: 1, 1.0 and true are equal, and so are 0.0 and -0.0
     return frozenset((name, repr(value)) for name, value in parameters.items() if name not in OF_TREATMENT)

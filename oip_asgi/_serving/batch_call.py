@@ -19,11 +19,11 @@ from .._models.statistics import Numbers
 from .._protocol.errors import InferenceError, copy_error
 from .._protocol.log import log_fields, log_raised
 from .._protocol.tensors import InferenceRequest, InferenceResponse, are_short
-from .batch_rows import merge, split
+from .batch_rows import merge_requests, split_result
 from .call import Call, ModelRaised
 from .call_stack import CallStack, set_calls
 from .failures import find_hint
-from .held_loop import measure
+from .held_loop import measure_steps
 from .host_errors import convert_host_error
 from .record import Tracer
 
@@ -178,7 +178,7 @@ class Execution:
         try:
             result = self._handler.function(*args, **kwargs)
             if self._handler.kind == "async":
-                result = await (measure(result, self._model, self._handler, clock) if self._handler.watch.is_measured else result)
+                result = await (measure_steps(result, self._model, self._handler, clock) if self._handler.watch.is_measured else result)
             returned = clock()
             for member in members:
                 member.call.timings.returned = returned
@@ -198,16 +198,16 @@ class Execution:
         """Make the arguments of the function for some requests together."""
         decoded = members[0].call.decoded
         if len(members) > 1:
-            tensors = merge([member.call.decoded.tensors for member in members], writable=self._model.options.writable)
+            tensors = merge_requests([member.call.decoded.tensors for member in members], writable=self._model.options.writable)
             first = decoded.request
             request = InferenceRequest(list(tensors.values()), None, first.parameters, first.outputs, first.decoders)
             decoded = msgspec.structs.replace(decoded, request=request, tensors=tensors)
-        return decoded.binding.arguments(decoded)
+        return decoded.binding.make_arguments(decoded)
 
     def _can_make_arguments(self, member: Member[Any]) -> bool:
         """True if the arguments of a request can be made. If not, only this request fails."""
         try:
-            member.call.decoded.binding.arguments(member.call.decoded)
+            member.call.decoded.binding.make_arguments(member.call.decoded)
         except Exception as error:
             self._fail([member], error)
             return False
@@ -216,7 +216,7 @@ class Execution:
     def _share_out(self, members: list[Member[Any]], result: Any) -> None:
         """Give each request its part of a result."""
         rows = [member.rows for member in members if member.rows is not None]
-        results = split(result, rows, self._handler.answers) if rows else [result]
+        results = split_result(result, rows, self._handler.answers) if rows else [result]
         for member, part in zip(members, results, strict=True):
             try:
                 response = member.response = member.call.respond(part)

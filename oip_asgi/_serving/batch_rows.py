@@ -22,7 +22,7 @@ from .._protocol.specs import write_spec
 from .._protocol.tensors import InferenceResponse, Tensor, make_tensor
 
 
-def merge(requests: Sequence[Mapping[str, Tensor]], *, writable: bool) -> dict[str, Tensor]:
+def merge_requests(requests: Sequence[Mapping[str, Tensor]], *, writable: bool) -> dict[str, Tensor]:
     """Make one tensor for each input, with the rows of all requests in order."""
     tensors: dict[str, Tensor] = {}
     for name, first in requests[0].items():
@@ -32,7 +32,7 @@ def merge(requests: Sequence[Mapping[str, Tensor]], *, writable: bool) -> dict[s
     return tensors
 
 
-def split(result: Any, rows: Sequence[int], outputs: Outputs) -> list[Any]:
+def split_result(result: Any, rows: Sequence[int], outputs: Outputs) -> list[Any]:
     """Split a result into what the function would have returned for each request."""
     bounds = list(pairwise(accumulate(rows, initial=0)))
     if type(result) is np.ndarray and not outputs.codecs.are_extended:  # as nearly always

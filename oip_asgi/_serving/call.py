@@ -26,11 +26,11 @@ from .._protocol.errors import InferenceError
 from .._protocol.log import log_fields, log_raised, name_request
 from .._protocol.tensor_bytes import SMALL
 from .._protocol.tensors import InferenceRequest, InferenceResponse, Tensor
-from .call_stack import current_calls, enter, leave, reset_calls, set_calls
+from .call_stack import current_calls, enter_call, leave_call, reset_calls, set_calls
 from .decoding import Decoded, decode
 from .engine import Engine
-from .held_loop import measure
-from .observing import Heard, begin_to_hear, copy_response, tell
+from .held_loop import measure_steps
+from .observing import Heard, begin_to_hear, copy_response, tell_observers
 from .record import Span, record_failure, within
 from .server_timing import add_server_timing
 from .wire_format import WireFormat
@@ -95,7 +95,7 @@ class Call(msgspec.Struct, Generic[T], eq=False):
         """Call the function."""
         token = set_calls((*current_calls(), (self.model, self.slot, self.deadline)))
         try:
-            args, kwargs = self.arguments or self.decoded.binding.arguments(self.decoded)
+            args, kwargs = self.arguments or self.decoded.binding.make_arguments(self.decoded)
             self.arguments = None
             timings, clock = self.timings, self.engine.clock
             timings.called = clock()
@@ -112,14 +112,14 @@ class Call(msgspec.Struct, Generic[T], eq=False):
 
     async def run_async(self) -> InferenceResponse:
         """`run` for a coroutine function."""
-        token = enter(self.model, self.slot, self.deadline)
+        token = enter_call(self.model, self.slot, self.deadline)
         try:
-            args, kwargs = self.arguments or self.decoded.binding.arguments(self.decoded)
+            args, kwargs = self.arguments or self.decoded.binding.make_arguments(self.decoded)
             self.arguments = None
             timings, clock = self.timings, self.engine.clock
             timings.called = clock()
             awaitable = self.handler.function(*args, **kwargs)
-            result = await (measure(awaitable, self.model, self.handler, clock) if self.handler.watch.is_measured else awaitable)
+            result = await (measure_steps(awaitable, self.model, self.handler, clock) if self.handler.watch.is_measured else awaitable)
             timings.returned = clock()
             del args, kwargs
             return self.respond(result)
@@ -128,7 +128,7 @@ class Call(msgspec.Struct, Generic[T], eq=False):
         except Exception as error:
             raise ModelRaised from error
         finally:
-            leave(token)
+            leave_call(token)
 
     def run_in_span(self) -> InferenceResponse:
         """`run`, with its span as the current one."""
@@ -223,7 +223,7 @@ class Call(msgspec.Struct, Generic[T], eq=False):
             self.timings.started = self.engine.clock()
             self.decode()
             try:
-                self.arguments = self.decoded.binding.arguments(self.decoded)
+                self.arguments = self.decoded.binding.make_arguments(self.decoded)
             except InferenceError:
                 raise
             except Exception as error:
@@ -251,7 +251,7 @@ class Call(msgspec.Struct, Generic[T], eq=False):
         ended = self.engine.clock()
         record_failure(self.model, self.timings, self.span, ended, error)
         if self.heard is not None or (self.model.observers and self.body is not None):
-            tell(self.model, self.wire, self.timings, ended, self.heard, error)
+            tell_observers(self.model, self.wire, self.timings, ended, self.heard, error)
         return error
 
     def log_fields(self) -> dict[str, object]:

@@ -29,16 +29,16 @@ set_calls: Final = _CALLS.set
 """Set the slots within which the following code runs. Returns the token for `reset_calls`."""
 
 reset_calls: Final = _CALLS.reset
-"""Undo `set_calls`. Only for calls that do not await: they end in the context in which they began. Others use `leave`."""
+"""Undo `set_calls`. Only for calls that do not await: they end in the context in which they began. Others use `leave_call`."""
 
 
-def enter(model: Model, slot: Slot, deadline: float) -> Token[CallStack]:
-    """Record that the following code runs within a call of a model, until `leave`."""
+def enter_call(model: Model, slot: Slot, deadline: float) -> Token[CallStack]:
+    """Record that the following code runs within a call of a model, until `leave_call`."""
     return set_calls((*current_calls(), (model, slot, deadline)))
 
 
-def leave(token: Token[CallStack]) -> None:
-    """The counterpart of `enter`."""
+def leave_call(token: Token[CallStack]) -> None:
+    """The counterpart of `enter_call`."""
     try:  # noqa: SIM105  (`suppress` takes three times as long)
         reset_calls(token)
     except ValueError:

@@ -1,4 +1,4 @@
-"""The body of a request -> `Decoded`: its tensors, which `Binding.take` checks, its timeout, and what it asks for.
+"""The body of a request -> `Decoded`: its tensors, which `Binding.accept_inputs` checks, its timeout, and what it asks for.
 
 Knows no slots and no clock.
 
@@ -62,7 +62,7 @@ class Decoded(msgspec.Struct, frozen=True, eq=False):
     max_body_bytes: int | None  # the server's option
     outside: Sequence[str] = ()  # the inputs that have values out of their range, if they are not refused for that
 
-    def context(self) -> InferenceContext:
+    def make_context(self) -> InferenceContext:
         """Make the `InferenceContext`, for models that take it."""
         request, model, head = self.request, self.model, self.wire.head
         deadline, limit = self.since + self.seconds, self.max_body_bytes
@@ -110,10 +110,10 @@ def decode(engine: Engine, model: Model, handler: Handler, wire: WireFormat[Any]
             apply_options = _prepare_output_options(outputs, handler, regions)
     if content_type is None:
         binding = handler.binding
-        tensors = binding.take(request.inputs)
+        tensors = binding.accept_inputs(request.inputs)
     else:
-        binding = handler.binding_for(content_type)
-        tensors = binding.accept(request, content_type)
+        binding = handler.find_binding(content_type)
+        tensors = binding.accept_request(request, content_type)
         content_type = binding.find_tensor_content_type(content_type)
     limit = engine.options.max_body_bytes
     outside = binding.list_outside(tensors) if binding.flags_ranges else ()

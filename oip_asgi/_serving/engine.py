@@ -169,7 +169,7 @@ class Engine:
             model.limiter.hold_back_no_longer()
         for model in self.models:
             try:
-                await io.wait(model.limiter.idle(), deadline)
+                await io.wait(model.limiter.make_idle_signal(), deadline)
             except DeadlinePassed:
                 model.limiter.refuse_waiting(is_unloaded=False)
                 logger.warning("%s still runs %g seconds after the server was told to stop, so it is left behind", model, seconds)
@@ -191,7 +191,7 @@ class Engine:
             await io.run(lambda: None, "hook", deadline=deadline)
         for observer in self.observers:
             try:
-                await io.wait(observer.idle(), deadline)
+                await io.wait(observer.make_idle_signal(), deadline)
             except DeadlinePassed:
                 observer.drop()
 

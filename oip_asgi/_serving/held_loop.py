@@ -21,7 +21,7 @@ _MENDS: Final = {
 
 
 @coroutine
-def measure(
+def measure_steps(
     awaitable: Awaitable[Any], model: Model, handler: Handler, clock: Callable[[], float], *, goes_on: bool = False
 ) -> Generator[Any, None, Any]:
     """Await what an `async def` returned, and warn if it held the event loop. This is too costly for every call, or item of a stream."""
@@ -43,17 +43,17 @@ def measure(
         return end.value
     finally:
         if longest > HELD_SECONDS:
-            _warn(model, handler, longest)
+            _warn_of_hold(model, handler, longest)
 
 
 def note_long(model: Model, handler: Handler, seconds: float, *, is_on_loop: Callable[[], bool]) -> None:
     """Look at a model that has just taken long. An `async def` may have held the event loop, or only waited: its next call is measured."""
     handler.watch.is_measured = handler.kind == "async" and not handler.watch.is_warned
     if handler.kind == "inline" and is_on_loop():
-        _warn(model, handler, seconds)
+        _warn_of_hold(model, handler, seconds)
 
 
-def _warn(model: Model, handler: Handler, seconds: float) -> None:
+def _warn_of_hold(model: Model, handler: Handler, seconds: float) -> None:
     watch = handler.watch
     with model.limiter.lock:  # its calls may run on several event loops
         was_warned, watch.is_warned, watch.is_measured = watch.is_warned, True, False

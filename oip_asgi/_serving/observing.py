@@ -83,7 +83,7 @@ def _copy_tensors(tensors: list[Tensor], *, copies_arrays: bool) -> list[Tensor]
     return [make_tensor(each.name, each.array.copy() if copies_arrays else each.array, dict(each.parameters)) for each in tensors]
 
 
-def tell(
+def tell_observers(
     model: Model, wire: WireFormat[Any], timings: Timings | None, ended: float, heard: Heard | None, error: BaseException | None
 ) -> None:
     """Put the observation of a request that has ended into queues of observers. `heard` is None if it was refused before it was decoded.

@@ -27,7 +27,7 @@ from .call_stack import current_calls, find_callers, find_latest_turn
 from .engine import Engine
 from .failures import FAILURES, as_error, make_busy_error, make_stopping_error
 from .held_loop import HELD_SECONDS, note_long
-from .observing import tell
+from .observing import tell_observers
 from .record import Span, record_failure
 from .wire_format import WireFormat
 
@@ -90,9 +90,9 @@ async def infer(engine: Engine, model: Model, wire: WireFormat[T], io: IO, call:
             else:
                 encoded = await io.run(partial(call.encode_in_thread, response), "conversion", deadline=call.deadline)
     except FAILURES as failure:
-        raise _fail(call, as_error(call, failure), failure.__cause__) from failure.__cause__
+        raise _fail_call(call, as_error(call, failure), failure.__cause__) from failure.__cause__
     except BaseException as error:
-        _fail(call, error)
+        _fail_call(call, error)
         raise
     end_call(call)
     return encoded
@@ -115,7 +115,7 @@ async def let_in(engine: Engine, model: Model, wire: WireFormat[T], io: IO, take
                 handler.uses.count += 1
                 call.slot = limiter.slot_type(limiter, handler.uses)
                 if model.cache is None:
-                    _enter(call)
+                    _enter_slot(call)
             if handler.streams and takes != "items":
                 if handler.once is None and takes == "response":
                     raise InvalidRequest(f"{model} answers with a stream: use {_STREAMING}")
@@ -123,17 +123,17 @@ async def let_in(engine: Engine, model: Model, wire: WireFormat[T], io: IO, take
             if (len(body) if wire.size is None else wire.size) <= LOOP_BYTES and not (engine.regions.is_on and _REGION.search(body)):
                 call.decode()
             if model.cache is not None:
-                await _look_up(call, model.cache, io)
+                await _look_up_response(call, model.cache, io)
                 if call.cached is not None:  # it needs no slot
                     return call
                 with limiter.lock:
-                    _enter(call)
+                    _enter_slot(call)
             call.timings.entered = engine.clock()
             return call
         except WentIdle:
             pass  # it has just been unloaded: it is loaded again
         except BaseException as error:
-            _fail(call, error)
+            _fail_call(call, error)
             raise
 
 
@@ -143,7 +143,7 @@ async def _wait_for_load_and_body(
     """Wait until a model is loaded, and read the body if it is not there. Return the model, or what has replaced it, and the body."""
     try:
         while True:
-            while (serving := await _admit(engine, model, io)) is not model:
+            while (serving := await _admit_request(engine, model, io)) is not model:
                 model = serving
             if body is not None:
                 return model, body
@@ -154,11 +154,11 @@ async def _wait_for_load_and_body(
         ended = engine.clock()
         record_failure(model, None, span, ended, error)
         if model.observers:
-            tell(model, wire, None, ended, None, error)
+            tell_observers(model, wire, None, ended, None, error)
         raise
 
 
-async def _look_up(call: Call[Any], cache: Cache, io: IO) -> None:
+async def _look_up_response(call: Call[Any], cache: Cache, io: IO) -> None:
     """Take the response of a request from the cache, before it has a slot, if it is there. A long request is decoded for that.
 
     As many as may run and wait may be looked up at the same time.
@@ -179,7 +179,7 @@ async def _look_up(call: Call[Any], cache: Cache, io: IO) -> None:
         cache.leave()
 
 
-def _enter(call: Call[Any]) -> None:
+def _enter_slot(call: Call[Any]) -> None:
     """Let the slot of a call run, or wait in the queue. The caller holds the lock."""
     engine, model = call.engine, call.model
     within = find_callers() if current_calls() else ()
@@ -204,17 +204,17 @@ def end_call(call: Call[Any]) -> None:
     if call.span is not None:
         call.span.end("ok", timings, None)
     if call.heard is not None:
-        tell(call.model, call.wire, timings, timings.answered, call.heard, None)
+        tell_observers(call.model, call.wire, timings, timings.answered, call.heard, None)
 
 
-def _fail(call: Call[Any], error: E, cause: BaseException | None = None) -> E:
+def _fail_call(call: Call[Any], error: E, cause: BaseException | None = None) -> E:
     """End a call with an error, and return the error."""
     if call.slot is not None and not call.slot.is_over:
         call.slot.give_up()
     return call.note(error, cause)
 
 
-async def _admit(engine: Engine, model: Model, io: IO) -> Model:
+async def _admit_request(engine: Engine, model: Model, io: IO) -> Model:
     """Let a request in before its body is read, as soon as the model is loaded, and return the model. Or return what has replaced it."""
     if engine.stopping and not find_callers():  # a call that runs may still call other models
         raise make_stopping_error(model)

@@ -25,10 +25,10 @@ from .._protocol.log import log_raised, logger, name_request
 from .._protocol.tensors import InferenceResponse, are_short
 from .batch import wait_within_calls
 from .call import Call, ModelRaised
-from .call_stack import current_calls, leave, set_calls
+from .call_stack import current_calls, leave_call, set_calls
 from .engine import Engine
 from .failures import FAILURES, as_client_error, as_error
-from .held_loop import measure
+from .held_loop import measure_steps
 from .pipeline import end_call, infer, let_in
 from .record import within
 from .wire_format import WireFormat
@@ -266,7 +266,7 @@ class _Generator(Generic[T]):
                 self._generator = self._create()
             awaitable = self._generator.__anext__()
             if handler.watch.is_measured:
-                awaitable = measure(awaitable, call.model, handler, self._clock, goes_on=self._count < _MEASURED)
+                awaitable = measure_steps(awaitable, call.model, handler, self._clock, goes_on=self._count < _MEASURED)
             item = await awaitable
             if self._wants_one:
                 self._check_only(has_ended=False)
@@ -281,7 +281,7 @@ class _Generator(Generic[T]):
         except Exception as error:
             raise ModelRaised from error
         finally:
-            leave(token)
+            leave_call(token)
             returned_at = self.returned_at = self._clock()
         self._count += 1
         if returned_at >= self.until:  # if the function never awaits, no timer can interrupt it
@@ -338,7 +338,7 @@ class _Generator(Generic[T]):
         call, timings = self._call, self._call.timings
         timings.called = self._clock()
         timings.started = timings.started or timings.called  # it has begun already if a thread has decoded the request
-        args, kwargs = call.arguments or call.decoded.binding.arguments(call.decoded)
+        args, kwargs = call.arguments or call.decoded.binding.make_arguments(call.decoded)
         call.arguments = None
         return call.handler.function(*args, **kwargs)
 

@@ -13,7 +13,7 @@ from typing import Any, Final, TypeAlias, TypeVar
 
 from .._grpc.messages import decode_parameters, decode_tensor, encode_parameters
 from .._grpc.protobuf import GetMessageClass, make_pool
-from .._grpc.wire import encode_bytes_head, split
+from .._grpc.wire import encode_bytes_head, split_field
 from .._hosts.extras import make_import_error
 from .._protocol.datatypes import Buffer
 from .._protocol.errors import ErrorResponse, InvalidRequest, InvalidResponse, show
@@ -123,7 +123,7 @@ class GRPCLink:
         return b"".join(parts)
 
     def read_inference(self, content: bytes) -> InferenceResponse:
-        rest, cut = split(content, _RAW_OUTPUT_CONTENTS)
+        rest, cut = split_field(content, _RAW_OUTPUT_CONTENTS)
         return self._read_response(self._parse("ModelInfer", bytes(rest)), cut)
 
     def _read_response(self, message: Any, cut: list[memoryview]) -> InferenceResponse:

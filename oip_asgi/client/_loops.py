@@ -26,12 +26,12 @@ class ByLoop(Generic[T]):
                 self._entries.pop(each, None)
         value = self._make()
         # asyncio.run, and every server, close the asynchronous generators of a loop before the loop itself
-        held = self._hold(loop, value)
+        held = self._hold_value(loop, value)
         self._entries[loop] = value, held
         await anext(held)
         return value
 
-    async def _hold(self, loop: asyncio.AbstractEventLoop, value: T) -> AsyncGenerator[None]:
+    async def _hold_value(self, loop: asyncio.AbstractEventLoop, value: T) -> AsyncGenerator[None]:
         try:
             yield
         finally:

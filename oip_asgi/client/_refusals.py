@@ -59,13 +59,13 @@ def _refuse_as_there(error: ErrorResponse, status: int | None) -> Refusal:
         return Refusal(502, error.text, "broke off its stream")
     what, is_away = f"answered with the status {status}", status in (502, 503, 504)
     if 400 <= status <= 499 and status not in _NOT_THE_CLIENTS_FAULT and not error.text.startswith(_NO_MODEL):
-        return Refusal(status, error.text, "" if error.text else what, _keep(error, "WWW-Authenticate"))
+        return Refusal(status, error.text, "" if error.text else what, _keep_header(error, "WWW-Authenticate"))
     if status in (429, 503):
-        return Refusal(503, "", what, _keep(error, "Retry-After") or SOON, is_away)
+        return Refusal(503, "", what, _keep_header(error, "Retry-After") or SOON, is_away)
     return Refusal(504 if status in (408, 504) else 502, "", what, {}, is_away)
 
 
-def _keep(error: ErrorResponse, name: str) -> dict[str, str]:
+def _keep_header(error: ErrorResponse, name: str) -> dict[str, str]:
     """A header for the client, if the other server sent it, and it can be sent."""
     value = error.response_headers.get(name.lower(), "")
     return {name: value} if value and value.isascii() and value.isprintable() else {}

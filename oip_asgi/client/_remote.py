@@ -332,13 +332,13 @@ def _pass_on(parameters: Parameters) -> Parameters:
     """The parameters for the other server. Raises if the value of one would change on the way."""
     passed = {name: value for name, value in parameters.items() if name not in _NOT_PASSED_ON} if parameters else parameters
     for name, value in passed.items():
-        if not _arrives(name, value):
+        if not _arrives_unchanged(name, value):
             expected = "expected text without NUL, a finite number, or an integer of 64 bits with its sign"
             raise InvalidRequest(f"the parameter {show(name)} = {show(value)} cannot be passed on: {expected}")
     return passed
 
 
-def _arrives(name: str, value: str | float | bool) -> bool:
+def _arrives_unchanged(name: str, value: str | float | bool) -> bool:
     """Whether a parameter arrives unchanged at Triton, which ends text at a NUL and makes integers beyond 64 bits floats, and over gRPC."""
     if isinstance(value, str):
         return "\0" not in name + value

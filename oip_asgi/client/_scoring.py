@@ -79,16 +79,16 @@ def plan_columns(
     if missing:
         raise ValueError(f"--columns: the file has no {list_names(missing)}: it has {list_names(names)}")
     if not inputs:
-        return [Column(name, [_find(name, names)], guesses[name], may_miss=True, pd_dtype=_WITH_NAN) for name in chosen or names]
+        return [Column(name, [_find_column(name, names)], guesses[name], may_miss=True, pd_dtype=_WITH_NAN) for name in chosen or names]
     rows = [each for each in inputs if each["shape"] and each["shape"][0] == -1]  # others, such as scalars, are the same for all rows
     present = [each for each in rows if each["name"] in names]  # metadata does not tell which are optional: the server does
     if present:
         _check_spelling(names, {each["name"] for each in inputs})
-        return [_plan(each, names, guesses) for each in present]
+        return [_plan_column(each, names, guesses) for each in present]
     if len(rows) != 1 or len(rows[0]["shape"]) != 2:
         raise ValueError(f"the model takes {list_names([each['name'] for each in rows])}: the file has {list_names(names)}")
     name, size = rows[0]["name"], rows[0]["shape"][1]
-    places = [_find(name, names) for name in chosen] if chosen else list(range(len(names)))
+    places = [_find_column(name, names) for name in chosen] if chosen else list(range(len(names)))
     if size not in (-1, len(places)):
         raise ValueError(
             f"the input {show(name)} has {size} columns, and the file {len(places)}: name them, in the order of the training, by --columns"
@@ -96,7 +96,7 @@ def plan_columns(
     return [Column(name, places, rows[0]["datatype"], is_matrix=True)]
 
 
-def _find(name: str, names: list[str]) -> int:
+def _find_column(name: str, names: list[str]) -> int:
     """The place of a column."""
     if names.count(name) > 1:
         raise ValueError(f"the file has the column {show(name)} {names.count(name)} times: rename them, so that each has its own name")
@@ -112,7 +112,7 @@ def _check_spelling(names: Collection[str], inputs: Collection[str]) -> None:
             raise ValueError(f"the file has no column {show(near)}, but {show(name)}: rename it")
 
 
-def _plan(declared: Mapping[str, Any], names: list[str], guesses: Mapping[str, str]) -> Column:
+def _plan_column(declared: Mapping[str, Any], names: list[str], guesses: Mapping[str, str]) -> Column:
     """What becomes of a declared column. If the model takes other datatypes too, its values decide."""
     name, datatype, parameters = declared["name"], declared["datatype"], declared.get("parameters") or {}
     others, guess = parameters.get(OTHER_DATATYPES), guesses[name]
@@ -123,7 +123,7 @@ def _plan(declared: Mapping[str, Any], names: list[str], guesses: Mapping[str, s
         datatype = guess
     may_miss = "pd_dtype" in parameters or others == "all" or content_type == _JSON_TEXTS
     pd_dtype = _WITH_NAN if others == "all" and "pd_dtype" not in parameters else None
-    return Column(name, [_find(name, names)], datatype, content_type, may_miss, pd_dtype)
+    return Column(name, [_find_column(name, names)], datatype, content_type, may_miss, pd_dtype)
 
 
 def read_value(value: Any, column: Column, *, is_text: bool) -> Any:

@@ -197,7 +197,7 @@ class Writer:
             with pyarrow.ipc.new_stream(self._out, batch.schema) as stream:
                 stream.write_batch(batch)
         elif self._format == "csv":
-            flat = {"row": columns.numbers, **_flatten(columns.values)}
+            flat = {"row": columns.numbers, **_flatten_rows(columns.values)}
             _write_csv(self._out, flat.keys(), zip(*map(_drop_nan, flat.values()), strict=True))
         else:
             named = [columns.numbers, *(_to_list(_to_json(each)) for each in columns.values.values())]
@@ -241,7 +241,7 @@ class Writer:
             self.refused_file.unlink()
         if is_complete:
             if self._format == "parquet":
-                _join(self._part, self.file)
+                _join_streams(self._part, self.file)
             with suppress(FileNotFoundError):
                 self._state.unlink()
 
@@ -255,7 +255,7 @@ def _write_csv(opened: BinaryIO, names: Iterable[str], rows: Iterable[Iterable[A
     opened.write(text.getvalue().encode())
 
 
-def _flatten(values: Mapping[str, Any]) -> dict[str, list[Any]]:
+def _flatten_rows(values: Mapping[str, Any]) -> dict[str, list[Any]]:
     """One column for each element of a row."""
     flat: dict[str, list[Any]] = {}
     for name, each in values.items():
@@ -293,7 +293,7 @@ def _to_arrow(pyarrow: Any, values: Any) -> Any:
     return pyarrow.array(array if array.ndim == 1 else array.tolist(), from_pandas=True)  # NaN is null in each chunk
 
 
-def _join(part: Path, file: Path) -> None:
+def _join_streams(part: Path, file: Path) -> None:
     """Make one Parquet file of the streams of all chunks. The values of a chunk decide its types, such as that of one without any value."""
     pyarrow = _import_pyarrow()
     schemas = [batch.schema for batch in _read_batches(part)]

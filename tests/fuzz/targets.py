@@ -18,7 +18,7 @@ import pytest
 
 from oip_asgi import InferenceError, InferenceResponse, InferenceServer, TensorSpec
 from tests.support.inside import answer_http, decode_request, decode_request_closely, encode_response, read_in_pieces
-from tests.support.inside.grpc import encode_bytes_head, split
+from tests.support.inside.grpc import encode_bytes_head, split_field
 from tests.support.inside.rest import from_json, to_json
 from tests.support.inside.values import DTYPES, Array, Body, Coding, from_bytes, read_coding, to_bytes
 from tests.table.rows import rows
@@ -222,11 +222,11 @@ def coding(data: bytes) -> None:
 
 def message(data: bytes) -> None:
     """A serialized protobuf message, and what is left of it without a bytes field."""
-    kept, taken = split(data, FIELD)
+    kept, taken = split_field(data, FIELD)
     if not taken:
         return  # it comes back whole, or there was none
     again = b"".join([kept, *(part for value in taken for part in (encode_bytes_head(FIELD, len(value)), value))])
-    assert split(again, FIELD) == (kept, taken)
+    assert split_field(again, FIELD) == (kept, taken)
 
 
 TARGETS: Final = MappingProxyType(

@@ -84,7 +84,7 @@ class StepIO:
     def spawn(self, part: Part) -> None:
         self.begin(part)
 
-    def beside(self) -> Callable[[Part], bool]:
+    def make_spawner(self) -> Callable[[Part], bool]:
         def begin(part: Part) -> bool:
             self.begin(part)
             return True

@@ -15,7 +15,7 @@ from hypothesis.extra import numpy as hnp
 
 from oip_asgi import InferenceServer, Tensor
 from tests.support.grpc_ways import MESSAGES, SERVINGS, Client, made, wire_request
-from tests.support.inside.grpc import TYPED, encode_bytes_head, split
+from tests.support.inside.grpc import TYPED, encode_bytes_head, split_field
 from tests.support.inside.values import DTYPES, Array, dtype_of, from_bytes, object_array, to_bytes
 
 examples = settings(max_examples=150)
@@ -157,7 +157,7 @@ def test_nonsense_is_never_the_servers_fault(client: Client, data: bytes, filler
 @given(data=damaged() | requests.map(lambda request: request.SerializeToString()) | st.binary(max_size=30))
 def test_a_split_request_says_what_the_whole_says(data: bytes) -> None:
     parse = MESSAGES["ModelInferRequest"].FromString
-    rest, taken = split(data, RAW_INPUT_CONTENTS)
+    rest, taken = split_field(data, RAW_INPUT_CONTENTS)
     try:
         whole = parse(data)
     except DecodeError:
@@ -174,7 +174,7 @@ def test_a_split_request_says_what_the_whole_says(data: bytes) -> None:
 def test_raw_contents_anywhere_in_a_request_are_found() -> None:
     parts = [wire_request("a").SerializeToString(), wire_request("", [], [b"1"]).SerializeToString()]
     for order in (parts, parts[::-1], [*parts, *parts]):
-        rest, taken = split(b"".join(order), RAW_INPUT_CONTENTS)
+        rest, taken = split_field(b"".join(order), RAW_INPUT_CONTENTS)
         assert set(taken) == {b"1"}
         assert MESSAGES["ModelInferRequest"].FromString(rest) == wire_request("a")
 
@@ -182,12 +182,12 @@ def test_raw_contents_anywhere_in_a_request_are_found() -> None:
 @pytest.mark.parametrize("data", [b"\xba\x80\x80\x80\x80\x00\x00", b"\x3a\x80\x80\x80\x80\x80\x00"], ids=["tag", "length"])
 def test_tags_and_lengths_of_more_than_32_bits_are_left_to_the_parser(data: bytes) -> None:
     data += wire_request("a", [], [b"1"]).SerializeToString()
-    assert split(data, RAW_INPUT_CONTENTS) == (data, [])
+    assert split_field(data, RAW_INPUT_CONTENTS) == (data, [])
 
 
 def test_a_request_of_very_many_fields_is_left_to_the_parser() -> None:
     data = wire_request("a", [], [b""] * 20_000).SerializeToString()
-    assert split(data, RAW_INPUT_CONTENTS) == (data, [])
+    assert split_field(data, RAW_INPUT_CONTENTS) == (data, [])
 
 
 @examples
@@ -204,4 +204,4 @@ def test_fields_put_behind_a_message_are_read_as_its_own(values: list[bytes], si
 @pytest.mark.parametrize("filler", [b"\xff", b"\x80", b"\x0a\xff"])
 def test_endless_numbers_are_refused_at_once(filler: bytes) -> None:
     message = filler * 200_000
-    assert split(message, 7) == (message, [])
+    assert split_field(message, 7) == (message, [])

@@ -317,7 +317,7 @@ def test_those_that_wait_are_turned_away_and_who_has_a_slot_goes_on_alone() -> N
     queue.enter("a")
     queue.enter("b")
     queue.enter("c", key="c")
-    idle = queue.limiter.idle()
+    idle = queue.limiter.make_idle_signal()
     queue.limiter.refuse_waiting(is_unloaded=True)
     for name in "bc":
         slot = queue.slots[name]
@@ -334,7 +334,7 @@ def test_a_stop_holds_back_nobody_and_waits_for_all() -> None:
     queue = Queue()
     queue.enter("a", is_held=True)
     queue.enter("b", key="b", is_held=True)
-    idle = queue.limiter.idle()
+    idle = queue.limiter.make_idle_signal()
     assert not idle.is_set()
     queue.limiter.hold_back_no_longer()
     assert queue.begin("a") == ["a"]
@@ -350,7 +350,7 @@ def test_idle_is_told_where_the_last_that_was_held_back_goes() -> None:
     for go in goes:
         queue = Queue()
         queue.enter("a", is_held=True)
-        idle = queue.limiter.idle()
+        idle = queue.limiter.make_idle_signal()
         assert not idle.is_set()
         go(queue)
         assert idle.is_set()

@@ -29,9 +29,9 @@ class Given:
     def __init__(self, binding: Binding, request: InferenceRequest) -> None:
         self.binding = binding
         self.request = request
-        self.tensors = binding.accept(request, None)
+        self.tensors = binding.accept_request(request, None)
 
-    def context(self) -> Any:
+    def make_context(self) -> Any:
         return "context"
 
 
@@ -79,7 +79,7 @@ def test_where_each_argument_comes_from(
     request = InferenceRequest([Tensor(spec.name, np.zeros([max(size, 1) for size in spec.shape], spec.dtype)) for spec in inputs])
     if not declared:
         request.inputs += [Tensor(name, np.zeros(1)) for name in named - {spec.name for spec in inputs}]
-    args, kwargs = binding.arguments(Given(binding, request))
+    args, kwargs = binding.make_arguments(Given(binding, request))
     assert (len(args), list(kwargs), binding.rest is not None) == (places, keywords, has_rest)
 
 

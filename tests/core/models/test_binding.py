@@ -22,10 +22,10 @@ class Call:
     def __init__(self, binding: Binding, request: InferenceRequest, content_type: str | None) -> None:
         self.binding = binding
         self.request = request
-        self.tensors = binding.accept(request, content_type)
+        self.tensors = binding.accept_request(request, content_type)
         self.content_type = content_type if binding.request_reader is None else None
 
-    def context(self) -> Any:
+    def make_context(self) -> Any:
         raise AssertionError("no model here asks for its context")
 
 
@@ -34,7 +34,7 @@ def bound(function: Callable[..., Any], *declared: TensorSpec) -> Binding:
 
 
 def called_with(binding: Binding, request: InferenceRequest, content_type: str | None = None) -> dict[str, Any]:
-    args, kwargs = binding.arguments(Call(binding, request, content_type))
+    args, kwargs = binding.make_arguments(Call(binding, request, content_type))
     assert not args
     return kwargs
 
@@ -49,7 +49,9 @@ def takes_array(x: Any) -> None: ...
 
 def test_plain_tensors_are_taken_as_the_objects_that_they_are() -> None:
     x, y = Tensor("x", np.ones(2)), Tensor("y", np.ones(2))
-    accepted = bound(lambda x, y: None, TensorSpec("x", "FP64", [-1]), TensorSpec("y", "FP64", [2])).accept(InferenceRequest([x, y]), None)
+    accepted = bound(lambda x, y: None, TensorSpec("x", "FP64", [-1]), TensorSpec("y", "FP64", [2])).accept_request(
+        InferenceRequest([x, y]), None
+    )
     assert list(accepted) == ["x", "y"]
     assert accepted["x"] is x
     assert accepted["y"] is y
@@ -58,7 +60,7 @@ def test_plain_tensors_are_taken_as_the_objects_that_they_are() -> None:
 def test_a_single_tensor_of_another_name_is_not_renamed_in_its_request() -> None:
     request = NumpyRequestCodec.encode_request(np.array([1.5, 2.5]))
     before = content_of(request)
-    [(name, tensor)] = bound(takes_array).accept(request, "np").items()
+    [(name, tensor)] = bound(takes_array).accept_request(request, "np").items()
     assert (name, tensor.name, tensor.parameters) == ("x", "x", {"content_type": "np"})
     assert tensor.array is request.inputs[0].array
     assert content_of(request) == before
@@ -67,7 +69,7 @@ def test_a_single_tensor_of_another_name_is_not_renamed_in_its_request() -> None
 def test_a_tensor_is_not_reshaped_in_its_request() -> None:
     request = InferenceRequest([Tensor("x", np.ones((2, 1)), {"content_type": "np"})])
     before = content_of(request)
-    accepted = bound(takes_array, TensorSpec("x", "FP64", [-1])).accept(request, None)
+    accepted = bound(takes_array, TensorSpec("x", "FP64", [-1])).accept_request(request, None)
     assert (accepted["x"].shape, accepted["x"].parameters) == ((2,), {"content_type": "np"})
     assert content_of(request) == before
 
@@ -108,4 +110,4 @@ def test_a_model_of_the_whole_request_gets_the_tensors_as_declared() -> None:
 )
 def test_what_is_not_as_declared_is_refused(inputs: list[Tensor], message: str) -> None:
     with pytest.raises(InvalidRequest, match=message):
-        bound(takes_array, TensorSpec("x", "FP64", [-1])).accept(InferenceRequest(inputs), None)
+        bound(takes_array, TensorSpec("x", "FP64", [-1])).accept_request(InferenceRequest(inputs), None)

@@ -218,7 +218,7 @@ class Slots(RuleBasedStateMachine):
 
     @rule()
     def wait_until_idle(self) -> None:
-        (self.unset if self.holding else self.set).append(self.limiter.idle())
+        (self.unset if self.holding else self.set).append(self.limiter.make_idle_signal())
 
     @invariant()
     def counts(self) -> None:
@@ -297,4 +297,4 @@ def test_many_threads_share_the_slots() -> None:
     assert begun > 1000
     assert most <= 3
     assert (limiter.running, limiter.waiting) == (0, 0)
-    assert limiter.idle().is_set()
+    assert limiter.make_idle_signal().is_set()

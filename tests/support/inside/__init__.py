@@ -122,7 +122,7 @@ def is_idle(server: InferenceServer) -> bool:
 def wait_until_idle(server: InferenceServer, name: str, seconds: float = 30) -> None:
     """Wait until no call of a model runs or waits, or raise `TimeoutError`."""
     idle = threading.Event()
-    limiter_of(server, name).idle().then(idle.set)
+    limiter_of(server, name).make_idle_signal().then(idle.set)
     if not idle.wait(seconds):
         raise TimeoutError(f"{name} still runs")
 
