@@ -22,6 +22,7 @@ from .._protocol.tensors import Tensor
 from .annotations import parse_return
 from .binding import Binding, Bound, Input, Parameter, Read, make_binding
 from .callables import STREAMS, find_description, kind_of
+from .fitted import has_docstring_of_library
 from .parameters import apply_declaration, take_parameters
 from .signature import (
     OF_ONE_REQUEST,
@@ -78,7 +79,7 @@ def bind(
         is_untyped=signature.untyped is not None,
         knows_columns=signature.fitted != [] or request_codec is not PandasCodec or len(specs) > 0,
         returned=parse_return(read.return_annotation, codecs, streams=kind_of(function, "thread") in STREAMS),
-        description=find_description(function),
+        description="" if has_docstring_of_library(function) else find_description(function),
     )
     return make_binding(bound)
 

@@ -154,6 +154,14 @@ def _library_of(step: Any) -> str:
     return type(step).__module__.partition(".")[0]
 
 
+def has_docstring_of_library(function: Callable[..., Any]) -> bool:
+    """Whether a library wrote the docstring of a method, also one that a method without its own inherits: it describes no model."""
+    function = unwrap_partial(function)
+    name, classes = getattr(function, "__name__", ""), type(find_owner(function)).__mro__
+    written = next((each for each in (function, *(vars(cls).get(name) for cls in classes)) if getattr(each, "__doc__", None)), None)
+    return str(getattr(written, "__module__", "")).partition(".")[0] in _PROBABILITIES
+
+
 _Steps: TypeAlias = list[tuple[Any, list[str] | None]]
 """Estimators through which columns go one after another, each with the names of all that it gets: None where they are not known."""
 

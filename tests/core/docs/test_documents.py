@@ -332,6 +332,63 @@ def test_the_docstrings_of_models_are_in_fastapis_document() -> None:
     assert document["paths"]["/v2/models/m/infer"]["post"]["description"] == "Scores of a class."
 
 
+def test_a_librarys_docstring_describes_no_model() -> None:
+    pytest.importorskip("sklearn")
+    from sklearn.linear_model import LogisticRegression
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import StandardScaler
+
+    class Churn(LogisticRegression):  # type: ignore[misc]  # without stubs, its base is Any
+        def predict(self, x: Any) -> Any:
+            """Who leaves."""
+            return super().predict(x)
+
+        def predict_log_proba(self, x: Any) -> Any:  # which inspect.getdoc gives the docstring of the base
+            return super().predict_log_proba(x)
+
+    x, kinds = np.arange(8.0)[:, None], [0, 1] * 4
+    churn, pipeline = Churn().fit(x, kinds), make_pipeline(StandardScaler(), LogisticRegression()).fit(x, kinds)
+    models = {
+        "own docstring": churn.predict, "own method": churn.predict_log_proba, "inherited": churn.predict_proba,
+        "partial": partial(pipeline.predict_proba), "pipeline": pipeline.predict, "scaler": pipeline[0].transform,
+    }  # fmt: skip
+    server = InferenceServer()
+    for name, function in models.items():
+        server.register(name, function)
+    server.register("loaded", load=lambda: pipeline.predict_proba)
+    server.start()
+    document = got(over_asgi(OIPApp(server), ""), "/openapi.json")
+    server.stop()
+    described = {tag["name"]: tag["description"] for tag in document["tags"][1:] if "description" in tag}
+    assert described == {"model own docstring": "Who leaves."}
+    with_text = {path for path, each in document["paths"].items() if "Who leaves." in str(each)}
+    assert with_text == {"/models/own%20docstring/infer", "/models/own%20docstring/generate"}
+    actions = [each["post"] for path, each in document["paths"].items() if path.endswith("/infer") and path not in with_text]
+    assert [each.get("description") for each in actions] == [None] * 6
+
+
+@pytest.mark.parametrize("library", ["catboost", "lightgbm", "xgboost"])
+def test_the_docstring_of_a_boosters_library_describes_no_model(library: str) -> None:
+    module = pytest.importorskip(library)
+    x, kinds = np.arange(8.0)[:, None], [0, 1] * 4
+    if library == "catboost":
+        model = module.CatBoostClassifier(iterations=2, verbose=False, allow_writing_files=False).fit(x, kinds)
+    elif library == "lightgbm":
+        model = module.LGBMClassifier(n_estimators=2, verbose=-1).fit(x, kinds)
+    else:
+        model = module.XGBClassifier(n_estimators=2).fit(x, kinds)
+    functions = {"classifier": model.predict_proba}
+    if library != "catboost":
+        booster = model.booster_.predict if library == "lightgbm" else model.get_booster().inplace_predict
+        functions["booster"] = booster
+    server = InferenceServer()
+    for name, function in functions.items():
+        assert function.__doc__
+        server.register(name, function)
+    tags = got(over_asgi(OIPApp(server), ""), "/openapi.json")["tags"][1:]
+    assert tags == [{"name": f"model {name}"} for name in functions]
+
+
 def test_the_defaults_of_scalars_are_said() -> None:
     server = InferenceServer()
 
