@@ -121,7 +121,7 @@ class IO(Protocol):
         deadline: float = math.inf,
         late: Late | None = None,
     ) -> Awaitable[T | None]:
-        """`run` one function again and again, each time when its next result is asked for. None is the last one, and so is an error.
+        """`run` one function again and again, each time its next result is asked for. After None or an error, there are no more results.
 
         If results are pushed to the client, as `AsyncIO` does over HTTP and gRPC, the thread goes on meanwhile, up to two results ahead.
         Where a caller asks for each, such as under WSGI and from Python, it does not: each call is a trip of its own.
@@ -146,14 +146,14 @@ class IO(Protocol):
         """Begin a part, which goes on by itself."""
 
     def make_spawner(self) -> Callable[[Part], bool]:
-        """What begins parts where this spawns them, later and from any thread. It returns False once its event loop has ended."""
+        """Return what spawns a part as this does, but later and from any thread. It returns False once the event loop has ended."""
 
     def can_wait(self) -> bool:
         """False where nothing can be awaited any more, as the event loop has ended."""
 
 
 class ClientGone(BaseException):
-    """The client went before there was an answer. No `Exception`, as a request that nobody waits for has not failed."""
+    """The client went before there was an answer. It is not an `Exception`, as a request that nobody waits for has not failed."""
 
 
 class DeadlinePassed(Exception):
@@ -170,9 +170,9 @@ class Stopped(Exception):
 
 
 async def begin(items: AsyncGenerator[T, None]) -> T | None:
-    """The first item of a generator that its owner closes; None if it has none.
+    """Begin a generator, and return its first item; None if it has none.
 
-    An event loop must not close it too, neither when it is dropped nor at its own end.
+    Its owner closes it. So the event loop must not close it, neither when it is dropped nor when the loop ends.
     """
     hooks = sys.get_asyncgen_hooks()
     sys.set_asyncgen_hooks(None, None)

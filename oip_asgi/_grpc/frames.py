@@ -1,6 +1,6 @@
 """Frames: five bytes, and a message of the length that they say. Knows no HTTP, no protobuf and no methods.
 
-How long a message may be, `Body` of `_protocol.request_body` says; the code of that is in `_protocol.grpc_codes`.
+`Body` of `_protocol.request_body` refuses a message that is too long, and `_protocol.grpc_codes` has the code for that.
 
 A body may hold any number of messages, and they may be split over its chunks in any way.
 

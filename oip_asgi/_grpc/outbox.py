@@ -20,8 +20,8 @@ Write: TypeAlias = Callable[[bytes], Coroutine[Any, Any, None]]
 """Sends a message, and returns when the next one may be sent."""
 
 _WRITE_SECONDS: Final = 1.0
-"""The least time that a message has to be written, even past the deadline of its request. If that is too short, the client does not read,
-and the call ends."""
+"""A message has so much time to be written, even if the deadline of its request passes meanwhile. A client for which that is too short does
+not read, so the call ends."""
 
 
 class Place(msgspec.Struct, eq=False):
@@ -56,7 +56,7 @@ class Outbox:
         self._last.set()
 
     def take_place(self, *, in_order: bool) -> Place:
-        """Take a place behind the last one that was taken in order; if this one is not, it waits for none, and none waits for it."""
+        """Take the place of one request. Answers in order leave one request after the other; answers without an order leave at once."""
         place = Place(self._last)
         if in_order:
             self._last = place.ended
@@ -65,8 +65,10 @@ class Outbox:
         return place
 
     async def send(self, message: bytes, place: Place, deadline: float = math.inf) -> None:
-        """Send a message after those of the places before, and return when the next one may be sent. Never returns if none can be any more,
-        as the call ends then, and cancels this."""
+        """Send a message after those of the places before it, and return when the next one may be sent.
+
+        If no message can be sent any more, this does not return: the call ends, and cancels it.
+        """
         await place.wait()
         async with self._writing:
             if not self.is_stuck and not self.end.done():

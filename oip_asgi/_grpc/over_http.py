@@ -91,7 +91,7 @@ class RPC(msgspec.Struct, eq=False):
 
 
 def begin_rpc(head: Head, *, can_send_trailers: bool) -> RPC:
-    """Begin a remote call from the head of a request, or raise the error for HTTP if it is none of gRPC."""
+    """Begin a remote call from the head of a request. If the request is not gRPC, it gets an HTTP error, which this raises."""
     content_type = head.fields.get(b"content-type", b"")
     protocol = PROTOCOLS.get(content_type) or find_protocol(content_type)
     if head.method != "POST":

@@ -190,7 +190,7 @@ class StreamCall:
             self._room.release()
 
     def _fail_task(self, who: object, error: BaseException) -> None:
-        """End the call, unless it ends already: user code cancelled a task, or raised what is meant for the host, as inline code may."""
+        """End the call, unless it ends already. User code has cancelled a task, or raised an error for the host, as inline code may."""
         if not self._outbox.end.done():
             is_cancelled = asyncio.current_task().cancelling()  # type: ignore[union-attr]  # this runs in one
             did = "cancelled the task that runs it" if is_cancelled else f"raised {type(error).__name__}"

@@ -139,7 +139,8 @@ def iterate_fields(view: memoryview) -> Iterator[tuple[int, int, int]]:
 
 
 def _read_varint(view: Buffer, position: int, max_shift: int) -> tuple[int, int]:
-    """Read the number at `position`, and return it and its end. Its last byte may begin so many bits after its first."""
+    """Read the number at `position`, and return it and where it ends. Each byte has seven bits; those of the last byte are shifted by
+    `max_shift` at most."""
     number = shift = 0
     while view[position] & 0x80:
         if shift == max_shift:

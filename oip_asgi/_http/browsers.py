@@ -1,7 +1,7 @@
 """What browsers say about the page that sends a request, and which pages are refused. Knows no routes.
 
-A form, an image or a link on a foreign page sends requests that no preflight stops, with the cookies of the user. What a foreign page's
-script may read is for the host's CORS middleware.
+A form, an image or a link on a foreign page sends requests with the cookies of the user, and no preflight stops them. The host's CORS
+middleware decides what a script on a foreign page may read.
 
 Specification: Fetch Metadata; RFC 6454 for Origin.
 """

@@ -1,4 +1,4 @@
-"""How a path is looked up in a table of routes, with a slash in a model's name too. Knows no headers or bodies.
+"""How a path is looked up in a table of routes; the model's name in it may have slashes. Knows no headers or bodies.
 
 The table is in `exchange`, which also raises the 404 and 405 that are made here.
 

@@ -17,7 +17,7 @@ _MOST_SECONDS: Final = 3600.0
 
 
 class Alarms:
-    """The methods that are to be called. The thread, a daemon, starts when there is one, and ends after the last."""
+    """The methods that are to be called. The thread, a daemon, starts with the first method, and ends after the last."""
 
     def __init__(self) -> None:
         self._due: list[tuple[float, int, weakref.WeakMethod[Callable[[], object]]]] = []

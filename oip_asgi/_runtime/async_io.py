@@ -1,7 +1,8 @@
 """How a request waits on an event loop: `IO` by asyncio itself. Knows threads and clients by what they do, and no transport.
 
-A deadline, or the end of the client, ends a future with that error. A coroutine runs in the request's own task, which is cancelled once, so
-that it can clean up, and is awaited to its end. A cancellation by somebody else goes on.
+When a deadline passes or the client goes, a future that the request awaits gets that error. A coroutine runs in the request's own task:
+that task is cancelled once, so that the coroutine can clean up, and the coroutine is awaited to its end. If somebody else cancels the task,
+it stays cancelled.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ Gone: TypeAlias = Callable[[], Awaitable[bool]]
 """Waits for the next message of the client, and says whether it was that the client has gone."""
 
 _UNWATCHED_SECONDS: Final = 0.03
-"""A client is watched after its request has taken so long, or twice as long at most. Most requests are shorter, and pay nothing."""
+"""A client is watched once its request has taken so long, or up to twice as long. Most requests are shorter, and pay nothing."""
 
 
 class ForLoop(Protocol):
@@ -43,9 +44,10 @@ class ForLoop(Protocol):
     def begin(
         self, function: Callable[[], T], work: Work, after: Signal | None = None, deadline: float = math.inf, late: Late | None = None, /
     ) -> asyncio.Future[T]:
-        """Run a function in a worker thread: never if the future is done before, and to its end if that is done meanwhile.
+        """Run a function in a worker thread. If the future is done before the function begins, it never runs; if the future is done while
+        it runs, it runs to its end.
 
-        The deadline is watched by `AsyncIO`, and tells only whether the thread may be left behind.
+        `AsyncIO` watches the deadline. Here it says only whether the thread may be left behind.
         """
 
 
@@ -79,7 +81,7 @@ class AsyncIO(msgspec.Struct, eq=False):
     _task: asyncio.Task[Any] | None = None  # the request's own, once it attends a coroutine
     _waits: asyncio.Future[Any] | None = None
     _reason: _Reason | None = None  # why that was ended, if it is a task
-    _has_gone: bool = False  # and nothing has said it yet
+    _has_gone: bool = False  # whether the client has gone, and the request does not know it yet
     _deadline: float = math.inf
     _timer: asyncio.TimerHandle | None = None
     _watcher: asyncio.Task[None] | None = None
@@ -123,7 +125,7 @@ class AsyncIO(msgspec.Struct, eq=False):
         return asyncio.shield((self.here or self._begin()).begin(function, work))
 
     async def call(self, function: Callable[[], Coroutine[Any, Any, T]], deadline: float = math.inf, in_one_task: bool = False) -> T:
-        del in_one_task  # as all of a request are
+        del in_one_task  # here, all coroutines of a request are
         if self._has_gone:
             self._has_gone = False
             raise ClientGone
@@ -162,7 +164,7 @@ class AsyncIO(msgspec.Struct, eq=False):
     async def call_always(self, function: Callable[[], Coroutine[Any, Any, T]]) -> T:
         self._task, self._gone, self._has_gone = None, None, False
         if self._watcher is not None:
-            self._watcher.cancel()  # `end` awaits it: who is cancelled again meanwhile would not call the function
+            self._watcher.cancel()  # `end` awaits it: a second cancellation, while this did so, would keep it from calling the function
         return await self.call(function)
 
     def can_wait(self) -> bool:
@@ -321,17 +323,17 @@ def _set_cause(raised: BaseException, cause: BaseException) -> BaseException:
 
 
 def _is_closed(error: BaseException, task: asyncio.Task[Any]) -> bool:
-    """Whether what came out of a task's own coroutine says that this is closed, as after its event loop has ended."""
+    """Whether an error says that a task's own coroutine was closed, as it is after its event loop has ended."""
     if not isinstance(error, GeneratorExit):
         return False
     try:
-        return asyncio.current_task() is not task  # else the work that it awaits has raised it by itself
+        return asyncio.current_task() is not task  # in the task itself, something that the coroutine awaits has raised it
     except RuntimeError:  # no event loop runs
         return True
 
 
 class Patrol:
-    """Has the clients of an event loop's requests watched when these have taken long. One timer for all costs each next to nothing."""
+    """Watches the clients whose requests on an event loop take long. There is one timer for all requests, so each costs next to nothing."""
 
     def __init__(self) -> None:
         self.new: set[AsyncIO] = set()
@@ -339,7 +341,7 @@ class Patrol:
         self._is_under_way = False
 
     def add(self, io: AsyncIO) -> None:
-        """Have a client watched if its request takes long."""
+        """Watch a client if its request takes long."""
         self.new.add(io)
         if not self._is_under_way:
             self._is_under_way = True
@@ -355,7 +357,7 @@ class Patrol:
 
 
 async def attend_watched(work: Coroutine[Any, Any, T], deadline: float, gone: Gone, threads: Threads) -> T:
-    """Await a coroutine, no longer than until a deadline, and while the client is there, which is watched from the beginning."""
+    """Await a coroutine until a deadline at most, and while the client is there. The client is watched from the beginning."""
     io = AsyncIO(threads, None, gone)
     io.watch()
     return await io.complete(io.call(lambda: work, deadline))

@@ -150,7 +150,7 @@ class LoopTask:
             del work
 
     async def _wait_until_asked(self) -> None:
-        """Wait for a coroutine. What cancels the task meanwhile, as the `asyncio.timeout` of a model does, is meant for that."""
+        """Wait for the next coroutine. If the task is cancelled meanwhile, as by a model's `asyncio.timeout`, that coroutine is."""
         task, is_cancelled = asyncio.current_task(), False
         assert task is not None  # this runs in one
         while not self._asked.is_set():
@@ -177,7 +177,7 @@ def result_of(future: Future[T]) -> T:
 
 
 async def _await_with_loan(loan: Loan, work: Awaitable[T]) -> T:
-    """Await what may use a thread."""
+    """Await a coroutine that may use the thread which waits for it."""
     loan.take()
     try:
         return await _await_contained(work)
@@ -187,7 +187,7 @@ async def _await_with_loan(loan: Loan, work: Awaitable[T]) -> T:
 
 
 async def _await_contained(work: Awaitable[T]) -> T:
-    """Await what must not end the event loop, and must not look as if the loop had ended it."""
+    """Await a coroutine. What it raises must not end the event loop, and must not look as if the loop had been stopped."""
     task = asyncio.current_task()
     assert task is not None  # this runs in one
     try:
@@ -204,7 +204,7 @@ async def _await_contained(work: Awaitable[T]) -> T:
 
 
 def _run_forever(loop: asyncio.AbstractEventLoop) -> None:
-    # a task of a model's own that raises SystemExit ends the loop for all others
+    # if a task that a model has made raises SystemExit, that ends the loop for all others
     while True:
         with suppress(SystemExit, KeyboardInterrupt):
             loop.run_forever()

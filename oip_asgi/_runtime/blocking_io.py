@@ -1,7 +1,7 @@
 """How a request waits in a thread: `IO` that blocks inside each method, so that a coroutine never suspends. Knows no transport.
 
-Coroutines of models are awaited on the background event loop: those of an asynchronous generator in one task, as what it opens around a
-`yield`, such as `asyncio.timeout`, belongs to its task.
+Coroutines of models are awaited on the background event loop. Those of one asynchronous generator are awaited in one task, because what the
+generator opens around a `yield`, such as `asyncio.timeout`, belongs to the task that opened it.
 """
 
 from __future__ import annotations

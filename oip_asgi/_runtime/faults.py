@@ -1,4 +1,6 @@
-"""User code may raise what is no `Exception`, such as SystemExit. This decides whether the host gets it, or the client gets a 500."""
+"""Some errors that user code raises, such as SystemExit, are not an `Exception`. This decides whether the host gets such an error, or the
+client a 500.
+"""
 
 from __future__ import annotations
 
@@ -15,14 +17,14 @@ _ENDS: Final = (SystemExit, KeyboardInterrupt, GeneratorExit, CancelledError)
 """These end a thread, a task or the process."""
 
 _HOSTS: Final = frozenset({"gevent", "greenlet", "eventlet"})
-"""The host waits for exceptions of these packages, such as gevent's timeouts. Any other one outside `Exception` is a mistake of the model,
-such as a panic in a library that is written in Rust."""
+"""The host waits for exceptions of these packages, such as gevent's timeouts. Any other error that is not an `Exception` is a mistake of
+the model, such as a panic in a library that is written in Rust."""
 
 
 def is_for_the_host(error: BaseException) -> bool:
     """Whether what a call raised is the host's, or means more than that the call has failed."""
     if isinstance(error, _ENDS):
-        # it may come from a signal, but signals reach the main thread only: in any other it would take a thread of the host's along
+        # a signal may have raised it, but only in the main thread; in any other thread, it would end a thread of the host
         return threading.current_thread() is threading.main_thread()
     if isinstance(error, BaseExceptionGroup):
         return any(map(is_for_the_host, error.exceptions))

@@ -22,7 +22,7 @@ from .background import BackgroundLoop
 from .threads import WorkerThreads, call_after_fork
 
 _REST_SECONDS: Final = 0.02
-"""How late an observation may come after others: to wake the thread for each one would cost requests more than all else here."""
+"""How long the thread rests before it looks for more. To wake it for each observation would cost requests more than all else here."""
 
 _QUIET_SECONDS: Final = 60.0
 """The log tells of dropped observations once in so many seconds."""

@@ -1,7 +1,8 @@
 """How the pieces of a stream leave: each sent as soon as the client has room for it, or handed to a caller that asks for each.
 
-Callers that ask are servers, and those who call a model from Python: `iterate_stream_async` is for them on an event loop,
-`iterate_stream_blocking` in a thread.
+A caller that asks is a server, or calls a model from Python. `iterate_stream_async` is for callers on an event loop, and
+`iterate_stream_blocking` for those in a thread.
+
 Knows no transport.
 """
 
@@ -64,7 +65,8 @@ async def iterate_stream_async(
 ) -> AsyncGenerator[Any, None]:
     """The items of a stream, for a caller that asks for each. The stream is made when the first one is asked for.
 
-    If the `first` is there already, None stands in front of it, for the head of the response, which is to be taken in time too.
+    If the `first` item is there already, this gives None before it. None stands for the head of the response: the caller has to take it in
+    time too.
 
     After a piece, the stream waits until the caller asks for the next one, but not longer than `io.until`. Then it goes on without the
     caller, which gets the outcome when it asks again. If the caller closes the generator, the stream is ended.

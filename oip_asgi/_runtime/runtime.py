@@ -28,8 +28,8 @@ from .waiting import wait_for
 T = TypeVar("T")
 
 TURN_SECONDS: Final = 0.003
-"""How long items of a stream may be made one after the other while nothing waits. Another request on the event loop waits for some turns,
-as it takes several steps. To let others run costs a thirtieth of a turn."""
+"""How long a stream may make items before it lets others run. Another request on the event loop takes several steps, and may wait for such
+a turn before each. A turn is not shorter, as to let others run costs a thirtieth of it."""
 
 
 class Runtime:
@@ -111,7 +111,7 @@ class LoopThreads:
     def begin(
         self, function: Callable[[], T], work: Work, after: Signal | None = None, _: float = math.inf, late: Late | None = None
     ) -> asyncio.Future[T]:
-        """Run a function, and return the future of its result. It never begins if the future is done before, and goes on if it is after."""
+        """Run a function, and return the future of its result. If the future is done before, the function does not begin."""
         pool, future = self._pools[work], asyncio.get_running_loop().create_future()
         job = _Job(function, late, future, self.put)
         if after is not None and not after.is_set():
@@ -194,7 +194,7 @@ class _Job(msgspec.Struct, eq=False):
 
 
 class Trips(msgspec.Struct, Generic[T], eq=False):
-    """A function that is called again and again, for an event loop that takes each result. None is the last one, and so is an error.
+    """A function that is called again and again, for an event loop that takes each result. After None or an error, there are none.
 
     A trip to a worker thread goes on from call to call, and each result is there as soon as it is made. A trip ends when two results are
     not taken, so that a slow client holds no thread; and after a turn, so that other requests get threads.
@@ -235,7 +235,7 @@ class Trips(msgspec.Struct, Generic[T], eq=False):
             self.leave()
 
     def finish(self) -> None:
-        """Give the next result to the future of `take`, on the event loop, or make the next trip, if the last one has ended without it."""
+        """On the event loop, give the next result to the future of `take`. If there is none, and no trip is under way, begin one."""
         future = self._waits
         if future is None or future.done():
             return
@@ -259,7 +259,7 @@ class Trips(msgspec.Struct, Generic[T], eq=False):
         while True:
             try:
                 _, error = self._results.popleft()
-            except IndexError:  # not asked before: the loop and the thread may be here at once, and either may take the last one
+            except IndexError:  # no test before it: the loop and the thread may both be here, and either may take the last result
                 return
             if error is not None and self._late is not None:
                 self._late(error)

@@ -66,7 +66,7 @@ class WorkerThreads:
             return False
 
     def hurry(self) -> bool:
-        """Wake threads for jobs that have waited for long enough. Returns whether others wait for which a thread may still be woken."""
+        """Wake threads for jobs that have waited for long enough. Returns whether more jobs wait, and a thread may still be woken."""
         with self._lock:
             if self._jobs and time.monotonic() >= self._patience_ends:
                 for _ in range(len(self._jobs)):

@@ -13,7 +13,7 @@ from typing import Final
 from .._io import ClientGone, DeadlinePassed, Signal
 
 _ASKED_AGAIN_SECONDS: Final = 0.1
-"""How long until a server is asked again that does not wait with its answer."""
+"""Some servers do not wait until the client has gone, but say at once that it has not. They are asked again after so long."""
 
 
 def is_on_loop() -> bool:

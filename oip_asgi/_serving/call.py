@@ -243,7 +243,7 @@ class Call(msgspec.Struct, Generic[T], eq=False):
     # The end
 
     def note(self, error: E, cause: BaseException | None = None) -> E:
-        """Record that the call failed, or its stream broke off, and return the error."""
+        """Record that the call failed, or that its stream broke off, and return the error."""
         if cause is not None:
             error.__cause__ = cause
         if self.flight is not None:

@@ -1,8 +1,8 @@
 """Calls of models within calls of models, by `server.infer`: which slots the outer calls have, and until when.
 
-A call would wait for ever for a slot that one of its own callers has; or for one whose call waits, in turn, for the slot of such a caller.
-So each call writes its slot and its deadline into a context variable, which the worker threads and tasks that it starts inherit. A task may
-live longer than the call that started it; then the slot is marked as left, and does not count.
+A call that waits for a slot of one of its own callers would wait for ever. So would a call that waits for the slot of another call, if that
+waits, in turn, for a slot of such a caller. So each call writes its slot and its deadline into a context variable, which the worker threads
+and tasks that it starts inherit. A task may live longer than the call that started it; then the slot is marked as left, and does not count.
 """
 
 from __future__ import annotations

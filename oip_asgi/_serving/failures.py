@@ -1,5 +1,7 @@
-"""How a call fails: the error for the client (busy, stopping or unloaded 503, late 504, else 500 or what user code meant), its
-`Retry-After`, and what the log says of it. The statuses are in `_protocol.errors`, their codes of gRPC in `_protocol.grpc_codes`.
+"""How a call fails: the error for the client, its `Retry-After`, and what the log says of it.
+
+503 means that the model is busy or unloaded, or that the server stops; 504 that the answer is late. What user code raised is 500, or the
+status that it names. The statuses are in `_protocol.errors`, their codes of gRPC in `_protocol.grpc_codes`.
 
 Knows no transport.
 
@@ -37,7 +39,7 @@ from .host_errors import convert_host_error, is_sync_only
 from .record import within
 
 _OF_ANOTHER_TYPE: Final = (AttributeError, LookupError, ModelFault, TypeError, ValueError)
-"""What a model raises that gets an argument of a type that it was not written for. With `ModelFault`, its result is refused."""
+"""What a model raises if it gets an argument of a type that it was not written for. `ModelFault` says that its result was refused."""
 
 
 _RAISE_HINT: Final = ': to answer the client with a status, raise oip_asgi.InferenceError("what was wrong", status=404)'
@@ -45,16 +47,16 @@ _SUGGESTED: Final = 5
 """The most inputs for which the log writes a declaration."""
 
 _LONG: Final = 600
-"""Characters of a declaration that the log has no place for: clients choose the names of undeclared inputs."""
+"""The log has no declaration of so many characters: clients choose the names of undeclared inputs."""
 
 _WRITABLE_HINT: Final = ": inputs are read-only; register the model with writable=True, so that it gets copies which it may change"
 
 FAILURES: Final = (DeadlinePassed, Stopped, ModelRaised, QuitWithin)
-"""What a call ends with that is no error for the client yet."""
+"""What a call raises, and what `as_error` then makes an error for the client."""
 
 
 def as_error(call: Call[Any], failure: Exception) -> InferenceError:
-    """The error for the client that one of `FAILURES` is. What user code raised is logged, inside the call's span."""
+    """Make the error for the client of one of `FAILURES`. What user code raised is logged, inside the call's span."""
     with within(call.span):
         return _as_error(call, failure)
 
@@ -95,7 +97,7 @@ def _make_model_error(call: Call[Any], error: BaseException, *, is_logged: bool)
 
 
 def _find_overriding(call: Call[Any]) -> str | None:
-    """The request's content type that made of the inputs of a declared model what is not declared, or None."""
+    """Find the content type by which a request made something of its inputs that the model does not declare; None if there is none."""
     decoded, declared = call.decoded, call.handler.binding
     if decoded.binding is declared:
         for entry in declared.entries:
@@ -173,7 +175,7 @@ def _suggest_declaration(error: BaseException, call: Call[Any]) -> str:
 
 
 def as_client_error(error: Exception) -> InferenceError:
-    """The error for the client: what is meant for it, or else a fault of this package, which is logged."""
+    """Make the error for the client. An InferenceError is one already. Any other error is a fault of this package, and is logged."""
     if isinstance(error, InferenceError):
         return error
     log_raised(logging.ERROR, error, "an error of oip_asgi itself, please report it")

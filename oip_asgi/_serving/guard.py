@@ -1,6 +1,7 @@
 """Asks the host's `authorize=` before each action of a client on a model. Knows no transport, and looks up no model.
 
-Which action a route is, its row in the table says; `find_visible` of the engine says which models a list shows.
+The table of routes says which action a route is, and `find_visible` of the engine which models a list shows.
+
 False is 403. An `InferenceError` or an HTTP exception of the host's framework keeps its status and text. An `async def` that is late is
 503. Anything else is 500.
 """

@@ -1,6 +1,6 @@
 """Tells the observers of a model that an inference has ended: what it was, and what came of it. Knows no queue and no thread.
 
-`Heard` keeps what an observation needs while the call goes on. Nobody may change that afterwards: neither the model nor who called it.
+`Heard` keeps what an observation needs while the call goes on. Neither the model nor its caller may change that afterwards.
 """
 
 from __future__ import annotations

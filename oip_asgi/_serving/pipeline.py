@@ -1,6 +1,7 @@
 """The life of one inference request, whatever its transport: admit, read, take a slot or a place in the queue, decode, wait, run, encode.
 
-`exchange` of `_http` or `_grpc` has asked before whether the client may.
+Before that, `exchange` of `_http` or `_grpc` has asked whether the client is allowed to send it.
+
 Knows no HTTP, no gRPC and no JSON: a `WireFormat` decodes the request and encodes the response.
 """
 
@@ -43,14 +44,14 @@ _STREAMING: Final = "infer_stream, generate_stream or generate over HTTP, ModelS
 _GONE: Final = ("unregistering", "unregistered")
 
 _REGION: Final = re.compile(rb"\\u|" + REGION.encode())
-"""A short body that has this, or may have it escaped, may have large inputs, in shared memory: a worker thread reads them."""
+"""A short body with this text, which may also be escaped, may name large inputs in shared memory: a worker thread reads those."""
 
 
 async def infer(engine: Engine, model: Model, wire: WireFormat[T], io: IO, call: Call[T] | None = None) -> T:
-    """Answer a request with its only response. A body up to `LOOP_BYTES` is decoded before it waits for its slot, a longer one then,
-    in a thread.
+    """Answer a request with its only response. A body up to `LOOP_BYTES` is decoded before the request waits for its slot, a longer one
+    after that, in a worker thread.
 
-    Models that only stream are refused. A stream whose model turns out to be a plain one gives its `call`, which has been let in already.
+    Models that only stream are refused. If `stream` finds that its model is a plain one, it gives its `call`, which has been let in.
     """
     if call is None:
         call = await let_in(engine, model, wire, io)

@@ -1,8 +1,9 @@
 """The end of each inference request that failed, was refused or was given up: for its model's numbers, its span, and the log.
 
-The log has an `InferenceError` from here, and what a model raised from `failures`.
+An `InferenceError` is logged here; what a model raised is logged in `failures`. `end_call` of `pipeline` records the requests that were
+answered.
 
-For one that was answered, `end_call` of `pipeline` does that. Knows no transport.
+Knows no transport.
 """
 
 from __future__ import annotations

@@ -69,8 +69,8 @@ async def stream(
     """The responses of one request, each as it leaves. If this is closed before the model's generator ends, that is closed.
 
     An error after the first response is one more item if there is `encode_error`, and else raised. If the client is late to take one, at
-    `io.until`, its sender throws DeadlinePassed into this. Who gives its `call`, which has been let in already, wants one response: more
-    than one, or none, is an error.
+    `io.until`, its sender throws DeadlinePassed into this. A caller that gives its `call`, which has been let in already, wants one
+    response: more than one, or none, is an error.
     """
     wants_one = call is not None
     if call is None:
@@ -81,7 +81,7 @@ async def stream(
     generator = _Generator(call, wants_one=wants_one)
     request = _StreamedRequest(call, io, generator)
     failed: Exception | None = None
-    is_out = False  # whether the last response is with who asks for the next one
+    is_out = False  # whether the caller has the last response, and has not asked for the next one yet
     try:
         await request.prepare()
         while True:
