@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -38,6 +39,15 @@ def opened(
 def picture(page: Page, name: str) -> None:
     if folder := os.environ.get("SCREENSHOTS"):
         page.screenshot(path=Path(folder) / f"{name}.png", full_page=True)
+
+
+def show_models(page: Page) -> None:
+    """Show the list of models, for which a phone has a button."""
+    button = page.get_by_role("button", name=re.compile(r"^Models \("))
+    expect(page.locator("#models a").first).to_be_attached()
+    if button.is_visible():
+        button.click()
+    expect(page.locator("#models a").first).to_be_visible()
 
 
 def write_json(page: Page, body: str) -> None:

@@ -11,7 +11,7 @@ export function listenToOverflow() {
   addEventListener("scroll", mark, true);
   addEventListener("resize", mark);
   addEventListener("input", mark);
-  new MutationObserver(mark).observe(document.body, { subtree: true, childList: true, characterData: true, attributeFilter: ["hidden", "class"] });
+  new MutationObserver(mark).observe(document.body, { subtree: true, childList: true, characterData: true, attributeFilter: ["hidden", "class", "aria-expanded"] });
   at("more").addEventListener("click", () => showWhole(at("more").ariaExpanded !== "true"));
 }
 

@@ -15,7 +15,7 @@ import { linkOf, readLink } from "./visit.js";
 
 const MODELS_EVERY = 10000;  // milliseconds
 const NOT_DECLARED = "Not declared.";
-const MANY = 8;  // models, which are too many to be seen at once on a phone
+const MANY = 8;  // models, from which one would rather filter them
 const STATES = { READY: ["ready", "good"], LOADING: ["loading", ""], UNLOADING: ["unloading", ""], UNAVAILABLE: ["unavailable", "bad"] };
 
 const LEAVING = { draining: "Readiness is 503, so that a balancer sends no new requests; those that come are answered", stopping: "New requests are refused" };
@@ -83,6 +83,8 @@ function showList() {
   const ready = [...models.keys()].filter(isReady).length, unready = models.size - ready;
   badge(at("ready"), leaving || `${ready} of ${models.size} ready`, unready || leaving ? "" : "good");
   at("ready").title = LEAVING[leaving] ?? "";
+  at("list").hidden = models.size < 2;
+  at("list").textContent = `Models (${models.size})`;
   at("find").hidden = models.size < MANY;
   at("unready").hidden = !unready;
   at("unready").lastElementChild.textContent = `Not ready only (${unready})`;
@@ -108,6 +110,19 @@ function isListed(name) {
 function showChosen() {
   const link = at("models").querySelector("[aria-current]");
   if (link) showIn(at("models"), link);
+}
+
+/** Open or close the list where a button stands for it, on a phone. */
+function openList(isOpen) {
+  at("list").ariaExpanded = isOpen;
+  if (isOpen) showChosen();
+}
+
+/** A model of the list is chosen: on a phone, it is seen in place of the list. */
+function leaveList({ target }) {
+  if (!target.closest("a") || !at("list").checkVisibility()) return;
+  openList(false);
+  at("detail").focus();
 }
 
 function listItem(name) {
@@ -302,6 +317,8 @@ function listen() {
   listenToForm(() => readNumbers({ isPoint: false }));
   listenToOverflow();
   for (const id of ["filter", "only-unready"]) at(id).addEventListener("input", showList);
+  at("list").addEventListener("click", () => openList(at("list").ariaExpanded !== "true"));
+  at("models").addEventListener("click", leaveList);
   at("load").addEventListener("click", ({ target }) => control("load", target));
   at("unload").addEventListener("click", ({ target }) => control("unload", target));
   at("headers").addEventListener("change", greet);

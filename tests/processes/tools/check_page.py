@@ -506,6 +506,7 @@ def test_a_phone(site: Served, browser: Browser, scheme: Any) -> None:
     phone = {"viewport": {"width": 360, "height": 740}, "device_scale_factor": 2, "is_mobile": True, "has_touch": True}
     page, seen = opened(browser, f"{site.url}/v2/docs", color_scheme=scheme, **phone)
     for name in ("all datatypes", "org/scorer", MARKUP, LARGE, "greet"):
+        page.get_by_role("button", name=re.compile(r"^Models \(")).tap()
         page.get_by_role("link", name=name, exact=True).tap()
         expect(page.locator("h2")).to_have_text(name)
         page.locator("#send").tap()

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, Locator, Page, Route, expect
 
-from tests.support.page import opened, write_json
+from tests.support.page import opened, show_models, write_json
 from tests.support.processes import Served
 
 PHONE = {"width": 360, "height": 740}
@@ -70,6 +70,7 @@ def test_the_names_of_models_are_not_broken_within_words(site: Served, browser: 
         route.fulfill(json=[*route.fetch().json(), *({"name": name, "state": "UNAVAILABLE"} for name in names)])
 
     page, _ = opened(browser, f"{site.url}/v2/docs#model=iris", {"**/repository/index": index}, viewport=size)
+    show_models(page)
     for name in names:
         link = page.locator("#models a").filter(has_text=name).last
         expect(link).to_have_text(f"{name} unavailable")
@@ -80,6 +81,7 @@ def test_the_names_of_models_are_not_broken_within_words(site: Served, browser: 
 def test_the_chosen_model_is_seen_and_that_there_are_more_above_and_below(site: Served, browser: Browser, size: Any) -> None:
     page, _ = opened(browser, f"{site.url}/v2/docs#model=explained", viewport={**size, "height": 700})
     models = page.locator("#models")
+    show_models(page)
     expect(models).to_have_attribute("data-more", "above below")
     chosen, whole = box_of(page.locator("#models [aria-current]")), box_of(models)
     assert whole[1] + 40 <= chosen[1] < chosen[3] <= whole[3] - 40  # what is nearer to an end fades
@@ -212,9 +214,11 @@ def test_why_a_model_is_not_ready_stands_below_its_name(site: Served, browser: B
     page, _ = opened(browser, f"{site.url}/v2/docs#model=not+loaded", viewport=PHONE)
     expect(page.locator("#state")).to_have_text("unavailable")
     expect(page.locator("#reason")).to_have_text("load failed, see the server's log")
+    expect(page.locator("#load")).to_be_visible()
     state, reason, load = (box_of(page.locator(place)) for place in ("#state", "#reason", "#load"))
     assert reason[1] >= state[3]
     assert max(state[1], load[1]) < min(state[3], load[3])  # they are on one line
+    show_models(page)
     page.get_by_role("link", name="iris", exact=True).click()
     expect(page.locator("#reason")).to_be_hidden()
 

@@ -1,0 +1,81 @@
+"""What a phone shows of the page, 360 pixels wide: the list of models behind a button. In Chromium, run by `tox -e page`."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from playwright.sync_api import Browser, Page, expect
+
+from tests.support.page import opened
+from tests.support.processes import Served
+
+PHONE = {"width": 360, "height": 740}
+WIDE = {"width": 1280, "height": 900}
+
+
+def opened_on_a_phone(site: Served, browser: Browser, name: str, **routes: Any) -> Page:
+    page, _ = opened(browser, f"{site.url}/v2/docs#model={name}", routes, viewport=PHONE)
+    expect(page.locator("h2")).to_have_text(name)
+    return page
+
+
+def test_the_model_is_seen_first_and_the_list_when_it_is_asked_for(site: Served, browser: Browser) -> None:
+    page = opened_on_a_phone(site, browser, "iris")
+    count = page.locator("#models a").count()
+    button = page.get_by_role("button", name=f"Models ({count})", exact=True)
+    expect(button).to_have_attribute("aria-expanded", "false")
+    for hidden in ("#filter", "#only-unready", "#models"):
+        expect(page.locator(hidden)).to_be_hidden()
+    expect(page.locator("#send")).to_be_in_viewport(ratio=1)
+    button.click()
+    expect(button).to_have_attribute("aria-expanded", "true")
+    expect(page.locator("#models")).to_have_attribute("data-more", "below")
+    page.fill("#filter", "peop")
+    page.get_by_role("link", name="people", exact=True).click()
+    expect(page.locator("h2")).to_have_text("people")
+    expect(button).to_have_attribute("aria-expanded", "false")
+    expect(page.locator("#filter")).to_be_hidden()
+    expect(page.locator("#detail")).to_be_focused()
+    expect(page.locator("h2")).to_be_in_viewport(ratio=1)
+    button.click()
+    button.click()
+    expect(page.locator("#models")).to_be_hidden()
+
+
+def test_the_list_of_a_phone_needs_no_pointer(site: Served, browser: Browser) -> None:
+    page = opened_on_a_phone(site, browser, "iris")
+    button = page.get_by_role("button", name=re.compile("^Models"))
+    for name, others in (("all datatypes", 1), ("all datatypes", 1), ("iris", 0)):  # the second is shown already
+        button.focus()
+        page.keyboard.press("Enter")
+        expect(page.locator("#models")).to_be_visible()
+        for place in ("#filter", "#only-unready", "#models a"):
+            page.keyboard.press("Tab")
+            expect(page.locator(place).first).to_be_focused()
+        for _ in range(others):
+            page.keyboard.press("Tab")
+        page.keyboard.press("Enter")
+        expect(page.locator("#models")).to_be_hidden()
+        expect(page.locator("h2")).to_have_text(name)
+        expect(page.locator("#detail")).to_be_focused()
+        page.keyboard.press("Tab")
+        assert page.evaluate("document.activeElement.closest('#model') !== null")
+
+
+def test_one_model_needs_no_list_on_a_phone(site: Served, browser: Browser) -> None:
+    page = opened_on_a_phone(
+        site, browser, "iris", **{"**/repository/index": lambda route: route.fulfill(json=[{"name": "iris", "state": "READY"}])}
+    )
+    expect(page.locator("nav")).to_be_hidden()
+    page.set_viewport_size(WIDE)
+    expect(page.locator("#models a")).to_have_text("iris")
+
+
+def test_the_list_is_there_without_a_button_where_there_is_room(site: Served, browser: Browser) -> None:
+    page, _ = opened(browser, f"{site.url}/v2/docs#model=iris", viewport=WIDE)
+    expect(page.locator("h2")).to_have_text("iris")
+    expect(page.get_by_role("button", name=re.compile("^Models"))).to_have_count(0)
+    page.get_by_role("link", name="people", exact=True).click()
+    expect(page.locator("h2")).to_have_text("people")
+    expect(page.get_by_role("link", name="people", exact=True)).to_be_focused()
