@@ -183,6 +183,12 @@ def add_inputs(server: InferenceServer) -> None:
     def scaled(x: Any, factor: float = 2.5, exact: bool = False) -> Any:
         return x * factor + exact
 
+    ranged = [TensorSpec("count", "INT64", [1], minimum=-5, maximum=100), TensorSpec("share", "FP32", [1, 1], maximum=1)]
+
+    @server.model("ranged", inputs=ranged, outputs=[TensorSpec("seen", "BYTES", [-1])])
+    def take_ranged(count: Any, share: Any, plan: Literal["basic", "pro"] = "pro", factor: float = 2.5) -> list[str]:
+        return [f"{count.tolist()} {share.tolist()} {plan} {factor}"]
+
     @server.model("statistics", inputs=[TensorSpec("pixels", "FP32", [1, 3, 48, 64])], outputs=[TensorSpec("mean", "FP32", [3])])
     def statistics(pixels: Any) -> Any:
         return pixels.mean(axis=(0, 2, 3))

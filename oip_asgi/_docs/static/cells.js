@@ -108,7 +108,7 @@ class TextCell {
     const text = value === null || value === undefined ? "" : fieldText(value);
     Object.assign(this, { column, label, isEmptyText: value === "", isOpen: value === null && !column.isNullable && !column.isOptional });
     this.element = build("input", { value: text, ariaLabel: label, autocomplete: "off", spellcheck: false, size: Math.min(Math.max(text.length, 8), 40) });
-    if (column.datatype !== "BYTES") this.element.inputMode = "decimal";
+    if (/^UINT/.test(column.datatype) || column.range?.least >= 0) this.element.inputMode = "decimal";  // whose keys on a phone have no minus
     this.element.placeholder = this.isEmptyText ? "empty text" : column.isNullable ? "missing" : column.isOptional ? column.hint || "not sent" : "";
   }
 

@@ -58,7 +58,7 @@ export class Fields {
 function fieldOf(input, isOnly) {
   const { datatype, shape, contentType, choices } = input;
   const isOne = shape && sizeOf(shape) === 1 && !shape.includes(-1);
-  if (isOne && (choices || datatype === "BOOL" || contentType === "datetime" || (input.isOptional && datatype !== "BYTES"))) return new Value(input);
+  if (isOne && (choices || datatype !== "BYTES" || contentType === "datetime")) return new Value(input);
   return datatype === "BYTES" ? new Texts(input, isOnly) : new Numbers(input);
 }
 
@@ -84,10 +84,17 @@ class Value {
 
   fill(tensor) {
     this.cell?.element.remove();
-    this.cell = makeCell(this.input, "", [tensor?.data ?? []].flat(Infinity)[0]);
+    this.cell = makeCell(this.input, "", this.elementIn([tensor?.data ?? []].flat(Infinity)));
     this.cell.element.id = `input ${this.name}`;
     this.cell.element.removeAttribute("aria-label");
     this.element.append(this.cell.element);
+  }
+
+  /** The only element. Several, and null where it is no missing value, stay as they are written: what is wrong with them can be told. */
+  elementIn(elements) {
+    const isNumber = !this.choices && this.datatype !== "BOOL", mayBeMissing = this.isNullable || this.isOptional;
+    const isWritten = elements.length > 1 || (elements[0] === null && isNumber && !mayBeMissing);
+    return isWritten ? elements.map(fieldText).join(", ") : elements[0];
   }
 }
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import Browser, Locator, Page, expect
 
 from tests.support.page import (
     answer_of,
@@ -309,6 +309,43 @@ def test_a_scalar_shows_its_default(site: Served, browser: Browser) -> None:
     assert seen_by(page) == [4, 7]
     page.get_by_label("exact BOOL").select_option("default false")
     assert seen_by(page) == [3, 6]
+    assert seen.console == []
+
+
+def test_one_number_has_one_line(site: Served, browser: Browser) -> None:
+    page, seen = opened(browser, f"{site.url}/v2/docs#model=ranged")
+    count, share, told = page.get_by_label("count INT64"), page.get_by_label("share FP32"), page.locator("#fields .failed")
+    expect(page.locator("#fields textarea, #fields .tools button, #fields .pick")).to_have_count(0)
+    assert len({box["height"] for box in map(Locator.bounding_box, page.locator("#fields :is(input, select)").all()) if box}) == 1
+    expect(count).to_have_js_property("inputMode", "")  # it may be negative, and a phone's keys for decimals have no minus
+    assert seen_by(page) == ["[0] [[0.0]] pro 2.5"]
+    for text, why in (
+        ("101", "101 is out of range: expected -5 to 100"),
+        ("1.5", "1.5 is not an integer"),
+        ("1 2", '"1 2" is not a number'),
+        ("1,5", '"1,5" is not a number: write decimals with a point, as in 1.5'),
+    ):
+        count.fill(text)
+        expect(told).to_have_text(f"count: {why}")
+        page.click("#send")
+        expect(count).to_be_focused()
+    count.fill("")
+    expect(told).to_have_text("count needs a number")
+    count.fill("-4")
+    share.fill("NaN")
+    assert seen_by(page) == ["[-4] [[nan]] pro 2.5"]
+    page.goto(str(page.evaluate("document.querySelector('#requests a').href")))
+    page.reload()
+    expect(count).to_have_value("-4")
+    expect(share).to_have_value("NaN")
+    write_json(page, page.input_value("#body").replace("[-4]", "[7, 8]").replace('["NaN"]', "[null]"))
+    page.click("#with-fields")
+    expect(count).to_have_value("7, 8")
+    expect(share).to_have_value("null")
+    share.fill("0.5")
+    expect(told).to_have_text('count: "7, 8" is not a number')
+    page.click("#reset")
+    assert seen_by(page) == ["[0] [[0.0]] pro 2.5"]
     assert seen.console == []
 
 
