@@ -244,6 +244,27 @@ def test_the_names_that_contributors_are_told_are_in_the_code() -> None:
     assert [name for name in names if not re.search(rf"^(class {name}|{name}: |{name} =)", code, re.MULTILINE)] == []
 
 
+def test_the_folders_that_contributors_are_told_are_all_that_there_are() -> None:
+    text = (ROOT / ".github" / "CONTRIBUTING.md").read_text()
+    package = ROOT / "oip_asgi"
+    there = {path.name for path in package.iterdir() if path.suffix == ".py" or (path / "__init__.py").exists()}
+    table = text.partition("| folder | what it knows |")[2].partition("\n\n")[0]
+    told = set(re.findall(r"\]\(\.\./oip_asgi/([^)/]+)\)", table))
+    assert there - told == {"__init__.py", "__main__.py", "_version.py"}
+
+
+def test_who_decides_is_named_with_functions_and_files_that_there_are() -> None:
+    text = (ROOT / ".github" / "CONTRIBUTING.md").read_text()
+    table = text.partition("| who decides | where |")[2].partition("\n\n")[0]
+    package = ROOT / "oip_asgi"
+    files = set(re.findall(r"`([\w/]+\.(?:py|js))`", table))
+    assert [file for file in files if not (package / file).exists()] == []
+    functions = {name.rpartition(".")[2] for name in re.findall(r"`((?:[A-Z]\w+\.)?_?[a-z]\w+)`", table)} - {"def"}
+    assert {"accept_inputs", "find_visible", "let_in", "_join_batch"} <= functions
+    code = "".join(path.read_text() for path in package.rglob("*.py"))
+    assert [name for name in functions if not re.search(rf"def {name}\(|^    {name}: ", code, re.MULTILINE)] == []
+
+
 def test_every_row_of_the_readmes_tables_has_as_many_cells_as_its_head() -> None:
     tables = re.findall(r"(?:^\|.*\n)+", TEXT, re.MULTILINE)
     assert len(tables) > 10
