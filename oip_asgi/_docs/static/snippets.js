@@ -186,7 +186,12 @@ function browser({ url, headers, body, file, streams, parts, sources }) {
 export function declaration(sent, answered, declared) {
   const isDeclared = ([what, tensors]) => tensors.every(({ name }) => declared[what].includes(name));
   const parts = [["inputs", sent], ["outputs", answered]].filter((part) => !isDeclared(part));
-  return parts.map(([what, tensors]) => `${what}=[${tensors.map(specOf).join(", ")}]`).join(", ");
+  return parts.map(([what, tensors]) => `${what}=[${writeItems(tensors.map(specOf))}]`).join(",\n");
+}
+
+/** Items of a list of Python: each of several is on a line of its own. */
+function writeItems(items) {
+  return items.length > 1 ? `\n${items.map((item) => `    ${item},\n`).join("")}` : items.join("");
 }
 
 /** The first dimension is mostly the number of rows, which may be any. */

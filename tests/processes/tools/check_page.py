@@ -19,6 +19,7 @@ import grpc
 import pytest
 from playwright.sync_api import Browser, Route, expect
 
+from oip_asgi import TensorSpec
 from oip_asgi.grpc import add_to_server
 from tests.support.described import LARGE
 from tests.support.page import (
@@ -397,6 +398,16 @@ def test_an_undeclared_model_is_told_what_to_declare(site: Served, browser: Brow
     page.click("#send")
     declared = 'inputs=[TensorSpec("x", "INT64", [-1, 2])], outputs=[TensorSpec("output_0", "INT64", [-1, 2])]'
     expect(page.locator("#declaration")).to_have_text(declared)
+    expect(page.locator("#declare h4")).to_have_text("What to declare, guessed from this answer")
+    expect(page.locator("#declare p")).to_contain_text("Check it")
+    page.set_viewport_size({"width": 360, "height": 740})
+    assert page.locator("#declaration").evaluate("code => code.scrollWidth <= code.clientWidth")  # nothing is at its side
+    page.goto(f"{site.url}/v2/docs#model=add")
+    page.click("#send")
+    expect(page.locator("#declaration")).to_be_visible()
+    lines = page.locator("#declaration").inner_text().splitlines()
+    assert lines[:2] == ["inputs=[", '    TensorSpec("x1", "FP32", [-1]),']
+    eval(f"dict({' '.join(lines)})", {"TensorSpec": TensorSpec})  # it is Python
     page.goto(f"{site.url}/v2/docs#model=iris")
     page.click("#send")
     expect(page.locator("#answer .badge")).to_have_text("200 OK")
