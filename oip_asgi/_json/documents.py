@@ -18,7 +18,7 @@ import numpy as np
 from .._protocol import schemas
 from .._protocol.datatypes import FLOATING, MAX_RANK, Buffer
 from .._protocol.errors import InvalidRequest, show
-from .._protocol.limits import MAX_TENSORS
+from .._protocol.limits import MAX_TENSORS, NO_64_BITS, has_64_bits
 from .text import ERRORS, NO_JSON, NO_SCALARS, OF_TENSORFLOW, ONLY_FLOATS, check_members, check_unseen, refuse
 
 MAX_PARAMETERS: Final = 100_000
@@ -83,6 +83,8 @@ def _read_parameters(text: msgspec.Raw, path: str) -> schemas.Parameters | None:
             raise InvalidRequest(f"{path}parameters[{show(name)}] is {what}: expected a string, a number, true or false")
         if type(value) is float and math.isinf(value):
             raise InvalidRequest(f"{path}parameters[{show(name)}]: number out of range")
+        if type(value) is int and not has_64_bits(value):
+            raise InvalidRequest(f"{path}parameters[{show(name)}] {NO_64_BITS}")
     return parameters
 
 

@@ -25,3 +25,10 @@ MAX_TENSORS: Final = 50_000
 MAX_COLUMNS: Final = 2**12
 """How many columns of a data frame a request may have if they are not declared. Each is an object of pandas, which takes up to a
 millisecond and 3 KiB, however few rows it has."""
+
+NO_64_BITS: Final = f"is an integer of more than 64 bits: expected {-(2**63)} to {2**64 - 1}"
+
+
+def has_64_bits(number: int) -> bool:
+    """Whether a parameter can be this integer: in gRPC, it is an int64 or a uint64."""
+    return -(2**63) <= number < 2**64

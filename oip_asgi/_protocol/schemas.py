@@ -11,6 +11,9 @@ import msgspec
 from msgspec import UNSET, Raw, UnsetType
 
 Parameters: TypeAlias = dict[str, str | int | float | bool]
+RequestParameters: TypeAlias = dict[str, str | Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)] | float | bool]
+"""Parameters of a short request. A decoder compares integers with INT64 only: UINT64, and what has more bits, is read in parts."""
+
 UncheckedParameters: TypeAlias = dict[str, Any]
 """Parameters of a request whose values are not checked yet. For values of no type, a decoder can be told how to read floats."""
 
@@ -35,7 +38,7 @@ class RequestInput(msgspec.Struct, forbid_unknown_fields=True, gc=False):
     name: str
     shape: tuple[Dimension, ...]
     datatype: str
-    parameters: Parameters | None = None
+    parameters: RequestParameters | None = None
     data: Data = None
 
 
@@ -60,7 +63,7 @@ class RequestOutput(msgspec.Struct, omit_defaults=True, forbid_unknown_fields=Tr
     """
 
     name: str
-    parameters: Parameters | None = None
+    parameters: RequestParameters | None = None
 
 
 class InferenceRequest(msgspec.Struct, forbid_unknown_fields=True):
@@ -68,7 +71,7 @@ class InferenceRequest(msgspec.Struct, forbid_unknown_fields=True):
 
     inputs: list[RequestInput]
     id: str | None = None
-    parameters: Parameters | None = None
+    parameters: RequestParameters | None = None
     outputs: list[RequestOutput] | None = None
     model_name: str | None = None
     model_version: str | None = None

@@ -15,7 +15,7 @@ from numpy import ndarray  # `np.ndarray` takes longer, as the module has a `__g
 
 from .datatypes import NUMBERS, Array, Buffer, Datatype, name_of
 from .errors import InvalidRequest, show
-from .limits import LOOP_BYTES
+from .limits import LOOP_BYTES, has_64_bits
 from .response_headers import ResponseHeaders
 from .schemas import Parameters, RequestOutput
 from .to_array import to_wire_array
@@ -96,7 +96,7 @@ def to_plain_parameters(where: str, parameters: Mapping[str, Any], make_error: C
         kind = next((kind for kind in (bool, int, float, str) if isinstance(value, kind)), None)
         if kind is None or not isinstance(name, str):
             raise make_error(f"{here}: expected a str, int, float or bool")
-        if kind is int and not -(2**63) <= value < 2**64:
+        if kind is int and not has_64_bits(value):
             raise make_error(f"{here}, which has more than 64 bits")
         try:
             plain[to_plain(name)] = to_plain(value) if kind is str else kind(value)

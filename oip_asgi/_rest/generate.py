@@ -23,6 +23,7 @@ from .._json.tensor_data import from_json, from_value, to_value
 from .._json.text import ERRORS, NO_SCALARS, OF_TENSORFLOW, ONLY_FLOATS, Unusual, check_unseen, iterate_outside_strings, refuse
 from .._protocol.datatypes import DTYPES, FIRST_ROUNDED, FLOATING, Array, dtype_of
 from .._protocol.errors import InvalidRequest, describe_expected, find_near, show
+from .._protocol.limits import NO_64_BITS, has_64_bits
 from .._protocol.specs import TensorSpec
 from .._protocol.tensors import InferenceRequest, InferenceResponse, Tensor
 
@@ -227,11 +228,8 @@ def _check_scalar(what: str, value: Any) -> Any:
         raise InvalidRequest(ONLY_FLOATS)
     if type(value) is float and math.isinf(value):
         raise InvalidRequest(f"{what}: number out of range")
-    if type(value) is int and not -(2**63) <= value < 2**64:
-        try:
-            return float(value)
-        except OverflowError:
-            raise InvalidRequest(f"{what}: integer value out of range") from None
+    if type(value) is int and not has_64_bits(value):
+        raise InvalidRequest(f"{what} {NO_64_BITS}")
     return value
 
 

@@ -16,6 +16,8 @@ OF_TENSORFLOW = (
 NO_MARK = "it begins with a byte order mark: send UTF-8 without one, which Python calls utf-8 and not utf-8-sig"
 NO_FORM = "it looks like multipart/form-data, which curl -F and HTML forms send: send JSON"
 
+BEYOND = {"above 64 bits": 2**64, "below 64 bits": -(2**63) - 1, "of 30 digits": 10**30}
+TOO_WIDE = "is an integer of more than 64 bits: expected -9223372036854775808 to 18446744073709551615"
 OTHER_DATATYPES = ", UINT8, UINT16, UINT32, UINT64, INT8, INT16, INT32, INT64, FP16, FP32, FP64, BYTES (names are case-sensitive)"
 DATATYPES = {
     **dict.fromkeys(("fp32", "float32", "TYPE_FP32"), "; did you mean 'FP32'?"),
@@ -47,6 +49,7 @@ def good_rows() -> Iterator[Row]:
         ',"unknown":"[[{"',
         ',"unknown":"\\\\"',
         ',"parameters":{"a":"s","b":1,"c":1.5,"d":true}',
+        ',"parameters":{"a":18446744073709551615,"b":-9223372036854775808,"c":1e30}',
         ',"parameters":{"binary_data_output":false}',
         ',"unknown":' + "[" * 99 + "]" * 99,
         ',"unknown":["NaN",{"x":"-Infinity"}]',
@@ -218,6 +221,14 @@ def document_rows() -> Iterator[Row]:
             inputs(GOOD, more=',"parameters":{"a":{}}'),
             "parameters['a'] is an object: expected a string, a number, true or false",
         ),
+        **{
+            f"parameter {name}": (inputs(GOOD, more=f',"parameters":{{"a":{number}}}'), f"parameters['a'] {TOO_WIDE}")
+            for name, number in BEYOND.items()
+        },
+        "output parameter above 64 bits": (
+            inputs(GOOD, more=f',"outputs":[{{"name":"x","parameters":{{"a":{2**64}}}}}]'),
+            f"outputs[0].parameters['a'] {TOO_WIDE}",
+        ),
         "NaN id": (inputs(GOOD, more=',"id":NaN'), "NaN, Infinity and -Infinity are no JSON"),
         "NaN parameter": (inputs(GOOD, more=',"parameters":{"a":NaN}'), "NaN, Infinity and -Infinity are no JSON"),
         "NaN parameters": (inputs(GOOD, more=',"parameters":NaN'), "NaN, Infinity and -Infinity are no JSON"),
@@ -303,6 +314,13 @@ def tensor_rows() -> Iterator[Row]:
             tensor("FP32", [2], "[1,2]", parameters='{"a":{}}'),
             "inputs[0].parameters['a'] is an object: expected a string",
         ),
+        **{
+            f"tensor parameter {name}": (
+                tensor("FP32", [2], "[1,2]", parameters=f'{{"a":{number}}}'),
+                f"inputs[0].parameters['a'] {TOO_WIDE}",
+            )
+            for name, number in BEYOND.items()
+        },
         "binary size without header": (tensor("FP32", [2], None, parameters=size % 8), "Inference-Header-Content-Length"),
         "data and binary size": (tensor("FP32", [2], "[1,2]", parameters=size % 8), "both data and binary_data_size"),
         "content type unknown": (tensor("FP32", [2], "[1,2]", parameters='{"content_type":"nope"}'), "'nope'"),

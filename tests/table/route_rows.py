@@ -189,7 +189,7 @@ def model_rows() -> Iterator[Row]:
 
 def timeout_rows() -> Iterator[Row]:
     """The request parameter `timeout`, in microseconds."""
-    for value in ("0", "1000000000", "10000000000000000000000000000"):
+    for value in ("0", "1000000000", "18446744073709551615"):
         yield Row(f"timeout {value}", infer("echo", inputs(GOOD, more=f',"parameters":{{"timeout":{value}}}')), 200, answer("echo", ECHOED))
     for value in ("-1", "1.5", "1e6", '"1"', "true"):
         body = inputs(GOOD, more=f',"parameters":{{"timeout":{value}}}')

@@ -73,7 +73,7 @@ def test_a_parameter_that_would_be_another_one_there_is_refused(far: tuple[Infer
     for number in (-1, 2**64):  # those of the request itself are checked before
         document = {"inputs": [{**item, "parameters": {"priority": number}} for item in described(x=GOOD)]}
         assert error(ask(near, "look", document))[0] == 400
-    for name, value in (("a", 2**63), ("a", -(2**63) - 1), ("a", 10**30), ("a", "b\0"), ("a\0b", 1), ("a\0b", "c")):
+    for name, value in (("a", 2**63), ("a", "b\0"), ("a\0b", 1), ("a\0b", "c")):
         answer = ask(near, "look", {"parameters": {name: value}}, x=GOOD)
         assert error(answer)[0] == 400
         assert "cannot be passed on: expected text without NUL" in error(answer)[1]

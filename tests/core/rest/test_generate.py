@@ -130,7 +130,15 @@ def test_other_names_of_language_models_are_parameters() -> None:
     ("body", "problem"),
     [
         (b'{"x": 1, "a": 1e999}', "parameter 'a': number out of range"),
-        (b'{"x": 1, "a": %s}' % (b"9" * 10_000), "parameter 'a': integer value out of range"),
+        (
+            b'{"x": 1, "a": 18446744073709551616}',
+            "parameter 'a' is an integer of more than 64 bits: expected -9223372036854775808 to 18446744073709551615",
+        ),
+        (
+            b'{"x": 1, "parameters": {"a": -9223372036854775809}}',
+            "parameter 'a' is an integer of more than 64 bits: expected -9223372036854775808 to 18446744073709551615",
+        ),
+        (b'{"x": 1, "a": %s}' % (b"9" * 10_000), "parameter 'a' is an integer of more than 64 bits"),
         (b'{"x": 1, "id": [1]}', "id is a list: expected a string"),
         (b'{"x": [1, "a"]}', "input 'x' has elements of several types: expected strings, numbers, or true and false"),
         (b'{"x": [1, true]}', "input 'x' has elements of several types: expected strings, numbers, or true and false"),
