@@ -50,6 +50,13 @@ def show_models(page: Page) -> None:
     expect(page.locator("#models a").first).to_be_visible()
 
 
+def box_of(element: Locator) -> tuple[float, float, float, float]:
+    """The left, top, right and bottom of an element."""
+    box = element.bounding_box()
+    assert box is not None
+    return box["x"], box["y"], box["x"] + box["width"], box["y"] + box["height"]
+
+
 def write_json(page: Page, body: str) -> None:
     page.click("#with-json")
     page.fill("#body", body)

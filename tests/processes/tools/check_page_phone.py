@@ -7,7 +7,7 @@ from typing import Any
 
 from playwright.sync_api import Browser, Page, expect
 
-from tests.support.page import opened
+from tests.support.page import box_of, opened
 from tests.support.processes import Served
 
 PHONE = {"width": 360, "height": 740}
@@ -61,6 +61,25 @@ def test_the_list_of_a_phone_needs_no_pointer(site: Served, browser: Browser) ->
         expect(page.locator("#detail")).to_be_focused()
         page.keyboard.press("Tab")
         assert page.evaluate("document.activeElement.closest('#model') !== null")
+
+
+def test_the_name_and_its_buttons_stand_on_one_line(site: Served, browser: Browser) -> None:
+    page = opened_on_a_phone(site, browser, "org/scorer")
+    expect(page.locator("#unload")).to_be_visible()
+    name, load, unload, state, version = (
+        box_of(page.locator(place)) for place in ("#name", "#load", "#unload", "#state", "#chosen-version")
+    )
+    assert name[2] <= load[0] < unload[0]
+    assert max(name[1], load[1], unload[1]) < min(name[3], load[3], unload[3])
+    assert max(name[3], load[3]) <= min(state[1], version[1])
+    assert max(state[1], version[1]) < min(state[3], version[3])
+    for text, is_beside in (("region_01_forecast_of_demand", True), ("x" * 60, False)):
+        page.locator("#name").evaluate("""(name, text) => {
+            name.replaceChildren(...text.split(/(?<=_)/).flatMap((part) => [document.createElement("wbr"), part]));
+        }""", text)  # fmt: skip
+        name, load = box_of(page.locator("#name")), box_of(page.locator("#load"))
+        assert (name[2] <= load[0]) == is_beside
+        assert page.evaluate("document.documentElement.scrollWidth") <= 360
 
 
 def test_one_model_needs_no_list_on_a_phone(site: Served, browser: Browser) -> None:
