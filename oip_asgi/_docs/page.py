@@ -138,9 +138,10 @@ def describe_first(engine: Engine, visible: Sequence[Model], controls: Collectio
 
 def describe_state(engine: Engine, model: Model) -> dict[str, Any]:
     """How a model was registered, and its numbers at this moment. An option that was left out is there if its default has an effect."""
-    numbers, options = model.statistics.snapshot(), model.options
+    numbers, options, default = model.statistics.snapshot(), model.options, engine.models.find(model.name, None)
     given = {name: getattr(options, name) for name in SHOWN}
     return {
+        "default_version": default.version if default is model or engine.guard is None else None,  # a client may not see each version
         "labels": {spec.name: list(spec.labels) for spec in model.outputs if spec.labels},
         "options": {
             "max_concurrency": model.limiter.max_concurrency,

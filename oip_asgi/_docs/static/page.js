@@ -215,6 +215,12 @@ function showVersions(model) {
   at("chosen-version").value = model.version ?? "";
 }
 
+/** Say which version answers the requests that name none; another one if that is unloaded. */
+function showDefault(version) {
+  const option = at("chosen-version").options[0], text = version === null ? "default" : `default (${version})`;
+  if (option.text !== text) option.text = text;
+}
+
 function showState(entry) {
   const [text, kind] = entry ? stateOf(entry) : ["unknown", ""];
   badge(at("state"), text, kind);
@@ -288,6 +294,7 @@ async function readNumbers({ isPoint = true } = {}) {
   if (shown !== model || asked < model.asked) return;  // what was asked later is there already
   Object.assign(model, { asked, newest: state, problem });
   if (state) showWhatIsRefused(state);
+  if (state) showDefault(state.default_version);
   if (isPoint) model.readings = [...model.readings, state].slice(-MOMENTS - 1);
   showNumbers(model);
   if (state && !at("options").firstChild) showOptions(state);

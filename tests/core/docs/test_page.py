@@ -169,6 +169,23 @@ def test_the_state_of_a_model_has_its_options_and_its_numbers() -> None:
     assert json.loads(way(Request("GET", "/models/m/docs/state.json")).body)["refuses"] is True
 
 
+def test_the_state_of_a_model_says_which_version_answers_requests_that_name_none() -> None:
+    def state_of(server: InferenceServer, path: str) -> Any:
+        return json.loads(over_asgi(OIPApp(server), "")(Request("GET", f"/models/m{path}/docs/state.json")).body)
+
+    for authorize, told in ((None, "10"), (lambda access: True, None)):
+        server = InferenceServer(authorize=authorize)
+        for version in ("1", "10", "2"):
+            server.register("m", lambda x: x, version=version)
+        assert state_of(server, "")["default_version"] == "10"
+        assert state_of(server, "/versions/10")["default_version"] == "10"
+        assert state_of(server, "/versions/2")["default_version"] == told  # it may be one that the client may not see
+        server.unload_sync("m", "10")
+        assert state_of(server, "")["default_version"] == "2"
+    server.register("n", lambda x: x)
+    assert json.loads(over_asgi(OIPApp(server), "")(Request("GET", "/models/n/docs/state.json")).body)["default_version"] is None
+
+
 def test_the_page_has_words_for_each_option() -> None:
     words = set(re.findall(r"^  (\w+): \(", (STATIC / "options.js").read_text(), re.MULTILINE))
     assert words == {"max_concurrency", "max_queue", "timeout", *SHOWN}

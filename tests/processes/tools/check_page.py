@@ -208,6 +208,7 @@ def test_each_model_shows_and_answers(site: Served, browser: Browser) -> None:
 def test_versions_can_be_chosen(site: Served, browser: Browser) -> None:
     page, seen = opened(browser, f"{site.url}/v2/docs#model=org%2Fscorer&version=9")
     expect(page.locator("#chosen-version")).to_have_value("9")
+    expect(page.locator("#chosen-version option")).to_have_text(["default (10)", "1", "9", "10"])
     expect(page.locator("#inputs td").last).to_have_text("[9]")
     page.select_option("#chosen-version", "1")
     expect(page.locator("#inputs td").last).to_have_text("[1]")
@@ -216,6 +217,10 @@ def test_versions_can_be_chosen(site: Served, browser: Browser) -> None:
     assert answer_of(page)["model_version"] == "1"
     page.go_back()
     expect(page.locator("#inputs td").last).to_have_text("[9]")
+    page.select_option("#chosen-version", "default (10)")
+    expect(page.locator("#inputs td").last).to_have_text("[10]")
+    expect(page.locator("#chosen-version option").first).to_have_text("default (10)")
+    assert page.evaluate("location.hash") == "#model=org%2Fscorer"
     assert seen.console == []
 
 
