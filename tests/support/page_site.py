@@ -186,8 +186,8 @@ def add_inputs(server: InferenceServer) -> None:
     ranged = [TensorSpec("count", "INT64", [1], minimum=-5, maximum=100), TensorSpec("share", "FP32", [1, 1], maximum=1)]
 
     @server.model("ranged", inputs=ranged, outputs=[TensorSpec("seen", "BYTES", [-1])])
-    def take_ranged(count: Any, share: Any, plan: Literal["basic", "pro"] = "pro", factor: float = 2.5) -> list[str]:
-        return [f"{count.tolist()} {share.tolist()} {plan} {factor}"]
+    def take_ranged(count: Any, share: Any, factor: float = 2.5) -> list[str]:
+        return [f"{count.tolist()} {share.tolist()} {factor}"]
 
     @server.model("statistics", inputs=[TensorSpec("pixels", "FP32", [1, 3, 48, 64])], outputs=[TensorSpec("mean", "FP32", [3])])
     def statistics(pixels: Any) -> Any:

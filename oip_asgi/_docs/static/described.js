@@ -2,6 +2,7 @@
 
 import { fieldText } from "./cells.js";
 import { parse } from "./json.js";
+import { listed } from "./words.js";
 
 /** The paths to which a body is posted, by their last segment: what is said of it, its inputs, and an example where there is one. */
 export function actionsOf(described, path, metadata) {
@@ -43,19 +44,21 @@ function inputsOf({ schemas, example }, metadata) {
   });
 }
 
-/** An input as the fields want it: also its choices, its range and default as text, and whether its values may be missing. */
+/** An input as the fields want it: also its choices, its range and default as text, all three in words (`limits`), and whether its values may be missing. */
 function describe(declared, schema, { isOptional, isFrame }) {
   const { datatype, parameters } = declared, { content_type: contentType, pd_dtype: dtype, pd_categories: categories } = parameters ?? {};
   const isText = datatype === "BYTES" && ["str", "datetime"].includes(contentType);
   const element = (schema.anyOf?.[0] ?? schema).items ?? {}, kinds = element.anyOf ?? [element];
   const fallback = schema.default ?? kinds.find((kind) => kind.default !== undefined)?.default;
+  const choices = kinds.find((kind) => kind.enum)?.enum ?? (categories && contentType !== "pd_json" ? parse(categories).data : undefined);
+  const hint = fallback === undefined ? "" : `default ${[fallback].flat().map(fieldText).join(", ")}`;
+  const limits = [...kinds.map(rangeOf), element.description];
   const isOfFrame = isFrame && parameters?.allow_nan !== false && (/^FP/.test(datatype) || isText || dtype !== undefined);
   return {
-    ...declared, contentType, isOptional,
-    choices: kinds.find((kind) => kind.enum)?.enum ?? (categories && contentType !== "pd_json" ? parse(categories).data : undefined),
-    notes: [isOptional && "optional", ...kinds.map(rangeOf), element.description].filter(Boolean),
+    ...declared, contentType, isOptional, choices, hint,
+    notes: [isOptional && "optional", ...limits].filter(Boolean),
+    limits: [choices && `one of ${listed(choices.map(fieldText))}`, ...limits, hint].filter(Boolean).join("; "),
     range: limitsOf(kinds),
-    hint: fallback === undefined ? "" : `default ${[fallback].flat().map(fieldText).join(", ")}`,
     isNullable: contentType !== "pd_json" && (isOfFrame || kinds.some(({ type }) => type === "null")),
     zone: dtype?.includes(", ") ? "Z" : "",
   };

@@ -12,6 +12,7 @@ import { listenToOverflow, showIn, showWhole } from "./overflow.js";
 import { elementsOf } from "./prose.js";
 import { ask, asJSON, checkHeaders, closeHeaders, learnKey } from "./server.js";
 import { linkOf, readLink } from "./visit.js";
+import { listed } from "./words.js";
 
 const MODELS_EVERY = 10000;  // milliseconds
 const NOT_DECLARED = "Not declared.";
@@ -193,7 +194,7 @@ function showAll(model) {
   showChosen();
   showVersions(model);
   showState(entryOf(model));
-  at("inputs").replaceChildren(...rowsOf("inputs", model.metadata.inputs, about?.inputs));
+  at("inputs").replaceChildren(...rowsOf("inputs", model.metadata.inputs, { inputs: about?.inputs }));
   at("outputs").replaceChildren(...rowsOf("outputs", model.metadata.outputs));
   at("options").replaceChildren();
   at("options").parentElement.hidden = true;  // until they are known
@@ -265,15 +266,20 @@ function showProblem(action, { message, status, when }) {
   showState(entry);
 }
 
-/** Lines of a table: a title, and the tensors that a model declares, or that it declares none. `inputs` is what is known of them, where it is. */
-function rowsOf(title, tensors, inputs) {
+/**
+ * Lines of a table: a title, and the tensors that a model declares, or that it declares none. `inputs` is what is known of them, where it is, and
+ * `labels` are those of outputs, by name.
+ */
+function rowsOf(title, tensors, { inputs, labels = {} } = {}) {
   const titles = tensors.length ? [title, "type", "shape"] : [title];
   const head = titles.map((text) => build("th", { scope: "col", colSpan: 3 / titles.length }, [text]));
-  const rows = tensors.map(({ name, datatype, shape, parameters }) => {
-    const { isNullable, isOptional } = inputs?.find((input) => input.name === name) ?? {};
+  const rows = tensors.flatMap(({ name, datatype, shape, parameters }) => {
+    const { isNullable, isOptional, limits } = inputs?.find((input) => input.name === name) ?? {};
     const words = isOptional ? [" ", made("span", "(optional)", "faint")] : [];
     const type = build("td", { title: datatype }, [typeOf(datatype, parameters?.content_type, isNullable)]);
-    return build("tr", {}, [build("td", {}, [...breakable(name), ...words]), type, made("td", `[${shape.join(", ")}]`)]);
+    const row = build("tr", {}, [build("td", {}, [...breakable(name), ...words]), type, made("td", `[${shape.join(", ")}]`)]);
+    const more = labels[name] ? `labels: ${listed(labels[name])}` : limits;
+    return more ? [row, build("tr", { className: "more" }, [build("td", { colSpan: 3, className: "faint" }, [more])])] : [row];
   });
   const none = build("td", { colSpan: 3, className: "faint" }, [inputs?.length === 0 ? NO_INPUTS : NOT_DECLARED]);
   return [build("tr", {}, head), ...(rows.length ? rows : [build("tr", {}, [none])])];
@@ -309,10 +315,10 @@ function showWhatIsRefused({ leaving: now, refuses }) {
   if (isLoaded && !shown.metadata.inputs.length) choose();  // it may have told its inputs
 }
 
+/** Show what is known of a model with its first numbers: its options, and the labels of its outputs. */
 function showOptions({ options, labels }) {
-  const rows = wordsOf(options, shown.actions.has("infer_stream"));
-  for (const [name, texts] of Object.entries(labels)) rows.push(["labels", `Labels of ${name}`, texts.join(", ")]);
-  const lines = rows.map(([keyword, title, value]) => {
+  at("outputs").replaceChildren(...rowsOf("outputs", shown.metadata.outputs, { labels }));
+  const lines = wordsOf(options, shown.actions.has("infer_stream")).map(([keyword, title, value]) => {
     const named = build("th", { scope: "row" }, [title, " ", made("code", `${keyword}=`, "faint")]);
     return build("tr", {}, [named, made("td", value)]);
   });

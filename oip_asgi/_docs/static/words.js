@@ -1,5 +1,7 @@
 // Numbers and times in words for people. Knows nothing of what they are of.
 
+const MOST_LISTED = 20;  // words, which are a few lines
+
 /** Seconds for people. */
 export function duration(seconds, most) {
   if (seconds === null) return "–";
@@ -31,6 +33,11 @@ export function single(number) {
 /** A number of things. */
 export function counted(count, noun) {
   return `${count.toLocaleString("en")} ${noun}${count === 1 ? "" : "s"}`;
+}
+
+/** Words after each other; of very many the first, and how many there are. */
+export function listed(words) {
+  return words.length > MOST_LISTED ? `${words.slice(0, MOST_LISTED).join(", ")}, … (${words.length.toLocaleString("en")} in all)` : words.join(", ");
 }
 
 /** The time that one has looked, in whole seconds, or in minutes where those are enough. */

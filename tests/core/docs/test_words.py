@@ -196,3 +196,10 @@ def test_how_long_one_has_looked(scripts: Scripts, seconds: float, text: str) ->
 @pytest.mark.parametrize(("count", "text"), [(0, "0 rows"), (1, "1 row"), (1234, "1,234 rows")])
 def test_one_is_no_plural(scripts: Scripts, count: int, text: str) -> None:
     assert scripts.value_of("words.counted(count, 'row')", count=count) == text
+
+
+@pytest.mark.parametrize(
+    ("count", "text"), [(2, "0, 1"), (20, ", ".join(map(str, range(20)))), (1000, f"{', '.join(map(str, range(20)))}, … (1,000 in all)")]
+)
+def test_many_words_are_listed_as_the_first_ones_and_their_number(scripts: Scripts, count: int, text: str) -> None:
+    assert scripts.value_of("words.listed(each)", each=[str(number) for number in range(count)]) == text

@@ -273,7 +273,7 @@ def test_a_table_has_the_name_of_its_output(site: Served, browser: Browser, mode
 
 def test_scores_are_bars(site: Served, browser: Browser) -> None:
     page, seen = opened(browser, f"{site.url}/v2/docs#model=species")
-    expect(page.locator("#options")).to_contain_text("Labels of species labels=")
+    expect(page.locator("#outputs tr").last).to_have_text("labels: cat, dog, owl")
     page.click("#send")
     expect(page.locator("#look .bars li")).to_have_text(["owl70.0 %", "cat20.0 %", "dog10.0 %"])
     widths = page.locator("#look .fill").evaluate_all("fills => fills.map((fill) => fill.style.width)")

@@ -318,7 +318,7 @@ def test_one_number_has_one_line(site: Served, browser: Browser) -> None:
     expect(page.locator("#fields textarea, #fields .tools button, #fields .pick")).to_have_count(0)
     assert len({box["height"] for box in map(Locator.bounding_box, page.locator("#fields :is(input, select)").all()) if box}) == 1
     expect(count).to_have_js_property("inputMode", "")  # it may be negative, and a phone's keys for decimals have no minus
-    assert seen_by(page) == ["[0] [[0.0]] pro 2.5"]
+    assert seen_by(page) == ["[0] [[0.0]] 2.5"]
     for text, why in (
         ("101", "101 is out of range: expected -5 to 100"),
         ("1.5", "1.5 is not an integer"),
@@ -333,7 +333,7 @@ def test_one_number_has_one_line(site: Served, browser: Browser) -> None:
     expect(told).to_have_text("count needs a number")
     count.fill("-4")
     share.fill("NaN")
-    assert seen_by(page) == ["[-4] [[nan]] pro 2.5"]
+    assert seen_by(page) == ["[-4] [[nan]] 2.5"]
     page.goto(str(page.evaluate("document.querySelector('#requests a').href")))
     page.reload()
     expect(count).to_have_value("-4")
@@ -345,7 +345,20 @@ def test_one_number_has_one_line(site: Served, browser: Browser) -> None:
     share.fill("0.5")
     expect(told).to_have_text('count: "7, 8" is not a number')
     page.click("#reset")
-    assert seen_by(page) == ["[0] [[0.0]] pro 2.5"]
+    assert seen_by(page) == ["[0] [[0.0]] 2.5"]
+    assert seen.console == []
+
+
+def test_what_an_input_takes_is_among_the_inputs_and_outputs(site: Served, browser: Browser) -> None:
+    page, seen = opened(browser, f"{site.url}/v2/docs#model=ranged", viewport={"width": 360, "height": 740})
+    lines = ["countINT64[1]", "-5 to 100", "shareFP32[1, 1]", "1 or less", "factor (optional)FP64[1]", "default 2.5"]
+    expect(page.locator("#inputs tr:has(td)")).to_have_text(lines)
+    expect(page.locator("#outputs tr:has(td)")).to_have_text(["seentext[-1]"])
+    page.goto(f"{site.url}/v2/docs#model=customers")
+    expect(page.locator("#inputs tr:has(td)")).to_have_text(
+        ["ageINT64[-1]", "0 to 120", "plantext[-1]", "one of basic, pro", "citytext or missing[-1]"]
+    )
+    assert page.evaluate("document.querySelector('#inputs').closest('.scroll').scrollWidth") <= 360
     assert seen.console == []
 
 
