@@ -190,7 +190,7 @@ function contentOf({ body, file, parts: behind }) {
 function showSnippets() {
   const asked = request();
   at("link").hidden = Boolean(asked.file) || asked.parts.length > 0 || !linkOf(asked);
-  at("address").replaceChildren(...breakable(new URL(asked.url).pathname));
+  at("address").replaceChildren(...breakable(new URL(".", asked.url).pathname));  // what is behind the last slash is chosen
   const chosen = at("languages").querySelector("[aria-selected=true]")?.textContent;
   model.code = Object.entries(LANGUAGES).map(([name, { make }]) => [name, make(asked)]).filter(([, code]) => code);
   at("languages").replaceChildren(...model.code.map(([name]) => {

@@ -224,6 +224,23 @@ def test_versions_can_be_chosen(site: Served, browser: Browser) -> None:
     assert seen.console == []
 
 
+@pytest.mark.parametrize("mount", ["/v2", "/shop/v2"])
+def test_the_address_is_read_once(site: Served, browser: Browser, mount: str) -> None:
+    page, _ = opened(browser, f"{site.url}{mount}/docs#model=org%2Fscorer&version=9")
+    address = f"{mount}/models/org%2Fscorer/versions/9/"
+    action = page.get_by_label(f"POST {address}", exact=True)
+    expect(page.locator(".target label")).to_have_text(f"POST {address}")
+    for chosen in ("generate", "infer"):
+        action.select_option(chosen)
+        with page.expect_request("**/models/**") as asked:
+            page.click("#send")
+        assert asked.value.url == f"{site.url}{address}{chosen}"
+    [label, select] = [page.locator(place).bounding_box() for place in (".target label", "#action")]
+    assert label is not None
+    assert select is not None
+    assert 0 <= select["x"] - label["x"] - label["width"] < 8  # as one
+
+
 def test_the_form_of_one_model_is_not_sent_to_another(site: Served, browser: Browser) -> None:
     page, _ = opened(browser, f"{site.url}/v2/docs#model=double")
     expect(page.locator("h2")).to_have_text("double")
