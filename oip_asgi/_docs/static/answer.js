@@ -111,8 +111,8 @@ export async function showAnswer(response, begun, { name, id, ...known }) {
   const seconds = (performance.now() - begun) / 1000;
   const told = response.ok ? {} : { failure: refusalOf(text), when: response.status < 500 ? "" : say(id) };
   begin(statusOf(response), response.ok ? "good" : "bad", told);
-  const behind = binary.length ? `, and ${counted(binary.length, "byte")} of tensors` : "";
-  at("size").textContent = `${duration(seconds)} in this browser, ${counted(text.length, "character")}${behind}`;
+  const behind = binary.length ? ` of JSON and ${counted(binary.length, "byte")} of tensors` : "";
+  at("size").textContent = `round trip ${duration(seconds)}, ${counted(bytes.length - binary.length, "byte")}${behind}`;
   if (!response.ok) return { text, seconds };
   const outputs = outputsIn(text, binary);
   at("look").replaceChildren(...(outputs ? looksOf(outputs, known).map(figureOf) : [made("p", text)]));
@@ -255,6 +255,6 @@ class Growth {
     if (!this.count) return this.end;
     const seconds = (this.last - this.first) / 1000;
     const rate = this.count > 1 && seconds > 0 ? `${digits((this.count - 1) / seconds)} per second` : "";
-    return [`first item after ${duration((this.first - this.begun) / 1000)}`, counted(this.count, "item"), rate, this.end].filter(Boolean).join(", ");
+    return [`round trip to the first item ${duration((this.first - this.begun) / 1000)}`, counted(this.count, "item"), rate, this.end].filter(Boolean).join(", ");
   }
 }

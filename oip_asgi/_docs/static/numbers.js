@@ -21,7 +21,7 @@ export function showNumbers({ readings, newest, problem }) {
   const rates = moments.map((moment) => moment && total(moment.durations.counts) / moment.seconds);
   const latencies = moments.map((moment) => moment && quantile(moment.durations, 0.5));
   showPlot("rate", `Requests per second ${when}: now`, rates, rates.at(-1), digits);
-  showPlot("latency", `Latency, p50, ${when}: last`, latencies, latencies.findLast(Number.isFinite), seconds);
+  showPlot("latency", `Time in the server, p50, ${when}: last`, latencies, latencies.findLast(Number.isFinite), seconds);
   at("numbers").hidden = true;
   at("totals").textContent = newest ? "" : problem || "Not known yet.";
   if (!newest) return;
@@ -34,7 +34,7 @@ export function showNumbers({ readings, newest, problem }) {
 function showLatencies({ durations, queues }, when, seconds) {
   const count = total(durations.counts), isMany = count >= MANY;
   at("numbers").hidden = count < FEW;
-  const rows = [["Latency", durations], ["of that, in the queue", queues]].map(([name, histogram]) =>
+  const rows = [["Time in the server", durations], ["of that, in the queue", queues]].map(([name, histogram]) =>
     [name, ...[0.5, isMany ? 0.99 : 1].map((share) => seconds(quantile(histogram, share)))]);
   const title = `${counted(count, "request")} ${when}, times within 5\u00a0%`;
   at("numbers").replaceChildren(made("caption", title), ...tableRows([["", "p50", isMany ? "p99" : "slowest"], ...rows]));
@@ -43,7 +43,7 @@ function showLatencies({ durations, queues }, when, seconds) {
 /** What a few requests took; null if there is a table of them. */
 function sentenceOf({ durations, seconds: looked }, seconds) {
   const count = total(durations.counts), mean = seconds(durations.sum / count).replace(" ", "\u00a0");
-  return count < FEW ? `${counted(count, "request")} ${lately(looked)}: ${count === 1 ? `it took ${mean}` : `${mean} on average`}.` : null;
+  return count < FEW ? `${counted(count, "request")} ${lately(looked)}: ${count === 1 ? "" : "on average "}${mean} in the server.` : null;
 }
 
 function sentencesOf({ outcomes, outside, rows, running, waiting, options }) {

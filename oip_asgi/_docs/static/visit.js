@@ -35,6 +35,6 @@ export function remember(request, status, isOk, seconds) {
 function itemOf({ name, version, action, link, status, isOk, seconds, at: moment }) {
   const title = version === undefined ? name : `${name}, version ${version}`;
   const whole = link ? build("a", { href: link, title: "Fill it in again" }, [title]) : build("b", { title: "It is too long to be filled in again" }, [title]);
-  const words = build("div", { className: "words" }, [whole, made("div", `${action}, ${duration(seconds)}`, "faint")]);
+  const words = build("div", { className: "words" }, [whole, made("div", `${action}, round trip ${duration(seconds)}`, "faint")]);
   return build("li", {}, [made("span", status, `badge ${isOk ? "good" : "bad"}`), words, made("time", moment.toLocaleTimeString("en-GB"), "faint")]);
 }

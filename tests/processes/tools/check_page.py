@@ -54,6 +54,8 @@ def test_the_page_loads_and_a_model_answers(site: Served, browser: Browser, plac
     expect(page.locator("#outputs td")).to_have_text(["label", "INT64", "[-1]"])
     page.click("#send")
     expect(page.locator("#answer .badge")).to_have_text("200 OK")
+    expect(page.locator("#size")).to_have_text(re.compile(r"^round trip [\d.]+ m?s, 92 bytes$"))
+    expect(page.locator("#requests li")).to_have_text(re.compile(r"^200irisinfer, round trip [\d.]+ m?s\d\d:\d\d:\d\d$"))
     assert answer_of(page) == {"model_name": "iris", "outputs": [{"name": "label", "shape": [1], "datatype": "INT64", "data": [0]}]}
     expect(page.locator("#totals")).to_contain_text(re.compile(r"0 running, 0 waiting\.\s+Requests since the start: \d+ ok"))
     expect(page.locator("#options tr").first).to_have_text("Calls of the model at once max_concurrency=up to 40")
@@ -70,7 +72,7 @@ def test_the_numbers_are_there_with_the_answer_and_the_plots_once_they_show_some
         page.click("#send")
         expect(page.locator("#answer .badge")).to_have_text("200 OK")
         expect(page.locator("#totals")).to_contain_text(f"Requests since the start: {count} ok", timeout=1000)
-    told = r"^2 requests in the last (\d+ s|second): [\d.]+\sm?s on average\.\s+Now: 0 running"
+    told = r"^2 requests in the last (\d+ s|second): on average [\d.]+\sm?s in the server\.\s+Now: 0 running"
     expect(page.locator("#totals")).to_have_text(re.compile(told))
     expect(page.locator("#numbers")).to_be_hidden()
     expect(page.locator("#plots")).to_be_hidden()
@@ -78,7 +80,7 @@ def test_the_numbers_are_there_with_the_answer_and_the_plots_once_they_show_some
         seen_by(page)
     expect(page.locator("#numbers caption")).to_have_text(re.compile(r"^5 requests in the last (\d+ s|second), times within 5\s%$"))
     expect(page.locator("#numbers tr").first).to_have_text("p50slowest")
-    expect(page.locator("#numbers tr").nth(1)).to_have_text(re.compile(r"^Latency[\d.]+ ms[\d.]+ ms$"))
+    expect(page.locator("#numbers tr").nth(1)).to_have_text(re.compile(r"^Time in the server[\d.]+ ms[\d.]+ ms$"))
     for _ in range(40):
         if page.locator("#plots").is_hidden():
             seen_by(page)
@@ -86,14 +88,16 @@ def test_the_numbers_are_there_with_the_answer_and_the_plots_once_they_show_some
     expect(page.locator("#plots")).to_be_visible()
     expect(page.locator("#rate")).to_have_text(re.compile("[0-9.]+"))
     expect(page.locator("#plots figcaption").first).to_have_text(re.compile(r"^Requests per second [\d.]+ now\s*peak [\d.]+$"))
-    latencies = re.compile(r"Latency, p50, in the last \d+ s: last .* ms, peak .* ms")
+    latencies = re.compile(r"Time in the server, p50, in the last \d+ s: last .* ms, peak .* ms")
     expect(page.get_by_role("img", name=latencies)).to_be_visible()
-    caption = re.compile(r"^Latency, p50 [\d.]+ ms latest\s*peak [\d.]+ ms$")
+    caption = re.compile(r"^p50 in the server [\d.]+ ms last\s*peak [\d.]+ ms$")
     expect(page.locator("#plots figcaption").nth(1)).to_have_text(caption)
     one = {"name": "x", "shape": [1], "datatype": "INT64", "data": [1]}
     for _ in range(100):
         page.request.post(f"{site.url}/v2/models/exact/infer", data={"inputs": [one]})
     expect(page.locator("#numbers tr").first).to_have_text("p50p99")
+    page.set_viewport_size({"width": 360, "height": 740})
+    assert page.locator("#numbers").evaluate("table => table.offsetWidth <= table.parentElement.clientWidth - 20")
     page.evaluate("location.hash = 'model=people'")
     expect(page.locator("h2")).to_have_text("people")
     page.click("#send")

@@ -40,6 +40,24 @@ def test_a_failure_says_when_it_was_by_the_servers_clock(site: Served, browser: 
     expect(page.locator("#when")).to_be_hidden()  # the answer says what is wrong with it
 
 
+def test_the_bytes_of_an_answer_are_counted(site: Served, browser: Browser) -> None:
+    page, _ = opened(browser, f"{site.url}/v2/docs#model=greet")
+    tensor = {"name": "names", "shape": [1], "datatype": "BYTES", "data": ["Zoë"]}
+    write_json(page, json.dumps({"inputs": [tensor]}))
+    with page.expect_response("**/greet/infer") as answer:
+        page.click("#send")
+    length = len(answer.value.body())
+    assert length > len(answer.value.text())  # a character of two bytes
+    expect(page.locator("#size")).to_have_text(re.compile(rf"^round trip [\d.]+ m?s, {length} bytes$"))
+    outputs = [{"name": "output_0", "parameters": {"binary_data": True}}]
+    write_json(page, json.dumps({"inputs": [tensor], "outputs": outputs}))
+    with page.expect_response("**/greet/infer") as answer:
+        page.click("#send")
+    head = int(answer.value.headers["inference-header-content-length"])
+    told = rf"^round trip [\d.]+ m?s, {head} bytes of JSON and {len(answer.value.body()) - head} bytes of tensors$"
+    expect(page.locator("#size")).to_have_text(re.compile(told))
+
+
 @pytest.mark.parametrize(("status", "hidden"), [(429, True), (500, False), (503, False)])
 def test_a_host_that_sends_no_date(site: Served, browser: Browser, status: int, hidden: bool) -> None:
     def refuse(route: Route) -> None:
