@@ -49,6 +49,7 @@ class Column(NamedTuple):
     may_miss: bool = False  # whether a data frame has missing values in it
     pd_dtype: str | None = None  # in which dtype; None where the model declares it
     is_matrix: bool = False
+    is_number: bool = False  # whether booleans go as 1.0 and 0.0, and what is missing as NaN: a model of numbers has no missing boolean
 
 
 _JSON_TEXTS: Final = "pd_json"
@@ -123,7 +124,8 @@ def _plan_column(declared: Mapping[str, Any], names: list[str], guesses: Mapping
         datatype = guess
     may_miss = "pd_dtype" in parameters or others == "all" or content_type == _JSON_TEXTS
     pd_dtype = _WITH_NAN if others == "all" and "pd_dtype" not in parameters else None
-    return Column(name, [_find_column(name, names)], datatype, content_type, may_miss, pd_dtype)
+    is_number = others == "numbers" and guess == "BOOL"
+    return Column(name, [_find_column(name, names)], datatype, content_type, may_miss, pd_dtype, is_number=is_number)
 
 
 def read_value(value: Any, column: Column, *, is_text: bool) -> Any:
@@ -217,6 +219,8 @@ def _make_tensor(column: Column, values: list[Any]) -> Tensor:
         if column.content_type == "datetime":
             return Tensor(column.name, np.array(["NaT" if each is None else each for each in leaves], object))
         return _make_json(column, leaves)
+    if column.is_number:
+        return Tensor(column.name, array.astype(np.float64))
     dtype = dtype_of(column.datatype)
     if None in leaves and column.datatype not in FLOATING:
         if not column.may_miss:

@@ -14,9 +14,12 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 import pytest
+from sklearn.compose import make_column_transformer
+from sklearn.impute import SimpleImputer
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer, OneHotEncoder
+from sklearn.tree import DecisionTreeClassifier
 
 from oip_asgi import InferenceError, InferenceServer, OIPApp, TensorSpec
 from oip_asgi.client.__main__ import main as run
@@ -242,6 +245,32 @@ def test_whole_numbers_of_which_some_are_missing_are_floats_in_each_chunk(url: s
     scored = score_lines(url, "open", tmp_path / "rows.csv", "a,b\n1,True\n2,false\n,True\n", "--chunk", "2")
     assert [(line["a"], line["b"]) for line in scored] == [(1.0, True), (2.0, False), (None, True)]
     assert isinstance(scored[0]["a"], float)
+
+
+@pytest.mark.parametrize("suffix", ["csv", "jsonl"])
+@pytest.mark.parametrize("chunk", ["1", "2", "8"])
+def test_booleans_of_which_some_are_missing_are_numbers_to_a_model_of_numbers(tmp_path: Path, suffix: str, chunk: str) -> None:
+    cells, server = ["True", "", "False", "True"] * 3, InferenceServer()
+    (tmp_path / "rows.csv").write_text("own,fee\n" + "".join(f"{cell},{row}\n" for row, cell in enumerate(cells)))
+    (tmp_path / "rows.jsonl").write_text("".join(f'{{"own": {cell.lower() or "null"}, "fee": {row}}}\n' for row, cell in enumerate(cells)))
+    frame = pd.read_csv(tmp_path / "rows.csv")
+    expected = {}
+    for name, step in (("fills", SimpleImputer()), ("most", SimpleImputer(strategy="most_frequent")), ("ones", OneHotEncoder())):
+        fitted = frame.astype({"own": float if name == "most" else object})
+        known = make_column_transformer((step, ["own"]), remainder="passthrough") if name == "ones" else step
+        pipeline = make_pipeline(known, DecisionTreeClassifier(random_state=0)).fit(fitted, [0, 1, 2, 0] * 3)
+        server.register(name, pipeline.predict)
+        expected[name] = pipeline.predict(frame).tolist()
+    server.register("strict", LogisticRegression().fit(frame.fillna(0.0).astype(float), [0, 1, 2, 0] * 3).predict)
+    with serving(OIPApp(server, path="/v2")) as port:
+        url, more = f"http://127.0.0.1:{port}/v2", [str(tmp_path / f"rows.{suffix}"), "--out", str(tmp_path / "s.jsonl"), "--chunk", chunk]
+        for name, values in expected.items():
+            assert main([url, name, *more]) == 0
+            assert [json.loads(line)["output_0"] for line in (tmp_path / "s.jsonl").read_text().splitlines()] == values
+        assert main([url, "strict", *more]) == 1
+        refused = [json.loads(line) for line in (tmp_path / "s.refused.jsonl").read_text().splitlines()]
+        assert {each["reason"] for each in refused} == {"input 'own', row 0 is missing: expected a finite number"}
+        assert [each["row"] for each in refused] == [2, 6, 10]
 
 
 @pytest.mark.parametrize("chunk", ["1", "2", "8"])
