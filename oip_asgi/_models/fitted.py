@@ -221,12 +221,19 @@ class _Column(NamedTuple):
 
 
 def _describe_columns(model: Any, columns: list[str]) -> Mapping[str, Sequence[_Column]]:
-    """What each estimator that gets a column tells of it."""
+    """What the estimators that get a column tell of it, each thing once where they tell it of many columns."""
     told: dict[str, list[_Column]] = {name: [] for name in columns}
+    alike: dict[_Column, set[str]] = {}  # the many estimators of a bag mostly tell the same
     for own, steps in _list_ways(model, frozenset(columns), columns):
-        of_each = _describe_way(steps)
+        described = _describe_way(steps)
+        if isinstance(described, _Column):
+            alike.setdefault(described, set()).update(own)
+            continue
         for name in own:
-            told[name].append(of_each if isinstance(of_each, _Column) else of_each[name])
+            told[name].append(described[name])
+    for each, names in alike.items():
+        for name in names:
+            told[name].append(each)
     return told
 
 
@@ -268,7 +275,8 @@ def _describe_way(steps: _Steps) -> _Column | Mapping[str, _Column]:
 
 
 _PASSES: Final = frozenset({"MaxAbsScaler", "MinMaxScaler", "PowerTransformer", "QuantileTransformer", "RobustScaler", "StandardScaler"})
-"""Steps of scikit-learn that leave what is missing as it is."""
+"""Steps of scikit-learn that leave what is missing as it is. Its tags say who takes NaN, but not who keeps it: `TargetEncoder` makes a
+number of it. If a class is missing here, NaN is 500 where it could be 400; with one too many, a right request would be refused."""
 
 
 def _passes_missing(step: Any) -> bool:
@@ -281,7 +289,7 @@ def _refuses_missing(step: Any) -> bool:
     """Whether an estimator of scikit-learn refuses NaN and infinities, as its tags say. One of one's own may have the tags of its base."""
     if _library_of(step) != "sklearn" or _has_estimators(step) or getattr(step, "missing_values", ...) is None:
         return False
-    if type(step).__name__.startswith("_"):  # such as _ConstantPredictor, which takes all, with the tags of its base
+    if type(step).__name__.startswith("_"):  # scikit-learn checks the tags of public classes only: _ConstantPredictor has those of its base
         return False
     if hasattr(step, "__sklearn_tags__"):
         tags = step.__sklearn_tags__()
@@ -335,4 +343,5 @@ def _choose(columns: Sequence[str], chosen: Any) -> list[str]:
         return list(columns[start : None if chosen.stop is None else columns.index(chosen.stop) + 1 : chosen.step])
     if isinstance(chosen, (list, tuple, np.ndarray)) and all(isinstance(each, str) for each in chosen):
         return list(chosen)
-    return list(map(str, np.array(columns, object)[chosen]))
+    names: list[str] = np.atleast_1d(np.array(columns, object)[chosen]).tolist()  # one place gives the name itself
+    return names

@@ -122,8 +122,8 @@ class TensorSpec(_Resolved):
                 raise ValueError(f'{here}: format={self.format!r} must be "NCHW" or "NHWC", or left out')
             if len(self.shape) not in (3, 4):
                 raise ValueError(f"{here}: format={self.format!r} is for images, whose shape has 3 dimensions, or 4 with that of the batch")
-
-        self._check_range(here)
+        if self.has_range:
+            self._check_range(here)
         if self.example is not None:
             if not isinstance(self.example, (list, tuple)) or not all(
                 isinstance(each, (str, int, float, NoneType)) for each in self.example
