@@ -201,7 +201,7 @@ export function curve(values, described) {
   const svg = shapeless("svg");
   const finite = thinned(values).map((value) => (Number.isFinite(value) ? value : null));
   const [least, most] = rangeOf(finite.filter((value) => value !== null)) ?? [0, 0];
-  draw(svg, finite, Math.max(finite.length, 2), described, [least, most]);
+  draw(svg, finite, described, { range: [least, most] });
   svg.setAttribute("role", "img");
   return build("div", { className: "curve-box" }, [made("span", short(most), "faint"), svg, made("span", short(least), "faint")]);
 }

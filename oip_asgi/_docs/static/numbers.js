@@ -7,6 +7,7 @@ import { counted, digits, duration, lately } from "./words.js";
 
 export const READ_EVERY = 2000;  // milliseconds
 export const MOMENTS = 60;  // of each curve
+const WIDTH = MOMENTS * READ_EVERY / 1000;  // seconds, of each plot
 const FEW = 5;  // points of a curve, and requests in a table: fewer show nothing that a sentence does not
 const MANY = 100;  // requests, of which one takes longer than p99
 
@@ -16,18 +17,25 @@ const MANY = 100;  // requests, of which one takes longer than p99
  */
 export function showNumbers({ readings, newest, problem }) {
   const most = newest?.durations.bounds.at(-1), seconds = (value) => duration(value, most);
-  const moments = momentsOf(readings), known = moments.filter(Boolean), when = lately(total(known.map((moment) => moment.seconds)));
+  const { moments, along } = seenOf(readings), known = moments.filter(Boolean), when = lately(Math.min(total(known.map((moment) => moment.seconds)), WIDTH));
   at("plots").hidden = known.filter((moment) => total(moment.durations.counts)).length < FEW;
+  for (const axis of at("plots").querySelectorAll(".axis")) axis.firstChild.textContent = `${WIDTH / 60} minutes ago`;
   const rates = moments.map((moment) => moment && total(moment.durations.counts) / moment.seconds);
   const latencies = moments.map((moment) => moment && quantile(moment.durations, 0.5));
-  showPlot("rate", `Requests per second ${when}: now`, rates, rates.at(-1), digits);
-  showPlot("latency", `Time in the server, p50, ${when}: last`, latencies, latencies.findLast(Number.isFinite), seconds);
+  showPlot("rate", `Requests per second ${when}: now`, rates, along, rates.at(-1), digits);
+  showPlot("latency", `Time in the server, p50, ${when}: last`, latencies, along, latencies.findLast(Number.isFinite), seconds);
   at("numbers").hidden = true;
   at("totals").textContent = newest ? "" : problem || "Not known yet.";
   if (!newest) return;
   const recent = recentChange(readings, newest), isQuiet = !recent || !total(recent.durations.counts);
   showLatencies(isQuiet ? newest : recent, isQuiet ? "since the start" : lately(recent.seconds), seconds);
   at("totals").textContent = [!isQuiet && sentenceOf(recent, seconds), ...sentencesOf(newest), areOfSeveral(readings) && "Several processes seem to answer: each counts its own requests."].filter(Boolean).join("\n");
+}
+
+/** What happened before each reading, null for what is older than a plot is wide; and how far to the right in it each is. */
+function seenOf(readings) {
+  const now = performance.now(), along = readings.slice(1).map((reading) => (reading ? 1 - (now - reading.now) / 1000 / WIDTH : 0));
+  return { along, moments: momentsOf(readings).map((moment, place) => (along[place] >= 0 ? moment : null)) };
 }
 
 /** How long requests took. One of many takes longer than p99; of a few, the slowest says more. */
@@ -64,11 +72,11 @@ function callsOf({ counts, sum }) {
 }
 
 /** Draw values, and say the newest one in words: that of this moment, or the last one that there was. */
-function showPlot(id, title, values, newest, written) {
+function showPlot(id, title, values, along, newest, written) {
   const most = Math.max(...values.filter(Number.isFinite));
   const [word, peak] = [newest, most].map((value) => (Number.isFinite(value) ? written(value) : "–"));
   at(id).textContent = word;
   at(`most-${id}`).textContent = `peak ${peak}`;
   const places = values.map((value) => (Number.isFinite(value) ? value : null));
-  draw(at(`${id}-plot`), places, MOMENTS, `${title} ${word}, peak ${peak}`);
+  draw(at(`${id}-plot`), places, `${title} ${word}, peak ${peak}`, { along });
 }

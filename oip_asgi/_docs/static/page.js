@@ -337,7 +337,7 @@ function listen() {
   at("headers").addEventListener("change", greet);
   at("chosen-version").addEventListener("change", ({ target }) => { location.hash = linkOf({ name: shown.name, version: target.value || undefined }); });
   addEventListener("hashchange", () => { if (location.hash !== "#detail") choose(); });  // that is the link that skips the list
-  document.addEventListener("visibilitychange", () => { if (!document.hidden) listModels(); });
+  document.addEventListener("visibilitychange", () => { if (!document.hidden) { listModels(); readNumbers(); } });
 }
 
 /** Show the server and its models, now that the headers may be others. */

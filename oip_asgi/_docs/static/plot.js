@@ -3,11 +3,14 @@
 const NAMESPACE = "http://www.w3.org/2000/svg";
 const WIDTH = 300, HEIGHT = 80;
 
-/** The places of a curve: `values` may hold null where nothing is known, and the newest is at the right. */
-export function places(values, range, length) {
-  const step = WIDTH / (length - 1);
-  const first = length - values.length;
-  return values.map((value, index) => (value === null ? null : [(first + index) * step, heightOf(value, range)]));
+/** The places of a curve: `values` may hold null where nothing is known, and `along` is how far from the left to the right each is, from 0 to 1. */
+export function places(values, range, along = evenly(values.length)) {
+  return values.map((value, index) => (value === null ? null : [along[index] * WIDTH, heightOf(value, range)]));
+}
+
+/** So many places from the left to the right, as far from each other as can be; one is at the right. */
+function evenly(count) {
+  return Array.from({ length: count }, (_, index) => (count > 1 ? index / (count - 1) : 1));
 }
 
 function heightOf(value, [least, most]) {
@@ -15,13 +18,13 @@ function heightOf(value, [least, most]) {
 }
 
 /**
- * Draw values into an `<svg>`, of which `length` fit, and say in words what is drawn. `range` is the bottom and the top, 0 and the largest. What
+ * Draw values into an `<svg>`, and say in words what is drawn. `range` is the bottom and the top, 0 and the largest; `along` is as in `places`. What
  * is between the curve and 0 is filled, if 0 is in the range.
  */
-export function draw(svg, values, length, described, range = [0, Math.max(...values.filter((value) => value !== null), 1e-9)]) {
+export function draw(svg, values, described, { along, range = [0, Math.max(...values.filter((value) => value !== null), 1e-9)] } = {}) {
   const hasZero = range[0] <= 0 && range[1] >= 0, base = hasZero ? heightOf(0, range) : HEIGHT - 2;
   const parts = [shape("line", { class: "grid", x1: 0, x2: WIDTH, y1: base, y2: base })];
-  for (const run of runs(places(values, range, length))) {
+  for (const run of runs(places(values, range, along))) {
     const isDot = run.length === 1;
     if (isDot) run.push([run[0][0] + 0.01, run[0][1]]);
     const points = run.map((place) => place.map((number) => number.toFixed(1)).join(",")).join(" ");

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from datetime import datetime, timedelta
 from typing import Any
 from urllib.parse import urlencode
 
@@ -202,3 +203,34 @@ def test_only_who_may_is_offered_to_load(site: Served, browser: Browser) -> None
     expect(page.locator("h2")).to_have_text("loaded")
     expect(page.locator("#load")).to_be_hidden()
     expect(page.locator("#unload")).to_be_hidden()
+
+
+def test_the_plots_of_numbers_have_an_axis_of_time(site: Served, browser: Browser) -> None:
+    page = browser.new_context().new_page()
+    page.clock.install()
+    page.goto(f"{site.url}/v2/docs#model=exact")
+    expect(page.locator("#totals")).to_contain_text("Now: 0 running")
+    page.clock.pause_at(datetime.now() + timedelta(minutes=1))  # from here on it goes as far as it is wound
+
+    def look(milliseconds: int) -> list[float]:
+        """How many seconds before now each point is, after some time in which a request was answered."""
+        one = {"name": "x", "shape": [1], "datatype": "INT64", "data": [1]}
+        assert page.request.post(f"{site.url}/v2/models/exact/infer", data={"inputs": [one]}).ok
+        with page.expect_response("**/docs/state.json"):
+            page.clock.run_for(milliseconds)
+        page.wait_for_timeout(100)  # until the page has taken it in
+        points = page.locator("#rate-plot .curve").evaluate_all("curves => curves.map((curve) => curve.getAttribute('points')).join(' ')")
+        return [(300 - float(point.split(",")[0])) * 120 / 300 for point in points.split()]
+
+    for _ in range(7):
+        ages = look(2000)
+    expect(page.locator("#plots .axis")).to_have_text(["2 minutes agonow"] * 2)
+    assert ages[-6:] == pytest.approx([10, 8, 6, 4, 2, 0], abs=0.1)
+    page.evaluate("Object.defineProperty(document, 'hidden', { get: () => true, configurable: true })")
+    page.clock.run_for(60_000)
+    page.evaluate("delete document.hidden")
+    assert look(2000)[-6:] == pytest.approx([70, 68, 66, 64, 62, 0], abs=0.1)
+    page.evaluate("Object.defineProperty(document, 'hidden', { get: () => true, configurable: true })")
+    page.clock.run_for(60_000)
+    page.evaluate("delete document.hidden")
+    assert look(2000) == pytest.approx([62, 0], abs=0.1)
