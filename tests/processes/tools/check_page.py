@@ -26,14 +26,13 @@ from tests.support.page import (
     answer_of,
     code_of,
     copied_from,
-    drawn,
     opened,
     picture,
     ran_in,
     seen_by,
     write_json,
 )
-from tests.support.page_site import MARKUP, RED, make_server
+from tests.support.page_site import MARKUP, make_server
 from tests.support.processes import Served
 
 PLACES = ["/v2/docs", "/v2/docs/", "/shop/v2/docs", "/shop/v2/docs/"]
@@ -255,81 +254,6 @@ def test_the_form_of_one_model_is_not_sent_to_another(site: Served, browser: Bro
     held[0].continue_()
     expect(page.locator("h2")).to_have_text("iris")
     expect(page.locator("#model")).to_have_js_property("inert", False)
-
-
-def test_rows_are_a_table_beside_what_was_sent(site: Served, browser: Browser) -> None:
-    page, seen = opened(browser, f"{site.url}/v2/docs#model=people")
-    write_json(page, json.dumps({"inputs": [
-        {"name": "age", "shape": [2], "datatype": "INT64", "data": [9007199254740993, 42]},
-        {"name": "city", "shape": [2], "datatype": "BYTES", "data": ["Bern", "Ulm\t1"]},
-    ]}))  # fmt: skip
-    page.click("#send")
-    expect(page.locator("#look thead tr")).to_have_text(["answeredsent", "rowlineagecity"])
-    expect(page.locator("#look tbody tr").first).to_have_text("1Bern 90071992547409939007199254740993Bern")
-    with page.expect_download() as saved:
-        page.locator("#look").get_by_role("button", name="Save").click()
-    lines = saved.value.path().read_text().splitlines()
-    assert lines == ["line,age,city", "Bern 9007199254740993,9007199254740993,Bern", "Ulm\t1 42,42,Ulm\t1"]
-    copied = copied_from(page, "#look")
-    assert copied.splitlines()[0] == "line\tage\tcity"
-    assert '"Ulm\t1"' in copied
-    page.click("#as-text")
-    assert json.loads(copied_from(page, "#raw")) == answer_of(page)
-    page.click("#send")
-    expect(page.locator("#text")).to_be_visible()  # the tab that was chosen stays
-    assert seen.console == []
-
-
-@pytest.mark.parametrize(
-    ("model", "head", "rows"), [("exact", ["y", "1 row"], ["0"]), ("album", ["2 outputs, 3 rows"], ["10.0", "2none1.0", "32.0"])]
-)
-def test_a_table_has_the_name_of_its_output(site: Served, browser: Browser, model: str, head: list[str], rows: list[str]) -> None:
-    page, seen = opened(browser, f"{site.url}/v2/docs#model={model}")
-    expect(page.locator("h2")).to_have_text(model)
-    page.click("#send")
-    expect(page.locator("#look figcaption > :not(.tools)")).to_have_text(head)
-    expect(page.locator("#look tr:has(:not([scope=col]))")).to_have_text(rows)
-    assert seen.console == []
-
-
-def test_scores_are_bars(site: Served, browser: Browser) -> None:
-    page, seen = opened(browser, f"{site.url}/v2/docs#model=species")
-    expect(page.locator("#outputs tr").last).to_have_text("labels: cat, dog, owl")
-    page.click("#send")
-    expect(page.locator("#look .bars li")).to_have_text(["owl70.0 %", "cat20.0 %", "dog10.0 %"])
-    widths = page.locator("#look .fill").evaluate_all("fills => fills.map((fill) => fill.style.width)")
-    assert [round(float(width.removesuffix("%"))) for width in widths] == [70, 20, 10]
-    assert seen.console == []
-
-
-def test_pictures_are_drawn(site: Served, browser: Browser) -> None:
-    page, seen = opened(browser, f"{site.url}/v2/docs#model=pictures")
-    page.click("#send")
-    for name, note in (("file", "3 \u00d7 2 pixels, PNG"), ("pixels", "12 \u00d7 9 pixels")):
-        figure = page.get_by_role("figure", name=re.compile(f"^{name} {note}"))
-        expect(figure).to_be_visible()
-        assert drawn(figure.locator("canvas")) == [255, 0, 0, 255]
-        expect(figure.locator("canvas")).to_have_attribute("aria-label", re.compile(f"{name}: a picture of .* pixels"))
-    with page.expect_download() as saved:
-        page.locator("#look figure", has_text="file").get_by_role("button", name="Save").click()
-    assert saved.value.suggested_filename == "file.png"
-    assert saved.value.path().read_bytes() == RED
-    curve = page.get_by_role("img", name="curve: 40 values from 0 to 39")
-    expect(curve).to_be_visible()
-    assert curve.locator("polygon").get_attribute("points").startswith("0,78 ")  # it is filled down to 0
-    assert page.locator("#look figure", has_text="file").locator("canvas").bounding_box()["width"] > 150
-    expect(page.get_by_role("img", name="heat: 5 rows of 5 values, from 0 to 24")).to_be_visible()
-    for place in ("#fields", "#inputs td"):
-        expect(page.locator(place)).to_have_text("It takes no inputs.")
-    expect(page.locator("#outputs td")).to_have_text("Not declared.")
-    picture(page, "pictures")
-    page.evaluate("location.hash = 'model=album'")
-    page.click("#send")
-    expect(page.locator("#look tbody tr")).to_have_count(3)
-    assert drawn(page.locator("#look td canvas").first) == [255, 0, 0, 255]
-    level = page.evaluate("import('./docs/figures.js').then(({ curve }) => curve([20, 23, 21], '').querySelectorAll('polygon').length)")
-    assert level == 0  # nothing is filled where 0 is not in the picture
-    assert seen.console == []
 
 
 def test_the_lines_for_the_shell_and_for_python_do_what_the_form_does(site: Served, browser: Browser) -> None:
