@@ -120,7 +120,7 @@ def _find_codec(value: Any, spec: TensorSpec | None, codecs: Codecs) -> AnyInput
 
 
 def _make_array(value: Any, spec: TensorSpec | None) -> Array:
-    array = as_array(value, None if spec is None else spec.dtype)
+    array = as_array(value, None if spec is None else spec.dtype, takes_mixed=False)  # as JSON has it
     if array.ndim and array.dtype.hasobject and (spec is None or spec.datatype in FLOATING):
         elements = array.ravel().tolist()
         if _are_numbers(elements) or (spec is not None and array.size and all(each is None for each in elements)):

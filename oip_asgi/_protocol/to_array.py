@@ -37,10 +37,11 @@ def to_wire_array(value: Any, preferred: DType | None = None) -> Array:
     return array.astype(wire)
 
 
-def as_array(value: Any, preferred: DType | None = None) -> Array:
+def as_array(value: Any, preferred: DType | None = None, *, takes_mixed: bool = True) -> Array:
     """`numpy.asarray`, but with text and bytes as Python objects, and whole numbers of lists as INT64, else as UINT64, never as floats.
 
-    An empty list has the `preferred` dtype. Whole numbers become floats, or unsigned, if such a dtype is preferred and they fit.
+    An empty list has the `preferred` dtype. Whole numbers become floats, or unsigned, if such a dtype is preferred and they fit. If
+    `takes_mixed`, booleans of a list are numbers beside these, as numpy has it; else that is a TypeError.
     """
     if isinstance(value, ndarray):
         if type(value) is not ndarray and np.ma.is_masked(value):
@@ -51,6 +52,8 @@ def as_array(value: Any, preferred: DType | None = None) -> Array:
         return np.asarray(value, object)
     array = np.asarray(value)
     kind = array.dtype.kind
+    if not takes_mixed and kind in "iuf" and len(classes) > 1 and not classes.isdisjoint((bool, np.bool_)):
+        raise TypeError("it has booleans and numbers: expected elements of one type")
     if not array.size:
         return array if preferred is None or not isinstance(value, (list, tuple)) else np.empty(array.shape, preferred)
     if kind in "fO" and all(issubclass(cls, (int, np.integer)) for cls in classes):

@@ -84,6 +84,7 @@ class Loose(str):
         (np.array(["a", b"b", bytearray(b"c")], object), [("output_0", "BYTES", [3], ["a", "b", "c"])]),
         ([1.5, 2.5], [("output_0", "FP64", [2], [1.5, 2.5])]),
         ([[1, 2], [3, 4]], [("output_0", "INT64", [2, 2], [1, 2, 3, 4])]),
+        ([True, 2], [("output_0", "INT64", [2], [1, 2])]),  # as numpy has it, and as a declared INT64 makes 1 of True
         ([np.float32(1.5)], [("output_0", "FP32", [1], [1.5])]),
         (["a", "b"], [("output_0", "BYTES", [2], ["a", "b"])]),
         (["a\0", "\0"], [("output_0", "BYTES", [2], ["a\0", "\0"])]),

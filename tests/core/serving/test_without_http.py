@@ -32,6 +32,7 @@ from tests.support.talk import block_until, until
 
 NO_TEXT = "an array of Python objects can be a BYTES tensor only, of str or bytes, but"
 MISSING = '; for a missing value in a column of a data frame, write pandas.Series(["a", None]), or pandas.Series([1, None], dtype="Int64")'
+SEVERAL = "it has booleans and numbers: expected elements of one type"
 ROUNDS = "input 'x': None makes FP64 of the whole numbers beside it, which would round the large ones: declare the input"
 DATES = "; for dates, write a list of datetime.datetime; or a pandas.Series of them, in which some may be missing"
 DAY, AT = datetime.date(2026, 1, 2), datetime.datetime(2026, 1, 2)
@@ -230,6 +231,11 @@ def test_the_callers_arrays_stay_the_callers(server: InferenceServer, infer: Inf
         (["no frame", {"visits": [1], "city": [None]}], {}, 400, f"input 'city': element 0 is None: expected a string{MISSING}"),
         (["no frame", {"visits": [1, None], "city": ["a"]}], {}, 400, f"input 'visits': {NO_TEXT} holds 1{MISSING}"),
         (["echo", {"x": [None]}], {}, 400, f"input 'x': {NO_TEXT} holds None{MISSING}"),
+        (["echo", {"x": [True, 2]}], {}, 400, f"input 'x': {SEVERAL}"),
+        (["echo", {"x": [[2.5], [True]]}], {}, 400, f"input 'x': {SEVERAL}"),
+        (["echo", {"x": (np.True_, np.int64(2))}], {}, 400, f"input 'x': {SEVERAL}"),
+        (["double", {"x": [True, 2.5]}], {}, 400, f"input 'x': {SEVERAL}"),
+        (["frame", {"x": [True, 2]}], {}, 400, f"input 'x': {SEVERAL}"),
         (["echo", {"x": [None, 2**53 + 1]}], {}, 400, ROUNDS),
         (["frame", {"x": [None, 2**53 + 1]}], {}, 400, ROUNDS),
         (["frame", {"x": (np.int64(2**53 + 1), None, 1.5)}], {}, 400, ROUNDS),
