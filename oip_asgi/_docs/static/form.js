@@ -206,7 +206,8 @@ function showSnippet({ textContent: name }) {
   const asked = request(), file = fileOf(asked), isNamed = Boolean(file) && model.code.some(([each, code]) => each === name && code.includes(file));
   at("save-body").replaceChildren(...(isNamed ? [saveButton(file, () => new Blob([contentOf(asked)[0]]), `Save ${file}`)] : []));
   at("note").textContent = LANGUAGES[name].note ?? "";
-  at("code").textContent = model.code.find(([each]) => each === name)[1];
+  const [begin, ...others] = model.code.find(([each]) => each === name)[1].split(asked.url);
+  at("code").replaceChildren(begin, ...others.flatMap((part) => [...breakable(asked.url), part]));
 }
 
 /** Say why a request would be refused; nothing if it would not. */

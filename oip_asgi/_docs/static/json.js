@@ -20,10 +20,10 @@ export function literal(json) {
   return words.join("").replaceAll("\n", "\n    ");
 }
 
-/** JSON without the white space between its tokens, so that it is one line, or with a `gap` behind its commas and colons; text that is no JSON stays as it is. */
+/** JSON without the white space between its tokens, so that it is one line, or with a `gap` behind its commas; text that is no JSON stays as it is. */
 export function compact(json, gap = "") {
   if (!isJSON(json)) return json;
-  const closer = (token) => token.replace(/[ \t\r\n]+/g, "").replace(/[,:]/g, `$&${gap}`);
+  const closer = (token) => token.replace(/[ \t\r\n]+/g, "").replaceAll(",", `,${gap}`);
   return (json.match(TOKENS) ?? []).map((token) => (token.startsWith('"') ? token : closer(token))).join("");
 }
 

@@ -88,7 +88,7 @@ function ours({ url, headers, body, file, streams, action, name, version, parts 
   const made = inputs.map((input) => `        ${JSON.stringify(input.name)}: ${arrayOf(input, parts)},\n`);
   const options = { version, id, parameters, outputs: outputs?.map((output) => output.name) };
   const given = Object.entries(options).filter(([, value]) => value !== undefined && value !== null);
-  const more = given.map(([option, value]) => `, ${option}=${literal(compact(pretty(value), " "))}`).join("");
+  const more = given.map(([option, value]) => `, ${option}=${literal(compact(pretty(value)))}`).join("");
   const asked = `${JSON.stringify(name)}, inputs${more})`;
   return "import numpy as np\nfrom oip_asgi.client import Client\n\n" +
     `with Client(${JSON.stringify(url.split("/models/")[0])}${headersOf(headers)}) as client:\n    inputs = {\n${made.join("")}    }\n` +

@@ -287,17 +287,17 @@ def test_the_lines_for_the_shell_and_for_python_do_what_the_form_does(site: Serv
 
 def test_the_command_for_the_shell_has_a_line_for_each_tensor(site: Served, browser: Browser) -> None:
     page, _ = opened(browser, f"{site.url}/v2/docs#model=people")
-    age = '{"name": "age", "shape": [1], "datatype": "INT64", "data": [9007199254740993]}'
-    city = r'{"name": "city", "shape": [1], "datatype": "BYTES", "data": ["it\u0027s, {\"Bern\"}\n!! $HOME \\"]}'
+    age = '{"name":"age", "shape":[1], "datatype":"INT64", "data":[9007199254740993]}'
+    city = r'{"name":"city", "shape":[1], "datatype":"BYTES", "data":["it\u0027s, {\"Bern\"}\n!! $HOME \\"]}'
     write_json(page, '{"id": "[{ , }]", "parameters": {"a": 1, "b": "it\'s"}, "inputs": [' + age + ",\n\n" + city + "]}")
     code = copied_from(page, "section:has(#code)")
     assert code.splitlines() == [
         f"curl -sS '{site.url}/v2/models/people/infer' \\",
         "  -H 'Content-Type: application/json' \\",
         "  --data-binary '{",
-        '  "id": "[{ , }]",',
-        """  "parameters": {"a": 1, "b": "it'\\''s"},""",
-        '  "inputs": [',
+        '  "id":"[{ , }]",',
+        """  "parameters":{"a":1, "b":"it'\\''s"},""",
+        '  "inputs":[',
         f"    {age},",
         f"    {city}",
         "  ]",
@@ -310,7 +310,7 @@ def test_the_command_for_the_shell_has_a_line_for_each_tensor(site: Served, brow
     page.select_option("#action", "generate")
     write_json(page, '{"age": [1], "city": ["Bern"]}')
     code = code_of(page, "curl")
-    assert code.splitlines()[2:] == ["  --data-binary '{", '  "age": [1],', '  "city": ["Bern"]', "}'"]
+    assert code.splitlines()[2:] == ["  --data-binary '{", '  "age":[1],', '  "city":["Bern"]', "}'"]
     assert json.loads(printed_by("sh", "-c", code))["line"] == "Bern 1"
 
 

@@ -129,6 +129,8 @@ def test_code_and_its_tabs_go_on_below_and_never_beside(site: Served, browser: B
             tab.click()
             expect(page.locator("#code")).not_to_be_empty()
             assert page.locator("pre:visible").evaluate_all("boxes => boxes.every((box) => box.scrollWidth <= box.clientWidth)")
+            words = lines_of(page.locator("#code"))
+            assert {words.get(word, 1) for word in ("127", "v2", "models", name, "infer", "stream")} == {1}
         for tab in page.locator("[role=tab]:visible").all():
             assert box_of(tab)[2] <= box_of(tab.locator(".."))[2], name
         tabs[-2].focus()
