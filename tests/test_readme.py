@@ -172,7 +172,9 @@ def test_the_snippets_of_users_of_the_host(run_snippet: Run) -> None:
             for model in ("iris", "other")
         ]
         assert asked == [200, 403, 401, 401]
-        assert send(Request("GET", "/health/live")).status == 200
+        assert [send(Request("GET", path)).status for path in ("/health/live", "/models/iris/ready")] == [200, 200]
+        names["USERS"]["bob-key"] = "bob"  # who has no rights yet
+        assert send(Request("GET", "/models/iris", [("x-api-key", "bob-key")])).status == 403
 
 
 def test_the_snippet_of_rights_in_django(run_snippet: Run) -> None:
