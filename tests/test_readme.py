@@ -9,8 +9,10 @@ import asyncio
 import json
 import re
 import sys
+from base64 import b64decode, b64encode
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from io import BytesIO
 from pathlib import Path
 from types import ModuleType
 from typing import Any, TypeAlias
@@ -19,6 +21,7 @@ import httpx2
 import numpy as np
 import pandas as pd
 import pytest
+from PIL import Image
 from starlette.applications import Starlette
 from starlette.routing import Mount
 from starlette.testclient import TestClient
@@ -175,6 +178,26 @@ def test_the_snippets_of_users_of_the_host(run_snippet: Run) -> None:
         assert [send(Request("GET", path)).status for path in ("/health/live", "/models/iris/ready")] == [200, 200]
         names["USERS"]["bob-key"] = "bob"  # who has no rights yet
         assert send(Request("GET", "/models/iris", [("x-api-key", "bob-key")])).status == 403
+
+
+def test_the_snippet_of_pictures(run_snippet: Run) -> None:
+    app = run_snippet("def make_gray(")["app"]
+    send, file = over_asgi(app, "/v2"), BytesIO()
+    Image.new("RGB", (2, 1), (255, 255, 255)).save(file, "PNG")
+    text = b64encode(file.getvalue()).decode()
+    tensor = {"name": "picture", "datatype": "BYTES", "shape": [1], "data": [text]}
+    [answer] = outputs(send(Request("POST", "/models/gray/infer", (), json.dumps({"inputs": [tensor]}).encode())))["gray"]
+    generated = send(Request("POST", "/models/gray/generate", (), json.dumps({"picture": text}).encode()))
+    assert json.loads(generated.body) == {"model_name": "gray", "gray": answer}
+    with OurClient("/v2", http=TestClient(app)) as client:
+        response = client.infer("gray", {"picture": [file.getvalue()]})
+    assert response["gray"].tolist() == [answer.encode()]
+    [gray] = response.as_("gray", list[bytes])
+    assert gray == b64decode(answer)
+    with Image.open(BytesIO(gray)) as image:
+        assert (image.mode, image.tobytes()) == ("L", b"\xff\xff")
+    refused = send(Request("POST", "/models/gray/generate", (), b'{"picture": "AAAA"}'))
+    assert error(refused) == (400, "send PNG or JPEG files")
 
 
 def test_the_snippet_of_rights_in_django(run_snippet: Run) -> None:
