@@ -255,6 +255,6 @@ class Growth {
     if (!this.count) return this.end;
     const seconds = (this.last - this.first) / 1000;
     const rate = this.count > 1 && seconds > 0 ? `${digits((this.count - 1) / seconds)} per second` : "";
-    return [`round trip to the first item ${duration((this.first - this.begun) / 1000)}`, counted(this.count, "item"), rate, this.end].filter(Boolean).join(", ");
+    return [`first item after ${duration((this.first - this.begun) / 1000)}`, counted(this.count, "item"), rate, this.end].filter(Boolean).join(", ");
   }
 }

@@ -22,7 +22,7 @@ def test_a_stream_is_shown_as_it_comes(site: Served, browser: Browser) -> None:
     expect(page.locator("#look tbody tr")).to_have_text(["10", "21", "32", "43"])
     expect(page.locator("#look")).to_contain_text("4 items")
     expect(page.locator("#look thead")).to_have_text("itemoutput_0")
-    expect(page.locator("#size")).to_have_text(re.compile(r"^round trip to the first item [\d.]+ ms, 4 items, [\d.]+ per second$"))
+    expect(page.locator("#size")).to_have_text(re.compile(r"^first item after [\d.]+ ms, 4 items, [\d.]+ per second$"))
     expect(page.get_by_role("img", name=re.compile("item by item"))).to_be_visible()
     page.click("#as-text")
     assert len(str(page.locator("#text").text_content()).splitlines()) == 4
@@ -77,7 +77,7 @@ def test_the_numbers_know_of_a_stream_what_the_page_knows(site: Served, browser:
         page.wait_for_timeout(100)
     before = held[0].fetch()  # what the server said before the request is on its way
     page.click("#send")
-    expect(page.locator("#size")).to_contain_text("round trip to the first item")
+    expect(page.locator("#size")).to_contain_text("first item after")
     expect(page.locator("#totals")).to_contain_text("Now: 1 running, 0 waiting.", timeout=1000)
     held[0].fulfill(response=before)
     page.wait_for_timeout(200)
