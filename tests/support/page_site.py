@@ -183,6 +183,7 @@ def add_inputs(server: InferenceServer) -> None:
     def scaled(x: Any, factor: float = 2.5, exact: bool = False) -> Any:
         return x * factor + exact
 
+    server.register("ids", lambda ids: ids, inputs=[TensorSpec("ids", "INT64", [-1])], outputs=[TensorSpec("same", "INT64", [-1])])
     ranged = [TensorSpec("count", "INT64", [1], minimum=-5, maximum=100), TensorSpec("share", "FP32", [1, 1], maximum=1)]
 
     @server.model("ranged", inputs=ranged, outputs=[TensorSpec("seen", "BYTES", [-1])])

@@ -1,5 +1,8 @@
 // Arrays from files and at random, and their bytes as the protocol has them: little-endian, row by row. Knows nothing of the page.
 
+import { exactly, Written } from "./json.js";
+import { numberOf } from "./tensors.js";
+
 const ARRAYS = {
   BOOL: Uint8Array, UINT8: Uint8Array, UINT16: Uint16Array, UINT32: Uint32Array, UINT64: BigUint64Array, INT8: Int8Array, INT16: Int16Array,
   INT32: Int32Array, INT64: BigInt64Array, FP32: Float32Array, FP64: Float64Array,
@@ -13,7 +16,7 @@ export function sizeOf(shape) {
   return shape.reduce((product, size) => product * (size === -1 ? 1 : size), 1);
 }
 
-/** An array of numpy's file format: its shape and its values as numbers. Raises Error where it is none that can be read. */
+/** An array of numpy's file format: its shape and its values as numbers, which are Written where they would be rounded. Raises Error where it is none that can be read. */
 export function readNpy(buffer) {
   const bytes = new Uint8Array(buffer), view = new DataView(buffer);
   if (bytes.length < 12 || String.fromCharCode(...bytes.subarray(1, 6)) !== "NUMPY") throw new Error("numpy.save has not written it");
@@ -26,17 +29,32 @@ export function readNpy(buffer) {
   if (/'fortran_order':\s*True/.test(header)) throw new Error("it is in Fortran's order: save np.ascontiguousarray(array)");
   const shape = (/'shape':\s*\(([^)]*)\)/.exec(header)?.[1] ?? "").split(",").filter((part) => part.trim()).map(Number);
   const values = new ARRAYS[datatype](buffer.slice(begin + length, begin + length + sizeOf(shape) * ARRAYS[datatype].BYTES_PER_ELEMENT));
-  const numbers = [...values].map(Number);
-  if (typeof values[0] === "bigint" && !numbers.every(Number.isSafeInteger)) throw new Error("it has integers of more than 53 bits, which a browser rounds");
-  return { shape, values: numbers };
+  return { shape, values: [...values].map((value) => (typeof value === "bigint" ? exactly(`${value}`) : Number(value))) };
 }
 
-/** The bytes of numbers. */
+/** The bytes of numbers; those of 64 bits may be Written. */
 export function bytesOf(datatype, values) {
-  if (datatype === "FP16" || datatype === "BF16") return new Uint8Array(Uint16Array.from(values, datatype === "FP16" ? halfOf : brainOf).buffer);
   const array = ARRAYS[datatype];
-  const isLong = array === BigInt64Array || array === BigUint64Array;
-  return new Uint8Array(isLong ? array.from(values, (value) => BigInt(Math.trunc(value))).buffer : array.from(values).buffer);
+  if (array === BigInt64Array || array === BigUint64Array) return new Uint8Array(array.from(values, bigOf).buffer);
+  const numbers = values.map(numberOf);
+  if (datatype === "FP16" || datatype === "BF16") return new Uint8Array(Uint16Array.from(numbers, datatype === "FP16" ? halfOf : brainOf).buffer);
+  return new Uint8Array(array.from(numbers).buffer);
+}
+
+function bigOf(value) {
+  return BigInt(value instanceof Written ? value.source : Math.trunc(value));
+}
+
+/** Raise Error for a number that the bytes of a datatype cannot hold: they would be those of another one. */
+export function checkValues(datatype, values) {
+  if (isFloating(datatype)) return;
+  const bits = datatype === "BOOL" ? 1 : ARRAYS[datatype].BYTES_PER_ELEMENT * 8, isSigned = datatype.startsWith("INT");
+  const least = isSigned ? -(2n ** BigInt(bits - 1)) : 0n, most = 2n ** BigInt(isSigned ? bits - 1 : bits) - 1n;
+  for (const value of values) {
+    if (typeof value === "number" && !Number.isInteger(value)) throw new Error(`${Number.isNaN(value) ? "a value that is missing" : value} is not an integer`);
+    const number = value instanceof Written ? bigOf(value) : value;
+    if (number < least || number > most) throw new Error(`${number} is not within the range of ${datatype}, ${least} to ${most}`);
+  }
 }
 
 /** A number in 16 bits, with 5 bits for the exponent: the nearest, and of two the even one. */
@@ -66,6 +84,12 @@ export function randomValues(datatype, count) {
 export function randomCode(datatype, shape) {
   const size = `[${shape.join(", ")}]`;
   return isFloating(datatype) ? `np.random.default_rng().random(${size})` : `np.random.default_rng().integers(0, ${{ BOOL: 2, UINT8: 256 }[datatype] ?? 10}, ${size})`;
+}
+
+/** How Python reads an array from a CSV file: integers of 64 bits as such, as floats they would be rounded. */
+export function csvCode(name, datatype, separator, hasNames) {
+  const dtype = /INT64/.test(datatype) ? `, dtype="${datatype.toLowerCase()}"` : "";
+  return `np.genfromtxt(${JSON.stringify(name)}, delimiter=${JSON.stringify(separator)}${hasNames ? ", skip_header=1" : ""}${dtype})`;
 }
 
 export function zerosCode(shape) {

@@ -1,7 +1,7 @@
 // Controls for one value: a choice, a date, a number or a text, which may be missing. Knows no tensors and nothing of the page.
 
 import { build } from "./elements.js";
-import { Written } from "./json.js";
+import { exactly, Written } from "./json.js";
 
 const NUMBER = /^[-+]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?$/;
 const JSON_NUMBER = /^-?(0|[1-9]\d*)(\.\d+)?([eE][+-]?\d+)?$/;
@@ -28,7 +28,7 @@ export function typeOf(datatype, contentType, isNullable = false) {
 /** A number as it is written, or the word for one; undefined if it is none. */
 export function numberIn(word) {
   if (JSON_NUMBER.test(word)) return new Written(word);
-  if (NUMBER.test(word)) return new Written(String(Number(word)));
+  if (NUMBER.test(word)) return new Written(fieldText(exactly(word)));
   return Object.hasOwn(WORDS, word) ? WORDS[word] : undefined;
 }
 

@@ -1,14 +1,14 @@
 // A field for each input of a request: a value, lines of numbers or texts, files, a large array, or a table of columns. Knows nothing of the page.
 
-import { bytesOf, pictureLayout, randomCode, randomValues, readNpy, sizeOf, valuesOf, zerosCode } from "./arrays.js";
+import { bytesOf, checkValues, csvCode, isFloating, pictureLayout, randomCode, randomValues, readNpy, sizeOf, valuesOf, zerosCode } from "./arrays.js";
 import { DECIMALS, fieldText, makeCell, Mistake, readNumber, typeOf } from "./cells.js";
 import { build, button } from "./elements.js";
 import { figureOf } from "./figures.js";
 import { Frame } from "./frame.js";
 import { looksOf } from "./looks.js";
 import { drawFile, pixelsIn } from "./pictures.js";
-import { numbersOf, readRows } from "./rows.js";
-import { imageIn } from "./tensors.js";
+import { isNamed, numbersOf, readRows, separatorOf } from "./rows.js";
+import { imageIn, numberOf } from "./tensors.js";
 import { counted, single } from "./words.js";
 
 const DATATYPES = ["FP32", "FP64", "FP16", "INT64", "INT32", "INT16", "INT8", "UINT64", "UINT32", "UINT16", "UINT8", "BOOL", "BYTES"];
@@ -280,8 +280,8 @@ class Numbers extends Lines {
     const name = JSON.stringify(file.name);
     if (/\.npy$/i.test(file.name)) return { ...readNpy(await file.arrayBuffer()), code: `np.load(${name})` };
     if (/\.(csv|tsv|txt)$/i.test(file.name)) {
-      const rows = numbersOf(readRows(await file.text()));
-      return { values: rows.flat(), shape: [rows.length, rows[0]?.length ?? 0], code: `np.genfromtxt(${name}, delimiter=",")` };
+      const text = await file.text(), lines = readRows(text), rows = numbersOf(lines);
+      return { values: rows.flat(), shape: [rows.length, rows[0]?.length ?? 0], code: csvCode(file.name, this.datatype, separatorOf(text), isNamed(lines)) };
     }
     const layout = pictureLayout(this.shape);
     if (!layout) throw new Error(`the shape [${this.shape.join(", ")}] is not that of a picture`);
@@ -300,12 +300,13 @@ class Numbers extends Lines {
     return this.shapeFor(count, shape[0] ?? 1);
   }
 
-  /** Take an array: few elements become text, more stay as they are. */
+  /** Take an array: few elements become text, more stay as they are; raises Error where those are none of the datatype. */
   hold({ values, shape, code }, origin) {
     if (values.length <= MOST_WRITTEN) {
       this.writeText(values.map((value) => textOfNumber(value, this.datatype)), shape);
       return this.changed();
     }
+    checkValues(this.datatype, values);
     this.held = { values, shape, code };
     this.control.hidden = true;
     this.preview.hidden = false;
@@ -353,7 +354,8 @@ class Numbers extends Lines {
 
 /** What is sent is what was in the file: all digits that the datatype holds. */
 function textOfNumber(value, datatype) {
-  return String(datatype === "FP32" ? single(Math.fround(value)) : value);
+  if (!isFloating(datatype)) return fieldText(value);
+  return String(datatype === "FP32" ? single(Math.fround(numberOf(value))) : numberOf(value));
 }
 
 function rowsOf(elements, width) {

@@ -48,6 +48,12 @@ export class Written {
   constructor(source) { this.source = source; }
 }
 
+/** The number that a text writes: an integer that a number of JavaScript would round, such as one of 64 bits, is Written. */
+export function exactly(text) {
+  const [, integer] = /^\s*([-+]?\d+)(?:\.0*)?\s*$/.exec(text) ?? [], number = Number(text);
+  return integer && !Number.isSafeInteger(number) ? new Written(`${BigInt(integer)}`) : number;
+}
+
 /** Read JSON for `pretty`, which then writes numbers as they were written, where the browser tells how that was. */
 export function parse(json) {
   return JSON.parse(json, (_, value, context) => (typeof value === "number" && context?.source ? new Written(context.source) : value));

@@ -1,9 +1,15 @@
 // Rows from a spreadsheet or a CSV file. Knows nothing of the page.
 
-/** Read text as rows of texts: parted by tabs, semicolons or commas, whichever the first line has, with quotes as RFC 4180 has them. */
+import { exactly } from "./json.js";
+
+/** What parts the cells of a text: tabs, semicolons or commas, whichever its first line has. */
+export function separatorOf(text) {
+  return ["\t", ";", ","].find((each) => text.split("\n", 1)[0].includes(each)) ?? ",";
+}
+
+/** Read text as rows of texts, with quotes as RFC 4180 has them. */
 export function readRows(text) {
-  const separator = ["\t", ";", ","].find((each) => text.split("\n", 1)[0].includes(each)) ?? ",";
-  const rows = [[""]];
+  const separator = separatorOf(text), rows = [[""]];
   let isQuoted = false;
   for (let place = 0; place < text.length; place += 1) {
     const letter = text[place], row = rows.at(-1);
@@ -32,8 +38,12 @@ export function columnsOf(rows, names, first = 0) {
   return { hasHead, texts, unknown: hasHead ? head.filter((text) => text && !names.includes(text)) : [] };
 }
 
+/** Whether the first row names the columns of numbers. */
+export function isNamed(rows) {
+  return rows[0]?.some((text) => text.trim() && Number.isNaN(Number(text)));
+}
+
 /** Rows of numbers, without a first line that names them. */
 export function numbersOf(rows) {
-  const isHead = rows[0]?.some((text) => text.trim() && Number.isNaN(Number(text)));
-  return (isHead ? rows.slice(1) : rows).map((row) => row.map((text) => (text.trim() ? Number(text) : NaN)));
+  return (isNamed(rows) ? rows.slice(1) : rows).map((row) => row.map((text) => (text.trim() ? exactly(text) : NaN)));
 }

@@ -182,7 +182,9 @@ def test_words_that_are_numbers(scripts: Scripts, word: str) -> None:
     assert scripts.value_of("cells.fieldText(cells.numberIn(word))", word=word) == word
 
 
-@pytest.mark.parametrize(("word", "number"), [("+3", "3"), (".5", "0.5"), ("007", "7"), ("2.", "2")])
+@pytest.mark.parametrize(
+    ("word", "number"), [("+3", "3"), (".5", "0.5"), ("007", "7"), ("2.", "2"), ("+9007199254740993", "9007199254740993")]
+)
 def test_numbers_that_json_writes_in_another_way(scripts: Scripts, word: str, number: str) -> None:
     assert scripts.value_of("cells.fieldText(cells.numberIn(word))", word=word) == number
 
@@ -227,12 +229,45 @@ def test_a_range_of_one_side_is_no_other_limit(scripts: Scripts) -> None:
     assert scripts.value_of(asked, input=found) == "-1e30"
 
 
-@pytest.mark.parametrize(("number", "is_read"), [(2**53 - 1, True), (-(2**53) + 1, True), (2**53 + 1, False)])
-def test_a_file_with_integers_that_would_be_rounded_is_not_sent(scripts: Scripts, number: int, is_read: bool) -> None:
+LONG = [2**53 - 1, -(2**53) + 1, 2**53 + 1, -(2**53) - 1, 2**63 - 1, -(2**63)]
+
+
+def test_integers_that_a_browser_would_round_stay_as_they_are(scripts: Scripts) -> None:
     buffer = io.BytesIO()
-    np.save(buffer, np.array([1, number]))
+    np.save(buffer, np.array(LONG))
+    texts = [str(number) for number in LONG]
+    asked = "arrays.readNpy(Uint8Array.from(sent).buffer).values.map(cells.fieldText)"
+    assert scripts.value_of(asked, sent=[*buffer.getvalue()]) == texts
+    assert scripts.value_of("rows.numbersOf([texts])[0].map(cells.fieldText)", texts=texts) == texts
+    assert scripts.value_of("rows.numbersOf([texts])[0].map(cells.fieldText)", texts=[f" +{2**53 + 1}.0 "]) == [str(2**53 + 1)]
+    asked = "[...arrays.bytesOf('INT64', rows.numbersOf([texts])[0])]"
+    assert bytes(scripts.value_of(asked, texts=texts)) == np.array(LONG).tobytes()
+    asked = "[...arrays.bytesOf('FP64', rows.numbersOf([texts])[0])]"
+    assert bytes(scripts.value_of(asked, texts=texts)) == np.array(LONG, float).tobytes()
+
+
+@pytest.mark.parametrize(
+    ("datatype", "text", "told"),
+    [
+        ("INT8", "-128", None),
+        ("INT8", "128", "128 is not within the range of INT8, -128 to 127"),
+        ("UINT8", "255", None),
+        ("UINT8", "-1", "-1 is not within the range of UINT8, 0 to 255"),
+        ("INT64", "9223372036854775807", None),
+        (
+            "INT64",
+            "9223372036854775808",
+            "9223372036854775808 is not within the range of INT64, -9223372036854775808 to 9223372036854775807",
+        ),
+        ("UINT64", "18446744073709551615", None),
+        ("INT64", "1.5", "1.5 is not an integer"),
+        ("INT64", "", "a value that is missing is not an integer"),
+        ("BOOL", "2", "2 is not within the range of BOOL, 0 to 1"),
+        ("FP32", "", None),
+    ],
+)
+def test_a_number_that_the_bytes_cannot_hold_is_told(scripts: Scripts, datatype: str, text: str, told: str | None) -> None:
     asked = """(() => {
-        try { return arrays.readNpy(Uint8Array.from(sent).buffer).values; } catch (error) { return error.message; }
+        try { arrays.checkValues(datatype, rows.numbersOf([["1", text]]).flat()); return null; } catch ({ message }) { return message; }
     })()"""
-    told = "it has integers of more than 53 bits, which a browser rounds"
-    assert scripts.value_of(asked, sent=[*buffer.getvalue()]) == ([1, number] if is_read else told)
+    assert scripts.value_of(asked, datatype=datatype, text=text) == told

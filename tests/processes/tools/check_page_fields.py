@@ -398,6 +398,35 @@ def test_a_large_array_comes_from_a_file(site: Served, browser: Browser, tmp_pat
     assert seen.console == []
 
 
+def test_long_integers_are_sent_as_they_are_written(site: Served, browser: Browser, tmp_path: Path) -> None:
+    page, seen = opened(browser, f"{site.url}/v2/docs#model=ids")
+    field = page.get_by_label("ids INT64 [-1]")
+    field.fill("+9007199254740993 0 -9223372036854775808")
+    assert seen_by(page) == [9007199254740993, 0, -9223372036854775808]
+    file = page.get_by_label("From a file for ids")
+    file.set_input_files([{"name": "a.csv", "mimeType": "", "buffer": b"ids\n9007199254740993\n7\n"}])
+    expect(field).to_have_value("9007199254740993, 7")
+    assert seen_by(page) == [9007199254740993, 7]
+    many = [9007199254740993 + each for each in range(5000)]
+    (tmp_path / "many.csv").write_text("\n".join(["ids", *map(str, many)]))
+    np.save(tmp_path / "many.npy", np.array(many))
+    for name in ("many.csv", "many.npy"):
+        file.set_input_files(tmp_path / name)
+        expect(page.locator("#fields .preview")).to_contain_text(f"5,000 elements, [5000], from {name}")
+        assert seen_by(page) == many
+        code = code_of(page, "oip_asgi").replace("print(output.name, output.array)", "print(output.array.tolist())")
+        done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=True)
+        assert json.loads(done.stdout) == many
+    page.select_option("#action", "generate")
+    file.set_input_files(tmp_path / "many.csv")
+    page.click("#send")
+    expect(page.locator("#answer .badge")).to_have_text("200 OK")
+    assert answer_of(page)["same"] == many
+    file.set_input_files([{"name": "b.csv", "mimeType": "", "buffer": b"7\n" * 5000 + b"1.5"}])
+    expect(page.locator("#fields .failed")).to_have_text("ids: b.csv cannot be sent: 1.5 is not an integer")
+    assert seen.console == []
+
+
 def test_a_picture_is_shown_before_it_is_sent(site: Served, browser: Browser, tmp_path: Path) -> None:
     page, seen = opened(browser, f"{site.url}/v2/docs#model=files")
     (tmp_path / "it's $x.png").write_bytes(RED)
