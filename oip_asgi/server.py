@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, NoReturn, TypeVar, Unpack
 import msgspec
 
 from ._codecs.content_types import Codecs
-from ._docs.json_schemas import example_tensors
+from ._docs.json_schemas import make_example_tensors
 from ._docs.openapi import openapi
 from ._extensions import repository
 from ._extensions.repository import ModelStatus
@@ -220,7 +220,7 @@ class InferenceServer:
         check_names(options, ModelOptions, f"model {name!r}: ")
         model = Model(ModelOptions(name=name, function=function, **options), engine.codecs)
         if model.options.warm_up:
-            model.loader.prove = partial(warm_up, engine, model, example_tensors)
+            model.loader.prove = partial(warm_up, engine, model, make_example_tensors)
         seconds = model.options.idle_unload
         if seconds is not None:
             lock, label = model.limiter.lock, model.options.label

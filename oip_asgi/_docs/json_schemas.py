@@ -49,7 +49,7 @@ _TEXTS: Final = {"base64": _PICTURE, "datetime": "2026-01-31T12:00:00", "pd_json
 """An element of BYTES that each content type can read. Bytes are pictures more often than anything else. Any other is a plain text."""
 
 
-def element(datatype: str) -> Schema:
+def describe_element(datatype: str) -> Schema:
     if datatype == "BYTES":
         return STRING
     if datatype == "BOOL":
@@ -60,7 +60,7 @@ def element(datatype: str) -> Schema:
     return {"type": "integer", "minimum": int(limits.min), "maximum": int(limits.max)}
 
 
-def tensor(spec: TensorSpec, content_types: Mapping[str, str | None], item: Schema, *, has_data: bool) -> Schema:
+def describe_tensor(spec: TensorSpec, content_types: Mapping[str, str | None], item: Schema, *, has_data: bool) -> Schema:
     """One declared tensor, with the schema of an element. A response may have its data after the JSON."""
     flat: Schema = {"type": "array", "items": item}
     nested = flat
@@ -73,7 +73,7 @@ def tensor(spec: TensorSpec, content_types: Mapping[str, str | None], item: Sche
         "properties": {
             "name": {"const": spec.name},
             "datatype": {"const": spec.datatype},
-            "shape": _shape(spec.shape),
+            "shape": _describe_shape(spec.shape),
             "data": flat if len(spec.shape) == 1 else {"anyOf": [flat, nested if spec.shape else item]},
             "parameters": {**PARAMETERS, "properties": {"content_type": {"enum": names}}},
         },
@@ -81,29 +81,29 @@ def tensor(spec: TensorSpec, content_types: Mapping[str, str | None], item: Sche
     }
 
 
-def _shape(shape: Sequence[int]) -> Schema:
+def _describe_shape(shape: Sequence[int]) -> Schema:
     dimensions = [{"type": "integer", "minimum": 0} if size == -1 else {"const": size} for size in shape]
     if not dimensions:
         return {"type": "array", "maxItems": 0}
     return {"type": "array", "prefixItems": dimensions, "minItems": len(dimensions), "maxItems": len(dimensions)}
 
 
-def one_of(tensors: Sequence[Schema]) -> Schema:
+def join_schemas(tensors: Sequence[Schema]) -> Schema:
     return tensors[0] if len(tensors) == 1 else {"oneOf": list(tensors)}
 
 
-def flat_member(item: Schema) -> Schema:
+def describe_member(item: Schema) -> Schema:
     """A tensor as a member of a flat object of the generate extension: a scalar, a flat list, or nested lists."""
     return {"anyOf": [item, {"type": "array", "items": item}, {"type": "array", "items": {"type": "array"}}]}
 
 
-def or_each(whole: Schema) -> Schema:
+def allow_list(whole: Schema) -> Schema:
     """An object, or a list of such objects, one for each row."""
     row = {**whole, "required": [name for name in whole["required"] if name != "model_name"]}
     return {"anyOf": [whole, {"type": "array", "items": row}]}
 
 
-def request(inputs: Schema, outputs: Iterable[str]) -> Schema:
+def describe_request(inputs: Schema, outputs: Iterable[str]) -> Schema:
     names = list(outputs)
     output = {"name": {"enum": names} if names else STRING, "parameters": PARAMETERS}
     return {
@@ -118,7 +118,7 @@ def request(inputs: Schema, outputs: Iterable[str]) -> Schema:
     }
 
 
-def response(model: str, version: str | None, outputs: Schema) -> Schema:
+def describe_response(model: str, version: str | None, outputs: Schema) -> Schema:
     versioned = {} if version is None else {"model_version": {"const": version}}
     return {
         "type": "object",
@@ -127,35 +127,33 @@ def response(model: str, version: str | None, outputs: Schema) -> Schema:
     }
 
 
-def count(specs: Iterable[TensorSpec]) -> int:
+def count_elements(specs: Iterable[TensorSpec]) -> int:
     """How many elements an example of these tensors has in all."""
-    return sum(math.prod(_example_shape(spec)) for spec in specs)
+    return sum(math.prod(_find_shape(spec)) for spec in specs)
 
 
-def example_tensors(specs: Iterable[TensorSpec]) -> list[dict[str, Any]]:
+def make_example_tensors(specs: Iterable[TensorSpec]) -> list[dict[str, Any]]:
     """The tensors of an inference request or response. Each dimension of any size is 1."""
-    return [
-        {"name": spec.name, "shape": _example_shape(spec), "datatype": spec.datatype, "data": _example_elements(spec)} for spec in specs
-    ]
+    return [{"name": spec.name, "shape": _find_shape(spec), "datatype": spec.datatype, "data": _list_elements(spec)} for spec in specs]
 
 
-def example_members(specs: Iterable[TensorSpec]) -> dict[str, Any]:
+def make_example_members(specs: Iterable[TensorSpec]) -> dict[str, Any]:
     """The members of a flat object of the generate extension: one element is a scalar, several are a flat list."""
-    examples = {spec.name: _example_elements(spec) for spec in specs}
+    examples = {spec.name: _list_elements(spec) for spec in specs}
     return {name: elements[0] if len(elements) == 1 else elements for name, elements in examples.items()}
 
 
-def _example_shape(spec: TensorSpec) -> list[int]:
+def _find_shape(spec: TensorSpec) -> list[int]:
     return [1 if size == -1 else size for size in spec.shape]
 
 
-def _example_elements(spec: TensorSpec) -> list[Any]:
+def _list_elements(spec: TensorSpec) -> list[Any]:
     if spec.example is not None:
         return list(spec.example)
     if spec.pd_categories is not None:
         [element, *_] = msgspec.json.decode(spec.pd_categories)["data"] or [None]
-        return [msgspec.json.encode(element).decode() if spec.content_type == "pd_json" else element] * math.prod(_example_shape(spec))
+        return [msgspec.json.encode(element).decode() if spec.content_type == "pd_json" else element] * math.prod(_find_shape(spec))
     text = _TEXTS.get(spec.content_type or "", "text") + "Z" * (", " in (spec.pd_dtype or ""))  # a date of a column with a time zone
     zeros = {"BYTES": "null" if spec.content_type == "pd_json" and spec.pd_dtype else text, "BOOL": False}
     number = min(max(0, -math.inf if spec.minimum is None else spec.minimum), math.inf if spec.maximum is None else spec.maximum)
-    return [zeros.get(spec.datatype, float(number) if spec.datatype in FLOATING else math.ceil(number))] * math.prod(_example_shape(spec))
+    return [zeros.get(spec.datatype, float(number) if spec.datatype in FLOATING else math.ceil(number))] * math.prod(_find_shape(spec))

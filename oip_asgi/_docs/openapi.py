@@ -72,7 +72,7 @@ def _make_document(
         if security is not None and not is_open(path):
             methods = {method: {**operation, "security": security.needed} for method, operation in methods.items()}
         paths[mount if mount and path == "/" else mount + path] = pack({**shared, **methods})
-    components = operations.components()
+    components = operations.describe_components()
     if security is not None and security.schemes:
         components["securitySchemes"] = security.schemes
     tags = [{"name": "server"}] if has_server else []
@@ -96,9 +96,9 @@ def _list_operations(
     """Each path below the mount, and its operations by method."""
     keys = {at.model.name: at.key for at in reversed(model_paths)}
     parts = chain(
-        [operations.server()] if has_server else [],
-        (operations.control(name, key, controls) for name, key in keys.items()),
-        (operations.model(at) for at in model_paths),
+        [operations.describe_server()] if has_server else [],
+        (operations.describe_control(name, key, controls) for name, key in keys.items()),
+        (operations.describe_model(at) for at in model_paths),
     )
     return chain.from_iterable(paths.items() for paths in parts)
 

@@ -97,162 +97,166 @@ class Operations:
         self._datatypes: set[str] = set()
         self._model_schemas: dict[str, msgspec.Raw] = {}
 
-    def components(self) -> dict[str, Any]:
+    def describe_components(self) -> dict[str, Any]:
         _, structs = msgspec.json.schema_components(_DOCUMENTS, ref_template=self._element_of + "{name}")
         for schema in structs.values():
             schema.pop("description", None)  # it is for readers of the code
-        elements = {datatype: json_schemas.element(datatype) for datatype in sorted(self._datatypes)}
+        elements = {datatype: json_schemas.describe_element(datatype) for datatype in sorted(self._datatypes)}
         all_schemas = {**structs, "Tensor": json_schemas.ANY_TENSOR, **elements, **self._model_schemas}
         length = {"name": HEADER_LENGTH, "in": "header", "description": _BINARY_BODY, "schema": {"type": "integer", "minimum": 0}}
         return {
             "schemas": {self._namespace + name: schema for name, schema in all_schemas.items()},
-            "responses": {f"{self._namespace}Error{status}": self._json("Error", text) for status, text in _ERRORS.items()},
+            "responses": {f"{self._namespace}Error{status}": self._make_response("Error", text) for status, text in _ERRORS.items()},
             "parameters": {f"{self._namespace}HeaderLength": length},
         }
 
-    def _schema(self, name: str) -> Schema:
+    def _refer_to(self, name: str) -> Schema:
         return {"$ref": self._element_of + name}
 
-    def _element(self, spec: TensorSpec) -> Schema:
-        return self._schema(spec.datatype) if spec.allow_nan or spec.datatype not in FLOATING else json_schemas.NUMBER
+    def _describe_element(self, spec: TensorSpec) -> Schema:
+        return self._refer_to(spec.datatype) if spec.allow_nan or spec.datatype not in FLOATING else json_schemas.NUMBER
 
-    def _json(self, name: str, description: str = "OK") -> dict[str, Any]:
+    def _make_response(self, name: str, description: str = "OK") -> dict[str, Any]:
         """A response that is a document with this schema."""
-        return {"description": description, "content": {"application/json": {"schema": self._schema(name)}}}
+        return {"description": description, "content": {"application/json": {"schema": self._refer_to(name)}}}
 
-    def _errors(self, *statuses: str) -> dict[str, Any]:
+    def _list_errors(self, *statuses: str) -> dict[str, Any]:
         return {status: {"$ref": f"#/components/responses/{self._namespace}Error{status}"} for status in statuses}
 
-    def _operation(self, name: str, tag: str, summary: str, responses: dict[str, Any], **more: Any) -> dict[str, Any]:
+    def _make_operation(self, name: str, tag: str, summary: str, responses: dict[str, Any], **more: Any) -> dict[str, Any]:
         return {"operationId": f"{self._namespace.lower()}_{name}", "tags": [tag], "summary": summary, "responses": responses, **more}
 
-    def _get(self, name: str, tag: str, summary: str, schema: str, *errors: str, not_ready: str = "") -> dict[str, Any]:
-        responses = {"200": self._json(schema), **self._errors(*errors)}
+    def _make_get(self, name: str, tag: str, summary: str, schema: str, *errors: str, not_ready: str = "") -> dict[str, Any]:
+        responses = {"200": self._make_response(schema), **self._list_errors(*errors)}
         if not_ready:
-            responses["503"] = self._json(schema, not_ready)
-        return {"get": self._operation(name, tag, summary, responses)}
+            responses["503"] = self._make_response(schema, not_ready)
+        return {"get": self._make_operation(name, tag, summary, responses)}
 
-    def server(self) -> dict[str, dict[str, Any]]:
-        entries = {"type": "array", "items": self._schema("ModelIndex")}
-        listed = {"200": {"description": "OK", "content": {"application/json": {"schema": entries}}}, **self._errors("400")}
-        body = {"content": {"application/json": {"schema": self._schema("IndexRequest"), "example": {"ready": False}}}}
-        index = self._operation("server_index", "server", "The models and their states", listed, requestBody=body)
-        ready = self._get("server_ready", "server", "Whether every model is ready", "ServerReady", not_ready="A model is not ready.")
+    def describe_server(self) -> dict[str, dict[str, Any]]:
+        entries = {"type": "array", "items": self._refer_to("ModelIndex")}
+        listed = {"200": {"description": "OK", "content": {"application/json": {"schema": entries}}}, **self._list_errors("400")}
+        body = {"content": {"application/json": {"schema": self._refer_to("IndexRequest"), "example": {"ready": False}}}}
+        index = self._make_operation("server_index", "server", "The models and their states", listed, requestBody=body)
+        ready = self._make_get("server_ready", "server", "Whether every model is ready", "ServerReady", not_ready="A model is not ready.")
         return {
-            "/": self._get("server_metadata", "server", "The server's name, version and extensions", "ServerMetadata"),
-            "/health/live": self._get("server_live", "server", "Whether the server is alive", "ServerLive"),
+            "/": self._make_get("server_metadata", "server", "The server's name, version and extensions", "ServerMetadata"),
+            "/health/live": self._make_get("server_live", "server", "Whether the server is alive", "ServerLive"),
             "/health/ready": ready,
-            "/models": self._get("server_models", "server", "The names of the models", "ModelList"),
-            "/models/stats": self._get("server_stats", "server", "The statistics of all models", "Statistics"),
+            "/models": self._make_get("server_models", "server", "The names of the models", "ModelList"),
+            "/models/stats": self._make_get("server_stats", "server", "The statistics of all models", "Statistics"),
             "/repository/index": {"post": index},
         }
 
-    def control(self, name: str, key: str, actions: Collection[Control]) -> dict[str, dict[str, Any]]:
-        body = {"content": {"application/json": {"schema": self._schema("ControlRequest")}}}
-        responses = {"200": {"description": "Done."}, **self._errors("400", "404", "500", "503")}
+    def describe_control(self, name: str, key: str, actions: Collection[Control]) -> dict[str, dict[str, Any]]:
+        body = {"content": {"application/json": {"schema": self._refer_to("ControlRequest")}}}
+        responses = {"200": {"description": "Done."}, **self._list_errors("400", "404", "500", "503")}
         operations = {
-            action: self._operation(f"{action}_{key}", f"model {name}", f"{action.capitalize()} the model", responses, requestBody=body)
+            action: self._make_operation(
+                f"{action}_{key}", f"model {name}", f"{action.capitalize()} the model", responses, requestBody=body
+            )
             for action in actions
         }
         return {f"/repository{path_of(name)}/{action}": {"post": operation} for action, operation in operations.items()}
 
-    def model(self, at: ModelPath) -> dict[str, dict[str, Any]]:
+    def describe_model(self, at: ModelPath) -> dict[str, dict[str, Any]]:
         """The operations of a model: either those with a stream of responses, or those with one."""
         model, tag = at.model, f"model {at.model.name}"
         self._add_schemas(at)
         not_ready = "The model is not ready."
         paths = {
-            "": self._get(f"metadata_{at.key}", tag, "The model's metadata", "ModelMetadata", "404"),
-            "/ready": self._get(f"ready_{at.key}", tag, "Whether the model is ready", "ModelReady", "404", not_ready=not_ready),
-            "/stats": self._get(f"stats_{at.key}", tag, "The model's statistics", "Statistics", "404"),
-            "/config": self._get(f"config_{at.key}", tag, "The model's configuration", "ModelConfig", "404"),
+            "": self._make_get(f"metadata_{at.key}", tag, "The model's metadata", "ModelMetadata", "404"),
+            "/ready": self._make_get(f"ready_{at.key}", tag, "Whether the model is ready", "ModelReady", "404", not_ready=not_ready),
+            "/stats": self._make_get(f"stats_{at.key}", tag, "The model's statistics", "Statistics", "404"),
+            "/config": self._make_get(f"config_{at.key}", tag, "The model's configuration", "ModelConfig", "404"),
         }
-        whole = self._body(at, "Request", lambda specs: {"inputs": json_schemas.example_tensors(specs)})
-        flat = self._body(at, "GenerateRequest", json_schemas.example_members)
+        whole = self._describe_body(at, "Request", lambda specs: {"inputs": json_schemas.make_example_tensors(specs)})
+        flat = self._describe_body(at, "GenerateRequest", json_schemas.make_example_members)
         if model.streams:
-            paths["/infer_stream"] = self._post(at, "inferStream", "Infer, with a stream of responses", whole, _STREAM)
-            paths["/generate_stream"] = self._post(at, "generateStream", "Infer, with a stream of flat JSON objects", flat, _STREAM)
+            paths["/infer_stream"] = self._make_post(at, "inferStream", "Infer, with a stream of responses", whole, _STREAM)
+            paths["/generate_stream"] = self._make_post(at, "generateStream", "Infer, with a stream of flat JSON objects", flat, _STREAM)
         else:
             whole["content"].update(_BINARY)
             length = [{"$ref": f"#/components/parameters/{self._namespace}HeaderLength"}]
-            paths["/infer"] = self._post(at, "infer", "Infer", whole, self._response(at), parameters=length)
+            paths["/infer"] = self._make_post(at, "infer", "Infer", whole, self._describe_response(at), parameters=length)
             # none may have the name of another member of a flat object; no model that streams has such a tensor
             inputs = [spec.name for specs in _list_inputs(model) for spec in specs]
             if RESERVED_INPUTS.isdisjoint(inputs) and RESERVED_OUTPUTS.isdisjoint(spec.name for spec in model.outputs):
-                generated = self._json(f"GenerateResponse_{at.of_model}")
-                paths["/generate"] = self._post(at, "generate", "Infer, with flat JSON objects", flat, generated)
+                generated = self._make_response(f"GenerateResponse_{at.of_model}")
+                paths["/generate"] = self._make_post(at, "generate", "Infer, with flat JSON objects", flat, generated)
         return {at.path + action: operations for action, operations in paths.items()}
 
-    def _post(
+    def _make_post(
         self, at: ModelPath, action: str, summary: str, body: dict[str, Any], response: dict[str, Any], **more: Any
     ) -> dict[str, Any]:
-        responses, body = {"200": response, **self._errors(*_ERRORS)}, {"required": True, **body}
+        responses, body = {"200": response, **self._list_errors(*_ERRORS)}, {"required": True, **body}
         if at.model.binding.description:
             more["description"] = at.model.binding.description
-        operation = self._operation(f"{action}_{at.key}", f"model {at.model.name}", summary, responses, requestBody=body, **more)
+        operation = self._make_operation(f"{action}_{at.key}", f"model {at.model.name}", summary, responses, requestBody=body, **more)
         return {"post": operation}
 
-    def _body(self, at: ModelPath, schema: str, example: Callable[[Sequence[TensorSpec]], dict[str, Any]]) -> dict[str, Any]:
+    def _describe_body(self, at: ModelPath, schema: str, example: Callable[[Sequence[TensorSpec]], dict[str, Any]]) -> dict[str, Any]:
         """The body of a request to a model, with an example unless that is large."""
         required, optional = _list_inputs(at.model)
         is_guess = at.model.binding.is_open and not required and not optional
         foreign = _find_foreign(at.model)
         likely = foreign.likely if foreign is not None else ()
         specs = [*likely] or [TensorSpec("x", "FP32", [-1])] if is_guess else required
-        content: dict[str, Any] = {"schema": self._schema(f"{schema}_{at.of_model}")}
-        if json_schemas.count(specs) <= json_schemas.MAX_ELEMENTS:
+        content: dict[str, Any] = {"schema": self._refer_to(f"{schema}_{at.of_model}")}
+        if json_schemas.count_elements(specs) <= json_schemas.MAX_ELEMENTS:
             content["example"] = example(specs)
         body, description = {"content": {"application/json": content}}, _describe(at.model, specs, optional)
         return {"description": description, **body} if description else body
 
-    def _response(self, at: ModelPath) -> dict[str, Any]:
+    def _describe_response(self, at: ModelPath) -> dict[str, Any]:
         """The response of a model, with an example if its outputs are declared and small."""
-        model, response = at.model, self._json(f"Response_{at.of_model}")
+        model, response = at.model, self._make_response(f"Response_{at.of_model}")
         response["content"].update(_BINARY)
         response["headers"] = {HEADER_LENGTH: {"description": "How many bytes of a binary body are JSON.", "schema": {"type": "integer"}}}
-        if model.outputs and json_schemas.count(model.outputs) <= json_schemas.MAX_ELEMENTS:
+        if model.outputs and json_schemas.count_elements(model.outputs) <= json_schemas.MAX_ELEMENTS:
             versioned = {} if model.version is None else {"model_version": model.version}
-            example = {"model_name": model.name, **versioned, "outputs": json_schemas.example_tensors(model.outputs)}
+            example = {"model_name": model.name, **versioned, "outputs": json_schemas.make_example_tensors(model.outputs)}
             response["content"]["application/json"]["example"] = example
         return response
 
-    def _input(self, spec: TensorSpec, item: Schema, *, is_declared: bool, default: str | float | None) -> Schema:
-        schema: Schema = {"allOf": [self._schema("Tensor")], "title": spec.name, "properties": {"name": {"const": spec.name}}}
+    def _describe_input(self, spec: TensorSpec, item: Schema, *, is_declared: bool, default: str | float | None) -> Schema:
+        schema: Schema = {"allOf": [self._refer_to("Tensor")], "title": spec.name, "properties": {"name": {"const": spec.name}}}
         if is_declared:
-            schema = json_schemas.tensor(spec, self._content_types, item, has_data=True)
+            schema = json_schemas.describe_tensor(spec, self._content_types, item, has_data=True)
         if default is not None:
             schema["properties"]["data"] = {**schema["properties"].get("data", {}), "default": [default]}
         return schema
 
-    def _items(self, specs: Sequence[TensorSpec], rows: object) -> dict[str, Schema]:
+    def _list_items(self, specs: Sequence[TensorSpec], rows: object) -> dict[str, Schema]:
         """The schema of an element of each tensor. That of a field of a class has its bounds and its description too."""
         fields = rows.schemas if isinstance(rows, Rows) else {}
-        return {spec.name: fields.get(spec.name) or {**self._element(spec), **spec.bounds} for spec in specs}
+        return {spec.name: fields.get(spec.name) or {**self._describe_element(spec), **spec.bounds} for spec in specs}
 
     def _add_schemas(self, at: ModelPath) -> None:
         model, (required, optional) = at.model, _list_inputs(at.model)
         named = (*required, *optional)
         declared = {spec.name for spec in model.inputs}
         self._datatypes.update(spec.datatype for spec in (*named, *model.outputs))
-        any_tensor, defaults = self._schema("Tensor"), _list_defaults(model)
-        taken_as, made_as = self._items(named, model.binding.rows), self._items(model.outputs, model.binding.returned.request_codec)
-        each = json_schemas.or_each if model.binding.rows is not None and model.binding.rows.is_list else lambda whole: whole
+        any_tensor, defaults = self._refer_to("Tensor"), _list_defaults(model)
+        taken_as = self._list_items(named, model.binding.rows)
+        made_as = self._list_items(model.outputs, model.binding.returned.request_codec)
+        each = json_schemas.allow_list if model.binding.rows is not None and model.binding.rows.is_list else lambda whole: whole
         inputs = [
-            self._input(spec, taken_as[spec.name], is_declared=spec.name in declared, default=defaults.get(spec.name)) for spec in named
+            self._describe_input(spec, taken_as[spec.name], is_declared=spec.name in declared, default=defaults.get(spec.name))
+            for spec in named
         ]
-        outputs = [json_schemas.tensor(spec, self._content_types, made_as[spec.name], has_data=False) for spec in model.outputs]
+        outputs = [json_schemas.describe_tensor(spec, self._content_types, made_as[spec.name], has_data=False) for spec in model.outputs]
         fewest = sum(spec.name not in model.binding.scalars for spec in required)  # scalars may be parameters
         taken: Schema = {"type": "array", "minItems": fewest}
         if model.binding.is_open:
             taken["items"] = any_tensor
         else:
-            taken.update(maxItems=len(inputs), items=json_schemas.one_of(inputs) if inputs else any_tensor)
-        schema: Schema = {"type": "array", "items": json_schemas.one_of(outputs) if outputs else any_tensor}
-        flat_inputs = {spec.name: json_schemas.flat_member(taken_as[spec.name]) if spec.name in declared else {} for spec in named}
-        flat_outputs = {spec.name: json_schemas.flat_member(made_as[spec.name]) for spec in model.outputs}
+            taken.update(maxItems=len(inputs), items=json_schemas.join_schemas(inputs) if inputs else any_tensor)
+        schema: Schema = {"type": "array", "items": json_schemas.join_schemas(outputs) if outputs else any_tensor}
+        flat_inputs = {spec.name: json_schemas.describe_member(taken_as[spec.name]) if spec.name in declared else {} for spec in named}
+        flat_outputs = {spec.name: json_schemas.describe_member(made_as[spec.name]) for spec in model.outputs}
         schemas = {
-            f"Request_{at.of_model}": json_schemas.request(taken, [spec.name for spec in model.outputs]),
-            f"Response_{at.of_model}": json_schemas.response(model.name, model.version, schema),
+            f"Request_{at.of_model}": json_schemas.describe_request(taken, [spec.name for spec in model.outputs]),
+            f"Response_{at.of_model}": json_schemas.describe_response(model.name, model.version, schema),
             f"GenerateRequest_{at.of_model}": each(
                 {
                     "type": "object",
@@ -311,7 +315,7 @@ def _describe(model: Model, specs: Sequence[TensorSpec], optional: Sequence[Tens
         how = ", ".join(f"{what}=[{', '.join(tensors)}]" for what, tensors in written.items())
         example = ", and the example is a guess" if guessed else ""
         sentences.append(_UNDECLARED.format(what=" and ".join(missing), guessed=example, how=how))
-    elements = json_schemas.count(specs)
+    elements = json_schemas.count_elements(specs)
     if elements > json_schemas.MAX_ELEMENTS:
         sentences.append(_TOO_LARGE.format(elements=elements))
     return " ".join(sentences)

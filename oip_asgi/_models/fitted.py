@@ -35,7 +35,7 @@ def list_columns(model: Any) -> list[str] | None:
     if of_xgboost:
         return model.feature_names or []
     if _is_catboost(model):
-        names = _get(model, "feature_names_") or []
+        names = _get_attribute(model, "feature_names_") or []
         return [] if names == list(map(str, range(len(names)))) else names  # so it calls columns that had no names
     names = model.feature_name() if of_lightgbm else getattr(model, "feature_names_in_", None)
     if names is None:
@@ -121,7 +121,7 @@ def find_width(model: Any) -> int | None:
 
 
 def _declare_classes(model: Any) -> Sequence[TensorSpec]:
-    classes, datatype = _get(model, "classes_"), _PROBABILITIES.get(_library_of(_find_last(model)))
+    classes, datatype = _get_attribute(model, "classes_"), _PROBABILITIES.get(_find_library(_find_last(model)))
     if isinstance(classes, np.ndarray) and classes.ndim == 1 and datatype is not None:
         with suppress(ValueError):  # a class whose name can be no label
             return [TensorSpec("output_0", datatype, [-1, len(classes)], labels=list(map(str, classes.tolist())))]
@@ -132,12 +132,12 @@ def _has_value_of_each(model: Any, method: str) -> bool:
     """Whether a method returns a value for each class: two classes have one decision, and `ovo` has one of each pair."""
     if method != "decision_function":
         return True
-    shape = _get(_find_last(model), "decision_function_shape")
-    classes = _get(model, "classes_")
+    shape = _get_attribute(_find_last(model), "decision_function_shape")
+    classes = _get_attribute(model, "classes_")
     return isinstance(classes, np.ndarray) and len(classes) > 2 and shape != "ovo"
 
 
-def _get(model: Any, name: str) -> Any:
+def _get_attribute(model: Any, name: str) -> Any:
     try:
         return getattr(model, name, None)
     except Exception:  # as of `n_features_in_`
@@ -150,7 +150,7 @@ def _find_last(model: Any) -> Any:
     return steps[-1][0]
 
 
-def _library_of(step: Any) -> str:
+def _find_library(step: Any) -> str:
     return type(step).__module__.partition(".")[0]
 
 
@@ -168,10 +168,10 @@ _Steps: TypeAlias = list[tuple[Any, list[str] | None]]
 
 def _list_ways(model: Any, columns: frozenset[str], names: list[str] | None) -> list[tuple[frozenset[str], _Steps]]:
     """The ways of some columns through what is within a model that gets these names: estimators without others within, or words."""
-    held = model.estimator if type(model).__name__ == "FrozenEstimator" else _get(model, "best_estimator_")
+    held = model.estimator if type(model).__name__ == "FrozenEstimator" else _get_attribute(model, "best_estimator_")
     if held is not None:
         return _list_ways(held, columns, names)
-    steps = _get(model, "steps")
+    steps = _get_attribute(model, "steps")
     within = [step for _, step in steps if step not in (None, "passthrough")] if isinstance(steps, list) else []
     if not within:
         inner = [] if names is None else _list_inner(model, names)
@@ -185,17 +185,17 @@ def _list_ways(model: Any, columns: frozenset[str], names: list[str] | None) -> 
 
 def _list_inner(model: Any, columns: list[str]) -> list[tuple[Any, list[str]]]:
     """The fitted estimators of which one, such as a vote, is made, and the columns that each of them gets."""
-    if isinstance(_get(model, "transformers_"), list):
-        return [(each, _choose(columns, chosen)) for _, each, chosen in model.transformers_]
+    if isinstance(_get_attribute(model, "transformers_"), list):
+        return [(each, _choose_columns(columns, chosen)) for _, each, chosen in model.transformers_]
     if not _has_estimators(model):
         return []
-    several, chosen = _get(model, "estimators_"), _get(model, "estimators_features_")
+    several, chosen = _get_attribute(model, "estimators_"), _get_attribute(model, "estimators_features_")
     found = list(several) if isinstance(several, list) else []
     if isinstance(chosen, list):  # each of a bag may get some columns only
-        return [(each, _choose(columns, own)) for each, own in zip(found, chosen, strict=True)]
-    found += [each.estimator for each in _get(model, "calibrated_classifiers_") or ()]
-    found += [each for _, each in _get(model, "transformer_list") or ()]
-    found += [_get(model, name) for name in ("estimator_", "regressor_")]
+        return [(each, _choose_columns(columns, own)) for each, own in zip(found, chosen, strict=True)]
+    found += [each.estimator for each in _get_attribute(model, "calibrated_classifiers_") or ()]
+    found += [each for _, each in _get_attribute(model, "transformer_list") or ()]
+    found += [_get_attribute(model, name) for name in ("estimator_", "regressor_")]
     return [(each, columns) for each in found if each is not None]
 
 
@@ -262,7 +262,7 @@ def _describe_way(steps: _Steps) -> _Column | Mapping[str, _Column]:
     for index, (step, names) in enumerate(steps):
         categories = _list_categories(step)
         if names is not None and len(categories) == len(names):
-            is_strict = _get(step, "handle_unknown") == "error" and len(steps) - index == len(left)
+            is_strict = _get_attribute(step, "handle_unknown") == "error" and len(steps) - index == len(left)
             of_each = [_describe_categories(own, has_none=has_none, is_strict=is_strict) for own in categories]
             return dict(zip(names, of_each, strict=True))
     has_none = has_none or any(each is None for step, _ in steps for own in _list_categories(step) for each in own.tolist())
@@ -271,7 +271,7 @@ def _describe_way(steps: _Steps) -> _Column | Mapping[str, _Column]:
         kinds = dict.fromkeys(first.get_cat_feature_indices(), "category") | dict.fromkeys(first.get_text_feature_indices(), "text")
         kinds |= dict.fromkeys(first.get_embedding_feature_indices(), "any")
         return {name: _Column(kinds.get(place, "number"), has_none) for place, name in enumerate(names or ())}
-    return _Column(_kind_at(first), has_none, not left or not _refuses_missing(left[0][0]))
+    return _Column(_find_kind(first), has_none, not left or not _refuses_missing(left[0][0]))
 
 
 _PASSES: Final = frozenset({"MaxAbsScaler", "MinMaxScaler", "PowerTransformer", "QuantileTransformer", "RobustScaler", "StandardScaler"})
@@ -282,12 +282,12 @@ number of it. If a class is missing here, NaN is 500 where it could be 400; with
 def _passes_missing(step: Any) -> bool:
     name = type(step).__name__
     has_no_function = name == "FunctionTransformer" and step.func is None and not step.validate  # which stands for "passthrough"
-    return step == "passthrough" or (_library_of(step) == "sklearn" and (name in _PASSES or has_no_function))
+    return step == "passthrough" or (_find_library(step) == "sklearn" and (name in _PASSES or has_no_function))
 
 
 def _refuses_missing(step: Any) -> bool:
     """Whether an estimator of scikit-learn refuses NaN and infinities, as its tags say. One of one's own may have the tags of its base."""
-    if _library_of(step) != "sklearn" or _has_estimators(step) or getattr(step, "missing_values", ...) is None:
+    if _find_library(step) != "sklearn" or _has_estimators(step) or getattr(step, "missing_values", ...) is None:
         return False
     if type(step).__name__.startswith("_"):  # scikit-learn checks the tags of public classes only: _ConstantPredictor has those of its base
         return False
@@ -300,7 +300,7 @@ def _refuses_missing(step: Any) -> bool:
 
 def _list_categories(step: Any) -> list[Any]:
     """Those that an encoder knows, of each of its columns."""
-    categories = _get(step, "categories_")
+    categories = _get_attribute(step, "categories_")
     return categories if isinstance(categories, list) else []
 
 
@@ -315,12 +315,12 @@ def _describe_categories(categories: Any, *, has_none: bool, is_strict: bool) ->
     return _Column(kind, has_none, allow_nan, [json.dumps(there[0])] if kind == "object" else None)
 
 
-def _kind_at(step: Any) -> str:
+def _find_kind(step: Any) -> str:
     """The kind of the columns of a step that knows no categories of theirs."""
     if hasattr(step, "vocabulary_") or type(step).__name__ == "HashingVectorizer":
         return "text"
-    takes_numbers = _library_of(step) in _PROBABILITIES and type(step).__name__ not in _OF_OTHERS and not _has_estimators(step)
-    is_of_objects = getattr(getattr(_get(step, "statistics_"), "dtype", None), "hasobject", False)
+    takes_numbers = _find_library(step) in _PROBABILITIES and type(step).__name__ not in _OF_OTHERS and not _has_estimators(step)
+    is_of_objects = getattr(getattr(_get_attribute(step, "statistics_"), "dtype", None), "hasobject", False)
     takes_others = is_of_objects or _has_categories(step) or hasattr(step, "categories_")
     return "number" if takes_numbers and not takes_others else "any"
 
@@ -328,11 +328,11 @@ def _kind_at(step: Any) -> str:
 def _has_categories(model: Any) -> bool:
     """Whether a booster, or an estimator that has one, was fitted with columns of categories."""
     is_xgboost = isinstance(model, find_class("xgboost", "XGBModel"))
-    of_xgboost, of_lightgbm = _get(model, "get_booster")() if is_xgboost else model, _get(model, "booster_") or model
-    return bool(_get(of_lightgbm, "pandas_categorical")) or "c" in (_get(of_xgboost, "feature_types") or ())
+    of_xgboost, of_lightgbm = _get_attribute(model, "get_booster")() if is_xgboost else model, _get_attribute(model, "booster_") or model
+    return bool(_get_attribute(of_lightgbm, "pandas_categorical")) or "c" in (_get_attribute(of_xgboost, "feature_types") or ())
 
 
-def _choose(columns: Sequence[str], chosen: Any) -> list[str]:
+def _choose_columns(columns: Sequence[str], chosen: Any) -> list[str]:
     """The names of the columns that a `ColumnTransformer` gives to one of its steps."""
     if isinstance(chosen, UserList):  # its items are another type in scikit-learn 1.7, of which 1.5 and 1.6 warn who reads one
         chosen = chosen.data
