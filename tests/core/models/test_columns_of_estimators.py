@@ -11,9 +11,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from sklearn.base import BaseEstimator, TransformerMixin
+from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
 from sklearn.calibration import CalibratedClassifierCV
-from sklearn.compose import make_column_transformer
+from sklearn.compose import ColumnTransformer, make_column_transformer
+from sklearn.feature_extraction.text import HashingVectorizer
 from sklearn.impute import SimpleImputer
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import GridSearchCV
@@ -21,6 +22,7 @@ from sklearn.multiclass import OneVsRestClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 from sklearn.tree import DecisionTreeClassifier
+from sklearn.utils import all_estimators
 
 from oip_asgi import InferenceError, InferenceServer, TensorSpec
 from oip_asgi.specs import specs_of
@@ -316,3 +318,29 @@ def test_declared_columns_come_in_their_order() -> None:
 
     one = np.array([1.0])
     assert outputs(ask(server, "m", b=one, a=one)) == {"output_0": ["b", "a"]}
+
+
+@pytest.mark.parametrize("chosen", ["note", 0])
+def test_a_vectorizer_gets_its_column_by_name_or_place(chosen: str | int) -> None:
+    notes = pd.DataFrame({"note": ["a", "b", "c", "d"]})
+    texts = ColumnTransformer([("words", HashingVectorizer(n_features=8), chosen)])
+    server = InferenceServer()
+    server.register("m", make_pipeline(texts, LogisticRegression()).fit(notes, KINDS).predict)
+    [note] = get(server, "/models/m")[1]["inputs"]
+    assert (note["name"], note["datatype"], note["parameters"]["content_type"]) == ("note", "BYTES", "str")
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_every_scaler_that_keeps_what_is_missing_is_known() -> None:
+    frame = pd.DataFrame(np.arange(1.0, 25).reshape(-1, 3), columns=["a", "b", "c"])
+    missing, keep = frame[:1].assign(a=np.nan), dict[str, Any]()
+    for name, cls in all_estimators("transformer"):
+        if issubclass(cls, OneToOneFeatureMixin):  # another one may drop the column
+            with contextlib.suppress(ValueError):  # it takes no NaN
+                if np.isnan(cls().fit(frame, frame["a"]).transform(missing)).tolist() == [[True, False, False]]:
+                    keep[name] = cls
+    for name, cls in keep.items():
+        server = InferenceServer()
+        server.register("m", make_pipeline(cls(), LogisticRegression()).fit(frame, KINDS * 2).predict)
+        assert error(ask(server, "m", a=[np.nan], b=[2.0], c=[3.0])) == (400, "input 'a', row 0 is missing: expected a finite number"), name
+    assert {"StandardScaler", "QuantileTransformer"} <= keep.keys()

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from contextlib import suppress
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
-from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
+from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.calibration import CalibratedClassifierCV
 from sklearn.cluster import KMeans
 from sklearn.compose import ColumnTransformer, make_column_transformer
@@ -37,7 +36,6 @@ from sklearn.preprocessing import (
 )
 from sklearn.svm import SVC
 from sklearn.tree import DecisionTreeClassifier
-from sklearn.utils import all_estimators
 
 from oip_asgi import InferenceError, InferenceRequest, InferenceServer, TensorSpec
 from oip_asgi.codecs import PandasCodec
@@ -289,28 +287,6 @@ def test_a_vectorizer_without_a_vocabulary_takes_texts() -> None:
     server = served(estimator.predict)
     assert described(server) == columns(note=STRICT_TEXT)
     assert outputs(ask(server, "m", note=["a"])) == {"output_0": estimator.predict(PEOPLE[["note"]][:1]).tolist()}
-
-
-@pytest.mark.parametrize("chosen", ["note", 0])
-def test_a_vectorizer_gets_its_column_by_name_or_place(chosen: str | int) -> None:
-    texts = ColumnTransformer([("words", HashingVectorizer(n_features=8), chosen)])
-    server = served(make_pipeline(texts, LogisticRegression()).fit(PEOPLE[["note"]], LEAVES).predict)
-    assert described(server) == columns(note=STRICT_TEXT)
-
-
-@pytest.mark.filterwarnings("ignore")
-def test_every_scaler_that_keeps_what_is_missing_is_known() -> None:
-    features = np.arange(1.0, 25).reshape(-1, 3)
-    keep = set[str]()
-    for name, cls in all_estimators("transformer"):
-        if issubclass(cls, OneToOneFeatureMixin):  # others may drop the column
-            step = cls().fit(features, features[:, 0])
-            with suppress(ValueError):
-                if np.isnan(step.transform([[np.nan, 2, 3]])[0]).tolist() == [True, False, False]:
-                    keep.add(name)
-                    server = served(make_pipeline(step, LinearRegression()).fit(features, features[:, 0]).predict)
-                    assert ask(server, "m", X=[[np.nan, 2, 3]]).status == 400, name
-    assert {"StandardScaler", "QuantileTransformer"} <= keep
 
 
 def test_a_step_that_may_take_anything_leaves_its_columns_open() -> None:
