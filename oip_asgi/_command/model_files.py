@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+from contextlib import suppress
 from pathlib import Path
+from types import MethodType
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -26,7 +27,6 @@ class ModelFile(NamedTuple):
 
     function: Callable[..., Any]
     options: dict[str, Any]  # for `register`
-    columns: list[str] = []  # noqa: RUF012  (of a data frame, if their types are not known)
 
 
 def read_model_file(file: Path) -> ModelFile:
@@ -61,76 +61,46 @@ def _import_needed(module: str, package: str, file: Path) -> Any:
 # Estimators: what has `predict`, as those of scikit-learn have it
 
 
-class _Estimator:
-    """An estimator and all that it says of rows, as outputs with the names that they have at MLServer."""
-
-    def __init__(self, estimator: Any) -> None:
-        self._estimator = estimator
-        names = list_columns(estimator)
-        if names:
-            self.feature_names_in_ = names  # the server reads it: it puts columns in this order, and refuses others
-        if hasattr(estimator, "n_features_in_"):
-            self.n_features_in_ = int(estimator.n_features_in_)
-        classes = getattr(estimator, "classes_", None)
-        self._classes = classes if isinstance(classes, np.ndarray) and hasattr(estimator, "predict_proba") else None
-
-    def predict(self, X: Any) -> dict[str, Any]:  # noqa: N803  (as the estimator calls it)
-        predicted = {"predict": self._estimator.predict(X)}
-        return predicted if self._classes is None else {**predicted, "predict_proba": self._estimator.predict_proba(X)}
-
-    def list_outputs(self, example: Any) -> list[TensorSpec]:
-        """The outputs: of a classifier from its classes, of others from what they say to an example, if there is one."""
-        if self._classes is not None:
-            labels = list(map(str, self._classes))
-            kind = "BYTES" if self._classes.dtype.kind in "OUS" else datatype_of(self._classes.dtype)
-            probabilities = TensorSpec("predict_proba", "FP64", [-1, len(labels)], labels=labels)
-            return [] if kind is None else [TensorSpec("predict", kind, [-1]), probabilities]
-        if example is None:
-            return []
-        predicted = np.asarray(self.predict(example)["predict"])
-        datatype = datatype_of(predicted.dtype)
-        return [] if datatype is None else [TensorSpec("predict", datatype, [-1, *predicted.shape[1:]])]
-
-
-_TAKE_ANY_TYPE: Final = frozenset({"transformers", "categories", "categorical_features", "analyzer", "func"})
-"""Parameters of the transformers and estimators of scikit-learn that take columns of other types than numbers."""
-
-
-def _takes_numbers(estimator: Any) -> bool:
-    """True if all columns of an estimator are numbers, as far as it says."""
-    names = {name.rpartition("__")[2] for name in estimator.get_params()} if hasattr(estimator, "get_params") else set()
-    booster: Any = estimator.get_booster() if hasattr(estimator, "get_booster") else getattr(estimator, "booster_", None)
-    categories = "c" in (getattr(booster, "feature_types", None) or ()) or getattr(booster, "pandas_categorical", None)
-    return names.isdisjoint(_TAKE_ANY_TYPE) and not categories
-
-
-def _describe_estimator(estimator: Any, file: Path) -> ModelFile:
+def _describe_estimator(estimator: Any, file: Path, predict: Callable[[Any, Any], Any] | None = None) -> ModelFile:
+    """All that an estimator says of rows, as outputs with the names that they have at MLServer. `predict` may stand for its own."""
     if not hasattr(estimator, "predict"):
         raise ValueError(f"{file}: holds {describe(estimator)}: expected an estimator with predict, such as scikit-learn has them")
-    wrapped = _Estimator(estimator)
-    columns: list[str] = getattr(wrapped, "feature_names_in_", [])
-    count = getattr(wrapped, "n_features_in_", 0)
-    knows, declaration = _takes_numbers(estimator), declare(estimator.predict, has_frames=True)
-    own = (
-        {} if declaration is None else {spec.name if columns else "X": spec for spec in declaration.inputs}
-    )  # may say more than is known here
-    inputs: list[TensorSpec] = []
-    example, options = None, {"platform": type(estimator).__module__.partition(".")[0]}
-    if columns:
-        options["content_type"] = "pd"
-        inputs = [_find_numbers(own, TensorSpec(name, "FP64", [-1])) for name in columns] if knows else []
-        example = _import_needed("pandas", "pandas", file).DataFrame({name: [0.0] for name in columns})
-    elif count:
-        inputs = [_find_numbers(own, TensorSpec("X", "FP64", [-1, count]))] if knows else []
-        example = np.zeros((1, count))
-    outputs = wrapped.list_outputs(example if knows else None)
-    return ModelFile(wrapped.predict, {**options, "inputs": inputs, "outputs": outputs}, [] if inputs else columns)
+    if list_columns(estimator):
+        _import_needed("pandas", "pandas", file)
+    call, classes = predict or type(estimator).predict, getattr(estimator, "classes_", None)
+    classes = classes if isinstance(classes, np.ndarray) and hasattr(estimator, "predict_proba") else None
+
+    def answer(self: Any, X: Any) -> dict[str, Any]:  # noqa: N803  (as the estimator calls it)
+        predicted = {"predict": call(self, X)}
+        return predicted if classes is None else {**predicted, "predict_proba": self.predict_proba(X)}
+
+    answer.__name__ = "predict"
+    function = MethodType(answer, estimator)  # a method of the estimator's own: what it declares is known as of its other methods
+    outputs = _find_output(function) if classes is None else _list_outputs(classes)
+    return ModelFile(function, {"platform": type(estimator).__module__.partition(".")[0], "outputs": outputs})
 
 
-def _find_numbers(own: Mapping[str, TensorSpec], spec: TensorSpec) -> TensorSpec:
-    """What the estimator says of an input of numbers, such as whether a value may be missing; else the given spec."""
-    found = own.get(spec.name)
-    return spec if found is None or found.other_datatypes != "numbers" else replace(found, name=spec.name)
+def _list_outputs(classes: Any) -> list[TensorSpec]:
+    labels = list(map(str, classes))
+    kind = "BYTES" if classes.dtype.kind in "OUS" else datatype_of(classes.dtype)
+    probabilities = TensorSpec("predict_proba", "FP64", [-1, len(labels)], labels=labels)
+    return [] if kind is None else [TensorSpec("predict", kind, [-1]), probabilities]
+
+
+def _find_output(function: Callable[..., Any]) -> list[TensorSpec]:
+    """The output of what takes numbers, from what it says to zeros."""
+    declaration = declare(function, has_frames=True)
+    inputs = () if declaration is None else declaration.inputs
+    if declaration is None or not inputs or not all(spec.datatype == "FP64" and spec.other_datatypes == "numbers" for spec in inputs):
+        return []
+    zeros: Any = np.zeros((1, *inputs[0].shape[1:]))
+    if declaration.content_type == "pd":
+        zeros = importlib.import_module("pandas").DataFrame({spec.name: zeros for spec in inputs})
+    with suppress(Exception):  # a step of one's own need not take zeros
+        predicted = np.asarray(function(zeros)["predict"])
+        datatype = datatype_of(predicted.dtype)
+        return [] if datatype is None else [TensorSpec("predict", datatype, [-1, *predicted.shape[1:]])]
+    return []
 
 
 def _read_estimator(file: Path) -> ModelFile:
@@ -152,24 +122,13 @@ def _read_xgboost(file: Path) -> ModelFile:
 
 
 def _read_lightgbm(file: Path) -> ModelFile:
-    booster = _import_needed("lightgbm", "lightgbm", file).Booster(model_file=str(file))
-    estimator = _Booster(booster)
-    described = _describe_estimator(estimator, file)
-    return described._replace(options={**described.options, "platform": "lightgbm"})
+    return _describe_estimator(_import_needed("lightgbm", "lightgbm", file).Booster(model_file=str(file)), file, _predict_by_booster)
 
 
-class _Booster:
-    """A booster of LightGBM as an estimator."""
-
-    def __init__(self, booster: Any) -> None:
-        self.booster_ = booster
-        self.feature_names_in_ = list_columns(booster) or []
-        self.n_features_in_ = booster.num_feature()
-
-    def predict(self, rows: Any) -> Any:
-        if self.booster_.pandas_categorical:
-            rows = rows.astype({name: "category" for name, dtype in rows.dtypes.items() if str(dtype) in ("object", "str")})
-        return self.booster_.predict(rows)
+def _predict_by_booster(booster: Any, rows: Any) -> Any:
+    if booster.pandas_categorical:
+        rows = rows.astype({name: "category" for name, dtype in rows.dtypes.items() if str(dtype) in ("object", "str")})
+    return booster.predict(rows)
 
 
 def _read_onnx(file: Path) -> ModelFile:

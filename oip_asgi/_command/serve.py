@@ -13,7 +13,7 @@ import secrets
 import shlex
 import socket
 import sys
-from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterable, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from importlib.util import find_spec
 from pathlib import Path
@@ -197,7 +197,7 @@ def _make_app(target: Target, ports: Ports, key: str | None, url: str) -> Any:
     async def lifespan(host: Any) -> AsyncGenerator[Any]:
         async with AsyncExitStack() as stack:
             state = await stack.enter_async_context(loaded(host))
-            for line in describe_served(server, url, target.columns, has_key=key is not None):
+            for line in describe_served(server, url, has_key=key is not None):
                 print(line, flush=True)  # noqa: T201
             for line in await _open_more(server, ports, key, stack):
                 print(line, flush=True)  # noqa: T201
@@ -302,15 +302,12 @@ def _serve_metrics(server: InferenceServer, host: str, port: int, stack: AsyncEx
 # What it prints
 
 
-def describe_served(
-    server: InferenceServer, url: str, columns: Sequence[str] = (), *, has_key: bool, prefix: str = _PREFIX
-) -> Iterator[str]:
+def describe_served(server: InferenceServer, url: str, *, has_key: bool, prefix: str = _PREFIX) -> Iterator[str]:
     """Say what is known of each model, and where the page is; and a line for curl that works, for the first model that has one.
 
     Args:
         server: The server, whose models are loaded.
         url: Where it listens, such as "http://127.0.0.1:8000".
-        columns: Those of the only model, if only their names are known.
         has_key: Whether clients need the key.
         prefix: Where the server is, such as "/v2".
     """
@@ -322,8 +319,6 @@ def describe_served(
         takes, returns = (
             ", ".join(f"{spec.name} {spec.datatype} {list(spec.shape)}" for spec in each) for each in (model.inputs, model.outputs)
         )
-        if columns:
-            takes = f"a data frame with the columns {', '.join(columns)}"
         yield f"{model}: takes {takes or 'inputs that it does not declare'}; returns {returns or 'outputs that it does not declare'}"
         path = f"{prefix}{path_of(model.name, model.version)}"
         if not curl and model.inputs:

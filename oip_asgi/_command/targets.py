@@ -30,7 +30,6 @@ class Target(NamedTuple):
     server: InferenceServer | None  # whose models are told of; None if an application does not show it
     prefix: str = "/v2"
     settings: Settings | None = None  # of a folder of MLServer
-    columns: list[str] = []  # noqa: RUF012  (of a data frame, if the model's file does not say their types)
 
 
 INSTALLED: Final = "oip:server"
@@ -81,7 +80,7 @@ def _serve_file(file: Path, name: str, *, model_control: bool) -> Target:
     model = read_model_file(file)
     server = InferenceServer(model_control=model_control)
     server.register(name, model.function, **model.options)
-    return Target(server, server, columns=model.columns)
+    return Target(server, server)
 
 
 def _import_attribute(module: str, attribute: str) -> Any:

@@ -217,7 +217,7 @@ class _Column(NamedTuple):
     kind: str  # text, number, object (a number or boolean among objects), category (of text or integers) or any
     has_none: bool  # whether a missing value was None in the training: to a model, None is not NaN
     allow_nan: bool = True  # whether values may be missing at all, as far as it is known
-    example: Sequence[str] | None = None  # of an object, as a JSON text
+    example: Sequence[str] | None = None  # a text that is known, or of an object, as a JSON text
 
 
 def _describe_columns(model: Any, columns: list[str]) -> Mapping[str, Sequence[_Column]]:
@@ -247,7 +247,7 @@ def _declare_column(name: str, told: Sequence[_Column]) -> TensorSpec:
         "FP64" if kind in ("number", "any") else "BYTES",
         [-1],
         {"text": "str", "object": "pd_json"}.get(kind),
-        example=next((each.example for each in told if kind == "object"), None),
+        example=next((each.example for each in told if each.kind == kind and each.example), None),
         pd_dtype={"text": gap, "object": gap or "object"}.get(kind),
         other_datatypes={"text": None, "object": None, "number": "numbers"}.get(kind, "all"),
         nan_dtype=gap if kind == "any" else None,
@@ -312,7 +312,8 @@ def _describe_categories(categories: Any, *, has_none: bool, is_strict: bool) ->
     has_none, allow_nan = has_none or any(each is None for each in values), len(there) < len(values) or not is_strict
     if categories.dtype.kind not in "OUST":
         return _Column("number", has_none, allow_nan)
-    return _Column(kind, has_none, allow_nan, [json.dumps(there[0])] if kind == "object" else None)
+    example = there[:1] if kind == "text" else [json.dumps(there[0])] if kind == "object" else None
+    return _Column(kind, has_none, allow_nan, example)
 
 
 def _find_kind(step: Any) -> str:

@@ -21,13 +21,16 @@ import pandas as pd
 import pytest
 from sklearn.compose import make_column_transformer
 from sklearn.datasets import load_iris
+from sklearn.ensemble import HistGradientBoostingRegressor
+from sklearn.impute import SimpleImputer
 from sklearn.linear_model import LinearRegression, LogisticRegression
+from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import OneHotEncoder
+from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
 from oip_asgi import InferenceServer, OIPApp, TensorSpec
 from oip_asgi.__main__ import main
-from tests.support.asking import ask, error, outputs
+from tests.support.asking import ask, error, get, outputs
 from tests.support.inside.command import describe_served, find_target
 from tests.support.lifespan import Lifespan, live_through
 from tests.support.mlserver_folders import ECHO, write
@@ -46,7 +49,7 @@ def read(file: Path) -> InferenceServer:
 
 def printed(file: Path) -> list[str]:
     target = find_target(str(file), None, model_control=False)
-    return list(describe_served(target.served, "http://h:1", target.columns, has_key=False))
+    return list(describe_served(target.served, "http://h:1", has_key=False))
 
 
 def answer_to_the_curl_line(server: InferenceServer, line: str) -> Any:
@@ -102,10 +105,50 @@ def test_a_pipeline_with_columns_of_text_takes_a_frame(tmp_path: Path) -> None:
     server = read(tmp_path / "rent.joblib")
     assert server.infer_sync("rent", frame[["area", "town"]])["predict"].tolist() == pytest.approx([11, 22, 13])
     assert error(ask(server, "rent", area=np.array([1.0])))[0] == 400
-    assert printed(tmp_path / "rent.joblib") == [
-        "model 'rent': takes a data frame with the columns town, area; returns outputs that it does not declare",
-        "page: http://h:1/v2/docs",
-    ]
+    first, page, curl = printed(tmp_path / "rent.joblib")
+    assert first == "model 'rent': takes town BYTES [-1], area FP64 [-1]; returns outputs that it does not declare"
+    assert page == "page: http://h:1/v2/docs"
+    assert outputs(answer_to_the_curl_line(server, curl)) == {"predict": [pytest.approx(10)]}  # of "a", which it knows
+
+
+def houses() -> pd.DataFrame:
+    frame = pd.DataFrame({"zip": ["01234", "04103", "99999"] * 4, "size": np.arange(12.0), "built": np.arange(12)})
+    frame.loc[::5, "zip"] = None
+    return frame
+
+
+def encode(column: str, **options: Any) -> Any:
+    steps = make_pipeline(SimpleImputer(strategy="most_frequent"), OneHotEncoder(**options))
+    return make_column_transformer((steps, [column]), remainder="passthrough")
+
+
+SERVED_FROM_FILES: dict[str, Any] = {
+    "texts": make_pipeline(encode("zip", handle_unknown="ignore"), LinearRegression()).fit(houses(), np.arange(12.0)),
+    "known texts": make_pipeline(encode("zip"), LogisticRegression()).fit(houses(), ["a", "b"] * 6),
+    "any": HistGradientBoostingRegressor(max_iter=2).fit(houses()[["size", "built"]], np.arange(12.0)),
+    "numbers": LinearRegression().fit(houses()[["size", "built"]], np.arange(12.0)),
+    "an array": HistGradientBoostingRegressor(max_iter=2).fit(X, Y),
+    "a search": GridSearchCV(make_pipeline(StandardScaler(), LogisticRegression()), {}, cv=2).fit(X, Y),
+}
+
+
+@pytest.mark.parametrize("name", SERVED_FROM_FILES)
+def test_what_is_declared_is_what_register_declares(name: str, tmp_path: Path) -> None:
+    estimator = SERVED_FROM_FILES[name]
+    joblib.dump(estimator, tmp_path / "m.joblib")
+    server = InferenceServer()
+    server.register("m", estimator.predict)
+    registered, of_file = (get(each, "/models/m")[1] for each in (server, read(tmp_path / "m.joblib")))
+    assert registered["inputs"]
+    assert of_file["inputs"] == registered["inputs"]
+    assert of_file.get("parameters") == registered.get("parameters")
+    assert answer_to_the_curl_line(read(tmp_path / "m.joblib"), printed(tmp_path / "m.joblib")[-1]).status == 200
+
+
+def test_digits_that_are_text_are_not_taken_as_numbers(tmp_path: Path) -> None:
+    joblib.dump(SERVED_FROM_FILES["texts"], tmp_path / "m.joblib")
+    answer = ask(read(tmp_path / "m.joblib"), "m", zip=np.array([1234]), size=np.ones(1), built=np.ones(1))
+    assert error(answer) == (400, "input 'zip' has datatype INT64: expected BYTES; in pandas, frame.astype({'zip': 'string'}) makes it so")
 
 
 def test_a_model_that_failed_to_load_says_so() -> None:
