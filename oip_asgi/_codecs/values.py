@@ -14,7 +14,7 @@ from typing import Any, Final
 import numpy as np
 from numpy import ndarray  # `np.ndarray` takes longer, as the module has a `__getattr__`
 
-from .._protocol.datatypes import FLOATING, NUMBERS, Array, cast, find_overflow, make_integer_array
+from .._protocol.datatypes import FIRST_ROUNDED, FLOATING, NUMBERS, Array, cast, find_overflow, make_integer_array
 from .._protocol.errors import InvalidRequest, ModelFault, show
 from .._protocol.schemas import Parameters
 from .._protocol.specs import TensorSpec
@@ -120,7 +120,7 @@ def _find_codec(value: Any, spec: TensorSpec | None, codecs: Codecs) -> AnyInput
 
 
 def _make_array(value: Any, spec: TensorSpec | None) -> Array:
-    array = as_array(value, None if spec is None else spec.dtype, takes_mixed=False)  # as JSON has it
+    array = as_array(value, None if spec is None or spec.other_datatypes else spec.dtype, takes_mixed=False)  # as JSON has it
     if array.ndim and array.dtype.hasobject and (spec is None or spec.datatype in FLOATING):
         elements = array.ravel().tolist()
         if _are_numbers(elements) or (spec is not None and array.size and all(each is None for each in elements)):
@@ -151,6 +151,8 @@ def _cast_numbers(name: str, array: Array, spec: TensorSpec) -> Array:
         return make_integer_array(array.ravel().tolist(), dtype, f"input {show(name)}").reshape(array.shape)
     if spec.datatype in FLOATING and kind in "iuf":
         converted = cast(array, dtype)
+        if kind in "iu" and spec.takes(array.dtype) and (np.abs(converted) >= FIRST_ROUNDED).any():
+            return array  # floats would round them
         if find_overflow(array, converted).any():
             raise InvalidRequest(f"input {show(name)} has values that are out of range for {spec.datatype}")
         return converted

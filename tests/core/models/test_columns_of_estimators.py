@@ -20,7 +20,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import GridSearchCV
 from sklearn.multiclass import OneVsRestClassifier
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import OneHotEncoder, StandardScaler
+from sklearn.preprocessing import OneHotEncoder, OrdinalEncoder, StandardScaler
 from sklearn.tree import DecisionTreeClassifier
 from sklearn.utils import all_estimators
 
@@ -289,6 +289,21 @@ def test_documents_say_of_declared_columns_what_may_not_be_missing() -> None:
     members = schemas["OipGenerateRequest_m"]["properties"]
     assert members["height"]["anyOf"][0] == {"type": "number"}
     assert members["age"]["anyOf"][0] == {"$ref": "#/components/schemas/OipINT64"}
+
+
+@pytest.mark.parametrize(
+    "first", [2**53, pytest.param(2**63, marks=pytest.mark.skipif(np.__version__ < "2.1", reason="cannot look them up"))]
+)
+def test_whole_numbers_that_floats_would_round_reach_an_estimator_of_numbers(first: int) -> None:
+    numbers, server = [first, first + 1, first + 2], InferenceServer()
+    frame = pd.DataFrame({"key": numbers})
+    server.register("m", OrdinalEncoder().fit(frame).transform)
+    server.register("array", OrdinalEncoder().fit(frame.to_numpy()).transform)
+    assert get(server, "/models/m")[1]["inputs"][0]["parameters"]["other_datatypes"] == "numbers"
+    for values in (numbers, tuple(numbers)):
+        assert server.infer_sync("m", {"key": values}).outputs[0].array.ravel().tolist() == [0, 1, 2]
+        assert server.infer_sync("array", {"X": [[each] for each in values]}).outputs[0].array.ravel().tolist() == [0, 1, 2]
+    assert generate(server, {"key": numbers}) == (200, {"model_name": "m", "output_0": [0, 1, 2]})
 
 
 def test_a_frame_of_one_column_is_declared_as_one() -> None:
