@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, overload
 import numpy as np
 
 from ._codecs.column_categories import CATEGORIES
-from ._codecs.column_dtypes import DTYPE, OBJECTS_WITH_NAN, is_nullable
+from ._codecs.column_dtypes import DTYPE, OBJECTS_WITH_NAN, READ_AS, is_nullable
 from ._codecs.column_writing import column_to_tensor, misses_nan, to_own_dtype
 from ._codecs.dataframes import from_polars, is_frame, name_tensors
 from ._protocol.datatypes import DTYPES, Datatype, datatype_of
@@ -156,6 +156,8 @@ def _describe_column(name: str, column: pd.Series[Any], *, has_example: bool, ha
     declared: dict[str, Any] = {key: value for key, value in tensor.parameters.items() if key in ("content_type", DTYPE, CATEGORIES)}
     if misses_nan(column):
         declared[DTYPE] = OBJECTS_WITH_NAN
+    elif tensor.parameters.get("content_type") in READ_AS:  # so that clients see that texts may be missing, also of the default dtype
+        declared.setdefault(DTYPE, str(column.dtype))
     if declared.get(DTYPE) == "category" and CATEGORIES not in declared:  # they are too many
         del declared[DTYPE]
     if has_range and len(present) and tensor.datatype not in ("BYTES", "BOOL"):

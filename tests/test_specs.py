@@ -224,17 +224,17 @@ def test_a_pandas_frame() -> None:
         }
     )
     categories = '{"datatype":"BYTES","data":["a","b"],"content_type":"str"}'
-    objects = None if pd.__version__ < "3" else "object"  # in pandas 2 that is the dtype of any text
+    text = "object" if pd.__version__ < "3" else "str"
     assert specs_of(frame, example=True) == [
         TensorSpec("count", "INT64", [-1], example=[1]),
         TensorSpec("weight", "FP32", [-1], example=[0.5]),
-        TensorSpec("city", "BYTES", [-1], "str", example=["Bonn"]),
+        TensorSpec("city", "BYTES", [-1], "str", example=["Bonn"], pd_dtype=text),
         TensorSpec("day", "BYTES", [-1], "datetime", example=["2026-01-31T00:00:00"], pd_dtype="datetime64[s]"),
         TensorSpec("kind", "BYTES", [-1], "str", example=["a"], pd_dtype="category", pd_categories=categories),
         TensorSpec("maybe", "INT64", [-1], example=[3], pd_dtype="Int64"),
-        TensorSpec("ok", "BYTES", [-1], "pd_json", example=["true"], pd_dtype=objects),
+        TensorSpec("ok", "BYTES", [-1], "pd_json", example=["true"], pd_dtype="object"),
         TensorSpec("bytes", "BYTES", [-1], "base64", example=["eA=="]),
-        TensorSpec("any", "BYTES", [-1], "pd_json", example=["[1]"], pd_dtype=objects),
+        TensorSpec("any", "BYTES", [-1], "pd_json", example=["[1]"], pd_dtype="object"),
         TensorSpec("7", "INT64", [-1], example=[1]),
     ]
     assert [spec.example for spec in specs_of(frame.iloc[:0], example=True)] == [None] * 10
@@ -260,10 +260,10 @@ def test_a_polars_frame() -> None:
     assert specs_of(frame, example=True) == [
         TensorSpec("n", "INT8", [-1], example=[1]),
         TensorSpec("gaps", "FP64", [-1], example=[1.0]),
-        TensorSpec("city", "BYTES", [-1], "str", example=["Bonn"]),
+        TensorSpec("city", "BYTES", [-1], "str", example=["Bonn"], pd_dtype="object" if pd.__version__ < "3" else "str"),
         TensorSpec("day", "BYTES", [-1], "datetime", example=["2026-01-31T00:00:00"], pd_dtype="datetime64[s]"),
         TensorSpec("moment", "BYTES", [-1], "datetime", example=["2026-01-31T11:00:00+00:00"], pd_dtype="datetime64[us, Europe/Zurich]"),
-        TensorSpec("pair", "BYTES", [-1], "pd_json", example=["[1,2]"], pd_dtype=None if pd.__version__ < "3" else "object"),
+        TensorSpec("pair", "BYTES", [-1], "pd_json", example=["[1,2]"], pd_dtype="object"),
     ]
 
 

@@ -35,9 +35,11 @@ OBJECTS_WITH_NAN: Final = "object[NaN]"
 
 OBJECT_DTYPES: Final = ("object", OBJECTS_WITH_NAN)
 
+TEXT_DTYPES: Final = ("string", "str", *OBJECT_DTYPES)
+
 CATEGORY: Final = "category"
 
-_DTYPES: Final = (*MASKED, "string", "str", *OBJECT_DTYPES, CATEGORY)
+_DTYPES: Final = (*MASKED, *TEXT_DTYPES, CATEGORY)
 
 KNOWN_DTYPES: Final = f"one of {', '.join(_DTYPES)}, or datetime64[...]"
 """What a `pd_dtype` may be."""

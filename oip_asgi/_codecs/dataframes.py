@@ -21,7 +21,7 @@ from .._protocol.tensors import InferenceRequest, InferenceResponse, Tensor, mak
 from .._protocol.to_array import object_array
 from .._turns import take_turns
 from .base import RequestCodec, find_class, raise_invalid_response
-from .column_dtypes import DTYPE, is_pandas_3, make_string_parameters
+from .column_dtypes import DTYPE, find_default_dtype, is_pandas_3, make_string_parameters
 from .column_reading import Decode, read_column
 from .column_writing import column_to_tensor
 from .plain import StringCodec
@@ -215,10 +215,12 @@ def _find_group_of_tensor(tensor: Tensor, decoders: Mapping[str, Decode]) -> Any
     """Find the group of a tensor. One group has numbers of one dtype, or strings; a tensor of `_OTHER` is read alone."""
     dtype, parameters = tensor.array.dtype, tensor.parameters
     content_type = parameters.get("content_type")
-    if content_type in decoders or DTYPE in parameters:
+    if content_type in decoders:
         return _OTHER
-    if dtype.hasobject:
-        return _STRINGS if content_type in (None, "str") else _OTHER
+    if dtype.hasobject and content_type in (None, "str") and parameters.get(DTYPE) in (None, find_default_dtype("str")):
+        return _STRINGS
+    if dtype.hasobject or DTYPE in parameters:
+        return _OTHER
     return dtype if content_type in (None, "np") and dtype in NUMBERS else _OTHER
 
 

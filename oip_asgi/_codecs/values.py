@@ -21,6 +21,7 @@ from .._protocol.specs import TensorSpec
 from .._protocol.tensors import Tensor, make_tensor, to_plain
 from .._protocol.to_array import as_array, to_wire_array
 from .base import AnyInputCodec
+from .column_dtypes import TEXT_DTYPES
 from .column_writing import column_to_tensor
 from .content_types import Codecs
 from .dataframes import is_foreign_frame, is_frame, is_series
@@ -77,7 +78,7 @@ def to_inputs(
 
 def _make_column(values: Sequence[Any], spec: TensorSpec | None) -> Any:
     """A list with missing values as a column of the declared dtype; as it is, where its elements decide more than that."""
-    dtype = None if spec is None else spec.pd_dtype
+    dtype = None if spec is None else "object" if spec.pd_dtype in TEXT_DTYPES else spec.pd_dtype  # which makes no texts of other values
     if dtype is None and _are_numbers(values):  # pandas would round them
         return values
     if spec is not None and (spec.datatype in FLOATING or (spec.datatype != "BYTES" and dtype is None)):

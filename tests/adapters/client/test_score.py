@@ -273,6 +273,23 @@ def test_booleans_of_which_some_are_missing_are_numbers_to_a_model_of_numbers(tm
         assert [each["row"] for each in refused] == [2, 6, 10]
 
 
+@pytest.mark.parametrize("chunk", ["1", "8"])
+def test_an_empty_text_is_missing_where_a_frame_declares_the_column(tmp_path: Path, chunk: str) -> None:
+    (tmp_path / "rows.csv").write_text("town,fee\n" + "".join(f"{town},{fee}\n" for fee, town in enumerate(["Bonn", "", "Ulm", "NA"] * 3)))
+    frame = pd.read_csv(tmp_path / "rows.csv", keep_default_na=False, na_values=[""])
+    server = InferenceServer()
+    encoder = make_column_transformer((OneHotEncoder(handle_unknown="ignore"), ["town"]), remainder="passthrough")
+    pipeline = make_pipeline(encoder, LogisticRegression()).fit(frame, [0, 1, 0, 0] * 3)
+    server.register("m", lambda df: pipeline.predict_proba(df)[:, 1], content_type="pd", inputs=specs_of(frame))
+    server.register("none missed", lambda df: df["town"].isna().to_numpy(), content_type="pd", inputs=specs_of(frame.dropna()))
+    with serving(OIPApp(server, path="/v2")) as port:
+        url, rows, text = f"http://127.0.0.1:{port}/v2", tmp_path / "rows.csv", (tmp_path / "rows.csv").read_text()
+        scored = [line["output_0"] for line in score_lines(url, "m", rows, text, "--chunk", chunk)]
+        missed = [line["output_0"] for line in score_lines(url, "none missed", rows, text, "--chunk", chunk)]
+    np.testing.assert_allclose(scored, pipeline.predict_proba(frame)[:, 1])
+    assert missed == [False, True, False, False] * 3
+
+
 @pytest.mark.parametrize("chunk", ["1", "2", "8"])
 def test_a_gap_of_parquet_is_null_wherever_a_chunk_ends(url: str, tmp_path: Path, chunk: str) -> None:
     parquet = pytest.importorskip("pyarrow.parquet")

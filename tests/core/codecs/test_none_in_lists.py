@@ -59,6 +59,16 @@ def test_none_in_a_declared_column_is_a_missing_value(name: str, value: list[Any
     assert whole == [each for each in value if each is not None]
 
 
+@pytest.mark.parametrize("dtype", ["str", "string", "object", "object[NaN]"])
+def test_none_beside_texts_of_a_declared_dtype(dtype: str) -> None:
+    spec = TensorSpec("text", "BYTES", [-1], "str", pd_dtype=dtype)
+    column = infer({"text": ["x", None]}, inputs=[spec])["text"]
+    assert (column[0], column.isna().tolist()) == ("x", [False, True])
+    for other in (5, True):
+        with pytest.raises(InferenceError, match=f"element 0 is b.{str(other).lower()}.: expected the JSON text of a string"):
+            infer({"text": [other, None]}, inputs=[spec])
+
+
 def test_none_in_a_column_that_is_not_declared() -> None:
     frame = infer({"text": ["x", None], "number": [1, None]})
     assert frame.isna().to_numpy().tolist() == [[False, False], [True, True]]
