@@ -47,7 +47,7 @@ _KINDS: Final[Mapping[type[types.Type], _Kind]] = {
     types.BoolType: _Kind("BOOL", None, "boolean"),
     types.IntType: _Kind("INT64", None, "Int64"),
     types.FloatType: _Kind("FP64"),
-    types.StrType: _Kind("BYTES", "str"),
+    types.StrType: _Kind("BYTES", "str", "str"),
     types.BytesType: _Kind("BYTES"),
     types.DateTimeType: _Kind("BYTES", "datetime"),
     types.DateType: _Kind("BYTES", "datetime"),
@@ -160,7 +160,7 @@ class Field(NamedTuple):
             return Tensor(name, object_array(texts, (len(texts),)), {"content_type": DatetimeCodec.content_type})
         if is_missing and of is not types.FloatType:
             tensor = PandasJSONCodec.encode_input(name, values)
-            return tensor if kind.nullable is None else make_tensor(name, tensor.array, {**tensor.parameters, DTYPE: kind.nullable})
+            return make_tensor(name, tensor.array, {**tensor.parameters, DTYPE: str(kind.nullable)})
         if of is types.StrType:
             return make_tensor(name, object_array(list(map(str.encode, values)), (len(values),)), {"content_type": "str"})
         numbers = [np.nan if value is None else value for value in values] if is_missing else values

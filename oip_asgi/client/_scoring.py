@@ -122,7 +122,7 @@ def _plan_column(declared: Mapping[str, Any], names: list[str], guesses: Mapping
     content_type = parameters.get("content_type")
     if content_type == _JSON_TEXTS:
         datatype = guess
-    may_miss = "pd_dtype" in parameters or others == "all" or content_type == _JSON_TEXTS
+    may_miss = "pd_dtype" in parameters or others == "all" or content_type in (_JSON_TEXTS, "datetime")  # an empty text is no date
     pd_dtype = _WITH_NAN if others == "all" and "pd_dtype" not in parameters else None
     is_number = others == "numbers" and guess == "BOOL"
     return Column(name, [_find_column(name, names)], datatype, content_type, may_miss, pd_dtype, is_number=is_number)

@@ -7,8 +7,10 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
+from dataclasses import astuple, dataclass
+from datetime import date, datetime
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -288,6 +290,43 @@ def test_an_empty_text_is_missing_where_a_frame_declares_the_column(tmp_path: Pa
         missed = [line["output_0"] for line in score_lines(url, "none missed", rows, text, "--chunk", chunk)]
     np.testing.assert_allclose(scored, pipeline.predict_proba(frame)[:, 1])
     assert missed == [False, True, False, False] * 3
+
+
+@dataclass
+class Visit:
+    name: str
+    city: str | None
+    plan: Literal["free"] | None
+    day: date | None
+    at: datetime | None
+
+
+@dataclass
+class DatedVisit:
+    day: date
+
+
+@pytest.mark.parametrize("chunk", ["1", "8"])
+def test_an_empty_cell_is_none_where_a_field_may_be_none(tmp_path: Path, chunk: str) -> None:
+    server = InferenceServer()
+
+    @server.model("visits")
+    def visits(rows: list[Visit]) -> list[str]:
+        return list(map(str, map(astuple, rows)))
+
+    @server.model("dated")
+    def dated(rows: list[DatedVisit]) -> list[str]:
+        return list(map(str, map(astuple, rows)))
+
+    text = "name,city,plan,day,at\nAda,Bonn,free,2026-01-31,2026-01-31T10:00:00\n,,,,\n"
+    with serving(OIPApp(server, path="/v2")) as port:
+        url = f"http://127.0.0.1:{port}/v2"
+        assert [line["output_0"] for line in score_lines(url, "visits", tmp_path / "rows.csv", text, "--chunk", chunk)] == [
+            "('Ada', 'Bonn', 'free', datetime.date(2026, 1, 31), datetime.datetime(2026, 1, 31, 10, 0))",
+            "('', None, None, None, None)",
+        ]
+        assert len(score_lines(url, "dated", tmp_path / "rows.csv", 'day\n2026-01-31\n""\n', "--chunk", chunk)) == 1
+        assert "element 0 is b'NaT'" in (tmp_path / "lines.refused.jsonl").read_text()
 
 
 @pytest.mark.parametrize("chunk", ["1", "2", "8"])

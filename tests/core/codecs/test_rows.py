@@ -155,9 +155,9 @@ def test_what_metadata_says_of_each_type() -> None:
         ("flag", "BOOL", one, None), ("number", "FP64", one, None), ("text", "BYTES", one, texts), ("raw", "BYTES", one, None),
         ("moment", "BYTES", one, dates), ("day", "BYTES", one, dates), ("size", "INT64", one, None), ("level", "BYTES", one, texts),
         ("weights", "FP64", [-1, -1], None), ("words", "BYTES", [-1, -1], texts), ("maybeFlag", "BOOL", one, {"pd_dtype": "boolean"}),
-        ("maybeCount", "INT64", one, whole), ("maybeNumber", "FP64", one, None), ("maybeText", "BYTES", one, texts),
+        ("maybeCount", "INT64", one, whole), ("maybeNumber", "FP64", one, None), ("maybeText", "BYTES", one, {**texts, "pd_dtype": "str"}),
         ("maybeMoment", "BYTES", one, dates), ("maybeDay", "BYTES", one, dates), ("maybeSize", "INT64", one, whole),
-        ("maybeLevel", "BYTES", one, texts),
+        ("maybeLevel", "BYTES", one, {**texts, "pd_dtype": "str"}),
     )  # fmt: skip
 
 
