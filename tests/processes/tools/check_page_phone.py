@@ -31,6 +31,8 @@ def test_the_model_is_seen_first_and_the_list_when_it_is_asked_for(site: Served,
     button.click()
     expect(button).to_have_attribute("aria-expanded", "true")
     expect(page.locator("#models")).to_have_attribute("data-more", "below")
+    page.fill("#filter", "no such")
+    expect(page.get_by_text("No model matches.")).not_to_have_css("padding-left", "0px")  # it touches no edge
     page.fill("#filter", "peop")
     page.get_by_role("link", name="people", exact=True).click()
     expect(page.locator("h2")).to_have_text("people")
