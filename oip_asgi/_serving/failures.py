@@ -157,21 +157,19 @@ def find_hint(error: BaseException, call: Call[Any]) -> str:
 
 
 def _suggest_declaration(error: BaseException, call: Call[Any]) -> str:
-    """Write the declaration of the request's inputs that have none. Without it, a wrong request fails in the model."""
+    """Say how to declare the request's inputs that have no declaration. Without it, a wrong request fails in the model."""
     if isinstance(error, ModelFault) or not isinstance(error, _OF_ANOTHER_TYPE) or call.handler.foreign is not None:
         return ""
-    declared = {spec.name for spec in call.handler.binding.inputs}
+    binding, wrong = call.handler.binding, ": if the request was wrong, declare what the model takes, and it is answered 400"
+    declared = {spec.name for spec in binding.inputs if getattr(spec, "other_datatypes", None) != "all"}
     tensors = [tensor for name, tensor in call.decoded.tensors.items() if name not in declared]
+    if binding.takes_frame:  # whose columns should not be what a wrong request has
+        return f"{wrong}: inputs=specs_of(X), with a frame X as the model takes it" if tensors else ""
     features = getattr(find_owner(call.handler.function), "n_features_in_", None)  # of an estimator of scikit-learn
-    rows = [-1, features] if type(features) is int and call.handler.binding.request_reader is None else None
+    rows = [-1, features] if type(features) is int and binding.request_reader is None else None
     specs = [write_spec(t.name, t.datatype, rows or [-1, *t.shape[1:]][: len(t.shape)]) for t in tensors[:_SUGGESTED]]
     written = escape(", ".join(specs + ["..."] * (len(tensors) > _SUGGESTED)))
-    if not 0 < len(written) < _LONG:
-        return ""
-    return (
-        f": if the request was wrong, declare what the model takes, and it is answered 400: inputs=[{written}]; check names, "
-        "datatypes and shapes, which may be those of this request"
-    )
+    return f"{wrong}. This request had inputs=[{written}]: write what it should have had" if 0 < len(written) < _LONG else ""
 
 
 def as_client_error(error: Exception) -> InferenceError:

@@ -10,15 +10,19 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from sklearn.preprocessing import StandardScaler
+from sklearn.compose import make_column_transformer
+from sklearn.linear_model import LinearRegression
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import FunctionTransformer, StandardScaler
 
 from oip_asgi import InferenceServer, TensorSpec
 from tests.support.asking import ask, error, outputs
 
 FAILED = (500, "model 'm' failed: see the server's log")
-START = ": if the request was wrong, declare what the model takes, and it is answered 400: inputs=["
-END = "]; check names, datatypes and shapes, which may be those of this request"
+WRONG = ": if the request was wrong, declare what the model takes, and it is answered 400"
+START, END = f"{WRONG}. This request had inputs=[", "]: write what it should have had"
 DECLARE = f'{START}TensorSpec("x", "FP64", [-1]){END}'
+OF_A_FRAME = "inputs=specs_of(X), with a frame X as the model takes it"
 READ_ONLY = ": inputs are read-only; register the model with writable=True, so that it gets copies which it may change"
 
 
@@ -156,7 +160,16 @@ def test_a_column_that_nothing_declares_is_the_models_and_the_log_says_what_to_d
 ) -> None:
     server.register("m", function)
     assert error(ask(server, "m", x=[1.0])) == FAILED
-    assert messages(caplog) == [(logging.ERROR, f"model 'm' failed on a request{DECLARE}")]
+    assert messages(caplog) == [(logging.ERROR, f"model 'm' failed on a request{WRONG}: {OF_A_FRAME}")]
+
+
+def test_a_column_that_may_be_anything_is_declared_of_a_frame(server: InferenceServer, caplog: pytest.LogCaptureFixture) -> None:
+    days = pd.DataFrame({"day": pd.to_datetime(["2024-01-31", "2024-02-01"]), "size": [1.0, 2.0]})
+    month = FunctionTransformer(lambda frame: frame.apply(lambda column: column.dt.month))
+    numbers = make_column_transformer((month, ["day"]), remainder="passthrough")
+    server.register("m", make_pipeline(numbers, LinearRegression()).fit(days, [1.0, 2.0]).predict)
+    assert error(ask(server, "m", day=["2024-01-31"], size=[1.0])) == FAILED
+    assert messages(caplog) == [(logging.ERROR, f"model 'm' failed on a request{WRONG}: {OF_A_FRAME}")]
 
 
 def test_a_column_that_is_declared_is_the_clients(server: InferenceServer, caplog: pytest.LogCaptureFixture) -> None:

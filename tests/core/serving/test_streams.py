@@ -243,8 +243,8 @@ def test_what_a_generator_raises(kind: str, place: str, caplog: pytest.LogCaptur
         assert talk.status == 200
         assert numbers(talk) == {"later": [0, FAILED], "in finally": [0, 1, FAILED]}[place]
     hint = (
-        'if the request was wrong, declare what the model takes, and it is answered 400: inputs=[TensorSpec("n", "INT64", [-1])]; check '
-        "names, datatypes and shapes, which may be those of this request"
+        "if the request was wrong, declare what the model takes, and it is answered 400. This request had "
+        'inputs=[TensorSpec("n", "INT64", [-1])]: write what it should have had'
     )
     assert errors(caplog) == [f"model 'm' failed on a request: {hint}"]
     assert "secret" in caplog.text
