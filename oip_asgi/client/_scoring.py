@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 import threading
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -30,6 +31,10 @@ Row: TypeAlias = list[Any]
 
 class Stopped(Exception):
     """No row can be scored any more; the text says why."""
+
+
+class FailsWithAll(Stopped):
+    """The model fails with all rows, as far as it was asked."""
 
 
 class Refused(Exception):
@@ -275,6 +280,12 @@ _OF_ANY_ROW: Final = (401, 403, 404, 405, 407)
 
 _BUSY: Final = (429, 503)
 
+_FAILED: Final = 500
+"""The fault is the model's, and its log gets a traceback for each request."""
+
+_SAMPLE: Final = 8
+"""Rows that are asked for alone: if a model fails with every second row only, it fails with these in one file of 256."""
+
 
 class Part(NamedTuple):
     """How some rows ended."""
@@ -298,6 +309,7 @@ class Scorer:
         Raises:
             Stopped: No row can be scored any more, or each row of the first chunk is refused, as all others will be. Earlier parts stay
                 valid.
+            FailsWithAll: The model fails with the first chunk, and with some rows of it alone.
         """
         for number, part in enumerate(self._score_chunks(rows, done)):
             yield part
@@ -308,12 +320,13 @@ class Scorer:
         with ThreadPoolExecutor(self._connections, "oip_asgi rows") as threads:
             running: deque[Future[Part]] = deque()
             try:
-                first = done + 1
+                first, most = done + 1, 1  # the first chunk alone: it may tell of all
                 while chunk := list(islice(rows, self._chunk)):
-                    running.append(threads.submit(self._score_chunk, first, chunk))
+                    running.append(threads.submit(self._score_chunk, first, chunk, is_first=first == done + 1))
                     first += len(chunk)
-                    if len(running) >= 2 * self._connections:
+                    if len(running) >= most:
                         yield running.popleft().result()
+                        most = 2 * self._connections
                 while running:
                     yield running.popleft().result()
             finally:
@@ -321,12 +334,12 @@ class Scorer:
                 for each in running:
                     each.cancel()
 
-    def _score_chunk(self, first: int, rows: list[Row]) -> Part:
+    def _score_chunk(self, first: int, rows: list[Row], *, is_first: bool) -> Part:
         part = Part(first, len(rows), [], [])
-        self._score_rows(first, rows, part)
+        self._score_rows(first, rows, part, is_first=is_first)
         return part
 
-    def _score_rows(self, first: int, rows: list[Row], part: Part) -> None:
+    def _score_rows(self, first: int, rows: list[Row], part: Part, *, is_first: bool = False) -> None:
         """Score rows; if they are refused, each half of them, until it is known which row is."""
         try:
             part.answers.append((first, len(rows), self._ask_patiently(rows)))
@@ -336,9 +349,22 @@ class Scorer:
             if len(rows) == 1:
                 part.refused.append((first, error.text if isinstance(error, ErrorResponse) else str(error), rows[0]))
                 return
+            if is_first and _is_failure(error) and len(rows) > _SAMPLE and self._fails_with_sample(rows):
+                some = f"rows {first} to {first + len(rows) - 1}, and with {_SAMPLE} of them alone"
+                raise FailsWithAll(f"the model fails with {some}: {error}") from error
             half = len(rows) // 2
             self._score_rows(first, rows[:half], part)
             self._score_rows(first + half, rows[half:], part)
+
+    def _fails_with_sample(self, rows: list[Row]) -> bool:
+        for row in random.Random(0).sample(rows, _SAMPLE):  # a fixed step would meet what each second row has
+            try:
+                self._ask_patiently([row])
+                return False
+            except (Refused, InferenceError) as error:
+                if not _is_failure(error):
+                    return False
+        return True
 
     def _ask_patiently(self, rows: list[Row]) -> Any:
         waited = 0.0
@@ -356,6 +382,10 @@ class Scorer:
             if waited >= self._patience or self._give_up.wait(seconds):
                 raise Stopped(why)
             waited += seconds
+
+
+def _is_failure(error: Exception) -> bool:
+    return isinstance(error, ErrorResponse) and error.response_status == _FAILED
 
 
 def _read_seconds(text: str) -> float:

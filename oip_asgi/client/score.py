@@ -26,7 +26,7 @@ from ._arguments import describe, make_parser, read_headers
 from ._clients import Client
 from ._http import HTTPLink
 from ._questions import MAX_BODY_BYTES, HTTPRequest
-from ._scoring import Column, Part, Refused, Row, Scorer, Stopped, guess_datatypes, make_tensors, plan_columns, read_outputs
+from ._scoring import Column, FailsWithAll, Part, Refused, Row, Scorer, Stopped, guess_datatypes, make_tensors, plan_columns, read_outputs
 from ._tables import Columns, Table, Writer, format_of, open_table, read_requests
 
 _CHUNK: Final = 256
@@ -35,6 +35,9 @@ _CONNECTIONS: Final = 4
 _UNDECLARED: Final = """\
 The model declares no inputs, so each column was sent as an input of its own. If it takes all of them as one array, declare that: \
 inputs=[TensorSpec("X", "FP64", [-1, 4])], or "inputs" in model-settings.json"""
+_UNDECLARED_FRAME: Final = """\
+The model takes a data frame, and declares nothing of its columns, so each was sent as pandas reads it. If it takes others, declare them: \
+inputs=specs_of(X_train)"""
 _PATIENCE: Final = 60.0
 _LINE_EVERY: Final = 10.0
 _BAR_EVERY: Final = 0.2
@@ -122,6 +125,8 @@ def _score(options: argparse.Namespace, is_terminal: bool) -> int:
             first_refused = first_refused or next((reason for _, reason, _ in part.refused), "")
             writer.note(part.first + part.size - 1)
             progress.tell(writer.done)
+    except FailsWithAll as failure:
+        why = f"{failure}{job.advice}"
     except Stopped as stopped:
         why = str(stopped)
     except KeyboardInterrupt:
@@ -131,8 +136,8 @@ def _score(options: argparse.Namespace, is_terminal: bool) -> int:
         progress.tell(writer.done, at_end=True)
         is_complete = writer.done == job.total
         writer.close(is_complete=is_complete)
-    if first_refused and isinstance(job, _Rows) and job.declares_nothing:
-        first_refused += f". {_UNDECLARED}"
+    if first_refused:
+        first_refused += job.advice
     return _conclude(writer, job.total, why, first_refused, is_complete=is_complete)
 
 
@@ -159,7 +164,8 @@ class _Rows:
         self._binary = "binary_tensor_data" in self._client.metadata().get("extensions", ())
         metadata = self._client.model_metadata(options.model, options.version)
         guesses, self.total = guess_datatypes(table.names, table.rows(), is_text=table.is_text)
-        self.declares_nothing = not metadata.get("inputs")
+        takes_frame = (metadata.get("parameters") or {}).get("content_type") == "pd"
+        self.advice = "" if metadata.get("inputs") else f". {_UNDECLARED_FRAME if takes_frame else _UNDECLARED}"
         chosen = options.columns.split(",") if options.columns else None
         self._columns: list[Column] = plan_columns(table.names, metadata.get("inputs") or (), chosen, guesses)
 
@@ -187,7 +193,7 @@ class _Rows:
 class _Requests:
     """Requests of the protocol, one in each line, which are sent as they are: each gets a line with the response."""
 
-    chunk = 1
+    chunk, advice = 1, ""
 
     def __init__(self, options: argparse.Namespace, lines: Any) -> None:
         self._lines = lines
