@@ -320,6 +320,10 @@ def test_the_cells_of_a_frame_are_whole(site: Served, browser: Browser) -> None:
     for row in page.locator("#fields tbody tr").all():
         boxes = [box_of(cell) for cell in row.locator("input, select").all()]
         assert all(before[2] <= after[0] for before, after in pairwise(boxes))
+        titles = [box_of(title) for title in page.locator("#fields thead th").all()]
+        assert [title[0] for title in titles] == pytest.approx([box[0] for box in boxes], abs=1)  # "row 2" stands above row 2
+        assert scroll.evaluate("box => box.scrollWidth - box.scrollLeft - box.clientWidth") == pytest.approx(0, abs=1)
+        assert boxes[-1][2] == pytest.approx(box_of(scroll)[2], abs=16)  # and the last row ends where all ends
 
 
 def test_nothing_is_seen_left_of_the_names_of_a_frame(site: Served, browser: Browser) -> None:
