@@ -25,7 +25,7 @@ not read, so the call ends."""
 
 
 class Place(msgspec.Struct, eq=False):
-    """The place of one request's answers among those of the call, until they `end`."""
+    """The place of one request's answers among those of the call, until they have `ended`."""
 
     _before: asyncio.Event  # set when they may leave
     ended: asyncio.Event = msgspec.field(default_factory=asyncio.Event)  # set when those of the next place may leave
@@ -36,9 +36,6 @@ class Place(msgspec.Struct, eq=False):
     def leave_order(self) -> None:
         """Wait for no other place, and let none wait for this."""
         self._before = self.ended
-        self.ended.set()
-
-    def end(self) -> None:
         self.ended.set()
 
 

@@ -186,7 +186,7 @@ class StreamCall:
             raise
         finally:
             await io.end()
-            place.end()
+            place.ended.set()
             self._room.release()
 
     def _fail_task(self, who: object, error: BaseException) -> None:

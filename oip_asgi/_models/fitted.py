@@ -228,13 +228,10 @@ def _describe_columns(model: Any, columns: list[str]) -> Mapping[str, Sequence[_
         described = _describe_way(steps)
         if isinstance(described, _Column):
             alike.setdefault(described, set()).update(own)
-            continue
-        for name in own:
-            told[name].append(described[name])
-    for each, names in alike.items():
-        for name in names:
-            told[name].append(each)
-    return told
+        else:
+            for name in own:
+                told[name].append(described[name])
+    return {name: [*told[name], *(each for each, names in alike.items() if name in names)] for name in columns}
 
 
 def _declare_column(name: str, told: Sequence[_Column]) -> TensorSpec:
@@ -344,5 +341,4 @@ def _choose_columns(columns: Sequence[str], chosen: Any) -> list[str]:
         return list(columns[start : None if chosen.stop is None else columns.index(chosen.stop) + 1 : chosen.step])
     if isinstance(chosen, (list, tuple, np.ndarray)) and all(isinstance(each, str) for each in chosen):
         return list(chosen)
-    names: list[str] = np.atleast_1d(np.array(columns, object)[chosen]).tolist()  # one place gives the name itself
-    return names
+    return [*np.atleast_1d(np.array(columns, object)[chosen]).tolist()]  # one place gives the name itself

@@ -139,7 +139,7 @@ class TensorSpec(_Resolved):
         for bound in bounds:
             if type(bound) not in (int, float) or not math.isfinite(bound):
                 raise TypeError(f"{here}: minimum= and maximum= are numbers, or left out, not {bound!r}")
-        if bounds and self.datatype in ("BYTES", "BOOL"):
+        if self.datatype in ("BYTES", "BOOL"):
             raise ValueError(f"{here}: minimum= and maximum= are for numbers")
         wide = np.array(bounds, np.float64)
         if self.datatype in FLOATING and find_overflow(wide, cast(wide, self.dtype)).any():
