@@ -87,8 +87,9 @@ def dtype_of(datatype: str) -> DType:
             raise InvalidRequest("datatype BF16 needs the package ml_dtypes, which this server does not have") from None
         extension: DType = np.dtype(bfloat16)
         return extension
+    names = f"{', '.join(DTYPES)}, or BF16 with ml_dtypes"
     raise InvalidRequest(
-        f"unknown datatype {show(datatype)}: expected one of {', '.join(DTYPES)} (names are case-sensitive){suggest_datatype(datatype)}"
+        f"unknown datatype {show(datatype)}: expected one of {names} (names are case-sensitive){suggest_datatype(datatype)}"
     )
 
 

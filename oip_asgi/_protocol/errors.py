@@ -22,6 +22,9 @@ _COMPARED = 100
 """How many names an unknown one is compared with, and how many characters it may have for that."""
 
 _NAME: Final = re.compile("[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+IS_A_STREAM: Final = "answers with a stream: use"
+"""In the text that refuses a request for one response of a model that streams. A client finds it there."""
+
 _OURS: Final = frozenset({"content-length", "content-type", "transfer-encoding"})
 """Headers that each answer has already."""
 

@@ -129,6 +129,13 @@ class Tensor(msgspec.Struct, eq=False, gc=False):  # in no reference cycle, and 
         if type(array) is not ndarray or array.dtype not in NUMBERS:
             self.array = to_wire_array(array)
 
+    def __repr__(self) -> str:
+        """Its fields. Long texts and files are cut, as numpy cuts long arrays."""
+        written = repr(self.array)
+        if self.array.dtype.hasobject:
+            written = f"array({np.array2string(self.array, separator=', ', formatter={'object': show})}, dtype=object)"
+        return f"{type(self).__name__}(name={self.name!r}, array={written}, parameters={self.parameters!r})"
+
     @property
     def shape(self) -> tuple[int, ...]:
         """The array's shape."""

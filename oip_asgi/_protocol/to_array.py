@@ -50,7 +50,12 @@ def as_array(value: Any, preferred: DType | None = None, *, takes_mixed: bool = 
     classes = _find_classes(value)
     if any(issubclass(cls, (str, bytes)) for cls in classes):
         return np.asarray(value, object)
-    array = np.asarray(value)
+    try:
+        array = np.asarray(value)
+    except ValueError as error:
+        if "inhomogeneous" in str(error):
+            raise ValueError("its lists have different lengths: expected as many elements in each") from None
+        raise
     kind = array.dtype.kind
     if not takes_mixed and kind in "iuf" and len(classes) > 1 and not classes.isdisjoint((bool, np.bool_)):
         raise TypeError("it has booleans and numbers: expected elements of one type")

@@ -49,7 +49,9 @@ _NULL_LENGTH: Final = len(b"null")
 _MAX_FITTED: Final = 2**20
 """Bytes of a list of texts, up to which its shape may be wrong. To read a longer one whole would hold the interpreter."""
 
-_REMEDY: Final = 'ask for this output with "binary_data": true, or a list of bytes with "content_type": "base64"'
+_REMEDY: Final = (
+    'ask for this output by "outputs": [{"name": ..., "parameters": {"content_type": "base64"}}], or with {"binary_data": true} there'
+)
 
 
 def decode_request(
@@ -242,9 +244,12 @@ def encode_response(response: InferenceResponse, request: InferenceRequest) -> t
     return _encode(document), binary
 
 
-def encode_request(request: InferenceRequest, *, binary: bool) -> tuple[bytes, list[Buffer]]:
-    """A request as its JSON and the bytes of each binary input, in order; the inverse of `decode_request`."""
-    inputs, parts = _encode_tensors(request.inputs, binary, {}, "input", "use to_http(binary=True)")
+def encode_request(request: InferenceRequest, *, binary: bool, remedy: str = "use to_http(binary=True)") -> tuple[bytes, list[Buffer]]:
+    """A request as its JSON and the bytes of each binary input, in order; the inverse of `decode_request`.
+
+    `remedy` is what the caller may write for bytes that JSON cannot hold.
+    """
+    inputs, parts = _encode_tensors(request.inputs, binary, {}, "input", remedy)
     document = schemas.SentRequest(inputs, request.id, request.parameters, request.outputs)
     return _encode(document), parts
 

@@ -73,10 +73,14 @@ def _as_error(call: Call[Any], failure: Exception) -> InferenceError:
 
 def _make_late_error(call: Call[Any], raised: BaseException | None) -> TimedOut:
     fields, request = call.log_fields(), name_request(call.timings.id)
-    logger.warning("%s took more than %g seconds for %s", call.model, call.seconds, request, extra=fields)
+    has_begun = call.timings.started or (call.slot is not None and call.slot.in_thread)  # a thread has taken it just now
+    waited = "" if has_begun else ": the request still waited for its turn, and had not begun to run"
+    logger.warning("%s took more than %g seconds for %s%s", call.model, call.seconds, request, waited, extra=fields)
     if raised is not None:
         call.log_late(raised)
-    return TimedOut(f"{call.model} did not answer within {call.seconds:g} seconds, the shorter of its own timeout and the request's")
+    return TimedOut(
+        f"{call.model} did not answer within {call.seconds:g} seconds, the shorter of its own timeout and the request's{waited}"
+    )
 
 
 def _make_model_error(call: Call[Any], error: BaseException, *, is_logged: bool) -> InferenceError:

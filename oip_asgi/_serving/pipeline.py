@@ -19,7 +19,7 @@ from .._models.idle import WentIdle
 from .._models.model import Model
 from .._models.statistics import Timings
 from .._protocol.datatypes import Buffer
-from .._protocol.errors import InvalidRequest, NotFound
+from .._protocol.errors import IS_A_STREAM, InvalidRequest, NotFound
 from .._protocol.limits import LOOP_BYTES
 from .._protocol.tensors import REGION, are_short
 from .batch import answer_in_batch, wait_within_calls
@@ -119,7 +119,7 @@ async def let_in(engine: Engine, model: Model, wire: WireFormat[T], io: IO, take
                     _enter_slot(call)
             if handler.streams and takes != "items":
                 if handler.once is None and takes == "response":
-                    raise InvalidRequest(f"{model} answers with a stream: use {_STREAMING}")
+                    raise InvalidRequest(f"{model} {IS_A_STREAM} {_STREAMING}")
                 call.handler = handler.once or handler
             if (len(body) if wire.size is None else wire.size) <= LOOP_BYTES and not (engine.regions.is_on and _REGION.search(body)):
                 call.decode()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from .._protocol.errors import ErrorResponse
+from .._protocol.errors import ErrorResponse, show
 
 
 def make_parser(program: str, about: str | None) -> argparse.ArgumentParser:
@@ -12,8 +12,16 @@ def make_parser(program: str, about: str | None) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(program, description=about.partition("\n")[0] if about else None)
     parser.add_argument("url", help="where the server's paths begin, such as http://127.0.0.1:8000/v2")
     parser.add_argument("--version", help="the version of the model")
-    parser.add_argument("--header", action="append", default=[], help='such as "Authorization: Bearer ...", any number of times')
+    about_headers = 'such as "Authorization: Bearer ...", any number of times'
+    parser.add_argument("--header", action="append", default=[], type=_read_header, help=about_headers)
     return parser
+
+
+def _read_header(text: str) -> tuple[str, str]:
+    name, colon, value = text.partition(":")
+    if not colon:
+        raise argparse.ArgumentTypeError(f"{show(text)} has no colon: expected 'Name: value'")
+    return name.strip(), value.strip()
 
 
 def describe(error: Exception) -> str:
@@ -23,4 +31,4 @@ def describe(error: Exception) -> str:
 
 
 def read_headers(options: argparse.Namespace) -> dict[str, str]:
-    return {name.strip(): value.strip() for name, _, value in (header.partition(":") for header in options.header)}
+    return dict(options.header)

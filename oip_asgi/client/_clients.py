@@ -55,7 +55,7 @@ class Client:
     Raises:
         ValueError: The URL cannot be the address of a server, the timeout is not above 0, a header cannot be sent, or `http` or `ssl` are
             for another transport.
-        TypeError: A header is no string, or `http` is no client of httpx2.
+        TypeError: The headers are no mapping, a header is no string, or `http` is no client of httpx2.
         ImportError: A library that the URL needs is not installed: none for a `Client` over HTTP.
 
     Example:
@@ -348,6 +348,8 @@ def _make_link(
     *,
     blocks: bool,
 ) -> HTTPLink | GRPCLink:
+    if headers is not None and not isinstance(headers, Mapping):
+        raise TypeError(f"headers= is {show(headers)}: expected a mapping, such as {{'Authorization': 'Bearer ...'}}")
     for name, value in (headers or {}).items():
         if not isinstance(name, str) or not isinstance(value, str):
             raise TypeError(f"the header {name!r} is {show(value)}: expected a string")

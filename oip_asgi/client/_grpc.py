@@ -11,9 +11,6 @@ from base64 import b64decode
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from typing import Any, Final, TypeAlias, TypeVar
 
-from .._grpc.messages import decode_parameters, decode_tensor, encode_parameters
-from .._grpc.protobuf import GetMessageClass, make_pool
-from .._grpc.wire import encode_bytes_head, split_field
 from .._hosts.extras import make_import_error
 from .._protocol.datatypes import Buffer
 from .._protocol.errors import ErrorResponse, InvalidRequest, InvalidResponse, show
@@ -22,7 +19,7 @@ from .._protocol.tensor_bytes import view_bytes
 from .._protocol.tensors import REGION, InferenceRequest, InferenceResponse, refuse_region
 from ._blocking import iterate, wait_for
 from ._loops import ByLoop
-from ._questions import MAX_BODY_BYTES, SECONDS, Inference, Question, check_size, check_timeout, make_writable, to_limit
+from ._questions import MAX_BODY_BYTES, SECONDS, Inference, Question, check_size, check_timeout, make_writable, suggest_stream, to_limit
 from ._senders import ConnectionFailed, make_failure
 
 try:
@@ -30,6 +27,10 @@ try:
     import grpc.aio
 except ImportError as error:
     raise make_import_error(error, "grpc", "grpc") from error
+
+from .._grpc.messages import decode_parameters, decode_tensor, encode_parameters  # without protobuf they name another extra
+from .._grpc.protobuf import GetMessageClass, make_pool
+from .._grpc.wire import encode_bytes_head, split_field
 
 T = TypeVar("T")
 
@@ -197,7 +198,11 @@ class GRPCLink:
         return question.read(_to_document(self._parse(question.rpc, content)))
 
     async def infer(self, inference: Inference, timeout: float | None) -> InferenceResponse:
-        content = await self.call("ModelInfer", self.write_inference(inference), timeout, self.find_metadata(inference))
+        try:
+            content = await self.call("ModelInfer", self.write_inference(inference), timeout, self.find_metadata(inference))
+        except ErrorResponse as error:
+            suggest_stream(error)
+            raise
         check_size(len(content), inference.max_body_bytes, "response")
         return self.read_inference(content)
 

@@ -17,7 +17,7 @@ from .._codecs.content_types import default_codecs
 from .._codecs.values import to_inputs
 from .._models.registry import path_of
 from .._protocol.datatypes import Buffer
-from .._protocol.errors import ErrorResponse, InvalidRequest, InvalidResponse, show
+from .._protocol.errors import IS_A_STREAM, ErrorResponse, InvalidRequest, InvalidResponse, show
 from .._protocol.limits import LOOP_BYTES
 from .._protocol.schemas import Parameters, RequestOutput
 from .._protocol.specs import TensorSpec
@@ -49,6 +49,7 @@ NOT_READY: Final = (400, 404, 503)
 """What servers answer a probe of a model that is not ready, or that they do not know."""
 
 _REFUSALS: Final = (400, 415, 422, 500)
+_NO_BYTES: Final = "leave out binary=False, or give Base64Codec.encode_input(name, [...]) of oip_asgi.codecs as its value"
 _REFUSES_BINARY: Final = "if this server has no binary data, as MLServer has none over REST, write binary=False"
 
 
@@ -223,7 +224,7 @@ def write_inference(inference: Inference, action: str = "infer") -> HTTPRequest:
     request, binary = inference.request, inference.binary
     if binary and action == "infer":
         request = _ask_for_binary(request)
-    text, parts = encode_request(request, binary=binary)
+    text, parts = encode_request(request, binary=binary, remedy=_NO_BYTES)
     path = f"{path_of(inference.model, inference.version)}/{action}"
     if not binary:
         return HTTPRequest("POST", path, [("Content-Type", "application/json"), *inference.headers], [text])
@@ -250,9 +251,16 @@ def read_inference(inference: Inference, answer: HTTPAnswer) -> InferenceRespons
     try:
         return read_response(answer.headers, answer.body, answer.status)
     except ErrorResponse as error:
+        suggest_stream(error)
         if inference.binary and answer.status in _REFUSALS and "json" not in answer.headers.get("content-type", ""):
             raise ErrorResponse(f"{error.text} ({_REFUSES_BINARY})", error.response_status) from None
         raise
+
+
+def suggest_stream(error: ErrorResponse) -> None:
+    """Say what a user of this client writes for a model that this package has refused because it streams."""
+    if IS_A_STREAM in error.text:
+        error.hint = "write client.stream(...)"
 
 
 def make_writable(response: InferenceResponse) -> InferenceResponse:

@@ -39,7 +39,8 @@ except ImportError as error:
     print(error)
 """
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
-    assert done.stdout == f"{package} is not installed: pip install 'oip_asgi[{extra}]'\n"
+    also = ", or 'oip_asgi[grpc]' for add_to_server" if extra == "grpc-asgi" else ""
+    assert done.stdout == f"{package} is not installed: pip install 'oip_asgi[{extra}]'{also}\n"
 
 
 def test_a_client_that_blocks_needs_no_extra_and_the_others_say_which() -> None:
@@ -59,7 +60,7 @@ for make in (lambda: AsyncClient("http://127.0.0.1:1/v2"), lambda: remote("http:
 """
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     missing = "aiohttp is not installed: pip install 'oip_asgi[client]'"
-    assert done.stdout.splitlines() == ["asked", missing, missing, "google.protobuf is not installed: pip install 'oip_asgi[grpc-asgi]'"]
+    assert done.stdout.splitlines() == ["asked", missing, missing, "grpc is not installed: pip install 'oip_asgi[grpc]'"]
 
 
 def test_what_else_is_missing_is_not_blamed_on_an_extra() -> None:

@@ -18,7 +18,9 @@ NO_FORM = "it looks like multipart/form-data, which curl -F and HTML forms send:
 
 BEYOND = {"above 64 bits": 2**64, "below 64 bits": -(2**63) - 1, "of 30 digits": 10**30}
 TOO_WIDE = "is an integer of more than 64 bits: expected -9223372036854775808 to 18446744073709551615"
-OTHER_DATATYPES = ", UINT8, UINT16, UINT32, UINT64, INT8, INT16, INT32, INT64, FP16, FP32, FP64, BYTES (names are case-sensitive)"
+OTHER_DATATYPES = (
+    ", UINT8, UINT16, UINT32, UINT64, INT8, INT16, INT32, INT64, FP16, FP32, FP64, BYTES, or BF16 with ml_dtypes (names are case-sensitive)"
+)
 DATATYPES = {
     **dict.fromkeys(("fp32", "float32", "TYPE_FP32"), "; did you mean 'FP32'?"),
     **dict.fromkeys(("STRING", "str", "object"), "; did you mean 'BYTES'?"),

@@ -197,6 +197,20 @@ def test_what_is_no_tensor_is_refused_before_anything_is_sent() -> None:
         client.infer("m", {"x": np.array([b"\xff"], object)}, binary=False)
 
 
+def test_lists_of_different_lengths_are_no_tensor() -> None:
+    with pytest.raises(InferenceError) as raised:
+        Client("http://127.0.0.1:1").infer("echo", {"x": [[1, 2], [3]]})
+    assert str(raised.value) == "input 'x': its lists have different lengths: expected as many elements in each"
+
+
+def test_the_repr_of_a_response_cuts_what_is_long() -> None:
+    response = InferenceResponse([Tensor("file", np.array([b"\x89PNG" * 500, b"short"], object)), Tensor("n", np.array([1, 2], np.float32))])
+    shown = " ".join(repr(response).split())
+    assert shown.startswith("InferenceResponse(outputs=[Tensor(name='file', array=array([b'\\x89PNG\\x89PNG")
+    assert "... (3503 characters), b'short'], dtype=object), parameters={}), Tensor(name='n', array=array([1., 2.], dtype=float32)" in shown
+    assert len(shown) < 500
+
+
 def test_streams(ask: Asked) -> None:
     for binary in (True, False):
         responses = ask("stream", "counts", {"n": [3]}, id="7", binary=binary)
@@ -206,6 +220,14 @@ def test_streams(ask: Asked) -> None:
     with pytest.raises(ErrorResponse, match="unknown model") as caught:
         ask("stream", "nobody", {})
     assert caught.value.response_status == 404
+
+
+def test_a_stream_that_is_asked_for_one_response_is_told_which_method_to_write(ask: Asked) -> None:
+    with pytest.raises(ErrorResponse) as raised:
+        ask("infer", "counts", {"n": [1]})
+    ways = "use infer_stream, generate_stream or generate over HTTP, ModelStreamInfer over gRPC"
+    assert raised.value.text == f"model 'counts' answers with a stream: {ways}"
+    assert str(raised.value) == f"the server answered with the status 400: {raised.value.text} (write client.stream(...))"
 
 
 def test_a_blocking_stream_where_an_event_loop_runs_as_in_a_notebook(url: str) -> None:

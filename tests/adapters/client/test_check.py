@@ -71,6 +71,15 @@ def test_a_server_that_wants_a_key_says_so(tmp_path: Path, capsys: pytest.Captur
     assert capsys.readouterr().err == f"cannot be checked: {expected}cannot be scored: {expected}"
 
 
+@pytest.mark.parametrize("command", [["check"], ["score", "m", "rows.csv"]])
+def test_a_header_without_a_colon(command: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    first, *rest = command
+    with pytest.raises(SystemExit) as ended:
+        run([first, "http://127.0.0.1:1/v2", *rest, "--header", "x-api-key k1"])
+    assert ended.value.code == 2
+    assert "argument --header: 'x-api-key k1' has no colon: expected 'Name: value'\n" in capsys.readouterr().err
+
+
 def test_a_version_headers_and_a_request_of_ones_own(url: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     own = tmp_path / "request.json"
     own.write_text('{"inputs": [{"name": "x", "shape": [1, 3], "datatype": "FP32", "data": [1, 2, 3]}]}')

@@ -21,6 +21,7 @@ from starlette.testclient import TestClient
 
 from oip_asgi import ErrorResponse, InferenceError, InferenceServer, InvalidResponse, OIPApp, RequestOutput, Tensor
 from oip_asgi.client import AsyncClient, Client, ConnectionFailed
+from oip_asgi.codecs import Base64Codec
 
 GOOD = {"model_name": "m", "outputs": [{"name": "y", "shape": [1], "datatype": "FP32", "data": [1.5]}]}
 HEADER = "inference-header-content-length"
@@ -468,6 +469,24 @@ def test_a_url_that_is_none(url: str) -> None:
 def test_a_header_that_is_no_text(url: str) -> None:
     with pytest.raises(TypeError, match="the header 'x-tenant' is 7: expected a string"):
         Client(url, headers={"x-tenant": 7})  # type: ignore[dict-item]
+
+
+@pytest.mark.parametrize("url", ["http://127.0.0.1:1/v2", "grpc://127.0.0.1:1"])
+def test_headers_that_are_no_mapping(url: str) -> None:
+    with pytest.raises(TypeError, match=r"headers= is 'x': expected a mapping, such as {'Authorization': "):
+        Client(url, headers="x")  # type: ignore[arg-type]
+
+
+def test_bytes_that_json_cannot_hold_and_what_to_write_instead() -> None:
+    recorded = Recorded()
+    remedy = "leave out binary=False, or give Base64Codec.encode_input(name, [...]) of oip_asgi.codecs as its value"
+    with pytest.raises(InferenceError) as raised:
+        recorded.client.infer("m", {"x": np.array([b"\xff"], object)}, binary=False)
+    assert str(raised.value) == f"input 'x': BYTES element 0 is b'\\xff', which is not UTF-8 and cannot be a JSON string: {remedy}"
+    recorded.client.infer("m", {"x": Base64Codec.encode_input("x", [b"\xff"])}, binary=False)
+    [request] = recorded.requests
+    [sent] = json.loads(request.content)["inputs"]
+    assert (sent["data"], sent["parameters"]) == (["/w=="], {"content_type": "base64"})
 
 
 def test_the_traceback_of_a_404_has_the_url() -> None:

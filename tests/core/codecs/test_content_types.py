@@ -156,7 +156,7 @@ def test_no_odd_request_is_the_servers_fault_or_means_something_else(server: Inf
         answer = send_to(Request("POST", f"/models/{model}/infer", (), body))
         assert answer.status in (200, 400), (model, body, answer.body)
         statuses.append(answer.status)
-        is_bytes_out = b"ask for this output with" in answer.body  # decoded bytes that no JSON can hold reached the model all the same
+        is_bytes_out = b"ask for this output by" in answer.body  # decoded bytes that no JSON can hold reached the model all the same
         assert len(seen) == (answer.status == 200 or is_bytes_out), (model, body, answer.body)
         if seen:
             expected = meant(model.replace("%20", " "), json.loads(body))

@@ -171,10 +171,12 @@ def test_time_in_the_queue_counts_and_what_timed_out_there_never_starts(wsgi: bo
         first = Talk(server)
         await until(lambda: blocking.started == 1)
         if wsgi:
-            status = (await asyncio.to_thread(way, Request("POST", INFER.path, (), body))).status
+            answer = await asyncio.to_thread(way, Request("POST", INFER.path, (), body))
+            status, told = answer.status, json.loads(answer.body)
         else:
-            status = (await Talk(server, body=body).answer())[0]
-        assert status == 504
+            status, told = await Talk(server, body=body).answer()
+        waited = ": the request still waited for its turn, and had not begun to run"
+        assert (status, told) == (504, {"error": TOO_LATE.format("0.02") + waited})
         blocking.leave.set()
         assert (await first.answer())[0] == 200
 
