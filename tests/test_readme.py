@@ -17,6 +17,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, TypeAlias
 
+import grpc
 import httpx2
 import numpy as np
 import pandas as pd
@@ -130,6 +131,8 @@ def test_the_snippet_of_grpc(run_snippet: Run) -> None:
         tensor = {"name": "x", "datatype": "FP32", "shape": [2], "contents": {"fp32_contents": [1, 3]}}
         response = Client(f"127.0.0.1:{names['port']}").ask("ModelInfer", wire_request("half", [tensor]))
         assert np.frombuffer(response.raw_output_contents[0], "<f4").tolist() == [0.5, 1.5]
+        with pytest.raises(RuntimeError, match="Failed to bind to address"):  # a second server at the port
+            grpc.server(ThreadPoolExecutor(1), options=names["options"]).add_insecure_port(f"127.0.0.1:{names['port']}")
     finally:
         names["grpc_server"].stop(0).wait()
 

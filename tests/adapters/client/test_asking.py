@@ -204,7 +204,9 @@ def test_lists_of_different_lengths_are_no_tensor() -> None:
 
 
 def test_the_repr_of_a_response_cuts_what_is_long() -> None:
-    response = InferenceResponse([Tensor("file", np.array([b"\x89PNG" * 500, b"short"], object)), Tensor("n", np.array([1, 2], np.float32))])
+    response = InferenceResponse(
+        [Tensor("file", np.array([b"\x89PNG" * 500, b"short"], object)), Tensor("n", np.array([1, 2], np.float32))]
+    )
     shown = " ".join(repr(response).split())
     assert shown.startswith("InferenceResponse(outputs=[Tensor(name='file', array=array([b'\\x89PNG\\x89PNG")
     assert "... (3503 characters), b'short'], dtype=object), parameters={}), Tensor(name='n', array=array([1., 2.], dtype=float32)" in shown
