@@ -132,7 +132,7 @@ class Tensor(msgspec.Struct, eq=False, gc=False):  # in no reference cycle, and 
     def __repr__(self) -> str:
         """Its fields. Long texts and files are cut, as numpy cuts long arrays."""
         written = repr(self.array)
-        if self.array.dtype.hasobject:
+        if self.array.dtype.hasobject and self.array.size:
             written = f"array({np.array2string(self.array, separator=', ', formatter={'object': show})}, dtype=object)"
         return f"{type(self).__name__}(name={self.name!r}, array={written}, parameters={self.parameters!r})"
 

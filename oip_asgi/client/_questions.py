@@ -107,6 +107,7 @@ class Inference(msgspec.Struct, frozen=True, eq=False):
     binary: bool = True  # whether HTTP sends tensors as bytes, and asks for such
     headers: Sequence[tuple[str, str]] = ()  # headers beside those of the client
     max_body_bytes: int | None = MAX_BODY_BYTES  # the largest answer, or event of a stream; None for no limit
+    remedy: str = _NO_BYTES  # what its caller may write for bytes that JSON cannot hold
 
 
 def _read_object(document: Any) -> dict[str, Any]:
@@ -224,7 +225,7 @@ def write_inference(inference: Inference, action: str = "infer") -> HTTPRequest:
     request, binary = inference.request, inference.binary
     if binary and action == "infer":
         request = _ask_for_binary(request)
-    text, parts = encode_request(request, binary=binary, remedy=_NO_BYTES)
+    text, parts = encode_request(request, binary=binary, remedy=inference.remedy)
     path = f"{path_of(inference.model, inference.version)}/{action}"
     if not binary:
         return HTTPRequest("POST", path, [("Content-Type", "application/json"), *inference.headers], [text])

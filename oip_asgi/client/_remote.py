@@ -39,6 +39,8 @@ _NOT_PASSED_ON: Final = frozenset(
 )
 """Parameters that are about this server's own answer: it has done what they ask, or the request is written anew."""
 
+_NO_BYTES: Final = 'the other server has no binary data: send base64 text, with the content type "base64"'
+
 _UNSIGNED: Final = frozenset({"priority", "sequence_id"})
 """Parameters of 64 bits without a sign, by Triton's extensions."""
 
@@ -271,7 +273,7 @@ class _Remote:
             names = list_names(self._forward)
             raise InvalidRequest(f"the forwarded headers ({names}) have more than {_MAX_HEADERS} bytes together: send shorter ones")
         sent = InferenceRequest(inputs, request.id, parameters, outputs)
-        return Inference(self._model, self._version, sent, self._binary, headers, context.max_body_bytes)
+        return Inference(self._model, self._version, sent, self._binary, headers, context.max_body_bytes, _NO_BYTES)
 
     def _check(self, address: Address, response: InferenceResponse, request: InferenceRequest) -> InferenceResponse:
         """Check a response against what the other server said of its model."""

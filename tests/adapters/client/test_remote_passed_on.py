@@ -7,6 +7,7 @@ import math
 import time
 from typing import Any
 
+import httpx2
 import numpy as np
 import pytest
 
@@ -82,6 +83,17 @@ def test_a_parameter_that_would_be_another_one_there_is_refused(far: tuple[Infer
     with pytest.raises(InferenceError, match="'a' = nan cannot be passed on"):
         near.infer_sync("look", {"x": np.ones(1)}, parameters={"a": math.nan})
     assert not seen
+
+
+def test_bytes_for_a_server_that_takes_json_only_are_refused_with_what_the_client_may_write() -> None:
+    def far(request: httpx2.Request) -> httpx2.Response:
+        declared = [{"name": "x", "datatype": "BYTES", "shape": [-1]}]
+        return httpx2.Response(200, json={"name": "m", "inputs": declared, "outputs": declared, "extensions": []})
+
+    with pytest.raises(InferenceError) as raised:
+        in_front_of(far, "m").infer_sync("m", {"x": np.array([b"\xff"], object)})
+    remedy = 'the other server has no binary data: send base64 text, with the content type "base64"'
+    assert str(raised.value) == f"input 'x': BYTES element 0 is b'\\xff', which is not UTF-8 and cannot be a JSON string: {remedy}"
 
 
 def test_headers_that_the_other_server_could_not_read_are_refused() -> None:

@@ -419,7 +419,8 @@ def test_a_long_request_that_gets_no_slot_is_late_at_its_own_timeout(kind: str) 
         status, body = await listen(server, b'{"n": %b}' % str(list(range(30_000))).encode()).answer()
         assert (status, body["error"]) == (
             504,
-            "model 'm' did not answer within 0.2 seconds, the shorter of its own timeout and the request's",
+            "model 'm' did not answer within 0.2 seconds, the shorter of its own timeout and the request's: "
+            "the request still waited for its turn, and had not begun to run",
         )
         first.takes.set()
         await asyncio.wait_for(first.task, 20)
