@@ -60,6 +60,7 @@ class JSONRows:
         self._width = len(fields)
         self._names = {field.reads: None for field in fields}
         self._needed = {field.reads for field in fields if field.is_needed}
+        self._never_null = {field.reads for field in fields if not field.is_nullable}
         self._dates = [field.reads for field in fields if field.is_date]
         self._binary = [field.reads for field in fields if field.is_binary]
         self._has_lists = any(field.is_list for field in fields)
@@ -85,8 +86,11 @@ class JSONRows:
         values = members.values()
         is_usual = {*map(type, values)} <= _OF_JSON and math.inf not in values and -math.inf not in values
         if is_usual and not self._has_lists and self._fits(members):
-            with suppress(InvalidRequest):  # which columns of one row are told of
+            try:
                 return self._read_objects([members], as_columns=as_columns)
+            except InvalidRequest:  # columns take 2.0 for 2, and say what else is wrong; but of null they would make NaN
+                if any(members[name] is None for name in self._never_null & members.keys()):
+                    raise
         return None
 
     def _read_objects(self, objects: Sequence[Any], *, as_columns: bool) -> InferenceRequest:

@@ -150,6 +150,46 @@ def test_what_is_no_row_is_refused(text: bytes, status: int, error: str) -> None
     assert (came, document["error"][: len(error)]) == (status, error)
 
 
+class Fees(pydantic.BaseModel):
+    n: int
+    fee: float
+    maybe: float | None = None
+
+
+@dataclasses.dataclass
+class PlainFees:
+    n: int
+    fee: float
+    maybe: float | None = None
+
+
+@pytest.mark.parametrize("cls", [Fees, PlainFees])
+def test_null_is_refused_where_a_class_does_not_take_none(cls: type) -> None:
+    def model(rows: list[Any]) -> list[str]:
+        return [str((row.fee, row.maybe)) for row in rows]
+
+    for body in ({"n": 1, "fee": None}, [{"n": 1, "fee": None}], {"n": 1, "fee": None, "maybe": None}):
+        status, document = answer(model, list[cls], list[str], body)  # type: ignore[valid-type]
+        assert (status, document["error"].startswith("rows[0].fee: ")) == (400, True), document
+    for number in (1, 1.0):  # which is a whole number in a column
+        row = {"n": number, "fee": 2, "maybe": None}
+        assert answer(model, list[cls], list[str], row) == (200, {"model_name": "m", "output_0": "(2.0, None)"})  # type: ignore[valid-type]
+
+
+class Converted(pydantic.BaseModel):
+    n: int
+    exact: int = pydantic.Field(7, strict=True)
+
+
+@pytest.mark.parametrize("value", ["41", True])
+def test_pydantic_converts_what_is_not_strict(value: Any) -> None:
+    for body in ({"n": value}, [{"n": value}]):
+        status, document = answer(lambda rows: [row.n for row in rows], list[Converted], list[int], body)
+        assert (status, document["output_0"] if isinstance(document, dict) else document[0]["output_0"]) == (200, int(value))
+        more = [{"n": 1, "exact": value}] if isinstance(body, list) else {"n": 1, "exact": value}
+        assert answer(lambda rows: [row.n for row in rows], list[Converted], list[int], more)[0] == 400
+
+
 def test_rows_have_no_binary_data() -> None:
     ask, header = served(lambda rows: rows, list[Customer], list[Customer]), ("Inference-Header-Content-Length", "2")
     for body in (b"[]" + json.dumps(ADA).encode(), [ADA], ADA):
