@@ -6,7 +6,7 @@ import json
 import random
 import threading
 from collections import deque
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Set
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from datetime import date
@@ -18,7 +18,7 @@ import numpy as np
 from .._codecs.plain import Base64Codec
 from .._json.tensor_data import from_value
 from .._json.text import Unusual
-from .._protocol.datatypes import FLOATING, dtype_of
+from .._protocol.datatypes import FIRST_ROUNDED, FLOATING, dtype_of
 from .._protocol.errors import ErrorResponse, InferenceError, InvalidResponse, list_names, show
 from .._protocol.schemas import Parameters
 from .._protocol.specs import OTHER_DATATYPES
@@ -39,6 +39,10 @@ class FailsWithAll(Stopped):
 
 class Refused(Exception):
     """One row is refused; the text says why."""
+
+
+Kinds: TypeAlias = Set[str]
+"""What the values of a column are: datatypes, "missing", "negative" of a whole number, and "long" of one that a float may round."""
 
 
 # Columns -> tensors
@@ -68,7 +72,7 @@ _BOOLS: Final = {"True": True, "TRUE": True, "true": True, "1": True, "False": F
 
 
 def plan_columns(
-    names: list[str], inputs: Sequence[Mapping[str, Any]], chosen: list[str] | None, guesses: Mapping[str, str]
+    names: list[str], inputs: Sequence[Mapping[str, Any]], chosen: list[str] | None, kinds: Mapping[str, Kinds]
 ) -> list[Column]:
     """Find the columns of a file that a model takes.
 
@@ -76,7 +80,7 @@ def plan_columns(
         names: Of the file's columns.
         inputs: Of the model's metadata.
         chosen: The columns of the only input, or of a model that declares none; None for all.
-        guesses: The datatypes of columns of which no metadata tells.
+        kinds: Of the values of each column, which decide where no metadata tells its datatype.
 
     Raises:
         ValueError: They do not fit; the text says which were expected.
@@ -85,12 +89,13 @@ def plan_columns(
     if missing:
         raise ValueError(f"--columns: the file has no {list_names(missing)}: it has {list_names(names)}")
     if not inputs:
-        return [Column(name, [_find_column(name, names)], guesses[name], may_miss=True, pd_dtype=_WITH_NAN) for name in chosen or names]
+        found = [(name, _find_column(name, names)) for name in chosen or names]
+        return [Column(name, [place], _join_kinds(kinds[name]), may_miss=True, pd_dtype=_WITH_NAN) for name, place in found]
     rows = [each for each in inputs if each["shape"] and each["shape"][0] == -1]  # others, such as scalars, are the same for all rows
     present = [each for each in rows if each["name"] in names]  # metadata does not tell which are optional: the server does
     if present:
         _check_spelling(names, {each["name"] for each in inputs})
-        return [_plan_column(each, names, guesses) for each in present]
+        return [_plan_column(each, names, kinds[each["name"]]) for each in present]
     if len(rows) != 1 or len(rows[0]["shape"]) != 2:
         raise ValueError(f"the model takes {list_names([each['name'] for each in rows])}: the file has {list_names(names)}")
     name, size = rows[0]["name"], rows[0]["shape"][1]
@@ -118,10 +123,11 @@ def _check_spelling(names: Collection[str], inputs: Collection[str]) -> None:
             raise ValueError(f"the file has no column {show(near)}, but {show(name)}: rename it")
 
 
-def _plan_column(declared: Mapping[str, Any], names: list[str], guesses: Mapping[str, str]) -> Column:
+def _plan_column(declared: Mapping[str, Any], names: list[str], kinds: Kinds) -> Column:
     """What becomes of a declared column. If the model takes other datatypes too, its values decide."""
     name, datatype, parameters = declared["name"], declared["datatype"], declared.get("parameters") or {}
-    others, guess = parameters.get(OTHER_DATATYPES), guesses[name]
+    others = parameters.get(OTHER_DATATYPES)
+    guess = _join_kinds(kinds, is_fitted=others is not None)
     if others == "all" or (others == "numbers" and guess != "BYTES"):
         datatype = guess
     content_type = parameters.get("content_type")
@@ -155,40 +161,42 @@ def _read_text(text: str, datatype: str) -> Any:
     return float(text) if datatype in FLOATING else int(text)
 
 
-def guess_datatypes(names: list[str], rows: Iterable[Row], *, is_text: bool) -> tuple[dict[str, str], int]:
-    """The datatype of each column, by all of its values, as pandas reads them, and how many rows there are."""
+def find_kinds(names: list[str], rows: Iterable[Row], *, is_text: bool) -> tuple[dict[str, Kinds], int]:
+    """The kinds of all values of each column, as pandas reads them, and how many rows there are."""
     kinds: list[set[str]] = [set() for _ in names]
     count = 0
     for row in rows:
         count += 1
         for own, value in zip(kinds, row, strict=False):
             if "BYTES" not in own:
-                own.add(_find_kind(value, is_text=is_text))
-    return dict(zip(names, map(_join_kinds, kinds), strict=True)), count
+                own |= _find_kinds(value, is_text=is_text)
+    return dict(zip(names, kinds, strict=True)), count
 
 
-def _find_kind(value: Any, *, is_text: bool) -> str:
-    """The datatype of a value by itself, or "missing", or "negative" of a whole number that is."""
+def _find_kinds(value: Any, *, is_text: bool) -> set[str]:
+    """The kinds of a value by itself."""
     if value is None or (is_text and value == ""):
-        return "missing"
+        return {"missing"}
     if is_text:
         digits = value.strip()
         datatype = "INT64" if digits.lstrip("+-").isdecimal() else "BOOL" if digits in _BOOLS else "FP64"
         with suppress(ValueError):
             value = _read_text(value, datatype)
     if type(value) is int:
-        return "negative" if value < 0 else "UINT64" if value >= 2**63 else "INT64"
-    return {bool: "BOOL", float: "FP64"}.get(type(value), "BYTES")
+        is_long = abs(value) > FIRST_ROUNDED
+        return {"negative" if value < 0 else "UINT64" if value >= 2**63 else "INT64", *(["long"] if is_long else [])}
+    return {{bool: "BOOL", float: "FP64"}.get(type(value), "BYTES")}
 
 
-def _join_kinds(kinds: set[str]) -> str:
-    """The datatype of a column. Whole numbers of which some are missing are floats, as in pandas."""
-    there = kinds - {"missing"}
+def _join_kinds(kinds: Kinds, *, is_fitted: bool = False) -> str:
+    """The datatype of a column. Whole numbers of which some are missing are floats, as in pandas: if these would round them, only for an
+    estimator, which was fitted with such floats."""
+    there = kinds - {"missing", "long"}
     if there == {"BOOL"}:
         return "BOOL"
     if there - {"INT64", "UINT64", "FP64", "negative"}:
         return "BYTES"
-    if "FP64" in there or there == set() or "missing" in kinds:
+    if "FP64" in there or there == set() or ("missing" in kinds and (is_fitted or "long" not in kinds)):
         return "FP64"
     return "UINT64" if "UINT64" in there and "negative" not in there else "INT64"
 

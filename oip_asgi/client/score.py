@@ -26,7 +26,7 @@ from ._arguments import describe, make_parser, read_headers
 from ._clients import Client
 from ._http import HTTPLink
 from ._questions import MAX_BODY_BYTES, HTTPRequest
-from ._scoring import Column, FailsWithAll, Part, Refused, Row, Scorer, Stopped, guess_datatypes, make_tensors, plan_columns, read_outputs
+from ._scoring import Column, FailsWithAll, Part, Refused, Row, Scorer, Stopped, find_kinds, make_tensors, plan_columns, read_outputs
 from ._tables import Columns, Table, Writer, format_of, open_table, read_requests
 
 _CHUNK: Final = 256
@@ -163,11 +163,11 @@ class _Rows:
         self._client = Client(options.url, headers=read_headers(options))
         self._binary = "binary_tensor_data" in self._client.metadata().get("extensions", ())
         metadata = self._client.model_metadata(options.model, options.version)
-        guesses, self.total = guess_datatypes(table.names, table.rows(), is_text=table.is_text)
+        kinds, self.total = find_kinds(table.names, table.rows(), is_text=table.is_text)
         takes_frame = (metadata.get("parameters") or {}).get("content_type") == "pd"
         self.advice = "" if metadata.get("inputs") else f". {_UNDECLARED_FRAME if takes_frame else _UNDECLARED}"
         chosen = options.columns.split(",") if options.columns else None
-        self._columns: list[Column] = plan_columns(table.names, metadata.get("inputs") or (), chosen, guesses)
+        self._columns: list[Column] = plan_columns(table.names, metadata.get("inputs") or (), chosen, kinds)
 
     def rows(self) -> Iterator[Row]:
         return self._table.rows()

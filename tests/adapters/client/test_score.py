@@ -223,6 +223,19 @@ def test_a_text_beside_a_missing_one_is_written_as_any_other(url: str, tmp_path:
     assert [line["t"] for line in scored] == ["x", 'a "b"', None]
 
 
+@pytest.mark.parametrize("chunk", ["1", "4"])
+@pytest.mark.parametrize("suffix", ["csv", "jsonl"])
+@pytest.mark.parametrize("cells", [["9007199254740993", "", "-5"], ["18446744073709551615", "", "1"], ["-9007199254740993", "2", ""]])
+def test_whole_numbers_that_floats_would_round_are_whole_beside_a_gap(
+    url: str, tmp_path: Path, cells: list[str], suffix: str, chunk: str
+) -> None:
+    text = "a,b\n" + "".join(f"{cell},1\n" for cell in cells)
+    if suffix == "jsonl":
+        text = "".join(f'{{"a": {cell or "null"}, "b": 1}}\n' for cell in cells)
+    kinds = [line["output_0"] for line in score_lines(url, "kinds", tmp_path / f"rows.{suffix}", text, "--chunk", chunk)]
+    assert kinds == [f"int {cell}" if cell else "float nan" for cell in cells]
+
+
 def test_booleans_of_a_model_that_declares_nothing(url: str, tmp_path: Path) -> None:
     scored = score_lines(url, "open", tmp_path / "rows.jsonl", '{"a": true}\n{"a": null}\n{"a": false}\n')
     assert [line["a"] for line in scored] == [True, None, False]
