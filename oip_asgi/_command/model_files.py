@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from types import MethodType
@@ -128,7 +128,17 @@ def _read_lightgbm(file: Path) -> ModelFile:
 def _predict_by_booster(booster: Any, rows: Any) -> Any:
     if booster.pandas_categorical:
         rows = rows.astype({name: "category" for name, dtype in rows.dtypes.items() if str(dtype) in ("object", "str")})
+        _check_categories(rows.select_dtypes("category"), booster.pandas_categorical)
     return booster.predict(rows)
+
+
+def _check_categories(columns: Any, known: Sequence[Sequence[Any]]) -> None:
+    """Refuse texts for categories that are numbers, which LightGBM would take for missing. It knows the categories by their order alone."""
+    for (name, column), categories in zip(columns.items(), known, strict=False):
+        are_texts = any(isinstance(each, str) for each in column.cat.categories)
+        if are_texts and categories and not any(isinstance(each, str) for each in categories):
+            expected = f"a column of categories that are numbers, such as {categories[0]}"
+            raise InferenceError(f"column {name!r} is text: expected {expected}", status=400)
 
 
 def _read_onnx(file: Path) -> ModelFile:

@@ -28,7 +28,7 @@ from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
-from oip_asgi import InferenceServer, OIPApp, TensorSpec
+from oip_asgi import InferenceError, InferenceServer, OIPApp, TensorSpec
 from oip_asgi.__main__ import main
 from tests.support.asking import ask, error, get, outputs
 from tests.support.inside.command import describe_served, find_target
@@ -177,6 +177,21 @@ def test_files_of_lightgbm(tmp_path: Path) -> None:
     of_array.save_model(tmp_path / "iris.bst")
     assert np.allclose(read(tmp_path / "iris.bst").infer_sync("iris", {"X": X})["predict"], of_array.predict(X))
     assert printed(tmp_path / "iris.bst")[0] == "model 'iris': takes X FP64 [-1, 4]; returns predict FP64 [-1]"
+
+
+def test_texts_where_a_file_of_lightgbm_has_numbers_as_categories(tmp_path: Path) -> None:
+    lightgbm = pytest.importorskip("lightgbm")
+    frame = pd.DataFrame({"town": ["a", "b"] * 50, "level": [10, 10, 20, 20] * 25, "area": np.arange(100.0)})
+    fitted = frame.astype({"town": "category", "level": "category"})
+    target = frame["level"] + frame["town"].map({"a": 0, "b": 500})
+    booster = lightgbm.train({"objective": "regression", "verbose": -1}, lightgbm.Dataset(fitted, target), 20)
+    booster.save_model(tmp_path / "rent.txt")
+    server = read(tmp_path / "rent.txt")
+    assert np.allclose(server.infer_sync("rent", frame.astype({"level": "category"}))["predict"], booster.predict(fitted))
+    refused = "column 'level' is text: expected a column of categories that are numbers, such as 10"
+    for rows in (frame.astype({"level": str}), frame.astype({"level": str}).astype("category").astype({"area": float})):
+        with pytest.raises(InferenceError, match=f"^{refused}$"):
+            server.infer_sync("rent", rows)
 
 
 @pytest.mark.parametrize("name", ["iris.json", "iris.ubj", "iris.bst"])
