@@ -61,17 +61,17 @@ def _import_needed(module: str, package: str, file: Path) -> Any:
 # Estimators: what has `predict`, as those of scikit-learn have it
 
 
-def _describe_estimator(estimator: Any, file: Path, predict: Callable[[Any, Any], Any] | None = None) -> ModelFile:
+def _describe_estimator(estimator: Any, file: Path, predict: Callable[[Any], Any] | None = None) -> ModelFile:
     """All that an estimator says of rows, as outputs with the names that they have at MLServer. `predict` may stand for its own."""
     if not hasattr(estimator, "predict"):
         raise ValueError(f"{file}: holds {describe(estimator)}: expected an estimator with predict, such as scikit-learn has them")
     if list_columns(estimator):
         _import_needed("pandas", "pandas", file)
-    call, classes = predict or type(estimator).predict, getattr(estimator, "classes_", None)
+    call, classes = predict or estimator.predict, getattr(estimator, "classes_", None)
     classes = classes if isinstance(classes, np.ndarray) and hasattr(estimator, "predict_proba") else None
 
     def answer(self: Any, X: Any) -> dict[str, Any]:  # noqa: N803  (as the estimator calls it)
-        predicted = {"predict": call(self, X)}
+        predicted = {"predict": call(X)}
         return predicted if classes is None else {**predicted, "predict_proba": self.predict_proba(X)}
 
     answer.__name__ = "predict"
@@ -111,6 +111,11 @@ def _read_estimator(file: Path) -> ModelFile:
         raise ImportError(f"{file}: {error}: its classes are there: install it, or start this where it can be imported") from error
     except AttributeError as error:  # such as a function of the notebook in which it was made
         raise ValueError(f"{file}: {error}: a class or function of it is not where it was when the file was written") from error
+    except Exception as error:  # joblib checks nothing: what is no pickle fails anywhere in it
+        raise ValueError(
+            f"{file}: joblib cannot read it ({type(error).__name__}: {error}): expected a whole file that joblib.dump or pickle has "
+            "written, with the versions of the libraries that are here"
+        ) from error
     return _describe_estimator(estimator, file)
 
 
@@ -122,14 +127,15 @@ def _read_xgboost(file: Path) -> ModelFile:
 
 
 def _read_lightgbm(file: Path) -> ModelFile:
-    return _describe_estimator(_import_needed("lightgbm", "lightgbm", file).Booster(model_file=str(file)), file, _predict_by_booster)
+    booster = _import_needed("lightgbm", "lightgbm", file).Booster(model_file=str(file))
 
+    def predict(rows: Any) -> Any:
+        if booster.pandas_categorical:
+            rows = rows.astype({name: "category" for name, dtype in rows.dtypes.items() if str(dtype) in ("object", "str")})
+            _check_categories(rows.select_dtypes("category"), booster.pandas_categorical)
+        return booster.predict(rows)
 
-def _predict_by_booster(booster: Any, rows: Any) -> Any:
-    if booster.pandas_categorical:
-        rows = rows.astype({name: "category" for name, dtype in rows.dtypes.items() if str(dtype) in ("object", "str")})
-        _check_categories(rows.select_dtypes("category"), booster.pandas_categorical)
-    return booster.predict(rows)
+    return _describe_estimator(booster, file, predict)
 
 
 def _check_categories(columns: Any, known: Sequence[Sequence[Any]]) -> None:

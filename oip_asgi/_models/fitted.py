@@ -8,6 +8,7 @@ from __future__ import annotations
 import inspect
 import json
 import re
+import sys
 from collections import UserList
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -64,6 +65,9 @@ _METHODS: Final = frozenset(
 _LABELED: Final = frozenset({"predict_proba", "predict_log_proba", "decision_function"})
 """Those that return a value for each class."""
 
+_PREDICTING: Final = _LABELED | {"predict"}
+"""Those that need a fit. A transformer may need none: of texts, if it was given a vocabulary."""
+
 _PROBABILITIES: Final[Mapping[str, Datatype]] = {"sklearn": "FP64", "lightgbm": "FP64", "catboost": "FP64", "xgboost": "FP32"}
 """The datatype of the values that a model of these libraries returns for each class."""
 
@@ -109,6 +113,23 @@ def _without_missing(spec: TensorSpec) -> TensorSpec:
 def _list_strict(model: Any, columns: list[str]) -> Sequence[bool]:
     """Whether a model takes no missing value in a column, for each of them."""
     return [any(not each.allow_nan for each in told) for told in _describe_columns(model, columns).values()]
+
+
+def is_unfitted(function: Callable[..., Any]) -> bool:
+    """Whether it is certain that an estimator was not fitted: one of one's own may keep what it knows where scikit-learn does not look."""
+    model, method = find_owner(function), getattr(unwrap_partial(function), "__name__", "")
+    validation = sys.modules.get("sklearn.utils.validation")
+    if validation is None or method not in _PREDICTING or not all(map(_tells_if_fitted, (model, _find_last(model)))):
+        return False
+    try:
+        validation.check_is_fitted(model)
+    except ValueError:  # scikit-learn's NotFittedError is one
+        return True
+    return False
+
+
+def _tells_if_fitted(model: Any) -> bool:
+    return hasattr(model, "fit") and (_find_library(model) == "sklearn" or hasattr(model, "__sklearn_is_fitted__"))
 
 
 def find_width(model: Any) -> int | None:

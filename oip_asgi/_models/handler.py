@@ -21,7 +21,7 @@ from .annotations import Outputs
 from .bind import bind
 from .binding import Binding
 from .callables import STREAMS, Kind, find_owner, kind_of
-from .fitted import declare, refuse_missing
+from .fitted import declare, is_unfitted, list_columns, refuse_missing
 from .limiter import Uses
 from .model_options import ModelOptions
 
@@ -181,6 +181,8 @@ def _bind_all(
 
 
 def _check_declared(binding: Binding, outputs: Sequence[TensorSpec], options: ModelOptions, loaded: Callable[..., Any] | None) -> None:
+    if loaded is not None and is_unfitted(loaded):
+        raise ValueError(f"{options}: the {type(find_owner(loaded)).__name__} is not fitted: fit it first, or let load= do it")
     if loaded is not None and not binding.knows_columns:  # `load=` may fit it
         raise TypeError(
             f"{options}: the {type(find_owner(loaded)).__name__} does not know the names of its columns, so it would take any, in "
@@ -257,19 +259,32 @@ def _complete_options(options: ModelOptions, function: Callable[..., Any], codec
         return msgspec.structs.replace(options, inputs=tuple(refuse_missing(function, options.inputs)))
     if options.content_type is not None:
         return options
-    declaration = declare(function, has_frames=PandasCodec in codecs.requests.values())
+    has_frames = PandasCodec in codecs.requests.values()
+    declaration = declare(function, has_frames=has_frames)
     if declaration is None:
         return options
     try:
         bind(function, declaration.inputs, codecs, declaration.content_type)
     except (TypeError, ValueError):  # a method of other parameters
         return options
+    if not has_frames:
+        _check_needs_no_frame(function, options)
     return msgspec.structs.replace(
         options,
         inputs=tuple(declaration.inputs),
         outputs=options.outputs or tuple(declaration.outputs),
         content_type=declaration.content_type,
     )
+
+
+def _check_needs_no_frame(function: Callable[..., Any], options: ModelOptions) -> None:
+    model = find_owner(function)
+    columns = list_columns(model)
+    if columns:
+        raise ValueError(
+            f"{options}: the {type(model).__name__} was fitted with a data frame, which needs pandas: pip install 'oip_asgi[pandas]'; or, "
+            f'to take one array, of which nothing checks the order, write inputs=[TensorSpec("X", "FP64", [-1, {len(columns)}])]'
+        )
 
 
 def _merge_options(options: ModelOptions, loaded: Loaded) -> ModelOptions:

@@ -290,6 +290,10 @@ def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "notes.txt").write_text("hello")
     joblib.dump({"weights": 1}, tmp_path / "dict.joblib")
     (tmp_path / "cut.joblib").write_bytes(b"\x80\x04")
+    (tmp_path / "page.joblib").write_bytes(b"<html>")
+    (tmp_path / "raw.pkl").write_bytes(pickle.dumps(LinearRegression()))
+    joblib.dump(LinearRegression().fit(np.ones((1, 900)), [1.0]), tmp_path / "half.joblib")
+    (tmp_path / "half.joblib").write_bytes((tmp_path / "half.joblib").read_bytes()[:3000])
     (tmp_path / "empty").mkdir()
     joblib.dump(LinearRegression().fit(X, Y), tmp_path / "line.joblib")
     monkeypatch.chdir(tmp_path)
@@ -297,6 +301,7 @@ def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delitem(sys.modules, "mistaken", raising=False)
 
 
+OF_JOBLIB = "expected a whole file that joblib.dump or pickle has written, with the versions of the libraries that are here"
 OF_A_MODEL = "an estimator's .joblib or .pkl, an .onnx, or what save_model of LightGBM or XGBoost has written"
 
 
@@ -312,7 +317,10 @@ OF_A_MODEL = "an estimator's .joblib or .pkl, an .onnx, or what save_model of Li
         (["mistaken.py"], "mistaken.py: for an application or a server, write module:name, such as mistaken:app"),
         (["notes.txt"], f"notes.txt: this is no file of a model: expected {OF_A_MODEL}"),
         (["dict.joblib"], "dict.joblib: holds a dict: expected an estimator with predict, such as scikit-learn has them"),
-        (["cut.joblib"], "cut.joblib: cannot be read: EOFError: "),
+        (["cut.joblib"], f"cut.joblib: joblib cannot read it (EOFError: ): {OF_JOBLIB}"),
+        (["page.joblib"], f"page.joblib: joblib cannot read it (KeyError: 60): {OF_JOBLIB}"),
+        (["half.joblib"], "half.joblib: joblib cannot read it (ValueError: EOF: reading array data, "),
+        (["raw.pkl"], "model 'raw': the LinearRegression is not fitted: fit it first, or let load= do it"),
         (["plain:app"], "plain:app: there is no 'app' in it, and nothing else that is an InferenceServer or an application of ASGI"),
         (["empty"], "empty: there is no model-settings.json in this folder or below it"),
         (["no_module:app"], "no_module:app: there is no module 'no_module' here: start the command in the folder where it is"),
@@ -338,7 +346,7 @@ OF_A_MODEL = "an estimator's .joblib or .pkl, an .onnx, or what save_model of Li
 def test_a_mistake_is_one_line_that_says_what_was_expected(arguments: list[str], text: str) -> None:
     with pytest.raises(SystemExit) as caught:
         main(arguments)
-    assert str(caught.value.code).startswith(text) if text.endswith(": ") else caught.value.code == text
+    assert str(caught.value.code).startswith(text) if text.endswith((": ", ", ")) else caught.value.code == text
 
 
 @pytest.mark.usefixtures("module")
