@@ -530,28 +530,6 @@ def test_where_all_is_refused_of_a_model_of_a_frame_it_says_how_to_declare_colum
     assert "TensorSpec" not in told
 
 
-def test_a_model_that_fails_with_each_row_is_not_asked_for_each(
-    url: str, site: Site, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    def fails(a: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-        if (a < 0).any():
-            raise ValueError
-        return a
-
-    site.server.register("fails", fails)
-    (tmp_path / "rows.csv").write_text("a\n" + "-1\n" * 856)
-    (tmp_path / "mixed.csv").write_text("a\n" + "-1\n1\n" * 32)
-    out = tmp_path / "s.csv"
-    assert main([url, "fails", str(tmp_path / "rows.csv"), "--out", str(out)]) == 1
-    assert capsys.readouterr().err == (
-        f"0 of 856 rows are scored: {out}; stopped, as the model fails with rows 1 to 256, and with 8 of them alone: the server "
-        "answered with the status 500: model 'fails' failed: see the server's log; --resume goes on from here\n"
-    )
-    assert site.asked == 9
-    assert main([url, "fails", str(tmp_path / "mixed.csv"), "--out", str(tmp_path / "t.csv")]) == 1
-    assert "32 of 64 rows are scored" in capsys.readouterr().err
-
-
 def is_second(frame: pd.DataFrame) -> pd.DataFrame:
     return (frame == 2**63 + 1).astype(int)
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -17,8 +16,8 @@ from sklearn.compose import ColumnTransformer, make_column_transformer
 from sklearn.datasets import load_iris
 from sklearn.decomposition import PCA
 from sklearn.ensemble import BaggingClassifier, HistGradientBoostingClassifier, RandomForestClassifier, StackingClassifier, VotingClassifier
-from sklearn.feature_extraction.text import CountVectorizer, HashingVectorizer, TfidfVectorizer
-from sklearn.gaussian_process import GaussianProcessClassifier, GaussianProcessRegressor
+from sklearn.feature_extraction.text import HashingVectorizer, TfidfVectorizer
+from sklearn.gaussian_process import GaussianProcessClassifier
 from sklearn.gaussian_process.kernels import RBF
 from sklearn.impute import MissingIndicator, SimpleImputer
 from sklearn.linear_model import LinearRegression, LogisticRegression
@@ -37,7 +36,6 @@ from sklearn.preprocessing import (
 )
 from sklearn.svm import SVC
 from sklearn.tree import DecisionTreeClassifier
-from sklearn.utils import all_estimators
 
 from oip_asgi import InferenceError, InferenceRequest, InferenceServer, TensorSpec
 from oip_asgi.codecs import PandasCodec
@@ -482,53 +480,6 @@ def test_what_says_nothing_is_left_open() -> None:
     scaler = StandardScaler().fit(X)
     for function in (scaler.inverse_transform, scaler.get_feature_names_out):
         assert described(served(function)) == {}
-
-
-def test_one_that_is_certainly_not_fitted_is_refused() -> None:
-    text = "model 'm': the Pipeline is not fitted: fit it first, or let load= do it"
-    with pytest.raises(ValueError, match=exactly(text)):
-        served(make_pipeline(StandardScaler(), LogisticRegression()).predict, inputs=[TensorSpec("X", "FP64", [-1, 4])])
-    with pytest.raises(ValueError, match="the LogisticRegression is not fitted"):
-        served(LogisticRegression().predict_proba, content_type="pd")
-    server = served(LogisticRegression().predict, load=lambda: None)  # which fits nothing
-    with pytest.raises(InferenceError):
-        server.load_sync("m")
-    for function in (
-        HashingVectorizer().transform,  # which learns nothing
-        CountVectorizer(vocabulary=["a"]).transform,
-        GaussianProcessRegressor().predict,  # which knows what it expects before it has seen anything
-        make_pipeline(StandardScaler(), KeepsAll()).predict,
-        KeepsAll().predict,
-    ):
-        served(function)
-
-
-class KeepsAll(BaseEstimator):  # type: ignore[misc]
-    """An estimator of one's own, which keeps what it knows where scikit-learn does not look."""
-
-    def fit(self, X: Any, y: Any = None) -> KeepsAll:  # noqa: N803
-        return self
-
-    def predict(self, X: Any) -> Any:  # noqa: N803
-        return X[:, 0]
-
-
-@pytest.mark.filterwarnings("ignore::FutureWarning")  # of classes that will go
-def test_what_is_refused_as_not_fitted_would_have_failed() -> None:
-    refused = 0
-    for _, kind in all_estimators():
-        with suppress(TypeError):  # it is made of others
-            estimator = kind()
-            try:
-                function = estimator.predict
-                served(function)
-            except AttributeError:  # it has none
-                continue
-            except ValueError:
-                refused += 1
-                with pytest.raises(AttributeError):  # as scikit-learn's NotFittedError is
-                    function(np.ones((3, 1)))
-    assert refused > 80
 
 
 def test_declared_inputs_and_content_types_go_before_all_of_it() -> None:
