@@ -87,6 +87,9 @@ def test_the_table_is_answered_as_it_is_there(row: Row, ways: dict[str, Way], ca
         if row.status == 500:
             assert (answer.status, b"its server answered with the status 500" in answer.body) == (502, True)
             continue
+        if f'"a":{2**64 - 1}' in row.name:  # a number that the other server may take for another one is not passed on
+            assert (answer.status, b"cannot be passed on" in answer.body) == (400, True)
+            continue
         assert answer.status == row.status, answer.body
         if row.name == "classification: labels":  # the other server does not tell them
             assert json.loads(answer.body)["outputs"][0]["data"] == ["2.000000:1", "1.000000:0"]
