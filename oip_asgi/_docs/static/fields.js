@@ -7,7 +7,7 @@ import { figureOf } from "./figures.js";
 import { Frame } from "./frame.js";
 import { looksOf } from "./looks.js";
 import { drawFile, pixelsIn } from "./pictures.js";
-import { isNamed, numbersOf, readRows, separatorOf } from "./rows.js";
+import { isNamed, numbersOf, readRows, separatorOf, wordsOf } from "./rows.js";
 import { imageIn, numberOf } from "./tensors.js";
 import { counted, single } from "./words.js";
 
@@ -138,15 +138,15 @@ class Lines {
     throw new Mistake(this.control, `${this.name} needs ${expected}`);
   }
 
-  /** The shape of so many elements on so many lines; raises Mistake, with a hint, where they do not fit. */
-  shapeFor(count, lines, hint = "") {
+  /** The shape of so many elements on so many lines; raises Mistake where they do not fit. */
+  shapeFor(count, lines) {
     const shape = this.shape ?? (lines > 1 && count > lines ? [-1, -1] : [-1]);
     const fixed = shape.filter((size) => size !== -1).reduce((product, size) => product * size, 1);
     const free = shape.length - shape.filter((size) => size !== -1).length;
     const rows = free > 1 ? lines : 1;
     const rest = fixed ? count / fixed / rows : 0;
     if ((free ? !Number.isInteger(rest) : count !== fixed) || (!fixed && count)) {
-      throw new Mistake(this.control, `${this.name} has ${counted(count, "element")}: expected the shape [${shape.join(", ")}], ${this.sizeInWords(shape, fixed)}${hint}`);
+      throw new Mistake(this.control, `${this.name} has ${counted(count, "element")}: expected the shape [${shape.join(", ")}], ${this.sizeInWords(shape, fixed)}`);
     }
     const first = shape.indexOf(-1), last = shape.lastIndexOf(-1);
     return shape.map((size, place) => (size !== -1 ? size : place === last ? rest : place === first ? rows : 1));
@@ -332,15 +332,20 @@ class Numbers extends Lines {
     if (held) return { name, shape: held.shape, datatype, values: held.values, bytes: bytesOf(datatype, held.values), code: held.code };
     const text = this.control.value;
     if (!text.trim()) return this.none(datatype === "BYTES" ? "a text" : "a number");
-    const lines = text.split("\n").filter((line) => line.trim());
-    const data = datatype === "BYTES" ? lines : lines.flatMap((line) => this.numbers(line));
-    const mayBeDecimals = datatype !== "BYTES" && /\d,\d/.test(text) && /;|\d[ \t]+[-+.\d]/.test(text);  // other separators stand beside commas
-    return { name, shape: this.shapeFor(data.length, lines.length, mayBeDecimals ? `; ${DECIMALS}` : ""), datatype, data };
+    const lines = datatype === "BYTES" ? text.split("\n").filter((line) => line.trim()) : wordsOf(text, this.arePairs);
+    const data = datatype === "BYTES" ? lines : lines.flat().map((word) => this.number(word));
+    if (!data.length) return this.none("a number");
+    return { name, shape: this.shapeFor(data.length, lines.length), datatype, data };
   }
 
-  /** The numbers on a line, as they are written. */
-  numbers(line) {
-    return line.split(/[\s,;]+/).filter(Boolean).map((word) => readNumber(word, this, this.control, this.name));
+  /** Whether a row may have two numbers. */
+  get arePairs() {
+    return !this.shape || (this.shape.length > 1 && [2, -1].includes(this.shape.at(-1)));
+  }
+
+  number(word) {
+    if (word.includes(",")) throw new Mistake(this.control, `${this.name}: ${JSON.stringify(word)} is not a number: ${DECIMALS}, and a blank between two numbers`);
+    return readNumber(word, this, this.control, this.name);
   }
 
   fill(tensor) {

@@ -37,7 +37,6 @@ def test_fields_of_numbers_and_texts(site: Served, browser: Browser) -> None:
     for wrong, told in (
         ("1, 2, x, 4", 'x: "x" is not a number'),
         ("1, 2, 3", "x has 3 elements: expected the shape [-1, 4], 4 numbers in each row"),
-        ("1,5; 2; 3; 4", "x has 5 elements: expected the shape [-1, 4], 4 numbers in each row; write decimals with a point, as in 1.5"),
         (" ", "x needs a number"),
     ):
         field.fill(wrong)
@@ -67,6 +66,57 @@ def test_fields_of_numbers_and_texts(site: Served, browser: Browser) -> None:
     page.get_by_label("x FP64").fill("1.5")
     page.click("#send")
     assert answer_of(page)["outputs"][0]["data"] == [4.5]
+    assert seen.console == []
+
+
+def test_a_comma_of_a_decimal_is_never_read_as_one_between_numbers(site: Served, browser: Browser) -> None:
+    page, seen = opened(browser, f"{site.url}/v2/docs#model=iris")
+    field = page.get_by_label("x FP32 [-1, 4]")
+    expect(field).to_have_value("0.0, 0.0, 0.0, 0.0")
+    for written, word in (
+        ("5,9 3,0 5,1 1,8", "5,9"),
+        ("5,9; 3,0; 5,1; 1,8", "5,9"),
+        ("5,9, 3,0, 5,1, 1,8", "5,9"),
+        ("5\t3\t5\t1,8", "1,8"),  # as a spreadsheet copies a row
+        ("6,9\n3,0\n5\n5,1\n1,8", "6,9"),  # and a column
+        (",9 ,1 ,2 ,3", ",9"),
+        ("1,2; 3,4", "1,2"),
+        ("1, 2, 3,4", "3,4"),
+        ("[1.234,5 2 3]", "1.234,5"),
+    ):
+        field.fill(written)
+        told = f'x: "{word}" is not a number: write decimals with a point, as in 1.5, and a blank between two numbers'
+        expect(page.locator("#fields .failed")).to_have_text(told)
+    page.click("#send")
+    expect(field).to_be_focused()
+    expect(page.locator("#answer")).to_be_hidden()
+    assert seen.console == []
+
+
+def test_numbers_are_separated_as_people_and_programs_do(site: Served, browser: Browser) -> None:
+    page, seen = opened(browser, f"{site.url}/v2/docs#model=iris")
+    field, told = page.get_by_label("x FP32 [-1, 4]"), page.locator("#fields .failed")
+    expect(field).to_have_value("0.0, 0.0, 0.0, 0.0")
+    for written in (
+        "5.9, 3, 5, 1\n1, 2, 3, 4",
+        "5.9,3,5,1\n1,2,3,4",
+        "5.9 3 5 1;1 2 3 4",
+        "5.9\t3\t5\t1\n1\t2\t3\t4\n",
+        "5.9\n3\n5\n1\n1\n2\n3\n4",
+        "[5.9, 3, 5, 1, 1, 2, 3, 4]",
+        "[[5.9,3,5,1],[1,2,3,4]]",
+        "[[5.9 3.  5.\n  1. ]\n [1.  2.  3.\n  4. ]]",  # as numpy prints it
+        "[\n  [\n    5.9,\n    3,\n    5,\n    1\n  ],\n  [1, 2, 3, 4]\n]",
+    ):
+        field.fill("x")
+        expect(told).to_have_count(1)
+        field.fill(written)
+        expect(told).to_have_count(0)
+        tensor = json.loads(page.input_value("#body"))["inputs"][0]
+        assert (tensor["shape"], tensor["data"]) == ([2, 4], [5.9, 3, 5, 1, 1, 2, 3, 4])
+    for wrong, why in (("[]", "x needs a number"), ("[1, 2, 3, 4", 'x: "[1" is not a number')):
+        field.fill(wrong)
+        expect(told).to_have_text(why)
     assert seen.console == []
 
 
