@@ -93,6 +93,6 @@ export function listenToTabs(list, onChosen) {
     const tabs = tabsOf(list), step = key === "ArrowRight" ? 1 : -1;
     const next = tabs.at((tabs.indexOf(target) + step) % tabs.length);
     chooseTab(next);
-    next.focus();
+    tabs.find((each) => each.ariaSelected === "true").focus();  // it may be that another one has to stay
   });
 }

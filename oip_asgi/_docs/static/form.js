@@ -13,12 +13,15 @@ import { membersOf, numberOf, plainData } from "./tensors.js";
 import { linkOf, remember } from "./visit.js";
 
 const SETTLES = 300;  // milliseconds until the server has heard of a client that has gone
+const EARLIER = "As the form has a mistake, nothing would be sent. This was the request before it.";
 const NO_EXAMPLE = /\s*This document has no example.*/;  // the form has one
 
 let model = null;  // the one that is shown
 let fields = null;  // of the action that is chosen
 let hint = "";  // what to declare, as the document says it
 let parts = [];  // the tensors whose bytes follow the JSON
+let mistake = null;  // why what is written cannot be sent: then there is no request
+let latest = null;  // the request that would be sent; with a mistake, the one before it
 let sending = null;  // aborts the request that is under way
 let tellNews = () => {};  // that the server's numbers are others: a request takes its time, gives its first item, has ended
 let isRefused = false;  // whether the server would refuse each request
@@ -40,12 +43,13 @@ function showExample() {
   showHint();
   fields = new Fields(inputs.map((input) => ({ ...input, refusesOutside })));
   at("fields").replaceChildren(fields.element);
-  at("body").value = example === undefined ? "" : pretty(example);
+  latest = null;
+  at("body").value = example === undefined ? "{}" : pretty(example);
   chooseTab(at("with-fields"));  // which takes the body into the fields
   if (example === undefined) fields.fill(inputs.filter(({ isOptional }) => !isOptional).map(zeros));
   parts = [];
   if (example === undefined) takeFields();
-  else showSnippets();
+  else settle();
 }
 
 /** Whether the server refuses a value out of range, as far as is known: a model may take it, and flag it. */
@@ -64,11 +68,16 @@ function changeAction() {
 
 /** The tensors of the fields; none if they have a mistake. */
 function readFields() {
+  return attempt(() => fields.tensors(), () => []);
+}
+
+/** What `read` returns, or `instead` of its mistake. */
+function attempt(read, instead) {
   try {
-    return fields.tensors();
+    return read();
   } catch (error) {
-    if (error instanceof Mistake) return [];
-    throw error;
+    if (!(error instanceof Mistake)) throw error;
+    return instead(error);
   }
 }
 
@@ -86,7 +95,6 @@ export function fillIn({ action, body }) {
   showExample();
   at("body").value = pretty(parse(body));
   chooseTab(at("with-fields"));
-  showSnippets();
 }
 
 /** A small input beside one that is too large for an example. A large one has zeros by itself. */
@@ -119,44 +127,50 @@ function flatMember({ name, shape, data, values = data }) {
 
 /** Take what the reader has written into a field. */
 function takeFields() {
-  try {
-    writeBody();
-    showMistake();
-  } catch (error) {
-    if (!(error instanceof Mistake)) throw error;
-    showMistake(error);
-  }
+  settle(attempt(() => void writeBody(), (found) => found));
+}
+
+/** Take what the reader has written as JSON. */
+function takeBody() {
+  settle(attempt(() => void written(), (found) => found));
+}
+
+/** What is written is a request, or has a mistake: say which, wherever the page shows the request. */
+function settle(found = null) {
+  mistake = found;
+  showMistake();
   showSnippets();
 }
 
-function showMistake(mistake) {
-  for (const each of at("fields").querySelectorAll("[aria-invalid]")) each.removeAttribute("aria-invalid");
-  mistake?.control.setAttribute("aria-invalid", "true");
-  const told = at("fields").querySelector(".failed");
-  told?.remove();
-  if (mistake) at("fields").append(Object.assign(made("p", mistake.message, "failed"), { role: "alert" }));
+function showMistake() {
+  for (const each of at("try").querySelectorAll("[aria-invalid]")) each.removeAttribute("aria-invalid");
+  at("try").querySelector(".failed")?.remove();
+  if (!mistake) return;
+  mistake.control.setAttribute("aria-invalid", "true");
+  at(at("fields").hidden ? "json" : "fields").append(Object.assign(made("p", mistake.message, "failed"), { role: "alert" }));
 }
 
-/** The fields are chosen, or the JSON. */
+/** The fields are chosen, or the JSON, which stays chosen until the fields can show it. */
 function chosenForm(tab) {
-  if (tab !== at("with-fields")) return;
-  const tensors = written();
-  if (!tensors) return;  // no JSON: the fields stay as they are
+  if (tab !== at("with-fields")) return takeBody();
+  const tensors = attempt(written, () => null);
+  if (!tensors) return chooseTab(at("with-json"));  // which says why
   fields.fill(tensors);
-  showMistake();
   leaveOut(tensors.map(({ name }) => name).filter((each) => !fields.inputs.some(({ name }) => name === each)));
   const isLacking = ({ name, isOptional }) => !isOptional && !tensors.some((tensor) => tensor.name === name);
-  if (fields.inputs.some(isLacking)) takeFields();  // which says what is needed
-  else showSnippets();
+  return fields.inputs.some(isLacking) ? takeFields() : settle();  // the fields say what is needed
 }
 
-/** The tensors of the body; undefined if it is no JSON. */
+/** The tensors of the body; raises Mistake where it is no JSON, or no request. */
 function written() {
+  let tensors = null;
   try {
-    return tensorsOf(at("body").value);
-  } catch {
-    return undefined;
+    tensors = tensorsOf(at("body").value);
+  } catch (error) {
+    if (error instanceof SyntaxError) throw new Mistake(at("body"), `The JSON has a mistake: ${error.message}`);
   }
+  if (!tensors?.every((tensor) => typeof tensor?.name === "string")) throw new Mistake(at("body"), "The JSON is no request: expected an object, in which each input has a name");
+  return tensors;
 }
 
 /** Leave inputs that a model does not declare out of an inference request, and say so: they have no field. */
@@ -188,11 +202,13 @@ function contentOf({ body, file, parts: behind }) {
 
 /** Offer the languages in which the request can be written. */
 function showSnippets() {
-  const asked = request();
-  at("link").hidden = Boolean(asked.file) || asked.parts.length > 0 || !linkOf(asked);
-  at("address").replaceChildren(...breakable(new URL(".", asked.url).pathname));  // what is behind the last slash is chosen
+  if (!mistake || !latest) latest = request();
+  at("link").hidden = Boolean(latest.file) || latest.parts.length > 0 || !linkOf(latest);
+  for (const each of [at("link"), document.querySelector("[data-copies=code] button")]) each.disabled = Boolean(mistake);
+  at("code").classList.toggle("earlier", Boolean(mistake));
+  at("address").replaceChildren(...breakable(new URL(".", latest.url).pathname));  // what is behind the last slash is chosen
   const chosen = at("languages").querySelector("[aria-selected=true]")?.textContent;
-  model.code = Object.entries(LANGUAGES).map(([name, { make }]) => [name, make(asked)]).filter(([, code]) => code);
+  model.code = Object.entries(LANGUAGES).map(([name, { make }]) => [name, make(latest)]).filter(([, code]) => code);
   at("languages").replaceChildren(...model.code.map(([name]) => {
     const tab = Object.assign(made("button", name), { type: "button", role: "tab" });
     tab.setAttribute("aria-controls", "snippet");
@@ -203,11 +219,11 @@ function showSnippets() {
 }
 
 function showSnippet({ textContent: name }) {
-  const asked = request(), file = fileOf(asked), isNamed = Boolean(file) && model.code.some(([each, code]) => each === name && code.includes(file));
-  at("save-body").replaceChildren(...(isNamed ? [saveButton(file, () => new Blob([contentOf(asked)[0]]), `Save ${file}`)] : []));
-  at("note").textContent = LANGUAGES[name].note ?? "";
-  const [begin, ...others] = model.code.find(([each]) => each === name)[1].split(asked.url);
-  at("code").replaceChildren(begin, ...others.flatMap((part) => [...breakable(asked.url), part]));
+  const file = fileOf(latest), isNamed = Boolean(file) && !mistake && model.code.some(([each, code]) => each === name && code.includes(file));
+  at("save-body").replaceChildren(...(isNamed ? [saveButton(file, () => new Blob([contentOf(latest)[0]]), `Save ${file}`)] : []));
+  at("note").textContent = mistake ? EARLIER : LANGUAGES[name].note ?? "";
+  const [begin, ...others] = model.code.find(([each]) => each === name)[1].split(latest.url);
+  at("code").replaceChildren(begin, ...others.flatMap((part) => [...breakable(latest.url), part]));
 }
 
 /** Say why a request would be refused; nothing if it would not. */
@@ -224,10 +240,9 @@ function offerSend() {
 
 async function send() {
   if (isRefused) return;
-  const wrong = at("fields").hidden ? null : at("fields").querySelector("[aria-invalid]");
-  if (wrong) {
+  if (mistake) {
     if (!sending) hideAnswer();  // which is that of another request
-    return void wrong.focus();
+    return void mistake.control.focus();
   }
   const asked = request(), { url, headers, body, file, streams } = asked, [content, described] = contentOf(asked);
   sending?.abort();
@@ -305,8 +320,8 @@ export function listenToForm(onNews) {
   tellNews = onNews;
   at("action").addEventListener("change", changeAction);
   at("reset").addEventListener("click", showExample);
-  at("link").addEventListener("click", ({ target }) => copyBy(target, new URL(linkOf(request()), location.href).href));
-  at("body").addEventListener("input", showSnippets);
+  at("link").addEventListener("click", ({ target }) => copyBy(target, new URL(linkOf(latest), location.href).href));
+  at("body").addEventListener("input", takeBody);
   at("fields").addEventListener("input", takeFields);
   listenToTabs(at("forms"), chosenForm);
   listenToTabs(at("languages"), showSnippet);

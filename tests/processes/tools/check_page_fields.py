@@ -131,6 +131,8 @@ def test_what_the_fields_cannot_show_of_the_json_is_told_and_not_sent(site: Serv
     expect(page.locator("#fields > .hint")).to_have_text("Not sent, as the model does not take it: q")
     expect(told).to_have_text("x needs a number")
     expect(field).to_have_attribute("aria-invalid", "true")
+    expect(page.locator("#code")).to_have_class("earlier")
+    page.click("#with-json")
     expect(page.locator("#code")).not_to_contain_text('"q"')
     write_json(page, f'{{"inputs": [{tensor % "x"}], "id": "seven"}}')
     page.click("#with-fields")
