@@ -1,10 +1,10 @@
 // The columns of a frame as a table: a line for each column, and a cell for each row. Rows are pasted, dropped, or read from a file.
 
-import { makeCell, Mistake, typeOf } from "./cells.js";
+import { fieldText, makeCell, Mistake, numberIn, typeOf } from "./cells.js";
 import { breakable, build, button } from "./elements.js";
 import { columnsOf, readRows } from "./rows.js";
 import { plainData } from "./tensors.js";
-import { counted } from "./words.js";
+import { counted, listed } from "./words.js";
 
 const MOST_ROWS = 1000;  // that a browser shows as fields without a pause
 
@@ -71,21 +71,29 @@ export class Frame {
    */
   take(text, column = this.columns[0], row = 0) {
     const names = this.columns.map(({ name }) => name);
-    const { hasHead, texts, unknown } = columnsOf(readRows(text), names, names.indexOf(column.name));
+    const first = names.indexOf(column.name), areNames = (cells) => this.areNames(cells, first);
+    const { head, texts, unknown } = columnsOf(readRows(text), names, first, areNames);
+    if (head.length && unknown.length === head.length) return this.tell(`Nothing is read: no column is called ${listed(head)}. Expected: ${listed(names)}`);
     const all = texts.values().next().value?.length ?? 0, length = Math.min(all, MOST_ROWS - row);
     this.tell([
       `${texts.size} of ${counted(names.length, "column")} read`,
       unknown.length && `unknown: ${unknown.join(", ")}`,
       length < all && `only ${length} of ${counted(all, "row")}`,
     ].filter(Boolean).join("; "));
-    if (!length) return;
-    const isWhole = hasHead || column === this.columns[0], count = row + length;
+    if (!length) return undefined;
+    const isWhole = head.length > 0 || column === this.columns[0], count = row + length;
     for (const each of this.columns) {
       each.setRows(isWhole && row === 0 ? count : Math.max(this.count, count));
       if (texts.has(each.name)) each.write(texts.get(each.name).slice(0, length), row);
       else if (isWhole) each.empty(row, length);
     }
-    this.changed();
+    return this.changed();
+  }
+
+  /** Whether the cells of a line are names: some cannot be values of the columns from `first` on, and none is certainly one. */
+  areNames(cells, first) {
+    const fits = this.columns.slice(first).map((column, place) => column.fits(cells[place] ?? ""));
+    return fits.includes(false) && !fits.includes(true);
   }
 
   /** Say what was read of a text; nothing once the rows are others. */
@@ -169,6 +177,14 @@ class Column {
   isMissing(text) {
     if (this.isNullable) return ["", "NA", "NaN", "nan", "NULL", "null", "None", "NaT"].includes(text);
     return text === "" && (this.datatype !== "BYTES" || Boolean(this.choices) || this.contentType === "datetime");
+  }
+
+  /** Whether a text can be a value, also one that is to be told as wrong, such as "14,23"; undefined where it says nothing: if it is empty, or among free texts. */
+  fits(text) {
+    if (this.isMissing(text) || !text) return undefined;
+    const choices = this.datatype === "BOOL" ? ["true", "false"] : this.choices?.map(fieldText);
+    if (choices) return choices.includes(this.plain(text));
+    return this.datatype === "BYTES" && this.contentType !== "datetime" ? undefined : /\d/.test(text) || numberIn(text) !== undefined;
   }
 
   plain(text) {

@@ -24,18 +24,19 @@ export function readRows(text) {
 }
 
 /**
- * Put rows into columns of these names: by the first row if it has at least half of the names, else in order from `first` on. Returns for each
- * name its `texts`, where it is among the rows, whether they have names (`hasHead`), and those names that are `unknown`.
+ * Put rows into columns of these names: by the first row if it has at least half of the names, or cannot be values (`areNames`); else in order from
+ * `first` on. Returns for each name its `texts`, where it is among the rows, the names that the rows have themselves (`head`), and those of them
+ * that are `unknown`.
  */
-export function columnsOf(rows, names, first = 0) {
-  const head = rows[0]?.map((text) => text.trim()) ?? [];
-  const known = names.filter((name) => head.includes(name));
-  const hasHead = known.length > 0 && known.length * 2 >= Math.min(names.length, head.length);
-  const placeOf = (name) => (hasHead ? head.indexOf(name) : names.indexOf(name) - first);
+export function columnsOf(rows, names, first, areNames) {
+  const texts = rows[0]?.map((text) => text.trim()) ?? [];
+  const known = names.filter((name) => texts.includes(name));
+  const hasHead = areNames(texts) || (known.length > 0 && known.length * 2 >= Math.min(names.length, texts.length));
+  const placeOf = (name) => (hasHead ? texts.indexOf(name) : names.indexOf(name) - first);
   const body = hasHead ? rows.slice(1) : rows;
   const found = names.map((name) => [name, placeOf(name)]).filter(([, place]) => place >= 0 && body.some((row) => place < row.length));
-  const texts = new Map(found.map(([name, place]) => [name, body.map((row) => row[place] ?? "")]));
-  return { hasHead, texts, unknown: hasHead ? head.filter((text) => text && !names.includes(text)) : [] };
+  const head = hasHead ? texts.filter(Boolean) : [];
+  return { head, texts: new Map(found.map(([name, place]) => [name, body.map((row) => row[place] ?? "")])), unknown: head.filter((text) => !names.includes(text)) };
 }
 
 /**

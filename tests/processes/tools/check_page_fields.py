@@ -295,6 +295,33 @@ def test_a_table_of_some_columns_leaves_the_others_empty(site: Served, browser: 
     assert seen.console == []
 
 
+def test_a_table_of_other_columns_is_not_read(site: Served, browser: Browser) -> None:
+    page, seen = opened(browser, f"{site.url}/v2/docs#model=churn")
+    row = ["31 5200.25 Bern pro 2021-03-01 00:00:00 True"]
+    expect(page.get_by_label("age, row 1")).to_have_value("31")
+    read, told = page.locator("#fields [role=status]"), page.locator("#fields .failed")
+    columns = "age, income, city, plan, since, active"
+    file = page.get_by_label("Rows from a CSV file")
+    for text, names in (("Age,foo\n1,2\n", "Age, foo"), ("a,b,c,d,e,f\n1,2,x,pro,2024-01-01,true\n", "a, b, c, d, e, f"), ("foo\n", "foo")):
+        file.set_input_files([{"name": "a.csv", "mimeType": "text/csv", "buffer": text.encode()}])
+        expect(read).to_have_text(f"Nothing is read: no column is called {names}. Expected: {columns}")
+        expect(told).to_have_count(0)
+        assert seen_by(page) == row
+    page.get_by_label("income, row 1").focus()
+    paste(page, "foo\tbar\n1\t2\n")
+    expect(read).to_have_text(f"Nothing is read: no column is called foo, bar. Expected: {columns}")
+    assert seen_by(page) == row
+    few = "a,b,c,d,income,plan\n1,2,3,4,1.5,pro\n"  # two of six, and no line of values
+    file.set_input_files([{"name": "a.csv", "mimeType": "text/csv", "buffer": few.encode()}])
+    expect(read).to_have_text("2 of 6 columns read; unknown: a, b, c, d")
+    expect(page.get_by_label("income, row 1")).to_have_value("1.5")
+    for text in ("40,x,Ulm,gold,2024-01-01,true\n", ",,Ulm,pro,,maybe\n"):
+        file.set_input_files([{"name": "a.csv", "mimeType": "text/csv", "buffer": text.encode()}])
+        expect(read).to_have_text("6 of 6 columns read")  # rows by place, one value of which is wrong
+        expect(page.get_by_label("city, row 1")).to_have_value("Ulm")
+    assert seen.console == []
+
+
 def test_another_row_is_that_above(site: Served, browser: Browser) -> None:
     page, seen = opened(browser, f"{site.url}/v2/docs#model=churn")
     page.get_by_label("city, row 1").fill("")
