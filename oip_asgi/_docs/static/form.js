@@ -8,7 +8,7 @@ import { Fields, MOST_WRITTEN } from "./fields.js";
 import { withMissing } from "./frame.js";
 import { isJSON, parse, pretty } from "./json.js";
 import { askForHeaders, MOUNT, typed } from "./server.js";
-import { LANGUAGES, declaration, fileOf } from "./snippets.js";
+import { LANGUAGES, declaration, fileOf, isLong } from "./snippets.js";
 import { membersOf, numberOf, plainData } from "./tensors.js";
 import { linkOf, remember } from "./visit.js";
 
@@ -22,6 +22,7 @@ let hint = "";  // what to declare, as the document says it
 let parts = [];  // the tensors whose bytes follow the JSON
 let mistake = null;  // why what is written cannot be sent: then there is no request
 let latest = null;  // the request that would be sent; with a mistake, the one before it
+let answered = null;  // the request whose answer is shown, or awaited
 let sending = null;  // aborts the request that is under way
 let tellNews = () => {};  // that the server's numbers are others: a request takes its time, gives its first item, has ended
 let isRefused = false;  // whether the server would refuse each request
@@ -216,14 +217,38 @@ function showSnippets() {
   }));
   const tabs = [...at("languages").children];
   chooseTab(tabs.find((tab) => tab.textContent === chosen) ?? tabs[0]);
+  showWhetherEarlier();
+}
+
+/** Say of the answer below the form where it is not that to what the form says now. */
+function showWhetherEarlier() {
+  at("earlier").hidden = !answered || (!mistake && isSame(answered, latest));
+}
+
+function isSame(one, other) {
+  const isSamePart = ({ values }, place) => values === other.parts[place]?.values;
+  return ["url", "body", "file"].every((key) => one[key] === other[key]) && one.parts.every(isSamePart);
+}
+
+/** Where the request, for its size, has no link, or no code in some languages. */
+function limitOf({ body, file, parts: behind }) {
+  if (file || behind.length) return "A link cannot carry its bytes.";
+  const isOffered = (name) => model.code.some(([each]) => each === name);
+  const none = [at("link").hidden && "a link", ...Object.keys(LANGUAGES).filter((name) => isLong(body) && !isOffered(name))].filter(Boolean);
+  return none.length ? `The request is too long for ${none.join(", ").replace(/, ([^,]*)$/, " and $1")}.` : "";
 }
 
 function showSnippet({ textContent: name }) {
   const file = fileOf(latest), isNamed = Boolean(file) && !mistake && model.code.some(([each, code]) => each === name && code.includes(file));
   at("save-body").replaceChildren(...(isNamed ? [saveButton(file, () => new Blob([contentOf(latest)[0]]), `Save ${file}`)] : []));
-  at("note").textContent = mistake ? EARLIER : LANGUAGES[name].note ?? "";
+  at("note").textContent = mistake ? EARLIER : [LANGUAGES[name].note, limitOf(latest)].filter(Boolean).join(" ");
   const [begin, ...others] = model.code.find(([each]) => each === name)[1].split(latest.url);
-  at("code").replaceChildren(begin, ...others.flatMap((part) => [...breakable(latest.url), part]));
+  at("code").replaceChildren(...withEnds(begin), ...others.flatMap((part) => [...breakable(latest.url), ...withEnds(part)]));
+}
+
+/** Lines of code, in which a backslash at the end of one stands beside the word before it. */
+function withEnds(code) {
+  return code.split(/( \\)(?=\n)/).map((part, place) => (place % 2 ? made("span", part, "end") : part));
 }
 
 /** Say why a request would be refused; nothing if it would not. */
@@ -245,6 +270,8 @@ async function send() {
     return void mistake.control.focus();
   }
   const asked = request(), { url, headers, body, file, streams } = asked, [content, described] = contentOf(asked);
+  answered = asked;
+  showWhetherEarlier();
   sending?.abort();
   const controller = sending = new AbortController();
   offerSend();

@@ -2,7 +2,7 @@
 
 import { compact, isJSON, literal, onLines, parse, pretty } from "./json.js";
 
-const LONG = 20000;  // characters of a body from which it is not repeated in a line for the shell
+const LONG = 20000;  // characters of a body, from which it is not repeated in code
 
 const FILES = { json: "body.json", bytes: "body.bin" };
 
@@ -16,10 +16,15 @@ export const LANGUAGES = {
   gRPC: { make: grpc, note: "It needs tritonclient[grpc], and a server that answers gRPC: install(..., grpc=True), or add_to_server." },
 };
 
+/** Whether a body is too long to be repeated in code. */
+export function isLong(body) {
+  return body.length > LONG;
+}
+
 /** The file in which the body has to be saved for the code; null if the code has the body itself. */
 export function fileOf({ body, parts, sources }) {
   if (parts.length) return FILES.bytes;
-  return !sources.length && body.length > LONG ? FILES.json : null;
+  return !sources.length && isLong(body) ? FILES.json : null;
 }
 
 /** The headers of a body as it is sent. */
@@ -81,7 +86,7 @@ function withReads(code, sources) {
 
 /** Lines of Python, with this package's client. */
 function ours({ url, headers, body, file, streams, action, name, version, parts }) {
-  if (file || !action.startsWith("infer") || body.length > LONG || !isJSON(body)) return null;
+  if (file || !action.startsWith("infer") || isLong(body) || !isJSON(body)) return null;
   const { inputs, outputs, parameters, id } = parse(body);
   const isKnown = (input) => input.datatype !== "BF16" && hasArray(input, parts);
   if (!Array.isArray(inputs) || !inputs.every(isKnown) || outputs?.some(({ parameters }) => parameters)) return null;
@@ -139,7 +144,7 @@ const DTYPES = { BOOL: "bool", FP16: "float16", BF16: "float32", FP32: "float32"
 
 /** Lines of Python that make the inputs of a request for Triton's clients, which know no parameters of inputs; null where they cannot. */
 function inputsOf({ body, parts }) {
-  if (body.length > LONG || !isJSON(body)) return null;
+  if (isLong(body) || !isJSON(body)) return null;
   const { inputs } = parse(body);
   if (!Array.isArray(inputs) || !inputs.every((input) => hasArray(input, parts))) return null;
   const made = inputs.map(({ name, shape, datatype }) =>
@@ -169,7 +174,7 @@ function headersOf(headers) {
 
 /** Lines of JavaScript, for a browser, Node and others. */
 function browser({ url, headers, body, file, streams, parts, sources }) {
-  if (file || body.length > LONG || parts.length || sources.length) return null;
+  if (file || isLong(body) || parts.length || sources.length) return null;
   const isExact = isJSON(body) && !/\d{16}/.test(body);  // longer integers are more than a number of JavaScript can hold
   const data = isExact ? `JSON.stringify(${body.replaceAll("\n", "\n  ")})` : JSON.stringify(compact(body));
   const ask = `const response = await fetch(${JSON.stringify(url)}, {

@@ -74,3 +74,78 @@ def test_a_form_with_a_mistake_has_no_request_to_copy(site: Served, browser: Bro
     assert "[1, 2, 3, 4]" in copied_from(page, ".head")
     assert "[1, 2, 3, 4]" in code_of(page, "fetch")
     assert seen.console == []
+
+
+def test_an_answer_says_that_it_is_older_than_the_form(site: Served, browser: Browser) -> None:
+    page, seen = opened(browser, f"{site.url}/v2/docs#model=iris")
+    field, earlier = page.get_by_label("x FP32 [-1, 4]"), page.locator("#earlier")
+    field.fill("9, 0, 0, 0")
+    assert seen_by(page) == [0]
+    expect(earlier).to_be_hidden()
+    for edit in ("0, 9, 0, 0", "0, abc"):
+        field.fill(edit)
+        expect(earlier).to_have_text("sent before your last edit")
+        picture(page, "earlier")
+        field.fill("9, 0, 0, 0")
+        expect(earlier).to_be_hidden()
+    write_json(page, "{")
+    expect(earlier).to_be_visible()
+    page.click("#reset")
+    field.fill("0, 0, 9, 0")
+    assert seen_by(page) == [2]
+    expect(earlier).to_be_hidden()
+    page.goto(f"{site.url}/v2/docs#model=patient")
+    page.get_by_label("seconds FP64 [1]").fill("1.5")
+    page.click("#send")
+    page.get_by_label("seconds FP64 [1]").fill("0.5")
+    expect(page.locator("#status")).to_have_text("200 OK")
+    expect(earlier).to_be_visible()
+    page.goto(f"{site.url}/v2/docs#model=statistics")  # whose array follows the JSON, which stays the same
+    page.get_by_role("button", name="Random numbers for pixels").click()
+    page.click("#send")
+    expect(page.locator("#status")).to_have_text("200 OK")
+    expect(earlier).to_be_hidden()
+    page.get_by_role("button", name="Random numbers for pixels").click()
+    expect(earlier).to_be_visible()
+    assert seen.console == []
+
+
+def test_what_a_long_request_lacks_is_said(site: Served, browser: Browser) -> None:
+    page, seen = opened(browser, f"{site.url}/v2/docs#model=greet")
+    field, note = page.get_by_label("names text"), page.locator("#note")
+    for length, told in ((7000, ""), (9000, "The request is too long for a link."),
+                         (25_000, "The request is too long for a link, oip_asgi, tritonclient, fetch and gRPC.")):  # fmt: skip
+        field.fill("a" * length)
+        expect(note).to_have_text(told)
+        expect(page.locator("#link")).to_be_visible(visible=not told)
+    expect(page.locator("#languages button")).to_have_text(["curl", "httpx2"])
+    page.goto(f"{site.url}/v2/docs#model=statistics")
+    page.get_by_role("button", name="Random numbers for pixels").click()
+    expect(note).to_have_text("A link cannot carry its bytes.")
+    expect(page.locator("#link")).to_be_hidden()
+    assert seen.console == []
+
+
+LONE = r"""code => {
+  const tops = [], walker = document.createTreeWalker(code, NodeFilter.SHOW_TEXT);
+  for (let node = walker.nextNode(); node; node = walker.nextNode()) {
+    for (let place = 0; place < node.length; place += 1) {
+      const range = document.createRange();
+      range.setStart(node, place);
+      range.setEnd(node, place + 1);
+      tops.push(range.getBoundingClientRect().top);
+    }
+  }
+  return [...code.textContent.matchAll(/ \\\n/g)].map(({ index }) => Math.abs(tops[index + 1] - tops[index - 1]) > 4);
+}"""
+"""Of each backslash that ends a line of code, whether it stands on another line than the word before it."""
+
+
+def test_a_backslash_stands_beside_a_word(site: Served, browser: Browser) -> None:
+    page, seen = opened(browser, f"{site.url}/v2/docs#model=iris")
+    code = code_of(page, "curl")
+    for width in range(320, 480, 5):
+        page.set_viewport_size({"width": width, "height": 700})
+        assert page.locator("#code").evaluate(LONE) == [False, False], width
+    assert page.locator("#code").text_content() == code
+    assert seen.console == []
