@@ -97,13 +97,21 @@ export function zerosCode(shape) {
 }
 
 /** The height, the width and the place of the colors in a shape of pictures; null if it is none. -1 is any size. */
-export function pictureLayout(shape) {
+function pictureLayout(shape) {
   const own = shape.length > 2 && [1, -1].includes(shape[0]) ? shape.slice(1) : shape;
   if (own.length === 2) return { height: own[0], width: own[1], channels: 1, isLast: true };
   if (own.length !== 3) return null;
   if ([1, 3, 4].includes(own[2])) return { height: own[0], width: own[1], channels: own[2], isLast: true };
   if ([1, 3, 4].includes(own[0])) return { height: own[1], width: own[2], channels: own[0], isLast: false };
   return null;
+}
+
+/** The layout in a shape for a picture of this size: it is scaled where both sizes are given, and is 1 high, or as wide as a row, only if it is so itself. */
+export function layoutFor(shape, { width, height }) {
+  const layout = pictureLayout(shape);
+  if (!layout) return null;
+  const sizes = [layout.width, layout.height], fits = sizes.every((size, axis) => [-1, [width, height][axis]].includes(size));
+  return fits || !sizes.some((size) => [-1, 1].includes(size)) ? layout : null;
 }
 
 /** The values of a picture, from four bytes for each pixel: bytes for integers, and 0 to 1 for floats. */

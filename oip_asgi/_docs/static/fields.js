@@ -1,12 +1,12 @@
 // A field for each input of a request: a value, lines of numbers or texts, files, a large array, or a table of columns. Knows nothing of the page.
 
-import { bytesOf, checkValues, csvCode, isFloating, pictureLayout, randomCode, randomValues, readNpy, sizeOf, valuesOf, zerosCode } from "./arrays.js";
+import { bytesOf, checkValues, csvCode, isFloating, layoutFor, randomCode, randomValues, readNpy, sizeOf, valuesOf, zerosCode } from "./arrays.js";
 import { DECIMALS, fieldText, makeCell, Mistake, readNumber, typeOf } from "./cells.js";
 import { build, button } from "./elements.js";
 import { figureOf } from "./figures.js";
 import { Frame } from "./frame.js";
 import { looksOf } from "./looks.js";
-import { drawFile, pixelsIn } from "./pictures.js";
+import { drawFile, openPicture, pixelsIn } from "./pictures.js";
 import { isNamed, numbersOf, readRows, separatorOf, wordsOf } from "./rows.js";
 import { imageIn, numberOf } from "./tensors.js";
 import { counted, single } from "./words.js";
@@ -146,14 +146,18 @@ class Lines {
     const rows = free > 1 ? lines : 1;
     const rest = fixed ? count / fixed / rows : 0;
     if ((free ? !Number.isInteger(rest) : count !== fixed) || (!fixed && count)) {
-      throw new Mistake(this.control, `${this.name} has ${counted(count, "element")}: expected the shape [${shape.join(", ")}], ${this.sizeInWords(shape, fixed)}`);
+      throw new Mistake(this.control, `${this.name} has ${counted(count, "element")}: ${this.expected(shape)}`);
     }
     const first = shape.indexOf(-1), last = shape.lastIndexOf(-1);
     return shape.map((size, place) => (size !== -1 ? size : place === last ? rest : place === first ? rows : 1));
   }
 
-  /** How many elements a shape has, whose sizes that are not -1 make `fixed`. */
-  sizeInWords(shape, fixed) {
+  expected(shape = this.shape) {
+    return `expected the shape [${shape.join(", ")}], ${this.sizeInWords(shape)}`;
+  }
+
+  sizeInWords(shape) {
+    const fixed = shape.filter((size) => size !== -1).reduce((product, size) => product * size, 1);
     if (!shape.includes(-1)) return counted(fixed, "element");
     if (shape.length !== 2) return `a multiple of ${counted(fixed, "element")}`;
     const noun = this.datatype === "BYTES" ? "text" : "number";
@@ -235,6 +239,9 @@ function thumb(image, name, size) {
 class Numbers extends Lines {
   constructor(input) {
     super(input);
+    this.told = build("p", { className: "hint", role: "status", hidden: true });
+    this.element.append(this.told);
+    this.element.addEventListener("input", () => this.tell(""));
     this.isChosen = !input.datatype;
     this.datatype = input.datatype ?? "FP32";
     if (this.isChosen) this.tools.append(this.makeChoice());
@@ -264,16 +271,21 @@ class Numbers extends Lines {
     return this.choice;
   }
 
+  /** Take the array of a file; of one that does not fit, nothing: what was there stays. */
   async take([file]) {
-    this.problem = "";
     try {
       const { values, shape, code } = await this.read(file);
       this.hold({ values, shape: this.shapeOf(shape, values.length), code }, `from ${file.name}`);
     } catch (error) {
-      this.problem = `${this.name}: ${file.name} cannot be sent: ${error.message}`;
-      this.changed();
+      this.tell(`Nothing is read from ${file.name}: ${error.message}`);
     }
     if (this.file) this.file.value = "";
+  }
+
+  /** Say why a file is not read; nothing once there are other numbers. */
+  tell(text) {
+    this.told.textContent = text;
+    this.told.hidden = !text;
   }
 
   async read(file) {
@@ -281,13 +293,22 @@ class Numbers extends Lines {
     if (/\.npy$/i.test(file.name)) return { ...readNpy(await file.arrayBuffer()), code: `np.load(${name})` };
     if (/\.(csv|tsv|txt)$/i.test(file.name)) {
       const text = await file.text(), lines = readRows(text), rows = numbersOf(lines);
+      this.checkRows(rows);
       return { values: rows.flat(), shape: [rows.length, rows[0]?.length ?? 0], code: csvCode(file.name, this.datatype, separatorOf(text), isNamed(lines)) };
     }
-    const layout = pictureLayout(this.shape);
-    if (!layout) throw new Error(`the shape [${this.shape.join(", ")}] is not that of a picture`);
-    const { pixels, width, height } = await pixelsIn(file, layout);
+    const picture = await openPicture(file), layout = layoutFor(this.shape, picture);
+    if (!layout) throw new Error(`it is a picture of ${picture.width} by ${picture.height} pixels, ${this.expected()}`);
+    const { pixels, width, height } = pixelsIn(picture, layout);
     const whole = { ...layout, width, height }, { channels } = whole;
     return { values: valuesOf(pixels, whole, this.datatype), code: null, shape: layout.isLast ? [height, width, channels] : [channels, height, width] };
+  }
+
+  /** Raise Error where rows of a file are not those of the shape; a number on each line can be any. */
+  checkRows(rows) {
+    if (!rows.length) throw new Error(`it has no numbers, ${this.expected()}`);
+    const width = this.shape.length > 1 ? this.shape.at(-1) : -1;
+    const other = rows.find(({ length }) => width > 0 && length > 1 && length % width);
+    if (other) throw new Error(`it has ${counted(other.length, "number")} in a row, ${this.expected()}`);
   }
 
   /** The shape of a file's array if it is the declared one, else the declared one with as many elements. */
@@ -302,11 +323,11 @@ class Numbers extends Lines {
 
   /** Take an array: few elements become text, more stay as they are; raises Error where those are none of the datatype. */
   hold({ values, shape, code }, origin) {
+    if (this.datatype !== "BYTES") checkValues(this.datatype, values);
     if (values.length <= MOST_WRITTEN) {
       this.writeText(values.map((value) => textOfNumber(value, this.datatype)), shape);
       return this.changed();
     }
-    checkValues(this.datatype, values);
     this.held = { values, shape, code };
     this.control.hidden = true;
     this.preview.hidden = false;
@@ -328,7 +349,6 @@ class Numbers extends Lines {
 
   tensor() {
     const { name, datatype, held } = this;
-    if (this.problem) throw new Mistake(this.control, this.problem);
     if (held) return { name, shape: held.shape, datatype, values: held.values, bytes: bytesOf(datatype, held.values), code: held.code };
     const text = this.control.value;
     if (!text.trim()) return this.none(datatype === "BYTES" ? "a text" : "a number");
@@ -349,7 +369,7 @@ class Numbers extends Lines {
   }
 
   fill(tensor) {
-    this.problem = "";
+    this.tell("");
     if (tensor?.parameters?.binary_data_size !== undefined && this.held) return;
     if (!tensor && this.isLarge) return;
     if (tensor && this.choice) this.choice.value = this.datatype = tensor.datatype;

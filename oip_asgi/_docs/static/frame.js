@@ -2,7 +2,7 @@
 
 import { fieldText, makeCell, Mistake, numberIn, typeOf } from "./cells.js";
 import { breakable, build, button } from "./elements.js";
-import { columnsOf, readRows } from "./rows.js";
+import { columnsOf, MISSING, readRows } from "./rows.js";
 import { plainData } from "./tensors.js";
 import { counted, listed } from "./words.js";
 
@@ -175,7 +175,7 @@ class Column {
 
   /** An empty text is one only among texts that are free. */
   isMissing(text) {
-    if (this.isNullable) return ["", "NA", "NaN", "nan", "NULL", "null", "None", "NaT"].includes(text);
+    if (this.isNullable) return MISSING.includes(text);
     return text === "" && (this.datatype !== "BYTES" || Boolean(this.choices) || this.contentType === "datetime");
   }
 

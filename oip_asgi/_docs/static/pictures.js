@@ -24,9 +24,13 @@ export function drawPixels(values, layout, described) {
   return canvas;
 }
 
-/** The pixels of a file, four bytes each, in the size that a layout asks for; -1 is its own. */
-export async function pixelsIn(file, layout) {
-  const bitmap = await createImageBitmap(file);
+/** The picture in a file; raises Error where there is none. */
+export function openPicture(file) {
+  return createImageBitmap(file).catch(() => { throw new Error("it is neither npy nor CSV, nor a picture that the browser can read"); });
+}
+
+/** The pixels of a picture, four bytes each, in the size that a layout asks for; -1 is its own. */
+export function pixelsIn(bitmap, layout) {
   const width = layout.width === -1 ? bitmap.width : layout.width, height = layout.height === -1 ? bitmap.height : layout.height;
   const canvas = Object.assign(makeCanvas(""), { width, height }), context = canvas.getContext("2d");
   context.drawImage(bitmap, 0, 0, width, height);

@@ -1,6 +1,9 @@
 // Rows from a spreadsheet or a CSV file. Knows nothing of the page.
 
+import { DECIMALS } from "./cells.js";
 import { exactly } from "./json.js";
+
+export const MISSING = ["", "NA", "NaN", "nan", "NULL", "null", "None", "NaT"];  // texts of a value that is missing
 
 /** What parts the cells of a text: tabs, semicolons or commas, whichever its first line has. */
 export function separatorOf(text) {
@@ -56,10 +59,20 @@ export function wordsOf(text, arePairs) {
 
 /** Whether the first row names the columns of numbers. */
 export function isNamed(rows) {
-  return rows[0]?.some((text) => text.trim() && Number.isNaN(Number(text)));
+  return rows[0]?.some((text) => /[^-+\d.,\s]/.test(text) && Number.isNaN(numberIn(text)) && !MISSING.includes(text.trim()));
 }
 
-/** Rows of numbers, without a first line that names them. */
+/** Rows of numbers, without a first line that names them; raises Error for a cell that is none. */
 export function numbersOf(rows) {
-  return (isNamed(rows) ? rows.slice(1) : rows).map((row) => row.map((text) => (text.trim() ? exactly(text) : NaN)));
+  const begin = isNamed(rows) ? 1 : 0;
+  return rows.slice(begin).map((row, place) => row.map((text) => {
+    const number = numberIn(text);
+    if (!Number.isNaN(number) || MISSING.includes(text.trim())) return number;
+    throw new Error(`line ${begin + place + 1}: ${JSON.stringify(text)} is not a number${/,\d/.test(text) ? `: ${DECIMALS}` : ""}`);
+  }));
+}
+
+/** The number in a cell; NaN if there is none. */
+function numberIn(text) {
+  return text.trim() ? exactly(text.replace(/^\s*([-+]?)inf(inity)?\s*$/i, "$1Infinity")) : NaN;
 }

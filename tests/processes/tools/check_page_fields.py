@@ -473,7 +473,34 @@ def test_a_large_array_comes_from_a_file(site: Served, browser: Browser, tmp_pat
     expect(page.locator("#text")).to_contain_text("[1")
     assert answer_of(page)["mean"] == [1, 0, 0]
     page.set_input_files("#fields input[type=file]", [{"name": "no.npy", "mimeType": "", "buffer": b"no"}])
-    expect(page.locator("#fields .failed")).to_contain_text("no.npy cannot be sent: numpy.save has not written it")
+    expect(page.locator("#fields [role=status]")).to_have_text("Nothing is read from no.npy: numpy.save has not written it")
+    expect(page.locator("#fields canvas")).to_be_visible()  # what was there stays
+    assert seen.console == []
+
+
+def test_a_file_that_does_not_fit_changes_nothing(site: Served, browser: Browser) -> None:
+    page, seen = opened(browser, f"{site.url}/v2/docs#model=iris")
+    field, told, file = page.get_by_label("x FP32 [-1, 4]"), page.locator("#fields [role=status]"), page.get_by_label("From a file for x")
+    field.fill("4, 3, 2, 1")
+    expected = "expected the shape [-1, 4], 4 numbers in each row"
+    for name, content, why in (
+        ("a.txt", b"hello", f"it has no numbers, {expected}"),
+        ("b.csv", b"", f"it has no numbers, {expected}"),
+        ("c.csv", b"a,b\n1,2\n3,4\n", f"it has 2 numbers in a row, {expected}"),
+        ("d.csv", b"a,b,c,d\n1,2,3,4\n1,2,three,4\n", 'line 3: "three" is not a number'),
+        ("e.csv", b"5,9;3,0;5,1;1,8\n", 'line 1: "5,9" is not a number: write decimals with a point, as in 1.5'),
+        ("f.csv", b"1\n2\n3\n", f"x has 3 elements: {expected}"),
+        ("g.png", RED, f"it is a picture of 3 by 2 pixels, {expected}"),
+        ("h.pdf", b"%PDF-1.7", "it is neither npy nor CSV, nor a picture that the browser can read"),
+    ):
+        file.set_input_files([{"name": name, "mimeType": "", "buffer": content}])
+        expect(told).to_have_text(f"Nothing is read from {name}: {why}")
+        expect(field).to_have_value("4, 3, 2, 1")
+        expect(page.locator("#fields .failed")).to_have_count(0)
+    assert seen_by(page) == [0]
+    file.set_input_files([{"name": "i.csv", "mimeType": "", "buffer": b"a,b,c,d\n1,2,nan,inf\n"}])
+    expect(field).to_have_value("1, 2, NaN, Infinity")
+    expect(told).to_be_hidden()
     assert seen.console == []
 
 
@@ -502,7 +529,7 @@ def test_long_integers_are_sent_as_they_are_written(site: Served, browser: Brows
     expect(page.locator("#answer .badge")).to_have_text("200 OK")
     assert answer_of(page)["same"] == many
     file.set_input_files([{"name": "b.csv", "mimeType": "", "buffer": b"7\n" * 5000 + b"1.5"}])
-    expect(page.locator("#fields .failed")).to_have_text("ids: b.csv cannot be sent: 1.5 is not an integer")
+    expect(page.locator("#fields [role=status]")).to_have_text("Nothing is read from b.csv: 1.5 is not an integer")
     assert seen.console == []
 
 
