@@ -205,7 +205,8 @@ class Texts extends Lines {
       return { name, shape, datatype, parameters: { content_type: "base64" }, data: this.files };
     }
     const text = this.control.value;
-    if (!text.trim() && !this.body && (this.isList() || this.isEmptyLeftOut)) return this.none(this.file ? "a text or a file" : "a text");
+    const isText = this.contentType !== "base64" && (this.isText || !this.file);  // an empty text is one
+    if (!text.trim() && !this.body && (!isText || this.isList() || this.isEmptyLeftOut)) return this.none(isText ? (this.file ? "a text or a file" : "a text") : "a file");
     const lines = text.split("\n").filter((line) => line.trim());
     const data = this.isList() ? lines : [text];
     return { name, shape: this.shapeFor(data.length, lines.length), datatype, data };

@@ -165,6 +165,10 @@ def test_the_example_of_a_file_is_a_picture_until_it_is_removed(site: Served, br
     assert base64.b64decode(answer_of(page)["outputs"][0]["data"][0]) == b"\xff" + base64.b64decode(sent)
     page.get_by_role("button", name="Remove the files for file").click()
     expect(page.get_by_label("file BYTES base64")).to_have_value("")
+    expect(page.locator("#fields .failed")).to_have_text("file needs a file")
+    page.click("#send")
+    expect(page.get_by_label("file BYTES base64")).to_be_focused()
+    expect(page.locator("#answer")).to_be_hidden()
     page.get_by_label("file BYTES base64").fill("AAA=")
     assert seen_by(page) == ["/wAA"]
     assert seen.console == []
