@@ -326,6 +326,49 @@ def test_the_cells_of_a_frame_are_whole(site: Served, browser: Browser) -> None:
         assert boxes[-1][2] == pytest.approx(box_of(scroll)[2], abs=16)  # and the last row ends where all ends
 
 
+@pytest.mark.parametrize(("size", "seen"), [(SIZES[0], 2), (PHONE, 1)])
+def test_the_rows_of_a_frame_are_seen_whole_or_not_at_all(site: Served, browser: Browser, size: Any, seen: int) -> None:
+    page, _ = opened(browser, f"{site.url}/v2/docs#model=churn", viewport=size)
+    expect(page.locator("h2")).to_have_text("churn")
+    scroll, names = page.locator("#fields .scroll"), page.locator("#fields tbody th").first
+
+    def assert_whole(shown: list[int]) -> None:
+        """These rows are between the names and the right end, and the others are out of sight; labels begin where all else does."""
+        left, right = box_of(names)[0] if seen == 1 else box_of(names)[2], box_of(scroll)[2]
+        for line in page.locator("#fields tbody tr").all():
+            for row, cell in enumerate(line.locator("input, select").all(), 1):
+                begin, _, end, _ = box_of(cell)
+                assert (left - 1 < begin and end < right) if row in shown else (end < left - 2 or begin > right), (row, begin, end)
+        begin = names.evaluate("title => title.getBoundingClientRect().left + parseFloat(getComputedStyle(title).paddingLeft)")
+        assert begin == pytest.approx(box_of(page.locator("#fields .buttons"))[0], abs=0.5)
+
+    for count in (2, 3, 4):
+        page.get_by_role("button", name="Add a row").click()
+        expect(page.get_by_label(f"age, row {count}")).to_be_focused()
+        assert_whole(list(range(count - seen + 1, count + 1)))
+    for place, first in ((0, 1), (box_of(page.get_by_label("age, row 1"))[2] - box_of(page.get_by_label("age, row 1"))[0] - 30, 2)):
+        scroll.evaluate("(box, place) => { box.scrollLeft = place; }", place)
+        assert_whole(list(range(first, first + seen)))
+
+
+@pytest.mark.parametrize("size", [SIZES[0], PHONE])
+def test_nothing_lies_over_the_ring_of_a_cell(site: Served, browser: Browser, size: Any) -> None:
+    page, _ = opened(browser, f"{site.url}/v2/docs#model=churn", viewport=size)
+    expect(page.locator("h2")).to_have_text("churn")
+    page.get_by_role("button", name="Add a row").click()
+    scroll = box_of(page.locator("#fields .scroll"))
+    for label in ("age, row 2", "income, row 2", "age, row 1", "active, row 1"):
+        page.get_by_label(label).focus()
+        page.wait_for_timeout(100)
+        left, top, right, bottom = box_of(page.get_by_label(label))
+        assert scroll[0] <= left - 3, label
+        assert right + 3 <= scroll[2] + 0.5, label
+        assert scroll[1] <= top - 3, label
+        for title in page.locator("#fields :is(thead, tbody) th").all():
+            begin, above, end, below = box_of(title)
+            assert begin > right + 2 or end < left - 2 or below < top - 2.5 or above > bottom + 2.5, label
+
+
 def test_nothing_is_seen_left_of_the_names_of_a_frame(site: Served, browser: Browser) -> None:
     page, _ = opened(browser, f"{site.url}/v2/docs#model=churn", viewport=SIZES[0])
     expect(page.locator("h2")).to_have_text("churn")
