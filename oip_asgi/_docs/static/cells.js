@@ -18,11 +18,17 @@ export class Mistake extends Error {
   }
 }
 
-/** The type of a tensor in words: of BYTES, what its content type makes of them; and whether values may be missing. */
-export function typeOf(datatype, contentType, isNullable = false) {
+/** The type of a tensor in words: of BYTES, what its content type makes of them, dates with a time of the day if an example `hasTime`; and whether values may be missing. */
+export function typeOf(datatype, contentType, { isNullable = false, hasTime = false } = {}) {
   const isText = datatype === "BYTES" && [undefined, "np", "str"].includes(contentType);
-  const type = isText ? "text" : contentType === "datetime" ? "date" : [datatype, contentType].filter(Boolean).join(" ");
+  const type = isText ? "text" : contentType === "datetime" ? (hasTime ? "date and time" : "date") : [datatype, contentType].filter(Boolean).join(" ");
   return isNullable ? `${type} or missing` : type;
+}
+
+/** Whether a text is a date with a time of the day. */
+export function isMoment(text) {
+  const time = MOMENT.exec(text)?.[2];
+  return time !== undefined && !MIDNIGHT.test(time);
 }
 
 /** A number as it is written, or the word for one; undefined if it is none. */

@@ -1,6 +1,6 @@
 // What a model's metadata and OpenAPI document say of its actions and inputs. Knows nothing of the page.
 
-import { fieldText } from "./cells.js";
+import { fieldText, isMoment } from "./cells.js";
 import { parse } from "./json.js";
 import { listed } from "./words.js";
 
@@ -30,17 +30,18 @@ function schemasOf({ inputs } = {}) {
   return [inputs?.items ?? []].flatMap((items) => items.oneOf ?? items).filter(({ title }) => title);
 }
 
-/** What is known of each input of a model: what is declared, and else what the example has. */
+/** What is known of each input of a model: what is declared, and else what the example has; also whether that has a date with a time of the day. */
 function inputsOf({ schemas, example }, metadata) {
   const examples = example?.inputs ?? [];
   const all = new Set([...schemas.map(({ title }) => title), ...examples.map(({ name }) => name)]);
   return [...all].map((name) => {
     const schema = schemas.find(({ title }) => title === name)?.properties.data ?? {};
-    const guess = examples.find((tensor) => tensor.name === name)?.shape ?? [];
+    const { shape: guess = [], data = [] } = examples.find((tensor) => tensor.name === name) ?? {};
     const shape = guess.length > 1 ? [-1, ...guess.slice(1).map((size) => Number(fieldText(size)))] : undefined;
     const declared = metadata.inputs.find((input) => input.name === name) ?? { name, shape };
     const isOptional = example !== undefined && !examples.some((tensor) => tensor.name === name);
-    return describe(declared, schema, { isOptional, isFrame: metadata.parameters?.content_type === "pd" });
+    const hasTime = [data].flat(Infinity).some(isMoment);
+    return { ...describe(declared, schema, { isOptional, isFrame: metadata.parameters?.content_type === "pd" }), hasTime };
   });
 }
 

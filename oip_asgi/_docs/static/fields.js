@@ -63,8 +63,8 @@ function fieldOf(input, isOnly) {
 }
 
 /** The line above a field: its name, and what is known of it. */
-function titleOf({ name, datatype, shape, contentType, isNullable, notes }, htmlFor) {
-  const type = [typeOf(datatype, contentType, isNullable), shape && `[${shape.join(", ")}]`].filter(Boolean).join(" ");
+function titleOf({ name, datatype, shape, contentType, notes, ...known }, htmlFor) {
+  const type = [typeOf(datatype, contentType, known), shape && `[${shape.join(", ")}]`].filter(Boolean).join(" ");
   const words = [type, ...notes].filter(Boolean).join(", ");
   return build("label", { htmlFor }, [build("b", {}, [name]), " ", build("span", { className: "faint" }, [words])]);
 }

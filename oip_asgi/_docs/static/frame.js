@@ -127,7 +127,7 @@ export class Frame {
 class Column {
   constructor(input) {
     Object.assign(this, input, { cells: [] });
-    const words = [typeOf(input.datatype, input.contentType, input.isNullable), ...input.notes].join(", ");
+    const words = [typeOf(input.datatype, input.contentType, input), ...input.notes].join(", ");
     const title = [...breakable(input.name), " ", build("span", { className: "faint" }, [words])];
     this.element = build("tr", {}, [build("th", { scope: "row" }, title)]);
   }

@@ -274,9 +274,9 @@ function rowsOf(title, tensors, { inputs, labels = {} } = {}) {
   const titles = tensors.length ? [title, "type", "shape"] : [title];
   const head = titles.map((text) => build("th", { scope: "col", colSpan: 3 / titles.length }, [text]));
   const rows = tensors.flatMap(({ name, datatype, shape, parameters }) => {
-    const { isNullable, isOptional, limits } = inputs?.find((input) => input.name === name) ?? {};
+    const known = inputs?.find((input) => input.name === name) ?? {}, { isOptional, limits } = known;
     const words = isOptional ? [" ", made("span", "(optional)", "faint")] : [];
-    const type = build("td", { title: datatype }, [typeOf(datatype, parameters?.content_type, isNullable)]);
+    const type = build("td", { title: datatype }, [typeOf(datatype, parameters?.content_type, known)]);
     const row = build("tr", {}, [build("td", {}, [...breakable(name), ...words]), type, made("td", `[${shape.join(", ")}]`)]);
     const more = labels[name] ? `labels: ${listed(labels[name])}` : limits;
     return more ? [row, build("tr", { className: "more" }, [build("td", { colSpan: 3, className: "faint" }, [more])])] : [row];

@@ -237,6 +237,13 @@ def test_a_row_is_chosen_picked_and_left_out(site: Served, browser: Browser) -> 
     assert seen.console == []
 
 
+def test_a_date_whose_example_has_a_time_of_the_day_is_called_so(site: Served, browser: Browser) -> None:
+    page, seen = opened(browser, f"{site.url}/v2/docs#model=when")
+    expect(page.locator("#fields label").first).to_have_text("date date and time [-1]")
+    expect(page.locator("#inputs td:nth-child(2)").first).to_have_text("date and time")
+    assert seen.console == []
+
+
 def test_the_only_column_has_missing_values_too(site: Served, browser: Browser) -> None:
     page, seen = opened(browser, f"{site.url}/v2/docs#model=towns")
     expect(page.locator("#fields tbody th")).to_have_text("town text or missing")
