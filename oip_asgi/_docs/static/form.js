@@ -22,6 +22,9 @@ let hint = "";  // what to declare, as the document says it
 let parts = [];  // the tensors whose bytes follow the JSON
 let mistake = null;  // why what is written cannot be sent: then there is no request
 let latest = null;  // the request that would be sent; with a mistake, the one before it
+let agreed = {};  // the body that the fields show or have written, and their mistake, which it does not have
+let isEdited = false;  // whether the form says what the reader wants, and not the example
+const edits = new Map();  // by the path of a model that was left: its form as it was
 let answered = null;  // the request whose answer is shown, or awaited
 let sending = null;  // aborts the request that is under way
 let tellNews = () => {};  // that the server's numbers are others: a request takes its time, gives its first item, has ended
@@ -30,18 +33,51 @@ let isRefused = false;  // whether the server would refuse each request
 /** Show the form of a model. */
 export function showForm(shown) {
   sending?.abort();
+  if (model) keepEdits();
   model = shown;
   at("action").replaceChildren(...[...model.actions.keys()].map((action) => new Option(action, action)));
-  showExample();
+  const kept = edits.get(model.path);
+  if (kept && kept.told === toldOf(kept.action)) showEdits(kept);
+  else showExample();
 }
 
-function showExample() {
-  const { description, example, inputs } = model.actions.get(at("action").value);
+/** What the server says of an action, by which one knows whether it is still the same. */
+function toldOf(action) {
+  return JSON.stringify(model.actions.get(action));
+}
+
+function keepEdits() {
+  const action = at("action").value, shown = [...at("fields").childNodes];
+  const whole = { action, told: toldOf(action), shown, body: at("body").value, tab: at("fields").hidden ? "with-json" : "with-fields", fields, parts, latest, agreed };
+  if (isEdited) edits.set(model.path, whole);
+  else edits.delete(model.path);
+}
+
+function showEdits({ action, shown, body, tab, ...others }) {
+  at("action").value = action;
+  showAction();
+  ({ fields, parts, latest, agreed } = others);
+  at("fields").replaceChildren(...shown);
+  at("body").value = body;
+  chooseTab(at(tab));
+  isEdited = true;
+}
+
+/** What stands around the fields of the action that is chosen. */
+function showAction() {
+  const { description } = model.actions.get(at("action").value);
   hideAnswer();
   at("declare").hidden = true;
   hint = description.replaceAll("`", "").replace(NO_EXAMPLE, "");
   at("hint").textContent = hint;
   showHint();
+}
+
+function showExample() {
+  const { example, inputs } = model.actions.get(at("action").value);
+  showAction();
+  isEdited = false;
+  agreed = {};
   fields = new Fields(inputs.map((input) => ({ ...input, refusesOutside })));
   at("fields").replaceChildren(fields.element);
   latest = null;
@@ -65,6 +101,7 @@ function changeAction() {
   if (!kept.length || !kept.every(({ data }) => data)) return;
   fields.fill(kept);
   takeFields();
+  isEdited = true;
 }
 
 /** The tensors of the fields; none if they have a mistake. */
@@ -96,6 +133,7 @@ export function fillIn({ action, body }) {
   showExample();
   at("body").value = pretty(parse(body));
   chooseTab(at("with-fields"));
+  isEdited = true;
 }
 
 /** A small input beside one that is too large for an example. A large one has zeros by itself. */
@@ -128,7 +166,9 @@ function flatMember({ name, shape, data, values = data }) {
 
 /** Take what the reader has written into a field. */
 function takeFields() {
-  settle(attempt(() => void writeBody(), (found) => found));
+  const found = attempt(() => void writeBody(), (mistake) => mistake);
+  agreed = { body: at("body").value, mistake: found };
+  settle(found);
 }
 
 /** Take what the reader has written as JSON. */
@@ -154,12 +194,15 @@ function showMistake() {
 /** The fields are chosen, or the JSON, which stays chosen until the fields can show it. */
 function chosenForm(tab) {
   if (tab !== at("with-fields")) return takeBody();
+  if (agreed.body === at("body").value) return settle(agreed.mistake);  // the fields show it already
   const tensors = attempt(written, () => null);
   if (!tensors) return chooseTab(at("with-json"));  // which says why
   fields.fill(tensors);
   leaveOut(tensors.map(({ name }) => name).filter((each) => !fields.inputs.some(({ name }) => name === each)));
   const isLacking = ({ name, isOptional }) => !isOptional && !tensors.some((tensor) => tensor.name === name);
-  return fields.inputs.some(isLacking) ? takeFields() : settle();  // the fields say what is needed
+  if (fields.inputs.some(isLacking)) return takeFields();  // which says what is needed
+  agreed = { body: at("body").value };
+  return settle();
 }
 
 /** The tensors of the body; raises Mistake where it is no JSON, or no request. */
@@ -348,8 +391,7 @@ export function listenToForm(onNews) {
   at("action").addEventListener("change", changeAction);
   at("reset").addEventListener("click", showExample);
   at("link").addEventListener("click", ({ target }) => copyBy(target, new URL(linkOf(latest), location.href).href));
-  at("body").addEventListener("input", takeBody);
-  at("fields").addEventListener("input", takeFields);
+  for (const [id, take] of [["body", takeBody], ["fields", takeFields]]) at(id).addEventListener("input", () => { isEdited = true; take(); });
   listenToTabs(at("forms"), chosenForm);
   listenToTabs(at("languages"), showSnippet);
   at("headers").addEventListener("input", () => { if (model) showSnippets(); });
