@@ -152,14 +152,14 @@ function readable(text) {
 
 // Streams
 
-/** Show a stream as it comes, until it ends or Stop is pressed, and return whether it failed. `onFirst` is called when its first item is there. */
+/** Show a stream as it comes, until it ends or Stop is pressed, and return how it ended ("failed", "stopped", or nothing else) and after how many items. `onFirst` is called when its first item is there. */
 export async function showStream(response, begun, { name, id, declared, stop, onFirst }) {
   const say = clockOf(response), growth = new Growth(begun, declared, () => say(id));
   const events = new EventReader(), decoder = new TextDecoder(), all = [];
   begin(statusOf(response), "good");
   at("look").append(growth.element);
   offer(() => `${all.join("\n")}\n`, `${name}.jsonl`);
-  offerStop(() => { growth.end = "stopped"; stop(); });
+  offerStop(() => { growth.end = "stopped"; showStatus("stopped", ""); stop(); });
   try {
     for (const reader = response.body.getReader(); ;) {
       const { done, value } = await reader.read();
@@ -173,13 +173,14 @@ export async function showStream(response, begun, { name, id, declared, stop, on
       at("size").textContent = growth.sentence();
     }
   } catch (error) {
-    if (!growth.end && error.name !== "AbortError") growth.fail(`The stream broke: ${error.message}`);  // who leaves breaks nothing
+    if (error.name === "AbortError") growth.end = "stopped";  // who leaves breaks nothing
+    else growth.fail(`The stream broke: ${error.message}`);
   } finally {
     at("stop").hidden = true;
     growth.finish();
     at("size").textContent = growth.sentence();
   }
-  return growth.hasFailed;
+  return { end: growth.hasFailed ? "failed" : growth.end, items: growth.count };
 }
 
 /** What has come of a stream: texts follow each other, numbers are rows and curves, anything else is one view after the other. */

@@ -327,20 +327,20 @@ async function send() {
     askForHeaders(response);
     const declared = Object.fromEntries(metadata.outputs.map((output) => [output.name, output.shape]));
     if (streams && response.ok) {
-      const hasFailed = await showStream(response, begun, { name, id, declared, stop: () => controller.abort(), onFirst: tellNews });
-      remember(asked, hasFailed ? "failed" : `${response.status}`, !hasFailed, spent());
-      showHint({ hasAnswer: !hasFailed });
+      const { end, items } = await showStream(response, begun, { name, id, declared, stop: () => controller.abort(), onFirst: tellNews });
+      remember(asked, end || `${response.status}`, { seconds: spent(), items });
+      showHint({ hasAnswer: end !== "failed" });
       return;
     }
     const { text, seconds } = await showAnswer(response, begun, { name, id, sent: sentIn(file ? "" : body), labels: newest?.labels ?? {}, declared });
-    remember(asked, `${response.status}`, response.ok, seconds);
+    remember(asked, `${response.status}`, { seconds });
     showHint({ hasAnswer: response.ok });
     if (response.ok && !file && !asked.parts.length) showDeclaration(body, text);
   } catch (error) {
     if (controller.signal.reason === "stopped") showStopped(spent());
-    if (controller.signal.aborted) return;
+    if (controller.signal.aborted) return void remember(asked, "stopped", { seconds: spent() });
     showFailure(`The request failed: ${error.message}`);
-    remember(asked, "failed", false, spent());
+    remember(asked, "failed", { seconds: spent() });
   } finally {
     if (sending === controller) sending = null;
     offerSend();

@@ -2,7 +2,7 @@
 
 import { at, build, made } from "./elements.js";
 import { compact } from "./json.js";
-import { duration } from "./words.js";
+import { counted, duration } from "./words.js";
 
 const MOST = 10;  // requests
 const LONGEST = 8000;  // characters of a link, which browsers, mails and chats still take
@@ -23,18 +23,19 @@ export function readLink(hash) {
   return { name, version, action, body };
 }
 
-/** Remember a request that was sent, how it ended, and show it among the last ones. */
-export function remember(request, status, isOk, seconds) {
+/** Remember a request that was sent, how it ended, after how many seconds, and `items` if it was a stream; and show it among the last ones. */
+export function remember(request, status, { seconds, items }) {
   const { name, version, action, parts, file } = request;
   const link = parts.length || file ? null : linkOf(request);
-  requests = [{ name, version, action, link, status, isOk, seconds, at: new Date() }, ...requests].slice(0, MOST);
+  requests = [{ name, version, action, link, status, seconds, items, at: new Date() }, ...requests].slice(0, MOST);
   at("last").hidden = false;
   at("requests").replaceChildren(...requests.map(itemOf));
 }
 
-function itemOf({ name, version, action, link, status, isOk, seconds, at: moment }) {
+function itemOf({ name, version, action, link, status, seconds, items, at: moment }) {
   const title = version === undefined ? name : `${name}, version ${version}`;
   const whole = link ? build("a", { href: link, title: "Fill it in again" }, [title]) : build("b", { title: "It is too long to be filled in again" }, [title]);
-  const words = build("div", { className: "words" }, [whole, made("div", `${action}, round trip ${duration(seconds)}`, "faint")]);
-  return build("li", {}, [made("span", status, `badge ${isOk ? "good" : "bad"}`), words, made("time", moment.toLocaleTimeString("en-GB"), "faint")]);
+  const took = items === undefined ? `round trip ${duration(seconds)}` : `${counted(items, "item")} in ${duration(seconds)}`;
+  const words = build("div", { className: "words" }, [whole, made("div", `${action}, ${took}`, "faint")]), kind = status.startsWith("2") ? "good" : status === "stopped" ? "" : "bad";
+  return build("li", {}, [made("span", status, `badge ${kind}`), words, made("time", moment.toLocaleTimeString("en-GB"), "faint")]);
 }

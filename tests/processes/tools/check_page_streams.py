@@ -36,6 +36,11 @@ def test_a_stream_of_texts_grows_until_it_is_stopped(site: Served, browser: Brow
     expect(page.locator("#look .text")).to_contain_text("text 0 text 1 text 2")
     page.click("#stop")
     expect(page.locator("#size")).to_have_text(re.compile("items, .* per second, stopped$"))
+    expect(page.locator("#status")).to_have_text("stopped")
+    count = str(page.locator("#size").text_content()).split(", ")[1]
+    last = page.locator("#requests li").first
+    expect(last).to_have_text(re.compile(rf"^stoppedwordsinfer_stream, {count} in [\d.]+ m?s\d\d:"))
+    expect(last.locator(".good, .bad")).to_have_count(0)
     expect(page.locator("#stop")).to_be_hidden()
     expect(page.locator("#send")).to_be_enabled()
     expect(page.locator("#totals")).to_contain_text("0 running", timeout=1500)  # the next reading may be two seconds away
@@ -64,7 +69,7 @@ def test_what_came_before_a_stream_broke_stays(site: Served, browser: Browser) -
     expect(page.locator("#look .failed")).to_have_text("model 'breaks' failed: see the server's log")
     expect(page.locator("#size")).to_contain_text("1 item")
     expect(page.locator("#status")).to_have_text("failed")
-    expect(page.locator("#requests li")).to_have_text(re.compile("^failedbreaks"))
+    expect(page.locator("#requests li")).to_have_text(re.compile("^failedbreaksinfer_stream, 1 item in "))
     expect(page.locator("#totals")).to_contain_text("1 failed", timeout=1500)
 
 
@@ -98,6 +103,7 @@ def test_a_request_that_takes_long_can_be_stopped(site: Served, browser: Browser
     expect(page.locator("#looks")).to_be_hidden()
     page.click("#stop")
     expect(page.locator("#answer .line")).to_have_text(re.compile(r"stopped\s+after [\d.]+ m?s"))
+    expect(page.locator("#requests li")).to_have_text(re.compile(r"^stoppedpatientinfer, round trip [\d.]+ m?s"))
     expect(page.locator("#send")).to_be_enabled()
     page.get_by_label("seconds FP64").fill("0")
     assert seen_by(page) == [0]
