@@ -23,14 +23,16 @@ const LEAVING = { draining: "Readiness is 503, so that a balancer sends no new r
 
 const UNLOADED = "unloaded";  // the reason that somebody wanted it, which is no failure
 
-/** The word for a model's state, and its colour. */
-function stateOf({ state, reason }) {
+/** The word for a model's state, and its colour: that of the list and of the headline. */
+function stateOf({ name, state, reason }) {
+  if (controlled.has(name)) return controlled.get(name);
   if (state === "READY" && leaving) return [leaving, ""];
   return state === "UNAVAILABLE" && reason === UNLOADED ? [UNLOADED, ""] : STATES[state] ?? [state.toLowerCase(), ""];
 }
 
 let models = new Map();  // by name: its entries in the index
 let shown = null;  // the model that is shown
+const controlled = new Map();  // by name: the words for what the reader has begun to do to a model, until the server has answered, and their colour
 let leaving = "";  // what the server does if it is not to get new requests: "draining", "stopping"
 
 /** Tell the reader of an error, or what the server wants to have. */
@@ -63,6 +65,11 @@ async function listModels() {
     else tell(`The models cannot be listed. ${error.message}`);
     return;
   }
+  showStates();
+}
+
+/** Show the states of all models, in the list and in the headline. */
+function showStates() {
   showList();
   const entry = shown && entryOf(shown);
   if (entry) showState(entry);
@@ -130,7 +137,7 @@ function listItem(name) {
   const entries = models.get(name);
   const entry = ["UNAVAILABLE", "LOADING", "UNLOADING"].map((state) => entries.find((each) => each.state === state)).find(Boolean) ?? entries[0];
   const [text, kind] = stateOf(entry), link = build("a", { className: kind, href: linkOf({ name }) }, breakable(name));
-  if (entry.state !== "READY") link.append(" ", made("span", text, "faint"));
+  if (entry.state !== "READY" || controlled.has(name)) link.append(" ", made("span", text, "faint"));
   if (shown?.name === name) link.setAttribute("aria-current", "page");
   const item = made("li");
   item.append(link);
@@ -245,7 +252,8 @@ async function control(action, button) {
   button.disabled = true;
   tellProblem("");
   const isReloaded = action === "load" && entryOf(shown)?.state === "READY";  // the old one answers until the new one is there
-  badge(at("state"), isReloaded ? "reloading, still answers" : `${action}ing`, isReloaded ? "good" : "");
+  controlled.set(name, isReloaded ? ["reloading, still answers", "good"] : [`${action}ing`, ""]);
+  showStates();
   let problem = null;
   try {
     await ask(`repository/models/${encodeURIComponent(name)}/${action}`, { method: "POST" });
@@ -253,6 +261,7 @@ async function control(action, button) {
     problem = error;
   }
   button.disabled = false;
+  controlled.delete(name);
   await listModels();
   if (shown?.name !== name) return;
   if (problem) showProblem(action, problem);

@@ -23,6 +23,12 @@ def test_a_model_is_loaded_and_unloaded(site: Served, browser: Browser) -> None:
     page.get_by_role("button", name="Reload").click()
     expect(page.locator("#state")).to_have_text("reloading, still answers")
     expect(page.locator("#state")).to_have_class("badge good")
+    listed = page.locator("#models a[aria-current]")
+    expect(listed).to_have_text("loaded reloading, still answers")
+    page.evaluate("document.dispatchEvent(new Event('visibilitychange'))")  # the models are listed again
+    page.wait_for_timeout(300)
+    expect(page.locator("#state")).to_have_text("reloading, still answers", timeout=1)
+    expect(listed).to_have_text("loaded reloading, still answers", timeout=1)
     held.pop().continue_()
     page.unroute("**/load")
     expect(page.locator("#load")).to_be_enabled()
@@ -49,8 +55,13 @@ def test_a_model_is_loaded_and_unloaded(site: Served, browser: Browser) -> None:
     expect(page.get_by_role("button", name="Unload")).to_be_hidden()
     expect(page.locator("#totals")).to_contain_text("Requests since the start: none.")
     expect(page.locator("#totals")).not_to_contain_text("Several processes")  # one begins anew
+    page.route("**/load", lambda route: held.append(route))
     page.get_by_role("button", name="Load", exact=True).click()
+    expect(page.locator("#state")).to_have_text("loading")
+    expect(listed).to_have_text("loaded loading")
+    held.pop().continue_()
     expect(page.locator("#state")).to_have_text("ready")
+    expect(listed).to_have_text("loaded")
     assert seen.console == []
 
 
