@@ -44,7 +44,7 @@ function showLatencies({ durations, queues }, when, seconds) {
   at("numbers").hidden = count < FEW;
   const rows = [["Time in the server", durations], ["of that, in the queue", queues]].map(([name, histogram]) =>
     [name, ...[0.5, isMany ? 0.99 : 1].map((share) => seconds(quantile(histogram, share)))]);
-  const title = `${counted(count, "request")} ${when}, times within 5\u00a0%`;
+  const title = `Times of requests ${when}, but of those refused; each at most 5\u00a0% off`;
   at("numbers").replaceChildren(made("caption", title), ...tableRows([["", "p50", isMany ? "p99" : "slowest"], ...rows]));
 }
 
@@ -55,11 +55,11 @@ function sentenceOf({ durations, seconds: looked }, seconds) {
 }
 
 function sentencesOf({ outcomes, outside, rows, running, waiting, options }) {
-  const listed = (counts) => Object.entries(counts).filter(([, count]) => count).map(([name, count]) => `${count.toLocaleString("en")} ${name}`);
-  const ended = listed(outcomes), flagged = listed(outside);
+  const listed = (counts) => Object.entries(counts).filter(([, count]) => count).map(([name, count]) => `${count.toLocaleString("en")} ${name === "ok" ? "answered" : name}`);
+  const ended = listed(outcomes), flagged = listed(outside), all = ended.length > 1 ? `${total(Object.values(outcomes)).toLocaleString("en")}, of them ` : "";
   return [
     `Now: ${running} running, ${waiting} waiting.`,
-    `Requests since the start: ${ended.join(", ") || (running + waiting ? "none has ended" : "none")}.`,
+    `Requests since the start: ${all}${ended.join(", ") || (running + waiting ? "none has ended" : "none")}.`,
     options.max_batch_size && callsOf(rows),
     flagged.length && `Requests with values out of range since the start: ${flagged.join(", ")}.`,
   ];

@@ -56,7 +56,7 @@ def test_the_page_loads_and_a_model_answers(site: Served, browser: Browser, plac
     expect(page.locator("#size")).to_have_text(re.compile(r"^round trip [\d.]+ m?s, 92 bytes$"))
     expect(page.locator("#requests li")).to_have_text(re.compile(r"^200irisinfer, round trip [\d.]+ m?s\d\d:\d\d:\d\d$"))
     assert answer_of(page) == {"model_name": "iris", "outputs": [{"name": "label", "shape": [1], "datatype": "INT64", "data": [0]}]}
-    expect(page.locator("#totals")).to_contain_text(re.compile(r"0 running, 0 waiting\.\s+Requests since the start: \d+ ok"))
+    expect(page.locator("#totals")).to_contain_text(re.compile(r"0 running, 0 waiting\.\s+Requests since the start: \d+ answered"))
     expect(page.locator("#options tr").first).to_have_text("Calls of the model at once max_concurrency=up to 40")
     picture(page, f"light{place.replace('/', '-')}")
     mount = site.url + place.partition("/docs")[0]
@@ -70,14 +70,17 @@ def test_the_numbers_are_there_with_the_answer_and_the_plots_once_they_show_some
     for count in (1, 2):
         page.click("#send")
         expect(page.locator("#answer .badge")).to_have_text("200 OK")
-        expect(page.locator("#totals")).to_contain_text(f"Requests since the start: {count} ok", timeout=1000)
+        expect(page.locator("#totals")).to_contain_text(f"Requests since the start: {count} answered", timeout=1000)
     told = r"^2 requests in the last (\d+ s|second): on average [\d.]+\sm?s in the server\.\s+Now: 0 running"
     expect(page.locator("#totals")).to_have_text(re.compile(told))
     expect(page.locator("#numbers")).to_be_hidden()
     expect(page.locator("#plots")).to_be_hidden()
     for _ in range(3):
         seen_by(page)
-    expect(page.locator("#numbers caption")).to_have_text(re.compile(r"^5 requests in the last (\d+ s|second), times within 5\s%$"))
+    told = r"^Times of requests in the last (\d+ s|second), but of those refused; each at most 5\s% off$"
+    expect(page.locator("#numbers caption")).to_have_text(re.compile(told))
+    page.request.post(f"{site.url}/v2/models/exact/infer", data={"inputs": []})
+    expect(page.locator("#totals")).to_contain_text("Requests since the start: 6, of them 5 answered, 1 invalid.")
     expect(page.locator("#numbers tr").first).to_have_text("p50slowest")
     expect(page.locator("#numbers tr").nth(1)).to_have_text(re.compile(r"^Time in the server[\d.]+ ms[\d.]+ ms$"))
     for _ in range(40):

@@ -17,7 +17,7 @@ from tests.support.processes import Served
 def test_a_model_is_loaded_and_unloaded(site: Served, browser: Browser) -> None:
     page, seen = opened(browser, f"{site.url}/v2/docs#model=loaded")
     first = seen_by(page)[0]
-    expect(page.locator("#totals")).to_contain_text(" ok.")
+    expect(page.locator("#totals")).to_contain_text(" answered.")
     held: list[Route] = []
     page.route("**/load", lambda route: held.append(route))
     page.get_by_role("button", name="Reload").click()
