@@ -34,8 +34,9 @@ function figure(name, note, buttons, children) {
 function tableFigure({ names, count, columns, noun = "row" }) {
   const buttons = [copyButton(() => separated(columns, count, "\t")), saveButton("answer.csv", () => new Blob([separated(columns, count, ",")], { type: "text/csv" }))];
   const table = count === 1 ? oneRow(columns) : manyRows(columns, Math.min(count, MOST_ROWS), noun);
-  const [name, ...others] = names, size = counted(count, noun), all = `${counted(names.length, "output")}, ${size}`;
-  const children = scrolled(table, others.length ? all : `${name}, ${size}`, count, noun);
+  const areSingle = count === 1 && noun === "row" && columns.length === names.length;  // values that nobody would count
+  const [name, ...others] = names, size = areSingle ? "" : counted(count, noun), all = [counted(names.length, "output"), size].filter(Boolean).join(", ");
+  const children = scrolled(table, others.length ? all : [name, size].filter(Boolean).join(", "), count, noun);
   return others.length ? figure("", all, buttons, children) : figure(name, size, buttons, children);
 }
 

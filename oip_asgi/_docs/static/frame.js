@@ -79,7 +79,7 @@ export class Frame {
       `${texts.size} of ${counted(names.length, "column")} read`,
       unknown.length && `unknown: ${unknown.join(", ")}`,
       length < all && `only ${length} of ${counted(all, "row")}`,
-    ].filter(Boolean).join("; "));
+    ].filter(Boolean).join("; "), texts.size === names.length && !unknown.length && length === all);
     if (!length) return undefined;
     const isWhole = head.length > 0 || column === this.columns[0], count = row + length;
     for (const each of this.columns) {
@@ -96,9 +96,10 @@ export class Frame {
     return fits.includes(false) && !fits.includes(true);
   }
 
-  /** Say what was read of a text; nothing once the rows are others. */
-  tell(text) {
+  /** Say what was read of a text, and whether that is all; nothing once the rows are others. */
+  tell(text, isAll = true) {
     this.read.textContent = text;
+    this.read.className = isAll ? "faint" : "hint";
     this.read.hidden = !text;
   }
 

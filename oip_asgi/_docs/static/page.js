@@ -109,7 +109,8 @@ function isReady(name) {
 
 /** Whether the reader wants a model in the list. */
 function isListed(name) {
-  const isWanted = name.toLowerCase().includes(at("filter").value.toLowerCase());
+  const plain = (text) => text.toLowerCase().replaceAll(/[_-]/g, " ");  // a blank is typed for what parts the words of a name
+  const isWanted = plain(name).includes(plain(at("filter").value));
   const isOnlyUnready = at("only-unready").checked && !at("unready").hidden;
   return isWanted && !(isOnlyUnready && isReady(name));
 }
@@ -339,6 +340,7 @@ function listen() {
   listenToForm(() => readNumbers({ isPoint: false }));
   listenToOverflow();
   for (const id of ["filter", "only-unready"]) at(id).addEventListener("input", showList);
+  at("filter").addEventListener("keydown", ({ key }) => { if (key === "Enter") at("models").querySelector("a")?.click(); });
   at("list").addEventListener("click", () => openList(at("list").ariaExpanded !== "true"));
   at("models").addEventListener("click", leaveList);
   at("load").addEventListener("click", ({ target }) => control("load", target));

@@ -154,6 +154,10 @@ def test_the_models_that_are_not_ready_can_be_listed_alone(site: Served, browser
     expect(page.locator("#models a").first).to_have_text("iris")
     page.fill("#filter", "no such")
     expect(page.locator("#models li")).to_have_text("No model matches.")
+    page.fill("#filter", "Loads-ONCE")
+    expect(page.locator("#models a")).to_have_text("loads once")
+    page.press("#filter", "Enter")
+    expect(page.locator("h2")).to_have_text("loads once")
     page.fill("#filter", "")
     names = page.locator("#models a").count()
     expect(page.locator("#ready")).to_have_text(re.compile(rf"^\d+ of {names} ready$"))  # one of them has three versions

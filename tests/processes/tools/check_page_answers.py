@@ -8,7 +8,7 @@ import re
 import pytest
 from playwright.sync_api import Browser, expect
 
-from tests.support.page import answer_of, copied_from, drawn, opened, picture, write_json
+from tests.support.page import answer_of, box_of, copied_from, drawn, opened, picture, write_json
 from tests.support.page_site import RED
 from tests.support.processes import Served
 
@@ -37,7 +37,7 @@ def test_rows_are_a_table_beside_what_was_sent(site: Served, browser: Browser) -
 
 
 @pytest.mark.parametrize(
-    ("model", "head", "rows"), [("exact", ["y", "1 row"], ["0"]), ("album", ["2 outputs, 3 rows"], ["10.0", "2none1.0", "32.0"])]
+    ("model", "head", "rows"), [("exact", ["y", ""], ["0"]), ("album", ["2 outputs, 3 rows"], ["10.0", "2none1.0", "32.0"])]
 )
 def test_a_table_has_the_name_of_its_output(site: Served, browser: Browser, model: str, head: list[str], rows: list[str]) -> None:
     page, seen = opened(browser, f"{site.url}/v2/docs#model={model}")
@@ -55,6 +55,11 @@ def test_scores_are_bars(site: Served, browser: Browser) -> None:
     expect(page.locator("#look .bars li")).to_have_text(["owl70.0 %", "cat20.0 %", "dog10.0 %"])
     widths = page.locator("#look .fill").evaluate_all("fills => fills.map((fill) => fill.style.width)")
     assert [round(float(width.removesuffix("%"))) for width in widths] == [70, 20, 10]
+    page.get_by_label("x FP64").fill("0 0 1\n0.2 0.1 0.7")
+    page.click("#send")
+    expect(page.locator("#look .bars li").first).to_have_text("owl100.0 %")
+    ends = {round(box_of(track)[2], 2) for track in page.locator("#look .bars .track").all()}
+    assert len(ends) == 1  # in both rows
     assert seen.console == []
 
 

@@ -260,6 +260,8 @@ def test_rows_are_pasted_and_read_from_a_file(site: Served, browser: Browser) ->
     rows = ["31 1.5 Bern pro 2021-03-01 00:00:00 True", "<NA> nan None nan NaT False", "42 2.0 Ulm; south basic 2024-11-20 08:00:00 True"]
     page.get_by_label("Rows from a CSV file").set_input_files([{"name": "a.csv", "mimeType": "text/csv", "buffer": text.encode()}])
     expect(page.get_by_label("age, row 3")).to_have_value("42")
+    expect(page.locator("#fields [role=status]")).to_have_text("6 of 6 columns read")
+    expect(page.locator("#fields [role=status]")).not_to_have_class("hint")  # which is for what one has to know
     expect(page.get_by_label("since, row 1")).to_have_attribute("type", "date")
     expect(page.get_by_label("since, row 3")).to_have_attribute("type", "datetime-local")  # it has a time of the day
     expect(page.get_by_label("since, row 3")).to_have_value("2024-11-20T08:00")
@@ -285,6 +287,7 @@ def test_a_table_of_some_columns_leaves_the_others_empty(site: Served, browser: 
     text = "age,typo_plan,income\n40,pro,1.5\n41,basic,2.5\n"
     page.get_by_label("Rows from a CSV file").set_input_files([{"name": "a.csv", "mimeType": "text/csv", "buffer": text.encode()}])
     expect(read).to_have_text("2 of 6 columns read; unknown: typo_plan")
+    expect(read).to_have_class("hint")
     expect(told).to_have_text("active, row 1 needs a choice")
     page.click("#send")
     expect(page.get_by_label("active, row 1")).to_be_focused()
