@@ -119,17 +119,24 @@ def is_unfitted(function: Callable[..., Any]) -> bool:
     """Whether it is certain that an estimator was not fitted: one of one's own may keep what it knows where scikit-learn does not look."""
     model, method = find_owner(function), getattr(unwrap_partial(function), "__name__", "")
     validation = sys.modules.get("sklearn.utils.validation")
-    if validation is None or method not in _PREDICTING or not all(map(_tells_if_fitted, (model, _find_last(model)))):
+    if validation is None or method not in _PREDICTING or not _tells_if_fitted(model) or not _tells_if_fitted(_find_last(model)):
         return False
     try:
         validation.check_is_fitted(model)
     except ValueError:  # scikit-learn's NotFittedError is one
-        return True
+        return _needs_fit(model)
+    except Exception:  # what an older version wrote may lack an attribute
+        return False
     return False
 
 
 def _tells_if_fitted(model: Any) -> bool:
     return hasattr(model, "fit") and (_find_library(model) == "sklearn" or hasattr(model, "__sklearn_is_fitted__"))
+
+
+def _needs_fit(model: Any) -> bool:
+    """False for what predicts before it is fitted: scikit-learn 1.5 does not ask its tag for that."""
+    return hasattr(model, "__sklearn_tags__") or _find_library(model) != "sklearn" or bool(model._get_tags()["requires_fit"])
 
 
 def find_width(model: Any) -> int | None:
@@ -193,7 +200,8 @@ def _list_ways(model: Any, columns: frozenset[str], names: list[str] | None) -> 
     if held is not None:
         return _list_ways(held, columns, names)
     steps = _get_attribute(model, "steps")
-    within = [step for _, step in steps if step not in (None, "passthrough")] if isinstance(steps, list) else []
+    is_pipeline = isinstance(steps, list) and all(isinstance(each, (tuple, list)) and len(each) == 2 for each in steps)
+    within = [step for _, step in steps if step not in (None, "passthrough")] if is_pipeline else []
     if not within:
         inner = [] if names is None else _list_inner(model, names)
         return [way for each, own in inner for way in _list_ways(each, columns.intersection(own), own)] or [(columns, [(model, names)])]
@@ -221,7 +229,12 @@ def _list_inner(model: Any, columns: list[str]) -> list[tuple[Any, list[str]]]:
 
 
 def _has_estimators(model: Any) -> bool:
-    return hasattr(model, "get_params") and any(hasattr(each, "fit") for each in (model.get_params() or {}).values())
+    if not hasattr(model, "get_params"):
+        return False
+    try:
+        return any(hasattr(each, "fit") for each in (model.get_params() or {}).values())
+    except Exception:  # what an older version wrote may lack a parameter: it may be made of any others, and then it may take anything
+        return True
 
 
 def _keeps_columns(step: Any, columns: Sequence[str]) -> bool:

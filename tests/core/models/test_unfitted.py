@@ -10,7 +10,7 @@ import pytest
 from sklearn.base import BaseEstimator
 from sklearn.feature_extraction.text import CountVectorizer, HashingVectorizer
 from sklearn.gaussian_process import GaussianProcessRegressor
-from sklearn.linear_model import LogisticRegression
+from sklearn.linear_model import LinearRegression, LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils import all_estimators
@@ -52,6 +52,41 @@ class KeepsAll(BaseEstimator):  # type: ignore[misc]
 
     def predict(self, X: Any) -> Any:  # noqa: N803
         return X[:, 0]
+
+
+def test_a_class_of_ones_own_may_have_steps_that_are_no_pairs() -> None:
+    class Chain:
+        steps = (abs, np.sqrt)
+
+        def predict(self, x: np.ndarray[Any, Any]) -> Any:
+            return self.steps[1](self.steps[0](x))
+
+    class Listed(Chain):
+        steps = [abs, np.sqrt]  # type: ignore[assignment]  # noqa: RUF012
+
+    class Estimator(BaseEstimator, Listed):  # type: ignore[misc]
+        def fit(self, x: Any, y: Any = None) -> Estimator:
+            return self
+
+        def __sklearn_is_fitted__(self) -> bool:
+            return True
+
+    for model in (Chain(), Listed(), Estimator()):
+        assert served(model.predict).infer_sync("m", {"x": [-4.0]})["output_0"].tolist() == [2.0]
+
+
+def test_one_that_an_older_version_wrote_and_that_lacks_a_parameter_of_today_is_served() -> None:
+    model = LinearRegression().fit([[0.0], [1.0]], [0.0, 1.0])
+    del model.fit_intercept  # get_params and clone fail without it, predict does not
+    for options in ({}, {"inputs": [TensorSpec("X", "FP64", [-1, 1])]}):
+        server = served(model.predict, **options)
+        assert server.infer_sync("m", {"X": [[3.0]]})["output_0"].tolist() == [pytest.approx(3.0)]
+
+    class Tagless(LogisticRegression):  # type: ignore[misc]
+        def __sklearn_is_fitted__(self) -> bool:
+            raise AttributeError("no attribute of today")
+
+    served(Tagless().fit([[0.0], [1.0]], [0, 1]).predict)
 
 
 @pytest.mark.filterwarnings("ignore::FutureWarning")  # of classes that will go
