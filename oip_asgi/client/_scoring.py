@@ -104,7 +104,9 @@ def plan_columns(
         raise ValueError(
             f"the input {show(name)} has {size} columns, and the file {len(places)}: name them, in the order of the training, by --columns"
         )
-    return [Column(name, places, rows[0]["datatype"], is_matrix=True)]
+    takes_numbers = (rows[0].get("parameters") or {}).get(OTHER_DATATYPES) == "numbers"
+    is_number = takes_numbers and any(_join_kinds(kinds[names[place]]) == "BOOL" for place in places)
+    return [Column(name, places, rows[0]["datatype"], is_matrix=True, is_number=is_number)]
 
 
 def _find_column(name: str, names: list[str]) -> int:
@@ -147,6 +149,8 @@ def read_value(value: Any, column: Column, *, is_text: bool) -> Any:
     """
     if value is None or (is_text and value == "" and (column.may_miss or column.datatype != "BYTES")):
         return None
+    if is_text and column.is_number and value.strip() in _BOOLS:
+        return _BOOLS[value.strip()]
     return _read_text(value, column.datatype) if is_text else value
 
 
@@ -233,7 +237,8 @@ def _make_tensor(column: Column, values: list[Any]) -> Tensor:
             return Tensor(column.name, np.array(["NaT" if each is None else each for each in leaves], object))
         return _make_json(column, leaves)
     if column.is_number:
-        return Tensor(column.name, array.astype(np.float64))
+        numbers = [float(each) if type(each) is bool else each for each in leaves]
+        return Tensor(column.name, from_value(numbers, dtype_of("FP64"), array.shape))
     dtype = dtype_of(column.datatype)
     if None in leaves and column.datatype not in FLOATING:
         if not column.may_miss:

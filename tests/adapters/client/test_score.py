@@ -288,6 +288,19 @@ def test_booleans_of_which_some_are_missing_are_numbers_to_a_model_of_numbers(tm
         assert [each["row"] for each in refused] == [2, 6, 10]
 
 
+@pytest.mark.parametrize("suffix", ["csv", "jsonl"])
+def test_booleans_are_numbers_to_a_model_of_one_array_of_numbers(tmp_path: Path, suffix: str) -> None:
+    cells, server = ["True", "", "False", "True"] * 3, InferenceServer()
+    (tmp_path / "rows.csv").write_text("own,fee\n" + "".join(f"{cell},{row}\n" for row, cell in enumerate(cells)))
+    (tmp_path / "rows.jsonl").write_text("".join(f'{{"own": {cell.lower() or "null"}, "fee": {row}}}\n' for row, cell in enumerate(cells)))
+    array = pd.read_csv(tmp_path / "rows.csv").to_numpy(float)
+    model = DecisionTreeClassifier(random_state=0).fit(array, [0, 1, 2, 0] * 3)
+    server.register("m", model.predict)
+    with serving(OIPApp(server, path="/v2")) as port:
+        assert main([f"http://127.0.0.1:{port}/v2", "m", str(tmp_path / f"rows.{suffix}"), "--out", str(tmp_path / "s.jsonl")]) == 0
+    assert [json.loads(line)["output_0"] for line in (tmp_path / "s.jsonl").read_text().splitlines()] == model.predict(array).tolist()
+
+
 @pytest.mark.parametrize("chunk", ["1", "8"])
 def test_an_empty_text_is_missing_where_a_frame_declares_the_column(tmp_path: Path, chunk: str) -> None:
     (tmp_path / "rows.csv").write_text("town,fee\n" + "".join(f"{town},{fee}\n" for fee, town in enumerate(["Bonn", "", "Ulm", "NA"] * 3)))
