@@ -273,8 +273,9 @@ def _read_input(value: Any, spec: TensorSpec | None) -> Array:
             raise InvalidRequest(" has elements of several types: expected strings, numbers, or true and false")
     else:
         datatype = "BOOL" if kinds == {bool} and spec.takes(DTYPES["BOOL"]) else spec.datatype
-        if spec.other_datatypes == "numbers" and kinds == {int} and max(map(abs, leaves)) >= FIRST_ROUNDED:
-            datatype = "UINT64" if max(leaves) >= 2**63 else "INT64"  # floats would round them
+        if spec.other_datatypes == "numbers" and kinds == {int} and max(map(abs, leaves)) >= FIRST_ROUNDED:  # floats would round them
+            least, most = min(leaves), max(leaves)
+            datatype = "INT64" if least >= -(2**63) and most < 2**63 else "UINT64" if least >= 0 and most < 2**64 else datatype
         if len(shape) < 2:  # one element, or a flat list, has whatever shape is declared
             shape = _deduce_shape(shape[0], spec.shape)
         elif len(shape) != len(spec.shape) or any(expected not in (-1, size) for expected, size in zip(spec.shape, shape, strict=True)):

@@ -31,6 +31,8 @@ OWN: Final = (
     "traceparent",
     "parameter p is",
     "parameter a",
+    "parameter below 64 bits",
+    "parameter of 30 digits",
 )
 """Words in the names of rows that this package refuses by limits of its own, or by its content types."""
 

@@ -293,12 +293,11 @@ def test_booleans_are_numbers_to_a_model_of_one_array_of_numbers(tmp_path: Path,
     cells, server = ["True", "", "False", "True"] * 3, InferenceServer()
     (tmp_path / "rows.csv").write_text("own,fee\n" + "".join(f"{cell},{row}\n" for row, cell in enumerate(cells)))
     (tmp_path / "rows.jsonl").write_text("".join(f'{{"own": {cell.lower() or "null"}, "fee": {row}}}\n' for row, cell in enumerate(cells)))
-    array = pd.read_csv(tmp_path / "rows.csv").to_numpy(float)
-    model = DecisionTreeClassifier(random_state=0).fit(array, [0, 1, 2, 0] * 3)
-    server.register("m", model.predict)
+    array, out = pd.read_csv(tmp_path / "rows.csv").to_numpy(float), tmp_path / "s.jsonl"
+    server.register("m", DecisionTreeClassifier(random_state=0).fit(array, [0, 1, 2, 0] * 3).predict)
     with serving(OIPApp(server, path="/v2")) as port:
-        assert main([f"http://127.0.0.1:{port}/v2", "m", str(tmp_path / f"rows.{suffix}"), "--out", str(tmp_path / "s.jsonl")]) == 0
-    assert [json.loads(line)["output_0"] for line in (tmp_path / "s.jsonl").read_text().splitlines()] == model.predict(array).tolist()
+        assert main([f"http://127.0.0.1:{port}/v2", "m", str(tmp_path / f"rows.{suffix}"), "--out", str(out)]) == 0
+    assert [json.loads(line)["output_0"] for line in out.read_text().splitlines()] == [0, 1, 2, 0] * 3
 
 
 @pytest.mark.parametrize("chunk", ["1", "8"])

@@ -79,7 +79,7 @@ def test_a_file_that_cannot_be_sent_says_why(scripts: Scripts, array: Any, told:
 @pytest.mark.parametrize("datatype", ["UINT8", "FP32"])
 def test_a_picture_becomes_the_array_that_is_declared(scripts: Scripts, shape: list[int], datatype: str) -> None:
     pixels = np.random.default_rng(0).integers(0, 256, (4, 5, 4), np.uint8)
-    asked = "arrays.valuesOf(Uint8Array.from(pixels), arrays.pictureLayout(shape), datatype)"
+    asked = "arrays.valuesOf(Uint8Array.from(pixels), arrays.layoutFor(shape, { width: 5, height: 4 }), datatype)"
     values = np.array(scripts.value_of(asked, pixels=pixels.ravel().tolist(), shape=shape, datatype=datatype))
     scale = 255 if datatype == "FP32" else 1
     if 3 in shape:
@@ -99,11 +99,15 @@ def test_rows_are_read_as_the_csv_module_writes_them(scripts: Scripts, separator
 
 
 def test_rows_go_into_the_columns_by_name_or_in_order(scripts: Scripts) -> None:
-    asked = "(({ hasHead, texts, unknown }) => [hasHead, [...texts], unknown])(rows.columnsOf(given, ['age', 'city', 'plan'], first))"
+    found = "rows.columnsOf(given, ['age', 'city', 'plan'], first, (texts) => texts.includes('who'))"
+    asked = f"(({{ head, texts, unknown }}) => [head, [...texts], unknown])({found})"
     by_name = [["plan", "id", "age"], ["pro", "7", "31"], ["basic", "8", "42"]]
-    assert scripts.value_of(asked, given=by_name, first=0) == [True, [["age", ["31", "42"]], ["plan", ["pro", "basic"]]], ["id"]]
+    columns = [["age", ["31", "42"]], ["plan", ["pro", "basic"]]]
+    assert scripts.value_of(asked, given=by_name, first=0) == [["plan", "id", "age"], columns, ["id"]]
     in_order = [["Bern", "pro"], ["Ulm"]]
-    assert scripts.value_of(asked, given=in_order, first=1) == [False, [["city", ["Bern", "Ulm"]], ["plan", ["pro", ""]]], []]
+    assert scripts.value_of(asked, given=in_order, first=1) == [[], [["city", ["Bern", "Ulm"]], ["plan", ["pro", ""]]], []]
+    of_others = [["who", "where"], ["Ann", "Bern"]]
+    assert scripts.value_of(asked, given=of_others, first=0) == [["who", "where"], [], ["who", "where"]]
 
 
 def test_numbers_of_a_file_may_have_a_line_of_names(scripts: Scripts) -> None:

@@ -305,6 +305,13 @@ def test_whole_numbers_that_floats_would_round_reach_an_estimator_of_numbers(fir
     assert generate(server, {"key": numbers}) == (200, {"model_name": "m", "output_0": [0, 1, 2]})
 
 
+@pytest.mark.parametrize("row", [[10**20, 1], [2**63, -1], [-(2**63) - 1, 0]])
+def test_whole_numbers_that_no_integer_holds_are_floats_to_an_estimator(row: list[int]) -> None:
+    array, server = np.array([row, [0, 0]], float), InferenceServer()
+    server.register("m", DecisionTreeClassifier(random_state=0).fit(array, [1, 0]).predict)
+    assert generate(server, {"X": [row, [0, 0]]}) == (200, {"model_name": "m", "output_0": [1, 0]})
+
+
 def test_a_frame_of_one_column_is_declared_as_one() -> None:
     frame, server = FRAME[["age"]], InferenceServer()
     predict = LogisticRegression().fit(frame, KINDS).predict
