@@ -44,7 +44,7 @@ function showLatencies({ durations, queues }, when, seconds) {
   at("numbers").hidden = count < FEW;
   const rows = [["Time in the server", durations], ["of that, in the queue", queues]].map(([name, histogram]) =>
     [name, ...[0.5, isMany ? 0.99 : 1].map((share) => seconds(quantile(histogram, share)))]);
-  const title = `Times of requests ${when}, but of those refused; each at most 5\u00a0% off`;
+  const title = `Requests ${when} that were not refused; times exact to 5\u00a0%`;
   at("numbers").replaceChildren(made("caption", title), ...tableRows([["", "p50", isMany ? "p99" : "slowest"], ...rows]));
 }
 

@@ -16,7 +16,7 @@ from playwright.sync_api import expect
 from tests.support.chromium import launched
 from tests.support.processes import post, serving
 
-WIDTH, HEIGHT = 1160, 690  # 588 by 350 pixels in the README
+WIDTH, HEIGHT = 1160, 736  # 552 by 350 pixels in the README
 SCALE = 1.25  # for sharp screens
 READINGS = 60
 EVERY = 2000  # milliseconds, as the page reads the numbers
