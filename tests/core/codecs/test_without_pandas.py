@@ -59,6 +59,7 @@ def test_an_estimator_that_was_fitted_with_a_frame_needs_it(monkeypatch: pytest.
     with pytest.raises(ValueError, match=exactly(text)):
         server.register("m", fitted.predict)
     server.register("m", fitted.predict, inputs=[TensorSpec("X", "FP64", [-1, 2])])
+    monkeypatch.undo()  # scikit-learn 1.5 fails where pandas is None
     with pytest.warns(UserWarning, match="valid feature names"):
         assert ask(server, "m", X=[[1.0, 3.0]]).status == 200
 
