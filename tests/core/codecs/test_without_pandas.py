@@ -7,13 +7,11 @@ import sys
 from typing import Annotated, Any
 
 import numpy as np
-import pandas as pd
 import pytest
-from sklearn.linear_model import LinearRegression
 
-from oip_asgi import InferenceServer, TensorSpec
+from oip_asgi import InferenceServer
 from oip_asgi.codecs import PandasCodec
-from tests.support.asking import ask, error, exactly, get, outputs
+from tests.support.asking import ask, error, get, outputs
 
 
 @pytest.fixture
@@ -48,25 +46,9 @@ def test_a_model_that_needs_it_names_the_extra_at_registration(server: Inference
     assert get(server, "/models")[1] == {"models": []}
 
 
-def test_an_estimator_that_was_fitted_with_a_frame_needs_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    fitted = LinearRegression().fit(pd.DataFrame({"b": [1.0, 2.0], "a": [3.0, 1.0]}), [1.0, 2.0])
-    monkeypatch.setitem(sys.modules, "pandas", None)
-    server = InferenceServer()
-    text = (
-        "model 'm': the LinearRegression was fitted with a data frame, which needs pandas: pip install 'oip_asgi[pandas]'; or, to take one "
-        'array, of which nothing checks the order, write inputs=[TensorSpec("X", "FP64", [-1, 2])]'
-    )
-    with pytest.raises(ValueError, match=exactly(text)):
-        server.register("m", fitted.predict)
-    server.register("m", fitted.predict, inputs=[TensorSpec("X", "FP64", [-1, 2])])
-    monkeypatch.undo()  # scikit-learn 1.5 fails where pandas is None
-    with pytest.warns(UserWarning, match="valid feature names"):
-        assert ask(server, "m", X=[[1.0, 3.0]]).status == 200
-
-
 UNUSED = """
 import sys
-from oip_asgi import InferenceServer, TensorSpec
+from oip_asgi import InferenceServer
 
 server = InferenceServer()
 server.register("free", lambda x: x, inputs=[TensorSpec("x", "FP64", [-1])])

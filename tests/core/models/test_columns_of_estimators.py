@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import sys
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -16,7 +17,7 @@ from sklearn.calibration import CalibratedClassifierCV
 from sklearn.compose import ColumnTransformer, make_column_transformer
 from sklearn.feature_extraction.text import HashingVectorizer
 from sklearn.impute import SimpleImputer
-from sklearn.linear_model import LogisticRegression
+from sklearn.linear_model import LinearRegression, LogisticRegression
 from sklearn.model_selection import GridSearchCV
 from sklearn.multiclass import OneVsRestClassifier
 from sklearn.pipeline import make_pipeline
@@ -365,3 +366,19 @@ def test_every_scaler_that_keeps_what_is_missing_is_known() -> None:
         server.register("m", make_pipeline(cls(), LogisticRegression()).fit(frame, KINDS * 2).predict)
         assert error(ask(server, "m", a=[np.nan], b=[2.0], c=[3.0])) == (400, "input 'a', row 0 is missing: expected a finite number"), name
     assert {"StandardScaler", "QuantileTransformer"} <= keep.keys()
+
+
+def test_an_estimator_that_was_fitted_with_a_frame_needs_pandas(monkeypatch: pytest.MonkeyPatch) -> None:
+    fitted = LinearRegression().fit(pd.DataFrame({"b": [1.0, 2.0], "a": [3.0, 1.0]}), [1.0, 2.0])
+    monkeypatch.setitem(sys.modules, "pandas", None)
+    server = InferenceServer()
+    text = (
+        "model 'm': the LinearRegression was fitted with a data frame, which needs pandas: pip install 'oip_asgi[pandas]'; or, to take one "
+        'array, of which nothing checks the order, write inputs=[TensorSpec("X", "FP64", [-1, 2])]'
+    )
+    with pytest.raises(ValueError, match=exactly(text)):
+        server.register("m", fitted.predict)
+    server.register("m", fitted.predict, inputs=[TensorSpec("X", "FP64", [-1, 2])])
+    monkeypatch.undo()  # scikit-learn 1.5 fails where pandas is None
+    with pytest.warns(UserWarning, match="valid feature names"):
+        assert ask(server, "m", X=[[1.0, 3.0]]).status == 200
