@@ -48,7 +48,7 @@ def test_a_model_that_needs_it_names_the_extra_at_registration(server: Inference
 
 UNUSED = """
 import sys
-from oip_asgi import InferenceServer
+from oip_asgi import InferenceServer, TensorSpec
 
 server = InferenceServer()
 server.register("free", lambda x: x, inputs=[TensorSpec("x", "FP64", [-1])])
