@@ -14,7 +14,7 @@ from sklearn.multioutput import MultiOutputClassifier
 
 from oip_asgi import InferenceError, InferenceServer, TensorSpec
 from tests.support.batching import Held, rows, told
-from tests.support.inside import is_idle, outcomes, waiting_calls
+from tests.support.inside import is_idle, joined_calls, outcomes, waiting_calls
 from tests.support.talk import block_until, until
 
 FAILED = (500, "model 'm' failed: see the server's log")
@@ -401,7 +401,7 @@ def test_an_event_loop_that_ends_takes_only_its_own_requests_along() -> None:
     found: list[Any] = []
 
     async def begins() -> None:
-        await until(lambda: waiting_calls(server, "m") == 1)
+        await until(lambda: joined_calls(server, "m") == 1)  # so that the next one comes last, and begins
         asyncio.get_running_loop().create_task(server.infer("m", {"x": rows(1)}))
         await until(midway.is_there.is_set)
 

@@ -19,7 +19,7 @@ from oip_asgi import InferenceRequest, InferenceResponse, InferenceServer
 from tests.support.inside.extensions import Cache
 from tests.support.inside.grpc import GRPCFormat, Method, Reply, StreamCall, grpc_exchange, reply_error
 from tests.support.inside.http import Head, Response, http_exchange
-from tests.support.inside.models import Limiter, Numbers, ResponseOutcome, Slot, Statistics, Uses
+from tests.support.inside.models import Batches, Limiter, Numbers, ResponseOutcome, Slot, Statistics, Uses
 from tests.support.inside.rest import json_data, json_text
 from tests.support.inside.rest import rest_body as rest
 from tests.support.inside.runtime import AsyncIO, BackgroundLoop, BlockingIO, Fed, Patrol, Signal, Work, pieces, yield_interpreter
@@ -70,6 +70,14 @@ def limiter_of(server: InferenceServer, name: str) -> Limiter:
 def waiting_calls(server: InferenceServer, name: str) -> int:
     """How many calls of a model wait for a slot."""
     return limiter_of(server, name).waiting
+
+
+def joined_calls(server: InferenceServer, name: str) -> int:
+    """How many calls of a model wait in a batch, which one that comes now may share: a request that waits joins it a moment later."""
+    limiter = limiter_of(server, name)
+    assert isinstance(limiter, Batches)
+    with limiter.lock:
+        return sum(len(group.slots) for group in limiter._groups.values())
 
 
 def list_unfinished(server: InferenceServer) -> dict[str, object]:
