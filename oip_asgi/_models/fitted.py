@@ -21,7 +21,7 @@ import numpy as np
 from .._codecs.base import find_class
 from .._protocol.datatypes import Datatype
 from .._protocol.specs import OpenSpec, TensorSpec
-from .callables import find_owner, unwrap_partial
+from .callables import split_method, unwrap_partial
 
 _GIVEN_BY_LIGHTGBM: Final = re.compile(r"Column_\d+").fullmatch
 """The name of a column that had none."""
@@ -77,7 +77,7 @@ _OF_OTHERS: Final = frozenset({"FunctionTransformer", "HistGradientBoostingClass
 
 def declare(function: Callable[..., Any], *, has_frames: bool) -> Declaration | None:
     """What is known of the inputs and outputs of a method of a fitted model. None for other functions, and if nothing is known."""
-    model, method = find_owner(function), getattr(unwrap_partial(function), "__name__", "")
+    model, method = split_method(function)
     columns = list_columns(model) if method in _METHODS else None
     if columns is None:
         return None
@@ -95,7 +95,7 @@ def declare(function: Callable[..., Any], *, has_frames: bool) -> Declaration | 
 
 def refuse_missing(function: Callable[..., Any], specs: Sequence[TensorSpec]) -> Sequence[TensorSpec]:
     """The inputs that a user has declared of a method of a fitted model, which take no missing value where the model takes none."""
-    model, method = find_owner(function), getattr(unwrap_partial(function), "__name__", "")
+    model, method = split_method(function)
     columns = list_columns(model) if method in _METHODS else None
     width = 0 if columns is None else len(columns) or find_width(model)
     if not width or not specs:
@@ -117,7 +117,7 @@ def _list_strict(model: Any, columns: list[str]) -> Sequence[bool]:
 
 def is_unfitted(function: Callable[..., Any]) -> bool:
     """Whether it is certain that an estimator was not fitted: one of one's own may keep what it knows where scikit-learn does not look."""
-    model, method = find_owner(function), getattr(unwrap_partial(function), "__name__", "")
+    model, method = split_method(function)
     validation = sys.modules.get("sklearn.utils.validation")
     if validation is None or method not in _PREDICTING or not _tells_if_fitted(model) or not _tells_if_fitted(_find_last(model)):
         return False
@@ -184,9 +184,9 @@ def _find_library(step: Any) -> str:
 
 def has_docstring_of_library(function: Callable[..., Any]) -> bool:
     """Whether a library wrote the docstring of a method, also one that a method without its own inherits: it describes no model."""
-    function = unwrap_partial(function)
-    name, classes = getattr(function, "__name__", ""), type(find_owner(function)).__mro__
-    written = next((each for each in (function, *(vars(cls).get(name) for cls in classes)) if getattr(each, "__doc__", None)), None)
+    model, method = split_method(function)
+    inherited = [vars(cls).get(method) for cls in type(model).__mro__]
+    written = next((each for each in (unwrap_partial(function), *inherited) if getattr(each, "__doc__", None)), None)
     return str(getattr(written, "__module__", "")).partition(".")[0] in _PROBABILITIES
 
 
