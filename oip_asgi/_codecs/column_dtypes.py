@@ -120,7 +120,7 @@ def find_missing(tensor: Tensor, declared: str | None) -> tuple[int, str] | None
         return None
     index = int(wrong.argmax())
     is_infinite = not array.dtype.hasobject and bool(np.isinf(array.ravel()[index]))
-    return index // (array.size // len(array)), "infinite" if is_infinite else "missing"
+    return (index // (array.size // len(array)) if array.ndim else 0), "infinite" if is_infinite else "missing"
 
 
 def is_dtype(name: object) -> bool:

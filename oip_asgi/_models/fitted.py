@@ -12,7 +12,7 @@ import sys
 from collections import UserList
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import fields
+from dataclasses import replace
 from itertools import dropwhile
 from typing import Any, Final, NamedTuple, TypeAlias
 
@@ -103,11 +103,7 @@ def refuse_missing(function: Callable[..., Any], specs: Sequence[TensorSpec]) ->
     is_strict = _list_strict(model, columns or list(map(str, range(width))))
     names = columns or ([spec.name for spec in specs] if len(specs) == width else [])  # columns without names are known by their places
     strict, whole = dict(zip(names, is_strict, strict=False)), len(specs) == 1 and all(is_strict)  # one that is no column is all of them
-    return [_without_missing(spec) if strict.get(spec.name, whole) else spec for spec in specs]
-
-
-def _without_missing(spec: TensorSpec) -> TensorSpec:
-    return OpenSpec(**{field.name: getattr(spec, field.name) for field in fields(spec)} | {"allow_nan": False})
+    return [replace(spec, allow_nan=False) if strict.get(spec.name, whole) else spec for spec in specs]
 
 
 def _list_strict(model: Any, columns: list[str]) -> Sequence[bool]:

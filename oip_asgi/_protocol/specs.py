@@ -38,8 +38,6 @@ class _Resolved:
     """The parameters of the tensor in metadata."""
     other_datatypes: str | None = None
     """Which datatypes are taken beside the declared one, as metadata says it in `OTHER_DATATYPES`; None for no other."""
-    allow_nan: bool = True
-    """Whether an input may have missing values, NaN and infinities, as metadata says it in `ALLOW_NAN`."""
 
 
 @dataclass(frozen=True)
@@ -64,6 +62,8 @@ class TensorSpec(_Resolved):
         minimum: The least value of an input of numbers: a tensor with a smaller one is refused, or flagged if the model says so. NaN and
             missing values count as inside. None for no bound.
         maximum: The largest value, in the same way.
+        allow_nan: Whether an input may have missing values, NaN and infinities. If not, a request with one is refused, and metadata says
+            so. A method of a fitted estimator that takes none refuses them also where this is True.
 
     Raises:
         TypeError: An argument has the wrong type.
@@ -89,6 +89,7 @@ class TensorSpec(_Resolved):
     pd_categories: str | None = None
     minimum: float | None = None
     maximum: float | None = None
+    allow_nan: bool = True
 
     def __post_init__(self) -> None:
         here = f"TensorSpec({self.name!r}, {self.datatype!r}, {self.shape!r})"
@@ -124,6 +125,8 @@ class TensorSpec(_Resolved):
                 raise ValueError(f"{here}: format={self.format!r} is for images, whose shape has 3 dimensions, or 4 with that of the batch")
         if self.has_range:
             self._check_range(here)
+        if type(self.allow_nan) is not bool:
+            raise TypeError(f"{here}: allow_nan={self.allow_nan!r} must be True or False")
         if self.example is not None:
             if not isinstance(self.example, (list, tuple)) or not all(
                 isinstance(each, (str, int, float, NoneType)) for each in self.example
@@ -240,14 +243,13 @@ def write_spec(name: str, datatype: str, shape: Sequence[int]) -> str:
 
 @dataclass(frozen=True)
 class OpenSpec(TensorSpec):
-    """A tensor that may be more than the declared datatype and shape, which metadata shows; or less, without missing values."""
+    """A tensor that may be more than the declared datatype and shape, which metadata shows."""
 
     other_datatypes: str | None = None
     any_shape: bool = False
     """Whether any shape is taken. What metadata has to say of it is `[-1]`."""
     nan_dtype: str | None = None
     """The dtype of a column in which texts are missing, unless it came with a dtype that says something else."""
-    allow_nan: bool = True
 
     def takes(self, dtype: DType) -> bool:
         return self.other_datatypes == "all" or dtype == self.dtype or (self.other_datatypes == "numbers" and not dtype.hasobject)

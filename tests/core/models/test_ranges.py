@@ -1,4 +1,4 @@
-"""Ranges of inputs: what is outside is refused or flagged, and documents show them."""
+"""Ranges of inputs, and those that take no missing values: what is outside is refused or flagged, and documents show them."""
 
 from __future__ import annotations
 
@@ -66,6 +66,24 @@ def test_missing_values_are_inside() -> None:
     assert server.infer_sync("m", {"age": pd.Series([1, None], dtype="Int64")})["output_0"].tolist() == [1]
     with pytest.raises(Exception, match="input 'age', row 1: -1 is out of range: expected 0 or more"):
         server.infer_sync("m", {"age": pd.Series([None, -1], dtype="Int64")})
+
+
+@pytest.mark.parametrize(
+    ("spec", "right", "wrong", "text"),
+    [
+        (TensorSpec("age", "FP32", [-1], allow_nan=False), [1], [1, np.nan], "row 1 is missing: expected a finite number"),
+        (TensorSpec("age", "FP64", [-1, 2], allow_nan=False), [[1, 2]], [[1, -np.inf]], "row 0 is infinite: expected a finite number"),
+        (TensorSpec("age", "FP16", [], allow_nan=False), 1, np.nan, "row 0 is missing: expected a finite number"),
+        (TensorSpec("age", "BYTES", [-1], "datetime", allow_nan=False), [b"2026-01-01"], [b"NaT"], "row 0 is missing: expected a value"),
+        (TensorSpec("age", "FP64", [-1], maximum=9, allow_nan=False), [9], [np.nan], "row 0 is missing: expected a finite number"),
+    ],
+)
+def test_missing_values_are_refused_where_the_declaration_says_so(spec: TensorSpec, right: Any, wrong: Any, text: str) -> None:
+    server = served(spec, out_of_range="flag")
+    assert ask_array(server, spec, right)[0] == 200
+    status, message = ask_array(server, spec, wrong)
+    assert (status, message) == (400, f"input 'age', {text}")
+    assert get(server, "/models/m")[1]["inputs"][0]["parameters"]["allow_nan"] is False
 
 
 def test_large_whole_numbers_beside_missing_ones_are_compared_exactly() -> None:
@@ -167,6 +185,7 @@ def test_ranges_of_the_training_data() -> None:
         ({"maximum": True}, TypeError, "minimum= and maximum= are numbers, or left out, not True"),
         ({"minimum": 2, "maximum": 1}, ValueError, "minimum=2 is above maximum=1"),
         ({"datatype": "BYTES", "minimum": 2}, ValueError, "minimum= and maximum= are for numbers"),
+        ({"allow_nan": None}, TypeError, "allow_nan=None must be True or False"),
     ],
 )
 def test_what_is_no_range(options: dict[str, Any], kind: type[Exception], text: str) -> None:
