@@ -24,9 +24,10 @@ from .._rest.client import read_document
 from . import _questions as questions
 from ._arguments import describe, make_parser, read_headers
 from ._clients import Client
+from ._columns import Column, Refused, Row, Stopped, find_kinds, make_tensors, plan_columns, read_outputs
 from ._http import HTTPLink
 from ._questions import MAX_BODY_BYTES, HTTPRequest
-from ._scoring import Column, FailsWithAll, Part, Refused, Row, Scorer, Stopped, find_kinds, make_tensors, plan_columns, read_outputs
+from ._scoring import FailsWithAll, Part, Scorer
 from ._tables import Columns, Table, Writer, format_of, open_table, read_requests
 
 _CHUNK: Final = 256
