@@ -188,7 +188,7 @@ def _make_app(target: Target, ports: Ports, key: str | None, url: str) -> Any:
     server = target.served
     if not isinstance(server, InferenceServer):
         told = target.server
-        return server if told is None else _print_at_start(server, lambda: describe_served(told, url, has_key=False, prefix=target.prefix))
+        return server if told is None else _print_at_start(server, lambda: describe_models(told, url, has_key=False, prefix=target.prefix))
     app, protection = _make_host(key)
     OIPApp(server).install(app, _PREFIX, grpc=_is_installed("google.protobuf"), **protection)
     loaded = app.router.lifespan_context
@@ -197,7 +197,7 @@ def _make_app(target: Target, ports: Ports, key: str | None, url: str) -> Any:
     async def lifespan(host: Any) -> AsyncGenerator[Any]:
         async with AsyncExitStack() as stack:
             state = await stack.enter_async_context(loaded(host))
-            for line in describe_served(server, url, has_key=key is not None):
+            for line in describe_models(server, url, has_key=key is not None):
                 print(line, flush=True)  # noqa: T201
             for line in await _open_more(server, ports, key, stack):
                 print(line, flush=True)  # noqa: T201
@@ -302,7 +302,7 @@ def _serve_metrics(server: InferenceServer, host: str, port: int, stack: AsyncEx
 # What it prints
 
 
-def describe_served(server: InferenceServer, url: str, *, has_key: bool, prefix: str = _PREFIX) -> Iterator[str]:
+def describe_models(server: InferenceServer, url: str, *, has_key: bool, prefix: str = _PREFIX) -> Iterator[str]:
     """Say what is known of each model, and where the page is; and a line for curl that works, for the first model that has one.
 
     Args:

@@ -141,7 +141,7 @@ class LoopTask:
             if work is None:
                 return
             try:
-                result = await _await_contained(work())
+                result = await _contain_exits(work())
             except (Exception, ClientGone) as error:
                 self._result.set_exception(error)
             else:
@@ -180,13 +180,13 @@ async def _await_with_loan(loan: Loan, work: Awaitable[T]) -> T:
     """Await a coroutine that may use the thread which waits for it."""
     loan.take()
     try:
-        return await _await_contained(work)
+        return await _contain_exits(work)
     finally:
         loan.give_back()
         loan.end()
 
 
-async def _await_contained(work: Awaitable[T]) -> T:
+async def _contain_exits(work: Awaitable[T]) -> T:
     """Await a coroutine. What it raises must not end the event loop, and must not look as if the loop had been stopped."""
     task = asyncio.current_task()
     assert task is not None  # this runs in one

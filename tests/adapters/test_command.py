@@ -31,7 +31,7 @@ from sklearn.preprocessing import OneHotEncoder, StandardScaler
 from oip_asgi import InferenceError, InferenceServer, OIPApp, TensorSpec
 from oip_asgi.__main__ import main
 from tests.support.asking import ask, error, get, outputs
-from tests.support.inside.command import describe_served, find_target
+from tests.support.inside.command import describe_models, find_target
 from tests.support.lifespan import Lifespan, live_through
 from tests.support.mlserver_folders import ECHO, write
 from tests.support.processes import ROOT
@@ -49,7 +49,7 @@ def read(file: Path) -> InferenceServer:
 
 def printed(file: Path) -> list[str]:
     target = find_target(str(file), None, model_control=False)
-    return list(describe_served(target.served, "http://h:1", has_key=False))
+    return list(describe_models(target.served, "http://h:1", has_key=False))
 
 
 def answer_to_the_curl_line(server: InferenceServer, line: str) -> Any:
@@ -155,7 +155,7 @@ def test_a_model_that_failed_to_load_says_so() -> None:
     server = InferenceServer()
     server.register("up", load=lambda: 1 / 0)
     server.start()
-    assert next(describe_served(server, "http://h:1", has_key=False)) == "model 'up' is not ready: its load failed, see the server's log"
+    assert next(describe_models(server, "http://h:1", has_key=False)) == "model 'up' is not ready: its load failed, see the server's log"
     server.stop()
 
 
@@ -273,7 +273,7 @@ def test_the_server_in_an_application_is_found(made: str, prefix: str | None, tm
         return
     assert target.server is not None
     target.server.register("m", lambda x: x, inputs=[TensorSpec("x", "FP32", [-1])])
-    _, page, curl = describe_served(target.server, "http://h:1", has_key=False, prefix=target.prefix)
+    _, page, curl = describe_models(target.server, "http://h:1", has_key=False, prefix=target.prefix)
     assert page == f"page: http://h:1{prefix}/docs"
     path, body = shlex.split(curl)[2], shlex.split(curl)[-1]
     assert outputs(over_asgi(target.served, "")(Request("POST", path.removeprefix("http://h:1"), (), body.encode()))) == {"output_0": [0.0]}
