@@ -103,7 +103,12 @@ def refuse_missing(function: Callable[..., Any], specs: Sequence[TensorSpec]) ->
     is_strict = _list_strict(model, columns or list(map(str, range(width))))
     names = columns or ([spec.name for spec in specs] if len(specs) == width else [])  # columns without names are known by their places
     strict, whole = dict(zip(names, is_strict, strict=False)), len(specs) == 1 and all(is_strict)  # one that is no column is all of them
-    return [replace(spec, allow_nan=False) if strict.get(spec.name, whole) else spec for spec in specs]
+    return [replace(spec, allow_nan=False) if strict.get(spec.name, whole) and _may_miss(spec) else spec for spec in specs]
+
+
+def _may_miss(spec: TensorSpec) -> bool:
+    """Whether the datatype has missing values: integers and booleans have them only in a dtype of data frames, such as "Int64"."""
+    return spec.dtype.kind not in "biu" or spec.pd_dtype is not None
 
 
 def _list_strict(model: Any, columns: list[str]) -> Sequence[bool]:

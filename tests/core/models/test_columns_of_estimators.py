@@ -271,6 +271,16 @@ def test_a_declared_array_misses_no_value_where_the_estimator_takes_none(datatyp
     assert error(ask(server, "m", {"inputs": [tensor]})) == (400, f"input '{name}', row 1 is missing: expected a finite number")
 
 
+@pytest.mark.parametrize(("datatype", "expected"), [("INT64", "an integer for INT64"), ("BOOL", "true, false, 0 or 1 for BOOL")])
+def test_metadata_does_not_say_that_nothing_is_missing_where_the_datatype_has_no_missing_values(datatype: Any, expected: str) -> None:
+    server = InferenceServer()
+    server.register("m", LogisticRegression().fit(FRAME.to_numpy(), KINDS).predict, inputs=[TensorSpec("x", datatype, [-1, 2])])
+    assert get(server, "/models/m")[1]["inputs"] == [{"name": "x", "datatype": datatype, "shape": [-1, 2]}]
+    tensor = {"name": "x", "datatype": datatype, "shape": [2, 2], "data": [1, 0, None, 1]}
+    status, text = error(ask(server, "m", {"inputs": [tensor]}))
+    assert (status, text.partition(";")[0]) == (400, f"inputs[0] ('x'): data[2] is null: expected {expected}")
+
+
 def test_columns_are_known_by_their_places_where_the_estimator_knows_no_names() -> None:
     server = InferenceServer()
     columns = make_column_transformer((StandardScaler(), [0]), (SimpleImputer(), [1]))
