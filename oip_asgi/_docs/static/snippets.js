@@ -84,12 +84,25 @@ function withReads(code, sources) {
   return sources.reduce((text, source) => text.replaceAll(JSON.stringify(source.text), () => `read(${JSON.stringify(source.name)})`), code);
 }
 
-/** Lines of Python, with this package's client. */
-function ours({ url, headers, body, file, streams, action, name, version, parts }) {
+/**
+ * The members of an inference request of which Python can write the arrays: inputs that have data and no parameters, or are parts, made by code. Null
+ * where it is another request, too long, or what a server would refuse: it can be sent as it is written, but no client would make it.
+ */
+function inferenceIn({ body, file, action, parts }) {
   if (file || !action.startsWith("infer") || isLong(body) || !isJSON(body)) return null;
-  const { inputs, outputs, parameters, id } = parse(body);
-  const isKnown = (input) => input.datatype !== "BF16" && hasArray(input, parts);
-  if (!Array.isArray(inputs) || !inputs.every(isKnown) || outputs?.some(({ parameters }) => parameters)) return null;
+  const { inputs, outputs, parameters, id } = parse(body) ?? {};
+  const isNamed = (tensor) => typeof tensor?.name === "string";
+  const isWhole = (input) => isNamed(input) && Array.isArray(input.shape) && typeof input.datatype === "string" && /^\w+$/.test(input.datatype);
+  const hasArray = (input) => (input.parameters ? Boolean(codeOf(input, parts)) : Array.isArray(input.data));
+  if (!Array.isArray(inputs) || !inputs.every((input) => isWhole(input) && hasArray(input))) return null;
+  const others = outputs ?? [];
+  return Array.isArray(others) && others.every(isNamed) ? { inputs, outputs, parameters, id } : null;
+}
+
+/** Lines of Python, with this package's client. */
+function ours(request) {
+  const { url, headers, streams, name, version, parts } = request, { inputs, outputs, parameters, id } = inferenceIn(request) ?? {};
+  if (!inputs || inputs.some(({ datatype }) => datatype === "BF16") || outputs?.some((output) => output.parameters)) return null;
   const made = inputs.map((input) => `        ${JSON.stringify(input.name)}: ${arrayOf(input, parts)},\n`);
   const options = { version, id, parameters, outputs: outputs?.map((output) => output.name) };
   const given = Object.entries(options).filter(([, value]) => value !== undefined && value !== null);
@@ -106,7 +119,7 @@ function triton(request) {
   const { protocol, host, pathname } = new URL(request.url);
   const [mount] = pathname.split("/models/");
   const inputs = inputsOf(request);
-  if (request.file || request.action !== "infer" || !mount.endsWith("/v2") || !inputs) return null;
+  if (request.action !== "infer" || !mount.endsWith("/v2") || !inputs) return null;
   const address = JSON.stringify(host + mount.slice(0, -"/v2".length));
   return "import numpy as np\nimport tritonclient.http as triton\n\n" +
     `client = triton.InferenceServerClient(${address}${protocol === "https:" ? ", ssl=True" : ""})\n${inputs}` +
@@ -117,7 +130,7 @@ function triton(request) {
 /** Lines of Python, with Triton's client for gRPC. */
 function grpc(request) {
   const inputs = inputsOf(request);
-  if (request.file || !request.action.startsWith("infer") || !inputs) return null;
+  if (!inputs) return null;
   const client = "import numpy as np\nimport tritonclient.grpc as triton\n\n" +
     `client = triton.InferenceServerClient(${JSON.stringify(new URL(request.url).host)})  # or the port where gRPC is served\n${inputs}`;
   if (!request.streams) {
@@ -143,25 +156,24 @@ client.stop_stream()
 const DTYPES = { BOOL: "bool", FP16: "float16", BF16: "float32", FP32: "float32", FP64: "float64", BYTES: "object" };
 
 /** Lines of Python that make the inputs of a request for Triton's clients, which know no parameters of inputs; null where they cannot. */
-function inputsOf({ body, parts }) {
-  if (isLong(body) || !isJSON(body)) return null;
-  const { inputs } = parse(body);
-  if (!Array.isArray(inputs) || !inputs.every((input) => hasArray(input, parts))) return null;
+function inputsOf(request) {
+  const inputs = inferenceIn(request)?.inputs;
+  if (!inputs) return null;
   const made = inputs.map(({ name, shape, datatype }) =>
     `    triton.InferInput(${JSON.stringify(name)}, ${pretty(shape)}, "${datatype}"),\n`);
-  const filled = inputs.map((input, place) => `inputs[${place}].set_data_from_numpy(${arrayOf(input, parts)})\n`);
+  const filled = inputs.map((input, place) => `inputs[${place}].set_data_from_numpy(${arrayOf(input, request.parts)})\n`);
   return `inputs = [\n${made.join("")}]\n${filled.join("")}`;
 }
 
-/** Whether Python can write the array of an input: it has data and no parameters, or it is one of the parts, made by code. */
-function hasArray({ name, data, parameters }, parts) {
-  return parameters ? Boolean(parts.find((part) => part.name === name)?.code) : Array.isArray(data);
+/** The code that makes the array of an input, if it is one of the parts. */
+function codeOf({ name }, parts) {
+  return parts.find((part) => part.name === name)?.code;
 }
 
 function arrayOf({ name, shape, datatype, data }, parts) {
-  const code = data ? null : parts.find((part) => part.name === name).code;
+  const code = data ? null : codeOf({ name }, parts);
   if (code) return `${code}.astype("${DTYPES[datatype] ?? datatype.toLowerCase()}").reshape(${pretty(shape)})`;
-  return `np.array(${literal(pretty(data))}, dtype="${DTYPES[datatype] ?? datatype?.toLowerCase()}").reshape(${pretty(shape)})`;
+  return `np.array(${literal(pretty(data))}, dtype="${DTYPES[datatype] ?? datatype.toLowerCase()}").reshape(${pretty(shape)})`;
 }
 
 function argumentsOf({ name, version, headers }) {
