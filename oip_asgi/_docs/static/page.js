@@ -22,6 +22,7 @@ const STATES = { READY: ["ready", "good"], LOADING: ["loading", ""], UNLOADING: 
 const LEAVING = { draining: "Readiness is 503, so that a balancer sends no new requests; those that come are answered", stopping: "New requests are refused" };
 
 const UNLOADED = "unloaded";  // the reason that somebody wanted it, which is no failure
+const VISIT = performance.timeOrigin;  // the state of an entry of the history whose request is filled in, by this page and none that was loaded before it
 
 /** The word for a model's state, and its colour: that of the list and of the headline. */
 function stateOf({ name, state, reason }) {
@@ -34,12 +35,15 @@ let models = new Map();  // by name: its entries in the index
 let shown = null;  // the model that is shown
 const controlled = new Map();  // by name: the words for what the reader has begun to do to a model, until the server has answered, and their colour
 let leaving = "";  // what the server does if it is not to get new requests: "draining", "stopping"
+const wrong = new Map(["list", "model"].map((thing) => [thing, {}]));  // what the reader is told of each
 
-/** Tell the reader of an error, or what the server wants to have. */
-function tell(message, isAsked = false) {
-  at("message").textContent = message;
-  at("message").className = isAsked ? "asked" : "failed";
-  at("message").hidden = !message;
+/** Tell the reader what is wrong with a thing, such as "list" or "model", or with `isAsked` what the server wants to have; nothing once it is not. */
+function tell(thing, message, isAsked = false) {
+  wrong.set(thing, { message, isAsked });
+  const first = [...wrong.values()].find((each) => each.message);
+  at("message").className = first?.isAsked ? "asked" : "failed";
+  if (at("message").textContent !== (first?.message ?? "")) at("message").textContent = first?.message ?? "";  // which is then read aloud
+  at("message").hidden = !first;
 }
 
 /** Tell, beside the buttons, that what the reader wants to do to the model has failed. */
@@ -59,10 +63,10 @@ async function listModels() {
   try {
     const entries = await asJSON("repository/index", { method: "POST" });
     models = grouped(entries);
-    tell("");
+    tell("list", "");
   } catch (error) {
-    if (error.status === 401) tell(`The server asks who you are. ${error.message}`, true);
-    else tell(`The models cannot be listed. ${error.message}`);
+    if (error.status === 401) tell("list", `The server asks who you are. ${error.message}`, true);
+    else tell("list", `The models cannot be listed. ${error.message}`);
     return;
   }
   showStates();
@@ -145,15 +149,28 @@ function listItem(name) {
   return item;
 }
 
-/** Show the model that the address names, else the first, and the request that the address carries. */
+/**
+ * Show the model that the address names, else the first, and the request that the address carries. An entry of the history fills its request in once:
+ * who comes back to it finds the form as it was left.
+ */
 async function choose() {
-  const { name = models.keys().next().value, version, ...request } = readLink(location.hash);
+  const { hash } = location, { name = models.keys().next().value, version, ...request } = readLink(hash);
   at("model").hidden = !models.has(name);
-  if (name === undefined) return tell("No model is registered.");
-  if (!models.has(name)) return tell(`There is no model ${JSON.stringify(name)}.`);
-  await showModel(name, version);
-  if (shown?.name === name) fillIn(request);
-  return undefined;
+  if (!models.has(name)) {
+    shown = null;
+    showList();
+    return tell("model", name === undefined ? "No model is registered." : `There is no model ${JSON.stringify(name)}.`);
+  }
+  if (!await showModel(name, version) || location.hash !== hash || history.state === VISIT) return undefined;
+  fillIn(request);
+  return history.replaceState(VISIT, "");
+}
+
+/** A request among the last ones is filled in again, also where the address has it already. */
+function fillAgain({ target }) {
+  if (target.closest("a")?.hash !== location.hash) return;
+  history.replaceState(null, "");
+  choose();
 }
 
 // One model
@@ -163,7 +180,7 @@ function pathOf(name, version) {
   return version === undefined ? path : `${path}/versions/${encodeURIComponent(version)}`;
 }
 
-/** Show a model. What is known of it already, its metadata and document, need not be asked for. */
+/** Show a model, and return whether it is shown: another one may be wanted by then. What is known of it already, its metadata and document, need not be asked for. */
 async function showModel(name, version, known) {
   const path = pathOf(name, version);
   const model = { name, version, path, readings: [], newest: null, problem: "", asked: 0 };
@@ -172,21 +189,22 @@ async function showModel(name, version, known) {
   showList();
   try {
     const { metadata, document: described } = known ?? await read(path);
-    if (shown !== model) return;
+    if (shown !== model) return false;
     model.metadata = metadata;
     model.actions = actionsOf(described, path, metadata);
     model.controls = controlsOf(described);
     learnKey(described);
-    tell("");
+    tell("model", "");
   } catch (error) {
-    if (shown !== model) return;
+    if (shown !== model) return false;
     shown = null;
     at("model").hidden = true;
-    tell(error.message);
-    return;
+    tell("model", error.message);
+    return false;
   }
   showAll(model);
   readNumbers();
+  return true;
 }
 
 function showAll(model) {
@@ -343,6 +361,7 @@ function listen() {
   at("filter").addEventListener("keydown", ({ key }) => { if (key === "Enter") at("models").querySelector("a")?.click(); });
   at("list").addEventListener("click", () => openList(at("list").ariaExpanded !== "true"));
   at("models").addEventListener("click", leaveList);
+  at("requests").addEventListener("click", fillAgain);
   at("load").addEventListener("click", ({ target }) => control("load", target));
   at("unload").addEventListener("click", ({ target }) => control("unload", target));
   at("headers").addEventListener("change", greet);
@@ -353,14 +372,14 @@ function listen() {
 
 /** Show the server and its models, now that the headers may be others. */
 async function greet() {
-  tell("");
+  tell("list", "");
   if (!checkHeaders()) return;
   try {
     await asJSON(".");  // whether the server takes them
     closeHeaders();
     if (shown?.path) shown.controls = controlsOf(await asJSON(`${shown.path}/openapi.json`));
   } catch (error) {
-    tell(error.message);
+    tell("list", error.message);
   }
   await listModels();
 }
