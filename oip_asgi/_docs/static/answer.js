@@ -53,6 +53,7 @@ export function hideAnswer() {
 
 /** A request is under way: what is there is the answer to another one. After a while it can be stopped, and `onLate` is called. */
 export function awaitAnswer(stop, onLate) {
+  clearTimeout(waiting);
   at("answer").ariaBusy = true;
   waiting = setTimeout(() => {
     begin("no answer yet", "", { isBare: true });
@@ -102,10 +103,11 @@ function statusOf({ status, statusText }) {
   return `${status} ${statusText}`.trim();
 }
 
-/** Show an answer. Returns its JSON as text, and after how many seconds it was there. `name` is the model's, `id` the request's, and the rest as in looksOf. */
-export async function showAnswer(response, begun, { name, id, ...known }) {
+/** Show an answer. Returns its JSON as text, and after how many seconds it was there. `name` is the model's, `id` the request's, and the rest as in looksOf. Raises the `signal`'s reason once that is aborted: what is shown may be another answer by then. */
+export async function showAnswer(response, begun, { name, id, signal, ...known }) {
   const say = clockOf(response);
   const bytes = new Uint8Array(await response.arrayBuffer());
+  signal.throwIfAborted();
   const length = Number(response.headers.get("Inference-Header-Content-Length") ?? bytes.length);
   const text = new TextDecoder().decode(bytes.subarray(0, length)), binary = bytes.subarray(length);
   const seconds = (performance.now() - begun) / 1000;
@@ -153,7 +155,7 @@ function readable(text) {
 // Streams
 
 /** Show a stream as it comes, until it ends or Stop is pressed, and return how it ended ("failed", "stopped", or nothing else) and after how many items. `onFirst` is called when its first item is there. */
-export async function showStream(response, begun, { name, id, declared, stop, onFirst }) {
+export async function showStream(response, begun, { name, id, declared, signal, stop, onFirst }) {
   const say = clockOf(response), growth = new Growth(begun, declared, () => say(id));
   const events = new EventReader(), decoder = new TextDecoder(), all = [];
   begin(statusOf(response), "good");
@@ -163,6 +165,7 @@ export async function showStream(response, begun, { name, id, declared, stop, on
   try {
     for (const reader = response.body.getReader(); ;) {
       const { done, value } = await reader.read();
+      signal.throwIfAborted();
       if (done) break;
       for (const data of events.read(decoder.decode(value, { stream: true }))) {
         if (!all.length) onFirst();
@@ -173,12 +176,14 @@ export async function showStream(response, begun, { name, id, declared, stop, on
       at("size").textContent = growth.sentence();
     }
   } catch (error) {
-    if (error.name === "AbortError") growth.end = "stopped";  // who leaves breaks nothing
+    if (signal.aborted) growth.end = "stopped";  // who leaves breaks nothing
     else growth.fail(`The stream broke: ${error.message}`);
   } finally {
-    at("stop").hidden = true;
     growth.finish();
-    at("size").textContent = growth.sentence();
+    if (growth.element.isConnected) {  // else another answer is shown
+      at("stop").hidden = true;
+      at("size").textContent = growth.sentence();
+    }
   }
   return { end: growth.hasFailed ? "failed" : growth.end, items: growth.count };
 }

@@ -4,6 +4,7 @@ import { bytesOf, checkValues, csvCode, isFloating, layoutFor, randomCode, rando
 import { DECIMALS, fieldText, makeCell, Mistake, readNumber, typeOf } from "./cells.js";
 import { build, button } from "./elements.js";
 import { figureOf } from "./figures.js";
+import { Opener } from "./files.js";
 import { Frame } from "./frame.js";
 import { looksOf } from "./looks.js";
 import { drawFile, openPicture, pixelsIn } from "./pictures.js";
@@ -19,10 +20,11 @@ export const NO_INPUTS = "It takes no inputs.";
 
 /**
  * The fields of a model's inputs. An input has a name and, where they are known, a datatype, a shape, a content type, its choices, whether it
- * is optional and with which default (`hint`), and whether its values may be missing.
+ * is optional and with which default (`hint`), and whether its values may be missing. `onEdit` is called when what is in the fields is another request,
+ * but not when they are filled.
  */
 export class Fields {
-  constructor(inputs) {
+  constructor(inputs, onEdit) {
     const areColumns = inputs.every(({ shape }) => `${shape}` === "-1" || `${shape}` === "-1,1");
     const isFrame = areColumns && (inputs.length > 1 || inputs.some(({ isNullable }) => isNullable));  // on a line, nothing can be missing
     this.frame = isFrame ? new Frame(inputs) : null;
@@ -30,11 +32,12 @@ export class Fields {
     this.inputs = inputs;
     this.element = isFrame ? this.frame.element : build("div", { className: "fields" }, this.fields.map((field) => field.element));
     if (!inputs.length) this.element.append(build("p", { className: "faint" }, [NO_INPUTS]));
+    this.element.addEventListener("input", onEdit);
   }
 
-  /** The tensors of a request; those with `bytes` are sent behind the JSON. Raises Mistake. */
-  tensors() {
-    return this.frame ? this.frame.tensors() : this.fields.map((field) => field.tensor()).filter(Boolean);
+  /** The tensors of a request; those with `bytes` are sent behind the JSON. Raises Mistake, also for a file that is a whole body where one is not taken. */
+  tensors({ takesFile }) {
+    return this.frame ? this.frame.tensors() : this.fields.map((field) => field.tensor({ takesFile })).filter(Boolean);
   }
 
   /** The file that is the whole body: of the only input, if its content type is one that JSON cannot carry. */
@@ -45,6 +48,11 @@ export class Fields {
   /** The files in the tensors: their base64, and the name of each. */
   get sources() {
     return this.fields.flatMap((field) => field.sources ?? []);
+  }
+
+  /** Why they cannot show the tensors of a request; nothing if they can. */
+  limitOf(tensors) {
+    return this.frame?.limitOf(tensors) ?? "";
   }
 
   /** Show the tensors of a request that was written in another way. */
@@ -107,20 +115,25 @@ class Lines {
     this.control.addEventListener("input", () => this.fit());
     this.tools = build("div", { className: "tools" });
     this.preview = build("div", { className: "preview", hidden: true });
-    this.element = build("div", { className: "field" }, [titleOf(input, id), this.tools, this.control, this.preview]);
-    this.element.addEventListener("dragover", (event) => event.preventDefault());
-    this.element.addEventListener("drop", (event) => {
-      event.preventDefault();
-      if (event.dataTransfer.files.length) this.take([...event.dataTransfer.files]);
+    this.told = build("p", { className: "hint", role: "status", hidden: true });
+    this.element = build("div", { className: "field" }, [titleOf(input, id), this.tools, this.control, this.preview, this.told]);
+    this.element.addEventListener("input", () => this.tell(""));
+    this.opener = new Opener(this.element, {
+      read: (files) => this.read(files),
+      use: (found) => this.use(found),
+      refuse: ({ message }, [file]) => this.tell(`Nothing is read from ${file.name}: ${message}`),
     });
   }
 
-  /** A button that opens files. */
-  filePicker(text, properties) {
-    const file = build("input", { type: "file", ariaLabel: `${text} for ${this.name}`, ...properties });
-    file.addEventListener("change", () => this.take([...file.files]));
-    this.file = file;
-    return build("label", { className: "pick" }, [text, file]);
+  /** Say why a file is not read; nothing once there is something else. */
+  tell(text) {
+    this.told.textContent = text;
+    this.told.hidden = !text;
+  }
+
+  /** What the focus goes to: files stand in place of the text. */
+  get inSight() {
+    return this.control.hidden ? this.opener.input : this.control;
   }
 
   changed() {
@@ -135,7 +148,7 @@ class Lines {
   /** Nothing is written: an optional input is left out. */
   none(expected) {
     if (this.isOptional) return null;
-    throw new Mistake(this.control, `${this.name} needs ${expected}`);
+    throw new Mistake(this.inSight, `${this.name} needs ${expected}`);
   }
 
   /** The shape of so many elements on so many lines; raises Mistake where they do not fit. */
@@ -146,7 +159,7 @@ class Lines {
     const rows = free > 1 ? lines : 1;
     const rest = fixed ? count / fixed / rows : 0;
     if ((free ? !Number.isInteger(rest) : count !== fixed) || (!fixed && count)) {
-      throw new Mistake(this.control, `${this.name} has ${counted(count, "element")}: ${this.expected(shape)}`);
+      throw new Mistake(this.inSight, `${this.name} has ${counted(count, "element")}: ${this.expected(shape)}`);
     }
     const first = shape.indexOf(-1), last = shape.lastIndexOf(-1);
     return shape.map((size, place) => (size !== -1 ? size : place === last ? rest : place === first ? rows : 1));
@@ -171,8 +184,9 @@ class Texts extends Lines {
     super(input);
     this.isText = [undefined, "np", "base64"].includes(input.contentType);  // JSON carries its bytes as base64
     if (TEXTS.includes(input.contentType) || input.hint || !(this.isText || isOnly)) return;
-    this.clear = button("Remove", () => { this.take([]); this.file.focus(); }, { hidden: true, ariaLabel: `Remove the files for ${input.name}` });
-    this.tools.append(build("span", { className: "faint wide" }, ["drop a file, or"]), this.filePicker("Choose a file", { multiple: this.isText && this.isList() }), this.clear);
+    this.clear = button("Remove", () => { this.hold([], []); this.changed(); this.opener.input.focus(); }, { hidden: true, ariaLabel: `Remove the files for ${input.name}` });
+    const pick = this.opener.picker("Choose a file", { ariaLabel: `Choose a file for ${input.name}`, multiple: this.isText && this.isList() });
+    this.tools.append(build("span", { className: "faint wide" }, ["drop a file, or"]), pick, this.clear);
   }
 
   /** Whether each line is an element of its own. */
@@ -180,13 +194,14 @@ class Texts extends Lines {
     return !this.shape || this.shape.includes(-1) || this.shape.reduce((product, size) => product * size, 1) > 1;
   }
 
-  async take(files) {
-    if (!this.file) return;
-    const texts = this.isText ? await Promise.all(files.map(base64)) : [];
-    this.hold(texts, await Promise.all(files.map(previewOf)));
+  async read(files) {
+    return { files, texts: this.isText ? await Promise.all(files.map(base64)) : [], previews: await Promise.all(files.map(previewOf)) };
+  }
+
+  use({ files, texts, previews }) {
+    this.hold(texts, previews);
     this.sources = texts.map((text, place) => ({ text, name: files[place].name }));
     this.body = this.isText ? undefined : files[0];
-    if (!files.length) this.file.value = "";
     this.changed();
   }
 
@@ -198,15 +213,16 @@ class Texts extends Lines {
     this.preview.replaceChildren(...previews);
   }
 
-  tensor() {
+  tensor({ takesFile }) {
     const { name, datatype } = this;
+    if (this.body && !takesFile) throw new Mistake(this.inSight, `${name} is a file, which only infer takes`);
     if (this.files?.length) {
       const shape = this.shapeFor(this.files.length, this.files.length);
       return { name, shape, datatype, parameters: { content_type: "base64" }, data: this.files };
     }
     const text = this.control.value;
-    const isText = this.contentType !== "base64" && (this.isText || !this.file);  // an empty text is one
-    if (!text.trim() && !this.body && (!isText || this.isList() || this.isEmptyLeftOut)) return this.none(isText ? (this.file ? "a text or a file" : "a text") : "a file");
+    const isText = this.contentType !== "base64" && (this.isText || !this.opener.input);  // an empty text is one
+    if (!text.trim() && !this.body && (!isText || this.isList() || this.isEmptyLeftOut)) return this.none(isText ? (this.opener.input ? "a text or a file" : "a text") : "a file");
     const lines = text.split("\n").filter((line) => line.trim());
     const data = this.isList() ? lines : [text];
     return { name, shape: this.shapeFor(data.length, lines.length), datatype, data };
@@ -214,11 +230,13 @@ class Texts extends Lines {
 
   fill(tensor) {
     const elements = [tensor?.data ?? []].flat(Infinity).map(fieldText);
-    if (this.files?.length && `${elements}` === `${this.files}`) return;
+    const isHeld = this.body ? `${elements}` === "" : this.files?.length && `${elements}` === `${this.files}`;
+    this.opener.forget();
+    if (isHeld) return;
     this.isEmptyLeftOut = !tensor;
-    const images = this.file && this.contentType === "base64" ? elements.map(imageIn) : [];
+    const images = this.opener.input && this.contentType === "base64" ? elements.map(imageIn) : [];
     if (images.length && images.every(Boolean)) return this.hold(elements, images.map((image) => thumb(image, "a picture", image.bytes.length)));
-    if (this.files?.length) this.take([]);
+    if (this.opener.input) this.hold([], []);
     this.control.value = elements.join("\n");
     this.fit();
     return undefined;
@@ -240,20 +258,18 @@ function thumb(image, name, size) {
 class Numbers extends Lines {
   constructor(input) {
     super(input);
-    this.told = build("p", { className: "hint", role: "status", hidden: true });
-    this.element.append(this.told);
-    this.element.addEventListener("input", () => this.tell(""));
     this.isChosen = !input.datatype;
     this.datatype = input.datatype ?? "FP32";
     if (this.isChosen) this.tools.append(this.makeChoice());
     this.isLarge = input.shape && sizeOf(input.shape) > MOST_WRITTEN;
     if (input.shape && (this.isLarge || input.shape.includes(-1) || sizeOf(input.shape) > 4)) this.addTools();
-    if (this.isLarge) this.hold(this.zeros(), "zeros");
+    if (this.isLarge) this.use({ ...this.zeros(), origin: "zeros" });
   }
 
   addTools() {
-    this.tools.append(this.filePicker("From a file", { accept: ".npy,.csv,.tsv,.txt,image/*", title: "npy, CSV or a picture" }),
-      button("Random", () => this.hold({ ...this.zeros(), values: randomValues(this.datatype, sizeOf(this.shape)), code: randomCode(this.datatype, this.sizes) }, "at random"),
+    const pick = this.opener.picker("From a file", { ariaLabel: `From a file for ${this.name}`, accept: ".npy,.csv,.tsv,.txt,image/*", title: "npy, CSV or a picture" });
+    this.tools.append(pick,
+      button("Random", () => this.use({ ...this.zeros(), values: randomValues(this.datatype, sizeOf(this.shape)), code: randomCode(this.datatype, this.sizes), origin: "at random" }),
         { ariaLabel: `Random numbers for ${this.name}` }));
   }
 
@@ -268,28 +284,18 @@ class Numbers extends Lines {
   /** Nobody has declared the datatype. */
   makeChoice() {
     this.choice = build("select", { ariaLabel: `datatype of ${this.name}` }, DATATYPES.map((each) => new Option(each, each)));
-    this.choice.addEventListener("change", () => { this.datatype = this.choice.value; });
+    this.choice.addEventListener("input", () => { this.datatype = this.choice.value; });  // before who listens for the whole form
     return this.choice;
   }
 
-  /** Take the array of a file; of one that does not fit, nothing: what was there stays. */
-  async take([file]) {
-    try {
-      const { values, shape, code } = await this.read(file);
-      this.hold({ values, shape: this.shapeOf(shape, values.length), code }, `from ${file.name}`);
-    } catch (error) {
-      this.tell(`Nothing is read from ${file.name}: ${error.message}`);
-    }
-    if (this.file) this.file.value = "";
+  /** The array in a file, in a shape that fits; raises Error where it does not: then what was there stays. */
+  async read([file]) {
+    const { values, shape, code } = await this.arrayIn(file), fitted = this.shapeOf(shape, values.length);
+    if (this.datatype !== "BYTES") checkValues(this.datatype, values);
+    return { values, shape: fitted, code, origin: `from ${file.name}` };
   }
 
-  /** Say why a file is not read; nothing once there are other numbers. */
-  tell(text) {
-    this.told.textContent = text;
-    this.told.hidden = !text;
-  }
-
-  async read(file) {
+  async arrayIn(file) {
     const name = JSON.stringify(file.name);
     if (/\.npy$/i.test(file.name)) return { ...readNpy(await file.arrayBuffer()), code: `np.load(${name})` };
     if (/\.(csv|tsv|txt)$/i.test(file.name)) {
@@ -322,9 +328,8 @@ class Numbers extends Lines {
     return this.shapeFor(count, shape[0] ?? 1);
   }
 
-  /** Take an array: few elements become text, more stay as they are; raises Error where those are none of the datatype. */
-  hold({ values, shape, code }, origin) {
-    if (this.datatype !== "BYTES") checkValues(this.datatype, values);
+  /** Take an array: few elements become text, more stay as they are. */
+  use({ values, shape, code, origin }) {
     if (values.length <= MOST_WRITTEN) {
       this.writeText(values.map((value) => textOfNumber(value, this.datatype)), shape);
       return this.changed();
@@ -370,10 +375,11 @@ class Numbers extends Lines {
   }
 
   fill(tensor) {
+    this.opener.forget();
     this.tell("");
     if (tensor?.parameters?.binary_data_size !== undefined && this.held) return;
     if (!tensor && this.isLarge) return;
-    if (tensor && this.choice) this.choice.value = this.datatype = tensor.datatype;
+    if (tensor?.datatype && this.choice) this.choice.value = this.datatype = tensor.datatype;
     this.writeText([tensor?.data ?? []].flat(Infinity).map(fieldText), tensor?.shape);
   }
 }

@@ -2,6 +2,7 @@
 
 import { fieldText, makeCell, Mistake, numberIn, typeOf } from "./cells.js";
 import { breakable, build, button } from "./elements.js";
+import { Opener } from "./files.js";
 import { columnsOf, MISSING, readRows } from "./rows.js";
 import { plainData } from "./tensors.js";
 import { counted, listed } from "./words.js";
@@ -14,17 +15,19 @@ export class Frame {
     this.head = build("tr", { hidden: true });
     this.table = build("table", { className: "frame" }, [build("thead", {}, [this.head]), build("tbody", {}, this.columns.map(({ element }) => element))]);
     const scroll = build("div", { className: "scroll", tabIndex: 0, role: "region", ariaLabel: "Rows" }, [this.table]);
-    const file = build("input", { type: "file", accept: ".csv,.tsv,.txt", ariaLabel: "Rows from a CSV file" });
-    file.addEventListener("change", async () => { this.take(await file.files[0].text()); file.value = ""; });
+    this.element = build("div");
+    this.opener = new Opener(this.element, {
+      read: ([file]) => file.text(),
+      use: (text) => this.take(text),
+      refuse: ({ message }, [file]) => this.tell(`Nothing is read from ${file.name}: ${message}`, false),
+    });
     this.fewer = button("Remove a row", () => this.setRows(this.count - 1), { ariaLabel: "Remove the last row" });
     const add = button("Add a row", () => this.repeatRow());
-    const pick = build("label", { className: "pick" }, ["From a CSV file", file]);
+    const pick = this.opener.picker("From a CSV file", { ariaLabel: "Rows from a CSV file", accept: ".csv,.tsv,.txt" });
     const hint = build("span", { className: "faint wide" }, ["or paste rows of a spreadsheet"]);
     this.read = build("p", { className: "hint", role: "status", hidden: true });
-    this.element = build("div", {}, [scroll, this.read, build("div", { className: "buttons" }, [add, this.fewer, pick, hint])]);
+    this.element.append(scroll, this.read, build("div", { className: "buttons" }, [add, this.fewer, pick, hint]));
     scroll.addEventListener("paste", (event) => this.paste(event));
-    scroll.addEventListener("dragover", (event) => event.preventDefault());
-    scroll.addEventListener("drop", (event) => this.drop(event));
     this.setRows(1);
   }
 
@@ -57,12 +60,6 @@ export class Frame {
     if (!/[\t\n]/.test(text.trim())) return;
     event.preventDefault();
     this.take(text, column, column?.rowOf(event.target));
-  }
-
-  async drop(event) {
-    event.preventDefault();
-    const [file] = event.dataTransfer.files;
-    if (file) this.take(await file.text());
   }
 
   /**
@@ -107,9 +104,15 @@ export class Frame {
     return this.columns.map((column) => column.tensor()).filter(Boolean);
   }
 
+  /** Why tensors cannot be rows here; nothing if they can. */
+  limitOf(tensors) {
+    const count = rowsIn(tensors);
+    return count > MOST_ROWS ? `The fields show up to ${counted(MOST_ROWS, "row")}, and here are ${count.toLocaleString("en")}` : "";
+  }
+
   fill(tensors) {
-    const tensorOf = ({ name }) => tensors.find((tensor) => tensor.name === name);
-    const count = Math.min(Math.max(1, ...tensors.map(({ data }) => [data ?? []].flat(Infinity).length)), MOST_ROWS);
+    const tensorOf = ({ name }) => tensors.find((tensor) => tensor.name === name), count = Math.max(1, rowsIn(tensors));
+    this.opener.forget();
     for (const column of this.columns) column.fill(tensorOf(column), count);
     this.numberRows();
     this.tell("");
@@ -123,6 +126,10 @@ export class Frame {
     const title = (_, place) => build("th", { scope: "col" }, [`row ${place + 1}`]);
     this.head.replaceChildren(build("td"), ...Array.from({ length: count }, title));
   }
+}
+
+function rowsIn(tensors) {
+  return Math.max(0, ...tensors.map(({ data }) => [data ?? []].flat(Infinity).length));
 }
 
 class Column {

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-import pytest
-from playwright.sync_api import Browser, expect
+import json
+from typing import Any
 
-from tests.support.page import code_of, copied_from, opened, picture, seen_by, write_json
+import pytest
+from playwright.sync_api import Browser, FilePayload, Page, Route, expect
+
+from tests.support.page import answer_of, code_of, copied_from, opened, picture, seen_by, write_json
 from tests.support.processes import Served
 
 EARLIER = "As the form has a mistake, nothing would be sent. This was the request before it."
@@ -152,20 +155,15 @@ def test_a_backslash_stands_beside_a_word(site: Served, browser: Browser) -> Non
 
 def test_edits_stay_while_one_looks_at_another_model(site: Served, browser: Browser) -> None:
     page, seen = opened(browser, f"{site.url}/v2/docs#model=iris")
-    field, title = page.get_by_label("x FP32 [-1, 4]"), page.locator("h2")
-
-    def go_to(name: str) -> None:
-        page.locator("#models").get_by_role("link", name=name, exact=True).click()
-        expect(title).to_have_text(name)
-
+    field = page.get_by_label("x FP32 [-1, 4]")
     field.fill("9, 0, 0, 0")
     assert seen_by(page) == [0]
     page.select_option("#action", "generate")
     field.fill("0, 0, 9, abc")
-    go_to("churn")
+    go_to(page, "churn")
     page.get_by_role("button", name="Add a row").click()
     page.get_by_label("city, row 2").fill("Ulm")
-    go_to("iris")
+    go_to(page, "iris")
     expect(page.locator("#action")).to_have_value("generate")
     expect(field).to_have_value("0, 0, 9, abc")
     expect(page.locator("#fields .failed")).to_have_text('x: "abc" is not a number')
@@ -174,24 +172,24 @@ def test_edits_stay_while_one_looks_at_another_model(site: Served, browser: Brow
     expect(page.locator("#answer")).to_be_hidden()
     page.select_option("#action", "infer")
     write_json(page, '{"inputs": [')
-    go_to("churn")
+    go_to(page, "churn")
     expect(page.get_by_label("city, row 1")).to_have_value("Bern")
     expect(page.get_by_label("city, row 2")).to_have_value("Ulm")
     page.click("#send")
     expect(page.locator("#status")).to_have_text("200 OK")
     expect(page.locator("#look tbody tr")).to_have_count(2)
-    go_to("iris")
+    go_to(page, "iris")
     expect(page.locator("#body")).to_have_value('{"inputs": [')
     expect(page.locator("#json .failed")).to_be_visible()
     page.locator("#requests a").last.click()  # a request in a link comes before what was edited
     expect(field).to_have_value("9, 0, 0, 0")
-    go_to("churn")
+    go_to(page, "churn")
     page.click("#reset")
-    go_to("iris")
+    go_to(page, "iris")
     expect(field).to_have_value("9, 0, 0, 0")
     page.click("#reset")
     for name, label, value in (("churn", "city", "Bern"), ("iris", "x FP32 [-1, 4]", "0.0, 0.0, 0.0, 0.0")):
-        go_to(name)
+        go_to(page, name)
         expect(page.get_by_label(label)).to_have_value(value)
     field.fill("1, 2, 3, 4")
     page.reload()
@@ -208,4 +206,238 @@ def test_a_mistake_in_a_field_is_still_there_after_a_look_at_the_json(site: Serv
     page.click("#with-fields")
     expect(field).to_have_value("5, abc")
     expect(page.locator("#fields .failed")).to_have_text('x: "abc" is not a number')
+    assert seen.console == []
+
+
+def go_to(page: Page, name: str) -> None:
+    page.locator("#models").get_by_role("link", name=name, exact=True).click()
+    expect(page.locator("h2")).to_have_text(name)
+
+
+def csv_of(text: str, name: str = "a.csv") -> FilePayload:
+    return {"name": name, "mimeType": "text/csv", "buffer": text.encode()}
+
+
+def body_of(page: Page) -> Any:
+    return json.loads(page.input_value("#body"))
+
+
+def test_the_datatype_that_is_chosen_is_sent(site: Served, browser: Browser) -> None:
+    page, seen = opened(browser, f"{site.url}/v2/docs#model=double")
+    page.get_by_label("datatype of x").select_option("INT64")
+    assert body_of(page)["inputs"][0]["datatype"] == "INT64"
+    assert '"INT64"' in code_of(page, "curl")
+    with page.expect_request("**/double/infer") as asked:
+        page.click("#send")
+    assert json.loads(asked.value.post_data or "")["inputs"][0]["datatype"] == "INT64"
+    assert seen.console == []
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        '{"inputs": [{"name": "x", "shape": [1, 4], "datatype": "FP32", "data": [1, 2, 3, 4]}], "outputs": {}}',
+        '{"inputs": [{"name": "x", "shape": [1, 4], "datatype": "FP32", "data": [1, 2, 3, 4]}], "outputs": [null]}',
+        '{"inputs": [{"name": "x", "shape": {}, "datatype": "FP32", "data": [1, 2, 3, 4]}]}',
+        '{"inputs": [{"name": "x", "shape": [1, 4], "datatype": 5, "data": [1, 2, 3, 4]}]}',
+    ],
+)
+def test_json_that_the_server_refuses_is_in_the_code_and_refused_by_the_server(site: Served, browser: Browser, body: str) -> None:
+    page, seen = opened(browser, f"{site.url}/v2/docs#model=iris")
+    expect(page.locator("#code")).to_contain_text("0.0, 0.0")
+    write_json(page, body)
+    expect(page.locator("#languages button")).to_have_text(["curl", "httpx2", "fetch"])
+    assert "[1, 2, 3, 4]" in code_of(page, "httpx2")
+    page.click("#send")
+    expect(page.locator("#status")).to_have_text("400 Bad Request")
+    assert {text.partition(":")[0] for text in seen.console} == {"Failed to load resource"}
+
+
+def test_an_entry_of_the_history_fills_its_request_in_once(site: Served, browser: Browser) -> None:
+    page, seen = opened(browser, f"{site.url}/v2/docs#model=iris")
+    field, last = page.get_by_label("x FP32 [-1, 4]"), page.locator("#requests a").first
+    field.fill("9, 0, 0, 0")
+    assert seen_by(page) == [0]
+    field.fill("0, 9, 0, 0")
+    last.click()
+    expect(field).to_have_value("9, 0, 0, 0")
+    field.fill("1, 2, 3, 4")
+    go_to(page, "people")
+    page.go_back()
+    expect(page.locator("h2")).to_have_text("iris")
+    expect(field).to_have_value("1, 2, 3, 4")  # what was edited since stays
+    last.click()  # the address has it already
+    expect(field).to_have_value("9, 0, 0, 0")
+    field.fill("4, 3, 2, 1")
+    page.reload()
+    expect(field).to_have_value("9, 0, 0, 0")
+    assert seen.console == []
+
+
+def test_a_request_that_comes_late_goes_into_no_other_form(site: Served, browser: Browser) -> None:
+    page, seen = opened(browser, f"{site.url}/v2/docs#model=iris")
+    field = page.get_by_label("x FP32 [-1, 4]")
+    field.fill("9, 0, 0, 0")
+    assert seen_by(page) == [0]
+    field.fill("1, 2, 3, 4")
+    go_to(page, "people")
+    people, held = page.input_value("#body"), list[Route]()
+    page.route("**/v2/models/iris", lambda route: held.append(route))
+    page.locator("#requests a").first.click()
+    page.locator("#models").get_by_role("link", name="iris", exact=True).click()
+    while len(held) < 2:
+        page.wait_for_timeout(50)
+    with page.expect_response("**/v2/models/iris"):
+        held[0].continue_()
+    page.wait_for_timeout(200)
+    expect(page.locator("h2")).to_have_text("people", timeout=1)
+    assert page.input_value("#body") == people
+    held[1].continue_()
+    expect(page.locator("h2")).to_have_text("iris")
+    expect(field).to_have_value("1, 2, 3, 4")
+    go_to(page, "people")
+    assert page.input_value("#body") == people
+    assert seen.console == []
+
+
+HELD = """
+const read = Blob.prototype.text;
+Blob.prototype.text = async function () { await new Promise((resolve) => { globalThis.release = resolve; }); return read.call(this); };
+"""
+"""Files are read once the page is told to."""
+
+
+def test_a_file_that_is_read_late_goes_into_the_form_that_asked_for_it(site: Served, browser: Browser) -> None:
+    page, seen = opened(browser, "about:blank")
+    page.add_init_script(HELD)
+    page.goto(f"{site.url}/v2/docs#model=iris")
+    field, file = page.get_by_label("x FP32 [-1, 4]"), page.get_by_label("From a file for x")
+    expect(field).to_have_value("0.0, 0.0, 0.0, 0.0")
+    file.set_input_files([csv_of("9,0,0,0\n")])
+    go_to(page, "people")
+    people = page.input_value("#body")
+    page.evaluate("release()")
+    page.wait_for_timeout(200)
+    assert page.input_value("#body") == people
+    go_to(page, "iris")
+    expect(field).to_have_value("9, 0, 0, 0")
+    assert body_of(page)["inputs"][0]["data"] == [9, 0, 0, 0]
+    expect(page.locator("#code")).to_contain_text("[9, 0, 0, 0]")
+    for change in (lambda: field.fill("5, 6, 7, 8"), lambda: page.click("#reset")):
+        file.set_input_files([csv_of("1,2,3,4\n")])
+        change()
+        value = field.input_value()
+        page.evaluate("release()")
+        page.wait_for_timeout(200)
+        expect(field).to_have_value(value, timeout=1)  # which is newer than the file
+        assert body_of(page)["inputs"][0]["data"] == [float(each) for each in value.split(", ")]
+    assert seen.console == []
+
+
+def test_another_action_takes_what_is_written(site: Served, browser: Browser) -> None:
+    page, seen = opened(browser, f"{site.url}/v2/docs#model=iris")
+    field, told = page.get_by_label("x FP32 [-1, 4]"), page.locator("#fields .failed")
+    tensor = '{"name": "x", "shape": [1, 4], "datatype": "FP32", "data": [9, 0, 0, 0]}'
+    write_json(page, f'{{"id": "seven", "inputs": [{tensor}]}}')
+    page.select_option("#action", "generate")
+    assert body_of(page) == {"id": "seven", "x": [9, 0, 0, 0]}
+    page.select_option("#action", "infer")
+    assert body_of(page) == json.loads(f'{{"id": "seven", "inputs": [{tensor}]}}')
+    page.fill("#body", '{"inputs": [')
+    page.select_option("#action", "generate")
+    expect(page.locator("#body")).to_have_value('{"inputs": [')
+    expect(page.locator("#json .failed")).to_be_visible()
+    page.click("#reset")
+    field.fill("1, x")
+    page.select_option("#action", "infer")
+    expect(field).to_have_value("1, x")
+    expect(told).to_have_text('x: "x" is not a number')
+    field.fill("9, 0, 0, 0")
+    assert seen_by(page) == [0]
+    page.goto(f"{site.url}/v2/docs#model=picture")
+    expect(page.locator("h2")).to_have_text("picture")
+    page.set_input_files("#fields input[type=file]", [csv_of("abc", "a.bin")])
+    expect(page.locator("#fields .thumb")).to_contain_text("a.bin")
+    page.select_option("#action", "generate")
+    expect(told).to_have_text("picture is a file, which only infer takes")
+    page.select_option("#action", "infer")
+    expect(told).to_have_count(0)
+    with page.expect_request("**/picture/infer") as asked:
+        page.click("#send")
+    assert asked.value.headers["inference-header-content-length"] == "0"
+    assert seen.console == []
+
+
+def test_what_a_request_has_besides_its_inputs_stays(site: Served, browser: Browser) -> None:
+    page, seen = opened(browser, f"{site.url}/v2/docs#model=iris")
+    field, told = page.get_by_label("x FP32 [-1, 4]"), page.locator("#fields [role=status]")
+    tensor = '{"name": "x", "shape": [1, 4], "datatype": "FP32", "data": [9, 0, 0, 0]}'
+    written = f'{{"id": "seven", "inputs":[{tensor}], "outputs": [{{"name": "label"}}]}}'
+    write_json(page, written)
+    page.click("#with-fields")
+    page.get_by_label("From a file for x").set_input_files([csv_of("1,2\n")])
+    expect(told).to_have_text("Nothing is read from a.csv: it has 2 numbers in a row, expected the shape [-1, 4], 4 numbers in each row")
+    expect(page.locator("#body")).to_have_value(written)
+    field.fill("0, 0, 9, 0")
+    body = body_of(page)
+    assert (body["id"], body["outputs"], body["inputs"][0]["data"]) == ("seven", [{"name": "label"}], [0, 0, 9, 0])
+    assert seen_by(page) == [2]
+    assert answer_of(page)["id"] == "seven"
+    assert seen.console == []
+
+
+def test_more_rows_than_the_fields_show_stay_json(site: Served, browser: Browser) -> None:
+    page, seen = opened(browser, f"{site.url}/v2/docs#model=people")
+    ages = {"name": "age", "shape": [1001], "datatype": "INT64", "data": [31] * 1001}
+    cities = {"name": "city", "shape": [1001], "datatype": "BYTES", "data": ["Bern"] * 1001}
+    body = json.dumps({"inputs": [ages, cities]})
+    write_json(page, body)
+    page.click("#with-fields")
+    expect(page.locator("#with-json")).to_have_attribute("aria-selected", "true")
+    expect(page.locator("#json .hint")).to_have_text("The fields show up to 1,000 rows, and here are 1,001")
+    expect(page.locator("#body")).to_have_value(body)
+    page.click("#reset")
+    expect(page.locator("#try .hint:visible")).to_have_count(0)
+    expect(page.get_by_label("age, row 1")).to_be_visible()
+    assert seen.console == []
+
+
+def test_a_model_that_is_not_there_is_told_as_long_as_it_is_not(site: Served, browser: Browser) -> None:
+    page, seen = opened(browser, f"{site.url}/v2/docs#model=iris")
+    expect(page.locator("h2")).to_have_text("iris")
+    page.evaluate("location.hash = 'model=nope'")
+    message = page.locator("#message")
+    expect(message).to_have_text('There is no model "nope".')
+    with page.expect_response("**/repository/index"):
+        page.evaluate("document.dispatchEvent(new Event('visibilitychange'))")
+    page.wait_for_timeout(200)
+    expect(message).to_have_text('There is no model "nope".', timeout=1)
+    expect(message).to_be_visible(timeout=1)
+    page.go_back()
+    expect(page.locator("h2")).to_be_visible()
+    expect(message).to_be_hidden()
+    assert seen.console == []
+
+
+def test_what_a_picture_says_is_not_the_mistake_of_the_form(site: Served, browser: Browser) -> None:
+    page, seen = opened(browser, f"{site.url}/v2/docs#model=files")
+    thumb = page.locator("#fields .thumb .failed")
+    page.set_input_files("#fields input[type=file]", [{"name": "a.png", "mimeType": "image/png", "buffer": b"\x89PNG\r\n\x1a\n" + b"no" * 20}])
+    expect(thumb).to_have_text("The browser cannot read this picture.")
+    body = page.input_value("#body")
+    write_json(page, "{")
+    expect(page.locator("#json .failed")).to_be_visible()
+    page.fill("#body", body)
+    expect(page.locator("#json .failed")).to_have_count(0)
+    page.click("#with-fields")
+    expect(thumb).to_have_text("The browser cannot read this picture.")
+    drop = """field => {
+        const data = new DataTransfer();
+        for (const name of ["a", "b"]) data.items.add(new File(["x"], name));
+        field.dispatchEvent(new DragEvent("drop", { dataTransfer: data, bubbles: true, cancelable: true }));
+    }"""
+    page.locator("#fields .field").evaluate(drop)
+    expect(page.locator("#fields .failed")).to_have_text("file has 2 elements: expected the shape [1], 1 element")
+    page.click("#send")
+    expect(page.get_by_label("Choose a file for file")).to_be_focused()  # the text is hidden
     assert seen.console == []

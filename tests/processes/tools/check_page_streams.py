@@ -108,3 +108,44 @@ def test_a_request_that_takes_long_can_be_stopped(site: Served, browser: Browser
     page.get_by_label("seconds FP64").fill("0")
     assert seen_by(page) == [0]
     assert seen.console == []
+
+
+def test_the_answer_to_a_form_that_changes_stays_in_sight(site: Served, browser: Browser) -> None:
+    page, seen = opened(browser, f"{site.url}/v2/docs#model=words")
+    page.get_by_label("prompt text").fill("word")
+    page.click("#send")
+    expect(page.locator("#look .text")).to_contain_text("word 0 word 1")
+    page.click("#reset")
+    page.select_option("#action", "generate_stream")
+    expect(page.locator("#look .text")).to_contain_text("word 4")
+    expect(page.locator("#earlier")).to_be_visible()
+    page.click("#stop")
+    expect(page.locator("#status")).to_have_text("stopped")
+    expect(page.locator("#send")).to_be_enabled()
+    assert seen.console == []
+
+
+def test_a_stream_that_is_left_writes_nothing_below_another_model(site: Served, browser: Browser) -> None:
+    page, seen = opened(browser, f"{site.url}/v2/docs#model=words")
+    page.click("#send")
+    expect(page.locator("#look .text")).to_contain_text("text 0")
+    page.get_by_role("link", name="thinks", exact=True).click()
+    expect(page.locator("h2")).to_have_text("thinks")
+    expect(page.locator("#requests li")).to_have_text(re.compile("^stoppedwordsinfer_stream, "))
+    page.wait_for_timeout(300)
+    for place in ("#hint", "#answer", "#stop"):
+        expect(page.locator(place)).to_be_hidden(timeout=1)
+    expect(page.locator("#send")).to_be_enabled()
+    assert seen.console == []
+
+
+def test_an_answer_is_that_to_what_was_sent_whatever_is_chosen_meanwhile(site: Served, browser: Browser) -> None:
+    page, seen = opened(browser, f"{site.url}/v2/docs#model=patient")
+    page.get_by_label("seconds FP64").fill("1")
+    page.click("#send")
+    page.select_option("#action", "generate")
+    expect(page.locator("#status")).to_have_text("200 OK")
+    expect(page.locator("#look thead tr").first).to_have_text("answeredsent")
+    expect(page.locator("#declaration")).to_have_text('outputs=[TensorSpec("output_0", "FP64", [-1])]')
+    expect(page.locator("#earlier")).to_be_visible()
+    assert seen.console == []

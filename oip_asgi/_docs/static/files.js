@@ -1,0 +1,42 @@
+// Files that are chosen or dropped, and read. Knows nothing of what is in them.
+
+import { build } from "./elements.js";
+
+/**
+ * Opens files for an element: `read` returns a promise of what is in them, which `use` gets, or `refuse` the error of it. Neither gets it once
+ * something newer is written into the element, or the element is filled: then it is late.
+ */
+export class Opener {
+  constructor(element, { read, use, refuse }) {
+    Object.assign(this, { read, use, refuse, input: null, awaited: null });
+    element.addEventListener("input", () => this.forget());
+    element.addEventListener("dragover", (event) => event.preventDefault());
+    element.addEventListener("drop", (event) => {
+      event.preventDefault();  // which would show the file in place of the page
+      this.open([...event.dataTransfer.files]);
+    });
+  }
+
+  /** A button that opens files. That one is chosen changes nothing yet, so its own event is nobody's. */
+  picker(text, properties) {
+    this.input = build("input", { type: "file", ...properties });
+    this.input.addEventListener("input", (event) => event.stopPropagation());
+    this.input.addEventListener("change", () => {
+      this.open([...this.input.files]);
+      this.input.value = "";  // so that the same file can be chosen again
+    });
+    return build("label", { className: "pick" }, [text, this.input]);
+  }
+
+  async open(files) {
+    if (!this.input || !files.length) return;
+    const awaited = this.awaited = {};
+    const take = await this.read(files).then((found) => () => this.use(found), (error) => () => this.refuse(error, files));
+    if (this.awaited === awaited) take();
+  }
+
+  /** What is being read is not wanted any more. */
+  forget() {
+    this.awaited = null;
+  }
+}

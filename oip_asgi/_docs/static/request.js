@@ -1,0 +1,89 @@
+// The body of a request: written from tensors, read again, and what is sent of it. Knows nothing of the page.
+
+import { withMissing } from "./frame.js";
+import { isJSON, parse, pretty, Written } from "./json.js";
+import { membersOf, numberOf, plainData } from "./tensors.js";
+
+/** Whether the body of an action is an inference request; that of another is a flat object, whose members are the inputs. */
+export function isInference(action) {
+  return action.startsWith("infer");
+}
+
+/** The tensors in a body of an action; null where it is no request. Raises SyntaxError where it is no JSON. */
+export function tensorsOf(body, action) {
+  const document = parse(body);
+  if (document === null || typeof document !== "object" || document instanceof Written) return null;
+  if (!isInference(action)) return Object.entries(membersOf(document)).map(([name, value]) => ({ name, data: [value].flat(Infinity) }));
+  const tensors = Array.isArray(document.inputs) ? document.inputs : [];
+  return Array.isArray(document) || !tensors.every((tensor) => typeof tensor?.name === "string") ? null : tensors;
+}
+
+/** What a body has besides the inputs of these names. */
+export function besides(body, action, names) {
+  const document = parse(body), isOther = (name) => !names.includes(name);
+  if (isInference(action)) return { ...document, inputs: tensorsOf(body, action).filter(({ name }) => isOther(name)) };
+  return Object.fromEntries(Object.entries(membersOf(document)).filter(([name]) => isOther(name)));
+}
+
+/** What an inference request and a flat object both may have besides their inputs. */
+export function ofBoth({ id, parameters }) {
+  return { ...(id === undefined ? {} : { id }), ...(parameters === undefined ? {} : { parameters }) };
+}
+
+/** The body that has these tensors, besides the rest of it. */
+export function bodyOf(tensors, action, rest) {
+  if (isInference(action)) return pretty({ ...rest, inputs: [...tensors.map(wholeTensor), ...(rest.inputs ?? [])] });
+  return pretty({ ...rest, ...Object.fromEntries(tensors.map(flatMember)) });
+}
+
+/** The tensors whose bytes follow the JSON: large ones, but in a flat object, which is JSON alone. */
+export function partsOf(tensors, action) {
+  return isInference(action) ? tensors.filter(({ bytes }) => bytes) : [];
+}
+
+function wholeTensor({ bytes, values, code, ...tensor }) {
+  return bytes ? { ...tensor, parameters: { binary_data_size: bytes.length } } : withMissing(tensor);
+}
+
+function flatMember({ name, shape, data, values = data }) {
+  return [name, shape.length > 1 || values.length !== 1 ? values : values[0]];
+}
+
+/** What is sent: a file, JSON, or JSON and the bytes of tensors; and the headers that say so. */
+export function contentOf({ body, file, parts }) {
+  if (file) return [file, { "Inference-Header-Content-Length": "0" }];
+  if (!parts.length) return [body, { "Content-Type": "application/json" }];
+  const json = new TextEncoder().encode(body);
+  return [new Blob([json, ...parts.map(({ bytes }) => bytes)]), { "Inference-Header-Content-Length": `${json.length}` }];
+}
+
+/** Whether two requests have the same answer. */
+export function isSame(one, other) {
+  const isSamePart = ({ values }, place) => values === other.parts[place]?.values;
+  return ["url", "body", "file"].every((key) => one[key] === other[key]) && one.parts.every(isSamePart);
+}
+
+/** The id that the reader has given a request, by which the server's log names it. */
+export function idOf({ body, file }) {
+  const { id } = !file && isJSON(body) ? parse(body) ?? {} : {};
+  return typeof id === "string" ? id : undefined;
+}
+
+/** The inputs that were sent, for what is shown beside the outputs: with what is `declared` of them. */
+export function sentIn({ body, file, action }, declared) {
+  const tensors = !file && isJSON(body) ? tensorsOf(body, action) ?? [] : [];
+  return tensors.map((tensor) => withDeclared(tensor, declared)).map((tensor) => ({ ...tensor, data: plainData(tensor) }));
+}
+
+/** A tensor with the shape that its input declares, and with its content type if it has none of its own. */
+function withDeclared(tensor, declared) {
+  const input = declared.find(({ name }) => name === tensor.name);
+  const shape = Array.isArray(tensor.shape) ? tensor.shape.map(numberOf) : input && shapeOf(input.shape, [tensor.data].flat(Infinity).length);
+  return { ...tensor, shape, declared: input?.shape, parameters: { ...input?.parameters, ...tensor.parameters } };
+}
+
+/** The shape of so many elements, as a member of a flat object has none; undefined where more than one of its sizes is free. */
+function shapeOf(declared, count) {
+  const free = declared.filter((size) => size === -1).length, fixed = declared.filter((size) => size !== -1).reduce((product, size) => product * size, 1);
+  return free > 1 || !fixed ? undefined : declared.map((size) => (size === -1 ? count / fixed : size));
+}
