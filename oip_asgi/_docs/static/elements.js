@@ -21,6 +21,11 @@ export function breakable(name) {
   return name.split(/(?<=[_./-])(?=\w)/).flatMap((part, place) => (place ? [made("wbr"), part] : [part]));
 }
 
+/** An address, which is broken behind its slashes alone. */
+export function breakableAddress(url) {
+  return url.split(/(?<=\/)(?=[^/])/).flatMap((part, place) => (place ? [made("wbr"), part] : [part]));
+}
+
 /** A quiet button, and what it does. */
 export function button(text, onClick, properties = {}) {
   const element = build("button", { type: "button", className: "quiet small", ...properties }, [text]);

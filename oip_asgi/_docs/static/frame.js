@@ -123,8 +123,9 @@ export class Frame {
     const { count } = this;
     this.fewer.hidden = this.head.hidden = count < 2;
     this.table.classList.toggle("many", count > 1);
-    const title = (_, place) => build("th", { scope: "col" }, [`row ${place + 1}`]);
-    this.head.replaceChildren(build("td"), ...Array.from({ length: count }, title));
+    const titles = Array.from({ length: count }, (_, place) => build("th", { scope: "col" }, [`row ${place + 1}`]));
+    this.head.replaceChildren(build("td"), ...titles);
+    titles.forEach((title, place) => { title.style.order = place + 1; });
   }
 }
 
@@ -137,6 +138,7 @@ class Column {
     Object.assign(this, input, { cells: [] });
     const words = [typeOf(input.datatype, input.contentType, input), ...input.notes].join(", ");
     const title = [...breakable(input.name), " ", build("span", { className: "faint" }, [words])];
+    this.titles = { name: breakable(input.name).map((part) => (part.tagName ? "\u200b" : part)).join(""), type: words };
     this.element = build("tr", {}, [build("th", { scope: "row" }, title)]);
   }
 
@@ -162,7 +164,10 @@ class Column {
   add(value) {
     const cell = makeCell(this, `${this.name}, row ${this.cells.length + 1}`, value);
     this.cells.push(cell);
-    this.element.append(build("td", {}, [cell.element]));
+    const place = build("td", {}, [cell.element]);
+    Object.assign(place.dataset, this.titles);  // which stand above each cell where rows stand below each other
+    place.style.order = this.cells.length;
+    this.element.append(place);
   }
 
   /** Write texts from a row on: each becomes what it is in this column. */
@@ -192,7 +197,7 @@ class Column {
     if (this.isMissing(text) || !text) return undefined;
     const choices = this.datatype === "BOOL" ? ["true", "false"] : this.choices?.map(fieldText);
     if (choices) return choices.includes(this.plain(text));
-    return this.datatype === "BYTES" && this.contentType !== "datetime" ? undefined : /\d/.test(text) || numberIn(text) !== undefined;
+    return this.datatype === "BYTES" && this.contentType !== "datetime" ? undefined : /^[-+]?[.,]?\d/.test(text.trim()) || numberIn(text.trim()) !== undefined;
   }
 
   plain(text) {

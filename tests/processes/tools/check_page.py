@@ -116,9 +116,13 @@ def test_what_goes_on_is_seen_to_go_on(site: Served, browser: Browser) -> None:
     expect(rows).to_have_attribute("data-more", "")
     page.get_by_role("button", name="Add a row").click()
     expect(page.locator("#fields thead th")).to_have_text(["row 1", "row 2"])
+    expect(rows).to_have_attribute("data-more", "")  # below the other one
+    page.set_viewport_size({"width": 1280, "height": 900})
+    page.get_by_role("button", name="Add a row").click()
     expect(rows).to_have_attribute("data-more", "left")  # the new row is seen
     rows.evaluate("box => { box.scrollLeft = 0; }")
     expect(rows).to_have_attribute("data-more", "right")
+    page.set_viewport_size({"width": 360, "height": 740})
     page.evaluate("location.hash = 'model=explained'")
     expect(docstring.locator("p").first).to_be_visible()
     expect(docstring.locator("p").first).to_have_css("border-top-width", "0px")  # a paragraph is no box

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, Locator, Page, Route, expect
 
-from tests.support.page import box_of, opened, show_models, write_json
+from tests.support.page import box_of, opened, picture, show_models, write_json
 from tests.support.processes import Served
 
 PHONE = {"width": 360, "height": 740}
@@ -310,8 +310,9 @@ def test_text_and_controls_can_be_told_from_what_is_behind_them(site: Served, br
         assert page.evaluate(CONTRASTS) == [], name
 
 
-def test_the_cells_of_a_frame_are_whole(site: Served, browser: Browser) -> None:
-    page, _ = opened(browser, f"{site.url}/v2/docs#model=churn", viewport=PHONE)
+@pytest.mark.parametrize("size", [SIZES[0], PHONE])
+def test_the_cells_of_a_frame_are_whole(site: Served, browser: Browser, size: Any) -> None:
+    page, _ = opened(browser, f"{site.url}/v2/docs#model=churn", viewport=size)
     expect(page.locator("h2")).to_have_text("churn")
     scroll = page.locator("#fields .scroll")
     page.locator("#fields input[type=date]").first.evaluate("cell => { cell.type = 'datetime-local'; }")  # the widest of all
@@ -321,22 +322,23 @@ def test_the_cells_of_a_frame_are_whole(site: Served, browser: Browser) -> None:
     page.locator("#fields input[type=date]").first.evaluate("cell => { cell.type = 'datetime-local'; }")
     for row in page.locator("#fields tbody tr").all():
         boxes = [box_of(cell) for cell in row.locator("input, select").all()]
-        assert all(before[2] <= after[0] for before, after in pairwise(boxes))
+        before, after = (1, 3) if size is PHONE else (0, 2)  # below each other on a phone, else beside
+        assert all(one[after] <= other[before] for one, other in pairwise(boxes))
         titles = [box_of(title) for title in page.locator("#fields thead th").all()]
         assert [title[0] for title in titles] == pytest.approx([box[0] for box in boxes], abs=1)  # "row 2" stands above row 2
         assert scroll.evaluate("box => box.scrollWidth - box.scrollLeft - box.clientWidth") == pytest.approx(0, abs=1)
         assert boxes[-1][2] == pytest.approx(box_of(scroll)[2], abs=16)  # and the last row ends where all ends
 
 
-@pytest.mark.parametrize(("size", "seen"), [(SIZES[0], 2), (PHONE, 1)])
+@pytest.mark.parametrize(("size", "seen"), [(SIZES[0], 2), ({"width": 768, "height": 1024}, 1)])
 def test_the_rows_of_a_frame_are_seen_whole_or_not_at_all(site: Served, browser: Browser, size: Any, seen: int) -> None:
     page, _ = opened(browser, f"{site.url}/v2/docs#model=churn", viewport=size)
     expect(page.locator("h2")).to_have_text("churn")
     scroll, names = page.locator("#fields .scroll"), page.locator("#fields tbody th").first
 
     def assert_whole(shown: list[int]) -> None:
-        """These rows are between the names and the right end, and the others are out of sight; labels begin where all else does."""
-        left, right = box_of(names)[0] if seen == 1 else box_of(names)[2], box_of(scroll)[2]
+        """These rows are between the left and the right end, and the others are out of sight; labels begin where all else does."""
+        left, right = box_of(scroll)[0], box_of(scroll)[2]
         for line in page.locator("#fields tbody tr").all():
             for row, cell in enumerate(line.locator("input, select").all(), 1):
                 begin, _, end, _ = box_of(cell)
@@ -366,7 +368,7 @@ def test_nothing_lies_over_the_ring_of_a_cell(site: Served, browser: Browser, si
         assert scroll[0] <= left - 3, label
         assert right + 3 <= scroll[2] + 0.5, label
         assert scroll[1] <= top - 3, label
-        for title in page.locator("#fields :is(thead, tbody) th").all():
+        for title in page.locator("#fields :is(thead, tbody) th:visible").all():
             begin, above, end, below = box_of(title)
             assert begin > right + 2 or end < left - 2 or below < top - 2.5 or above > bottom + 2.5, label
 
@@ -380,6 +382,43 @@ def test_nothing_is_seen_left_of_the_names_of_a_frame(site: Served, browser: Bro
     scroll.evaluate("box => { box.scrollLeft = 200; }")
     page.locator("h2").click()  # the ring of the last cell goes
     assert (240, 243, 247) not in {tuple(row[1]) for row in pixels_of(page, scroll)}  # the inside of a cell
+
+
+def test_rows_beside_each_other_leave_room_for_names_and_times(site: Served, browser: Browser) -> None:
+    page, _ = opened(browser, f"{site.url}/v2/docs#model=churn", viewport=SIZES[0])
+    expect(page.locator("h2")).to_have_text("churn")
+    page.get_by_role("button", name="Add a row").click()
+    for title in page.locator("#fields tbody th").all():
+        assert box_of(title)[3] - box_of(title)[1] < 30  # one line
+    date = page.get_by_label("since, row 2")
+    date.evaluate("cell => { cell.type = 'datetime-local'; cell.step = 1; cell.value = '2024-11-20T22:30:15'; }")
+    whole = box_of(date)[2] - box_of(date)[0]
+    date.evaluate("cell => { Object.assign(cell.style, { width: 'max-content', maxWidth: 'none' }); }")
+    assert box_of(date)[2] - box_of(date)[0] <= whole
+    picture(page, "two-rows")
+
+
+def test_code_breaks_an_address_at_its_slashes(site: Served, browser: Browser) -> None:
+    page, _ = opened(browser, f"{site.url}/v2/docs#model=words", viewport=PHONE)
+    expect(page.locator("h2")).to_have_text("words")
+    assert "\u200b" not in page.locator("#code").inner_text()
+    for width in range(320, 480, 10):
+        page.set_viewport_size({"width": width, "height": 740})
+        tops = page.locator("#code").evaluate("""code => {
+            const walker = document.createTreeWalker(code, NodeFilter.SHOW_TEXT), tops = [];
+            for (let node; (node = walker.nextNode());) {
+                const place = node.data.indexOf("infer_stream");
+                for (let letter = place; place >= 0 && letter < place + 12; letter += 1) {
+                    const range = document.createRange();
+                    range.setStart(node, letter);
+                    range.setEnd(node, letter + 1);
+                    tops.push(Math.round(range.getBoundingClientRect().top));
+                }
+            }
+            return tops;
+        }""")  # fmt: skip
+        assert len(tops) == 12
+        assert len(set(tops)) == 1, width
 
 
 def test_a_score_stands_on_one_line(site: Served, browser: Browser) -> None:

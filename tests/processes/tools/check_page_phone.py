@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
+from itertools import pairwise
 from typing import Any
 
 from playwright.sync_api import Browser, Page, expect
 
-from tests.support.page import box_of, opened
+from tests.support.page import box_of, opened, picture
 from tests.support.processes import Served
 
 PHONE = {"width": 360, "height": 740}
@@ -82,6 +83,56 @@ def test_the_name_and_its_buttons_stand_on_one_line(site: Served, browser: Brows
         name, load = box_of(page.locator("#name")), box_of(page.locator("#load"))
         assert (name[2] <= load[0]) == is_beside
         assert page.evaluate("document.documentElement.scrollWidth") <= 360
+
+
+def test_rows_stand_below_each_other_on_a_phone(site: Served, browser: Browser) -> None:
+    page = opened_on_a_phone(site, browser, "churn")
+    for _ in range(2):
+        page.get_by_role("button", name="Add a row").click()
+    expect(page.get_by_label("age, row 3")).to_be_focused()
+    names = ["age", "income", "city", "plan", "since", "active"]
+    cells = [box_of(page.get_by_label(f"{name}, row {row}")) for row in (1, 2, 3) for name in names]
+    assert all(one[3] < other[1] for one, other in pairwise(cells))
+    assert len({(cell[0], cell[2]) for cell in cells}) == 1
+    for row in (1, 2, 3):
+        title, first = box_of(page.get_by_text(f"row {row}", exact=True)), cells[6 * (row - 1)]
+        assert title[3] <= first[1]
+        assert row == 1 or cells[6 * (row - 1) - 1][3] <= title[1]
+    label = "cell => getComputedStyle(cell.parentElement, '::before').content + getComputedStyle(cell.parentElement, '::after').content"
+    assert page.get_by_label("age, row 2").evaluate(label) == '"age""INT64 or missing"'
+    assert page.locator("#fields .scroll").evaluate("box => [box.scrollLeft, box.scrollWidth - box.clientWidth]") == [0, 0]
+    assert page.evaluate("document.documentElement.scrollWidth") <= 360
+    page.get_by_label("since, row 1").evaluate("date => { date.type = 'text'; }")  # which has one stop, and not one for each part
+    page.get_by_label("age, row 1").focus()
+    for name in names[1:]:
+        page.keyboard.press("Tab")
+        expect(page.get_by_label(f"{name}, row 1")).to_be_focused()
+    page.get_by_label("income, row 2").fill("x")
+    told = box_of(page.locator("#fields .mistake"))
+    assert box_of(page.get_by_label("income, row 2"))[3] <= told[1] < told[3] <= box_of(page.get_by_label("city, row 2"))[1]
+    picture(page, "rows-on-a-phone")
+    for _ in range(9):
+        page.get_by_role("button", name="Add a row").click()
+    expect(page.get_by_label("age, row 12")).to_be_in_viewport()
+    page.set_viewport_size(WIDE)
+    assert box_of(page.get_by_label("age, row 11"))[1] == box_of(page.get_by_label("age, row 12"))[1]
+
+
+def test_inputs_and_outputs_fit_on_a_phone(site: Served, browser: Browser) -> None:
+    page = opened_on_a_phone(site, browser, "churn")
+    name = "calls_to_support_in_the_last_year"
+    page.locator("#inputs td").first.evaluate("(cell, name) => { cell.textContent = name; }", name)
+    box = page.locator(".scroll:has(#inputs)")
+    assert box.evaluate("box => box.scrollWidth <= box.clientWidth")
+    edge = box_of(box)
+    for row in page.locator(":is(#inputs, #outputs) tr:has(td + td)").all():
+        first, kind, shape = (box_of(cell) for cell in row.locator("td").all())
+        assert first[3] <= kind[1] + 1
+        assert abs(kind[1] - shape[1]) < 2
+        assert edge[0] <= first[0] < kind[2] <= shape[0] < shape[2] <= edge[2]
+        assert first[3] - first[1] < 30  # one line
+    expect(page.locator("#any-size")).to_have_text("In a shape, -1 is any number.")
+    picture(page, "inputs-on-a-phone")
 
 
 def test_one_model_needs_no_list_on_a_phone(site: Served, browser: Browser) -> None:
