@@ -6,6 +6,7 @@ import { exactly, Written } from "./json.js";
 const NUMBER = /^[-+]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?$/;
 const JSON_NUMBER = /^-?(0|[1-9]\d*)(\.\d+)?([eE][+-]?\d+)?$/;
 const WORDS = { true: true, false: false, null: null, NaN: "NaN", Infinity: "Infinity", "-Infinity": "-Infinity" };
+const OF_PYTHON = { True: true, False: false, None: null, nan: "NaN", inf: "Infinity", "-inf": "-Infinity" };
 const MOMENT = /^(\d{4}-\d\d-\d\d)(?:[T ](\d\d:\d\d(?::\d\d(?:\.\d{1,3})?)?))?(Z?)$/;
 export const DECIMALS = "write decimals with a point, as in 1.5";
 const MIDNIGHT = /^[0:.]*$/, WHOLE_MINUTE = /^\d\d:\d\d(:[0.]*)?$/;
@@ -35,7 +36,7 @@ export function isMoment(text) {
 export function numberIn(word) {
   if (JSON_NUMBER.test(word)) return new Written(word);
   if (NUMBER.test(word)) return new Written(fieldText(exactly(word)));
-  return Object.hasOwn(WORDS, word) ? WORDS[word] : undefined;
+  return [WORDS, OF_PYTHON].find((words) => Object.hasOwn(words, word))?.[word];
 }
 
 /** The number that a word is; raises Mistake where it is none, or one that its input does not take. `place` says where it stands. */

@@ -187,6 +187,7 @@ class Texts extends Lines {
     this.clear = button("Remove", () => { this.hold([], []); this.changed(); this.opener.input.focus(); }, { hidden: true, ariaLabel: `Remove the files for ${input.name}` });
     const pick = this.opener.picker("Choose a file", { ariaLabel: `Choose a file for ${input.name}`, multiple: this.isText && this.isList() });
     this.tools.append(build("span", { className: "faint wide" }, ["drop a file, or"]), pick, this.clear);
+    if (input.contentType === "base64") this.control.placeholder ||= "a file, or its base64";
   }
 
   /** Whether each line is an element of its own. */
@@ -250,8 +251,9 @@ async function previewOf(file) {
 }
 
 function thumb(image, name, size) {
-  const caption = build("span", { className: "faint" }, [`${name}, ${counted(size, "byte")}`]);
-  return build("div", { className: "thumb" }, [...(image ? [drawFile(image, name, () => {})] : []), caption]);
+  const bytes = counted(size, "byte"), caption = build("span", { className: "faint" }, [`${name}, ${bytes}`]);
+  const tell = ({ width, height }) => { caption.textContent = `${name}, ${width} × ${height} pixels, ${image.type.split("/")[1].toUpperCase()}, ${bytes}`; };
+  return build("div", { className: "thumb" }, [...(image ? [drawFile(image, name, tell)] : []), caption]);
 }
 
 /** Lines of numbers; or an array from a file, at random or of zeros, which is too large for text. */
@@ -310,11 +312,10 @@ class Numbers extends Lines {
     return { values: valuesOf(pixels, whole, this.datatype), code: null, shape: layout.isLast ? [height, width, channels] : [channels, height, width] };
   }
 
-  /** Raise Error where rows of a file are not those of the shape; a number on each line can be any. */
+  /** Raise Error where rows of a file are not those of the shape. */
   checkRows(rows) {
     if (!rows.length) throw new Error(`it has no numbers, ${this.expected()}`);
-    const width = this.shape.length > 1 ? this.shape.at(-1) : -1;
-    const other = rows.find(({ length }) => width > 0 && length > 1 && length % width);
+    const other = otherRow(rows, this.shape);
     if (other) throw new Error(`it has ${counted(other.length, "number")} in a row, ${this.expected()}`);
   }
 
@@ -361,7 +362,15 @@ class Numbers extends Lines {
     const lines = datatype === "BYTES" ? text.split("\n").filter((line) => line.trim()) : wordsOf(text, this.arePairs);
     const data = datatype === "BYTES" ? lines : lines.flat().map((word) => this.number(word));
     if (!data.length) return this.none("a number");
+    if (datatype !== "BYTES") this.checkLines(lines, text);
     return { name, shape: this.shapeFor(data.length, lines.length), datatype, data };
+  }
+
+  /** Raise Mistake where lines are not the rows of the shape, if they say which rows they are: in a list, or if both sizes are free. */
+  checkLines(lines, text) {
+    const shape = this.shape ?? [-1, -1], areRows = /^\s*\[/.test(text) || shape.filter((size) => size === -1).length > 1;
+    const other = areRows && otherRow(lines, shape);
+    if (other) throw new Mistake(this.control, `${this.name} has ${counted(other.length, "number")} in a row: ${this.expected(shape)}`);
   }
 
   /** Whether a row may have two numbers. */
@@ -382,6 +391,12 @@ class Numbers extends Lines {
     if (tensor?.datatype && this.choice) this.choice.value = this.datatype = tensor.datatype;
     this.writeText([tensor?.data ?? []].flat(Infinity).map(fieldText), tensor?.shape);
   }
+}
+
+/** A row that is none of a shape: its length is another one than the first has, or one that does not fit. A number on each line can be any. */
+function otherRow(rows, shape) {
+  const width = shape.length > 1 ? shape.at(-1) : 0, isOther = ({ length }) => length !== rows[0].length || (width > 0 && length > 1 && length % width);
+  return width ? rows.find(isOther) : undefined;
 }
 
 /** What is sent is what was in the file: all digits that the datatype holds. */

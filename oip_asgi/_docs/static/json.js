@@ -9,6 +9,28 @@ export function isJSON(text) {
   }
 }
 
+const NEXT = /[ \t\r\n]*([{}[\],:]|"(?:[^"\\\u0000-\u001f]|\\(?:["\\/bfnrt]|u[\da-fA-F]{4}))*"|-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][-+]?\d+)?|true|false|null)?/y;
+const VALUES = ["{", "[", "text", "word"];
+const MAY_BE = { value: VALUES, item: [...VALUES, "]"], member: ["text", "}"], name: ["text"], colon: [":"], end: [] };
+
+/** The place in a text at which it stops being JSON; its length if something is missing there, or nothing is wrong. */
+export function mistakeIn(text) {
+  const closers = [];  // of what is open
+  NEXT.lastIndex = 0;
+  for (let next = "value"; ;) {
+    const [, token = ""] = NEXT.exec(text), place = NEXT.lastIndex - token.length;
+    const kind = token.startsWith('"') ? "text" : /^[\w-]/.test(token) ? "word" : token;
+    if (!(next === "comma" ? [",", closers.at(-1)] : MAY_BE[next]).includes(kind)) return place;
+    if (kind === "{" || kind === "[") closers.push(kind === "{" ? "}" : "]");
+    if (kind === closers.at(-1)) closers.pop();
+    if (kind === "{") next = "member";
+    else if (kind === "[") next = "item";
+    else if (kind === ",") next = closers.at(-1) === "}" ? "name" : "value";
+    else if (kind === ":") next = "value";
+    else next = kind === "text" && (next === "member" || next === "name") ? "colon" : closers.length ? "comma" : "end";
+  }
+}
+
 const TOKENS = /"(?:[^"\\]|\\.)*"|true|false|null|[^"tfn]+|[tfn]/g;
 const NAMES = { true: "True", false: "False", null: "None" };
 

@@ -45,12 +45,12 @@ export function columnsOf(rows, names, first, areNames) {
 /**
  * The lines of numbers as people write and copy them, and as Python and JSON print lists: each inner list is a line there. Returns for each line
  * its words. A comma parts two of them if a blank follows, or if the line has no other separator: else it is that of a decimal, and stays in its
- * word. So is the only comma of a line where no other has more, unless rows of two numbers are expected (`arePairs`).
+ * word. So is the only comma of a line where no other has more, but in a list, or if rows of two numbers are expected (`arePairs`).
  */
 export function wordsOf(text, arePairs) {
   const isList = /^\s*\[[^]*\]\s*$/.test(text);
   const lines = text.split(isList ? "]" : "\n").map((line) => (isList ? line.replace(/^[\s,[]+/, "") : line).trim()).filter(Boolean);
-  const areSole = lines.length > 1 && !arePairs && lines.every((line) => line.split(",").length < 3);
+  const areSole = !isList && lines.length > 1 && !arePairs && lines.every((line) => line.split(",").length < 3);
   return lines.map((line) => {
     const words = /[\s;]/.test(line) || areSole ? line.split(/[\s;]+/).map((word) => word.replace(/,+$/, "")) : line.split(",");
     return words.filter(Boolean);

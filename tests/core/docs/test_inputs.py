@@ -163,7 +163,7 @@ def test_fields_know_what_a_class_says(scripts: Scripts) -> None:
 
     inputs = {found["name"]: found for found in inputs_of(scripts, server, "models/m")}
     assert {name: found["notes"] for name, found in inputs.items() if found["notes"]} == {
-        "age": ["0 to 120", "in years"], "income": ["optional"],
+        "age": ["allowed: 0 to 120", "in years"], "income": ["optional"],
     }  # fmt: skip
     assert {name: found.get("choices") for name, found in inputs.items() if found.get("choices")} == {
         "plan": ["basic", "pro"], "kind": ["a", "b"],
@@ -178,7 +178,7 @@ def test_fields_say_the_range(scripts: Scripts, bounds: Any, words: str) -> None
     server = InferenceServer()
     server.register("m", lambda x: x, inputs=[TensorSpec("x", "FP32", [-1, 2], **bounds)])
     [found] = inputs_of(scripts, server, "models/m")
-    assert found["notes"] == [words]
+    assert found["notes"] == [f"allowed: {words}"]
 
 
 @pytest.mark.parametrize("word", ["1", "-2.5e3", "9007199254740993", "true", "NaN", "-Infinity"])
@@ -193,7 +193,20 @@ def test_numbers_that_json_writes_in_another_way(scripts: Scripts, word: str, nu
     assert scripts.value_of("cells.fieldText(cells.numberIn(word))", word=word) == number
 
 
-@pytest.mark.parametrize("word", ["x", "1,5", "0x1", "", "nan", "1_000"])
+@pytest.mark.parametrize(
+    ("word", "value"), [("True", True), ("False", False), ("None", None), ("nan", "NaN"), ("inf", "Infinity"), ("-inf", "-Infinity")]
+)
+def test_words_of_python_are_those_of_json(scripts: Scripts, word: str, value: Any) -> None:
+    assert scripts.value_of("[cells.numberIn(word)]", word=word) == [value]
+
+
+@pytest.mark.parametrize("text", ["[[1,2],[3,4]]", "[[1, 2], [3, 4]]", "[[1 2]\n [3 4]]", "[[1,\n  2],\n [3,\n  4]]"])
+def test_inner_lists_are_rows_and_a_comma_in_them_is_none_of_a_decimal(scripts: Scripts, text: str) -> None:
+    for pairs in (True, False):
+        assert scripts.value_of("rows.wordsOf(text, pairs)", text=text, pairs=pairs) == [["1", "2"], ["3", "4"]]
+
+
+@pytest.mark.parametrize("word", ["x", "1,5", "0x1", "", "NAN", "1_000"])
 def test_words_that_are_none(scripts: Scripts, word: str) -> None:
     assert scripts.value_of("cells.numberIn(word)", word=word) is None
 
@@ -231,6 +244,20 @@ def test_a_range_of_one_side_is_no_other_limit(scripts: Scripts) -> None:
     [found] = inputs_of(scripts, server, "models/m")
     asked = "cells.fieldText(cells.readNumber('-1e30', { ...input, refusesOutside: () => true }, null, 'x'))"
     assert scripts.value_of(asked, input=found) == "-1e30"
+
+
+@pytest.mark.parametrize(
+    ("example", "has_time"), [(None, True), ("2026-01-31T00:00:00", False), ("2026-01-31T08:30:00", True)], ids=["none", "a day", "a moment"]
+)
+def test_a_date_may_have_a_time_unless_its_example_has_none(scripts: Scripts, example: str | None, has_time: bool) -> None:
+    server = InferenceServer()
+    server.register("m", lambda since: since, inputs=[TensorSpec("since", "BYTES", [1], "datetime", example=[example or "2026-01-31"])])
+    way = over_asgi(OIPApp(server), "")
+    metadata, document = (json.loads(way(Request("GET", f"/models/m{end}")).body) for end in ("", "/openapi.json"))
+    if example is None:  # as of an optional input
+        document["paths"]["/models/m/infer"]["post"]["requestBody"]["content"]["application/json"]["example"]["inputs"] = []
+    asked = "described.actionsOf(found, 'models/m', metadata).get('infer').inputs[0].hasTime"
+    assert scripts.value_of(asked, found=document, metadata=metadata) is has_time
 
 
 LONG = [2**53 - 1, -(2**53) + 1, 2**53 + 1, -(2**53) - 1, 2**63 - 1, -(2**63)]

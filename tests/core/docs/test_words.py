@@ -131,6 +131,23 @@ def test_a_type_has_one_word(scripts: Scripts, datatype: str, content_type: str 
 
 
 @pytest.mark.parametrize(
+    ("text", "place"),
+    [
+        ('{"inputs": [}', 12), ("", 0), (" ", 1), ('{"a": 1', 7), ('{"a": 1,}', 8), ("[1, 2,]", 6), ("[1 2]", 3), ('{"a" 1}', 5), ("{a: 1}", 1),
+        ('{"a": 01}', 7), ('["a\nb"]', 1), ('["a', 1), ("[tru]", 1), ("[True]", 1), ("[NaN]", 1), ("[-]", 1), ("[1.]", 2), ("{} x", 3), ("[[1], 2}", 7),
+        (r'["\x"]', 1), ("]", 0), ('{"a": {"b": [1, {}, []]}, "c": [}', 32), ("['a']", 1),
+    ],
+)  # fmt: skip
+def test_where_a_text_stops_being_json(scripts: Scripts, text: str, place: int) -> None:
+    assert scripts.value_of("[json.mistakeIn(text), json.isJSON(text)]", text=text) == [place, False]
+
+
+@pytest.mark.parametrize("text", [r'{"a": [1, -2.5e+3, "\u00e9\\"", true, false, null, {}, []], "": {"b": 0}}', " 1 ", '"a"', "[]\n"])
+def test_json_has_no_mistake(scripts: Scripts, text: str) -> None:
+    assert scripts.value_of("[json.mistakeIn(text), json.isJSON(text)]", text=text) == [len(text), True]
+
+
+@pytest.mark.parametrize(
     ("line", "parts"),
     [
         ("plain", [["plain", "plain"]]),
@@ -196,6 +213,12 @@ def test_how_long_one_has_looked(scripts: Scripts, seconds: float, text: str) ->
 @pytest.mark.parametrize(("count", "text"), [(0, "0 rows"), (1, "1 row"), (1234, "1,234 rows")])
 def test_one_is_no_plural(scripts: Scripts, count: int, text: str) -> None:
     assert scripts.value_of("words.counted(count, 'row')", count=count) == text
+
+
+@pytest.mark.parametrize(("name", "words"), [("pd", "a data frame (pd)"), ("str", "texts (str)"), ("picture", "picture"), ("toString", "toString")])
+def test_a_content_type_is_said_in_words(scripts: Scripts, name: str, words: str) -> None:
+    told = scripts.value_of("options.wordsOf({ content_type: name })", name=name)
+    assert told == [["content_type", "Content type, if a request names none", words]]
 
 
 @pytest.mark.parametrize(

@@ -158,13 +158,14 @@ def test_a_file_is_sent(site: Served, browser: Browser) -> None:
 
 def test_the_example_of_a_file_is_a_picture_until_it_is_removed(site: Served, browser: Browser) -> None:
     page, seen = opened(browser, f"{site.url}/v2/docs#model=files")
-    expect(page.locator("#fields .thumb")).to_have_text(re.compile(r"^a picture, \d+ bytes$"))
+    expect(page.locator("#fields .thumb")).to_have_text(re.compile(r"^a picture, 64 × 64 pixels, PNG, \d+ bytes$"))
     assert page.locator("#fields canvas").evaluate("canvas => [canvas.width, canvas.height]") == [64, 64]
     sent = json.loads(page.input_value("#body"))["inputs"][0]["data"][0]
     page.click("#send")
     assert base64.b64decode(answer_of(page)["outputs"][0]["data"][0]) == b"\xff" + base64.b64decode(sent)
     page.get_by_role("button", name="Remove the files for file").click()
     expect(page.get_by_label("file BYTES base64")).to_have_value("")
+    expect(page.get_by_label("file BYTES base64")).to_have_attribute("placeholder", "a file, or its base64")
     expect(page.locator("#fields .failed")).to_have_text("file needs a file")
     page.click("#send")
     expect(page.get_by_label("file BYTES base64")).to_be_focused()
@@ -316,7 +317,7 @@ def test_a_table_of_other_columns_is_not_read(site: Served, browser: Browser) ->
     read, told = page.locator("#fields [role=status]"), page.locator("#fields .failed")
     columns = "age, income, city, plan, since, active"
     file = page.get_by_label("Rows from a CSV file")
-    for text, names in (("Age,foo\n1,2\n", "Age, foo"), ("a,b,c,d,e,f\n1,2,x,pro,2024-01-01,true\n", "a, b, c, d, e, f"), ("foo\n", "foo")):
+    for text, names in (("Age,foo\n1,2\n", "Age, foo"), ("a,b,c,d,e,f\n1,2,x,pro,2024-01-01,true\n", "a, b, c, d, e, f"), ("foo\n", "foo"), ("x1,x2\n1,2\n", "x1, x2")):
         file.set_input_files([{"name": "a.csv", "mimeType": "text/csv", "buffer": text.encode()}])
         expect(read).to_have_text(f"Nothing is read: no column is called {names}. Expected: {columns}")
         expect(told).to_have_count(0)
@@ -362,7 +363,7 @@ def paste(page: Page, text: str) -> None:
 
 def test_rows_of_a_class_are_chosen(site: Served, browser: Browser) -> None:
     page, seen = opened(browser, f"{site.url}/v2/docs#model=customers")
-    expect(page.locator("#fields tbody th")).to_have_text(["age INT64, 0 to 120", "plan text", "city text or missing"])
+    expect(page.locator("#fields tbody th")).to_have_text(["age INT64, allowed: 0 to 120", "plan text", "city text or missing"])
     page.get_by_label("plan, row 1").select_option("pro")
     page.get_by_label("city, row 1").fill("")
     assert seen_by(page) == ["0 pro None"]
@@ -444,12 +445,12 @@ def test_one_number_has_one_line(site: Served, browser: Browser) -> None:
 
 def test_what_an_input_takes_is_among_the_inputs_and_outputs(site: Served, browser: Browser) -> None:
     page, seen = opened(browser, f"{site.url}/v2/docs#model=ranged", viewport={"width": 360, "height": 740})
-    lines = ["countINT64[1]", "-5 to 100", "shareFP32[1, 1]", "1 or less", "factor (optional)FP64[1]", "default 2.5"]
+    lines = ["countINT64[1]", "allowed: -5 to 100", "shareFP32[1, 1]", "allowed: 1 or less", "factor (optional)FP64[1]", "default 2.5"]
     expect(page.locator("#inputs tr:has(td)")).to_have_text(lines)
     expect(page.locator("#outputs tr:has(td)")).to_have_text(["seentext[-1]"])
     page.goto(f"{site.url}/v2/docs#model=customers")
     expect(page.locator("#inputs tr:has(td)")).to_have_text(
-        ["ageINT64[-1]", "0 to 120", "plantext[-1]", "one of basic, pro", "citytext or missing[-1]"]
+        ["ageINT64[-1]", "allowed: 0 to 120", "plantext[-1]", "one of basic, pro", "citytext or missing[-1]"]
     )
     assert page.evaluate("document.querySelector('#inputs').closest('.scroll').scrollWidth") <= 360
     assert seen.console == []
@@ -504,6 +505,7 @@ def test_a_file_that_does_not_fit_changes_nothing(site: Served, browser: Browser
         ("d.csv", b"a,b,c,d\n1,2,3,4\n1,2,three,4\n", 'line 3: "three" is not a number'),
         ("e.csv", b"5,9;3,0;5,1;1,8\n", 'line 1: "5,9" is not a number: write decimals with a point, as in 1.5'),
         ("f.csv", b"1\n2\n3\n", f"x has 3 elements: {expected}"),
+        ("j.csv", b"1,2,3,4\n1,2,3,4,5,6,7,8\n", f"it has 8 numbers in a row, {expected}"),
         ("g.png", RED, f"it is a picture of 3 by 2 pixels, {expected}"),
         ("h.pdf", b"%PDF-1.7", "it is neither npy nor CSV, nor a picture that the browser can read"),
     ):
@@ -551,7 +553,7 @@ def test_a_picture_is_shown_before_it_is_sent(site: Served, browser: Browser, tm
     page, seen = opened(browser, f"{site.url}/v2/docs#model=files")
     (tmp_path / "it's $x.png").write_bytes(RED)
     page.set_input_files("#fields input[type=file]", tmp_path / "it's $x.png")
-    expect(page.locator("#fields .thumb")).to_contain_text(f"it's $x.png, {len(RED)} bytes")
+    expect(page.locator("#fields .thumb")).to_contain_text(f"it's $x.png, 3 × 2 pixels, PNG, {len(RED)} bytes")
     assert drawn(page.locator("#fields canvas")) == [255, 0, 0, 255]
     page.click("#send")
     expect(page.locator("#answer .badge")).to_have_text("200 OK")

@@ -3,24 +3,28 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 
 import pytest
 from playwright.sync_api import Browser, FilePayload, Page, Route, expect
 
-from tests.support.page import answer_of, code_of, copied_from, opened, picture, seen_by, write_json
+from tests.support.page import answer_of, box_of, code_of, copied_from, opened, picture, seen_by, write_json
 from tests.support.processes import Served
 
-EARLIER = "As the form has a mistake, nothing would be sent. This was the request before it."
+PHONE, WIDE = {"width": 360, "height": 740}, {"width": 1280, "height": 900}
+EARLIER = "Nothing to copy while there is a mistake above. Below is the last request without one."
+BACK = "Mend it, or press Reset, to go back to the fields."
 
 
 @pytest.mark.parametrize(
     ("body", "told"),
     [
-        ('{"inputs": [}', 'The JSON has a mistake: Unexpected token \'}\', "{"inputs": [}" is not valid JSON'),
-        ("", "The JSON has a mistake: Unexpected end of JSON input"),
-        ("null", "The JSON is no request: expected an object, in which each input has a name"),
-        ('{"inputs": [null]}', "The JSON is no request: expected an object, in which each input has a name"),
+        ('{"inputs": [}', f"The JSON has a mistake in line 1, column 13. {BACK}"),
+        ('{\n  "inputs": [1 2]\n}', f"The JSON has a mistake in line 2, column 16. {BACK}"),
+        ("", f"The JSON ends too early. {BACK}"),
+        ("null", f"The JSON is no request: expected an object, in which each input has a name. {BACK}"),
+        ('{"inputs": [null]}', f"The JSON is no request: expected an object, in which each input has a name. {BACK}"),
     ],
 )
 def test_json_with_a_mistake_stays_in_sight_until_it_is_mended(site: Served, browser: Browser, body: str, told: str) -> None:
@@ -121,10 +125,68 @@ def test_what_a_long_request_lacks_is_said(site: Served, browser: Browser) -> No
         expect(note).to_have_text(told)
         expect(page.locator("#link")).to_be_visible(visible=not told)
     expect(page.locator("#languages button")).to_have_text(["curl", "httpx2"])
+    page.select_option("#action", "generate")
+    expect(note).to_have_text("The request is too long for a link and fetch.")  # the others have no code for it, however short it is
     page.goto(f"{site.url}/v2/docs#model=statistics")
     page.get_by_role("button", name="Random numbers for pixels").click()
     expect(note).to_have_text("A link cannot carry its bytes.")
     expect(page.locator("#link")).to_be_hidden()
+    assert seen.console == []
+
+
+def test_a_mistake_is_told_below_its_field(site: Served, browser: Browser) -> None:
+    page, seen = opened(browser, f"{site.url}/v2/docs#model=ranged")
+    told, count, share = page.locator("#try .mistake"), page.get_by_label("count INT64"), page.get_by_label("share FP32")
+    for field, other in ((share, count), (count, share)):
+        field.fill("x")
+        expect(told).to_have_attribute("role", "alert")
+        assert 0 <= box_of(told)[1] - box_of(field)[3] < 12
+        expect(field).to_have_attribute("aria-describedby", "mistake")
+        expect(other).not_to_have_attribute("aria-describedby", "mistake")
+        field.press_sequentially("y")
+        expect(told).to_have_text(re.compile('"xy" is not a number'))
+        expect(told).not_to_have_attribute("role", "alert")  # it is not read aloud at each key
+        field.fill("1")
+        expect(told).to_have_count(0)
+        expect(page.locator("#try [aria-describedby]")).to_have_count(0)
+    page.goto(f"{site.url}/v2/docs#model=people")
+    for size in (PHONE, WIDE):
+        page.set_viewport_size(size)
+        age = page.get_by_label("age, row 1")
+        age.fill("x")
+        expect(told).to_have_text('age: "x" is not a number')
+        assert 0 <= box_of(told)[1] - box_of(age)[3] < 12
+        assert box_of(told)[3] <= box_of(page.get_by_label("city, row 1"))[1]
+        picture(page, f"mistake-in-row-{size['width']}")
+        age.fill("1")
+    write_json(page, "{")
+    assert 0 <= box_of(told)[1] - box_of(page.locator("#body"))[3] < 12
+    assert seen.console == []
+
+
+def test_rows_of_several_lengths_are_no_array(site: Served, browser: Browser) -> None:
+    page, seen = opened(browser, f"{site.url}/v2/docs#model=double")
+    page.locator("#fields textarea").fill("1 2 3\n4\n5 6")
+    expect(page.locator("#fields .mistake")).to_have_text("x has 1 number in a row: expected the shape [-1, -1], as many on each line")
+    page.goto(f"{site.url}/v2/docs#model=iris")
+    field = page.get_by_label("x FP32 [-1, 4]")
+    field.fill("[[1,2],[3,4]]")
+    expect(page.locator("#fields .mistake")).to_have_text("x has 2 numbers in a row: expected the shape [-1, 4], 4 numbers in each row")
+    field.fill("[True, False, nan, -inf]")
+    expect(page.locator("#fields .mistake")).to_have_count(0)
+    assert seen.console == []
+
+
+def test_too_many_files_are_told_where_files_are_chosen(site: Served, browser: Browser) -> None:
+    page, seen = opened(browser, f"{site.url}/v2/docs#model=files")
+    one = {"name": "a.bin", "mimeType": "", "buffer": b"a"}
+    file = page.get_by_label("Choose a file for file")
+    file.evaluate("file => { file.multiple = true; }")
+    file.set_input_files([one, {**one, "name": "b.bin"}])
+    expect(page.locator("#fields .mistake")).to_contain_text("file has 2 elements")
+    page.click("#send")
+    expect(file).to_be_focused()
+    expect(file).to_have_attribute("aria-describedby", "mistake")
     assert seen.console == []
 
 
