@@ -40,7 +40,7 @@ function inputsOf({ schemas, example }, metadata) {
     const shape = guess.length > 1 ? [-1, ...guess.slice(1).map((size) => Number(fieldText(size)))] : undefined;
     const declared = metadata.inputs.find((input) => input.name === name) ?? { name, shape };
     const isOptional = example !== undefined && !examples.some((tensor) => tensor.name === name);
-    const hasTime = [data].flat(Infinity).some(isMoment);
+    const dates = [data].flat(Infinity), hasTime = !dates.length || dates.some(isMoment);  // any may have one, if there is no example
     return { ...describe(declared, schema, { isOptional, isFrame: metadata.parameters?.content_type === "pd" }), hasTime };
   });
 }
@@ -53,7 +53,7 @@ function describe(declared, schema, { isOptional, isFrame }) {
   const fallback = schema.default ?? kinds.find((kind) => kind.default !== undefined)?.default;
   const choices = kinds.find((kind) => kind.enum)?.enum ?? (categories && contentType !== "pd_json" ? parse(categories).data : undefined);
   const hint = fallback === undefined ? "" : `default ${[fallback].flat().map(fieldText).join(", ")}`;
-  const limits = [...kinds.map(rangeOf), element.description];
+  const ranges = kinds.map(rangeOf).filter(Boolean).map((range) => `allowed: ${range}`), limits = [...ranges, element.description];
   const isOfFrame = isFrame && parameters?.allow_nan !== false && (/^FP/.test(datatype) || isText || dtype !== undefined);
   return {
     ...declared, contentType, isOptional, choices, hint,

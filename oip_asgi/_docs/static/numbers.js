@@ -8,6 +8,7 @@ import { counted, digits, duration, lately } from "./words.js";
 export const READ_EVERY = 2000;  // milliseconds
 export const MOMENTS = 60;  // of each curve
 const WIDTH = MOMENTS * READ_EVERY / 1000;  // seconds, of each plot
+const PRESENT = 2 * READ_EVERY / 1000;  // seconds, at most, of a moment that is now: a longer one is of a time in which nobody looked
 const FEW = 5;  // points of a curve, and requests in a table: fewer show nothing that a sentence does not
 const MANY = 100;  // requests, of which one takes longer than p99
 
@@ -22,12 +23,13 @@ export function showNumbers({ readings, newest, problem }) {
   for (const axis of at("plots").querySelectorAll(".axis")) axis.firstChild.textContent = `${WIDTH / 60} minutes ago`;
   const rates = moments.map((moment) => moment && total(moment.durations.counts) / moment.seconds);
   const latencies = moments.map((moment) => moment && quantile(moment.durations, 0.5));
-  showPlot("rate", `Requests per second ${when}: now`, rates, along, rates.at(-1), digits);
+  showPlot("rate", `Requests per second ${when}: now`, rates, along, moments.at(-1)?.seconds > PRESENT ? null : rates.at(-1), digits);
   showPlot("latency", `Time in the server, p50, ${when}: last`, latencies, along, latencies.findLast(Number.isFinite), seconds);
   at("numbers").hidden = true;
   at("totals").textContent = newest ? "" : problem || "Not known yet.";
   if (!newest) return;
-  const recent = recentChange(readings, newest), isQuiet = !recent || !total(recent.durations.counts);
+  const shown = readings.filter((reading) => !reading || newest.now - reading.now <= WIDTH * 1000 + READ_EVERY);  // all, but after a time in which nobody looked
+  const recent = recentChange(shown, newest), isQuiet = !recent || !total(recent.durations.counts);
   showLatencies(isQuiet ? newest : recent, isQuiet ? "since the start" : lately(recent.seconds), seconds);
   at("totals").textContent = [!isQuiet && sentenceOf(recent, seconds), ...sentencesOf(newest), areOfSeveral(readings) && "Several processes seem to answer: each counts its own requests."].filter(Boolean).join("\n");
 }

@@ -1,6 +1,6 @@
 // The page that shows the models. The list of them, what one of them declares, and its numbers.
 
-import { typeOf } from "./cells.js";
+import { fieldText, typeOf } from "./cells.js";
 import { actionsOf, controlsOf } from "./described.js";
 import { at, breakable, build, made } from "./elements.js";
 import { NO_INPUTS } from "./fields.js";
@@ -12,7 +12,7 @@ import { listenToOverflow, showIn, showWhole } from "./overflow.js";
 import { elementsOf } from "./prose.js";
 import { ask, asJSON, checkHeaders, closeHeaders, learnKey } from "./server.js";
 import { linkOf, readLink } from "./visit.js";
-import { listed } from "./words.js";
+import { areMany, listed } from "./words.js";
 
 const MODELS_EVERY = 10000;  // milliseconds
 const NOT_DECLARED = "Not declared.";
@@ -34,6 +34,7 @@ function stateOf({ name, state, reason }) {
 let models = new Map();  // by name: its entries in the index
 let shown = null;  // the model that is shown
 const controlled = new Map();  // by name: the words for what the reader has begun to do to a model, until the server has answered, and their colour
+const problems = new Map();  // by name: why what the reader wanted to do to a model has failed, and its entry then
 let leaving = "";  // what the server does if it is not to get new requests: "draining", "stopping"
 const wrong = new Map(["list", "model"].map((thing) => [thing, {}]));  // what the reader is told of each
 
@@ -46,9 +47,12 @@ function tell(thing, message, isAsked = false) {
   at("message").hidden = !first;
 }
 
-/** Tell, beside the buttons, that what the reader wants to do to the model has failed. */
-function tellProblem(text) {
-  at("problem").textContent = text;
+/** Tell, beside the buttons, that what the reader wanted to do to the model has failed, also after a look at others; not once its state is another one. */
+function tellProblem({ name, state, reason }) {
+  const problem = problems.get(name);
+  if (problem && (problem.state !== state || problem.reason !== reason)) problems.delete(name);
+  const text = problems.get(name)?.text ?? "";
+  if (at("problem").textContent !== text) at("problem").textContent = text;
   at("problem").hidden = !text;
 }
 
@@ -211,7 +215,6 @@ function showAll(model) {
   document.title = `${model.name} · ${at("server").textContent}`;
   at("model").hidden = at("model").inert = false;
   at("name").replaceChildren(...breakable(model.name));
-  tellProblem("");
   const about = [...model.actions.values()][0];
   at("about").textContent = `platform ${model.metadata.platform}` + (model.actions.has("generate_stream") ? ", streams its answers" : "");
   at("docstring").hidden = !about?.docstring;
@@ -222,6 +225,7 @@ function showAll(model) {
   showState(entryOf(model));
   at("inputs").replaceChildren(...rowsOf("inputs", model.metadata.inputs, { inputs: about?.inputs }));
   at("outputs").replaceChildren(...rowsOf("outputs", model.metadata.outputs));
+  at("any-size").hidden = ![...model.metadata.inputs, ...model.metadata.outputs].some(({ shape }) => shape.includes(-1));
   at("options").replaceChildren();
   at("options").parentElement.hidden = true;  // until they are known
   showRefusal("");
@@ -242,8 +246,11 @@ function showVersions(model) {
   at("chosen-version").value = model.version ?? "";
 }
 
-/** Say which version answers the requests that name none; another one if that is unloaded. */
+/** Say which version answers the requests that name none; another one if that is unloaded, which may declare something else. */
 function showDefault(version) {
+  const isOther = shown.version === undefined && shown.default !== undefined && shown.default !== version;
+  shown.default = version;
+  if (isOther) showModel(shown.name);
   const option = at("chosen-version").options[0], text = version === null ? "default" : `default (${version})`;
   if (option.text !== text) option.text = text;
 }
@@ -251,6 +258,7 @@ function showDefault(version) {
 function showState(entry) {
   const [text, kind] = entry ? stateOf(entry) : ["unknown", ""];
   badge(at("state"), text, kind);
+  tellProblem(entry ?? shown);
   at("reason").hidden = !entry?.reason || entry.reason === text || at("problem").textContent.startsWith(entry.reason);
   at("reason").textContent = entry?.reason ?? "";
   showControls(entry);
@@ -262,14 +270,14 @@ function showControls(entry) {
   at("load").textContent = isReady ? "Reload" : "Load";
   at("load").hidden = !shown.controls?.includes("load") || isBusy;
   at("unload").hidden = !shown.controls?.includes("unload") || !isReady;
+  for (const id of ["load", "unload"]) at(id).disabled = controlled.has(shown.name);
 }
 
 /** Load or unload the model, all its versions. */
-async function control(action, button) {
+async function control(action) {
   const { name } = shown, told = "Requests to it are refused until it is loaded again.";
   if (action === "unload" && !confirm(`Unload the model ${JSON.stringify(name)}? ${told}`)) return;
-  button.disabled = true;
-  tellProblem("");
+  problems.delete(name);
   const isReloaded = action === "load" && entryOf(shown)?.state === "READY";  // the old one answers until the new one is there
   controlled.set(name, isReloaded ? ["reloading, still answers", "good"] : [`${action}ing`, ""]);
   showStates();
@@ -279,19 +287,20 @@ async function control(action, button) {
   } catch (error) {
     problem = error;
   }
-  button.disabled = false;
   controlled.delete(name);
   await listModels();
+  if (problem) keepProblem(action, name, problem);
   if (shown?.name !== name) return;
-  if (problem) showProblem(action, problem);
+  if (problem) showState(entryOf(shown));
   else if (action === "load") await showModel(name, shown.version);  // it may declare something else now
+  const offered = [at("load"), at("unload")].find(({ hidden }) => !hidden);
+  if (document.activeElement === document.body) offered?.focus({ preventScroll: true });  // the button that was pressed was off, or is gone
 }
 
-/** Tell why nothing came of it: if the load itself has failed, in the words of the model's state, which are not said twice. */
-function showProblem(action, { message, status, when }) {
-  const entry = entryOf(shown), why = action === "load" && status === 500 ? entry?.reason : "";
-  tellProblem([why || message, when].filter(Boolean).join("\n"));
-  showState(entry);
+/** Keep why nothing came of it: if the load itself has failed, in the words of the model's state, which are not said twice. */
+function keepProblem(action, name, { message, status, when }) {
+  const entry = entryOf(shown?.name === name ? shown : { name }), why = action === "load" && status === 500 ? entry?.reason : "";
+  problems.set(name, { ...entry, text: [why || message, when].filter(Boolean).join("\n") });
 }
 
 /**
@@ -302,12 +311,13 @@ function rowsOf(title, tensors, { inputs, labels = {} } = {}) {
   const titles = tensors.length ? [title, "type", "shape"] : [title];
   const head = titles.map((text) => build("th", { scope: "col", colSpan: 3 / titles.length }, [text]));
   const rows = tensors.flatMap(({ name, datatype, shape, parameters }) => {
-    const known = inputs?.find((input) => input.name === name) ?? {}, { isOptional, limits } = known;
+    const known = inputs?.find((input) => input.name === name) ?? { hasTime: true }, { isOptional, limits, choices = [] } = known;
     const words = isOptional ? [" ", made("span", "(optional)", "faint")] : [];
     const type = build("td", { title: datatype }, [typeOf(datatype, parameters?.content_type, known)]);
     const row = build("tr", {}, [build("td", {}, [...breakable(name), ...words]), type, made("td", `[${shape.join(", ")}]`)]);
-    const more = labels[name] ? `labels: ${listed(labels[name])}` : limits;
-    return more ? [row, build("tr", { className: "more" }, [build("td", { colSpan: 3, className: "faint" }, [more])])] : [row];
+    const more = labels[name] ? `labels: ${listed(labels[name])}` : limits, all = (labels[name] ?? choices).map(fieldText);
+    const whole = areMany(all) ? [build("details", {}, [made("summary", "All of them"), made("p", all.join(", "), "text")])] : [];
+    return more ? [row, build("tr", { className: "more" }, [build("td", { colSpan: 3, className: "faint" }, [more, ...whole])])] : [row];
   });
   const none = build("td", { colSpan: 3, className: "faint" }, [inputs?.length === 0 ? NO_INPUTS : NOT_DECLARED]);
   return [build("tr", {}, head), ...(rows.length ? rows : [build("tr", {}, [none])])];
@@ -338,9 +348,15 @@ async function readNumbers({ isPoint = true } = {}) {
 function showWhatIsRefused({ leaving: now, refuses }) {
   const isOther = now !== leaving || (shown.refuses !== undefined && refuses !== shown.refuses), isLoaded = shown.refuses && !refuses;
   [leaving, shown.refuses] = [now, refuses];
-  showRefusal(refuses ? "It answers no requests now." : "");
+  showRefusal(refuses ? sayWhyRefused(now) : "");
   if (isOther) listModels();
   if (isLoaded && !shown.metadata.inputs.length) choose();  // it may have told its inputs
+}
+
+/** Say why the model refuses requests, and what helps. */
+function sayWhyRefused(now) {
+  if (now === "stopping") return "The server is stopping: it takes no requests.";
+  return `The model is not loaded: it takes no requests.${at("load").hidden ? "" : " Press Load, above."}`;
 }
 
 /** Show what is known of a model with its first numbers: its options, and the labels of its outputs. */
@@ -362,8 +378,8 @@ function listen() {
   at("list").addEventListener("click", () => openList(at("list").ariaExpanded !== "true"));
   at("models").addEventListener("click", leaveList);
   at("requests").addEventListener("click", fillAgain);
-  at("load").addEventListener("click", ({ target }) => control("load", target));
-  at("unload").addEventListener("click", ({ target }) => control("unload", target));
+  at("load").addEventListener("click", () => control("load"));
+  at("unload").addEventListener("click", () => control("unload"));
   at("headers").addEventListener("change", greet);
   at("chosen-version").addEventListener("change", ({ target }) => { location.hash = linkOf({ name: shown.name, version: target.value || undefined }); });
   addEventListener("hashchange", () => { if (location.hash !== "#detail") choose(); });  // that is the link that skips the list

@@ -35,9 +35,14 @@ export function counted(count, noun) {
   return `${count.toLocaleString("en")} ${noun}${count === 1 ? "" : "s"}`;
 }
 
+/** Whether words are too many to be all listed. */
+export function areMany(words) {
+  return words.length > MOST_LISTED;
+}
+
 /** Words after each other; of very many the first, and how many there are. */
 export function listed(words) {
-  return words.length > MOST_LISTED ? `${words.slice(0, MOST_LISTED).join(", ")}, … (${words.length.toLocaleString("en")} in all)` : words.join(", ");
+  return areMany(words) ? `${words.slice(0, MOST_LISTED).join(", ")}, … (${words.length.toLocaleString("en")} in all)` : words.join(", ");
 }
 
 /** The time that one has looked, in whole seconds, or in minutes where those are enough. */

@@ -6,7 +6,7 @@ import json
 import re
 
 import pytest
-from playwright.sync_api import Browser, expect
+from playwright.sync_api import Browser, Route, expect
 
 from tests.support.page import answer_of, box_of, copied_from, drawn, opened, picture, write_json
 from tests.support.page_site import RED
@@ -60,6 +60,23 @@ def test_scores_are_bars(site: Served, browser: Browser) -> None:
     expect(page.locator("#look .bars li").first).to_have_text("owl100.0 %")
     ends = {round(box_of(track)[2], 2) for track in page.locator("#look .bars .track").all()}
     assert len(ends) == 1  # in both rows
+    assert seen.console == []
+
+
+def test_all_of_many_labels_are_seen_when_one_asks(site: Served, browser: Browser) -> None:
+    names = [f"kind {place}" for place in range(30)]
+
+    def label(route: Route) -> None:
+        route.fulfill(json={**route.fetch().json(), "labels": {"species": names}})
+
+    page, seen = opened(browser, f"{site.url}/v2/docs#model=species", {"**/state.json": label})
+    expect(page.locator("#outputs .more")).to_contain_text("labels: kind 0, kind 1")
+    expect(page.locator("#outputs .more")).to_contain_text("kind 19, … (30 in all)")
+    whole = page.locator("#outputs details p")
+    expect(whole).to_be_hidden()
+    page.locator("#outputs summary").press("Enter")
+    expect(whole).to_have_text(", ".join(names))
+    expect(whole).to_be_visible()
     assert seen.console == []
 
 

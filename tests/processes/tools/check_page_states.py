@@ -103,6 +103,56 @@ def test_a_load_that_fails_again_is_told(site: Served, browser: Browser) -> None
     assert {text.partition(":")[0] for text in seen.console} == {"Failed to load resource"}
 
 
+def test_a_load_that_fails_while_one_looks_at_another_model_is_told(site: Served, browser: Browser) -> None:
+    page, _ = opened(browser, f"{site.url}/v2/docs#model=not+loaded")
+    held: list[Route] = []
+    page.route("**/load", lambda route: held.append(route))
+    page.locator("#load").press("Enter")
+    expect(page.locator("#load")).to_be_disabled()
+    page.get_by_role("link", name="iris", exact=True).click()
+    expect(page.locator("h2")).to_have_text("iris")
+    expect(page.locator("#load")).to_be_enabled()
+    with page.expect_response("**/repository/index"):
+        held.pop().continue_()
+    expect(page.locator("#problem")).to_be_hidden()
+    page.get_by_role("link", name=re.compile("^not loaded")).click()
+    expect(page.locator("#problem")).to_contain_text("load failed, see the server's log\nThat was at")
+    page.unroute("**/load")
+    page.locator("#load").press("Enter")
+    expect(page.locator("#problem")).to_contain_text("That was at")
+    expect(page.locator("#load")).to_be_focused()  # it was off meanwhile
+
+    def load(route: Route) -> None:
+        entries = route.fetch().json()
+        route.fulfill(json=[{"name": each["name"], "state": "READY"} if each["name"] == "not loaded" else each for each in entries])
+
+    page.route("**/repository/index", load)  # somebody else has loaded it
+    page.evaluate("document.dispatchEvent(new Event('visibilitychange'))")
+    expect(page.locator("#state")).to_have_text("ready")
+    expect(page.locator("#problem")).to_be_hidden()
+
+
+def test_another_default_version_is_shown_with_what_it_declares(site: Served, browser: Browser) -> None:
+    page, seen = opened(browser, "about:blank")
+    place, default = f"{site.url}/v2/models/org%2Fscorer", "10"
+
+    def describe(route: Route) -> None:
+        route.fulfill(response=route.fetch(url=f"{place}/versions/{default}"))
+
+    def state(route: Route) -> None:
+        route.fulfill(json={**route.fetch().json(), "default_version": default})
+
+    page.route(re.compile("/models/org%2Fscorer$"), describe)
+    page.route("**/state.json", state)
+    page.goto(f"{site.url}/v2/docs#model=org%2Fscorer")
+    expect(page.locator("#chosen-version option").first).to_have_text("default (10)")
+    expect(page.locator("#inputs td").last).to_have_text("[10]")
+    default = "1"
+    expect(page.locator("#inputs td").last).to_have_text("[1]")
+    expect(page.locator("#chosen-version option").first).to_have_text("default (1)")
+    assert seen.console == []
+
+
 def test_a_request_that_runs_is_not_denied(site: Served, browser: Browser) -> None:
     page, _ = opened(browser, "about:blank")
     page.route("**/state.json", lambda route: route.fulfill(json={**route.fetch().json(), "running": 1, "outcomes": {"ok": 0}}))
@@ -112,7 +162,7 @@ def test_a_request_that_runs_is_not_denied(site: Served, browser: Browser) -> No
 
 def test_what_would_be_refused_cannot_be_sent(site: Served, browser: Browser) -> None:
     page, seen = opened(browser, f"{site.url}/v2/docs#model=not+loaded")
-    expect(page.locator("#refusal")).to_have_text("It answers no requests now.")
+    expect(page.locator("#refusal")).to_have_text("The model is not loaded: it takes no requests. Press Load, above.")
     expect(page.locator("#send")).to_be_disabled()
     page.get_by_label("x FP32").press("Control+Enter")
     expect(page.locator("#answer")).to_be_hidden()
@@ -169,7 +219,7 @@ def test_the_state_of_a_model_is_shown_as_the_server_says_it(site: Served, brows
             ("Calls of the model at once", "max_concurrency=", "up to 2"),
             ("Requests that may wait", "max_queue=", "none"),
             ("Time for a request", "timeout=", "up to 500 ms"),
-            ("Content type, if a request names none", "content_type=", "np"),
+            ("Content type, if a request names none", "content_type=", "arrays (np)"),
             ("Rows in a batch", "max_batch_size=", "up to 64"),
             ("A request waits for others that share its batch", "max_batch_delay=", "up to 2 ms"),
             ("A batch starts at once with", "preferred_batch_sizes=", "8, 16 or more rows"),
@@ -245,3 +295,11 @@ def test_the_plots_of_numbers_have_an_axis_of_time(site: Served, browser: Browse
     page.clock.run_for(60_000)
     page.evaluate("delete document.hidden")
     assert look(2000) == pytest.approx([62, 0], abs=0.1)
+    page.evaluate("Object.defineProperty(document, 'hidden', { get: () => true, configurable: true })")
+    page.clock.run_for(600_000)
+    page.evaluate("delete document.hidden")
+    look(2000)
+    expect(page.locator("#rate")).to_have_text("–")  # what was while nobody looked is not now
+    expect(page.locator("#numbers caption")).to_have_text(re.compile("^Requests since the start"))
+    look(2000)
+    expect(page.locator("#rate")).to_have_text("0.5")
