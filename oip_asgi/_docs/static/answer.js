@@ -258,9 +258,9 @@ class Growth {
   }
 
   sentence() {
-    if (!this.count) return this.end;
+    if (!this.count) return "";
     const seconds = (this.last - this.first) / 1000;
     const rate = this.count > 1 && seconds > 0 ? `${digits((this.count - 1) / seconds)} per second` : "";
-    return [`first item after ${duration((this.first - this.begun) / 1000)}`, counted(this.count, "item"), rate, this.end].filter(Boolean).join(", ");
+    return [`first item after ${duration((this.first - this.begun) / 1000)}`, counted(this.count, "item"), rate].filter(Boolean).join(", ");
   }
 }

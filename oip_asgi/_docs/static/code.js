@@ -1,11 +1,12 @@
 // The request in code, in the languages that can write it. Knows nothing of the form.
 
-import { at, breakable, chooseTab, listenToTabs, made, saveButton } from "./elements.js";
+import { at, breakableAddress, chooseTab, listenToTabs, made, saveButton } from "./elements.js";
 import { contentOf } from "./request.js";
 import { LANGUAGES, fileOf, isLong } from "./snippets.js";
 import { linkOf } from "./visit.js";
 
-const EARLIER = "As the form has a mistake, nothing would be sent. This was the request before it.";
+const EARLIER = "Nothing to copy while there is a mistake above. Below is the last request without one.";
+const SHORT = '{"inputs": []}';  // a body for which each language that has the action has code
 
 let shown = null;  // the request, its codes by language, and whether the form has a mistake since
 
@@ -30,10 +31,12 @@ export function showCode(request, isEarlier) {
   chooseTab(tabs.find((tab) => tab.textContent === chosen) ?? tabs[0]);
 }
 
-/** Where the request, for its size, has no link, or no code in some languages. */
-function limitOf({ request: { body, file, parts }, codes }) {
-  if (file || parts.length) return "A link cannot carry its bytes.";
-  const none = [at("link").hidden && "a link", ...Object.keys(LANGUAGES).filter((name) => isLong(body) && !codes.has(name))].filter(Boolean);
+/** Where the request, for its size, has no link, or no code in some languages: those that would have some for a shorter one. */
+function limitOf({ request, codes }) {
+  if (request.file || request.parts.length) return "A link cannot carry its bytes.";
+  const isLacking = ([name, { make }]) => !codes.has(name) && make({ ...request, body: SHORT });
+  const languages = isLong(request.body) ? Object.entries(LANGUAGES).filter(isLacking).map(([name]) => name) : [];
+  const none = [at("link").hidden && "a link", ...languages].filter(Boolean);
   return none.length ? `The request is too long for ${none.join(", ").replace(/, ([^,]*)$/, " and $1")}.` : "";
 }
 
@@ -42,7 +45,7 @@ function showSnippet(name) {
   at("save-body").replaceChildren(...(isNamed ? [saveButton(file, () => new Blob([contentOf(request)[0]]), `Save ${file}`)] : []));
   at("note").textContent = isEarlier ? EARLIER : [LANGUAGES[name].note, limitOf(shown)].filter(Boolean).join(" ");
   const [begin, ...others] = code.split(request.url);
-  at("code").replaceChildren(...withEnds(begin), ...others.flatMap((part) => [...breakable(request.url), ...withEnds(part)]));
+  at("code").replaceChildren(...withEnds(begin), ...others.flatMap((part) => [...breakableAddress(request.url), ...withEnds(part)]));
 }
 
 /** Lines of code, in which a backslash at the end of one stands beside the word before it. */

@@ -4,15 +4,16 @@ import { sizeOf } from "./arrays.js";
 import { awaitAnswer, hideAnswer, listenToAnswer, showAnswer, showFailure, showStopped, showStream } from "./answer.js";
 import { Mistake } from "./cells.js";
 import { listenToCode, showCode } from "./code.js";
-import { at, breakable, chooseTab, copyBy, copyButton, listenToTabs, made } from "./elements.js";
+import { at, breakable, build, chooseTab, copyBy, copyButton, listenToTabs, made } from "./elements.js";
 import { Fields, MOST_WRITTEN } from "./fields.js";
-import { isJSON, parse, pretty } from "./json.js";
+import { isJSON, mistakeIn, parse, pretty } from "./json.js";
 import { besides, bodyOf, contentOf, idOf, isInference, isSame, ofBoth, partsOf, sentIn, tensorsOf } from "./request.js";
 import { askForHeaders, MOUNT, typed } from "./server.js";
 import { declaration } from "./snippets.js";
 import { linkOf, remember } from "./visit.js";
 
 const SETTLES = 300;  // milliseconds until the server has heard of a client that has gone
+const BACK = "Mend it, or press Reset, to go back to the fields.";
 const NO_EXAMPLE = /\s*This document has no example.*/;  // the form has one
 const [FIELDS, JSON_TEXT] = ["with-fields", "with-json"];  // the tabs
 
@@ -20,7 +21,7 @@ const forms = new Map();  // by the path of a model: its form, as the reader has
 let form = null;  // of the model that is shown
 let exchange = null;  // the request whose answer is shown, or awaited; whoever writes late finds that it is another one
 let tellNews = () => {};  // that the server's numbers are others: a request takes its time, gives its first item, has ended
-let [noteLine, problemLine] = [null, null];  // the lines in the form that say what its fields do not show, and why it cannot be sent
+let noteLine = null;  // what says in the form what its fields do not show
 let isRefused = false;  // whether the server would refuse each request
 
 /**
@@ -116,15 +117,10 @@ class Form {
 
   /** The tensors of the body; raises Mistake where it is no JSON, or no request. */
   read() {
-    let tensors = null;
-    try {
-      tensors = tensorsOf(this.body, this.action);
-    } catch (error) {
-      if (!(error instanceof SyntaxError)) throw error;
-      throw new Mistake(at("body"), `The JSON has a mistake: ${error.message}`);
-    }
-    if (!tensors) throw new Mistake(at("body"), "The JSON is no request: expected an object, in which each input has a name");
-    return tensors;
+    const { action, body } = this, tensors = isJSON(body) ? tensorsOf(body, action) : null;
+    if (tensors) return tensors;
+    const why = isJSON(body) ? "The JSON is no request: expected an object, in which each input has a name." : sayWhere(body);
+    throw new Mistake(at("body"), `${why} ${BACK}`);
   }
 
   /** The fields are chosen, or the JSON, which stays chosen until the fields can show it. */
@@ -179,21 +175,41 @@ class Form {
     if (at("body").value !== this.body) at("body").value = this.body;
     if (!at("fields").contains(fields.element)) at("fields").replaceChildren(fields.element);
     if (at(this.tab).ariaSelected !== "true") chooseTab(at(this.tab));
-    say(noteLine, this.note, panel, "prepend");
-    say(problemLine, mistake?.message ?? "", panel, "append");
-    for (const each of at("try").querySelectorAll("[aria-invalid]")) each.removeAttribute("aria-invalid");
-    mistake?.control.setAttribute("aria-invalid", "true");
+    showNote(this.note, panel);
+    showMistake(mistake, panel);
     at("address").replaceChildren(...breakable(new URL(".", request.url).pathname));  // what is behind the last slash is chosen
     showCode(request, Boolean(mistake));
     showExchange();
   }
 }
 
-/** Show a text in a place, or take it away. What is there already stays as it is: an alert is read aloud each time that it changes. */
-function say(element, text, place, put) {
-  if (element.textContent !== text) element.textContent = text;
-  if (!text) element.remove();
-  else if (element.parentElement !== place) place[put](element);
+/** Say what the fields do not show, above what is chosen. */
+function showNote(note, panel) {
+  if (noteLine.textContent !== note) noteLine.textContent = note;
+  if (!note) noteLine.remove();
+  else if (noteLine.parentElement !== panel) panel.prepend(noteLine);
+}
+
+/** Tell a mistake right below its field, or at the end of a panel if it is none of a field. It is an alert when it comes, and none while it changes as one types. */
+function showMistake(mistake, panel) {
+  const { control, message } = mistake ?? {}, place = control?.closest(".field, td") ?? panel;
+  const told = [...at("try").querySelectorAll(".mistake")], kept = told.find(({ parentElement }) => parentElement === place);
+  for (const each of told) if (each !== kept || !mistake) each.remove();
+  for (const each of at("try").querySelectorAll("[aria-invalid]")) for (const name of ["aria-invalid", "aria-describedby"]) each.removeAttribute(name);
+  if (!mistake) return;
+  control.setAttribute("aria-invalid", "true");
+  control.setAttribute("aria-describedby", "mistake");
+  const text = kept ?? build("p", { id: "mistake", className: "failed mistake", role: "alert" });
+  if (kept && text.textContent !== message) text.removeAttribute("role");
+  if (text.textContent !== message) text.textContent = message;
+  if (place.lastElementChild !== text) place.append(text);
+}
+
+/** Where a text that is no JSON has its mistake, in words. */
+function sayWhere(text) {
+  const before = text.slice(0, mistakeIn(text)), lines = before.split("\n");
+  if (before.length === text.length) return "The JSON ends too early.";
+  return `The JSON has a mistake in line ${lines.length}, column ${lines.at(-1).length + 1}.`;
 }
 
 /** What `read` returns, or `instead` of its mistake. */
@@ -322,7 +338,6 @@ function showDeclaration({ body, action, file, parts }, text, model) {
 export function listenToForm(onNews) {
   tellNews = onNews;
   noteLine = made("p", "", "hint");
-  problemLine = Object.assign(made("p", "", "failed"), { role: "alert" });
   at("action").addEventListener("change", ({ target }) => form.changeAction(target.value));
   at("reset").addEventListener("click", () => { form.begin(); form.settle(); });
   at("link").addEventListener("click", ({ target }) => copyBy(target, new URL(linkOf(form.request), location.href).href));

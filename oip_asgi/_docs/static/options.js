@@ -2,6 +2,9 @@
 
 import { counted, digits, duration } from "./words.js";
 
+/** What content types make of tensors; another one is the server's own. */
+const TYPES = { pd: "a data frame", np: "arrays", str: "texts", base64: "bytes", datetime: "dates", pd_json: "values as JSON" };
+
 const BYTES = [["MiB", 2 ** 20], ["KiB", 2 ** 10]];
 
 /** Of each keyword what it concerns and its value; `streams` is whether the model answers with a stream. */
@@ -11,7 +14,7 @@ const WORDS = {
   timeout: (seconds, streams) => [streams ? "Time to the first item" : "Time for a request", seconds === null ? "no limit" : upTo(duration(seconds))],
   stream_timeout: (seconds) => ["Time for a whole stream", upTo(duration(seconds))],
   run: () => ["Where it runs", "on the event loop"],
-  content_type: (name) => ["Content type, if a request names none", name],
+  content_type: (name) => ["Content type, if a request names none", Object.hasOwn(TYPES, name) ? `${TYPES[name]} (${name})` : name],
   max_batch_size: (count) => ["Rows in a batch", upTo(count)],
   max_batch_delay: (seconds) => ["A request waits for others that share its batch", upTo(duration(seconds))],
   preferred_batch_sizes: (sizes) => ["A batch starts at once with", `${sizes.join(", ")} or more rows`],

@@ -35,7 +35,8 @@ export function remember(request, status, { seconds, items }) {
 function itemOf({ name, version, action, link, status, seconds, items, at: moment }) {
   const title = version === undefined ? name : `${name}, version ${version}`;
   const whole = link ? build("a", { href: link, title: "Fill it in again" }, [title]) : build("b", { title: "It is too long to be filled in again" }, [title]);
-  const took = items === undefined ? `round trip ${duration(seconds)}` : `${counted(items, "item")} in ${duration(seconds)}`;
+  const passed = `${/^\d/.test(status) ? "round trip" : "after"} ${duration(seconds)}`;  // a request without an answer has only the way there
+  const took = items === undefined ? passed : `${counted(items, "item")} in ${duration(seconds)}`;
   const words = build("div", { className: "words" }, [whole, made("div", `${action}, ${took}`, "faint")]), kind = status.startsWith("2") ? "good" : status === "stopped" ? "" : "bad";
   return build("li", {}, [made("span", status, `badge ${kind}`), words, made("time", moment.toLocaleTimeString("en-GB"), "faint")]);
 }
