@@ -40,10 +40,10 @@ ANY_TENSOR: Final[Schema] = {
 """A tensor of which nothing is declared."""
 
 _PICTURE: Final = (
-    "iVBORw0KGgoAAAANSUhEUgAAAEAAAABACAIAAAAlC+aJAAAAT0lEQVR42u3PQQkAAAgEME/7dzaFD2GwAsukXuvKvCYgICAgICAgICAgICAgICAgICAgICAg"
-    "ICAgICAgICAgICAgICAgICAgICAgICBwbwFs7ECAlfhOOgAAAABJRU5ErkJggg=="
+    "iVBORw0KGgoAAAANSUhEUgAAAEAAAABACAIAAAAlC+aJAAAAZ0lEQVR42u3aMQ0AIBAEQaQgCSnIRAElJTUS8AChID/JCrjpL425vi4BAAAAADwB5NIeBQAAAAAAAAAAAAAA"
+    "AAAQFdBrPggAAAAAACAW4KaziQAAAAAAAAAAAAAAAAAeWwAAAACBABvbMo2nnVlLkwAAAABJRU5ErkJggg=="
 )
-"""A PNG in base64: a square of 64 by 64 pixels whose colors change from corner to corner."""
+"""A PNG in base64, of 64 by 64 pixels: two squares, one over a corner of the other. An edge detector has edges to find."""
 
 _TEXTS: Final = {"base64": _PICTURE, "datetime": "2026-01-31T12:00:00", "pd_json": '"text"'}
 """An element of BYTES that each content type can read. Bytes are pictures more often than anything else. Any other is a plain text."""

@@ -123,9 +123,8 @@ export class Frame {
     const { count } = this;
     this.fewer.hidden = this.head.hidden = count < 2;
     this.table.classList.toggle("many", count > 1);
-    const titles = Array.from({ length: count }, (_, place) => build("th", { scope: "col" }, [`row ${place + 1}`]));
-    this.head.replaceChildren(build("td"), ...titles);
-    titles.forEach((title, place) => { title.style.order = place + 1; });
+    const title = (_, place) => build("th", { scope: "col" }, [`row ${place + 1}`]);
+    this.head.replaceChildren(build("td"), ...Array.from({ length: count }, title));
   }
 }
 
@@ -138,7 +137,6 @@ class Column {
     Object.assign(this, input, { cells: [] });
     const words = [typeOf(input.datatype, input.contentType, input), ...input.notes].join(", ");
     const title = [...breakable(input.name), " ", build("span", { className: "faint" }, [words])];
-    this.titles = { name: breakable(input.name).map((part) => (part.tagName ? "\u200b" : part)).join(""), type: words };
     this.element = build("tr", {}, [build("th", { scope: "row" }, title)]);
   }
 
@@ -164,10 +162,7 @@ class Column {
   add(value) {
     const cell = makeCell(this, `${this.name}, row ${this.cells.length + 1}`, value);
     this.cells.push(cell);
-    const place = build("td", {}, [cell.element]);
-    Object.assign(place.dataset, this.titles);  // which stand above each cell where rows stand below each other
-    place.style.order = this.cells.length;
-    this.element.append(place);
+    this.element.append(build("td", {}, [cell.element]));
   }
 
   /** Write texts from a row on: each becomes what it is in this column. */

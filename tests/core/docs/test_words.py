@@ -142,7 +142,7 @@ def test_where_a_text_stops_being_json(scripts: Scripts, text: str, place: int) 
     assert scripts.value_of("[json.mistakeIn(text), json.isJSON(text)]", text=text) == [place, False]
 
 
-@pytest.mark.parametrize("text", [r'{"a": [1, -2.5e+3, "\u00e9\\"", true, false, null, {}, []], "": {"b": 0}}', " 1 ", '"a"', "[]\n"])
+@pytest.mark.parametrize("text", [r'{"a": [1, -2.5e+3, "\u00e9\\\"", true, false, null, {}, []], "": {"b": 0}}', " 1 ", '"a"', "[]\n"])
 def test_json_has_no_mistake(scripts: Scripts, text: str) -> None:
     assert scripts.value_of("[json.mistakeIn(text), json.isJSON(text)]", text=text) == [len(text), True]
 

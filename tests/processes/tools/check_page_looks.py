@@ -324,8 +324,8 @@ def test_the_cells_of_a_frame_are_whole(site: Served, browser: Browser, size: An
         boxes = [box_of(cell) for cell in row.locator("input, select").all()]
         before, after = (1, 3) if size is PHONE else (0, 2)  # below each other on a phone, else beside
         assert all(one[after] <= other[before] for one, other in pairwise(boxes))
-        titles = [box_of(title) for title in page.locator("#fields thead th").all()]
-        assert [title[0] for title in titles] == pytest.approx([box[0] for box in boxes], abs=1)  # "row 2" stands above row 2
+        titles = [box_of(title) for title in page.locator("#fields thead th:visible").all()]
+        assert [title[0] for title in titles] == ([] if size is PHONE else pytest.approx([box[0] for box in boxes], abs=1))  # "row 2" stands above row 2
         assert scroll.evaluate("box => box.scrollWidth - box.scrollLeft - box.clientWidth") == pytest.approx(0, abs=1)
         assert boxes[-1][2] == pytest.approx(box_of(scroll)[2], abs=16)  # and the last row ends where all ends
 
