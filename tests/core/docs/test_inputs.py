@@ -247,7 +247,9 @@ def test_a_range_of_one_side_is_no_other_limit(scripts: Scripts) -> None:
 
 
 @pytest.mark.parametrize(
-    ("example", "has_time"), [(None, True), ("2026-01-31T00:00:00", False), ("2026-01-31T08:30:00", True)], ids=["none", "a day", "a moment"]
+    ("example", "has_time"),
+    [(None, True), ("2026-01-31T00:00:00", False), ("2026-01-31T08:30:00", True)],
+    ids=["none", "a day", "a moment"],
 )
 def test_a_date_may_have_a_time_unless_its_example_has_none(scripts: Scripts, example: str | None, has_time: bool) -> None:
     server = InferenceServer()

@@ -133,9 +133,9 @@ def test_a_type_has_one_word(scripts: Scripts, datatype: str, content_type: str 
 @pytest.mark.parametrize(
     ("text", "place"),
     [
-        ('{"inputs": [}', 12), ("", 0), (" ", 1), ('{"a": 1', 7), ('{"a": 1,}', 8), ("[1, 2,]", 6), ("[1 2]", 3), ('{"a" 1}', 5), ("{a: 1}", 1),
-        ('{"a": 01}', 7), ('["a\nb"]', 1), ('["a', 1), ("[tru]", 1), ("[True]", 1), ("[NaN]", 1), ("[-]", 1), ("[1.]", 2), ("{} x", 3), ("[[1], 2}", 7),
-        (r'["\x"]', 1), ("]", 0), ('{"a": {"b": [1, {}, []]}, "c": [}', 32), ("['a']", 1),
+        ('{"inputs": [}', 12), ("", 0), (" ", 1), ('{"a": 1', 7), ('{"a": 1,}', 8), ("[1, 2,]", 6), ("[1 2]", 3), ('{"a" 1}', 5),
+        ("{a: 1}", 1), ('{"a": 01}', 7), ('["a\nb"]', 1), ('["a', 1), ("[tru]", 1), ("[True]", 1), ("[NaN]", 1), ("[-]", 1),
+        ("[1.]", 2), ("{} x", 3), ("[[1], 2}", 7), (r'["\x"]', 1), ("]", 0), ('{"a": {"b": [1, {}, []]}, "c": [}', 32), ("['a']", 1),
     ],
 )  # fmt: skip
 def test_where_a_text_stops_being_json(scripts: Scripts, text: str, place: int) -> None:
@@ -215,7 +215,9 @@ def test_one_is_no_plural(scripts: Scripts, count: int, text: str) -> None:
     assert scripts.value_of("words.counted(count, 'row')", count=count) == text
 
 
-@pytest.mark.parametrize(("name", "words"), [("pd", "a data frame (pd)"), ("str", "texts (str)"), ("picture", "picture"), ("toString", "toString")])
+@pytest.mark.parametrize(
+    ("name", "words"), [("pd", "a data frame (pd)"), ("str", "texts (str)"), ("picture", "picture"), ("toString", "toString")]
+)
 def test_a_content_type_is_said_in_words(scripts: Scripts, name: str, words: str) -> None:
     told = scripts.value_of("options.wordsOf({ content_type: name })", name=name)
     assert told == [["content_type", "Content type, if a request names none", words]]

@@ -158,7 +158,7 @@ def test_a_file_is_sent(site: Served, browser: Browser) -> None:
 
 def test_the_example_of_a_file_is_a_picture_until_it_is_removed(site: Served, browser: Browser) -> None:
     page, seen = opened(browser, f"{site.url}/v2/docs#model=files")
-    expect(page.locator("#fields .thumb")).to_have_text(re.compile(r"^a picture, 64 × 64 pixels, PNG, \d+ bytes$"))
+    expect(page.locator("#fields .thumb")).to_have_text(re.compile(r"^a picture, 64 \u00d7 64 pixels, PNG, \d+ bytes$"))
     assert page.locator("#fields canvas").evaluate("canvas => [canvas.width, canvas.height]") == [64, 64]
     sent = json.loads(page.input_value("#body"))["inputs"][0]["data"][0]
     page.click("#send")
@@ -317,7 +317,12 @@ def test_a_table_of_other_columns_is_not_read(site: Served, browser: Browser) ->
     read, told = page.locator("#fields [role=status]"), page.locator("#fields .failed")
     columns = "age, income, city, plan, since, active"
     file = page.get_by_label("Rows from a CSV file")
-    for text, names in (("Age,foo\n1,2\n", "Age, foo"), ("a,b,c,d,e,f\n1,2,x,pro,2024-01-01,true\n", "a, b, c, d, e, f"), ("foo\n", "foo"), ("x1,x2\n1,2\n", "x1, x2")):
+    for text, names in (
+        ("Age,foo\n1,2\n", "Age, foo"),
+        ("a,b,c,d,e,f\n1,2,x,pro,2024-01-01,true\n", "a, b, c, d, e, f"),
+        ("foo\n", "foo"),
+        ("x1,x2\n1,2\n", "x1, x2"),
+    ):
         file.set_input_files([{"name": "a.csv", "mimeType": "text/csv", "buffer": text.encode()}])
         expect(read).to_have_text(f"Nothing is read: no column is called {names}. Expected: {columns}")
         expect(told).to_have_count(0)
@@ -553,7 +558,7 @@ def test_a_picture_is_shown_before_it_is_sent(site: Served, browser: Browser, tm
     page, seen = opened(browser, f"{site.url}/v2/docs#model=files")
     (tmp_path / "it's $x.png").write_bytes(RED)
     page.set_input_files("#fields input[type=file]", tmp_path / "it's $x.png")
-    expect(page.locator("#fields .thumb")).to_contain_text(f"it's $x.png, 3 × 2 pixels, PNG, {len(RED)} bytes")
+    expect(page.locator("#fields .thumb")).to_contain_text(f"it's $x.png, 3 \u00d7 2 pixels, PNG, {len(RED)} bytes")
     assert drawn(page.locator("#fields canvas")) == [255, 0, 0, 255]
     page.click("#send")
     expect(page.locator("#answer .badge")).to_have_text("200 OK")

@@ -102,10 +102,12 @@ def test_all_rows_of_a_column_stand_below_its_name_on_a_phone(site: Served, brow
         first, last = boxes[3 * place], boxes[3 * place + 2]
         assert title[3] <= first[1]
         assert place + 1 == len(titles) or last[3] <= titles[place + 1][1]
-    assert page.get_by_label("age, row 2").evaluate("cell => getComputedStyle(cell.parentElement, '::before').content") == '"row " counter(row) / ""'
+    before = page.get_by_label("age, row 2").evaluate("cell => getComputedStyle(cell.parentElement, '::before').content")
+    assert before == '"row " counter(row) / ""'
     assert page.locator("#fields .scroll").evaluate("box => [box.scrollLeft, box.scrollWidth - box.clientWidth]") == [0, 0]
     assert page.evaluate("document.documentElement.scrollWidth") <= 360
-    page.locator("#fields input[type=date]").evaluate_all("dates => dates.forEach((date) => { date.type = 'text'; })")  # which has one stop, not one for each part
+    dates = page.locator("#fields input[type=date]")  # each part of one is a stop of the key Tab
+    dates.evaluate_all("dates => dates.forEach((date) => { date.type = 'text'; })")
     cells[0].focus()
     for cell in cells[1:]:
         page.keyboard.press("Tab")

@@ -484,7 +484,9 @@ def test_a_model_that_is_not_there_is_told_as_long_as_it_is_not(site: Served, br
 def test_what_a_picture_says_is_not_the_mistake_of_the_form(site: Served, browser: Browser) -> None:
     page, seen = opened(browser, f"{site.url}/v2/docs#model=files")
     thumb = page.locator("#fields .thumb .failed")
-    page.set_input_files("#fields input[type=file]", [{"name": "a.png", "mimeType": "image/png", "buffer": b"\x89PNG\r\n\x1a\n" + b"no" * 20}])
+    page.set_input_files(
+        "#fields input[type=file]", [{"name": "a.png", "mimeType": "image/png", "buffer": b"\x89PNG\r\n\x1a\n" + b"no" * 20}]
+    )
     expect(thumb).to_have_text("The browser cannot read this picture.")
     body = page.input_value("#body")
     write_json(page, "{")

@@ -299,7 +299,7 @@ def test_the_plots_of_numbers_have_an_axis_of_time(site: Served, browser: Browse
     page.clock.run_for(600_000)
     page.evaluate("delete document.hidden")
     look(2000)
-    expect(page.locator("#rate")).to_have_text("–")  # what was while nobody looked is not now
+    expect(page.locator("#rate")).to_have_text("\u2013")  # what was while nobody looked is not now
     expect(page.locator("#numbers caption")).to_have_text(re.compile("^Requests since the start"))
     look(2000)
     expect(page.locator("#rate")).to_have_text("0.5")
