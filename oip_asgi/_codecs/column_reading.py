@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 import numpy as np
 
 from .._protocol.column_shape import rows_of
-from .._protocol.datatypes import Array
+from .._protocol.datatypes import Array, widen
 from .._protocol.errors import InvalidRequest, show
 from .._protocol.specs import TensorSpec
 from .._protocol.tensors import Tensor, make_tensor
@@ -119,9 +119,7 @@ def _make_objects(values: list[Any]) -> Any:
 
 
 def _read_numbers(tensor: Tensor, content_type: str) -> Array:
-    rows: Array = rows_of(tensor, content_type)
-    # pandas can neither sort nor select a column of BF16; FP32 holds each of its values
-    return rows.astype(np.float32) if tensor.datatype == "BF16" else rows
+    return widen(rows_of(tensor, content_type))  # pandas can neither sort nor select a column of BF16
 
 
 def _read_strings(tensor: Tensor) -> Any:

@@ -20,6 +20,7 @@ from .._codecs.content_types import Codecs, Reader, RequestReader, read_scalar_p
 from .._codecs.rows import Rows
 from .._codecs.rows_as_json import OBJECTS, Objects
 from .._extensions.reserved import OF_PROTOCOL
+from .._protocol.datatypes import widen
 from .._protocol.errors import InvalidRequest, describe_expected, find_near, list_names, show
 from .._protocol.limits import MAX_COLUMNS, MAX_TENSORS
 from .._protocol.specs import TensorSpec
@@ -253,7 +254,7 @@ class Binding(Bound, frozen=True, kw_only=True, eq=False):
                         tensor = make_tensor(name, array, tensor.parameters)
                 dtype = array.dtype
                 if (dtype is not spec.dtype and dtype != spec.dtype) or not spec.fits(array.shape):
-                    column = tensor if spec.takes(dtype) and spec.fits(array.shape) else self._fit_column(tensor, spec)
+                    column = _widen(tensor) if spec.takes(dtype) and spec.fits(array.shape) else self._fit_column(tensor, spec)
                     wrong, tensor = (wrong or name, tensor) if column is None else (wrong, column)
             tensors[name] = tensor
         if not present == len(required) == len(tensors) == len(inputs):
@@ -387,6 +388,12 @@ def make_binding(bound: Bound) -> Binding:
         _known=None if bound.is_open else frozenset(entry.name for entry in entries),
         _single_input=None if takes_any or len(tensors) != 1 else tensors[0],
     )
+
+
+def _widen(tensor: Tensor) -> Tensor:
+    """A tensor of another datatype than the declared one, which estimators take if it is one of numpy's."""
+    array = widen(tensor.array)
+    return tensor if array is tensor.array else make_tensor(tensor.name, array, tensor.parameters)
 
 
 def _make_unfit_error(tensor: Tensor, spec: TensorSpec, *, is_column: bool) -> InvalidRequest:

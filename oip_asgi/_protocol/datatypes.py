@@ -113,6 +113,12 @@ def cast(array: Array, dtype: DType) -> Array:
         return array.astype(dtype)
 
 
+def widen(array: Array) -> Array:
+    """BF16 as FP32, which holds each of its values, for libraries that know numpy's own dtypes alone. Other arrays are returned as they
+    are."""
+    return array.astype(np.float32) if array.dtype.kind == "V" else array
+
+
 def find_overflow(array: Array, converted: Array) -> Array:
     """Where a finite number became an infinity."""
     overflow: Array = np.isinf(converted) & np.isfinite(array)

@@ -323,6 +323,18 @@ def test_whole_numbers_that_no_integer_holds_are_floats_to_an_estimator(row: lis
     assert generate(server, {"X": [row, [0, 0]]}) == (200, {"model_name": "m", "output_0": [1, 0]})
 
 
+@pytest.mark.parametrize("columns", [FRAME, FRAME.to_numpy()])
+def test_numbers_of_bf16_reach_an_estimator_as_fp32(columns: Any) -> None:
+    server, bf16 = InferenceServer(), TensorSpec("X", "BF16", [-1]).dtype
+    predict = LogisticRegression().fit(columns, KINDS).predict_proba
+    server.register("m", predict)
+    rows = FRAME.to_numpy(np.float32) + np.float32(0.1)
+    short = rows.astype(bf16)
+    inputs: Any = {"X": short} if columns is not FRAME else {name: short[:, place] for place, name in enumerate(FRAME)}
+    expected = predict(pd.DataFrame(short.astype(np.float32), columns=FRAME.columns) if columns is FRAME else short.astype(np.float32))
+    np.testing.assert_array_equal(server.infer_sync("m", inputs).outputs[0].array, expected)
+
+
 def test_a_frame_of_one_column_is_declared_as_one() -> None:
     frame, server = FRAME[["age"]], InferenceServer()
     predict = LogisticRegression().fit(frame, KINDS).predict
