@@ -203,7 +203,7 @@ class Binding(Bound, frozen=True, kw_only=True, eq=False):
     """The names of the tensors that each request must have."""
     _specs: dict[str, TensorSpec]
     _ranged: dict[str, TensorSpec]
-    _checked: dict[str, TensorSpec]  # those whose values are looked at
+    _checked: dict[str, tuple[TensorSpec, str | None]]  # those whose values are looked at, each with the content type that reads it
     _known: frozenset[str] | None  # the names of all inputs; None if it may have others
     _single_input: str | None  # the name of the only tensor
 
@@ -225,7 +225,7 @@ class Binding(Bound, frozen=True, kw_only=True, eq=False):
         if name is not None and is_for_tensor and content_type in self.codecs.requests and len(inputs) == 1 and inputs[0].name != name:
             inputs = [make_tensor(name, inputs[0].array, inputs[0].parameters)]
         try:
-            return self.accept_inputs(inputs, has_content_type=True)
+            return self.accept_inputs(inputs, content_type)
         except InvalidRequest as error:
             if self.request_reader is not None or is_for_tensor:
                 raise
@@ -234,7 +234,7 @@ class Binding(Bound, frozen=True, kw_only=True, eq=False):
                 f"({self._list_parameters()})"
             ) from None
 
-    def accept_inputs(self, inputs: Sequence[Tensor], *, has_content_type: bool = False) -> dict[str, Tensor]:
+    def accept_inputs(self, inputs: Sequence[Tensor], content_type: str | None = None) -> dict[str, Tensor]:
         """`accept_request`, for a request without a content type, or with one that is checked already."""
         if self.rows is not None and len(inputs) == 1 and type(inputs[0]) is Objects:
             return {OBJECTS: inputs[0]}
@@ -248,7 +248,7 @@ class Binding(Bound, frozen=True, kw_only=True, eq=False):
             spec = specs.get(name)
             if spec is not None:
                 array = tensor.array
-                if has_content_type or "content_type" in tensor.parameters:
+                if content_type is not None or "content_type" in tensor.parameters:
                     array = spec.to_declared_rank(array)
                     if array is not tensor.array:
                         tensor = make_tensor(name, array, tensor.parameters)
@@ -264,18 +264,18 @@ class Binding(Bound, frozen=True, kw_only=True, eq=False):
                 tensors[wrong], specs[wrong], is_column=self.rows is None and self.request_reader is not None and wrong not in self.named
             )
         if self._checked:
-            self._check_values(tensors)
+            self._check_values(tensors, self.find_tensor_content_type(content_type))
         return tensors
 
     def list_outside(self, tensors: Mapping[str, Tensor]) -> list[str]:
         """The names of the tensors that have a value outside of the declared range, of a model that is called with them nevertheless."""
         return [name for name, spec in self._ranged.items() if name in tensors and spec.find_outside(tensors[name].array) is not None]
 
-    def _check_values(self, tensors: Mapping[str, Tensor]) -> None:
-        for name, spec in self._checked.items():
+    def _check_values(self, tensors: Mapping[str, Tensor], content_type: str | None) -> None:
+        for name, (spec, declared) in self._checked.items():
             if name not in tensors:
                 continue
-            missing = None if spec.allow_nan else find_missing(tensors[name], spec.content_type)
+            missing = None if spec.allow_nan else find_missing(tensors[name], content_type or declared)
             if missing is not None:
                 is_number = spec.datatype not in ("BYTES", "BOOL") and spec.other_datatypes != "all"
                 expected = "a finite number" if is_number else "text" if spec.content_type == "str" else "a value"
@@ -384,7 +384,11 @@ def make_binding(bound: Bound) -> Binding:
         required=frozenset(entry.name for entry in entries if entry.is_needed) - scalars,
         _specs=declared,
         _ranged={name: spec for name, spec in declared.items() if spec.has_range},
-        _checked={name: spec for name, spec in declared.items() if spec.has_range or not spec.allow_nan},
+        _checked={
+            entry.name: (entry.spec, entry.content_type)
+            for entry in entries
+            if entry.spec is not None and (entry.spec.has_range or not entry.spec.allow_nan)
+        },
         _known=None if bound.is_open else frozenset(entry.name for entry in entries),
         _single_input=None if takes_any or len(tensors) != 1 else tensors[0],
     )

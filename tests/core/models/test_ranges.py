@@ -86,6 +86,31 @@ def test_missing_values_are_refused_where_the_declaration_says_so(spec: TensorSp
     assert get(server, "/models/m")[1]["inputs"][0]["parameters"]["allow_nan"] is False
 
 
+@pytest.mark.parametrize(
+    ("declared", "of_request", "texts", "missing"),
+    [
+        (None, "pd_json", ['"a"', "null"], 1),
+        ("str", "pd_json", ["null", '"a"'], 0),
+        (None, "datetime", ["2026-01-01", "NaT"], 1),
+        ("pd_json", "str", ["null", "NaT"], None),
+        ("datetime", "str", ["NaT"], None),
+        ("pd_json", None, ["null"], 0),
+    ],
+)
+def test_the_content_type_of_the_request_decides_which_texts_are_missing(
+    declared: str | None, of_request: str | None, texts: list[str], missing: int | None
+) -> None:
+    server = InferenceServer()
+    server.register("m", lambda x: [len(x)], inputs=[TensorSpec("x", "BYTES", [-1], declared, allow_nan=False)])
+    more = {} if of_request is None else {"parameters": {"content_type": of_request}}
+    answer = ask(server, "m", {"inputs": [{"name": "x", "datatype": "BYTES", "shape": [len(texts)], "data": texts}], **more})
+    if missing is None:
+        assert outputs(answer) == {"output_0": [len(texts)]}
+    else:
+        expected = "text" if declared == "str" else "a value"
+        assert error(answer) == (400, f"input 'x', row {missing} is missing: expected {expected}")
+
+
 def test_large_whole_numbers_beside_missing_ones_are_compared_exactly() -> None:
     server = served(TensorSpec("age", "INT64", [-1], pd_dtype="Int64", maximum=2**53))
     assert server.infer_sync("m", {"age": pd.Series([2**53, None], dtype="Int64")})["output_0"].tolist() == [1]
