@@ -41,6 +41,12 @@ MAX_VALUES: Final = 100_000
 _JSON_TEXTS: Final = "pd_json"
 """The content type of a tensor whose elements are JSON texts."""
 
+_DATES: Final = "datetime"
+"""The content type of a tensor whose elements are dates."""
+
+_NO_DATE: Final = b"NaT"
+"""A missing date in such a tensor."""
+
 _INFERENCE_REQUEST: Final = re.compile(rb'"inputs"[ \t\r\n]*:[ \t\r\n]*\[[ \t\r\n]*[{\]]')
 
 _SURROGATE: Final = re.compile(rb"\\u[dD][89a-fA-F]")
@@ -247,8 +253,8 @@ def _write_missing(value: Any, spec: TensorSpec | None) -> tuple[Any, dict[str, 
         if any(type(each) is int and abs(each) < _NEARLY_INFINITE and float(each) != each for each in values):
             raise InvalidRequest(": null makes FP64 of the whole numbers beside it, which would round the large ones: declare the input")
         return [_Literal("NaN") if each is None else each for each in values], {}
-    if spec.datatype == "BYTES" and spec.content_type == "datetime":
-        return ["NaT" if each is None else each for each in values], {}
+    if spec.datatype == "BYTES" and spec.content_type == _DATES:
+        return [_NO_DATE.decode() if each is None else each for each in values], {}
     if spec.datatype in FLOATING:
         return values, {}
     are_texts = spec.datatype == "BYTES" and spec.content_type in (None, "str") and kinds <= {str, NoneType}
@@ -357,7 +363,7 @@ class FlatEncoder:
                 if name in RESERVED_OUTPUTS:
                     _check_names([name], ())
                 names[name] = b",%b:" % _encode(name)
-            text = _read_json_texts(tensor) if tensor.parameters and array.dtype.hasobject else None
+            text = _write_column(tensor) if tensor.parameters and array.dtype.hasobject else None
             try:
                 text = text or _encode(to_value(array))
             except InvalidRequest as error:
@@ -384,7 +390,7 @@ def encode_rows(response: InferenceResponse) -> bytes:
 
 def _read_elements(tensor: Tensor) -> list[Any]:
     """The elements of a tensor as JSON has them, of each row."""
-    text = _read_json_texts(tensor) if tensor.parameters and tensor.array.dtype.hasobject else None
+    text = _write_column(tensor) if tensor.parameters and tensor.array.dtype.hasobject else None
     value = to_value(tensor.array) if text is None else msgspec.Raw(text)
     values: list[Any] = msgspec.json.decode(value) if isinstance(value, msgspec.Raw) else value
     shape = tensor.shape
@@ -392,10 +398,14 @@ def _read_elements(tensor: Tensor) -> list[Any]:
     return values if len(shape) == 1 else [values[row * width : (row + 1) * width] for row in range(shape[0])]
 
 
-def _read_json_texts(tensor: Tensor) -> bytes | None:
-    """The JSON list that the elements of a `pd_json` tensor make: a column with missing values leaves like that. None for other tensors."""
-    if tensor.parameters.get("content_type") == _JSON_TEXTS:
-        text = b"[%b]" % b",".join(tensor.array.ravel().tolist())
+def _write_column(tensor: Tensor) -> bytes | None:
+    """The JSON list of a column in which texts, or values among objects, may be missing, or in which a date is. None for other tensors."""
+    content_type, elements = tensor.parameters.get("content_type"), tensor.array.ravel().tolist()
+    if content_type == _DATES and _NO_DATE in elements:
+        with suppress(UnicodeDecodeError):  # `to_value` says which element is no text
+            return _encode([None if element == _NO_DATE else element.decode() for element in elements])
+    if content_type == _JSON_TEXTS:
+        text = b"[%b]" % b",".join(elements)
         with suppress(*ERRORS):
             if len(msgspec.json.decode(text)) == tensor.array.size:
                 return text

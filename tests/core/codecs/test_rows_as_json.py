@@ -72,6 +72,12 @@ class Plain:
 
 
 @dataclasses.dataclass
+class Dated:
+    since: date | None
+    note: str | None
+
+
+@dataclasses.dataclass
 class Named:
     id: int
 
@@ -97,6 +103,14 @@ def answer(function: Callable[[Any], Any], takes: Any, gives: Any, body: Any) ->
     other = served(function, takes, gives, cache=ResponseCache(1 << 20))(body)
     assert (one.status, one.body) == (other.status, other.body)
     return one.status, json.loads(one.body)
+
+
+def test_a_date_that_is_missing_is_null_also_in_an_answer() -> None:
+    rows: list[dict[str, str | None]] = [{"since": "2024-02-29", "note": "NaT"}, {"since": None, "note": None}]
+    assert answer(lambda rows: rows, list[Dated], list[Dated], rows) == (200, rows)
+    for row in rows:
+        assert answer(lambda rows: rows, list[Dated], list[Dated], row) == (200, {"model_name": "m", **row})
+        assert answer(lambda one: one, Dated, Dated, row) == (200, {"model_name": "m", **row})
 
 
 @pytest.mark.parametrize(
