@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import re
 from array import array
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
@@ -29,6 +30,9 @@ from .row_fields import Field, FromJSON, Make
 
 OBJECTS: Final = ""
 """The name of the input that holds the rows of a request themselves. No tensor of a client or a declaration has it."""
+
+_EIGHT_DIGITS: Final = re.compile("[0-9]{8}")
+"""A day, as ISO 8601 and columns of dates have it too."""
 
 _encode: Final = msgspec.json.Encoder().encode
 
@@ -102,7 +106,7 @@ class JSONRows:
             for row, each in enumerate(objects):
                 self._check_object(row, each)
         for name in self._dates:
-            _refuse_finer(name, (each.get(name) for each in objects))
+            _check_dates(name, (each.get(name) for each in objects))
         if self._binary:
             objects = [{**each, **{name: _to_bytes(each[name]) for name in self._binary if name in each}} for each in objects]
         return self._make_request(self._make(objects), as_columns=as_columns)
@@ -192,11 +196,13 @@ def _refuse_beyond(field: Field, values: Iterable[Any]) -> None:
             raise InvalidRequest(f"rows[{row}].{field.reads}: {cell} is out of range for INT64: {expected}")
 
 
-def _refuse_finer(name: str, values: Iterable[Any]) -> None:
-    """Refuse dates that msgspec and pydantic would round."""
+def _check_dates(name: str, values: Iterable[Any]) -> None:
+    """Refuse dates that msgspec and pydantic would round, and days that pydantic would take for seconds."""
     for row, cell in _iterate_cells(values):
         if type(cell) is str and is_finer(cell.encode()):
             raise InvalidRequest(f"rows[{row}].{name}: a datetime.datetime has microseconds at most, but {show(cell)} is finer")
+        if type(cell) is str and _EIGHT_DIGITS.fullmatch(cell):
+            raise InvalidRequest(f"rows[{row}].{name}: {show(cell)} may be a day or a number of seconds: expected such as 2024-02-29")
 
 
 def _iterate_cells(values: Iterable[Any]) -> Iterator[tuple[int, Any]]:

@@ -304,6 +304,24 @@ def test_a_date_finer_than_microseconds_is_refused_without_columns_too(cls: type
     assert answer(lambda _: [1.0], list[cls], list[float], [rows[0], rows[2]]) == (400, {"error": expected})  # type: ignore[valid-type]
 
 
+def test_a_day_of_eight_digits_is_no_number_of_seconds_to_pydantic() -> None:
+    seen: list[Any] = []
+
+    def note(rows: list[Any]) -> list[float]:
+        seen.extend(rows)
+        return [1.0]
+
+    expected = "'20240229' may be a day or a number of seconds: expected such as 2024-02-29"
+    ask = served(note, list[Moments], list[float])
+    refused = ask([{"at": "20240229"}])
+    assert (refused.status, json.loads(refused.body)) == (400, {"error": f"rows[0].at: {expected}"})
+    refused = ask([{"at": 0}, {"at": "2024-02-29", "each": ["20240229"]}])
+    assert (refused.status, json.loads(refused.body)) == (400, {"error": f"rows[1].each: {expected}"})
+    assert ask([{"at": 0}]).status == 200
+    assert ask({"at": "20240229"}).status == 200  # as columns, which know days alone
+    assert [each.at.replace(tzinfo=None) for each in seen] == [datetime(1970, 1, 1), datetime(2024, 2, 29)]
+
+
 @pytest.mark.parametrize(
     ("cls", "result", "expected"),
     [
