@@ -161,9 +161,19 @@ def _has_value_of_each(model: Any, method: str) -> bool:
     """Whether a method returns a value for each class: two classes have one decision, and `ovo` has one of each pair."""
     if method != "decision_function":
         return True
-    shape = _get_attribute(_find_last(model), "decision_function_shape")
     classes = _get_attribute(model, "classes_")
-    return isinstance(classes, np.ndarray) and len(classes) > 2 and shape != "ovo"
+    is_of_pairs = any(map(_decides_each_pair, (model, _find_last(model))))
+    return isinstance(classes, np.ndarray) and len(classes) > 2 and not is_of_pairs
+
+
+def _decides_each_pair(model: Any) -> bool:
+    """Whether an estimator, or one of those of which it is made, is to have a decision of each pair of classes: what is made of it, such as
+    a bag, has it too."""
+    try:
+        parameters = model.get_params()
+    except Exception:  # what an older version wrote may lack one
+        return False
+    return any(value == "ovo" for name, value in parameters.items() if name.endswith("decision_function_shape"))
 
 
 def _get_attribute(model: Any, name: str) -> Any:

@@ -17,6 +17,7 @@ from sklearn.datasets import load_iris
 from sklearn.decomposition import PCA
 from sklearn.ensemble import BaggingClassifier, HistGradientBoostingClassifier, RandomForestClassifier, StackingClassifier, VotingClassifier
 from sklearn.feature_extraction.text import HashingVectorizer, TfidfVectorizer
+from sklearn.feature_selection import RFE
 from sklearn.gaussian_process import GaussianProcessClassifier
 from sklearn.gaussian_process.kernels import RBF
 from sklearn.impute import MissingIndicator, SimpleImputer
@@ -466,6 +467,24 @@ def test_where_classes_are_no_labels_nothing_is_declared() -> None:
         server = served(method)
         assert described(server, "outputs") == {}
         assert described(server) == {"X": ARRAY if method == several.predict_proba else FINITE_ARRAY}
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        BaggingClassifier(SVC(decision_function_shape="ovo"), 2),
+        StackingClassifier([("a", DecisionTreeClassifier())], SVC(decision_function_shape="ovo"), cv=2),
+        RFE(SVC(kernel="linear", decision_function_shape="ovo")),
+        GridSearchCV(SVC(), {"decision_function_shape": ["ovo"]}, cv=2),
+    ],
+    ids=lambda made: type(made).__name__,
+)
+def test_a_decision_of_each_pair_has_no_labels_wherever_it_is_made(made: Any) -> None:
+    four = np.where(np.arange(len(X)) % 5 == 0, "other", Y)
+    for kinds, pairs in ((Y, 3), (four, 6)):
+        server = served(made.fit(X, kinds).decision_function)
+        assert described(server, "outputs") == {}
+        assert server.infer_sync("m", {"X": X[:2]}).outputs[0].shape == (2, pairs)
 
 
 def test_regressors_and_transformers_are_as_they_are() -> None:
