@@ -13,6 +13,7 @@ const MOST_ROWS = 200;  // of a stream of numbers
 const PATIENCE = 500;  // milliseconds until one wants to know that something happens
 
 let waiting = 0;  // the timer of a request that is under way
+let isAwaited = false;  // whether nothing of the answer is shown yet
 
 /** The text of an error, in our form or in a host's. */
 export function errorOf(text) {
@@ -51,9 +52,10 @@ export function hideAnswer() {
   at("answer").hidden = true;
 }
 
-/** A request is under way: what is there is the answer to another one. After a while it can be stopped, and `onLate` is called. */
+/** A request is under way: what is there is the answer to another one. After a while it can be stopped, and `onLate` is called. What is shown first is brought into view. */
 export function awaitAnswer(stop, onLate) {
   clearTimeout(waiting);
+  isAwaited = true;
   at("answer").ariaBusy = true;
   waiting = setTimeout(() => {
     begin("no answer yet", "", { isBare: true });
@@ -65,6 +67,12 @@ export function awaitAnswer(stop, onLate) {
 function offerStop(stop) {
   at("stop").hidden = false;
   at("stop").onclick = stop;
+}
+
+/** There is nothing to stop: who has stopped it by the keyboard can send again. */
+function withdrawStop() {
+  if (document.activeElement === at("stop")) at("send").focus();
+  at("stop").hidden = true;
 }
 
 /** A request that has no answer: the text says why. */
@@ -84,7 +92,7 @@ function begin(status, kind, { failure = "", when = "", isBare = Boolean(failure
   at("answer").hidden = at("answer").ariaBusy = false;
   showStatus(status, kind);
   at("size").textContent = "";
-  at("stop").hidden = true;
+  withdrawStop();
   at("failure").hidden = !failure;
   at("failure").textContent = failure;
   at("when").hidden = !when;
@@ -92,6 +100,8 @@ function begin(status, kind, { failure = "", when = "", isBare = Boolean(failure
   for (const id of ["looks", "look", "raw"]) at(id).classList.toggle("gone", isBare);
   at("look").replaceChildren();
   at("text").textContent = "";
+  if (isAwaited) at("line").scrollIntoView({ block: "nearest" });
+  isAwaited = false;
 }
 
 function showStatus(status, kind) {
@@ -181,7 +191,7 @@ export async function showStream(response, begun, { name, id, declared, signal, 
   } finally {
     growth.finish();
     if (growth.element.isConnected) {  // else another answer is shown
-      at("stop").hidden = true;
+      withdrawStop();
       at("size").textContent = growth.sentence();
     }
   }

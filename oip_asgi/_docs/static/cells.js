@@ -2,6 +2,7 @@
 
 import { build } from "./elements.js";
 import { exactly, Written } from "./json.js";
+import { listed } from "./words.js";
 
 const NUMBER = /^[-+]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?$/;
 const JSON_NUMBER = /^-?(0|[1-9]\d*)(\.\d+)?([eE][+-]?\d+)?$/;
@@ -10,6 +11,8 @@ const OF_PYTHON = { True: true, False: false, None: null, nan: "NaN", inf: "Infi
 const MOMENT = /^(\d{4}-\d\d-\d\d)(?:[T ](\d\d:\d\d(?::\d\d(?:\.\d{1,3})?)?))?(Z?)$/;
 export const DECIMALS = "write decimals with a point, as in 1.5";
 const MIDNIGHT = /^[0:.]*$/, WHOLE_MINUTE = /^\d\d:\d\d(:[0.]*)?$/;
+
+const OTHER = "other";  // the value of an option that is none of the choices
 
 /** What the reader wrote cannot be sent. */
 export class Mistake extends Error {
@@ -77,17 +80,14 @@ class ChoiceCell {
     const place = choices.findIndex((choice) => value !== null && value !== undefined && fieldText(choice) === fieldText(value));
     this.element = build("select", { ariaLabel: label }, options);
     this.element.value = place >= 0 ? place : nothing === null && value === undefined ? 0 : "";
-    if (place < 0 && nothing === null && value !== null && value !== undefined) this.keep(value);
-  }
-
-  /** A value that is no choice stays as it is, so that the server can say what it thinks of it. */
-  keep(value) {
-    this.choices = [...this.choices, value];
-    this.element.append(new Option(fieldText(value), this.choices.length - 1, true, true));
+    this.other = place < 0 && value !== null && value !== undefined ? fieldText(value) : null;  // which is no choice: it stays in sight, and is told
+    if (this.other !== null) this.element.append(new Option(this.other, OTHER, true, true));
   }
 
   read() {
-    return this.element.value === "" ? nothingOf(this, "a choice") : this.choices[this.element.value];
+    const { value } = this.element;
+    if (value === OTHER) throw new Mistake(this.element, `${placeOf(this)}: ${JSON.stringify(this.other)} is not one of ${listed(this.choices.map(fieldText))}`);
+    return value === "" ? nothingOf(this, "a choice") : this.choices[value];
   }
 }
 

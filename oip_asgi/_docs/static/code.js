@@ -1,12 +1,12 @@
 // The request in code, in the languages that can write it. Knows nothing of the form.
 
-import { at, breakableAddress, chooseTab, listenToTabs, made, saveButton } from "./elements.js";
+import { at, breakableAddress, build, chooseTab, listenToTabs, made, saveButton } from "./elements.js";
 import { contentOf } from "./request.js";
 import { LANGUAGES, fileOf, isLong } from "./snippets.js";
 import { linkOf } from "./visit.js";
 
 const EARLIER = "Nothing to copy while there is a mistake above. Below is the last request without one.";
-const SHORT = '{"inputs": []}';  // a body for which each language that has the action has code
+const SHORT = '{"inputs": []}';  // a body for which each language has code, if it has the action
 
 let shown = null;  // the request, its codes by language, and whether the form has a mistake since
 
@@ -16,32 +16,41 @@ export function listenToCode() {
 
 /** Offer the languages in which a request can be written, and its link; one before a mistake is not to be copied. */
 export function showCode(request, isEarlier) {
-  const codes = Object.entries(LANGUAGES).map(([name, { make }]) => [name, make(request)]).filter(([, code]) => code);
-  shown = { request, isEarlier, codes: new Map(codes) };
-  at("link").hidden = Boolean(request.file) || request.parts.length > 0 || !linkOf(request);
+  const codes = new Map(Object.entries(LANGUAGES).map(([name, { make }]) => [name, make(request)]).filter(([, code]) => code));
+  const hasLink = !request.file && !request.parts.length && Boolean(linkOf(request));
+  shown = { request, isEarlier, codes, hasLink };
+  at("link").hidden = !hasLink;
   for (const each of [at("link"), document.querySelector("[data-copies=code] button")]) each.disabled = isEarlier;
   at("code").classList.toggle("earlier", isEarlier);
-  const chosen = at("languages").querySelector("[aria-selected=true]")?.textContent;
-  at("languages").replaceChildren(...codes.map(([name]) => {
-    const tab = Object.assign(made("button", name), { type: "button", role: "tab" });
-    tab.setAttribute("aria-controls", "snippet");
-    return tab;
-  }));
-  const tabs = [...at("languages").children];
-  chooseTab(tabs.find((tab) => tab.textContent === chosen) ?? tabs[0]);
+  const kept = new Map([...at("languages").children].map((tab) => [tab.textContent, tab])), names = [...codes.keys()];  // one may have the focus
+  const tabs = names.map((name) => kept.get(name) ?? languageTab(name)), chosen = tabs.find((tab) => tab.ariaSelected === "true") ?? tabs[0];
+  if (tabs.length !== kept.size || tabs.some((tab) => !tab.isConnected)) at("languages").replaceChildren(...tabs);
+  chooseTab(chosen);
 }
 
-/** Where the request, for its size, has no link, or no code in some languages: those that would have some for a shorter one. */
-function limitOf({ request, codes }) {
-  if (request.file || request.parts.length) return "A link cannot carry its bytes.";
-  const isLacking = ([name, { make }]) => !codes.has(name) && make({ ...request, body: SHORT });
-  const languages = isLong(request.body) ? Object.entries(LANGUAGES).filter(isLacking).map(([name]) => name) : [];
-  const none = [at("link").hidden && "a link", ...languages].filter(Boolean);
-  return none.length ? `The request is too long for ${none.join(", ").replace(/, ([^,]*)$/, " and $1")}.` : "";
+function languageTab(name) {
+  const tab = build("button", { type: "button", role: "tab", id: `in-${name}` }, [name]);
+  tab.setAttribute("aria-controls", "snippet");
+  return tab;
+}
+
+/** What the request is not offered as: a link, or code in languages that have some for another request. */
+function limitOf({ request, codes, hasLink }) {
+  const { body, file, parts } = request, another = { ...request, body: SHORT, file: undefined, parts: [], sources: [] };
+  const languages = Object.entries(LANGUAGES).filter(([name, { make }]) => !codes.has(name) && make(another)).map(([name]) => name);
+  const others = languages.length ? `${enumerated(languages)} cannot write this request.` : "";
+  if (file || parts.length) return `A link cannot carry its bytes. ${others}`;
+  const tooLong = [...(hasLink ? [] : ["a link"]), ...(isLong(body) ? languages : [])];
+  return tooLong.length ? `The request is too long for ${enumerated(tooLong)}. ${isLong(body) ? "" : others}` : others;
+}
+
+function enumerated(words) {
+  return words.join(", ").replace(/, ([^,]*)$/, " and $1");
 }
 
 function showSnippet(name) {
   const { request, isEarlier, codes } = shown, code = codes.get(name), file = fileOf(request), isNamed = Boolean(file) && !isEarlier && code.includes(file);
+  at("snippet").setAttribute("aria-labelledby", `in-${name}`);
   at("save-body").replaceChildren(...(isNamed ? [saveButton(file, () => new Blob([contentOf(request)[0]]), `Save ${file}`)] : []));
   at("note").textContent = isEarlier ? EARLIER : [LANGUAGES[name].note, limitOf(shown)].filter(Boolean).join(" ");
   const [begin, ...others] = code.split(request.url);

@@ -40,10 +40,9 @@ export function copyButton(textOf) {
 
 /** Copy a text or a ClipboardItem, and let the button that was pressed say so. */
 export async function copyBy(element, text) {
-  const { textContent } = element;
-  await copy(text);
-  element.textContent = "Copied";
-  setTimeout(() => { element.textContent = textContent; }, 1500);
+  element.dataset.label ??= element.textContent;
+  element.textContent = await copy(text).then(() => "Copied", () => "Not copied");
+  setTimeout(() => { element.textContent = element.dataset.label; }, 1500);
 }
 
 async function copy(text) {
@@ -52,8 +51,10 @@ async function copy(text) {
   const area = build("textarea", { value: text, className: "aside" });  // without TLS a browser has no clipboard
   document.body.append(area);
   area.select();
-  document.execCommand("copy");
-  return area.remove();
+  const isCopied = document.execCommand("copy");
+  area.remove();
+  if (!isCopied) throw new Error("the browser refuses it");
+  return undefined;
 }
 
 /** A button that saves what `blobOf` returns as a file. */

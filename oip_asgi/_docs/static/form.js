@@ -230,9 +230,9 @@ function zeros({ name, datatype, shape }) {
 
 /** Show the form of a model, as it was left if the server says the same of the model as then. */
 export function showForm(model) {
-  leave();
-  const told = JSON.stringify([...model.actions]), kept = forms.get(model.path);
-  form = kept?.told === told ? kept : new Form(model, told);
+  const told = JSON.stringify([...model.actions]), kept = forms.get(model.path), wanted = kept?.told === told ? kept : new Form(model, told);
+  if (wanted !== form) leaveAnswer();
+  form = wanted;
   form.model = model;
   forms.set(model.path, form);
   at("action").replaceChildren(...[...model.actions.keys()].map((action) => new Option(action, action)));
@@ -253,9 +253,10 @@ export function showRefusal(text) {
 
 // The request that is sent, and its answer
 
+/** Whether Send does something. While a request is under way it does not, but keeps the focus. */
 function offerSend() {
-  at("send").disabled = isRefused || Boolean(exchange?.isUnderWay);
-  at("send").classList.toggle("busy", Boolean(exchange?.isUnderWay));
+  at("send").disabled = isRefused;
+  at("send").ariaDisabled = Boolean(exchange?.isUnderWay);
 }
 
 /** Say of the answer below the form where it is not that to what the form says now; and what to declare: with an answer, or before one if the form is a guess. */
@@ -275,7 +276,7 @@ function adviceOf(model, action) {
 }
 
 /** Leave the request that was sent, and its answer. */
-function leave() {
+export function leaveAnswer() {
   exchange?.controller.abort();
   exchange = null;
   hideAnswer();
@@ -284,12 +285,11 @@ function leave() {
 }
 
 async function send() {
-  if (isRefused) return;
+  if (isRefused || exchange?.isUnderWay) return;
   if (form.mistake) {
-    if (!exchange?.isUnderWay) leave();  // which is that of another request
+    leaveAnswer();  // which is that of another request
     return void form.mistake.control.focus();
   }
-  exchange?.controller.abort();
   const { model, request: asked } = form, controller = new AbortController(), { signal } = controller, stop = () => controller.abort();
   const current = exchange = { asked, controller, isUnderWay: true, hasAnswer: false };
   at("declare").hidden = true;

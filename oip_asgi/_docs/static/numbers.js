@@ -46,13 +46,13 @@ function showLatencies({ durations, queues }, when, seconds) {
   at("numbers").hidden = count < FEW;
   const rows = [["Time in the server", durations], ["of that, in the queue", queues]].map(([name, histogram]) =>
     [name, ...[0.5, isMany ? 0.99 : 1].map((share) => seconds(quantile(histogram, share)))]);
-  const title = `Requests ${when} that were not refused; times exact to 5\u00a0%`;
+  const title = `Requests ${when}, without refused ones; times within 5\u00a0%`;
   at("numbers").replaceChildren(made("caption", title), ...tableRows([["", "p50", isMany ? "p99" : "slowest"], ...rows]));
 }
 
 /** What a few requests took; null if there is a table of them. */
 function sentenceOf({ durations, seconds: looked }, seconds) {
-  const count = total(durations.counts), mean = seconds(durations.sum / count).replace(" ", "\u00a0");
+  const count = total(durations.counts), mean = seconds(durations.sum / count);
   return count < FEW ? `${counted(count, "request")} ${lately(looked)}: ${count === 1 ? "" : "on average "}${mean} in the server.` : null;
 }
 

@@ -4,7 +4,7 @@ import { fieldText, typeOf } from "./cells.js";
 import { actionsOf, controlsOf } from "./described.js";
 import { at, breakable, build, made } from "./elements.js";
 import { NO_INPUTS } from "./fields.js";
-import { fillIn, listenToForm, showForm, showRefusal } from "./form.js";
+import { fillIn, leaveAnswer, listenToForm, showForm, showRefusal } from "./form.js";
 import { parse } from "./json.js";
 import { MOMENTS, READ_EVERY, showNumbers } from "./numbers.js";
 import { wordsOf } from "./options.js";
@@ -186,10 +186,10 @@ function pathOf(name, version) {
 
 /** Show a model, and return whether it is shown: another one may be wanted by then. What is known of it already, its metadata and document, need not be asked for. */
 async function showModel(name, version, known) {
-  const path = pathOf(name, version);
+  const path = pathOf(name, version), focused = document.activeElement;
   const model = { name, version, path, readings: [], newest: null, problem: "", asked: 0 };
+  at("model").inert = shown?.path !== path;  // what is there is another model's until this one is known
   shown = model;
-  at("model").inert = true;  // what is there is another model's until this one is known
   showList();
   try {
     const { metadata, document: described } = known ?? await read(path);
@@ -207,6 +207,7 @@ async function showModel(name, version, known) {
     return false;
   }
   showAll(model);
+  if (document.activeElement === document.body) focused.focus({ preventScroll: true });  // which an inert element has lost
   readNumbers();
   return true;
 }
@@ -259,7 +260,8 @@ function showState(entry) {
   const [text, kind] = entry ? stateOf(entry) : ["unknown", ""];
   badge(at("state"), text, kind);
   tellProblem(entry ?? shown);
-  at("reason").hidden = !entry?.reason || entry.reason === text || at("problem").textContent.startsWith(entry.reason);
+  at("reason").hidden = !entry?.reason || entry.reason === text || controlled.has(entry.name) || at("problem").textContent.startsWith(entry.reason);
+  at("reason").className = entry?.state === "READY" ? "faint" : "bad";
   at("reason").textContent = entry?.reason ?? "";
   showControls(entry);
 }
@@ -292,7 +294,10 @@ async function control(action) {
   if (problem) keepProblem(action, name, problem);
   if (shown?.name !== name) return;
   if (problem) showState(entryOf(shown));
-  else if (action === "load") await showModel(name, shown.version);  // it may declare something else now
+  else if (action === "load") {
+    leaveAnswer();  // it is of the model before
+    await showModel(name, shown.version);  // which may declare something else now
+  }
   const offered = [at("load"), at("unload")].find(({ hidden }) => !hidden);
   if (document.activeElement === document.body) offered?.focus({ preventScroll: true });  // the button that was pressed was off, or is gone
 }
@@ -348,15 +353,17 @@ async function readNumbers({ isPoint = true } = {}) {
 function showWhatIsRefused({ leaving: now, refuses }) {
   const isOther = now !== leaving || (shown.refuses !== undefined && refuses !== shown.refuses), isLoaded = shown.refuses && !refuses;
   [leaving, shown.refuses] = [now, refuses];
-  showRefusal(refuses ? sayWhyRefused(now) : "");
+  showRefusal(refuses ? sayWhyRefused(now, entryOf(shown)) : "");
   if (isOther) listModels();
   if (isLoaded && !shown.metadata.inputs.length) choose();  // it may have told its inputs
 }
 
 /** Say why the model refuses requests, and what helps. */
-function sayWhyRefused(now) {
+function sayWhyRefused(now, entry) {
   if (now === "stopping") return "The server is stopping: it takes no requests.";
-  return `The model is not loaded: it takes no requests.${at("load").hidden ? "" : " Press Load, above."}`;
+  const hasFailed = entry?.state === "UNAVAILABLE" && entry.reason && entry.reason !== UNLOADED;
+  const help = at("load").hidden ? "" : ` Press Load, above${hasFailed ? ", to try again" : ""}.`;
+  return `${hasFailed ? "The model could not be loaded" : "The model is not loaded"}: it takes no requests.${help}`;
 }
 
 /** Show what is known of a model with its first numbers: its options, and the labels of its outputs. */
@@ -382,7 +389,8 @@ function listen() {
   at("unload").addEventListener("click", () => control("unload"));
   at("headers").addEventListener("change", greet);
   at("chosen-version").addEventListener("change", ({ target }) => { location.hash = linkOf({ name: shown.name, version: target.value || undefined }); });
-  addEventListener("hashchange", () => { if (location.hash !== "#detail") choose(); });  // that is the link that skips the list
+  addEventListener("hashchange", choose);
+  at("skip").addEventListener("click", (event) => { event.preventDefault(); at("detail").focus(); });  // the address names the model
   document.addEventListener("visibilitychange", () => { if (!document.hidden) { listModels(); readNumbers(); } });
 }
 

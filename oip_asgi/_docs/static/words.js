@@ -6,7 +6,7 @@ const MOST_LISTED = 20;  // words, which are a few lines
 export function duration(seconds, most) {
   if (seconds === null) return "–";
   if (seconds === Infinity) return `over ${most} s`;
-  return seconds < 1 ? `${digits(seconds * 1000)} ms` : `${digits(seconds)} s`;
+  return seconds < 1 ? `${digits(seconds * 1000)}\u00a0ms` : `${digits(seconds)}\u00a0s`;
 }
 
 /** A number with three digits that matter. */

@@ -196,7 +196,7 @@ def test_what_is_below_a_heading_is_text_but_for_examples(scripts: Scripts) -> N
 
 @pytest.mark.parametrize(
     ("seconds", "text"),
-    [(None, "\u2013"), (0.0000123, "0.0123 ms"), (0.0999, "99.9 ms"), (0.09996, "100 ms"), (1.05, "1.05 s"), (120, "120 s")],
+    [(None, "\u2013"), (0.0000123, "0.0123\xa0ms"), (0.0999, "99.9\xa0ms"), (0.09996, "100\xa0ms"), (1.05, "1.05\xa0s"), (120, "120\xa0s")],
 )
 def test_a_duration_has_three_digits(scripts: Scripts, seconds: float | None, text: str) -> None:
     assert scripts.value_of("words.duration(seconds)", seconds=seconds) == text

@@ -48,13 +48,13 @@ def test_the_bytes_of_an_answer_are_counted(site: Served, browser: Browser) -> N
         page.click("#send")
     length = len(answer.value.body())
     assert length > len(answer.value.text())  # a character of two bytes
-    expect(page.locator("#size")).to_have_text(re.compile(rf"^round trip [\d.]+ m?s, {length} bytes$"))
+    expect(page.locator("#size")).to_have_text(re.compile(rf"^round trip [\d.]+\sm?s, {length} bytes$"))
     outputs = [{"name": "output_0", "parameters": {"binary_data": True}}]
     write_json(page, json.dumps({"inputs": [tensor], "outputs": outputs}))
     with page.expect_response("**/greet/infer") as answer:
         page.click("#send")
     head = int(answer.value.headers["inference-header-content-length"])
-    told = rf"^round trip [\d.]+ m?s, {head} bytes of JSON and {len(answer.value.body()) - head} bytes of tensors$"
+    told = rf"^round trip [\d.]+\sm?s, {head} bytes of JSON and {len(answer.value.body()) - head} bytes of tensors$"
     expect(page.locator("#size")).to_have_text(re.compile(told))
 
 

@@ -66,7 +66,7 @@ def test_a_form_with_a_mistake_has_no_request_to_copy(site: Served, browser: Bro
         page.get_by_role("tab", name=language, exact=True).click()
         expect(page.locator("#note")).to_have_text(EARLIER)
     expect(page.locator("#code")).to_have_text(whole)
-    expect(page.locator("#code")).to_have_css("opacity", "0.5")
+    expect(page.locator("#code")).to_have_css("opacity", "0.6")
     expect(copy).to_be_disabled()
     expect(page.locator("#link")).to_be_disabled()
     picture(page, "mistake-in-fields")
@@ -129,7 +129,7 @@ def test_what_a_long_request_lacks_is_said(site: Served, browser: Browser) -> No
     expect(note).to_have_text("The request is too long for a link and fetch.")  # the others have no code for it, however short it is
     page.goto(f"{site.url}/v2/docs#model=statistics")
     page.get_by_role("button", name="Random numbers for pixels").click()
-    expect(note).to_have_text("A link cannot carry its bytes.")
+    expect(note).to_have_text("A link cannot carry its bytes. fetch cannot write this request.")
     expect(page.locator("#link")).to_be_hidden()
     assert seen.console == []
 

@@ -162,7 +162,7 @@ def test_a_request_that_runs_is_not_denied(site: Served, browser: Browser) -> No
 
 def test_what_would_be_refused_cannot_be_sent(site: Served, browser: Browser) -> None:
     page, seen = opened(browser, f"{site.url}/v2/docs#model=not+loaded")
-    expect(page.locator("#refusal")).to_have_text("The model is not loaded: it takes no requests. Press Load, above.")
+    expect(page.locator("#refusal")).to_have_text("The model could not be loaded: it takes no requests. Press Load, above, to try again.")
     expect(page.locator("#send")).to_be_disabled()
     page.get_by_label("x FP32").press("Control+Enter")
     expect(page.locator("#answer")).to_be_hidden()

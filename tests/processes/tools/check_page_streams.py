@@ -22,7 +22,7 @@ def test_a_stream_is_shown_as_it_comes(site: Served, browser: Browser) -> None:
     expect(page.locator("#look tbody tr")).to_have_text(["10", "21", "32", "43"])
     expect(page.locator("#look")).to_contain_text("4 items")
     expect(page.locator("#look thead")).to_have_text("itemoutput_0")
-    expect(page.locator("#size")).to_have_text(re.compile(r"^first item after [\d.]+ ms, 4 items, [\d.]+ per second$"))
+    expect(page.locator("#size")).to_have_text(re.compile(r"^first item after [\d.]+\sms, 4 items, [\d.]+ per second$"))
     expect(page.get_by_role("img", name=re.compile("item by item"))).to_be_visible()
     page.click("#as-text")
     assert len(str(page.locator("#text").text_content()).splitlines()) == 4
@@ -39,7 +39,7 @@ def test_a_stream_of_texts_grows_until_it_is_stopped(site: Served, browser: Brow
     expect(page.locator("#status")).to_have_text("stopped")
     count = str(page.locator("#size").text_content()).split(", ")[1]
     last = page.locator("#requests li").first
-    expect(last).to_have_text(re.compile(rf"^stoppedwordsinfer_stream, {count} in [\d.]+ m?s\d\d:"))
+    expect(last).to_have_text(re.compile(rf"^stoppedwordsinfer_stream, {count} in [\d.]+\sm?s\d\d:"))
     expect(last.locator(".good, .bad")).to_have_count(0)
     expect(page.locator("#stop")).to_be_hidden()
     expect(page.locator("#send")).to_be_enabled()
@@ -102,8 +102,8 @@ def test_a_request_that_takes_long_can_be_stopped(site: Served, browser: Browser
     expect(page.locator("#totals")).to_contain_text("Now: 1 running, 0 waiting.", timeout=1000)
     expect(page.locator("#looks")).to_be_hidden()
     page.click("#stop")
-    expect(page.locator("#answer .line")).to_have_text(re.compile(r"stopped\s+after [\d.]+ m?s"))
-    expect(page.locator("#requests li")).to_have_text(re.compile(r"^stoppedpatientinfer, after [\d.]+ m?s"))
+    expect(page.locator("#answer .line")).to_have_text(re.compile(r"stopped\s+after [\d.]+\sm?s"))
+    expect(page.locator("#requests li")).to_have_text(re.compile(r"^stoppedpatientinfer, after [\d.]+\sm?s"))
     expect(page.locator("#send")).to_be_enabled()
     page.get_by_label("seconds FP64").fill("0")
     assert seen_by(page) == [0]
