@@ -9,6 +9,7 @@ import dataclasses
 import re
 import typing
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from datetime import time
 from typing import Any, Final, NamedTuple, TypeAlias
 
@@ -386,6 +387,17 @@ def _is_within(value: float, bounds: Mapping[str, float]) -> bool:
     return bounds.get("minimum", value) <= value <= bounds.get("maximum", value) and bounds.get(
         "exclusiveMinimum", value - 1
     ) < value < bounds.get("exclusiveMaximum", value + 1)
+
+
+def refuse_specs(cls: type) -> None:
+    """Refuse a class that declares a tensor in the place of a field: its range would silently not be looked at."""
+    hints: Mapping[str, Any] = {}
+    with suppress(NameError, TypeError):  # of what msgspec and pydantic read in another way
+        hints = typing.get_type_hints(cls, include_extras=True)
+    for name, hint in hints.items():
+        if any(isinstance(each, TensorSpec) for each in getattr(hint, "__metadata__", ())):
+            write = "write msgspec.Meta(ge=0) or pydantic.Field(ge=0) there"
+            raise TypeError(f"{cls.__name__}.{name} has a TensorSpec, and the class says what fits: {write}")
 
 
 def has_fields(cls: Any) -> bool:

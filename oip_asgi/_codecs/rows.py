@@ -19,7 +19,7 @@ import numpy as np
 from .._protocol.errors import InvalidRequest, InvalidResponse, list_names, show
 from .._protocol.tensors import InferenceRequest, InferenceResponse, Tensor
 from .base import RequestCodec, raise_invalid_response
-from .row_fields import Field, has_fields, is_of_pydantic, read_msgspec, read_pydantic
+from .row_fields import Field, has_fields, is_of_pydantic, read_msgspec, read_pydantic, refuse_specs
 from .rows_as_json import JSONRows
 
 _PLAIN: Final = frozenset({bool, int, float, str, bytes, datetime, date, NoneType})
@@ -34,6 +34,7 @@ class Rows(RequestCodec[Any]):
         self.cls, self.is_list = cls, is_list
         read = read_pydantic if is_of_pydantic(cls) else read_msgspec
         self._fields, self._make, from_json = read(cls)
+        refuse_specs(cls)
         self._names = {field.reads: None for field in self._fields}
         self.as_json = JSONRows(cls, self._fields, self._make, from_json, self.encode_request, is_list=is_list)
         """The same rows where they are JSON objects."""

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 from msgspec import Meta
 
-from oip_asgi import InferenceRequest, InferenceResponse, InferenceServer, OIPApp, ResponseCache, Tensor
+from oip_asgi import InferenceRequest, InferenceResponse, InferenceServer, OIPApp, ResponseCache, Tensor, TensorSpec
 from tests.support.asking import ask, error, get, outputs
 from tests.support.inside.values import InvalidRequest, InvalidResponse
 from tests.support.ways import Request, over_asgi
@@ -193,6 +193,15 @@ class OfArray(msgspec.Struct):
     x: np.ndarray
 
 
+@dataclasses.dataclass
+class Bounded:
+    x: Annotated[float, TensorSpec("x", "FP64", [-1], minimum=0)]
+
+
+class BoundedOfPydantic(pydantic.BaseModel):  # type: ignore[misc, name-defined, unused-ignore]
+    x: Annotated[float | None, TensorSpec("x", "FP64", [-1], allow_nan=False)] = None
+
+
 class NestedOfPydantic(pydantic.BaseModel):  # type: ignore[misc, name-defined, unused-ignore]
     inner: OfPydantic
 
@@ -210,6 +219,8 @@ class NestedOfPydantic(pydantic.BaseModel):  # type: ignore[misc, name-defined, 
             "Mixed.x can be no column" if SORTS_LITERALS else "can be no columns: .* a Literal has values of several",
         ),
         (OfArray, "OfArray.x can be no column"),
+        (Bounded, r"Bounded.x has a TensorSpec, and the class says what fits: write msgspec.Meta\(ge=0\) or pydantic.Field\(ge=0\) there"),
+        (BoundedOfPydantic, "BoundedOfPydantic.x has a TensorSpec, and the class says what fits"),
     ],
 )
 def test_what_can_be_no_column_is_refused_at_registration(cls: Any, text: str) -> None:
