@@ -134,6 +134,7 @@ def make_server() -> InferenceServer:
 
     add_looks(server)
     add_inputs(server)
+    add_tensors(server)
     add_options(server)
     return server
 
@@ -193,6 +194,32 @@ def add_inputs(server: InferenceServer) -> None:
     @server.model("statistics", inputs=[TensorSpec("pixels", "FP32", [1, 3, 48, 64])], outputs=[TensorSpec("mean", "FP32", [3])])
     def statistics(pixels: Any) -> Any:
         return pixels.mean(axis=(0, 2, 3))
+
+
+def add_tensors(server: InferenceServer) -> None:
+    """Models that say which tensors they have got: two large ones, texts or files beside a number, and arrays of any size."""
+    large = [TensorSpec(name, "FP32", [1, 5000]) for name in "ab"]
+
+    @server.model("pair", inputs=large, outputs=[TensorSpec("means", "FP32", [2])])
+    def pair(a: Any, b: Any) -> Any:
+        return np.array([a.mean(), b.mean()], np.float32)
+
+    @server.model("noted", inputs=[TensorSpec("t", "BYTES", [-1]), TensorSpec("n", "FP32", [1])], outputs=[TensorSpec("got", "BYTES", [1])])
+    def noted(t: Any, n: Any) -> list[str]:
+        return [f"{list(t)} {n[0]}"]
+
+    @server.model("scanned", inputs=[TensorSpec("file", "BYTES", [1]), *large[:1]], outputs=[TensorSpec("got", "BYTES", [1])])
+    def scanned(file: Any, a: Any) -> list[str]:
+        return [f"{list(file)} {a.mean()}"]
+
+    cube, colors, planes = (
+        TensorSpec("x", "FP32", [-1, -1, -1]),
+        TensorSpec("x", "UINT8", [-1, -1, 3]),
+        TensorSpec("x", "FP32", [3, -1, -1]),
+    )
+    for name, x in (("cube", cube), ("colors", colors), ("planes", planes)):
+        inputs, outputs = [x, TensorSpec("n", "FP32", [1])], [TensorSpec("got", "BYTES", [1])]
+        server.register(name, lambda x, n: [f"{list(x.shape)} {n[0]}"], inputs=inputs, outputs=outputs)
 
 
 def add_looks(server: InferenceServer) -> None:

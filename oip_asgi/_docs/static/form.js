@@ -7,7 +7,7 @@ import { listenToCode, showCode } from "./code.js";
 import { at, breakable, build, chooseTab, copyBy, copyButton, listenToTabs, made } from "./elements.js";
 import { Fields, MOST_WRITTEN } from "./fields.js";
 import { isJSON, mistakeIn, parse, pretty } from "./json.js";
-import { besides, bodyOf, contentOf, idOf, isInference, isSame, ofBoth, partsOf, sentIn, tensorsOf } from "./request.js";
+import { besides, bodyOf, contentOf, idOf, isBehind, isInference, isSame, ofBoth, partsIn, partsOf, sentIn, tensorsOf } from "./request.js";
 import { askForHeaders, MOUNT, typed } from "./server.js";
 import { declaration } from "./snippets.js";
 import { linkOf, remember } from "./visit.js";
@@ -98,6 +98,7 @@ class Form {
     this.note = tensors ? fields.limitOf(tensors) : "";
     if (!tensors || this.note) return false;
     fields.fill(tensors);
+    this.parts = partsIn(tensors, this.parts);  // the fields may have let go of others
     this.rest = besides(body, action, fields.inputs.map(({ name }) => name));
     this.leaveOut(tensors);
     const isLacking = ({ name, isOptional }) => !isOptional && !tensors.some((tensor) => tensor.name === name);
@@ -115,11 +116,13 @@ class Form {
     this.rest.inputs = [];
   }
 
-  /** The tensors of the body; raises Mistake where it is no JSON, or no request. */
+  /** The tensors of the body; raises Mistake where it is no JSON, or no request, or lacks bytes. */
   read() {
-    const { action, body } = this, tensors = isJSON(body) ? tensorsOf(body, action) : null;
-    if (tensors) return tensors;
-    const why = isJSON(body) ? "The JSON is no request: expected an object, in which each input has a name." : sayWhere(body);
+    const { action, body, parts } = this, tensors = isJSON(body) ? tensorsOf(body, action) : null;
+    const lacking = tensors?.find((tensor) => isBehind(tensor) && !parts.some(({ name }) => name === tensor.name));
+    if (tensors && !lacking) return tensors;
+    const why = lacking ? `There are no bytes for ${lacking.name}, which has a binary_data_size.`
+      : isJSON(body) ? "The JSON is no request: expected an object, in which each input has a name." : sayWhere(body);
     throw new Mistake(at("body"), `${why} ${BACK}`);
   }
 
@@ -150,7 +153,7 @@ class Form {
   fillIn({ action, body }) {
     this.action = action;
     this.begin();
-    this.isEdited = true;
+    Object.assign(this, { isEdited: true, agreed: {} });  // which may be the same JSON with bytes, which a link has none of
     this.write(pretty(parse(body)));
     this.choose(FIELDS);
   }
@@ -163,10 +166,11 @@ class Form {
   }
 
   makeRequest() {
-    const { action, body, fields, parts, tab } = this, { name, version, path } = this.model;
+    const { action, body, fields, tab } = this, { name, version, path } = this.model;
     const url = new URL(`${path}/${action}`, MOUNT).href, file = action === "infer" && tab === FIELDS ? fields.body : undefined;
-    const behind = body.includes("binary_data_size") ? parts : [], sources = fields.sources.filter(({ text }) => body.includes(text));
-    return { name, version, action, url, headers: typed(), body, file, parts: behind, sources, streams: action.endsWith("_stream") };
+    const parts = this.parts.length ? partsIn(tensorsOf(body, action), this.parts) : [];
+    const sources = parts.length ? [] : fields.sources.filter(({ text }) => text && body.includes(text));  // with bytes, the body is a file by itself
+    return { name, version, action, url, headers: typed(), body, file, parts, sources, streams: action.endsWith("_stream") };
   }
 
   show() {

@@ -1,5 +1,6 @@
 // The body of a request: written from tensors, read again, and what is sent of it. Knows nothing of the page.
 
+import { sizeOf } from "./arrays.js";
 import { withMissing } from "./frame.js";
 import { isJSON, parse, pretty, Written } from "./json.js";
 import { membersOf, numberOf, plainData } from "./tensors.js";
@@ -39,6 +40,16 @@ export function bodyOf(tensors, action, rest) {
 /** The tensors whose bytes follow the JSON: large ones, but in a flat object, which is JSON alone. */
 export function partsOf(tensors, action) {
   return isInference(action) ? tensors.filter(({ bytes }) => bytes) : [];
+}
+
+/** Whether the bytes of a tensor follow the JSON. */
+export function isBehind({ parameters }) {
+  return parameters?.binary_data_size !== undefined;
+}
+
+/** The parts whose bytes follow the JSON of these tensors, in their order. */
+export function partsIn(tensors, parts) {
+  return tensors.filter(isBehind).map(({ name }) => parts.find((part) => part.name === name)).filter(Boolean);
 }
 
 function wholeTensor({ bytes, values, code, ...tensor }) {
@@ -84,6 +95,6 @@ function withDeclared(tensor, declared) {
 
 /** The shape of so many elements, as a member of a flat object has none; undefined where more than one of its sizes is free. */
 function shapeOf(declared, count) {
-  const free = declared.filter((size) => size === -1).length, fixed = declared.filter((size) => size !== -1).reduce((product, size) => product * size, 1);
+  const free = declared.filter((size) => size === -1).length, fixed = sizeOf(declared);
   return free > 1 || !fixed ? undefined : declared.map((size) => (size === -1 ? count / fixed : size));
 }
