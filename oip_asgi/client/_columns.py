@@ -78,16 +78,16 @@ def plan_columns(
     missing = [name for name in chosen or () if name not in names]
     if missing:
         raise ValueError(f"--columns: the file has no {list_names(missing)}: it has {list_names(names)}")
-    if not inputs:
+    if all(each["shape"] in ([], [1]) for each in inputs):  # scalars beside a frame are the same for all rows
         found = [(name, _find_column(name, names)) for name in chosen or names]
         return [Column(name, [place], _join_kinds(kinds[name]), may_miss=True, pd_dtype=_WITH_NAN) for name, place in found]
-    rows = [each for each in inputs if each["shape"] and each["shape"][0] == -1]  # others, such as scalars, are the same for all rows
+    rows = [each for each in inputs if each["shape"] and each["shape"][0] == -1]
     present = [each for each in rows if each["name"] in names]  # metadata does not tell which are optional: the server does
     if present:
         _check_spelling(names, {each["name"] for each in inputs})
         return [_plan_column(each, names, kinds[each["name"]]) for each in present]
     if len(rows) != 1 or len(rows[0]["shape"]) != 2:
-        raise ValueError(f"the model takes {list_names([each['name'] for each in rows])}: the file has {list_names(names)}")
+        raise ValueError(f"the model takes {list_names([each['name'] for each in rows or inputs])}: the file has {list_names(names)}")
     name, size = rows[0]["name"], rows[0]["shape"][1]
     places = [_find_column(name, names) for name in chosen] if chosen else list(range(len(names)))
     if size not in (-1, len(places)):

@@ -51,6 +51,7 @@ class Site:
         server.register("days", lambda df: df.astype(str), inputs=specs_of(DAYS), content_type="pd")
         server.register("all", lambda X: X.sum(keepdims=True)[0, :1], inputs=matrix)  # noqa: N803
         server.register("sizes", lambda a: np.array(list(map(len, a))), inputs=[TensorSpec("a", "BYTES", [-1], content_type="base64")])
+        server.register("times", self.multiply)
         self.status, self.shut_after, self.asked = 503, 10**9, 0
         self.opens_again = 10**9
         self._lock = threading.Lock()
@@ -61,6 +62,10 @@ class Site:
         if (frame["area"] < 0).any():
             raise InferenceError("no flat is that small", status=422)
         return np.asarray(frame["area"] * 10 + frame["floor"] + frame["town"].str.len())
+
+    @staticmethod
+    def multiply(df: pd.DataFrame, factor: float = 10.0, power: int = 1) -> pd.DataFrame:
+        return (df * factor) ** power
 
     @staticmethod
     def name_kinds(df: pd.DataFrame) -> list[str]:
@@ -146,6 +151,13 @@ def test_a_model_that_declares_nothing_gets_what_all_values_of_a_column_are(url:
     assert main([url, "open", str(tmp_path / "rows.csv"), "--out", str(tmp_path / "s.jsonl"), "--chunk", "1"]) == 0
     scored = [json.loads(line) for line in (tmp_path / "s.jsonl").read_text().splitlines()]
     assert scored[:2] == [{"row": 1, "n": 1, "x": 1.0, "t": "1"}, {"row": 2, "n": 2, "x": 0.5, "t": "b"}]
+
+
+def test_columns_are_sent_also_where_only_scalars_are_declared(url: str, tmp_path: Path) -> None:
+    assert score_lines(url, "times", tmp_path / "rows.csv", "a,b\n1,2\n3,4.5\n") == [
+        {"row": 1, "a": 10.0, "b": 20.0},
+        {"row": 2, "a": 30.0, "b": 45.0},
+    ]
 
 
 def test_json_lines(url: str, tmp_path: Path) -> None:
@@ -500,7 +512,7 @@ def test_it_stops_where_no_row_can_be_scored(url: str, tmp_path: Path, capsys: p
             "rows.csv",
             "s.csv",
             "'rnt' is not found: expected 'rent', 'matrix', 'open', 'plain', 'pay', 'kinds', 'flags', 'odd', 'days', "
-            "'all' and 1 more; did you mean 'rent'?",
+            "'all' and 2 more; did you mean 'rent'?",
         ),
         ("rent", "long.csv", "s.csv", "long.csv, line 2: field larger than field limit (131072): write JSON lines or Parquet"),
         ("rent", "cut.jsonl", "s.csv", "cut.jsonl, line 2: no JSON: "),
