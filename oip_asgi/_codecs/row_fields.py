@@ -11,6 +11,7 @@ import typing
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from datetime import time
+from types import NoneType
 from typing import Any, Final, NamedTuple, TypeAlias
 
 import msgspec
@@ -114,7 +115,7 @@ class Field(NamedTuple):
     def _read(self, tensor: Tensor) -> list[Any]:
         kind, of, content_type = _KINDS[self.of], self.of, tensor.parameters.get("content_type")
         if content_type == PandasJSONCodec.content_type and of is not types.BytesType:
-            return PandasJSONCodec.decode_input(tensor)
+            return self._read_json(tensor)
         if tensor.array.dtype.hasobject is not (kind.datatype == "BYTES"):
             raise InvalidRequest(f"{show(tensor.name)} has datatype {tensor.datatype}: expected {kind.datatype}")
         accepted = (None, "np", kind.content_type or (Base64Codec.content_type if self.is_binary else None))
@@ -128,6 +129,13 @@ class Field(NamedTuple):
             return StringCodec.decode_input(tensor)
         values: list[Any] = rows_of(tensor, "np").tolist()
         return [None if value != value else value for value in values] if self.is_nullable and of is types.FloatType else values
+
+    def _read_json(self, tensor: Tensor) -> list[Any]:
+        values = PandasJSONCodec.decode_input(tensor)
+        if not self.is_date or not set(map(type, values)) <= {str, *([NoneType] if self.is_nullable else [])}:
+            return values
+        texts = [_NAT if value is None else value.encode() for value in values]
+        return self._read_dates(make_tensor(tensor.name, object_array(texts, (len(texts),)), {}))
 
     def _read_dates(self, tensor: Tensor) -> list[Any]:
         are_missing = [element == _NAT for element in bytes_of(tensor, "datetime")] if self.is_nullable else []

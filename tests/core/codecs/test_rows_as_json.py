@@ -287,6 +287,9 @@ class Moments(pydantic.BaseModel):
     each: list[datetime] = []
 
 
+LEAP = datetime(2024, 2, 29)
+
+
 class Moment(msgspec.Struct):
     at: datetime
 
@@ -302,6 +305,29 @@ def test_a_date_finer_than_microseconds_is_refused_without_columns_too(cls: type
         assert [ask(each).status for each in body] == [400 if "67" in str(each) or "001" in str(each) else 200 for each in rows]
     expected = "rows[1].at: a datetime.datetime has microseconds at most, but '2024-02-29T12:30:00.1234567' is finer"
     assert answer(lambda _: [1.0], list[cls], list[float], [rows[0], rows[2]]) == (400, {"error": expected})  # type: ignore[valid-type]
+
+
+def test_dates_among_json_texts_are_read_as_those_of_any_column() -> None:
+    server, seen = InferenceServer(), []
+
+    def note(rows: list[Moments]) -> list[float]:
+        seen.extend(rows)
+        return [1.0]
+
+    server.register("m", note)
+    ask = over_asgi(OIPApp(server), "")
+    texts = {"datatype": "BYTES", "shape": [1], "parameters": {"content_type": "pd_json"}}
+
+    def send(at: str, maybe: str) -> Answer:
+        inputs = [{"name": "at", "data": [at], **texts}, {"name": "maybe", "data": [maybe], **texts}]
+        return ask(Request("POST", "/models/m/infer", (), json.dumps({"inputs": inputs}).encode()))
+
+    assert send('"20240229"', "null").status == 200
+    assert send('"2024-02-29"', '"2024-02-29"').status == 200
+    assert [(each.at, each.maybe) for each in seen] == [(LEAP, None), (LEAP, LEAP)]
+    refused = send('"2024-02-29"', '"2024-02-29T12:30:00.1234567"')
+    assert refused.status == 400
+    assert b"a datetime.datetime has microseconds at most, but this is finer" in refused.body
 
 
 def test_a_day_of_eight_digits_is_no_number_of_seconds_to_pydantic() -> None:
