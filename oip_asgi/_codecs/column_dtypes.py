@@ -109,7 +109,7 @@ def explain_column(tensor: Tensor, spec: TensorSpec) -> str:
 
 
 def find_missing(tensor: Tensor, content_type: str | None) -> tuple[int, str] | None:
-    """The row of the first value that is not there, or is infinite, and which of both it is. It is read as `content_type` if it names no
+    """The place of the first value that is not there, or is infinite, and which of both it is. It is read as `content_type` if it names no
     other."""
     array, mark = tensor.array, MISSING.get(tensor.parameters.get("content_type", content_type))
     if array.dtype.hasobject:
@@ -119,8 +119,7 @@ def find_missing(tensor: Tensor, content_type: str | None) -> tuple[int, str] | 
     if not wrong.any():
         return None
     index = int(wrong.argmax())
-    is_infinite = not array.dtype.hasobject and bool(np.isinf(array.ravel()[index]))
-    return (index // (array.size // len(array)) if array.ndim else 0), "infinite" if is_infinite else "missing"
+    return index, "infinite" if not array.dtype.hasobject and np.isinf(array.ravel()[index]) else "missing"
 
 
 def is_dtype(name: object) -> bool:

@@ -23,7 +23,7 @@ from .._extensions.reserved import OF_PROTOCOL
 from .._protocol.datatypes import widen
 from .._protocol.errors import InvalidRequest, describe_expected, find_near, list_names, show
 from .._protocol.limits import MAX_COLUMNS, MAX_TENSORS
-from .._protocol.specs import TensorSpec
+from .._protocol.specs import TensorSpec, describe_place
 from .._protocol.tensors import InferenceContext, InferenceRequest, Tensor, make_tensor
 from .annotations import Returned
 
@@ -279,11 +279,13 @@ class Binding(Bound, frozen=True, kw_only=True, eq=False):
             if missing is not None:
                 is_number = spec.datatype not in ("BYTES", "BOOL") and spec.other_datatypes != "all"
                 expected = "a finite number" if is_number else "text" if spec.content_type == "str" else "a value"
-                raise InvalidRequest(f"input {show(name)}, row {missing[0]} is {missing[1]}: expected {expected}")
+                index, problem = missing
+                raise InvalidRequest(f"input {show(name)}, {describe_place(tensors[name].shape, index)} is {problem}: expected {expected}")
             outside = None if self.flags_ranges else spec.find_outside(tensors[name].array)
             if outside is not None:
-                row, value = outside
-                raise InvalidRequest(f"input {show(name)}, row {row}: {value} is out of range: expected {spec.describe_range()}")
+                index, value = outside
+                place = describe_place(tensors[name].shape, index)
+                raise InvalidRequest(f"input {show(name)}, {place}: {value} is out of range: expected {spec.describe_range()}")
 
     def _fit_column(self, tensor: Tensor, spec: TensorSpec) -> Tensor | None:
         """The tensor as a column of a data frame: reshaped from `[N, 1]`, or with missing values. None if it does not fit."""

@@ -160,7 +160,7 @@ class TensorSpec(_Resolved):
         return {name: bound for name, bound in (("minimum", self.minimum), ("maximum", self.maximum)) if bound is not None}
 
     def find_outside(self, array: Array) -> tuple[int, float] | None:
-        """The row and the value of the first element outside of the range; None if all are inside."""
+        """The place and the value of the first element outside of the range; None if all are inside."""
         values: Any = [_read_number(text) for text in array.ravel()] if array.dtype.hasobject else array.ravel()
         numbers = np.array(values, object) if array.dtype.hasobject else values
         if numbers.dtype.kind == "V":
@@ -175,8 +175,7 @@ class TensorSpec(_Resolved):
         if not outside.any():
             return None
         index = int(outside.argmax())
-        value = values[index] if array.dtype.hasobject else numbers[index].item()
-        return (index // (array.size // len(array)) if array.ndim else 0), value
+        return index, values[index] if array.dtype.hasobject else numbers[index].item()
 
     def describe_range(self) -> str:
         if self.minimum is None or self.maximum is None:
@@ -220,6 +219,14 @@ class TensorSpec(_Resolved):
     def to_declared_rank(self, array: Array) -> Array:
         """N values as `[N]` or `[N, 1]`, as it is declared."""
         return to_rank_of(array, self.shape)
+
+
+def describe_place(shape: tuple[int, ...], index: int) -> str:
+    """Where an element stands: in which row, and where in it if rows have several."""
+    row, *others = (int(each) for each in np.unravel_index(index, shape)) if shape else (0,)
+    if math.prod(shape[1:]) == 1:
+        return f"row {row}"
+    return f"row {row}, column {others[0]}" if len(others) == 1 else f"row {row}, element {others}"
 
 
 def _read_number(text: bytes) -> float:

@@ -66,7 +66,7 @@ def test_a_classifier_that_was_fitted_with_an_array(tmp_path: Path) -> None:
     assert response.as_("predict", list[str]) == ["setosa", "setosa", "versicolor", "versicolor"]
     assert np.allclose(response["predict_proba"], model.predict_proba(X[48:52]))
     assert error(ask(server, "iris", X=X[:1, :3]))[0] == 400
-    assert error(ask(server, "iris", X=np.full((1, 4), np.nan))) == (400, "input 'X', row 0 is missing: expected a finite number")
+    assert error(ask(server, "iris", X=np.full((1, 4), np.nan))) == (400, "input 'X', row 0, column 0 is missing: expected a finite number")
     first, page, curl = printed(tmp_path / "iris.joblib")
     assert first == "model 'iris': takes X FP64 [-1, 4]; returns predict BYTES [-1], predict_proba FP64 [-1, 3]"
     assert page == "page: http://h:1/v2/docs"
@@ -277,6 +277,12 @@ def test_the_server_in_an_application_is_found(made: str, prefix: str | None, tm
     assert page == f"page: http://h:1{prefix}/docs"
     path, body = shlex.split(curl)[2], shlex.split(curl)[-1]
     assert outputs(over_asgi(target.served, "")(Request("POST", path.removeprefix("http://h:1"), (), body.encode()))) == {"output_0": [0.0]}
+
+
+@pytest.fixture(autouse=True)
+def without_logging_of_uvicorn(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is set for the process, and would write into the closed standard error of this test when another one logs."""
+    monkeypatch.setattr("uvicorn.Config.configure_logging", lambda _: None)
 
 
 @pytest.fixture

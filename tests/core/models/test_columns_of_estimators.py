@@ -268,7 +268,7 @@ def test_a_declared_array_misses_no_value_where_the_estimator_takes_none(datatyp
     inputs = [TensorSpec("x", datatype, [-1, 2])] if declared else []
     server.register("m", LogisticRegression().fit(FRAME.to_numpy(), KINDS).predict, inputs=inputs)
     tensor = {"name": name, "datatype": datatype, "shape": [2, 2], "data": [1, 0, None, 1]}
-    assert error(ask(server, "m", {"inputs": [tensor]})) == (400, f"input '{name}', row 1 is missing: expected a finite number")
+    assert error(ask(server, "m", {"inputs": [tensor]})) == (400, f"input '{name}', row 1, column 0 is missing: expected a finite number")
 
 
 @pytest.mark.parametrize(("datatype", "expected"), [("INT64", "an integer for INT64"), ("BOOL", "true, false, 0 or 1 for BOOL")])

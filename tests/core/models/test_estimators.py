@@ -398,7 +398,7 @@ def test_a_missing_value_of_an_array_is_refused_with_its_row() -> None:
     assert described(server) == {"X": FINITE_ARRAY}
     rows = [[1.0, 2.0, 3.0, 4.0], [1.0, None, 3.0, 4.0]]
     tensor = {"name": "X", "datatype": "FP64", "shape": [2, 4], "data": rows}
-    assert error(ask(server, "m", {"inputs": [tensor]})) == (400, "input 'X', row 1 is missing: expected a finite number")
+    assert error(ask(server, "m", {"inputs": [tensor]})) == (400, "input 'X', row 1, column 1 is missing: expected a finite number")
     taken = served(DecisionTreeClassifier(random_state=0).fit(X[::10], SPECIES).predict)
     assert described(taken) == {"X": ARRAY}
     assert ask(taken, "m", {"inputs": [tensor]}).status == 200

@@ -36,11 +36,18 @@ def served(*specs: TensorSpec, **options: Any) -> InferenceServer:
             TensorSpec("age", "FP64", [-1, 2], maximum=1),
             [[1, 1]],
             [[0, 1], [0, 2]],
-            "input 'age', row 1: 2.0 is out of range: expected 1 or less",
+            "input 'age', row 1, column 1: 2.0 is out of range: expected 1 or less",
         ),
         (TensorSpec("age", "INT64", [-1], maximum=2.0**53), [2**53], [2**53 + 1], "input 'age', row 0: 9007199254740993 is out of range: "),
         (TensorSpec("age", "INT64", [-1], minimum=0.5), [1], [0], "input 'age', row 0: 0 is out of range: expected 0.5 or more"),
         (TensorSpec("age", "FP64", [], maximum=1), 1, 2, "input 'age', row 0: 2.0 is out of range"),
+        (TensorSpec("age", "FP64", [-1, 1, 1], maximum=1), [[[1]]], [[[1]], [[2]]], "input 'age', row 1: 2.0 is out of range"),
+        (
+            TensorSpec("age", "FP64", [-1, 2, 2], maximum=1),
+            [[[1, 1], [1, 1]]],
+            [[[1, 1], [2, 1]]],
+            "input 'age', row 0, element [1, 0]: 2.0 is out of range",
+        ),
         (TensorSpec("age", "FP64", [-1], maximum=1), [], [np.inf], "input 'age', row 0: inf is out of range"),
     ],
 )
@@ -72,7 +79,12 @@ def test_missing_values_are_inside() -> None:
     ("spec", "right", "wrong", "text"),
     [
         (TensorSpec("age", "FP32", [-1], allow_nan=False), [1], [1, np.nan], "row 1 is missing: expected a finite number"),
-        (TensorSpec("age", "FP64", [-1, 2], allow_nan=False), [[1, 2]], [[1, -np.inf]], "row 0 is infinite: expected a finite number"),
+        (
+            TensorSpec("age", "FP64", [-1, 2], allow_nan=False),
+            [[1, 2]],
+            [[1, -np.inf]],
+            "row 0, column 1 is infinite: expected a finite number",
+        ),
         (TensorSpec("age", "FP16", [], allow_nan=False), 1, np.nan, "row 0 is missing: expected a finite number"),
         (TensorSpec("age", "BYTES", [-1], "datetime", allow_nan=False), [b"2026-01-01"], [b"NaT"], "row 0 is missing: expected a value"),
         (TensorSpec("age", "FP64", [-1], maximum=9, allow_nan=False), [9], [np.nan], "row 0 is missing: expected a finite number"),
