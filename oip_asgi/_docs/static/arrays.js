@@ -96,14 +96,13 @@ export function zerosCode(shape) {
   return `np.zeros([${shape.join(", ")}])`;
 }
 
-/** The height, the width and the place of the colors in a shape of pictures; null if it is none. -1 is any size. */
+/** The height, the width and the place of the colors in a shape of pictures; null if it is none. -1 is any size; of three sizes it is that of rows only where none is of colors. */
 function pictureLayout(shape) {
-  const own = shape.length > 2 && [1, -1].includes(shape[0]) ? shape.slice(1) : shape;
-  if (own.length === 2) return { height: own[0], width: own[1], channels: 1, isLast: true };
-  if (own.length !== 3) return null;
-  if ([1, 3, 4].includes(own[2])) return { height: own[0], width: own[1], channels: own[2], isLast: true };
-  if ([1, 3, 4].includes(own[0])) return { height: own[1], width: own[2], channels: own[0], isLast: false };
-  return null;
+  const own = shape.length === 4 && [1, -1].includes(shape[0]) ? shape.slice(1) : shape, isColors = (size) => [1, 3, 4].includes(size);
+  if (own.length === 3 && isColors(own[2])) return { height: own[0], width: own[1], channels: own[2], isLast: true };
+  if (own.length === 3 && isColors(own[0])) return { height: own[1], width: own[2], channels: own[0], isLast: false };
+  const [height, width] = own.slice(-2), isGray = shape.length === 2 || (shape.length === 3 && shape[0] === -1);
+  return isGray ? { height, width, channels: 1, isLast: false } : null;
 }
 
 /** The layout in a shape for a picture of this size: it is scaled where both sizes are given, and is 1 high, or as wide as a row, only if it is so itself. */

@@ -8,8 +8,9 @@ import { Opener } from "./files.js";
 import { Frame } from "./frame.js";
 import { looksOf } from "./looks.js";
 import { drawFile, openPicture, pixelsIn } from "./pictures.js";
+import { isBehind, isInference } from "./request.js";
 import { isNamed, numbersOf, readRows, separatorOf, wordsOf } from "./rows.js";
-import { imageIn, numberOf } from "./tensors.js";
+import { imageIn, numberOf, shapeOf } from "./tensors.js";
 import { counted, single } from "./words.js";
 
 const DATATYPES = ["FP32", "FP64", "FP16", "INT64", "INT32", "INT16", "INT8", "UINT64", "UINT32", "UINT16", "UINT8", "BOOL", "BYTES"];
@@ -35,9 +36,9 @@ export class Fields {
     this.element.addEventListener("input", onEdit);
   }
 
-  /** The tensors of a request; those with `bytes` are sent behind the JSON. Raises Mistake, also for a file that is a whole body where one is not taken. */
-  tensors({ takesFile }) {
-    return this.frame ? this.frame.tensors() : this.fields.map((field) => field.tensor({ takesFile })).filter(Boolean);
+  /** The tensors of a request for an action; those with `bytes` are sent behind the JSON. Raises Mistake, also for a file where the action takes none. */
+  tensors(action) {
+    return this.frame ? this.frame.tensors() : this.fields.map((field) => field.tensor(action)).filter(Boolean);
   }
 
   /** The file that is the whole body: of the only input, if its content type is one that JSON cannot carry. */
@@ -48,6 +49,11 @@ export class Fields {
   /** The files in the tensors: their base64, and the name of each. */
   get sources() {
     return this.fields.flatMap((field) => field.sources ?? []);
+  }
+
+  /** What is being read for them is not wanted any more. */
+  forget() {
+    for (const { opener } of this.frame ? [this.frame] : this.fields) opener?.forget();
   }
 
   /** Why they cannot show the tensors of a request; nothing if they can. */
@@ -70,6 +76,17 @@ function fieldOf(input, isOnly) {
   return datatype === "BYTES" ? new Texts(input, isOnly) : new Numbers(input);
 }
 
+/** Whether a shape is the declared one, in which -1 is any size, and has so many elements. */
+function fits(shape, declared, count) {
+  const isOne = !declared || (shape.length === declared.length && shape.every((size, axis) => [-1, size].includes(declared[axis])));
+  return isOne && sizeOf(shape) === count;
+}
+
+/** The tensor that a field was filled with: all that it says, and what a flat object, or a file, does not say. */
+function wholeOf({ given, name, datatype }, findShape) {
+  return { name, shape: given.shape ?? findShape(), datatype, ...given, isWhole: given.value === undefined };
+}
+
 /** The line above a field: its name, and what is known of it. */
 function titleOf({ name, datatype, shape, contentType, notes, ...known }, htmlFor) {
   const type = [typeOf(datatype, contentType, known), shape && `[${shape.join(", ")}]`].filter(Boolean).join(" ");
@@ -77,20 +94,25 @@ function titleOf({ name, datatype, shape, contentType, notes, ...known }, htmlFo
   return build("label", { htmlFor }, [build("b", {}, [name]), " ", build("span", { className: "faint" }, [words])]);
 }
 
-/** One value: a choice, a date or a number. */
+/** One value: a choice, a date or a number. Until it is edited, its tensor is the one that it was filled with. */
 class Value {
   constructor(input) {
     Object.assign(this, input, { input });
     this.element = build("div", { className: "field" }, [titleOf(input, `input ${input.name}`)]);
+    this.element.addEventListener("input", () => { this.given = undefined; });
     this.fill(undefined);
   }
 
   tensor() {
+    const { name, shape, datatype, given } = this, count = given ? [given.data ?? []].flat(Infinity).length : 1;
+    if (count !== 1) throw new Mistake(this.cell.element, `${name} has ${counted(count, "element")}: expected the shape [${shape.join(", ")}], 1 element`);
     const value = this.cell.read();
-    return value === undefined ? null : { name: this.name, shape: this.shape, datatype: this.datatype, data: [value] };
+    if (value === undefined) return null;
+    return given ? wholeOf(this, () => shape) : { name, shape, datatype, data: [value] };
   }
 
   fill(tensor) {
+    this.given = tensor;
     this.cell?.element.remove();
     this.cell = makeCell(this.input, "", this.elementIn([tensor?.data ?? []].flat(Infinity)));
     this.cell.element.id = `input ${this.name}`;
@@ -106,13 +128,16 @@ class Value {
   }
 }
 
-/** What fields of several elements share: a text of lines, and shapes. */
+/**
+ * What fields of several elements share: a text of lines, and shapes. Until the text is edited, the tensor is the `given` one, which the field was
+ * filled with; then its shape stays for as many elements on as many lines.
+ */
 class Lines {
   constructor(input) {
     Object.assign(this, input);
     const id = `input ${input.name}`;
     this.control = build("textarea", { id, rows: 1, spellcheck: false, autocomplete: "off", placeholder: input.isOptional ? input.hint || "not sent" : "" });
-    this.control.addEventListener("input", () => this.fit());
+    this.control.addEventListener("input", () => { this.edited(); this.fit(); });
     this.tools = build("div", { className: "tools" });
     this.preview = build("div", { className: "preview", hidden: true });
     this.told = build("p", { className: "hint", role: "status", hidden: true });
@@ -136,6 +161,11 @@ class Lines {
     return this.control.hidden ? this.opener.input : this.control;
   }
 
+  /** The tensor is another one than that which was given. */
+  edited() {
+    this.given = { shape: this.given?.shape };
+  }
+
   changed() {
     this.element.dispatchEvent(new Event("input", { bubbles: true }));
   }
@@ -151,11 +181,31 @@ class Lines {
     throw new Mistake(this.inSight, `${this.name} needs ${expected}`);
   }
 
+  /** The tensor that the field was filled with. */
+  whole() {
+    const { data, value = data } = this.given;
+    return wholeOf(this, () => this.shapeOf(shapeOf([value].flat()), [data].flat(Infinity).length));
+  }
+
+  /** The shape of an array if it is the declared one, also without sizes of 1, else the declared one with as many elements. */
+  shapeOf(shape, count) {
+    const rest = this.shape ? this.shape.length - shape.length : 0;
+    const added = rest > 0 ? [...Array(rest).fill(1), ...shape] : shape.filter((size, place) => size !== 1 || place >= -rest);
+    return [shape, added].find((each) => fits(each, this.shape, count)) ?? this.shapeFor(count, shape[0] ?? 1);
+  }
+
+  /** The shape that is kept for so many elements on so many lines. */
+  keptFor(count, lines) {
+    const kept = [this.given?.shape ?? []].flat().map(numberOf);
+    return kept.length && fits(kept, this.shape, count) && sizeOf(kept.slice(0, -1)) === lines ? kept : null;
+  }
+
   /** The shape of so many elements on so many lines; raises Mistake where they do not fit. */
   shapeFor(count, lines) {
-    const shape = this.shape ?? (lines > 1 && count > lines ? [-1, -1] : [-1]);
-    const fixed = shape.filter((size) => size !== -1).reduce((product, size) => product * size, 1);
-    const free = shape.length - shape.filter((size) => size !== -1).length;
+    const kept = this.keptFor(count, lines), shape = this.shape ?? (lines > 1 && count > lines ? [-1, -1] : [-1]);
+    if (kept) return kept;
+    const fixed = sizeOf(shape);
+    const free = shape.filter((size) => size === -1).length;
     const rows = free > 1 ? lines : 1;
     const rest = fixed ? count / fixed / rows : 0;
     if ((free ? !Number.isInteger(rest) : count !== fixed) || (!fixed && count)) {
@@ -170,7 +220,7 @@ class Lines {
   }
 
   sizeInWords(shape) {
-    const fixed = shape.filter((size) => size !== -1).reduce((product, size) => product * size, 1);
+    const fixed = sizeOf(shape);
     if (!shape.includes(-1)) return counted(fixed, "element");
     if (shape.length !== 2) return `a multiple of ${counted(fixed, "element")}`;
     const noun = this.datatype === "BYTES" ? "text" : "number";
@@ -183,8 +233,10 @@ class Texts extends Lines {
   constructor(input, isOnly) {
     super(input);
     this.isText = [undefined, "np", "base64"].includes(input.contentType);  // JSON carries its bytes as base64
+    this.names = [];  // of the files
+    this.opener.takesSeveral = this.isText;  // else one is the whole body
     if (TEXTS.includes(input.contentType) || input.hint || !(this.isText || isOnly)) return;
-    this.clear = button("Remove", () => { this.hold([], []); this.changed(); this.opener.input.focus(); }, { hidden: true, ariaLabel: `Remove the files for ${input.name}` });
+    this.clear = button("Remove", () => { this.hold([]); this.changed(); this.opener.input.focus(); }, { hidden: true, ariaLabel: `Remove the files for ${input.name}` });
     const pick = this.opener.picker("Choose a file", { ariaLabel: `Choose a file for ${input.name}`, multiple: this.isText && this.isList() });
     this.tools.append(build("span", { className: "faint wide" }, ["drop a file, or"]), pick, this.clear);
     if (input.contentType === "base64") this.control.placeholder ||= "a file, or its base64";
@@ -192,7 +244,7 @@ class Texts extends Lines {
 
   /** Whether each line is an element of its own. */
   isList() {
-    return !this.shape || this.shape.includes(-1) || this.shape.reduce((product, size) => product * size, 1) > 1;
+    return !this.shape || this.shape.includes(-1) || sizeOf(this.shape) > 1;
   }
 
   async read(files) {
@@ -200,27 +252,29 @@ class Texts extends Lines {
   }
 
   use({ files, texts, previews }) {
-    this.hold(texts, previews);
-    this.sources = texts.map((text, place) => ({ text, name: files[place].name }));
+    this.hold(previews, texts.length ? { parameters: { content_type: "base64" }, data: texts } : undefined);
+    this.names = texts.map((_, place) => files[place].name);
     this.body = this.isText ? undefined : files[0];
     this.changed();
   }
 
-  /** Hold the base64 of files, and show what they are, in place of text. */
-  hold(texts, previews) {
-    Object.assign(this, { files: texts, sources: [], body: undefined });
+  get sources() {
+    const texts = [this.given?.data ?? []].flat(Infinity);
+    return this.names.map((name, place) => ({ text: texts[place], name }));
+  }
+
+  /** Show what files are, in place of text; `given` is the tensor that has their base64. */
+  hold(previews, given) {
+    Object.assign(this, { given, names: [], body: undefined });
     this.control.hidden = previews.length > 0;
     this.clear.hidden = this.preview.hidden = !previews.length;
     this.preview.replaceChildren(...previews);
   }
 
-  tensor({ takesFile }) {
-    const { name, datatype } = this;
-    if (this.body && !takesFile) throw new Mistake(this.inSight, `${name} is a file, which only infer takes`);
-    if (this.files?.length) {
-      const shape = this.shapeFor(this.files.length, this.files.length);
-      return { name, shape, datatype, parameters: { content_type: "base64" }, data: this.files };
-    }
+  tensor(action) {
+    const { name, datatype, given } = this, isTaken = this.body ? action === "infer" : isInference(action) || !this.isOwnFile(given);
+    if (!isTaken) throw new Mistake(this.inSight, `${name} is a file, which only infer takes`);  // a flat object cannot say that it is one
+    if (given?.data !== undefined) return this.whole();
     const text = this.control.value;
     const isText = this.contentType !== "base64" && (this.isText || !this.opener.input);  // an empty text is one
     if (!text.trim() && !this.body && (!isText || this.isList() || this.isEmptyLeftOut)) return this.none(isText ? (this.opener.input ? "a text or a file" : "a text") : "a file");
@@ -229,18 +283,28 @@ class Texts extends Lines {
     return { name, shape: this.shapeFor(data.length, lines.length), datatype, data };
   }
 
+  /** Whether a tensor has a file, which its input does not declare. */
+  isOwnFile(tensor) {
+    return tensor?.parameters?.content_type === "base64" && this.contentType !== "base64";
+  }
+
   fill(tensor) {
-    const elements = [tensor?.data ?? []].flat(Infinity).map(fieldText);
-    const isHeld = this.body ? `${elements}` === "" : this.files?.length && `${elements}` === `${this.files}`;
+    const elements = [tensor?.data ?? []].flat(Infinity).map(fieldText), isOwn = this.isOwnFile(tensor);
+    const isHeld = this.body ? `${elements}` === "" : this.names.length && `${elements}` === `${this.given.data}` && isOwn === this.isOwnFile(this.given);
     this.opener.forget();
-    if (isHeld) return;
+    if (isHeld && this.body) return;
     this.isEmptyLeftOut = !tensor;
-    const images = this.opener.input && this.contentType === "base64" ? elements.map(imageIn) : [];
-    if (images.length && images.every(Boolean)) return this.hold(elements, images.map((image) => thumb(image, "a picture", image.bytes.length)));
-    if (this.opener.input) this.hold([], []);
-    this.control.value = elements.join("\n");
+    if (!isHeld && this.opener.input) this.hold(this.previewsOf(elements, isOwn));
+    this.given = tensor;
+    this.control.value = this.control.hidden ? "" : elements.join("\n");
     this.fit();
-    return undefined;
+  }
+
+  /** What files look like in base64; nothing where they are shown as text: the base64 that an input declares, unless all are pictures. */
+  previewsOf(elements, isOwn) {
+    const images = isOwn || this.contentType === "base64" ? elements.map(imageIn) : [];
+    if (!isOwn && !images.every(Boolean)) return [];
+    return images.map((image, place) => thumb(image, image ? "a picture" : "a file", (elements[place].replace(/=+$/, "").length * 3) >> 2));
   }
 }
 
@@ -286,7 +350,7 @@ class Numbers extends Lines {
   /** Nobody has declared the datatype. */
   makeChoice() {
     this.choice = build("select", { ariaLabel: `datatype of ${this.name}` }, DATATYPES.map((each) => new Option(each, each)));
-    this.choice.addEventListener("input", () => { this.datatype = this.choice.value; });  // before who listens for the whole form
+    this.choice.addEventListener("input", () => { this.datatype = this.choice.value; this.edited(); });  // before who listens for the whole form
     return this.choice;
   }
 
@@ -319,18 +383,9 @@ class Numbers extends Lines {
     if (other) throw new Error(`it has ${counted(other.length, "number")} in a row, ${this.expected()}`);
   }
 
-  /** The shape of a file's array if it is the declared one, else the declared one with as many elements. */
-  shapeOf(shape, count) {
-    const fits = shape.length === this.shape.length && shape.every((size, axis) => [-1, size].includes(this.shape[axis]));
-    if (fits) return shape;
-    const rest = this.shape.length - shape.length;
-    const added = rest > 0 ? [...Array(rest).fill(1), ...shape] : shape.filter((size, place) => size !== 1 || place >= -rest);
-    if (added.length === this.shape.length && added.every((size, axis) => [-1, size].includes(this.shape[axis]))) return added;
-    return this.shapeFor(count, shape[0] ?? 1);
-  }
-
   /** Take an array: few elements become text, more stay as they are. */
   use({ values, shape, code, origin }) {
+    this.given = { shape };
     if (values.length <= MOST_WRITTEN) {
       this.writeText(values.map((value) => textOfNumber(value, this.datatype)), shape);
       return this.changed();
@@ -355,8 +410,9 @@ class Numbers extends Lines {
   }
 
   tensor() {
-    const { name, datatype, held } = this;
-    if (held) return { name, shape: held.shape, datatype, values: held.values, bytes: bytesOf(datatype, held.values), code: held.code };
+    const { name, datatype, held, given } = this;
+    if (held) return { ...wholeOf(this, () => held.shape), values: held.values, bytes: bytesOf(datatype, held.values), code: held.code };
+    if (given?.data !== undefined) return this.whole();
     const text = this.control.value;
     if (!text.trim()) return this.none(datatype === "BYTES" ? "a text" : "a number");
     const lines = datatype === "BYTES" ? text.split("\n").filter((line) => line.trim()) : wordsOf(text, this.arePairs);
@@ -386,10 +442,12 @@ class Numbers extends Lines {
   fill(tensor) {
     this.opener.forget();
     this.tell("");
-    if (tensor?.parameters?.binary_data_size !== undefined && this.held) return;
     if (!tensor && this.isLarge) return;
+    this.given = tensor;
+    if (tensor && isBehind(tensor) && this.held) return;
     if (tensor?.datatype && this.choice) this.choice.value = this.datatype = tensor.datatype;
-    this.writeText([tensor?.data ?? []].flat(Infinity).map(fieldText), tensor?.shape);
+    const { data = [], value = data, shape = shapeOf([value].flat()) } = tensor ?? {};
+    this.writeText([data].flat(Infinity).map(fieldText), shape);
   }
 }
 

@@ -4,16 +4,17 @@ import { build } from "./elements.js";
 
 /**
  * Opens files for an element: `read` returns a promise of what is in them, which `use` gets, or `refuse` the error of it. Neither gets it once
- * something newer is written into the element, or the element is filled: then it is late.
+ * something newer is written into the element, or the element is filled: then it is late. Several files at once are refused, unless `takesSeveral`.
  */
 export class Opener {
   constructor(element, { read, use, refuse }) {
-    Object.assign(this, { read, use, refuse, input: null, awaited: null });
+    Object.assign(this, { read, use, refuse, input: null, awaited: null, takesSeveral: false });
     element.addEventListener("input", () => this.forget());
-    element.addEventListener("dragover", (event) => event.preventDefault());
-    element.addEventListener("drop", (event) => {
+    for (const kind of ["dragover", "drop"]) element.addEventListener(kind, (event) => {
+      const { files, types } = event.dataTransfer;
+      if (!types.includes("Files")) return;  // text goes where it always goes
       event.preventDefault();  // which would show the file in place of the page
-      this.open([...event.dataTransfer.files]);
+      if (kind === "drop") this.open([...files]);
     });
   }
 
@@ -31,7 +32,8 @@ export class Opener {
   async open(files) {
     if (!this.input || !files.length) return;
     const awaited = this.awaited = {};
-    const take = await this.read(files).then((found) => () => this.use(found), (error) => () => this.refuse(error, files));
+    const found = files.length > 1 && !this.takesSeveral ? Promise.reject(new Error("expected one file")) : this.read(files);
+    const take = await found.then((content) => () => this.use(content), (error) => () => this.refuse(error, files));
     if (this.awaited === awaited) take();
   }
 

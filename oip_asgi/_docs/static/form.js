@@ -4,7 +4,7 @@ import { sizeOf } from "./arrays.js";
 import { awaitAnswer, hideAnswer, listenToAnswer, showAnswer, showFailure, showStopped, showStream } from "./answer.js";
 import { Mistake } from "./cells.js";
 import { listenToCode, showCode } from "./code.js";
-import { at, breakable, build, chooseTab, copyBy, copyButton, listenToTabs, made } from "./elements.js";
+import { at, breakable, build, chooseTab, copyBy, copyButton, listenToTabs } from "./elements.js";
 import { Fields, MOST_WRITTEN } from "./fields.js";
 import { isJSON, mistakeIn, parse, pretty } from "./json.js";
 import { besides, bodyOf, contentOf, idOf, isBehind, isInference, isSame, ofBoth, partsIn, partsOf, sentIn, tensorsOf } from "./request.js";
@@ -21,7 +21,6 @@ const forms = new Map();  // by the path of a model: its form, as the reader has
 let form = null;  // of the model that is shown
 let exchange = null;  // the request whose answer is shown, or awaited; whoever writes late finds that it is another one
 let tellNews = () => {};  // that the server's numbers are others: a request takes its time, gives its first item, has ended
-let noteLine = null;  // what says in the form what its fields do not show
 let isRefused = false;  // whether the server would refuse each request
 
 /**
@@ -43,10 +42,10 @@ class Form {
     this.rest = {};  // what a body has besides the inputs of the fields
     this.agreed = {};  // the body that the fields show or have written, and their mistake, which it does not have
     this.writeExample();
-    if (example !== undefined && !this.showInFields()) this.tab = JSON_TEXT;
-    if (example !== undefined) return;
-    fields.fill(inputs.filter(({ isOptional }) => !isOptional).map(zeros));
-    this.takeFields();
+    if (example === undefined) {
+      fields.fill(inputs.filter(({ isOptional }) => !isOptional).map(zeros));
+      this.takeFields();
+    } else if (!this.showInFields()) this.tab = JSON_TEXT;
   }
 
   /** Whether the server refuses a value out of range, as far as is known: a model may take it, and flag it. */
@@ -77,7 +76,7 @@ class Form {
   /** Write the body from the fields; with a mistake, it stays as it was. */
   takeFields() {
     const mistake = attempt(() => {
-      const tensors = this.fields.tensors({ takesFile: this.action === "infer" });
+      const tensors = this.fields.tensors(this.action);
       this.write(bodyOf(tensors, this.action, this.rest), partsOf(tensors, this.action));
     }, (found) => found);
     this.agreed = { body: this.body, mistake };
@@ -87,6 +86,7 @@ class Form {
   takeJSON(text) {
     this.isEdited = true;
     this.note = "";
+    this.fields.forget();
     this.write(text, this.parts);
     this.settle();
   }
@@ -103,7 +103,7 @@ class Form {
     this.leaveOut(tensors);
     const isLacking = ({ name, isOptional }) => !isOptional && !tensors.some((tensor) => tensor.name === name);
     if (fields.inputs.some(isLacking)) this.takeFields();  // which finds what is needed
-    else this.agreed = { body: this.body };
+    else this.agreed = { body: this.body, mistake: attempt(() => void fields.tensors(action), (found) => found) };
     return true;
   }
 
@@ -153,7 +153,7 @@ class Form {
   fillIn({ action, body }) {
     this.action = action;
     this.begin();
-    Object.assign(this, { isEdited: true, agreed: {} });  // which may be the same JSON with bytes, which a link has none of
+    Object.assign(this, { isEdited: true, request: this.makeRequest(), agreed: {} });  // that may be the same JSON with bytes, which a link has none of
     this.write(pretty(parse(body)));
     this.choose(FIELDS);
   }
@@ -179,7 +179,7 @@ class Form {
     if (at("body").value !== this.body) at("body").value = this.body;
     if (!at("fields").contains(fields.element)) at("fields").replaceChildren(fields.element);
     if (at(this.tab).ariaSelected !== "true") chooseTab(at(this.tab));
-    showNote(this.note, panel);
+    if (at("limit").textContent !== this.note) at("limit").textContent = this.note;
     showMistake(mistake, panel);
     at("address").replaceChildren(...breakable(new URL(".", request.url).pathname));  // what is behind the last slash is chosen
     showCode(request, Boolean(mistake));
@@ -187,26 +187,24 @@ class Form {
   }
 }
 
-/** Say what the fields do not show, above what is chosen. */
-function showNote(note, panel) {
-  if (noteLine.textContent !== note) noteLine.textContent = note;
-  if (!note) noteLine.remove();
-  else if (noteLine.parentElement !== panel) panel.prepend(noteLine);
-}
-
 /** Tell a mistake right below its field, or at the end of a panel if it is none of a field. It is an alert when it comes, and none while it changes as one types. */
 function showMistake(mistake, panel) {
   const { control, message } = mistake ?? {}, place = control?.closest(".field, td") ?? panel;
   const told = [...at("try").querySelectorAll(".mistake")], kept = told.find(({ parentElement }) => parentElement === place);
   for (const each of told) if (each !== kept || !mistake) each.remove();
-  for (const each of at("try").querySelectorAll("[aria-invalid]")) for (const name of ["aria-invalid", "aria-describedby"]) each.removeAttribute(name);
+  for (const each of at("try").querySelectorAll("[aria-invalid]")) if (each !== control) mark(each, false);
   if (!mistake) return;
-  control.setAttribute("aria-invalid", "true");
-  control.setAttribute("aria-describedby", "mistake");
+  if (!control.hasAttribute("aria-invalid")) mark(control, true);
   const text = kept ?? build("p", { id: "mistake", className: "failed mistake", role: "alert" });
   if (kept && text.textContent !== message) text.removeAttribute("role");
   if (text.textContent !== message) text.textContent = message;
   if (place.lastElementChild !== text) place.append(text);
+}
+
+/** Say to who cannot see it that a control has a mistake, told by the element of the id "mistake", or has none. */
+function mark(control, isWrong) {
+  const attributes = { "aria-invalid": "true", "aria-describedby": "mistake" };
+  for (const [name, value] of Object.entries(attributes)) isWrong ? control.setAttribute(name, value) : control.removeAttribute(name);
 }
 
 /** Where a text that is no JSON has its mistake, in words. */
@@ -243,9 +241,14 @@ export function showForm(model) {
   form.settle();
 }
 
-/** Fill in a request that a link carries. */
-export function fillIn(request) {
-  if (request.body !== undefined && form.model.actions.has(request.action) && isJSON(request.body)) form.fillIn(request);
+/** Fill in a request that a link carries, or say why it cannot be filled in. */
+export function fillIn({ action, body }) {
+  if (action === undefined && body === undefined) return;
+  const isAction = form.model.actions.has(action), isWhole = body !== undefined && isJSON(body);
+  if (isAction && isWhole) return void form.fillIn({ action, body });
+  const why = !isAction ? `The model has no action ${JSON.stringify(action ?? "")}.` : body === undefined ? "It has no body." : sayWhere(body);
+  form.note = `The link's request cannot be filled in. ${why}`;
+  form.settle();
 }
 
 /** Say why a request would be refused; nothing if it would not. */
@@ -341,7 +344,6 @@ function showDeclaration({ body, action, file, parts }, text, model) {
 /** `onNews` is called when what the form does has changed the server's numbers. */
 export function listenToForm(onNews) {
   tellNews = onNews;
-  noteLine = made("p", "", "hint");
   at("action").addEventListener("change", ({ target }) => form.changeAction(target.value));
   at("reset").addEventListener("click", () => { form.begin(); form.settle(); });
   at("link").addEventListener("click", ({ target }) => copyBy(target, new URL(linkOf(form.request), location.href).href));

@@ -10,11 +10,14 @@ export function isInference(action) {
   return action.startsWith("infer");
 }
 
-/** The tensors in a body of an action; null where it is no request. Raises SyntaxError where it is no JSON. */
+/**
+ * The tensors in a body of an action; null where it is no request. Raises SyntaxError where it is no JSON. Those of a flat object have no shape, and
+ * also the `value` of their member.
+ */
 export function tensorsOf(body, action) {
   const document = parse(body);
   if (document === null || typeof document !== "object" || document instanceof Written) return null;
-  if (!isInference(action)) return Object.entries(membersOf(document)).map(([name, value]) => ({ name, data: [value].flat(Infinity) }));
+  if (!isInference(action)) return Object.entries(membersOf(document)).map(([name, value]) => ({ name, data: [value].flat(Infinity), value }));
   const tensors = Array.isArray(document.inputs) ? document.inputs : [];
   return Array.isArray(document) || !tensors.every((tensor) => typeof tensor?.name === "string") ? null : tensors;
 }
@@ -52,12 +55,14 @@ export function partsIn(tensors, parts) {
   return tensors.filter(isBehind).map(({ name }) => parts.find((part) => part.name === name)).filter(Boolean);
 }
 
-function wholeTensor({ bytes, values, code, ...tensor }) {
-  return bytes ? { ...tensor, parameters: { binary_data_size: bytes.length } } : withMissing(tensor);
+function wholeTensor({ bytes, values, code, value, isWhole, ...tensor }) {
+  if (bytes) return { ...tensor, parameters: { ...tensor.parameters, binary_data_size: bytes.length } };
+  return isWhole ? tensor : withMissing(tensor);
 }
 
-function flatMember({ name, shape, data, values = data }) {
-  return [name, shape.length > 1 || values.length !== 1 ? values : values[0]];
+function flatMember({ name, shape, data, values = [data].flat(Infinity), value }) {
+  if (value !== undefined) return [name, value];
+  return [name, shape?.length > 1 || values.length !== 1 ? values : values[0]];
 }
 
 /** What is sent: a file, JSON, or JSON and the bytes of tensors; and the headers that say so. */

@@ -57,7 +57,8 @@ export function membersOf(document) {
   return Object.fromEntries([...names].map((name) => [name, document.map((row) => row?.[name] ?? null)]));
 }
 
-function shapeOf(value) {
+/** The shape of lists in lists; that of an element is empty. */
+export function shapeOf(value) {
   return Array.isArray(value) ? [value.length, ...(value.length ? shapeOf(value[0]) : [])] : [];
 }
 

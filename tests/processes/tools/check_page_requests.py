@@ -456,7 +456,7 @@ def test_more_rows_than_the_fields_show_stay_json(site: Served, browser: Browser
     write_json(page, body)
     page.click("#with-fields")
     expect(page.locator("#with-json")).to_have_attribute("aria-selected", "true")
-    expect(page.locator("#json .hint")).to_have_text("The fields show up to 1,000 rows, and here are 1,001")
+    expect(page.locator("#limit")).to_have_text("The fields show up to 1,000 rows, and here are 1,001")
     expect(page.locator("#body")).to_have_value(body)
     page.click("#reset")
     expect(page.locator("#try .hint:visible")).to_have_count(0)

@@ -8,9 +8,11 @@ from typing import Any
 from urllib.parse import urlencode
 
 import numpy as np
+import pytest
 from playwright.sync_api import Browser, FilePayload, Page, expect
 
 from tests.support.page import code_of, opened, seen_by, write_json
+from tests.support.page_site import RED
 from tests.support.processes import Served
 
 
@@ -78,7 +80,109 @@ def test_a_size_that_is_only_mentioned_sends_no_bytes(site: Served, browser: Bro
     assert seen.console == []
 
 
+def test_a_field_that_is_not_edited_sends_what_it_was_filled_with(site: Served, browser: Browser) -> None:
+    page, seen = opened(browser, f"{site.url}/v2/docs#model=noted")
+    page.get_by_label("Choose a file for t").set_input_files([file_of(b"\x00\xfe\xff")])
+    expect(page.locator("#fields .thumb")).to_have_text("a.bin, 3 bytes")
+    assert seen_by(page) == [r"[b'\x00\xfe\xff'] 0.0"]
+    show(page, site, "iris")
+    page.locator("#requests a").first.click()
+    expect(page.locator("#fields .thumb")).to_have_text("a file, 3 bytes")
+    n = page.get_by_label("n FP32")
+    n.fill("2")
+    assert seen_by(page) == [r"[b'\x00\xfe\xff'] 2.0"]
+    page.get_by_role("button", name="Remove the files for t").click()
+    page.get_by_label("t text").fill("AP7/")
+    assert seen_by(page) == ["[b'AP7/'] 2.0"]
+    write_json(page, json.dumps({"inputs": [{"name": "t", "shape": [3], "datatype": "BYTES", "data": ["a", "", "b"]}, N]}))
+    page.click("#with-fields")
+    for value in (3, 4):
+        n.fill(str(value))
+        assert seen_by(page) == [f"[b'a', b'', b'b'] {value}.0"]
+    texts = {"name": "t", "shape": [1], "datatype": "BYTES", "data": [None], "parameters": {"of": "the reader"}}
+    write_json(page, json.dumps({"inputs": [texts, N]}))
+    page.click("#with-fields")
+    n.fill("5")
+    assert body_of(page)["inputs"][0] == texts
+    page.get_by_label("t text").fill("x")
+    assert body_of(page)["inputs"][0] == {"name": "t", "shape": [1], "datatype": "BYTES", "data": ["x"]}
+    page.select_option("#action", "generate")
+    write_json(page, '{"t": ["a", "", "b"], "n": 1}')
+    page.click("#with-fields")
+    n.fill("6")
+    assert body_of(page) == {"t": ["a", "", "b"], "n": 6}
+    page.select_option("#action", "infer")
+    assert seen_by(page) == ["[b'a', b'', b'b'] 6.0"]
+    assert seen.console == []
+
+
+def test_a_flat_object_has_no_file_unless_its_input_is_one(site: Served, browser: Browser) -> None:
+    page, seen = opened(browser, f"{site.url}/v2/docs#model=noted")
+    page.get_by_label("Choose a file for t").set_input_files([file_of(b"\x00\xfe\xff")])
+    expect(page.locator("#fields .thumb")).to_be_visible()
+    page.select_option("#action", "generate")
+    expect(page.locator("#fields .failed")).to_have_text("t is a file, which only infer takes")
+    page.select_option("#action", "infer")
+    assert seen_by(page) == [r"[b'\x00\xfe\xff'] 0.0"]
+    show(page, site, "files")
+    page.get_by_label("Choose a file for file").set_input_files([file_of(b"\x00\xfe")])
+    page.select_option("#action", "generate")
+    page.click("#send")
+    expect(page.locator("#status")).to_have_text("200 OK")
+    assert seen.console == []
+
+
 SHAPES = [("cube", [2, 3, 4]), ("cube", [4, 1, 6]), ("colors", [2, 4, 3]), ("planes", [3, 5, 7])]
+
+
+@pytest.mark.parametrize(("name", "shape"), SHAPES)
+def test_an_array_of_any_size_keeps_its_shape(site: Served, browser: Browser, name: str, shape: list[int]) -> None:
+    page, seen = opened(browser, f"{site.url}/v2/docs#model={name}")
+    datatype = "UINT8" if name == "colors" else "FP32"
+    file, n, count = npy_of(shape), page.get_by_label("n FP32"), int(np.prod(shape))
+    if name == "colors":
+        content = BytesIO()
+        np.save(content, np.zeros(shape, np.uint8))
+        file["buffer"] = content.getvalue()
+    page.get_by_label("From a file for x").set_input_files([file])
+    expect(page.get_by_label(f"x {datatype}")).to_have_js_property("rows", min(count // shape[-1], 16))
+    assert seen_by(page) == [f"{shape} 0.0"]
+    text = page.get_by_label(f"x {datatype}").input_value()
+    page.get_by_label(f"x {datatype}").fill(text.replace("0", "7", 1))
+    assert seen_by(page) == [f"{shape} 0.0"]
+    x = {"name": "x", "shape": shape, "datatype": datatype, "data": np.zeros(shape, int).tolist()}
+    write_json(page, json.dumps({"inputs": [x, N]}))
+    page.click("#with-fields")
+    n.fill("3")
+    assert seen_by(page) == [f"{shape} 3.0"]
+    page.select_option("#action", "generate")
+    write_json(page, json.dumps({"x": x["data"], "n": 1}))
+    page.click("#with-fields")
+    n.fill("4")
+    assert body_of(page) == {"x": x["data"], "n": 4}
+    page.select_option("#action", "infer")
+    assert seen_by(page) == [f"{shape} 4.0"]
+    assert seen.console == []
+
+
+def test_lines_that_are_others_are_another_shape(site: Served, browser: Browser) -> None:
+    page, seen = opened(browser, f"{site.url}/v2/docs#model=double")
+    write_json(page, json.dumps({"inputs": [{"name": "x", "shape": [2, 3], "datatype": "FP32", "data": [[1, 2, 3], [4, 5, 6]]}]}))
+    page.click("#with-fields")
+    field = page.locator("#fields textarea")
+    for text, shape in (("7 2 3\n4 5 6", [2, 3]), ("7 2\n3 4\n5 6", [3, 2]), ("7 2 3 4", [4])):
+        field.fill(text)
+        assert body_of(page)["inputs"][0]["shape"] == shape
+    assert seen.console == []
+
+
+@pytest.mark.parametrize(("name", "shape"), [("colors", "[2, 3, 3]"), ("planes", "[3, 2, 3]")])
+def test_a_picture_of_any_size_is_taken(site: Served, browser: Browser, name: str, shape: str) -> None:
+    page, seen = opened(browser, f"{site.url}/v2/docs#model={name}")
+    page.get_by_label("From a file for x").set_input_files([file_of(RED, "red.png")])
+    expect(page.locator("#fields textarea").first).not_to_have_value("0, 0, 0")
+    assert seen_by(page) == [f"{shape} 0.0"]
+    assert seen.console == []
 
 
 HELD = """
@@ -89,6 +193,34 @@ Blob.prototype.arrayBuffer = async function () {
 };
 """
 """Files are read once the page is told to."""
+
+
+def test_a_file_that_is_read_after_an_edit_of_the_json_is_late(site: Served, browser: Browser) -> None:
+    page, seen = opened(browser, "about:blank")
+    page.add_init_script(HELD)
+    show(page, site, "pair")
+    page.get_by_label("From a file for a").set_input_files([npy_of([1, 5000])])
+    write_json(page, json.dumps({"id": "seven", **body_of(page)}))
+    page.evaluate("release()")
+    page.wait_for_timeout(200)
+    page.click("#with-fields")
+    expect(page.locator("#fields .preview").first).to_have_text("5,000 elements, [1, 5000], zeros")
+    assert seen_by(page) == [0, 0]
+    assert seen.console == []
+
+
+def test_a_value_is_one_element(site: Served, browser: Browser) -> None:
+    page, seen = opened(browser, f"{site.url}/v2/docs#model=noted")
+    expect(page.get_by_label("n FP32")).to_have_value("0.0")
+    t = {"name": "t", "shape": [1], "datatype": "BYTES", "data": ["a"]}
+    for data, count in (([], "0 elements"), ([1, 2], "2 elements")):
+        write_json(page, json.dumps({"inputs": [t, {**N, "data": data}]}))
+        page.click("#with-fields")
+        expect(page.locator("#fields .failed")).to_have_text(f"n has {count}: expected the shape [1], 1 element")
+        expect(page.get_by_label("n FP32")).to_have_attribute("aria-invalid", "true")
+    page.get_by_label("n FP32").fill("3")
+    assert seen_by(page) == ["[b'a'] 3.0"]
+    assert seen.console == []
 
 
 def test_code_reads_a_file_that_has_something_alone(site: Served, browser: Browser) -> None:
@@ -116,3 +248,62 @@ DROP = """(field, names) => {
     return field.dispatchEvent(new DragEvent("drop", { dataTransfer: data, bubbles: true, cancelable: true }));
 }"""
 """Whether the browser does what it does with what is dropped."""
+
+
+def test_one_file_is_expected_where_one_is_sent(site: Served, browser: Browser) -> None:
+    page, seen = opened(browser, f"{site.url}/v2/docs#model=picture")
+    field, told = page.locator("#fields .field"), page.locator("#fields .field [role=status]")
+    for name in ("picture", "iris"):
+        show(page, site, name)
+        field.evaluate(DROP, ["a.csv", "b.csv"])
+        expect(told).to_have_text("Nothing is read from a.csv: expected one file")
+        expect(page.locator("#fields .thumb")).to_have_count(0)
+    field.evaluate(DROP, ["a.csv"])
+    expect(page.get_by_label("x FP32 [-1, 4]")).to_have_value("1, 2, 3, 4")
+    assert field.evaluate(DROP, [])  # text goes where it always goes
+    assert not field.evaluate(DROP, ["a.csv"])
+    assert seen.console == []
+
+
+def test_a_link_that_cannot_be_filled_in_says_why(site: Served, browser: Browser) -> None:
+    page, seen = opened(browser, f"{site.url}/v2/docs#model=iris")
+    x, note = page.get_by_label("x FP32 [-1, 4]"), page.locator("#limit")
+    expect(x).to_have_value("0.0, 0.0, 0.0, 0.0")
+    for body, action, why in (
+        ('{"inputs": [{"name": "x", "data": [1, ', "infer", "The JSON ends too early."),
+        ('{"inputs": [1 2]}', "infer", "The JSON has a mistake in line 1, column 15."),
+        ('{"x": 1}', "infer_stream", 'The model has no action "infer_stream".'),
+    ):
+        show(page, site, "iris", body, action)
+        expect(note).to_have_text(f"The link's request cannot be filled in. {why}")
+        expect(x).to_have_value("0.0, 0.0, 0.0, 0.0")
+    page.goto(f"{site.url}/v2/docs#model=iris&action=infer")
+    expect(note).to_have_text("The link's request cannot be filled in. It has no body.")
+    page.click("#reset")
+    expect(note).to_be_empty()
+    show(page, site, "iris", "[1, 2]")
+    expect(page.locator("#json .failed")).to_contain_text("The JSON is no request")
+    expect(page.locator("#code")).to_contain_text("0.0, 0.0, 0.0, 0.0")  # the last request without a mistake
+    page.click("#send")
+    expect(page.locator("#body")).to_be_focused()
+    expect(page.locator("#answer")).to_be_hidden()
+    assert seen.console == []
+
+
+def test_what_is_told_is_told_once(site: Served, browser: Browser) -> None:
+    page, seen = opened(browser, f"{site.url}/v2/docs#model=iris")
+    field = page.get_by_label("x FP32 [-1, 4]")
+    expect(page.locator("#limit")).to_have_attribute("role", "status")
+    field.fill("x")
+    expect(field).to_have_attribute("aria-invalid", "true")
+    watch = """field => {
+        globalThis.changes = [];
+        const attributeFilter = ["aria-invalid", "aria-describedby"], note = (all) => changes.push(...all.map((one) => one.attributeName));
+        new MutationObserver(note).observe(field, { attributes: true, attributeFilter });
+    }"""
+    field.evaluate(watch)
+    field.press_sequentially("yz")
+    assert page.evaluate("changes") == []
+    field.fill("1 2 3 4")
+    assert page.evaluate("changes") == ["aria-invalid", "aria-describedby"]
+    assert seen.console == []
