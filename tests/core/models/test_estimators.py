@@ -13,7 +13,6 @@ from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.calibration import CalibratedClassifierCV
 from sklearn.cluster import KMeans
 from sklearn.compose import ColumnTransformer, make_column_transformer
-from sklearn.datasets import load_iris
 from sklearn.decomposition import PCA
 from sklearn.ensemble import BaggingClassifier, HistGradientBoostingClassifier, RandomForestClassifier, StackingClassifier, VotingClassifier
 from sklearn.feature_extraction.text import HashingVectorizer, TfidfVectorizer
@@ -41,19 +40,25 @@ from sklearn.tree import DecisionTreeClassifier
 from oip_asgi import InferenceError, InferenceRequest, InferenceServer, TensorSpec
 from oip_asgi.codecs import PandasCodec
 from tests.support.asking import ask, error, exactly, get, outputs
+from tests.support.estimators import (
+    ANY,
+    ARRAY,
+    FINITE,
+    FINITE_ARRAY,
+    IRIS,
+    LEAVES,
+    NUMBER,
+    PEOPLE,
+    STRICT_TEXT,
+    TEXT,
+    X,
+    Y,
+    classified,
+    columns,
+    described,
+    served,
+)
 from tests.support.inside import answer_http
-
-IRIS = load_iris()
-X, Y = IRIS.data, IRIS.target_names[IRIS.target]
-PEOPLE = pd.DataFrame({"age": [20, 30, 40, 50], "city": ["Bonn", "Ulm", "Bonn", "Ulm"], "fee": [1.0, None, 2.0, 3.0], "note": list("abcd")})
-LEAVES = ["no", "yes", "no", "yes"]
-TEXT: dict[str, Any] = {"datatype": "BYTES", "parameters": {"content_type": "str", "pd_dtype": "object[NaN]"}}
-STRICT_TEXT = {"datatype": "BYTES", "parameters": {**TEXT["parameters"], "allow_nan": False}}
-NUMBER = {"datatype": "FP64", "parameters": {"other_datatypes": "numbers"}}
-FINITE = {"datatype": "FP64", "parameters": {"other_datatypes": "numbers", "allow_nan": False}}
-ANY = {"datatype": "FP64", "parameters": {"other_datatypes": "all"}}
-CATEGORY = {"datatype": "BYTES", "parameters": {"other_datatypes": "all"}}
-ARRAY, FINITE_ARRAY = {"shape": [-1, 4], **NUMBER}, {"shape": [-1, 4], **FINITE}
 
 
 def people(**options: Any) -> Any:
@@ -64,21 +69,6 @@ def people(**options: Any) -> Any:
         ),
         LogisticRegression(**options),
     )
-
-
-def served(function: Any, **options: Any) -> InferenceServer:
-    server = InferenceServer()
-    server.register("m", function, **options)
-    return server
-
-
-def described(server: InferenceServer, what: str = "inputs") -> dict[str, Any]:
-    document = get(server, "/models/m")[1]
-    return {each["name"]: {key: value for key, value in each.items() if key != "name"} for each in document[what]}
-
-
-def columns(**known: Any) -> dict[str, Any]:
-    return {name: {"shape": [-1], **more} for name, more in known.items()}
 
 
 def test_columns_have_the_datatypes_that_the_steps_tell() -> None:
@@ -443,13 +433,6 @@ def test_one_that_was_fitted_with_an_array_takes_its_width(dtype: str) -> None:
     assert error(ask(server, "m", X=np.full((1, 4), "a")))[0] == 400
 
 
-def classified(server: InferenceServer, *arrays: Any) -> Any:
-    """The names of the two largest, as clients ask for them by classification."""
-    output = {"name": "output_0", "parameters": {"classification": 2}}
-    [found] = outputs(ask(server, "m", {"outputs": [output]}, X=arrays[0])).values()
-    return [text.rpartition(":")[2] for text in found]
-
-
 def test_classes_are_the_labels() -> None:
     classifier = LogisticRegression(max_iter=500).fit(X, Y)
     for method in (classifier.predict_proba, classifier.decision_function):
@@ -514,72 +497,6 @@ def test_a_request_may_send_one_array_to_one_that_was_fitted_with_a_frame() -> N
     assert described(server) == columns(a=FINITE, b=FINITE, c=FINITE, d=FINITE)
     with pytest.warns(UserWarning, match="X does not have valid feature names"):
         assert outputs(ask(server, "m", {"parameters": {"content_type": "np"}}, X=X[:1])) == {"output_0": ["setosa"]}
-
-
-@pytest.mark.parametrize("library", ["lightgbm", "xgboost"])
-def test_boosters_and_their_estimators(library: str) -> None:
-    module = pytest.importorskip(library)
-    if library == "lightgbm":
-        fitted = module.LGBMClassifier(n_estimators=2, verbose=-1).fit(X, IRIS.target)
-        booster, name, datatype = fitted.booster_.predict, "data", "FP64"
-    else:
-        fitted = module.XGBClassifier(n_estimators=2).fit(X, IRIS.target)
-        booster, name, datatype = fitted.get_booster().inplace_predict, "data", "FP32"
-    server = served(fitted.predict_proba)
-    assert described(server)["X"] == ARRAY
-    assert described(server, "outputs") == {"output_0": {"datatype": datatype, "shape": [-1, 3]}}
-    assert classified(server, X[:1])[0] == "0"
-    server = served(booster)
-    assert described(server)[name] == ARRAY
-    assert ask(server, "m", **{name: X[:1]}).status == 200
-
-
-CATBOOST: dict[str, Any] = {"iterations": 2, "verbose": False, "allow_writing_files": False, "thread_count": 1}
-
-
-def test_catboost_fitted_with_an_array() -> None:
-    fitted = pytest.importorskip("catboost").CatBoostClassifier(**CATBOOST).fit(X, Y)
-    server = served(fitted.predict_proba)
-    assert described(server) == {"X": ARRAY}
-    assert described(server, "outputs") == {"output_0": {"datatype": "FP64", "shape": [-1, 3]}}
-    assert outputs(ask(server, "m", X=X[:2])) == {"output_0": fitted.predict_proba(X[:2]).ravel().tolist()}
-    assert classified(server, X[:1])[0] == "setosa"
-    assert error(ask(server, "m", X=X[:1, :3])) == (400, "input 'X' has shape [1, 3]: expected [-1, 4]")
-    server = served(fitted.predict)
-    assert described(server) == {"data": ARRAY}
-    assert outputs(ask(server, "m", data=X[:1])) == {"output_0": ["setosa"]}
-
-
-def test_catboost_fitted_with_a_frame_knows_its_columns_and_which_are_categories() -> None:
-    catboost = pytest.importorskip("catboost")
-    frame = PEOPLE[["age", "city", "fee"]].assign(zone=[1, 2, 1, 2])
-    fitted = catboost.CatBoostClassifier(cat_features=["city", "zone"], **CATBOOST).fit(frame, LEAVES)
-    server = served(fitted.predict_proba)
-    assert described(server) == columns(age=NUMBER, city=CATEGORY, fee=NUMBER, zone=CATEGORY)
-    expected = {"output_0": fitted.predict_proba(frame[:2]).ravel().tolist()}
-    row = {"zone": [1, 2], "fee": [1.0, np.nan], "city": ["Bonn", "Ulm"], "age": [20, 30]}
-    assert outputs(ask(server, "m", **row)) == expected
-    assert outputs(ask(server, "m", **{**row, "zone": ["1", "2"]})) == expected  # to catboost they are the same
-    assert error(ask(server, "m", **{**row, "age": ["20", "30"]}))[0] == 400
-    assert error(ask(server, "m", age=[20]))[0] == 400
-    regressor = catboost.CatBoostRegressor(**CATBOOST).fit(frame[["age", "zone"]], [1.0, 2.0, 3.0, 4.0])
-    server = served(regressor.predict)
-    assert described(server) == columns(age=NUMBER, zone=NUMBER)
-    assert outputs(ask(server, "m", zone=[1], age=[20])) == {"output_0": regressor.predict(frame[["age", "zone"]][:1]).tolist()}
-    scaled = make_pipeline(StandardScaler(), catboost.CatBoostClassifier(**CATBOOST)).fit(frame[["age", "zone"]], LEAVES)
-    server = served(scaled.predict_proba)
-    assert described(server) == columns(age=NUMBER, zone=NUMBER)
-    assert described(server, "outputs") == {"output_0": {"datatype": "FP64", "shape": [-1, 2]}}
-    with pytest.raises(TypeError, match="the CatBoostClassifier does not know the names of its columns"):
-        served(catboost.CatBoostClassifier(**CATBOOST).fit(X, Y).predict, content_type="pd")
-
-
-def test_the_example_of_openapi_is_answered_by_categories() -> None:
-    catboost = pytest.importorskip("catboost")
-    fitted = catboost.CatBoostClassifier(cat_features=["city"], **CATBOOST).fit(PEOPLE[["age", "city"]], LEAVES)
-    server = served(fitted.predict_proba)
-    [body] = [operation["post"]["requestBody"] for path, operation in server.openapi()["paths"].items() if path.endswith("/m/infer")]
-    assert ask(server, "m", body["content"]["application/json"]["example"]).status == 200
 
 
 def test_one_that_load_fits_is_known_then() -> None:
