@@ -181,17 +181,18 @@ class Lines {
     throw new Mistake(this.inSight, `${this.name} needs ${expected}`);
   }
 
-  /** The tensor that the field was filled with. */
-  whole() {
-    const { data, value = data } = this.given;
-    return wholeOf(this, () => this.shapeOf(shapeOf([value].flat()), [data].flat(Infinity).length));
+  /** The tensor that the field was filled with; a flat object needs no shape of what one has said. */
+  whole(action) {
+    const { data, value } = this.given;
+    if (value !== undefined && !isInference(action)) return this.given;
+    return wholeOf(this, () => this.shapeOf(shapeOf([value ?? data].flat()), [data].flat(Infinity).length));
   }
 
   /** The shape of an array if it is the declared one, also without sizes of 1, else the declared one with as many elements. */
   shapeOf(shape, count) {
     const rest = this.shape ? this.shape.length - shape.length : 0;
     const added = rest > 0 ? [...Array(rest).fill(1), ...shape] : shape.filter((size, place) => size !== 1 || place >= -rest);
-    return [shape, added].find((each) => fits(each, this.shape, count)) ?? this.shapeFor(count, shape[0] ?? 1);
+    return [shape, added].find((each) => fits(each, this.shape, count)) ?? this.shapeFor(count, shape.length > 1 ? shape[0] : 1);
   }
 
   /** The shape that is kept for so many elements on so many lines. */
@@ -274,7 +275,7 @@ class Texts extends Lines {
   tensor(action) {
     const { name, datatype, given } = this, isTaken = this.body ? action === "infer" : isInference(action) || !this.isOwnFile(given);
     if (!isTaken) throw new Mistake(this.inSight, `${name} is a file, which only infer takes`);  // a flat object cannot say that it is one
-    if (given?.data !== undefined) return this.whole();
+    if (given?.data !== undefined) return this.whole(action);
     const text = this.control.value;
     const isText = this.contentType !== "base64" && (this.isText || !this.opener.input);  // an empty text is one
     if (!text.trim() && !this.body && (!isText || this.isList() || this.isEmptyLeftOut)) return this.none(isText ? (this.opener.input ? "a text or a file" : "a text") : "a file");
@@ -409,10 +410,10 @@ class Numbers extends Lines {
     this.fit();
   }
 
-  tensor() {
+  tensor(action) {
     const { name, datatype, held, given } = this;
     if (held) return { ...wholeOf(this, () => held.shape), values: held.values, bytes: bytesOf(datatype, held.values), code: held.code };
-    if (given?.data !== undefined) return this.whole();
+    if (given?.data !== undefined) return this.whole(action);
     const text = this.control.value;
     if (!text.trim()) return this.none(datatype === "BYTES" ? "a text" : "a number");
     const lines = datatype === "BYTES" ? text.split("\n").filter((line) => line.trim()) : wordsOf(text, this.arePairs);

@@ -176,6 +176,21 @@ def test_lines_that_are_others_are_another_shape(site: Served, browser: Browser)
     assert seen.console == []
 
 
+def test_a_flat_object_is_shown_as_it_is(site: Served, browser: Browser) -> None:
+    page, seen = opened(browser, f"{site.url}/v2/docs#model=planes")
+    page.select_option("#action", "generate")
+    for x in ([0, 0, 0], [1, 2, 3, 4], [[1], [2], [3]]):
+        write_json(page, json.dumps({"x": x, "n": 1}))
+        page.click("#with-fields")
+        expect(page.locator("#fields .failed")).to_have_count(0)
+        page.get_by_label("n FP32").fill("2")
+        assert body_of(page) == {"x": x, "n": 2}
+    page.click("#reset")
+    page.select_option("#action", "infer")
+    assert seen_by(page) == ["[3, 1, 1] 0.0"]
+    assert seen.console == []
+
+
 @pytest.mark.parametrize(("name", "shape"), [("colors", "[2, 3, 3]"), ("planes", "[3, 2, 3]")])
 def test_a_picture_of_any_size_is_taken(site: Served, browser: Browser, name: str, shape: str) -> None:
     page, seen = opened(browser, f"{site.url}/v2/docs#model={name}")
