@@ -16,6 +16,12 @@ export function sizeOf(shape) {
   return shape.reduce((product, size) => product * (size === -1 ? 1 : size), 1);
 }
 
+/** The shape of so many elements, as a member of a flat object has none; undefined where more than one of its sizes is free. */
+export function shapeOfCount(declared, count) {
+  const free = declared.filter((size) => size === -1).length, fixed = sizeOf(declared);
+  return free > 1 || !fixed ? undefined : declared.map((size) => (size === -1 ? count / fixed : size));
+}
+
 /** An array of numpy's file format: its shape and its values as numbers, which are Written where they would be rounded. Raises Error where it is none that can be read. */
 export function readNpy(buffer) {
   const bytes = new Uint8Array(buffer), view = new DataView(buffer);

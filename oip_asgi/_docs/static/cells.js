@@ -10,6 +10,7 @@ const WORDS = { true: true, false: false, null: null, NaN: "NaN", Infinity: "Inf
 const OF_PYTHON = { True: true, False: false, None: null, nan: "NaN", inf: "Infinity", "-inf": "-Infinity" };
 const MOMENT = /^(\d{4}-\d\d-\d\d)(?:[T ](\d\d:\d\d(?::\d\d(?:\.\d{1,3})?)?))?(Z?)$/;
 export const DECIMALS = "write decimals with a point, as in 1.5";
+const DAY = /^\s*\d{4}-?(\d\d|W)/;  // what ISO 8601 begins a date with
 const MIDNIGHT = /^[0:.]*$/, WHOLE_MINUTE = /^\d\d:\d\d(:[0.]*)?$/;
 
 const OTHER = "other";  // the value of an option that is none of the choices
@@ -122,6 +123,9 @@ class TextCell {
   read() {
     const { column, element } = this, text = element.value;
     const isEmptyText = this.isEmptyText || !(this.isOpen || column.isNullable || column.isOptional);
+    if (column.contentType === "datetime" && text && !DAY.test(text)) {
+      throw new Mistake(element, `${placeOf(this)}: ${JSON.stringify(text)} is not a date: expected one like 2026-01-31`);
+    }
     if (column.datatype === "BYTES") return text || (isEmptyText ? "" : nothingOf(this, "a text"));
     if (!text.trim()) return nothingOf(this, "a number");
     return readNumber(text.trim(), column, element, placeOf(this));

@@ -1,5 +1,6 @@
 // How an answer is best looked at: as pictures, bars, text, a curve, a heat map or a table. Decides, and draws nothing.
 
+import { shapeOfCount } from "./arrays.js";
 import { imageIn, numberOf } from "./tensors.js";
 
 const MOST_COLUMNS = 12;  // of one output in a table
@@ -18,7 +19,7 @@ const MOST_CELLS = 65536;  // of a heat map
 export function looksOf(outputs, { sent = [], labels = {}, declared = {} } = {}) {
   const isAlone = outputs.length === 1, rowsIn = rowsOfAll(sent);
   const looks = [], tables = new Map();
-  for (const output of outputs) {
+  for (const output of outputs.map((each) => withRank(each, declared[each.name]))) {
     const look = lookOf(output, labels[output.name], { isAlone, rowsIn, declared: declared[output.name] });
     if (look) looks.push({ name: output.name, ...look });
     else tables.set(rowsOf(output), [...(tables.get(rowsOf(output)) ?? []), output]);
@@ -28,6 +29,12 @@ export function looksOf(outputs, { sent = [], labels = {}, declared = {} } = {})
     looks.push({ kind: "table", names: members.map(({ name }) => name), count, columns: [...members.flatMap((output) => columnsOf(output, labels[output.name])), ...beside] });
   }
   return looks;
+}
+
+/** An output with the shape that is declared, where it comes from a flat object, which has its elements alone. */
+function withRank(output, declared = []) {
+  const { shape, data } = output, isFlat = shape.length === 1 && declared.length > 1;
+  return isFlat ? { ...output, shape: shapeOfCount(declared, data.length) ?? shape } : output;
 }
 
 /** What an output is shown as if it is no column of a table. */

@@ -1,6 +1,6 @@
 // The body of a request: written from tensors, read again, and what is sent of it. Knows nothing of the page.
 
-import { sizeOf } from "./arrays.js";
+import { shapeOfCount } from "./arrays.js";
 import { withMissing } from "./frame.js";
 import { isJSON, parse, pretty, Written } from "./json.js";
 import { membersOf, numberOf, plainData } from "./tensors.js";
@@ -94,12 +94,6 @@ export function sentIn({ body, file, action }, declared) {
 /** A tensor with the shape that its input declares, and with its content type if it has none of its own. */
 function withDeclared(tensor, declared) {
   const input = declared.find(({ name }) => name === tensor.name);
-  const shape = Array.isArray(tensor.shape) ? tensor.shape.map(numberOf) : input && shapeOf(input.shape, [tensor.data].flat(Infinity).length);
+  const shape = Array.isArray(tensor.shape) ? tensor.shape.map(numberOf) : input && shapeOfCount(input.shape, [tensor.data].flat(Infinity).length);
   return { ...tensor, shape, declared: input?.shape, parameters: { ...input?.parameters, ...tensor.parameters } };
-}
-
-/** The shape of so many elements, as a member of a flat object has none; undefined where more than one of its sizes is free. */
-function shapeOf(declared, count) {
-  const free = declared.filter((size) => size === -1).length, fixed = sizeOf(declared);
-  return free > 1 || !fixed ? undefined : declared.map((size) => (size === -1 ? count / fixed : size));
 }

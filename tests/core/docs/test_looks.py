@@ -195,6 +195,17 @@ def test_flat_answers_are_outputs_too(scripts: Scripts) -> None:
     ]  # fmt: skip
 
 
+@pytest.mark.parametrize(
+    ("declared", "kind"), [([-1, 3], "scores"), ([2, 3], "scores"), ([-1, -1], "table"), ([-1], "table"), (None, "table")]
+)
+def test_a_flat_answer_has_the_shape_that_is_declared(scripts: Scripts, declared: list[int] | None, kind: str) -> None:
+    shapes = {} if declared is None else {"y": declared}
+    [look] = looks_of(scripts, [output("y", "FP64", 6)], labels={"y": ["a", "b", "c"]} if kind == "scores" else {}, declared=shapes)
+    assert look["kind"] == kind
+    if kind == "scores":
+        assert len(look["rows"]) == 2
+
+
 def test_a_list_of_flat_answers_is_rows(scripts: Scripts) -> None:
     outputs = scripts.value_of("tensors.outputsOf(text)", text=json.dumps([{"y": 1.5, "word": "a"}, {"y": 2.5, "word": "b"}]))
     assert [(each["name"], each["shape"], each["data"]) for each in outputs] == [("y", [2], [1.5, 2.5]), ("word", [2], ["a", "b"])]

@@ -28,6 +28,28 @@ def test_a_value_that_is_no_choice_stays_and_is_told(site: Served, browser: Brow
     assert seen.console == []
 
 
+def test_a_text_that_is_no_date_is_told_at_its_cell(site: Served, browser: Browser) -> None:
+    page, seen = opened(browser, f"{site.url}/v2/docs#model=churn")
+    since, told = page.get_by_label("since, row 1"), page.locator("#fields .mistake")
+    text = "age,income,city,plan,since,active\n31,1.5,Bern,pro,03.04.2021,true\n"
+    page.get_by_label("Rows from a CSV file").set_input_files([{"name": "a.csv", "mimeType": "text/csv", "buffer": text.encode()}])
+    expect(told).to_have_text('since: "03.04.2021" is not a date: expected one like 2026-01-31')
+    since.fill("2021-04-03T10:00:00+02:00")
+    expect(told).to_have_count(0)
+    assert json.loads(page.input_value("#body"))["inputs"][4]["data"] == ["2021-04-03T10:00:00+02:00"]
+    assert seen.console == []
+
+
+def test_a_flat_answer_has_its_rows_and_labels(site: Served, browser: Browser) -> None:
+    page, seen = opened(browser, f"{site.url}/v2/docs#model=species")
+    page.select_option("#action", "generate")
+    page.get_by_label("x FP64 [-1, 3]").fill("0.2 0.1 0.7\n0.1 0.6 0.3")
+    page.click("#send")
+    expect(page.locator("#status")).to_have_text("200 OK")
+    expect(page.locator("#look .bars li:first-child .label")).to_have_text(["owl", "dog"])
+    assert seen.console == []
+
+
 def test_a_choice_that_json_does_not_have_right_is_told_in_the_fields(site: Served, browser: Browser) -> None:
     page, seen = opened(browser, f"{site.url}/v2/docs#model=churn")
     expect(page.locator("h2")).to_have_text("churn")
