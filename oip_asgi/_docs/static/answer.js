@@ -37,7 +37,7 @@ export function clockOf(response) {
 
 /** The same for a reader who sees rows, which are counted from 1 here, and from 0 by the server. */
 function refusalOf(text) {
-  const error = errorOf(text), [, before, inside] = /^input .*, row (\d+):|^rows\[(\d+)\]/.exec(error) ?? [];
+  const error = errorOf(text), [, before, inside] = /^input .*, row (\d+)\b|^rows\[(\d+)\]/.exec(error) ?? [];
   const row = before ?? inside;
   return row === undefined ? error : `${error} (the server counts rows from 0: this is row ${Number(row) + 1} here)`;
 }
@@ -48,6 +48,7 @@ export function listenToAnswer() {
 }
 
 export function hideAnswer() {
+  isAwaited = false;
   begin("", "", { isBare: true });
   at("answer").hidden = true;
 }
@@ -58,8 +59,7 @@ export function awaitAnswer(stop, onLate) {
   isAwaited = true;
   at("answer").ariaBusy = true;
   waiting = setTimeout(() => {
-    begin("no answer yet", "", { isBare: true });
-    offerStop(stop);
+    begin("no answer yet", "", { stop, isBare: true });
     onLate();
   }, PATIENCE);
 }
@@ -87,12 +87,13 @@ export function showStopped(seconds) {
 }
 
 /** Clear what is there. A failure, or an answer that is not there yet, is bare: it has nothing to look at. */
-function begin(status, kind, { failure = "", when = "", isBare = Boolean(failure) } = {}) {
+function begin(status, kind, { failure = "", when = "", stop = null, isBare = Boolean(failure) } = {}) {
   clearTimeout(waiting);
   at("answer").hidden = at("answer").ariaBusy = false;
   showStatus(status, kind);
   at("size").textContent = "";
-  withdrawStop();
+  if (stop) offerStop(stop);
+  else withdrawStop();
   at("failure").hidden = !failure;
   at("failure").textContent = failure;
   at("when").hidden = !when;
@@ -168,10 +169,9 @@ function readable(text) {
 export async function showStream(response, begun, { name, id, declared, signal, stop, onFirst }) {
   const say = clockOf(response), growth = new Growth(begun, declared, () => say(id));
   const events = new EventReader(), decoder = new TextDecoder(), all = [];
-  begin(statusOf(response), "good");
+  begin(statusOf(response), "good", { stop: () => { growth.end = "stopped"; showStatus("stopped", ""); stop(); } });
   at("look").append(growth.element);
   offer(() => `${all.join("\n")}\n`, `${name}.jsonl`);
-  offerStop(() => { growth.end = "stopped"; showStatus("stopped", ""); stop(); });
   try {
     for (const reader = response.body.getReader(); ;) {
       const { done, value } = await reader.read();

@@ -38,13 +38,13 @@ function languageTab(name) {
 function limitOf({ request, codes, hasLink }) {
   const { body, file, parts } = request, another = { ...request, body: SHORT, file: undefined, parts: [], sources: [] };
   const languages = Object.entries(LANGUAGES).filter(([name, { make }]) => !codes.has(name) && make(another)).map(([name]) => name);
-  const others = languages.length ? `${enumerated(languages)} cannot write this request.` : "";
+  const others = languages.length ? `There is no code for ${enumerate(languages)}.` : "";
   if (file || parts.length) return `A link cannot carry its bytes. ${others}`;
   const tooLong = [...(hasLink ? [] : ["a link"]), ...(isLong(body) ? languages : [])];
-  return tooLong.length ? `The request is too long for ${enumerated(tooLong)}. ${isLong(body) ? "" : others}` : others;
+  return tooLong.length ? `The request is too long for ${enumerate(tooLong)}. ${isLong(body) ? "" : others}` : others;
 }
 
-function enumerated(words) {
+function enumerate(words) {
   return words.join(", ").replace(/, ([^,]*)$/, " and $1");
 }
 

@@ -235,10 +235,10 @@ class Texts extends Lines {
     super(input);
     this.isText = [undefined, "np", "base64"].includes(input.contentType);  // JSON carries its bytes as base64
     this.names = [];  // of the files
-    this.opener.takesSeveral = this.isText;  // else one is the whole body
+    this.opener.takesSeveral = this.isText && this.isList();  // else one is all, or the whole body
     if (TEXTS.includes(input.contentType) || input.hint || !(this.isText || isOnly)) return;
     this.clear = button("Remove", () => { this.hold([]); this.changed(); this.opener.input.focus(); }, { hidden: true, ariaLabel: `Remove the files for ${input.name}` });
-    const pick = this.opener.picker("Choose a file", { ariaLabel: `Choose a file for ${input.name}`, multiple: this.isText && this.isList() });
+    const pick = this.opener.picker("Choose a file", { ariaLabel: `Choose a file for ${input.name}`, multiple: this.opener.takesSeveral });
     this.tools.append(build("span", { className: "faint wide" }, ["drop a file, or"]), pick, this.clear);
     if (input.contentType === "base64") this.control.placeholder ||= "a file, or its base64";
   }
@@ -291,7 +291,7 @@ class Texts extends Lines {
 
   fill(tensor) {
     const elements = [tensor?.data ?? []].flat(Infinity).map(fieldText), isOwn = this.isOwnFile(tensor);
-    const isHeld = this.body ? `${elements}` === "" : this.names.length && `${elements}` === `${this.given.data}` && isOwn === this.isOwnFile(this.given);
+    const isHeld = this.body ? `${elements}` === "" : this.names.length && `${elements}` === `${this.given?.data}` && isOwn === this.isOwnFile(this.given);
     this.opener.forget();
     if (isHeld && this.body) return;
     this.isEmptyLeftOut = !tensor;

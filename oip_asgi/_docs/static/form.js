@@ -69,6 +69,7 @@ class Form {
   takeEdit(fields) {
     if (fields !== this.fields || this.agreed.body !== this.body) return;
     this.isEdited = true;
+    this.note = "";
     this.takeFields();
     this.settle();
   }
@@ -109,7 +110,7 @@ class Form {
 
   /** Leave inputs that a model does not declare out of an inference request, and say so: they have no field. */
   leaveOut(tensors) {
-    const unknown = this.model.metadata.inputs.length ? this.rest.inputs ?? [] : [];
+    const { inputs, parameters } = this.model.metadata, unknown = inputs.length && !parameters?.content_type ? this.rest.inputs ?? [] : [];  // a frame has columns of any name
     if (!isInference(this.action) || !unknown.length) return;
     this.note = `Not sent, as the model does not take it: ${unknown.map(({ name }) => name).join(", ")}`;
     this.write(pretty({ ...this.rest, inputs: tensors.filter((tensor) => !unknown.some(({ name }) => name === tensor.name)) }), this.parts);
@@ -353,7 +354,9 @@ export function listenToForm(onNews) {
   listenToCode();
   at("try").addEventListener("submit", (event) => { event.preventDefault(); send(); });
   at("try").addEventListener("keydown", (event) => {
-    if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) { event.preventDefault(); send(); }
+    if (event.key !== "Enter" || !(event.ctrlKey || event.metaKey)) return;
+    event.preventDefault();
+    if (!event.repeat) send();
   });
   for (const place of document.querySelectorAll("[data-copies]")) place.append(copyButton(() => at(place.dataset.copies).textContent));
   listenToAnswer();

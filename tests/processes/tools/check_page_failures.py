@@ -76,3 +76,11 @@ def test_a_stream_that_fails_says_when_that_was(site: Served, browser: Browser) 
     page.click("#send")
     moment_in(page, "#look .failed + .faint", rf"That was at {MOMENT} by the server's clock\.")
     expect(page.locator("#when")).to_be_hidden()
+
+
+def test_a_row_that_the_server_counts_from_0_is_named_as_the_page_counts_it(site: Served, browser: Browser) -> None:
+    told = "input 'x', row 1, column 2 is missing: expected a finite number"
+    refuse = {"**/iris/infer": lambda route: route.fulfill(status=400, json={"error": told})}
+    page, _ = opened(browser, f"{site.url}/v2/docs#model=iris", refuse)
+    page.click("#send")
+    expect(page.locator("#failure")).to_have_text(f"{told} (the server counts rows from 0: this is row 2 here)")
