@@ -68,7 +68,7 @@ def plan_columns(
 
     Args:
         names: Of the file's columns.
-        inputs: Of the model's metadata.
+        inputs: Of the model's metadata, none if it declares nothing of its columns.
         chosen: The columns of the only input, or of a model that declares none; None for all.
         kinds: Of the values of each column, which decide where no metadata tells its datatype.
 
@@ -78,7 +78,7 @@ def plan_columns(
     missing = [name for name in chosen or () if name not in names]
     if missing:
         raise ValueError(f"--columns: the file has no {list_names(missing)}: it has {list_names(names)}")
-    if all(each["shape"] in ([], [1]) for each in inputs):  # scalars beside a frame are the same for all rows
+    if not inputs:
         found = [(name, _find_column(name, names)) for name in chosen or names]
         return [Column(name, [place], _join_kinds(kinds[name]), may_miss=True, pd_dtype=_WITH_NAN) for name, place in found]
     rows = [each for each in inputs if each["shape"] and each["shape"][0] == -1]

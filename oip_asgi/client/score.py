@@ -166,9 +166,12 @@ class _Rows:
         metadata = self._client.model_metadata(options.model, options.version)
         kinds, self.total = find_kinds(table.names, table.rows(), is_text=table.is_text)
         takes_frame = (metadata.get("parameters") or {}).get("content_type") == "pd"
-        self.advice = "" if metadata.get("inputs") else f". {_UNDECLARED_FRAME if takes_frame else _UNDECLARED}"
+        inputs = metadata.get("inputs") or ()
+        if takes_frame and all(each["shape"] in ([], [1]) for each in inputs):  # scalars beside a frame are the same for all rows
+            inputs = ()
+        self.advice = "" if inputs else f". {_UNDECLARED_FRAME if takes_frame else _UNDECLARED}"
         chosen = options.columns.split(",") if options.columns else None
-        self._columns: list[Column] = plan_columns(table.names, metadata.get("inputs") or (), chosen, kinds)
+        self._columns: list[Column] = plan_columns(table.names, inputs, chosen, kinds)
 
     def rows(self) -> Iterator[Row]:
         return self._table.rows()

@@ -49,7 +49,8 @@ class Site:
         server.register("days", lambda df: df.astype(str), inputs=specs_of(DAYS), content_type="pd")
         server.register("all", lambda X: X.sum(keepdims=True)[0, :1], inputs=matrix)  # noqa: N803
         server.register("sizes", lambda a: np.array(list(map(len, a))), inputs=[TensorSpec("a", "BYTES", [-1], content_type="base64")])
-        server.register("times", self.multiply)
+        server.register("times", self.multiply, content_type="pd")
+        server.register("wait", self.wait)
         self.status, self.shut_after, self.asked = 503, 10**9, 0
         self.opens_again = 10**9
         self._lock = threading.Lock()
@@ -62,8 +63,12 @@ class Site:
         return np.asarray(frame["area"] * 10 + frame["floor"] + frame["town"].str.len())
 
     @staticmethod
-    def multiply(df: pd.DataFrame, factor: float = 10.0, power: int = 1) -> pd.DataFrame:
+    def multiply(df: Any, factor: float = 10.0, power: int = 1) -> Any:
         return (df * factor) ** power
+
+    @staticmethod
+    def wait(seconds: float) -> float:
+        return seconds
 
     @staticmethod
     def name_kinds(df: pd.DataFrame) -> list[str]:
@@ -151,11 +156,24 @@ def test_a_model_that_declares_nothing_gets_what_all_values_of_a_column_are(url:
     assert scored[:2] == [{"row": 1, "n": 1, "x": 1.0, "t": "1"}, {"row": 2, "n": 2, "x": 0.5, "t": "b"}]
 
 
-def test_columns_are_sent_also_where_only_scalars_are_declared(url: str, tmp_path: Path) -> None:
+def test_columns_are_sent_also_where_only_scalars_are_declared_beside_a_frame(
+    url: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert score_lines(url, "times", tmp_path / "rows.csv", "a,b\n1,2\n3,4.5\n") == [
         {"row": 1, "a": 10.0, "b": 20.0},
         {"row": 2, "a": 30.0, "b": 45.0},
     ]
+    assert score_lines(url, "times", tmp_path / "rows.csv", "a\nx\n") == []
+    assert "The model takes a data frame, and declares nothing of its columns" in capsys.readouterr().err
+
+
+def test_a_model_of_scalars_alone_is_not_asked(url: str, site: Site, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for names in ("a,b", "seconds,b"):
+        (tmp_path / "rows.csv").write_text(names + "\n" + "1,2\n" * 300)
+        assert main([url, "wait", str(tmp_path / "rows.csv"), "--out", str(tmp_path / "s.csv")]) == 2
+        has = ", ".join(map(repr, names.split(",")))
+        assert capsys.readouterr().err == f"cannot be scored: the model takes 'seconds': the file has {has}\n"
+    assert site.asked == 0
 
 
 def test_json_lines(url: str, tmp_path: Path) -> None:
@@ -440,7 +458,7 @@ def test_it_stops_where_no_row_can_be_scored(url: str, tmp_path: Path, capsys: p
             "rows.csv",
             "s.csv",
             "'rnt' is not found: expected 'rent', 'matrix', 'open', 'plain', 'pay', 'kinds', 'flags', 'odd', 'days', "
-            "'all' and 2 more; did you mean 'rent'?",
+            "'all' and 3 more; did you mean 'rent'?",
         ),
         ("rent", "long.csv", "s.csv", "long.csv, line 2: field larger than field limit (131072): write JSON lines or Parquet"),
         ("rent", "cut.jsonl", "s.csv", "cut.jsonl, line 2: no JSON: "),
