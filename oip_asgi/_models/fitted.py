@@ -162,18 +162,19 @@ def _has_value_of_each(model: Any, method: str) -> bool:
     if method != "decision_function":
         return True
     classes = _get_attribute(model, "classes_")
-    is_of_pairs = any(map(_decides_each_pair, (model, _find_last(model))))
-    return isinstance(classes, np.ndarray) and len(classes) > 2 and not is_of_pairs
+    return isinstance(classes, np.ndarray) and len(classes) > 2 and not _decides_each_pair(model)
 
 
 def _decides_each_pair(model: Any) -> bool:
-    """Whether an estimator, or one of those of which it is made, is to have a decision of each pair of classes: what is made of it, such as
-    a bag, has it too."""
-    try:
-        parameters = model.get_params()
-    except Exception:  # what an older version wrote may lack one
-        return False
-    return any(value == "ovo" for name, value in parameters.items() if name.endswith("decision_function_shape"))
+    """Whether the estimator that decides, also one within a bag, a stack or the like, has a decision of each pair of classes."""
+    last = _find_last(model)
+    shape = _get_attribute(last, "decision_function_shape")
+    if shape is not None:
+        return bool(shape == "ovo")
+    is_bag = _get_attribute(last, "estimators_features_") is not None  # others, such as a boost, make decisions of their own
+    bag = list(_get_attribute(last, "estimators_") or ()) if is_bag else []
+    within = [_get_attribute(last, name) for name in ("final_estimator_", "estimator_")] + bag[:1]
+    return any(_decides_each_pair(each) for each in within if _get_attribute(each, "classes_") is not None)
 
 
 def _get_attribute(model: Any, name: str) -> Any:

@@ -14,14 +14,22 @@ from sklearn.calibration import CalibratedClassifierCV
 from sklearn.cluster import KMeans
 from sklearn.compose import ColumnTransformer, make_column_transformer
 from sklearn.decomposition import PCA
-from sklearn.ensemble import BaggingClassifier, HistGradientBoostingClassifier, RandomForestClassifier, StackingClassifier, VotingClassifier
+from sklearn.ensemble import (
+    AdaBoostClassifier,
+    BaggingClassifier,
+    HistGradientBoostingClassifier,
+    RandomForestClassifier,
+    StackingClassifier,
+    VotingClassifier,
+)
 from sklearn.feature_extraction.text import HashingVectorizer, TfidfVectorizer
-from sklearn.feature_selection import RFE
+from sklearn.feature_selection import RFE, SelectFromModel
 from sklearn.gaussian_process import GaussianProcessClassifier
 from sklearn.gaussian_process.kernels import RBF
 from sklearn.impute import MissingIndicator, SimpleImputer
 from sklearn.linear_model import LinearRegression, LogisticRegression
 from sklearn.model_selection import GridSearchCV
+from sklearn.multiclass import OneVsRestClassifier
 from sklearn.neighbors import KNeighborsClassifier
 from sklearn.pipeline import FeatureUnion, make_pipeline
 from sklearn.preprocessing import (
@@ -459,6 +467,7 @@ def test_where_classes_are_no_labels_nothing_is_declared() -> None:
         StackingClassifier([("a", DecisionTreeClassifier())], SVC(decision_function_shape="ovo"), cv=2),
         RFE(SVC(kernel="linear", decision_function_shape="ovo")),
         GridSearchCV(SVC(), {"decision_function_shape": ["ovo"]}, cv=2),
+        BaggingClassifier(make_pipeline(StandardScaler(), SVC(decision_function_shape="ovo")), 2),
     ],
     ids=lambda made: type(made).__name__,
 )
@@ -468,6 +477,27 @@ def test_a_decision_of_each_pair_has_no_labels_wherever_it_is_made(made: Any) ->
         server = served(made.fit(X, kinds).decision_function)
         assert described(server, "outputs") == {}
         assert server.infer_sync("m", {"X": X[:2]}).outputs[0].shape == (2, pairs)
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        make_pipeline(SelectFromModel(SVC(kernel="linear", decision_function_shape="ovo")), LogisticRegression(max_iter=500)),
+        GridSearchCV(SVC(decision_function_shape="ovo"), {"decision_function_shape": ["ovr"]}, cv=2),
+        StackingClassifier([("a", SVC(decision_function_shape="ovo"))], LogisticRegression(max_iter=500), cv=2),
+        OneVsRestClassifier(SVC(decision_function_shape="ovo")),
+        AdaBoostClassifier(SVC(decision_function_shape="ovo"), n_estimators=2),
+        BaggingClassifier(SVC(), 2),
+    ],
+    ids=lambda made: type(made).__name__,
+)
+def test_only_what_decides_says_whether_a_decision_is_of_pairs(made: Any) -> None:
+    four = np.where(np.arange(len(X)) % 5 == 0, "other", Y)
+    for kinds in (Y, four):
+        fitted = made.fit(X, kinds)
+        server = served(fitted.decision_function)
+        assert server.infer_sync("m", {"X": X[:2]}).outputs[0].shape == (2, len(fitted.classes_))
+        assert described(server, "outputs") == {"output_0": {"datatype": "FP64", "shape": [-1, len(fitted.classes_)]}}
 
 
 def test_regressors_and_transformers_are_as_they_are() -> None:
