@@ -403,9 +403,12 @@ def refuse_specs(cls: type) -> None:
     with suppress(NameError, TypeError):  # of what msgspec and pydantic read in another way
         hints = typing.get_type_hints(cls, include_extras=True)
     for name, hint in hints.items():
-        if any(isinstance(each, TensorSpec) for each in getattr(hint, "__metadata__", ())):
-            write = "write msgspec.Meta(ge=0) or pydantic.Field(ge=0) there"
-            raise TypeError(f"{cls.__name__}.{name} has a TensorSpec, and the class says what fits: {write}")
+        if _has_spec(hint):
+            raise TypeError(f"{cls.__name__}.{name} has a TensorSpec, which a class of rows ignores: use msgspec.Meta or pydantic.Field")
+
+
+def _has_spec(hint: Any) -> bool:
+    return any(isinstance(each, TensorSpec) or _has_spec(each) for each in typing.get_args(hint))
 
 
 def has_fields(cls: Any) -> bool:

@@ -202,6 +202,11 @@ class BoundedOfPydantic(pydantic.BaseModel):  # type: ignore[misc, name-defined,
     x: Annotated[float | None, TensorSpec("x", "FP64", [-1], allow_nan=False)] = None
 
 
+@dataclasses.dataclass
+class MaybeBounded:
+    x: Annotated[float, TensorSpec("x", "FP64", [-1], minimum=0)] | None = None
+
+
 class NestedOfPydantic(pydantic.BaseModel):  # type: ignore[misc, name-defined, unused-ignore]
     inner: OfPydantic
 
@@ -219,8 +224,9 @@ class NestedOfPydantic(pydantic.BaseModel):  # type: ignore[misc, name-defined, 
             "Mixed.x can be no column" if SORTS_LITERALS else "can be no columns: .* a Literal has values of several",
         ),
         (OfArray, "OfArray.x can be no column"),
-        (Bounded, r"Bounded.x has a TensorSpec, and the class says what fits: write msgspec.Meta\(ge=0\) or pydantic.Field\(ge=0\) there"),
-        (BoundedOfPydantic, "BoundedOfPydantic.x has a TensorSpec, and the class says what fits"),
+        (Bounded, "Bounded.x has a TensorSpec, which a class of rows ignores: use msgspec.Meta or pydantic.Field"),
+        (BoundedOfPydantic, "BoundedOfPydantic.x has a TensorSpec, which a class of rows ignores"),
+        (MaybeBounded, "MaybeBounded.x has a TensorSpec, which a class of rows ignores"),
     ],
 )
 def test_what_can_be_no_column_is_refused_at_registration(cls: Any, text: str) -> None:
