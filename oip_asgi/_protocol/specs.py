@@ -60,7 +60,7 @@ class TensorSpec(_Resolved):
             missing value is NaN and not None.
         pd_categories: The categories of a column whose `pd_dtype` is "category", as the text of a JSON object that `specs_of` writes.
         minimum: The least value of an input of numbers: a tensor with a smaller one is refused, or flagged if the model says so. NaN and
-            missing values count as inside. None for no bound.
+            missing values count as inside. None for no bound. Outputs are not checked: their metadata shows neither a range nor allow_nan.
         maximum: The largest value, in the same way.
         allow_nan: Whether an input may have missing values, NaN and infinities. If not, a request with one is refused, and metadata says
             so. A method of a fitted estimator that takes none refuses them also where this is True.

@@ -8,6 +8,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any, Final, NamedTuple
 
 from .._codecs.content_types import Codecs
@@ -134,7 +135,8 @@ class Engine:
         options, versions = model.options, self.models.list_versions(model.name)
         if self.guard is not None:
             versions = [version for version in versions if version == model.version]
-        document = schemas.ModelMetadata(model.name, options.platform, _describe_tensors(model.inputs), _describe_tensors(model.outputs))
+        outputs = [replace(spec, minimum=None, maximum=None, allow_nan=True) for spec in model.outputs]  # which are not checked
+        document = schemas.ModelMetadata(model.name, options.platform, _describe_tensors(model.inputs), _describe_tensors(outputs))
         parameters: schemas.Parameters = {}
         if options.content_type is not None:
             parameters["content_type"] = options.content_type

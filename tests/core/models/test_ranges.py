@@ -231,6 +231,15 @@ def test_what_is_no_range(options: dict[str, Any], kind: type[Exception], text: 
     assert str(raised.value).endswith(text)
 
 
+def test_documents_promise_nothing_of_outputs_which_are_not_checked() -> None:
+    server, age = InferenceServer(), TensorSpec("age", "FP64", [-1], minimum=0, maximum=9, allow_nan=False)
+    server.register("m", lambda age: age - 9, inputs=[age], outputs=[age])
+    assert outputs(ask(server, "m", age=[0.0])) == {"age": [-9.0]}
+    described = get(server, "/models/m")[1]
+    assert described["inputs"][0]["parameters"] == {"allow_nan": False, "minimum": 0, "maximum": 9}
+    assert described["outputs"] == [{"name": "age", "datatype": "FP64", "shape": [-1]}]
+
+
 def test_what_is_done_with_them_is_checked() -> None:
     with pytest.raises(ValueError, match='out_of_range=\'drop\' must be "refuse" or "flag"'):
         served(AGE, out_of_range="drop")
