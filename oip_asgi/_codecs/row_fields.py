@@ -11,7 +11,6 @@ import typing
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from datetime import time
-from types import NoneType
 from typing import Any, Final, NamedTuple, TypeAlias
 
 import msgspec
@@ -64,6 +63,9 @@ _PLACE: Final = re.compile(r"(?s)(.*) - at `\$\[(\d+)\](.*)`")
 """A text of msgspec, the row, and where in the row."""
 
 _NAT: Final = b"NaT"
+
+_ANY_DATE: Final = b"2000-01-01"
+"""Stands in a column for what is no date, so that each error counts all elements."""
 
 
 class Field(NamedTuple):
@@ -132,17 +134,21 @@ class Field(NamedTuple):
 
     def _read_json(self, tensor: Tensor) -> list[Any]:
         values = PandasJSONCodec.decode_input(tensor)
-        if not self.is_date or not set(map(type, values)) <= {str, *([NoneType] if self.is_nullable else [])}:
-            return values
-        texts = [_NAT if value is None else value.encode() for value in values]
-        return self._read_dates(make_tensor(tensor.name, object_array(texts, (len(texts),)), {}))
+        return self.read_texts(values) if self.is_date else values
+
+    def read_texts(self, values: Sequence[Any]) -> list[Any]:
+        """Values of JSON for a field of dates, in which texts are read as those of any column. What else is there, the class judges."""
+        are_texts = [type(value) is str for value in values]
+        elements = [value.encode() if is_text else _ANY_DATE for value, is_text in zip(values, are_texts, strict=True)]
+        dates = self._read_dates(make_tensor(self.reads, object_array(elements, (len(elements),)), {}))
+        return [date if is_text else value for date, value, is_text in zip(dates, values, are_texts, strict=True)]
 
     def _read_dates(self, tensor: Tensor) -> list[Any]:
-        are_missing = [element == _NAT for element in bytes_of(tensor, "datetime")] if self.is_nullable else []
-        if any(are_missing):
-            there = object_array([element for element in tensor.array.reshape(-1) if element != _NAT], (are_missing.count(False),))
-            values = iter(DatetimeCodec.decode_input(make_tensor(tensor.name, there, {})))
-            dates = [None if is_missing else next(values) for is_missing in are_missing]
+        elements = bytes_of(tensor, "datetime") if self.is_nullable else []
+        if _NAT in elements:
+            there = [_ANY_DATE if element == _NAT else element for element in elements]
+            values = DatetimeCodec.decode_input(make_tensor(tensor.name, object_array(there, (len(there),)), {}))
+            dates = [None if element == _NAT else value for element, value in zip(elements, values, strict=True)]
         else:
             dates = [*DatetimeCodec.decode_input(tensor)]
         if self.of is types.DateType:  # a time of the day stays, so that it is refused

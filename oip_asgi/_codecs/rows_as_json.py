@@ -25,14 +25,13 @@ from .._protocol.errors import InvalidRequest, describe_expected, find_near, sho
 from .._protocol.tensors import InferenceRequest, Tensor
 from .._protocol.to_array import object_array
 from .._rest.generate import RowsAsJSON, read_objects, read_rows
-from .dates import is_finer
 from .row_fields import Field, FromJSON, Make
 
 OBJECTS: Final = ""
 """The name of the input that holds the rows of a request themselves. No tensor of a client or a declaration has it."""
 
-_EIGHT_DIGITS: Final = re.compile("[0-9]{8}")
-"""A day, as ISO 8601 and columns of dates have it too."""
+_OTHER_DATES: Final = re.compile(rb"\\|[0-9][tz]|\.[0-9]{7}")
+"""Where msgspec may take or round a date that `infer` refuses: an escape, a small letter, more digits than microseconds have."""
 
 _encode: Final = msgspec.json.Encoder().encode
 
@@ -65,7 +64,7 @@ class JSONRows:
         self._names = {field.reads: None for field in fields}
         self._needed = {field.reads for field in fields if field.is_needed}
         self._never_null = {field.reads for field in fields if not field.is_nullable}
-        self._dates = [field.reads for field in fields if field.is_date]
+        self._dates = [field for field in fields if field.is_date]
         self._binary = [field.reads for field in fields if field.is_binary]
         self._has_lists = any(field.is_list for field in fields)
         self._is_whole = len(self._needed) == len(fields)
@@ -78,8 +77,8 @@ class JSONRows:
 
     def read(self, text: bytes, *, is_list: bool, as_columns: bool) -> InferenceRequest | None:
         """The request of the JSON of a list of objects, or of one: in one go if nothing is wrong. None if `read_row` is to read it."""
-        may_be_finer = bool(self._dates) and is_finer(text)
-        if self._from_json is not None and self._is_whole and (is_list or not self._has_lists) and not may_be_finer:
+        may_differ = bool(self._dates) and _OTHER_DATES.search(text) is not None
+        if self._from_json is not None and self._is_whole and (is_list or not self._has_lists) and not may_differ:
             rows = read_rows(text if is_list else b"[%b]" % text, self._from_json, self._width)
             if rows is not None and (is_list or len(rows) == 1):
                 return self._make_request(rows, as_columns=as_columns)
@@ -105,8 +104,8 @@ class JSONRows:
         if not (kinds and all(map(self._fits, kinds)) and set(map(type, objects)) == {dict}):
             for row, each in enumerate(objects):
                 self._check_object(row, each)
-        for name in self._dates:
-            _check_dates(name, (each.get(name) for each in objects))
+        for field in self._dates:
+            objects = _read_dates(field, objects)
         if self._binary:
             objects = [{**each, **{name: _to_bytes(each[name]) for name in self._binary if name in each}} for each in objects]
         return self._make_request(self._make(objects), as_columns=as_columns)
@@ -196,13 +195,35 @@ def _refuse_beyond(field: Field, values: Iterable[Any]) -> None:
             raise InvalidRequest(f"rows[{row}].{field.reads}: {cell} is out of range for INT64: {expected}")
 
 
-def _check_dates(name: str, values: Iterable[Any]) -> None:
-    """Refuse dates that msgspec and pydantic would round, and days that pydantic would take for seconds."""
-    for row, cell in _iterate_cells(values):
-        if type(cell) is str and is_finer(cell.encode()):
-            raise InvalidRequest(f"rows[{row}].{name}: a datetime.datetime has microseconds at most, but {show(cell)} is finer")
-        if type(cell) is str and _EIGHT_DIGITS.fullmatch(cell):
-            raise InvalidRequest(f"rows[{row}].{name}: {show(cell)} may be a day or a number of seconds: expected such as 2024-02-29")
+def _read_dates(field: Field, objects: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The objects with the texts of a field read as `infer` reads them: msgspec and pydantic have other texts, and round finer dates."""
+    name = field.reads
+    cells = [*_iterate_cells(each.get(name) for each in objects)]
+    try:
+        dates = iter(_read_cells(field, cells))
+    except InvalidRequest:
+        row, cell = _find_wrong(field, cells)
+        expected = "expected an ISO 8601 date and time, to the microsecond at most"
+        raise InvalidRequest(f"rows[{row}].{name}: {expected}, got {show(cell)}") from None
+    read = [[next(dates) for _ in value] if type(value) is list else next(dates) for value in (each.get(name) for each in objects)]
+    return [{**each, name: value} if name in each else each for each, value in zip(objects, read, strict=True)]
+
+
+def _read_cells(field: Field, cells: Sequence[tuple[int, Any]]) -> list[Any]:
+    return field.read_texts([cell for _, cell in cells])
+
+
+def _find_wrong(field: Field, cells: Sequence[tuple[int, Any]]) -> tuple[int, Any]:
+    """The first of some cells that is no date, by halves: to read each by itself takes a second for many."""
+    while len(cells) > 1:
+        half = len(cells) // 2
+        try:
+            _read_cells(field, cells[:half])
+        except InvalidRequest:
+            cells = cells[:half]
+        else:
+            cells = cells[half:]
+    return cells[0]
 
 
 def _iterate_cells(values: Iterable[Any]) -> Iterator[tuple[int, Any]]:

@@ -303,7 +303,7 @@ def test_a_date_finer_than_microseconds_is_refused_without_columns_too(cls: type
     for body in (rows, [[each] for each in rows]):
         ask = served(lambda _: [1.0], list[cls], list[float])  # type: ignore[valid-type]
         assert [ask(each).status for each in body] == [400 if "67" in str(each) or "001" in str(each) else 200 for each in rows]
-    expected = "rows[1].at: a datetime.datetime has microseconds at most, but '2024-02-29T12:30:00.1234567' is finer"
+    expected = "rows[1].at: expected an ISO 8601 date and time, to the microsecond at most, got '2024-02-29T12:30:00.1234567'"
     assert answer(lambda _: [1.0], list[cls], list[float], [rows[0], rows[2]]) == (400, {"error": expected})  # type: ignore[valid-type]
 
 
@@ -330,22 +330,104 @@ def test_dates_among_json_texts_are_read_as_those_of_any_column() -> None:
     assert b"a datetime.datetime has microseconds at most, but this is finer" in refused.body
 
 
-def test_a_day_of_eight_digits_is_no_number_of_seconds_to_pydantic() -> None:
+def test_texts_beside_other_json_values_are_dates_too() -> None:
+    seen: list[Any] = []
+
+    def note(rows: list[Moments]) -> list[float]:
+        seen.extend(rows)
+        return [1.0] * len(rows)
+
+    server = InferenceServer()
+    server.register("m", note)
+    ask = over_asgi(OIPApp(server), "")
+
+    def send(*texts: str) -> Answer:
+        tensor = {"name": "at", "datatype": "BYTES", "shape": [len(texts)], "parameters": {"content_type": "pd_json"}, "data": texts}
+        return ask(Request("POST", "/models/m/infer", (), json.dumps({"inputs": [tensor]}).encode()))
+
+    assert send("0", '"20240229"').status == 200
+    assert [each.at.replace(tzinfo=None) for each in seen] == [datetime(1970, 1, 1), LEAP]
+    for text in ('"2024"', '"2024-02-29T12:30:00.1234567"'):
+        refused = send("0", text)
+        assert (refused.status, b"element 1 is" in refused.body) == (400, True)
+    refused = send("null", '"20240229"')
+    assert (refused.status, b"rows[0].at" in refused.body) == (400, True)
+
+
+TEXTS = [
+    *("20240229", "2024-02-29", "2024-02-29T00:00", "2024-02-29 12:30:00.5+01:00", "20240229T123000Z", "2024-02-29T12:30:00.123456000"),
+    *("2024", "0", "1709164800", "1709164800.5", "-1", "soon", "", "2024-02-30", "NaT"),
+    *("2024-02-29t12:30:00", "2024-02-29T12:30:00z", "2024-02-29T12:30:00.1234560000", "2024-02-29T12:30:00.1234567"),
+]
+
+
+@dataclasses.dataclass
+class Days:
+    at: datetime
+    maybe: datetime | None
+
+
+class Day(msgspec.Struct):
+    at: date
+
+
+class DayOfPydantic(pydantic.BaseModel):
+    at: date
+
+
+@pytest.mark.parametrize("text", TEXTS)
+@pytest.mark.parametrize(
+    ("cls", "name", "more"),
+    [
+        (Moments, "at", {}),
+        (Moments, "maybe", {"at": "2024-02-29"}),
+        (Moment, "at", {}),
+        (Days, "at", {"maybe": "2024-02-29"}),
+        (Days, "maybe", {"at": "2024-02-29"}),
+        (Day, "at", {}),
+        (DayOfPydantic, "at", {}),
+    ],
+)
+def test_a_text_is_the_same_date_in_a_list_in_one_object_and_in_infer(cls: Any, name: str, more: dict[str, str], text: str) -> None:
+    seen: list[Any] = []
+
+    def note(rows: list[Any]) -> list[float]:
+        seen.append(getattr(rows[0], name))
+        return [1.0]
+
+    note.__annotations__ = {"rows": list[cls], "return": list[float]}
+    server = InferenceServer()
+    server.register("m", note)
+    ask = over_asgi(OIPApp(server), "")
+    row = {**more, name: text}
+    inputs = [{"name": each, "datatype": "BYTES", "shape": [1], "data": [value]} for each, value in row.items()]
+    infer, in_list, one = (
+        ask(Request("POST", f"/models/m/{path}", (), json.dumps(body).encode()))
+        for path, body in (("infer", {"inputs": inputs}), ("generate", [row]), ("generate", row))
+    )
+    assert {infer.status, in_list.status, one.status} in ({200}, {400})
+    assert len(seen) == (3 if infer.status == 200 else 0)
+    assert all(each == seen[0] for each in seen)
+    if infer.status == 400:
+        assert f"rows[0].{name}: " in json.loads(in_list.body)["error"]
+
+
+def test_a_text_that_is_no_date_is_told_with_its_row_and_field() -> None:
     seen: list[Any] = []
 
     def note(rows: list[Any]) -> list[float]:
         seen.extend(rows)
-        return [1.0]
+        return [1.0] * len(rows)
 
-    expected = "'20240229' may be a day or a number of seconds: expected such as 2024-02-29"
+    expected = "expected an ISO 8601 date and time, to the microsecond at most, got '2024'"
     ask = served(note, list[Moments], list[float])
-    refused = ask([{"at": "20240229"}])
-    assert (refused.status, json.loads(refused.body)) == (400, {"error": f"rows[0].at: {expected}"})
-    refused = ask([{"at": 0}, {"at": "2024-02-29", "each": ["20240229"]}])
-    assert (refused.status, json.loads(refused.body)) == (400, {"error": f"rows[1].each: {expected}"})
-    assert ask([{"at": 0}]).status == 200
-    assert ask({"at": "20240229"}).status == 200  # as columns, which know days alone
-    assert [each.at.replace(tzinfo=None) for each in seen] == [datetime(1970, 1, 1), datetime(2024, 2, 29)]
+    rows: list[dict[str, Any]] = [{"at": 0, "maybe": None}, {"at": "20240229", "each": ["20240229", 0]}]
+    for wrong, where in (({"at": "2024"}, "at"), ({"at": 0, "each": ["20240229", "2024"]}, "each")):
+        refused = ask([*rows, wrong])
+        assert (refused.status, json.loads(refused.body)) == (400, {"error": f"rows[2].{where}: {expected}"})
+    assert ask(rows).status == 200
+    assert [each.at.replace(tzinfo=None) for each in seen] == [datetime(1970, 1, 1), LEAP]
+    assert [each.replace(tzinfo=None) for each in seen[1].each] == [LEAP, datetime(1970, 1, 1)]
 
 
 @pytest.mark.parametrize(
