@@ -30,8 +30,9 @@ from .row_fields import Field, FromJSON, Make
 OBJECTS: Final = ""
 """The name of the input that holds the rows of a request themselves. No tensor of a client or a declaration has it."""
 
-_OTHER_DATES: Final = re.compile(rb"\\|[0-9][tz]|\.[0-9]{7}")
-"""Where msgspec may take or round a date that `infer` refuses: an escape, a small letter, more digits than microseconds have."""
+_OTHER_DATES: Final = [re.compile(pattern) for pattern in (rb"\\", rb"t(?<=[0-9]t)", rb"z(?<=[0-9]z)", rb"\.[0-9]{7}")]
+"""Where msgspec may take or round a date that `infer` refuses: an escape, a small letter, more digits than microseconds have. To search for
+one letter at a time takes a tenth of the time of one search for all."""
 
 _encode: Final = msgspec.json.Encoder().encode
 
@@ -77,7 +78,7 @@ class JSONRows:
 
     def read(self, text: bytes, *, is_list: bool, as_columns: bool) -> InferenceRequest | None:
         """The request of the JSON of a list of objects, or of one: in one go if nothing is wrong. None if `read_row` is to read it."""
-        may_differ = bool(self._dates) and _OTHER_DATES.search(text) is not None
+        may_differ = bool(self._dates) and any(each.search(text) for each in _OTHER_DATES)
         if self._from_json is not None and self._is_whole and (is_list or not self._has_lists) and not may_differ:
             rows = read_rows(text if is_list else b"[%b]" % text, self._from_json, self._width)
             if rows is not None and (is_list or len(rows) == 1):
