@@ -15,7 +15,6 @@ from sklearn.cluster import KMeans
 from sklearn.compose import ColumnTransformer, make_column_transformer
 from sklearn.decomposition import PCA
 from sklearn.ensemble import (
-    AdaBoostClassifier,
     BaggingClassifier,
     HistGradientBoostingClassifier,
     RandomForestClassifier,
@@ -486,7 +485,6 @@ def test_a_decision_of_each_pair_has_no_labels_wherever_it_is_made(made: Any) ->
         GridSearchCV(SVC(decision_function_shape="ovo"), {"decision_function_shape": ["ovr"]}, cv=2),
         StackingClassifier([("a", SVC(decision_function_shape="ovo"))], LogisticRegression(max_iter=500), cv=2),
         OneVsRestClassifier(SVC(decision_function_shape="ovo")),
-        AdaBoostClassifier(SVC(decision_function_shape="ovo"), n_estimators=2),
         BaggingClassifier(SVC(), 2),
     ],
     ids=lambda made: type(made).__name__,
