@@ -12,7 +12,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 TESTS = Path(__file__).parent
-PROCESSES = ("hostile", "peers", "processes")
+PROCESSES = ("lab", "processes")
 """The folders whose tests start real processes, which makes them slow; a plain `pytest` does not even import them, which takes seconds."""
 
 LEFT_OUT = pytest.StashKey[Counter[str]]()

@@ -12,7 +12,7 @@ from typing import TypeAlias
 
 import pytest
 
-from tests.bench import walks
+from tests.lab.bench import walks
 
 ROOT = Path(__file__).parents[1]
 

@@ -8,9 +8,9 @@ from typing import Final
 
 import pytest
 
-from tests.hostile.known import known
-from tests.hostile.points import points
-from tests.hostile.rows import all_rows
+from tests.lab.hostile.known import known
+from tests.lab.hostile.points import points
+from tests.lab.hostile.rows import all_rows
 
 ROOT: Final = Path(__file__).parents[1]
 
