@@ -50,7 +50,7 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     for item in items:
-        if item.path.relative_to(TESTS).parts[0] in PROCESSES:
+        if item.path.relative_to(TESTS).parts[0] in PROCESSES or item.get_closest_marker("ci"):
             item.add_marker(pytest.mark.slow)
     if takes_all(config):
         return

@@ -14,6 +14,8 @@ import pytest
 
 from tests.lab.bench import walks
 
+pytestmark = pytest.mark.ci
+
 ROOT = Path(__file__).parents[1]
 
 _Documented: TypeAlias = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef

@@ -15,7 +15,7 @@ from tests.support.talk import block_until
 from tests.support.ways import Request, Way, ways_into
 from tests.table.row import answer, infer, inputs, tensor
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.ci
 
 X = TensorSpec("x", "FP64", [-1])
 INFER = infer("m", inputs(tensor("FP64", [1], "[1.0]")))

@@ -48,6 +48,7 @@ def together(*works: Callable[[], object]) -> None:
     assert raised == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("options", [{"run": "inline"}, {}, {"max_batch_size": 8}], ids=["inline", "def", "batches"])
 def test_what_was_loaded_is_not_unloaded_while_a_request_uses_it(options: Any) -> None:
     """Requests come from two threads and two event loops, while a third thread loads the model again and again."""

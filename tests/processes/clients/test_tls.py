@@ -20,6 +20,7 @@ from tests.support.processes import free_port, running
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(shutil.which("openssl") is None, reason="makes a certificate with openssl")]
 
 
+@pytest.mark.ci
 def test_a_certificate_of_ones_own(tmp_path: Path) -> None:
     key, certificate = str(tmp_path / "key.pem"), str(tmp_path / "certificate.pem")
     make = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-keyout", key, "-out", certificate, "-days", "2"]
