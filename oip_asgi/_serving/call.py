@@ -146,7 +146,8 @@ class Call(msgspec.Struct, Generic[T], eq=False):
         """Make the response from a result. The model may change its own memory afterwards: the response stays the same."""
         decoded, model = self.decoded, self.model
         objects = decoded.tensors.get(OBJECTS)
-        rows = 0 if objects is None or self.heard is not None else objects.array.size  # observers see columns
+        needs_columns = self.heard is not None or model.cache is not None
+        rows = 0 if objects is None or needs_columns else objects.array.size
         response = to_response(result, self.handler.answers, decoded.content_types, decoded.outputs, rows)
         if decoded.outputs:
             response.outputs = select_outputs(response.outputs, decoded.outputs)

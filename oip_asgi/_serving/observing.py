@@ -15,7 +15,7 @@ from .._models.binding import Binding
 from .._models.model import Model
 from .._models.observer import Observer
 from .._models.statistics import Timings
-from .._protocol.errors import InferenceError, copy_error
+from .._protocol.errors import InferenceError, InvalidRequest, copy_error
 from .._protocol.observation import Observation
 from .._protocol.options import BOOLEAN, CALLABLE, Check, check_options, integer, number
 from .._protocol.tensors import InferenceRequest, InferenceResponse, Tensor, make_read_only, make_tensor
@@ -66,7 +66,10 @@ def begin_to_hear(model: Model, request: InferenceRequest, binding: Binding, *, 
         inputs = _copy_tensors(request.inputs, copies_arrays=is_written)
         request = InferenceRequest(inputs, request.id, dict(request.parameters), request.outputs[:], request.decoders)
     if binding.rows is not None:
-        request = binding.rows.as_json.show_columns(request)
+        try:
+            request = binding.rows.as_json.write_columns(request)
+        except InvalidRequest:
+            request = InferenceRequest([])
     return Heard(observers, request)
 
 
