@@ -34,7 +34,7 @@ from .row_fields import (
     read_serialization,
     refuse_specs,
 )
-from .rows_as_json import JSONRows, Unmade, are_int64, refuse_rounded
+from .rows_as_json import JSONRows, are_int64, list_made, refuse_rounded
 
 _NO_TEXTS: Final = (datetime, date, bytes)
 """Types whose values are not texts, as they are in JSON."""
@@ -77,10 +77,7 @@ class Rows(RequestCodec[Any]):
 
     def take_objects(self, objects: Tensor) -> Any:
         """The same of the rows themselves."""
-        rows = objects.array.tolist()
-        if Unmade in {*map(type, rows)}:
-            raise next(row.error for row in rows if type(row) is Unmade)
-        return self._choose(rows)
+        return self._choose(list_made(objects))
 
     def _choose(self, rows: list[Any]) -> Any:
         """All rows, or the only one."""
@@ -103,19 +100,16 @@ class Rows(RequestCodec[Any]):
         writer = self.as_inputs
         return InferenceRequest(writer.to_columns(writer.check(payload if isinstance(payload, list) else [payload])))
 
-    def encode_response(self, model_name: str, payload: Any, model_version: str | None = None, use_bytes: bool = True) -> InferenceResponse:  # type: ignore[override]
-        response = self.write(payload)
-        response.model_name, response.model_version = model_name, model_version
-        return response
-
-    def write(self, payload: Any, number: int = 0) -> InferenceResponse:
-        """The response of the rows that a model returned. If they are of this `number`, it may be JSON objects."""
+    def encode_response(
+        self, model_name: str, payload: Any, model_version: str | None = None, use_bytes: bool = True, number: int = 0
+    ) -> InferenceResponse:  # type: ignore[override]
+        """The response of rows. If they are of this `number`, it may be JSON objects."""
         if isinstance(payload, list) is not self.is_list:
             raise TypeError(f"{show(payload)} came back: expected {f'a list of {self._named}' if self.is_list else f'one {self._named}'}")
         writer = self.as_outputs
         checked = writer.check(payload if self.is_list else [payload])
         as_json = writer.to_json(checked) if len(checked) == number else None
-        return as_json or InferenceResponse(writer.to_columns(checked))
+        return as_json or InferenceResponse(writer.to_columns(checked), model_name=model_name, model_version=model_version)
 
     def write_columns(self, inputs: Mapping[Any, Any]) -> Mapping[Any, Any]:
         """Values by name, with each list of lists, or in which some are missing, as a tensor."""
@@ -145,7 +139,8 @@ class Rows(RequestCodec[Any]):
                 )
         number, sent = len(columns[first]), len(columns)
         if number * len(self._fields) > MAX_VALUES and len(self._fields) > _MOST_DEFAULTS * sent:
-            raise InvalidRequest(f"{number} rows of {self._named} have {len(self._fields)} fields, of which {sent} came: send fewer rows")
+            came = f"{number} rows of {self._named} have {len(self._fields)} fields, of which {sent} came"
+            raise InvalidRequest(f"{came}: send more of their columns, or fewer rows")
         return self._make(_to_objects(columns))
 
 

@@ -52,6 +52,15 @@ def _make_request(rows: list[Any]) -> InferenceRequest:
     return InferenceRequest([Objects(OBJECTS, object_array(rows, (len(rows),)))])
 
 
+def list_made(objects: Tensor) -> list[Any]:
+    """The rows of a request. Raises what their class raised."""
+    rows: list[Any] = objects.array.tolist()
+    for row in rows if Unmade in {*map(type, rows)} else ():
+        if type(row) is Unmade:
+            raise row.error
+    return rows
+
+
 class JSONRows:
     """The rows of one class, or one row of it. `write_columns` makes the request with the columns of some rows."""
 
@@ -125,8 +134,9 @@ class JSONRows:
         """A request with the columns of its rows, if these came as objects."""
         if [tensor.name for tensor in request.inputs] != [OBJECTS]:
             return request
+        rows = list_made(request.inputs[0])
         try:
-            return self._write_columns(request.inputs[0].array.tolist())
+            return self._write_columns(rows)
         except (TypeError, ValueError) as error:
             raise InvalidRequest(f"the rows can be no columns, which this model needs: {error}") from None
 
@@ -179,30 +189,14 @@ def _read_dates(field: Field, objects: Sequence[dict[str, Any]]) -> list[dict[st
     name = field.reads
     cells = [*_iterate_cells(each.get(name) for each in objects)]
     try:
-        dates = iter(_read_cells(field, cells))
-    except InvalidRequest:
-        row, cell = _find_wrong(field, cells)
+        dates = iter(field.read_texts([cell for _, cell in cells]))
+    except InvalidRequest as error:
+        place = str(error).removeprefix(f"tensor {show(name)}: element ").partition(" ")[0]
+        row, cell = cells[int(place)]
         expected = "expected an ISO 8601 date and time, to the microsecond at most"
         raise InvalidRequest(f"rows[{row}].{name}: {expected}, got {show(cell)}") from None
     read = [[next(dates) for _ in value] if type(value) is list else next(dates) for value in (each.get(name) for each in objects)]
     return [{**each, name: value} if name in each else each for each, value in zip(objects, read, strict=True)]
-
-
-def _read_cells(field: Field, cells: Sequence[tuple[int, Any]]) -> list[Any]:
-    return field.read_texts([cell for _, cell in cells])
-
-
-def _find_wrong(field: Field, cells: Sequence[tuple[int, Any]]) -> tuple[int, Any]:
-    """The first of some cells that is no date, by halves: to read each by itself takes a second for many."""
-    while len(cells) > 1:
-        half = len(cells) // 2
-        try:
-            _read_cells(field, cells[:half])
-        except InvalidRequest:
-            cells = cells[:half]
-        else:
-            cells = cells[half:]
-    return cells[0]
 
 
 def _iterate_cells(values: Iterable[Any]) -> Iterator[tuple[int, Any]]:

@@ -63,7 +63,7 @@ def to_response(
         and type(result) is not InferenceResponse
         and outputs.declared is outputs.rows.as_outputs.specs
     ):
-        return _call_encoder(outputs.rows.write, refuse_coroutine(result), rows)
+        return _call_encoder(outputs.rows.encode_response, "", refuse_coroutine(result), None, True, rows)
     if type(result) is CheckedResponse and result.declared and result.declared == outputs.declared and not content_types:
         return result
     result = refuse_coroutine(result)

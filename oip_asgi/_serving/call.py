@@ -86,7 +86,7 @@ class Call(msgspec.Struct, Generic[T], eq=False):
             self.model.statistics.add(Numbers.add_outside, decoded.outside)
         if self.model.observers:
             is_written = self.wire.shares_arrays or self.model.options.writable
-            self.heard = begin_to_hear(self.model, decoded.request, self.handler.binding, is_written=is_written)
+            self.heard = begin_to_hear(self.model, decoded, is_written=is_written)
         if decoded.seconds < seconds:
             self.seconds = decoded.seconds
             self.deadline = min(self.deadline, since + decoded.seconds)

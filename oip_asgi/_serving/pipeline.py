@@ -171,11 +171,11 @@ async def _look_up_response(call: Call[Any], cache: Cache, io: IO) -> None:
     try:
         if call.body is not None:
             await io.run(call.decode, "conversion", deadline=call.deadline)
-        since, rows, request = clock(), call.decoded.binding.rows, call.decoded.request
+        if call.decoded.columns is None:
+            return
+        since = clock()
         loaded = call.handler.uses, OBJECTS in call.decoded.tensors  # columns that came are not those of rows that a class has made
-        look_up = cache.look_up(
-            io, rows.as_json.write_columns(request) if rows else request, loaded, clock, call.deadline, may_wait=not find_callers()
-        )
+        look_up = cache.look_up(io, call.decoded.columns, loaded, clock, call.deadline, may_wait=not find_callers())
         call.cached, call.flight = await look_up
         call.timings.lookup, call.timings.is_hit = clock() - since, call.cached is not None
     except FAILURES as failure:
