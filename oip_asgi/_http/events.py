@@ -110,19 +110,18 @@ class DocumentFormat(msgspec.Struct, eq=False):
         """Decode a flat object, or a list of them. None if the body is a whole inference request."""
         text, binding, declared = bytes(body), handler.binding, handler.shown_inputs
         rows = None if binding.rows is None else binding.rows.as_json
-        as_columns = binding.of_one_request is InferenceRequest or handler.options.cache is not None
         self.has_rows = rows is not None and text.lstrip()[:1] == b"["
         if not self.has_rows and generate.is_inference_request(text, declared.keys() | binding.named):
             return None
         if HEADER_LENGTH_FIELD in self.head.fields:
             raise InvalidRequest("a flat object has no binary data: leave Inference-Header-Content-Length out, or send inputs")
         if rows is not None:
-            request = rows.read(text, is_list=self.has_rows, as_columns=as_columns)
+            request = rows.read(text, is_list=self.has_rows)
             if request is not None:
                 return request
         flat = generate.read_object(text)
         if rows is not None:
-            request = rows.read_row(flat, as_columns=as_columns)
+            request = rows.read_row(flat)
             if request is not None:
                 return request
         named = binding.named.union(binding.undeclared)

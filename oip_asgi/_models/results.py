@@ -61,10 +61,9 @@ def to_response(
         outputs.rows is not None
         and not content_types
         and type(result) is not InferenceResponse
-        and outputs.declared is outputs.rows.outputs
+        and outputs.declared is outputs.rows.as_outputs.specs
     ):
-        as_json = outputs.rows.as_json.write(result, rows) if rows else None
-        return as_json or _call_encoder(outputs.rows.encode_response, "", refuse_coroutine(result))
+        return _call_encoder(outputs.rows.encode_response, "", refuse_coroutine(result), None, True, rows)
     if type(result) is CheckedResponse and result.declared and result.declared == outputs.declared and not content_types:
         return result
     result = refuse_coroutine(result)

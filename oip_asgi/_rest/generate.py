@@ -140,28 +140,31 @@ def _has_members(text: bytes, number: int) -> bool:
 def read_rows(text: bytes, from_json: Callable[[bytes], list[T]], width: int) -> list[T] | None:
     """The rows of a class of `width` fields, which must all be there. None if `from_json` refuses the text, or would skip some of it."""
     _check_number(text)
-    with suppress(*ERRORS):
+    with suppress(Exception):  # what the class itself raises too
         rows = from_json(text)
         if _has_members(text, len(rows) * width):  # so all is decoded, and no name is unknown
             return rows
     return None
 
 
-def read_objects(text: bytes) -> list[Any]:
-    """A list of objects, each of which is a row."""
+def read_objects(text: bytes, width: int) -> list[Any]:
+    """A list of objects, each of which is a row of a class of `width` fields."""
     check_unseen(text)
     _check_number(text)
+    rows: list[Any] = []
     with suppress(*ERRORS):
-        quickly: list[Any] = msgspec.json.decode(text, type=list[dict[str, Any]])
-        if _has_members(text, sum(map(len, quickly))):
-            return quickly
-    rows = read_object(b'{"rows":%b}' % text)["rows"]
-    for row, each in enumerate(rows):
-        for name, value in each.items() if type(each) is dict else ():
-            if type(value) is _Literal or value in (math.inf, -math.inf):
-                problem = ONLY_FLOATS if type(value) is _Literal else "number out of range"
-                raise InvalidRequest(f"rows[{row}].{name}: {problem}")
-    return list(rows)
+        rows = msgspec.json.decode(text, type=list[dict[str, Any]])
+    if not rows or not _has_members(text, sum(map(len, rows))):
+        rows = read_object(b'{"rows":%b}' % text)["rows"]
+        for row, each in enumerate(rows):
+            for name, value in each.items() if type(each) is dict else ():
+                leaves = _list_leaves(value)
+                if _Literal in map(type, leaves) or math.inf in leaves or -math.inf in leaves:
+                    problem = ONLY_FLOATS if _Literal in map(type, leaves) else "number out of range"
+                    raise InvalidRequest(f"rows[{row}].{name}: {problem}")
+    if len(rows) * width > MAX_VALUES:  # defaults are values too
+        raise InvalidRequest(f"the rows have more than {MAX_VALUES} values, as each has {width} fields: use infer")
+    return rows
 
 
 def decode_request(

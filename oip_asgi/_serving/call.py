@@ -86,7 +86,7 @@ class Call(msgspec.Struct, Generic[T], eq=False):
             self.model.statistics.add(Numbers.add_outside, decoded.outside)
         if self.model.observers:
             is_written = self.wire.shares_arrays or self.model.options.writable
-            self.heard = begin_to_hear(self.model, decoded.request, self.handler.binding, is_written=is_written)
+            self.heard = begin_to_hear(self.model, decoded, is_written=is_written)
         if decoded.seconds < seconds:
             self.seconds = decoded.seconds
             self.deadline = min(self.deadline, since + decoded.seconds)
@@ -146,7 +146,8 @@ class Call(msgspec.Struct, Generic[T], eq=False):
         """Make the response from a result. The model may change its own memory afterwards: the response stays the same."""
         decoded, model = self.decoded, self.model
         objects = decoded.tensors.get(OBJECTS)
-        rows = 0 if objects is None or self.heard is not None else objects.array.size  # observers see columns
+        needs_columns = self.heard is not None or model.cache is not None
+        rows = 0 if objects is None or needs_columns else objects.array.size
         response = to_response(result, self.handler.answers, decoded.content_types, decoded.outputs, rows)
         if decoded.outputs:
             response.outputs = select_outputs(response.outputs, decoded.outputs)

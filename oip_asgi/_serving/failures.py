@@ -162,9 +162,10 @@ def find_hint(error: BaseException, call: Call[Any]) -> str:
 
 def _suggest_declaration(error: BaseException, call: Call[Any]) -> str:
     """Say how to declare the request's inputs that have no declaration. Without it, a wrong request fails in the model."""
-    if isinstance(error, ModelFault) or not isinstance(error, _OF_ANOTHER_TYPE) or call.handler.foreign is not None:
+    binding = call.handler.binding
+    if isinstance(error, ModelFault) or not isinstance(error, _OF_ANOTHER_TYPE) or call.handler.foreign is not None or binding.rows:
         return ""
-    binding, wrong = call.handler.binding, ": if the request was wrong, declare what the model takes, and it is answered 400"
+    wrong = ": if the request was wrong, declare what the model takes, and it is answered 400"
     declared = {spec.name for spec in binding.inputs if getattr(spec, "other_datatypes", None) != "all"}
     tensors = [tensor for name, tensor in call.decoded.tensors.items() if name not in declared]
     if binding.takes_frame:  # whose columns should not be what a wrong request has

@@ -11,7 +11,6 @@ from typing import Annotated, Any, Final
 
 import msgspec
 
-from .._models.binding import Binding
 from .._models.model import Model
 from .._models.observer import Observer
 from .._models.statistics import Timings
@@ -19,6 +18,7 @@ from .._protocol.errors import InferenceError, copy_error
 from .._protocol.observation import Observation
 from .._protocol.options import BOOLEAN, CALLABLE, Check, check_options, integer, number
 from .._protocol.tensors import InferenceRequest, InferenceResponse, Tensor, make_read_only, make_tensor
+from .decoding import Decoded, write_columns
 from .wire_format import WireFormat
 
 _GIVEN_UP: Final = "the request was given up: its client went, or its host ended it"
@@ -54,7 +54,7 @@ class Heard(msgspec.Struct, eq=False, gc=False):  # in no reference cycle
     responses: int = 0
 
 
-def begin_to_hear(model: Model, request: InferenceRequest, binding: Binding, *, is_written: bool) -> Heard | None:
+def begin_to_hear(model: Model, decoded: Decoded, *, is_written: bool) -> Heard | None:
     """Keep a request as it is: a model that gets all of it may change it, and if it `is_written`, somebody may write to its arrays.
 
     None if no observer wants its observation.
@@ -62,11 +62,10 @@ def begin_to_hear(model: Model, request: InferenceRequest, binding: Binding, *, 
     observers = _find_observers(model)
     if not observers:
         return None
-    if is_written or binding.of_one_request is not None:
+    request = write_columns(decoded.request, decoded.binding) or InferenceRequest([])
+    if is_written or decoded.binding.of_one_request is not None:
         inputs = _copy_tensors(request.inputs, copies_arrays=is_written)
         request = InferenceRequest(inputs, request.id, dict(request.parameters), request.outputs[:], request.decoders)
-    if binding.rows is not None:
-        request = binding.rows.as_json.show_columns(request)
     return Heard(observers, request)
 
 

@@ -8,6 +8,7 @@ from typing import Final
 
 from tests.support.ways import EXTENSIONS, Request
 from tests.table.row import ECHOED, GOOD, Row, answer, infer, inputs, tensor
+from tests.table.row_classes import OF_PYDANTIC
 
 NAMES: Final = [
     *("echo", "two", "one", "raw-fixed", "raw-bytes", "raw-free", "integers", "words", "org/model", "naïve model", "no inputs"),
@@ -29,7 +30,9 @@ NAMES: Final = [
         "flagged",
         "churn",
         "one row",
+        "places",
         "wrong score",
+        *OF_PYDANTIC,
     ),
 ]
 """The names of all models, in the order of their registration."""

@@ -291,16 +291,22 @@ def test_whoever_observes_changes_no_answer(takes: Any, body: bytes, hearing: He
     assert [tensor.name for tensor in heard.request.inputs] == expected
 
 
-def test_rows_that_can_be_no_columns_are_refused_where_a_model_needs_columns() -> None:
+def test_rows_that_can_be_no_columns() -> None:
     def model(rows: Any) -> list[float]:
         return [0.0 for _ in rows]
 
-    model.__annotations__["rows"] = list[Pair]
+    def with_request(rows: Any, request: Any) -> list[float]:
+        return [0.0 for _ in rows]
+
+    model.__annotations__["rows"] = with_request.__annotations__["rows"] = list[Pair]
+    with_request.__annotations__["request"] = InferenceRequest
     server = InferenceServer()
-    server.register("m", model, cache=ResponseCache(1000))
-    answer = over_asgi(OIPApp(server), "")(Request("POST", "/models/m/generate", (), b'[{"x":1},{"y":1}]'))
+    server.register("cached", model, cache=ResponseCache(1000))
+    server.register("columns", with_request)
     text = "the rows can be no columns, which this model needs: rows[0] has no 'y'"
-    assert (answer.status, json.loads(answer.body)) == (400, {"error": text})
+    for name, expected in (("cached", (200, [{"output_0": 0.0}] * 2)), ("columns", (400, {"error": text}))):
+        answer = over_asgi(OIPApp(server), "")(Request("POST", f"/models/{name}/generate", (), b'[{"x":1},{"y":1}]'))
+        assert (answer.status, json.loads(answer.body)) == expected
 
 
 def test_nobody_changes_what_is_heard(server: InferenceServer, hearing: Hearing) -> None:
