@@ -7,11 +7,10 @@ from __future__ import annotations
 
 import typing
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from contextlib import suppress
 from datetime import date, datetime
 from enum import Enum
 from functools import cache, cached_property, partial
-from operator import attrgetter, itemgetter, methodcaller
+from operator import attrgetter
 from types import NoneType
 from typing import Any, Final
 
@@ -155,7 +154,7 @@ class RowWriter:
         self.specs = tuple(field.spec(name) for name, field in self._by_name.items())
         self.schemas = {name: field.full_schema for name, field in self._by_name.items()}
         """The JSON Schema of one value of each tensor."""
-        attributes = [field.name if field.name.isidentifier() else f"_{index}" for index, field in enumerate(fields)]
+        self._attributes = attributes = [field.name if field.name.isidentifier() else f"_{index}" for index, field in enumerate(fields)]
         typed = [(attribute, field.type) for attribute, field in zip(attributes, fields, strict=True)]
         struct = msgspec.defstruct(cls.__name__, typed, rename=dict(zip(attributes, self._by_name, strict=True)), gc=False)
         # that msgspec knows already what is within a struct saves it more than a microsecond
@@ -169,22 +168,22 @@ class RowWriter:
     def check(self, rows: list[Any]) -> list[Any]:
         """Objects with the values that leave. Raises TypeError or InvalidRequest if a row is not of the class, or does not fit it."""
         rows = self._prepare(rows)
-        finders: Sequence[Any] = self._find
-        if rows and isinstance(rows[0], dict):
-            finders = [methodcaller("get", name, UNSET) for name in self._by_name]
+        get: Any = dict.get if rows and isinstance(rows[0], dict) else getattr
+        keys = list(self._by_name) if get is dict.get else self._attributes
         try:
             checked = self._convert(rows)
         except msgspec.ValidationError:  # such as numbers of numpy
-            rows = _to_objects({name: _to_plain(list(map(find, rows))) for name, find in zip(self._by_name, finders, strict=True)})
+            columns = {name: [get(row, key, UNSET) for row in rows] for name, key in zip(self._by_name, keys, strict=True)}
+            rows = _to_objects({name: _to_plain(column) for name, column in columns.items()})
             for row, name in ((row, name) for row, each in enumerate(rows) for name, value in each.items() if value is UNSET):
                 raise TypeError(f"rows[{row}] has no {show(name)}") from None
             try:
                 checked = self._convert(rows)
             except msgspec.ValidationError as error:
                 raise InvalidRequest(explain_msgspec(str(error).replace("`$[0]", "`$", 1), rows, self._by_name)) from None
-            finders = [itemgetter(name) for name in self._by_name]
+            get, keys = dict.get, list(self._by_name)
         for index in self._numbers:
-            refuse_changed(self.fields[index], [*map(finders[index], rows)])
+            refuse_changed(self.fields[index], [get(row, keys[index]) for row in rows])
         return checked
 
     def to_columns(self, checked: Sequence[Any]) -> list[Tensor]:
@@ -193,10 +192,11 @@ class RowWriter:
 
     def to_json(self, checked: Sequence[Any]) -> RowsAsJSON | None:
         """A list of JSON objects. None if columns write something in another way, such as a date or an infinity."""
-        with suppress(TypeError):  # of a text of numpy
+        try:
             text = _encode(checked) if self._is_json else b"null"
-            return None if b"null" in text else RowsAsJSON([], text=text, names=self._by_name)
-        return None
+        except TypeError:  # of a text of numpy
+            return None
+        return None if b"null" in text else RowsAsJSON([], text=text, names=self._by_name)
 
 
 def _refuse_others(cls: type, rows: list[Any]) -> list[Any]:
