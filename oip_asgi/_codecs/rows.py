@@ -7,11 +7,10 @@ from __future__ import annotations
 
 import typing
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from contextlib import suppress
 from datetime import date, datetime
 from enum import Enum
 from functools import cache, cached_property, partial
-from operator import attrgetter, itemgetter, methodcaller
+from operator import attrgetter
 from types import NoneType
 from typing import Any, Final
 
@@ -34,7 +33,7 @@ from .row_fields import (
     read_serialization,
     refuse_specs,
 )
-from .rows_as_json import JSONRows, are_int64, list_made, refuse_rounded
+from .rows_as_json import JSONRows, list_made, refuse_changed
 
 _NO_TEXTS: Final = (datetime, date, bytes)
 """Types whose values are not texts, as they are in JSON."""
@@ -100,14 +99,17 @@ class Rows(RequestCodec[Any]):
         writer = self.as_inputs
         return InferenceRequest(writer.to_columns(writer.check(payload if isinstance(payload, list) else [payload])))
 
-    def encode_response(
+    def encode_response(  # type: ignore[override]
         self, model_name: str, payload: Any, model_version: str | None = None, use_bytes: bool = True, number: int = 0
-    ) -> InferenceResponse:  # type: ignore[override]
+    ) -> InferenceResponse:
         """The response of rows. If they are of this `number`, it may be JSON objects."""
         if isinstance(payload, list) is not self.is_list:
             raise TypeError(f"{show(payload)} came back: expected {f'a list of {self._named}' if self.is_list else f'one {self._named}'}")
         writer = self.as_outputs
-        checked = writer.check(payload if self.is_list else [payload])
+        try:
+            checked = writer.check(payload if self.is_list else [payload])
+        except InvalidRequest as error:
+            raise ValueError(str(error)) from None
         as_json = writer.to_json(checked) if len(checked) == number else None
         return as_json or InferenceResponse(writer.to_columns(checked), model_name=model_name, model_version=model_version)
 
@@ -152,56 +154,49 @@ class RowWriter:
         self.specs = tuple(field.spec(name) for name, field in self._by_name.items())
         self.schemas = {name: field.full_schema for name, field in self._by_name.items()}
         """The JSON Schema of one value of each tensor."""
-        attributes = [field.name if field.name.isidentifier() else f"_{index}" for index, field in enumerate(fields)]
+        self._attributes = attributes = [field.name if field.name.isidentifier() else f"_{index}" for index, field in enumerate(fields)]
         typed = [(attribute, field.type) for attribute, field in zip(attributes, fields, strict=True)]
         struct = msgspec.defstruct(cls.__name__, typed, rename=dict(zip(attributes, self._by_name, strict=True)), gc=False)
         # that msgspec knows already what is within a struct saves it more than a microsecond
-        self._rows: Any = msgspec.defstruct("Rows", [("rows", list[struct])], array_like=True)  # type: ignore[valid-type]
+        made: Any = msgspec.defstruct("Rows", [("rows", list[struct])], array_like=True)  # type: ignore[valid-type]
+        convert = partial(msgspec.convert, type=made, from_attributes=True, builtin_types=_NO_TEXTS)
+        self._convert: Callable[[list[Any]], list[Any]] = lambda rows: convert((rows,)).rows
         self._find = list(map(attrgetter, attributes))
         self._is_json = all(field.is_plain for field in fields)
-        self._floats = [index for index, field in enumerate(fields) if field.of is FloatType]
-        self._whole_numbers = [find for find, field in zip(self._find, fields, strict=True) if field.of is IntType and not field.choices]
+        self._numbers = [index for index, field in enumerate(fields) if field.of in (FloatType, IntType) and not field.choices]
 
     def check(self, rows: list[Any]) -> list[Any]:
-        """Objects with the values that leave. Raises TypeError or ValueError if a row is not of the class, or does not fit it."""
-        try:
-            rows = self._prepare(rows)
-        except InvalidRequest as error:
-            raise ValueError(str(error)) from None
-        finders = [methodcaller("get", name, UNSET) for name in self._by_name] if rows and isinstance(rows[0], dict) else self._find
+        """Objects with the values that leave. Raises TypeError or InvalidRequest if a row is not of the class, or does not fit it."""
+        rows = self._prepare(rows)
+        get: Any = dict.get if rows and isinstance(rows[0], dict) else getattr
+        keys = list(self._by_name) if get is dict.get else self._attributes
         try:
             checked = self._convert(rows)
         except msgspec.ValidationError:  # such as numbers of numpy
-            rows = _to_objects({name: _to_plain(list(map(find, rows))) for name, find in zip(self._by_name, finders, strict=True)})
+            columns = {name: [get(row, key, UNSET) for row in rows] for name, key in zip(self._by_name, keys, strict=True)}
+            rows = _to_objects({name: _to_plain(column) for name, column in columns.items()})
             for row, name in ((row, name) for row, each in enumerate(rows) for name, value in each.items() if value is UNSET):
                 raise TypeError(f"rows[{row}] has no {show(name)}") from None
             try:
                 checked = self._convert(rows)
             except msgspec.ValidationError as error:
-                raise ValueError(explain_msgspec(str(error).replace("`$[0]", "`$", 1), rows, self._by_name)) from None
-            finders = [itemgetter(name) for name in self._by_name]
-        for index in self._floats:
-            refuse_rounded(self.fields[index], [*map(finders[index], rows)])
-        return checked
-
-    def _convert(self, rows: list[Any]) -> list[Any]:
-        checked: list[Any] = msgspec.convert((rows,), self._rows, from_attributes=True, builtin_types=_NO_TEXTS).rows
+                raise InvalidRequest(explain_msgspec(str(error).replace("`$[0]", "`$", 1), rows, self._by_name)) from None
+            get, keys = dict.get, list(self._by_name)
+        for index in self._numbers:
+            refuse_changed(self.fields[index], [get(row, keys[index]) for row in rows])
         return checked
 
     def to_columns(self, checked: Sequence[Any]) -> list[Tensor]:
         columns = zip(self._by_name.items(), (list(map(find, checked)) for find in self._find), strict=True)
-        try:
-            return [field.write(name, _to_plain(column) if field.choices else column) for (name, field), column in columns]
-        except OverflowError as error:
-            raise ValueError(str(error)) from None
+        return [field.write(name, _to_plain(column) if field.choices else column) for (name, field), column in columns]
 
     def to_json(self, checked: Sequence[Any]) -> RowsAsJSON | None:
         """A list of JSON objects. None if columns write something in another way, such as a date or an infinity."""
-        if self._is_json and all(are_int64(map(find, checked)) for find in self._whole_numbers):
-            with suppress(TypeError):  # of a text of numpy
-                text = _encode(checked)
-                return None if b"null" in text else RowsAsJSON([], text=text, names=self._by_name)
-        return None
+        try:
+            text = _encode(checked) if self._is_json else b"null"
+        except TypeError:  # of a text of numpy
+            return None
+        return None if b"null" in text else RowsAsJSON([], text=text, names=self._by_name)
 
 
 def _refuse_others(cls: type, rows: list[Any]) -> list[Any]:

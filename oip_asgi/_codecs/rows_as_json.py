@@ -10,6 +10,7 @@ import math
 import re
 from array import array
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from contextlib import suppress
 from operator import attrgetter, methodcaller
 from types import NoneType
 from typing import Any, Final, NamedTuple, is_typeddict
@@ -126,8 +127,7 @@ class JSONRows:
 
     def _make_request(self, rows: list[Any]) -> InferenceRequest:
         for field, find in self._whole_numbers:
-            if not are_int64(map(find, rows)):
-                _refuse_beyond(field, map(find, rows))
+            refuse_changed(field, [*map(find, rows)])
         return _make_request(rows)
 
     def write_columns(self, request: InferenceRequest) -> InferenceRequest:
@@ -137,7 +137,7 @@ class JSONRows:
         rows = list_made(request.inputs[0])
         try:
             return self._write_columns(rows)
-        except (TypeError, ValueError) as error:
+        except (InvalidRequest, TypeError, ValueError) as error:
             raise InvalidRequest(f"the rows can be no columns, which this model needs: {error}") from None
 
     def _fits(self, names: Collection[str]) -> bool:
@@ -160,28 +160,18 @@ def _find_getter(cls: type, field: Field) -> Callable[[Any], Any]:
     return methodcaller("get", field.reads) if is_typeddict(cls) else attrgetter(field.name)
 
 
-def are_int64(values: Iterable[Any]) -> bool:
-    """Whether all are whole numbers that a column holds. None and lists are no numbers."""
-    try:
-        array("q", values)
-    except (TypeError, OverflowError):
-        return False
-    return True
-
-
-def _refuse_beyond(field: Field, values: Iterable[Any]) -> None:
-    """Refuse what no column of the field holds, so that a request is answered alike where nothing needs columns."""
+def refuse_changed(field: Field, values: Sequence[Any]) -> None:
+    """Refuse whole numbers that no column of the field holds, or that its floats would round."""
+    is_whole = field.of is IntType
+    if not is_whole and not field.is_list and int not in {*map(type, values)}:
+        return
+    with suppress(TypeError, OverflowError):
+        if is_whole and array("q", values):  # as nearly always; None and lists are no numbers
+            return
+    expected = f"out of range for INT64: expected {-(2**63)} to {2**63 - 1}" if is_whole else "a whole number that a float would round"
     for row, cell in _iterate_cells(values):
-        if isinstance(cell, int) and not -(2**63) <= cell < 2**63:  # a validator may have made something else of it
-            expected = f"expected {-(2**63)} to {2**63 - 1}"
-            raise InvalidRequest(f"rows[{row}].{field.reads}: {cell} is out of range for INT64: {expected}")
-
-
-def refuse_rounded(field: Field, values: Sequence[Any]) -> None:
-    """Refuse whole numbers of a field of floats that no float is equal to."""
-    for row, cell in _iterate_cells(values) if field.is_list or int in {*map(type, values)} else ():
-        if type(cell) is int and float(cell) != cell:
-            raise ValueError(f"rows[{row}].{field.name}: {cell} is a whole number that a float would round")
+        if isinstance(cell, int) and not (-(2**63) <= cell < 2**63 if is_whole else float(cell) == cell):
+            raise InvalidRequest(f"rows[{row}].{field.reads or field.name}: {cell} is {expected}")
 
 
 def _read_dates(field: Field, objects: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:

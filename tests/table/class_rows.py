@@ -64,12 +64,12 @@ def class_rows() -> Iterator[Row]:
     for name, request in (("a column", column), ("a list", generate("places", b"[%b]" % place)), ("an object", generate("places", place))):
         yield Row(f"rows whose class fails, {name}", request, 500, text=failed)
     if HAS_PYDANTIC:
-        one = tensor("FP64", [1], "[0.25]")
+        quarter = tensor("FP64", [1], "[0.25]")
         sent = tensor("FP64", [1], "[0.2]", "value"), tensor("BOOL", [1], "[true]", "sure"), tensor("FP64", [1], "[25.0]", "percent")
-        yield Row("rows as pydantic writes them", infer("shares", inputs(one)), 200, answer("shares", *sent))
+        yield Row("rows as pydantic writes them", infer("shares", inputs(quarter)), 200, answer("shares", *sent))
         row = b'"value":0.2,"sure":true,"percent":25.0}'
         yield Row("rows as pydantic writes them, a list", generate("shares", b'[{"x":0.25}]'), 200, b"[{%b]" % row)
         yield Row("rows as pydantic writes them, an object", generate("shares", b'{"x":0.25}'), 200, b'{"model_name":"shares",%b' % row)
-        for name, request in (("columns", infer("unsure", inputs(one))), ("a list", generate("unsure", b'[{"x":0.25}]'))):
+        for name, request in (("columns", infer("unsure", inputs(quarter))), ("a list", generate("unsure", b'[{"x":0.25}]'))):
             yield Row(f"rows with a value that was not converted, {name}", request, 500, text=failed)
     yield Row("a row that does not fit the result", infer("wrong%20score", inputs(x)), 500, text=("see the server's log",))

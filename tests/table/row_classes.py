@@ -59,7 +59,7 @@ def register_pydantic(server: InferenceServer) -> None:
     class Share(pydantic.BaseModel):
         value: float
         sure: bool = True
-        account: str = pydantic.Field("internal", exclude=True)
+        account: str = pydantic.Field(default="internal", exclude=True)
 
         @pydantic.computed_field  # type: ignore[prop-decorator]
         @property

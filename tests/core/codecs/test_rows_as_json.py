@@ -552,7 +552,7 @@ def test_what_a_class_raises_is_the_failure_of_the_model(cls: Any, options: Any,
     server.stop()
 
 
-Wide = msgspec.defstruct("Wide", [(f"f{index}", int | None, None) for index in range(30)])
+Wide: Any = msgspec.defstruct("Wide", [(f"f{index}", int | None, None) for index in range(30)])
 WideOfPydantic = pydantic.create_model("WideOfPydantic", **{f"f{index}": (int | None, None) for index in range(30)})  # type: ignore[call-overload]
 
 

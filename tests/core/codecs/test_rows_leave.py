@@ -8,6 +8,7 @@ import enum
 import json
 from collections.abc import Callable, Iterator
 from datetime import UTC, date, datetime
+from functools import partial
 from typing import Annotated, Any, Literal, TypedDict
 
 import attrs
@@ -167,7 +168,7 @@ def test_what_has_an_equal_is_sent_as_that(cls: Any) -> None:
 
 class Score(pydantic.BaseModel):
     value: float = pydantic.Field(serialization_alias="share")
-    account: str = pydantic.Field("internal", exclude=True)
+    account: str = pydantic.Field(default="internal", exclude=True)
     plan: Annotated[str, pydantic.PlainSerializer(str.upper, when_used="json")] = "free"
     each: list[Annotated[float, pydantic.PlainSerializer(lambda value: round(value, 1), return_type=float)]] = [1.25]
     when: datetime = datetime(2024, 1, 2, tzinfo=UTC)
@@ -212,7 +213,7 @@ def test_pydantic_says_what_leaves() -> None:
 
 class Plain(pydantic.BaseModel):
     value: float
-    account: str = pydantic.Field("internal", exclude=True)
+    account: str = pydantic.Field(default="internal", exclude=True)
 
     @pydantic.computed_field  # type: ignore[prop-decorator]
     @property
@@ -277,11 +278,16 @@ class Scaled(pydantic.BaseModel):
         return "+".join(value.split(","))
 
 
+def _repeat(row: Any, rows: list[Any]) -> list[Any]:
+    return [row for _ in rows]
+
+
 def test_an_instance_is_not_validated_again_and_anything_else_is() -> None:
     made, sent = Scaled(share=50.0), {"share": 0.5, "names": "a+b"}
     assert generate(served(list[Scaled], lambda rows: [made for _ in rows]), [{}]) == [{**sent, "names": "a,b"}]
-    for result in ({"share": 50.0, "names": "a,b"}, {"share": "50", "names": "a,b"}):
-        server = served(list[Scaled], lambda rows, result=result: [result for _ in rows])
+    results = {"share": 50.0, "names": "a,b"}, {"share": "50", "names": "a,b"}
+    for result in results:
+        server = served(list[Scaled], partial(_repeat, result))
         assert generate(server, [{}]) == [sent]
         assert outputs(ask(server, "m", x=[1.0])) == {"share": [0.5], "names": ["a+b"]}
     assert post(served(list[Scaled], lambda rows: [{"share": "half"} for _ in rows]), "generate", [{}]).status == 500
@@ -319,7 +325,7 @@ class Written(pydantic.BaseModel):
 
 
 class Hidden(pydantic.BaseModel):
-    value: float = pydantic.Field(1.0, exclude=True)
+    value: float = pydantic.Field(default=1.0, exclude=True)
 
 
 @pytest.mark.parametrize("cls", [Written, Hidden])
@@ -338,12 +344,16 @@ class Doubled:
         self.value *= 2
 
 
+def _read_percent(text: str) -> float:
+    return float(text.removesuffix("%"))
+
+
 @attrs.define
 class Parsed:
-    value: float = attrs.field(converter=lambda text: float(text.removesuffix("%")))
+    value: float = attrs.field(converter=_read_percent)
 
 
-@pytest.mark.parametrize(("row", "value"), [(Doubled(2.0), 4.0), (Parsed("4%"), 4.0)])  # type: ignore[arg-type]
+@pytest.mark.parametrize(("row", "value"), [(Doubled(2.0), 4.0), (Parsed("4%"), 4.0)])
 def test_what_a_class_makes_of_its_values_is_not_made_again_of_a_result(row: Any, value: float) -> None:
     server = served(list[type(row)], lambda rows: [row for _ in rows])  # type: ignore[misc]
     assert generate(server, [{}]) == [{"value": value}]
