@@ -543,7 +543,8 @@ class InferenceServer:
         """Answer readiness 503 from now on, the server's and each model's, until `undrain` or the stop. Calls go on, new ones too.
 
         Proxies and Kubernetes send new requests elsewhere then: for a `preStop` hook, or a rolling update of something beside the server.
-        It may be called from any thread, and again.
+        It may be called from any thread, and again. It reaches this process only: of several workers, each looks at the path of a file in
+        the `ready=` of a model, as the guide's page Operations shows.
 
         Example:
             >>> server = InferenceServer(ready_when_empty=True)

@@ -26,7 +26,7 @@ from .._serving.engine import Engine
 from .._serving.failures import as_client_error
 from .._serving.guard import Guard
 from .._serving.pipeline import infer
-from .._serving.readiness import find_blockers, is_model_ready
+from .._serving.readiness import find_blockers, is_model_ready, say_leaving
 from . import pages
 from .browsers import refuse_foreign
 from .events import Events, answer_with_document, answer_with_events
@@ -146,7 +146,7 @@ def _find_hint(head: Head, match: Match) -> str:
 async def _answer_ready(request: Exchange) -> Response:
     engine = request.engine
     blockers = await find_blockers(engine, request.io, waits=not request.wire.head.holds_thread)
-    document = schemas.ServerReady(blockers is None, True)
+    document = schemas.ServerReady(blockers is None, True, reason=say_leaving(engine))
     if blockers and engine.guard is None:  # else not everybody may know of each model
         document.models = repository.list_blockers(blockers)
     return respond_json(200 if document.ready else 503, document)
@@ -163,7 +163,7 @@ async def _describe_model(request: Exchange, model: Model) -> Response:
 
 async def _answer_model_ready(request: Exchange, model: Model) -> Response:
     ready = await is_model_ready(request.engine, request.io, model, waits=not request.wire.head.holds_thread)
-    return respond_json(200 if ready else 503, schemas.ModelReady(model.name, ready))
+    return respond_json(200 if ready else 503, schemas.ModelReady(model.name, ready, say_leaving(request.engine)))
 
 
 async def _answer_once(answer: _AnswerOnce, request: Exchange, model: Model) -> Response:

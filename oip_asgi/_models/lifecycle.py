@@ -12,7 +12,7 @@ from functools import partial
 from typing import Final, Literal, NoReturn, final
 
 from .._io import IO, Part, Signal
-from .._protocol.errors import SOON, InferenceError, ModelFailed, NotFound, NotReady
+from .._protocol.errors import SOON, InferenceError, ModelFailed, NotFound, NotReady, NotYet
 from .._protocol.log import log_raised, logger
 from .handler import Handler
 from .idle import IdleUnload, WentIdle
@@ -29,6 +29,11 @@ _REASONS: Final[Mapping[State, str]] = {
 
 _LOADING: Final = "it is still loading"
 _TRIED_AGAIN: Final = "its load failed, see the server's log; the next request tries again"
+
+_AGAIN_SECONDS: Final = 5.0
+"""How long a load that failed because of something else is not tried again: requests and probes come often."""
+
+_TRIED_LATER: Final = "it is not ready until a request or a probe loads it again, at most every five seconds"
 
 _REMAINS: Final[Mapping[State, str]] = {
     "reloading": "what was loaded before still serves",
@@ -118,6 +123,7 @@ class Lifecycle:
         self._loading: _Load | None = None
         self._unloading: Part | None = None
         self._retired = _Retired(loader, limiter)
+        self._obstacle, self._again_at = "", 0.0
         self._parameters = LoadParameters()  # those of the last load, for the request that wakes the model
 
     def _move_state(self, event: Event) -> Action:
@@ -140,6 +146,11 @@ class Lifecycle:
         return self.is_serving or self.is_idle
 
     @property
+    def obstacle(self) -> str:
+        """Why the last load failed, if `load=` said by NotYet that this will pass: a request or a probe tries again. Else empty."""
+        return self._obstacle if self.state in ("failed", "loading") else ""
+
+    @property
     def will_serve(self) -> bool:
         """Whether requests are answered now, or after the load that they begin or wait for."""
         return self.is_ready or self.state == "registered" or (self._loading is not None and self._loading.is_waited_for)
@@ -152,16 +163,17 @@ class Lifecycle:
         """The error for a request, if the model does not serve: why, or `otherwise` if the state does not say it."""
         if self.state in ("unregistering", "unregistered"):
             return NotFound(f"model {self._label} is not found: it was unregistered")
-        reason = _REASONS.get(self.state, otherwise)
-        return NotReady(f"model {self._label} is not ready: {reason}", headers=SOON if reason == _LOADING else None)
+        reason = self.obstacle or _REASONS.get(self.state, otherwise)
+        return NotReady(f"model {self._label} is not ready: {reason}", headers=SOON if self.obstacle or reason == _LOADING else None)
 
     # Loading
 
     def begin_to_load(self, io: IO, *, at_start: bool = False) -> Part | None:
         """Load the model if it is only registered, without waiting. Requests that come meanwhile wait for it; `at_start`, they are
-        refused."""
+        refused, as they are while a load is tried again that had an obstacle."""
         with self._lock:
-            begun = self._begin_if("registered", is_waited_for=not at_start)
+            again = self.obstacle != "" and time.monotonic() >= self._again_at
+            begun = self._begin_if("failed" if again else "registered", is_waited_for=not (again or at_start))
         if begun is not None:
             io.spawn(begun.part)
         return begun and begun.part
@@ -171,6 +183,8 @@ class Lifecycle:
 
         If it `wakes` the model, it loads one that is idle too, and raises NotReady if that fails.
         """
+        if self.obstacle:
+            self.begin_to_load(io)
         while self.state in ("registered", "loading") or (self.is_idle and wakes):
             with self._loader.guard_wait() as may_wait:
                 if not may_wait:
@@ -248,11 +262,11 @@ class Lifecycle:
             since = time.monotonic()
             loaded = await self._loader.load(io, parameters)
             self.load_seconds = time.monotonic() - since
-            event = "loaded"
+            event, self._obstacle = "loaded", ""
             logger.info("model %s is loaded after %.1f s", self._label, self.load_seconds)
         except Exception as error:
             event, loading.error = "raised", error
-            log_raised(logging.ERROR, error, "model %s: load= raised, so %s", self._label, _REMAINS.get(self.state, _NOT_TRIED_AGAIN))
+            self._note_failure(error)
         finally:
             replaced = self._end_load(loading, event, loaded)
             if self.idle_unload is not None and loading.action == "serve" and loaded is not None:
@@ -262,6 +276,16 @@ class Lifecycle:
             del loading  # its error refers to this frame: the cycle would live until the next garbage collection
         if replaced is not None:
             io.spawn(Part(lambda io: self._retired.unload(io, replaced)))
+
+    def _note_failure(self, error: Exception) -> None:
+        """Note and log what a load raised. The same obstacle as before is in the log already."""
+        before, self._obstacle = self._obstacle, str(error) if isinstance(error, NotYet) else ""
+        self._again_at = time.monotonic() + _AGAIN_SECONDS
+        if not before or before != self._obstacle:
+            log_raised(
+                logging.ERROR, error.__cause__ or error if self._obstacle else error, "model %s: load= raised, so %s", self._label,
+                _REMAINS.get(self.state, _TRIED_LATER if self._obstacle else _NOT_TRIED_AGAIN),
+            )  # fmt: skip
 
     def _end_load(self, loading: _Load, event: Event, loaded: Handler | None = None) -> Handler | None:
         """End a load. Returns the handler that the new one replaces if `unload=` must be called with it."""

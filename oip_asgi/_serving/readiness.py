@@ -31,9 +31,8 @@ async def find_blockers(engine: Engine, io: IO, *, waits: bool = True) -> list[M
     models = list(engine.models)
     if not models:
         return None if engine.options.ready_when_empty else []
-    if not waits:
-        for model in models:
-            model.lifecycle.begin_to_load(io)
+    for model in models:
+        model.lifecycle.begin_to_load(io)
     blockers: list[Model] = []
     for model in models:
         if model.lifecycle.state in _PAUSED:
@@ -53,6 +52,11 @@ async def find_blockers(engine: Engine, io: IO, *, waits: bool = True) -> list[M
     return None
 
 
+def say_leaving(engine: Engine) -> str:
+    """Why neither the server nor its models are ready, if it stops or drains; else empty."""
+    return "the server is stopping" if engine.stopping else "the server is draining" if engine.draining else ""
+
+
 async def is_model_ready(engine: Engine, io: IO, model: Model, *, waits: bool = True) -> bool:
     """True if a model is loaded, and its `ready=`, if any, says so."""
     return await _find_reason(engine, io, model, waits=waits) is None
@@ -61,7 +65,7 @@ async def is_model_ready(engine: Engine, io: IO, model: Model, *, waits: bool = 
 async def _find_reason(engine: Engine, io: IO, model: Model, *, waits: bool) -> str | None:
     """Why a model is not ready, for the log; None if it is, as one that is idle, whose `ready=` has nothing to ask."""
     if engine.stopping or engine.draining:
-        return "the server is stopping" if engine.stopping else "the server is draining"
+        return say_leaving(engine)
     if model.lifecycle.is_idle:
         return None
     if waits:
@@ -69,7 +73,7 @@ async def _find_reason(engine: Engine, io: IO, model: Model, *, waits: bool) -> 
     else:
         model.lifecycle.begin_to_load(io)
     if not model.lifecycle.is_serving:
-        return "it is still loading"
+        return model.lifecycle.obstacle or "it is still loading"
     if model.ready is None:
         return None
     try:
