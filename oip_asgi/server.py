@@ -183,6 +183,8 @@ class InferenceServer:
             timeout (float | None, default None): How many seconds a request may take, from the end of its body to its answer;
                 after that it is answered 504. An `async def` is cancelled; a `def` goes on in its thread, and keeps its slot
                 until it ends. For a generator: the time to its first response.
+            allow_timeout_override (bool, default False): Whether a request's parameter `timeout`, in microseconds, may make the
+                time shorter. If not, it is ignored, as by Triton. A gRPC client's deadline always counts.
             stream_timeout (float | None, default None): How many seconds all responses of a generator may take
                 together. Time in which the client does not read counts too. After that the generator is closed, and the
                 client gets an error.
@@ -416,7 +418,7 @@ class InferenceServer:
                 their dtype; numbers in a list become the declared datatype. Or a data frame, whose columns are inputs. They are neither
                 changed nor made read-only: do not change them before this returns.
             version: The model's version; None as in a URL without one.
-            parameters: The request's parameters, such as `timeout` in microseconds.
+            parameters: The request's parameters, such as `content_type`.
             outputs: The outputs to return, in this order; None for all.
             id: The request's identifier.
 

@@ -85,7 +85,8 @@ def decode(engine: Engine, model: Model, handler: Handler, wire: WireFormat[Any]
         _check_parameters(parameters, "the request", codecs, of_request=True)
         check_parameters(parameters, handler.binding.read_alone, handler.binding.refused)
         if "timeout" in parameters:
-            seconds = min(seconds, _read_timeout(parameters["timeout"]))
+            asked = _read_timeout(parameters["timeout"])
+            seconds = min(seconds, asked) if model.options.allow_timeout_override else seconds
         if "content_type" in parameters:
             content_type = str(parameters["content_type"])
     is_writable = model.options.writable
