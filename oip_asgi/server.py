@@ -92,6 +92,9 @@ class InferenceServer:
         worker_threads (int, default 40): How many calls may be in worker threads at once, of all `def` models together.
         shutdown_timeout (float, default 10.0): How many seconds running calls have to finish when the server stops. Keep it
             below the time that the host itself is given.
+        stream_keep_alive (float | None, default 15.0): After how many seconds without an item a stream over ASGI sends a
+            comment, each time, so that no proxy ends it; None for never. The head leaves with the first of them, so a later
+            error is an event. Nothing is sent over gRPC, under WSGI, in Flask and in Django's views.
         server_timing (bool, default False): Whether each answer says where its time went, in milliseconds, in the header
             `Server-Timing`, which browsers show. It has queue, decode, run and encode; over gRPC it is initial metadata.
             Everybody who gets an answer sees how long the model takes.
