@@ -21,7 +21,6 @@ from .._models.model import Model
 from .._models.registry import path_of
 from .._protocol import schemas
 from .._protocol.errors import show
-from .._protocol.response_headers import ResponseHeaders
 from .._serving.engine import Engine
 from .._serving.failures import as_client_error
 from .._serving.guard import Guard
@@ -29,7 +28,7 @@ from .._serving.pipeline import infer
 from .._serving.readiness import find_blockers, is_model_ready, say_leaving
 from . import pages
 from .browsers import refuse_foreign
-from .events import Events, answer_with_document, answer_with_events
+from .events import Events, add_headers, answer_with_document, answer_with_events
 from .request import Head, RestFormat
 from .response import JSON, Response, encode_json, respond, respond_error, respond_json
 from .routed import Exchange
@@ -71,7 +70,7 @@ async def exchange(engine: Engine, head: Head, io: IO, body: bytes | None = None
         else:  # as nearly always
             response = await answer(engine, model, wire, io)
         if head.response_headers is not None:
-            response = _add_headers(response, head.response_headers)
+            response = add_headers(response, head.response_headers)
     except Exception as error:
         response = respond_error(as_client_error(error))
     if wire.body is None and not wire.is_read:
@@ -79,15 +78,6 @@ async def exchange(engine: Engine, head: Head, io: IO, body: bytes | None = None
     if head.method == "HEAD" and type(response) is Response:
         return Response(response.status, response.headers, [], 0)
     return response
-
-
-def _add_headers(response: Response | Events, added: ResponseHeaders) -> Response | Events:
-    """The response with what the model and the server add to its head, which leaves now."""
-    fields = {name.encode(): value.encode() for name, value in added.send()}
-    headers = [field for field in response.headers if field[0] not in fields] + [*fields.items()]
-    if isinstance(response, Events):
-        return response._replace(headers=headers)
-    return Response(response.status, headers, response.parts, response.size)
 
 
 async def _infer_if_allowed(engine: Engine, guard: Guard, wire: RestFormat, io: IO) -> Response | Events:

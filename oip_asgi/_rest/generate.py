@@ -355,8 +355,9 @@ class FlatEncoder:
     def encode(self, response: InferenceResponse) -> bytes:
         head, names = self._head, self._names
         if isinstance(response, RowsAsJSON):  # of one row
-            _check_names(response.names, ())
-            return b"%b,%b" % (head, response.text[2:-1])
+            _check_names(response.names, response.parameters)
+            more = (b",%b:%b" % (_encode(name), _encode(value)) for name, value in response.parameters.items())
+            return b"%b,%b%b}" % (head, response.text[2:-2], b"".join(more))
         parameters, parts = response.parameters, [head]
         if parameters:
             _check_names([tensor.name for tensor in response.outputs], parameters)

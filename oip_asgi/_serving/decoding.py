@@ -86,7 +86,7 @@ def decode(engine: Engine, model: Model, handler: Handler, wire: WireFormat[Any]
         _check_parameters(parameters, "the request", codecs, of_request=True)
         check_parameters(parameters, handler.binding.read_alone, handler.binding.refused)
         if "timeout" in parameters:
-            seconds = min(seconds, _read_timeout(parameters["timeout"]))
+            seconds = min(seconds, _read_timeout(parameters["timeout"], counts=model.options.allow_timeout_override))
         if "content_type" in parameters:
             content_type = str(parameters["content_type"])
     is_writable = model.options.writable
@@ -132,11 +132,11 @@ def write_columns(request: InferenceRequest, binding: Binding) -> InferenceReque
         return None
 
 
-def _read_timeout(timeout: object) -> float:
-    """Read the request's own timeout, which is in microseconds. 0 means none."""
+def _read_timeout(timeout: object, *, counts: bool) -> float:
+    """Read the request's own timeout, which is in microseconds. 0 means none. If it does not count, it is only checked."""
     if type(timeout) is not int or timeout < 0:
         raise InvalidRequest(f"parameters.timeout is {show(timeout)}: expected an integer, 0 or more, in microseconds")
-    return timeout / 1e6 if 0 < timeout < NO_TIMEOUT * 10**6 else math.inf
+    return timeout / 1e6 if counts and 0 < timeout < NO_TIMEOUT * 10**6 else math.inf
 
 
 def _prepare_output_options(outputs: Sequence[RequestOutput], handler: Handler, regions: Regions) -> ApplyOptions | None:

@@ -74,6 +74,12 @@ def stream_server() -> InferenceServer:
     server.register("raises at once", raises_at_once)
     server.register("raises later", raises_later)
     server.register("yields nothing", yields_nothing)
+
+    @server.model("the last")
+    async def the_last(n: Any) -> AsyncIterator[Any]:
+        yield n
+        yield InferenceResponse([Tensor("output_0", n)], {"triton_final_response": True})  # a model may know which one is its last
+
     return server
 
 

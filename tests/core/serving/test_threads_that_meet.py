@@ -134,7 +134,7 @@ def test_requests_of_a_batch_that_give_up_at_any_moment_lose_no_slot(is_async: b
         await asyncio.sleep(0)
         return x
 
-    server.register("m", model_async if is_async else model, max_batch_size=4, max_concurrency=2, **options)
+    server.register("m", model_async if is_async else model, max_batch_size=4, max_concurrency=2, allow_timeout_override=True, **options)
     dice = random.Random(1)
 
     def make_parameters() -> dict[str, Any]:

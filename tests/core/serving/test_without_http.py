@@ -323,7 +323,7 @@ def test_a_timeout(server: InferenceServer, infer: Infer, is_async: bool) -> Non
         await asyncio.sleep(60)
         return 1
 
-    server.register("slow", slow_async if is_async else lambda: leave.wait(20), timeout=60)
+    server.register("slow", slow_async if is_async else lambda: leave.wait(20), timeout=60, allow_timeout_override=True)
     status, text = refusal(infer, "slow", {}, parameters={"timeout": 20_000})
     leave.set()
     assert (status, text) == (504, "model 'slow' did not answer within 0.02 seconds, the shorter of its own timeout and the request's")
