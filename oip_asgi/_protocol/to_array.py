@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any, Final
 
@@ -66,10 +67,23 @@ def as_array(value: Any, preferred: DType | None = None, *, takes_mixed: bool = 
     if kind == "f" and _holds_integers(value) and (np.abs(array) >= FIRST_ROUNDED).any():
         text = "its whole numbers are floats where one is missing, which rounds those of 2**53 or more"
         raise TypeError(f'{text}: make it a column, as in pandas.Series(values, dtype="Int64")')
+    if kind == "f" and preferred is None and len(classes) > 1:
+        check_exact(value, array)
     if preferred is not None and preferred.kind == "u" and kind == "i" and classes == {int}:
         unsigned = array.astype(preferred)
         return unsigned if (unsigned == array).all() else array
     return array
+
+
+def check_exact(values: Sequence[Any], floats: Array) -> None:
+    """Refuse a list of which floats were made, if a whole number in it is another one now."""
+    if (np.abs(floats) >= FIRST_ROUNDED).any():  # few lists have such
+        for each, number in zip(np.asarray(values, object).ravel().tolist(), floats.ravel().tolist(), strict=True):
+            if isinstance(each, (int, np.integer)) and int(each) != number:
+                raise TypeError(
+                    f"{show(int(each))} would be rounded, as a fraction or a missing value beside it makes FP64 of it: "
+                    "declare FP64, or write floats"
+                )
 
 
 def _holds_integers(value: Any) -> bool:

@@ -80,6 +80,7 @@ def whole(model: str, *outputs: Any, **more: Any) -> dict[str, Any]:
 
 
 WORDS = {"text_input": "to be"}
+ROUNDED = "9007199254740993 would be rounded, as a fraction or a missing value beside it makes FP64 of it: declare FP64, or write floats"
 OIP_WORDS = {"inputs": [tensor("text_input", ["to be"], "BYTES")], "id": "7"}
 OIP_COUNT = {"inputs": [tensor("n", [2], "INT64")]}
 OIP_PLAIN = {"inputs": [tensor("x", [2], "INT64")]}
@@ -149,6 +150,16 @@ def _requests() -> list[StreamRow]:
         StreamRow("a list for a declared input", "stops/generate", {"stop": ["a", "b"]}, 200, flat("stops", output_0=["a", "b"])),
         StreamRow("an empty list", "stops/generate", {"stop": []}, 200, flat("stops", output_0=[])),
         StreamRow("whole numbers beside others", "plain/generate", b'{"x": [1, 2.5]}', 200, flat("plain", output_0=[2.0, 5.0])),
+        refused("a larger one beside a fraction", "plain/generate", b'{"x": [9007199254740993, 2.5]}', f"input 'x': {ROUNDED}"),
+        refused("a larger one beside NaN", "plain/generate", b'{"x": [NaN, 9007199254740993]}', f"input 'x': {ROUNDED}"),
+        StreamRow(
+            "a larger one where FP64 is declared",
+            "grid/generate",
+            b'{"grid": [0.5, 9007199254740993]}',
+            200,
+            flat("grid", output_0=[0.5, 2.0**53]),
+        ),
+        StreamRow("a result with a larger one", "rounds/generate", {}, 500, {"error": "model 'rounds' failed: see the server's log"}),
         StreamRow("an input called inputs", "inputs/generate", {"inputs": [True]}, 200, flat("inputs", output_0=True)),
         StreamRow("flat for three dimensions", "grid/generate", {"grid": [1, 2, 3, 4]}, 200, grid),
         StreamRow("nested as declared", "grid/generate", {"grid": [[[1, 2], [3, 4]]]}, 200, grid),
@@ -510,7 +521,7 @@ def _failures() -> list[StreamRow]:
             "nowhere/versions/1/generate_stream",
             {"x": 1},
             "Request for unknown model: 'nowhere' is not found: expected 'words', 'count', 'lists', 'plain', 'grid', 'versioned', "
-            f"'parameters', 'bytes', 'clash', 'stops' and {20 if HAS_PANDAS else 9} more",
+            f"'parameters', 'bytes', 'clash', 'stops' and {21 if HAS_PANDAS else 10} more",
             404,
         ),
     ]
