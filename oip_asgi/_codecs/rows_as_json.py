@@ -25,6 +25,7 @@ from .._protocol.errors import InvalidRequest, describe_expected, find_near, sho
 from .._protocol.tensors import InferenceRequest, Tensor
 from .._protocol.to_array import object_array
 from .._rest.generate import RowsAsJSON, read_objects, read_rows
+from .plain import PandasJSONCodec
 from .row_fields import Field, FromJSON, Make
 
 OBJECTS: Final = ""
@@ -35,7 +36,6 @@ _OTHER_DATES: Final = [re.compile(pattern) for pattern in (rb"\\", rb"t(?<=[0-9]
 one letter at a time takes a tenth of the time of one search for all."""
 
 _encode: Final = msgspec.json.Encoder().encode
-
 _OF_JSON: Final = frozenset({bool, int, float, str, NoneType})
 
 
@@ -123,11 +123,15 @@ class JSONRows:
             raise InvalidRequest(f"the rows can be no columns, which this model needs: {error}") from None
 
     def show_columns(self, request: InferenceRequest) -> InferenceRequest:
-        """A request with the columns of its rows, if these came as objects. It has no inputs if they can be no columns."""
+        """A request with the columns of its rows, if these came as objects. If they can be no columns, its input `rows` is their JSON."""
         if [tensor.name for tensor in request.inputs] != [OBJECTS]:
             return request
+        rows = request.inputs[0].array.tolist()
         with suppress(TypeError, ValueError):
-            return self._write_columns(request.inputs[0].array.tolist())
+            return self._write_columns(rows)
+        with suppress(*ERRORS, TypeError, ValueError):  # an observer must not fail the request
+            plain = msgspec.to_builtins(rows, str_keys=True, enc_hook=lambda value: getattr(value, "__dict__", None) or str(value))
+            return InferenceRequest([PandasJSONCodec.encode_input("rows", plain)])
         return InferenceRequest([])
 
     def _fits(self, names: Collection[str]) -> bool:

@@ -108,8 +108,8 @@ def _has_stand_in(values: Sequence[Any], spec: TensorSpec | None) -> bool:
     """Whether None has a form of its own among such values; if not, it is NaN among numbers, null in JSON, or refused."""
     if spec is None:
         return not _are_numbers(values)
-    is_of_frame = spec.datatype == "BYTES" or spec.pd_dtype is not None
-    return spec.datatype not in FLOATING and is_of_frame and spec.content_type in _HAVE_STAND_IN
+    may_miss = spec.content_type in _HAVE_STAND_IN and spec.datatype not in FLOATING
+    return may_miss and (spec.datatype == "BYTES" or spec.pd_dtype is not None)
 
 
 def _encode_value(name: str, value: Any, spec: TensorSpec | None, codecs: Codecs) -> Tensor:
@@ -141,7 +141,7 @@ def _make_array(value: Any, spec: TensorSpec | None) -> Array:
         if _are_numbers(elements) or (spec is not None and array.size and all(each is None for each in elements)):
             array = array.astype(np.float64)  # None becomes NaN, as null in JSON
             if spec is None:
-                check_exact(elements, array)
+                check_exact(elements)
     array = to_wire_array(array)
     return array.reshape(1) if array.ndim == 0 and not isinstance(value, np.ndarray) else array
 

@@ -5,7 +5,6 @@ Only one load or unload runs at a time, and all who wait for a load wait for the
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -252,7 +251,7 @@ class Lifecycle:
             logger.info("model %s is loaded after %.1f s", self._label, self.load_seconds)
         except Exception as error:
             event, loading.error = "raised", error
-            log_raised(logging.ERROR, error, "model %s: load= raised, so %s", self._label, _REMAINS.get(self.state, _NOT_TRIED_AGAIN))
+            log_raised(error, "model %s: load= raised, so %s", self._label, _REMAINS.get(self.state, _NOT_TRIED_AGAIN))
         finally:
             replaced = self._end_load(loading, event, loaded)
             if self.idle_unload is not None and loading.action == "serve" and loaded is not None:

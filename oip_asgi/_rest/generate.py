@@ -290,15 +290,12 @@ def _read_input(value: Any, spec: TensorSpec | None) -> Array:
         raise InvalidRequest(": a whole number with a fraction or an exponent may have been rounded: expected its digits alone")
     dtype = dtype_of(datatype)
     try:
-        array = None
+        if spec is None and datatype == "FP64" and int in kinds:
+            check_exact(leaves)
         if bool not in kinds:  # true and false would become numbers
             with suppress(Unusual):
-                array = from_value(leaves if is_scalar else value, dtype, shape)
-        if array is None:
-            array = from_json(json.dumps(leaves if is_scalar else value).encode(), dtype, shape)
-        if spec is None and datatype == "FP64":
-            check_exact(leaves, array)
-        return array
+                return from_value(leaves if is_scalar else value, dtype, shape)
+        return from_json(json.dumps(leaves if is_scalar else value).encode(), dtype, shape)
     except (InvalidRequest, TypeError) as error:
         text = f": {error}"
         raise InvalidRequest(text.removeprefix(": data[0]") if is_scalar else text) from None
@@ -319,10 +316,8 @@ def _find_shape(value: Any) -> tuple[int, ...]:
 
 def _find_datatype(kinds: set[type]) -> str | None:
     """The datatype of an input that is not declared, by the types of its elements; None if they are of several kinds."""
-    for kind, datatype in ((str, "BYTES"), (bool, "BOOL"), (int, "INT64")):
-        if kinds == {kind}:
-            return datatype
-    return "FP64" if kinds <= {int, float, _Literal} else None
+    of_numbers = "FP64" if kinds <= {int, float, _Literal} else None
+    return next((datatype for kind, datatype in ((str, "BYTES"), (bool, "BOOL"), (int, "INT64")) if kinds == {kind}), of_numbers)
 
 
 def _deduce_shape(elements: int, declared: Sequence[int]) -> tuple[int, ...]:

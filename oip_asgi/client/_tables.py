@@ -87,10 +87,8 @@ class _JSONLines:
                 if line.strip():
                     try:
                         document = json.loads(line, parse_float=read_float)
-                    except OverflowError as error:
-                        raise ValueError(f"{self._file}, line {number}: {error}") from None
-                    except ValueError as error:
-                        raise ValueError(f"{self._file}, line {number}: no JSON: {error}") from None
+                    except (ValueError, OverflowError) as error:
+                        raise ValueError(f"{self._file}, line {number}, cannot be read: {error}") from None
                     if not isinstance(document, dict):
                         raise ValueError(f"{self._file}, line {number}: expected an object")
                     yield document

@@ -211,6 +211,13 @@ def _requests() -> list[StreamRow]:
             "the body is not valid JSON: JSON is malformed: invalid character (byte 1); it looks like multipart/form-data, which "
             "curl -F and HTML forms send: send JSON",
         ),
+        refused(
+            "a dict as Python prints it",
+            "plain/generate",
+            b"{'x': 1}",
+            "the body is not valid JSON: JSON is malformed: object keys must be strings (byte 1); it looks like a dict as "
+            "Python prints it: send what json.dumps makes of it",
+        ),
         refused("no body", "plain/generate", b"", "the body is empty: expected a JSON object with a member for each input"),
         refused(
             "binary data",

@@ -397,7 +397,7 @@ def test_an_estimator_that_was_fitted_with_a_frame_needs_pandas(monkeypatch: pyt
     monkeypatch.setitem(sys.modules, "pandas", None)
     server = InferenceServer()
     text = (
-        "model 'm': the LinearRegression was fitted with a data frame, which needs pandas: pip install 'oip_asgi[pandas]'; or, to take one "
+        "model 'm': the LinearRegression was fitted with a data frame, which needs pandas: pip install pandas; or, to take one "
         'array, of which nothing checks the order, write inputs=[TensorSpec("X", "FP64", [-1, 2])]'
     )
     with pytest.raises(ValueError, match=exactly(text)):

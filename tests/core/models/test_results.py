@@ -202,6 +202,11 @@ def test_results_with_declared_outputs(value: Any, declared: list[TensorSpec], e
         (np.array([b"a"], object), [FP32], "output 'f' has datatype BYTES, but FP32 is declared"),
         (np.ones(1), [TEXTS], "output 't' has datatype FP64, but BYTES is declared"),
         (np.array([[b"a"]], object), [TEXTS], r"output 't' has shape \[1, 1\], but \[-1\] is declared"),
+        (
+            [np.ones(3, "f4")],
+            [FP32],
+            r"\[-1\] is declared: of a list with one array, as session.run gives it, return the array: write \[0\]$",
+        ),
         (np.array([b"a", None], object), [TEXTS], "output 't' is no tensor: .* of str or bytes, but holds None"),
         (np.array([b"a", 1], object), [TEXTS], "of str or bytes, but holds 1"),
         (np.array([b"a", "\ud800"], object), [TEXTS], "output 't' is no tensor: .*surrogates not allowed"),
