@@ -282,7 +282,7 @@ def _check_needs_no_frame(function: Callable[..., Any], options: ModelOptions) -
     columns = list_columns(model)
     if columns:
         raise ValueError(
-            f"{options}: the {type(model).__name__} was fitted with a data frame, which needs pandas: pip install 'oip_asgi[pandas]'; or, "
+            f"{options}: the {type(model).__name__} was fitted with a data frame, which needs pandas: pip install pandas; or, "
             f'to take one array, of which nothing checks the order, write inputs=[TensorSpec("X", "FP64", [-1, {len(columns)}])]'
         )
 

@@ -5,7 +5,6 @@ Only one load or unload runs at a time, and all who wait for a load wait for the
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -283,7 +282,7 @@ class Lifecycle:
         self._again_at = time.monotonic() + _AGAIN_SECONDS
         if not before or before != self._obstacle:
             log_raised(
-                logging.ERROR, error.__cause__ or error if self._obstacle else error, "model %s: load= raised, so %s", self._label,
+                error.__cause__ or error if self._obstacle else error, "model %s: load= raised, so %s", self._label,
                 _REMAINS.get(self.state, _TRIED_LATER if self._obstacle else _NOT_TRIED_AGAIN),
             )  # fmt: skip
 

@@ -310,7 +310,12 @@ def _cast_output(tensor: Tensor, spec: TensorSpec) -> Tensor:
     if "content_type" in tensor.parameters:
         array = spec.to_declared_rank(array)
     if not spec.fits(array.shape):
-        raise ModelFault(f"output {spec.name!r} has shape {list(array.shape)}, but {list(spec.shape)} is declared")
+        hint = (
+            ": of a list with one array, as session.run gives it, return the array: write [0]"
+            if array.shape[:1] == (1,) and spec.fits(array.shape[1:])
+            else ""
+        )
+        raise ModelFault(f"output {spec.name!r} has shape {list(array.shape)}, but {list(spec.shape)} is declared{hint}")
     if array.dtype == spec.dtype or holds_missing(tensor, spec.dtype):
         tensor.array = array
         return tensor

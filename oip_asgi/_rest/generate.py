@@ -26,6 +26,7 @@ from .._protocol.errors import InvalidRequest, describe_expected, find_near, sho
 from .._protocol.limits import NO_64_BITS, has_64_bits
 from .._protocol.specs import TensorSpec
 from .._protocol.tensors import InferenceRequest, InferenceResponse, Tensor
+from .._protocol.to_array import check_exact
 
 T = TypeVar("T")
 
@@ -59,9 +60,6 @@ _MOST_COMPARED: Final = 300
 
 _MAX_DIGITS: Final = 400
 """No datatype holds an integer of more digits."""
-
-_NEARLY_INFINITE: Final = 2**1023
-"""From here on, a float of a whole number may be out of range, which is another error."""
 
 _decode_members: Final = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 _encode: Final = msgspec.json.Encoder().encode
@@ -253,8 +251,6 @@ def _write_missing(value: Any, spec: TensorSpec | None) -> tuple[Any, dict[str, 
     if spec is None:
         if kinds <= {str, NoneType} or kinds <= {bool, NoneType}:  # a column without any value is one of objects, as in pandas
             return list(map(json.dumps, values)), {"content_type": _JSON_TEXTS}
-        if any(type(each) is int and abs(each) < _NEARLY_INFINITE and float(each) != each for each in values):
-            raise InvalidRequest(": null makes FP64 of the whole numbers beside it, which would round the large ones: declare the input")
         return [_Literal("NaN") if each is None else each for each in values], {}
     if spec.datatype == "BYTES" and spec.content_type == _DATES:
         return [_NO_DATE.decode() if each is None else each for each in values], {}
@@ -297,11 +293,13 @@ def _read_input(value: Any, spec: TensorSpec | None) -> Array:
         raise InvalidRequest(": a whole number with a fraction or an exponent may have been rounded: expected its digits alone")
     dtype = dtype_of(datatype)
     try:
+        if spec is None and datatype == "FP64" and int in kinds:
+            check_exact(leaves)
         if bool not in kinds:  # true and false would become numbers
             with suppress(Unusual):
                 return from_value(leaves if is_scalar else value, dtype, shape)
         return from_json(json.dumps(leaves if is_scalar else value).encode(), dtype, shape)
-    except InvalidRequest as error:
+    except (InvalidRequest, TypeError) as error:
         text = f": {error}"
         raise InvalidRequest(text.removeprefix(": data[0]") if is_scalar else text) from None
 
@@ -321,10 +319,8 @@ def _find_shape(value: Any) -> tuple[int, ...]:
 
 def _find_datatype(kinds: set[type]) -> str | None:
     """The datatype of an input that is not declared, by the types of its elements; None if they are of several kinds."""
-    for kind, datatype in ((str, "BYTES"), (bool, "BOOL"), (int, "INT64")):
-        if kinds == {kind}:
-            return datatype
-    return "FP64" if kinds <= {int, float, _Literal} else None
+    of_numbers = "FP64" if kinds <= {int, float, _Literal} else None
+    return next((datatype for kind, datatype in ((str, "BYTES"), (bool, "BOOL"), (int, "INT64")) if kinds == {kind}), of_numbers)
 
 
 def _deduce_shape(elements: int, declared: Sequence[int]) -> tuple[int, ...]:

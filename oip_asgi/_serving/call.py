@@ -5,7 +5,6 @@ Plain functions: `pipeline` decides which one runs in which thread, and when.
 
 from __future__ import annotations
 
-import logging
 import math
 from collections.abc import Iterable
 from typing import Any, Final, Generic, TypeAlias, TypeVar
@@ -267,7 +266,7 @@ class Call(msgspec.Struct, Generic[T], eq=False):
             text, request = "%s failed on %s, %s", name_request(self.timings.id)
             why = "after its timeout" if self.engine.clock() >= self.deadline else "when nobody waited for its answer any more"
             with within(self.span):
-                log_raised(logging.ERROR, error.__cause__ or error, text, self.model, request, why, extra=self.log_fields())
+                log_raised(error.__cause__ or error, text, self.model, request, why, extra=self.log_fields())
 
 
 def _copy_changeable(outputs: Iterable[Tensor], request: InferenceRequest) -> None:

@@ -11,7 +11,6 @@ Knows no transport.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Sequence
 from typing import Any, Final
 
@@ -91,7 +90,7 @@ def _make_model_error(call: Call[Any], error: BaseException, *, is_logged: bool)
     if not is_logged:
         fields, request = call.log_fields(), name_request(call.timings.id)
         hint = find_hint(error, call) or _suggest_declaration(error, call)
-        log_raised(logging.ERROR, error, "%s failed on %s%s", model, request, hint, extra=fields)
+        log_raised(error, "%s failed on %s%s", model, request, hint, extra=fields)
     overriding = _find_overriding(call)
     if overriding is not None and isinstance(error, _OF_ANOTHER_TYPE):
         return InvalidRequest(f"{model} failed with the content_type {show(overriding)}, which is not what it declares: leave it out")
@@ -181,5 +180,5 @@ def as_client_error(error: Exception) -> InferenceError:
     """Make the error for the client. An InferenceError is one already. Any other error is a fault of this package, and is logged."""
     if isinstance(error, InferenceError):
         return error
-    log_raised(logging.ERROR, error, "an error of oip_asgi itself, please report it")
+    log_raised(error, "an error of oip_asgi itself, please report it")
     return InferenceError("internal error: see the server's log", status=500)

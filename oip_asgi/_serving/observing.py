@@ -5,18 +5,20 @@
 
 from __future__ import annotations
 
+import inspect
 import time
 from collections.abc import Callable, Collection
 from typing import Annotated, Any, Final
 
 import msgspec
 
+from .._models.callables import STREAMS, kind_of
 from .._models.model import Model
 from .._models.observer import Observer
 from .._models.statistics import Timings
-from .._protocol.errors import InferenceError, copy_error
+from .._protocol.errors import InferenceError, copy_error, show
 from .._protocol.observation import Observation
-from .._protocol.options import BOOLEAN, CALLABLE, Check, check_options, integer, number
+from .._protocol.options import BOOLEAN, CALLABLE, Check, check_options, integer, is_text, number
 from .._protocol.tensors import InferenceRequest, InferenceResponse, Tensor, make_read_only, make_tensor
 from .decoding import Decoded, write_columns
 from .wire_format import WireFormat
@@ -26,7 +28,7 @@ _GIVEN_UP_STATUS: Final = 499
 
 _NAMES: Final = Check(
     'a list of names of models, such as ["churn"], or None for all',
-    lambda value: isinstance(value, (list, tuple, set, frozenset)) and all(isinstance(each, str) for each in value),
+    lambda value: isinstance(value, (list, tuple, set, frozenset)) and all(map(is_text, value)),
 )
 
 
@@ -40,8 +42,9 @@ class ObserverOptions(msgspec.Struct, frozen=True, eq=False):
     payload: Annotated[bool, BOOLEAN] = True
 
     def __post_init__(self) -> None:
-        if not callable(self.function):
-            raise TypeError(f"observe: function={self.function!r} must be {CALLABLE.expected}, which takes an Observation")
+        if not callable(self.function) or inspect.isclass(self.function) or kind_of(self.function, "thread") in STREAMS:
+            expected = f"{CALLABLE.expected}, which takes an Observation: no class, and nothing with yield"
+            raise TypeError(f"observe: function={show(self.function)} must be {expected}")
         check_options(self, "observe: ")
 
 
@@ -62,7 +65,9 @@ def begin_to_hear(model: Model, decoded: Decoded, *, is_written: bool) -> Heard 
     observers = _find_observers(model)
     if not observers:
         return None
-    request = write_columns(decoded.request, decoded.binding) or InferenceRequest([])
+    request, rows = write_columns(decoded.request, decoded.binding), decoded.binding.rows
+    if request is None:
+        request = InferenceRequest([]) if rows is None else rows.as_json.show_json(decoded.request)
     if is_written or decoded.binding.of_one_request is not None:
         inputs = _copy_tensors(request.inputs, copies_arrays=is_written)
         request = InferenceRequest(inputs, request.id, dict(request.parameters), request.outputs[:], request.decoders)

@@ -5,7 +5,6 @@ Asking begins to load the models that are only registered. The caller waits for 
 
 from __future__ import annotations
 
-import logging
 from typing import Final
 
 from .._io import IO
@@ -81,7 +80,7 @@ async def _find_reason(engine: Engine, io: IO, model: Model, *, waits: bool) -> 
     except InferenceError as error:
         return error_text(error)
     except Exception as error:
-        log_raised(logging.ERROR, error, "%s: ready= raised, so it counts as not ready", model)
+        log_raised(error, "%s: ready= raised, so it counts as not ready", model)
         return "its ready= raised"
 
 

@@ -7,7 +7,6 @@ it runs.
 
 from __future__ import annotations
 
-import logging
 import math
 import threading
 from collections.abc import AsyncGenerator, Callable
@@ -22,7 +21,7 @@ from .._io import IO, DeadlinePassed, QuitWithin, Stopped
 from .._models.model import Model
 from .._models.statistics import ResponseOutcome
 from .._protocol.errors import InferenceError, InvalidRequest, ModelFailed, TimedOut
-from .._protocol.log import log_raised, logger, name_request
+from .._protocol.log import log, log_raised, logger, name_request
 from .._protocol.tensors import InferenceResponse, are_short
 from .batch import wait_within_calls
 from .call import Call, ModelRaised
@@ -364,7 +363,7 @@ class _Generator(Generic[T]):
         model = self._call.model
         if has_ended and not self._count:
             with within(self._call.span):
-                logger.error("%s answered nothing, where one response was asked for", model)
+                log("%s answered nothing, where one response was asked for", model)
             raise ModelFailed(f"{model} answered nothing: generate_stream takes any number of responses")
         if not has_ended and self._count:
             raise InvalidRequest(f"{model} answered more than once: use generate_stream")
@@ -395,4 +394,4 @@ class _Generator(Generic[T]):
     def log_closing(self, error: Exception) -> None:
         call, request = self._call, name_request(self._call.timings.id)
         with within(call.span):
-            log_raised(logging.ERROR, error, "%s failed when the stream for %s was closed", call.model, request, extra=call.log_fields())
+            log_raised(error, "%s failed when the stream for %s was closed", call.model, request, extra=call.log_fields())

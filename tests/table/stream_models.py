@@ -50,6 +50,7 @@ def stream_server() -> InferenceServer:
     server.register("bytes", lambda: np.array([b"\xff"], object))
     server.register("clash", lambda: {"model_name": np.ones(1)})
     server.register("stops", lambda stop: stop, inputs=[TensorSpec("stop", "BYTES", [-1])])
+    server.register("rounds", lambda: [2**53 + 1, 0.5])
     server.register("inputs", lambda inputs: inputs)
 
     @server.model("scaled", inputs=[TensorSpec("x", "INT64", [-1])])

@@ -14,6 +14,7 @@ from tests.table.stream_row import EVENTS, JSON, OIP_COUNT, OIP_PLAIN, OIP_WORDS
 if HAS_PANDAS:
     import pandas as pd
 
+ROUNDED = "9007199254740993 would be rounded, as a fraction or a missing value beside it makes FP64 of it: declare FP64, or write floats"
 ONLY_A_STREAM = "answers with a stream: use infer_stream, generate_stream or generate over HTTP, ModelStreamInfer over gRPC"
 
 
@@ -89,6 +90,16 @@ def _requests() -> list[StreamRow]:
         StreamRow("a list for a declared input", "stops/generate", {"stop": ["a", "b"]}, 200, flat("stops", output_0=["a", "b"])),
         StreamRow("an empty list", "stops/generate", {"stop": []}, 200, flat("stops", output_0=[])),
         StreamRow("whole numbers beside others", "plain/generate", b'{"x": [1, 2.5]}', 200, flat("plain", output_0=[2.0, 5.0])),
+        refused("a larger one beside a fraction", "plain/generate", b'{"x": [9007199254740993, 2.5]}', f"input 'x': {ROUNDED}"),
+        refused("a larger one beside NaN", "plain/generate", b'{"x": [NaN, 9007199254740993]}', f"input 'x': {ROUNDED}"),
+        StreamRow(
+            "a larger one where FP64 is declared",
+            "grid/generate",
+            b'{"grid": [0.5, 9007199254740993]}',
+            200,
+            flat("grid", output_0=[0.5, 2.0**53]),
+        ),
+        StreamRow("a result with a larger one", "rounds/generate", {}, 500, {"error": "model 'rounds' failed: see the server's log"}),
         StreamRow("an input called inputs", "inputs/generate", {"inputs": [True]}, 200, flat("inputs", output_0=True)),
         StreamRow("flat for three dimensions", "grid/generate", {"grid": [1, 2, 3, 4]}, 200, grid),
         StreamRow("nested as declared", "grid/generate", {"grid": [[[1, 2], [3, 4]]]}, 200, grid),
@@ -139,6 +150,13 @@ def _requests() -> list[StreamRow]:
             b'--a\r\nContent-Disposition: form-data; name="x"\r\n\r\n1\r\n--a--\r\n',
             "the body is not valid JSON: JSON is malformed: invalid character (byte 1); it looks like multipart/form-data, which "
             "curl -F and HTML forms send: send JSON",
+        ),
+        refused(
+            "a dict as Python prints it",
+            "plain/generate",
+            b"{'x': 1}",
+            "the body is not valid JSON: JSON is malformed: object keys must be strings (byte 1); it looks like a dict as "
+            "Python prints it: send what json.dumps makes of it",
         ),
         refused("no body", "plain/generate", b"", "the body is empty: expected a JSON object with a member for each input"),
         refused(
@@ -450,7 +468,7 @@ def _failures() -> list[StreamRow]:
             "nowhere/versions/1/generate_stream",
             {"x": 1},
             "Request for unknown model: 'nowhere' is not found: expected 'words', 'count', 'lists', 'plain', 'grid', 'versioned', "
-            f"'parameters', 'bytes', 'clash', 'stops' and {(21 if HAS_PANDAS else 10) + len(OF_PYDANTIC)} more",
+            f"'parameters', 'bytes', 'clash', 'stops' and {(23 if HAS_PANDAS else 12) + len(OF_PYDANTIC)} more",
             404,
         ),
     ]
