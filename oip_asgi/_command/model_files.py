@@ -11,7 +11,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 from .._hosts.given import describe
-from .._models.boosters import list_columns
+from .._models.columns import list_columns
 from .._protocol.datatypes import datatype_of
 from .._protocol.errors import InferenceError
 from .._protocol.specs import TensorSpec

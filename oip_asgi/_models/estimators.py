@@ -17,8 +17,8 @@ from .._codecs.column_dtypes import OBJECTS_WITH_NAN
 from .._codecs.column_writing import column_to_tensor
 from .._protocol.datatypes import Array, Datatype
 from .._protocol.specs import OpenSpec, TensorSpec
-from .boosters import find_categories, is_catboost, list_columns, make_categories
 from .callables import find_owner, split_method, unwrap_partial
+from .columns import find_categories, find_width, is_catboost, list_columns, make_categories
 
 
 class Declaration(NamedTuple):
@@ -43,32 +43,28 @@ def declare(function: Callable[..., Any], *, has_frames: bool) -> Declaration | 
     """What is known of the inputs and outputs of a method of a fitted model. None for other functions, and if nothing is known.
 
     Raises:
-        ValueError: The model is ambiguous without a declaration; the text says what to write.
+        ValueError: It cannot be served without a declaration; the text says what to write.
     """
     model, method = split_method(function)
     columns = list_columns(model) if method in _METHODS else None
     if columns is None:
         return None
+    if columns and not has_frames:
+        raise ValueError(
+            f"the {type(model).__name__} was fitted with a data frame, which needs pandas: pip install 'oip_asgi[pandas]'; or, to take one "
+            f'array, of which nothing checks the order, write inputs=[TensorSpec("X", "FP64", [-1, {len(columns)}])]'
+        )
     outputs = _declare_classes(model) if method in _LABELED else ()
     parts = list(_iterate_parts(model, set()))
-    if columns and has_frames:
+    if columns:
         return Declaration(_declare_columns(model, columns, parts), outputs, "pd")
-    width, name = len(columns) or find_width(model), next(iter(inspect.signature(function).parameters), "X")
+    width, name = find_width(model), next(iter(inspect.signature(function).parameters), "X")
     if width:
         zeros = None if any(map(_may_take_texts, parts)) else [0.0] * width
         return Declaration([OpenSpec(name, "FP64", [-1, width], other_datatypes="numbers", example=zeros)], outputs, None)
     if any(hasattr(part, "separator") or getattr(part, "input_type", None) == "dict" for part in parts):  # which takes a list of dicts
         return Declaration([TensorSpec(name, "BYTES", [-1], "pd_json", example=["{}"])], outputs, None)
     return Declaration((), outputs, None) if outputs else None
-
-
-def find_width(model: Any) -> int | None:
-    """How many features a model has that was fitted with an array."""
-    for name in ("n_features_in_", "num_feature", "num_features"):
-        with suppress(Exception):  # a property of a model that is not fitted may raise anything
-            width = getattr(model, name)
-            return int(width() if callable(width) else width)
-    return None
 
 
 def _declare_classes(model: Any) -> Sequence[TensorSpec]:
@@ -112,14 +108,21 @@ def _declare_columns(model: Any, columns: list[str], parts: list[Any]) -> list[T
     for part in reversed(parts):  # the first step of a column goes before later ones
         known.update(zip(map(str, getattr(part, "feature_names_in_", ())), map(_find_example, _list_values(part)), strict=False))
     knows_texts = any(isinstance(each, str) for each in known.values())
-    other = None if any(_may_take_texts(part, knows_texts=knows_texts) for part in parts) else 0.0
-    return [of_booster.get(name) or _declare_column(name, known.get(name, other), gap) for name in columns]
+    is_plain = not any(_may_take_texts(part, knows_texts=knows_texts) for part in parts)
+    examples = {name: each for name, each in {**dict.fromkeys(columns, 0.0), **known}.items() if is_plain or isinstance(each, str)}
+    return [of_booster.get(name) or _declare_column(name, examples.get(name), gap) for name in columns]
 
 
 def _declare_column(name: str, example: str | float | None, gap: str) -> TensorSpec:
-    datatype: Datatype = "BYTES" if isinstance(example, str) else "FP64"
-    examples, is_number = None if example is None else [example], isinstance(example, float)
-    return OpenSpec(name, datatype, [-1], example=examples, other_datatypes="all", gap_dtype=gap, is_number=is_number)
+    return OpenSpec(
+        name,
+        "BYTES" if isinstance(example, str) else "FP64",
+        [-1],
+        example=None if example is None else [example],
+        other_datatypes="all",
+        gap_dtype=gap,
+        is_number=isinstance(example, float),
+    )
 
 
 def _iterate_parts(model: Any, seen: set[int]) -> Iterator[Any]:
@@ -142,8 +145,9 @@ def _may_take_texts(part: Any, *, knows_texts: bool = False) -> bool:
 
 
 def _list_values(part: Any) -> list[Array]:
-    """What a part knows of each of its columns: an encoder its categories; an imputer the text that it fills in, or any number."""
-    filled = [each if isinstance(each, str) else 0.0 for each in np.ravel(getattr(part, "statistics_", ()))]
+    """What a part knows of each of its columns: an encoder its categories; an imputer a text of the training, or that it had numbers."""
+    text = ... if getattr(part, "strategy", None) == "constant" else None  # no step behind it need know what it fills in
+    filled = [(text or each) if isinstance(each, str) else 0.0 for each in np.ravel(getattr(part, "statistics_", ()))]
     categories = getattr(part, "categories_", None)
     return list(map(np.ravel, categories if isinstance(categories, list) else filled))
 

@@ -22,7 +22,6 @@ from .._rest.generate import RESERVED_INPUTS, RESERVED_OUTPUTS
 from .annotations import Outputs
 from .bind import bind
 from .binding import Binding
-from .boosters import list_columns
 from .callables import STREAMS, Kind, find_owner, kind_of
 from .estimators import declare, is_of_library
 from .limiter import Uses
@@ -263,9 +262,8 @@ def _complete_options(options: ModelOptions, function: Callable[..., Any], codec
     """The options with what a fitted estimator says of itself, where they declare no inputs."""
     if options.inputs:
         return options
-    has_frames = PandasCodec in codecs.requests.values()
     try:
-        declaration = declare(function, has_frames=has_frames)
+        declaration = declare(function, has_frames=PandasCodec in codecs.requests.values())
     except ValueError as error:
         raise ValueError(f"{options}: {error}") from None
     if declaration is None or options.content_type not in (None, declaration.content_type):
@@ -274,8 +272,6 @@ def _complete_options(options: ModelOptions, function: Callable[..., Any], codec
         bind(function, declaration.inputs, codecs, declaration.content_type)
     except (TypeError, ValueError):  # a method of other parameters
         return options
-    if not has_frames:
-        _check_needs_no_frame(function, options)
     unchecked = [spec.name for spec in declaration.inputs if spec.other_datatypes == "all" and not spec.is_number]
     if unchecked and is_loaded:
         logger.warning(
@@ -288,16 +284,6 @@ def _complete_options(options: ModelOptions, function: Callable[..., Any], codec
         outputs=options.outputs or tuple(declaration.outputs),
         content_type=declaration.content_type,
     )
-
-
-def _check_needs_no_frame(function: Callable[..., Any], options: ModelOptions) -> None:
-    model = find_owner(function)
-    columns = list_columns(model)
-    if columns:
-        raise ValueError(
-            f"{options}: the {type(model).__name__} was fitted with a data frame, which needs pandas: pip install 'oip_asgi[pandas]'; or, "
-            f'to take one array, of which nothing checks the order, write inputs=[TensorSpec("X", "FP64", [-1, {len(columns)}])]'
-        )
 
 
 def _merge_options(options: ModelOptions, loaded: Loaded) -> ModelOptions:

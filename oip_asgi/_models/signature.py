@@ -15,8 +15,8 @@ from .._codecs.rows import find_rows
 from .._protocol.specs import TensorSpec
 from .._protocol.tensors import InferenceContext, InferenceRequest
 from .annotations import ParsedAnnotation, parse_annotation
-from .boosters import list_columns
 from .callables import find_owner, unwrap_partial
+from .columns import list_columns
 from .parameter_types import choose_type
 
 OF_ONE_REQUEST: Final = (InferenceRequest, InferenceContext)

@@ -25,6 +25,7 @@ NAMES: Final = [
         "tells its version",
         "gives headers",
         "fitted",
+        "refusing",
         "ranged",
         "flagged",
         "churn",

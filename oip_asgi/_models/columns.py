@@ -1,4 +1,4 @@
-"""The columns that an estimator or a booster was fitted with: their names, and the categories that a booster knows.
+"""The columns that an estimator or a booster was fitted with: their names, their number, and the categories that a booster knows.
 
 Knows the names that LightGBM, XGBoost, CatBoost and scikit-learn have for that, and imports none of them.
 """
@@ -8,6 +8,7 @@ from __future__ import annotations
 import itertools
 import re
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
@@ -43,6 +44,15 @@ def is_catboost(model: Any) -> bool:
     return isinstance(model, find_class("catboost", "CatBoost"))
 
 
+def find_width(model: Any) -> int | None:
+    """How many features a model has that was fitted with an array."""
+    for name in ("n_features_in_", "num_feature", "num_features"):
+        with suppress(Exception):  # a property of a model that is not fitted may raise anything
+            width = getattr(model, name)
+            return int(width() if callable(width) else width)
+    return None
+
+
 def find_categories(model: Any) -> Mapping[str, Sequence[Any] | None]:
     """The categories of each column that has some, in their order; None if a booster of LightGBM or XGBoost does not say them."""
     booster = model.get_booster() if hasattr(model, "get_booster") else getattr(model, "booster_", model)
@@ -58,12 +68,12 @@ def find_categories(model: Any) -> Mapping[str, Sequence[Any] | None]:
     return dict(zip(names, categories, strict=True)) if len(names) == len(categories) else dict.fromkeys(names)
 
 
-def _read_categories(encoded: Mapping[str, Any]) -> list[Any]:
-    """Numbers, or the bytes of texts one after another, with the place where each begins."""
+def _read_categories(encoded: Mapping[str, Any]) -> list[Any] | None:
+    """Numbers, or the bytes of texts one after another, with the place where each begins: None if these are places of characters."""
     if "offsets" not in encoded:
         return list(encoded["values"])
     text = bytes(value & 255 for value in encoded["values"])
-    return [text[begin:end].decode() for begin, end in itertools.pairwise(encoded["offsets"])]
+    return [text[begin:end].decode() for begin, end in itertools.pairwise(encoded["offsets"])] if text.isascii() else None
 
 
 def make_categories(values: Sequence[Any] | None) -> pd.Series[Any]:
