@@ -101,8 +101,7 @@ def specs_of(model: Any, *, example: bool = False, ranges: bool = False) -> Spec
               has the content type `pd_json`. What has no name is called `input_0` or `output_0`, and so on. Optional columns become
               inputs that must be sent, as all declared inputs are. The signature's `params` are left out.
             - A frame: a column is a tensor of shape `[-1]`, with the datatype and the content type that the content type `pd` gives it.
-              Strings, dates, `Int64` and `boolean` may miss values in requests too, unless the model is a method of a scikit-learn
-              estimator that takes none. If the gaps of a column of objects are NaN, as after
+              Strings, dates, `Int64` and `boolean` may miss values in requests too. If the gaps of a column of objects are NaN, as after
               `read_csv`, those of requests are too.
         example: Whether the first row of a frame, without missing values, is the example of the page and of the OpenAPI documents. All who
             may open these see it, so give a frame whose first row is nobody's, and not the one of the training.

@@ -108,20 +108,6 @@ def explain_column(tensor: Tensor, spec: TensorSpec) -> str:
     return f"in pandas, frame.astype({{{tensor.name!r}: {dtype!r}}}) makes it so"
 
 
-def find_missing(tensor: Tensor, content_type: str | None) -> tuple[int, str] | None:
-    """The place of the first value that is not there, or is infinite, and which of both it is. It is read as `content_type` if it names no
-    other."""
-    array, mark = tensor.array, MISSING.get(tensor.parameters.get("content_type", content_type))
-    if array.dtype.hasobject:
-        wrong = np.array([mark is not None and text.strip() == mark for text in array.ravel()], bool)
-    else:
-        wrong = ~np.isfinite(array).ravel()
-    if not wrong.any():
-        return None
-    index = int(wrong.argmax())
-    return index, "infinite" if not array.dtype.hasobject and np.isinf(array.ravel()[index]) else "missing"
-
-
 def is_dtype(name: object) -> bool:
     return name in _DTYPES or (isinstance(name, str) and DATETIME.fullmatch(name) is not None)
 

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import MethodType
 from typing import Any, Final, NamedTuple
@@ -12,7 +11,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 from .._hosts.given import describe
-from .._models.fitted import declare, list_columns
+from .._models.columns import list_columns
 from .._protocol.datatypes import datatype_of
 from .._protocol.errors import InferenceError
 from .._protocol.specs import TensorSpec
@@ -68,22 +67,22 @@ def _import_needed(module: str, package: str, file: Path) -> Any:
 # Estimators: what has `predict`, as those of scikit-learn have it
 
 
-def _describe_estimator(estimator: Any, file: Path, predict: Callable[[Any], Any] | None = None) -> ModelFile:
-    """All that an estimator says of rows, as outputs with the names that they have at MLServer. `predict` may stand for its own."""
+def _describe_estimator(estimator: Any, file: Path) -> ModelFile:
+    """All that an estimator says of rows, as outputs with the names that they have at MLServer."""
     if not hasattr(estimator, "predict"):
         raise ValueError(f"{file}: holds {describe(estimator)}: expected an estimator with predict, such as scikit-learn has them")
     if list_columns(estimator):
         _import_needed("pandas", "pandas", file)
-    call, classes = predict or estimator.predict, getattr(estimator, "classes_", None)
+    classes = getattr(estimator, "classes_", None)
     classes = classes if isinstance(classes, np.ndarray) and hasattr(estimator, "predict_proba") else None
 
     def answer(self: Any, X: Any) -> dict[str, Any]:  # noqa: N803  (as the estimator calls it)
-        predicted = {"predict": call(X)}
+        predicted = {"predict": self.predict(X)}
         return predicted if classes is None else {**predicted, "predict_proba": self.predict_proba(X)}
 
     answer.__name__ = "predict"
     function = MethodType(answer, estimator)  # a method of the estimator's own: what it declares is known as of its other methods
-    outputs = _find_output(function) if classes is None else _list_outputs(classes)
+    outputs = [] if classes is None else _list_outputs(classes)
     return ModelFile(function, {"platform": type(estimator).__module__.partition(".")[0], "outputs": outputs})
 
 
@@ -92,22 +91,6 @@ def _list_outputs(classes: Any) -> list[TensorSpec]:
     kind = "BYTES" if classes.dtype.kind in "OUS" else datatype_of(classes.dtype)
     probabilities = TensorSpec("predict_proba", "FP64", [-1, len(labels)], labels=labels)
     return [] if kind is None else [TensorSpec("predict", kind, [-1]), probabilities]
-
-
-def _find_output(function: Callable[..., Any]) -> list[TensorSpec]:
-    """The output of what takes numbers, from what it says to zeros."""
-    declaration = declare(function, has_frames=True)
-    inputs = () if declaration is None else declaration.inputs
-    if declaration is None or not inputs or not all(spec.datatype == "FP64" and spec.other_datatypes == "numbers" for spec in inputs):
-        return []
-    zeros: Any = np.zeros((1, *inputs[0].shape[1:]))
-    if declaration.content_type == "pd":
-        zeros = importlib.import_module("pandas").DataFrame({spec.name: zeros for spec in inputs})
-    with suppress(Exception):  # a step of one's own need not take zeros
-        predicted = np.asarray(function(zeros)["predict"])
-        datatype = datatype_of(predicted.dtype)
-        return [] if datatype is None else [TensorSpec("predict", datatype, [-1, *predicted.shape[1:]])]
-    return []
 
 
 def _read_estimator(file: Path) -> ModelFile:
@@ -134,24 +117,7 @@ def _read_xgboost(file: Path) -> ModelFile:
 
 
 def _read_lightgbm(file: Path) -> ModelFile:
-    booster = _import_needed("lightgbm", "lightgbm", file).Booster(model_file=str(file))
-
-    def predict(rows: Any) -> Any:
-        if booster.pandas_categorical:
-            rows = rows.astype({name: "category" for name, dtype in rows.dtypes.items() if str(dtype) in ("object", "str")})
-            _check_categories(rows.select_dtypes("category"), booster.pandas_categorical)
-        return booster.predict(rows)
-
-    return _describe_estimator(booster, file, predict)
-
-
-def _check_categories(columns: Any, known: Sequence[Sequence[Any]]) -> None:
-    """Refuse texts for categories that are numbers, which LightGBM would take for missing. It knows the categories by their order alone."""
-    for (name, column), categories in zip(columns.items(), known, strict=False):
-        are_texts = any(isinstance(each, str) for each in column.cat.categories)
-        if are_texts and categories and not any(isinstance(each, str) for each in categories):
-            expected = f"a column of categories that are numbers, such as {categories[0]}"
-            raise InferenceError(f"column {name!r} is text: expected {expected}", status=400)
+    return _describe_estimator(_import_needed("lightgbm", "lightgbm", file).Booster(model_file=str(file)), file)
 
 
 def _read_onnx(file: Path) -> ModelFile:

@@ -18,7 +18,6 @@ from .._models.handler import Foreign
 from .._models.model import Model
 from .._models.registry import path_of
 from .._protocol import schemas as documents
-from .._protocol.datatypes import FLOATING
 from .._protocol.specs import TensorSpec, write_spec
 from .._rest.body import HEADER_LENGTH
 from .._rest.generate import RESERVED_INPUTS, RESERVED_OUTPUTS
@@ -63,6 +62,8 @@ _BINARY_BODY: Final = (
 _UNDECLARED: Final = (
     "This model does not declare its {what}, so they are not checked{guessed}. Declare them where the model is registered, such as `{how}`."
 )
+
+_UNKNOWN: Final = "This document has no example, as the model does not say which values it takes."
 
 _TOO_LARGE: Final = "This document has no example, which would have {elements} elements."
 
@@ -112,9 +113,6 @@ class Operations:
 
     def _refer_to(self, name: str) -> Schema:
         return {"$ref": self._element_of + name}
-
-    def _describe_element(self, spec: TensorSpec) -> Schema:
-        return self._refer_to(spec.datatype) if spec.allow_nan or spec.datatype not in FLOATING else json_schemas.NUMBER
 
     def _make_response(self, name: str, description: str = "OK") -> dict[str, Any]:
         """A response that is a document with this schema."""
@@ -202,7 +200,7 @@ class Operations:
         likely = foreign.likely if foreign is not None else ()
         specs = [*likely] or [TensorSpec("x", "FP32", [-1])] if is_guess else required
         content: dict[str, Any] = {"schema": self._refer_to(f"{schema}_{at.of_model}")}
-        if json_schemas.count_elements(specs) <= json_schemas.MAX_ELEMENTS:
+        if json_schemas.count_elements(specs) <= json_schemas.MAX_ELEMENTS and _knows_values(specs):
             content["example"] = example(specs)
         body, description = {"content": {"application/json": content}}, _describe(at.model, specs, optional)
         return {"description": description, **body} if description else body
@@ -228,7 +226,7 @@ class Operations:
 
     def _list_items(self, specs: Sequence[TensorSpec], fields: Mapping[str, Schema]) -> dict[str, Schema]:
         """The schema of an element of each tensor. That of a field of a class has its bounds and its description too."""
-        return {spec.name: fields.get(spec.name) or {**self._describe_element(spec), **spec.bounds} for spec in specs}
+        return {spec.name: fields.get(spec.name) or {**self._refer_to(spec.datatype), **spec.bounds} for spec in specs}
 
     def _add_schemas(self, at: ModelPath) -> None:
         model, (required, optional) = at.model, _list_inputs(at.model)
@@ -288,6 +286,11 @@ def _list_inputs(model: Model) -> tuple[list[TensorSpec], list[TensorSpec]]:
     return required, optional
 
 
+def _knows_values(specs: Sequence[TensorSpec]) -> bool:
+    """Whether values are known that the model takes: an estimator that takes several datatypes need not take zeros."""
+    return all(spec.other_datatypes is None or spec.example is not None for spec in specs)
+
+
 def _list_defaults(model: Model) -> dict[str, str | float]:
     """The defaults of scalars, by input. JSON has no infinity and no NaN."""
     scalars = model.binding.scalars
@@ -318,4 +321,6 @@ def _describe(model: Model, specs: Sequence[TensorSpec], optional: Sequence[Tens
     elements = json_schemas.count_elements(specs)
     if elements > json_schemas.MAX_ELEMENTS:
         sentences.append(_TOO_LARGE.format(elements=elements))
+    elif not _knows_values(specs):
+        sentences.append(_UNKNOWN)
     return " ".join(sentences)

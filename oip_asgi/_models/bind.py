@@ -22,7 +22,7 @@ from .._protocol.tensors import Tensor
 from .annotations import parse_return
 from .binding import Binding, Bound, Input, Parameter, Read, make_binding
 from .callables import STREAMS, find_description, kind_of
-from .fitted import has_docstring_of_library
+from .estimators import has_docstring_of_library
 from .parameters import apply_declaration, take_parameters
 from .signature import (
     OF_ONE_REQUEST,

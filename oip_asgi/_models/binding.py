@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, Protocol, TypeAlias
 
 import msgspec
 
-from .._codecs.column_dtypes import explain_column, find_missing, holds_missing
+from .._codecs.column_dtypes import explain_column, holds_missing
 from .._codecs.column_writing import write_objects
 from .._codecs.content_types import Codecs, Reader, RequestReader, read_scalar_parameter
 from .._codecs.rows import Rows
@@ -205,7 +205,6 @@ class Binding(Bound, frozen=True, kw_only=True, eq=False):
     """The names of the tensors that each request must have."""
     _specs: dict[str, TensorSpec]
     _ranged: dict[str, TensorSpec]
-    _checked: dict[str, tuple[TensorSpec, str | None]]  # those whose values are looked at, each with the content type that reads it
     _known: frozenset[str] | None  # the names of all inputs; None if it may have others
     _single_input: str | None  # the name of the only tensor
 
@@ -256,7 +255,7 @@ class Binding(Bound, frozen=True, kw_only=True, eq=False):
                         tensor = make_tensor(name, array, tensor.parameters)
                 dtype = array.dtype
                 if (dtype is not spec.dtype and dtype != spec.dtype) or not spec.fits(array.shape):
-                    column = _widen(tensor) if spec.takes(dtype) and spec.fits(array.shape) else self._fit_column(tensor, spec)
+                    column = _widen(tensor, spec) if spec.takes(dtype) and spec.fits(array.shape) else self._fit_column(tensor, spec)
                     wrong, tensor = (wrong or name, tensor) if column is None else (wrong, column)
             tensors[name] = tensor
         if not present == len(required) == len(tensors) == len(inputs):
@@ -265,25 +264,17 @@ class Binding(Bound, frozen=True, kw_only=True, eq=False):
             raise _make_unfit_error(
                 tensors[wrong], specs[wrong], is_column=self.rows is None and self.request_reader is not None and wrong not in self.named
             )
-        if self._checked:
-            self._check_values(tensors, self.find_tensor_content_type(content_type))
+        if self._ranged and not self.flags_ranges:
+            self._check_ranges(tensors)
         return tensors
 
     def list_outside(self, tensors: Mapping[str, Tensor]) -> list[str]:
         """The names of the tensors that have a value outside of the declared range, of a model that is called with them nevertheless."""
         return [name for name, spec in self._ranged.items() if name in tensors and spec.find_outside(tensors[name].array) is not None]
 
-    def _check_values(self, tensors: Mapping[str, Tensor], content_type: str | None) -> None:
-        for name, (spec, declared) in self._checked.items():
-            if name not in tensors:
-                continue
-            missing = None if spec.allow_nan else find_missing(tensors[name], content_type or declared)
-            if missing is not None:
-                is_number = spec.datatype not in ("BYTES", "BOOL") and spec.other_datatypes != "all"
-                expected = "a finite number" if is_number else "text" if spec.content_type == "str" else "a value"
-                index, problem = missing
-                raise InvalidRequest(f"input {show(name)}, {describe_place(tensors[name].shape, index)} is {problem}: expected {expected}")
-            outside = None if self.flags_ranges else spec.find_outside(tensors[name].array)
+    def _check_ranges(self, tensors: Mapping[str, Tensor]) -> None:
+        for name, spec in self._ranged.items():
+            outside = spec.find_outside(tensors[name].array) if name in tensors else None
             if outside is not None:
                 index, value = outside
                 place = describe_place(tensors[name].shape, index)
@@ -388,19 +379,14 @@ def make_binding(bound: Bound) -> Binding:
         required=frozenset(entry.name for entry in entries if entry.is_needed) - scalars,
         _specs=declared,
         _ranged={name: spec for name, spec in declared.items() if spec.has_range},
-        _checked={
-            entry.name: (entry.spec, entry.content_type)
-            for entry in entries
-            if entry.spec is not None and (entry.spec.has_range or not entry.spec.allow_nan)
-        },
         _known=None if bound.is_open else frozenset(entry.name for entry in entries),
         _single_input=None if takes_any or len(tensors) != 1 else tensors[0],
     )
 
 
-def _widen(tensor: Tensor) -> Tensor:
+def _widen(tensor: Tensor, spec: TensorSpec) -> Tensor:
     """A tensor of another datatype than the declared one, which estimators take if it is one of numpy's."""
-    array = widen(tensor.array)
+    array = spec.to_number(widen(tensor.array))
     return tensor if array is tensor.array else make_tensor(tensor.name, array, tensor.parameters)
 
 

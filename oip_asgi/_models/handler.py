@@ -15,13 +15,15 @@ from .._codecs.column_dtypes import KNOWN_DTYPES, is_dtype
 from .._codecs.content_types import Codecs
 from .._codecs.dataframes import PandasCodec
 from .._codecs.rows import Rows
+from .._protocol.errors import list_names
+from .._protocol.log import logger
 from .._protocol.specs import TensorSpec
 from .._rest.generate import RESERVED_INPUTS, RESERVED_OUTPUTS
 from .annotations import Outputs
 from .bind import bind
 from .binding import Binding
 from .callables import STREAMS, Kind, find_owner, kind_of
-from .fitted import declare, is_unfitted, list_columns, refuse_missing
+from .estimators import declare, is_of_library
 from .limiter import Uses
 from .model_options import ModelOptions
 
@@ -123,7 +125,9 @@ def make_handler(
     function, foreign, uses = loaded.function, loaded if isinstance(loaded, Foreign) else None, uses or Uses()
     options = _merge_options(options, loaded)
     options.check_function(function)
-    has_own, options = bool(options.inputs), options if foreign is not None else _complete_options(options, function, codecs)
+    has_own = bool(options.inputs)
+    if foreign is None:
+        options = _complete_options(options, function, codecs, is_loaded=is_loaded)
     declared, content_type, kind = tuple(options.inputs), options.content_type, kind_of(function, options.run)
     streams = kind in STREAMS
     if foreign is not None:
@@ -181,8 +185,9 @@ def _bind_all(
 
 
 def _check_declared(binding: Binding, outputs: Sequence[TensorSpec], options: ModelOptions, loaded: Callable[..., Any] | None) -> None:
-    if loaded is not None and is_unfitted(loaded):
-        raise ValueError(f"{options}: the {type(find_owner(loaded)).__name__} is not fitted: fit it first, or let load= do it")
+    is_of_arrays = loaded is not None and is_of_library(loaded) and binding.request_reader is None
+    if is_of_arrays and any(spec.datatype == "BF16" for spec in binding.inputs):
+        raise ValueError(f"{options}: no estimator computes with BF16: declare FP32, or leave inputs= out, which takes BF16 too")
     if loaded is not None and not binding.knows_columns:  # `load=` may fit it
         raise TypeError(
             f"{options}: the {type(find_owner(loaded)).__name__} does not know the names of its columns, so it would take any, in "
@@ -253,38 +258,32 @@ def _check_batching(binding: Binding, outputs: Sequence[TensorSpec], options: Mo
                 raise ValueError(f"{here}, but {name} {spec.name!r} is declared with the shape {list(spec.shape)}: declare {shape}")
 
 
-def _complete_options(options: ModelOptions, function: Callable[..., Any], codecs: Codecs) -> ModelOptions:
-    """The options with what a fitted estimator says of itself. Of what they declare, it says what may not be missing."""
+def _complete_options(options: ModelOptions, function: Callable[..., Any], codecs: Codecs, *, is_loaded: bool) -> ModelOptions:
+    """The options with what a fitted estimator says of itself, where they declare no inputs."""
     if options.inputs:
-        return msgspec.structs.replace(options, inputs=tuple(refuse_missing(function, options.inputs)))
-    if options.content_type is not None:
         return options
-    has_frames = PandasCodec in codecs.requests.values()
-    declaration = declare(function, has_frames=has_frames)
-    if declaration is None:
+    try:
+        declaration = declare(function, has_frames=PandasCodec in codecs.requests.values())
+    except ValueError as error:
+        raise ValueError(f"{options}: {error}") from None
+    if declaration is None or options.content_type not in (None, declaration.content_type):
         return options
     try:
         bind(function, declaration.inputs, codecs, declaration.content_type)
     except (TypeError, ValueError):  # a method of other parameters
         return options
-    if not has_frames:
-        _check_needs_no_frame(function, options)
+    unchecked = [spec.name for spec in declaration.inputs if spec.other_datatypes == "all" and not spec.is_number]
+    if unchecked and is_loaded:
+        logger.warning(
+            "%s: the datatypes of the columns %s are not checked: to check them, write inputs=specs_of(X), with the frame of the training",
+            options, list_names(unchecked),
+        )  # fmt: skip
     return msgspec.structs.replace(
         options,
         inputs=tuple(declaration.inputs),
         outputs=options.outputs or tuple(declaration.outputs),
         content_type=declaration.content_type,
     )
-
-
-def _check_needs_no_frame(function: Callable[..., Any], options: ModelOptions) -> None:
-    model = find_owner(function)
-    columns = list_columns(model)
-    if columns:
-        raise ValueError(
-            f"{options}: the {type(model).__name__} was fitted with a data frame, which needs pandas: pip install pandas; or, "
-            f'to take one array, of which nothing checks the order, write inputs=[TensorSpec("X", "FP64", [-1, {len(columns)}])]'
-        )
 
 
 def _merge_options(options: ModelOptions, loaded: Loaded) -> ModelOptions:

@@ -16,7 +16,7 @@ from .._protocol.specs import TensorSpec
 from .._protocol.tensors import InferenceContext, InferenceRequest
 from .annotations import ParsedAnnotation, parse_annotation
 from .callables import find_owner, unwrap_partial
-from .fitted import list_columns
+from .columns import list_columns
 from .parameter_types import choose_type
 
 OF_ONE_REQUEST: Final = (InferenceRequest, InferenceContext)

@@ -15,16 +15,13 @@ from typing import Any, Final
 import numpy as np
 
 from .column_shape import to_rank_of
-from .datatypes import FLOATING, MAX_ELEMENTS, MAX_RANK, Array, Datatype, DType, cast, dtype_of, find_overflow
+from .datatypes import FIRST_ROUNDED, FLOATING, MAX_ELEMENTS, MAX_RANK, Array, Datatype, DType, cast, dtype_of, find_overflow
 from .errors import InvalidRequest
 from .schemas import Parameters
 from .tensors import to_plain_name
 
 OTHER_DATATYPES: Final = "other_datatypes"
 """The parameter of an input in metadata that says which datatypes are taken beside its own: "numbers" or "all"."""
-
-ALLOW_NAN: Final = "allow_nan"
-"""The parameter of an input in metadata that is false if a missing value, NaN or an infinity is refused; scikit-learn calls it so."""
 
 
 class _Resolved:
@@ -36,6 +33,8 @@ class _Resolved:
     """The axes whose size is declared, and these sizes."""
     parameters: Mapping[str, str]
     """The parameters of the tensor in metadata."""
+    is_number: bool = False
+    """Whether a column of any datatype is known as one of numbers: whole ones become floats then, as they were in the training."""
     other_datatypes: str | None = None
     """Which datatypes are taken beside the declared one, as metadata says it in `OTHER_DATATYPES`; None for no other."""
 
@@ -60,10 +59,8 @@ class TensorSpec(_Resolved):
             missing value is NaN and not None.
         pd_categories: The categories of a column whose `pd_dtype` is "category", as the text of a JSON object that `specs_of` writes.
         minimum: The least value of an input of numbers: a tensor with a smaller one is refused, or flagged if the model says so. NaN and
-            missing values count as inside. None for no bound. Outputs are not checked: their metadata shows neither a range nor allow_nan.
+            missing values count as inside. None for no bound. Outputs are not checked: their metadata shows no range.
         maximum: The largest value, in the same way.
-        allow_nan: Whether an input may have missing values, NaN and infinities. If not, a request with one is refused, and metadata says
-            so. A method of a fitted estimator that takes none refuses them also where this is True.
 
     Raises:
         TypeError: An argument has the wrong type.
@@ -89,7 +86,6 @@ class TensorSpec(_Resolved):
     pd_categories: str | None = None
     minimum: float | None = None
     maximum: float | None = None
-    allow_nan: bool = True
 
     def __post_init__(self) -> None:
         here = f"TensorSpec({self.name!r}, {self.datatype!r}, {self.shape!r})"
@@ -125,8 +121,6 @@ class TensorSpec(_Resolved):
                 raise ValueError(f"{here}: format={self.format!r} is for images, whose shape has 3 dimensions, or 4 with that of the batch")
         if self.has_range:
             self._check_range(here)
-        if type(self.allow_nan) is not bool:
-            raise TypeError(f"{here}: allow_nan={self.allow_nan!r} must be True or False")
         if self.example is not None:
             if not isinstance(self.example, (list, tuple)) or not all(
                 isinstance(each, (str, int, float, NoneType)) for each in self.example
@@ -207,6 +201,10 @@ class TensorSpec(_Resolved):
         """Whether elements of this dtype may be sent."""
         return dtype == self.dtype
 
+    def to_number(self, array: Array) -> Array:
+        """An array of another datatype than the declared one, as the model gets it."""
+        return array
+
     def fits(self, shape: tuple[int, ...]) -> bool:
         """Whether a tensor's shape has the declared rank and fixed dimensions."""
         if len(shape) != len(self.shape):
@@ -255,14 +253,21 @@ class OpenSpec(TensorSpec):
     other_datatypes: str | None = None
     any_shape: bool = False
     """Whether any shape is taken. What metadata has to say of it is `[-1]`."""
-    nan_dtype: str | None = None
+    gap_dtype: str | None = None
     """The dtype of a column in which texts are missing, unless it came with a dtype that says something else."""
+    is_number: bool = False
 
     def takes(self, dtype: DType) -> bool:
         return self.other_datatypes == "all" or dtype == self.dtype or (self.other_datatypes == "numbers" and not dtype.hasobject)
 
     def fits(self, shape: tuple[int, ...]) -> bool:
         return self.any_shape or TensorSpec.fits(self, shape)
+
+    def to_number(self, array: Array) -> Array:
+        if not self.is_number or array.dtype.kind not in "iu":
+            return array
+        floats = array.astype(np.float64)
+        return array if (np.abs(floats) >= FIRST_ROUNDED).any() else floats
 
     def to_declared_rank(self, array: Array) -> Array:
         return array if self.any_shape else TensorSpec.to_declared_rank(self, array)
@@ -271,8 +276,8 @@ class OpenSpec(TensorSpec):
         """A column of any datatype has the dtype and the categories that it came with."""
         if self.other_datatypes != "all":
             return TensorSpec.complete(self, parameters)
-        has_texts = self.nan_dtype is not None and parameters.get("content_type") == "pd_json"
-        return {"pd_dtype": str(self.nan_dtype), **parameters} if has_texts else parameters
+        has_texts = self.gap_dtype is not None and parameters.get("content_type") == "pd_json"
+        return {"pd_dtype": self.gap_dtype, **parameters} if has_texts else parameters
 
     @classmethod
     def find_fields(cls, shape: Sequence[int], parameters: Mapping[str, object]) -> Mapping[str, Any]:
@@ -281,5 +286,4 @@ class OpenSpec(TensorSpec):
         return {
             "other_datatypes": others if others in ("numbers", "all") else None,
             "any_shape": tuple(shape) == (-1,),
-            "allow_nan": parameters.get(ALLOW_NAN) is not False,
         }

@@ -14,6 +14,7 @@ import msgspec
 
 from .._io import IO, DeadlinePassed, Part, QuitWithin, Signal, Stopped
 from .._models.batch_queue import Batches, BatchSlot
+from .._models.estimators import refuses_request
 from .._models.statistics import Numbers
 from .._protocol.errors import InferenceError, copy_error
 from .._protocol.log import log_fields, log_raised
@@ -184,8 +185,10 @@ class Execution:
             self._share_out(members, result)
         except Exception as error:
             statistics.add(Numbers.add_execution, rows, {"compute_input": called - started})
-            if self._retries_alone and len(members) > 1:
-                self._log(members, error, ", so each of them is tried alone")
+            is_refusal = refuses_request(self._handler.function, error)  # of one request, which the others need not pay for
+            if (self._retries_alone or is_refusal) and len(members) > 1:
+                if not is_refusal:
+                    self._log(members, error, ", so each of them is tried alone")
                 return [[member] for member in members]
             self._fail(members, error)
         else:

@@ -23,7 +23,7 @@ from .._protocol.access import Access, Action, MakeAccess
 from .._protocol.errors import NotFound
 from .._protocol.limits import LOOP_BYTES
 from .._protocol.log import logger
-from .._protocol.specs import ALLOW_NAN, OTHER_DATATYPES, TensorSpec
+from .._protocol.specs import OTHER_DATATYPES, TensorSpec
 from .guard import Guard
 from .record import Tracer, record_unknown
 from .server_options import ServerOptions
@@ -135,7 +135,7 @@ class Engine:
         options, versions = model.options, self.models.list_versions(model.name)
         if self.guard is not None:
             versions = [version for version in versions if version == model.version]
-        outputs = [replace(spec, minimum=None, maximum=None, allow_nan=True) for spec in model.outputs]  # which are not checked
+        outputs = [replace(spec, minimum=None, maximum=None) for spec in model.outputs]  # which are not checked
         document = schemas.ModelMetadata(model.name, options.platform, _describe_tensors(model.inputs), _describe_tensors(outputs))
         parameters: schemas.Parameters = {}
         if options.content_type is not None:
@@ -221,7 +221,6 @@ def _describe_tensors(specs: Sequence[TensorSpec]) -> list[schemas.MetadataTenso
     described = [schemas.MetadataTensor(spec.name, spec.datatype, list(spec.shape)) for spec in specs]
     for document, spec in zip(described, specs, strict=True):
         others = {} if spec.other_datatypes is None else {OTHER_DATATYPES: spec.other_datatypes}
-        never_missing = {} if spec.allow_nan else {ALLOW_NAN: False}
-        if spec.parameters or spec.has_range or others or never_missing:
-            document.parameters = {**spec.parameters, **others, **never_missing, **spec.bounds}
+        if spec.parameters or spec.has_range or others:
+            document.parameters = {**spec.parameters, **others, **spec.bounds}
     return described

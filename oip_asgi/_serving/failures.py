@@ -16,7 +16,8 @@ from typing import Any, Final
 
 from .._codecs.plain import NumpyCodec
 from .._io import DeadlinePassed, QuitWithin, Stopped
-from .._models.callables import find_owner, find_place
+from .._models.callables import find_place
+from .._models.estimators import refuses_request
 from .._models.model import Model
 from .._protocol.errors import (
     SOON,
@@ -87,9 +88,12 @@ def _make_model_error(call: Call[Any], error: BaseException, *, is_logged: bool)
     told = convert_host_error(error)
     if told is not None:  # as if it were raised as an InferenceError
         return told
+    hint = find_hint(error, call)
+    if not is_logged and not hint and refuses_request(call.handler.function, error):
+        return InvalidRequest(f"{model} refused the request: {error_text(error).strip().partition(chr(10))[0][:_LONG]}")
     if not is_logged:
         fields, request = call.log_fields(), name_request(call.timings.id)
-        hint = find_hint(error, call) or _suggest_declaration(error, call)
+        hint = hint or _suggest_declaration(error, call)
         log_raised(error, "%s failed on %s%s", model, request, hint, extra=fields)
     overriding = _find_overriding(call)
     if overriding is not None and isinstance(error, _OF_ANOTHER_TYPE):
@@ -169,9 +173,7 @@ def _suggest_declaration(error: BaseException, call: Call[Any]) -> str:
     tensors = [tensor for name, tensor in call.decoded.tensors.items() if name not in declared]
     if binding.takes_frame:  # whose columns should not be what a wrong request has
         return f"{wrong}: inputs=specs_of(X), with a frame X as the model takes it" if tensors else ""
-    features = getattr(find_owner(call.handler.function), "n_features_in_", None)  # of an estimator of scikit-learn
-    rows = [-1, features] if type(features) is int and binding.request_reader is None else None
-    specs = [write_spec(t.name, t.datatype, rows or [-1, *t.shape[1:]][: len(t.shape)]) for t in tensors[:_SUGGESTED]]
+    specs = [write_spec(t.name, t.datatype, [-1, *t.shape[1:]][: len(t.shape)]) for t in tensors[:_SUGGESTED]]
     written = escape(", ".join(specs + ["..."] * (len(tensors) > _SUGGESTED)))
     return f"{wrong}. This request had inputs=[{written}]: write what it should have had" if 0 < len(written) < _LONG else ""
 

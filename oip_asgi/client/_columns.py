@@ -63,7 +63,7 @@ _BOOLS: Final = {"True": True, "TRUE": True, "true": True, "1": True, "False": F
 
 
 def plan_columns(
-    names: list[str], inputs: Sequence[Mapping[str, Any]], chosen: list[str] | None, kinds: Mapping[str, Kinds]
+    names: list[str], inputs: Sequence[Mapping[str, Any]], chosen: list[str] | None, kinds: Mapping[str, Kinds], *, is_text: bool
 ) -> list[Column]:
     """Find the columns of a file that a model takes.
 
@@ -72,6 +72,7 @@ def plan_columns(
         inputs: Of the model's metadata, none if it declares nothing of its columns.
         chosen: The columns of the only input, or of a model that declares none; None for all.
         kinds: Of the values of each column, which decide where no metadata tells its datatype.
+        is_text: Whether the file has texts only, as CSV.
 
     Raises:
         ValueError: They do not fit; the text says which were expected.
@@ -86,7 +87,7 @@ def plan_columns(
     present = [each for each in rows if each["name"] in names]  # metadata does not tell which are optional: the server does
     if present:
         _check_spelling(names, {each["name"] for each in inputs})
-        return [_plan_column(each, names, kinds[each["name"]]) for each in present]
+        return [_plan_column(each, names, kinds[each["name"]], is_text=is_text) for each in present]
     if len(rows) != 1 or len(rows[0]["shape"]) != 2:
         raise ValueError(f"the model takes {list_names([each['name'] for each in rows or inputs])}: the file has {list_names(names)}")
     name, size = rows[0]["name"], rows[0]["shape"][1]
@@ -116,20 +117,18 @@ def _check_spelling(names: Collection[str], inputs: Collection[str]) -> None:
             raise ValueError(f"the file has no column {show(near)}, but {show(name)}: rename it")
 
 
-def _plan_column(declared: Mapping[str, Any], names: list[str], kinds: Kinds) -> Column:
+def _plan_column(declared: Mapping[str, Any], names: list[str], kinds: Kinds, *, is_text: bool) -> Column:
     """What becomes of a declared column. If the model takes other datatypes too, its values decide."""
     name, datatype, parameters = declared["name"], declared["datatype"], declared.get("parameters") or {}
     others = parameters.get(OTHER_DATATYPES)
     guess = _join_kinds(kinds, is_fitted=others is not None)
-    if others == "all" or (others == "numbers" and guess != "BYTES"):
+    if others == "all" and not (is_text and datatype == "BYTES"):  # of a code such as 00123, the model knows it as a text
         datatype = guess
     content_type = parameters.get("content_type")
     if content_type == _JSON_TEXTS:
         datatype = _guess_datatype(name, kinds)
     may_miss = "pd_dtype" in parameters or others == "all" or content_type in (_JSON_TEXTS, "datetime")  # an empty text is no date
-    pd_dtype = _WITH_NAN if others == "all" and "pd_dtype" not in parameters else None
-    is_number = others == "numbers" and guess == "BOOL"
-    return Column(name, [_find_column(name, names)], datatype, content_type, may_miss, pd_dtype, is_number=is_number)
+    return Column(name, [_find_column(name, names)], datatype, content_type, may_miss)
 
 
 def read_value(value: Any, column: Column, *, is_text: bool) -> Any:

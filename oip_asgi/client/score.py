@@ -171,7 +171,7 @@ class _Rows:
             inputs = ()
         self.advice = "" if inputs else f". {_UNDECLARED_FRAME if takes_frame else _UNDECLARED}"
         chosen = options.columns.split(",") if options.columns else None
-        self._columns: list[Column] = plan_columns(table.names, inputs, chosen, kinds)
+        self._columns: list[Column] = plan_columns(table.names, inputs, chosen, kinds, is_text=table.is_text)
 
     def rows(self) -> Iterator[Row]:
         return self._table.rows()

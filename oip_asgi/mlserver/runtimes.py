@@ -11,7 +11,8 @@ from typing import Any, ClassVar, Final
 import msgspec
 import numpy as np
 
-from .._models.fitted import declare, find_width, list_columns
+from .._models.columns import find_width, list_columns
+from .._models.estimators import declare
 from .._protocol.errors import show
 from .._protocol.log import logger
 from .._protocol.specs import TensorSpec

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pandas as pd
+import pytest
 from sklearn.datasets import load_iris
 
 from oip_asgi import InferenceServer
@@ -14,19 +15,29 @@ IRIS = load_iris()
 X, Y = IRIS.data, IRIS.target_names[IRIS.target]
 PEOPLE = pd.DataFrame({"age": [20, 30, 40, 50], "city": ["Bonn", "Ulm", "Bonn", "Ulm"], "fee": [1.0, None, 2.0, 3.0], "note": list("abcd")})
 LEAVES = ["no", "yes", "no", "yes"]
-TEXT: dict[str, Any] = {"datatype": "BYTES", "parameters": {"content_type": "str", "pd_dtype": "object[NaN]"}}
-STRICT_TEXT = {"datatype": "BYTES", "parameters": {**TEXT["parameters"], "allow_nan": False}}
-NUMBER = {"datatype": "FP64", "parameters": {"other_datatypes": "numbers"}}
-FINITE = {"datatype": "FP64", "parameters": {"other_datatypes": "numbers", "allow_nan": False}}
-ANY = {"datatype": "FP64", "parameters": {"other_datatypes": "all"}}
-CATEGORY = {"datatype": "BYTES", "parameters": {"other_datatypes": "all"}}
-ARRAY, FINITE_ARRAY = {"shape": [-1, 4], **NUMBER}, {"shape": [-1, 4], **FINITE}
+ANY: dict[str, Any] = {"datatype": "FP64", "parameters": {"other_datatypes": "all"}}
+TEXT: dict[str, Any] = {"datatype": "BYTES", "parameters": {"other_datatypes": "all"}}
+ARRAY = {"shape": [-1, 4], "datatype": "FP64", "parameters": {"other_datatypes": "numbers"}}
 
 
 def served(function: Any, **options: Any) -> InferenceServer:
     server = InferenceServer()
     server.register("m", function, **options)
     return server
+
+
+def example_of(server: InferenceServer) -> dict[str, Any] | None:
+    """The example of a request to "m" in the OpenAPI document."""
+    [body] = [each["post"]["requestBody"] for path, each in server.openapi()["paths"].items() if path.endswith("/m/infer")]
+    example: dict[str, Any] | None = body["content"]["application/json"].get("example")
+    return example
+
+
+def refusal(call: Any, rows: Any) -> str:
+    """What clients are told of rows that a model refuses."""
+    with pytest.raises((ValueError, TypeError)) as caught:
+        call(rows)
+    return f"model 'm' refused the request: {str(caught.value).strip().splitlines()[0]}"
 
 
 def described(server: InferenceServer, what: str = "inputs") -> dict[str, Any]:

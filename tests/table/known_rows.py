@@ -22,6 +22,10 @@ def known_rows() -> Iterator[Row]:
         ("another name", infer("fitted", inputs(tensor("FP64", [1, 2], "[1,2]", "Y"))), "unknown input 'Y'"),
     ):
         yield Row(f"an estimator, {name}", request, 400, text=(message,))
+    refusal = b'{"error":"model \'refusing\' refused the request: Input X contains NaN."}'
+    refused = infer("refusing", inputs(tensor("FP64", [1, 2], "[1,2]", "data")))
+    yield Row("an estimator refuses", refused, 400, refusal)
+    yield Row("an estimator refuses a plain object", Request("POST", "/models/refusing/generate", (), b'{"data":[1,2]}'), 400, refusal)
     known = b'{"name":"data","datatype":"FP64","shape":[-1,2],"parameters":{"other_datatypes":"numbers"}}'
     metadata = b'{"name":"fitted","platform":"python","inputs":[%b],"outputs":[]}' % known
     yield Row("an estimator's metadata", Request("GET", "/models/fitted"), 200, metadata)

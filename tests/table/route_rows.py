@@ -27,6 +27,7 @@ NAMES: Final = [
         "gives headers",
         "overridden",
         "fitted",
+        "refusing",
         "ranged",
         "flagged",
         "churn",

@@ -20,8 +20,18 @@ class Estimator:
         return data.sum(axis=1)
 
 
+class Regressor(Estimator):
+    """One of a library that refuses what it gets, as its module says."""
+
+    __module__ = "sklearn.table"
+
+    def predict(self, data: Any) -> Any:
+        raise ValueError("Input X contains NaN.\nIt does not accept missing values.")
+
+
 def register_estimators(server: InferenceServer) -> None:
     server.register("fitted", Estimator().predict)
+    server.register("refusing", Regressor().predict)
     age = TensorSpec("age", "INT64", [-1], minimum=0, maximum=120)
     server.register("ranged", lambda age: age, inputs=[age], outputs=[TensorSpec("y", "INT64", [-1])])
     server.register("flagged", lambda age: age, inputs=[age], outputs=[TensorSpec("y", "INT64", [-1])], out_of_range="flag")

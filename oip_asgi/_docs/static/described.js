@@ -54,7 +54,7 @@ function describe(declared, schema, { isOptional, isFrame }) {
   const choices = kinds.find((kind) => kind.enum)?.enum ?? (categories && contentType !== "pd_json" ? parse(categories).data : undefined);
   const hint = fallback === undefined ? "" : `default ${[fallback].flat().map(fieldText).join(", ")}`;
   const ranges = kinds.map(rangeOf).filter(Boolean).map((range) => `allowed: ${range}`), limits = [...ranges, element.description];
-  const isOfFrame = isFrame && parameters?.allow_nan !== false && (/^FP/.test(datatype) || isText || dtype !== undefined);
+  const isOfFrame = isFrame && (/^FP/.test(datatype) || isText || dtype !== undefined);
   return {
     ...declared, contentType, isOptional, choices, hint,
     notes: [isOptional && "optional", ...limits].filter(Boolean),

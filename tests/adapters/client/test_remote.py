@@ -174,8 +174,8 @@ def test_an_input_of_other_datatypes_than_its_own_takes_them_here_too() -> None:
     for name in ("array", "frame"):
         assert get(near, f"/models/{name}")[1]["inputs"] == get(far, f"/models/{name}")[1]["inputs"]
     [declared] = get(near, "/models/array")[1]["inputs"]
-    assert declared == {"name": "X", "datatype": "FP64", "shape": [-1, 1], "parameters": {"other_datatypes": "numbers", "allow_nan": False}}
-    assert error(ask(near, "array", X=np.array([[np.nan]]))) == (400, "input 'X', row 0 is missing: expected a finite number")
+    assert declared == {"name": "X", "datatype": "FP64", "shape": [-1, 1], "parameters": {"other_datatypes": "numbers"}}
+    assert error(ask(near, "array", X=np.array([[np.nan]]))) == (400, "model 'array' refused the request: Input X contains NaN.")
     for dtype in ("float64", "float32", "int64", "uint8", "bool"):
         one = np.ones((1, 1), dtype)
         assert ask(near, "array", X=one).body == ask(far, "array", X=one).body

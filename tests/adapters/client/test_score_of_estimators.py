@@ -43,7 +43,7 @@ def test_booleans_of_which_some_are_missing_are_numbers_to_a_model_of_numbers(tm
             assert [json.loads(line)["output_0"] for line in (tmp_path / "s.jsonl").read_text().splitlines()] == values
         assert main([url, "strict", *more]) == 1
         refused = [json.loads(line) for line in (tmp_path / "s.refused.jsonl").read_text().splitlines()]
-        assert {each["reason"] for each in refused} == {"input 'own', row 0 is missing: expected a finite number"}
+        assert {each["reason"] for each in refused} == {"model 'strict' refused the request: Input X contains NaN."}
         assert [each["row"] for each in refused] == [2, 6, 10]
 
 

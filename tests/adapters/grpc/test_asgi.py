@@ -166,7 +166,7 @@ def test_names_of_a_class_of_strings_leave_as_text(method: str) -> None:
     assert '"echo"' in str(ASGIClient(OIPGRPCApp(server)).ask(method, asked))
 
 
-def test_metadata_has_ranges_and_what_may_not_be_missing() -> None:
+def test_metadata_has_ranges_and_other_datatypes() -> None:
     server = InferenceServer()
     server.register("ranged", lambda age: age, inputs=[TensorSpec("age", "UINT64", [-1], minimum=0.5, maximum=2**64 - 1)])
     linear = pytest.importorskip("sklearn.linear_model")
@@ -176,7 +176,6 @@ def test_metadata_has_ranges_and_what_may_not_be_missing() -> None:
     )
     assert (ranged.inputs[0].parameters["minimum"].double_param, ranged.inputs[0].parameters["maximum"].uint64_param) == (0.5, 2**64 - 1)
     assert fitted.inputs[0].parameters["other_datatypes"].string_param == "numbers"
-    assert fitted.inputs[0].parameters["allow_nan"].WhichOneof("parameter_choice") == "bool_param"
 
 
 def test_texts_are_percent_encoded() -> None:

@@ -199,7 +199,7 @@ class Bounded:
 
 
 class BoundedOfPydantic(pydantic.BaseModel):  # type: ignore[misc, name-defined, unused-ignore]
-    x: Annotated[float | None, TensorSpec("x", "FP64", [-1], allow_nan=False)] = None
+    x: Annotated[float | None, TensorSpec("x", "FP64", [-1], minimum=0)] = None
 
 
 @dataclasses.dataclass

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import pandas as pd
@@ -12,7 +13,7 @@ import pytest
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.calibration import CalibratedClassifierCV
 from sklearn.cluster import KMeans
-from sklearn.compose import ColumnTransformer, make_column_transformer
+from sklearn.compose import make_column_transformer
 from sklearn.decomposition import PCA
 from sklearn.ensemble import (
     BaggingClassifier,
@@ -22,13 +23,11 @@ from sklearn.ensemble import (
     VotingClassifier,
 )
 from sklearn.feature_extraction.text import HashingVectorizer, TfidfVectorizer
-from sklearn.feature_selection import RFE, SelectFromModel
 from sklearn.gaussian_process import GaussianProcessClassifier
 from sklearn.gaussian_process.kernels import RBF
 from sklearn.impute import MissingIndicator, SimpleImputer
 from sklearn.linear_model import LinearRegression, LogisticRegression
 from sklearn.model_selection import GridSearchCV
-from sklearn.multiclass import OneVsRestClassifier
 from sklearn.neighbors import KNeighborsClassifier
 from sklearn.pipeline import FeatureUnion, make_pipeline
 from sklearn.preprocessing import (
@@ -46,23 +45,22 @@ from sklearn.tree import DecisionTreeClassifier
 
 from oip_asgi import InferenceError, InferenceRequest, InferenceServer, TensorSpec
 from oip_asgi.codecs import PandasCodec
+from oip_asgi.specs import specs_of
 from tests.support.asking import ask, error, exactly, get, outputs
 from tests.support.estimators import (
     ANY,
     ARRAY,
-    FINITE,
-    FINITE_ARRAY,
     IRIS,
     LEAVES,
-    NUMBER,
     PEOPLE,
-    STRICT_TEXT,
     TEXT,
     X,
     Y,
     classified,
     columns,
     described,
+    example_of,
+    refusal,
     served,
 )
 from tests.support.inside import answer_http
@@ -78,13 +76,16 @@ def people(**options: Any) -> Any:
     )
 
 
-def test_columns_have_the_datatypes_that_the_steps_tell() -> None:
-    server = served(people().fit(PEOPLE, LEAVES).predict)
-    assert described(server) == columns(age=NUMBER, city=TEXT, fee=NUMBER, note=ANY)  # what is dropped may be anything
+def test_columns_take_any_datatype_and_the_model_itself_refuses_what_it_does_not_take() -> None:
+    model = people().fit(PEOPLE, LEAVES)
+    server = served(model.predict)
+    assert described(server) == columns(age=ANY, city=TEXT, fee=ANY, note=ANY)
     one = {"age": [20], "city": ["Bonn"], "fee": [1.5], "note": ["x"]}
     assert outputs(ask(server, "m", **one)) == {"output_0": ["no"]}
-    assert error(ask(server, "m", **{**one, "city": [1]}))[0] == 400
-    assert error(ask(server, "m", **{**one, "age": ["x"]}))[0] == 400
+    unknown = model.predict(pd.DataFrame({**one, "city": [1]})).tolist()  # its encoder ignores what it does not know
+    assert outputs(ask(server, "m", **{**one, "city": [1]})) == {"output_0": unknown}
+    told = refusal(model.predict, pd.DataFrame({**one, "age": ["x"]}))
+    assert error(ask(server, "m", **{**one, "age": ["x"]})) == (400, told)
     assert error(ask(server, "m", age=[20], city=["Bonn"], fee=[1.0]))[1].startswith("missing input 'note'")
     assert server.infer_sync("m", PEOPLE).as_("output_0", list[str]) == LEAVES
 
@@ -206,7 +207,7 @@ def sent(request: InferenceRequest) -> list[Any]:
     return [json.loads(request.to_http(binary=False)[1])]
 
 
-@pytest.mark.parametrize("name", sorted(OF_TEXTS.keys() - {"columns of categories"}))
+@pytest.mark.parametrize("name", sorted(OF_TEXTS.keys() - {"columns of categories", "categories that are integers"}))
 def test_null_is_what_a_missing_text_was_in_the_training(name: str) -> None:
     make, frame = OF_TEXTS[name]
     estimator = make().fit(frame, CLASSES)
@@ -229,14 +230,16 @@ OF_OBJECTS: dict[str, list[Any]] = {
 def test_objects_are_what_they_were_in_the_training(name: str, encoder: Any) -> None:
     frame = pd.DataFrame({"flat": pd.Series(OF_OBJECTS[name], dtype=object)})
     estimator = make_pipeline(encoder, LogisticRegression()).fit(frame, CLASSES)
-    server, expected = served(estimator.predict_proba), estimator.predict_proba(frame).ravel().tolist()
+    expected = estimator.predict_proba(frame).ravel().tolist()
+    assert served(estimator.predict_proba).infer_sync("m", frame).outputs[0].array.ravel().tolist() == expected
+    server = served(estimator.predict_proba, inputs=specs_of(frame), content_type="pd")
     assert ask_generate(server, {"flat": OF_OBJECTS[name]}) == (200, {"model_name": "m", "output_0": expected})
     assert server.infer_sync("m", frame).outputs[0].array.ravel().tolist() == expected
     if "missing" not in name:
         assert outputs(ask(server, "m", flat=OF_OBJECTS[name])) == {"output_0": expected}
         assert server.infer_sync("m", frame.infer_objects()).outputs[0].array.ravel().tolist() == expected
-    [body] = [operation["post"]["requestBody"] for path, operation in server.openapi()["paths"].items() if path.endswith("/m/infer")]
-    assert ask(server, "m", body["content"]["application/json"]["example"]).status == 200
+    numbers = None if "booleans" in name else (400, {"error": refusal(estimator.predict_proba, pd.DataFrame({"flat": [1, 2]}))})
+    assert ask_generate(served(estimator.predict_proba), {"flat": [1, 2]}) == (numbers or (400, mock.ANY))
 
 
 def ask_generate(server: InferenceServer, members: Mapping[Any, Any]) -> tuple[int, Any]:
@@ -255,35 +258,11 @@ def test_generate_takes_what_infer_takes() -> None:
         assert server.infer_sync("m", members).outputs[0].array.tolist() == estimator.predict(frame).tolist()
 
 
-def test_the_datatypes_are_known_behind_a_search_and_an_encoder() -> None:
-    frame = PEOPLE[["age", "city", "fee"]].assign(fee=1)
-    search = GridSearchCV(people(), {"logisticregression__C": [1.0]}, cv=2).fit(frame, LEAVES)
-    assert described(served(search.predict)) == columns(age=NUMBER, city=TEXT, fee=NUMBER)
-    encoder = make_pipeline(OrdinalEncoder(), LinearRegression()).fit(PEOPLE[["city", "age"]], [1, 2, 3, 4])
-    assert described(served(encoder.predict)) == columns(city=STRICT_TEXT, age=FINITE)
-
-
-def bag_of_some() -> Any:
-    return BaggingClassifier(encoded_at_once(), n_estimators=4, max_features=0.5, random_state=0)
-
-
-def imputed_by_place() -> Any:
-    """One whose columns have no names where they are chosen."""
-    fill, columns = SimpleImputer(strategy="most_frequent"), ColumnTransformer([("a", OneHotEncoder(), [0]), ("b", OrdinalEncoder(), [1])])
-    return make_pipeline(fill, columns, LogisticRegression())
-
-
-@pytest.mark.parametrize("make", [bag_of_some, imputed_by_place])
-def test_the_datatypes_are_known_of_columns_that_are_chosen_by_place(make: Any) -> None:
-    estimator = make().fit(WITH_NAN[["city", "flat"]], CLASSES)
-    assert described(served(estimator.predict)) == columns(city=TEXT, flat=TEXT)
-
-
-def test_a_vectorizer_without_a_vocabulary_takes_texts() -> None:
+def test_a_vectorizer_takes_texts_and_has_no_example() -> None:
     texts = make_column_transformer((HashingVectorizer(n_features=8), "note"))
     estimator = make_pipeline(texts, LogisticRegression()).fit(PEOPLE[["note"]], LEAVES)
     server = served(estimator.predict)
-    assert described(server) == columns(note=STRICT_TEXT)
+    assert (described(server), example_of(server)) == (columns(note=ANY), None)
     assert outputs(ask(server, "m", note=["a"])) == {"output_0": estimator.predict(PEOPLE[["note"]][:1]).tolist()}
 
 
@@ -342,18 +321,15 @@ WITHOUT_GAPS: dict[str, Any] = {
 def test_a_missing_number_is_refused_where_the_estimator_takes_none(name: str) -> None:
     estimator = WITHOUT_GAPS[name]().fit(FLOWERS, SPECIES)
     server, rows = served(estimator.predict), FLOWERS[:2].assign(length=[5.0, np.nan])
-    with pytest.raises(ValueError, match="NaN"):
-        estimator.predict(rows)
-    assert described(server)["length"]["parameters"]["allow_nan"] is False
-    text = "input 'length', row 1 is missing: expected a finite number"
-    if described(server)["length"]["parameters"]["other_datatypes"] == "all":
-        text = "input 'length', row 1 is missing: expected a value"
+    text = refusal(estimator.predict, rows)
+    assert "NaN" in text
     assert ask_generate(server, {"length": [5.0, None], "width": [3.0, 3.0]}) == (400, {"error": text})
     assert error(ask(server, "m", length=rows["length"], width=rows["width"])) == (400, text)
-    with pytest.raises(InferenceError, match=exactly(text)):
+    with pytest.raises(InferenceError, match=exactly(text)) as caught:
         server.infer_sync("m", rows)
-    infinite = error(ask(server, "m", length=np.array([np.inf]), width=np.array([3.0])))
-    assert infinite == (400, text.replace("1 is missing", "0 is infinite"))
+    assert caught.value.status == 400
+    infinite = refusal(estimator.predict, rows.assign(length=np.inf))
+    assert error(ask(server, "m", length=np.array([np.inf]), width=np.array([3.0]))) == (400, infinite)
     assert outputs(ask(server, "m", length=[5.0], width=[3.0])) == {"output_0": estimator.predict(rows[:1].assign(width=3.0)).tolist()}
 
 
@@ -379,7 +355,6 @@ def test_a_missing_number_is_taken_where_the_estimator_may_take_it(name: str) ->
         [missing] = FLOWERS.columns.delete(estimator.estimators_features_[0])
     rows = FLOWERS[:2].assign(**{missing: [5.0, np.nan]})
     members = {str(column): [None if each != each else each for each in values] for column, values in rows.items()}
-    assert "allow_nan" not in described(server)[missing]["parameters"]
     assert ask_generate(server, members) == (200, {"model_name": "m", "output_0": estimator.predict(rows).tolist()})
 
 
@@ -390,62 +365,51 @@ def test_a_transformer_that_keeps_gaps_answers_with_them() -> None:
     np.testing.assert_array_equal(answer.array, scaler.transform(rows))
 
 
-def test_a_missing_value_of_an_array_is_refused_with_its_row() -> None:
-    server = served(LogisticRegression().fit(X[::10], SPECIES).predict)
-    assert described(server) == {"X": FINITE_ARRAY}
+def test_a_missing_value_of_an_array_is_refused_by_the_model() -> None:
+    model = LogisticRegression().fit(X[::10], SPECIES)
+    server = served(model.predict)
+    assert described(server) == {"X": ARRAY}
     rows = [[1.0, 2.0, 3.0, 4.0], [1.0, None, 3.0, 4.0]]
     tensor = {"name": "X", "datatype": "FP64", "shape": [2, 4], "data": rows}
-    assert error(ask(server, "m", {"inputs": [tensor]})) == (400, "input 'X', row 1, column 1 is missing: expected a finite number")
+    assert error(ask(server, "m", {"inputs": [tensor]})) == (400, refusal(model.predict, np.array(rows, float)))
     taken = served(DecisionTreeClassifier(random_state=0).fit(X[::10], SPECIES).predict)
     assert described(taken) == {"X": ARRAY}
     assert ask(taken, "m", {"inputs": [tensor]}).status == 200
-    some = served(ColumnTransformer([("a", SimpleImputer(), [0]), ("b", StandardScaler(), [1, 2, 3])]).fit(X).transform)
-    assert described(some) == {"X": ARRAY}
 
 
 @pytest.mark.parametrize("step", [OneHotEncoder(), OrdinalEncoder(), TfidfVectorizer()])
 def test_a_missing_text_is_refused_where_the_estimator_takes_none(step: Any) -> None:
     estimator = of_columns((step, "note" if isinstance(step, TfidfVectorizer) else ["note"]), remainder="passthrough").fit(NOTES, SPECIES)
-    server, text = served(estimator.predict), "input 'note', row 1 is missing: expected text"
-    assert described(server)["note"] == {"shape": [-1], **STRICT_TEXT}
-    assert ask_generate(server, {"length": [5.0, 6.0], "note": ["red", None]}) == (400, {"error": text})
+    server, gap = served(estimator.predict), NOTES[:2].assign(note=pd.Series(["red", np.nan], dtype=object))
+    if isinstance(step, TfidfVectorizer):
+        with pytest.raises(ValueError, match=r"np\.nan is an invalid document"):
+            estimator.predict(gap)
+    text = refusal(estimator.predict, gap)
+    assert ask_generate(server, {"length": gap["length"].tolist(), "note": ["red", None]}) == (400, {"error": text})
     with pytest.raises(InferenceError, match=exactly(text)):
-        server.infer_sync("m", NOTES[:2].assign(note=["red", np.nan]))
-    with pytest.raises(InferenceError, match=exactly(text.replace("row 1", "row 0"))):
-        server.infer_sync("m", NOTES[:1].assign(note=np.nan))
-    assert ask_generate(server, {"length": [5.0], "note": ["null"]})[0] == (200 if isinstance(step, TfidfVectorizer) else 500)
-
-
-def test_documents_say_what_may_not_be_missing() -> None:
-    server = served(LogisticRegression().fit(FLOWERS, SPECIES).predict)
-    [operation] = [operation["post"] for path, operation in server.openapi()["paths"].items() if path.endswith("/m/generate")]
-    schema = operation["requestBody"]["content"]["application/json"]["schema"]["$ref"].rpartition("/")[2]
-    members = server.openapi()["components"]["schemas"][schema]["properties"]
-    assert members["length"]["anyOf"][0] == {"type": "number"}
+        server.infer_sync("m", gap)
 
 
 def test_a_kernel_is_no_estimator() -> None:
     frame = PEOPLE[["age"]]
     server = served(GaussianProcessClassifier(1.0 * RBF(1.0) + RBF(2.0)).fit(frame, LEAVES).predict)
-    assert described(server) == columns(age=FINITE)
+    assert described(server) == columns(age=ANY)
     assert error(ask(server, "m", age=["Bonn"]))[0] == 400
 
 
 @pytest.mark.parametrize("dtype", ["f8", "f4", "i8", "?"])
 def test_one_that_was_fitted_with_an_array_takes_its_width(dtype: str) -> None:
     server = served(LogisticRegression(max_iter=500).fit(X, Y).predict)
-    assert described(server) == {"X": FINITE_ARRAY}
+    assert described(server) == {"X": ARRAY}
     assert list(outputs(ask(server, "m", X=np.ones((1, 4), dtype)))) == ["output_0"]
     assert error(ask(server, "m", X=np.ones((1, 3)))) == (400, "input 'X' has shape [1, 3]: expected [-1, 4]")
     assert error(ask(server, "m", X=np.full((1, 4), "a")))[0] == 400
 
 
 def test_classes_are_the_labels() -> None:
-    classifier = LogisticRegression(max_iter=500).fit(X, Y)
-    for method in (classifier.predict_proba, classifier.decision_function):
-        server = served(method)
-        assert described(server, "outputs") == {"output_0": {"datatype": "FP64", "shape": [-1, 3]}}
-        assert classified(server, X[:1]) == ["setosa", "versicolor"]
+    server = served(LogisticRegression(max_iter=500).fit(X, Y).predict_proba)
+    assert described(server, "outputs") == {"output_0": {"datatype": "FP64", "shape": [-1, 3]}}
+    assert classified(server, X[:1]) == ["setosa", "versicolor"]
 
 
 def test_where_classes_are_no_labels_nothing_is_declared() -> None:
@@ -456,52 +420,13 @@ def test_where_classes_are_no_labels_nothing_is_declared() -> None:
     for method in (two.decision_function, each_pair.decision_function, several.predict_proba, colon.predict_proba):
         server = served(method)
         assert described(server, "outputs") == {}
-        assert described(server) == {"X": ARRAY if method == several.predict_proba else FINITE_ARRAY}
-
-
-@pytest.mark.parametrize(
-    "made",
-    [
-        BaggingClassifier(SVC(decision_function_shape="ovo"), 2),
-        StackingClassifier([("a", DecisionTreeClassifier())], SVC(decision_function_shape="ovo"), cv=2),
-        RFE(SVC(kernel="linear", decision_function_shape="ovo")),
-        GridSearchCV(SVC(), {"decision_function_shape": ["ovo"]}, cv=2),
-        BaggingClassifier(make_pipeline(StandardScaler(), SVC(decision_function_shape="ovo")), 2),
-    ],
-    ids=lambda made: type(made).__name__,
-)
-def test_a_decision_of_each_pair_has_no_labels_wherever_it_is_made(made: Any) -> None:
-    four = np.where(np.arange(len(X)) % 5 == 0, "other", Y)
-    for kinds, pairs in ((Y, 3), (four, 6)):
-        server = served(made.fit(X, kinds).decision_function)
-        assert described(server, "outputs") == {}
-        assert server.infer_sync("m", {"X": X[:2]}).outputs[0].shape == (2, pairs)
-
-
-@pytest.mark.parametrize(
-    "made",
-    [
-        make_pipeline(SelectFromModel(SVC(kernel="linear", decision_function_shape="ovo")), LogisticRegression(max_iter=500)),
-        GridSearchCV(SVC(decision_function_shape="ovo"), {"decision_function_shape": ["ovr"]}, cv=2),
-        StackingClassifier([("a", SVC(decision_function_shape="ovo"))], LogisticRegression(max_iter=500), cv=2),
-        OneVsRestClassifier(SVC(decision_function_shape="ovo")),
-        BaggingClassifier(SVC(), 2),
-    ],
-    ids=lambda made: type(made).__name__,
-)
-def test_only_what_decides_says_whether_a_decision_is_of_pairs(made: Any) -> None:
-    four = np.where(np.arange(len(X)) % 5 == 0, "other", Y)
-    for kinds in (Y, four):
-        fitted = made.fit(X, kinds)
-        server = served(fitted.decision_function)
-        assert server.infer_sync("m", {"X": X[:2]}).outputs[0].shape == (2, len(fitted.classes_))
-        assert described(server, "outputs") == {"output_0": {"datatype": "FP64", "shape": [-1, len(fitted.classes_)]}}
+        assert described(server) == {"X": ARRAY}
 
 
 def test_regressors_and_transformers_are_as_they_are() -> None:
     for method in (LinearRegression().fit(X, X).predict, StandardScaler().fit(X).transform, KMeans(2).fit(X).transform):
         server = served(method)
-        assert described(server) == {"X": ARRAY if isinstance(method.__self__, StandardScaler) else FINITE_ARRAY}
+        assert described(server) == {"X": ARRAY}
         assert described(server, "outputs") == {}
         assert ask(server, "m", X=X[:2]).status == 200
 
@@ -513,16 +438,16 @@ def test_what_says_nothing_is_left_open() -> None:
 
 
 def test_declared_inputs_and_content_types_go_before_all_of_it() -> None:
-    predict, finite = LogisticRegression().fit(X[:100], Y[:100]).predict, {"parameters": {"allow_nan": False}}  # that is still known
-    assert described(served(predict, inputs=[TensorSpec("x", "FP32", [-1, 4])])) == {"x": {"datatype": "FP32", "shape": [-1, 4], **finite}}
-    server = served(people().fit(PEOPLE, LEAVES).predict, content_type="pd")
-    assert get(server, "/models/m")[1]["parameters"] == {"content_type": "pd", "undeclared_inputs": "age, city, fee, note"}
+    predict = LogisticRegression().fit(X[:100], Y[:100]).predict
+    assert described(served(predict, inputs=[TensorSpec("x", "FP32", [-1, 4])])) == {"x": {"datatype": "FP32", "shape": [-1, 4]}}
+    server = served(people().fit(PEOPLE, LEAVES).predict, content_type="pd")  # which is known of it in any case
+    assert get(server, "/models/m")[1]["parameters"] == {"content_type": "pd"}
 
 
 def test_a_request_may_send_one_array_to_one_that_was_fitted_with_a_frame() -> None:
     frame = pd.DataFrame(X, columns=list("abcd"))
     server = served(LogisticRegression(max_iter=500).fit(frame, Y).predict)
-    assert described(server) == columns(a=FINITE, b=FINITE, c=FINITE, d=FINITE)
+    assert described(server) == columns(a=ANY, b=ANY, c=ANY, d=ANY)
     with pytest.warns(UserWarning, match="X does not have valid feature names"):
         assert outputs(ask(server, "m", {"parameters": {"content_type": "np"}}, X=X[:1])) == {"output_0": ["setosa"]}
 
@@ -536,14 +461,12 @@ def test_one_that_load_fits_is_known_then() -> None:
     server = served(classifier.predict, load=load)
     assert described(server) == {}
     server.load_sync("m")
-    assert described(server) == {"X": FINITE_ARRAY}
+    assert described(server) == {"X": ARRAY}
     server.stop()
 
 
 def test_the_example_of_openapi_is_answered() -> None:
     server = served(LogisticRegression(max_iter=500).fit(X, Y).predict)
-    document = json.loads(json.dumps(server.openapi()))
-    [body] = [operation["post"]["requestBody"] for path, operation in document["paths"].items() if path.endswith("/m/infer")]
-    example = body["content"]["application/json"]["example"]
+    example = example_of(server)
     assert example == {"inputs": [{"name": "X", "shape": [1, 4], "datatype": "FP64", "data": [0.0, 0.0, 0.0, 0.0]}]}
     assert outputs(ask(server, "m", example)) == {"output_0": ["setosa"]}

@@ -75,54 +75,6 @@ def test_missing_values_are_inside() -> None:
         server.infer_sync("m", {"age": pd.Series([None, -1], dtype="Int64")})
 
 
-@pytest.mark.parametrize(
-    ("spec", "right", "wrong", "text"),
-    [
-        (TensorSpec("age", "FP32", [-1], allow_nan=False), [1], [1, np.nan], "row 1 is missing: expected a finite number"),
-        (
-            TensorSpec("age", "FP64", [-1, 2], allow_nan=False),
-            [[1, 2]],
-            [[1, -np.inf]],
-            "row 0, column 1 is infinite: expected a finite number",
-        ),
-        (TensorSpec("age", "FP16", [], allow_nan=False), 1, np.nan, "row 0 is missing: expected a finite number"),
-        (TensorSpec("age", "BYTES", [-1], "datetime", allow_nan=False), [b"2026-01-01"], [b"NaT"], "row 0 is missing: expected a value"),
-        (TensorSpec("age", "FP64", [-1], maximum=9, allow_nan=False), [9], [np.nan], "row 0 is missing: expected a finite number"),
-    ],
-)
-def test_missing_values_are_refused_where_the_declaration_says_so(spec: TensorSpec, right: Any, wrong: Any, text: str) -> None:
-    server = served(spec, out_of_range="flag")
-    assert ask_array(server, spec, right)[0] == 200
-    status, message = ask_array(server, spec, wrong)
-    assert (status, message) == (400, f"input 'age', {text}")
-    assert get(server, "/models/m")[1]["inputs"][0]["parameters"]["allow_nan"] is False
-
-
-@pytest.mark.parametrize(
-    ("declared", "of_request", "texts", "missing"),
-    [
-        (None, "pd_json", ['"a"', "null"], 1),
-        ("str", "pd_json", ["null", '"a"'], 0),
-        (None, "datetime", ["2026-01-01", "NaT"], 1),
-        ("pd_json", "str", ["null", "NaT"], None),
-        ("datetime", "str", ["NaT"], None),
-        ("pd_json", None, ["null"], 0),
-    ],
-)
-def test_the_content_type_of_the_request_decides_which_texts_are_missing(
-    declared: str | None, of_request: str | None, texts: list[str], missing: int | None
-) -> None:
-    server = InferenceServer()
-    server.register("m", lambda x: [len(x)], inputs=[TensorSpec("x", "BYTES", [-1], declared, allow_nan=False)])
-    more = {} if of_request is None else {"parameters": {"content_type": of_request}}
-    answer = ask(server, "m", {"inputs": [{"name": "x", "datatype": "BYTES", "shape": [len(texts)], "data": texts}], **more})
-    if missing is None:
-        assert outputs(answer) == {"output_0": [len(texts)]}
-    else:
-        expected = "text" if declared == "str" else "a value"
-        assert error(answer) == (400, f"input 'x', row {missing} is missing: expected {expected}")
-
-
 def test_large_whole_numbers_beside_missing_ones_are_compared_exactly() -> None:
     server = served(TensorSpec("age", "INT64", [-1], pd_dtype="Int64", maximum=2**53))
     assert server.infer_sync("m", {"age": pd.Series([2**53, None], dtype="Int64")})["output_0"].tolist() == [1]
@@ -242,7 +194,6 @@ def test_ranges_of_the_training_data() -> None:
         ({"maximum": True}, TypeError, "minimum= and maximum= are numbers, or left out, not True"),
         ({"minimum": 2, "maximum": 1}, ValueError, "minimum=2 is above maximum=1"),
         ({"datatype": "BYTES", "minimum": 2}, ValueError, "minimum= and maximum= are for numbers"),
-        ({"allow_nan": None}, TypeError, "allow_nan=None must be True or False"),
     ],
 )
 def test_what_is_no_range(options: dict[str, Any], kind: type[Exception], text: str) -> None:
@@ -252,11 +203,11 @@ def test_what_is_no_range(options: dict[str, Any], kind: type[Exception], text: 
 
 
 def test_documents_promise_nothing_of_outputs_which_are_not_checked() -> None:
-    server, age = InferenceServer(), TensorSpec("age", "FP64", [-1], minimum=0, maximum=9, allow_nan=False)
+    server, age = InferenceServer(), TensorSpec("age", "FP64", [-1], minimum=0, maximum=9)
     server.register("m", lambda age: age - 9, inputs=[age], outputs=[age])
     assert outputs(ask(server, "m", age=[0.0])) == {"age": [-9.0]}
     described = get(server, "/models/m")[1]
-    assert described["inputs"][0]["parameters"] == {"allow_nan": False, "minimum": 0, "maximum": 9}
+    assert described["inputs"][0]["parameters"] == {"minimum": 0, "maximum": 9}
     assert described["outputs"] == [{"name": "age", "datatype": "FP64", "shape": [-1]}]
 
 

@@ -168,8 +168,12 @@ def test_a_column_that_may_be_anything_is_declared_of_a_frame(server: InferenceS
     month = FunctionTransformer(lambda frame: frame.apply(lambda column: column.dt.month))
     numbers = make_column_transformer((month, ["day"]), remainder="passthrough")
     server.register("m", make_pipeline(numbers, LinearRegression()).fit(days, [1.0, 2.0]).predict)
+    unchecked = (
+        "model 'm': the datatypes of the columns 'day', 'size' are not checked: to check them, write inputs=specs_of(X), with the frame of "
+        "the training"
+    )
     assert error(ask(server, "m", day=["2024-01-31"], size=[1.0])) == FAILED
-    assert messages(caplog) == [(logging.ERROR, f"model 'm' failed on a request{WRONG}: {OF_A_FRAME}")]
+    assert messages(caplog) == [(logging.WARNING, unchecked), (logging.ERROR, f"model 'm' failed on a request{WRONG}: {OF_A_FRAME}")]
 
 
 def test_a_column_that_is_declared_is_the_clients(server: InferenceServer, caplog: pytest.LogCaptureFixture) -> None:
