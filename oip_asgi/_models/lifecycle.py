@@ -46,6 +46,13 @@ _NOT_TRIED_AGAIN: Final = (
 )
 
 
+def _log_failure(error: Exception, label: str, state: State, before: str) -> None:
+    """Log what a load raised; an obstacle that is there as before is in the log already."""
+    follows, cause = (_TRIED_LATER, error.__cause__) if isinstance(error, NotYet) else (_NOT_TRIED_AGAIN, None)
+    if not before or before != str(error):
+        log_raised(logging.ERROR, cause or error, "model %s: load= raised, so %s", label, _REMAINS.get(state, follows))
+
+
 @final
 class _Load:
     """One load and its outcome. Requests that come while it runs wait for it if it `is_waited_for`, else they are refused."""
@@ -266,7 +273,8 @@ class Lifecycle:
             logger.info("model %s is loaded after %.1f s", self._label, self.load_seconds)
         except Exception as error:
             event, loading.error = "raised", error
-            self._note_failure(error)
+            _log_failure(error, self._label, self.state, self._obstacle)
+            self._obstacle, self._again_at = str(error) if isinstance(error, NotYet) else "", time.monotonic() + _AGAIN_SECONDS
         finally:
             replaced = self._end_load(loading, event, loaded)
             if self.idle_unload is not None and loading.action == "serve" and loaded is not None:
@@ -276,16 +284,6 @@ class Lifecycle:
             del loading  # its error refers to this frame: the cycle would live until the next garbage collection
         if replaced is not None:
             io.spawn(Part(lambda io: self._retired.unload(io, replaced)))
-
-    def _note_failure(self, error: Exception) -> None:
-        """Note and log what a load raised. The same obstacle as before is in the log already."""
-        before, self._obstacle = self._obstacle, str(error) if isinstance(error, NotYet) else ""
-        self._again_at = time.monotonic() + _AGAIN_SECONDS
-        if not before or before != self._obstacle:
-            log_raised(
-                logging.ERROR, error.__cause__ or error if self._obstacle else error, "model %s: load= raised, so %s", self._label,
-                _REMAINS.get(self.state, _TRIED_LATER if self._obstacle else _NOT_TRIED_AGAIN),
-            )  # fmt: skip
 
     def _end_load(self, loading: _Load, event: Event, loaded: Handler | None = None) -> Handler | None:
         """End a load. Returns the handler that the new one replaces if `unload=` must be called with it."""
