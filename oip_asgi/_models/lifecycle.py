@@ -130,13 +130,14 @@ class Lifecycle:
         self._loading: _Load | None = None
         self._unloading: Part | None = None
         self._retired = _Retired(loader, limiter)
-        self._obstacle, self._again_at = "", 0.0
+        self.obstacle, self._again_at = "", 0.0  # why it is not ready, if load= raised NotYet, and when that is tried again
         self._parameters = LoadParameters()  # those of the last load, for the request that wakes the model
 
     def _move_state(self, event: Event) -> Action:
         """Go to the next state, and return what to do. The caller holds the lock."""
         action, self.state = transition(self.state, event)
         self.reload_failed = event == "raised" and self.is_ready
+        self.obstacle = self.obstacle if self.state in ("failed", "loading") else ""
         return action
 
     @property
@@ -151,11 +152,6 @@ class Lifecycle:
     @property
     def is_ready(self) -> bool:
         return self.is_serving or self.is_idle
-
-    @property
-    def obstacle(self) -> str:
-        """Why the last load failed, if `load=` said by NotYet that this will pass: a request or a probe tries again. Else empty."""
-        return self._obstacle if self.state in ("failed", "loading") else ""
 
     @property
     def will_serve(self) -> bool:
@@ -190,8 +186,6 @@ class Lifecycle:
 
         If it `wakes` the model, it loads one that is idle too, and raises NotReady if that fails.
         """
-        if self.obstacle:
-            self.begin_to_load(io)
         while self.state in ("registered", "loading") or (self.is_idle and wakes):
             with self._loader.guard_wait() as may_wait:
                 if not may_wait:
@@ -269,12 +263,12 @@ class Lifecycle:
             since = time.monotonic()
             loaded = await self._loader.load(io, parameters)
             self.load_seconds = time.monotonic() - since
-            event, self._obstacle = "loaded", ""
+            event, self.obstacle = "loaded", ""
             logger.info("model %s is loaded after %.1f s", self._label, self.load_seconds)
         except Exception as error:
             event, loading.error = "raised", error
-            _log_failure(error, self._label, self.state, self._obstacle)
-            self._obstacle, self._again_at = str(error) if isinstance(error, NotYet) else "", time.monotonic() + _AGAIN_SECONDS
+            _log_failure(error, self._label, self.state, self.obstacle)
+            self.obstacle, self._again_at = str(error) if isinstance(error, NotYet) else "", time.monotonic() + _AGAIN_SECONDS
         finally:
             replaced = self._end_load(loading, event, loaded)
             if self.idle_unload is not None and loading.action == "serve" and loaded is not None:
