@@ -45,6 +45,13 @@ _NOT_TRIED_AGAIN: Final = (
 )
 
 
+def _log_failure(error: Exception, label: str, state: State, before: str) -> None:
+    """Log what a load raised; an obstacle that is there as before is in the log already."""
+    follows, cause = (_TRIED_LATER, error.__cause__) if isinstance(error, NotYet) else (_NOT_TRIED_AGAIN, None)
+    if not before or before != str(error):
+        log_raised(cause or error, "model %s: load= raised, so %s", label, _REMAINS.get(state, follows))
+
+
 @final
 class _Load:
     """One load and its outcome. Requests that come while it runs wait for it if it `is_waited_for`, else they are refused."""
@@ -122,13 +129,14 @@ class Lifecycle:
         self._loading: _Load | None = None
         self._unloading: Part | None = None
         self._retired = _Retired(loader, limiter)
-        self._obstacle, self._again_at = "", 0.0
+        self.obstacle, self._again_at = "", 0.0  # why it is not ready, if load= raised NotYet, and when that is tried again
         self._parameters = LoadParameters()  # those of the last load, for the request that wakes the model
 
     def _move_state(self, event: Event) -> Action:
         """Go to the next state, and return what to do. The caller holds the lock."""
         action, self.state = transition(self.state, event)
         self.reload_failed = event == "raised" and self.is_ready
+        self.obstacle = self.obstacle if self.state in ("failed", "loading") else ""
         return action
 
     @property
@@ -143,11 +151,6 @@ class Lifecycle:
     @property
     def is_ready(self) -> bool:
         return self.is_serving or self.is_idle
-
-    @property
-    def obstacle(self) -> str:
-        """Why the last load failed, if `load=` said by NotYet that this will pass: a request or a probe tries again. Else empty."""
-        return self._obstacle if self.state in ("failed", "loading") else ""
 
     @property
     def will_serve(self) -> bool:
@@ -182,8 +185,6 @@ class Lifecycle:
 
         If it `wakes` the model, it loads one that is idle too, and raises NotReady if that fails.
         """
-        if self.obstacle:
-            self.begin_to_load(io)
         while self.state in ("registered", "loading") or (self.is_idle and wakes):
             with self._loader.guard_wait() as may_wait:
                 if not may_wait:
@@ -261,11 +262,12 @@ class Lifecycle:
             since = time.monotonic()
             loaded = await self._loader.load(io, parameters)
             self.load_seconds = time.monotonic() - since
-            event, self._obstacle = "loaded", ""
+            event, self.obstacle = "loaded", ""
             logger.info("model %s is loaded after %.1f s", self._label, self.load_seconds)
         except Exception as error:
             event, loading.error = "raised", error
-            self._note_failure(error)
+            _log_failure(error, self._label, self.state, self.obstacle)
+            self.obstacle, self._again_at = str(error) if isinstance(error, NotYet) else "", time.monotonic() + _AGAIN_SECONDS
         finally:
             replaced = self._end_load(loading, event, loaded)
             if self.idle_unload is not None and loading.action == "serve" and loaded is not None:
@@ -275,16 +277,6 @@ class Lifecycle:
             del loading  # its error refers to this frame: the cycle would live until the next garbage collection
         if replaced is not None:
             io.spawn(Part(lambda io: self._retired.unload(io, replaced)))
-
-    def _note_failure(self, error: Exception) -> None:
-        """Note and log what a load raised. The same obstacle as before is in the log already."""
-        before, self._obstacle = self._obstacle, str(error) if isinstance(error, NotYet) else ""
-        self._again_at = time.monotonic() + _AGAIN_SECONDS
-        if not before or before != self._obstacle:
-            log_raised(
-                error.__cause__ or error if self._obstacle else error, "model %s: load= raised, so %s", self._label,
-                _REMAINS.get(self.state, _TRIED_LATER if self._obstacle else _NOT_TRIED_AGAIN),
-            )  # fmt: skip
 
     def _end_load(self, loading: _Load, event: Event, loaded: Handler | None = None) -> Handler | None:
         """End a load. Returns the handler that the new one replaces if `unload=` must be called with it."""

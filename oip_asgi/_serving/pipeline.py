@@ -223,6 +223,8 @@ async def _admit_request(engine: Engine, model: Model, io: IO) -> Model:
     """Let a request in before its body is read, as soon as the model is loaded, and return the model. Or return what has replaced it."""
     if engine.stopping and not find_callers():  # a call that runs may still call other models
         raise make_stopping_error(model)
+    if model.lifecycle.obstacle:
+        model.lifecycle.begin_to_load(io)
     await model.lifecycle.wait_until_loaded(io, wakes=True)
     if model.lifecycle.state in _GONE:
         with suppress(NotFound):

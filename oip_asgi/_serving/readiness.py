@@ -67,10 +67,9 @@ async def _find_reason(engine: Engine, io: IO, model: Model, *, waits: bool) -> 
         return say_leaving(engine)
     if model.lifecycle.is_idle:
         return None
+    model.lifecycle.begin_to_load(io)
     if waits:
         await model.lifecycle.wait_until_loaded(io)
-    else:
-        model.lifecycle.begin_to_load(io)
     if not model.lifecycle.is_serving:
         return model.lifecycle.obstacle or "it is still loading"
     if model.ready is None:
