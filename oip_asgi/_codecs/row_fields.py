@@ -11,7 +11,8 @@ import typing
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from datetime import date, datetime, time
-from functools import reduce
+from enum import Enum
+from functools import partial, reduce
 from operator import or_
 from typing import Annotated, Any, Final, Literal, NamedTuple, TypeAlias
 
@@ -93,7 +94,7 @@ class Field(NamedTuple):
     """A field of a class, which is a tensor."""
 
     name: str
-    reads: str  # the name with which the class is made
+    reads: str  # the name with which the class is made; none if the class sets the field itself
     writes: str  # the name with which it is written
     is_needed: bool
     of: type[types.Type]
@@ -211,53 +212,68 @@ FromJSON: TypeAlias = Callable[[bytes], list[Any]]
 """Makes the rows of a JSON text in one go. It takes unknown names, and names that are there twice."""
 
 
-_OF_LITERALS = ": a Literal has values of several types, which msgspec before 0.22 cannot sort: for None, write Literal[...] | None"
+_HINTS: Final[Mapping[str, str]] = {
+    "'<' not supported": (
+        ": a Literal has values of several types, which msgspec before 0.22 cannot sort: for None, write Literal[...] | None"
+    ),
+    "takes_self=True": ": write attrs.field(init=False), and set the field in __attrs_post_init__",
+}
+"""What to write, by a part of a text of msgspec."""
 
 
 def read_msgspec(cls: type) -> tuple[tuple[Field, ...], Make, FromJSON | None]:
     try:
         info: Any = types.type_info(cls)
         schema = msgspec.json.schema(cls, schema_hook=lambda _: {"title": "refused below"})
-    except (TypeError, NameError) as error:
-        hint = _OF_LITERALS if "'<' not supported" in str(error) else ""
-        raise TypeError(f"the fields of {cls.__name__} can be no columns: {error}{hint}") from None
+    except (TypeError, NameError, NotImplementedError) as error:
+        hint = next((hint for part, hint in _HINTS.items() if part in str(error)), "")
+        raise TypeError(f"the fields of {cls.__name__} can be no columns: {str(error).partition('. File a')[0]}{hint}") from None
     definitions = schema.get("$defs", {})
     schema = _resolve_references(schema, definitions)
-    is_array = "prefixItems" in schema or getattr(info, "array_like", False)
-    schemas = schema.get("prefixItems") if is_array else None
+    schemas, names = schema.get("prefixItems"), _find_names(cls)
     fields = tuple(
         _make_field(
             cls,
             each.name,
-            (each.encode_name, each.encode_name),
+            names.get(each.name, (each.encode_name, each.encode_name)),
             each.type,
             _resolve_references(schema["properties"][each.encode_name] if schemas is None else schemas[index], definitions),
             is_needed=each.required,
         )
-        for index, each in enumerate(info.fields)
+        for index, each in enumerate(getattr(info, "fields", ()))
     )
     by_name = {field.reads: field for field in fields}
-
-    def fill(members: dict[str, Any]) -> list[Any]:
-        """The values by place, as a NamedTuple is made of them."""
-        return [
-            members[each.encode_name]
-            if each.encode_name in members
-            else each.default
-            if each.default_factory is msgspec.NODEFAULT
-            else each.default_factory()
-            for each in info.fields
-        ]
+    is_own = schemas is None and all(name == reads for name, (reads, _) in names.items())
+    made: Any = cls if is_own else _make_constructor(cls, fields, names)
 
     def make(objects: Sequence[dict[str, Any]]) -> list[Any]:
         try:
-            return msgspec.convert(list(map(fill, objects)) if is_array else objects, list[cls])  # type: ignore[valid-type]
+            rows: list[Any] = msgspec.convert(objects, list[made])
         except msgspec.ValidationError as error:
             raise InvalidRequest(explain_msgspec(str(error), objects, by_name)) from None
+        return rows if is_own else [row.made for row in rows]
 
-    # msgspec has other texts than ours for bytes, and lists for tuples
-    is_as_json = not is_array and not any(field.is_binary for field in fields)
+    # msgspec has other texts than ours for bytes
+    is_as_json = is_own and not any(field.is_binary for field in fields)
     return fields, make, msgspec.json.Decoder(list[cls]).decode if is_as_json else None  # type: ignore[valid-type]
+
+
+def _find_names(cls: Any) -> dict[str, tuple[str, str]]:
+    """The names with which each field of a dataclass or of attrs is read and written: none to read it by, if it has `init=False`."""
+    members = getattr(cls, "__attrs_attrs__", None) or (dataclasses.fields(cls) if dataclasses.is_dataclass(cls) else ())
+    return {each.name: (alias if each.init else "", alias) for each in members for alias in [getattr(each, "alias", each.name)]}
+
+
+def _make_constructor(cls: type, fields: Sequence[Field], names: Mapping[str, tuple[str, str]]) -> type:
+    """A class that checks arguments by name and makes an object of them, where msgspec itself takes places, or names of attributes."""
+
+    def construct(arguments: Any) -> None:
+        there = [name for name in reads if getattr(arguments, name) is not msgspec.UNSET]
+        arguments.made = cls(**{names.get(name, (name,))[0]: getattr(arguments, name) for name in there})
+
+    reads = {field.name: field.reads for field in fields if field.reads}
+    typed = [(field.name, field.type, *(() if field.is_needed else (msgspec.UNSET,))) for field in fields if field.reads]
+    return msgspec.defstruct(cls.__name__, typed, rename=reads, namespace={"__post_init__": construct}, dict=True, kw_only=True)
 
 
 def explain_msgspec(text: str, objects: Sequence[Mapping[str, Any]], fields: Mapping[str, Field]) -> str:
@@ -266,9 +282,6 @@ def explain_msgspec(text: str, objects: Sequence[Mapping[str, Any]], fields: Map
     if matched is None:
         return f"rows: {text}"
     text, row, where = matched[1], int(matched[2]), matched[3]
-    index = re.fullmatch(r"\[(\d+)\](.*)", where)
-    if index:  # the place of a field in a NamedTuple
-        where = f".{list(fields)[int(index[1])]}{index[2]}"
     name, _, element = where.removeprefix(".").partition("[")
     field = fields.get(name)
     if field is None or name not in objects[row]:
@@ -285,13 +298,20 @@ def explain_msgspec(text: str, objects: Sequence[Mapping[str, Any]], fields: Map
 def read_pydantic(cls: Any) -> tuple[tuple[Field, ...], Make, None]:
     import pydantic
 
+    try:  # a type may stand below the class that names it
+        (getattr(cls, "model_rebuild", None) or partial(pydantic.dataclasses.rebuild_dataclass, cls))()
+    except NameError as error:
+        raise TypeError(f"the fields of {cls.__name__} can be no columns: name {error.name!r} is not defined") from None
     rows: Any = pydantic.TypeAdapter(list[cls])
     properties = _list_properties(cls, "validation")
     fields = tuple(
         _make_field(
             cls,
             name,
-            (_find_alias(cls, name, each.validation_alias or each.alias), each.serialization_alias or name),
+            (
+                "" if dataclasses.is_dataclass(cls) and each.init is False else _find_alias(cls, name, each.validation_alias or each.alias),
+                each.serialization_alias or name,
+            ),
             _find_type(each.annotation),
             properties.get(name, {}),
             is_needed=each.is_required(),
@@ -500,6 +520,48 @@ def _is_within(value: float, bounds: Mapping[str, float]) -> bool:
     ) < value < bounds.get("exclusiveMaximum", value + 1)
 
 
+def _wants_members(cls: Any) -> bool:
+    """Whether a field of a class of pydantic takes only the members of an Enum."""
+    return any(
+        _has(Annotated[each.annotation, None], lambda part: isinstance(part, type) and issubclass(part, Enum))
+        and next(
+            (mark.strict for mark in each.metadata if hasattr(mark, "strict")),
+            (getattr(cls, "model_config", None) or getattr(cls, "__pydantic_config__", None) or {}).get("strict", False),
+        )
+        for each in getattr(cls, "__pydantic_fields__", {}).values()
+    )
+
+
+REFUSED: Final[Mapping[str, Callable[[Any], bool]]] = {
+    "is a generic class with its types: write a class of your own for it, such as `class Row(Base[int]): ...`, and list[Row]": (
+        lambda cls: not isinstance(cls, type)
+    ),
+    "is a class of pydantic.v1: write it with pydantic.BaseModel": (
+        lambda cls: hasattr(cls, "__pre_root_validators__") or hasattr(cls, "__pydantic_model__")
+    ),
+    "has table=True, with which SQLModel checks nothing: write a class with these fields and without table=True, and annotate it here": (
+        lambda cls: getattr(cls, "model_config", {}).get("table", False)
+    ),
+    "is strict, and no client can send a member of an Enum: write pydantic.Field(strict=False) for each field of an Enum": _wants_members,
+}
+"""What to write in the place of a class that checks nothing, or that no request can fit."""
+
+REFUSED_AS_RESULTS: Final[Mapping[str, Callable[[Any], bool]]] = {
+    "has a field that a row may lack, and an output has a value in each row: write it without NotRequired and UNSET, as `float | None`": (
+        lambda cls: any(
+            not each.required and each.default is each.default_factory is msgspec.NODEFAULT
+            for each in getattr(_find_type(cls), "fields", ())
+        )
+    ),
+}
+
+
+def refuse_class(cls: Any, refused: Mapping[str, Callable[[Any], bool]]) -> None:
+    for text, is_meant in refused.items():
+        if is_meant(cls):
+            raise TypeError(f"{cls.__name__} {text}")
+
+
 def refuse_specs(cls: type) -> None:
     """Refuse a class that declares a tensor in the place of a field: its range would silently not be looked at."""
     hints: Mapping[str, Any] = {}
@@ -517,10 +579,11 @@ def _has(hint: Any, is_meant: Callable[[Any], bool]) -> bool:
 
 def has_fields(cls: Any) -> bool:
     """Whether it is a class that msgspec or pydantic makes of the values of its fields."""
+    cls = typing.get_origin(cls) or cls
     if not isinstance(cls, type) or issubclass(cls, _OURS):
         return False
     is_tuple = issubclass(cls, tuple) and hasattr(cls, "_fields")
-    of_libraries = "__struct_fields__", "__attrs_attrs__"
+    of_libraries = "__struct_fields__", "__attrs_attrs__", "__pre_root_validators__"
     return (
         is_tuple
         or dataclasses.is_dataclass(cls)
@@ -530,5 +593,5 @@ def has_fields(cls: Any) -> bool:
     )
 
 
-def is_of_pydantic(cls: type) -> bool:
-    return issubclass(cls, find_class("pydantic", "BaseModel")) or "__pydantic_fields__" in vars(cls)
+def is_of_pydantic(cls: Any) -> bool:
+    return isinstance(cls, type) and (issubclass(cls, find_class("pydantic", "BaseModel")) or "__pydantic_fields__" in vars(cls))

@@ -6,11 +6,11 @@ Rows that are JSON objects need no columns in between: see `rows_as_json`.
 from __future__ import annotations
 
 import typing
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import date, datetime
 from enum import Enum
-from functools import cache, cached_property, partial
-from operator import attrgetter
+from functools import cached_property, lru_cache, partial
+from operator import attrgetter, methodcaller
 from types import NoneType
 from typing import Any, Final
 
@@ -24,6 +24,7 @@ from .._protocol.tensors import InferenceRequest, InferenceResponse, Tensor
 from .._rest.generate import MAX_VALUES, RowsAsJSON
 from .base import RequestCodec, raise_invalid_response
 from .row_fields import (
+    REFUSED,
     Field,
     explain_msgspec,
     has_fields,
@@ -31,6 +32,7 @@ from .row_fields import (
     read_msgspec,
     read_pydantic,
     read_serialization,
+    refuse_class,
     refuse_specs,
 )
 from .rows_as_json import JSONRows, list_made, refuse_changed
@@ -54,8 +56,10 @@ class Rows(RequestCodec[Any]):
     def __init__(self, cls: type, *, is_list: bool) -> None:
         self.cls, self.is_list = cls, is_list
         read = read_pydantic if is_of_pydantic(cls) else read_msgspec
-        self._fields, self._make, from_json = read(cls)
+        self._written, self._make, from_json = read(cls)
+        self._fields = [field for field in self._written if field.reads]
         refuse_specs(cls)
+        refuse_class(cls, REFUSED)
         self._names = {field.reads: None for field in self._fields}
         self.as_inputs = RowWriter(cls, self._fields, attrgetter("reads"), partial(_refuse_others, cls))
         self.as_json = JSONRows(cls, self._fields, self._make, from_json, self.encode_request)
@@ -67,8 +71,8 @@ class Rows(RequestCodec[Any]):
     def as_outputs(self) -> RowWriter:
         """What leaves of the rows that a model returns. Raises TypeError with what to write if that can be no columns."""
         if not is_of_pydantic(self.cls):
-            return self.as_inputs
-        fields, serialize = read_serialization(self.cls, self._fields, self._make)
+            return RowWriter(self.cls, self._written, attrgetter("writes"), partial(_refuse_others, self.cls))
+        fields, serialize = read_serialization(self.cls, self._written, self._make)
         return RowWriter(self.cls, fields, attrgetter("writes"), serialize)
 
     def decode_request(self, request: InferenceRequest) -> Any:  # type: ignore[override]
@@ -208,10 +212,9 @@ def _refuse_others(cls: type, rows: list[Any]) -> list[Any]:
     return rows
 
 
-@cache
-def make_rows(cls: Hashable, is_list: bool) -> Rows:
+@lru_cache(100)  # not all, as a function may define one in each call
+def make_rows(cls: Any, is_list: bool) -> Rows:
     """The rows of a class. Raises TypeError with what to write if one of its fields can be no column."""
-    assert isinstance(cls, type)
     return Rows(cls, is_list=is_list)
 
 
@@ -224,11 +227,11 @@ def find_rows(annotation: Any) -> Rows | None:
 
 def find_rows_of_result(annotation: Any) -> Rows | None:
     """The same for a result. A tuple or a mapping whose members are arrays is several outputs, as without annotation."""
-    cls = next(iter(typing.get_args(annotation)), annotation)
+    cls = annotation if has_fields(annotation) else next(iter(typing.get_args(annotation)), annotation)
     try:
         return find_rows(annotation)
     except TypeError:
-        if typing.is_typeddict(cls) or issubclass(cls, tuple):
+        if typing.is_typeddict(typing.get_origin(cls) or cls) or issubclass(typing.get_origin(cls) or cls, tuple):
             return None
         raise
 
@@ -244,15 +247,24 @@ def _to_objects(columns: Mapping[str, Sequence[Any]]) -> list[dict[str, Any]]:
     return [dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)]
 
 
+def _to_datetime(value: datetime) -> datetime | None:
+    """A datetime of another library as Python's: None of NaT. One that is finer than microseconds stays, so that it is refused."""
+    is_exact = not getattr(value, "nanosecond", 0)
+    return None if value != value else datetime.combine(value.date(), value.timetz()) if is_exact else value
+
+
+_CONVERTERS: Final[Mapping[Any, Callable[[Any], Any]]] = {
+    Enum: attrgetter("value"),
+    (np.generic, np.ndarray): methodcaller("tolist"),
+    (list, tuple): lambda value: _to_plain(list(value)),
+    datetime: _to_datetime,
+}
+
+
 def _to_plain(values: list[Any]) -> list[Any]:
-    """The elements of arrays and the values of an Enum in their place."""
+    """Values of an Enum, of numpy and of pandas as those of Python."""
     kinds = set(map(type, values))
     if kinds <= _PLAIN:
         return values
-    if any(issubclass(kind, Enum) for kind in kinds):
-        values = [value.value if isinstance(value, Enum) else value for value in values]
-    if any(issubclass(kind, (np.generic, np.ndarray)) for kind in kinds):
-        values = [value.tolist() if isinstance(value, (np.generic, np.ndarray)) else value for value in values]
-    if any(issubclass(kind, (list, tuple)) for kind in kinds):
-        values = [_to_plain(list(value)) if isinstance(value, (list, tuple)) else value for value in values]
-    return values
+    by_kind = {kind: next((convert for of, convert in _CONVERTERS.items() if issubclass(kind, of)), None) for kind in kinds}
+    return [value if (convert := by_kind[type(value)]) is None else convert(value) for value in values]

@@ -16,7 +16,7 @@ import numpy as np
 
 from .._codecs.base import AnyInputCodec, AnyRequestCodec
 from .._codecs.content_types import SCALARS, Codecs, check_complete, default_codecs, is_input_codec, is_request_codec
-from .._codecs.row_fields import has_fields
+from .._codecs.row_fields import REFUSED_AS_RESULTS, has_fields, refuse_class
 from .._codecs.rows import Rows, find_rows_of_result, make_rows
 from .._protocol.datatypes import DTYPES, Datatype, DType, datatype_of, suggest_datatype
 from .._protocol.errors import InvalidRequest, InvalidResponse, show
@@ -229,6 +229,7 @@ def parse_return(annotation: Any, codecs: Codecs, *, streams: bool) -> Returned:
         return Returned(request_codec=parsed.request_codec)
     rows = None if parsed.codec or codecs.find_writer(parsed.wanted) else find_rows_of_result(parsed.wanted)
     if rows is not None:
+        refuse_class(rows.cls, REFUSED_AS_RESULTS)
         return Returned(rows.as_outputs.specs, request_codec=rows)
     origin, members, is_each = typing.get_origin(parsed.wanted), [parsed], False
     if isinstance(origin, type) and issubclass(origin, Mapping) and len(args) == 2:
