@@ -137,8 +137,13 @@ def _encode_element(element: object) -> bytes:
     )
 
 
+_OF_CLASSES_OF_ROWS: Final = ("__dataclass_fields__", "__struct_fields__", "__attrs_attrs__", "__pydantic_fields__")
+
+
 def _suggest_call(element: object) -> str:
     """Say what to write for something that is made an array, or a data frame, by one call."""
+    if any(hasattr(element, name) for name in _OF_CLASSES_OF_ROWS):
+        return f": for rows of this class annotate the result, such as -> list[{type(element).__name__}]"
     if isinstance(element, dict):
         return ": make a pandas.DataFrame of a list of dicts, whose columns are then tensors"
     call = next((name for name in ("toarray", "collect") if callable(getattr(element, name, None))), None)

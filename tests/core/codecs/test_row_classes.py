@@ -254,3 +254,11 @@ def test_classes_of_rows_are_not_kept_for_ever() -> None:
     classes = [register() for _ in range(300)]
     gc.collect()
     assert sum(cls() is not None for cls in classes) <= 150
+
+
+@pytest.mark.parametrize(
+    "row", [Own(1.0), OwnOfAttrs(1.0), MomentsOfPydantic(when=None), MomentsOfMsgspec(None)], ids=lambda row: type(row).__name__
+)
+def test_rows_of_a_function_without_annotation_say_what_to_write(row: Any, caplog: pytest.LogCaptureFixture) -> None:
+    assert post(serve(list[Own], function=lambda rows: [row]), "generate", [{"x": 1.0}]).status == 500
+    assert f"annotate the result, such as -> list[{type(row).__name__}]" in caplog.text
