@@ -58,7 +58,9 @@ document.forms[0].onsubmit = async (event) => {
   for await (const chunk of response.body.pipeThrough(new TextDecoderStream())) {
     const events = (text + chunk).split("\\n\\n");
     text = events.pop();
-    for (const event of events) answer.textContent += JSON.parse(event.slice("data: ".length)).text_output;
+    for (const event of events) {  // others than these are comments, which keep the connection open
+      if (event.startsWith("data: ")) answer.textContent += JSON.parse(event.slice("data: ".length)).text_output;
+    }
   }
 };
 </script>"""
@@ -154,7 +156,7 @@ def check(url: str, grpc_port: int, writer: Writer) -> bool:
     running_at_first = 0
     with httpx2.stream("POST", f"{url}/v2/models/writer/generate_stream", json=body, timeout=60) as response:
         for line in response.iter_lines():
-            if line:
+            if line.startswith("data: "):
                 running_at_first = running_at_first if words else writer.running
                 words.append(json.loads(line.removeprefix("data: "))["text_output"])
     print("SSE:  The value of" + "".join(words))

@@ -17,7 +17,9 @@ from ._hosts.body_readers import TAKEN_BY
 from ._hosts.middleware import find_reader
 from ._http.events import Events
 from ._http.request import path_under
+from ._http.response import Response
 from ._io import ClientGone, Fed
+from ._protocol.datatypes import Buffer
 from ._protocol.errors import Reader, TakenBy
 from ._runtime.async_io import AsyncIO
 from ._runtime.pieces import send_pieces
@@ -86,24 +88,30 @@ class Client(msgspec.Struct, eq=False):
         """Wait for the next message. True if it says that the client has gone."""
         return not self.is_unread and bool((await self.receive())["type"] == "http.disconnect")
 
+    async def _write(self, head: Events | Response, piece: Buffer) -> None:
+        """Send a piece of an answer, and its head with the first."""
+        if self.is_stuck:  # a part of the last piece may have been sent
+            raise ClientGone
+        self.is_stuck = True
+        try:
+            if not self.has_begun:
+                self.has_begun = True
+                await self.send({"type": "http.response.start", "status": head.status, "headers": [*head.headers]})
+            if piece:
+                await self.send({"type": "http.response.body", "body": piece, "more_body": True})
+        except OSError:  # how servers say it
+            raise ClientGone from None
+        self.is_stuck = False
+
+    async def push(self, beat: Response) -> None:
+        """Send a sign of life, unless a piece is being sent."""
+        with suppress(ClientGone):
+            await self._write(beat, beat.parts[0])
+
     async def send_events(self, events: Events, io: AsyncIO) -> None:
         """Send an answer in pieces, its head with the first."""
-
-        async def write(piece: bytes) -> None:
-            if self.is_stuck:  # a part of the last piece may have been sent
-                raise ClientGone
-            self.is_stuck = True
-            try:
-                if not self.has_begun:
-                    self.has_begun = True
-                    await self.send({"type": "http.response.start", "status": events.status, "headers": [*events.headers]})
-                if piece:
-                    await self.send({"type": "http.response.body", "body": piece, "more_body": True})
-            except OSError:  # how servers say it
-                raise ClientGone from None
-            self.is_stuck = False
-
-        await send_pieces(io, self.runtime.here(), events.first or b"", events.items, write)
+        await send_pieces(io, self.runtime.here(), events.first or b"", events.items, partial(self._write, events))
+        self.is_stuck = True  # what comes now is the end
         with suppress(OSError):
             await self.send({"type": "http.response.body", "body": b"", "more_body": False})
 

@@ -94,6 +94,9 @@ class IO(Protocol):
     """When the client must have taken the last piece of a stream. `stream` sets it, and the sender of the pieces reads it; infinity where
     nothing waits for the client."""
 
+    beat: Any
+    """What sends, or has sent, a sign of life of `keep_alive`; None as long as there was none."""
+
     def read(self, body: Fed) -> Awaitable[Any]:
         """Feed the request's body into `body`, and return the result of its `finish`."""
 
@@ -147,6 +150,12 @@ class IO(Protocol):
 
     def make_spawner(self) -> Callable[[Part], bool]:
         """Return what spawns a part as this does, but later and from any thread. It returns False once the event loop has ended."""
+
+    def keep_alive(self, seconds: float, make: Callable[[], Any]) -> None:
+        """From now on, send the sign of life that `make` returns each time that nothing was sent for so many seconds.
+
+        Only where results are pushed to the client. A caller that asks for each of them gets no others.
+        """
 
     def can_wait(self) -> bool:
         """False where nothing can be awaited any more, as the event loop has ended."""

@@ -109,7 +109,7 @@ class OIPApp:
                 body = first["body"]
         may_have_body = body is None and (head.method == "POST" or b"content-length" in head.fields or b"transfer-encoding" in head.fields)
         client = Client(scope, receive, send, runtime, first, may_have_body)
-        io = AsyncIO(runtime, client.read, client.is_gone)
+        io = AsyncIO(runtime, client.read, client.is_gone, push=client.push)
         try:
             answer = await exchange(engine, head, io, body)
             if type(answer) is Events:

@@ -18,7 +18,7 @@ try:
     from opentelemetry import trace
     from opentelemetry.context import Context
 except ImportError as error:
-    raise make_import_error(error, "opentelemetry", "otel") from error
+    raise make_import_error(error, "opentelemetry", "opentelemetry-api") from error
 
 from ._models.model import Model
 from ._models.statistics import Outcome, Timings

@@ -31,7 +31,7 @@ try:
     from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
     from prometheus_client.registry import Collector
 except ImportError as error:
-    raise make_import_error(error, "prometheus_client", "prometheus") from error
+    raise make_import_error(error, "prometheus_client", "prometheus_client") from error
 
 from ._models.model import Model
 from ._models.statistics import BUCKETS, ROWS, Numbers

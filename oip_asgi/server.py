@@ -92,6 +92,9 @@ class InferenceServer:
         worker_threads (int, default 40): How many calls may be in worker threads at once, of all `def` models together.
         shutdown_timeout (float, default 10.0): How many seconds running calls have to finish when the server stops. Keep it
             below the time that the host itself is given.
+        stream_keep_alive (float | None, default 15.0): After how many seconds without an item a stream over ASGI sends a
+            comment, each time, so that no proxy ends it; None for never. The head leaves with the first of them, so a later
+            error is an event. Nothing is sent over gRPC, under WSGI, in Flask and in Django's views.
         server_timing (bool, default False): Whether each answer says where its time went, in milliseconds, in the header
             `Server-Timing`, which browsers show. It has queue, decode, run and encode; over gRPC it is initial metadata.
             Everybody who gets an answer sees how long the model takes.
@@ -183,6 +186,8 @@ class InferenceServer:
             timeout (float | None, default None): How many seconds a request may take, from the end of its body to its answer;
                 after that it is answered 504. An `async def` is cancelled; a `def` goes on in its thread, and keeps its slot
                 until it ends. For a generator: the time to its first response.
+            allow_timeout_override (bool, default False): Whether a request's parameter `timeout`, in microseconds, may make the
+                time shorter. If not, it is ignored, as by Triton. A gRPC client's deadline always counts.
             stream_timeout (float | None, default None): How many seconds all responses of a generator may take
                 together. Time in which the client does not read counts too. After that the generator is closed, and the
                 client gets an error.
@@ -416,7 +421,7 @@ class InferenceServer:
                 their dtype; numbers in a list become the declared datatype. Or a data frame, whose columns are inputs. They are neither
                 changed nor made read-only: do not change them before this returns.
             version: The model's version; None as in a URL without one.
-            parameters: The request's parameters, such as `timeout` in microseconds.
+            parameters: The request's parameters, such as `content_type`.
             outputs: The outputs to return, in this order; None for all.
             id: The request's identifier.
 
@@ -543,7 +548,8 @@ class InferenceServer:
         """Answer readiness 503 from now on, the server's and each model's, until `undrain` or the stop. Calls go on, new ones too.
 
         Proxies and Kubernetes send new requests elsewhere then: for a `preStop` hook, or a rolling update of something beside the server.
-        It may be called from any thread, and again.
+        It may be called from any thread, and again. It reaches this process only: of several workers, each looks at the path of a file in
+        the `ready=` of a model, as the guide's page Operations shows.
 
         Example:
             >>> server = InferenceServer(ready_when_empty=True)

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 TESTS = Path(__file__).parent
-PROCESSES = ("hostile", "peers", "processes")
+PROCESSES = ("lab", "processes")
 """The folders whose tests start real processes, which makes them slow; a plain `pytest` does not even import them, which takes seconds."""
 
 LEFT_OUT = pytest.StashKey[Counter[str]]()
@@ -50,7 +50,7 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     for item in items:
-        if item.path.relative_to(TESTS).parts[0] in PROCESSES:
+        if item.path.relative_to(TESTS).parts[0] in PROCESSES or item.get_closest_marker("ci"):
             item.add_marker(pytest.mark.slow)
     if takes_all(config):
         return

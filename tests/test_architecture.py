@@ -12,7 +12,9 @@ from typing import TypeAlias
 
 import pytest
 
-from tests.bench import walks
+from tests.lab.bench import walks
+
+pytestmark = pytest.mark.ci
 
 ROOT = Path(__file__).parents[1]
 

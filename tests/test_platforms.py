@@ -56,6 +56,7 @@ print(len(names), response.outputs[0].array.tolist())
 """
 
 
+@pytest.mark.ci
 def test_every_module_is_imported_without_what_other_systems_lack() -> None:
     for name in OTHERS:
         pytest.importorskip(name)

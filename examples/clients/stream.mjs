@@ -11,6 +11,7 @@ async function* events(path, request) {
     const parts = (rest + chunk).split("\n\n");
     rest = parts.pop();
     for (const part of parts) {
+      if (part.startsWith(":")) continue; // a comment, which keeps the connection open
       const event = JSON.parse(part.slice("data: ".length));
       if (event.error) throw new Error(event.error); // the status was sent before
       yield event;

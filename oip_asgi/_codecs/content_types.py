@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import copy
 import inspect
-import logging
 import typing
 from collections.abc import Mapping, Sequence
 from functools import cache, partial
@@ -235,7 +234,7 @@ class Codecs:
 
     def check_library(self, codec: AnyCodec, where: str) -> None:
         if not self._is_usable(codec):
-            raise ValueError(f"{where}: the content_type {codec.content_type!r} needs pandas: pip install 'oip_asgi[pandas]'")
+            raise ValueError(f"{where}: the content_type {codec.content_type!r} needs pandas: pip install pandas")
 
     def make_reader(self, annotation: Any, codec: AnyInputCodec | None) -> Reader | None:
         if codec is not None:
@@ -356,7 +355,7 @@ def _can_encode(codec: AnyCodec, value: Any) -> bool:
     try:
         return bool(codec.can_encode(value))
     except Exception as error:
-        log_raised(logging.ERROR, error, "%s.can_encode raised, so it counts as no", _name_codec(codec))
+        log_raised(error, "%s.can_encode raised, so it counts as no", _name_codec(codec))
         return False
 
 

@@ -39,7 +39,7 @@ _FINER: Final = re.compile(rb"\.[0-9]{6}([0-9]{1,3})")
 
 _IS_FINER: Final = re.compile(rb"\.[0-9]{6}0*[1-9]")
 
-_NAT: Final = b"NaT"
+NO_DATE: Final = b"NaT"
 """A missing date in the column of a frame."""
 
 
@@ -104,7 +104,7 @@ def _parse_date(element: bytes) -> datetime:
 def read_points(tensor: Tensor) -> tuple[Array, bool]:
     """The dates of a BYTES tensor as `datetime64`, and whether they have an offset: then they are in UTC. NaT is a missing date."""
     elements = bytes_of(tensor, DatetimeCodec.content_type)
-    indices = [index for index, element in enumerate(elements) if element != _NAT]
+    indices = [index for index, element in enumerate(elements) if element != NO_DATE]
     there = [elements[index] for index in indices]
     try:
         moments = _parse_dates(there)
@@ -132,7 +132,7 @@ def _make_error(tensor: Tensor, index: int, expected: str) -> InvalidRequest:
 
 
 def _check_date(element: bytes) -> None:
-    if element != _NAT and (moment := _parse_date(element)).tzinfo:
+    if element != NO_DATE and (moment := _parse_date(element)).tzinfo:
         try:
             moment.astimezone(UTC)
         except OverflowError:

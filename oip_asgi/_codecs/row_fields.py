@@ -10,8 +10,10 @@ import re
 import typing
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from datetime import time
-from typing import Any, Final, NamedTuple, TypeAlias
+from datetime import date, datetime, time
+from functools import reduce
+from operator import or_
+from typing import Annotated, Any, Final, Literal, NamedTuple, TypeAlias
 
 import msgspec
 import numpy as np
@@ -24,6 +26,7 @@ from .._protocol.schemas import RequestOutput
 from .._protocol.specs import TensorSpec
 from .._protocol.tensors import InferenceContext, InferenceRequest, InferenceResponse, Tensor, make_tensor
 from .._protocol.to_array import object_array
+from .._turns import take_turns
 from .base import bytes_of, find_class
 from .column_dtypes import DTYPE
 from .dates import DatetimeCodec
@@ -39,19 +42,20 @@ _OURS: Final = (Tensor, InferenceRequest, InferenceResponse, InferenceContext, R
 class _Kind(NamedTuple):
     """How the values of one type are sent."""
 
+    of_python: type
     datatype: Datatype
     content_type: str | None = None
     nullable: str | None = None  # the `pd_dtype` with which some may be missing, where the datatype has no value for that
 
 
 _KINDS: Final[Mapping[type[types.Type], _Kind]] = {
-    types.BoolType: _Kind("BOOL", None, "boolean"),
-    types.IntType: _Kind("INT64", None, "Int64"),
-    types.FloatType: _Kind("FP64"),
-    types.StrType: _Kind("BYTES", "str", "str"),
-    types.BytesType: _Kind("BYTES"),
-    types.DateTimeType: _Kind("BYTES", "datetime"),
-    types.DateType: _Kind("BYTES", "datetime"),
+    types.BoolType: _Kind(bool, "BOOL", None, "boolean"),
+    types.IntType: _Kind(int, "INT64", None, "Int64"),
+    types.FloatType: _Kind(float, "FP64"),
+    types.StrType: _Kind(str, "BYTES", "str", "str"),
+    types.BytesType: _Kind(bytes, "BYTES"),
+    types.DateTimeType: _Kind(datetime, "BYTES", "datetime"),
+    types.DateType: _Kind(date, "BYTES", "datetime"),
 }
 
 _EXPECTED: Final = (
@@ -59,8 +63,25 @@ _EXPECTED: Final = (
     "list of one of them"
 )
 
+_BOUNDS: Final = ("gt", "ge", "lt", "le", "multiple_of", "min_length", "max_length", "pattern", "tz")
+
 _PLACE: Final = re.compile(r"(?s)(.*) - at `\$\[(\d+)\](.*)`")
 """A text of msgspec, the row, and where in the row."""
+
+_OF_SCHEMA: Final[Mapping[Any, Any]] = {
+    "boolean": bool,
+    "integer": int,
+    "number": float,
+    "string": str,
+    "null": None,
+    "date-time": datetime,
+    "date": date,
+    "binary": bytes,
+}
+"""The types of Python by the types and formats of JSON Schema."""
+
+_TOGETHER: Final = 1000
+"""Rows that pydantic checks at a time, which takes about a millisecond; then other threads may run."""
 
 _NAT: Final = b"NaT"
 
@@ -80,6 +101,7 @@ class Field(NamedTuple):
     is_nullable: bool
     is_list: bool
     schema: Schema  # of one value that is there
+    type: Any  # as which msgspec checks what is sent
 
     @property
     def is_binary(self) -> bool:
@@ -91,8 +113,8 @@ class Field(NamedTuple):
 
     @property
     def is_plain(self) -> bool:
-        """Whether JSON and columns write its values alike."""
-        return not self.is_list and not self.is_nullable and _KINDS[self.of].content_type in (None, "str") and not self.is_binary
+        """Whether JSON and columns write its values alike, if all are there."""
+        return not self.is_list and not self.is_date and not self.is_binary
 
     @property
     def full_schema(self) -> Schema:
@@ -231,14 +253,14 @@ def read_msgspec(cls: type) -> tuple[tuple[Field, ...], Make, FromJSON | None]:
         try:
             return msgspec.convert(list(map(fill, objects)) if is_array else objects, list[cls])  # type: ignore[valid-type]
         except msgspec.ValidationError as error:
-            raise InvalidRequest(_explain_msgspec(str(error), objects, by_name)) from None
+            raise InvalidRequest(explain_msgspec(str(error), objects, by_name)) from None
 
     # msgspec has other texts than ours for bytes, and lists for tuples
     is_as_json = not is_array and not any(field.is_binary for field in fields)
     return fields, make, msgspec.json.Decoder(list[cls]).decode if is_as_json else None  # type: ignore[valid-type]
 
 
-def _explain_msgspec(text: str, objects: Sequence[dict[str, Any]], fields: Mapping[str, Field]) -> str:
+def explain_msgspec(text: str, objects: Sequence[Mapping[str, Any]], fields: Mapping[str, Field]) -> str:
     """A text of msgspec with the row, the field and its value."""
     matched = _PLACE.fullmatch(text)
     if matched is None:
@@ -264,33 +286,96 @@ def read_pydantic(cls: Any) -> tuple[tuple[Field, ...], Make, None]:
     import pydantic
 
     rows: Any = pydantic.TypeAdapter(list[cls])
-    schema = pydantic.TypeAdapter(cls).json_schema()
-    definitions = schema.get("$defs", {})
+    properties = _list_properties(cls, "validation")
     fields = tuple(
         _make_field(
             cls,
             name,
             (_find_alias(cls, name, each.validation_alias or each.alias), each.serialization_alias or name),
             _find_type(each.annotation),
-            _resolve_references(next(iter(_find_property(schema, each, name)), {}), definitions),
+            properties.get(name, {}),
             is_needed=each.is_required(),
         )
         for name, each in cls.__pydantic_fields__.items()
     )
 
     def make(objects: Sequence[dict[str, Any]]) -> list[Any]:
-        try:
-            instances: list[Any] = rows.validate_python(objects)
-        except pydantic.ValidationError as error:
-            raise InvalidRequest(_explain_pydantic(error.errors(include_url=False, include_context=False)[0])) from None
+        instances: list[Any] = []
+        for start in take_turns(range(0, len(objects), _TOGETHER)):
+            try:
+                instances += rows.validate_python(objects[start : start + _TOGETHER])
+            except pydantic.ValidationError as error:
+                raise InvalidRequest(_explain_pydantic(error.errors(include_url=False, include_context=False)[0], start)) from None
         return instances
 
     return fields, make, None
 
 
-def _find_property(schema: Schema, field: Any, name: str) -> list[Schema]:
-    properties = schema.get("properties", {})
-    return [properties[each] for each in (field.validation_alias, field.alias, name) if isinstance(each, str) and each in properties]
+def read_serialization(cls: Any, fields: Sequence[Field], make: Make) -> tuple[list[Field], Callable[[list[Any]], list[Any]]]:
+    """The fields that pydantic writes, and what prepares rows for that: what is no instance yet becomes one, and serializers are called."""
+    import pydantic
+
+    dump: Any = pydantic.TypeAdapter(list[cls]).dump_python
+    decorators, serialized, properties = cls.__pydantic_decorators__, _list_serialized(cls), _list_properties(cls, "serialization")
+    if decorators.model_serializers or not properties:
+        raise TypeError(f"{cls.__name__} does not say what each field becomes: write field_serializer and computed_field")
+    as_they_are = {field.name: field for field in fields if field.name not in serialized}
+    names = {field.name: (field.reads, field.writes) for field in fields}
+    names.update((name, ("", each.info.alias or name)) for name, each in decorators.computed_fields.items())
+    written = [
+        as_they_are.get(name) or _make_field(cls, name, names[name], _find_type(_find_written_type(each)), each, is_needed=True)
+        for name, each in properties.items()
+    ]
+    if properties.keys() <= as_they_are.keys():
+        return written, make
+    texts = {field.name for field in written if not (field.name in as_they_are or field.is_date or field.is_binary)}
+
+    def prepare(rows: list[Any]) -> list[Any]:
+        """The values of each row by name. Those that are no texts are as they are: JSON would round a number or a date in silence."""
+        instances, included = make(rows), (("json", texts), ("python", properties.keys() - texts))
+        parts = [dump(instances, mode=mode, by_alias=True, include={"__all__": each}, warnings=False) for mode, each in included]
+        return [{**some, **more} for some, more in zip(*parts, strict=True)]
+
+    return written, prepare
+
+
+def _list_properties(cls: Any, mode: Any) -> dict[str, Schema]:
+    """The JSON Schemas of the fields of a class of pydantic."""
+    import pydantic
+
+    schema = pydantic.TypeAdapter(cls).json_schema(by_alias=False, mode=mode)
+    definitions = schema.get("$defs", {})
+    properties = _resolve_references(schema, definitions).get("properties", {})
+    return {name: _resolve_references(each, definitions) for name, each in properties.items()}
+
+
+def _list_serialized(cls: Any) -> set[str]:
+    """The names of the fields that pydantic does not write as they are."""
+    decorated = {name for each in cls.__pydantic_decorators__.field_serializers.values() for name in each.info.fields}
+    is_any = "*" in decorated or getattr(cls, "model_config", {}).get("json_encoders")
+    return {
+        name
+        for name, each in cls.__pydantic_fields__.items()
+        if is_any
+        or name in decorated
+        or getattr(each, "exclude_if", None)
+        or _has(Annotated[each.annotation, *each.metadata, None], _is_serializer)
+    }
+
+
+def _is_serializer(each: Any) -> bool:
+    return hasattr(each, "__get_pydantic_core_schema__") and "Validator" not in type(each).__name__
+
+
+def _find_written_type(schema: Schema) -> Any:
+    """The annotation that a JSON Schema of pydantic stands for."""
+    if "anyOf" in schema:
+        return reduce(or_, map(_find_written_type, schema["anyOf"]))
+    if "enum" in schema or "const" in schema:
+        return Literal[tuple(schema.get("enum", [schema.get("const")]))]
+    if "items" in schema:
+        return list[_find_written_type(schema["items"])]  # type: ignore[misc]
+    return _OF_SCHEMA.get(schema.get("format")) or _OF_SCHEMA.get(schema.get("type"), Any)
 
 
 def _find_alias(cls: type, name: str, alias: Any) -> str:
@@ -306,12 +391,12 @@ def _find_type(annotation: Any) -> Any:
         return types.AnyType()
 
 
-def _explain_pydantic(error: Mapping[str, Any]) -> str:
+def _explain_pydantic(error: Mapping[str, Any], start: int) -> str:
     row, *where = error["loc"]
     text = error["msg"].removeprefix("Value error, ")
     text = text if text is not error["msg"] else f"{text[:1].lower()}{text[1:]}"
     path = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in where)
-    return f"rows[{row}]{path}: {text}" + (f", got {show(error['input'])}" if where and error["type"] != "missing" else "")
+    return f"rows[{start + row}]{path}: {text}" + (f", got {show(error['input'])}" if where and error["type"] != "missing" else "")
 
 
 def _make_field(cls: type, name: str, names: tuple[str, str], of: Any, schema: Schema, *, is_needed: bool) -> Field:
@@ -334,7 +419,19 @@ def _make_field(cls: type, name: str, names: tuple[str, str], of: Any, schema: S
         kind = {str: types.StrType, int: types.IntType}.get(type(choices[0])) if len(set(map(type, choices))) == 1 else None
     if kind not in _KINDS or (is_nullable and kind is types.BytesType):
         raise TypeError(_explain_type(cls, name, there))
-    return Field(name, *names, is_needed, kind, choices, is_nullable, is_list, _strip_schema(schema, is_list=is_list))
+    annotation = _annotate(there[0])
+    if is_list or is_nullable:
+        annotation = _annotate(members[0], list[annotation]) if is_list else annotation | None  # type: ignore[valid-type]
+    return Field(name, *names, is_needed, kind, choices, is_nullable, is_list, _strip_schema(schema, is_list=is_list), annotation)
+
+
+def _annotate(of: Any, kind: Any = None) -> Any:
+    """The annotation that a type of `msgspec.inspect` stands for."""
+    if isinstance(of, types.LiteralType):
+        return Literal[tuple(value for value in of.values if value is not None)]
+    bounds = {name: getattr(of, name, None) for name in _BOUNDS}
+    kind = kind or (of.cls if isinstance(of, types.EnumType) else _KINDS[type(of)].of_python)
+    return Annotated[kind, msgspec.Meta(**bounds)] if any(bound is not None for bound in bounds.values()) else kind
 
 
 def _list_members(of: Any) -> list[Any]:
@@ -409,12 +506,13 @@ def refuse_specs(cls: type) -> None:
     with suppress(NameError, TypeError):  # of what msgspec and pydantic read in another way
         hints = typing.get_type_hints(cls, include_extras=True)
     for name, hint in hints.items():
-        if _has_spec(hint):
+        if _has(hint, lambda each: isinstance(each, TensorSpec)):
             raise TypeError(f"{cls.__name__}.{name} has a TensorSpec, which a class of rows ignores: use msgspec.Meta or pydantic.Field")
 
 
-def _has_spec(hint: Any) -> bool:
-    return any(isinstance(each, TensorSpec) or _has_spec(each) for each in typing.get_args(hint))
+def _has(hint: Any, is_meant: Callable[[Any], bool]) -> bool:
+    """Whether a part of an annotation is what is meant."""
+    return any(is_meant(each) or _has(each, is_meant) for each in typing.get_args(hint))
 
 
 def has_fields(cls: Any) -> bool:

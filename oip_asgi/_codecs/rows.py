@@ -9,18 +9,39 @@ import typing
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from datetime import date, datetime
 from enum import Enum
-from functools import cache
-from operator import attrgetter, itemgetter
+from functools import cache, cached_property, partial
+from operator import attrgetter
 from types import NoneType
 from typing import Any, Final
 
+import msgspec
 import numpy as np
+from msgspec import UNSET
+from msgspec.inspect import FloatType, IntType
 
 from .._protocol.errors import InvalidRequest, InvalidResponse, list_names, show
 from .._protocol.tensors import InferenceRequest, InferenceResponse, Tensor
+from .._rest.generate import MAX_VALUES, RowsAsJSON
 from .base import RequestCodec, raise_invalid_response
-from .row_fields import Field, has_fields, is_of_pydantic, read_msgspec, read_pydantic, refuse_specs
-from .rows_as_json import JSONRows
+from .row_fields import (
+    Field,
+    explain_msgspec,
+    has_fields,
+    is_of_pydantic,
+    read_msgspec,
+    read_pydantic,
+    read_serialization,
+    refuse_specs,
+)
+from .rows_as_json import JSONRows, list_made, refuse_changed
+
+_NO_TEXTS: Final = (datetime, date, bytes)
+"""Types whose values are not texts, as they are in JSON."""
+
+_encode: Final = msgspec.json.Encoder().encode
+
+_MOST_DEFAULTS: Final = 10
+"""How many times what was sent may stand in many rows, as defaults."""
 
 _PLAIN: Final = frozenset({bool, int, float, str, bytes, datetime, date, NoneType})
 
@@ -36,20 +57,26 @@ class Rows(RequestCodec[Any]):
         self._fields, self._make, from_json = read(cls)
         refuse_specs(cls)
         self._names = {field.reads: None for field in self._fields}
-        self.as_json = JSONRows(cls, self._fields, self._make, from_json, self.encode_request, is_list=is_list)
+        self.as_inputs = RowWriter(cls, self._fields, attrgetter("reads"), partial(_refuse_others, cls))
+        self.as_json = JSONRows(cls, self._fields, self._make, from_json, self.encode_request)
         """The same rows where they are JSON objects."""
         self.inputs = tuple((field.spec(field.reads), field.is_needed) for field in self._fields)
         """What is declared of the inputs, and whether each must be there."""
-        self.outputs = tuple(field.spec(field.writes) for field in self._fields)
-        self.schemas = {name: field.full_schema for field in self._fields for name in (field.reads, field.writes)}
-        """The JSON Schema of one value of each tensor."""
+
+    @cached_property
+    def as_outputs(self) -> RowWriter:
+        """What leaves of the rows that a model returns. Raises TypeError with what to write if that can be no columns."""
+        if not is_of_pydantic(self.cls):
+            return self.as_inputs
+        fields, serialize = read_serialization(self.cls, self._fields, self._make)
+        return RowWriter(self.cls, fields, attrgetter("writes"), serialize)
 
     def decode_request(self, request: InferenceRequest) -> Any:  # type: ignore[override]
-        return self._choose(self._read({tensor.name: tensor for tensor in request.inputs}, attrgetter("reads")))
+        return self._choose(self._read({tensor.name: tensor for tensor in request.inputs}, self._fields, attrgetter("reads")))
 
     def take_objects(self, objects: Tensor) -> Any:
         """The same of the rows themselves."""
-        return self._choose(objects.array.tolist())
+        return self._choose(list_made(objects))
 
     def _choose(self, rows: list[Any]) -> Any:
         """All rows, or the only one."""
@@ -66,15 +93,25 @@ class Rows(RequestCodec[Any]):
             names = ", ".join(map(show, there))
             raise InvalidResponse(f"the response has no output {show(missing[0])}, which {self.cls.__name__} needs, but {names}")
         with raise_invalid_response():
-            return self._read(there, attrgetter("writes"))
+            return self._read(there, self.as_outputs.fields, attrgetter("writes"))
 
     def encode_request(self, payload: Any, use_bytes: bool = True) -> InferenceRequest:  # type: ignore[override]
-        return InferenceRequest(self._write(payload, attrgetter("reads")))
+        writer = self.as_inputs
+        return InferenceRequest(writer.to_columns(writer.check(payload if isinstance(payload, list) else [payload])))
 
-    def encode_response(self, model_name: str, payload: Any, model_version: str | None = None, use_bytes: bool = True) -> InferenceResponse:  # type: ignore[override]
+    def encode_response(  # type: ignore[override]
+        self, model_name: str, payload: Any, model_version: str | None = None, use_bytes: bool = True, number: int = 0
+    ) -> InferenceResponse:
+        """The response of rows. If they are of this `number`, it may be JSON objects."""
         if isinstance(payload, list) is not self.is_list:
             raise TypeError(f"{show(payload)} came back: expected {f'a list of {self._named}' if self.is_list else f'one {self._named}'}")
-        return InferenceResponse(self._write(payload, attrgetter("writes")), model_name=model_name, model_version=model_version)
+        writer = self.as_outputs
+        try:
+            checked = writer.check(payload if self.is_list else [payload])
+        except InvalidRequest as error:
+            raise ValueError(str(error)) from None
+        as_json = writer.to_json(checked) if len(checked) == number else None
+        return as_json or InferenceResponse(writer.to_columns(checked), model_name=model_name, model_version=model_version)
 
     def write_columns(self, inputs: Mapping[Any, Any]) -> Mapping[Any, Any]:
         """Values by name, with each list of lists, or in which some are missing, as a tensor."""
@@ -90,9 +127,9 @@ class Rows(RequestCodec[Any]):
     def _named(self) -> str:
         return self.cls.__name__
 
-    def _read(self, tensors: Mapping[str, Tensor], name_of: Callable[[Field], str]) -> list[Any]:
+    def _read(self, tensors: Mapping[str, Tensor], fields: Sequence[Field], name_of: Callable[[Field], str]) -> list[Any]:
         """The rows of some tensors."""
-        columns = {field.reads: field.read(tensors[name]) for field in self._fields if (name := name_of(field)) in tensors}
+        columns = {field.reads: field.read(tensors[name]) for field in fields if (name := name_of(field)) in tensors and field.reads}
         if not columns:
             raise InvalidRequest(f"there is no column of {self._named}: expected {list_names(list(self._names))}")
         first, *others = columns
@@ -102,26 +139,73 @@ class Rows(RequestCodec[Any]):
                     f"column {show(name)} has {len(columns[name])} rows, but {show(first)} has {len(columns[first])}: "
                     "expected as many in each"
                 )
+        number, sent = len(columns[first]), len(columns)
+        if number * len(self._fields) > MAX_VALUES and len(self._fields) > _MOST_DEFAULTS * sent:
+            came = f"{number} rows of {self._named} have {len(self._fields)} fields, of which {sent} came"
+            raise InvalidRequest(f"{came}: send more of their columns, or fewer rows")
         return self._make(_to_objects(columns))
 
-    def _write(self, payload: Any, name_of: Callable[[Field], str]) -> list[Tensor]:
-        """The columns of rows. Raises TypeError or ValueError if a row is not of the class, or does not fit it."""
-        rows: list[Any] = payload if isinstance(payload, list) else [payload]
-        is_mapping = typing.is_typeddict(self.cls)
-        kind: Any = dict if is_mapping else self.cls
-        for row, each in enumerate(rows):
-            if not isinstance(each, kind):
-                raise TypeError(f"rows[{row}] is {show(each)}: expected {self._named}")
-            missing = [field.name for field in self._fields if field.name not in each] if is_mapping else []
-            if missing:
-                raise TypeError(f"rows[{row}] has no {show(missing[0])}")
-        find = itemgetter if is_mapping else attrgetter
-        columns = [_to_plain(list(map(find(field.name), rows))) for field in self._fields]
+
+class RowWriter:
+    """Writes rows of a class: what msgspec makes of their values, by the types of the fields, is what leaves."""
+
+    def __init__(self, cls: type, fields: Sequence[Field], name_of: Callable[[Field], str], prepare: Callable[[list[Any]], list[Any]]):
+        self.fields, self._prepare, self._by_name = fields, prepare, {name_of(field): field for field in fields}
+        self.specs = tuple(field.spec(name) for name, field in self._by_name.items())
+        self.schemas = {name: field.full_schema for name, field in self._by_name.items()}
+        """The JSON Schema of one value of each tensor."""
+        self._attributes = attributes = [field.name if field.name.isidentifier() else f"_{index}" for index, field in enumerate(fields)]
+        typed = [(attribute, field.type) for attribute, field in zip(attributes, fields, strict=True)]
+        struct = msgspec.defstruct(cls.__name__, typed, rename=dict(zip(attributes, self._by_name, strict=True)), gc=False)
+        # that msgspec knows already what is within a struct saves it more than a microsecond
+        made: Any = msgspec.defstruct("Rows", [("rows", list[struct])], array_like=True)  # type: ignore[valid-type]
+        convert = partial(msgspec.convert, type=made, from_attributes=True, builtin_types=_NO_TEXTS)
+        self._convert: Callable[[list[Any]], list[Any]] = lambda rows: convert((rows,)).rows
+        self._find = list(map(attrgetter, attributes))
+        self._is_json = all(field.is_plain for field in fields)
+        self._numbers = [index for index, field in enumerate(fields) if field.of in (FloatType, IntType) and not field.choices]
+
+    def check(self, rows: list[Any]) -> list[Any]:
+        """Objects with the values that leave. Raises TypeError or InvalidRequest if a row is not of the class, or does not fit it."""
+        rows = self._prepare(rows)
+        get: Any = dict.get if rows and isinstance(rows[0], dict) else getattr
+        keys = list(self._by_name) if get is dict.get else self._attributes
         try:
-            self._make(_to_objects(dict(zip(self._names, columns, strict=True))))
-            return [field.write(name_of(field), column) for field, column in zip(self._fields, columns, strict=True)]
-        except (InvalidRequest, OverflowError) as error:
-            raise ValueError(str(error)) from None
+            checked = self._convert(rows)
+        except msgspec.ValidationError:  # such as numbers of numpy
+            columns = {name: [get(row, key, UNSET) for row in rows] for name, key in zip(self._by_name, keys, strict=True)}
+            rows = _to_objects({name: _to_plain(column) for name, column in columns.items()})
+            for row, name in ((row, name) for row, each in enumerate(rows) for name, value in each.items() if value is UNSET):
+                raise TypeError(f"rows[{row}] has no {show(name)}") from None
+            try:
+                checked = self._convert(rows)
+            except msgspec.ValidationError as error:
+                raise InvalidRequest(explain_msgspec(str(error).replace("`$[0]", "`$", 1), rows, self._by_name)) from None
+            get, keys = dict.get, list(self._by_name)
+        for index in self._numbers:
+            refuse_changed(self.fields[index], [get(row, keys[index]) for row in rows])
+        return checked
+
+    def to_columns(self, checked: Sequence[Any]) -> list[Tensor]:
+        columns = zip(self._by_name.items(), (list(map(find, checked)) for find in self._find), strict=True)
+        return [field.write(name, _to_plain(column) if field.choices else column) for (name, field), column in columns]
+
+    def to_json(self, checked: Sequence[Any]) -> RowsAsJSON | None:
+        """A list of JSON objects. None if columns write something in another way, such as a date or an infinity."""
+        try:
+            text = _encode(checked) if self._is_json else b"null"
+        except TypeError:  # of a text of numpy
+            return None
+        return None if b"null" in text else RowsAsJSON([], text=text, names=self._by_name)
+
+
+def _refuse_others(cls: type, rows: list[Any]) -> list[Any]:
+    """Rows, if all are of the class."""
+    kind = dict if typing.is_typeddict(cls) else cls
+    for row, each in enumerate(rows if {*map(type, rows)} != {kind} else ()):
+        if not isinstance(each, kind):
+            raise TypeError(f"rows[{row}] is {show(each)}: expected {cls.__name__}")
+    return rows
 
 
 @cache

@@ -70,7 +70,7 @@ def to_array(tensor: torch.Tensor) -> Array:
     try:
         dtype = dtype_of("BF16")
     except InvalidRequest:
-        raise TypeError("a tensor of torch.bfloat16 needs ml_dtypes: pip install 'oip_asgi[bf16]', or use tensor.float()") from None
+        raise TypeError("a tensor of torch.bfloat16 needs ml_dtypes: pip install ml_dtypes, or use tensor.float()") from None
     bits: Array = plain.contiguous().view(torch.int16).numpy()
     return bits.view(dtype)
 

@@ -5,8 +5,7 @@ Numbers become INT64, UINT64 or FP64, unless a declaration says what they become
 
 from __future__ import annotations
 
-from collections.abc import Container, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Container, Mapping, Sequence
 from datetime import date, datetime
 from types import NoneType
 from typing import Any, Final
@@ -19,17 +18,21 @@ from .._protocol.errors import InvalidRequest, ModelFault, show
 from .._protocol.schemas import Parameters
 from .._protocol.specs import TensorSpec
 from .._protocol.tensors import Tensor, make_tensor, to_plain
-from .._protocol.to_array import as_array, to_wire_array
+from .._protocol.to_array import as_array, check_exact, to_wire_array
 from .base import AnyInputCodec
-from .column_dtypes import TEXT_DTYPES
 from .column_writing import column_to_tensor
 from .content_types import Codecs
 from .dataframes import is_foreign_frame, is_frame, is_series
+from .dates import NO_DATE, DatetimeCodec
+from .plain import PandasJSONCodec, StringCodec
 from .rows import Rows, find_rows_of
 from .torch import replace_torch
 
-_UNENCODABLE: Final = (TypeError, ValueError, ModelFault)
+_UNENCODABLE: Final = (TypeError, ValueError, ModelFault, OverflowError)
 """What a codec raises if a value cannot be a tensor."""
+
+_HAVE_STAND_IN: Final = (None, "str", "datetime")
+"""Content types in whose columns something stands for what is missing."""
 
 _MISSING: Final = (
     '; for a missing value in a column of a data frame, write pandas.Series(["a", None]), or pandas.Series([1, None], dtype="Int64")'
@@ -70,32 +73,43 @@ def to_inputs(
             raise InvalidRequest(f"input {show(name)} is a data frame, whose columns are inputs: give it alone, not by a name")
         spec = specs.get(name)
         spec = None if spec is not None and spec.other_datatypes == "all" else spec
-        if name in columns and isinstance(value, (list, tuple)) and any(each is None for each in value):
-            value = _make_column(value, spec)
-        tensors.append(_make_tensor(to_plain(name), value, spec, codecs))
+        encode = _encode_column if name in columns and isinstance(value, (list, tuple)) else _encode_value
+        tensors.append(_make_tensor(encode, to_plain(name), value, spec, codecs))
     return tensors, {}
 
 
-def _make_column(values: Sequence[Any], spec: TensorSpec | None) -> Any:
-    """A list with missing values as a column of the declared dtype; as it is, where its elements decide more than that."""
-    dtype = None if spec is None else "object" if spec.pd_dtype in TEXT_DTYPES else spec.pd_dtype  # which makes no texts of other values
-    if dtype is None and _are_numbers(values):  # pandas would round them
-        return values
-    if spec is not None and (spec.datatype in FLOATING or (spec.datatype != "BYTES" and dtype is None)):
-        return values
-    import pandas as pd
-
-    with suppress(TypeError, ValueError):  # values that have another type are refused as those of any list
-        return pd.Series(values, dtype=None if dtype == "category" else dtype)
-    return values
-
-
-def _make_tensor(name: str, value: Any, spec: TensorSpec | None, codecs: Codecs) -> Tensor:
+def _make_tensor(encode: Callable[..., Tensor], name: str, value: Any, spec: TensorSpec | None, codecs: Codecs) -> Tensor:
     try:
-        return _encode_value(name, value, spec, codecs)
+        return encode(name, value, spec, codecs)
     except _UNENCODABLE as error:
         text = str(error).removeprefix(f"tensor {name!r}: ")  # a codec says which one too
         raise InvalidRequest(f"input {show(name)}: {text}{_suggest_value(value, spec)}") from error
+
+
+def _encode_column(name: str, values: Sequence[Any], spec: TensorSpec | None, codecs: Codecs) -> Tensor:
+    """A list for a column. What is there has to be what a list without None has to be; then each None becomes what stands for it."""
+    is_there = [each is not None for each in values]
+    if all(is_there) or not _has_stand_in(values, spec):
+        return _encode_value(name, values, spec, codecs)
+    there = _encode_value(name, [each for each in values if each is not None], spec, codecs)
+    if spec is not None and not spec.takes(there.array.dtype):
+        return there  # refused later, as it is without None
+    if there.array.ndim != 1 or there.parameters.get("content_type") not in _HAVE_STAND_IN:
+        return _encode_value(name, values, spec, codecs)
+    if there.parameters.get("content_type") == DatetimeCodec.content_type:
+        elements = np.full(len(values), NO_DATE, object)
+        elements[is_there] = there.array
+        return make_tensor(name, elements, there.parameters)
+    found = iter(StringCodec.decode_input(there) if there.array.dtype.hasobject else there.array.tolist())
+    return PandasJSONCodec.encode_input(name, [next(found) if is_one else None for is_one in is_there])
+
+
+def _has_stand_in(values: Sequence[Any], spec: TensorSpec | None) -> bool:
+    """Whether None has a form of its own among such values; if not, it is NaN among numbers, null in JSON, or refused."""
+    if spec is None:
+        return not _are_numbers(values)
+    may_miss = spec.content_type in _HAVE_STAND_IN and spec.datatype not in FLOATING
+    return may_miss and (spec.datatype == "BYTES" or spec.pd_dtype is not None)
 
 
 def _encode_value(name: str, value: Any, spec: TensorSpec | None, codecs: Codecs) -> Tensor:
@@ -126,11 +140,8 @@ def _make_array(value: Any, spec: TensorSpec | None) -> Array:
         elements = array.ravel().tolist()
         if _are_numbers(elements) or (spec is not None and array.size and all(each is None for each in elements)):
             array = array.astype(np.float64)  # None becomes NaN, as null in JSON
-            if spec is None and any(
-                isinstance(each, (int, np.integer)) and int(each) != converted
-                for each, converted in zip(elements, array.ravel().tolist(), strict=True)
-            ):
-                raise TypeError("None makes FP64 of the whole numbers beside it, which would round the large ones: declare the input")
+            if spec is None:
+                check_exact(elements)
     array = to_wire_array(array)
     return array.reshape(1) if array.ndim == 0 and not isinstance(value, np.ndarray) else array
 

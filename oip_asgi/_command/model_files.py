@@ -21,6 +21,13 @@ from ..specs import specs_of
 EXPECTED: Final = "an estimator's .joblib or .pkl, an .onnx, or what save_model of LightGBM or XGBoost has written"
 
 
+_OF_CODE: Final = dict.fromkeys(
+    (".pt", ".pth", ".keras", ".h5", ".safetensors"),
+    "the command has no library that runs this: export it to ONNX, or load it in a module, and register a function with server.register",
+)
+"""What is said of files of other libraries."""
+
+
 class ModelFile(NamedTuple):
     """What a file holds."""
 
@@ -41,7 +48,7 @@ def read_model_file(file: Path) -> ModelFile:
     if reader is None:
         reader = next((each for mark, each in _BY_BEGINNING.items() if mark in beginning), None)
     if reader is None:
-        raise ValueError(f"{file}: this is no file of a model: expected {EXPECTED}")
+        raise ValueError(f"{file}: {_OF_CODE.get(file.suffix.lower(), 'this is no file of a model')}: expected {EXPECTED}")
     try:
         return reader(file)
     except (ImportError, ValueError):

@@ -38,11 +38,11 @@ _PREFIX: Final = "/v2"
 _HOST: Final = "127.0.0.1"
 _PORT: Final = 8000
 _EXTRAS: Final = {
-    "api_key": ("serve", ["fastapi"]),
-    "grpc": ("grpc", ["grpc", "google.protobuf"]),
-    "metrics": ("prometheus", ["prometheus_client"]),
+    "api_key": ("fastapi", ["fastapi"]),
+    "grpc": ("grpcio protobuf", ["grpc", "google.protobuf"]),
+    "metrics": ("prometheus_client", ["prometheus_client"]),
 }
-"""The extra that has what an option needs, and the modules of it."""
+"""What an option needs, as pip has it, and its modules."""
 _NOT_STARTED: Final = 3
 """The status with which uvicorn ends if the application does not start."""
 
@@ -79,7 +79,7 @@ def main(arguments: list[str] | None = None, program: str = "python -m oip_asgi"
     try:
         from watchfiles import DefaultFilter, PythonFilter, run_process
     except ImportError:
-        sys.exit("--reload needs watchfiles: pip install 'oip_asgi[serve]'")
+        sys.exit("--reload needs watchfiles: pip install watchfiles")
     path = Path(options.target)
     watched = path.resolve() if path.exists() else Path.cwd()
     # an editor and joblib replace a file, so its folder is watched
@@ -93,7 +93,7 @@ def run(options: argparse.Namespace) -> None:
     try:
         import uvicorn
     except ImportError:
-        sys.exit("uvicorn is not installed: pip install 'oip_asgi[serve]'")
+        sys.exit("uvicorn is not installed: pip install uvicorn")
     try:
         target = find_target(options.target, options.name, model_control=options.model_control)
         check_options(options, target)
@@ -131,9 +131,9 @@ def check_options(options: argparse.Namespace, target: Target) -> None:
         raise Mistake("--model-control is for a file or folder: write InferenceServer(model_control=True)")
     if options.api_key is not None and not (options.api_key and options.api_key.isascii()):
         raise Mistake("--api-key has to be ASCII, as the value of a header, and not empty")
-    for name, (extra, _) in _EXTRAS.items():
+    for name, (packages, _) in _EXTRAS.items():
         if getattr(options, name) is not None and not _has_what_it_needs(name):
-            raise Mistake(f"--{name.replace('_', '-')} needs an extra: pip install 'oip_asgi[{extra}]'")
+            raise Mistake(f"--{name.replace('_', '-')} needs what is not installed: pip install {packages}")
 
 
 def _has_what_it_needs(option: str) -> bool:
@@ -163,7 +163,7 @@ def _choose_ports(options: argparse.Namespace, settings: Settings | None) -> Por
     ports = ports._replace(**{key: value for key, value in said.items() if value is not None})
     for key in ("grpc", "metrics"):
         if getattr(ports, key) is not None and not _has_what_it_needs(key):  # of a folder, whose other models are served all the same
-            logger.warning("%s_port of settings.json is not opened: pip install 'oip_asgi[%s]'", key, _EXTRAS[key][0])
+            logger.warning("%s_port of settings.json is not opened: pip install %s", key, _EXTRAS[key][0])
             ports = ports._replace(grpc=None) if key == "grpc" else ports._replace(metrics=None)
     return ports
 

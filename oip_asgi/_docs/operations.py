@@ -224,9 +224,8 @@ class Operations:
             schema["properties"]["data"] = {**schema["properties"].get("data", {}), "default": [default]}
         return schema
 
-    def _list_items(self, specs: Sequence[TensorSpec], rows: object) -> dict[str, Schema]:
+    def _list_items(self, specs: Sequence[TensorSpec], fields: Mapping[str, Schema]) -> dict[str, Schema]:
         """The schema of an element of each tensor. That of a field of a class has its bounds and its description too."""
-        fields = rows.schemas if isinstance(rows, Rows) else {}
         return {spec.name: fields.get(spec.name) or {**self._refer_to(spec.datatype), **spec.bounds} for spec in specs}
 
     def _add_schemas(self, at: ModelPath) -> None:
@@ -235,9 +234,10 @@ class Operations:
         declared = {spec.name for spec in model.inputs}
         self._datatypes.update(spec.datatype for spec in (*named, *model.outputs))
         any_tensor, defaults = self._refer_to("Tensor"), _list_defaults(model)
-        taken_as = self._list_items(named, model.binding.rows)
-        made_as = self._list_items(model.outputs, model.binding.returned.request_codec)
-        each = json_schemas.allow_list if model.binding.rows is not None and model.binding.rows.is_list else lambda whole: whole
+        rows, returned = model.binding.rows, model.binding.returned.request_codec
+        taken_as = self._list_items(named, rows.as_inputs.schemas if rows else {})
+        made_as = self._list_items(model.outputs, returned.as_outputs.schemas if isinstance(returned, Rows) else {})
+        each = json_schemas.allow_list if rows is not None and rows.is_list else lambda whole: whole
         inputs = [
             self._describe_input(spec, taken_as[spec.name], is_declared=spec.name in declared, default=defaults.get(spec.name))
             for spec in named

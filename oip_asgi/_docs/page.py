@@ -68,6 +68,7 @@ POLICY: Final = (
 SHOWN: Final = (
     "run",
     "content_type",
+    "allow_timeout_override",
     "stream_timeout",
     "max_batch_size",
     "max_batch_delay",

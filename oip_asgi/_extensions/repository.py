@@ -83,7 +83,9 @@ class ControlRequest(msgspec.Struct):
 def read_status(model: Model) -> ModelStatus:
     now, reload_failed = model.lifecycle.state, model.lifecycle.reload_failed
     state, _, reason = _STATES[now]
-    return ModelStatus(model.name, model.version, state, _RELOAD_FAILED.get(now, reason) if reload_failed else reason)
+    return ModelStatus(
+        model.name, model.version, state, _RELOAD_FAILED.get(now, reason) if reload_failed else model.lifecycle.obstacle or reason
+    )
 
 
 def list_models(models: Iterable[Model], *, ready: bool) -> list[ModelIndex]:
@@ -101,7 +103,7 @@ def list_blockers(models: Iterable[Model]) -> list[ModelIndex]:
     entries = list_models(models, ready=False)
     for entry in entries:
         if entry.state == "READY":
-            entry.reason = _NOT_READY
+            entry.state, entry.reason = "UNAVAILABLE", _NOT_READY
     return entries
 
 

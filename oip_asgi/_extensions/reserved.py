@@ -13,13 +13,19 @@ from typing import Final
 from .._protocol.errors import InvalidRequest, find_near, list_names, show
 from .._protocol.tensors import ELSEWHERE
 
+WANTS_FINAL: Final = "triton_enable_empty_final_response"
+"""Whether a stream ends with a response without outputs, which says that it is the last one."""
+
+FINAL: Final = "triton_final_response"
+"""The parameter of a response that says so."""
+
 _FLAG: Final = ((bool,), "true or false")
 _EXPECTED: Final[Mapping[str, tuple[tuple[type, ...], str]]] = {
     "sequence_id": ((int, str), "an integer, 0 or more, or a string"),
     "sequence_start": _FLAG,
     "sequence_end": _FLAG,
     "priority": ((int,), "an integer, 0 or more"),
-    "triton_enable_empty_final_response": _FLAG,
+    WANTS_FINAL: _FLAG,
 }
 """The types of each parameter. Integers have 64 bits, and no sign."""
 

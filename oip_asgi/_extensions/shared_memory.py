@@ -10,7 +10,6 @@ Specification: Triton's System Shared Memory Extension; CUDA Shared Memory Exten
 from __future__ import annotations
 
 import inspect
-import logging
 import os
 import re
 import stat
@@ -81,7 +80,7 @@ class SharedMemory:
         try:
             return self._allow(key) is True
         except Exception as error:
-            log_raised(logging.ERROR, error, "allow= of SharedMemory raised, so the shared memory %s is refused", show(key))
+            log_raised(error, "allow= of SharedMemory raised, so the shared memory %s is refused", show(key))
             return False
 
 

@@ -21,7 +21,6 @@ from .._hosts.body_readers import TAKEN_BY
 from .._hosts.given import check_server
 from .._hosts.middleware import drops_trailers
 from .._http.request import Head, RestFormat
-from .._http.response import respond_error
 from .._io import ClientGone, DeadlinePassed
 from .._protocol.errors import InferenceError, TakenBy, TimedOut, show
 from .._protocol.log import logger
@@ -31,7 +30,7 @@ from ..server import InferenceServer
 from .frames import FrameReader
 from .headers import Fields, find_protocol, read_metadata
 from .methods import exchange, reply_error
-from .over_http import CANCELLED, RPC, Answer, begin_rpc
+from .over_http import CANCELLED, RPC, Answer, begin_rpc, respond_refusal
 from .services import Converse, Services
 
 if TYPE_CHECKING:
@@ -96,7 +95,7 @@ class OIPGRPCApp:
             rpc = begin_rpc(head, can_send_trailers=can_send_trailers)
         except InferenceError as error:
             await self._drop_body(head, client)
-            answer = Answer(respond_error(error))
+            answer = Answer(respond_refusal(head, error))
         else:
             converse = self._services.conversations.get(head.path)
             if converse is not None:

@@ -13,9 +13,9 @@ import msgspec
 
 from .._http.browsers import refuse_foreign
 from .._http.request import Head
-from .._http.response import Response
+from .._http.response import JSON, Response, encode_json, respond, respond_error
 from .._protocol.datatypes import Buffer
-from .._protocol.errors import InferenceError, show
+from .._protocol.errors import InferenceError, client_text, show
 from .._serving.server_options import ServerOptions
 from .frames import FrameReader, encode_frame_head, encode_trailers
 from .headers import ACCEPTED, OK, PROTOCOLS, Fields, Protocol, encode_status, find_coding, find_protocol, read_timeout
@@ -26,6 +26,9 @@ _NO_TRAILERS: Final = (
     "the server of this application cannot send the HTTP/2 trailers that gRPC needs (ASGI's http.response.trailers): "
     "run it with one that can, such as pyvoy or gunicorn's asgi worker with HTTP/2, or use gRPC-Web"
 )
+
+
+_EXPECTED: Final = "application/grpc or application/grpc-web, with protobuf, which clients of the Connect protocol can send too"
 
 
 class Answer(msgspec.Struct, frozen=True):
@@ -97,6 +100,13 @@ def begin_rpc(head: Head, *, can_send_trailers: bool) -> RPC:
     if head.method != "POST":
         raise InferenceError(f"gRPC is asked by POST, not by {head.method}", status=405, headers={"Allow": "POST"})
     if protocol is None:
-        text = f"Content-Type is {show(content_type.decode('latin-1'))}: expected application/grpc or application/grpc-web, with protobuf"
+        text = f"Content-Type is {show(content_type.decode('latin-1'))}: expected {_EXPECTED}"
         raise InferenceError(text, status=415)
     return RPC(protocol, head, protocol.has_trailers and not can_send_trailers, [(b"content-type", content_type)])
+
+
+def respond_refusal(head: Head, error: InferenceError) -> Response:
+    """Make the HTTP response for a request that is no gRPC: in the Connect protocol's own form of errors if its client speaks that."""
+    if b"connect-protocol-version" not in head.fields and not head.fields.get(b"content-type", b"").startswith(b"application/connect+"):
+        return respond_error(error)
+    return respond(error.status, [JSON], [encode_json({"code": "unimplemented", "message": client_text(error)})])

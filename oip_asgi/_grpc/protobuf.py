@@ -17,8 +17,8 @@ try:
     from google.protobuf.message import DecodeError, Message
     from google.protobuf.message_factory import GetMessageClass as GetMessageClass
 except ImportError as error:
-    also = ", or 'oip_asgi[grpc]' for add_to_server"
-    raise make_import_error(error, "google.protobuf", "grpc-asgi", also=also) from error
+    also = ", and grpcio for add_to_server"
+    raise make_import_error(error, "google.protobuf", "protobuf", also=also) from error
 
 from .._protocol.datatypes import Buffer
 from .._protocol.errors import InvalidRequest

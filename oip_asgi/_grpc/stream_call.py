@@ -15,6 +15,7 @@ from typing import Any, Final, TypeAlias
 
 import msgspec
 
+from .._extensions.reserved import FINAL, WANTS_FINAL
 from .._io import begin
 from .._models.handler import Handler
 from .._models.model import Model
@@ -42,8 +43,6 @@ STREAM: Final = "ModelStreamInfer"
 MOST_UNANSWERED: Final = 64
 """How many requests of one call may be unanswered. No more are read meanwhile."""
 
-_FINAL: Final = "triton_final_response"
-_WANTS_FINAL: Final = "triton_enable_empty_final_response"
 _ENDS_AT_ERROR: Final = "triton_grpc_error"
 
 _INFER_RESPONSE: Final = 2
@@ -71,7 +70,7 @@ class _Request(GRPCFormat):
         return super().decode(body, handler, read_region)
 
     def encode(self, request: InferenceRequest, response: InferenceResponse) -> list[Any]:
-        parameters = {**response.parameters, _FINAL: not self.has_many}
+        parameters = {FINAL: not self.has_many, **response.parameters}
         response = msgspec.structs.replace(response, parameters=parameters)  # observers have the other one
         content = b"".join(super().encode(request, response))
         return [encode_bytes_head(_INFER_RESPONSE, len(content)) + content]
@@ -177,8 +176,6 @@ class StreamCall:
             first = await begin(items)
             if first is not None:
                 await send_pieces(io, self._runtime.here(), first, items, write)
-            if request.has_many:
-                await self._send_final(request, place)
         except Exception as error:
             await self._send_error(as_client_error(error), request, model, place)
         except BaseException as error:
@@ -218,9 +215,7 @@ class StreamCall:
     async def _send_final(self, request: _Request, place: Place) -> None:
         """Send the message that ends a request's answers, if the client wants it."""
         parameters = {} if request.message is None else request.message.parameters
-        if _WANTS_FINAL in parameters and parameters[_WANTS_FINAL].bool_param:
-            message = self._message()
-            response = message.infer_response
-            response.id, response.model_name, response.model_version = request.id, request.model_name, request.model_version
-            response.parameters[_FINAL].bool_param = True
-            await self._outbox.send(message.SerializeToString(), place)
+        if WANTS_FINAL in parameters and parameters[WANTS_FINAL].bool_param:
+            request.has_many = False
+            final = InferenceResponse([], {}, request.id, request.model_name, request.model_version)
+            await self._outbox.send(request.encode(InferenceRequest([]), final)[0], place)

@@ -1,6 +1,7 @@
 """Server-sent events, their headers, and JSON documents: what answers `generate`, `generate_stream` and `infer_stream`. Knows no routes.
 
 The head of a stream is sent with the first response, so an earlier failure is an ordinary error. A later failure is one more event.
+If there is nothing to send for long, the head and a comment are sent, again and again: proxies end a connection that is silent.
 
 Specification: Triton's Generate Extension; server-sent events, one `data:` line each.
 """
@@ -13,18 +14,19 @@ from typing import Any, ClassVar, Final, NamedTuple
 
 import msgspec
 
-from .._extensions.reserved import OF_PROTOCOL
+from .._extensions.reserved import FINAL, OF_PROTOCOL, WANTS_FINAL
 from .._io import IO, begin
 from .._models.handler import Handler
 from .._models.model import Model
 from .._protocol import schemas
 from .._protocol.datatypes import Buffer
 from .._protocol.errors import InferenceError, InvalidRequest, client_text, show
+from .._protocol.response_headers import ResponseHeaders
 from .._protocol.tensors import REGION, InferenceRequest, InferenceResponse, ReadRegion
 from .._rest import body as rest
 from .._rest import generate
 from .._serving.engine import Engine
-from .._serving.stream import infer_any, stream
+from .._serving.stream import Framing, infer_any, stream
 from .headers import HEADER_LENGTH_FIELD
 from .request import Head, RestFormat
 from .response import JSON, Response, encode_json, respond
@@ -38,6 +40,15 @@ class Events(NamedTuple):
     headers: Sequence[tuple[bytes, bytes]]
     first: bytes | None  # the first piece; None if there is none
     items: AsyncGenerator[bytes, None]  # those that follow it
+
+
+def add_headers(response: Response | Events, added: ResponseHeaders | None) -> Response | Events:
+    """The response with what the model and the server add to its head, which leaves now."""
+    fields = {name.encode(): value.encode() for name, value in (() if added is None else added.send())}
+    headers = [field for field in response.headers if field[0] not in fields] + [*fields.items()]
+    if isinstance(response, Events):
+        return response._replace(headers=headers)
+    return Response(response.status, headers, response.parts, response.size)
 
 
 _AS_JSON: Final = InferenceRequest([])
@@ -66,6 +77,10 @@ _HEADERS: Final = [
 ]
 
 
+_BEAT: Final = Response(200, _HEADERS, [b":\n\n"], 3)
+"""A comment, which clients leave out."""
+
+
 class DocumentFormat(msgspec.Struct, eq=False):
     """One request over HTTP, each of whose responses is a JSON document."""
 
@@ -74,6 +89,7 @@ class DocumentFormat(msgspec.Struct, eq=False):
     may_be_flat: bool  # whether the request may be a flat object, or a list of them
     is_flat: bool = False  # whether it is one
     has_rows: bool = False  # whether it is a list of them
+    has_many: bool = False  # whether a generator answers
     encoder: generate.FlatEncoder | None = None  # what encodes the responses to a flat object, made for the first of them
 
     timeout: ClassVar[float] = RestFormat.timeout
@@ -92,6 +108,7 @@ class DocumentFormat(msgspec.Struct, eq=False):
         return self.wire.read(io)
 
     def decode(self, body: Buffer, handler: Handler, read_region: ReadRegion) -> InferenceRequest:
+        self.has_many = handler.streams
         if self.may_be_flat:
             request = self._decode_flat(body, handler)
             if request is not None:
@@ -110,19 +127,18 @@ class DocumentFormat(msgspec.Struct, eq=False):
         """Decode a flat object, or a list of them. None if the body is a whole inference request."""
         text, binding, declared = bytes(body), handler.binding, handler.shown_inputs
         rows = None if binding.rows is None else binding.rows.as_json
-        as_columns = binding.of_one_request is InferenceRequest or handler.options.cache is not None
         self.has_rows = rows is not None and text.lstrip()[:1] == b"["
         if not self.has_rows and generate.is_inference_request(text, declared.keys() | binding.named):
             return None
         if HEADER_LENGTH_FIELD in self.head.fields:
             raise InvalidRequest("a flat object has no binary data: leave Inference-Header-Content-Length out, or send inputs")
         if rows is not None:
-            request = rows.read(text, is_list=self.has_rows, as_columns=as_columns)
+            request = rows.read(text, is_list=self.has_rows)
             if request is not None:
                 return request
         flat = generate.read_object(text)
         if rows is not None:
-            request = rows.read_row(flat, as_columns=as_columns)
+            request = rows.read_row(flat)
             if request is not None:
                 return request
         named = binding.named.union(binding.undeclared)
@@ -133,7 +149,10 @@ class DocumentFormat(msgspec.Struct, eq=False):
         columns = (declared.keys() | named) - binding.named if binding.takes_frame else frozenset()
         return generate.decode_request(flat, declared, named, columns | binding.columns, binding.may_be_null)
 
-    def encode(self, _: InferenceRequest, response: InferenceResponse) -> bytes:
+    def encode(self, request: InferenceRequest, response: InferenceResponse) -> bytes:
+        if request.parameters and request.parameters.get(WANTS_FINAL) and self.frame is _EVENT:
+            parameters = {FINAL: not self.has_many, **response.parameters}
+            response = msgspec.structs.replace(response, parameters=parameters)  # observers have the other one
         if self.has_rows:
             document = generate.encode_rows(response)
         elif self.is_flat:
@@ -154,6 +173,7 @@ async def answer_with_document(engine: Engine, model: Model, wire: RestFormat, i
 
 async def answer_with_events(request: Exchange, model: Model, *, may_be_flat: bool) -> Events:
     """Answer `generate_stream` and `infer_stream` with an event for each response."""
-    wire = DocumentFormat(request.wire, _EVENT, may_be_flat=may_be_flat)
-    items = stream(request.engine, model, wire, request.io, _encode_error)
+    wire, head = DocumentFormat(request.wire, _EVENT, may_be_flat=may_be_flat), request.wire.head
+    framing = Framing(_encode_error, lambda: add_headers(_BEAT, head.response_headers))
+    items = stream(request.engine, model, wire, request.io, framing)
     return Events(200, _HEADERS, await begin(items), items)

@@ -21,15 +21,14 @@ from .._models.model import Model
 from .._models.registry import path_of
 from .._protocol import schemas
 from .._protocol.errors import show
-from .._protocol.response_headers import ResponseHeaders
 from .._serving.engine import Engine
 from .._serving.failures import as_client_error
 from .._serving.guard import Guard
 from .._serving.pipeline import infer
-from .._serving.readiness import find_blockers, is_model_ready
+from .._serving.readiness import find_blockers, is_model_ready, say_leaving
 from . import pages
 from .browsers import refuse_foreign
-from .events import Events, answer_with_document, answer_with_events
+from .events import Events, add_headers, answer_with_document, answer_with_events
 from .request import Head, RestFormat
 from .response import JSON, Response, encode_json, respond, respond_error, respond_json
 from .routed import Exchange
@@ -71,7 +70,7 @@ async def exchange(engine: Engine, head: Head, io: IO, body: bytes | None = None
         else:  # as nearly always
             response = await answer(engine, model, wire, io)
         if head.response_headers is not None:
-            response = _add_headers(response, head.response_headers)
+            response = add_headers(response, head.response_headers)
     except Exception as error:
         response = respond_error(as_client_error(error))
     if wire.body is None and not wire.is_read:
@@ -79,15 +78,6 @@ async def exchange(engine: Engine, head: Head, io: IO, body: bytes | None = None
     if head.method == "HEAD" and type(response) is Response:
         return Response(response.status, response.headers, [], 0)
     return response
-
-
-def _add_headers(response: Response | Events, added: ResponseHeaders) -> Response | Events:
-    """The response with what the model and the server add to its head, which leaves now."""
-    fields = {name.encode(): value.encode() for name, value in added.send()}
-    headers = [field for field in response.headers if field[0] not in fields] + [*fields.items()]
-    if isinstance(response, Events):
-        return response._replace(headers=headers)
-    return Response(response.status, headers, response.parts, response.size)
 
 
 async def _infer_if_allowed(engine: Engine, guard: Guard, wire: RestFormat, io: IO) -> Response | Events:
@@ -146,7 +136,7 @@ def _find_hint(head: Head, match: Match) -> str:
 async def _answer_ready(request: Exchange) -> Response:
     engine = request.engine
     blockers = await find_blockers(engine, request.io, waits=not request.wire.head.holds_thread)
-    document = schemas.ServerReady(blockers is None, True)
+    document = schemas.ServerReady(blockers is None, True, reason=say_leaving(engine))
     if blockers and engine.guard is None:  # else not everybody may know of each model
         document.models = repository.list_blockers(blockers)
     return respond_json(200 if document.ready else 503, document)
@@ -163,7 +153,7 @@ async def _describe_model(request: Exchange, model: Model) -> Response:
 
 async def _answer_model_ready(request: Exchange, model: Model) -> Response:
     ready = await is_model_ready(request.engine, request.io, model, waits=not request.wire.head.holds_thread)
-    return respond_json(200 if ready else 503, schemas.ModelReady(model.name, ready))
+    return respond_json(200 if ready else 503, schemas.ModelReady(model.name, ready, say_leaving(request.engine)))
 
 
 async def _answer_once(answer: _AnswerOnce, request: Exchange, model: Model) -> Response:

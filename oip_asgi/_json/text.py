@@ -42,6 +42,8 @@ ERRORS: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 _BEGINNINGS: Final = {
     b"--": "; it looks like multipart/form-data, which curl -F and HTML forms send: send JSON",
     b"\xef\xbb\xbf": "; it begins with a byte order mark: send UTF-8 without one, which Python calls utf-8 and not utf-8-sig",
+    b"\x93NU": "; it looks like a .npy file: send JSON, or the array's bytes alone as binary tensor data",
+    b"{'": "; it looks like a dict as Python prints it: send what json.dumps makes of it",
     b"\xff\xfe": "; it looks like UTF-16: send UTF-8",
 }
 """What to send instead of a text that begins so."""

@@ -229,7 +229,7 @@ def parse_return(annotation: Any, codecs: Codecs, *, streams: bool) -> Returned:
         return Returned(request_codec=parsed.request_codec)
     rows = None if parsed.codec or codecs.find_writer(parsed.wanted) else find_rows_of_result(parsed.wanted)
     if rows is not None:
-        return Returned(rows.outputs, request_codec=rows)
+        return Returned(rows.as_outputs.specs, request_codec=rows)
     origin, members, is_each = typing.get_origin(parsed.wanted), [parsed], False
     if isinstance(origin, type) and issubclass(origin, Mapping) and len(args) == 2:
         members, is_each = [parse_annotation(args[1])], True

@@ -120,7 +120,9 @@ def take_unnamed(accepted: Accepted, *_: Any) -> Any:
 
 def take_request(accepted: Accepted, *_: Any) -> InferenceRequest:
     """Take the request. Its inputs are the accepted tensors, which may have another shape than those that came."""
-    request = accepted.request
+    request, rows = accepted.request, accepted.binding.rows
+    if rows is not None and OBJECTS in accepted.tensors:
+        return rows.as_json.write_columns(request)
     tensors = list(accepted.tensors.values())
     if all(map(operator.is_, tensors, request.inputs)):
         return request

@@ -48,7 +48,7 @@ def declare(function: Callable[..., Any], *, has_frames: bool) -> Declaration | 
         return None
     if columns and not has_frames:
         raise ValueError(
-            f"the {type(model).__name__} was fitted with a data frame, which needs pandas: pip install 'oip_asgi[pandas]'; or, to take one "
+            f"the {type(model).__name__} was fitted with a data frame, which needs pandas: pip install pandas; or, to take one "
             f'array, of which nothing checks the order, write inputs=[TensorSpec("X", "FP64", [-1, {len(columns)}])]'
         )
     outputs = _declare_classes(model) if method in _LABELED else ()

@@ -5,14 +5,13 @@ Only one load or unload runs at a time, and all who wait for a load wait for the
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Final, Literal, NoReturn, final
 
 from .._io import IO, Part, Signal
-from .._protocol.errors import SOON, InferenceError, ModelFailed, NotFound, NotReady
+from .._protocol.errors import SOON, InferenceError, ModelFailed, NotFound, NotReady, NotYet
 from .._protocol.log import log_raised, logger
 from .handler import Handler
 from .idle import IdleUnload, WentIdle
@@ -30,6 +29,11 @@ _REASONS: Final[Mapping[State, str]] = {
 _LOADING: Final = "it is still loading"
 _TRIED_AGAIN: Final = "its load failed, see the server's log; the next request tries again"
 
+_AGAIN_SECONDS: Final = 5.0
+"""How long a load that failed because of something else is not tried again: requests and probes come often."""
+
+_TRIED_LATER: Final = "it is not ready until a request or a probe loads it again, at most every five seconds"
+
 _REMAINS: Final[Mapping[State, str]] = {
     "reloading": "what was loaded before still serves",
     "waking": "the next request tries again",
@@ -39,6 +43,13 @@ _REMAINS: Final[Mapping[State, str]] = {
 _NOT_TRIED_AGAIN: Final = (
     "it is not ready; only server.load(...), server.load_sync(...), or a client of a server with model_control=True, loads it again"
 )
+
+
+def _log_failure(error: Exception, label: str, state: State, before: str) -> None:
+    """Log what a load raised; an obstacle that is there as before is in the log already."""
+    follows, cause = (_TRIED_LATER, error.__cause__) if isinstance(error, NotYet) else (_NOT_TRIED_AGAIN, None)
+    if not before or before != str(error):
+        log_raised(cause or error, "model %s: load= raised, so %s", label, _REMAINS.get(state, follows))
 
 
 @final
@@ -118,12 +129,14 @@ class Lifecycle:
         self._loading: _Load | None = None
         self._unloading: Part | None = None
         self._retired = _Retired(loader, limiter)
+        self.obstacle, self._again_at = "", 0.0  # why it is not ready, if load= raised NotYet, and when that is tried again
         self._parameters = LoadParameters()  # those of the last load, for the request that wakes the model
 
     def _move_state(self, event: Event) -> Action:
         """Go to the next state, and return what to do. The caller holds the lock."""
         action, self.state = transition(self.state, event)
         self.reload_failed = event == "raised" and self.is_ready
+        self.obstacle = self.obstacle if self.state in ("failed", "loading") else ""
         return action
 
     @property
@@ -152,16 +165,17 @@ class Lifecycle:
         """The error for a request, if the model does not serve: why, or `otherwise` if the state does not say it."""
         if self.state in ("unregistering", "unregistered"):
             return NotFound(f"model {self._label} is not found: it was unregistered")
-        reason = _REASONS.get(self.state, otherwise)
-        return NotReady(f"model {self._label} is not ready: {reason}", headers=SOON if reason == _LOADING else None)
+        reason = self.obstacle or _REASONS.get(self.state, otherwise)
+        return NotReady(f"model {self._label} is not ready: {reason}", headers=SOON if self.obstacle or reason == _LOADING else None)
 
     # Loading
 
     def begin_to_load(self, io: IO, *, at_start: bool = False) -> Part | None:
         """Load the model if it is only registered, without waiting. Requests that come meanwhile wait for it; `at_start`, they are
-        refused."""
+        refused, as they are while a load is tried again that had an obstacle."""
         with self._lock:
-            begun = self._begin_if("registered", is_waited_for=not at_start)
+            again = self.obstacle != "" and time.monotonic() >= self._again_at
+            begun = self._begin_if("failed" if again else "registered", is_waited_for=not (again or at_start))
         if begun is not None:
             io.spawn(begun.part)
         return begun and begun.part
@@ -248,11 +262,12 @@ class Lifecycle:
             since = time.monotonic()
             loaded = await self._loader.load(io, parameters)
             self.load_seconds = time.monotonic() - since
-            event = "loaded"
+            event, self.obstacle = "loaded", ""
             logger.info("model %s is loaded after %.1f s", self._label, self.load_seconds)
         except Exception as error:
             event, loading.error = "raised", error
-            log_raised(logging.ERROR, error, "model %s: load= raised, so %s", self._label, _REMAINS.get(self.state, _NOT_TRIED_AGAIN))
+            _log_failure(error, self._label, self.state, self.obstacle)
+            self.obstacle, self._again_at = str(error) if isinstance(error, NotYet) else "", time.monotonic() + _AGAIN_SECONDS
         finally:
             replaced = self._end_load(loading, event, loaded)
             if self.idle_unload is not None and loading.action == "serve" and loaded is not None:

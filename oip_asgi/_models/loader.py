@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import logging
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -182,4 +181,4 @@ class Loader:
         try:
             await call_hook(io, self._wrap_hook(call_async if is_async(unload) else call))
         except Exception as error:
-            log_raised(logging.ERROR, error, "%s: unload= raised", self._options)
+            log_raised(error, "%s: unload= raised", self._options)

@@ -41,6 +41,7 @@ class ModelKeywords(TypedDict, total=False):
     max_concurrency: int | None
     max_queue: int
     timeout: float | None
+    allow_timeout_override: bool
     stream_timeout: float | None
     cache: ResponseCache | None
     max_batch_size: int | None
@@ -96,6 +97,7 @@ class ModelOptions(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     max_concurrency: Annotated[int | None, integer(1)] = None
     max_queue: Annotated[int, integer(0)] = 100
     timeout: Annotated[float | None, SECONDS] = None
+    allow_timeout_override: Annotated[bool, BOOLEAN] = False
     stream_timeout: Annotated[float | None, SECONDS] = None
     cache: Annotated[ResponseCache | None, instance_of(ResponseCache, "ResponseCache(max_bytes=64 << 20)")] = None
     max_batch_size: Annotated[int | None, integer(1, "a number of rows, 1 or more, such as 32", most=2**31 - 1)] = None

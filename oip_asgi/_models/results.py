@@ -61,10 +61,9 @@ def to_response(
         outputs.rows is not None
         and not content_types
         and type(result) is not InferenceResponse
-        and outputs.declared is outputs.rows.outputs
+        and outputs.declared is outputs.rows.as_outputs.specs
     ):
-        as_json = outputs.rows.as_json.write(result, rows) if rows else None
-        return as_json or _call_encoder(outputs.rows.encode_response, "", refuse_coroutine(result))
+        return _call_encoder(outputs.rows.encode_response, "", refuse_coroutine(result), None, True, rows)
     if type(result) is CheckedResponse and result.declared and result.declared == outputs.declared and not content_types:
         return result
     result = refuse_coroutine(result)
@@ -311,7 +310,12 @@ def _cast_output(tensor: Tensor, spec: TensorSpec) -> Tensor:
     if "content_type" in tensor.parameters:
         array = spec.to_declared_rank(array)
     if not spec.fits(array.shape):
-        raise ModelFault(f"output {spec.name!r} has shape {list(array.shape)}, but {list(spec.shape)} is declared")
+        hint = (
+            ": of a list with one array, as session.run gives it, return the array: write [0]"
+            if array.shape[:1] == (1,) and spec.fits(array.shape[1:])
+            else ""
+        )
+        raise ModelFault(f"output {spec.name!r} has shape {list(array.shape)}, but {list(spec.shape)} is declared{hint}")
     if array.dtype == spec.dtype or holds_missing(tensor, spec.dtype):
         tensor.array = array
         return tensor

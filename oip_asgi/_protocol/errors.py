@@ -185,6 +185,10 @@ class NotReady(InferenceError):
     status = 503
 
 
+class NotYet(NotReady):
+    """What a `load=` raises if another server is not there yet: the load is tried again. Its cause is for the log."""
+
+
 class Busy(InferenceError):
     """All slots are taken, and the queue is full: sending it again later will help."""
 

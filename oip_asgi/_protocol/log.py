@@ -24,20 +24,32 @@ _SHOWN: Final = 100
 """Characters of a request's identifier that are logged."""
 
 
-def log_raised(level: int, error: BaseException, message: str, *values: object, extra: Mapping[str, object] | None = None) -> None:
+def log(message: str, *values: object, level: int = logging.ERROR, extra: Mapping[str, object] | None = None) -> None:
+    """Log one line."""
+    path, line, function, _ = logger.findCaller(stacklevel=2)
+    _write(logger.makeRecord(logger.name, level, path, line, message, values, None, function, extra))
+
+
+def _write(record: logging.LogRecord) -> None:
+    level, last = record.levelno, logging.lastResort  # the handler of last resort writes to stderr
+    if logger.disabled and last is not None and level >= logging.ERROR and level > logger.manager.disable:
+        last.handle(record)
+    elif logger.isEnabledFor(level):
+        logger.handle(record)
+
+
+def log_raised(error: BaseException, message: str, *values: object, extra: Mapping[str, object] | None = None) -> None:
     """Log what users' code raised, without the frames of this package around it. If only its result was wrong, that is one line."""
-    if not logger.isEnabledFor(level):
-        return
     path, line, function, _ = logger.findCaller(stacklevel=2)
     text, is_foreign = format_traceback(error)
     is_one_line = isinstance(error, ModelFault) and not is_foreign
     if is_one_line:
         message, values = f"{message}: %s", (*values, escape(str(error)))
     raised = None if is_one_line else (type(error), error, error.__traceback__)
-    record = logger.makeRecord(logger.name, level, path, line, message, values, raised, function, extra)
+    record = logger.makeRecord(logger.name, logging.ERROR, path, line, message, values, raised, function, extra)
     # logging's own formatter prints this, if it is there, instead of a text made of exc_info
     record.exc_text = None if is_one_line else text
-    logger.handle(record)
+    _write(record)
 
 
 def log_fields(model: str, version: str | None, request_id: str | None, seconds: float) -> dict[str, object]:

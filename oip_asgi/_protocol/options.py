@@ -41,10 +41,10 @@ class Field(NamedTuple):
 
 
 def text(example: str) -> Check:
-    return Check(f"a non-empty string without lone surrogates, such as {example}", _is_text, TypeError)
+    return Check(f"a non-empty string without lone surrogates, such as {example}", is_text, TypeError)
 
 
-def _is_text(value: object) -> bool:
+def is_text(value: object) -> bool:
     try:
         return isinstance(value, str) and value.encode() != b""
     except UnicodeEncodeError:

@@ -18,7 +18,7 @@ import numpy as np
 
 from .datatypes import Buffer
 from .errors import BodyTaken, InferenceError, InvalidRequest, TakenBy, TooLarge, show
-from .log import logger
+from .log import log
 
 Coding: TypeAlias = Literal["gzip", "deflate"]
 
@@ -117,7 +117,7 @@ _TAKEN_BY: Final = (
 def make_taken_error(taken_by: TakenBy, *, is_logged: bool = True) -> BodyTaken:
     """Make the error for a request whose body something of the application has read, and log what that was."""
     if is_logged:
-        logger.error(_TAKEN_BY, *taken_by())
+        log(_TAKEN_BY, *taken_by())
     return BodyTaken(_TAKEN)
 
 

@@ -28,7 +28,8 @@ class ResponseHeaders(MutableMapping[str, str]):
 
     def __init__(self) -> None:
         self._values: dict[str, str] = {}
-        self._is_sent = False
+        self.is_sent = False
+        """Whether the head of the answer has left."""
 
     def __getitem__(self, name: str) -> str:
         return self._values[name.lower()]
@@ -55,11 +56,11 @@ class ResponseHeaders(MutableMapping[str, str]):
 
     def send(self) -> list[tuple[str, str]]:
         """Return the names and values for the head of the answer. From then on nothing can be written."""
-        self._is_sent = True
+        self.is_sent = True
         return list(self._values.items())
 
     def _check_open(self, name: str) -> None:
-        if self._is_sent:
+        if self.is_sent:
             raise RuntimeError(f"response header {name} is too late, as the head of the answer has left: write it before the first item")
 
 

@@ -186,20 +186,24 @@ class ModelIndex(msgspec.Struct, kw_only=True):
     reason: str | msgspec.UnsetType = msgspec.UNSET
 
 
-class ServerReady(msgspec.Struct):
+class ServerReady(msgspec.Struct, omit_defaults=True):
     """`$ready_server_response`: the text says `live`, KServe's client and server say `ready`; both are here."""
 
     ready: bool
     live: bool
     models: list[ModelIndex] | msgspec.UnsetType = msgspec.UNSET
     """The models that are not ready."""
+    reason: str = ""
+    """Why not, if it is because of none of them."""
 
 
-class ModelReady(msgspec.Struct):
+class ModelReady(msgspec.Struct, omit_defaults=True):
     """`$ready_model_response`."""
 
     name: str
     ready: bool
+    reason: str = ""
+    """Why not, if it is because of the server."""
 
 
 class ModelList(msgspec.Struct):

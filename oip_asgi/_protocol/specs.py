@@ -231,7 +231,7 @@ def _read_number(text: bytes) -> float:
     """The number of a JSON text, as columns with missing values are sent; NaN for one that is missing, or is no number."""
     try:
         value = json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):  # the first is refused later, where it is read
         return math.nan
     return value if type(value) in (int, float) else math.nan
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from contextlib import suppress
 from typing import Any, Final
 
@@ -15,6 +16,9 @@ from .errors import show
 _TOGETHER: Final = 2**16
 """How many elements of BYTES become an array at a time. That takes a millisecond; then other threads may run. Without that,
 32 MiB of short strings held them up for 100 to 300 milliseconds."""
+
+_NEARLY_INFINITE: Final = 2**1023
+"""From here on, a float of a whole number may be out of range, which is another error."""
 
 _FEW: Final = 2**6
 """Up to so many elements, one more array object takes as much memory as the elements."""
@@ -64,12 +68,26 @@ def as_array(value: Any, preferred: DType | None = None, *, takes_mixed: bool = 
     if kind in "fO" and all(issubclass(cls, (int, np.integer)) for cls in classes):
         return _to_whole_numbers(np.asarray(value, object), preferred)
     if kind == "f" and _holds_integers(value) and (np.abs(array) >= FIRST_ROUNDED).any():
-        text = "its whole numbers are floats where one is missing, which rounds those of 2**53 or more"
-        raise TypeError(f'{text}: make it a column, as in pandas.Series(values, dtype="Int64")')
+        raise TypeError(
+            "its whole numbers are floats where one is missing, which rounds those of 2**53 or more: make it a column, "
+            'as in pandas.Series(values, dtype="Int64")'
+        )
+    if kind == "f" and preferred is None and len(classes) > 1 and (np.abs(array) >= FIRST_ROUNDED).any():
+        check_exact(np.asarray(value, object).ravel().tolist())
     if preferred is not None and preferred.kind == "u" and kind == "i" and classes == {int}:
         unsigned = array.astype(preferred)
         return unsigned if (unsigned == array).all() else array
     return array
+
+
+def check_exact(elements: Iterable[Any]) -> None:
+    """Refuse whole numbers of which floats are made, if one would be another one then."""
+    for each in elements:
+        if isinstance(each, (int, np.integer)) and abs(int(each)) < _NEARLY_INFINITE and float(each) != int(each):
+            raise TypeError(
+                f"{show(int(each))} would be rounded, as a fraction or a missing value beside it makes FP64 of it: "
+                "declare FP64, or write floats"
+            )
 
 
 def _holds_integers(value: Any) -> bool:

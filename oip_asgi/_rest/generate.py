@@ -26,6 +26,7 @@ from .._protocol.errors import InvalidRequest, describe_expected, find_near, sho
 from .._protocol.limits import NO_64_BITS, has_64_bits
 from .._protocol.specs import TensorSpec
 from .._protocol.tensors import InferenceRequest, InferenceResponse, Tensor
+from .._protocol.to_array import check_exact
 
 T = TypeVar("T")
 
@@ -59,9 +60,6 @@ _MOST_COMPARED: Final = 300
 
 _MAX_DIGITS: Final = 400
 """No datatype holds an integer of more digits."""
-
-_NEARLY_INFINITE: Final = 2**1023
-"""From here on, a float of a whole number may be out of range, which is another error."""
 
 _decode_members: Final = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 _encode: Final = msgspec.json.Encoder().encode
@@ -140,28 +138,31 @@ def _has_members(text: bytes, number: int) -> bool:
 def read_rows(text: bytes, from_json: Callable[[bytes], list[T]], width: int) -> list[T] | None:
     """The rows of a class of `width` fields, which must all be there. None if `from_json` refuses the text, or would skip some of it."""
     _check_number(text)
-    with suppress(*ERRORS):
+    with suppress(Exception):  # what the class itself raises too
         rows = from_json(text)
         if _has_members(text, len(rows) * width):  # so all is decoded, and no name is unknown
             return rows
     return None
 
 
-def read_objects(text: bytes) -> list[Any]:
-    """A list of objects, each of which is a row."""
+def read_objects(text: bytes, width: int) -> list[Any]:
+    """A list of objects, each of which is a row of a class of `width` fields."""
     check_unseen(text)
     _check_number(text)
+    rows: list[Any] = []
     with suppress(*ERRORS):
-        quickly: list[Any] = msgspec.json.decode(text, type=list[dict[str, Any]])
-        if _has_members(text, sum(map(len, quickly))):
-            return quickly
-    rows = read_object(b'{"rows":%b}' % text)["rows"]
-    for row, each in enumerate(rows):
-        for name, value in each.items() if type(each) is dict else ():
-            if type(value) is _Literal or value in (math.inf, -math.inf):
-                problem = ONLY_FLOATS if type(value) is _Literal else "number out of range"
-                raise InvalidRequest(f"rows[{row}].{name}: {problem}")
-    return list(rows)
+        rows = msgspec.json.decode(text, type=list[dict[str, Any]])
+    if not rows or not _has_members(text, sum(map(len, rows))):
+        rows = read_object(b'{"rows":%b}' % text)["rows"]
+        for row, each in enumerate(rows):
+            for name, value in each.items() if type(each) is dict else ():
+                leaves = _list_leaves(value)
+                if _Literal in map(type, leaves) or math.inf in leaves or -math.inf in leaves:
+                    problem = ONLY_FLOATS if _Literal in map(type, leaves) else "number out of range"
+                    raise InvalidRequest(f"rows[{row}].{name}: {problem}")
+    if len(rows) * width > MAX_VALUES:  # defaults are values too
+        raise InvalidRequest(f"the rows have more than {MAX_VALUES} values, as each has {width} fields: use infer")
+    return rows
 
 
 def decode_request(
@@ -250,8 +251,6 @@ def _write_missing(value: Any, spec: TensorSpec | None) -> tuple[Any, dict[str, 
     if spec is None:
         if kinds <= {str, NoneType} or kinds <= {bool, NoneType}:  # a column without any value is one of objects, as in pandas
             return list(map(json.dumps, values)), {"content_type": _JSON_TEXTS}
-        if any(type(each) is int and abs(each) < _NEARLY_INFINITE and float(each) != each for each in values):
-            raise InvalidRequest(": null makes FP64 of the whole numbers beside it, which would round the large ones: declare the input")
         return [_Literal("NaN") if each is None else each for each in values], {}
     if spec.datatype == "BYTES" and spec.content_type == _DATES:
         return [_NO_DATE.decode() if each is None else each for each in values], {}
@@ -294,11 +293,13 @@ def _read_input(value: Any, spec: TensorSpec | None) -> Array:
         raise InvalidRequest(": a whole number with a fraction or an exponent may have been rounded: expected its digits alone")
     dtype = dtype_of(datatype)
     try:
+        if spec is None and datatype == "FP64" and int in kinds:
+            check_exact(leaves)
         if bool not in kinds:  # true and false would become numbers
             with suppress(Unusual):
                 return from_value(leaves if is_scalar else value, dtype, shape)
         return from_json(json.dumps(leaves if is_scalar else value).encode(), dtype, shape)
-    except InvalidRequest as error:
+    except (InvalidRequest, TypeError) as error:
         text = f": {error}"
         raise InvalidRequest(text.removeprefix(": data[0]") if is_scalar else text) from None
 
@@ -318,10 +319,8 @@ def _find_shape(value: Any) -> tuple[int, ...]:
 
 def _find_datatype(kinds: set[type]) -> str | None:
     """The datatype of an input that is not declared, by the types of its elements; None if they are of several kinds."""
-    for kind, datatype in ((str, "BYTES"), (bool, "BOOL"), (int, "INT64")):
-        if kinds == {kind}:
-            return datatype
-    return "FP64" if kinds <= {int, float, _Literal} else None
+    of_numbers = "FP64" if kinds <= {int, float, _Literal} else None
+    return next((datatype for kind, datatype in ((str, "BYTES"), (bool, "BOOL"), (int, "INT64")) if kinds == {kind}), of_numbers)
 
 
 def _deduce_shape(elements: int, declared: Sequence[int]) -> tuple[int, ...]:
@@ -352,8 +351,9 @@ class FlatEncoder:
     def encode(self, response: InferenceResponse) -> bytes:
         head, names = self._head, self._names
         if isinstance(response, RowsAsJSON):  # of one row
-            _check_names(response.names, ())
-            return b"%b,%b" % (head, response.text[2:-1])
+            _check_names(response.names, response.parameters)
+            more = (b",%b:%b" % (_encode(name), _encode(value)) for name, value in response.parameters.items())
+            return b"%b,%b%b}" % (head, response.text[2:-2], b"".join(more))
         parameters, parts = response.parameters, [head]
         if parameters:
             _check_names([tensor.name for tensor in response.outputs], parameters)

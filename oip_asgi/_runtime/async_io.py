@@ -78,6 +78,9 @@ class AsyncIO(msgspec.Struct, eq=False):
     until: float = math.inf
     begin_trips: Callable[[Callable[[], Any], Work, Late | None], Trips] | None = None  # set by what pushes the pieces of a stream
     here: ForLoop | None = None  # set while it limits and watches
+    push: Callable[[Any], Coroutine[Any, Any, None]] | None = None  # sends a sign of life, where pieces are pushed
+    beat: Any = None  # a task
+    sent_at: float = math.inf  # when a piece of the stream was last sent
     _task: asyncio.Task[Any] | None = None  # the request's own, once it attends a coroutine
     _waits: asyncio.Future[Any] | None = None
     _reason: _Reason | None = None  # why that was ended, if it is a task
@@ -86,6 +89,7 @@ class AsyncIO(msgspec.Struct, eq=False):
     _timer: asyncio.TimerHandle | None = None
     _watcher: asyncio.Task[None] | None = None
     _trips: Trips | None = None
+    _pulse: asyncio.TimerHandle | None = None
 
     async def read(self, body: Fed) -> Any:
         assert self._read is not None  # only requests have bodies
@@ -98,12 +102,7 @@ class AsyncIO(msgspec.Struct, eq=False):
         return self._limit_future(begin_waiting(signal), deadline)
 
     def run(
-        self,
-        function: Callable[[], T],
-        work: Work,
-        after: Signal | None = None,
-        deadline: float = math.inf,
-        late: Late | None = None,
+        self, function: Callable[[], T], work: Work, after: Signal | None = None, deadline: float = math.inf, late: Late | None = None
     ) -> asyncio.Future[T]:
         return self._limit_future((self.here or self._begin()).begin(function, work, after, deadline, late), deadline)
 
@@ -166,6 +165,15 @@ class AsyncIO(msgspec.Struct, eq=False):
         if self._watcher is not None:
             self._watcher.cancel()  # `end` awaits it: a second cancellation, while this did so, would keep it from calling the function
         return await self.call(function)
+
+    def keep_alive(self, seconds: float, make: Callable[[], Any]) -> None:
+        now = time.monotonic()
+        self.here, self.sent_at = self.here or self._begin(), min(self.sent_at, now)
+        left = self.sent_at + seconds - now
+        if left <= 0 and self.push is not None and (self.beat is None or self.beat.done()):  # else the client does not read
+            self.beat = asyncio.create_task(self.push(make()))
+        # one timer for the whole stream, which no item moves: so they cost nothing more
+        self._pulse = asyncio.get_running_loop().call_later(left if left > 0 else seconds, self.keep_alive, seconds, make)
 
     def can_wait(self) -> bool:
         return is_on_loop()
@@ -252,6 +260,9 @@ class AsyncIO(msgspec.Struct, eq=False):
         if self._trips is not None:
             self._trips.leave()
             self._trips = None
+        for each in (self._pulse, self.beat):
+            if each is not None:
+                each.cancel()
         self._waits = self._task = None  # its exception refers to the frame that awaits it, which refers to this
         if self._timer is not None:
             self._timer.cancel()

@@ -39,6 +39,7 @@ class BlockingIO(msgspec.Struct, eq=False):
     _read: Callable[[Fed], Any] | None = None
     _gone: Signal | None = None
     until: float = math.inf
+    beat: Any = None
     _task: LoopTask | None = None
 
     async def read(self, body: Fed) -> Any:
@@ -81,6 +82,9 @@ class BlockingIO(msgspec.Struct, eq=False):
         if self._task is not None and self._task.has_ended:  # what interrupts this thread has ended it
             self._task = None
         return await self.call(function, in_one_task=True)
+
+    def keep_alive(self, seconds: float, make: Callable[[], Any]) -> None:
+        """Send nothing: this thread may be the one that makes the item."""
 
     def can_wait(self) -> bool:
         return True

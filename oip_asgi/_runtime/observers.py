@@ -5,7 +5,6 @@ The queue is bounded: what does not fit is counted, and the log says so once a m
 
 from __future__ import annotations
 
-import logging
 import random
 import threading
 import time
@@ -129,7 +128,7 @@ class ObserverThread:
         except BaseException as error:  # whatever it raises, the thread goes on
             if not self._has_failed:
                 self._has_failed = True
-                log_raised(logging.ERROR, error, "the observer %s failed; if it fails again, that is not logged", self._name)
+                log_raised(error, "the observer %s failed; if it fails again, that is not logged", self._name)
         finally:
             _IS_OBSERVING.reset(token)
 

@@ -36,18 +36,22 @@ async def send_pieces(
     try:
         while True:
             try:
+                if io.beat is not None and not io.beat.done():
+                    await io.call(lambda: asyncio.wait([io.beat]), io.until)
                 await io.call(partial(write, piece), io.until)
             except DeadlinePassed as late:
                 await write(await items.athrow(late))
-            if time.monotonic() > turn_ends:
+            now = io.sent_at = time.monotonic()
+            if now > turn_ends:
                 turn_began = here.gave_way_at
-                if time.monotonic() > turn_began + TURN_SECONDS:
+                if now > turn_began + TURN_SECONDS:
                     await _give_way(here)
                     turn_began = time.monotonic()  # it begins now, after the other tasks have run
                 turn_ends = turn_began + TURN_SECONDS
             piece = await anext(items)
     except StopAsyncIteration:
-        return
+        if io.beat is not None:
+            await asyncio.wait([io.beat])
     finally:
         await items.aclose()
 

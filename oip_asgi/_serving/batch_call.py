@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from contextvars import Context
@@ -271,7 +270,7 @@ class Execution:
         model, since = self._model, min(member.call.timings.since for member in members)
         fields = log_fields(model.name, model.version, None, self._engine.clock() - since)
         message, hint = "%s failed on a batch of %d requests with %d rows%s%s", find_hint(error, members[0].call)
-        log_raised(logging.ERROR, error, message, model, len(members), _sum_rows(members), then, hint, extra=fields)
+        log_raised(error, message, model, len(members), _sum_rows(members), then, hint, extra=fields)
 
 
 def _sum_rows(members: Sequence[Member[Any]]) -> int:

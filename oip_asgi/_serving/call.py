@@ -5,7 +5,6 @@ Plain functions: `pipeline` decides which one runs in which thread, and when.
 
 from __future__ import annotations
 
-import logging
 import math
 from collections.abc import Iterable
 from typing import Any, Final, Generic, TypeAlias, TypeVar
@@ -86,7 +85,7 @@ class Call(msgspec.Struct, Generic[T], eq=False):
             self.model.statistics.add(Numbers.add_outside, decoded.outside)
         if self.model.observers:
             is_written = self.wire.shares_arrays or self.model.options.writable
-            self.heard = begin_to_hear(self.model, decoded.request, self.handler.binding, is_written=is_written)
+            self.heard = begin_to_hear(self.model, decoded, is_written=is_written)
         if decoded.seconds < seconds:
             self.seconds = decoded.seconds
             self.deadline = min(self.deadline, since + decoded.seconds)
@@ -146,7 +145,8 @@ class Call(msgspec.Struct, Generic[T], eq=False):
         """Make the response from a result. The model may change its own memory afterwards: the response stays the same."""
         decoded, model = self.decoded, self.model
         objects = decoded.tensors.get(OBJECTS)
-        rows = 0 if objects is None or self.heard is not None else objects.array.size  # observers see columns
+        needs_columns = self.heard is not None or model.cache is not None
+        rows = 0 if objects is None or needs_columns else objects.array.size
         response = to_response(result, self.handler.answers, decoded.content_types, decoded.outputs, rows)
         if decoded.outputs:
             response.outputs = select_outputs(response.outputs, decoded.outputs)
@@ -266,7 +266,7 @@ class Call(msgspec.Struct, Generic[T], eq=False):
             text, request = "%s failed on %s, %s", name_request(self.timings.id)
             why = "after its timeout" if self.engine.clock() >= self.deadline else "when nobody waited for its answer any more"
             with within(self.span):
-                log_raised(logging.ERROR, error.__cause__ or error, text, self.model, request, why, extra=self.log_fields())
+                log_raised(error.__cause__ or error, text, self.model, request, why, extra=self.log_fields())
 
 
 def _copy_changeable(outputs: Iterable[Tensor], request: InferenceRequest) -> None:

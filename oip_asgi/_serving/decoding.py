@@ -60,6 +60,7 @@ class Decoded(msgspec.Struct, frozen=True, eq=False):
     seconds: float
     """How long it may take from then on: the shorter of its own timeout and the one it had before it was decoded."""
     max_body_bytes: int | None  # the server's option
+    columns: InferenceRequest | None  # the request as `write_columns` makes it, of a model with a cache
     outside: Sequence[str] = ()  # the inputs that have values out of their range, if they are not refused for that
 
     def make_context(self) -> InferenceContext:
@@ -85,7 +86,7 @@ def decode(engine: Engine, model: Model, handler: Handler, wire: WireFormat[Any]
         _check_parameters(parameters, "the request", codecs, of_request=True)
         check_parameters(parameters, handler.binding.read_alone, handler.binding.refused)
         if "timeout" in parameters:
-            seconds = min(seconds, _read_timeout(parameters["timeout"]))
+            seconds = min(seconds, _read_timeout(parameters["timeout"], counts=model.options.allow_timeout_override))
         if "content_type" in parameters:
             content_type = str(parameters["content_type"])
     is_writable = model.options.writable
@@ -116,17 +117,26 @@ def decode(engine: Engine, model: Model, handler: Handler, wire: WireFormat[Any]
         tensors = binding.accept_request(request, content_type)
         content_type = binding.find_tensor_content_type(content_type)
     limit = engine.options.max_body_bytes
+    columns = None if model.cache is None else write_columns(request, binding)
     outside = binding.list_outside(tensors) if binding.flags_ranges else ()
     return Decoded(
-        model, wire, request, binding, tensors, content_type, outputs, content_types, apply_options, since, seconds, limit, outside
+        model, wire, request, binding, tensors, content_type, outputs, content_types, apply_options, since, seconds, limit, columns, outside
     )
 
 
-def _read_timeout(timeout: object) -> float:
-    """Read the request's own timeout, which is in microseconds. 0 means none."""
+def write_columns(request: InferenceRequest, binding: Binding) -> InferenceRequest | None:
+    """A request with columns for rows that came as objects. None if their class fails, or they can be no columns."""
+    try:
+        return request if binding.rows is None else binding.rows.as_json.write_columns(request)
+    except Exception:
+        return None
+
+
+def _read_timeout(timeout: object, *, counts: bool) -> float:
+    """Read the request's own timeout, which is in microseconds. 0 means none. If it does not count, it is only checked."""
     if type(timeout) is not int or timeout < 0:
         raise InvalidRequest(f"parameters.timeout is {show(timeout)}: expected an integer, 0 or more, in microseconds")
-    return timeout / 1e6 if 0 < timeout < NO_TIMEOUT * 10**6 else math.inf
+    return timeout / 1e6 if counts and 0 < timeout < NO_TIMEOUT * 10**6 else math.inf
 
 
 def _prepare_output_options(outputs: Sequence[RequestOutput], handler: Handler, regions: Regions) -> ApplyOptions | None:

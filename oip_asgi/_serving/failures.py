@@ -11,7 +11,6 @@ Knows no transport.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Sequence
 from typing import Any, Final
 
@@ -95,7 +94,7 @@ def _make_model_error(call: Call[Any], error: BaseException, *, is_logged: bool)
     if not is_logged:
         fields, request = call.log_fields(), name_request(call.timings.id)
         hint = hint or _suggest_declaration(error, call)
-        log_raised(logging.ERROR, error, "%s failed on %s%s", model, request, hint, extra=fields)
+        log_raised(error, "%s failed on %s%s", model, request, hint, extra=fields)
     overriding = _find_overriding(call)
     if overriding is not None and isinstance(error, _OF_ANOTHER_TYPE):
         return InvalidRequest(f"{model} failed with the content_type {show(overriding)}, which is not what it declares: leave it out")
@@ -166,9 +165,10 @@ def find_hint(error: BaseException, call: Call[Any]) -> str:
 
 def _suggest_declaration(error: BaseException, call: Call[Any]) -> str:
     """Say how to declare the request's inputs that have no declaration. Without it, a wrong request fails in the model."""
-    if isinstance(error, ModelFault) or not isinstance(error, _OF_ANOTHER_TYPE) or call.handler.foreign is not None:
+    binding = call.handler.binding
+    if isinstance(error, ModelFault) or not isinstance(error, _OF_ANOTHER_TYPE) or call.handler.foreign is not None or binding.rows:
         return ""
-    binding, wrong = call.handler.binding, ": if the request was wrong, declare what the model takes, and it is answered 400"
+    wrong = ": if the request was wrong, declare what the model takes, and it is answered 400"
     declared = {spec.name for spec in binding.inputs if getattr(spec, "other_datatypes", None) != "all"}
     tensors = [tensor for name, tensor in call.decoded.tensors.items() if name not in declared]
     if binding.takes_frame:  # whose columns should not be what a wrong request has
@@ -182,5 +182,5 @@ def as_client_error(error: Exception) -> InferenceError:
     """Make the error for the client. An InferenceError is one already. Any other error is a fault of this package, and is logged."""
     if isinstance(error, InferenceError):
         return error
-    log_raised(logging.ERROR, error, "an error of oip_asgi itself, please report it")
+    log_raised(error, "an error of oip_asgi itself, please report it")
     return InferenceError("internal error: see the server's log", status=500)

@@ -92,7 +92,7 @@ class Guard:
     def _as_refusal(self, error: Exception, access: Access) -> InferenceError:
         refusal = error if isinstance(error, InferenceError) else convert_host_error(error)
         if refusal is None:
-            log_raised(logging.ERROR, error, "authorize= failed, so the request is refused%s", _DJANGO_HINT if is_sync_only(error) else "")
+            log_raised(error, "authorize= failed, so the request is refused%s", _DJANGO_HINT if is_sync_only(error) else "")
             refusal = InferenceError("the authorization failed: see the server's log", status=500)
         elif logger.isEnabledFor(logging.DEBUG):
             text, fields = escape(error_text(refusal)), log_fields(escape(access.model or ""), access.version, None, 0.0)

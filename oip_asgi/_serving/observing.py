@@ -5,20 +5,22 @@
 
 from __future__ import annotations
 
+import inspect
 import time
 from collections.abc import Callable, Collection
 from typing import Annotated, Any, Final
 
 import msgspec
 
-from .._models.binding import Binding
+from .._models.callables import STREAMS, kind_of
 from .._models.model import Model
 from .._models.observer import Observer
 from .._models.statistics import Timings
-from .._protocol.errors import InferenceError, copy_error
+from .._protocol.errors import InferenceError, copy_error, show
 from .._protocol.observation import Observation
-from .._protocol.options import BOOLEAN, CALLABLE, Check, check_options, integer, number
+from .._protocol.options import BOOLEAN, CALLABLE, Check, check_options, integer, is_text, number
 from .._protocol.tensors import InferenceRequest, InferenceResponse, Tensor, make_read_only, make_tensor
+from .decoding import Decoded, write_columns
 from .wire_format import WireFormat
 
 _GIVEN_UP: Final = "the request was given up: its client went, or its host ended it"
@@ -26,7 +28,7 @@ _GIVEN_UP_STATUS: Final = 499
 
 _NAMES: Final = Check(
     'a list of names of models, such as ["churn"], or None for all',
-    lambda value: isinstance(value, (list, tuple, set, frozenset)) and all(isinstance(each, str) for each in value),
+    lambda value: isinstance(value, (list, tuple, set, frozenset)) and all(map(is_text, value)),
 )
 
 
@@ -40,8 +42,9 @@ class ObserverOptions(msgspec.Struct, frozen=True, eq=False):
     payload: Annotated[bool, BOOLEAN] = True
 
     def __post_init__(self) -> None:
-        if not callable(self.function):
-            raise TypeError(f"observe: function={self.function!r} must be {CALLABLE.expected}, which takes an Observation")
+        if not callable(self.function) or inspect.isclass(self.function) or kind_of(self.function, "thread") in STREAMS:
+            expected = f"{CALLABLE.expected}, which takes an Observation: no class, and nothing with yield"
+            raise TypeError(f"observe: function={show(self.function)} must be {expected}")
         check_options(self, "observe: ")
 
 
@@ -54,7 +57,7 @@ class Heard(msgspec.Struct, eq=False, gc=False):  # in no reference cycle
     responses: int = 0
 
 
-def begin_to_hear(model: Model, request: InferenceRequest, binding: Binding, *, is_written: bool) -> Heard | None:
+def begin_to_hear(model: Model, decoded: Decoded, *, is_written: bool) -> Heard | None:
     """Keep a request as it is: a model that gets all of it may change it, and if it `is_written`, somebody may write to its arrays.
 
     None if no observer wants its observation.
@@ -62,11 +65,12 @@ def begin_to_hear(model: Model, request: InferenceRequest, binding: Binding, *, 
     observers = _find_observers(model)
     if not observers:
         return None
-    if is_written or binding.of_one_request is not None:
+    request, rows = write_columns(decoded.request, decoded.binding), decoded.binding.rows
+    if request is None:
+        request = InferenceRequest([]) if rows is None else rows.as_json.show_json(decoded.request)
+    if is_written or decoded.binding.of_one_request is not None:
         inputs = _copy_tensors(request.inputs, copies_arrays=is_written)
         request = InferenceRequest(inputs, request.id, dict(request.parameters), request.outputs[:], request.decoders)
-    if binding.rows is not None:
-        request = binding.rows.as_json.show_columns(request)
     return Heard(observers, request)
 
 

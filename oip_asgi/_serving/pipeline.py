@@ -13,6 +13,7 @@ from contextlib import suppress
 from functools import partial
 from typing import Any, Final, Literal, TypeAlias, TypeVar
 
+from .._codecs.rows_as_json import OBJECTS
 from .._extensions.cache import Cache
 from .._io import IO, Stopped
 from .._models.idle import WentIdle
@@ -170,8 +171,11 @@ async def _look_up_response(call: Call[Any], cache: Cache, io: IO) -> None:
     try:
         if call.body is not None:
             await io.run(call.decode, "conversion", deadline=call.deadline)
-        since, loaded = clock(), call.handler.uses
-        look_up = cache.look_up(io, call.decoded.request, loaded, clock, call.deadline, may_wait=not find_callers())
+        if call.decoded.columns is None:
+            return
+        since = clock()
+        loaded = call.handler.uses, OBJECTS in call.decoded.tensors  # columns that came are not those of rows that a class has made
+        look_up = cache.look_up(io, call.decoded.columns, loaded, clock, call.deadline, may_wait=not find_callers())
         call.cached, call.flight = await look_up
         call.timings.lookup, call.timings.is_hit = clock() - since, call.cached is not None
     except FAILURES as failure:
@@ -219,6 +223,8 @@ async def _admit_request(engine: Engine, model: Model, io: IO) -> Model:
     """Let a request in before its body is read, as soon as the model is loaded, and return the model. Or return what has replaced it."""
     if engine.stopping and not find_callers():  # a call that runs may still call other models
         raise make_stopping_error(model)
+    if model.lifecycle.obstacle:
+        model.lifecycle.begin_to_load(io)
     await model.lifecycle.wait_until_loaded(io, wakes=True)
     if model.lifecycle.state in _GONE:
         with suppress(NotFound):

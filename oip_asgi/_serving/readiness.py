@@ -5,7 +5,6 @@ Asking begins to load the models that are only registered. The caller waits for 
 
 from __future__ import annotations
 
-import logging
 from typing import Final
 
 from .._io import IO
@@ -31,9 +30,8 @@ async def find_blockers(engine: Engine, io: IO, *, waits: bool = True) -> list[M
     models = list(engine.models)
     if not models:
         return None if engine.options.ready_when_empty else []
-    if not waits:
-        for model in models:
-            model.lifecycle.begin_to_load(io)
+    for model in models:
+        model.lifecycle.begin_to_load(io)
     blockers: list[Model] = []
     for model in models:
         if model.lifecycle.state in _PAUSED:
@@ -53,6 +51,11 @@ async def find_blockers(engine: Engine, io: IO, *, waits: bool = True) -> list[M
     return None
 
 
+def say_leaving(engine: Engine) -> str:
+    """Why neither the server nor its models are ready, if it stops or drains; else empty."""
+    return "the server is stopping" if engine.stopping else "the server is draining" if engine.draining else ""
+
+
 async def is_model_ready(engine: Engine, io: IO, model: Model, *, waits: bool = True) -> bool:
     """True if a model is loaded, and its `ready=`, if any, says so."""
     return await _find_reason(engine, io, model, waits=waits) is None
@@ -61,15 +64,14 @@ async def is_model_ready(engine: Engine, io: IO, model: Model, *, waits: bool = 
 async def _find_reason(engine: Engine, io: IO, model: Model, *, waits: bool) -> str | None:
     """Why a model is not ready, for the log; None if it is, as one that is idle, whose `ready=` has nothing to ask."""
     if engine.stopping or engine.draining:
-        return "the server is stopping" if engine.stopping else "the server is draining"
+        return say_leaving(engine)
     if model.lifecycle.is_idle:
         return None
+    model.lifecycle.begin_to_load(io)
     if waits:
         await model.lifecycle.wait_until_loaded(io)
-    else:
-        model.lifecycle.begin_to_load(io)
     if not model.lifecycle.is_serving:
-        return "it is still loading"
+        return model.lifecycle.obstacle or "it is still loading"
     if model.ready is None:
         return None
     try:
@@ -77,7 +79,7 @@ async def _find_reason(engine: Engine, io: IO, model: Model, *, waits: bool) -> 
     except InferenceError as error:
         return error_text(error)
     except Exception as error:
-        log_raised(logging.ERROR, error, "%s: ready= raised, so it counts as not ready", model)
+        log_raised(error, "%s: ready= raised, so it counts as not ready", model)
         return "its ready= raised"
 
 

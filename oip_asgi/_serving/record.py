@@ -16,7 +16,7 @@ from typing import Final, Protocol
 from .._models.model import Model
 from .._models.statistics import Outcome, Statistics, Timings
 from .._protocol.errors import BodyTaken, InferenceError, ModelFailed, NotReady, TimedOut, error_text
-from .._protocol.log import escape, log_fields, logger
+from .._protocol.log import escape, log, log_fields, logger
 
 _UNAVAILABLE: Final = 503
 
@@ -69,12 +69,12 @@ def record_failure(model: Model, request: Timings | None, span: Span | None, end
     if isinstance(error, InferenceError) and not isinstance(error, _LOGGED):
         is_refused = outcome in ("invalid", "busy") or isinstance(error, NotReady)
         level, what = (logging.DEBUG, "was refused") if is_refused else (logging.ERROR, "failed")
-        if logger.isEnabledFor(level):
+        if not is_refused or logger.isEnabledFor(level):
             request_id, seconds = (None, 0.0) if request is None else (request.id, ended - request.since)
             fields = log_fields(model.name, model.version, request_id, seconds)
             text = error_text(error) + ("" if error.__cause__ is None else f" ({error_text(error.__cause__)})")
             with within(span):
-                logger.log(level, "%s: a request %s with %d: %s", model, what, error.status, escape(text), extra=fields)
+                log("%s: a request %s with %d: %s", model, what, error.status, escape(text), level=level, extra=fields)
     if span is not None:
         span.end(outcome, request, error)
 

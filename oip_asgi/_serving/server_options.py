@@ -18,6 +18,7 @@ _ORIGINS: Final = Check(
     'a list of origins, each as browsers send it, such as ["https://console.example"]',
     lambda value: isinstance(value, (list, tuple)) and all(isinstance(each, str) and _ORIGIN.fullmatch(each) for each in value),
 )
+_ALIVE: Final = number("a positive number of seconds, or None for never", lambda value: 0 < value < float("inf"))
 _SECONDS: Final = number("a number of seconds, 0 or more", lambda value: value >= 0)
 
 
@@ -35,6 +36,7 @@ class ServerKeywords(TypedDict, total=False):
     trusted_origins: Sequence[str]
     worker_threads: int
     shutdown_timeout: float
+    stream_keep_alive: float | None
     server_timing: bool
     shared_memory: SharedMemory | None
 
@@ -55,6 +57,7 @@ class ServerOptions(msgspec.Struct, frozen=True, eq=False):
     trusted_origins: Annotated[Sequence[str], _ORIGINS] = ()
     worker_threads: Annotated[int, integer(1)] = 40
     shutdown_timeout: Annotated[float, _SECONDS] = 10.0
+    stream_keep_alive: Annotated[float | None, _ALIVE] = 15.0
     server_timing: Annotated[bool, BOOLEAN] = False
     shared_memory: Annotated[SharedMemory | None, instance_of(SharedMemory, "SharedMemory(allow=[...])")] = None
 

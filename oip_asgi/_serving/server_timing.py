@@ -17,7 +17,7 @@ _NAME: Final = "server-timing"
 def add_server_timing(head: Head, timings: Timings, encoding: float) -> None:
     """Give an answer its header, after what the model has in it already. `encoding` is when the encoding of the response began."""
     headers = head.response_headers
-    if headers is None:
+    if headers is None or headers.is_sent:  # with a sign of life, before the first item: these are dropped
         headers = head.response_headers = ResponseHeaders()
     returned = timings.returned or encoding
     queue = run = 0.0

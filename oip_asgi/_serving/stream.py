@@ -7,21 +7,21 @@ it runs.
 
 from __future__ import annotations
 
-import logging
 import math
 import threading
 from collections.abc import AsyncGenerator, Callable
 from contextvars import Context, copy_context
 from functools import partial
-from typing import Any, Final, Generic, TypeAlias, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
 import msgspec
 
+from .._extensions.reserved import FINAL, WANTS_FINAL
 from .._io import IO, DeadlinePassed, QuitWithin, Stopped
 from .._models.model import Model
 from .._models.statistics import ResponseOutcome
 from .._protocol.errors import InferenceError, InvalidRequest, ModelFailed, TimedOut
-from .._protocol.log import log_raised, logger, name_request
+from .._protocol.log import log, log_raised, logger, name_request
 from .._protocol.tensors import InferenceResponse, are_short
 from .batch import wait_within_calls
 from .call import Call, ModelRaised
@@ -35,13 +35,17 @@ from .wire_format import WireFormat
 
 T = TypeVar("T")
 
-Encode: TypeAlias = Callable[[InferenceError], T]
-"""Makes the item of an error."""
-
 _END: Final = object()
 
 _MEASURED: Final = 8
 """How many items of the first stream of a model are measured, if it has so many: how long each holds the event loop."""
+
+
+class Framing(msgspec.Struct, Generic[T], frozen=True):
+    """What a transport has beside the responses of a stream."""
+
+    encode_error: Callable[[InferenceError], T]  # makes the item of an error
+    make_beat: Callable[[], Any]  # makes what is sent if there is no response for long
 
 
 class _Item(msgspec.Struct, Generic[T], gc=False):  # in no reference cycle
@@ -64,11 +68,11 @@ async def infer_any(engine: Engine, model: Model, wire: WireFormat[T], io: IO) -
 
 
 async def stream(
-    engine: Engine, model: Model, wire: WireFormat[T], io: IO, encode_error: Encode[T] | None = None, call: Call[T] | None = None
+    engine: Engine, model: Model, wire: WireFormat[T], io: IO, framing: Framing[T] | None = None, call: Call[T] | None = None
 ) -> AsyncGenerator[T, None]:
     """The responses of one request, each as it leaves. If this is closed before the model's generator ends, that is closed.
 
-    An error after the first response is one more item if there is `encode_error`, and else raised. If the client is late to take one, at
+    An error after the first response is one more item if there is a `framing`, and else raised. If the client is late to take one, at
     `io.until`, its sender throws DeadlinePassed into this. A caller that gives its `call`, which has been let in already, wants one
     response: more than one, or none, is an error.
     """
@@ -83,7 +87,7 @@ async def stream(
     failed: Exception | None = None
     is_out = False  # whether the caller has the last response, and has not asked for the next one yet
     try:
-        await request.prepare()
+        await request.prepare(framing)
         while True:
             if call.handler.kind == "async stream":
                 item = await io.call(generator.await_next, call.deadline, True)  # by keyword, each call would make a dict
@@ -103,14 +107,14 @@ async def stream(
             raise
     try:
         if failed is None:
-            request.give_up("empty_response")
-            call.timings.returned = call.timings.answered = engine.clock()
-            end_call(call)
-        elif encode_error is None or not request.has_begun:
+            last = request.conclude()
+        elif framing is None or not (request.has_begun or io.beat):
             raise failed
         else:
+            last = framing.encode_error(as_client_error(failed))
+        if last is not None:
             io.until = math.inf  # the slot is back, so nothing waits for the client
-            yield encode_error(as_client_error(failed))
+            yield last
     finally:
         del failed  # it refers to this frame: a cycle, which only the garbage collector would free
 
@@ -129,9 +133,11 @@ class _StreamedRequest(Generic[T]):
         self._io = io
         self._generator = generator
 
-    async def prepare(self) -> None:
+    async def prepare(self, framing: Framing[T] | None) -> None:
         """Have the request decoded, and wait for the turn of what runs on the event loop."""
-        call, slot = self._call, self._call.slot
+        call, slot, seconds = self._call, self._call.slot, self._call.engine.options.stream_keep_alive
+        if framing is not None and seconds is not None:
+            self._io.keep_alive(seconds, framing.make_beat)
         if slot.turn is not None and call.latest_turn != math.inf:
             await wait_within_calls(call, slot.turn, self._io)
         call.deadline = min(call.deadline, self._generator.until)
@@ -178,6 +184,16 @@ class _StreamedRequest(Generic[T]):
         self._generator.give_up()
         if not self._generator.is_in_thread:
             self._call.slot.give_up()
+
+    def conclude(self) -> T | None:
+        """End the request of a generator that has ended. Return the response without outputs that says so, if the request asks for it."""
+        self.give_up("empty_response")
+        call, request = self._call, self._call.decoded.request
+        call.timings.returned = call.timings.answered = call.engine.clock()
+        end_call(call)
+        if not request.parameters.get(WANTS_FINAL):
+            return None
+        return call.wire.encode(request, InferenceResponse([], {FINAL: True}, request.id, call.model.name, call.model.version))
 
     async def end(self, outcome: ResponseOutcome, *, closes: bool = True) -> None:
         """`give_up`, and close the generator before that, if no thread runs it."""
@@ -347,7 +363,7 @@ class _Generator(Generic[T]):
         model = self._call.model
         if has_ended and not self._count:
             with within(self._call.span):
-                logger.error("%s answered nothing, where one response was asked for", model)
+                log("%s answered nothing, where one response was asked for", model)
             raise ModelFailed(f"{model} answered nothing: generate_stream takes any number of responses")
         if not has_ended and self._count:
             raise InvalidRequest(f"{model} answered more than once: use generate_stream")
@@ -378,4 +394,4 @@ class _Generator(Generic[T]):
     def log_closing(self, error: Exception) -> None:
         call, request = self._call, name_request(self._call.timings.id)
         with within(call.span):
-            log_raised(logging.ERROR, error, "%s failed when the stream for %s was closed", call.model, request, extra=call.log_fields())
+            log_raised(error, "%s failed when the stream for %s was closed", call.model, request, extra=call.log_fields())

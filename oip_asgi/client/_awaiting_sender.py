@@ -20,7 +20,7 @@ try:
     import aiohttp
     from yarl import URL  # which comes with aiohttp
 except ImportError as error:
-    raise make_import_error(error, "aiohttp", "client", beside="yarl") from error
+    raise make_import_error(error, "aiohttp", "aiohttp", beside="yarl") from error
 
 
 _TURNS: Final = 3

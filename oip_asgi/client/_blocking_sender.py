@@ -210,8 +210,8 @@ class BlockingSender:
             return _Answer(self, self._places, connection, request, cast(_Response, connection.getresponse()))
         except (BrokenPipeError, ConnectionResetError) as error:
             connection.close()
-            if is_used and (was_reset or not isinstance(error, RemoteDisconnected)):
-                raise _Unread from None  # what a server resets it has not read to its end
+            if is_used and was_reset:
+                raise _Unread from None  # not all of it was written, so the server has not read it to its end
             raise self.fail(error) from error
         except (OSError, HTTPException) as error:
             connection.close()

@@ -6,6 +6,7 @@ Knows the model's metadata and the values of rows; no files, no connections, and
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Collection, Iterable, Mapping, Sequence, Set
 from contextlib import suppress
 from datetime import date
@@ -16,7 +17,7 @@ import numpy as np
 from .._codecs.plain import Base64Codec
 from .._json.tensor_data import from_value
 from .._json.text import Unusual
-from .._protocol.datatypes import FIRST_ROUNDED, FLOATING, dtype_of
+from .._protocol.datatypes import FLOATING, dtype_of
 from .._protocol.errors import InferenceError, list_names, show
 from .._protocol.schemas import Parameters
 from .._protocol.specs import OTHER_DATATYPES
@@ -81,7 +82,7 @@ def plan_columns(
         raise ValueError(f"--columns: the file has no {list_names(missing)}: it has {list_names(names)}")
     if not inputs:
         found = [(name, _find_column(name, names)) for name in chosen or names]
-        return [Column(name, [place], _join_kinds(kinds[name]), may_miss=True, pd_dtype=_WITH_NAN) for name, place in found]
+        return [Column(name, [place], _guess_datatype(name, kinds[name]), may_miss=True, pd_dtype=_WITH_NAN) for name, place in found]
     rows = [each for each in inputs if each["shape"] and each["shape"][0] == -1]
     present = [each for each in rows if each["name"] in names]  # metadata does not tell which are optional: the server does
     if present:
@@ -125,7 +126,7 @@ def _plan_column(declared: Mapping[str, Any], names: list[str], kinds: Kinds, *,
         datatype = guess
     content_type = parameters.get("content_type")
     if content_type == _JSON_TEXTS:
-        datatype = guess
+        datatype = _guess_datatype(name, kinds)
     may_miss = "pd_dtype" in parameters or others == "all" or content_type in (_JSON_TEXTS, "datetime")  # an empty text is no date
     return Column(name, [_find_column(name, names)], datatype, content_type, may_miss)
 
@@ -135,12 +136,14 @@ def read_value(value: Any, column: Column, *, is_text: bool) -> Any:
 
     Raises:
         ValueError: It is none.
+        OverflowError: Its digits are too large for all floats.
     """
     if value is None or (is_text and value == "" and (column.may_miss or column.datatype != "BYTES")):
         return None
     if is_text and column.is_number and value.strip() in _BOOLS:
         return _BOOLS[value.strip()]
-    return _read_text(value, column.datatype) if is_text else value
+    read = _read_text(value, column.datatype) if is_text else value
+    return read_float(value) if is_text and type(read) is float else read
 
 
 def _read_text(text: str, datatype: str) -> Any:
@@ -152,6 +155,14 @@ def _read_text(text: str, datatype: str) -> Any:
     if "_" in text:  # 1_000 is a number to Python alone
         raise ValueError
     return float(text) if datatype in FLOATING else int(text)
+
+
+def read_float(text: str) -> float:
+    """A number, or an infinity that is written as one. Raises OverflowError if digits are too large."""
+    number = float(text)
+    if math.isinf(number) and "n" not in text.casefold():
+        raise OverflowError(f"{text[:40]} is out of range for FP64")
+    return number
 
 
 def find_kinds(names: list[str], rows: Iterable[Row], *, is_text: bool) -> tuple[dict[str, Kinds], int]:
@@ -176,9 +187,19 @@ def _find_kinds(value: Any, *, is_text: bool) -> set[str]:
         with suppress(ValueError):
             value = _read_text(value, datatype)
     if type(value) is int:
-        is_long = abs(value) > FIRST_ROUNDED
+        is_long = abs(value) >= 2**1023 or float(value) != value
         return {"negative" if value < 0 else "UINT64" if value >= 2**63 else "INT64", *(["long"] if is_long else [])}
     return {{bool: "BOOL", float: "FP64"}.get(type(value), "BYTES")}
+
+
+def _guess_datatype(name: str, kinds: Kinds) -> str:
+    """The datatype of a column that is not declared. Raises ValueError if it would round a value."""
+    datatype = _join_kinds(kinds)
+    if datatype == "FP64" and "long" in kinds:
+        raise ValueError(
+            f"the column {show(name)} has fractions, beside which a whole number of 2**53 or more is rounded: declare the input"
+        )
+    return datatype
 
 
 def _join_kinds(kinds: Kinds, *, is_fitted: bool = False) -> str:

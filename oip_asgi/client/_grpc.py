@@ -26,7 +26,7 @@ try:
     import grpc
     import grpc.aio
 except ImportError as error:
-    raise make_import_error(error, "grpc", "grpc") from error
+    raise make_import_error(error, "grpc", "grpcio protobuf") from error
 
 from .._grpc.messages import decode_parameters, decode_tensor, encode_parameters  # without protobuf they name another extra
 from .._grpc.protobuf import GetMessageClass, make_pool

@@ -355,6 +355,7 @@ class Events:
         self._pieces: list[bytes] = []
         self._size = 0  # bytes of the pieces and of the data
         self._data: list[bytes] = []
+        self._data_size = 0
         self._has_begun = False
         self._is_after_return = False  # of which a line feed may follow
 
@@ -379,10 +380,12 @@ class Events:
         for line in lines:
             if line.startswith(b"data:"):
                 self._data.append(line[5:].removeprefix(b" "))
+                self._data_size += len(self._data[-1])
             elif not line and self._data:
                 yield b"\n".join(self._data)
                 self._data.clear()
-        self._size = len(rest) + sum(map(len, self._data))
+                self._data_size = 0
+        self._size = len(rest) + self._data_size
 
     def finish(self) -> None:
         """Raise InvalidResponse if the stream has ended within an event."""

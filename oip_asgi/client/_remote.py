@@ -15,7 +15,7 @@ from .._codecs.column_dtypes import DTYPE, holds_missing, is_dtype
 from .._codecs.content_types import default_codecs
 from .._models.handler import Loaded
 from .._models.results import CheckedResponse
-from .._protocol.errors import InferenceError, InvalidRequest, InvalidResponse, ModelFault, list_names, show
+from .._protocol.errors import InferenceError, InvalidRequest, InvalidResponse, ModelFault, NotYet, list_names, show
 from .._protocol.log import escape, logger
 from .._protocol.schemas import Parameters, RequestOutput
 from .._protocol.specs import OpenSpec, TensorSpec
@@ -83,7 +83,8 @@ def remote(
             are opened on each event loop that calls the model.
         forward: The headers of a request that are passed on. No other is.
         stream: Whether the model answers with a stream. Without it, its configuration says that, if the other server has one.
-        wait: For how many seconds a load tries again if the other server cannot be reached or is not ready.
+        wait: For how many seconds a load tries again if the other server cannot be reached or is not ready. After that the model is not
+            ready, and says why; each request or probe, but at most one in five seconds, begins such a load again.
         retry: For how many seconds a call tries again if no connection can be opened, as while the other server restarts. It keeps its
             slot meanwhile. Without it, the call is answered 503 at once.
 
@@ -154,8 +155,11 @@ class _Remote:
                 return await self._read_declaration()
             except ERRORS as error:
                 what = f"{self._addresses}, which has the model {self._model!r}"
-                if not is_passing(error) or time.monotonic() >= until:
-                    raise ModelFault(f"cannot ask {what}: {describe(error)}") from None
+                fault = ModelFault(f"cannot ask {what}: {describe(error)}")
+                if not is_passing(error):
+                    raise fault from None
+                if time.monotonic() >= until:
+                    raise NotYet(f"its server {_tell(error)}") from fault
                 if not is_told:
                     logger.warning("waiting for %s: %s", what, escape(describe(error)))
                 is_told = True
@@ -218,8 +222,7 @@ class _Remote:
             if await self._ask_question(questions.ask_of(self._model, self._version, questions.MODEL_READY), is_loaded=True):
                 return None
         except ERRORS as error:
-            refusal = refuse(error)
-            what = refusal.what if refusal is not None and refusal.what else f"refused the question: {describe(error)}"
+            what = _tell(error)
         return f"its server {self._addresses} {what}"
 
     # Inference
@@ -321,6 +324,12 @@ class _Remote:
     def _note_back(self, address: Address) -> None:
         if self._reaches[address.url].note_back():
             self._readiness.forget()
+
+
+def _tell(error: Exception) -> str:
+    """What the other server did to a question that is not inference."""
+    refusal = refuse(error)
+    return refusal.what if refusal is not None and refusal.what else f"refused the question: {describe(error)}"
 
 
 async def _wait_or_raise(until: float, refusal: InferenceError) -> None:

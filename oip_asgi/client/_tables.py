@@ -15,6 +15,8 @@ from typing import Any, BinaryIO, Final, Literal, NamedTuple, Protocol, TypeAlia
 
 import numpy as np
 
+from ._columns import read_float
+
 Row: TypeAlias = "list[Any]"
 """The values of one row in the order of the columns; texts, if the file is CSV."""
 
@@ -84,9 +86,9 @@ class _JSONLines:
             for number, line in enumerate(opened, 1):
                 if line.strip():
                     try:
-                        document = json.loads(line)
-                    except ValueError as error:
-                        raise ValueError(f"{self._file}, line {number}: no JSON: {error}") from None
+                        document = json.loads(line, parse_float=read_float)
+                    except (ValueError, OverflowError) as error:
+                        raise ValueError(f"{self._file}, line {number}, cannot be read: {error}") from None
                     if not isinstance(document, dict):
                         raise ValueError(f"{self._file}, line {number}: expected an object")
                     yield document

@@ -292,12 +292,17 @@ def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "half.joblib").write_bytes((tmp_path / "half.joblib").read_bytes()[:3000])
     (tmp_path / "empty").mkdir()
     joblib.dump(LinearRegression().fit(X, Y), tmp_path / "line.joblib")
+    for name in ("net.pt", "net.Keras", "net.safetensors"):
+        (tmp_path / name).write_bytes(b"PK")
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.delitem(sys.modules, "mistaken", raising=False)
 
 
 OF_JOBLIB = "expected a whole file that joblib.dump or pickle has written, with the versions of the libraries that are here"
+OF_CODE = (
+    "the command has no library that runs this: export it to ONNX, or load it in a module, and register a function with server.register"
+)
 OF_A_MODEL = "an estimator's .joblib or .pkl, an .onnx, or what save_model of LightGBM or XGBoost has written"
 
 
@@ -312,6 +317,9 @@ OF_A_MODEL = "an estimator's .joblib or .pkl, an .onnx, or what save_model of Li
         ),
         (["mistaken.py"], "mistaken.py: for an application or a server, write module:name, such as mistaken:app"),
         (["notes.txt"], f"notes.txt: this is no file of a model: expected {OF_A_MODEL}"),
+        (["net.pt"], f"net.pt: {OF_CODE}: expected {OF_A_MODEL}"),
+        (["net.Keras"], f"net.Keras: {OF_CODE}: expected {OF_A_MODEL}"),
+        (["net.safetensors"], f"net.safetensors: {OF_CODE}: expected {OF_A_MODEL}"),
         (["dict.joblib"], "dict.joblib: holds a dict: expected an estimator with predict, such as scikit-learn has them"),
         (["cut.joblib"], f"cut.joblib: joblib cannot read it (EOFError: ): {OF_JOBLIB}"),
         (["page.joblib"], f"page.joblib: joblib cannot read it (KeyError: 60): {OF_JOBLIB}"),
@@ -373,20 +381,20 @@ def test_the_help_says_what_a_pickle_means(capsys: pytest.CaptureFixture[str]) -
 
 @pytest.mark.usefixtures("module")
 @pytest.mark.parametrize(
-    ("package", "option", "extra"),
+    ("package", "option", "install"),
     [
-        ("fastapi", ["--api-key", "k"], "serve"),
-        ("google.protobuf", ["--grpc", "0"], "grpc"),
-        ("prometheus_client", ["--metrics", "0"], "prometheus"),
+        ("fastapi", ["--api-key", "k"], "fastapi"),
+        ("google.protobuf", ["--grpc", "0"], "grpcio protobuf"),
+        ("prometheus_client", ["--metrics", "0"], "prometheus_client"),
     ],
 )
 def test_what_an_option_needs_is_named_before_anything_is_loaded(
-    package: str, option: list[str], extra: str, monkeypatch: pytest.MonkeyPatch
+    package: str, option: list[str], install: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, package, None)  # as if it could not be found
     with pytest.raises(SystemExit) as caught:
         main(["line.joblib", *option])
-    assert caught.value.code == f"{option[0]} needs an extra: pip install 'oip_asgi[{extra}]'"
+    assert caught.value.code == f"{option[0]} needs what is not installed: pip install {install}"
 
 
 @pytest.mark.parametrize("key", [None, "s3cret"])
@@ -480,5 +488,5 @@ def test_reload_watches_the_folder_of_a_file_and_all_below_a_module(is_file: boo
 
 def test_reload_without_watchfiles_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "watchfiles", None)
-    with pytest.raises(SystemExit, match=r"--reload needs watchfiles: pip install 'oip_asgi\[serve\]'"):
+    with pytest.raises(SystemExit, match=r"--reload needs watchfiles: pip install watchfiles"):
         main(["shop:app", "--reload"])

@@ -96,7 +96,7 @@ def test_inputs_of_a_whole_request_may_be_optional() -> None:
 def test_a_model_is_told_when_its_request_is_given_up(timeout: float | None, asked: int | None, least: float, most: float) -> None:
     server, left = InferenceServer(), []
 
-    @server.model("m", timeout=timeout)
+    @server.model("m", timeout=timeout, allow_timeout_override=True)
     async def tell(x: Any, context: InferenceContext) -> Any:
         left.append(context.deadline - time.monotonic())
         return x

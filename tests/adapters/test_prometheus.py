@@ -296,7 +296,7 @@ def test_gauges_of_several_processes_follow_whatever_ends(
     server = InferenceServer("shop")
     seen: list[Page] = []
 
-    @server.model("m", max_concurrency=1, unload=lambda: None, **options)
+    @server.model("m", max_concurrency=1, unload=lambda: None, allow_timeout_override=True, **options)
     def model(x: Any) -> Any:
         seen.append(Page(registry))
         if x[0] == 1:

@@ -19,6 +19,7 @@ from tests.table.test_browsers import CHANGES, FOREIGN, HOST, OWN
 from tests.table.test_browsers import make_server as make_own_server
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize("authorize", [judge, judge_later], ids=["def", "async def"])
 def test_no_host_has_a_hole(authorize: Callable[[Access], Any]) -> None:
     calls: list[str] = []

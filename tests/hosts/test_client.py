@@ -105,7 +105,7 @@ HOSTS: dict[str, tuple[Callable[[InferenceServer], Any], Callable[[Any], Abstrac
 }
 
 
-@pytest.mark.slow
+@pytest.mark.ci
 @pytest.mark.parametrize("host", HOSTS)
 def test_over_a_socket_and_clean_by_our_own_check(host: str, capsys: pytest.CaptureFixture[str]) -> None:
     make, serve = HOSTS[host]

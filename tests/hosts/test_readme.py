@@ -7,6 +7,7 @@ import sys
 import unittest
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -14,6 +15,7 @@ import grpc
 import pytest
 from django.core.wsgi import get_wsgi_application
 from django.test import override_settings
+from fastapi.testclient import TestClient
 
 from oip_asgi.grpc import add_to_server
 from tests.support.client import Client
@@ -65,6 +67,32 @@ def test_a_route_that_drains() -> None:
     ask = over_asgi(names_of('app.post("/drain"')["app"], "")
     ready, drain = Request("GET", "/v2/health/ready"), Request("POST", "/drain")
     assert [ask(each).status for each in (ready, drain, ready, replace(drain, headers=KEY), ready)] == [200, 401, 200, 200, 503]
+
+
+def test_workers_that_drain_by_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "drain"
+    monkeypatch.setenv("DRAIN_FILE", str(path))
+    workers = [over_asgi(names_of("DRAIN.exists()")["app"], "") for _ in range(2)]
+    infer = Request("POST", "/v2/models/double/infer", body=b'{"inputs":[{"name":"x","datatype":"FP64","shape":[1],"data":[2]}]}')
+    ready = Request("GET", "/v2/health/ready")
+
+    def statuses() -> list[int]:
+        return [ask(each).status for ask in workers for each in (ready, infer)]
+
+    assert statuses() == [200] * 4
+    path.touch()
+    assert statuses() == [503, 200] * 2
+    path.unlink()
+    assert statuses() == [200] * 4
+
+
+def test_what_an_observer_collects_is_there_after_the_yield_of_the_lifespan() -> None:
+    names = names_of("written.extend(seen)")
+    body = {"inputs": [{"name": "x", "datatype": "FP64", "shape": [1], "data": [2]}]}
+    with TestClient(names["app"]) as client:
+        for _ in range(3):
+            assert client.post("/v2/models/double/infer", json=body).status_code == 200
+    assert len(names["written"]) == 3
 
 
 @pytest.mark.usefixtures("models")

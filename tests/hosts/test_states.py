@@ -15,7 +15,7 @@ from tests.support.talk import block_until
 from tests.support.ways import Request, Way, ways_into
 from tests.table.row import answer, infer, inputs, tensor
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.ci
 
 X = TensorSpec("x", "FP64", [-1])
 INFER = infer("m", inputs(tensor("FP64", [1], "[1.0]")))
@@ -34,8 +34,8 @@ def test_a_server_that_drains() -> None:
     server.drain()
     expected = {
         "/health/live": (200, b'{"live":true}'),
-        "/health/ready": (503, b'{"ready":false,"live":true}'),
-        "/models/m/ready": (503, b'{"name":"m","ready":false}'),
+        "/health/ready": (503, b'{"ready":false,"live":true,"reason":"the server is draining"}'),
+        "/models/m/ready": (503, b'{"name":"m","ready":false,"reason":"the server is draining"}'),
     }
     with every_way(server) as ways:
         for name, way in ways.items():

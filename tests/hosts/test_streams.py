@@ -33,7 +33,8 @@ from tests.support.talk import Talk, block_until, until
 from tests.support.threads import serving
 from tests.support.ways import Way
 from tests.table.stream_models import stream_server
-from tests.table.stream_rows import EVENTS, StreamRow, stream_rows
+from tests.table.stream_row import EVENTS, StreamRow
+from tests.table.stream_rows import stream_rows
 
 kinds = pytest.mark.parametrize("kind", KINDS)
 

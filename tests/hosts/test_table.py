@@ -12,7 +12,7 @@ from tests.support.ways import Way, over_asgi
 from tests.table.row import Row, table_server
 from tests.table.rows import rows
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.ci
 
 
 @pytest.fixture(scope="module")

@@ -61,7 +61,7 @@ def test_a_client_prints_the_models_answer(name: str, url: str, expected: pd.Dat
 
 
 def test_a_request_as_mlserver_writes_it_gets_the_same_answer(url: str, wines: pd.DataFrame, expected: pd.DataFrame) -> None:
-    """MLServer's codecs write columns as [N, 1]; tests/peers sends what they really wrote."""
+    """MLServer's codecs write columns as [N, 1]; tests/lab/peers sends what they really wrote."""
     inputs = [{"name": name, "shape": [len(wines), 1], "datatype": "FP64", "data": wines[name].tolist()} for name in wines]
     answer = httpx2.post(f"{url}/v2/models/score/infer", json={"parameters": {"content_type": "pd"}, "inputs": inputs})
     pd.testing.assert_frame_equal(PandasCodec.decode_response(InferenceResponse.from_http(answer.headers, answer.content)), expected)

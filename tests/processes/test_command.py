@@ -32,6 +32,7 @@ def iris(tmp_path: Path) -> Path:
     return tmp_path / "iris.joblib"
 
 
+@pytest.mark.ci
 def test_an_estimator_with_a_key_grpc_and_metrics(iris: Path, tmp_path: Path) -> None:
     on_grpc, on_metrics = free_ports(2)
     more = ["--name", "flowers", "--api-key", "s3cret", "--grpc", str(on_grpc), "--metrics", str(on_metrics)]

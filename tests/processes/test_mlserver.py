@@ -29,6 +29,7 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
+@pytest.mark.ci
 def test_the_command_that_it_prints_makes_the_folder_run(folder: Path, tmp_path: Path) -> None:
     command, log = ["python", "-m", "oip_asgi.mlserver", str(folder), "--host", "127.0.0.1", "--port", "PORT"], tmp_path / "log"
     with running(command, log, ready="/v2/health/live") as served:

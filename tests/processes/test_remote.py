@@ -32,6 +32,7 @@ def until(wanted: Any, ask: Any) -> Any:
     return found
 
 
+@pytest.mark.ci
 def test_a_server_that_is_killed_is_used_again_when_it_is_back(tmp_path: Path) -> None:
     port = free_port()
     command = ["python", "-m", "uvicorn", "--factory", f"{FAR}:make_app", "--port", "PORT", "--log-level", "warning"]

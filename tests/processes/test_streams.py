@@ -24,6 +24,7 @@ def running(served: Served) -> int:
     return int(answer.json()["outputs"][0]["data"][0])
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize("name", SERVERS)
 def test_a_stream(name: str, tmp_path: Path) -> None:
     with serving(["python", "-m", *SERVERS[name].split()], tmp_path / "log", ready="/health/ready") as served:

@@ -48,6 +48,7 @@ def stop_while_running(background: BackgroundLoop, run: Callable[[], None], foun
             time.sleep(0.0001)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("pauses", [False, True])
 def test_a_run_that_races_a_stop_ends(pauses: bool, often_switching: None) -> None:
     background = BackgroundLoop()
@@ -213,6 +214,7 @@ def test_a_stream_that_races_a_stop_ends(often_switching: None) -> None:
     background.stop()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("takes", [1, 5])
 def test_a_stream_leaves_nothing_to_the_garbage_collector(takes: int) -> None:
     server = serve_counting(threading.Event())

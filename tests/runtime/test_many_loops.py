@@ -163,6 +163,7 @@ class Storm:
         return thread
 
 
+@pytest.mark.slow
 def test_nothing_is_lost_between_event_loops_and_threads(hasty: None) -> None:
     loads = Loads()
     server = make_server(loads)

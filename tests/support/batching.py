@@ -49,7 +49,7 @@ class Held:
             return await function(x)
 
         options = {"max_batch_size": 8, "max_concurrency": 1, **options}
-        self.server.register("m", model_async if is_async else model, **options)
+        self.server.register("m", model_async if is_async else model, allow_timeout_override=True, **options)
 
     async def together(self, *asks: Any) -> list[asyncio.Task[InferenceResponse]]:
         """Begin requests, each an array or the keywords of `server.infer`, that all wait while another holds the model; then let it go."""

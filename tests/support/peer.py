@@ -48,9 +48,11 @@ class Peer:
         with socket.create_server(("127.0.0.1", 0)) as listening:
             accepting = threading.Thread(target=self._accept, args=[listening])
             accepting.start()
-            yield f"http://127.0.0.1:{listening.getsockname()[1]}/v2"
-            listening.shutdown(socket.SHUT_RDWR)
-            accepting.join(10)
+            try:
+                yield f"http://127.0.0.1:{listening.getsockname()[1]}/v2"
+            finally:  # a test that fails ends too
+                listening.shutdown(socket.SHUT_RDWR)
+                accepting.join(10)
         for connection in self.connections:
             connection.close()
 

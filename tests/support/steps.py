@@ -50,9 +50,13 @@ class StepIO:
     """Asks the test for everything, and notes which parts were begun."""
 
     until = math.inf
+    beat: Any = None
 
     def __init__(self) -> None:
         self.begun: list[Begun] = []
+
+    def keep_alive(self, seconds: float, make: Callable[[], Any]) -> None:
+        raise NotImplementedError
 
     def read(self, body: Any) -> Any:
         raise NotImplementedError

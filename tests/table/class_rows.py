@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from tests.support.ways import Request
 from tests.table.row import Row, answer, infer, inputs, tensor
+from tests.table.row_classes import HAS_PYDANTIC
 
 AGES = tensor("INT64", [2], "[3,70]", "age")
 PLANS = tensor("BYTES", [2], '["free","paid"]', "plan")
@@ -15,6 +16,10 @@ NEW = tensor("BOOL", [2], "[true,false]", "isNew")
 def scores(labels: str, values: str, size: int = 2) -> bytes:
     label = tensor("BYTES", [size], labels, "label", '{"content_type":"str"}')
     return answer("churn", label, tensor("FP64", [size], values, "value"))
+
+
+def generate(model: str, body: bytes) -> Request:
+    return Request("POST", f"/models/{model}/generate", (), body)
 
 
 def class_rows() -> Iterator[Row]:
@@ -53,4 +58,18 @@ def class_rows() -> Iterator[Row]:
     yield Row(
         "one row of two", infer("one%20row", inputs(two)), 400, text=("the request has 2 rows: expected 1, as the model takes one Point",)
     )
+    failed = ("see the server's log",)
+    place = b'{"country":"XX"}'
+    column = infer("places", inputs(tensor("BYTES", [1], '["XX"]', "country")))
+    for name, request in (("a column", column), ("a list", generate("places", b"[%b]" % place)), ("an object", generate("places", place))):
+        yield Row(f"rows whose class fails, {name}", request, 500, text=failed)
+    if HAS_PYDANTIC:
+        quarter = tensor("FP64", [1], "[0.25]")
+        sent = tensor("FP64", [1], "[0.2]", "value"), tensor("BOOL", [1], "[true]", "sure"), tensor("FP64", [1], "[25.0]", "percent")
+        yield Row("rows as pydantic writes them", infer("shares", inputs(quarter)), 200, answer("shares", *sent))
+        row = b'"value":0.2,"sure":true,"percent":25.0}'
+        yield Row("rows as pydantic writes them, a list", generate("shares", b'[{"x":0.25}]'), 200, b"[{%b]" % row)
+        yield Row("rows as pydantic writes them, an object", generate("shares", b'{"x":0.25}'), 200, b'{"model_name":"shares",%b' % row)
+        for name, request in (("columns", infer("unsure", inputs(quarter))), ("a list", generate("unsure", b'[{"x":0.25}]'))):
+            yield Row(f"rows with a value that was not converted, {name}", request, 500, text=failed)
     yield Row("a row that does not fit the result", infer("wrong%20score", inputs(x)), 500, text=("see the server's log",))

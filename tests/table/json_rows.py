@@ -14,6 +14,8 @@ OF_TENSORFLOW = (
     '"data": [1, 2]}]}, or send {"x": [[1, 2]]} to generate'
 )
 NO_MARK = "it begins with a byte order mark: send UTF-8 without one, which Python calls utf-8 and not utf-8-sig"
+NO_NPY = "it looks like a .npy file: send JSON, or the array's bytes alone as binary tensor data"
+NO_REPR = "it looks like a dict as Python prints it: send what json.dumps makes of it"
 NO_FORM = "it looks like multipart/form-data, which curl -F and HTML forms send: send JSON"
 
 BEYOND = {"above 64 bits": 2**64, "below 64 bits": -(2**63) - 1, "of 30 digits": 10**30}
@@ -186,6 +188,8 @@ def document_rows() -> Iterator[Row]:
         "long, with a byte order mark": (b"\xef\xbb\xbf" + inputs(GOOD).ljust(18_000), f"invalid character (byte 0); {NO_MARK}"),
         "a form": (FORM % inputs(GOOD), f"invalid character (byte 1); {NO_FORM}"),
         "a form with a file": (FORM % b"\xff\xd8", f"not valid UTF-8: invalid start byte; {NO_FORM}"),
+        "an npy file": (b"\x93NUMPY\x01\x00", f"not valid UTF-8: invalid start byte; {NO_NPY}"),
+        "a dict as Python prints it": (repr(json.loads(inputs(GOOD))).encode(), f"(byte 1); {NO_REPR}"),
         "UTF-16": (inputs(GOOD).decode().encode("utf-16"), "not valid UTF-8: invalid start byte; it looks like UTF-16: send UTF-8"),
         "invalid UTF-8": (inputs(GOOD, more=',"id":"\xff"').replace("\xff".encode(), b"\xff"), "not valid UTF-8"),
         "invalid UTF-8 in an unknown field": (inputs(GOOD, more=',"zz":"\xff"').replace("\xff".encode(), b"\xff"), "not valid UTF-8"),

@@ -8,6 +8,7 @@ from typing import Final
 
 from tests.support.ways import EXTENSIONS, Request
 from tests.table.row import ECHOED, GOOD, Row, answer, infer, inputs, tensor
+from tests.table.row_classes import OF_PYDANTIC
 
 NAMES: Final = [
     *("echo", "two", "one", "raw-fixed", "raw-bytes", "raw-free", "integers", "words", "org/model", "naïve model", "no inputs"),
@@ -24,13 +25,16 @@ NAMES: Final = [
         "scaled",
         "tells its version",
         "gives headers",
+        "overridden",
         "fitted",
         "refusing",
         "ranged",
         "flagged",
         "churn",
         "one row",
+        "places",
         "wrong score",
+        *OF_PYDANTIC,
     ),
 ]
 """The names of all models, in the order of their registration."""
@@ -189,9 +193,14 @@ def model_rows() -> Iterator[Row]:
 
 
 def timeout_rows() -> Iterator[Row]:
-    """The request parameter `timeout`, in microseconds."""
-    for value in ("0", "1000000000", "18446744073709551615"):
-        yield Row(f"timeout {value}", infer("echo", inputs(GOOD, more=f',"parameters":{{"timeout":{value}}}')), 200, answer("echo", ECHOED))
+    """The request parameter `timeout`, in microseconds, which counts only where the model allows it."""
+    for value in ("0", "1", "1000000000", "18446744073709551615"):
+        body = inputs(GOOD, more=f',"parameters":{{"timeout":{value}}}')
+        yield Row(f"timeout {value}", infer("echo", body), 200, answer("echo", ECHOED))
+        if value != "1":
+            yield Row(f"timeout {value} that counts", infer("overridden", body), 200, answer("overridden", ECHOED))
+    late = ("model 'overridden' did not answer within 1e-06 seconds, the shorter of its own timeout and the request's",)
+    yield Row("timeout 1 that counts", infer("overridden", inputs(GOOD, more=',"parameters":{"timeout":1}')), 504, text=late)
     for value in ("-1", "1.5", "1e6", '"1"', "true"):
         body = inputs(GOOD, more=f',"parameters":{{"timeout":{value}}}')
         text = ("parameters.timeout is ", ": expected an integer, 0 or more, in microseconds")

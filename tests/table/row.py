@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from dataclasses import dataclass
 from typing import Any
@@ -103,6 +104,11 @@ def table_server(calls: list[str]) -> InferenceServer:
     def gives_headers(x: Any, context: InferenceContext) -> Any:
         context.response_headers.update({name: str(value) for name, value in context.parameters.items()})
         return x
+
+    @server.model("overridden", allow_timeout_override=True)
+    async def overridden(x: Any) -> Any:
+        await asyncio.sleep(0.01)
+        return {"x": x}
 
     register_estimators(server)
     register_rows(server)

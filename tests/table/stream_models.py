@@ -50,6 +50,7 @@ def stream_server() -> InferenceServer:
     server.register("bytes", lambda: np.array([b"\xff"], object))
     server.register("clash", lambda: {"model_name": np.ones(1)})
     server.register("stops", lambda stop: stop, inputs=[TensorSpec("stop", "BYTES", [-1])])
+    server.register("rounds", lambda: [2**53 + 1, 0.5])
     server.register("inputs", lambda inputs: inputs)
 
     @server.model("scaled", inputs=[TensorSpec("x", "INT64", [-1])])
@@ -74,6 +75,12 @@ def stream_server() -> InferenceServer:
     server.register("raises at once", raises_at_once)
     server.register("raises later", raises_later)
     server.register("yields nothing", yields_nothing)
+
+    @server.model("the last")
+    async def the_last(n: Any) -> AsyncIterator[Any]:
+        yield n
+        yield InferenceResponse([Tensor("output_0", n)], {"triton_final_response": True})  # a model may know which one is its last
+
     return server
 
 

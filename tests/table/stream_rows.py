@@ -3,91 +3,32 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
 from typing import Any
 
-from tests.support.ways import Request
 from tests.table.json_rows import NO_MARK, OF_TENSORFLOW
+from tests.table.row_classes import OF_PYDANTIC
+from tests.table.stream_end_rows import end_rows
 from tests.table.stream_models import HAS_PANDAS, MANY
+from tests.table.stream_row import EVENTS, JSON, OIP_COUNT, OIP_PLAIN, OIP_WORDS, WORDS, StreamRow, flat, refused, streamed, tensor, whole
 
 if HAS_PANDAS:
     import pandas as pd
 
-JSON = "application/json"
-EVENTS = "text/event-stream; charset=utf-8"
-
-
-@dataclass(frozen=True)
-class StreamRow:
-    """A request, and what it is answered.
-
-    Args:
-        name: What it is about.
-        path: Behind `/models/`, percent-encoded.
-        send: The body, as JSON where it is no bytes.
-        status: The status.
-        answer: The documents of a stream's events, or the one document of any other answer.
-        kind: The content type.
-        headers: The request's headers.
-    """
-
-    name: str
-    path: str
-    send: Any
-    status: int
-    answer: Any
-    kind: str = JSON
-    headers: tuple[tuple[str, str], ...] = ()
-
-    def __str__(self) -> str:
-        return self.name
-
-    @property
-    def request(self) -> Request:
-        return Request(
-            "POST", f"/models/{self.path}", self.headers, self.send if isinstance(self.send, bytes) else json.dumps(self.send).encode()
-        )
-
-    @property
-    def body(self) -> bytes:
-        if self.kind == JSON:
-            return written(self.answer)
-        return b"".join(b"data: %b\n\n" % written(document) for document in self.answer)
-
-
-def written(document: Any) -> bytes:
-    return json.dumps(document, separators=(",", ":"), ensure_ascii=False).encode()
-
-
-def refused(name: str, path: str, send: Any, error: str, status: int = 400, **more: Any) -> StreamRow:
-    return StreamRow(name, path, send, status, {"error": error}, **more)
-
-
-def streamed(name: str, path: str, send: Any, *documents: Any, **more: Any) -> StreamRow:
-    return StreamRow(name, path, send, 200, documents, EVENTS, **more)
-
-
-def flat(model: str, **members: Any) -> dict[str, Any]:
-    return {"model_name": model, **members}
-
-
-def tensor(name: str, data: list[Any], datatype: str, shape: list[int] | None = None) -> dict[str, Any]:
-    return {"name": name, "shape": shape or [len(data)], "datatype": datatype, "data": data}
-
-
-def whole(model: str, *outputs: Any, **more: Any) -> dict[str, Any]:
-    return {"model_name": model, "outputs": list(outputs), **more}
-
-
-WORDS = {"text_input": "to be"}
-OIP_WORDS = {"inputs": [tensor("text_input", ["to be"], "BYTES")], "id": "7"}
-OIP_COUNT = {"inputs": [tensor("n", [2], "INT64")]}
-OIP_PLAIN = {"inputs": [tensor("x", [2], "INT64")]}
+ROUNDED = "9007199254740993 would be rounded, as a fraction or a missing value beside it makes FP64 of it: declare FP64, or write floats"
 ONLY_A_STREAM = "answers with a stream: use infer_stream, generate_stream or generate over HTTP, ModelStreamInfer over gRPC"
 
 
 def stream_rows() -> list[StreamRow]:
-    return [*_models(), *(_frames() if HAS_PANDAS else ()), *_requests(), *_flat_responses(), *_whole_responses(), *_failures(), *_rows()]
+    return [
+        *_models(),
+        *end_rows(),
+        *(_frames() if HAS_PANDAS else ()),
+        *_requests(),
+        *_flat_responses(),
+        *_whole_responses(),
+        *_failures(),
+        *_rows(),
+    ]
 
 
 def _models() -> list[StreamRow]:
@@ -149,6 +90,16 @@ def _requests() -> list[StreamRow]:
         StreamRow("a list for a declared input", "stops/generate", {"stop": ["a", "b"]}, 200, flat("stops", output_0=["a", "b"])),
         StreamRow("an empty list", "stops/generate", {"stop": []}, 200, flat("stops", output_0=[])),
         StreamRow("whole numbers beside others", "plain/generate", b'{"x": [1, 2.5]}', 200, flat("plain", output_0=[2.0, 5.0])),
+        refused("a larger one beside a fraction", "plain/generate", b'{"x": [9007199254740993, 2.5]}', f"input 'x': {ROUNDED}"),
+        refused("a larger one beside NaN", "plain/generate", b'{"x": [NaN, 9007199254740993]}', f"input 'x': {ROUNDED}"),
+        StreamRow(
+            "a larger one where FP64 is declared",
+            "grid/generate",
+            b'{"grid": [0.5, 9007199254740993]}',
+            200,
+            flat("grid", output_0=[0.5, 2.0**53]),
+        ),
+        StreamRow("a result with a larger one", "rounds/generate", {}, 500, {"error": "model 'rounds' failed: see the server's log"}),
         StreamRow("an input called inputs", "inputs/generate", {"inputs": [True]}, 200, flat("inputs", output_0=True)),
         StreamRow("flat for three dimensions", "grid/generate", {"grid": [1, 2, 3, 4]}, 200, grid),
         StreamRow("nested as declared", "grid/generate", {"grid": [[[1, 2], [3, 4]]]}, 200, grid),
@@ -199,6 +150,13 @@ def _requests() -> list[StreamRow]:
             b'--a\r\nContent-Disposition: form-data; name="x"\r\n\r\n1\r\n--a--\r\n',
             "the body is not valid JSON: JSON is malformed: invalid character (byte 1); it looks like multipart/form-data, which "
             "curl -F and HTML forms send: send JSON",
+        ),
+        refused(
+            "a dict as Python prints it",
+            "plain/generate",
+            b"{'x': 1}",
+            "the body is not valid JSON: JSON is malformed: object keys must be strings (byte 1); it looks like a dict as "
+            "Python prints it: send what json.dumps makes of it",
         ),
         refused("no body", "plain/generate", b"", "the body is empty: expected a JSON object with a member for each input"),
         refused(
@@ -510,7 +468,7 @@ def _failures() -> list[StreamRow]:
             "nowhere/versions/1/generate_stream",
             {"x": 1},
             "Request for unknown model: 'nowhere' is not found: expected 'words', 'count', 'lists', 'plain', 'grid', 'versioned', "
-            f"'parameters', 'bytes', 'clash', 'stops' and {20 if HAS_PANDAS else 9} more",
+            f"'parameters', 'bytes', 'clash', 'stops' and {(23 if HAS_PANDAS else 12) + len(OF_PYDANTIC)} more",
             404,
         ),
     ]

@@ -32,7 +32,7 @@ from tests.table.rows import rows
 
 PATH: Final = re.compile(r"/models/(?P<name>.+?)(/versions/(?P<version>[^/]+))?(?P<action>/ready|/infer)?")
 LENGTH: Final = "inference-header-content-length"
-CODES: Final = {400: "INVALID_ARGUMENT", 404: "NOT_FOUND", 418: "INVALID_ARGUMENT", 500: "INTERNAL"}
+CODES: Final = {400: "INVALID_ARGUMENT", 404: "NOT_FOUND", 418: "INVALID_ARGUMENT", 500: "INTERNAL", 504: "DEADLINE_EXCEEDED"}
 OTHERWISE_OVER_GRPC: Final = {
     "bytes that are not UTF-8": "BYTES travel as they are",
     "binary_data no boolean": "the flag chooses a form of REST's",

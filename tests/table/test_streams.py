@@ -6,7 +6,8 @@ import pytest
 
 from tests.support.ways import Request, Way, ways_into
 from tests.table.stream_models import stream_server
-from tests.table.stream_rows import EVENTS, StreamRow, stream_rows
+from tests.table.stream_row import EVENTS, StreamRow
+from tests.table.stream_rows import stream_rows
 
 
 @pytest.fixture(scope="module")

@@ -12,6 +12,7 @@ const WORDS = {
   max_concurrency: (count) => ["Calls of the model at once", upTo(count)],
   max_queue: (count) => ["Requests that may wait", count ? upTo(count) : "none"],
   timeout: (seconds, streams) => [streams ? "Time to the first item" : "Time for a request", seconds === null ? "no limit" : upTo(duration(seconds))],
+  allow_timeout_override: () => ["A request's own timeout", "may make this shorter"],
   stream_timeout: (seconds) => ["Time for a whole stream", upTo(duration(seconds))],
   run: () => ["Where it runs", "on the event loop"],
   content_type: (name) => ["Content type, if a request names none", Object.hasOwn(TYPES, name) ? `${TYPES[name]} (${name})` : name],

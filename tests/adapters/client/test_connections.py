@@ -239,6 +239,28 @@ def test_a_request_that_was_read_is_not_sent_again() -> None:
     assert len(peer.requests) == 4
 
 
+def test_a_request_that_was_read_is_not_sent_again_after_a_reset() -> None:
+    def answer(request: bytes) -> bytes:
+        if len(peer.requests) % 2:
+            return with_length(GOOD)
+        peer.connections[-1].setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
+        return CLOSE
+
+    async def ask(url: str) -> None:
+        async with AsyncClient(url) as awaited:
+            await awaited.infer("m", {})
+            with pytest.raises(ConnectionFailed, match="gave no whole answer"):
+                await awaited.infer("m", {})
+
+    peer = Peer(answer)
+    with peer.listening() as url, Client(url) as client:
+        client.infer("m", {})
+        with pytest.raises(ConnectionFailed, match="gave no whole answer"):
+            client.infer("m", {})
+        asyncio.run(ask(url))
+    assert len(peer.requests) == 4
+
+
 def test_a_request_on_a_connection_that_is_reset_before_it_is_read_is_sent_once_more(monkeypatch: pytest.MonkeyPatch) -> None:
     """The reset comes between the look at the connection and the request."""
     looked, was_reset = threading.Event(), threading.Event()
@@ -319,6 +341,22 @@ def test_an_event_above_the_limit_is_not_read_and_a_long_stream_is() -> None:
         assert [next(responses)["y"].tolist() for _ in range(20)] == [[1, 2]] * 20
         with pytest.raises(InvalidResponse, match="the event of the stream is larger than 1000 bytes"):
             next(responses)
+
+
+def test_an_event_of_many_lines_takes_a_time_of_their_number_and_not_of_its_square() -> None:
+    count = 60_000
+    head = b'data: {"model_name":"m","outputs":[{"name":"y","datatype":"FP32","shape":[%d],"data":[\n' % count
+    lines = [head, *[b"data: 1,\n"] * (count - 1), b"data: 1]}]}\n\n"]
+    body = b"".join(b"%x\r\n%b\r\n" % (len(line), line) for line in lines)
+    peer = Peer(b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n" + body + b"0\r\n\r\n")
+
+    async def ask(url: str) -> list[Any]:
+        async with AsyncClient(url) as client, asyncio.timeout(20):  # takes half a second; took a minute
+            return [response["y"] async for response in client.stream("m", {})]
+
+    with peer.listening() as url:
+        [ones] = asyncio.run(ask(url))
+        assert ones.tolist() == [1] * count
 
 
 def test_remote_reads_no_more_than_its_server_takes() -> None:

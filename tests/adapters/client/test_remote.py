@@ -79,7 +79,7 @@ def ways(calls: list[str]) -> dict[str, Way]:
     return {"ASGI": over_asgi(OIPApp(near), ""), "WSGI": over_wsgi(OIPWSGIApp(near), "")}
 
 
-@pytest.mark.parametrize("row", ROWS, ids=str)
+@pytest.mark.parametrize("row", [pytest.param(row, marks=pytest.mark.slow) for row in ROWS], ids=str)
 def test_the_table_is_answered_as_it_is_there(row: Row, ways: dict[str, Way], calls: list[str]) -> None:
     before = len(calls)
     for way in ways.values():

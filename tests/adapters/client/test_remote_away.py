@@ -17,6 +17,7 @@ import pytest
 from oip_asgi import InferenceServer, OIPApp
 from oip_asgi.client import remote
 from tests.support.asking import logged
+from tests.support.inside.models import lifecycle
 from tests.support.ways import Answer, Request, send_asgi
 
 SPEC = {"name": "x", "datatype": "FP32", "shape": [-1]}
@@ -334,5 +335,66 @@ def test_a_parameter_of_64_bits_in_the_answer_comes_back() -> None:
             assert json.loads((await near.infer()).body)["parameters"] == {"a": 2**64 - 1, "b": -(2**63)}
             response = await near.server.infer("m", {"x": np.ones(1, np.float32)})
         assert response["y"].tolist() == [2.0]
+
+    run(use)
+
+
+# Not there when the model is loaded
+
+
+@pytest.mark.parametrize("comes_by", ["probe", "model's probe", "request"])
+def test_a_server_that_comes_after_the_wait_is_found_by_a_probe_or_a_request(
+    comes_by: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(lifecycle, "_AGAIN_SECONDS", 0.2)
+
+    async def main() -> None:
+        far = Far()
+        near = Near(far.url)
+        path = {"probe": "/health/ready", "model's probe": "/models/m/ready", "request": ""}[comes_by]
+
+        async def ask() -> Answer:
+            return await (near.get(path) if path else near.infer())
+
+        async with near.server.lifespan():
+            for _ in range(20):
+                assert (await ask()).status == 503
+                await asyncio.sleep(0.02)
+            refused = await near.infer()
+            assert (refused.status, refused.headers["retry-after"]) == (503, "1")
+            assert json.loads(refused.body) == {"error": "model 'm' is not ready: its server cannot be reached"}
+            [listed] = json.loads((await near.get("/health/ready")).body)["models"]
+            assert listed["reason"] == "its server cannot be reached"
+            assert listed["state"] in ("UNAVAILABLE", "LOADING")
+            async with far.serving(), asyncio.timeout(10):
+                while (await ask()).status != 200:
+                    await asyncio.sleep(0.02)
+                assert (await near.infer()).status == 200
+                assert (await near.get("/health/ready")).body == b'{"ready":true,"live":true}'
+
+    asyncio.run(main())
+    again = "it is not ready until a request or a probe loads it again, at most every five seconds"
+    there = f"model 'm': load= raised, so {again}: cannot ask http://127.0.0.1:"
+    assert [text.startswith(there) for _, text in lines(caplog) if "load= raised" in text] == [True]
+
+
+def test_a_server_that_is_not_there_is_asked_at_most_every_five_seconds() -> None:
+    async def main() -> None:
+        near = Near((far := Far()).url)
+        async with near.server.lifespan(), far.serving():
+            for _ in range(10):
+                assert (await near.get("/health/ready")).status == 503
+                assert (await near.infer()).status == 503
+                await asyncio.sleep(0.02)
+            assert far.asked == []
+
+    asyncio.run(main())
+
+
+def test_a_model_whose_server_went_away_is_not_listed_as_ready_by_readiness() -> None:
+    async def use(far: Far, near: Near) -> None:
+        answer = await near.get("/health/ready")
+        listed = [{"name": "m", "state": "UNAVAILABLE", "reason": "its ready= does not say that it is"}]
+        assert (answer.status, json.loads(answer.body)) == (503, {"ready": False, "live": True, "models": listed})
 
     run(use)

@@ -231,6 +231,17 @@ def test_a_number_that_its_datatype_does_not_hold_is_refused(url: str, tmp_path:
     assert score_lines(url, "open", tmp_path / "rows.csv", "a\n1_0\n2\n") == [{"row": 1, "a": "1_0"}, {"row": 2, "a": "2"}]
 
 
+@pytest.mark.parametrize("model", ["pay", "open"])
+def test_digits_beyond_all_floats_are_refused_and_no_infinity(url: str, tmp_path: Path, model: str) -> None:
+    scored = score_lines(url, model, tmp_path / "rows.csv", "age\n1e400\n-1e999\ninf\n-Infinity\n")
+    assert [(line["row"], *list(line.values())[1:]) for line in scored] == [(3, "Infinity"), (4, "-Infinity")]
+
+
+def test_large_whole_numbers_that_floats_hold_may_stand_beside_fractions(url: str, tmp_path: Path) -> None:
+    scored = score_lines(url, "open", tmp_path / "rows.csv", "a,b\n9007199254740994,1\n1.5,1\n")
+    assert [line["a"] for line in scored] == [9007199254740994.0, 1.5]
+
+
 def test_a_column_that_only_later_lines_have_is_sent(url: str, tmp_path: Path) -> None:
     scored = score_lines(url, "pay", tmp_path / "rows.jsonl", '{"age": 1}\n{"age": 2, "bonus": 5}\n')
     assert scored == [{"row": 1, "output_0": None}, {"row": 2, "output_0": 7.0}]
@@ -461,7 +472,10 @@ def test_it_stops_where_no_row_can_be_scored(url: str, tmp_path: Path, capsys: p
             "'all' and 3 more; did you mean 'rent'?",
         ),
         ("rent", "long.csv", "s.csv", "long.csv, line 2: field larger than field limit (131072): write JSON lines or Parquet"),
-        ("rent", "cut.jsonl", "s.csv", "cut.jsonl, line 2: no JSON: "),
+        ("rent", "cut.jsonl", "s.csv", "cut.jsonl, line 2, cannot be read: Expecting ':' delimiter"),
+        ("rent", "far.jsonl", "s.csv", "far.jsonl, line 2, cannot be read: -1e400 is out of range for FP64"),
+        ("open", "mixed.csv", "s.csv", "the column 'a' has fractions, beside which a whole number of 2**53 or more is rounded"),
+        ("kinds", "mixed.jsonl", "s.csv", "the column 'a' has fractions, beside which a whole number of 2**53 or more is rounded"),
         ("rent", "requests.jsonl", "s.csv", "the rows are requests of the protocol, so --out has to be .jsonl"),
     ],
 )
@@ -473,6 +487,9 @@ def test_a_mistake_is_told_before_anything_is_sent(
     (tmp_path / "long.csv").write_text(f"town,area,floor\n{'a' * 200_000},1,1\n")
     (tmp_path / "other.csv").write_text("x,y\n1,2\n")
     (tmp_path / "cut.jsonl").write_text('{"town": "a", "area": 1, "floor": 2}\n{"town"')
+    (tmp_path / "far.jsonl").write_text('{"town": "a", "area": Infinity, "floor": 2}\n{"town": "a", "area": -1e400, "floor": 2}')
+    (tmp_path / "mixed.csv").write_text("a,b\n9007199254740993,1\n1.5,1\n")
+    (tmp_path / "mixed.jsonl").write_text('{"a": 1.5}\n{"a": null}\n{"a": 9007199254740993}')
     (tmp_path / "requests.jsonl").write_text('{"inputs": [{"name": "x", "datatype": "FP32", "shape": [1], "data": [1]}]}')
     assert main([url, model, str(tmp_path / rows), "--out", str(tmp_path / out)]) == 2
     assert text in capsys.readouterr().err

@@ -77,6 +77,9 @@ def test_whole_numbers_are_never_rounded() -> None:
     assert b'"shape":[2,1],"datatype":"UINT64","data":[9223372036854775809,1]' in recorded.requests[1].content
     with pytest.raises(InferenceError, match="input 'x': no datatype holds all of its whole numbers"):
         recorded.client.infer("m", {"x": [2**63 + 1, -1]})
+    for beside in (1.5, math.nan, None):
+        with pytest.raises(InferenceError, match="input 'x': 9007199254740993 would be rounded, as a fraction or a missing value"):
+            recorded.client.infer("m", {"x": [2**53 + 1, beside]})
     assert len(recorded.requests) == 2
 
 

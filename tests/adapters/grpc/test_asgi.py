@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gzip
+import json
 import re
 import threading
 import zlib
@@ -124,11 +125,23 @@ def test_a_message_above_the_limit(compressed: bool) -> None:
     assert got.refusal == ("RESOURCE_EXHAUSTED", text)
 
 
+@pytest.mark.parametrize("content_type", ["application/json", "application/proto", "application/connect+json", "application/connect+proto"])
+def test_the_connect_protocol_is_refused_in_its_own_form(content_type: str) -> None:
+    version = [] if "connect+" in content_type else [("connect-protocol-version", "1")]
+    got = ask(b"{}", content_type, *version)
+    said = (
+        f"Content-Type is '{content_type}': expected application/grpc or application/grpc-web, with protobuf, which clients of the Connect"
+    )
+    assert (got.status, got.headers["content-type"]) == (415, "application/json")
+    assert json.loads(got.body) == {"code": "unimplemented", "message": f"{said} protocol can send too"}
+
+
 def test_what_is_no_call() -> None:
     got = ask(b"", GRPC, method="GET")
     assert (got.status, got.headers["allow"], got.body) == (405, "POST", b'{"error":"gRPC is asked by POST, not by GET"}')
     for content_type in ("application/json", "application/grpc+json", "application/grpcx", None):
         assert ask(b"{}", content_type).status == 415
+    assert ask(b"{}", "application/json").body.startswith(b'{"error":"Content-Type is \'application/json\': expected application/grpc or ')
     assert ask(frame(b""), path=f"/{SERVICE}/Nope").refusal == ("UNIMPLEMENTED", f"unknown method '/{SERVICE}/Nope'")
     assert ask(frame(b""), path="/").refusal[0] == "UNIMPLEMENTED"
 

@@ -180,8 +180,7 @@ def test_the_end_is_told_where_it_is_asked_for(address: str) -> None:
         call.end()
         messages = sorted(call.rest(), key=lambda message: str(message.infer_response.id))
     assert [said(message) for message in messages] == [("a", [0], False), ("a", [], True), ("b", [], True)]
-    # the version is the model's, and behind that the one that was asked for
-    assert [message.infer_response.model_version for message in messages] == ["2", "", ""]
+    assert [message.infer_response.model_version for message in messages] == ["2", "2", ""]
     assert [len(message.infer_response.outputs) for message in messages] == [1, 0, 0]
 
 

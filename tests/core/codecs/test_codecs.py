@@ -152,7 +152,7 @@ MLSERVER_RESPONSE = (
 
 
 def test_what_mlserver_wrote_is_read() -> None:
-    """Recorded from its codecs, 1.7.1; tests/peers asks them themselves."""
+    """Recorded from its codecs, 1.7.1; tests/lab/peers asks them themselves."""
     tags = pd.Series([["a"], 2], dtype=object)
     people = pd.DataFrame({"First Name": ["Joanne", "Michael"], "Age": [34, 22], "Weight": [60.5, np.nan], "Tags": tags})
     assert_same(PandasCodec.decode_request(received(json.loads(MLSERVER_FRAME))), people)

@@ -427,6 +427,7 @@ def test_any_dtype_for_any_column_comes_back_or_is_refused(hint: str | None) -> 
     assert made or str(hint).endswith("zone]")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("hint", [None, *HINTS])
 def test_any_categories_for_any_column_come_back_or_are_refused(hint: str | None) -> None:
     made, turn = 0, [None, *HINTS].index(hint)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from datetime import datetime
+from datetime import UTC, date, datetime
 from typing import Any
 
 import numpy as np
 import pytest
 
 from oip_asgi import InferenceError, InferenceServer, TensorSpec
+from oip_asgi.specs import specs_of
 
 pd = pytest.importorskip("pandas")
 
@@ -65,8 +66,63 @@ def test_none_beside_texts_of_a_declared_dtype(dtype: str) -> None:
     column = infer({"text": ["x", None]}, inputs=[spec])["text"]
     assert (column[0], column.isna().tolist()) == ("x", [False, True])
     for other in (5, True):
-        with pytest.raises(InferenceError, match=f"element 0 is b.{str(other).lower()}.: expected the JSON text of a string"):
-            infer({"text": [other, None]}, inputs=[spec])
+        assert refusal([other, None], spec) == refusal([other], spec)
+
+
+def refusal(values: list[Any], spec: TensorSpec) -> str:
+    with pytest.raises(InferenceError) as refused:
+        infer({spec.name: values}, inputs=[spec])
+    assert refused.value.status == 400
+    return str(refused.value).split("; for a missing value")[0].split("; for dates")[0]
+
+
+DATE = TensorSpec("x", "BYTES", [-1], "datetime", pd_dtype="datetime64[ns]")
+ZONED = TensorSpec("x", "BYTES", [-1], "datetime", pd_dtype="datetime64[ns, UTC]")
+
+
+@pytest.mark.parametrize(
+    ("spec", "wrong"),
+    [
+        (DATE, [1]),
+        (DATE, [1.5]),
+        (DATE, [True]),
+        (DATE, ["today"]),
+        (DATE, [date(2026, 1, 1)]),
+        (DATE, [datetime(2026, 1, 1, tzinfo=UTC)]),
+        (ZONED, ["2026-01-01"]),
+        (ZONED, [datetime(2026, 1, 1)]),
+        (TensorSpec("x", "INT64", [-1], pd_dtype="Int64"), [True]),
+        (TensorSpec("x", "INT64", [-1], pd_dtype="Int64"), [1.0]),
+        (TensorSpec("x", "INT64", [-1], pd_dtype="Int64"), ["1"]),
+        (TensorSpec("x", "INT8", [-1], pd_dtype="Int8"), [128]),
+        (TensorSpec("x", "BOOL", [-1], pd_dtype="boolean"), [1]),
+        (TensorSpec("x", "BOOL", [-1], pd_dtype="boolean"), ["yes"]),
+        (specs_of(pd.DataFrame({"x": pd.Categorical(["a", "b"])}))[0], [1]),
+    ],
+    ids=str,
+)
+def test_what_is_refused_without_none_is_refused_beside_it(spec: TensorSpec, wrong: list[Any]) -> None:
+    alone = refusal(wrong, spec)
+    assert refusal([*wrong, None], spec) == alone
+    assert refusal([None, *wrong], spec) == alone
+
+
+@pytest.mark.parametrize("wrong", [True, "1.5", datetime(2026, 1, 1)])
+def test_none_beside_what_is_no_number_is_refused_in_a_column_of_numbers(wrong: Any) -> None:
+    assert refusal([wrong, None], TensorSpec("x", "FP64", [-1])).startswith("input 'x'")
+
+
+def test_none_beside_values_of_several_kinds_in_a_column_that_is_not_declared() -> None:
+    several = ["a", 1], [True, 1], [datetime(2026, 1, 1), "x"]
+    for wrong in (*several, [date(2026, 1, 1)], [["a", "b"]], [[1, 2], [3, 4]], [b"\xff"]):
+        with pytest.raises(InferenceError, match="'x'"):
+            infer({"x": [*wrong, None]})
+
+
+def test_none_beside_dates_and_booleans_in_a_column_that_is_not_declared() -> None:
+    frame = infer({"date": [datetime(2026, 1, 1), None], "flag": [True, None], "none": [None, None]})
+    assert frame.isna().to_numpy().tolist() == [[False, False, True], [True, True, True]]
+    assert (frame["date"][0], frame["flag"][0]) == (pd.Timestamp("2026-01-01"), True)
 
 
 def test_none_in_a_column_that_is_not_declared() -> None:

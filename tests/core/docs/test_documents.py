@@ -43,12 +43,14 @@ def posted(document: Any) -> Iterator[tuple[str, Any]]:
             yield path, operations["post"]
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize("path", ["/openapi.json", "/models/org%2Fscorer/openapi.json", "/models/chat/openapi.json"])
 def test_a_document_is_valid(way: Way, path: str) -> None:
     validator = pytest.importorskip("openapi_spec_validator").OpenAPIV31SpecValidator
     assert list(validator(got(way, path)).iter_errors()) == []
 
 
+@pytest.mark.ci
 def test_a_host_s_document_is_valid_with_ours() -> None:
     server = InferenceServer()
     server.register("m", lambda x: x, version="1", inputs=[TensorSpec("x", "FP32", [-1])])

@@ -289,7 +289,7 @@ class Gated:
                 raise self.raises.pop()
             return x.copy()
 
-        self.server.register("m", model_async if kind == "async" else model, **options)
+        self.server.register("m", model_async if kind == "async" else model, allow_timeout_override=True, **options)
 
     async def ask(self, value: float = 1.0, **more: Any) -> Any:
         response = await self.server.infer("m", {"x": np.array([value])}, **more)

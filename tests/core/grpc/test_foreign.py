@@ -217,6 +217,7 @@ MILLION = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("message", "text"), MILLION.values(), ids=MILLION)
 def test_a_million_of_anything_is_refused_before_anything_is_made_of_it(message: bytes, text: str) -> None:
     server = InferenceServer()

@@ -55,6 +55,7 @@ def described(name: str, array: Array) -> dict[str, Any]:
     return {"name": name, "datatype": Tensor("", array).datatype, "shape": array.shape}
 
 
+@pytest.mark.slow
 @examples
 @given(arrays=st.lists(tensors([*DTYPES, "BF16"]), min_size=1, max_size=3), request_id=st.text(max_size=20), padding=st.booleans())
 def test_raw_tensors_come_back(client: Client, arrays: list[Array], request_id: str, padding: bool) -> None:
@@ -75,6 +76,7 @@ def test_many_strings_come_back(client: Client, odd: bytes, shape: tuple[int, ..
     assert response == made("ModelInferResponse", model_name="echo", outputs=[described("x", array)], raw_output_contents=[raw])
 
 
+@pytest.mark.slow
 @examples
 @given(array=tensors(TYPED))
 def test_typed_tensors_come_back_raw(client: Client, array: Array) -> None:
@@ -153,6 +155,7 @@ def test_nonsense_is_never_the_servers_fault(client: Client, data: bytes, filler
     )
 
 
+@pytest.mark.slow
 @settings(examples, max_examples=500)
 @given(data=damaged() | requests.map(lambda request: request.SerializeToString()) | st.binary(max_size=30))
 def test_a_split_request_says_what_the_whole_says(data: bytes) -> None:

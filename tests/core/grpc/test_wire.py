@@ -140,6 +140,7 @@ def test_typed_contents_have_a_limit(host: Host, datatype: str, element: Any, si
         assert host.sizes == [], name
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("datatype", "element", "size"),
     [("FP32", 1.0, 4), ("FP64", 0.5, 8), ("INT64", -1, 10), ("BYTES", b"ab", 4), ("BOOL", True, 1), ("UINT8", 200, 2)],

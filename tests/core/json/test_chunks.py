@@ -87,11 +87,13 @@ def memory(body: bytes) -> float:
         tracemalloc.stop()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("make", LONG.values(), ids=LONG)
 def test_no_body_takes_more_than_twelve_times_its_size(make: Callable[[int], bytes]) -> None:
     assert memory(make(MIB)) < 12
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("make", STRINGS.values(), ids=STRINGS)
 def test_no_strings_take_more_than_24_times_their_size(make: Callable[[int], bytes]) -> None:
     assert memory(make(MIB)) < 24
@@ -117,6 +119,7 @@ def test_no_lists_are_left_to_the_garbage_collector(name: str) -> None:
 SLOW = "2.4703282292062327208e-324"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("size", [2000, 20_000, 200_000])
 @pytest.mark.parametrize("literal", ["1e300", "-5e-324", SLOW, "1E+0300", "17976931348623158e292"])
 def test_numbers_that_are_slow_to_read(size: int, literal: str) -> None:

@@ -30,6 +30,7 @@ def way() -> Way:
     return over_asgi(OIPApp(table_server([])), "")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("row", rows(), ids=str)
 def test_the_table_is_answered_as_ever(row: Row, way: Way) -> None:
     for piece in (64, 2**16):

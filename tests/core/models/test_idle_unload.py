@@ -105,6 +105,7 @@ def become_idle(server: InferenceServer) -> bool:
     return {*states(server).values()} == {"idle"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 def test_each_kind_leaves_the_memory_and_is_loaded_again_from_threads_and_loops(kind: str) -> None:
     loads = Loads(kind)

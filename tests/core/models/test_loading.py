@@ -481,7 +481,7 @@ def test_ready_is_asked_at_each_check(way: Callable[[InferenceServer], Way], is_
     send_request = way(server)
     assert send_request(READY).status == 200
     state[0] = None
-    says_no = b'{"ready":false,"live":true,"models":[{"name":"m","state":"READY","reason":"its ready= does not say that it is"}]}'
+    says_no = b'{"ready":false,"live":true,"models":[{"name":"m","state":"UNAVAILABLE","reason":"its ready= does not say that it is"}]}'
     assert (send_request(READY).status, send_request(READY).body) == (503, says_no)
     answer = send_request(Request("GET", "/models/m/ready"))
     assert (answer.status, answer.body) == (503, b'{"name":"m","ready":false}')
@@ -505,10 +505,10 @@ def test_readiness_names_every_model_that_is_not_ready_and_tells_nobody_with_aut
         if authorize is None:
             reason = "load failed, see the server's log"
             expected["models"] = [
-                {"name": "says no", "version": "2", "state": "READY", "reason": "its ready= does not say that it is"},
+                {"name": "says no", "version": "2", "state": "UNAVAILABLE", "reason": "its ready= does not say that it is"},
                 {"name": "fails", "state": "UNAVAILABLE", "reason": reason},
                 {"name": "fails too", "state": "UNAVAILABLE", "reason": reason},
-                {"name": "says no too", "state": "READY", "reason": "its ready= does not say that it is"},
+                {"name": "says no too", "state": "UNAVAILABLE", "reason": "its ready= does not say that it is"},
             ]
         assert get(server, "/health/ready") == (503, expected)
         server.stop()
@@ -517,7 +517,7 @@ def test_readiness_names_every_model_that_is_not_ready_and_tells_nobody_with_aut
 def test_a_ready_that_raises_counts_as_not_ready(caplog: pytest.LogCaptureFixture) -> None:
     server = InferenceServer()
     server.register("m", lambda: 1, ready=lambda: 1 / 0)
-    says_no = {"name": "m", "state": "READY", "reason": "its ready= does not say that it is"}
+    says_no = {"name": "m", "state": "UNAVAILABLE", "reason": "its ready= does not say that it is"}
     with caplog.at_level(logging.ERROR, "oip_asgi"):
         assert get(server, "/health/ready") == (503, {"ready": False, "live": True, "models": [says_no]})
     assert "ZeroDivisionError" in caplog.text

@@ -82,6 +82,26 @@ def test_large_whole_numbers_beside_missing_ones_are_compared_exactly() -> None:
         server.infer_sync("m", {"age": pd.Series([None, 2**53 + 1], dtype="Int64")})
 
 
+def ask_texts(text: str, **options: Any) -> tuple[int, str]:
+    """What a column of one JSON text is answered."""
+    server = InferenceServer()
+    server.register("m", lambda df: df["age"].to_numpy(float), content_type="pd", inputs=[TensorSpec("age", **options)])
+    column = {"name": "age", "shape": [1], "datatype": "BYTES", "data": [text], "parameters": {"content_type": "pd_json"}}
+    body = json.dumps({"inputs": [column]}).encode()
+    answer = over_asgi(OIPApp(server), "")(Request("POST", "/models/m/infer", (), body))
+    return answer.status, answer.body.decode()
+
+
+def test_a_json_text_that_nests_too_deep_for_any_reader_is_refused() -> None:
+    integers: dict[str, Any] = {"datatype": "INT64", "shape": [-1], "pd_dtype": "Int64", "minimum": 0}
+    for depth in (101, 100_000):
+        status, text = ask_texts("[" * depth + "]" * depth, **integers)
+        assert status == 400
+        assert "nested" in text
+    assert ask_texts("7", **integers)[0] == 200
+    assert ask_texts("-7", **integers)[0] == 400
+
+
 @pytest.mark.parametrize(("datatype", "bounds"), [("FP16", {"maximum": 1e5}), ("FP32", {"maximum": 10**39}), ("FP32", {"minimum": -1e39})])
 def test_a_bound_that_the_datatype_does_not_reach_is_refused(datatype: Any, bounds: Any) -> None:
     with pytest.raises(ValueError, match=f"{datatype} does not reach a bound, so infinity would be inside: leave that bound out"):

@@ -105,7 +105,7 @@ class Loose(str):
         ([np.array([BIG], "u8"), np.array([1])], [("output_0", "UINT64", [2, 1], [BIG, 1])]),
         ([np.array(BIG, "u8"), np.array(1)], [("output_0", "UINT64", [2], [BIG, 1])]),
         ([np.uint64(2), -1], [("output_0", "INT64", [2], [2, -1])]),
-        ([BIG, 0.5], [("output_0", "FP64", [2], [float(BIG), 0.5])]),
+        ([2**63, 0.5], [("output_0", "FP64", [2], [2.0**63, 0.5])]),
         ([np.ones((1, 2), "f4"), [[0, 0]]], [("output_0", "FP64", [2, 1, 2], [1.0, 1.0, 0.0, 0.0])]),
         ([np.array(["a", "bc"]), np.array(["", "d"])], [("output_0", "BYTES", [2, 2], ["a", "bc", "", "d"])]),
         ([Torchlike(), Torchlike()], [("output_0", "INT32", [2, 2], [0, 1, 0, 1])]),
@@ -119,6 +119,17 @@ class Loose(str):
 )
 def test_results_without_declared_outputs(value: Any, expected: Any) -> None:
     assert described(value) == expected
+
+
+@pytest.mark.parametrize("value", [[2**53 + 1, 1.5], [2**53 + 1, float("nan")], {"a": [[1.5], [np.int64(2**53 + 1)]]}, (BIG, [BIG, 0.5])])
+def test_a_whole_number_of_a_result_that_a_fraction_beside_it_would_round_is_a_failure(
+    value: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    assert ask(returning(value), "m").status == 500
+    assert "would be rounded, as a fraction or a missing value beside it makes FP64 of it: declare FP64, or write floats" in caplog.text
+    if isinstance(value, list):
+        declared = TensorSpec("y", "FP64", [-1])
+        assert described(value, declared)[0][1] == "FP64"
 
 
 @pytest.mark.parametrize(
@@ -191,6 +202,11 @@ def test_results_with_declared_outputs(value: Any, declared: list[TensorSpec], e
         (np.array([b"a"], object), [FP32], "output 'f' has datatype BYTES, but FP32 is declared"),
         (np.ones(1), [TEXTS], "output 't' has datatype FP64, but BYTES is declared"),
         (np.array([[b"a"]], object), [TEXTS], r"output 't' has shape \[1, 1\], but \[-1\] is declared"),
+        (
+            [np.ones(3, "f4")],
+            [FP32],
+            r"\[-1\] is declared: of a list with one array, as session.run gives it, return the array: write \[0\]$",
+        ),
         (np.array([b"a", None], object), [TEXTS], "output 't' is no tensor: .* of str or bytes, but holds None"),
         (np.array([b"a", 1], object), [TEXTS], "of str or bytes, but holds 1"),
         (np.array([b"a", "\ud800"], object), [TEXTS], "output 't' is no tensor: .*surrogates not allowed"),

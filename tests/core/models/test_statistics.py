@@ -213,6 +213,7 @@ def test_requests_are_summed_in_parts_and_none_is_lost() -> None:
     assert durations_of(taken)[0] == sum(taken.queues.counts) == sum(taken.executions.counts) == taken.rows.sum == 1000
 
 
+@pytest.mark.slow
 def test_threads_that_count_and_read_at_once_lose_nothing() -> None:
     statistics = Statistics()
     read: list[Numbers] = []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import json
 import logging
 import os
 import subprocess
@@ -155,8 +156,9 @@ def test_a_stop_waits_for_what_runs_and_refuses_what_is_new(kind: str) -> None:
         assert (new.header("retry-after"), new.asked) == (None, 0)
         slow.say(EMPTY[3:])
         assert await slow.answer() == (503, {"error": STOPPING})
-        assert await Talk(server, path="/health/ready").answer() == (503, {"ready": False, "live": True})
-        assert await Talk(server, path="/models/m/ready").answer() == (503, {"name": "m", "ready": False})
+        why = "the server is stopping"
+        assert await Talk(server, path="/health/ready").answer() == (503, {"ready": False, "live": True, "reason": why})
+        assert await Talk(server, path="/models/m/ready").answer() == (503, {"name": "m", "ready": False, "reason": why})
         assert await Talk(server, path="/health/live").answer() == (200, {"live": True})
         assert not hosting.done()
         leave.set()
@@ -489,6 +491,9 @@ def test_a_server_that_drains_is_not_ready_and_answers_all_else(caplog: pytest.L
         server.drain()
         server.drain()
         assert statuses() == [503, 503, 200, 200, 200]
+        bodies = [json.loads(ask(Request("GET", path)).body) for path in ("/health/ready", "/models/m/ready")]
+        why = "the server is draining"
+        assert bodies == [{"ready": False, "live": True, "reason": why}, {"name": "m", "ready": False, "reason": why}]
         server.undrain()
         assert statuses() == [200] * 5
         server.undrain()

@@ -31,6 +31,7 @@ def test_a_body_in_pieces(size: int) -> None:
         assert bytes(body.finish()) == BODY * 51
 
 
+@pytest.mark.slow
 def test_a_bomb_costs_no_more_than_the_limit() -> None:
     bomb = gzip.compress(bytes(500_000_000), 9)
     limit = 10_000_000

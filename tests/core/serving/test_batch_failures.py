@@ -288,7 +288,7 @@ def test_a_deadline_passes_in_the_queue() -> None:
 
 def test_a_request_that_has_little_time_is_not_held_back_until_it_has_none() -> None:
     server = InferenceServer()
-    server.register("m", poisonous, max_batch_size=8, max_batch_delay=30.0)
+    server.register("m", poisonous, max_batch_size=8, max_batch_delay=30.0, allow_timeout_override=True)
 
     async def main() -> Any:
         tasks = [asyncio.create_task(server.infer("m", {"x": rows(1)}))]

@@ -257,6 +257,7 @@ OF_REQUESTS = (
 """Classes of which requests have some. Servers, which end here too, have cycles of their own."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("end", ENDS, ids=["load", "batch", "late def", "late async def"])
 def test_an_end_leaves_nothing_of_ours_to_the_garbage_collector(end: Callable[[], Coroutine[Any, Any, None]]) -> None:
     async def main() -> list[str]:

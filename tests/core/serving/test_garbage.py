@@ -121,6 +121,7 @@ def ours(garbage: list[Any]) -> list[str]:
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("way", [over_asgi, over_wsgi])
 @pytest.mark.parametrize(
     ("model", "body", "coding", "stays", "expected"),

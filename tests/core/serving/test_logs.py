@@ -155,7 +155,7 @@ def test_the_log_names_the_model_that_keeps_the_server_from_being_ready_once(
         caplog.clear()
         statuses.append(get(server, "/health/ready"))
         said.append([(record.levelname, record.getMessage()) for record in caplog.records])
-    moody = {"name": "moody", "state": "READY", "reason": "its ready= does not say that it is"}
+    moody = {"name": "moody", "state": "UNAVAILABLE", "reason": "its ready= does not say that it is"}
     not_ready, is_ready = (503, {"ready": False, "live": True, "models": [moody]}), (200, {"ready": True, "live": True})
     assert statuses == [not_ready, not_ready, is_ready, is_ready, not_ready]
     line = [("WARNING", "the server is not ready, because of model 'moody': its ready= says so")]
@@ -240,3 +240,36 @@ def test_an_exception_whose_text_cannot_be_made_is_counted_and_its_line_names_th
     assert [record.getMessage() for record in caplog.records] == [expected[3]] * 2
     assert [fields(record)["oip_model"] for record in caplog.records] == ["mute"] * 2
     server.stop()
+
+
+def test_where_the_host_has_disabled_the_logger_the_reason_of_a_500_goes_to_stderr(
+    server: InferenceServer, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As `dictConfig` and `fileConfig` disable each logger that is there and that they do not name."""
+    logger = logging.getLogger("oip_asgi")
+    monkeypatch.setattr(logger, "disabled", True)
+    assert send(server, "raises") == 500
+    told = capsys.readouterr().err
+    assert "model 'raises' failed on a request" in told
+    assert "ValueError: a" in told
+    assert "\nERROR forged" not in told
+    assert send(server, "speaks", inputs=said(500)) == 500
+    assert "model 'speaks' version '2': a request failed with 500: no: a" in capsys.readouterr().err
+    assert send(server, "speaks", inputs=said(418)) == 418  # which the client is told
+    assert capsys.readouterr().err == ""
+    monkeypatch.setattr(logger.manager, "disable", logging.CRITICAL)  # who wants no log at all gets none
+    assert send(server, "raises") == 500
+    assert capsys.readouterr().err == ""
+
+
+def test_a_logger_that_is_not_disabled_writes_nothing_to_stderr(
+    server: InferenceServer, capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    assert send(server, "raises") == 500
+    [record] = caplog.records
+    assert (record.levelno, record.filename) == (logging.ERROR, "failures.py")
+    assert capsys.readouterr().err == ""
+    caplog.set_level(logging.CRITICAL, "oip_asgi")
+    caplog.clear()
+    assert send(server, "raises") == 500
+    assert (caplog.records, capsys.readouterr().err) == ([], "")

@@ -287,20 +287,61 @@ def test_whoever_observes_changes_no_answer(takes: Any, body: bytes, hearing: He
     assert answers[0].status == 200
     heard = hearing.wait_for_one()
     assert heard.request is not None
-    expected = [] if takes is Pair else ["x"]  # these can be no columns
+    expected = ["rows"] if takes is Pair else ["x"]  # these can be no columns
     assert [tensor.name for tensor in heard.request.inputs] == expected
+
+
+class Named(TypedDict, total=False):
+    name: str
+    age: int
+
+
+def hear_rows(body: bytes, hearing: Hearing, *, payload: bool) -> Observation:
+    def model(rows: Any) -> list[float]:
+        return [0.0 for _ in rows]
+
+    model.__annotations__["rows"] = list[Named]
+    server = InferenceServer()
+    server.register("m", model)
+    server.observe(hearing, payload=payload)
+    assert over_asgi(OIPApp(server), "")(Request("POST", "/models/m/generate", (), body)).status == 200
+    heard = hearing.wait_for_one()
+    server.stop()
+    return heard
+
+
+def test_rows_that_can_be_no_columns_are_heard_as_their_json(hearing: Hearing) -> None:
+    heard = hear_rows(b'[{"name":"Ann"}, {"age":7,"name":"\xc3\xa9"}]', hearing, payload=True)
+    assert heard.request is not None
+    [tensor] = heard.request.inputs
+    assert (tensor.name, tensor.datatype, tensor.parameters) == ("rows", "BYTES", {"content_type": "pd_json"})
+    assert [json.loads(text) for text in tensor.array] == [{"name": "Ann"}, {"age": 7, "name": "é"}]
+
+
+def test_the_digest_of_rows_that_can_be_no_columns_is_that_of_their_json(hearing: Hearing) -> None:
+    bodies = b'[{"name":"Ann"},{"age":7}]', b'[{"name":"Bob"},{"age":7}]', b'[{"name" :"Ann"}, {"age":7}]'
+    first, other, spaced = (hear_rows(body, hearing, payload=False).inputs_sha256 for body in bodies)
+    assert first == spaced
+    assert first != other
+    assert hashlib.sha256(b"").hexdigest() not in (first, other)
 
 
 def test_rows_that_can_be_no_columns_are_refused_where_a_model_needs_columns() -> None:
     def model(rows: Any) -> list[float]:
         return [0.0 for _ in rows]
 
-    model.__annotations__["rows"] = list[Pair]
+    def with_request(rows: Any, request: Any) -> list[float]:
+        return [0.0 for _ in rows]
+
+    model.__annotations__["rows"] = with_request.__annotations__["rows"] = list[Pair]
+    with_request.__annotations__["request"] = InferenceRequest
     server = InferenceServer()
-    server.register("m", model, cache=ResponseCache(1000))
-    answer = over_asgi(OIPApp(server), "")(Request("POST", "/models/m/generate", (), b'[{"x":1},{"y":1}]'))
+    server.register("cached", model, cache=ResponseCache(1000))
+    server.register("columns", with_request)
     text = "the rows can be no columns, which this model needs: rows[0] has no 'y'"
-    assert (answer.status, json.loads(answer.body)) == (400, {"error": text})
+    for name, expected in (("cached", (200, [{"output_0": 0.0}] * 2)), ("columns", (400, {"error": text}))):
+        answer = over_asgi(OIPApp(server), "")(Request("POST", f"/models/{name}/generate", (), b'[{"x":1},{"y":1}]'))
+        assert (answer.status, json.loads(answer.body)) == expected
 
 
 def test_nobody_changes_what_is_heard(server: InferenceServer, hearing: Hearing) -> None:
@@ -505,10 +546,23 @@ def test_output_options_are_not_in_the_response(server: InferenceServer, hearing
     assert heard.response["y"].tolist() == [1, 3]
 
 
+def yields(observation: Observation) -> Iterator[Observation]:
+    yield observation
+
+
+async def yields_later(observation: Observation) -> AsyncIterator[Observation]:
+    yield observation
+
+
 @pytest.mark.parametrize(
     ("observe", "kind", "text"),
     [
         (lambda server: server.observe(3), TypeError, "observe: function=3 must be a callable"),
+        (lambda server: server.observe(Hearing), TypeError, "must be a callable, which takes an Observation: no class, and nothing with"),
+        (lambda server: server.observe(yields), TypeError, "observe: function=<function yields at .*: no class, and nothing with yield"),
+        (lambda server: server.observe(yields_later), TypeError, "observe: function=<function yields_later at "),
+        (lambda server: server.observe(print, [""]), ValueError, r"observe: models=\[''\] must be a list of names of models"),
+        (lambda server: server.observe(print, ["\ud800"]), ValueError, "must be a list of names of models"),
         (lambda server: server.observe(print, models="churn"), ValueError, "observe: models='churn' must be a list of names of models"),
         (lambda server: server.observe(print, sample=0), ValueError, "observe: sample=0 must be a number above 0, and 1 at most"),
         (lambda server: server.observe(print, max_queue=0), ValueError, "observe: max_queue=0 must be an integer, 1 or more"),

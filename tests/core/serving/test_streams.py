@@ -393,7 +393,7 @@ def test_a_request_may_ask_for_a_shorter_time_to_the_first_response() -> None:
         await asyncio.sleep(20)
         yield 1
 
-    server = serve_stream(slow)
+    server = serve_stream(slow, allow_timeout_override=True)
 
     async def main() -> None:
         status, body = await listen(server, b'{"n": 1, "timeout": 100000}').answer()

@@ -48,6 +48,7 @@ def together(*works: Callable[[], object]) -> None:
     assert raised == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("options", [{"run": "inline"}, {}, {"max_batch_size": 8}], ids=["inline", "def", "batches"])
 def test_what_was_loaded_is_not_unloaded_while_a_request_uses_it(options: Any) -> None:
     """Requests come from two threads and two event loops, while a third thread loads the model again and again."""
@@ -133,7 +134,7 @@ def test_requests_of_a_batch_that_give_up_at_any_moment_lose_no_slot(is_async: b
         await asyncio.sleep(0)
         return x
 
-    server.register("m", model_async if is_async else model, max_batch_size=4, max_concurrency=2, **options)
+    server.register("m", model_async if is_async else model, max_batch_size=4, max_concurrency=2, allow_timeout_override=True, **options)
     dice = random.Random(1)
 
     def make_parameters() -> dict[str, Any]:

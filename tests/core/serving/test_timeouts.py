@@ -163,7 +163,7 @@ def test_what_a_thread_raises_after_its_timeout_is_logged_once(
 
 @pytest.mark.parametrize("wsgi", [False, True])
 def test_time_in_the_queue_counts_and_what_timed_out_there_never_starts(wsgi: bool, blocking: Blocking) -> None:
-    server = serve(blocking, max_concurrency=1)
+    server = serve(blocking, max_concurrency=1, allow_timeout_override=True)
     body = WITH_TIMEOUT % 20_000
     way = over_wsgi(OIPWSGIApp(server), "")
 
@@ -187,7 +187,7 @@ def test_time_in_the_queue_counts_and_what_timed_out_there_never_starts(wsgi: bo
 
 @pytest.mark.parametrize(("timeout", "asked", "seconds"), [(5, 20_000, "0.02"), (0.02, 5_000_000, "0.02"), (None, 20_000, "0.02")])
 def test_a_request_can_only_shorten_the_timeout(timeout: float | None, asked: int, seconds: str) -> None:
-    server = serve(Awaiting(), timeout=timeout)
+    server = serve(Awaiting(), timeout=timeout, allow_timeout_override=True)
 
     async def main() -> None:
         assert await Talk(server, body=WITH_TIMEOUT % asked).answer() == (504, {"error": TOO_LATE.format(seconds)})

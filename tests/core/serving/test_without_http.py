@@ -33,7 +33,8 @@ from tests.support.talk import block_until, until
 NO_TEXT = "an array of Python objects can be a BYTES tensor only, of str or bytes, but"
 MISSING = '; for a missing value in a column of a data frame, write pandas.Series(["a", None]), or pandas.Series([1, None], dtype="Int64")'
 SEVERAL = "it has booleans and numbers: expected elements of one type"
-ROUNDS = "input 'x': None makes FP64 of the whole numbers beside it, which would round the large ones: declare the input"
+BESIDE = "as a fraction or a missing value beside it makes FP64 of it: declare FP64, or write floats"
+ROUNDS = f"input 'x': 9007199254740993 would be rounded, {BESIDE}"
 DATES = "; for dates, write a list of datetime.datetime; or a pandas.Series of them, in which some may be missing"
 DAY, AT = datetime.date(2026, 1, 2), datetime.datetime(2026, 1, 2)
 
@@ -236,9 +237,14 @@ def test_the_callers_arrays_stay_the_callers(server: InferenceServer, infer: Inf
         (["echo", {"x": (np.True_, np.int64(2))}], {}, 400, f"input 'x': {SEVERAL}"),
         (["double", {"x": [True, 2.5]}], {}, 400, f"input 'x': {SEVERAL}"),
         (["frame", {"x": [True, 2]}], {}, 400, f"input 'x': {SEVERAL}"),
-        (["echo", {"x": [None, 2**53 + 1]}], {}, 400, ROUNDS),
-        (["frame", {"x": [None, 2**53 + 1]}], {}, 400, ROUNDS),
-        (["frame", {"x": (np.int64(2**53 + 1), None, 1.5)}], {}, 400, ROUNDS),
+        (["echo", {"x": [None, 2**53 + 1]}], {}, 400, f"{ROUNDS}{MISSING}"),
+        (["echo", {"x": [2**53 + 1, math.nan]}], {}, 400, ROUNDS),
+        (["echo", {"x": [2**53 + 1, 1.5]}], {}, 400, ROUNDS),
+        (["echo", {"x": [[1, 2**53 + 1], [1.5, 2]]}], {}, 400, ROUNDS),
+        (["echo", {"x": [np.array([2**53 + 1]), np.array([1.5])]}], {}, 400, ROUNDS),
+        (["echo", {"x": [2**1100, 1.5]}], {}, 400, "input 'x': int too large to convert to float"),
+        (["frame", {"x": [None, 2**53 + 1]}], {}, 400, f"{ROUNDS}{MISSING}"),
+        (["frame", {"x": (np.int64(2**53 + 1), None, 1.5)}], {}, 400, f"{ROUNDS}{MISSING}"),
         (["double", {"x": ["1", None]}], {}, 400, f"input 'x': {NO_TEXT} holds None; for a missing number, write float(\"nan\")"),
         (
             ["missing", {"age": [1], "visits": [1, math.nan], "city": ["a"]}],
@@ -323,7 +329,7 @@ def test_a_timeout(server: InferenceServer, infer: Infer, is_async: bool) -> Non
         await asyncio.sleep(60)
         return 1
 
-    server.register("slow", slow_async if is_async else lambda: leave.wait(20), timeout=60)
+    server.register("slow", slow_async if is_async else lambda: leave.wait(20), timeout=60, allow_timeout_override=True)
     status, text = refusal(infer, "slow", {}, parameters={"timeout": 20_000})
     leave.set()
     assert (status, text) == (504, "model 'slow' did not answer within 0.02 seconds, the shorter of its own timeout and the request's")

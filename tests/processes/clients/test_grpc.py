@@ -32,7 +32,12 @@ def run(*arguments: str) -> str:
     return done.stdout
 
 
-@pytest.mark.parametrize("module", ["triton_grpc.py", "triton_streams.py", "triton_methods.py", "kserve_grpc.py"])
+def one_each(module: str) -> Any:
+    """One of those that are asked by .ci/run too."""
+    return pytest.param(module, marks=pytest.mark.ci)
+
+
+@pytest.mark.parametrize("module", [one_each("triton_grpc.py"), "triton_streams.py", "triton_methods.py", one_each("kserve_grpc.py")])
 def test_a_client_is_served(module: str) -> None:
     output = run("-m", "pytest", "-q", "-p", "no:cacheprovider", f"tests/processes/clients/alone/{module}")
     assert re.search(r"^[0-9]{2,} passed", output, re.MULTILINE)

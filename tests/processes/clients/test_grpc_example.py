@@ -39,7 +39,7 @@ def over_grpc(client: Client, model: str) -> Array:
     return np.frombuffer(content, "<f4").reshape(output.shape)
 
 
-@pytest.mark.parametrize("model", ["held", "awaited"])
+@pytest.mark.parametrize("model", [pytest.param("held", marks=pytest.mark.ci), "awaited"])
 def test_both_calls_in_flight_are_answered_alike_before_a_process_that_is_told_to_end_does(model: str) -> None:
     command = [sys.executable, "-m", "tests.support.grpc_beside_rest"]
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}

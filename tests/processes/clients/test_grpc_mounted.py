@@ -33,6 +33,7 @@ with grpc_mounted.serving("grpc_mounted:make_app()") as address:
 """
 
 
+@pytest.mark.ci
 @pytest.mark.skipif(shutil.which("node") is None, reason="there is no node here")
 def test_fetch_on_node_asks_over_grpc_web() -> None:
     serving = [sys.executable, "-c", SERVES]

@@ -20,12 +20,13 @@ from tests.support.processes import free_port, running
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(shutil.which("openssl") is None, reason="makes a certificate with openssl")]
 
 
+@pytest.mark.ci
 def test_a_certificate_of_ones_own(tmp_path: Path) -> None:
     key, certificate = str(tmp_path / "key.pem"), str(tmp_path / "certificate.pem")
     make = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-keyout", key, "-out", certificate, "-days", "2"]
     subprocess.run([*make, "-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost"], check=True, capture_output=True)
     context, port = ssl.create_default_context(cafile=certificate), free_port()
-    command = f"python -m uvicorn --factory tests.bench.remote:make_app --port PORT --ssl-keyfile {key} --ssl-certfile {certificate}"
+    command = f"python -m uvicorn --factory tests.lab.bench.remote:make_app --port PORT --ssl-keyfile {key} --ssl-certfile {certificate}"
     array = np.ones((1, 200_000), np.float32)
 
     async def ask(url: str) -> Any:

@@ -193,6 +193,7 @@ def test_grpc_is_behind_the_same_password(example: tuple[str, Served, Path]) -> 
     assert history(served) == {"user": "ada", "flowers": before["flowers"] + 2}
 
 
+@pytest.mark.ci
 def test_with_a_password_the_model_answers_and_reaches_the_host(example: tuple[str, Served, Path]) -> None:
     name, served, database = example
     before = history(served)
@@ -253,10 +254,7 @@ def test_every_client_is_run() -> None:
     assert sorted(names) == sorted([*CLIENTS, "grpc_web.mjs", "stream.mjs", "stream_with_tritonclient.py"])
 
 
-@pytest.mark.clients
-@pytest.mark.parametrize("client", CLIENTS)
-def test_every_client_gets_the_right_answer(example: tuple[str, Served, Path], client: str) -> None:
-    _, served, _ = example
+def check_client(client: str, served: Served) -> None:
     [interpreter] = CLIENTS[client]
     if shutil.which(interpreter) is None:
         pytest.skip(f"there is no {interpreter} here")
@@ -268,6 +266,21 @@ def test_every_client_gets_the_right_answer(example: tuple[str, Served, Path], c
         assert json.loads(run.stdout)["outputs"][0]["data"] == ["setosa", "virginica"]
     else:
         assert set(run.stdout.splitlines()) == {"setosa virginica"}
+
+
+@pytest.mark.clients
+@pytest.mark.ci
+@pytest.mark.parametrize("example", [STARLETTE], indirect=True, ids=named)
+@pytest.mark.parametrize("client", CLIENTS)
+def test_every_client_gets_the_right_answer(example: tuple[str, Served, Path], client: str) -> None:
+    check_client(client, example[1])
+
+
+@pytest.mark.clients
+@pytest.mark.parametrize("example", [server for server in SERVERS if server != STARLETTE], indirect=True, ids=named)
+@pytest.mark.parametrize("client", CLIENTS)
+def test_every_client_gets_the_right_answer_of_every_host(example: tuple[str, Served, Path], client: str) -> None:
+    check_client(client, example[1])
 
 
 @pytest.mark.clients

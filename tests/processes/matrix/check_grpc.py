@@ -66,6 +66,7 @@ def test_many_calls_over_one_connection(client: Any) -> None:
         assert all(threads.map(ask, range(1000)))
 
 
+@pytest.mark.ci
 def test_tritonclient_over_asyncio(address: str) -> None:
     async def ask() -> Any:
         async with tritonclient.grpc.aio.InferenceServerClient(address) as opened:

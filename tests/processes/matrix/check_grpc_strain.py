@@ -14,10 +14,10 @@ import grpc
 import numpy as np
 import pytest
 
-from tests.bench import h2load
-from tests.bench.load import has_h2load
-from tests.bench.machine import family, memory
-from tests.bench.rows import GRPC, LoadFailed, Row
+from tests.lab.bench import h2load
+from tests.lab.bench.load import has_h2load
+from tests.lab.bench.machine import family, memory
+from tests.lab.bench.rows import GRPC, LoadFailed, Row
 from tests.support.grpc_asgi import frame
 from tests.support.grpc_ways import SERVICE, UNLIMITED, Client, wire_request
 from tests.support.http2 import Connection

@@ -140,6 +140,7 @@ def test_metadata(connection: HTTPConnection) -> None:
     assert ask(connection, "GET", "/v2/models/echo/ready").body == b'{"name":"echo","ready":true}'
 
 
+@pytest.mark.ci
 def test_json(connection: HTTPConnection) -> None:
     got = ask(connection, "POST", INFER, SMALL, content_type="application/x-www-form-urlencoded")
     assert (got.status, got.headers["content-type"], got.body) == (200, "application/json", ECHOED)

@@ -1,5 +1,6 @@
 """Models: their options, signatures, results, lives, slots, batches and counters."""
 
+from oip_asgi._models import lifecycle
 from oip_asgi._models.annotations import Outputs
 from oip_asgi._models.batch_queue import Batches, BatchSlot
 from oip_asgi._models.bind import bind

@@ -1,0 +1,370 @@
+"""Rows leave as they were checked: what a field of a result holds is what its class says, or the model's failure, by every way out."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import enum
+import json
+from collections.abc import Callable, Iterator
+from datetime import UTC, date, datetime
+from functools import partial
+from typing import Annotated, Any, Literal, TypedDict
+
+import attrs
+import msgspec
+import numpy as np
+import pandas as pd
+import pydantic
+import pytest
+
+from oip_asgi import InferenceError, InferenceResponse, InferenceServer, OIPApp, ResponseCache
+from tests.support.asking import ask, error, get, outputs
+from tests.support.ways import Answer, Request, over_asgi
+
+
+class Plan(enum.Enum):
+    FREE = "free"
+
+
+@dataclasses.dataclass
+class Asked:
+    x: float = 0.0
+
+
+class OfPydantic(pydantic.BaseModel):
+    flag: bool = True
+    flags: list[bool] = [True]
+    count: int = 1
+    maybe: int | None = None
+    share: float = 0.5
+    shares: list[float] = [0.5]
+    label: str = "a"
+    raw: bytes = b"a"
+    day: date = date(2024, 1, 2)
+    moment: datetime = datetime(2024, 1, 2)
+    plan: Plan = Plan.FREE
+    level: Literal["low", "high"] = "low"
+
+
+@dataclasses.dataclass
+class OfDataclasses:
+    flag: bool = True
+    flags: list[bool] = dataclasses.field(default_factory=lambda: [True])
+    count: int = 1
+    maybe: int | None = None
+    share: float = 0.5
+    shares: list[float] = dataclasses.field(default_factory=lambda: [0.5])
+    label: str = "a"
+    raw: bytes = b"a"
+    day: date = date(2024, 1, 2)
+    moment: datetime = datetime(2024, 1, 2)
+    plan: Plan = Plan.FREE
+    level: Literal["low", "high"] = "low"
+
+
+class OfMsgspec(msgspec.Struct):
+    flag: bool = True
+    flags: list[bool] = msgspec.field(default_factory=lambda: [True])
+    count: int = 1
+    maybe: int | None = None
+    share: float = 0.5
+    shares: list[float] = msgspec.field(default_factory=lambda: [0.5])
+    label: str = "a"
+    raw: bytes = b"a"
+    day: date = date(2024, 1, 2)
+    moment: datetime = datetime(2024, 1, 2)
+    plan: Plan = Plan.FREE
+    level: Literal["low", "high"] = "low"
+
+
+def served(gives: Any, function: Callable[[Any], Any], takes: Any = list[Asked], **options: Any) -> InferenceServer:
+    """A server whose model "m" gives rows."""
+
+    def model(rows: Any) -> Any:
+        return function(rows)
+
+    model.__annotations__ = {"rows": takes, "return": gives}
+    server = InferenceServer()
+    server.register("m", model, **options)
+    return server
+
+
+def post(server: InferenceServer, path: str, body: Any) -> Answer:
+    return over_asgi(OIPApp(server), "")(Request("POST", f"/models/m/{path}", (), json.dumps(body).encode()))
+
+
+def generate(server: InferenceServer, body: Any) -> Any:
+    answer = post(server, "generate", body)
+    assert answer.status == 200, answer.body
+    return json.loads(answer.body)
+
+
+def with_value(cls: Any, name: str, value: Any) -> Any:
+    row = cls()
+    setattr(row, name, value)  # which no class checks by itself
+    return row
+
+
+WRONG: list[tuple[str, Any]] = [
+    *(("flag", value) for value in ("false", "no", "0", 0, 1, None, np.int64(0))),
+    *(("flags", value) for value in (["false"], [0], [None], "no")),
+    *(("count", value) for value in ("3", 1.5, 2.0, True, None, 2**63)),
+    *(("maybe", value) for value in ("3", 1.5, True)),
+    *(("share", value) for value in ("1.5", True, None, 2**53 + 1)),
+    *(("shares", value) for value in (["1.5"], [1, 2**53 + 1], [None])),
+    *(("label", value) for value in (1, b"a", None, date(2024, 1, 2))),
+    *(("raw", value) for value in ("/w==", None)),
+    *(("day", value) for value in (datetime(2024, 1, 2), "2024-01-02", None)),
+    *(("moment", value) for value in (date(2024, 1, 2), "2024-01-02T00:00:00.1234567", pd.NaT, pd.Timestamp(1), None)),
+    *(("plan", value) for value in ("paid", 1)),
+    *(("level", value) for value in ("middle", None)),
+]
+
+
+CLASSES = (OfPydantic, OfDataclasses, OfMsgspec)
+
+
+@pytest.mark.parametrize("options", [{}, {"cache": ResponseCache(1 << 20)}, {"max_batch_size": 4}], ids=["alone", "cache", "batch"])
+@pytest.mark.parametrize("cls", CLASSES)
+def test_what_does_not_fit_its_field_is_never_sent(cls: Any, options: Any) -> None:
+    server = served(list[cls], lambda rows: [with_value(cls, *WRONG[int(row.x)]) for row in rows], **options)
+    sent = []
+    for index, wrong in enumerate(WRONG):
+        answers = [
+            post(server, "generate", [{"x": index}]),
+            post(server, "generate_stream", {"x": index}),
+            ask(server, "m", x=[float(index)]),
+        ]
+        sent += [(wrong, each) for each in answers if (each.status, b"see the server's log" in each.body) != (500, True)]
+        with pytest.raises(InferenceError, match="see the server's log"):
+            server.infer_sync("m", [Asked(index)])
+    assert not sent
+
+
+EQUAL: list[tuple[str, Any, Any]] = [
+    ("flag", np.bool_(False), False),
+    ("count", np.int64(3), 3),
+    ("share", 5, 5.0),
+    ("share", np.float32(0.5), 0.5),
+    ("share", 2**53, 2.0**53),
+    ("shares", [1, 2.5], [1.0, 2.5]),
+    ("shares", np.array([1.0, 2.5]), [1.0, 2.5]),
+    ("label", np.str_("b"), "b"),
+    ("label", Plan.FREE, "free"),
+    ("maybe", 2**53 + 1, 2**53 + 1),
+    ("plan", Plan.FREE, "free"),
+]
+
+
+@pytest.mark.parametrize("cls", CLASSES)
+def test_what_has_an_equal_is_sent_as_that(cls: Any) -> None:
+    server = served(list[cls], lambda rows: [with_value(cls, *EQUAL[int(row.x)][:2]) for row in rows])
+    for index, (name, _, sent) in enumerate(EQUAL):
+        data = outputs(ask(server, "m", {"outputs": [{"name": name}]}, x=[float(index)]))[name]
+        assert (name, data if name == "shares" else data[0]) == (name, sent)
+        assert generate(server, [{"x": index}])[0][name] == sent
+
+
+class Score(pydantic.BaseModel):
+    value: float = pydantic.Field(serialization_alias="share")
+    account: str = pydantic.Field(default="internal", exclude=True)
+    plan: Annotated[str, pydantic.PlainSerializer(str.upper, when_used="json")] = "free"
+    each: list[Annotated[float, pydantic.PlainSerializer(lambda value: round(value, 1), return_type=float)]] = [1.25]
+    when: datetime = datetime(2024, 1, 2, tzinfo=UTC)
+    raw: bytes = b"a"
+    count: int | None = None
+
+    @pydantic.computed_field(description="of a hundred")  # type: ignore[prop-decorator]
+    @property
+    def percent(self) -> float:
+        return self.value * 100
+
+    @pydantic.computed_field(alias="endOfDay")  # type: ignore[prop-decorator]
+    @property
+    def end_of_day(self) -> datetime:
+        return self.when.replace(hour=23)
+
+    @pydantic.field_serializer("value")
+    def write_value(self, value: float) -> str:
+        return f"{value:.2f}"
+
+
+def test_pydantic_says_what_leaves() -> None:
+    server = served(list[Score], lambda rows: [Score(value=0.256, raw=b"\xff") for _ in rows])
+    specs = {spec["name"]: (spec["datatype"], spec["shape"]) for spec in get(server, "/models/m")[1]["outputs"]}
+    one = ("BYTES", [-1])
+    expected = {"share": one, "plan": one, "each": ("FP64", [-1, -1]), "when": one, "raw": one}
+    assert specs == {**expected, "count": ("INT64", [-1]), "percent": ("FP64", [-1]), "endOfDay": one}
+    [row] = generate(served(list[Plain], lambda rows: [Plain(value=0.256) for _ in rows]), [{}])
+    assert row == {"value": 0.26, "percent": 25.6}
+    data = outputs(ask(server, "m", {"outputs": [{"name": name} for name in specs if name != "raw"]}, x=[1.0]))
+    assert data == {
+        "share": ["0.26"],
+        "plan": ["FREE"],
+        "each": [1.2],
+        "when": ["2024-01-02T00:00:00+00:00"],
+        "count": ["null"],
+        "percent": [25.6],
+        "endOfDay": ["2024-01-02T23:00:00+00:00"],
+    }
+    assert server.infer_sync("m", [Asked()])["raw"].tolist() == [b"\xff"]
+
+
+class Plain(pydantic.BaseModel):
+    value: float
+    account: str = pydantic.Field(default="internal", exclude=True)
+
+    @pydantic.computed_field  # type: ignore[prop-decorator]
+    @property
+    def percent(self) -> float:
+        return self.value * 100
+
+    @pydantic.field_serializer("value")
+    def write_value(self, value: float) -> float:
+        return round(value, 2)
+
+
+def test_what_leaves_of_pydantic_is_alike_by_every_way() -> None:
+    def once(rows: Any) -> Iterator[list[Plain]]:
+        yield [Plain(value=0.256) for _ in rows]
+
+    def many(rows: Any) -> list[Plain]:
+        return [Plain(value=0.256) for _ in rows]
+
+    row = {"value": 0.26, "percent": 25.6}
+    for options in ({}, {"cache": ResponseCache(1 << 20)}, {"max_batch_size": 4}):
+        server = served(list[Plain], many, **options)
+        assert generate(server, [{}, {}]) == [row, row]
+        assert generate(server, {"x": 1.0}) == {"model_name": "m", **row}
+        assert outputs(ask(server, "m", x=[1.0])) == {name: [value] for name, value in row.items()}
+        [read] = server.infer_sync("m", [Asked()]).rows(Plain)
+        assert (read.value, read.account) == (0.26, "internal")
+    once.__annotations__ = {"rows": list[Asked], "return": Iterator[list[Plain]]}
+    server = InferenceServer()
+    server.register("m", once)
+    answer = post(server, "generate_stream", {"x": 1.0})
+    assert json.loads(answer.body.removeprefix(b"data: ")) == {"model_name": "m", **row}
+
+    async def items() -> list[InferenceResponse]:
+        return [response async for response in server.infer_stream("m", [Asked()])]
+
+    [response] = asyncio.run(items())
+    assert {tensor.name: tensor.array.tolist() for tensor in response.outputs} == {"value": [0.26], "percent": [25.6]}
+
+
+def test_openapi_has_what_leaves_and_what_comes_of_one_class() -> None:
+    server = served(list[Plain], lambda rows: rows, takes=list[Plain])
+    schemas = server.openapi()["components"]["schemas"]
+    [request] = [schema for name, schema in schemas.items() if "GenerateRequest" in name]
+    [response] = [schema for name, schema in schemas.items() if "GenerateResponse" in name]
+    assert set(request["anyOf"][0]["properties"]) == {"id", "value", "account"}
+    assert set(response["anyOf"][0]["properties"]) == {"model_name", "value", "percent"}
+    assert generate(server, [{"value": 0.5, "account": "a"}]) == [{"value": 0.5, "percent": 50.0}]
+
+
+class Scaled(pydantic.BaseModel):
+    share: float
+    names: str = "a,b"
+
+    @pydantic.field_validator("share")
+    @classmethod
+    def read_percent(cls, value: float) -> float:
+        return value / 100
+
+    @pydantic.field_validator("names", mode="before")
+    @classmethod
+    def read_names(cls, value: Any) -> str:
+        return "+".join(value.split(","))
+
+
+def _repeat(row: Any, rows: list[Any]) -> list[Any]:
+    return [row for _ in rows]
+
+
+def test_an_instance_is_not_validated_again_and_anything_else_is() -> None:
+    made, sent = Scaled(share=50.0), {"share": 0.5, "names": "a+b"}
+    assert generate(served(list[Scaled], lambda rows: [made for _ in rows]), [{}]) == [{**sent, "names": "a,b"}]
+    results = {"share": 50.0, "names": "a,b"}, {"share": "50", "names": "a,b"}
+    for result in results:
+        server = served(list[Scaled], partial(_repeat, result))
+        assert generate(server, [{}]) == [sent]
+        assert outputs(ask(server, "m", x=[1.0])) == {"share": [0.5], "names": ["a+b"]}
+    assert post(served(list[Scaled], lambda rows: [{"share": "half"} for _ in rows]), "generate", [{}]).status == 500
+
+    class Always(Scaled):
+        model_config = pydantic.ConfigDict(revalidate_instances="always")
+
+    assert generate(served(list[Always], lambda rows: [Always(share=50.0) for _ in rows]), [{}])[0]["share"] == 0.005
+
+
+@pytest.mark.parametrize("options", [{}, {"cache": ResponseCache(1 << 20)}])
+def test_a_class_makes_the_rows_of_a_request_once(options: Any) -> None:
+    server = served(list[float], lambda rows: [row.share for row in rows], takes=list[Scaled], **options)
+    for _ in range(2):
+        assert generate(server, [{"share": 50.0, "names": "a,b"}]) == [{"output_0": 0.5}]
+        assert generate(server, {"share": 50.0}) == {"model_name": "m", "output_0": 0.5}
+        assert outputs(ask(server, "m", share=[0.5]))["output_0"] == [0.005]
+        assert outputs(ask(server, "m", share=[50.0]))["output_0"] == [0.5]
+
+
+def test_a_subclass_leaves_as_the_class_that_was_declared() -> None:
+    class More(Plain):
+        secret: str = "s"
+
+    server = served(list[Plain], lambda rows: [More(value=0.5) for _ in rows])
+    assert generate(server, [{}]) == [{"value": 0.5, "percent": 50.0}]
+
+
+class Written(pydantic.BaseModel):
+    value: float
+
+    @pydantic.model_serializer
+    def write(self) -> dict[str, float]:
+        return {"other": self.value}
+
+
+class Hidden(pydantic.BaseModel):
+    value: float = pydantic.Field(default=1.0, exclude=True)
+
+
+@pytest.mark.parametrize("cls", [Written, Hidden])
+def test_a_class_that_does_not_say_what_leaves_gives_no_rows(cls: Any) -> None:
+    with pytest.raises(TypeError, match=f"{cls.__name__} does not say what each field becomes: write field_serializer and computed_field"):
+        served(list[cls], lambda rows: rows)
+    server = served(list[float], lambda rows: [row.value for row in rows], takes=list[cls])
+    assert generate(server, [{"value": 2.0}]) == [{"output_0": 2.0}]
+
+
+@dataclasses.dataclass
+class Doubled:
+    value: float
+
+    def __post_init__(self) -> None:
+        self.value *= 2
+
+
+def _read_percent(text: str) -> float:
+    return float(text.removesuffix("%"))
+
+
+@attrs.define
+class Parsed:
+    value: float = attrs.field(converter=_read_percent)
+
+
+@pytest.mark.parametrize(("row", "value"), [(Doubled(2.0), 4.0), (Parsed("4%"), 4.0)])
+def test_what_a_class_makes_of_its_values_is_not_made_again_of_a_result(row: Any, value: float) -> None:
+    server = served(list[type(row)], lambda rows: [row for _ in rows])  # type: ignore[misc]
+    assert generate(server, [{}]) == [{"value": value}]
+    assert outputs(ask(server, "m", x=[1.0])) == {"value": [value]}
+
+
+class Odd(TypedDict("Odd", {"class": int, "a b": float})):
+    pass
+
+
+def test_names_that_are_no_identifiers() -> None:
+    server = served(list[Odd], lambda rows: [{"class": 1, "a b": 2} for _ in rows])
+    assert generate(server, [{}]) == [{"class": 1, "a b": 2.0}]
+    assert error(post(served(list[Odd], lambda rows: [{"class": 1} for _ in rows]), "generate", [{}]))[0] == 500

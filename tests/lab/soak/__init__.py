@@ -1,0 +1,1 @@
+"""A real server under more than it can do, for minutes: `python -m tests.lab.soak`."""

@@ -1,1 +1,0 @@
-"""A real server under more than it can do, for minutes: `python -m tests.soak`."""

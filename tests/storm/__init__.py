@@ -1,1 +1,0 @@
-"""Batches under a storm of requests, for as long as one wants: `python -m tests.storm`."""
