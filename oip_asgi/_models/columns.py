@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import itertools
 import re
+from collections import deque
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
@@ -14,12 +15,37 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from .._codecs.base import find_class
+from .._protocol.datatypes import Datatype
 
 if TYPE_CHECKING:
     import pandas as pd
 
 _GIVEN_BY_LIGHTGBM: Final = re.compile(r"Column_\d+").fullmatch
 """The name of a column that had none."""
+
+
+PROBABILITIES: Final[Mapping[str, Datatype]] = {"sklearn": "FP64", "lightgbm": "FP64", "catboost": "FP64", "xgboost": "FP32"}
+"""The datatype of the values that a model of these libraries returns for each class."""
+
+
+def find_library(model: Any) -> str:
+    return type(model).__module__.partition(".")[0].lstrip("_")  # CatBoost's errors are of _catboost
+
+
+def list_parts(model: Any) -> list[Any]:
+    """A model and what it is made of, in order, whatever it calls that: estimators, and objects of the libraries that may hold some."""
+    parts, left, seen = list[Any](), deque([model]), set[int]()
+    while left:
+        each = left.popleft()
+        if id(each) in seen or isinstance(each, type):
+            continue
+        seen.add(id(each))
+        within = each if isinstance(each, (list, tuple)) else ()
+        if hasattr(each, "fit") or find_library(each) in PROBABILITIES:
+            parts.append(each)
+            within = tuple(getattr(each, "__dict__", {}).values())
+        left.extendleft(reversed(within))
+    return parts
 
 
 def list_columns(model: Any) -> list[str] | None:
@@ -55,12 +81,13 @@ def find_width(model: Any) -> int | None:
 
 def find_categories(model: Any) -> Mapping[str, Sequence[Any] | None]:
     """The categories of each column that has some, in their order; None if a booster of LightGBM or XGBoost does not say them."""
-    booster = model.get_booster() if hasattr(model, "get_booster") else getattr(model, "booster_", model)
+    booster: Any = model.get_booster() if hasattr(model, "get_booster") else getattr(model, "booster_", model)
+    of_lightgbm, of_xgboost = (isinstance(booster, find_class(module, "Booster")) for module in ("lightgbm", "xgboost"))
     names, categories = list[str](), list[Any]()
-    if isinstance(booster, find_class("lightgbm", "Booster")) and booster.pandas_categorical:
+    if of_lightgbm and booster.pandas_categorical:
         names = [name for name, info in booster.dump_model(num_iteration=1)["feature_infos"].items() if info["values"]]
         categories = booster.pandas_categorical
-    elif isinstance(booster, find_class("xgboost", "Booster")) and "c" in (booster.feature_types or ()):
+    elif of_xgboost and "c" in (booster.feature_types or ()):
         names = [name for name, kind in zip(booster.feature_names, booster.feature_types, strict=True) if kind == "c"]
         written = msgspec.json.decode(booster.save_raw("json"))["learner"]["gradient_booster"]
         encoded = written.get("gbtree", written)["model"].get("cats", {"enc": ()})["enc"]  # none before XGBoost 3.1
@@ -76,7 +103,7 @@ def _read_categories(encoded: Mapping[str, Any]) -> list[Any] | None:
     return [text[begin:end].decode() for begin, end in itertools.pairwise(encoded["offsets"])] if text.isascii() else None
 
 
-def make_categories(values: Sequence[Any] | None) -> pd.Series[Any]:
+def make_categories(values: Any) -> pd.Series[Any]:
     import pandas as pd
 
     return pd.Series(pd.Categorical(values, values))

@@ -7,18 +7,18 @@ as `specs_of(X)`, says that, and what the model itself refuses is 400.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, cast
 
 import numpy as np
 
 from .._codecs.column_dtypes import OBJECTS_WITH_NAN
 from .._codecs.column_writing import column_to_tensor
-from .._protocol.datatypes import Array, Datatype
+from .._protocol.datatypes import Array
 from .._protocol.specs import OpenSpec, TensorSpec
 from .callables import find_owner, split_method, unwrap_partial
-from .columns import find_categories, find_width, is_catboost, list_columns, make_categories
+from .columns import PROBABILITIES, find_categories, find_library, find_width, is_catboost, list_columns, list_parts, make_categories
 
 
 class Declaration(NamedTuple):
@@ -34,9 +34,6 @@ _LABELED: Final = frozenset({"predict_proba", "predict_log_proba"})
 
 _METHODS: Final = _LABELED | {"predict", "decision_function", "transform", "score_samples", "inplace_predict"}
 """Those that take the features of the training."""
-
-_PROBABILITIES: Final[Mapping[str, Datatype]] = {"sklearn": "FP64", "lightgbm": "FP64", "catboost": "FP64", "xgboost": "FP32"}
-"""The datatype of the values that a model of these libraries returns for each class."""
 
 
 def declare(function: Callable[..., Any], *, has_frames: bool) -> Declaration | None:
@@ -55,7 +52,7 @@ def declare(function: Callable[..., Any], *, has_frames: bool) -> Declaration | 
             f'array, of which nothing checks the order, write inputs=[TensorSpec("X", "FP64", [-1, {len(columns)}])]'
         )
     outputs = _declare_classes(model) if method in _LABELED else ()
-    parts = list(_iterate_parts(model, set()))
+    parts = list_parts(model)
     if columns:
         return Declaration(_declare_columns(model, columns, parts), outputs, "pd")
     width, name = find_width(model), next(iter(inspect.signature(function).parameters), "X")
@@ -69,24 +66,20 @@ def declare(function: Callable[..., Any], *, has_frames: bool) -> Declaration | 
 
 def _declare_classes(model: Any) -> Sequence[TensorSpec]:
     with suppress(Exception):  # a property may raise anything, and a class may have a name that can be no label
-        classes, datatype = model.classes_, _PROBABILITIES[_find_library(model)]
+        classes, datatype = model.classes_, PROBABILITIES[find_library(model)]
         if classes.ndim == 1:
             return [TensorSpec("output_0", datatype, [-1, len(classes)], labels=list(map(str, classes.tolist())))]
     return ()
 
 
-def _find_library(model: Any) -> str:
-    return type(model).__module__.partition(".")[0].lstrip("_")  # CatBoost's errors are of _catboost
-
-
 def is_of_library(function: Callable[..., Any]) -> bool:
     """Whether it is a method of a model of one of these libraries."""
-    return _find_library(find_owner(function)) in _PROBABILITIES
+    return find_library(find_owner(function)) in PROBABILITIES
 
 
 def refuses_request(function: Callable[..., Any], error: BaseException) -> bool:
     """Whether an error is how a model of these libraries refuses a request. "Not fitted" is an AttributeError too, and none."""
-    is_refusal = isinstance(error, (ValueError, TypeError)) or _find_library(error) in _PROBABILITIES
+    is_refusal = isinstance(error, (ValueError, TypeError)) or find_library(error) in PROBABILITIES
     return is_refusal and not isinstance(error, AttributeError) and is_of_library(function)
 
 
@@ -95,7 +88,7 @@ def has_docstring_of_library(function: Callable[..., Any]) -> bool:
     model, method = split_method(function)
     inherited = [vars(cls).get(method) for cls in type(model).__mro__]
     written = next((each for each in (unwrap_partial(function), *inherited) if getattr(each, "__doc__", None)), None)
-    return str(getattr(written, "__module__", "")).partition(".")[0] in _PROBABILITIES
+    return str(getattr(written, "__module__", "")).partition(".")[0] in PROBABILITIES
 
 
 # Columns of a frame
@@ -125,21 +118,9 @@ def _declare_column(name: str, example: str | float | None, gap: str) -> TensorS
     )
 
 
-def _iterate_parts(model: Any, seen: set[int]) -> Iterator[Any]:
-    """A model and what it is made of, whatever it calls that: estimators, and objects of the libraries that may hold some."""
-    if id(model) in seen or isinstance(model, type):
-        return
-    seen.add(id(model))
-    if hasattr(model, "fit") or _find_library(model) in _PROBABILITIES:
-        yield model
-        model = list(getattr(model, "__dict__", {}).values())
-    for each in model if isinstance(model, (list, tuple)) else ():
-        yield from _iterate_parts(each, seen)
-
-
 def _may_take_texts(part: Any, *, knows_texts: bool = False) -> bool:
     """Whether a part may take something else than numbers, and no attribute says of which columns."""
-    is_of_others = hasattr(part, "fit") and _find_library(part) not in _PROBABILITIES
+    is_of_others = hasattr(part, "fit") and find_library(part) not in PROBABILITIES
     is_nameless = not knows_texts and hasattr(part, "categories_") and not hasattr(part, "feature_names_in_")
     return is_of_others or is_nameless or hasattr(part, "build_analyzer") or getattr(part, "func", None) is not None
 
@@ -186,4 +167,4 @@ def _declare_categories(model: Any, columns: list[str]) -> Mapping[str, TensorSp
     if None in found.values():
         raise _make_ambiguous(model, "does not say which categories it was fitted with")
     tensors = [column_to_tensor(name, make_categories(own)) for name, own in found.items()]
-    return {each.name: TensorSpec(each.name, each.datatype, [-1], **each.parameters) for each in tensors}
+    return {each.name: TensorSpec(each.name, each.datatype, [-1], **cast("Any", each.parameters)) for each in tensors}

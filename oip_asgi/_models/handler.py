@@ -125,9 +125,7 @@ def make_handler(
     function, foreign, uses = loaded.function, loaded if isinstance(loaded, Foreign) else None, uses or Uses()
     options = _merge_options(options, loaded)
     options.check_function(function)
-    has_own = bool(options.inputs)
-    if foreign is None:
-        options = _complete_options(options, function, codecs, is_loaded=is_loaded)
+    has_own, options = bool(options.inputs), options if foreign else _complete_options(options, function, codecs, is_loaded=is_loaded)
     declared, content_type, kind = tuple(options.inputs), options.content_type, kind_of(function, options.run)
     streams = kind in STREAMS
     if foreign is not None:

@@ -277,7 +277,7 @@ class OpenSpec(TensorSpec):
         if self.other_datatypes != "all":
             return TensorSpec.complete(self, parameters)
         has_texts = self.gap_dtype is not None and parameters.get("content_type") == "pd_json"
-        return {"pd_dtype": self.gap_dtype, **parameters} if has_texts else parameters
+        return {"pd_dtype": str(self.gap_dtype), **parameters} if has_texts else parameters
 
     @classmethod
     def find_fields(cls, shape: Sequence[int], parameters: Mapping[str, object]) -> Mapping[str, Any]:

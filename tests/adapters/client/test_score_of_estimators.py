@@ -83,3 +83,16 @@ def test_an_estimator_scores_a_file_as_the_frame_that_is_read_from_it(tmp_path: 
             assert main([f"http://127.0.0.1:{port}/v2", name, str(rows), "--out", str(out), "--chunk", "7"]) == 0
             scored = [json.loads(line)["output_0"] for line in out.read_text().splitlines()]
             np.testing.assert_array_equal(scored, estimator.predict_proba(frame))
+
+
+def test_a_code_with_zeros_is_a_text_and_a_gap_what_it_was_in_the_training(tmp_path: Path) -> None:
+    cells, rows = ["01234", "", "1234", "04103"] * 3, tmp_path / "rows.csv"
+    rows.write_text("zip,size\n" + "".join(f"{cell},{row}\n" for row, cell in enumerate(cells)))
+    frame = pd.DataFrame({"zip": pd.Series([cell or None for cell in cells], dtype=object), "size": range(12)})
+    encoder = make_column_transformer((OneHotEncoder(handle_unknown="ignore"), ["zip"]), remainder="drop")
+    kinds = ["a", "none", "b", "c"] * 3
+    server, out = InferenceServer(), tmp_path / "s.jsonl"
+    server.register("m", make_pipeline(encoder, DecisionTreeClassifier(random_state=0)).fit(frame, kinds).predict)
+    with serving(OIPApp(server, path="/v2")) as port:
+        assert main([f"http://127.0.0.1:{port}/v2", "m", str(rows), "--out", str(out)]) == 0
+    assert [json.loads(line)["output_0"] for line in out.read_text().splitlines()] == kinds

@@ -57,7 +57,7 @@ def test_catboost_fitted_with_a_frame_knows_its_columns_and_which_are_categories
     row = {"zone": [1, 2], "fee": [1.0, np.nan], "city": ["Bonn", "Ulm"], "age": [20, 30]}
     assert outputs(ask(server, "m", **row)) == expected
     assert outputs(ask(server, "m", **{**row, "zone": ["1", "2"]})) == expected  # to catboost they are the same
-    assert error(ask(server, "m", **{**row, "age": ["20", "30"]}))[0] == 400
+    assert error(ask(server, "m", **{**row, "age": ["old", "30"]}))[0] == 400
     assert error(ask(server, "m", age=[20]))[0] == 400
     regressor = catboost.CatBoostRegressor(**CATBOOST).fit(frame[["age", "zone"]], [1.0, 2.0, 3.0, 4.0])
     server = served(regressor.predict)

@@ -106,7 +106,11 @@ def test_a_missing_text_is_what_it_was_in_the_training(gap: float | None, *, imp
 
 
 MIXED = pd.DataFrame(
-    {"age": [20, 30, 40, 50, 60, 70], "city": ["Bonn", "Ulm", None, "Ulm", "Bonn", "Ulm"], "flat": ["a", "b", "a", "a", "b", "b"]}
+    {
+        "age": [20, 30, 40, 50, 60, 70],
+        "city": pd.Series(["Bonn", "Ulm", None, "Ulm", "Bonn", "Ulm"], dtype=object),
+        "flat": ["a", "b", "a", "a", "b", "b"],
+    }
 )
 WITH_NAN = MIXED.assign(city=MIXED["city"].astype(object).where(MIXED["city"].notna(), np.nan))
 CLASSES = [0, 1, 0, 1, 1, 0]
