@@ -126,8 +126,8 @@ def generate(server: InferenceServer, body: Any) -> Any:
 @pytest.mark.parametrize("cls", CLASSES)
 def test_every_kind_of_class_is_rows(cls: Any) -> None:
     seen: list[list[Any]] = []
-    gives = WholeTypedDict if cls is OfTypedDict else cls  # a result has a value in each row
-    server = served(list[cls], list[gives], lambda rows: note(seen, rows))
+    gives: Any = WholeTypedDict if cls is OfTypedDict else cls  # a result has a value in each row
+    server = served(list[cls], list.__class_getitem__(gives), lambda rows: note(seen, rows))
     people = [{"age": 1, "name": "Ada"}, {"age": 2, "name": "Bob"}]
     assert generate(server, people) == people
     assert all(isinstance(row, dict if cls is OfTypedDict else cls) for row in seen[0])
