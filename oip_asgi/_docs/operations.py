@@ -64,9 +64,16 @@ _UNDECLARED: Final = (
     "This model does not declare its {what}, so they are not checked{guessed}. Declare them where the model is registered, such as `{how}`."
 )
 
+_PARAMETERS: Final = (
+    "Any other member is a parameter: a string, a number, true or false. A list or an object is refused, and so is a name that is nearly "
+    "that of an input that is not there."
+)
+
+_OPEN: Final[Schema] = {"additionalProperties": True}
+
 _TOO_LARGE: Final = "This document has no example, which would have {elements} elements."
 
-_BINARY: Final[Mapping[str, Any]] = {"application/octet-stream": {"schema": {"contentMediaType": "application/octet-stream"}}}
+_BINARY: Final[Mapping[str, Any]] = {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}}
 
 _STREAM: Final = {"description": "One event for each response.", "content": {"text/event-stream": {"schema": json_schemas.STRING}}}
 
@@ -219,11 +226,11 @@ class Operations:
         return response
 
     def _describe_input(self, spec: TensorSpec, item: Schema, *, is_declared: bool, default: str | float | None) -> Schema:
-        schema: Schema = {"allOf": [self._refer_to("Tensor")], "title": spec.name, "properties": {"name": {"const": spec.name}}}
+        schema = json_schemas.describe_undeclared(spec.name)
         if is_declared:
             schema = json_schemas.describe_tensor(spec, self._content_types, item, has_data=True)
         if default is not None:
-            schema["properties"]["data"] = {**schema["properties"].get("data", {}), "default": [default]}
+            schema["properties"]["data"] = {**schema["properties"]["data"], "default": [default]}
         return schema
 
     def _list_items(self, specs: Sequence[TensorSpec], rows: object) -> dict[str, Schema]:
@@ -239,7 +246,6 @@ class Operations:
         any_tensor, defaults = self._refer_to("Tensor"), _list_defaults(model)
         taken_as = self._list_items(named, model.binding.rows)
         made_as = self._list_items(model.outputs, model.binding.returned.request_codec)
-        each = json_schemas.allow_list if model.binding.rows is not None and model.binding.rows.is_list else lambda whole: whole
         inputs = [
             self._describe_input(spec, taken_as[spec.name], is_declared=spec.name in declared, default=defaults.get(spec.name))
             for spec in named
@@ -252,27 +258,36 @@ class Operations:
         else:
             taken.update(maxItems=len(inputs), items=json_schemas.join_schemas(inputs) if inputs else any_tensor)
         schema: Schema = {"type": "array", "items": json_schemas.join_schemas(outputs) if outputs else any_tensor}
-        flat_inputs = {spec.name: json_schemas.describe_member(taken_as[spec.name]) if spec.name in declared else {} for spec in named}
-        flat_outputs = {spec.name: json_schemas.describe_member(made_as[spec.name]) for spec in model.outputs}
+        others: Schema = {"additionalProperties": True, "description": _PARAMETERS}
+        if model.binding.takes_any_key or model.binding.read_alone:
+            others = {"additionalProperties": model.binding.is_open}
+        sent = {"id": json_schemas.STRING, "parameters": json_schemas.PARAMETERS}
+        response = json_schemas.describe_response(model.name, model.version, schema)
+        back = {name: each for name, each in response["properties"].items() if name not in ("parameters", "outputs")}
+        needed = {"required": [spec.name for spec in required]}
         schemas = {
             f"Request_{at.of_model}": json_schemas.describe_request(taken, [spec.name for spec in model.outputs]),
-            f"Response_{at.of_model}": json_schemas.describe_response(model.name, model.version, schema),
-            f"GenerateRequest_{at.of_model}": each(
-                {
-                    "type": "object",
-                    "properties": {"id": json_schemas.STRING, **flat_inputs},
-                    "required": [spec.name for spec in required],
-                }
-            ),
-            f"GenerateResponse_{at.of_model}": each(
-                {
-                    "type": "object",
-                    "properties": {"model_name": {"const": model.name}, **flat_outputs},
-                    "required": ["model_name"],
-                }
-            ),
+            f"Response_{at.of_model}": response,
+            **self._describe_flat(at, "GenerateRequest", taken_as, sent, {**needed, **others}, {**needed, "additionalProperties": False}),
+            # beside declared outputs there may be others, and parameters
+            **self._describe_flat(at, "GenerateResponse", made_as, back, {"required": ["model_name"], **_OPEN}, _OPEN),
         }
         self._model_schemas.update((name, pack(schema)) for name, schema in schemas.items())
+
+    def _describe_flat(
+        self, at: ModelPath, name: str, items: Mapping[str, Schema], own: Schema, more: Schema, more_of_row: Schema
+    ) -> dict[str, Schema]:
+        """A flat object with members of its `own`, or a list of rows where the model takes one."""
+        specs = at.model.inputs if name == "GenerateRequest" else at.model.outputs
+        ranks = {spec.name: len(spec.shape) for spec in specs}
+        members = {each: json_schemas.describe_member(item, ranks[each]) if each in ranks else {} for each, item in items.items()}
+        whole = {"type": "object", "properties": {**own, **members}, **more}
+        if at.model.binding.rows is None or not at.model.binding.rows.is_list:
+            return {f"{name}_{at.of_model}": whole}
+        cells = {each: {"type": "array", "items": item} if ranks.get(each, 1) > 1 else item for each, item in items.items()}
+        many = {"type": "array", "items": self._refer_to(f"{name}Row_{at.of_model}")}
+        row = {"type": "object", "properties": cells, **more_of_row}
+        return {f"{name}_{at.of_model}": {"anyOf": [whole, many]}, f"{name}Row_{at.of_model}": row}
 
 
 def _find_foreign(model: Model) -> Foreign | None:
