@@ -85,11 +85,6 @@ def describe_tensor(spec: TensorSpec, content_types: Mapping[str, str | None], i
     }
 
 
-def describe_undeclared(name: str) -> Schema:
-    """A tensor of which nothing is known but its name."""
-    return {**ANY_TENSOR, "properties": {**ANY_TENSOR["properties"], "name": allow_one(name)}}
-
-
 def allow_one(text: str) -> Schema:
     """One text. Not all generators of clients read a `const`."""
     return {"type": "string", "enum": [text]}
@@ -101,8 +96,8 @@ def _nest(item: Schema, rank: int) -> Schema:
 
 def _describe_shape(shape: Sequence[int]) -> Schema:
     sizes = [_SIZE if size == -1 else {"type": "integer", "minimum": size, "maximum": size} for size in shape]
-    prefix = {"prefixItems": sizes} if sizes else {}  # which may not be empty
-    return {"type": "array", **prefix, "items": _SIZE, "minItems": len(sizes), "maxItems": len(sizes)}
+    # prefixItems may not be empty
+    return {"type": "array", "prefixItems": sizes or [_SIZE], "items": _SIZE, "minItems": len(sizes), "maxItems": len(sizes)}
 
 
 def join_schemas(tensors: Sequence[Schema]) -> Schema:

@@ -69,8 +69,6 @@ _PARAMETERS: Final = (
     "that of an input that is not there."
 )
 
-_OPEN: Final[Schema] = {"additionalProperties": True}
-
 _TOO_LARGE: Final = "This document has no example, which would have {elements} elements."
 
 _BINARY: Final[Mapping[str, Any]] = {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}}
@@ -226,9 +224,12 @@ class Operations:
         return response
 
     def _describe_input(self, spec: TensorSpec, item: Schema, *, is_declared: bool, default: str | float | None) -> Schema:
-        schema = json_schemas.describe_undeclared(spec.name)
-        if is_declared:
-            schema = json_schemas.describe_tensor(spec, self._content_types, item, has_data=True)
+        any_tensor = json_schemas.ANY_TENSOR
+        schema = (
+            json_schemas.describe_tensor(spec, self._content_types, item, has_data=True)
+            if is_declared
+            else {**any_tensor, "properties": {**any_tensor["properties"], "name": json_schemas.allow_one(spec.name)}}
+        )
         if default is not None:
             schema["properties"]["data"] = {**schema["properties"]["data"], "default": [default]}
         return schema
@@ -258,36 +259,41 @@ class Operations:
         else:
             taken.update(maxItems=len(inputs), items=json_schemas.join_schemas(inputs) if inputs else any_tensor)
         schema: Schema = {"type": "array", "items": json_schemas.join_schemas(outputs) if outputs else any_tensor}
-        others: Schema = {"additionalProperties": True, "description": _PARAMETERS}
-        if model.binding.takes_any_key or model.binding.read_alone:
-            others = {"additionalProperties": model.binding.is_open}
-        sent = {"id": json_schemas.STRING, "parameters": json_schemas.PARAMETERS}
+        is_strict = model.binding.takes_any_key or model.binding.read_alone
+        others = {"additionalProperties": model.binding.is_open or not is_strict, **({} if is_strict else {"description": _PARAMETERS})}
         response = json_schemas.describe_response(model.name, model.version, schema)
         back = {name: each for name, each in response["properties"].items() if name not in ("parameters", "outputs")}
-        needed = {"required": [spec.name for spec in required]}
+        needed, more = {"required": [spec.name for spec in required]}, {"additionalProperties": True}
         schemas = {
             f"Request_{at.of_model}": json_schemas.describe_request(taken, [spec.name for spec in model.outputs]),
             f"Response_{at.of_model}": response,
-            **self._describe_flat(at, "GenerateRequest", taken_as, sent, {**needed, **others}, {**needed, "additionalProperties": False}),
+            **self._describe_flat(
+                at,
+                "GenerateRequest",
+                {"id": json_schemas.STRING, "parameters": json_schemas.PARAMETERS},
+                taken_as,
+                ({**needed, **others}, {**needed, "additionalProperties": False}),
+            ),
             # beside declared outputs there may be others, and parameters
-            **self._describe_flat(at, "GenerateResponse", made_as, back, {"required": ["model_name"], **_OPEN}, _OPEN),
+            **self._describe_flat(at, "GenerateResponse", back, made_as, ({"required": ["model_name"], **more}, more)),
         }
         self._model_schemas.update((name, pack(schema)) for name, schema in schemas.items())
 
     def _describe_flat(
-        self, at: ModelPath, name: str, items: Mapping[str, Schema], own: Schema, more: Schema, more_of_row: Schema
+        self, at: ModelPath, name: str, own: Schema, items: Mapping[str, Schema], more: tuple[Schema, Schema]
     ) -> dict[str, Schema]:
-        """A flat object with members of its `own`, or a list of rows where the model takes one."""
-        specs = at.model.inputs if name == "GenerateRequest" else at.model.outputs
+        """A flat object with members of its `own`, or a list of rows where the model takes one. There is `more` to say of each."""
+        specs, (more_of_whole, more_of_row) = at.model.inputs if name == "GenerateRequest" else at.model.outputs, more
         ranks = {spec.name: len(spec.shape) for spec in specs}
         members = {each: json_schemas.describe_member(item, ranks[each]) if each in ranks else {} for each, item in items.items()}
-        whole = {"type": "object", "properties": {**own, **members}, **more}
+        whole = {"type": "object", "properties": {**own, **members}, **more_of_whole}
         if at.model.binding.rows is None or not at.model.binding.rows.is_list:
             return {f"{name}_{at.of_model}": whole}
         cells = {each: {"type": "array", "items": item} if ranks.get(each, 1) > 1 else item for each, item in items.items()}
-        many = {"type": "array", "items": self._refer_to(f"{name}Row_{at.of_model}")}
-        row = {"type": "object", "properties": cells, **more_of_row}
-        return {f"{name}_{at.of_model}": {"anyOf": [whole, many]}, f"{name}Row_{at.of_model}": row}
+        return {
+            f"{name}_{at.of_model}": {"anyOf": [whole, {"type": "array", "items": self._refer_to(f"{name}Row_{at.of_model}")}]},
+            f"{name}Row_{at.of_model}": {"type": "object", "properties": cells, **more_of_row},
+        }
 
 
 def _find_foreign(model: Model) -> Foreign | None:
