@@ -65,9 +65,14 @@ _UNDECLARED: Final = (
 
 _UNKNOWN: Final = "This document has no example, as the model does not say which values it takes."
 
+_PARAMETERS: Final = (
+    "Any other member is a parameter: a string, a number, true or false. A list or an object is refused, and so is a name that is nearly "
+    "that of an input that is not there."
+)
+
 _TOO_LARGE: Final = "This document has no example, which would have {elements} elements."
 
-_BINARY: Final[Mapping[str, Any]] = {"application/octet-stream": {"schema": {"contentMediaType": "application/octet-stream"}}}
+_BINARY: Final[Mapping[str, Any]] = {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}}
 
 _STREAM: Final = {"description": "One event for each response.", "content": {"text/event-stream": {"schema": json_schemas.STRING}}}
 
@@ -217,11 +222,14 @@ class Operations:
         return response
 
     def _describe_input(self, spec: TensorSpec, item: Schema, *, is_declared: bool, default: str | float | None) -> Schema:
-        schema: Schema = {"allOf": [self._refer_to("Tensor")], "title": spec.name, "properties": {"name": {"const": spec.name}}}
-        if is_declared:
-            schema = json_schemas.describe_tensor(spec, self._content_types, item, has_data=True)
+        any_tensor = json_schemas.ANY_TENSOR
+        schema = (
+            json_schemas.describe_tensor(spec, self._content_types, item, has_data=True)
+            if is_declared
+            else {**any_tensor, "properties": {**any_tensor["properties"], "name": json_schemas.allow_one(spec.name)}}
+        )
         if default is not None:
-            schema["properties"]["data"] = {**schema["properties"].get("data", {}), "default": [default]}
+            schema["properties"]["data"] = {**schema["properties"]["data"], "default": [default]}
         return schema
 
     def _list_items(self, specs: Sequence[TensorSpec], fields: Mapping[str, Schema]) -> dict[str, Schema]:
@@ -237,7 +245,6 @@ class Operations:
         rows, returned = model.binding.rows, model.binding.returned.request_codec
         taken_as = self._list_items(named, rows.as_inputs.schemas if rows else {})
         made_as = self._list_items(model.outputs, returned.as_outputs.schemas if isinstance(returned, Rows) else {})
-        each = json_schemas.allow_list if rows is not None and rows.is_list else lambda whole: whole
         inputs = [
             self._describe_input(spec, taken_as[spec.name], is_declared=spec.name in declared, default=defaults.get(spec.name))
             for spec in named
@@ -250,27 +257,41 @@ class Operations:
         else:
             taken.update(maxItems=len(inputs), items=json_schemas.join_schemas(inputs) if inputs else any_tensor)
         schema: Schema = {"type": "array", "items": json_schemas.join_schemas(outputs) if outputs else any_tensor}
-        flat_inputs = {spec.name: json_schemas.describe_member(taken_as[spec.name]) if spec.name in declared else {} for spec in named}
-        flat_outputs = {spec.name: json_schemas.describe_member(made_as[spec.name]) for spec in model.outputs}
+        is_strict = model.binding.takes_any_key or model.binding.read_alone
+        others = {"additionalProperties": model.binding.is_open or not is_strict, **({} if is_strict else {"description": _PARAMETERS})}
+        response = json_schemas.describe_response(model.name, model.version, schema)
+        back = {name: each for name, each in response["properties"].items() if name not in ("parameters", "outputs")}
+        needed, more = {"required": [spec.name for spec in required]}, {"additionalProperties": True}
         schemas = {
             f"Request_{at.of_model}": json_schemas.describe_request(taken, [spec.name for spec in model.outputs]),
-            f"Response_{at.of_model}": json_schemas.describe_response(model.name, model.version, schema),
-            f"GenerateRequest_{at.of_model}": each(
-                {
-                    "type": "object",
-                    "properties": {"id": json_schemas.STRING, **flat_inputs},
-                    "required": [spec.name for spec in required],
-                }
+            f"Response_{at.of_model}": response,
+            **self._describe_flat(
+                at,
+                "GenerateRequest",
+                {"id": json_schemas.STRING, "parameters": json_schemas.PARAMETERS},
+                taken_as,
+                ({**needed, **others}, {**needed, "additionalProperties": False}),
             ),
-            f"GenerateResponse_{at.of_model}": each(
-                {
-                    "type": "object",
-                    "properties": {"model_name": {"const": model.name}, **flat_outputs},
-                    "required": ["model_name"],
-                }
-            ),
+            # beside declared outputs there may be others, and parameters
+            **self._describe_flat(at, "GenerateResponse", back, made_as, ({"required": ["model_name"], **more}, more)),
         }
         self._model_schemas.update((name, pack(schema)) for name, schema in schemas.items())
+
+    def _describe_flat(
+        self, at: ModelPath, name: str, own: Schema, items: Mapping[str, Schema], more: tuple[Schema, Schema]
+    ) -> dict[str, Schema]:
+        """A flat object with members of its `own`, or a list of rows where the model takes one. There is `more` to say of each."""
+        specs, (more_of_whole, more_of_row) = at.model.inputs if name == "GenerateRequest" else at.model.outputs, more
+        ranks = {spec.name: len(spec.shape) for spec in specs}
+        members = {each: json_schemas.describe_member(item, ranks[each]) if each in ranks else {} for each, item in items.items()}
+        whole = {"type": "object", "properties": {**own, **members}, **more_of_whole}
+        if at.model.binding.rows is None or not at.model.binding.rows.is_list:
+            return {f"{name}_{at.of_model}": whole}
+        cells = {each: {"type": "array", "items": item} if ranks.get(each, 1) > 1 else item for each, item in items.items()}
+        return {
+            f"{name}_{at.of_model}": {"anyOf": [whole, {"type": "array", "items": self._refer_to(f"{name}Row_{at.of_model}")}]},
+            f"{name}Row_{at.of_model}": {"type": "object", "properties": cells, **more_of_row},
+        }
 
 
 def _find_foreign(model: Model) -> Foreign | None:

@@ -420,7 +420,7 @@ def test_openapi_has_the_values_the_bounds_and_the_descriptions() -> None:
     server = served(list[Documented], list[Documented])
     document = server.openapi()
     schemas = document["components"]["schemas"]
-    [request] = [schema for name, schema in schemas.items() if "GenerateRequest" in name]
+    request = schemas["OipGenerateRequest_m"]
     one, many = request["anyOf"]
     assert one["required"] == ["age", "plan"]
     assert one["properties"]["age"]["anyOf"][0] == {"type": "integer", "minimum": 18, "maximum": 120, "description": "in years"}
@@ -428,7 +428,10 @@ def test_openapi_has_the_values_the_bounds_and_the_descriptions() -> None:
     share = {"type": "number", "exclusiveMinimum": 0, "exclusiveMaximum": 1}
     assert one["properties"]["share"]["anyOf"][0] == {"anyOf": [share, {"type": "null"}]}
     assert one["properties"]["debts"]["anyOf"][0] == {"type": "number", "default": 2.5}
-    assert many == {"type": "array", "items": one}
+    assert many == {"type": "array", "items": {"$ref": "#/components/schemas/OipGenerateRequestRow_m"}}
+    row = schemas["OipGenerateRequestRow_m"]
+    assert row["properties"] == {name: each["anyOf"][0] for name, each in one["properties"].items() if name not in ("id", "parameters")}
+    assert (row["required"], row["additionalProperties"]) == (["age", "plan"], False)
     [body] = [operation["post"]["requestBody"] for path, operation in document["paths"].items() if path.endswith("/generate")]
     assert body["content"]["application/json"]["example"] == {"age": 18, "plan": "free"}
 

@@ -6,6 +6,7 @@ import base64
 import json
 import zlib
 from collections.abc import Iterator
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
@@ -284,6 +285,12 @@ def test_a_model_whose_tensors_have_reserved_names_has_no_flat_form() -> None:
     ]
 
 
+@dataclass
+class Row:
+    a: int
+    b: list[float] = field(default_factory=list)
+
+
 class Scorer:
     """Scores of a class."""
 
@@ -400,7 +407,7 @@ def test_the_defaults_of_scalars_are_said() -> None:
 
     document = got(over_asgi(OIPApp(server), ""), "/models/m/openapi.json")
     items = document["components"]["schemas"]["OipRequest_m"]["properties"]["inputs"]["items"]["oneOf"]
-    defaults = {item["title"]: item["properties"].get("data", {}).get("default") for item in items}
+    defaults = {item["properties"]["name"]["enum"][0]: item["properties"]["data"].get("default") for item in items}
     assert defaults == {"x": None, "factor": [2.5], "top": [3], "exact": [False], "unit": ["cm"], "most": None}
 
 
@@ -413,3 +420,71 @@ def test_labels_and_examples_may_be_numpy_s() -> None:
     for path in ("docs/state.json", "docs/dataplane.json", "openapi.json", "config"):
         assert ask(Request("GET", f"/models/m/{path}")).status == 200, path
     assert json.loads(ask(Request("GET", "/models/m/config")).body)["name"] == "m"
+
+
+def test_names_that_differ_by_case_or_underscores_only_make_different_files_of_generated_clients() -> None:
+    server = InferenceServer()
+    for name in ("OUTPUT0", "output_0", "Output0", "output_0_2"):
+        server.register(name, lambda x: x, inputs=[TensorSpec("x", "FP32", [-1])])
+    document = server.openapi()
+    for names in (
+        [*document["components"]["schemas"]],
+        [each["operationId"] for path in document["paths"].values() for each in path.values()],
+    ):
+        assert len({name.replace("_", "").lower() for name in names}) == len(names)
+    titles = [schema["title"] for schema in document["components"]["schemas"].values() if "title" in schema]
+    assert len({title.lower() for title in titles}) == len(titles)
+    assert '"title"' not in json.dumps(document["components"]["schemas"]["OipRequest_OUTPUT0"])  # a class has the name of its place
+
+
+def test_each_array_says_what_its_items_are_and_no_name_of_a_class_is_there_twice(way: Way) -> None:
+    def iterate(value: Any) -> Iterator[dict[str, Any]]:
+        for each in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
+            yield from iterate(each)
+        if isinstance(value, dict):
+            yield value
+
+    document = got(way, "/openapi.json")
+    schemas = [*iterate(document["components"]["schemas"])]
+    assert all("items" in each for each in schemas if each.get("type") == "array")
+    assert not any("const" in each for each in schemas)
+    bodies = [each["application/octet-stream"] for each in iterate(document["paths"]) if "application/octet-stream" in each]
+    assert len(bodies) > 20
+    assert all(each == {"schema": {"type": "string", "format": "binary"}} for each in bodies)
+
+
+def test_the_schema_of_generate_says_which_keys_are_refused() -> None:
+    validators = pytest.importorskip("openapi_schema_validator")
+    server = InferenceServer()
+
+    @server.model("scaled", inputs=[TensorSpec("x", "FP32", [-1])])
+    def scaled(x: Any, factor: float = 1.0) -> Any:
+        return x * factor
+
+    @server.model("rows")
+    def rows(rows: list[Row]) -> list[Row]:
+        return rows
+
+    server.register("plain", lambda x: x, inputs=[TensorSpec("x", "FP32", [-1, -1])], outputs=[TensorSpec("y", "FP32", [-1, -1])])
+    way = over_asgi(OIPApp(server), "")
+    components = server.openapi()["components"]
+    asked: list[tuple[str, Any, bool]] = [
+        ("scaled", {"x": [1, 2.5], "factor": 2}, True),
+        ("scaled", {"x": [1, None], "id": "a", "parameters": {"priority": 1}}, True),
+        ("scaled", {"x": 1, "other": 2}, False),
+        ("plain", {"x": [[1, 2.5]], "other": 2}, True),
+        ("rows", {"a": [1, 2], "id": "i"}, True),
+        ("rows", {"a": 1, "c": 2}, False),
+        ("rows", [{"a": 1, "b": [1.5]}], True),
+        ("rows", [{"a": 1, "id": "i"}], False),
+        ("rows", [{"a": 1, "b": [[1.5]]}], False),
+        ("rows", [{"b": []}], False),
+    ]
+    for name, body, is_valid in asked:
+        answer = way(Request("POST", f"/models/{name}/generate", (), json.dumps(body).encode()))
+        assert (answer.status == 200) is is_valid, (body, answer.body)
+        validator = validators.OAS31Validator({"$ref": f"#/components/schemas/OipGenerateRequest_{name}", "components": components})
+        assert validator.is_valid(body) is is_valid, body
+        if is_valid:
+            response = {"$ref": f"#/components/schemas/OipGenerateResponse_{name}", "components": components}
+            validators.OAS31Validator(response).validate(json.loads(answer.body))
