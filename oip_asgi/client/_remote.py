@@ -71,7 +71,8 @@ def remote(
 
     When it is loaded, it reads what the other server says of the model. From then on requests are checked here, and passed on if they
     are right: binary tensors as the bytes that they are. One request is one call, which is never repeated. The call ends if the client
-    goes, or if the request has no time left. How much time it has is sent to the other server, as the request's parameter `timeout`.
+    goes, or if the request has no time left. How much time it has is sent to the other server, as the request's parameter `timeout`, which
+    counts there if the model has `allow_timeout_override=True`.
 
     Args:
         url: Where the other server's paths begin, such as "http://triton:8000/v2", or "http+unix:///run/model.sock/v2" for a server on a

@@ -29,7 +29,7 @@ def make_far() -> InferenceServer:
     def repeat(x: Any, names: list[str]) -> Any:
         return x * len(names)
 
-    @far.model("looks")
+    @far.model("looks", allow_timeout_override=True)
     def look(x: Any, context: InferenceContext) -> Any:
         return np.array(
             [f"{context.headers.get('authorization')} {context.headers.get('cookie')} {context.deadline < time.monotonic() + 9}"]

@@ -23,7 +23,7 @@ def far() -> tuple[InferenceServer, list[InferenceContext]]:
     """A server with a model, and what its model was asked."""
     server, seen = InferenceServer(), list[InferenceContext]()
 
-    @server.model("look")
+    @server.model("look", allow_timeout_override=True)
     def look(x: Any, context: InferenceContext) -> Any:
         seen.append(context)
         return x

@@ -115,7 +115,7 @@ def test_a_server_that_has_gone_is_503_and_not_ready() -> None:
     with ExitStack() as far:
         url = far.enter_context(make_canned([CLOSE]).listening())
         asyncio.run(ask(url, far.close))
-    assert values(asked(url)) == [(503, "model 'm' is not ready: its load failed, see the server's log")]
+    assert values(asked(url)) == [(503, "model 'm' is not ready: its server cannot be reached")]
 
 
 @pytest.mark.parametrize("size", [0, 3, 15_000, 40_000, 300_000])
