@@ -1,11 +1,10 @@
-"""The command `python -m oip_asgi`: its arguments, its ports, and what it prints. It is for one target; all else is an application's.
+"""The command `python -m oip_asgi`: its own options, and what it prints. All else is uvicorn's: its options, its workers, its reload.
 
 Knows uvicorn, and FastAPI, grpc and prometheus_client only if they are asked for.
 """
 
 from __future__ import annotations
 
-import argparse
 import json
 import logging
 import os
@@ -13,183 +12,164 @@ import secrets
 import shlex
 import socket
 import sys
-from collections.abc import AsyncGenerator, Callable, Iterable, Iterator
-from contextlib import AsyncExitStack, asynccontextmanager, suppress
+import traceback
+from collections.abc import AsyncGenerator, Iterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
 from importlib.util import find_spec
+from multiprocessing import current_process
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from .._http.public import HEALTH_METHODS
 from .._models.registry import path_of
-from .._protocol.log import logger
 from ..asgi import OIPApp
-from ..mlserver.settings import Settings
 from ..server import InferenceServer
-from .targets import Mistake, Target, find_target
+from .targets import Mistake, find_defaults, find_target
 
-_TARGET: Final = """\
-module:server or module:app, as uvicorn has them; a folder of MLServer; or a file with one model: an estimator's .joblib or .pkl, an .onnx,
-or what save_model of LightGBM or XGBoost has written. To read a .joblib or .pkl is to run what is in it, with all your rights: name
-only files that you trust as you trust a program."""
+_HELP: Final = """\
+Serve models at /v2 with uvicorn.
+
+TARGET: module:server, an InferenceServer of yours; a folder of MLServer; or a file with one model: an estimator's .joblib or .pkl,
+an .onnx, or what save_model of LightGBM or XGBoost has written. To read a .joblib or .pkl is to run what is in it, with all your rights:
+name only files that you trust as you trust a program.
+
+The first options are for this command; all others are uvicorn's."""
 _KEY: Final = """\
 the key that clients send as the header x-api-key, for all but health and the page; others on this machine see it in the list of
-processes"""
+processes, but not if it is in the environment variable OIP_API_KEY"""
+_COMMAND: Final = "OIP_ASGI_COMMAND"
+"""The environment variable in which the processes of --reload and --workers find the options of this command, as JSON."""
+_OURS: Final = ("target", "name", "api_key", "grpc", "metrics", "model_control")
 _PREFIX: Final = "/v2"
-_HOST: Final = "127.0.0.1"
-_PORT: Final = 8000
-_EXTRAS: Final = {
-    "api_key": ("fastapi", ["fastapi"]),
-    "grpc": ("grpcio protobuf", ["grpc", "google.protobuf"]),
-    "metrics": ("prometheus_client", ["prometheus_client"]),
+_NEEDS: Final = {
+    "api_key": ("fastapi", "fastapi"),
+    "grpc": ("grpcio protobuf", "grpc google.protobuf"),
+    "metrics": ("prometheus_client", "prometheus_client"),
 }
 """What an option needs, as pip has it, and its modules."""
-_NOT_STARTED: Final = 3
-"""The status with which uvicorn ends if the application does not start."""
 
 
-def _read_arguments(program: str, arguments: list[str] | None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(program, description="Serve models at /v2 with uvicorn.")
-    parser.add_argument("target", metavar="TARGET", help=_TARGET)
-    parser.add_argument("--host", help=f"the address to listen at; {_HOST}, or the host of a folder's settings.json")
-    parser.add_argument("--port", type=_to_port, help=f"the port; {_PORT}, or the http_port of a folder's settings.json; 0 for a free one")
-    parser.add_argument("--name", help="what the model of a file is called; without it, as the file")
-    parser.add_argument("--api-key", metavar="KEY", help=_KEY)
-    parser.add_argument("--reload", action="store_true", help="begin anew when the file, the folder, or a .py file below here changes")
-    parser.add_argument("--grpc", type=_to_port, metavar="PORT", help="serve gRPC there, by grpcio")
-    parser.add_argument("--metrics", type=_to_port, metavar="PORT", help="serve numbers for Prometheus there")
-    parser.add_argument("--model-control", action="store_true", help="let clients load and unload models of a file or folder")
-    return parser.parse_args(arguments)
-
-
-def _to_port(text: str) -> int:
-    port = int(text)
-    if not 0 <= port <= 65535:
-        raise ValueError
-    return port
-
-
-_to_port.__name__ = "port"  # argparse names it: "invalid port value"
-
-
-def main(arguments: list[str] | None = None, program: str = "python -m oip_asgi") -> None:
-    options = _read_arguments(program, arguments)
-    if not options.reload:
-        run(options)
-        return
-    try:
-        from watchfiles import DefaultFilter, PythonFilter, run_process
-    except ImportError:
-        sys.exit("--reload needs watchfiles: pip install watchfiles")
-    path = Path(options.target)
-    watched = path.resolve() if path.exists() else Path.cwd()
-    # an editor and joblib replace a file, so its folder is watched
-    changes = (lambda _, changed: changed == str(watched)) if watched.is_file() else DefaultFilter() if path.exists() else PythonFilter()
-    run_process(watched.parent if watched.is_file() else watched, target=run, args=(options,), watch_filter=changes)
-
-
-def run(options: argparse.Namespace) -> None:
+def main(arguments: Sequence[str] | None = None, program: str = "python -m oip_asgi") -> None:
     """Serve until a signal ends it. A mistake of the user is one line, and the status 1."""
-    logging.basicConfig(level=logging.INFO, format="%(levelname)s %(name)s: %(message)s")
     try:
+        import click
         import uvicorn
     except ImportError:
         sys.exit("uvicorn is not installed: pip install uvicorn")
+
+    def set_defaults(context: click.Context, _: object, target: str) -> str:
+        context.default_map = find_defaults(Path(target))
+        return target
+
+    def start(**options: Any) -> None:
+        click.get_current_context().invoke(uvicorn.main, **_prepare(options))
+
+    port = click.IntRange(0, 65535)
+    params = [
+        click.Argument(["target"], metavar="TARGET", is_eager=True, callback=set_defaults),
+        click.Option(["--name"], help="what the model of a file is called; without it, as the file"),
+        click.Option(["--api-key"], metavar="KEY", envvar="OIP_API_KEY", help=_KEY),
+        click.Option(["--grpc"], type=port, metavar="PORT", help="serve gRPC there, by grpcio"),
+        click.Option(["--metrics"], type=port, metavar="PORT", help="serve numbers for Prometheus there"),
+        click.Option(["--model-control"], is_flag=True, help="let clients load and unload models of a file or folder"),
+        *(each for each in uvicorn.main.params if each.name not in ("app", "factory")),
+    ]
     try:
-        target = find_target(options.target, options.name, model_control=options.model_control)
-        check_options(options, target)
-        ports = _choose_ports(options, target.settings)
-        for port in (ports.grpc, ports.metrics):
-            if port is not None:
-                _listen(ports.host, port).close()  # a taken one is said before anything is loaded
-        with _listen(ports.host, ports.http) as listening:
-            app = _make_app(target, ports, options.api_key, _to_url(*listening.getsockname()[:2]))
-            serving = uvicorn.Server(uvicorn.Config(app))
-            if options.reload:  # Ctrl+C comes twice, from the terminal and from the parent: the second must not cut the end short
-                serving.handle_exit = lambda *_: setattr(serving, "should_exit", True)  # type: ignore[method-assign]
-            with suppress(KeyboardInterrupt):  # how it ends at Ctrl+C
-                serving.run(sockets=[listening])
-        if not serving.started:
-            sys.exit(_NOT_STARTED)
+        click.Command(None, uvicorn.main.context_settings, start, params, _HELP).main(arguments, program)
     except Mistake as mistake:
         sys.exit(str(mistake))
 
 
-def check_options(options: argparse.Namespace, target: Target) -> None:
-    """Refuse what has no effect on a target, and what needs a package that is missing.
+def _prepare(options: dict[str, Any]) -> dict[str, Any]:
+    """Split the options: uvicorn's are returned, with an application of the others."""
+    reloads, is_at_port, path = options["reload"], options["uds"] is options["fd"] is None, Path(options["target"])
+    has_workers = not reloads and int(options["workers"] or os.environ.get("WEB_CONCURRENCY", 1)) > 1
+    _check_options(options, path, has_workers=has_workers)
+    for key in ("port", "grpc", "metrics"):
+        if options[key] is not None and (is_at_port or key != "port"):
+            options[key] = _find_port(options["host"], options[key])
+    url = _to_url(options["host"], options["port"], "https" if options["ssl_certfile"] else "http") if is_at_port else "http://localhost"
+    command = {"host": options["host"], "url": url, "has_workers": has_workers} | {key: options.pop(key) for key in _OURS}
+    sys.path.insert(0, options["app_dir"])
+    # with workers, a mistake is said here once, and not by each of them again and again
+    options["app"] = None if reloads else make_app(command)
+    if reloads and path.exists() and not options["reload_dirs"]:  # an editor and joblib replace a file, so its folder is watched
+        path, is_folder = path.resolve(), path.is_dir()
+        # uvicorn matches from the right, and takes what "*" finds in the working directory for folders to watch
+        names = [path.name + "/*" * depth for depth in (1, 2, 3)] if is_folder else [path.name]
+        watched = [str(path if is_folder else path.parent)]
+        more = {"reload_dirs": watched, "reload_includes": names, "reload_excludes": ["*.py[cod]", "__pycache__"]}
+        options |= {key: [*options[key], *values] for key, values in more.items()}
+    if reloads or has_workers:
+        os.environ[_COMMAND] = json.dumps(command)
+        options["app"], options["factory"] = f"{__name__}:make_app_of_process", True
+    return options
 
-    Raises:
-        Mistake: An option is for other targets, or needs a package.
-    """
-    is_app, path = not isinstance(target.served, InferenceServer), Path(options.target)
-    of_apps = {"--api-key": options.api_key, "--grpc": options.grpc, "--metrics": options.metrics}
-    for name, value in of_apps.items():
-        if is_app and value is not None:
-            raise Mistake(f"{name} is not for an application, which has its own: write it there, or name its InferenceServer as the target")
-    if options.name is not None and not path.is_file():
-        raise Mistake("--name is for a file with one model")
-    if options.model_control and not path.exists():
-        raise Mistake("--model-control is for a file or folder: write InferenceServer(model_control=True)")
-    if options.api_key is not None and not (options.api_key and options.api_key.isascii()):
-        raise Mistake("--api-key has to be ASCII, as the value of a header, and not empty")
-    for name, (packages, _) in _EXTRAS.items():
-        if getattr(options, name) is not None and not _has_what_it_needs(name):
-            raise Mistake(f"--{name.replace('_', '-')} needs what is not installed: pip install {packages}")
 
-
-def _has_what_it_needs(option: str) -> bool:
-    return all(_is_installed(module) for module in _EXTRAS[option][1])
+def _check_options(options: dict[str, Any], path: Path, *, has_workers: bool) -> None:
+    """Refuse what has no effect on a target, and what needs a package that is missing."""
+    given = {name for name in _OURS if options[name] is not None and options[name] is not False}
+    needs = [
+        ("name" not in given or path.is_file(), "--name is for a file with one model"),
+        (
+            "model_control" not in given or path.exists(),
+            "--model-control is for a file or folder: write InferenceServer(model_control=True)",
+        ),
+        (
+            options["api_key"] is None or (options["api_key"] and options["api_key"].isascii()),
+            "--api-key has to be ASCII, as the value of a header, and not empty",
+        ),
+        (
+            not has_workers or given.isdisjoint({"grpc", "metrics"}),
+            "the ports of --grpc and --metrics are for one process, and cannot be shared by --workers: leave out one or the other",
+        ),
+    ]
+    for name, (packages, modules) in _NEEDS.items():
+        text = f"--{name.replace('_', '-')} needs what is not installed: pip install {packages}"
+        needs.append((name not in given or all(map(_is_installed, modules.split())), text))
+    for is_right, text in needs:
+        if not is_right:
+            raise Mistake(text)
 
 
 def _is_installed(module: str) -> bool:
-    parent = module.partition(".")[0]
-    return find_spec(parent) is not None and find_spec(module) is not None
+    return find_spec(module.partition(".")[0]) is not None and find_spec(module) is not None
 
 
-class Ports(NamedTuple):
-    """Where to listen. None: not at all."""
-
-    host: str
-    http: int
-    grpc: int | None
-    metrics: int | None
-
-
-def _choose_ports(options: argparse.Namespace, settings: Settings | None) -> Ports:
-    """The command line goes before the settings of a folder."""
-    ports = Ports(_HOST, _PORT, None, None)
-    if settings is not None:
-        ports = Ports(settings.host, settings.http_port, settings.grpc_port, settings.metrics_port)
-    said = {"host": options.host, "http": options.port, "grpc": options.grpc, "metrics": options.metrics}
-    ports = ports._replace(**{key: value for key, value in said.items() if value is not None})
-    for key in ("grpc", "metrics"):
-        if getattr(ports, key) is not None and not _has_what_it_needs(key):  # of a folder, whose other models are served all the same
-            logger.warning("%s_port of settings.json is not opened: pip install %s", key, _EXTRAS[key][0])
-            ports = ports._replace(grpc=None) if key == "grpc" else ports._replace(metrics=None)
-    return ports
-
-
-def _listen(host: str, port: int) -> socket.socket:
+def _find_port(host: str, port: int) -> int:
+    """A free port for 0. A taken one is said before anything is loaded."""
+    if not 0 <= port <= 65535:
+        raise Mistake(f"port {port}: expected 0 to 65535")
     try:
-        family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
-        return socket.create_server((host, port), family=family, backlog=2048)
+        with socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET) as probe:
+            return int(probe.getsockname()[1])
     except OSError as error:
-        raise Mistake(
-            f"port {port} of {host} cannot be opened: {os.strerror(error.errno) if error.errno and error.errno > 0 else error}"
-        ) from error
+        reason = os.strerror(error.errno) if error.errno and error.errno > 0 else error
+        raise Mistake(f"port {port} of {host} cannot be opened: {reason}") from error
 
 
-def _to_url(host: str, port: int) -> str:
+def _to_url(host: str, port: int, scheme: str = "http") -> str:
     """The address for a user of this machine."""
-    host = {"0.0.0.0": _HOST, "::": "[::1]"}.get(host, f"[{host}]" if ":" in host else host)
-    return f"http://{host}:{port}"
+    host = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}.get(host, f"[{host}]" if ":" in host else host)
+    return f"{scheme}://{host}:{port}"
 
 
-def _make_app(target: Target, ports: Ports, key: str | None, url: str) -> Any:
-    server = target.served
-    if not isinstance(server, InferenceServer):
-        told = target.server
-        return server if told is None else _print_at_start(server, lambda: describe_models(told, url, has_key=False, prefix=target.prefix))
-    app, protection = _make_host(key)
+def make_app_of_process() -> Any:
+    """The application of a process that uvicorn has started."""
+    try:
+        return make_app(json.loads(os.environ[_COMMAND]))
+    except Mistake as mistake:
+        sys.exit(str(mistake))
+    except TypeError:  # of the user's module: uvicorn would leave out where
+        traceback.print_exc()
+        sys.exit(1)
+
+
+def make_app(command: dict[str, Any]) -> Any:
+    """Find the target, and make its application, which prints what is served and opens the other ports when it starts."""
+    logging.basicConfig(level=logging.INFO, format="%(levelname)s %(name)s: %(message)s")
+    server = find_target(command["target"], command["name"], model_control=command["model_control"])
+    app, protection = _make_host(command["api_key"])
     OIPApp(server).install(app, _PREFIX, grpc=_is_installed("google.protobuf"), **protection)
     loaded = app.router.lifespan_context
 
@@ -197,29 +177,14 @@ def _make_app(target: Target, ports: Ports, key: str | None, url: str) -> Any:
     async def lifespan(host: Any) -> AsyncGenerator[Any]:
         async with AsyncExitStack() as stack:
             state = await stack.enter_async_context(loaded(host))
-            for line in describe_models(server, url, has_key=key is not None):
-                print(line, flush=True)  # noqa: T201
-            for line in await _open_more(server, ports, key, stack):
-                print(line, flush=True)  # noqa: T201
+            lines = list(describe_models(server, command["url"], has_key=command["api_key"] is not None))
+            lines += await _open_more(server, command, stack)
+            if not command["has_workers"] or current_process().name == "SpawnProcess-1":
+                print(*lines, sep="\n", flush=True)  # noqa: T201
             yield state
 
     app.router.lifespan_context = lifespan
     return app
-
-
-def _print_at_start(app: Any, describe: Callable[[], Iterable[str]]) -> Any:
-    """The application, and lines that are printed when it has started."""
-
-    async def serve(scope: Any, receive: Any, send: Any) -> None:
-        async def send_and_tell(message: Any) -> None:
-            await send(message)
-            if message["type"] == "lifespan.startup.complete":
-                for line in describe():
-                    print(line, flush=True)  # noqa: T201
-
-        await app(scope, receive, send_and_tell if scope["type"] == "lifespan" else send)
-
-    return serve
 
 
 def _make_host(key: str | None) -> tuple[Any, dict[str, Any]]:
@@ -238,19 +203,26 @@ def _make_host(key: str | None) -> tuple[Any, dict[str, Any]]:
     return FastAPI(openapi_url=None), {"dependencies": [Depends(check_key)], "public": ["health", "docs"]}
 
 
-async def _open_more(server: InferenceServer, ports: Ports, key: str | None, stack: AsyncExitStack) -> list[str]:
+async def _open_more(server: InferenceServer, command: dict[str, Any], stack: AsyncExitStack) -> list[str]:
     """Open the ports of gRPC and Prometheus, until the stack ends. Returns what to print of them."""
-    lines = []
-    if ports.grpc is not None:
-        port = await stack.enter_async_context(_serve_grpc(server, ports.host, ports.grpc, key))
-        lines.append(f"gRPC: {_to_url(ports.host, port).removeprefix('http://')}")
-    if ports.metrics is not None:
-        lines.append(f"numbers for Prometheus: {_to_url(ports.host, _serve_metrics(server, ports.host, ports.metrics, stack))}/metrics")
+    lines, host = [], command["host"]
+    if command["grpc"] is not None:
+        await _serve_grpc(server, host, command["grpc"], command["api_key"], stack)
+        lines.append(f"gRPC: {_to_url(host, command['grpc']).removeprefix('http://')}")
+    if command["metrics"] is not None:
+        from prometheus_client import start_http_server
+
+        from ..prometheus import instrument
+
+        instrument(server)
+        serving, _ = start_http_server(command["metrics"], host)
+        stack.callback(serving.server_close)
+        stack.callback(serving.shutdown)
+        lines.append(f"numbers for Prometheus: {_to_url(host, command['metrics'])}/metrics")
     return lines
 
 
-@asynccontextmanager
-async def _serve_grpc(server: InferenceServer, host: str, port: int, key: str | None) -> AsyncGenerator[int]:
+async def _serve_grpc(server: InferenceServer, host: str, port: int, key: str | None, stack: AsyncExitStack) -> None:
     import grpc.aio
 
     from ..grpc import add_to_server
@@ -261,12 +233,9 @@ async def _serve_grpc(server: InferenceServer, host: str, port: int, key: str | 
         options=[("grpc.max_receive_message_length", most), ("grpc.max_send_message_length", -1), ("grpc.so_reuseport", 0)],
     )
     add_to_server(server, grpc_server)
-    opened = grpc_server.add_insecure_port(f"[{host}]:{port}" if ":" in host else f"{host}:{port}")
+    grpc_server.add_insecure_port(f"[{host}]:{port}" if ":" in host else f"{host}:{port}")
     await grpc_server.start()
-    try:
-        yield opened
-    finally:
-        await grpc_server.stop(server._shutdown_timeout)
+    stack.push_async_callback(grpc_server.stop, server._shutdown_timeout)
 
 
 def _make_interceptor(key: str) -> Any:
@@ -286,32 +255,18 @@ def _make_interceptor(key: str) -> Any:
     return KeyInterceptor()
 
 
-def _serve_metrics(server: InferenceServer, host: str, port: int, stack: AsyncExitStack) -> int:
-    from prometheus_client import start_http_server
-
-    from ..prometheus import instrument
-
-    instrument(server)
-    serving, thread = start_http_server(port, host)
-    stack.callback(thread.join)
-    stack.callback(serving.server_close)
-    stack.callback(serving.shutdown)
-    return int(serving.server_port)
-
-
 # What it prints
 
 
-def describe_models(server: InferenceServer, url: str, *, has_key: bool, prefix: str = _PREFIX) -> Iterator[str]:
+def describe_models(server: InferenceServer, url: str, *, has_key: bool) -> Iterator[str]:
     """Say what is known of each model, and where the page is; and a line for curl that works, for the first model that has one.
 
     Args:
         server: The server, whose models are loaded.
         url: Where it listens, such as "http://127.0.0.1:8000".
         has_key: Whether clients need the key.
-        prefix: Where the server is, such as "/v2".
     """
-    document, curl = server.openapi(prefix or "/"), ""
+    document, curl = server.openapi(_PREFIX), ""
     for model in server._inside.engine.models:
         if not model.lifecycle.is_serving:
             yield str(model.lifecycle.make_refusal(f"it is {model.lifecycle.state}"))
@@ -320,11 +275,11 @@ def describe_models(server: InferenceServer, url: str, *, has_key: bool, prefix:
             ", ".join(f"{spec.name} {spec.datatype} {list(spec.shape)}" for spec in each) for each in (model.inputs, model.outputs)
         )
         yield f"{model}: takes {takes or 'inputs that it does not declare'}; returns {returns or 'outputs that it does not declare'}"
-        path = f"{prefix}{path_of(model.name, model.version)}"
+        path = f"{_PREFIX}{path_of(model.name, model.version)}"
         if not curl and model.inputs:
             curl = _write_curl(document, url, path, has_key=has_key)
     if server._inside.engine.options.docs:
-        yield f"page: {url}{prefix}/docs"
+        yield f"page: {url}{_PREFIX}/docs"
     if curl:
         yield f"try: {curl}"
 

@@ -11,7 +11,6 @@ import socket
 import sys
 import urllib.request
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import grpc.aio
@@ -19,6 +18,7 @@ import joblib
 import numpy as np
 import pandas as pd
 import pytest
+import uvicorn
 from sklearn.compose import make_column_transformer
 from sklearn.datasets import load_iris
 from sklearn.ensemble import HistGradientBoostingRegressor
@@ -27,14 +27,15 @@ from sklearn.linear_model import LinearRegression, LogisticRegression
 from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
+from uvicorn.importer import import_from_string
 
-from oip_asgi import InferenceError, InferenceServer, OIPApp, TensorSpec
+from oip_asgi import InferenceError, InferenceServer, OIPApp
 from oip_asgi.__main__ import main
 from tests.support.asking import ask, error, get, outputs
 from tests.support.inside.command import describe_models, find_target
-from tests.support.lifespan import Lifespan, live_through
+from tests.support.lifespan import Lifespan
 from tests.support.mlserver_folders import ECHO, write
-from tests.support.processes import ROOT
+from tests.support.processes import ROOT, free_port
 from tests.support.ways import Request, over_asgi
 
 X, Y = load_iris(return_X_y=True)
@@ -42,14 +43,11 @@ NAMES = load_iris().target_names
 
 
 def read(file: Path) -> InferenceServer:
-    served = find_target(str(file), None, model_control=False).served
-    assert isinstance(served, InferenceServer)
-    return served
+    return find_target(str(file), None, model_control=False)
 
 
 def printed(file: Path) -> list[str]:
-    target = find_target(str(file), None, model_control=False)
-    return list(describe_models(target.served, "http://h:1", has_key=False))
+    return list(describe_models(read(file), "http://h:1", has_key=False))
 
 
 def answer_to_the_curl_line(server: InferenceServer, line: str) -> Any:
@@ -219,55 +217,67 @@ def test_a_file_of_onnx(tmp_path: Path) -> None:
         read(tmp_path / "minus.onnx")
 
 
-def test_a_folder_of_mlserver(tmp_path: Path) -> None:
+def start(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> dict[str, Any]:
+    """The options with which uvicorn is started."""
+    given: dict[str, Any] = {}
+    monkeypatch.setattr(uvicorn.main, "callback", lambda **options: given.update(options))
+    monkeypatch.setenv("OIP_ASGI_COMMAND", "")  # is put back after the test
+    with pytest.raises(SystemExit) as caught:
+        main(arguments)
+    assert not caught.value.code
+    return given
+
+
+def test_a_folder_of_mlserver(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write(tmp_path / "echo", {"implementation": "models.Echo"}, models=ECHO)
-    (tmp_path / "settings.json").write_text('{"server_name": "ours", "grpc_port": 7, "metrics_port": 8}')
-    target = find_target(str(tmp_path), None, model_control=True)
-    assert target.settings is not None
-    assert (target.settings.server_name, target.settings.grpc_port, target.settings.metrics_port) == ("ours", 7, 8)
-    assert [model.name for model in target.served.models()] == ["echo"]
+    port = free_port()
+    (tmp_path / "settings.json").write_text(f'{{"server_name": "ours", "host": "127.0.0.1", "http_port": {port}}}')
+    server = find_target(str(tmp_path), None, model_control=True)
+    assert repr(server).startswith("<InferenceServer 'ours'")
+    assert [model.name for model in server.models()] == ["echo"]
+    given = start(monkeypatch, str(tmp_path))
+    assert (given["host"], given["port"], given["reload"], given["workers"]) == ("127.0.0.1", port, False, None)
+    given = start(monkeypatch, str(tmp_path), "--host", "localhost", "--port", "0", "--timeout-keep-alive", "7")
+    assert (given["host"], given["timeout_keep_alive"]) == ("localhost", 7)
+    assert given["port"] not in (0, port)
+    (tmp_path / "settings.json").write_text("{")
+    with pytest.raises(SystemExit, match=r"settings\.json: "):
+        main([str(tmp_path)])
 
 
-def test_a_server_and_an_application_of_a_module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "served_module.py").write_text(
-        "from starlette.applications import Starlette\nfrom oip_asgi import InferenceServer\n"
-        "server, app = InferenceServer('s'), Starlette()\n"
-    )
+@pytest.mark.parametrize("kind", ["file", "folder", "module"])
+def test_reload_watches_the_folder_of_a_file_and_a_folder(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    joblib.dump(LinearRegression().fit(X, Y), tmp_path / "line.joblib")
+    write(tmp_path / "models/echo", {"implementation": "models.Echo"}, models=ECHO)
+    (tmp_path / "reloaded.py").write_text("from oip_asgi import InferenceServer\nserver = InferenceServer('s')\n")
     monkeypatch.syspath_prepend(tmp_path)
-    server = find_target("served_module:server", None, model_control=False).served
-    assert repr(server) == "<InferenceServer 's': no models>"
-    assert type(find_target("served_module:app", None, model_control=False).served).__name__ == "Starlette"
-    del sys.modules["served_module"]
+    target = {"file": str(tmp_path / "line.joblib"), "folder": str(tmp_path / "models"), "module": "reloaded:server"}[kind]
+    given = start(monkeypatch, target, "--port", "0", "--reload")
+    watched = {
+        "file": ([str(tmp_path)], ["line.joblib"]),
+        "folder": ([target], ["models/*", "models/*/*", "models/*/*/*"]),
+        "module": ([], []),
+    }[kind]
+    assert (list(given["reload_dirs"]), list(given["reload_includes"]), given["factory"]) == (*watched, True)
+    app = import_from_string(given["app"])()  # as uvicorn does it in a process of its own
+    assert "/v2" in {route.path for route in app.routes}
 
 
-@pytest.mark.parametrize(
-    ("made", "prefix"),
-    [
-        ("app = FastAPI(); OIPApp(server).install(app, '/api/v2')", "/api/v2"),
-        ("app = Starlette(); app.mount('/m', OIPApp(server))", "/m"),
-        ("app = OIPMiddleware(Starlette(), server, '/v2')", "/v2"),
-        ("app = OIPApp(server, path='/v2')", "/v2"),
-        ("app = Starlette()", None),
-        ("app, other = OIPApp(server, path='/v2'), InferenceServer()", None),  # which of the two?
-    ],
-)
-def test_the_server_in_an_application_is_found(made: str, prefix: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "found_in.py").write_text(
-        "from fastapi import FastAPI\nfrom starlette.applications import Starlette\nfrom oip_asgi import *\n"
-        f"server = InferenceServer('s')\n{made}\n"
-    )
+def test_a_mistake_in_a_process_of_uvicorn_is_one_line_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    given = start(monkeypatch, "nothing.joblib", "--port", "0", "--reload")
+    with pytest.raises(SystemExit, match=r"^nothing\.joblib: there is no such file or folder"):
+        import_from_string(given["app"])()
+
+
+def test_a_type_error_of_a_module_keeps_its_traceback_in_a_process_of_uvicorn(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "adds.py").write_text("1 + 'a'\n")
     monkeypatch.syspath_prepend(tmp_path)
-    target = find_target("found_in:app", None, model_control=False)
-    del sys.modules["found_in"]
-    if prefix is None:
-        assert target.server is None
-        return
-    assert target.server is not None
-    target.server.register("m", lambda x: x, inputs=[TensorSpec("x", "FP32", [-1])])
-    _, page, curl = describe_models(target.server, "http://h:1", has_key=False, prefix=target.prefix)
-    assert page == f"page: http://h:1{prefix}/docs"
-    path, body = shlex.split(curl)[2], shlex.split(curl)[-1]
-    assert outputs(over_asgi(target.served, "")(Request("POST", path.removeprefix("http://h:1"), (), body.encode()))) == {"output_0": [0.0]}
+    given = start(monkeypatch, "adds:server", "--port", "0", "--reload")
+    with pytest.raises(SystemExit):
+        import_from_string(given["app"])()
+    assert 'adds.py", line 1' in capsys.readouterr().err
 
 
 @pytest.fixture(autouse=True)
@@ -279,11 +289,10 @@ def without_logging_of_uvicorn(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "mistaken.py").write_text(
-        "from flask import Flask\nfrom starlette.applications import Starlette\nfrom oip_asgi import InferenceServer\n"
-        "server, app, flask_app, rows = InferenceServer(), Starlette(), Flask('x'), []\ndef make(): pass\n"
+        "from starlette.applications import Starlette\nfrom oip_asgi import InferenceServer\n"
+        "server, app, rows = InferenceServer(), Starlette(), []\n"
     )
     (tmp_path / "broken.py").write_text("import no_such_module_at_all\n")
-    (tmp_path / "plain.py").write_text("rows = []\n")
     (tmp_path / "notes.txt").write_text("hello")
     joblib.dump({"weights": 1}, tmp_path / "dict.joblib")
     (tmp_path / "cut.joblib").write_bytes(b"\x80\x04")
@@ -312,10 +321,9 @@ OF_A_MODEL = "an estimator's .joblib or .pkl, an .onnx, or what save_model of Li
     [
         (
             ["nothing.joblib"],
-            "nothing.joblib: there is no such file or folder: expected module:server, module:app, a folder of MLServer, or a file: "
-            + OF_A_MODEL,
+            "nothing.joblib: there is no such file or folder: expected module:server, a folder of MLServer, or a file: " + OF_A_MODEL,
         ),
-        (["mistaken.py"], "mistaken.py: for an application or a server, write module:name, such as mistaken:app"),
+        (["mistaken.py"], "mistaken.py: for a server, write module:name, such as mistaken:server"),
         (["notes.txt"], f"notes.txt: this is no file of a model: expected {OF_A_MODEL}"),
         (["net.pt"], f"net.pt: {OF_CODE}: expected {OF_A_MODEL}"),
         (["net.Keras"], f"net.Keras: {OF_CODE}: expected {OF_A_MODEL}"),
@@ -324,22 +332,21 @@ OF_A_MODEL = "an estimator's .joblib or .pkl, an .onnx, or what save_model of Li
         (["cut.joblib"], f"cut.joblib: joblib cannot read it (EOFError: ): {OF_JOBLIB}"),
         (["page.joblib"], f"page.joblib: joblib cannot read it (KeyError: 60): {OF_JOBLIB}"),
         (["half.joblib"], "half.joblib: joblib cannot read it (ValueError: EOF: reading array data, "),
-        (["plain:app"], "plain:app: there is no 'app' in it, and nothing else that is an InferenceServer or an application of ASGI"),
         (["empty"], "empty: there is no model-settings.json in this folder or below it"),
-        (["no_module:app"], "no_module:app: there is no module 'no_module' here: start the command in the folder where it is"),
-        (["mistaken:sever"], "mistaken:sever: there is no 'sever': did you mean server or app?"),
-        (["mistaken:rows"], "mistaken:rows is a list: expected an InferenceServer or an application of ASGI"),
+        (["no_module:app"], 'no_module:app: Could not import module "no_module". Start the command in the folder where the module is'),
         (
-            ["mistaken:make"],
-            "mistaken:make is a function: give a name to what it makes, such as app = make(), and write that name",
+            ["mistaken:sever"],
+            'mistaken:sever: Attribute "sever" not found in module "mistaken". Start the command in the folder where the module is',
         ),
+        (["mistaken:rows"], "mistaken:rows is a list: expected an InferenceServer; for an application of ASGI, run uvicorn mistaken:rows"),
         (
-            ["mistaken:flask_app"],
-            "mistaken:flask_app is a Flask, an application of WSGI, and this serves ASGI: run gunicorn --threads 8 mistaken:flask_app",
+            ["mistaken:app"],
+            "mistaken:app is a Starlette: expected an InferenceServer; for an application of ASGI, run uvicorn mistaken:app",
         ),
+        (["line.joblib", "--port", "70000"], "port 70000: expected 0 to 65535"),
         (
-            ["mistaken:app", "--api-key", "k"],
-            "--api-key is not for an application, which has its own: write it there, or name its InferenceServer as the target",
+            ["line.joblib", "--workers", "2", "--grpc", "0"],
+            "the ports of --grpc and --metrics are for one process, and cannot be shared by --workers: leave out one or the other",
         ),
         (["mistaken:server", "--name", "n"], "--name is for a file with one model"),
         (["mistaken:server", "--model-control"], "--model-control is for a file or folder: write InferenceServer(model_control=True)"),
@@ -348,14 +355,14 @@ OF_A_MODEL = "an estimator's .joblib or .pkl, an .onnx, or what save_model of Li
 )
 def test_a_mistake_is_one_line_that_says_what_was_expected(arguments: list[str], text: str) -> None:
     with pytest.raises(SystemExit) as caught:
-        main(arguments)
+        main(arguments if "--port" in arguments else [*arguments, "--port", "0"])
     assert str(caught.value.code).startswith(text) if text.endswith((": ", ", ")) else caught.value.code == text
 
 
 @pytest.mark.usefixtures("module")
 def test_what_a_module_raises_keeps_its_traceback() -> None:
     with pytest.raises(ModuleNotFoundError, match="no_such_module_at_all"):
-        main(["broken:app"])
+        main(["broken:app", "--port", "0"])
 
 
 @pytest.mark.usefixtures("module")
@@ -374,9 +381,9 @@ def test_the_help_says_what_a_pickle_means(capsys: pytest.CaptureFixture[str]) -
     assert caught.value.code == 0
     assert "To read a .joblib or .pkl is to run what is in it" in " ".join(capsys.readouterr().out.split())
     with pytest.raises(SystemExit) as caught:
-        main(["x", "--port", "70000"])
+        main(["x", "--grpc", "70000"])
     assert caught.value.code == 2
-    assert "argument --port: invalid port value: '70000'" in capsys.readouterr().err
+    assert "Invalid value for '--grpc'" in capsys.readouterr().err
 
 
 @pytest.mark.usefixtures("module")
@@ -393,7 +400,7 @@ def test_what_an_option_needs_is_named_before_anything_is_loaded(
 ) -> None:
     monkeypatch.setitem(sys.modules, package, None)  # as if it could not be found
     with pytest.raises(SystemExit) as caught:
-        main(["line.joblib", *option])
+        main(["line.joblib", "--port", "0", *option])
     assert caught.value.code == f"{option[0]} needs what is not installed: pip install {install}"
 
 
@@ -431,62 +438,13 @@ def test_the_command_opens_what_it_is_told_and_prints_it(
                 except grpc.aio.AioRpcError as refused:
                     codes.append(refused.code().value[0])
 
-    def run(self: Any, sockets: Any) -> None:
+    def run(self: Any, sockets: Any = None) -> None:
         asyncio.run(talk(self.config.app))
         self.started = True
 
     monkeypatch.setattr("uvicorn.Server.run", run)
     ports = ["--port", "0", "--grpc", "0", "--metrics", "0"]
-    main([str(tmp_path / "iris.joblib"), *ports, *([] if key is None else ["--api-key", key])])
+    with pytest.raises(SystemExit) as ended:
+        main([str(tmp_path / "iris.joblib"), *ports, *([] if key is None else ["--api-key", key])])
+    assert not ended.value.code
     assert codes == ([0, 0] if key is None else [16, 0])
-
-
-def test_an_application_tells_of_its_models_when_it_has_started(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    (tmp_path / "told_shop.py").write_text(
-        "from starlette.applications import Starlette\n"
-        "from oip_asgi import InferenceServer, OIPApp\n"
-        "server = InferenceServer()\n"
-        "server.register('double', lambda x: x)\n"
-        "app = Starlette()\n"
-        "OIPApp(server).install(app, '/v2')\n"
-    )
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.syspath_prepend(tmp_path)
-    sent: list[Any] = []
-
-    def run(self: Any, sockets: Any) -> None:
-        sent.extend(asyncio.run(live_through(self.config.app)))
-        self.started = True
-
-    monkeypatch.setattr("uvicorn.Server.run", run)
-    main(["told_shop:app", "--port", "0"])
-    assert sent == ["lifespan.startup.complete", "lifespan.shutdown.complete"]
-    said = capsys.readouterr().out
-    assert "/v2/docs" in said
-    assert "double" in said
-
-
-@pytest.mark.parametrize("is_file", [True, False])
-def test_reload_watches_the_folder_of_a_file_and_all_below_a_module(is_file: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    watched: list[Any] = []
-    fake = ModuleType("watchfiles")
-    fake.__dict__.update(
-        DefaultFilter=lambda: "all", PythonFilter=lambda: "python", run_process=lambda path, **options: watched.append((path, options))
-    )
-    monkeypatch.setitem(sys.modules, "watchfiles", fake)
-    monkeypatch.chdir(tmp_path)
-    file = tmp_path / "iris.joblib"
-    file.write_bytes(b"")
-    main([str(file) if is_file else "shop:app", "--reload"])
-    [(path, options)] = watched
-    assert path == tmp_path.resolve()
-    chosen = options["watch_filter"]
-    assert ([chosen(1, str(file.resolve())), chosen(1, "other")] == [True, False]) if is_file else chosen == "python"
-
-
-def test_reload_without_watchfiles_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "watchfiles", None)
-    with pytest.raises(SystemExit, match=r"--reload needs watchfiles: pip install watchfiles"):
-        main(["shop:app", "--reload"])

@@ -109,15 +109,27 @@ def test_a_file_that_changes_is_read_again(tmp_path: Path) -> None:
     assert "Traceback" not in (tmp_path / "log").read_text()
 
 
-def test_an_application_of_a_module(tmp_path: Path) -> None:
-    (tmp_path / "shop_app.py").write_text(
-        "from fastapi import FastAPI\nfrom oip_asgi import *\nserver = InferenceServer('shop')\n"
-        "server.register('m', load=lambda: lambda x: x, inputs=[TensorSpec('x', 'FP32', [-1])])\n"
-        "app = FastAPI()\nOIPApp(server).install(app, '/v2')\n"
-    )
-    with serving(["python", "-m", "oip_asgi", "shop_app:app", *HOST], tmp_path / "log", {"PYTHONPATH": str(tmp_path)}) as served:
-        log = (tmp_path / "log").read_text()
-        assert f"page: {served.url}/v2/docs\n" in log
+def test_several_workers_print_once_and_have_the_key(iris: Path, tmp_path: Path) -> None:
+    more = {"OIP_API_KEY": "s3cret"}  # not in the list of processes
+    with serving(["python", "-m", "oip_asgi", str(iris), *HOST, "--workers", "2"], tmp_path / "log", more):
+        end = time.monotonic() + 60
+        while (log := (tmp_path / "log").read_text()).count("Application startup complete") < 2:
+            assert time.monotonic() < end, log
+            time.sleep(0.1)
         [curl] = re.findall(r"^try: (curl .*)$", log, re.MULTILINE)
-        assert '"data":[0.0]' in subprocess.run(shlex.split(curl), capture_output=True, text=True, check=True).stdout
-    assert "is loaded after" in (tmp_path / "log").read_text()
+        for key, expected in (("s3cret", '"model_name":"iris"'), ("", "send the header x-api-key")):
+            asked = subprocess.run(["sh", "-c", f"KEY={key}; {curl}"], capture_output=True, text=True, check=True)
+            assert expected in asked.stdout
+    assert "Traceback" not in (tmp_path / "log").read_text()
+
+
+def test_a_folder_that_changes_is_read_again(tmp_path: Path) -> None:
+    write(tmp_path / "models/echo", {"implementation": "models.Echo"}, models=ECHO)
+    with serving(["python", "-m", "oip_asgi", str(tmp_path / "models"), *HOST, "--reload"], tmp_path / "log") as served:
+        write(tmp_path / "models/again", {"implementation": "models.Echo"}, models=ECHO)
+        end = time.monotonic() + 60
+        while "model 'again': takes" not in (tmp_path / "log").read_text():
+            assert time.monotonic() < end, (tmp_path / "log").read_text()
+            time.sleep(0.2)
+        served.wait_until_ready()
+        assert httpx2.get(f"{served.url}/v2/models/again/ready").status_code == 200
