@@ -85,14 +85,9 @@ def _to_text(element: datetime | str) -> bytes:
 
 def _from_text(element: bytes) -> datetime:
     value = _parse_date(element)
-    if is_finer(element):
+    if _IS_FINER.search(element):
         raise ValueError("a datetime.datetime has microseconds at most, but this is finer: annotate pandas.Series")
     return value
-
-
-def is_finer(text: bytes) -> bool:
-    """Whether a date, or one of many in a text, is finer than microseconds."""
-    return _IS_FINER.search(text) is not None
 
 
 def _parse_date(element: bytes) -> datetime:

@@ -379,12 +379,11 @@ def _list_serialized(cls: Any) -> set[str]:
         if is_any
         or name in decorated
         or getattr(each, "exclude_if", None)
-        or _has(Annotated[each.annotation, *each.metadata, None], _is_serializer)
+        or _has(
+            Annotated[each.annotation, *each.metadata, None],
+            lambda part: hasattr(part, "__get_pydantic_core_schema__") and "Validator" not in type(part).__name__,
+        )
     }
-
-
-def _is_serializer(each: Any) -> bool:
-    return hasattr(each, "__get_pydantic_core_schema__") and "Validator" not in type(each).__name__
 
 
 def _find_written_type(schema: Schema) -> Any:

@@ -35,7 +35,7 @@ from .row_fields import (
     refuse_class,
     refuse_specs,
 )
-from .rows_as_json import JSONRows, list_made, refuse_changed
+from .rows_as_json import JSONRows, refuse_changed
 
 _NO_TEXTS: Final = (datetime, date, bytes)
 """Types whose values are not texts, as they are in JSON."""
@@ -76,13 +76,9 @@ class Rows(RequestCodec[Any]):
         return RowWriter(self.cls, fields, attrgetter("writes"), serialize)
 
     def decode_request(self, request: InferenceRequest) -> Any:  # type: ignore[override]
-        return self._choose(self._read({tensor.name: tensor for tensor in request.inputs}, self._fields, attrgetter("reads")))
+        return self.choose(self._read({tensor.name: tensor for tensor in request.inputs}, self._fields, attrgetter("reads")))
 
-    def take_objects(self, objects: Tensor) -> Any:
-        """The same of the rows themselves."""
-        return self._choose(list_made(objects))
-
-    def _choose(self, rows: list[Any]) -> Any:
+    def choose(self, rows: list[Any]) -> Any:
         """All rows, or the only one."""
         if self.is_list:
             return rows

@@ -18,7 +18,7 @@ from .._codecs.column_dtypes import explain_column, holds_missing
 from .._codecs.column_writing import write_objects
 from .._codecs.content_types import Codecs, Reader, RequestReader, read_scalar_parameter
 from .._codecs.rows import Rows
-from .._codecs.rows_as_json import OBJECTS, Objects
+from .._codecs.rows_as_json import OBJECTS, Objects, list_made
 from .._extensions.reserved import OF_PROTOCOL
 from .._protocol.datatypes import widen
 from .._protocol.errors import InvalidRequest, describe_expected, find_near, list_names, show
@@ -113,7 +113,7 @@ def take_unnamed(accepted: Accepted, *_: Any) -> Any:
     """Take one value of all tensors without a parameter of their own."""
     named, reader, rows = accepted.binding.named, accepted.binding.request_reader, accepted.binding.rows
     if rows is not None and OBJECTS in accepted.tensors:
-        return rows.take_objects(accepted.tensors[OBJECTS])
+        return rows.choose(list_made(accepted.tensors[OBJECTS]))
     assert reader is not None  # a signature with such a parameter has one
     return reader.read([tensor for name, tensor in accepted.tensors.items() if name not in named], accepted.request)
 

@@ -51,24 +51,22 @@ class ModelKeywords(TypedDict, total=False):
     replace: bool
 
 
-def _are_specs(value: Any) -> bool:
-    return isinstance(value, Collection) and all(isinstance(spec, TensorSpec) for spec in value)
-
-
-def _are_sizes(value: Any) -> bool:
-    return isinstance(value, (list, tuple)) and all(type(size) is int for size in value)
-
-
-def _are_calls(value: Any) -> bool:
-    return isinstance(value, bool) or (isinstance(value, (list, tuple)) and all(isinstance(each, Mapping) for each in value))
-
-
 _SPECS: Final = Check(
-    'a list of TensorSpec, such as [TensorSpec("x", "FP32", [-1, 4])], or as in inputs, outputs = specs_of(session)', _are_specs, TypeError
+    'a list of TensorSpec, such as [TensorSpec("x", "FP32", [-1, 4])], or as in inputs, outputs = specs_of(session)',
+    lambda value: isinstance(value, Collection) and all(isinstance(spec, TensorSpec) for spec in value),
+    TypeError,
 )
-_CALLS: Final = Check('True, or a list with the inputs of each call, such as [{"x": [1.0, 2.0]}]', _are_calls, TypeError)
+_CALLS: Final = Check(
+    'True, or a list with the inputs of each call, such as [{"x": [1.0, 2.0]}]',
+    lambda value: isinstance(value, bool) or (isinstance(value, (list, tuple)) and all(isinstance(each, Mapping) for each in value)),
+    TypeError,
+)
 _DELAY: Final = number("a number of seconds, 0 or more, such as 0.002", lambda value: 0 <= value <= NO_TIMEOUT)
-_SIZES: Final = Check("a list of integers, such as [8, 16]", _are_sizes, TypeError)
+_SIZES: Final = Check(
+    "a list of integers, such as [8, 16]",
+    lambda value: isinstance(value, (list, tuple)) and all(type(size) is int for size in value),
+    TypeError,
+)
 
 
 class ModelOptions(msgspec.Struct, frozen=True, kw_only=True, eq=False):

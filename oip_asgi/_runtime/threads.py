@@ -71,10 +71,7 @@ class WorkerThreads:
             if self._jobs and time.monotonic() >= self._patience_ends:
                 for _ in range(len(self._jobs)):
                     self._add_thread()
-            return bool(self._jobs) and self._may_add_thread()
-
-    def _may_add_thread(self) -> bool:
-        return bool(self._idle) or len(self._workers) < self._most + self._waiting
+            return bool(self._jobs) and (bool(self._idle) or len(self._workers) < self._most + self._waiting)
 
     def _add_thread(self) -> None:
         if self._idle:

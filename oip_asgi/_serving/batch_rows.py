@@ -64,7 +64,7 @@ def _cut_result(result: Any, bounds: list[tuple[int, int]], outputs: Outputs) ->
     if not outputs.declared:
         for name, value in zip(names, values, strict=True):
             _check_is_clear(name, value, outputs)
-    if not values or not all(map(_has_rows, values)):
+    if not values or not all(isinstance(each, (np.ndarray, list)) or is_series(each) or is_frame(each) for each in values):
         return None
     cuts = [_cut_rows(name, value, bounds) for name, value in zip(names, values, strict=True)]
     return list(map(join, zip(*cuts, strict=True)))
@@ -85,10 +85,6 @@ def _check_is_clear(name: str, value: Any, outputs: Outputs) -> None:
 
 def _name_output(index: int, outputs: Outputs) -> str:
     return outputs.declared[index].name if index < len(outputs.declared) else f"output_{index}"
-
-
-def _has_rows(value: object) -> bool:
-    return isinstance(value, (np.ndarray, list)) or is_series(value) or is_frame(value)
 
 
 def _cut_rows(name: str, value: Any, bounds: list[tuple[int, int]]) -> Sequence[Any]:

@@ -23,6 +23,7 @@ from .._models.statistics import Numbers, Timings
 from .._protocol.datatypes import Array, Buffer
 from .._protocol.errors import InferenceError
 from .._protocol.log import log_fields, log_raised, name_request
+from .._protocol.response_headers import ResponseHeaders
 from .._protocol.tensor_bytes import SMALL
 from .._protocol.tensors import InferenceRequest, InferenceResponse, Tensor
 from .call_stack import current_calls, enter_call, leave_call, reset_calls, set_calls
@@ -31,8 +32,7 @@ from .engine import Engine
 from .held_loop import measure_steps
 from .observing import Heard, begin_to_hear, copy_response, tell_observers
 from .record import Span, record_failure, within
-from .server_timing import add_server_timing
-from .wire_format import WireFormat
+from .wire_format import Head, WireFormat
 
 T = TypeVar("T")
 E = TypeVar("E", bound=BaseException)
@@ -286,3 +286,22 @@ def _find_memory(array: Array) -> object:
             return part
         part = part.base
     return part.obj if isinstance(part, memoryview) else part
+
+
+_NAME: Final = "server-timing"
+
+
+def add_server_timing(head: Head, timings: Timings, encoding: float) -> None:
+    """Give an answer its header, after what the model has in it already. `encoding` is when the encoding of the response began."""
+    headers = head.response_headers
+    if headers is None or headers.is_sent:  # with a sign of life, before the first item: these are dropped
+        headers = head.response_headers = ResponseHeaders()
+    returned = timings.returned or encoding
+    queue = run = 0.0
+    decode = returned - timings.since - max(timings.lookup, 0.0)  # if the cache had the response
+    if timings.called:
+        queue, run = timings.started - timings.entered, returned - timings.called
+        decode -= queue + run
+    stages = {"queue": queue, "decode": decode, "run": run, "encode": timings.answered - returned}
+    written = [f"{stage};dur={max(seconds, 0.0) * 1000:.3f}" for stage, seconds in stages.items()]
+    headers[_NAME] = ", ".join([headers[_NAME], *written] if _NAME in headers else written)

@@ -125,7 +125,9 @@ class Scorer:
                     raise Stopped(str(error)) from error
                 if error.response_status not in _BUSY:
                     raise
-                seconds, why = _read_seconds(error.response_headers.get("retry-after", "")), str(error)
+                # who says a date gets a second, as servers that are busy say seconds
+                after, why = error.response_headers.get("retry-after", "").strip(), str(error)
+                seconds = min(max(float(after), 0.1), 60.0) if after.isdecimal() else 1.0
             except ConnectionFailed as error:
                 seconds, why = 1.0, str(error)
             if waited >= self._patience or self._give_up.wait(seconds):
@@ -135,8 +137,3 @@ class Scorer:
 
 def _is_failure(error: Exception) -> bool:
     return isinstance(error, ErrorResponse) and error.response_status == _FAILED
-
-
-def _read_seconds(text: str) -> float:
-    """`Retry-After` in seconds. Who says a date gets a second, as servers that are busy say seconds."""
-    return min(max(float(text), 0.1), 60.0) if text.strip().isdecimal() else 1.0

@@ -200,7 +200,8 @@ class Writer:
                 stream.write_batch(batch)
         elif self._format == "csv":
             flat = {"row": columns.numbers, **_flatten_rows(columns.values)}
-            _write_csv(self._out, flat.keys(), zip(*map(_drop_nan, flat.values()), strict=True))
+            without_nan = ([None if value != value else value for value in values] for values in flat.values())  # only NaN is not itself
+            _write_csv(self._out, flat.keys(), zip(*without_nan, strict=True))
         else:
             named = [columns.numbers, *(_to_list(_to_json(each)) for each in columns.values.values())]
             self._write_lines(self._out, (dict(zip(["row", *columns.values], row, strict=True)) for row in zip(*named, strict=True)))
@@ -267,10 +268,6 @@ def _flatten_rows(values: Mapping[str, Any]) -> dict[str, list[Any]]:
         else:
             flat[name] = _to_list(each)
     return flat
-
-
-def _drop_nan(values: list[Any]) -> list[Any]:
-    return [None if value != value else value for value in values]  # only NaN is not itself
 
 
 def _to_json(values: Any) -> Any:
