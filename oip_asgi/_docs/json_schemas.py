@@ -24,15 +24,23 @@ STRING: Final[Schema] = {"type": "string"}
 
 NUMBER: Final[Schema] = {"type": "number"}
 
+_FLOAT: Final[Schema] = {
+    "type": ["number", "null"],
+    "description": 'NaN is null. An infinity is the text "Infinity" or "-Infinity". A request may have the text "NaN" too.',
+}
+"""The texts are said, not in the schema: with several types, generated clients have a class around each number."""
+
 PARAMETERS: Final[Schema] = {"type": "object", "additionalProperties": {"type": ["string", "number", "boolean"]}}
+
+_SIZE: Final[Schema] = {"type": "integer", "minimum": 0}
 
 ANY_TENSOR: Final[Schema] = {
     "type": "object",
     "properties": {
         "name": STRING,
-        "datatype": {"enum": [*DTYPES, "BF16"]},
-        "shape": {"type": "array", "items": {"type": "integer", "minimum": 0}},
-        "data": {"type": "array", "description": "The elements, flat or nested as the shape says."},
+        "datatype": {"type": "string", "enum": [*DTYPES, "BF16"]},
+        "shape": {"type": "array", "items": _SIZE},
+        "data": {"type": "array", "items": {}, "description": "The elements, flat or nested as the shape says."},
         "parameters": PARAMETERS,
     },
     "required": ["name", "datatype", "shape"],
@@ -55,57 +63,66 @@ def describe_element(datatype: str) -> Schema:
     if datatype == "BOOL":
         return {"type": "boolean"}
     if datatype in FLOATING:
-        return {"anyOf": [NUMBER, {"type": "null"}, {"enum": ["NaN", "Infinity", "-Infinity"]}]}
+        return _FLOAT
     limits = np.iinfo(dtype_of(datatype))
     return {"type": "integer", "minimum": int(limits.min), "maximum": int(limits.max)}
 
 
 def describe_tensor(spec: TensorSpec, content_types: Mapping[str, str | None], item: Schema, *, has_data: bool) -> Schema:
-    """One declared tensor, with the schema of an element. A response may have its data after the JSON."""
-    flat: Schema = {"type": "array", "items": item}
-    nested = flat
-    for _ in spec.shape[1:]:
-        nested = {"type": "array", "items": nested}
+    """One declared tensor, with the schema of an element. A response may have its data after the JSON, and is never nested."""
+    flat = {"type": "array", "items": item}
     names = [name for name, datatype in content_types.items() if datatype in (None, spec.datatype)]
     return {
         "type": "object",
-        "title": spec.name,
         "properties": {
-            "name": {"const": spec.name},
-            "datatype": {"const": spec.datatype},
+            "name": allow_one(spec.name),
+            "datatype": allow_one(spec.datatype),
             "shape": _describe_shape(spec.shape),
-            "data": flat if len(spec.shape) == 1 else {"anyOf": [flat, nested if spec.shape else item]},
-            "parameters": {**PARAMETERS, "properties": {"content_type": {"enum": names}}},
+            "data": flat if len(spec.shape) == 1 or not has_data else {"anyOf": [flat, _nest(item, len(spec.shape))]},
+            "parameters": {**PARAMETERS, "properties": {"content_type": {"type": "string", "enum": names}}},
         },
         "required": ["name", "datatype", "shape", "data"] if has_data else ["name", "datatype", "shape"],
     }
 
 
+def describe_undeclared(name: str) -> Schema:
+    """A tensor of which nothing is known but its name."""
+    return {**ANY_TENSOR, "properties": {**ANY_TENSOR["properties"], "name": allow_one(name)}}
+
+
+def allow_one(text: str) -> Schema:
+    """One text. Not all generators of clients read a `const`."""
+    return {"type": "string", "enum": [text]}
+
+
+def _nest(item: Schema, rank: int) -> Schema:
+    return item if rank == 0 else {"type": "array", "items": _nest(item, rank - 1)}
+
+
 def _describe_shape(shape: Sequence[int]) -> Schema:
-    dimensions = [{"type": "integer", "minimum": 0} if size == -1 else {"const": size} for size in shape]
-    if not dimensions:
-        return {"type": "array", "maxItems": 0}
-    return {"type": "array", "prefixItems": dimensions, "minItems": len(dimensions), "maxItems": len(dimensions)}
+    sizes = [_SIZE if size == -1 else {"type": "integer", "minimum": size, "maximum": size} for size in shape]
+    prefix = {"prefixItems": sizes} if sizes else {}  # which may not be empty
+    return {"type": "array", **prefix, "items": _SIZE, "minItems": len(sizes), "maxItems": len(sizes)}
 
 
 def join_schemas(tensors: Sequence[Schema]) -> Schema:
     return tensors[0] if len(tensors) == 1 else {"oneOf": list(tensors)}
 
 
-def describe_member(item: Schema) -> Schema:
-    """A tensor as a member of a flat object of the generate extension: a scalar, a flat list, or nested lists."""
-    return {"anyOf": [item, {"type": "array", "items": item}, {"type": "array", "items": {"type": "array"}}]}
+def describe_member(item: Schema, rank: int) -> Schema:
+    """A tensor as a member of a flat object of the generate extension: a scalar, a flat list, or as nested as it is declared."""
+    return {"anyOf": [item, *(_nest(item, depth) for depth in sorted({1, max(rank, 1)}))]}
 
 
-def allow_list(whole: Schema) -> Schema:
-    """An object, or a list of such objects, one for each row."""
-    row = {**whole, "required": [name for name in whole["required"] if name != "model_name"]}
-    return {"anyOf": [whole, {"type": "array", "items": row}]}
+def describe_row(members: Mapping[str, tuple[Schema, int]], required: Sequence[str]) -> Schema:
+    """An object of a list of such objects, each of which is a row: for each tensor the schema of an element, and its rank."""
+    properties = {name: item if rank < 2 else _nest(item, 1) for name, (item, rank) in members.items()}
+    return {"type": "object", "properties": properties, "required": required}
 
 
 def describe_request(inputs: Schema, outputs: Iterable[str]) -> Schema:
     names = list(outputs)
-    output = {"name": {"enum": names} if names else STRING, "parameters": PARAMETERS}
+    output = {"name": {**STRING, "enum": names} if names else STRING, "parameters": PARAMETERS}
     return {
         "type": "object",
         "properties": {
@@ -119,10 +136,10 @@ def describe_request(inputs: Schema, outputs: Iterable[str]) -> Schema:
 
 
 def describe_response(model: str, version: str | None, outputs: Schema) -> Schema:
-    versioned = {} if version is None else {"model_version": {"const": version}}
+    versioned = {} if version is None else {"model_version": allow_one(version)}
     return {
         "type": "object",
-        "properties": {"model_name": {"const": model}, **versioned, "id": STRING, "parameters": PARAMETERS, "outputs": outputs},
+        "properties": {"model_name": allow_one(model), **versioned, "id": STRING, "parameters": PARAMETERS, "outputs": outputs},
         "required": ["model_name", *versioned, "outputs"],
     }
 

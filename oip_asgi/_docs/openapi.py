@@ -126,13 +126,15 @@ def _list_model_paths(models: list[tuple[Model, list[Model]]], visible: Collecti
 
 
 def _make_unique(texts: Iterable[str]) -> list[str]:
-    """Each text as an identifier, followed by a number if another one has it already."""
-    names: dict[str, None] = {}
+    """Each text as an identifier, followed by a number if another one has it already, but for case and underscores: generated clients have
+    files and classes of these names."""
+    names: dict[str, str] = {}
     for text in texts:
         word = _to_identifier(text)
         keys = chain([word], (f"{word}_{number}" for number in count(2)))
-        names[next(key for key in keys if key not in names)] = None
-    return list(names)
+        key = next(key for key in keys if key.replace("_", "").lower() not in names)
+        names[key.replace("_", "").lower()] = key
+    return list(names.values())
 
 
 def _to_identifier(text: str) -> str:

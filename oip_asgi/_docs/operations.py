@@ -65,9 +65,14 @@ _UNDECLARED: Final = (
 
 _UNKNOWN: Final = "This document has no example, as the model does not say which values it takes."
 
+_PARAMETERS: Final = (
+    "Any other member is a parameter: a string, a number, true or false. A list or an object is refused, and so is a name that is nearly "
+    "that of an input that is not there."
+)
+
 _TOO_LARGE: Final = "This document has no example, which would have {elements} elements."
 
-_BINARY: Final[Mapping[str, Any]] = {"application/octet-stream": {"schema": {"contentMediaType": "application/octet-stream"}}}
+_BINARY: Final[Mapping[str, Any]] = {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}}
 
 _STREAM: Final = {"description": "One event for each response.", "content": {"text/event-stream": {"schema": json_schemas.STRING}}}
 
@@ -217,11 +222,11 @@ class Operations:
         return response
 
     def _describe_input(self, spec: TensorSpec, item: Schema, *, is_declared: bool, default: str | float | None) -> Schema:
-        schema: Schema = {"allOf": [self._refer_to("Tensor")], "title": spec.name, "properties": {"name": {"const": spec.name}}}
+        schema = json_schemas.describe_undeclared(spec.name)
         if is_declared:
             schema = json_schemas.describe_tensor(spec, self._content_types, item, has_data=True)
         if default is not None:
-            schema["properties"]["data"] = {**schema["properties"].get("data", {}), "default": [default]}
+            schema["properties"]["data"] = {**schema["properties"]["data"], "default": [default]}
         return schema
 
     def _list_items(self, specs: Sequence[TensorSpec], fields: Mapping[str, Schema]) -> dict[str, Schema]:
@@ -237,7 +242,6 @@ class Operations:
         rows, returned = model.binding.rows, model.binding.returned.request_codec
         taken_as = self._list_items(named, rows.as_inputs.schemas if rows else {})
         made_as = self._list_items(model.outputs, returned.as_outputs.schemas if isinstance(returned, Rows) else {})
-        each = json_schemas.allow_list if rows is not None and rows.is_list else lambda whole: whole
         inputs = [
             self._describe_input(spec, taken_as[spec.name], is_declared=spec.name in declared, default=defaults.get(spec.name))
             for spec in named
@@ -250,27 +254,43 @@ class Operations:
         else:
             taken.update(maxItems=len(inputs), items=json_schemas.join_schemas(inputs) if inputs else any_tensor)
         schema: Schema = {"type": "array", "items": json_schemas.join_schemas(outputs) if outputs else any_tensor}
-        flat_inputs = {spec.name: json_schemas.describe_member(taken_as[spec.name]) if spec.name in declared else {} for spec in named}
-        flat_outputs = {spec.name: json_schemas.describe_member(made_as[spec.name]) for spec in model.outputs}
         schemas = {
             f"Request_{at.of_model}": json_schemas.describe_request(taken, [spec.name for spec in model.outputs]),
             f"Response_{at.of_model}": json_schemas.describe_response(model.name, model.version, schema),
-            f"GenerateRequest_{at.of_model}": each(
-                {
-                    "type": "object",
-                    "properties": {"id": json_schemas.STRING, **flat_inputs},
-                    "required": [spec.name for spec in required],
-                }
-            ),
-            f"GenerateResponse_{at.of_model}": each(
-                {
-                    "type": "object",
-                    "properties": {"model_name": {"const": model.name}, **flat_outputs},
-                    "required": ["model_name"],
-                }
-            ),
+            **self._describe_flat_request(at, taken_as, [spec.name for spec in required]),
+            **self._describe_flat_response(at, made_as),
         }
         self._model_schemas.update((name, pack(schema)) for name, schema in schemas.items())
+
+    def _describe_flat_request(self, at: ModelPath, items: Mapping[str, Schema], required: Sequence[str]) -> dict[str, Schema]:
+        binding, ranks = at.model.binding, {spec.name: len(spec.shape) for spec in at.model.inputs}
+        members = {name: json_schemas.describe_member(item, ranks[name]) if name in ranks else {} for name, item in items.items()}
+        others: Schema = {"additionalProperties": binding.is_open}
+        if not binding.takes_any_key and not binding.read_alone:
+            others = {"additionalProperties": True, "description": _PARAMETERS}
+        own = {"id": json_schemas.STRING, "parameters": json_schemas.PARAMETERS}
+        whole = {"type": "object", "properties": {**own, **members}, "required": required, **others}
+        row = json_schemas.describe_row({name: (item, ranks.get(name, 1)) for name, item in items.items()}, required)
+        return self._allow_rows(at, "GenerateRequest", whole, {**row, "additionalProperties": False})
+
+    def _describe_flat_response(self, at: ModelPath, items: Mapping[str, Schema]) -> dict[str, Schema]:
+        """The same of a response, which may have other members: outputs that are not declared, and parameters."""
+        model = at.model
+        members = {name: json_schemas.describe_member(item, 1) for name, item in items.items()}
+        own = {"id": json_schemas.STRING, "model_name": json_schemas.allow_one(model.name)}
+        if model.version is not None:
+            own["model_version"] = json_schemas.allow_one(model.version)
+        whole = {"type": "object", "properties": {**own, **members}, "required": ["model_name"], "additionalProperties": True}
+        row = json_schemas.describe_row({spec.name: (items[spec.name], len(spec.shape)) for spec in model.outputs}, [])
+        return self._allow_rows(at, "GenerateResponse", whole, {**row, "additionalProperties": True})
+
+    def _allow_rows(self, at: ModelPath, name: str, whole: Schema, row: Schema) -> dict[str, Schema]:
+        """A flat object, or a list of rows where the model takes one."""
+        rows = at.model.binding.rows
+        if rows is None or not rows.is_list:
+            return {f"{name}_{at.of_model}": whole}
+        either = {"anyOf": [whole, {"type": "array", "items": self._refer_to(f"{name}Row_{at.of_model}")}]}
+        return {f"{name}_{at.of_model}": either, f"{name}Row_{at.of_model}": row}
 
 
 def _find_foreign(model: Model) -> Foreign | None:

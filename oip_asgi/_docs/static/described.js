@@ -27,15 +27,18 @@ export function controlsOf(described) {
 
 /** The schemas of all inputs that a request may have. */
 function schemasOf({ inputs } = {}) {
-  return [inputs?.items ?? []].flatMap((items) => items.oneOf ?? items).filter(({ title }) => title);
+  return [inputs?.items ?? []].flatMap((items) => items.oneOf ?? items).filter(nameOf);
 }
+
+/** The name of the tensor that a schema is of; undefined for that of any. */
+const nameOf = ({ properties }) => properties?.name.enum?.[0];
 
 /** What is known of each input of a model: what is declared, and else what the example has; also whether that has a date with a time of the day. */
 function inputsOf({ schemas, example }, metadata) {
   const examples = example?.inputs ?? [];
-  const all = new Set([...schemas.map(({ title }) => title), ...examples.map(({ name }) => name)]);
+  const all = new Set([...schemas.map(nameOf), ...examples.map(({ name }) => name)]);
   return [...all].map((name) => {
-    const schema = schemas.find(({ title }) => title === name)?.properties.data ?? {};
+    const schema = schemas.find((each) => nameOf(each) === name)?.properties.data ?? {};
     const { shape: guess = [], data = [] } = examples.find((tensor) => tensor.name === name) ?? {};
     const shape = guess.length > 1 ? [-1, ...guess.slice(1).map((size) => Number(fieldText(size)))] : undefined;
     const declared = metadata.inputs.find((input) => input.name === name) ?? { name, shape };
