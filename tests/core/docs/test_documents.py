@@ -400,7 +400,8 @@ def test_the_defaults_of_scalars_are_said() -> None:
 
     document = got(over_asgi(OIPApp(server), ""), "/models/m/openapi.json")
     items = document["components"]["schemas"]["OipRequest_m"]["properties"]["inputs"]["items"]["oneOf"]
-    defaults = {item["title"]: item["properties"].get("data", {}).get("default") for item in items}
+    properties = [item["properties"] for item in items]
+    defaults = {of["name"]["enum"][0]: of["data"].get("default") for of in properties}
     assert defaults == {"x": None, "factor": [2.5], "top": [3], "exact": [False], "unit": ["cm"], "most": None}
 
 
