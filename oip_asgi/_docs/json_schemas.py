@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from functools import reduce
 from typing import Any, Final, TypeAlias
 
 import msgspec
@@ -68,9 +69,10 @@ def describe_element(datatype: str) -> Schema:
     return {"type": "integer", "minimum": int(limits.min), "maximum": int(limits.max)}
 
 
-def describe_tensor(spec: TensorSpec, content_types: Mapping[str, str | None], item: Schema, *, has_data: bool) -> Schema:
-    """One declared tensor, with the schema of an element. A response may have its data after the JSON, and is never nested."""
-    flat = {"type": "array", "items": item}
+def describe_tensor(spec: TensorSpec, content_types: Mapping[str, str | None], row: Schema, *, has_data: bool) -> Schema:
+    """One declared tensor, with the schema of a row. A response may have its data after the JSON, and is never nested."""
+    flat = {"type": "array", "items": find_element(row)}
+    nested = {"type": "array", "items": row} if spec.shape else row
     names = [name for name, datatype in content_types.items() if datatype in (None, spec.datatype)]
     return {
         "type": "object",
@@ -78,7 +80,7 @@ def describe_tensor(spec: TensorSpec, content_types: Mapping[str, str | None], i
             "name": allow_one(spec.name),
             "datatype": allow_one(spec.datatype),
             "shape": _describe_shape(spec.shape),
-            "data": flat if len(spec.shape) == 1 or not has_data else {"anyOf": [flat, _nest(item, len(spec.shape))]},
+            "data": flat if len(spec.shape) == 1 or not has_data else {"anyOf": [flat, nested]},
             "parameters": {**PARAMETERS, "properties": {"content_type": {"type": "string", "enum": names}}},
         },
         "required": ["name", "datatype", "shape", "data"] if has_data else ["name", "datatype", "shape"],
@@ -95,8 +97,13 @@ def allow_one(text: str) -> Schema:
     return {"type": "string", "enum": [text]}
 
 
-def _nest(item: Schema, rank: int) -> Schema:
-    return item if rank == 0 else {"type": "array", "items": _nest(item, rank - 1)}
+def describe_row(spec: TensorSpec, element: Schema) -> Schema:
+    """One row of a tensor: an element, or as nested as the other dimensions are."""
+    return reduce(lambda item, _: {"type": "array", "items": item}, spec.shape[1:], element)
+
+
+def find_element(row: Schema) -> Schema:
+    return find_element(row["items"]) if "items" in row else row
 
 
 def _describe_shape(shape: Sequence[int]) -> Schema:
@@ -109,15 +116,10 @@ def join_schemas(tensors: Sequence[Schema]) -> Schema:
     return tensors[0] if len(tensors) == 1 else {"oneOf": list(tensors)}
 
 
-def describe_member(item: Schema, rank: int) -> Schema:
-    """A tensor as a member of a flat object of the generate extension: a scalar, a flat list, or as nested as it is declared."""
-    return {"anyOf": [item, *(_nest(item, depth) for depth in sorted({1, max(rank, 1)}))]}
-
-
-def describe_row(members: Mapping[str, tuple[Schema, int]], required: Sequence[str]) -> Schema:
-    """An object of a list of such objects, each of which is a row: for each tensor the schema of an element, and its rank."""
-    properties = {name: item if rank < 2 else _nest(item, 1) for name, (item, rank) in members.items()}
-    return {"type": "object", "properties": properties, "required": required}
+def describe_member(row: Schema, *, is_nested: bool) -> Schema:
+    """A tensor as a member of a flat object of the generate extension: a scalar, a flat list, or a list of rows."""
+    element = find_element(row)
+    return {"anyOf": [element, *({"type": "array", "items": each} for each in ([element, row] if is_nested else [element]))]}
 
 
 def describe_request(inputs: Schema, outputs: Iterable[str]) -> Schema:

@@ -229,9 +229,10 @@ class Operations:
             schema["properties"]["data"] = {**schema["properties"]["data"], "default": [default]}
         return schema
 
-    def _list_items(self, specs: Sequence[TensorSpec], fields: Mapping[str, Schema]) -> dict[str, Schema]:
-        """The schema of an element of each tensor. That of a field of a class has its bounds and its description too."""
-        return {spec.name: fields.get(spec.name) or {**self._refer_to(spec.datatype), **spec.bounds} for spec in specs}
+    def _list_rows(self, specs: Sequence[TensorSpec], fields: Mapping[str, Schema]) -> dict[str, Schema]:
+        """The schema of a row of each tensor. That of a field of a class has its bounds and its description too."""
+        elements = {spec.name: {**self._refer_to(spec.datatype), **spec.bounds} for spec in specs}
+        return {spec.name: fields.get(spec.name) or json_schemas.describe_row(spec, elements[spec.name]) for spec in specs}
 
     def _add_schemas(self, at: ModelPath) -> None:
         model, (required, optional) = at.model, _list_inputs(at.model)
@@ -240,8 +241,8 @@ class Operations:
         self._datatypes.update(spec.datatype for spec in (*named, *model.outputs))
         any_tensor, defaults = self._refer_to("Tensor"), _list_defaults(model)
         rows, returned = model.binding.rows, model.binding.returned.request_codec
-        taken_as = self._list_items(named, rows.as_inputs.schemas if rows else {})
-        made_as = self._list_items(model.outputs, returned.as_outputs.schemas if isinstance(returned, Rows) else {})
+        taken_as = self._list_rows(named, rows.as_inputs.schemas if rows else {})
+        made_as = self._list_rows(model.outputs, returned.as_outputs.schemas if isinstance(returned, Rows) else {})
         inputs = [
             self._describe_input(spec, taken_as[spec.name], is_declared=spec.name in declared, default=defaults.get(spec.name))
             for spec in named
@@ -262,27 +263,25 @@ class Operations:
         }
         self._model_schemas.update((name, pack(schema)) for name, schema in schemas.items())
 
-    def _describe_flat_request(self, at: ModelPath, items: Mapping[str, Schema], required: Sequence[str]) -> dict[str, Schema]:
+    def _describe_flat_request(self, at: ModelPath, rows: Mapping[str, Schema], required: Sequence[str]) -> dict[str, Schema]:
         binding, ranks = at.model.binding, {spec.name: len(spec.shape) for spec in at.model.inputs}
-        members = {name: json_schemas.describe_member(item, ranks[name]) if name in ranks else {} for name, item in items.items()}
-        others: Schema = {"additionalProperties": binding.is_open}
-        if not binding.takes_any_key and not binding.read_alone:
-            others = {"additionalProperties": True, "description": _PARAMETERS}
-        own = {"id": json_schemas.STRING, "parameters": json_schemas.PARAMETERS}
-        whole = {"type": "object", "properties": {**own, **members}, "required": required, **others}
-        row = json_schemas.describe_row({name: (item, ranks.get(name, 1)) for name, item in items.items()}, required)
-        return self._allow_rows(at, "GenerateRequest", whole, {**row, "additionalProperties": False})
+        members = {
+            name: json_schemas.describe_member(row, is_nested=ranks[name] > 1) if name in ranks else {} for name, row in rows.items()
+        }
+        members = {"id": json_schemas.STRING, "parameters": json_schemas.PARAMETERS, **members}
+        is_known = binding.takes_any_key or binding.read_alone
+        others = {"additionalProperties": binding.is_open} if is_known else {"additionalProperties": True, "description": _PARAMETERS}
+        whole = {"type": "object", "properties": members, "required": required, **others}
+        row = {"type": "object", "properties": rows, "required": required, "additionalProperties": False}
+        return self._allow_rows(at, "GenerateRequest", whole, row)
 
-    def _describe_flat_response(self, at: ModelPath, items: Mapping[str, Schema]) -> dict[str, Schema]:
+    def _describe_flat_response(self, at: ModelPath, rows: Mapping[str, Schema]) -> dict[str, Schema]:
         """The same of a response, which may have other members: outputs that are not declared, and parameters."""
-        model = at.model
-        members = {name: json_schemas.describe_member(item, 1) for name, item in items.items()}
-        own = {"id": json_schemas.STRING, "model_name": json_schemas.allow_one(model.name)}
-        if model.version is not None:
-            own["model_version"] = json_schemas.allow_one(model.version)
-        whole = {"type": "object", "properties": {**own, **members}, "required": ["model_name"], "additionalProperties": True}
-        row = json_schemas.describe_row({spec.name: (items[spec.name], len(spec.shape)) for spec in model.outputs}, [])
-        return self._allow_rows(at, "GenerateResponse", whole, {**row, "additionalProperties": True})
+        own = json_schemas.describe_response(at.model.name, at.model.version, {})["properties"]
+        named = {name: own[name] for name in ("id", "model_name", "model_version") if name in own}
+        members = {name: json_schemas.describe_member(row, is_nested=False) for name, row in rows.items()}
+        whole = {"type": "object", "properties": {**named, **members}, "required": ["model_name"], "additionalProperties": True}
+        return self._allow_rows(at, "GenerateResponse", whole, {"type": "object", "properties": rows, "additionalProperties": True})
 
     def _allow_rows(self, at: ModelPath, name: str, whole: Schema, row: Schema) -> dict[str, Schema]:
         """A flat object, or a list of rows where the model takes one."""
