@@ -105,8 +105,10 @@ class Operations:
 
     def describe_components(self) -> dict[str, Any]:
         _, structs = msgspec.json.schema_components(_DOCUMENTS, ref_template=self._element_of + "{name}")
-        for schema in structs.values():
-            schema.pop("description", None)  # it is for readers of the code
+        # a description is for readers of the code, and the components have names
+        structs = {
+            name: {key: value for key, value in schema.items() if key not in ("description", "title")} for name, schema in structs.items()
+        }
         elements = {datatype: json_schemas.describe_element(datatype) for datatype in sorted(self._datatypes)}
         all_schemas = {**structs, "Tensor": json_schemas.ANY_TENSOR, **elements, **self._model_schemas}
         length = {"name": HEADER_LENGTH, "in": "header", "description": _BINARY_BODY, "schema": {"type": "integer", "minimum": 0}}
@@ -288,8 +290,9 @@ class Operations:
         rows = at.model.binding.rows
         if rows is None or not rows.is_list:
             return {f"{name}_{at.of_model}": whole}
-        either = {"anyOf": [whole, {"type": "array", "items": self._refer_to(f"{name}Row_{at.of_model}")}]}
-        return {f"{name}_{at.of_model}": either, f"{name}Row_{at.of_model}": row}
+        columns, each = f"{name}Columns_{at.of_model}", f"{name}Row_{at.of_model}"
+        either = {"anyOf": [self._refer_to(columns), {"type": "array", "items": self._refer_to(each)}]}
+        return {f"{name}_{at.of_model}": either, columns: whole, each: row}
 
 
 def _find_foreign(model: Model) -> Foreign | None:
