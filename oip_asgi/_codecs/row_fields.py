@@ -101,7 +101,7 @@ class Field(NamedTuple):
     choices: tuple[Any, ...]  # all values of a Literal or an Enum
     is_nullable: bool
     is_list: bool
-    schema: Schema  # of one value that is there
+    schema: Schema  # of one value that is there, which may be a list
     type: Any  # as which msgspec checks what is sent
 
     @property
@@ -122,7 +122,7 @@ class Field(NamedTuple):
         return {"anyOf": [self.schema, {"type": "null"}]} if self.is_nullable else self.schema
 
     def spec(self, name: str) -> TensorSpec:
-        kind, example = _KINDS[self.of], _find_example(self.schema)
+        kind, example = _KINDS[self.of], _find_example(self.schema.get("items", self.schema))
         nullable = kind.nullable if self.is_nullable else None
         shape = (-1, -1) if self.is_list else (-1,)
         return TensorSpec(name, kind.datatype, shape, kind.content_type, example=example, pd_dtype=nullable)
@@ -483,15 +483,16 @@ def _resolve_references(schema: Schema, definitions: Mapping[str, Schema]) -> Sc
 
 
 def _strip_schema(schema: Schema, *, is_list: bool) -> Schema:
-    """The schema of one value that is there, of that of a field."""
+    """The schema of one value that is there, of that of a field. What is said of a list is said of its elements, but for its length."""
     outer = {key: value for key, value in schema.items() if key in ("description", "examples")}
-    if not is_list and schema.get("default") is not None:
+    if is_list:
+        lengths = {key: schema[key] for key in ("minItems", "maxItems") if key in schema}
+        return {"type": "array", "items": {**_strip_schema(schema.get("items", {}), is_list=False), **outer}, **lengths}
+    if schema.get("default") is not None:
         outer["default"] = schema["default"]
     if "anyOf" in schema:
         there = [each for each in schema["anyOf"] if each.get("type") != "null"]
         schema = there[0] if len(there) == 1 else {"type": "number"}
-    if is_list:
-        schema = schema.get("items", {})
     kept = {key: value for key, value in schema.items() if key not in ("title", "default", "contentEncoding", "format")}
     if schema.get("format") in ("date", "date-time"):
         kept["format"] = schema["format"]

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from functools import reduce
 from typing import Any, Final, TypeAlias
 
 import msgspec
@@ -68,9 +69,10 @@ def describe_element(datatype: str) -> Schema:
     return {"type": "integer", "minimum": int(limits.min), "maximum": int(limits.max)}
 
 
-def describe_tensor(spec: TensorSpec, content_types: Mapping[str, str | None], item: Schema, *, has_data: bool) -> Schema:
-    """One declared tensor, with the schema of an element. A response may have its data after the JSON, and is never nested."""
-    flat = {"type": "array", "items": item}
+def describe_tensor(spec: TensorSpec, content_types: Mapping[str, str | None], row: Schema, *, has_data: bool) -> Schema:
+    """One declared tensor, with the schema of a row. A response may have its data after the JSON, and is never nested."""
+    flat = {"type": "array", "items": find_element(row)}
+    nested = {"type": "array", "items": row} if spec.shape else row
     names = [name for name, datatype in content_types.items() if datatype in (None, spec.datatype)]
     return {
         "type": "object",
@@ -78,11 +80,16 @@ def describe_tensor(spec: TensorSpec, content_types: Mapping[str, str | None], i
             "name": allow_one(spec.name),
             "datatype": allow_one(spec.datatype),
             "shape": _describe_shape(spec.shape),
-            "data": flat if len(spec.shape) == 1 or not has_data else {"anyOf": [flat, _nest(item, len(spec.shape))]},
+            "data": flat if len(spec.shape) == 1 or not has_data else {"anyOf": [flat, nested]},
             "parameters": {**PARAMETERS, "properties": {"content_type": {"type": "string", "enum": names}}},
         },
         "required": ["name", "datatype", "shape", "data"] if has_data else ["name", "datatype", "shape"],
     }
+
+
+def describe_undeclared(name: str) -> Schema:
+    """A tensor of which nothing is known but its name."""
+    return {**ANY_TENSOR, "properties": {**ANY_TENSOR["properties"], "name": allow_one(name)}}
 
 
 def allow_one(text: str) -> Schema:
@@ -90,23 +97,29 @@ def allow_one(text: str) -> Schema:
     return {"type": "string", "enum": [text]}
 
 
-def _nest(item: Schema, rank: int) -> Schema:
-    return item if rank == 0 else {"type": "array", "items": _nest(item, rank - 1)}
+def describe_row(spec: TensorSpec, element: Schema) -> Schema:
+    """One row of a tensor: an element, or as nested as the other dimensions are."""
+    return reduce(lambda item, _: {"type": "array", "items": item}, spec.shape[1:], element)
+
+
+def find_element(row: Schema) -> Schema:
+    return find_element(row["items"]) if "items" in row else row
 
 
 def _describe_shape(shape: Sequence[int]) -> Schema:
     sizes = [_SIZE if size == -1 else {"type": "integer", "minimum": size, "maximum": size} for size in shape]
-    # prefixItems may not be empty
-    return {"type": "array", "prefixItems": sizes or [_SIZE], "items": _SIZE, "minItems": len(sizes), "maxItems": len(sizes)}
+    prefix = {"prefixItems": sizes} if sizes else {}  # which may not be empty
+    return {"type": "array", **prefix, "items": _SIZE, "minItems": len(sizes), "maxItems": len(sizes)}
 
 
 def join_schemas(tensors: Sequence[Schema]) -> Schema:
     return tensors[0] if len(tensors) == 1 else {"oneOf": list(tensors)}
 
 
-def describe_member(item: Schema, rank: int) -> Schema:
-    """A tensor as a member of a flat object of the generate extension: a scalar, a flat list, or as nested as it is declared."""
-    return {"anyOf": [item, *(_nest(item, depth) for depth in sorted({1, max(rank, 1)}))]}
+def describe_member(row: Schema, *, is_nested: bool) -> Schema:
+    """A tensor as a member of a flat object of the generate extension: a scalar, a flat list, or a list of rows."""
+    element = find_element(row)
+    return {"anyOf": [element, *({"type": "array", "items": each} for each in ([element, row] if is_nested else [element]))]}
 
 
 def describe_request(inputs: Schema, outputs: Iterable[str]) -> Schema:

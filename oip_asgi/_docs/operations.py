@@ -105,8 +105,10 @@ class Operations:
 
     def describe_components(self) -> dict[str, Any]:
         _, structs = msgspec.json.schema_components(_DOCUMENTS, ref_template=self._element_of + "{name}")
-        for schema in structs.values():
-            schema.pop("description", None)  # it is for readers of the code
+        # a description is for readers of the code, and the components have names
+        structs = {
+            name: {key: value for key, value in schema.items() if key not in ("description", "title")} for name, schema in structs.items()
+        }
         elements = {datatype: json_schemas.describe_element(datatype) for datatype in sorted(self._datatypes)}
         all_schemas = {**structs, "Tensor": json_schemas.ANY_TENSOR, **elements, **self._model_schemas}
         length = {"name": HEADER_LENGTH, "in": "header", "description": _BINARY_BODY, "schema": {"type": "integer", "minimum": 0}}
@@ -222,19 +224,17 @@ class Operations:
         return response
 
     def _describe_input(self, spec: TensorSpec, item: Schema, *, is_declared: bool, default: str | float | None) -> Schema:
-        any_tensor = json_schemas.ANY_TENSOR
-        schema = (
-            json_schemas.describe_tensor(spec, self._content_types, item, has_data=True)
-            if is_declared
-            else {**any_tensor, "properties": {**any_tensor["properties"], "name": json_schemas.allow_one(spec.name)}}
-        )
+        schema = json_schemas.describe_undeclared(spec.name)
+        if is_declared:
+            schema = json_schemas.describe_tensor(spec, self._content_types, item, has_data=True)
         if default is not None:
             schema["properties"]["data"] = {**schema["properties"]["data"], "default": [default]}
         return schema
 
-    def _list_items(self, specs: Sequence[TensorSpec], fields: Mapping[str, Schema]) -> dict[str, Schema]:
-        """The schema of an element of each tensor. That of a field of a class has its bounds and its description too."""
-        return {spec.name: fields.get(spec.name) or {**self._refer_to(spec.datatype), **spec.bounds} for spec in specs}
+    def _list_rows(self, specs: Sequence[TensorSpec], fields: Mapping[str, Schema]) -> dict[str, Schema]:
+        """The schema of a row of each tensor. That of a field of a class has its bounds and its description too."""
+        elements = {spec.name: {**self._refer_to(spec.datatype), **spec.bounds} for spec in specs}
+        return {spec.name: fields.get(spec.name) or json_schemas.describe_row(spec, elements[spec.name]) for spec in specs}
 
     def _add_schemas(self, at: ModelPath) -> None:
         model, (required, optional) = at.model, _list_inputs(at.model)
@@ -243,8 +243,8 @@ class Operations:
         self._datatypes.update(spec.datatype for spec in (*named, *model.outputs))
         any_tensor, defaults = self._refer_to("Tensor"), _list_defaults(model)
         rows, returned = model.binding.rows, model.binding.returned.request_codec
-        taken_as = self._list_items(named, rows.as_inputs.schemas if rows else {})
-        made_as = self._list_items(model.outputs, returned.as_outputs.schemas if isinstance(returned, Rows) else {})
+        taken_as = self._list_rows(named, rows.as_inputs.schemas if rows else {})
+        made_as = self._list_rows(model.outputs, returned.as_outputs.schemas if isinstance(returned, Rows) else {})
         inputs = [
             self._describe_input(spec, taken_as[spec.name], is_declared=spec.name in declared, default=defaults.get(spec.name))
             for spec in named
@@ -257,41 +257,42 @@ class Operations:
         else:
             taken.update(maxItems=len(inputs), items=json_schemas.join_schemas(inputs) if inputs else any_tensor)
         schema: Schema = {"type": "array", "items": json_schemas.join_schemas(outputs) if outputs else any_tensor}
-        is_strict = model.binding.takes_any_key or model.binding.read_alone
-        others = {"additionalProperties": model.binding.is_open or not is_strict, **({} if is_strict else {"description": _PARAMETERS})}
-        response = json_schemas.describe_response(model.name, model.version, schema)
-        back = {name: each for name, each in response["properties"].items() if name not in ("parameters", "outputs")}
-        needed, more = {"required": [spec.name for spec in required]}, {"additionalProperties": True}
         schemas = {
             f"Request_{at.of_model}": json_schemas.describe_request(taken, [spec.name for spec in model.outputs]),
-            f"Response_{at.of_model}": response,
-            **self._describe_flat(
-                at,
-                "GenerateRequest",
-                {"id": json_schemas.STRING, "parameters": json_schemas.PARAMETERS},
-                taken_as,
-                ({**needed, **others}, {**needed, "additionalProperties": False}),
-            ),
-            # beside declared outputs there may be others, and parameters
-            **self._describe_flat(at, "GenerateResponse", back, made_as, ({"required": ["model_name"], **more}, more)),
+            f"Response_{at.of_model}": json_schemas.describe_response(model.name, model.version, schema),
+            **self._describe_flat_request(at, taken_as, [spec.name for spec in required]),
+            **self._describe_flat_response(at, made_as),
         }
         self._model_schemas.update((name, pack(schema)) for name, schema in schemas.items())
 
-    def _describe_flat(
-        self, at: ModelPath, name: str, own: Schema, items: Mapping[str, Schema], more: tuple[Schema, Schema]
-    ) -> dict[str, Schema]:
-        """A flat object with members of its `own`, or a list of rows where the model takes one. There is `more` to say of each."""
-        specs, (more_of_whole, more_of_row) = at.model.inputs if name == "GenerateRequest" else at.model.outputs, more
-        ranks = {spec.name: len(spec.shape) for spec in specs}
-        members = {each: json_schemas.describe_member(item, ranks[each]) if each in ranks else {} for each, item in items.items()}
-        whole = {"type": "object", "properties": {**own, **members}, **more_of_whole}
-        if at.model.binding.rows is None or not at.model.binding.rows.is_list:
-            return {f"{name}_{at.of_model}": whole}
-        cells = {each: {"type": "array", "items": item} if ranks.get(each, 1) > 1 else item for each, item in items.items()}
-        return {
-            f"{name}_{at.of_model}": {"anyOf": [whole, {"type": "array", "items": self._refer_to(f"{name}Row_{at.of_model}")}]},
-            f"{name}Row_{at.of_model}": {"type": "object", "properties": cells, **more_of_row},
+    def _describe_flat_request(self, at: ModelPath, rows: Mapping[str, Schema], required: Sequence[str]) -> dict[str, Schema]:
+        binding, ranks = at.model.binding, {spec.name: len(spec.shape) for spec in at.model.inputs}
+        members = {
+            name: json_schemas.describe_member(row, is_nested=ranks[name] > 1) if name in ranks else {} for name, row in rows.items()
         }
+        members = {"id": json_schemas.STRING, "parameters": json_schemas.PARAMETERS, **members}
+        is_known = binding.takes_any_key or binding.read_alone
+        others = {"additionalProperties": binding.is_open} if is_known else {"additionalProperties": True, "description": _PARAMETERS}
+        whole = {"type": "object", "properties": members, "required": required, **others}
+        row = {"type": "object", "properties": rows, "required": required, "additionalProperties": False}
+        return self._allow_rows(at, "GenerateRequest", whole, row)
+
+    def _describe_flat_response(self, at: ModelPath, rows: Mapping[str, Schema]) -> dict[str, Schema]:
+        """The same of a response, which may have other members: outputs that are not declared, and parameters."""
+        own = json_schemas.describe_response(at.model.name, at.model.version, {})["properties"]
+        named = {name: own[name] for name in ("id", "model_name", "model_version") if name in own}
+        members = {name: json_schemas.describe_member(row, is_nested=False) for name, row in rows.items()}
+        whole = {"type": "object", "properties": {**named, **members}, "required": ["model_name"], "additionalProperties": True}
+        return self._allow_rows(at, "GenerateResponse", whole, {"type": "object", "properties": rows, "additionalProperties": True})
+
+    def _allow_rows(self, at: ModelPath, name: str, whole: Schema, row: Schema) -> dict[str, Schema]:
+        """A flat object, or a list of rows where the model takes one."""
+        rows = at.model.binding.rows
+        if rows is None or not rows.is_list:
+            return {f"{name}_{at.of_model}": whole}
+        columns, each = f"{name}Columns_{at.of_model}", f"{name}Row_{at.of_model}"
+        either = {"anyOf": [self._refer_to(columns), {"type": "array", "items": self._refer_to(each)}]}
+        return {f"{name}_{at.of_model}": either, columns: whole, each: row}
 
 
 def _find_foreign(model: Model) -> Foreign | None:

@@ -1,0 +1,157 @@
+"""What those that generate clients need of the OpenAPI documents. `tox -e generators` generates and calls two of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Annotated, Any
+
+import msgspec
+import numpy as np
+import pytest
+
+from oip_asgi import InferenceServer, OIPApp, TensorSpec
+from tests.support.described import described_server
+from tests.support.ways import Request, over_asgi
+
+PLACES = ("schemas", "properties", "anyOf", "oneOf", "prefixItems")
+UNTYPED = {"$ref", "anyOf", "oneOf", "allOf", "enum"}
+
+
+class Point(msgspec.Struct):
+    at: Annotated[list[float], msgspec.Meta(min_length=1, max_length=3)]
+    weight: float = 1.0
+
+
+def schemas_in(part: Any, where: str = "") -> Iterator[tuple[str, dict[str, Any]]]:
+    """Each schema of a document, and those that are in it."""
+    if isinstance(part, list):
+        for index, each in enumerate(part):
+            yield from schemas_in(each, f"{where}/{index}")
+    elif isinstance(part, dict):
+        if where.endswith(("/schema", "/items")) or where.rpartition("/")[0].endswith(PLACES):
+            yield where, part
+        for key, each in part.items():
+            if key not in ("example", "examples", "default"):
+                yield from schemas_in(each, f"{where}/{key}")
+
+
+@pytest.fixture(scope="module")
+def document() -> dict[str, Any]:
+    server = described_server(model_control=True)
+    server.register("points", lambda points: points, inputs=[TensorSpec("points", "FP32", [-1, 3])])
+    return server.openapi()
+
+
+def schemas_of(server: InferenceServer) -> dict[str, Any]:
+    schemas: dict[str, Any] = server.openapi()["components"]["schemas"]
+    return schemas
+
+
+def test_a_binary_body_is_a_string(document: dict[str, Any]) -> None:
+    infer = document["paths"]["/v2/models/iris/infer"]["post"]
+    for content in (infer["requestBody"]["content"], infer["responses"]["200"]["content"]):
+        assert content["application/octet-stream"] == {"schema": {"type": "string", "format": "binary"}}
+
+
+def test_arrays_have_items_and_nothing_is_a_const(document: dict[str, Any]) -> None:
+    schemas = dict(schemas_in(document))
+    assert len(schemas) > 500
+    assert [where for where, schema in schemas.items() if schema.get("type") == "array" and "items" not in schema] == []
+    assert [where for where, schema in schemas.items() if "const" in schema] == []
+    assert [where for where, schema in schemas.items() if "enum" in schema and "type" not in schema] == []
+    assert [where for where, schema in schemas.items() if schema and "type" not in schema and schema.keys().isdisjoint(UNTYPED)] == []
+
+
+def test_a_fixed_dimension_is_a_number_within_bounds() -> None:
+    server = InferenceServer()
+    server.register("m", lambda x: x, inputs=[TensorSpec("x", "FP32", [-1, 3])])
+    tensor = schemas_of(server)["OipRequest_m"]["properties"]["inputs"]["items"]
+    size, three = {"type": "integer", "minimum": 0}, {"type": "integer", "minimum": 3, "maximum": 3}
+    assert tensor["properties"]["shape"] == {"type": "array", "prefixItems": [size, three], "items": size, "minItems": 2, "maxItems": 2}
+    flat = {"type": "array", "items": {"$ref": "#/components/schemas/OipFP32"}}
+    assert tensor["properties"]["data"] == {"anyOf": [flat, {"type": "array", "items": flat}]}
+
+
+@pytest.mark.parametrize("names", [("add", "Add"), ("a_b", "AB"), ("a_b", "a-b", "A B"), ("m_2", "m", "M")])
+def test_names_of_models_differ_by_more_than_case_and_underscores(names: tuple[str, ...]) -> None:
+    server = InferenceServer()
+    for name in names:
+        server.register(name, lambda x: x)
+    keys = [key for key in schemas_of(server) if key.startswith("OipRequest_")]
+    assert len(keys) == len({key.replace("_", "").lower() for key in keys}) == len(names)
+
+
+def test_schemas_have_no_titles_which_would_name_files(document: dict[str, Any]) -> None:
+    """An input and an output may differ by case only, and a host's document may hold two servers."""
+    assert [where for where, schema in schemas_in(document) if isinstance(schema.get("title"), str)] == []
+
+
+def test_generate_says_which_keys_are_refused() -> None:
+    server = InferenceServer()
+    server.register("add", lambda a, b: a + b, inputs=[TensorSpec("a", "FP32", [-1]), TensorSpec("b", "FP32", [-1])])
+
+    @server.model("rows")
+    def rows(points: list[Point]) -> list[Point]:
+        return points
+
+    schemas, ask = schemas_of(server), over_asgi(OIPApp(server), "")
+    add, columns = schemas["OipGenerateRequest_add"], schemas["OipGenerateRequestColumns_rows"]
+    assert add["additionalProperties"] is True
+    assert add["description"] == (
+        "Any other member is a parameter: a string, a number, true or false. A list or an object is refused, and so is a name that is "
+        "nearly that of an input that is not there."
+    )
+    assert ask(Request("POST", "/models/add/generate", (), b'{"a": 1, "b": 2, "other": "text"}')).status == 200
+    assert ask(Request("POST", "/models/add/generate", (), b'{"a": 1, "b": 2, "other": [1]}')).status == 400
+    assert columns["additionalProperties"] is schemas["OipGenerateRequestRow_rows"]["additionalProperties"] is False
+    assert ask(Request("POST", "/models/rows/generate", (), b'[{"at": [1], "other": 1}]')).status == 400
+
+
+def test_a_response_of_generate_may_have_outputs_that_are_not_declared() -> None:
+    server = InferenceServer()
+    server.register("m", lambda x: {"doubled": x * 2})
+    assert schemas_of(server)["OipGenerateResponse_m"] == {
+        "type": "object",
+        "properties": {"id": {"type": "string"}, "model_name": {"type": "string", "enum": ["m"]}},
+        "required": ["model_name"],
+        "additionalProperties": True,
+    }
+
+
+def test_rows_have_no_id_and_their_lists_have_lengths() -> None:
+    server = InferenceServer()
+
+    @server.model("rows")
+    def rows(points: list[Point]) -> list[Point]:
+        return points
+
+    schemas = schemas_of(server)
+    at = {"type": "array", "items": {"type": "number"}, "minItems": 1, "maxItems": 3}
+    assert schemas["OipGenerateRequestRow_rows"]["properties"] == {"at": at, "weight": {"type": "number", "default": 1.0}}
+    assert schemas["OipGenerateResponseRow_rows"]["properties"].keys() == {"at", "weight"}
+    assert schemas["OipGenerateRequest_rows"] == {
+        "anyOf": [
+            {"$ref": "#/components/schemas/OipGenerateRequestColumns_rows"},
+            {"type": "array", "items": {"$ref": "#/components/schemas/OipGenerateRequestRow_rows"}},
+        ]
+    }
+    assert schemas["OipGenerateRequestColumns_rows"]["properties"].keys() == {"id", "parameters", "at", "weight"}
+    tensors = schemas["OipRequest_rows"]["properties"]["inputs"]["items"]["oneOf"]
+    nested = {tensor["properties"]["name"]["enum"][0]: tensor["properties"]["data"] for tensor in tensors}
+    assert nested["at"] == {"anyOf": [{"type": "array", "items": {"type": "number"}}, {"type": "array", "items": at}]}
+
+
+def test_lengths_of_pydantic_s_lists_are_said() -> None:
+    pydantic = pytest.importorskip("pydantic")
+    scores = Annotated[list[int], pydantic.Field(max_length=4, description="Of each test.")]
+    cls: Any = pydantic.create_model("Scores", scores=(scores, ...))
+
+    def model(rows: Any) -> np.ndarray[Any, Any]:
+        return np.zeros(len(rows))
+
+    model.__annotations__["rows"] = list[cls]
+    server = InferenceServer()
+    server.register("m", model)
+    assert schemas_of(server)["OipGenerateRequestRow_m"]["properties"] == {
+        "scores": {"type": "array", "items": {"type": "integer", "description": "Of each test."}, "maxItems": 4}
+    }
