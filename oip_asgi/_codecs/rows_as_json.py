@@ -82,7 +82,11 @@ class JSONRows:
         self._binary = [field.reads for field in fields if field.is_binary]
         self._has_lists = any(field.is_list for field in fields)
         self._is_whole = len(self._needed) == len(fields)
-        self._whole_numbers = [(field, _find_getter(cls, field)) for field in fields if field.of is IntType and not field.choices]
+        self._whole_numbers = [
+            (field, methodcaller("get", field.reads) if is_typeddict(cls) else attrgetter(field.name))
+            for field in fields
+            if field.of is IntType and not field.choices
+        ]
 
     def read(self, text: bytes, *, is_list: bool) -> InferenceRequest | None:
         """The request of the JSON of a list of objects, or of one: in one go if nothing is wrong. None if `read_row` is to read it."""
@@ -161,11 +165,6 @@ class JSONRows:
         missing = sorted(self._needed - each.keys())
         if missing:
             raise InvalidRequest(f"rows[{row}]: missing {show(missing[0])}")
-
-
-def _find_getter(cls: type, field: Field) -> Callable[[Any], Any]:
-    """What gives the value of a field of a row; None where a TypedDict lacks it."""
-    return methodcaller("get", field.reads) if is_typeddict(cls) else attrgetter(field.name)
 
 
 def refuse_changed(field: Field, values: Sequence[Any]) -> None:

@@ -73,23 +73,25 @@ def describe_tensor(spec: TensorSpec, content_types: Mapping[str, str | None], r
     """One declared tensor, with the schema of a row. A response may have its data after the JSON, and is never nested."""
     flat = {"type": "array", "items": find_element(row)}
     nested = {"type": "array", "items": row} if spec.shape else row
+    sizes = [_SIZE if size == -1 else {"type": "integer", "minimum": size, "maximum": size} for size in spec.shape]
     names = [name for name, datatype in content_types.items() if datatype in (None, spec.datatype)]
     return {
         "type": "object",
         "properties": {
             "name": allow_one(spec.name),
             "datatype": allow_one(spec.datatype),
-            "shape": _describe_shape(spec.shape),
+            "shape": {
+                "type": "array",
+                **({"prefixItems": sizes} if sizes else {}),  # which may not be empty
+                "items": _SIZE,
+                "minItems": len(sizes),
+                "maxItems": len(sizes),
+            },
             "data": flat if len(spec.shape) == 1 or not has_data else {"anyOf": [flat, nested]},
             "parameters": {**PARAMETERS, "properties": {"content_type": {"type": "string", "enum": names}}},
         },
         "required": ["name", "datatype", "shape", "data"] if has_data else ["name", "datatype", "shape"],
     }
-
-
-def describe_undeclared(name: str) -> Schema:
-    """A tensor of which nothing is known but its name."""
-    return {**ANY_TENSOR, "properties": {**ANY_TENSOR["properties"], "name": allow_one(name)}}
 
 
 def allow_one(text: str) -> Schema:
@@ -106,20 +108,14 @@ def find_element(row: Schema) -> Schema:
     return find_element(row["items"]) if "items" in row else row
 
 
-def _describe_shape(shape: Sequence[int]) -> Schema:
-    sizes = [_SIZE if size == -1 else {"type": "integer", "minimum": size, "maximum": size} for size in shape]
-    prefix = {"prefixItems": sizes} if sizes else {}  # which may not be empty
-    return {"type": "array", **prefix, "items": _SIZE, "minItems": len(sizes), "maxItems": len(sizes)}
-
-
 def join_schemas(tensors: Sequence[Schema]) -> Schema:
     return tensors[0] if len(tensors) == 1 else {"oneOf": list(tensors)}
 
 
 def describe_member(row: Schema, *, is_nested: bool) -> Schema:
     """A tensor as a member of a flat object of the generate extension: a scalar, a flat list, or a list of rows."""
-    element = find_element(row)
-    return {"anyOf": [element, *({"type": "array", "items": each} for each in ([element, row] if is_nested else [element]))]}
+    items = [find_element(row), row] if is_nested else [find_element(row)]
+    return {"anyOf": [items[0], *({"type": "array", "items": each} for each in items)]}
 
 
 def describe_request(inputs: Schema, outputs: Iterable[str]) -> Schema:

@@ -224,7 +224,8 @@ class Operations:
         return response
 
     def _describe_input(self, spec: TensorSpec, item: Schema, *, is_declared: bool, default: str | float | None) -> Schema:
-        schema = json_schemas.describe_undeclared(spec.name)
+        any_tensor = json_schemas.ANY_TENSOR
+        schema: Schema = {**any_tensor, "properties": {**any_tensor["properties"], "name": json_schemas.allow_one(spec.name)}}
         if is_declared:
             schema = json_schemas.describe_tensor(spec, self._content_types, item, has_data=True)
         if default is not None:

@@ -119,16 +119,21 @@ async def _rest_all(engine: Engine, question: Question) -> Statistics | ModelMet
     return read_statistics(engine, await question.find_visible("statistics"))
 
 
-def _rest_model(engine: Engine, question: Question, model: Model) -> Statistics:
-    return read_statistics(engine, engine.models.find_versions(model.name, question.version))
-
-
-def _grpc_statistics(engine: Engine, request: Any, visible: list[Model]) -> Statistics:
-    return read_statistics(engine, engine.models.find_versions(request.name, request.version or None) if request.name else visible)
-
-
 REST: Final = (
     RestRoute("GET", "/models/stats", _rest_all),
-    RestRoute("GET", "/models/{model}[/versions/{version}]/stats", _rest_model, "statistics"),
+    RestRoute(
+        "GET",
+        "/models/{model}[/versions/{version}]/stats",
+        lambda engine, question, model: read_statistics(engine, engine.models.find_versions(model.name, question.version)),
+        "statistics",
+    ),
 )
-GRPC: Final[GrpcMethods] = {"ModelStatistics": GrpcMethod(_grpc_statistics, "statistics", lists_models=True)}
+GRPC: Final[GrpcMethods] = {
+    "ModelStatistics": GrpcMethod(
+        lambda engine, request, visible: read_statistics(
+            engine, engine.models.find_versions(request.name, request.version or None) if request.name else visible
+        ),
+        "statistics",
+        lists_models=True,
+    )
+}

@@ -20,7 +20,7 @@ from .._models.handler import Handler
 from .._models.model import Model
 from .._protocol import schemas
 from .._protocol.datatypes import Buffer
-from .._protocol.errors import InferenceError, InvalidRequest, client_text, show
+from .._protocol.errors import InvalidRequest, client_text, show
 from .._protocol.response_headers import ResponseHeaders
 from .._protocol.tensors import REGION, InferenceRequest, InferenceResponse, ReadRegion
 from .._rest import body as rest
@@ -57,10 +57,6 @@ _EVENT: Final = b"data: %b\n\n"
 
 _LINE_ENDS: Final = re.compile(rb"\xc2\x85|\xe2\x80[\xa8\xa9]")
 """Characters at which some clients cut lines, as Python's `splitlines` does."""
-
-
-def _encode_error(error: InferenceError) -> bytes:
-    return _EVENT % _escape_line_ends(encode_json(schemas.Error(client_text(error))))
 
 
 def _escape_line_ends(document: bytes) -> bytes:
@@ -174,6 +170,9 @@ async def answer_with_document(engine: Engine, model: Model, wire: RestFormat, i
 async def answer_with_events(request: Exchange, model: Model, *, may_be_flat: bool) -> Events:
     """Answer `generate_stream` and `infer_stream` with an event for each response."""
     wire, head = DocumentFormat(request.wire, _EVENT, may_be_flat=may_be_flat), request.wire.head
-    framing = Framing(_encode_error, lambda: add_headers(_BEAT, head.response_headers))
+    framing = Framing(
+        lambda error: _EVENT % _escape_line_ends(encode_json(schemas.Error(client_text(error)))),
+        lambda: add_headers(_BEAT, head.response_headers),
+    )
     items = stream(request.engine, model, wire, request.io, framing)
     return Events(200, _HEADERS, await begin(items), items)

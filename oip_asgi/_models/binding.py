@@ -308,10 +308,6 @@ class Binding(Bound, frozen=True, kw_only=True, eq=False):
                 f"missing input {_list_inputs(self.required - seen)}: expected {_list_inputs(self.required)}, but got {_list_inputs(seen)}"
             )
 
-    def find_tensor_content_type(self, content_type: str | None) -> str | None:
-        """The request's content type, as the default of its tensors; None if it is not one for tensors."""
-        return content_type if self.request_reader is None and content_type in self.codecs.inputs else None
-
     def _check_content_type(self, content_type: str) -> None:
         reader, codecs = self.request_reader, self.codecs
         if not self.knows_columns:

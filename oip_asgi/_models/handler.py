@@ -112,10 +112,6 @@ class Handler(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     def __str__(self) -> str:
         return str(self.options)
 
-    def find_binding(self, content_type: str | None) -> Binding:
-        """How the function is called for a request with this content type: what a request says goes before what is declared."""
-        return self.binding if content_type is None else self.others.get(content_type, self.binding)
-
 
 def make_handler(
     source: Callable[..., Any] | Loaded, options: ModelOptions, codecs: Codecs, *, is_loaded: bool = True, uses: Uses | None = None

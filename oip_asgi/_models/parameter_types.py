@@ -22,7 +22,9 @@ def choose_type(parsed: ParsedAnnotation, codecs: Codecs) -> ParsedAnnotation:
     """Choose the member of a union that a parameter gets: the array or the data frame. With both, a request's content type decides."""
     types = _list_members(parsed.wanted)
     members = list(map(parse_annotation, types))
-    are_arrays = (member.wanted is np.ndarray or _is_of_numpy(kind) for member, kind in zip(members, types, strict=True))
+    modules = (str(getattr(typing.get_origin(kind) or kind, "__module__", "")) for kind in types)
+    # the latter is a part of numpy.typing.ArrayLike
+    are_arrays = (each.wanted is np.ndarray or module.startswith("numpy._typing") for each, module in zip(members, modules, strict=True))
     array = next(compress(members, are_arrays), None)
     frames = [member.wanted for member in members if member.wanted in UNTYPED or codecs.request_codec_for_annotation(member.wanted)]
     if array is not None and frames:
@@ -51,11 +53,6 @@ def _list_members(annotation: Any) -> Sequence[Any]:
     """The types of a union, but for None."""
     members = typing.get_args(annotation) if typing.get_origin(annotation) in (typing.Union, UnionType) else ()
     return [member for member in members if member is not NoneType]
-
-
-def _is_of_numpy(annotation: Any) -> bool:
-    """Whether it is a part of `numpy.typing.ArrayLike`."""
-    return str(getattr(typing.get_origin(annotation) or annotation, "__module__", "")).startswith("numpy._typing")
 
 
 def _match_types(*kinds: Any) -> Callable[[Any], bool]:

@@ -71,11 +71,6 @@ class Decoded(msgspec.Struct, frozen=True, eq=False):
         head.response_headers = out
         return InferenceContext(request.id, headers, request.parameters, model.name, model.version, head.transport, deadline, limit, out)
 
-    def without_inputs(self) -> Decoded:
-        """Drop what is not needed after the function was called."""
-        request = InferenceRequest([], self.request.id, self.request.parameters, self.request.outputs)
-        return msgspec.structs.replace(self, request=request, tensors={})
-
 
 def decode(engine: Engine, model: Model, handler: Handler, wire: WireFormat[Any], body: Buffer, since: float, seconds: float) -> Decoded:
     """Decode a request, and check it against the model."""
@@ -113,9 +108,9 @@ def decode(engine: Engine, model: Model, handler: Handler, wire: WireFormat[Any]
         binding = handler.binding
         tensors = binding.accept_inputs(request.inputs)
     else:
-        binding = handler.find_binding(content_type)
+        binding = handler.others.get(content_type, handler.binding)  # what a request says goes before what is declared
         tensors = binding.accept_request(request, content_type)
-        content_type = binding.find_tensor_content_type(content_type)
+        content_type = content_type if binding.request_reader is None and content_type in binding.codecs.inputs else None
     limit = engine.options.max_body_bytes
     columns = None if model.cache is None else write_columns(request, binding)
     outside = binding.list_outside(tensors) if binding.flags_ranges else ()
