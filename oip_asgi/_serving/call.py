@@ -167,9 +167,7 @@ class Call(msgspec.Struct, Generic[T], eq=False):
         if large:
             _copy_changeable(large, decoded.request)
         if len(decoded.tensors) > _MANY and not self.handler.streams:
-            own = decoded.request  # what is not needed after the function was called goes
-            own = InferenceRequest([], own.id, own.parameters, own.outputs)
-            self.decoded = msgspec.structs.replace(decoded, request=own, tensors={})
+            self.decoded = decoded.without_inputs()
         return response
 
     def encode(self, response: InferenceResponse) -> T:

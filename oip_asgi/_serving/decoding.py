@@ -71,6 +71,11 @@ class Decoded(msgspec.Struct, frozen=True, eq=False):
         head.response_headers = out
         return InferenceContext(request.id, headers, request.parameters, model.name, model.version, head.transport, deadline, limit, out)
 
+    def without_inputs(self) -> Decoded:
+        """Drop what is not needed after the function was called."""
+        request = InferenceRequest([], self.request.id, self.request.parameters, self.request.outputs)
+        return msgspec.structs.replace(self, request=request, tensors={})
+
 
 def decode(engine: Engine, model: Model, handler: Handler, wire: WireFormat[Any], body: Buffer, since: float, seconds: float) -> Decoded:
     """Decode a request, and check it against the model."""

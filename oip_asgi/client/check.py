@@ -40,6 +40,9 @@ _KINDS: Final = {"text": str, "list": list}
 _LITERAL: Final = "\ue000literal"
 """Stands in the JSON for text that `json` would not write."""
 
+_WORDS_OF_KINDS: Final = {"i": ("integer", "number"), "u": ("integer", "number"), "f": ("float", "number")}
+"""The words for datatypes of each kind of numpy's dtypes."""
+
 
 class Row(NamedTuple):
     """What is sent, as a change of a good request, and what is expected: "ok", "answered" by a response, "refused" by an error, "4xx"."""
@@ -83,7 +86,8 @@ class Good:
 
     def _set(self, document: dict[str, Any], change: dict[str, Any]) -> None:
         """Make the changes that a row of `checks.json` names, in their order here. Raises NotTried where one does not fit the model."""
-        first = next((each for each in document["inputs"] if change.get("if", each["datatype"]) in _kinds_of(each["datatype"])), None)
+        types = [(each, each["datatype"]) for each in document["inputs"]]
+        first = next((each for each, of in types if change.get("if", of) in (of, *_WORDS_OF_KINDS.get(dtype_of(of).kind, ()))), None)
         if first is None:
             raise NotTried(f"no {change['if']} input" if "if" in change else "no input")
         self._set_input(first, change)
@@ -143,11 +147,6 @@ def _find(document: Any, path: str) -> tuple[Any, Any]:
     for name in parents:
         document = document[name]
     return document, last
-
-
-def _kinds_of(datatype: str) -> set[str]:
-    kind = dtype_of(datatype).kind
-    return {datatype, *(["integer", "number"] if kind in "iu" else ["float", "number"] if kind == "f" else [])}
 
 
 def _write_binary(document: dict[str, Any], change: dict[str, Any]) -> tuple[list[tuple[str, str]], list[Buffer]]:
