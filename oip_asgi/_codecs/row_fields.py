@@ -467,7 +467,7 @@ def _strip_schema(schema: Schema, *, is_list: bool) -> Schema:
     """The schema of one value that is there, of that of a field. What is said of a list is said of its elements, but for its length."""
     outer = {key: value for key, value in schema.items() if key in ("description", "examples")}
     if is_list:
-        lengths = {key: schema[key] for key in ("minItems", "maxItems") if key in schema}
+        lengths: Schema = {key: schema[key] for key in ("minItems", "maxItems") if key in schema}
         return {"type": "array", "items": {**_strip_schema(schema.get("items", {}), is_list=False), **outer}, **lengths}
     if schema.get("default") is not None:
         outer["default"] = schema["default"]
