@@ -31,9 +31,8 @@ def make_server() -> InferenceServer:
     x, y = (TensorSpec(name, "FP32", [-1, 2]) for name in "xy")
     server.register("add", lambda a, b: {"total": a + b}, inputs=[a, b])
     server.register("turned", lambda x: -x, inputs=[x], outputs=[y])
-    server.register(
-        "Turned", lambda **inputs: {"x": inputs["X"] + 1}, inputs=[TensorSpec("X", "INT64", [-1])], outputs=[TensorSpec("x", "INT64", [-1])]
-    )
+    upper, lower = (TensorSpec(name, "INT64", [-1]) for name in "Xx")
+    server.register("Turned", lambda **inputs: {"x": inputs["X"] + 1}, inputs=[upper], outputs=[lower])
     server.register("prices", price)
     return server
 

@@ -10,6 +10,7 @@ import { counted, digits, duration } from "./words.js";
 
 const MOST_SHOWN = 200000;  // characters of an answer
 const MOST_ROWS = 200;  // of a stream of numbers
+const OUTSIDE = /"oip_out_of_range": ?("(?:[^"\\]|\\.)*")/;  // no text of JSON holds this: its quotes are escaped there
 const PATIENCE = 500;  // milliseconds until one wants to know that something happens
 
 let waiting = 0;  // the timer of a request that is under way
@@ -129,6 +130,8 @@ export async function showAnswer(response, begun, { name, id, signal, ...known }
   if (!response.ok) return { text, seconds };
   const outputs = outputsIn(text, binary);
   at("look").replaceChildren(...(outputs ? looksOf(outputs, known).map(figureOf) : [made("p", text)]));
+  const [, outside] = OUTSIDE.exec(text) ?? [];
+  if (outside) at("look").prepend(made("p", `The request has values that are out of the expected range: ${JSON.parse(outside)}.`));
   if (outputs && !outputs.length) at("look").append(made("p", "It has no outputs.", "faint"));
   showText(readable(text), name);
   return { text, seconds };

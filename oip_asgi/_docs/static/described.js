@@ -56,7 +56,7 @@ function describe(declared, schema, { isOptional, isFrame }) {
   const fallback = schema.default ?? kinds.find((kind) => kind.default !== undefined)?.default;
   const choices = kinds.find((kind) => kind.enum)?.enum ?? (categories && contentType !== "pd_json" ? parse(categories).data : undefined);
   const hint = fallback === undefined ? "" : `default ${[fallback].flat().map(fieldText).join(", ")}`;
-  const ranges = kinds.map(rangeOf).filter(Boolean).map((range) => `allowed: ${range}`), limits = [...ranges, element.description];
+  const ranges = kinds.map(rangeOf).filter(Boolean).map((range) => `expected: ${range}`), limits = [...ranges, element.description];
   const isOfFrame = isFrame && (/^FP/.test(datatype) || isText || dtype !== undefined);
   return {
     ...declared, contentType, isOptional, choices, hint,

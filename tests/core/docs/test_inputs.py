@@ -163,7 +163,7 @@ def test_fields_know_what_a_class_says(scripts: Scripts) -> None:
 
     inputs = {found["name"]: found for found in inputs_of(scripts, server, "models/m")}
     assert {name: found["notes"] for name, found in inputs.items() if found["notes"]} == {
-        "age": ["allowed: 0 to 120", "in years"], "income": ["optional"],
+        "age": ["expected: 0 to 120", "in years"], "income": ["optional"],
     }  # fmt: skip
     assert {name: found.get("choices") for name, found in inputs.items() if found.get("choices")} == {
         "plan": ["basic", "pro"], "kind": ["a", "b"],
@@ -178,7 +178,7 @@ def test_fields_say_the_range(scripts: Scripts, bounds: Any, words: str) -> None
     server = InferenceServer()
     server.register("m", lambda x: x, inputs=[TensorSpec("x", "FP32", [-1, 2], **bounds)])
     [found] = inputs_of(scripts, server, "models/m")
-    assert found["notes"] == [f"allowed: {words}"]
+    assert found["notes"] == [f"expected: {words}"]
 
 
 @pytest.mark.parametrize("word", ["1", "-2.5e3", "9007199254740993", "true", "NaN", "-Infinity"])

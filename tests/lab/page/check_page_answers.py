@@ -48,6 +48,16 @@ def test_a_table_has_the_name_of_its_output(site: Served, browser: Browser, mode
     assert seen.console == []
 
 
+def test_an_answer_to_a_value_out_of_range_says_so(site: Served, browser: Browser) -> None:
+    page, seen = opened(browser, f"{site.url}/v2/docs#model=tuned")
+    for value, told in (("7", ["The request has values that are out of the expected range: x."]), ("5", [])):
+        page.get_by_label("x FP32").fill(value)
+        page.click("#send")
+        expect(page.locator("#look .values")).to_have_text(f"{value}.0")
+        expect(page.locator("#look > p")).to_have_text(told)
+    assert seen.console == []
+
+
 def test_scores_are_bars(site: Served, browser: Browser) -> None:
     page, seen = opened(browser, f"{site.url}/v2/docs#model=species")
     expect(page.locator("#outputs tr").last).to_have_text("labels: cat, dog, owl")

@@ -368,7 +368,7 @@ def paste(page: Page, text: str) -> None:
 
 def test_rows_of_a_class_are_chosen(site: Served, browser: Browser) -> None:
     page, seen = opened(browser, f"{site.url}/v2/docs#model=customers")
-    expect(page.locator("#fields tbody th")).to_have_text(["age INT64, allowed: 0 to 120", "plan text", "city text or missing"])
+    expect(page.locator("#fields tbody th")).to_have_text(["age INT64, expected: 0 to 120", "plan text", "city text or missing"])
     page.get_by_label("plan, row 1").select_option("pro")
     page.get_by_label("city, row 1").fill("")
     assert seen_by(page) == ["0 pro None"]
@@ -451,12 +451,12 @@ def test_one_number_has_one_line(site: Served, browser: Browser) -> None:
 
 def test_what_an_input_takes_is_among_the_inputs_and_outputs(site: Served, browser: Browser) -> None:
     page, seen = opened(browser, f"{site.url}/v2/docs#model=ranged", viewport={"width": 360, "height": 740})
-    lines = ["countINT64[1]", "allowed: -5 to 100", "shareFP32[1, 1]", "allowed: 1 or less", "factor (optional)FP64[1]", "default 2.5"]
+    lines = ["countINT64[1]", "expected: -5 to 100", "shareFP32[1, 1]", "expected: 1 or less", "factor (optional)FP64[1]", "default 2.5"]
     expect(page.locator("#inputs tr:has(td)")).to_have_text(lines)
     expect(page.locator("#outputs tr:has(td)")).to_have_text(["seentext[-1]"])
     page.goto(f"{site.url}/v2/docs#model=customers")
     expect(page.locator("#inputs tr:has(td)")).to_have_text(
-        ["ageINT64[-1]", "allowed: 0 to 120", "plantext[-1]", "one of basic, pro", "citytext or missing[-1]"]
+        ["ageINT64[-1]", "expected: 0 to 120", "plantext[-1]", "one of basic, pro", "citytext or missing[-1]"]
     )
     assert page.evaluate("document.querySelector('#inputs').closest('.scroll').scrollWidth") <= 360
     assert seen.console == []
