@@ -229,6 +229,9 @@ def add_looks(server: InferenceServer) -> None:
         "species", lambda x: {"species": x}, inputs=[TensorSpec("x", "FP64", [-1, 3], example=[0.2, 0.1, 0.7])], outputs=[species]
     )
 
+    letter = TensorSpec("letter", "FP64", [-1, 13], labels=["a", "b", "c", "d", "e", "f", "g", "h", "i", "j", "k", "l", "m"])
+    server.register("letter", lambda: {"letter": np.tile(np.arange(13.0), (2, 1))}, outputs=[letter], inputs=[])
+
     @server.model("pictures")
     def pictures() -> dict[str, Any]:
         pixels = np.zeros([9, 12, 3], np.uint8)

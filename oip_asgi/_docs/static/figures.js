@@ -4,8 +4,8 @@ import { typeOf } from "./cells.js";
 import { build, copyButton, made, saveButton } from "./elements.js";
 import { blobOf, drawFile, drawHeat, drawPixels } from "./pictures.js";
 import { draw } from "./plot.js";
-import { rangeOf } from "./looks.js";
-import { digitsOf, imageIn, writtenOf } from "./tensors.js";
+import { areShares, rangeOf } from "./looks.js";
+import { digitsOf, imageIn, numberOf, writtenOf } from "./tensors.js";
 import { counted, short } from "./words.js";
 
 const MOST_ROWS = 200;  // of a table
@@ -35,9 +35,14 @@ function tableFigure({ names, count, columns, noun = "row" }) {
   const buttons = [copyButton(() => separated(columns, count, "\t")), saveButton("answer.csv", () => new Blob([separated(columns, count, ",")], { type: "text/csv" }))];
   const table = count === 1 ? oneRow(columns) : manyRows(columns, Math.min(count, MOST_ROWS), noun);
   const areSingle = count === 1 && noun === "row" && columns.length === names.length;  // values that nobody would count
-  const [name, ...others] = names, size = areSingle ? "" : counted(count, noun), all = [counted(names.length, "output"), size].filter(Boolean).join(", ");
+  const [name, ...others] = names, size = areSingle ? "" : counted(count, noun) + noteOf(columns), all = [counted(names.length, "output"), size].filter(Boolean).join(", ");
   const children = scrolled(table, others.length ? all : [name, size].filter(Boolean).join(", "), count, noun);
   return others.length ? figure("", all, buttons, children) : figure(name, size, buttons, children);
+}
+
+/** What the mark in cells stands for, if there are any. */
+function noteOf(columns) {
+  return columns.some(({ areLargest }) => areLargest) ? ", ★ is the largest score of its row" : "";
 }
 
 /** A table that scrolls, and what it leaves out of `count` things. */
@@ -85,8 +90,9 @@ function cell(column, row) {
   if (value === null || value === undefined || whole === "NaN") return build("td", { className: `${classOf(column)} missing` }, ["missing"]);
   const image = column.isNumber ? null : imageIn(value);
   if (image) return build("td", { className: classOf(column) }, [drawFile(image, `${column.name}, row ${row + 1}: a picture`, () => {})]);
-  const text = column.isNumber ? digitsOf(value, column.datatype) : whole;
-  return build("td", { className: classOf(column), title: text === whole ? "" : whole }, [text]);
+  const { areLargest, isShare, isNumber, datatype } = column, className = areLargest?.[row] ? "number largest" : classOf(column);
+  const text = areLargest ? scoreOf(numberOf(value), isShare) : isNumber ? digitsOf(value, datatype) : whole;
+  return build("td", { className, title: text === whole ? "" : whole }, [text]);
 }
 
 /** The columns as text: a missing value is nothing, and what holds the separator is quoted. */
@@ -107,13 +113,16 @@ function scoresFigure({ name, rows }) {
 }
 
 function bars(row, title) {
-  const scores = row.map(([, score]) => score), sum = scores.reduce((one, other) => one + other, 0);
-  const areShares = Math.min(...scores) >= 0 && Math.abs(sum - 1) < 0.02;
-  const most = areShares ? 1 : Math.max(...scores.map(Math.abs), 1e-9);
-  const lines = row.slice(0, MOST_BARS).map(([label, score]) => bar(label, score / most, areShares ? percent(score) : short(score)));
+  const scores = row.map(([, score]) => score), isShare = areShares(scores);
+  const most = isShare ? 1 : Math.max(...scores.map(Math.abs), 1e-9);
+  const lines = row.slice(0, MOST_BARS).map(([label, score]) => bar(label, score / most, scoreOf(score, isShare)));
   const more = row.length > MOST_BARS ? [made("li", `and ${row.length - MOST_BARS} more`, "faint")] : [];
   const list = build("ol", { className: "bars" }, [...lines, ...more]);
   return title ? build("div", {}, [made("h4", title), list]) : list;
+}
+
+function scoreOf(score, isShare) {
+  return isShare ? percent(score) : short(score);
 }
 
 function percent(share) {

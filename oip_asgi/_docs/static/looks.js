@@ -4,7 +4,7 @@ import { shapeOfCount } from "./arrays.js";
 import { imageIn, numberOf } from "./tensors.js";
 
 const MOST_COLUMNS = 12;  // of one output in a table
-const MOST_BARS = 6;  // rows of scores that are shown as bars; more are a table
+const MOST_BARS = 6;  // rows of scores that are shown as bars, where they are no table
 const MOST_PICTURES = 8;
 const SMALLEST = 8, LARGEST = 4096;  // pixels of a side
 const SMALLEST_GRAY = 28;  // of a picture of one layer that is not in bytes: smaller ones are mostly no pictures
@@ -40,6 +40,7 @@ function withRank(output, declared = []) {
 /** What an output is shown as if it is no column of a table. */
 function lookOf(output, labels, context) {
   if (!output.data.length) return { kind: "empty", shape: output.shape, datatype: output.datatype };
+  if (areRowsOfScores(output, labels)) return null;
   const look = output.datatype === "BYTES" ? picturesIn(output) ?? textIn(output, context) : scoresIn(output, labels) ?? pixelsIn(output) ?? drawingOf(output, context);
   return look ?? vectorIn(output, context);
 }
@@ -65,6 +66,17 @@ function vectorIn({ data, shape, datatype }, { rowsIn, declared }) {
 /** Whether the first dimension counts rows: none is declared that may be of any size, or of one row. */
 function mayHaveRows([first] = [-1]) {
   return first === -1 || first === 1;
+}
+
+/** Whether an output is several rows of scores, which are compared best below each other: a table has a column for each label. */
+function areRowsOfScores({ shape, datatype }, labels = []) {
+  const [count, width] = shape, isFloat = /^B?F/.test(datatype);
+  return isFloat && shape.length === 2 && count > 1 && width > 1 && width === labels.length && width <= MOST_COLUMNS;
+}
+
+/** Whether scores are shares of one whole, as probabilities are. */
+export function areShares(scores) {
+  return Math.min(...scores) >= 0 && Math.abs(scores.reduce((one, other) => one + other, 0) - 1) < 0.02;
 }
 
 /** Rows of scores with the labels of their elements, the largest first. */
@@ -158,7 +170,15 @@ function columnsOf(tensor, labels) {
   if (width <= 1) return [{ name, isNumber, datatype, values: data }];
   const nameOf = (place) => (labels?.length === width ? labels[place] : `${name} ${place}`);
   const column = (place) => data.filter((_, index) => index % width === place);
-  return Array.from({ length: width }, (_, place) => ({ name: nameOf(place), isNumber, datatype, values: column(place) }));
+  const scored = areRowsOfScores(tensor, labels) ? scoredOf(slices(data.map(numberOf), width)) : () => ({});
+  return Array.from({ length: width }, (_, place) => ({ name: nameOf(place), isNumber, datatype, values: column(place), ...scored(place) }));
+}
+
+/** What a column of scores has besides: whether they are shares, and in which rows it has the largest. */
+function scoredOf(rows) {
+  const largest = rows.map((row) => row.indexOf(Math.max(...row.filter((score) => score !== null && !Number.isNaN(score)))));
+  const whole = rows.filter((row) => row.every(Number.isFinite)), isShare = whole.length > 0 && whole.every(areShares);
+  return (place) => ({ isShare, areLargest: largest.map((found) => found === place) });
 }
 
 function slices(values, size) {

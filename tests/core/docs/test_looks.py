@@ -100,14 +100,59 @@ def test_rows_stand_beside_the_rows_that_were_sent(scripts: Scripts) -> None:
 
 def test_scores_with_labels_are_sorted(scripts: Scripts) -> None:
     labels = {"species": ["cat", "dog", "owl"]}
-    scores = output("species", "FP32", 2, 3, data=[0.1, 0.7, 0.2, 0.5, 0.2, 0.3])
-    [look] = looks_of(scripts, [scores], labels=labels)
-    assert look["rows"] == [[["dog", 0.7], ["owl", 0.2], ["cat", 0.1]], [["cat", 0.5], ["owl", 0.3], ["dog", 0.2]]]
+    [look] = looks_of(scripts, [output("species", "FP32", 1, 3, data=[0.1, 0.7, 0.2])], labels=labels)
+    assert look["rows"] == [[["dog", 0.7], ["owl", 0.2], ["cat", 0.1]]]
     assert kinds_of(scripts, output("species", "FP32", 3), labels=labels) == ["scores"]
-    [many] = looks_of(scripts, [output("species", "FP32", 7, 3)], labels=labels)
-    assert [column["name"] for column in many["columns"]] == ["cat", "dog", "owl"]
     [other] = looks_of(scripts, [output("species", "FP32", 2)], labels=labels)
     assert other["kind"] == "table"
+    letters = [chr(code) for code in range(ord("a"), ord("m") + 1)]  # too many for a table
+    [wide] = looks_of(scripts, [output("letter", "FP32", 2, 13, data=[*range(13), *range(13, 0, -1)])], labels={"letter": letters})
+    assert [row[0] for row in wide["rows"]] == [["m", 12], ["a", 13]]
+
+
+@pytest.mark.parametrize("count", [2, 7, 30])
+@pytest.mark.parametrize("width", [2, 3, 12])
+def test_several_rows_of_scores_are_a_table_with_a_column_for_each_label(scripts: Scripts, count: int, width: int) -> None:
+    labels = [f"class {place}" for place in range(width)]
+    image = output("image", "FP32", count, 64)  # of what was sent no table is made
+    scores = np.random.default_rng(count).dirichlet(np.ones(width), count)
+    [look] = looks_of(scripts, [output("y", "FP64", count, width, data=scores.ravel().tolist())], [image], labels={"y": labels})
+    assert (look["kind"], look["count"], [column["name"] for column in look["columns"]]) == ("table", count, labels)
+    assert np.array_equal(np.transpose([column["values"] for column in look["columns"]]), scores)
+    assert all(column["isShare"] for column in look["columns"])
+    marked = np.transpose([column["areLargest"] for column in look["columns"]])
+    assert np.array_equal(marked.argmax(1), scores.argmax(1))
+    assert marked.sum() == count
+
+
+@pytest.mark.parametrize(
+    ("rows", "are_shares", "largest"),
+    [
+        ([[0.5, 0.5], [0.25, 0.75]], True, [0, 1]),  # of equal ones the first, as argmax
+        ([[0.4, 0.6], [0.2, 0.9]], False, [1, 1]),  # of two answers, not of one
+        ([[-3.5, 2], [1, "-Infinity"]], False, [1, 0]),
+        ([[3.5, "Infinity"], [1, 0.5]], False, [1, 0]),
+        ([["NaN", 0.1], [0.7, 0.3], [None, None]], True, [1, 0, None]),
+        ([["NaN", 0.1], [None, -3]], False, [1, 1]),
+    ],
+)
+def test_the_largest_score_of_each_row_is_marked(scripts: Scripts, rows: list[Any], are_shares: bool, largest: list[int | None]) -> None:
+    data = [score for row in rows for score in row]
+    [look] = looks_of(scripts, [output("y", "FP64", len(rows), 2, data=data)], labels={"y": ["no", "yes"]})
+    columns = look["columns"]
+    marked = [[place for place, column in enumerate(columns) if column["areLargest"][row]] for row in range(len(rows))]
+    assert marked == [[] if place is None else [place] for place in largest]
+    assert [column["isShare"] for column in columns] == [are_shares, are_shares]
+
+
+@pytest.mark.parametrize(
+    "tensor",
+    [output("y", "BYTES", 2, 2), output("y", "BOOL", 2, 2, data=[True, False] * 2), output("y", "FP32", 2, 3), output("y", "FP32", 2)],
+    ids=lambda tensor: f"{tensor['datatype']}{tensor['shape']}",
+)
+def test_what_is_no_rows_of_scores_has_no_mark(scripts: Scripts, tensor: Any) -> None:
+    looks = looks_of(scripts, [tensor], labels={"y": ["no", "yes"]})
+    assert not any("areLargest" in column for look in looks for column in look.get("columns", []))
 
 
 @pytest.mark.parametrize(("media_type", "head"), HEADS.items())
@@ -196,14 +241,13 @@ def test_flat_answers_are_outputs_too(scripts: Scripts) -> None:
 
 
 @pytest.mark.parametrize(
-    ("declared", "kind"), [([-1, 3], "scores"), ([2, 3], "scores"), ([-1, -1], "table"), ([-1], "table"), (None, "table")]
+    ("declared", "names"),
+    [([-1, 3], ["a", "b", "c"]), ([2, 3], ["a", "b", "c"]), ([-1, -1], ["y"]), ([-1], ["y"]), (None, ["y"])],
 )
-def test_a_flat_answer_has_the_shape_that_is_declared(scripts: Scripts, declared: list[int] | None, kind: str) -> None:
+def test_a_flat_answer_has_the_shape_that_is_declared(scripts: Scripts, declared: list[int] | None, names: list[str]) -> None:
     shapes = {} if declared is None else {"y": declared}
-    [look] = looks_of(scripts, [output("y", "FP64", 6)], labels={"y": ["a", "b", "c"]} if kind == "scores" else {}, declared=shapes)
-    assert look["kind"] == kind
-    if kind == "scores":
-        assert len(look["rows"]) == 2
+    [look] = looks_of(scripts, [output("y", "FP64", 6)], labels={"y": ["a", "b", "c"]}, declared=shapes)
+    assert (look["kind"], look["count"], [column["name"] for column in look["columns"]]) == ("table", 6 // len(names), names)
 
 
 def test_a_list_of_flat_answers_is_rows(scripts: Scripts) -> None:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 import re
+from typing import Literal
 
 import pytest
-from playwright.sync_api import Browser, Route, expect
+from playwright.sync_api import Browser, Route, ViewportSize, expect
 
 from tests.support.page import answer_of, box_of, copied_from, drawn, opened, picture, write_json
 from tests.support.page_site import RED
@@ -65,11 +66,42 @@ def test_scores_are_bars(site: Served, browser: Browser) -> None:
     expect(page.locator("#look .bars li")).to_have_text(["owl70.0 %", "cat20.0 %", "dog10.0 %"])
     widths = page.locator("#look .fill").evaluate_all("fills => fills.map((fill) => fill.style.width)")
     assert [round(float(width.removesuffix("%"))) for width in widths] == [70, 20, 10]
-    page.get_by_label("x FP64").fill("0 0 1\n0.2 0.1 0.7")
+    page.get_by_label("x FP64").fill("0 0 1")
     page.click("#send")
     expect(page.locator("#look .bars li").first).to_have_text("owl100.0 %")
+    page.evaluate("location.hash = 'model=letter'")
+    expect(page.locator("h2")).to_have_text("letter")
+    page.click("#send")
+    expect(page.locator("#look h4")).to_have_text(["Row 1", "Row 2"])  # of too many columns for a table
     ends = {round(box_of(track)[2], 2) for track in page.locator("#look .bars .track").all()}
     assert len(ends) == 1  # in both rows
+    assert seen.console == []
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [360, 1280])
+def test_several_rows_of_probabilities_are_a_table_with_the_largest_marked(
+    site: Served, browser: Browser, width: int, scheme: Literal["light", "dark"]
+) -> None:
+    size: ViewportSize = {"width": width, "height": 900}
+    page, seen = opened(browser, f"{site.url}/v2/docs#model=species", viewport=size, color_scheme=scheme)
+    rows = [[0.1234567, 0.7, 0.1765433], [0.0001, 0.0002, 0.9997], *[[0.6, 0.3, 0.1]] * 6]
+    page.get_by_label("x FP64").fill("\n".join(" ".join(map(str, row)) for row in rows))
+    page.click("#send")
+    expect(page.locator("#look thead tr")).to_have_text(["answeredsent", "rowcatdogowlx 0x 1x 2"])
+    table = page.locator("#look tbody tr")
+    first, last = "112.3 %70.0 %17.7 %0.12345670.70.1765433", [f"{row}60.0 %30.0 %10.0 %0.60.30.1" for row in range(3, 9)]
+    expect(table).to_have_text([first, "2< 0.1 %< 0.1 %100.0 %0.00010.00020.9997", *last])
+    expect(page.locator("#look figcaption > :not(.tools)")).to_have_text(["species", "8 rows, ★ is the largest score of its row"])
+    assert [table.nth(row).locator(".largest").inner_text() for row in range(3)] == ["70.0 %", "100.0 %", "60.0 %"]
+    mark = "cell => [getComputedStyle(cell, '::before').content.includes('★'), getComputedStyle(cell).fontWeight]"
+    assert table.first.locator("td").evaluate_all(f"cells => cells.map({mark})") == [[False, "400"], [True, "700"], *[[False, "400"]] * 4]
+    whole = table.nth(1).locator("td").evaluate_all("cells => cells.map((cell) => cell.title)")
+    assert whole == ["0.0001", "0.0002", "0.9997", "", "", ""]
+    assert box_of(page.get_by_role("columnheader", name="owl"))[2] <= width  # a phone shows the scores, and what was sent beside them
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    assert copied_from(page, "#look").splitlines()[1] == "0.1234567\t0.7\t0.1765433\t0.1234567\t0.7\t0.1765433"
+    picture(page, f"probabilities-{width}-{scheme}")
     assert seen.console == []
 
 
