@@ -35,14 +35,10 @@ function tableFigure({ names, count, columns, noun = "row" }) {
   const buttons = [copyButton(() => separated(columns, count, "\t")), saveButton("answer.csv", () => new Blob([separated(columns, count, ",")], { type: "text/csv" }))];
   const table = count === 1 ? oneRow(columns) : manyRows(columns, Math.min(count, MOST_ROWS), noun);
   const areSingle = count === 1 && noun === "row" && columns.length === names.length;  // values that nobody would count
-  const [name, ...others] = names, size = areSingle ? "" : counted(count, noun) + noteOf(columns), all = [counted(names.length, "output"), size].filter(Boolean).join(", ");
+  const mark = columns.some(({ areLargest }) => areLargest) ? ", ★ is the largest score of its row" : "";
+  const [name, ...others] = names, size = areSingle ? "" : counted(count, noun) + mark, all = [counted(names.length, "output"), size].filter(Boolean).join(", ");
   const children = scrolled(table, others.length ? all : [name, size].filter(Boolean).join(", "), count, noun);
   return others.length ? figure("", all, buttons, children) : figure(name, size, buttons, children);
-}
-
-/** What the mark in cells stands for, if there are any. */
-function noteOf(columns) {
-  return columns.some(({ areLargest }) => areLargest) ? ", ★ is the largest score of its row" : "";
 }
 
 /** A table that scrolls, and what it leaves out of `count` things. */

@@ -46,7 +46,9 @@ def test_a_flat_answer_has_its_rows_and_labels(site: Served, browser: Browser) -
     page.get_by_label("x FP64 [-1, 3]").fill("0.2 0.1 0.7\n0.1 0.6 0.3")
     page.click("#send")
     expect(page.locator("#status")).to_have_text("200 OK")
-    expect(page.locator("#look .bars li:first-child .label")).to_have_text(["owl", "dog"])
+    expect(page.locator("#look thead tr").last).to_contain_text("catdogowl")
+    expect(page.locator("#look tbody tr")).to_contain_text(["20.0 %10.0 %70.0 %", "10.0 %60.0 %30.0 %"])
+    expect(page.locator("#look .largest")).to_have_text(["70.0 %", "60.0 %"])
     assert seen.console == []
 
 
