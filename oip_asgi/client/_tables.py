@@ -165,6 +165,7 @@ class Writer:
         self.refused_file = file.with_suffix(".refused.csv" if self._format == "csv" else ".refused.jsonl")
         self._state = file.with_name(f"{file.name}.state")
         self.done = self.refused = 0
+        self.first_reason = ""  # of what this run refused
         self._kept = time.monotonic()
         if not goes_on and self._state.exists():
             raise ValueError(f"{file}: a run was cut before its end: go on with --resume, or remove {self._state}")
@@ -216,6 +217,7 @@ class Writer:
 
     def write_refused(self, number: int, reason: str, row: Mapping[str, Any]) -> None:
         self.refused += 1
+        self.first_reason = self.first_reason or reason
         if self._format == "csv":
             _write_csv(self._errors, ["row", "reason", *row], [[number, reason, *row.values()]])
         else:

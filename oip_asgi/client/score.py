@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import re
 import sys
 import threading
 import time
@@ -39,6 +40,8 @@ inputs=[TensorSpec("X", "FP64", [-1, 4])], or "inputs" in model-settings.json"""
 _UNDECLARED_FRAME: Final = """\
 The model takes a data frame, and declares nothing of its columns, so each was sent as pandas reads it. If it takes others, declare them: \
 inputs=specs_of(X_train)"""
+_PLACE: Final = re.compile(r"""((?:input|column) (?:'[^']*'|"[^"]*")(?:,| cannot [^:]*:) )row 0\b|rows\[0\](\.?)""")
+"""Where the text of an error begins with the row. A refused row was sent alone, so it is the first one there."""
 _PATIENCE: Final = 60.0
 _LINE_EVERY: Final = 10.0
 _BAR_EVERY: Final = 0.2
@@ -113,7 +116,6 @@ def _score(options: argparse.Namespace, is_terminal: bool) -> int:
         job: _Rows | _Requests = _Requests(options, requests)
     else:
         job = _Rows(options, open_table(options.rows))
-    first_refused = ""
     give_up, of = threading.Event(), {"rows": str(options.rows.resolve()), "size": options.rows.stat().st_size, "model": options.model}
     writer = Writer(options.out, of, goes_on=options.resume)
     progress = Progress(job.total, writer.done, sys.stderr.write, is_terminal=is_terminal)
@@ -123,7 +125,6 @@ def _score(options: argparse.Namespace, is_terminal: bool) -> int:
         rows = islice(job.rows(), writer.done, None)
         for part in scorer.score(rows, writer.done):
             job.write(writer, part)
-            first_refused = first_refused or next((reason for _, reason, _ in part.refused), "")
             writer.note(part.first + part.size - 1)
             progress.tell(writer.done)
     except FailsWithAll as failure:
@@ -137,18 +138,16 @@ def _score(options: argparse.Namespace, is_terminal: bool) -> int:
         progress.tell(writer.done, at_end=True)
         is_complete = writer.done == job.total
         writer.close(is_complete=is_complete)
-    if first_refused:
-        first_refused += job.advice
-    return _conclude(writer, job.total, why, first_refused, is_complete=is_complete)
+    return _conclude(writer, job.total, why, job.advice, is_complete=is_complete)
 
 
-def _conclude(writer: Writer, total: int, why: str, first_refused: str, *, is_complete: bool) -> int:
+def _conclude(writer: Writer, total: int, why: str, advice: str, *, is_complete: bool) -> int:
     scored = writer.done - writer.refused
     text = f"{scored:,} of {total:,} rows are scored: {writer.file}"
     if writer.refused:
         text += f"; {writer.refused:,} are refused, each with its reason in {writer.refused_file}"
-    if first_refused:
-        text += f" (the first: {first_refused})"
+    if writer.first_reason:
+        text += f" (the first: {writer.first_reason}{advice})"
     if not is_complete:
         text += f"; stopped, as {why}; --resume goes on from here"
     print(text, file=sys.stderr)  # noqa: T201
@@ -188,10 +187,16 @@ class _Rows:
         for first, count, outputs in part.answers:
             writer.write(Columns([*range(first, first + count)], outputs))
         for number, reason, row in part.refused:
-            writer.write_refused(number, reason, dict(zip(self._table.names, row, strict=False)))
+            writer.write_refused(number, _name_row(reason, number), dict(zip(self._table.names, row, strict=False)))
 
     def close(self) -> None:
         self._client.close()
+
+
+def _name_row(reason: str, number: int) -> str:
+    """A reason with the number that the row has in the file."""
+    place = _PLACE.match(reason)
+    return reason if place is None else f"{place[1] or ''}row {number}{', ' if place[2] else ''}{reason[place.end() :]}"
 
 
 class _Requests:

@@ -1,0 +1,63 @@
+"""The command that scores a file, where rows are refused: the reason names the row of the file, and not that of the request."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any, Literal, TypedDict
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from oip_asgi import InferenceServer, OIPApp, TensorSpec
+from oip_asgi.client.score import main
+from oip_asgi.specs import specs_of
+from tests.support.threads import serving
+
+
+class Guest(TypedDict):
+    age: int
+    kind: Literal["adult", "child"]
+
+
+def count_ages(rows: list[Guest]) -> list[float]:
+    return [float(row["age"]) for row in rows]
+
+
+def refuse_rows(model: str, tmp_path: Path, name: str, text: str) -> list[dict[str, Any]]:
+    server, rows, out = InferenceServer(), tmp_path / name, tmp_path / "s.jsonl"
+    rows.write_text(text)
+    server.register("column", lambda a: a, inputs=[TensorSpec("row 0", "FP64", [-1], minimum=0.0)])
+    server.register("matrix", lambda X: X, inputs=[TensorSpec("X", "FP64", [-1, 2], minimum=0.0)])  # noqa: N803
+    server.register("guests", count_ages)
+    sizes = pd.DataFrame({"size": pd.Categorical(["S", "M"])})
+    server.register("sizes", lambda df: np.arange(len(df)), inputs=specs_of(sizes), content_type="pd")
+    with serving(OIPApp(server, path="/v2")) as port:
+        assert main([f"http://127.0.0.1:{port}/v2", model, str(rows), "--out", str(out), "--chunk", "3"]) == 1
+    return [json.loads(line) for line in out.with_suffix(".refused.jsonl").read_text().splitlines()]
+
+
+@pytest.mark.parametrize(
+    ("model", "text", "reasons"),
+    [
+        ("column", "row 0\n1\n2\n3\n4\n-5\nx\n", {5: "input 'row 0', row 5: -5.0 is out of range", 6: "row 0 is 'x': expected FP64"}),
+        ("matrix", "a,b\n1,2\n3,4\n5,6\n7,-8\n", {4: "input 'X', row 4, column 1: -8.0 is out of range"}),
+        ("guests", "age,kind\n7,child\n8,row 0\n", {2: "row 2, kind: expected 'adult' or 'child', got 'row 0'"}),
+        ("sizes", "size,b\nS,1\nM,1\nS,1\nXL,1\n", {4: "column 'size' cannot have the categories in its pd_categories: row 4 is 'XL'"}),
+    ],
+)
+def test_a_reason_names_the_row_of_the_file(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], model: str, text: str, reasons: dict[int, str]
+) -> None:
+    refused = refuse_rows(model, tmp_path, "rows.csv", text)
+    assert [each["row"] for each in refused] == list(reasons)
+    for each, reason in zip(refused, reasons.values(), strict=True):
+        assert each["reason"].startswith(reason)
+    assert f"(the first: {refused[0]['reason']}" in capsys.readouterr().err
+
+
+def test_a_reason_of_a_whole_request_names_the_row_of_the_request(tmp_path: Path) -> None:
+    good, wrong = ({"inputs": [{"name": "row 0", "datatype": "FP64", "shape": [2], "data": data}]} for data in ([1, 2], [-1, 2]))
+    refused = refuse_rows("column", tmp_path, "rows.jsonl", f"{json.dumps(good)}\n{json.dumps(wrong)}\n")
+    assert [(each["row"], each["reason"]) for each in refused] == [(2, "input 'row 0', row 0: -1.0 is out of range: expected 0.0 or more")]
