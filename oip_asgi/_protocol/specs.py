@@ -22,6 +22,8 @@ from .tensors import to_plain_name
 
 OTHER_DATATYPES: Final = "other_datatypes"
 """The parameter of an input in metadata that says which datatypes are taken beside its own: "numbers" or "all"."""
+LABELS: Final = "labels"
+"""The parameter of an output in metadata that has its labels: a list in JSON, as a parameter is no list."""
 
 
 class _Resolved:

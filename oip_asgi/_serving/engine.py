@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import threading
 import time
@@ -23,7 +24,7 @@ from .._protocol.access import Access, Action, MakeAccess
 from .._protocol.errors import NotFound
 from .._protocol.limits import LOOP_BYTES
 from .._protocol.log import logger
-from .._protocol.specs import OTHER_DATATYPES, TensorSpec
+from .._protocol.specs import LABELS, OTHER_DATATYPES, TensorSpec
 from .guard import Guard
 from .record import Tracer, record_unknown
 from .server_options import ServerOptions
@@ -221,6 +222,7 @@ def _describe_tensors(specs: Sequence[TensorSpec]) -> list[schemas.MetadataTenso
     described = [schemas.MetadataTensor(spec.name, spec.datatype, list(spec.shape)) for spec in specs]
     for document, spec in zip(described, specs, strict=True):
         others = {} if spec.other_datatypes is None else {OTHER_DATATYPES: spec.other_datatypes}
-        if spec.parameters or spec.has_range or others:
-            document.parameters = {**spec.parameters, **others, **spec.bounds}
+        labels = {} if spec.labels is None else {LABELS: json.dumps(spec.labels, ensure_ascii=False)}
+        if spec.parameters or spec.has_range or others or labels:
+            document.parameters = {**spec.parameters, **others, **labels, **spec.bounds}
     return described

@@ -150,10 +150,14 @@ def read_requests(file: Path) -> _JSONLines | None:
 
 
 class Columns(NamedTuple):
-    """What is written of some rows: their numbers, from 1 on, and a value for each of them by the name of the column."""
+    """What is written of some rows: their numbers, from 1 on, and a value for each of them by the name of the column.
+
+    A value of several elements can have a label for each.
+    """
 
     numbers: list[int]
     values: dict[str, Sequence[Any]]
+    labels: Mapping[str, Sequence[str]]
 
 
 class Writer:
@@ -200,7 +204,7 @@ class Writer:
             with pyarrow.ipc.new_stream(self._out, batch.schema) as stream:
                 stream.write_batch(batch)
         elif self._format == "csv":
-            flat = {"row": columns.numbers, **_flatten_rows(columns.values)}
+            flat = {"row": columns.numbers, **_flatten_rows(columns.values, columns.labels)}
             without_nan = ([None if value != value else value for value in values] for values in flat.values())  # only NaN is not itself
             _write_csv(self._out, flat.keys(), zip(*without_nan, strict=True))
         else:
@@ -260,13 +264,15 @@ def _write_csv(opened: BinaryIO, names: Iterable[str], rows: Iterable[Iterable[A
     opened.write(text.getvalue().encode())
 
 
-def _flatten_rows(values: Mapping[str, Any]) -> dict[str, list[Any]]:
-    """One column for each element of a row."""
+def _flatten_rows(values: Mapping[str, Any], labels: Mapping[str, Sequence[str]]) -> dict[str, list[Any]]:
+    """One column for each element of a row, named by its label, or by its place."""
     flat: dict[str, list[Any]] = {}
     for name, each in values.items():
         if isinstance(each, np.ndarray) and each.ndim > 1:
             rows = each.reshape(len(each), -1)
-            flat |= {f"{name}_{column}": rows[:, column].tolist() for column in range(rows.shape[1])}
+            of_elements = labels.get(name, ())
+            names = of_elements if len(set(of_elements)) == len(of_elements) == rows.shape[1] else range(rows.shape[1])
+            flat |= {f"{name}_{of_element}": column.tolist() for of_element, column in zip(names, rows.T, strict=True)}
         else:
             flat[name] = _to_list(each)
     return flat

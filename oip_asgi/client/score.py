@@ -13,7 +13,8 @@ import re
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from itertools import islice
 from pathlib import Path
 from typing import Any, Final
@@ -21,6 +22,7 @@ from typing import Any, Final
 from .._io import finish
 from .._models.registry import path_of
 from .._protocol.errors import InferenceError, InvalidResponse
+from .._protocol.specs import LABELS
 from .._rest.client import read_document
 from . import _questions as questions
 from ._arguments import describe, make_parser, read_headers
@@ -168,6 +170,7 @@ class _Rows:
         inputs = metadata.get("inputs") or ()
         if takes_frame and all(each["shape"] in ([], [1]) for each in inputs):  # scalars beside a frame are the same for all rows
             inputs = ()
+        self._labels = dict(_find_labels(metadata.get("outputs") or ()))
         self.advice = "" if inputs else f". {_UNDECLARED_FRAME if takes_frame else _UNDECLARED}"
         chosen = options.columns.split(",") if options.columns else None
         self._columns: list[Column] = plan_columns(table.names, inputs, chosen, kinds, is_text=table.is_text)
@@ -185,12 +188,18 @@ class _Rows:
 
     def write(self, writer: Writer, part: Part) -> None:
         for first, count, outputs in part.answers:
-            writer.write(Columns([*range(first, first + count)], outputs))
+            writer.write(Columns([*range(first, first + count)], outputs, self._labels))
         for number, reason, row in part.refused:
             writer.write_refused(number, _name_row(reason, number), dict(zip(self._table.names, row, strict=False)))
 
     def close(self) -> None:
         self._client.close()
+
+
+def _find_labels(outputs: Iterable[Mapping[str, Any]]) -> Iterator[tuple[str, list[str]]]:
+    for output in outputs:
+        with suppress(LookupError, TypeError, ValueError):  # another server may mean something else by "labels"
+            yield output["name"], list(map(str, json.loads(output.get("parameters", {})[LABELS])))
 
 
 def _name_row(reason: str, number: int) -> str:

@@ -45,7 +45,8 @@ def metadata_rows() -> Iterator[Row]:
     models = json.dumps({"models": NAMES}, ensure_ascii=False, separators=(",", ":")).encode()
     two = (
         b'{"name":"two","platform":"sklearn","inputs":[{"name":"x","datatype":"FP32","shape":[-1,2]},{"name":"n","datatype":"INT64","shape":[1]}],'
-        b'"outputs":[{"name":"y","datatype":"FP32","shape":[-1,2]},{"name":"m","datatype":"INT64","shape":[1]}]}'
+        b'"outputs":[{"name":"y","datatype":"FP32","shape":[-1,2],"parameters":{"labels":"[\\"cold\\", \\"warm\\"]"}},'
+        b'{"name":"m","datatype":"INT64","shape":[1]}]}'
     )
     empty = '{"name":"%s","platform":"python","inputs":[],"outputs":[]%s}'
     of_version, of_x = (f',"parameters":{{"undeclared_inputs":"{name}"}}' for name in ("version", "x"))
