@@ -449,6 +449,9 @@ def _annotate(of: Any, kind: Any = None) -> Any:
     if isinstance(of, types.LiteralType):
         return Literal[tuple(value for value in of.values if value is not None)]
     bounds = {name: getattr(of, name, None) for name in _BOUNDS}
+    if isinstance(of, types.IntType):
+        for reached, beyond, bound in (("ge", "gt", -(2**63)), ("le", "lt", 2**63 - 1)):
+            bounds[reached] = bound if bounds[reached] is bounds[beyond] is None else bounds[reached]
     kind = kind or (of.cls if isinstance(of, types.EnumType) else _KINDS[type(of)].of_python)
     return Annotated[kind, msgspec.Meta(**bounds)] if any(bound is not None for bound in bounds.values()) else kind
 

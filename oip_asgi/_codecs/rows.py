@@ -17,7 +17,7 @@ from typing import Any, Final
 import msgspec
 import numpy as np
 from msgspec import UNSET
-from msgspec.inspect import FloatType, IntType
+from msgspec.inspect import FloatType
 
 from .._protocol.errors import InvalidRequest, InvalidResponse, list_names, show
 from .._protocol.tensors import InferenceRequest, InferenceResponse, Tensor
@@ -163,16 +163,20 @@ class RowWriter:
         self._convert: Callable[[list[Any]], list[Any]] = lambda rows: convert((rows,)).rows
         self._find = list(map(attrgetter, attributes))
         self._is_json = all(field.is_plain for field in fields)
-        self._numbers = [index for index, field in enumerate(fields) if field.of in (FloatType, IntType) and not field.choices]
+        self._floats = [
+            (field, attrgetter(attribute), methodcaller("get", name))
+            for attribute, (name, field) in zip(attributes, self._by_name.items(), strict=True)
+            if field.of is FloatType
+        ]
 
     def check(self, rows: list[Any]) -> list[Any]:
         """Objects with the values that leave. Raises TypeError or InvalidRequest if a row is not of the class, or does not fit it."""
         rows = self._prepare(rows)
-        get: Any = dict.get if rows and isinstance(rows[0], dict) else getattr
-        keys = list(self._by_name) if get is dict.get else self._attributes
         try:
             checked = self._convert(rows)
         except msgspec.ValidationError:  # such as numbers of numpy
+            get: Any = dict.get if isinstance(rows[0], dict) else getattr
+            keys = self._by_name if get is dict.get else self._attributes
             columns = {name: [get(row, key, UNSET) for row in rows] for name, key in zip(self._by_name, keys, strict=True)}
             rows = _to_objects({name: _to_plain(column) for name, column in columns.items()})
             for row, name in ((row, name) for row, each in enumerate(rows) for name, value in each.items() if value is UNSET):
@@ -181,9 +185,8 @@ class RowWriter:
                 checked = self._convert(rows)
             except msgspec.ValidationError as error:
                 raise InvalidRequest(explain_msgspec(str(error).replace("`$[0]", "`$", 1), rows, self._by_name)) from None
-            get, keys = dict.get, list(self._by_name)
-        for index in self._numbers:
-            refuse_changed(self.fields[index], [get(row, keys[index]) for row in rows])
+        for field, of_object, of_dict in self._floats:
+            refuse_changed(field, [*map(of_dict if isinstance(rows[0], dict) else of_object, rows)] if rows else ())
         return checked
 
     def to_columns(self, checked: Sequence[Any]) -> list[Tensor]:
