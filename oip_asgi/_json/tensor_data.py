@@ -26,7 +26,7 @@ from numpy import ndarray  # `np.ndarray` takes longer, as the module has a `__g
 
 from .._protocol.datatypes import DTYPES, Array, Buffer, DType, cast, datatype_of, find_overflow, make_integer_array
 from .._protocol.errors import InvalidRequest, show
-from .._protocol.limits import PIECE
+from .._protocol.limits import LOOP_BYTES, PIECE, SHORT_TEXT
 from .._protocol.tensor_bytes import count
 from .._protocol.to_array import object_array, to_shape
 from .._turns import take_turns
@@ -55,6 +55,10 @@ _BLANK: Final = bytes.maketrans(b"[]", b"  ")
 _SLOW: Final = {letter: re.compile(letter + rb"[-+]?[0-9]{3}") for letter in (b"e", b"E")}
 """A number that takes msgspec 12 microseconds, and Python's json a fraction of one."""
 
+_FEW: Final = 500
+"""How many slow numbers may be read on an event loop, which takes 6 milliseconds; and how many lists and strings a text may have, of which
+each is an object, that is read whole."""
+
 _STEP: Final = 2**13
 """Elements that are written in one call."""
 
@@ -69,6 +73,25 @@ def from_json(text: Buffer, dtype: DType, shape: tuple[int, ...]) -> Array:
     with suppress(*REFUSALS):
         return _read_quickly(whole, dtype, shape)
     return _pack_elements(checked_data.read(whole, checked_data.Form(dtype, shape, count(shape))), dtype, shape)
+
+
+def is_short(text: Buffer) -> bool:
+    """Whether one decoder may read a text whole: it takes little time, and its objects take little memory."""
+    if len(text) < LOOP_BYTES // 4:  # too short for many slow numbers
+        return True
+    whole = bytes(text)
+    if len(text) > LOOP_BYTES and (len(text) > SHORT_TEXT or not (_has_few(whole, b"[") and _has_few(whole, b'"'))):
+        return False
+    return all(_has_few(whole, letter) or len(pattern.findall(whole)) <= _FEW for letter, pattern in _SLOW.items())
+
+
+def _has_few(text: bytes, letter: bytes) -> bool:
+    place = -1
+    for _ in range(_FEW):  # which is quicker than to count, where there are few
+        place = text.find(letter, place + 1)
+        if place < 0:
+            return True
+    return False
 
 
 def _read_quickly(text: bytes, dtype: DType, shape: tuple[int, ...] | None = None) -> Array:

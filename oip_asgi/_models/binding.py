@@ -10,7 +10,7 @@ import inspect
 import operator
 from collections.abc import Callable, Collection, Mapping, Sequence, Set
 from dataclasses import replace
-from typing import Any, NamedTuple, Protocol, TypeAlias
+from typing import Any, Final, NamedTuple, Protocol, TypeAlias
 
 import msgspec
 
@@ -137,6 +137,10 @@ def take_default(_: Accepted, __: str, ___: Read | None, default: Any) -> Any:
     return default
 
 
+_PLAIN: Final = frozenset((take_array, take_context, take_default))
+"""What takes no longer if there are more elements."""
+
+
 class Parameter(NamedTuple):
     """How one argument is made: `from_` takes it from a call, with the name of its tensor, what reads that, and what stands in for it."""
 
@@ -191,6 +195,8 @@ class Binding(Bound, frozen=True, kw_only=True, eq=False):
     takes_any_key: bool
     """Whether each key of a flat object is an input: for a data frame that takes any name, or where nothing reads the request's
     parameters; for `**inputs` alone."""
+    is_plain: bool
+    """Whether all its arguments are arrays as they came, of which no element is looked at."""
     takes_frame: bool
     """Whether one parameter is a data frame, whose columns are the inputs that no other parameter has."""
     rows: Rows | None
@@ -359,6 +365,7 @@ def make_binding(bound: Bound) -> Binding:
     takes_rest, takes_all, is_alone = rest is not None, reader is not None, kind is None
     takes_any = takes_rest or takes_all or kind is InferenceRequest
     reads_others = takes_rest or not is_alone
+    ranged = {name: spec for name, spec in declared.items() if spec.has_range}
     return Binding(
         **msgspec.structs.asdict(bound),
         inputs=tuple(spec for _, spec in specs if spec is not None),
@@ -368,13 +375,14 @@ def make_binding(bound: Bound) -> Binding:
         read_alone=frozenset() if reads_others else scalars,
         takes_any_key=(takes_all and (bound.is_open or is_alone)) or (takes_rest and is_alone and not entries),
         takes_frame=reader is not None and reader.codec.content_type == "pd",
+        is_plain=not (takes_rest or ranged) and {each.from_ for each in bound.parameters} <= _PLAIN,
         rows=reader.codec if reader is not None and isinstance(reader.codec, Rows) else None,
         named=named,
         columns=columns,
         may_be_null=frozenset(each.name for each in bound.parameters if each.default is None) & named - columns,
         required=frozenset(entry.name for entry in entries if entry.is_needed) - scalars,
         _specs=declared,
-        _ranged={name: spec for name, spec in declared.items() if spec.has_range},
+        _ranged=ranged,
         _known=None if bound.is_open else frozenset(entry.name for entry in entries),
         _single_input=None if takes_any or len(tensors) != 1 else tensors[0],
     )

@@ -16,12 +16,12 @@ from typing import Any, Final
 import msgspec
 
 from .._json import documents
-from .._json.tensor_data import from_json, from_value, to_value
+from .._json.tensor_data import from_json, from_value, is_short, to_value
 from .._json.text import REFUSALS, Unusual
 from .._protocol import schemas
 from .._protocol.datatypes import Buffer, DType, dtype_of, name_of
 from .._protocol.errors import ErrorResponse, InvalidRequest, InvalidResponse, show
-from .._protocol.limits import LOOP_BYTES
+from .._protocol.limits import LOOP_BINARY, LOOP_BYTES, LOOP_TEXT, may_hold_more
 from .._protocol.schemas import Parameters
 from .._protocol.tensor_bytes import count, from_bytes, view_bytes
 from .._protocol.tensors import (
@@ -66,7 +66,7 @@ def decode_request(
         raise InvalidRequest("the body is empty: expected a JSON object with inputs")
     document: schemas.InferenceRequest | documents.Request
     try:
-        if len(text) > LOOP_BYTES:
+        if not is_short(text):
             raise Unusual
         document = documents.decode_short(text)
         tensors = _decode_tensors(document.inputs, "inputs", binary, read_region, is_lax=is_lax)
@@ -83,6 +83,20 @@ def decode_request(
     if parameters:
         _check_flag(parameters, "binary_data_output", "parameters")
     return InferenceRequest(tensors, document.id, parameters, outputs)
+
+
+def is_quick(body: Buffer, header_length: int | None) -> bool:
+    """Whether a long body is decoded quickly: it holds plain numbers, few of them as JSON."""
+    if header_length is None:
+        return len(body) <= LOOP_TEXT and is_short(body) and not may_hold_more(bytes(body))
+    is_bounded = len(body) <= LOOP_BINARY and header_length <= LOOP_BYTES
+    return is_bounded and not may_hold_more(bytes(memoryview(body)[:header_length]))
+
+
+def are_all_binary(request: InferenceRequest) -> bool:
+    """Whether all outputs leave as bytes."""
+    every = request.parameters.get("binary_data_output", False)
+    return all((output.parameters or {}).get("binary_data", every) for output in request.outputs) if request.outputs else bool(every)
 
 
 def _fit_texts(data: Any, shape: tuple[int, ...]) -> tuple[list[str], tuple[int, ...]]:

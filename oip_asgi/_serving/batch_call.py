@@ -18,13 +18,14 @@ from .._models.estimators import refuses_request
 from .._models.statistics import Numbers
 from .._protocol.errors import InferenceError, copy_error
 from .._protocol.log import log_fields, log_raised
-from .._protocol.tensors import InferenceRequest, InferenceResponse, are_short
+from .._protocol.tensors import InferenceRequest, InferenceResponse
 from .batch_rows import merge_requests, split_result
 from .call import Call, ModelRaised
 from .call_stack import CallStack, set_calls
 from .failures import find_hint
 from .held_loop import measure_steps
 from .host_errors import convert_host_error
+from .places import may_encode_here
 from .record import Tracer
 
 T = TypeVar("T")
@@ -222,7 +223,7 @@ class Execution:
         for member, part in zip(members, results, strict=True):
             try:
                 response = member.response = member.call.respond(part)
-                if not are_short(response.outputs):
+                if not may_encode_here(member.call, response):
                     self._long.append((member, response))
             except Exception as error:
                 self._fail([member], error)

@@ -2,7 +2,7 @@
 
 Knows no slots and no clock.
 
-A body of more than 16 KiB, `LOOP_BYTES` of `_protocol.limits`, is decoded in a worker thread: `pipeline` decides that.
+`places` decides whether that happens on the event loop or in a worker thread.
 """
 
 from __future__ import annotations

@@ -8,7 +8,6 @@ Knows no HTTP, no gRPC and no JSON: a `WireFormat` decodes the request and encod
 from __future__ import annotations
 
 import math
-import re
 from contextlib import suppress
 from functools import partial
 from typing import Any, Final, Literal, TypeAlias, TypeVar
@@ -21,8 +20,6 @@ from .._models.model import Model
 from .._models.statistics import Timings
 from .._protocol.datatypes import Buffer
 from .._protocol.errors import IS_A_STREAM, InvalidRequest, NotFound
-from .._protocol.limits import LOOP_BYTES
-from .._protocol.tensors import REGION, are_short
 from .batch import answer_in_batch, wait_within_calls
 from .call import Call
 from .call_stack import current_calls, find_callers, find_latest_turn
@@ -30,6 +27,7 @@ from .engine import Engine
 from .failures import FAILURES, as_error, make_busy_error, make_stopping_error
 from .held_loop import HELD_SECONDS, note_long
 from .observing import tell_observers
+from .places import may_decode_here, may_encode_here
 from .record import Span, record_failure
 from .wire_format import WireFormat
 
@@ -44,12 +42,9 @@ _STREAMING: Final = "infer_stream, generate_stream or generate over HTTP, ModelS
 
 _GONE: Final = ("unregistering", "unregistered")
 
-_REGION: Final = re.compile(rb"\\u|" + REGION.encode())
-"""A short body with this text, which may also be escaped, may name large inputs in shared memory: a worker thread reads those."""
-
 
 async def infer(engine: Engine, model: Model, wire: WireFormat[T], io: IO, call: Call[T] | None = None) -> T:
-    """Answer a request with its only response. A body up to `LOOP_BYTES` is decoded before the request waits for its slot, a longer one
+    """Answer a request with its only response. What `places` decodes here is decoded before the request waits for its slot, the rest
     after that, in a worker thread.
 
     Models that only stream are refused. If `stream` finds that its model is a plain one, it gives its `call`, which has been let in.
@@ -61,7 +56,7 @@ async def infer(engine: Engine, model: Model, wire: WireFormat[T], io: IO, call:
         if slot.turn is not None and call.latest_turn != math.inf and not call.model.has_batches:
             await wait_within_calls(call, slot.turn, io)
         if call.cached is not None:  # it has not entered
-            if are_short(call.cached.outputs):
+            if may_encode_here(call, call.cached):
                 encoded = call.encode(call.cached)
             else:
                 encoded = await io.run(partial(call.encode, call.cached), "conversion", deadline=call.deadline)
@@ -87,7 +82,7 @@ async def infer(engine: Engine, model: Model, wire: WireFormat[T], io: IO, call:
                 response = await io.call(call.run_async if call.span is None else call.run_async_in_span, call.deadline)
             else:
                 response = engine.call_here(call.run if call.span is None else call.run_in_span)
-            if are_short(response.outputs):
+            if may_encode_here(call, response):
                 encoded = call.encode(response)
             else:
                 encoded = await io.run(partial(call.encode_in_thread, response), "conversion", deadline=call.deadline)
@@ -122,7 +117,7 @@ async def let_in(engine: Engine, model: Model, wire: WireFormat[T], io: IO, take
                 if handler.once is None and takes == "response":
                     raise InvalidRequest(f"{model} {IS_A_STREAM} {_STREAMING}")
                 call.handler = handler.once or handler
-            if (len(body) if wire.size is None else wire.size) <= LOOP_BYTES and not (engine.regions.is_on and _REGION.search(body)):
+            if may_decode_here(call, body):
                 call.decode()
             if model.cache is not None:
                 await _look_up_response(call, model.cache, io)

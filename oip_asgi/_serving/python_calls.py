@@ -20,6 +20,7 @@ from .._models.handler import Handler
 from .._protocol.access import NO_HEADERS
 from .._protocol.datatypes import NUMBERS, Buffer
 from .._protocol.errors import InferenceError, InvalidRequest, show
+from .._protocol.limits import LOOP_BYTES
 from .._protocol.response_headers import ResponseHeaders
 from .._protocol.schemas import RequestOutput
 from .._protocol.tensor_bytes import count
@@ -61,10 +62,12 @@ class PythonFormat(msgspec.Struct, eq=False):
     async def read(self, _: IO) -> Buffer:
         return self.body
 
-    @property
-    def size(self) -> int:
+    def is_quick(self, _: Buffer, *, is_plain: bool) -> bool:  # noqa: ARG002
         values = self.inputs.values() if isinstance(self.inputs, Mapping) else (self.inputs,)
-        return sum(map(_estimate_size, values))
+        return sum(map(_estimate_size, values)) <= LOOP_BYTES
+
+    def sends_bytes(self, _: InferenceRequest) -> bool:
+        return True
 
     def decode(self, _: Buffer, handler: Handler, __: ReadRegion) -> InferenceRequest:
         parameters = to_plain_parameters("the request", self.parameters, InvalidRequest)

@@ -22,7 +22,7 @@ from .._models.model import Model
 from .._models.statistics import ResponseOutcome
 from .._protocol.errors import InferenceError, InvalidRequest, ModelFailed, TimedOut
 from .._protocol.log import log, log_raised, logger, name_request
-from .._protocol.tensors import InferenceResponse, are_short
+from .._protocol.tensors import InferenceResponse
 from .batch import wait_within_calls
 from .call import Call, ModelRaised
 from .call_stack import current_calls, leave_call, set_calls
@@ -30,6 +30,7 @@ from .engine import Engine
 from .failures import FAILURES, as_client_error, as_error
 from .held_loop import measure_steps
 from .pipeline import end_call, infer, let_in
+from .places import may_encode_here
 from .record import within
 from .wire_format import WireFormat
 
@@ -302,7 +303,7 @@ class _Generator(Generic[T]):
         self._count += 1
         if returned_at >= self.until:  # if the function never awaits, no timer can interrupt it
             raise DeadlinePassed
-        if not are_short(response.outputs):
+        if not may_encode_here(call, response):
             return _Item(asked_at, returned_at, large=response)
         encoded = call.encode(response)
         return _Item(asked_at, returned_at, call.timings.answered, encoded)
