@@ -21,6 +21,9 @@ _REGION: Final = re.compile(rb"\\u|" + REGION.encode())
 _FEW: Final = 64
 """Outputs of a long response that the loop encodes: each takes 20 microseconds, however small it is."""
 
+_CLASSIFIED: Final = 2**12
+"""Bytes of outputs with output options that the loop encodes: as texts, the largest numbers of FP64 take 20 microseconds each."""
+
 
 def may_decode_here(call: Call[Any], body: Buffer) -> bool:
     handler, model, has_regions = call.handler, call.model, call.engine.regions.is_on
@@ -30,8 +33,9 @@ def may_decode_here(call: Call[Any], body: Buffer) -> bool:
 
 def may_encode_here(call: Call[Any], response: InferenceResponse) -> bool:
     outputs, decoded = response.outputs, call.decoded
-    if are_short(outputs):
-        return True
-    if decoded.apply_options is not None or len(outputs) > _FEW or any(each.array.dtype.hasobject for each in outputs):
-        return False
-    return sum(each.array.nbytes for each in outputs) <= (LOOP_BINARY if call.wire.sends_bytes(decoded.request) else LOOP_TEXT)
+    is_short, size = are_short(outputs), sum(each.array.nbytes for each in outputs)
+    if decoded.apply_options is not None:
+        return is_short and size <= _CLASSIFIED
+    if is_short or len(outputs) > _FEW or any(each.array.dtype.hasobject for each in outputs):
+        return is_short
+    return size <= (LOOP_BINARY if call.wire.sends_bytes(decoded.request) else LOOP_TEXT)
