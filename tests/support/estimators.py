@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pandas as pd
@@ -18,6 +19,12 @@ LEAVES = ["no", "yes", "no", "yes"]
 ANY: dict[str, Any] = {"datatype": "FP64", "parameters": {"other_datatypes": "all"}}
 TEXT: dict[str, Any] = {"datatype": "BYTES", "parameters": {"other_datatypes": "all"}}
 ARRAY = {"shape": [-1, 4], "datatype": "FP64", "parameters": {"other_datatypes": "numbers"}}
+
+
+def scores(datatype: str, *labels: str) -> dict[str, Any]:
+    """What is declared of the probabilities of some classes."""
+    parameters = {"labels": json.dumps(labels)}
+    return {"output_0": {"datatype": datatype, "shape": [-1, len(labels)], "parameters": parameters}}
 
 
 def served(function: Any, **options: Any) -> InferenceServer:

@@ -168,13 +168,14 @@ def add_inputs(server: InferenceServer) -> None:
 
     @server.model("churn", inputs=columns, outputs=[TensorSpec("seen", "BYTES", [-1])], content_type="pd")
     def churn(frame: pd.DataFrame) -> list[str]:
-        return [" ".join(str(value) for value in row) for row in frame.astype(object).itertuples(index=False)]
+        seen = frame.astype(object).where(frame.notna(), "missing")  # which each pandas has in a way of its own
+        return [" ".join(str(value) for value in row) for row in seen.itertuples(index=False)]
 
     town = TensorSpec("town", "BYTES", [-1], "str", example=["Bern"])
 
     @server.model("towns", inputs=[town], outputs=[TensorSpec("seen", "BYTES", [-1])], content_type="pd")
     def towns(frame: pd.DataFrame) -> list[str]:
-        return [str(town) for town in frame["town"]]
+        return [str(town) for town in frame["town"].fillna("missing")]
 
     @server.model("customers")
     def customers(rows: list[Customer]) -> list[str]:

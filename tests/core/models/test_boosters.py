@@ -10,7 +10,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from tests.support.asking import ask, error, outputs
-from tests.support.estimators import ANY, ARRAY, IRIS, LEAVES, PEOPLE, TEXT, X, Y, classified, columns, described, served
+from tests.support.estimators import ANY, ARRAY, IRIS, LEAVES, PEOPLE, TEXT, X, Y, classified, columns, described, scores, served
 
 
 @pytest.mark.parametrize("library", ["lightgbm", "xgboost"])
@@ -24,7 +24,7 @@ def test_boosters_and_their_estimators(library: str) -> None:
         booster, name, datatype = fitted.get_booster().inplace_predict, "data", "FP32"
     server = served(fitted.predict_proba)
     assert described(server)["X"] == ARRAY
-    assert described(server, "outputs") == {"output_0": {"datatype": datatype, "shape": [-1, 3]}}
+    assert described(server, "outputs") == scores(datatype, "0", "1", "2")
     assert classified(server, X[:1])[0] == "0"
     server = served(booster)
     assert described(server)[name] == ARRAY
@@ -38,7 +38,7 @@ def test_catboost_fitted_with_an_array() -> None:
     fitted = pytest.importorskip("catboost").CatBoostClassifier(**CATBOOST).fit(X, Y)
     server = served(fitted.predict_proba)
     assert described(server) == {"X": ARRAY}
-    assert described(server, "outputs") == {"output_0": {"datatype": "FP64", "shape": [-1, 3]}}
+    assert described(server, "outputs") == scores("FP64", *IRIS.target_names)
     assert outputs(ask(server, "m", X=X[:2])) == {"output_0": fitted.predict_proba(X[:2]).ravel().tolist()}
     assert classified(server, X[:1])[0] == "setosa"
     assert error(ask(server, "m", X=X[:1, :3])) == (400, "input 'X' has shape [1, 3]: expected [-1, 4]")
@@ -66,7 +66,7 @@ def test_catboost_fitted_with_a_frame_knows_its_columns_and_which_are_categories
     scaled = make_pipeline(StandardScaler(), catboost.CatBoostClassifier(**CATBOOST)).fit(frame[["age", "zone"]], LEAVES)
     server = served(scaled.predict_proba)
     assert described(server) == columns(age=ANY, zone=ANY)
-    assert described(server, "outputs") == {"output_0": {"datatype": "FP64", "shape": [-1, 2]}}
+    assert described(server, "outputs") == scores("FP64", "no", "yes")
     with pytest.raises(TypeError, match="the CatBoostClassifier does not know the names of its columns"):
         served(catboost.CatBoostClassifier(**CATBOOST).fit(X, Y).predict, content_type="pd")
 

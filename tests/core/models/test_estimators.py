@@ -61,6 +61,7 @@ from tests.support.estimators import (
     described,
     example_of,
     refusal,
+    scores,
     served,
 )
 from tests.support.inside import answer_http
@@ -412,7 +413,7 @@ def test_one_that_was_fitted_with_an_array_takes_its_width(dtype: str) -> None:
 
 def test_classes_are_the_labels() -> None:
     server = served(LogisticRegression(max_iter=500).fit(X, Y).predict_proba)
-    assert described(server, "outputs") == {"output_0": {"datatype": "FP64", "shape": [-1, 3]}}
+    assert described(server, "outputs") == scores("FP64", *IRIS.target_names)
     assert classified(server, X[:1]) == ["setosa", "versicolor"]
 
 

@@ -230,11 +230,11 @@ def test_a_row_is_chosen_picked_and_left_out(site: Served, browser: Browser) -> 
         page.get_by_label(f"{name}, row 1").fill("")
     expect(page.get_by_label("age, row 1")).to_have_attribute("placeholder", "missing")
     page.get_by_label("plan, row 1").select_option("missing")
-    assert seen_by(page) == ["<NA> nan None nan NaT False"]
+    assert seen_by(page) == ["missing missing missing missing missing False"]
     page.click("#with-json")
     page.click("#with-fields")  # what is missing is still missing
     expect(page.get_by_label("age, row 1")).to_have_value("")
-    assert seen_by(page) == ["<NA> nan None nan NaT False"]
+    assert seen_by(page) == ["missing missing missing missing missing False"]
     assert seen.console == []
 
 
@@ -251,14 +251,18 @@ def test_the_only_column_has_missing_values_too(site: Served, browser: Browser) 
     assert seen_by(page) == ["Bern"]
     page.get_by_label("town, row 1").fill("")
     expect(page.get_by_label("town, row 1")).to_have_attribute("placeholder", "missing")
-    assert seen_by(page) == ["None"]
+    assert seen_by(page) == ["missing"]
     assert seen.console == []
 
 
 def test_rows_are_pasted_and_read_from_a_file(site: Served, browser: Browser) -> None:
     page, seen = opened(browser, f"{site.url}/v2/docs#model=churn")
     text = 'city;plan;age;income;since;active\nBern;pro;31;1.5;2021-03-01;1\n;;;;;false\n"Ulm; south";basic;42;2;2024-11-20 08:00:00;true\n'
-    rows = ["31 1.5 Bern pro 2021-03-01 00:00:00 True", "<NA> nan None nan NaT False", "42 2.0 Ulm; south basic 2024-11-20 08:00:00 True"]
+    rows = [
+        "31 1.5 Bern pro 2021-03-01 00:00:00 True",
+        "missing missing missing missing missing False",
+        "42 2.0 Ulm; south basic 2024-11-20 08:00:00 True",
+    ]
     page.get_by_label("Rows from a CSV file").set_input_files([{"name": "a.csv", "mimeType": "text/csv", "buffer": text.encode()}])
     expect(page.get_by_label("age, row 3")).to_have_value("42")
     expect(page.locator("#fields [role=status]")).to_have_text("6 of 6 columns read")
@@ -267,7 +271,9 @@ def test_rows_are_pasted_and_read_from_a_file(site: Served, browser: Browser) ->
     expect(page.get_by_label("since, row 3")).to_have_attribute("type", "datetime-local")  # it has a time of the day
     expect(page.get_by_label("since, row 3")).to_have_value("2024-11-20T08:00")
     assert seen_by(page) == rows
-    expect(page.locator("#look tbody tr").nth(1)).to_have_text("2<NA> nan None nan NaT Falsemissingmissingmissingmissingmissingfalse")
+    expect(page.locator("#look tbody tr").nth(1)).to_have_text(
+        "2missing missing missing missing missing Falsemissingmissingmissingmissingmissingfalse"
+    )
     expect(page.locator("#look tbody tr").nth(2)).to_contain_text("422Ulm; southbasic")
     picture(page, "rows")
     page.get_by_role("button", name="Remove the last row").click()
@@ -277,7 +283,7 @@ def test_rows_are_pasted_and_read_from_a_file(site: Served, browser: Browser) ->
     expect(page.locator("#fields .failed")).to_have_text("active, row 2 needs a choice")  # a row is pasted as a whole
     page.get_by_label("active, row 2").select_option("false")
     page.get_by_label("active, row 3").select_option("true")
-    assert seen_by(page) == [rows[0], "7 0.5 Kiel nan NaT False", "8 0.25 Bonn nan NaT True"]
+    assert seen_by(page) == [rows[0], "7 0.5 Kiel missing missing False", "8 0.25 Bonn missing missing True"]
     assert seen.console == []
 
 
@@ -295,11 +301,11 @@ def test_a_table_of_some_columns_leaves_the_others_empty(site: Served, browser: 
     expect(page.locator("#answer")).to_be_hidden()
     page.get_by_label("active, row 1").select_option("true")
     page.get_by_label("active, row 2").select_option("false")
-    assert seen_by(page) == ["40 1.5 None nan NaT True", "41 2.5 None nan NaT False"]
+    assert seen_by(page) == ["40 1.5 missing missing missing True", "41 2.5 missing missing missing False"]
     page.get_by_label("income, row 1").focus()
     paste(page, "7.5\tKiel\n8.5\tBonn\n")  # a block beside what is there
     expect(read).to_have_text("2 of 6 columns read")
-    assert seen_by(page) == ["40 7.5 Kiel nan NaT True", "41 8.5 Bonn nan NaT False"]
+    assert seen_by(page) == ["40 7.5 Kiel missing missing True", "41 8.5 Bonn missing missing False"]
     page.click("#reset")
     expect(read).to_be_hidden()
     page.goto(f"{site.url}/v2/docs#model=people")
@@ -348,7 +354,7 @@ def test_another_row_is_that_above(site: Served, browser: Browser) -> None:
     page.get_by_role("button", name="Add a row").click()
     expect(page.get_by_label("age, row 2")).to_be_focused()
     expect(page.locator("#fields .failed")).to_have_count(0)
-    assert seen_by(page) == ["31 5200.25 None pro 2021-03-01 00:00:00 True"] * 2
+    assert seen_by(page) == ["31 5200.25 missing pro 2021-03-01 00:00:00 True"] * 2
     page.get_by_label("age, row 2").fill("x")
     page.get_by_role("button", name="Add a row").click()
     expect(page.get_by_label("age, row 3")).to_have_value("")
