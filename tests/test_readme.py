@@ -9,6 +9,7 @@ import asyncio
 import json
 import re
 import sys
+import urllib.request
 from base64 import b64decode, b64encode
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -246,6 +247,19 @@ def test_the_observer_of_the_guide_writes_a_line_for_each_inference(run_snippet:
 def test_the_digest_of_the_guide_is_that_of_the_inputs(run_snippet: Run) -> None:
     [observation] = run_snippet("answered[0].inputs_sha256")["answered"]
     assert observation.request.inputs == []
+
+
+def test_a_file_of_whole_requests_is_sent(run_snippet: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    requests = [{"id": f"{n}", "inputs": [{"name": "x", "datatype": "FP32", "shape": [1], "data": [n]}]} for n in range(3)]
+    (tmp_path / "input.txt").write_text("\n".join(map(json.dumps, requests)))
+    monkeypatch.chdir(tmp_path)
+    server, make = InferenceServer(), urllib.request.Request
+    server.register("iris", lambda x: x * 2)
+    with serving(OIPApp(server, path="/v2")) as port:
+        monkeypatch.setattr("urllib.request.Request", lambda url, *rest: make(url.replace(":8000", f":{port}"), *rest))
+        run_snippet("input.txt")
+    answers = [json.loads(line) for line in (tmp_path / "output.jsonl").read_text().splitlines()]
+    assert [(answer["id"], answer["outputs"][0]["data"]) for answer in answers] == [("0", [0.0]), ("1", [2.0]), ("2", [4.0])]
 
 
 def test_every_snippet_is_run() -> None:

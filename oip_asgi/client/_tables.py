@@ -136,17 +136,10 @@ def open_table(file: Path) -> Table:
 def _open_lines(file: Path) -> _JSONLines:
     lines = _JSONLines(file)
     lines.names = list(dict.fromkeys(chain.from_iterable(lines.documents())))  # what a row misses may be left out there
-    return lines
-
-
-def read_requests(file: Path) -> _JSONLines | None:
-    """JSON lines that are requests of the protocol, one in each line, as `mlserver infer` takes them; None for other files."""
-    if format_of(file) != "jsonl":
-        return None
-    lines = _JSONLines(file)
     inputs = next(lines.documents(), {}).get("inputs")
-    is_request = isinstance(inputs, list) and bool(inputs) and isinstance(inputs[0], dict) and {"name", "datatype"} <= inputs[0].keys()
-    return lines if is_request else None
+    if isinstance(inputs, list) and inputs and isinstance(inputs[0], dict):
+        raise ValueError(f"{file}: its lines are whole requests: send each of them as it is, as examples/guide/clients.md shows")
+    return lines
 
 
 class Columns(NamedTuple):
@@ -210,9 +203,6 @@ class Writer:
         else:
             named = [columns.numbers, *(_to_list(_to_json(each)) for each in columns.values.values())]
             self._write_lines(self._out, (dict(zip(["row", *columns.values], row, strict=True)) for row in zip(*named, strict=True)))
-
-    def write_document(self, document: Mapping[str, Any]) -> None:
-        self._write_lines(self._out, [document])
 
     @staticmethod
     def _write_lines(opened: BinaryIO, documents: Iterable[Mapping[str, Any]]) -> None:

@@ -19,19 +19,13 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, Final
 
-from .._io import finish
-from .._models.registry import path_of
-from .._protocol.errors import InferenceError, InvalidResponse
+from .._protocol.errors import InferenceError
 from .._protocol.specs import LABELS
-from .._rest.client import read_document
-from . import _questions as questions
 from ._arguments import describe, make_parser, read_headers
 from ._clients import Client
 from ._columns import Column, Refused, Row, Stopped, find_kinds, make_tensors, plan_columns, read_outputs
-from ._http import HTTPLink
-from ._questions import MAX_BODY_BYTES, HTTPRequest
 from ._scoring import FailsWithAll, Part, Scorer
-from ._tables import Columns, Table, Writer, format_of, open_table, read_requests
+from ._tables import Columns, Table, Writer, format_of, open_table
 
 _CHUNK: Final = 256
 """Rows of a request: enough that the request itself costs little, and few enough that one refused row is found soon."""
@@ -75,9 +69,7 @@ class Progress:
 def _read_arguments(arguments: list[str] | None) -> argparse.Namespace:
     parser = make_parser("python -m oip_asgi.client score", __doc__)
     parser.add_argument("model", help="the model that scores")
-    parser.add_argument(
-        "rows", type=Path, help="a .csv, .jsonl or .parquet file; or JSON lines with a request in each, as `mlserver infer` has"
-    )
+    parser.add_argument("rows", type=Path, help="a .csv, .jsonl or .parquet file")
     parser.add_argument("--out", type=Path, required=True, help="the file for the outputs; its suffix says the format")
     parser.add_argument("--resume", action="store_true", help="go on where a run was cut")
     parser.add_argument("--columns", help="the columns to send, such as a,b,c, if the model does not say their names; else all")
@@ -111,20 +103,14 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _score(options: argparse.Namespace, is_terminal: bool) -> int:
-    requests = read_requests(options.rows)
-    if requests is not None:
-        if format_of(options.out) != "jsonl":
-            raise ValueError("the rows are requests of the protocol, so --out has to be .jsonl: it gets a response for each")
-        job: _Rows | _Requests = _Requests(options, requests)
-    else:
-        job = _Rows(options, open_table(options.rows))
+    job = _Rows(options, open_table(options.rows))
     give_up, of = threading.Event(), {"rows": str(options.rows.resolve()), "size": options.rows.stat().st_size, "model": options.model}
     writer = Writer(options.out, of, goes_on=options.resume)
     progress = Progress(job.total, writer.done, sys.stderr.write, is_terminal=is_terminal)
-    scorer = Scorer(job.ask, options.connections, job.chunk, options.patience, give_up)
+    scorer = Scorer(job.ask, options.connections, options.chunk, options.patience, give_up)
     why = ""
     try:
-        rows = islice(job.rows(), writer.done, None)
+        rows = islice(job.table.rows(), writer.done, None)
         for part in scorer.score(rows, writer.done):
             job.write(writer, part)
             writer.note(part.first + part.size - 1)
@@ -136,7 +122,7 @@ def _score(options: argparse.Namespace, is_terminal: bool) -> int:
     except KeyboardInterrupt:
         why = "it was interrupted"
     finally:
-        job.close()
+        job.client.close()
         progress.tell(writer.done, at_end=True)
         is_complete = writer.done == job.total
         writer.close(is_complete=is_complete)
@@ -160,11 +146,10 @@ class _Rows:
     """A file of rows, whose columns are the model's inputs."""
 
     def __init__(self, options: argparse.Namespace, table: Table) -> None:
-        self.chunk = options.chunk
-        self._table, self._model, self._version = table, options.model, options.version
-        self._client = Client(options.url, headers=read_headers(options))
-        self._binary = "binary_tensor_data" in self._client.metadata().get("extensions", ())
-        metadata = self._client.model_metadata(options.model, options.version)
+        self.table, self._model, self._version = table, options.model, options.version
+        self.client = Client(options.url, headers=read_headers(options))
+        self._binary = "binary_tensor_data" in self.client.metadata().get("extensions", ())
+        metadata = self.client.model_metadata(options.model, options.version)
         kinds, self.total = find_kinds(table.names, table.rows(), is_text=table.is_text)
         takes_frame = (metadata.get("parameters") or {}).get("content_type") == "pd"
         inputs = metadata.get("inputs") or ()
@@ -175,25 +160,19 @@ class _Rows:
         chosen = options.columns.split(",") if options.columns else None
         self._columns: list[Column] = plan_columns(table.names, inputs, chosen, kinds, is_text=table.is_text)
 
-    def rows(self) -> Iterator[Row]:
-        return self._table.rows()
-
     def ask(self, rows: list[Row]) -> dict[str, Any]:
-        wrong = next((row for row in rows if len(row) != len(self._table.names)), None)
+        wrong = next((row for row in rows if len(row) != len(self.table.names)), None)
         if wrong is not None:
-            raise Refused(f"it has {len(wrong)} values, and the file has {len(self._table.names)} columns")
-        tensors = make_tensors(self._columns, rows, is_text=self._table.is_text)
-        response = self._client.infer(self._model, tensors, version=self._version, binary=self._binary)
+            raise Refused(f"it has {len(wrong)} values, and the file has {len(self.table.names)} columns")
+        tensors = make_tensors(self._columns, rows, is_text=self.table.is_text)
+        response = self.client.infer(self._model, tensors, version=self._version, binary=self._binary)
         return read_outputs(response, len(rows))
 
     def write(self, writer: Writer, part: Part) -> None:
         for first, count, outputs in part.answers:
             writer.write(Columns([*range(first, first + count)], outputs, self._labels))
         for number, reason, row in part.refused:
-            writer.write_refused(number, _name_row(reason, number), dict(zip(self._table.names, row, strict=False)))
-
-    def close(self) -> None:
-        self._client.close()
+            writer.write_refused(number, _name_row(reason, number), dict(zip(self.table.names, row, strict=False)))
 
 
 def _find_labels(outputs: Iterable[Mapping[str, Any]]) -> Iterator[tuple[str, list[str]]]:
@@ -206,40 +185,6 @@ def _name_row(reason: str, number: int) -> str:
     """A reason with the number that the row has in the file."""
     place = _PLACE.match(reason)
     return reason if place is None else f"{place[1] or ''}row {number}{', ' if place[2] else ''}{reason[place.end() :]}"
-
-
-class _Requests:
-    """Requests of the protocol, one in each line, which are sent as they are: each gets a line with the response."""
-
-    chunk, advice = 1, ""
-
-    def __init__(self, options: argparse.Namespace, lines: Any) -> None:
-        self._lines = lines
-        self._path = f"{path_of(options.model, options.version)}/infer"
-        self._link = HTTPLink(options.url, read_headers(options), None, None, blocks=True)
-        finish(self._link.ask(questions.ask_of(options.model, options.version, questions.MODEL_METADATA), None))  # is it there?
-        self.total = sum(1 for _ in lines.documents())
-
-    def rows(self) -> Iterator[Row]:
-        return ([document] for document in self._lines.documents())
-
-    def ask(self, rows: list[Row]) -> Any:
-        body = json.dumps(rows[0][0]).encode()
-        request = HTTPRequest("POST", self._path, [("Content-Type", "application/json")], [body])
-        answer = finish(self._link.exchange(request, None, MAX_BODY_BYTES))
-        document = read_document(answer.headers, answer.body, answer.status)
-        if not isinstance(document, dict):
-            raise InvalidResponse("the response is no JSON object")
-        return document
-
-    def write(self, writer: Writer, part: Part) -> None:
-        for _, _, document in part.answers:
-            writer.write_document(document)
-        for number, reason, row in part.refused:
-            writer.write_refused(number, reason, row[0])
-
-    def close(self) -> None:
-        finish(self._link.close())
 
 
 if __name__ == "__main__":

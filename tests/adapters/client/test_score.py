@@ -403,17 +403,6 @@ def test_bytes_of_parquet_are_encoded_for_a_column_of_base64(url: str, tmp_path:
     assert [line["output_0"] for line in score_lines(url, "sizes", tmp_path / "rows.csv", "a\nYWJjZA==\n/w==\n")] == [4, 1]
 
 
-def test_requests_of_mlserver_infer(url: str, tmp_path: Path) -> None:
-    good = {"id": "7", "inputs": [{"name": "X", "datatype": "FP32", "shape": [1, 2], "data": [1, 2]}]}
-    bad = {"inputs": [{"name": "X", "datatype": "FP32", "shape": [1, 3], "data": [1, 2, 3]}]}
-    (tmp_path / "input.txt").write_text("\n".join(map(json.dumps, (good, bad, good))))
-    assert main([url, "matrix", str(tmp_path / "input.txt"), "--out", str(tmp_path / "output.jsonl")]) == 1
-    answers = [json.loads(line) for line in (tmp_path / "output.jsonl").read_text().splitlines()]
-    assert [(answer["id"], answer["outputs"][0]["data"]) for answer in answers] == [("7", [3.0]), ("7", [3.0])]
-    refused = json.loads((tmp_path / "output.refused.jsonl").read_text())
-    assert (refused["row"], refused["columns"]) == (2, bad)
-
-
 def test_a_busy_server_is_asked_again(url: str, site: Site, tmp_path: Path) -> None:
     write_rents(tmp_path / "rows.csv")
     site.shut_after, site.opens_again = 2, 5
@@ -476,7 +465,7 @@ def test_it_stops_where_no_row_can_be_scored(url: str, tmp_path: Path, capsys: p
         ("rent", "far.jsonl", "s.csv", "far.jsonl, line 2, cannot be read: -1e400 is out of range for FP64"),
         ("open", "mixed.csv", "s.csv", "the column 'a' has fractions, beside which a whole number of 2**53 or more is rounded"),
         ("kinds", "mixed.jsonl", "s.csv", "the column 'a' has fractions, beside which a whole number of 2**53 or more is rounded"),
-        ("rent", "requests.jsonl", "s.csv", "the rows are requests of the protocol, so --out has to be .jsonl"),
+        ("rent", "requests.jsonl", "s.csv", "its lines are whole requests: send each of them as it is"),
     ],
 )
 def test_a_mistake_is_told_before_anything_is_sent(

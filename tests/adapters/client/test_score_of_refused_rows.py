@@ -55,9 +55,3 @@ def test_a_reason_names_the_row_of_the_file(
     for each, reason in zip(refused, reasons.values(), strict=True):
         assert each["reason"].startswith(reason)
     assert f"(the first: {refused[0]['reason']}" in capsys.readouterr().err
-
-
-def test_a_reason_of_a_whole_request_names_the_row_of_the_request(tmp_path: Path) -> None:
-    good, wrong = ({"inputs": [{"name": "row 0", "datatype": "FP64", "shape": [2], "data": data}]} for data in ([1, 2], [-1, 2]))
-    refused = refuse_rows("column", tmp_path, "rows.jsonl", f"{json.dumps(good)}\n{json.dumps(wrong)}\n")
-    assert [(each["row"], each["reason"]) for each in refused] == [(2, "input 'row 0', row 0: -1.0 is out of range: expected 0.0 or more")]
