@@ -110,7 +110,7 @@ class Rows(RequestCodec[Any]):
             checked = writer.check(payload if self.is_list else [payload])
         except InvalidRequest as error:
             raise ValueError(str(error)) from None
-        as_json = writer.to_json(checked) if len(checked) == number else None
+        as_json = writer.to_json(checked) if len(checked) == number > 0 else None
         return as_json or InferenceResponse(writer.to_columns(checked), model_name=model_name, model_version=model_version)
 
     def write_columns(self, inputs: Mapping[Any, Any]) -> Mapping[Any, Any]:

@@ -297,6 +297,29 @@ def test_an_instance_is_not_validated_again_and_anything_else_is() -> None:
     assert generate(served(list[Always], lambda rows: [Always(share=50.0) for _ in rows]), [{}])[0]["share"] == 0.005
 
 
+NUMBERS = [("count", int), ("share", float)]
+
+
+@pytest.mark.parametrize("takes", [np.ndarray, list[Asked]])
+@pytest.mark.parametrize("options", [{}, {"cache": ResponseCache(1 << 20)}])
+@pytest.mark.parametrize(
+    "cls",
+    [
+        dataclasses.make_dataclass("Gives", NUMBERS),
+        msgspec.defstruct("Gives", NUMBERS),
+        pydantic.create_model("Gives", count=(int, ...), share=(float, ...)),
+    ],
+)
+def test_no_row_is_columns_without_elements(cls: Any, options: Any, takes: Any) -> None:
+    server = served(list[cls], lambda _: [], takes, **options)
+    name, empty = "rows" if takes is np.ndarray else "x", {"count": [], "share": []}
+    assert outputs(ask(server, "m", **{name: [1.0]})) == empty
+    assert outputs(ask(server, "m", {"outputs": [{"name": "count"}]}, **{name: [1.0]})) == {"count": []}
+    assert server.infer_sync("m", {name: [1.0]}).rows(cls) == []
+    assert generate(server, {name: [1.0]}) == {"model_name": "m", **empty}
+    assert takes is np.ndarray or generate(server, [{}]) == []
+
+
 @pytest.mark.parametrize("options", [{}, {"cache": ResponseCache(1 << 20)}])
 def test_a_class_makes_the_rows_of_a_request_once(options: Any) -> None:
     server = served(list[float], lambda rows: [row.share for row in rows], takes=list[Scaled], **options)
