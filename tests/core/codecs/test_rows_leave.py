@@ -297,6 +297,38 @@ def test_an_instance_is_not_validated_again_and_anything_else_is() -> None:
     assert generate(served(list[Always], lambda rows: [Always(share=50.0) for _ in rows]), [{}])[0]["share"] == 0.005
 
 
+class Checked(pydantic.BaseModel):
+    count: int
+
+    @pydantic.model_validator(mode="after")
+    def add(self) -> Any:
+        self.count += 1  # as one that scales a value, or counts
+        return self
+
+
+class Wrapped(Checked):
+    @pydantic.model_validator(mode="wrap")
+    @classmethod
+    def multiply(cls, value: Any, handler: Any) -> Any:
+        made = handler(value)
+        made.count *= 10
+        return made
+
+    @pydantic.computed_field  # type: ignore[prop-decorator]
+    @property
+    def double(self) -> int:
+        return self.count * 2
+
+
+@pytest.mark.parametrize(("cls", "sent"), [(Checked, {"count": 2}), (Wrapped, {"count": 20, "double": 40})])
+def test_a_validator_of_the_whole_class_does_not_run_again_on_an_instance(cls: Any, sent: dict[str, int]) -> None:
+    kept = cls(count=1)
+    for rows in ([kept], [kept, {"count": "1"}]):  # pydantic itself would run it, and change what the model keeps
+        assert generate(served(list[cls], lambda _, rows=rows: rows), [{} for _ in rows]) == [sent for _ in rows]
+        assert outputs(ask(served(list[cls], lambda _, rows=rows: rows), "m", x=[1.0]))["count"] == [sent["count"] for _ in rows]
+    assert kept.count == sent["count"]
+
+
 NUMBERS = [("count", int), ("share", float)]
 
 
