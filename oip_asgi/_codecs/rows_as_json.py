@@ -197,8 +197,12 @@ def _read_dates(field: Field, objects: Sequence[dict[str, Any]]) -> list[dict[st
 
 
 def _iterate_cells(values: Iterable[Any]) -> Iterator[tuple[int, Any]]:
-    """The value of a field in each row, or each of its list, with the number of the row."""
-    return ((row, cell) for row, value in enumerate(values) for cell in (value if type(value) is list else (value,)))
+    """The value of a field in each row, or each of its list, or of what msgspec takes for one, with the number of the row."""
+    return (
+        (row, cell)
+        for row, value in enumerate(values)
+        for cell in (value if isinstance(value, (list, tuple, set, frozenset)) else (value,))
+    )
 
 
 def _to_bytes(value: Any) -> Any:

@@ -112,7 +112,7 @@ WRONG: list[tuple[str, Any]] = [
     *(("count", value) for value in ("3", 1.5, 2.0, True, None, 2**63)),
     *(("maybe", value) for value in ("3", 1.5, True)),
     *(("share", value) for value in ("1.5", True, None, 2**53 + 1)),
-    *(("shares", value) for value in (["1.5"], [1, 2**53 + 1], [None])),
+    *(("shares", value) for value in (["1.5"], [1, 2**53 + 1], (2**53 + 1,), [None])),
     *(("label", value) for value in (1, b"a", None, date(2024, 1, 2))),
     *(("raw", value) for value in ("/w==", None)),
     *(("day", value) for value in (datetime(2024, 1, 2), "2024-01-02", None)),
