@@ -340,23 +340,29 @@ def read_serialization(cls: Any, fields: Sequence[Field], make: Make) -> tuple[l
     if decorators.model_serializers or not properties:
         raise TypeError(f"{cls.__name__} does not say what each field becomes: write field_serializer and computed_field")
     as_they_are = {field.name: field for field in fields if field.name not in serialized}
-    names = {field.name: (field.reads, field.writes) for field in fields}
-    names.update((name, ("", each.info.alias or name)) for name, each in decorators.computed_fields.items())
+    names = {
+        **{field.name: (field.reads, field.writes) for field in fields},
+        **{name: ("", each.info.alias or name) for name, each in decorators.computed_fields.items()},
+    }
     written = [
         as_they_are.get(name) or _make_field(cls, name, names[name], _find_type(_find_written_type(each)), each, is_needed=True)
         for name, each in properties.items()
     ]
-    if properties.keys() <= as_they_are.keys():
-        return written, make
     texts = {field.name for field in written if not (field.name in as_they_are or field.is_date or field.is_binary)}
+    instance: Any = cls if _read_config(cls).get("revalidate_instances", "never") == "never" else ()
+
+    def complete(rows: list[Any]) -> list[Any]:
+        """The instance of each row. One that is there stays: pydantic itself runs the validators of a whole model on it again."""
+        made = iter(make([row for row in rows if not isinstance(row, instance)]))
+        return [row if isinstance(row, instance) else next(made) for row in rows]
 
     def prepare(rows: list[Any]) -> list[Any]:
         """The values of each row by name. Those that are no texts are as they are: JSON would round a number or a date in silence."""
-        instances, included = make(rows), (("json", texts), ("python", properties.keys() - texts))
+        instances, included = complete(rows), (("json", texts), ("python", properties.keys() - texts))
         parts = [dump(instances, mode=mode, by_alias=True, include={"__all__": each}, warnings=False) for mode, each in included]
         return [{**some, **more} for some, more in zip(*parts, strict=True)]
 
-    return written, prepare
+    return written, complete if properties.keys() <= as_they_are.keys() else prepare
 
 
 def _list_properties(cls: Any, mode: Any) -> dict[str, Schema]:
@@ -364,20 +370,18 @@ def _list_properties(cls: Any, mode: Any) -> dict[str, Schema]:
     import pydantic
 
     schema = pydantic.TypeAdapter(cls).json_schema(by_alias=False, mode=mode)
-    definitions = schema.get("$defs", {})
-    properties = _resolve_references(schema, definitions).get("properties", {})
-    return {name: _resolve_references(each, definitions) for name, each in properties.items()}
+    resolve = partial(_resolve_references, definitions=schema.get("$defs", {}))
+    return {name: resolve(each) for name, each in resolve(schema).get("properties", {}).items()}
 
 
 def _list_serialized(cls: Any) -> set[str]:
     """The names of the fields that pydantic does not write as they are."""
     decorated = {name for each in cls.__pydantic_decorators__.field_serializers.values() for name in each.info.fields}
-    is_any = "*" in decorated or getattr(cls, "model_config", {}).get("json_encoders")
     return {
         name
         for name, each in cls.__pydantic_fields__.items()
-        if is_any
-        or name in decorated
+        if not {name, "*"}.isdisjoint(decorated)
+        or _read_config(cls).get("json_encoders")
         or getattr(each, "exclude_if", None)
         or _has(
             Annotated[each.annotation, *each.metadata, None],
@@ -395,6 +399,11 @@ def _find_written_type(schema: Schema) -> Any:
     if "items" in schema:
         return list[_find_written_type(schema["items"])]  # type: ignore[misc]
     return _OF_SCHEMA.get(schema.get("format")) or _OF_SCHEMA.get(schema.get("type"), Any)
+
+
+def _read_config(cls: Any) -> Mapping[str, Any]:
+    """What a class of pydantic is configured with."""
+    return getattr(cls, "model_config", None) or getattr(cls, "__pydantic_config__", None) or {}
 
 
 def _find_alias(cls: type, name: str, alias: Any) -> str:
@@ -512,8 +521,7 @@ def _find_example(schema: Schema) -> list[Any] | None:
         return [schema["enum"][0] if "enum" in schema else schema["const"]]
     bounds: dict[str, float] = {key: schema[key] for key in ("minimum", "exclusiveMinimum", "maximum", "exclusiveMaximum") if key in schema}
     near = [each for bound in bounds.values() for each in (bound, bound + 1, bound - 1)]
-    fitting = (each for each in (0, *near, sum(bounds.values()) / 2) if _is_within(each, bounds))
-    example = next(fitting, 0)
+    example = next((each for each in (0, *near, sum(bounds.values()) / 2) if _is_within(each, bounds)), 0)
     return [example] if example else None
 
 
@@ -529,7 +537,7 @@ def _wants_members(cls: Any) -> bool:
         _has(Annotated[each.annotation, None], lambda part: isinstance(part, type) and issubclass(part, Enum))
         and next(
             (mark.strict for mark in each.metadata if hasattr(mark, "strict")),
-            (getattr(cls, "model_config", None) or getattr(cls, "__pydantic_config__", None) or {}).get("strict", False),
+            _read_config(cls).get("strict", False),
         )
         for each in getattr(cls, "__pydantic_fields__", {}).values()
     )

@@ -110,18 +110,13 @@ class Rows(RequestCodec[Any]):
             checked = writer.check(payload if self.is_list else [payload])
         except InvalidRequest as error:
             raise ValueError(str(error)) from None
-        as_json = writer.to_json(checked) if len(checked) == number else None
+        as_json = writer.to_json(checked) if len(checked) == number > 0 else None
         return as_json or InferenceResponse(writer.to_columns(checked), model_name=model_name, model_version=model_version)
 
-    def write_columns(self, inputs: Mapping[Any, Any]) -> Mapping[Any, Any]:
-        """Values by name, with each list of lists, or in which some are missing, as a tensor."""
-        fields = {field.reads: field for field in self._fields if field.is_nullable or field.is_list}
-
-        def write(name: Any, value: Any) -> Any:
-            is_column = name in fields and type(value) is list and (None in value or {*map(type, value)} == {list})
-            return fields[name].write(name, value) if is_column else value
-
-        return {name: write(name, value) for name, value in inputs.items()}
+    @cached_property
+    def lists(self) -> Mapping[str, Callable[..., Tensor]]:
+        """By the name of each field that is a list, what checks and writes a list of lists for it."""
+        return {field.reads: RowWriter(self.cls, [field], attrgetter("reads"), list).write for field in self._fields if field.is_list}
 
     @property
     def _named(self) -> str:
@@ -188,6 +183,10 @@ class RowWriter:
         for field, of_object, of_dict in self._floats:
             refuse_changed(field, [*map(of_dict if isinstance(rows[0], dict) else of_object, rows)] if rows else ())
         return checked
+
+    def write(self, name: str, values: list[Any], *_: Any) -> Tensor:
+        """The tensor of the values of the only field. Raises as `check` does."""
+        return self.to_columns(self.check([{name: value} for value in values]))[0]
 
     def to_columns(self, checked: Sequence[Any]) -> list[Tensor]:
         columns = zip(self._by_name.items(), (list(map(find, checked)) for find in self._find), strict=True)

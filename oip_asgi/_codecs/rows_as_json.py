@@ -99,14 +99,15 @@ class JSONRows:
 
     def read_row(self, members: dict[str, Any]) -> InferenceRequest | None:
         """The request of the members of an object, if it is one row. None if they are columns, or something is beside a row."""
-        values = members.values()
-        is_usual = {*map(type, values)} <= _OF_JSON and math.inf not in values and -math.inf not in values
+        is_usual = {*map(type, members.values())} <= _OF_JSON and math.inf not in members.values() and -math.inf not in members.values()
         if is_usual and not self._has_lists and self._fits(members):
             try:
                 return self._read_objects([members])
             except InvalidRequest:  # columns take 2.0 for 2, and say what else is wrong; but of null they would make NaN
                 if any(members[name] is None for name in self._never_null & members.keys()):
                     raise
+        elif nulls := [name for name in self._never_null & members.keys() if members[name] is None]:
+            raise InvalidRequest(f"rows[0].{nulls[0]}: expected a value, got None")
         return None
 
     def _read_objects(self, objects: Sequence[Any]) -> InferenceRequest:
@@ -197,8 +198,12 @@ def _read_dates(field: Field, objects: Sequence[dict[str, Any]]) -> list[dict[st
 
 
 def _iterate_cells(values: Iterable[Any]) -> Iterator[tuple[int, Any]]:
-    """The value of a field in each row, or each of its list, with the number of the row."""
-    return ((row, cell) for row, value in enumerate(values) for cell in (value if type(value) is list else (value,)))
+    """The value of a field in each row, or each of its list, or of what msgspec takes for one, with the number of the row."""
+    return (
+        (row, cell)
+        for row, value in enumerate(values)
+        for cell in (value if isinstance(value, (list, tuple, set, frozenset)) else (value,))
+    )
 
 
 def _to_bytes(value: Any) -> Any:

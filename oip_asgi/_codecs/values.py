@@ -42,11 +42,15 @@ _DATES: Final = "; for dates, write a list of datetime.datetime; or a pandas.Ser
 
 
 def to_inputs(
-    inputs: Any, specs: Mapping[str, TensorSpec], codecs: Codecs, columns: Container[str] = ()
+    inputs: Any,
+    specs: Mapping[str, TensorSpec],
+    codecs: Codecs,
+    columns: Container[str] = (),
+    lists: Mapping[str, Callable[..., Tensor]] | None = None,
 ) -> tuple[list[Tensor], Parameters]:
     """The input tensors of values by name, or of a value that a request codec encodes, with the parameters that this codec adds.
 
-    Lists for `columns` of a data frame may hold None, as `generate` takes null there.
+    Lists for `columns` of a data frame or of rows may hold None, as `generate` takes null there. `lists` write lists of lists.
     """
     try:
         is_plain = type(inputs) is dict and not codecs.are_extended  # as nearly always
@@ -74,6 +78,8 @@ def to_inputs(
         spec = specs.get(name)
         spec = None if spec is not None and spec.other_datatypes == "all" else spec
         encode = _encode_column if name in columns and isinstance(value, (list, tuple)) else _encode_value
+        if lists and name in lists and type(value) is list and {*map(type, value)} == {list}:
+            encode = lists[name]
         tensors.append(_make_tensor(encode, to_plain(name), value, spec, codecs))
     return tensors, {}
 

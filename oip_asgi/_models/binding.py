@@ -13,8 +13,9 @@ from dataclasses import replace
 from typing import Any, Final, NamedTuple, Protocol, TypeAlias
 
 import msgspec
+import numpy as np
 
-from .._codecs.column_dtypes import explain_column, holds_missing
+from .._codecs.column_dtypes import MISSING, explain_column, holds_missing
 from .._codecs.column_writing import write_objects
 from .._codecs.content_types import Codecs, Reader, RequestReader, read_scalar_parameter
 from .._codecs.rows import Rows
@@ -389,9 +390,13 @@ def make_binding(bound: Bound) -> Binding:
 
 
 def _widen(tensor: Tensor, spec: TensorSpec) -> Tensor:
-    """A tensor of another datatype than the declared one, which estimators take if it is one of numpy's."""
-    array = spec.to_number(widen(tensor.array))
-    return tensor if array is tensor.array else make_tensor(tensor.name, array, tensor.parameters)
+    """A tensor of another datatype than the declared one, which estimators take if it is one of numpy's. A column of numbers in which all
+    are missing has no datatype of its own: it is one of floats."""
+    is_missing = (
+        spec.is_number and tensor.array.dtype.hasobject and {*tensor.array.ravel()} == {MISSING.get(tensor.parameters.get("content_type"))}
+    )
+    array = np.full(tensor.shape, np.nan) if is_missing else spec.to_number(widen(tensor.array))
+    return tensor if array is tensor.array else make_tensor(tensor.name, array, {} if is_missing else tensor.parameters)
 
 
 def _make_unfit_error(tensor: Tensor, spec: TensorSpec, *, is_column: bool) -> InvalidRequest:

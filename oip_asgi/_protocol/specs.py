@@ -266,10 +266,8 @@ class OpenSpec(TensorSpec):
         return self.any_shape or TensorSpec.fits(self, shape)
 
     def to_number(self, array: Array) -> Array:
-        if not self.is_number or array.dtype.kind not in "iu":
-            return array
-        floats = array.astype(np.float64)
-        return array if (np.abs(floats) >= FIRST_ROUNDED).any() else floats
+        floats = array.astype(np.float64) if self.is_number and array.dtype.kind in "iu" else array
+        return array if floats is array or (np.abs(floats) >= FIRST_ROUNDED).any() else floats
 
     def to_declared_rank(self, array: Array) -> Array:
         return array if self.any_shape else TensorSpec.to_declared_rank(self, array)

@@ -182,12 +182,21 @@ def test_null_is_refused_where_a_class_does_not_take_none(cls: type) -> None:
     def model(rows: list[Any]) -> list[str]:
         return [str((row.fee, row.maybe)) for row in rows]
 
-    for body in ({"n": 1, "fee": None}, [{"n": 1, "fee": None}], {"n": 1, "fee": None, "maybe": None}):
+    beside: tuple[dict[str, Any], ...] = {}, {"maybe": None}, {"id": "a"}, {"maybe": math.inf}, {"parameters": {}}
+    for body in ([{"n": 1, "fee": None}], *({"n": 1, "fee": None, **more} for more in beside)):
         status, document = answer(model, list[cls], list[str], body)  # type: ignore[valid-type]
         assert (status, document["error"].startswith("rows[0].fee: ")) == (400, True), document
     for number in (1, 1.0):  # which is a whole number in a column
         row = {"n": number, "fee": 2, "maybe": None}
         assert answer(model, list[cls], list[str], row) == (200, {"model_name": "m", "output_0": "(2.0, None)"})  # type: ignore[valid-type]
+
+
+def test_null_is_no_list_of_a_row() -> None:
+    def model(rows: list[Any]) -> list[str]:
+        return [str(row.fees) for row in rows]
+
+    cls = dataclasses.make_dataclass("Lists", [("fees", list[float])])
+    assert answer(model, list[cls], list[str], {"fees": None}) == (400, {"error": "rows[0].fees: expected a value, got None"})  # type: ignore[valid-type]
 
 
 class Converted(pydantic.BaseModel):

@@ -67,6 +67,20 @@ def test_whole_numbers_reach_a_column_of_numbers_as_floats() -> None:
         assert ask_generate(server, {"income": large})[0] == 400
 
 
+@pytest.mark.parametrize("strategy", ["constant", "most_frequent"])
+def test_a_column_of_numbers_without_any_value_is_one_of_numbers(strategy: str) -> None:
+    """These imputers keep objects as such, and an array of objects with numbers can be no output."""
+    frame = pd.DataFrame({"income": [1.5, 1.5, np.nan], "age": [1, 2, 3]})
+    imputer = SimpleImputer(strategy=strategy).fit(frame)
+    server, [expected] = served(imputer.transform), imputer.transform(pd.DataFrame({"income": [np.nan], "age": [2]})).tolist()
+    assert ask_generate(server, {"income": None, "age": 2}) == (200, {"model_name": "m", "output_0": expected})
+    gap = {"name": "income", "datatype": "BYTES", "shape": [1, 1], "data": ["null"], "parameters": {"content_type": "pd_json"}}
+    age = {"name": "age", "datatype": "INT64", "shape": [1], "data": [2]}
+    assert outputs(ask(server, "m", {"inputs": [gap, age]})) == {"output_0": expected}
+    for row in ({"income": [None], "age": [2]}, pd.DataFrame([{"income": None, "age": 2}])):
+        assert server.infer_sync("m", row)["output_0"].tolist() == [expected]
+
+
 @pytest.mark.parametrize("library", ["lightgbm", "xgboost"])
 def test_a_booster_takes_the_categories_of_the_training(library: str) -> None:
     module = pytest.importorskip(library)
