@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from oip_asgi import InferenceContext, InferenceError, InferenceServer, OIPWSGIApp
-from tests.support.inside import is_idle
+from tests.support.metrics import is_idle
+from tests.support.streaming import of_kind
 from tests.support.talk import Talk, block_until, until
 from tests.support.ways import Request, over_wsgi
 
@@ -24,17 +25,22 @@ REFUSED = b'data: {"error":"no more"}\n\n'
 class Held:
     """A generator of two items, each of which waits until it is let go. It fails instead of the item with the number `fails`."""
 
-    def __init__(self, fails: int = 0) -> None:
+    def __init__(self, kind: str, fails: int = 0) -> None:
         self.gates = [threading.Event(), threading.Event()]
         self.ended = False
+        self.model = self._blocking if kind == "def" else self._awaiting
         self._fails = fails
+
+    def let_go(self) -> None:
+        for gate in self.gates:
+            gate.set()
 
     def _give(self, number: int) -> int:
         if number == self._fails:
             raise InferenceError("no more", status=418)
         return number
 
-    def blocking(self, n: Any) -> Iterator[int]:
+    def _blocking(self, n: Any) -> Iterator[int]:
         try:
             for number, gate in enumerate(self.gates, 1):
                 assert gate.wait(20)
@@ -42,7 +48,7 @@ class Held:
         finally:
             self.ended = True
 
-    async def awaiting(self, n: Any) -> AsyncIterator[int]:
+    async def _awaiting(self, n: Any) -> AsyncIterator[int]:
         try:
             for number, gate in enumerate(self.gates, 1):
                 await until(gate.is_set)
@@ -51,7 +57,7 @@ class Held:
             self.ended = True
 
 
-kinds = pytest.mark.parametrize("kind", ["blocking", "awaiting"])
+kinds = pytest.mark.parametrize("kind", ["def", "async def"])
 
 
 def serve(function: Callable[..., Any], **options: Any) -> InferenceServer:
@@ -76,19 +82,16 @@ def split(body: bytes) -> list[bytes]:
 
 @kinds
 def test_the_head_and_a_comment_leave_before_an_item_that_is_late_and_again_each_time(kind: str) -> None:
-    held = Held()
-    server = serve(getattr(held, kind))
+    held = Held(kind)
+    server = serve(held.model)
 
     async def main() -> None:
         began = time.monotonic()
         talk = listen(server)
         await until(lambda: talk.sent)
         assert time.monotonic() - began >= SECONDS
-        assert (talk.status, talk.header("content-type"), talk.header("x-accel-buffering")) == (
-            200,
-            "text/event-stream; charset=utf-8",
-            "no",
-        )
+        headers = talk.header("content-type"), talk.header("x-accel-buffering")
+        assert (talk.status, *headers) == (200, "text/event-stream; charset=utf-8", "no")
         await until(lambda: talk.body == COMMENT * 3)
         held.gates[0].set()
         await until(lambda: ONE in talk.body)
@@ -104,15 +107,13 @@ def test_the_head_and_a_comment_leave_before_an_item_that_is_late_and_again_each
         assert [message.get("more_body") for message in talk.sent[-2:]] == [True, False]
 
     asyncio.run(main())
-    assert is_idle(server)
     server.stop()
 
 
-@kinds
-@pytest.mark.parametrize("action", ["generate_stream", "infer_stream"])
+@pytest.mark.parametrize(("kind", "action"), [("def", "generate_stream"), ("async def", "infer_stream")])
 def test_an_error_after_a_comment_is_an_event(kind: str, action: str) -> None:
-    held = Held(fails=1)
-    server = serve(getattr(held, kind))
+    held = Held(kind, fails=1)
+    server = serve(held.model)
 
     async def main() -> None:
         talk = listen(server, action)
@@ -123,23 +124,17 @@ def test_an_error_after_a_comment_is_an_event(kind: str, action: str) -> None:
         assert await listen(server, action).answer() == (418, {"error": "no more"})  # nothing has left before it
 
     asyncio.run(main())
-    assert is_idle(server)
     server.stop()
 
 
 @kinds
 def test_items_that_come_in_time_have_no_comments_among_them(kind: str) -> None:
-    def blocking(n: Any) -> Iterator[int]:
+    def ticks(n: Any) -> Iterator[int]:
         for _ in range(12):
             time.sleep(SECONDS / 5)
             yield 1
 
-    async def awaiting(n: Any) -> AsyncIterator[int]:
-        for _ in range(12):
-            await asyncio.sleep(SECONDS / 5)
-            yield 1
-
-    server = serve(blocking if kind == "blocking" else awaiting, stream_keep_alive=5 * SECONDS)
+    server = serve(of_kind(kind, ticks), stream_keep_alive=5 * SECONDS)
 
     async def main() -> None:
         talk = listen(server)
@@ -151,55 +146,55 @@ def test_items_that_come_in_time_have_no_comments_among_them(kind: str) -> None:
 
 
 @kinds
-def test_a_client_that_does_not_read_gets_one_comment_and_then_all_that_comes(kind: str) -> None:
-    held = Held()
-    server = serve(getattr(held, kind))
+@pytest.mark.parametrize("comments", [COMMENT, b""], ids=["does not read", "None is never"])
+def test_what_comes_after_a_silence(kind: str, comments: bytes) -> None:
+    """A client that does not read gets one comment, and then all that has come."""
+    held = Held(kind)
+    server = serve(held.model, stream_keep_alive=SECONDS if comments else None)
 
     async def main() -> None:
         talk = listen(server)
-        talk.takes.clear()
-        await asyncio.sleep(4 * SECONDS)
-        for gate in held.gates:
-            gate.set()
-        await asyncio.sleep(4 * SECONDS)
+        if comments:
+            talk.takes.clear()
+        await asyncio.sleep(3 * SECONDS)
         assert talk.sent == []
-        talk.takes.set()
+        held.let_go()
+        if comments:
+            await asyncio.sleep(3 * SECONDS)
+            assert talk.sent == []
+            talk.takes.set()
         await asyncio.wait_for(talk.task, 20)
-        assert (talk.status, talk.body) == (200, COMMENT + ONE + TWO)
+        assert (talk.status, talk.body) == (200, comments + ONE + TWO)
 
     asyncio.run(main())
-    assert is_idle(server)
     server.stop()
 
 
-@kinds
-@pytest.mark.parametrize("reads", [True, False])
+@pytest.mark.parametrize(("kind", "reads"), [("def", True), ("async def", False)])
 def test_a_client_that_goes_while_there_are_comments_ends_the_generator(kind: str, reads: bool) -> None:
-    held = Held()
-    server = serve(getattr(held, kind))
+    held = Held(kind)
+    server = serve(held.model)
 
     async def main() -> None:
         talk = listen(server)
         if not reads:
             talk.takes.clear()
-        await asyncio.sleep(3 * SECONDS)
+        await asyncio.sleep(2 * SECONDS)
         talk.go()
         await asyncio.wait_for(talk.task, 20)
         number = len(talk.sent)
-        await asyncio.sleep(3 * SECONDS)
+        await asyncio.sleep(2 * SECONDS)
         assert len(talk.sent) == number
 
     asyncio.run(main())
-    for gate in held.gates:
-        gate.set()
+    held.let_go()
     block_until(lambda: held.ended and is_idle(server))
     server.stop()
 
 
 def test_a_first_item_that_is_too_late_is_an_event_after_comments() -> None:
-    held = Held()
     server = InferenceServer(stream_keep_alive=SECONDS)
-    server.register("m", held.awaiting, timeout=4 * SECONDS)
+    server.register("m", Held("async def").model, timeout=4 * SECONDS)
 
     async def main() -> None:
         talk = listen(server)
@@ -208,7 +203,6 @@ def test_a_first_item_that_is_too_late_is_an_event_after_comments() -> None:
         assert split(talk.body) == [COMMENT, b'data: {"error":"%b"}\n\n' % late.encode()]
 
     asyncio.run(main())
-    assert is_idle(server)
     server.stop()
 
 
@@ -234,24 +228,6 @@ def test_headers_of_the_model_leave_with_the_first_comment() -> None:
     server.stop()
 
 
-@kinds
-def test_none_is_never(kind: str) -> None:
-    held = Held()
-    server = serve(getattr(held, kind), stream_keep_alive=None)
-
-    async def main() -> None:
-        talk = listen(server)
-        await asyncio.sleep(3 * SECONDS)
-        assert talk.sent == []
-        for gate in held.gates:
-            gate.set()
-        await asyncio.wait_for(talk.task, 20)
-        assert talk.body == ONE + TWO
-
-    asyncio.run(main())
-    server.stop()
-
-
 def test_a_plain_model_keeps_its_status() -> None:
     def fails(n: Any) -> int:
         time.sleep(3 * SECONDS)
@@ -268,10 +244,10 @@ def test_a_plain_model_keeps_its_status() -> None:
 
 @kinds
 def test_where_the_server_asks_for_each_item_it_gets_items_only(kind: str) -> None:
-    held = Held()
-    server = serve(getattr(held, kind))
+    held = Held(kind)
+    server = serve(held.model)
     for gate in held.gates:
-        threading.Timer(3 * SECONDS, gate.set).start()
+        threading.Timer(2 * SECONDS, gate.set).start()
     answer = over_wsgi(OIPWSGIApp(server), "")(Request("POST", "/models/m/generate_stream", (), b'{"n": 1}'))
     assert (answer.status, answer.body) == (200, ONE + TWO)
     server.stop()
