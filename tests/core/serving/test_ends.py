@@ -176,9 +176,13 @@ def test_a_failed_stream_is_counted_whose_host_cancels_while_it_is_closed() -> N
     assert asyncio.run(main()) == {"failed": 1}
 
 
+async def load_for_long() -> None:
+    await asyncio.sleep(20)
+
+
 def test_a_load_that_is_cancelled_by_others_is_no_success() -> None:
     async def main() -> str:
-        loading = asyncio.create_task(serve(lambda x: x, load=lambda: asyncio.sleep(20)).load("m"))
+        loading = asyncio.create_task(serve(lambda x: x, load=load_for_long).load("m"))
         await asyncio.sleep(0.05)
         for task in asyncio.all_tasks() - {loading, asyncio.current_task()}:
             task.cancel()
@@ -190,10 +194,7 @@ def test_a_load_that_is_cancelled_by_others_is_no_success() -> None:
 
 
 async def cancel_a_load() -> None:
-    async def load() -> None:
-        await asyncio.sleep(20)
-
-    asking = asyncio.create_task(serve(lambda x: x, load=load).infer("m", X))
+    asking = asyncio.create_task(serve(lambda x: x, load=load_for_long).infer("m", X))
     await asyncio.sleep(0.02)
     for task in asyncio.all_tasks() - {asyncio.current_task()}:
         task.cancel()
