@@ -6,15 +6,16 @@ import asyncio
 import logging
 import threading
 import time
+from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
-import numpy as np
 import pytest
 
 from oip_asgi import InferenceServer
-from tests.support.inside import is_idle, note_jobs, statistics_of
-from tests.support.streaming import Noted, listen, numbers, serve_stream
+from tests.support.asking import get
+from tests.support.metrics import is_idle
+from tests.support.streaming import Noted, listen, numbers, serve_stream, take
 from tests.support.talk import Talk, until
 
 MANY = b'{"n": 1000000}'
@@ -41,11 +42,11 @@ async def settle(noted: Noted) -> int:
 
 def counts(server: InferenceServer) -> dict[str, int]:
     """How many responses ended in each way."""
-    found: dict[str, int] = {}
-    for ends in statistics_of(server, "m").snapshot().responses.values():
-        for end in {"success", "fail", "cancel", "empty_response"} & ends.keys():
-            found[end] = found.get(end, 0) + ends[end].count
-    return found
+    [stats] = get(server, "/models/m/stats")[1]["model_stats"]
+    found: Counter[str] = Counter()
+    for responses in stats["response_stats"].values():
+        found.update({end: responses[end]["count"] for end in ("success", "fail", "cancel", "empty_response") if responses[end]["count"]})
+    return dict(found)
 
 
 def test_a_generator_is_two_items_ahead_of_a_client_that_does_not_read() -> None:
@@ -61,7 +62,6 @@ def test_a_generator_is_two_items_ahead_of_a_client_that_does_not_read() -> None
         talk.go()
         await asyncio.wait_for(talk.task, 20)
         assert noted.ended == ["closed", "finally"]
-        assert is_idle(server)
         server.stop()
         return ahead
 
@@ -72,56 +72,48 @@ def test_a_generator_is_two_items_ahead_of_a_client_that_does_not_read() -> None
     assert max(seen) == 2
 
 
-def test_from_python_each_item_is_made_when_it_is_asked_for() -> None:
-    noted = Noted()
-    server = serve_stream(noted.blocking)
-
-    async def main() -> None:
-        responses = server.infer_stream("m", {"n": np.array([9])})
-        for number in range(3):
-            assert (await anext(responses))["output_0"].tolist() == [number]
-            await asyncio.sleep(0.02)
-            assert noted.made == number + 1
-        await responses.aclose()
-
-    asyncio.run(main())
-    server.stop()
-
-
-def test_a_client_that_does_not_read_holds_no_thread() -> None:
-    server = InferenceServer(worker_threads=1)
-    server.register("m", Noted().blocking)
-    server.register("other", lambda n: n)
-
-    async def main() -> None:
-        talk = await take_one(server)
-        assert (await Talk(server, "other", b'{"n": 1}', action="generate").answer())[0] == 200
-        talk.go()
-        talk.takes.set()
-        await asyncio.wait_for(talk.task, 20)
-
-    asyncio.run(main())
-    server.stop()
-
-
-def test_a_client_that_keeps_up_leaves_the_others_their_turn() -> None:
+@pytest.mark.parametrize("reads", [True, False])
+def test_others_have_their_turn_of_the_only_thread(reads: bool) -> None:
     noted = Noted()
     server = InferenceServer(worker_threads=1)
     server.register("m", noted.blocking)
     server.register("other", lambda n: n)
 
     async def main() -> None:
-        talk = listen(server, MANY)
-        await until(lambda: talk.sent)
+        talk = await take_one(server)
+        if reads:
+            talk.takes.set()
         for _ in range(5):
             assert (await Talk(server, "other", b'{"n": 1}', action="generate").answer())[0] == 200
         assert not talk.task.done()
         talk.go()
+        talk.takes.set()
         await asyncio.wait_for(talk.task, 20)
 
     asyncio.run(main())
     assert noted.made < 1_000_000
     server.stop()
+
+
+def test_a_generator_that_does_not_wait_wakes_the_event_loop_less_often_than_it_has_items() -> None:
+    items, wakes = 200, list[Any]()
+
+    def slow(n: Any) -> Iterator[int]:
+        for number in range(items):
+            time.sleep(0.0002)  # the event loop has the interpreter meanwhile
+            yield number
+
+    server = serve_stream(slow)
+
+    async def main() -> None:
+        loop = asyncio.get_running_loop()
+        wake = loop.call_soon_threadsafe
+        loop.call_soon_threadsafe = lambda *args, **more: wakes.append(args) or wake(*args, **more)  # type: ignore[method-assign]
+        assert await take(server) == list(range(items))
+
+    asyncio.run(main())
+    server.stop()
+    assert len(wakes) < items
 
 
 def test_each_item_is_there_while_the_next_one_is_made() -> None:
@@ -182,9 +174,7 @@ def test_an_error_comes_after_the_items_in_front_of_it(caplog: pytest.LogCapture
 
     async def main() -> None:
         for count in range(1, 9):
-            talk = listen(server, b'{"n": %d}' % count)
-            await asyncio.wait_for(talk.task, 20)
-            assert numbers(talk) == [*range(count), "model 'm' failed: see the server's log"]
+            assert await take(server, b'{"n": %d}' % count) == [*range(count), "model 'm' failed: see the server's log"]
 
     asyncio.run(main())
     assert counts(server) == {"success": 36, "fail": 8}
@@ -213,25 +203,3 @@ def test_an_error_that_was_made_ahead_is_logged_though_nobody_waits_for_it(caplo
             asyncio.run(stop_after_one())
     assert "model 'm' failed on a request, after its timeout" in caplog.text
     assert "secret" in caplog.text
-
-
-def test_a_generator_that_does_not_wait_makes_few_trips_to_threads() -> None:
-    trips: list[threading.Thread] = []
-    items = 200
-
-    def slow(n: Any) -> Iterator[int]:
-        for number in range(items):
-            time.sleep(0.0002)  # the event loop has the interpreter meanwhile
-            yield number
-
-    server = serve_stream(slow)
-    note_jobs(server, trips)
-
-    async def main() -> None:
-        talk = listen(server)
-        await asyncio.wait_for(talk.task, 20)
-        assert numbers(talk) == list(range(items))
-
-    asyncio.run(main())
-    server.stop()
-    assert len(trips) < items
