@@ -23,64 +23,56 @@ def runtime() -> Iterator[Runtime]:
     made.stop()
 
 
-def test_results_that_come_together_wake_the_loop_once(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_results_that_come_together_wake_the_loop_once(monkeypatch: pytest.MonkeyPatch) -> None:
     found: list[int] = []
     wakes: list[Any] = []
+    loop = asyncio.get_running_loop()
+    threads = LoopThreads(loop, {})
+    wake = loop.call_soon_threadsafe
 
-    async def main() -> None:
-        loop = asyncio.get_running_loop()
-        threads = LoopThreads(loop, {})
-        wake = loop.call_soon_threadsafe
+    def noted(callback: Any) -> Any:
+        wakes.append(callback)
+        return wake(callback)
 
-        def noted(callback: Any) -> Any:
-            wakes.append(callback)
-            return wake(callback)
+    def put() -> None:
+        for number in range(100):
+            job: Any = SimpleNamespace(finish=partial(found.append, number))
+            threads.put(job)
 
-        def put() -> None:
-            for number in range(100):
-                job: Any = SimpleNamespace(finish=partial(found.append, number))
-                threads.put(job)
-
-        with monkeypatch.context() as patch:
-            patch.setattr(loop, "call_soon_threadsafe", noted)
-            for times in (1, 2):
-                thread = threading.Thread(target=put)
-                thread.start()
-                thread.join()  # without a turn of the event loop
-                assert len(wakes) == times
-                await asyncio.sleep(0)
-                assert found == [*range(100)] * times
-
-    asyncio.run(main())
+    with monkeypatch.context() as patch:
+        patch.setattr(loop, "call_soon_threadsafe", noted)
+        for times in (1, 2):
+            thread = threading.Thread(target=put)
+            thread.start()
+            thread.join()  # without a turn of the event loop
+            assert len(wakes) == times
+            await asyncio.sleep(0)
+            assert found == [*range(100)] * times
 
 
-def test_a_loop_does_nothing_while_all_threads_are_busy(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_loop_does_nothing_while_all_threads_are_busy(monkeypatch: pytest.MonkeyPatch) -> None:
     release, timers = threading.Event(), list[float]()
     server = InferenceServer(worker_threads=2)
     server.register("m", lambda: release.wait(20))
+    loop = asyncio.get_running_loop()
+    calls = [asyncio.ensure_future(server.infer("m", {})) for _ in range(5)]
+    await asyncio.sleep(0.1)  # both threads run
+    call_later = loop.call_later
 
-    async def main() -> None:
-        loop = asyncio.get_running_loop()
-        calls = [asyncio.ensure_future(server.infer("m", {})) for _ in range(5)]
-        await asyncio.sleep(0.1)  # both threads run
-        call_later = loop.call_later
+    def count(seconds: float, *more: Any) -> asyncio.TimerHandle:
+        timers.append(seconds)
+        return call_later(seconds, *more)
 
-        def count(seconds: float, *more: Any) -> asyncio.TimerHandle:
-            timers.append(seconds)
-            return call_later(seconds, *more)
-
-        monkeypatch.setattr(loop, "call_later", count)
-        await asyncio.sleep(0.2)
-        release.set()
-        assert [answer["output_0"].tolist() for answer in await asyncio.gather(*calls)] == [[True]] * 5
-
-    asyncio.run(main())
-    server.stop()
+    monkeypatch.setattr(loop, "call_later", count)
+    await asyncio.sleep(0.2)
+    release.set()
+    assert [answer["output_0"].tolist() for answer in await asyncio.gather(*calls)] == [[True]] * 5
+    await asyncio.to_thread(server.stop)
     assert len(timers) < 20  # two hundred, if it looked for a free thread each millisecond
 
 
 @pytest.mark.parametrize("work", ["model", "hook", "conversion"])
-def test_hooks_and_conversions_do_not_wait_behind_models(work: Any) -> None:
+async def test_hooks_and_conversions_do_not_wait_behind_models(work: Any) -> None:
     runtime = Runtime(1)
     entered, leave = threading.Event(), threading.Event()
 
@@ -88,24 +80,23 @@ def test_hooks_and_conversions_do_not_wait_behind_models(work: Any) -> None:
         entered.set()
         assert leave.wait(20)
 
-    async def main() -> None:
-        model = AsyncIO(runtime).run(blocks, "model")
-        await asyncio.to_thread(entered.wait, 20)
-        call = AsyncIO(runtime).run(lambda: 7, work)
-        if work == "model":
-            await asyncio.sleep(0.05)
-            assert not call.done()
-        else:
-            assert await call == 7
-        leave.set()
+    model = AsyncIO(runtime).run(blocks, "model")
+    await asyncio.to_thread(entered.wait, 20)
+    call = AsyncIO(runtime).run(lambda: 7, work)
+    if work == "model":
+        await asyncio.sleep(0.05)
+        assert not call.done()
+    else:
         assert await call == 7
-        await model
+    leave.set()
+    assert await call == 7
+    await model
+    await asyncio.to_thread(runtime.stop)
 
-    asyncio.run(asyncio.wait_for(main(), 20))
-    runtime.stop()
 
-
-def test_a_trip_that_ends_while_all_its_results_are_taken_is_followed_by_another(runtime: Runtime, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_trip_that_ends_while_all_its_results_are_taken_is_followed_by_another(
+    runtime: Runtime, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The event loop has the interpreter between the moment when a thread sees that its turn is over, and when it says so."""
     numbers, clock, made = iter(range(3)), time.monotonic, threading.local()
     is_over, has_taken = threading.Event(), threading.Event()
@@ -122,25 +113,22 @@ def test_a_trip_that_ends_while_all_its_results_are_taken_is_followed_by_another
         assert has_taken.wait(20)
         return clock() + 1
 
-    async def main() -> None:
-        trips = runtime.here().begin_trips(call, "model", None)
-        assert await trips.take() == 0
-        is_ahead = await asyncio.to_thread(is_over.wait, 0.5)  # else its turn was over before, on a busy machine
-        second, third = trips.take(), None
-        if is_ahead:
-            third = trips.take()
-        has_taken.set()
-        assert await second == 1
-        third = third or trips.take()
-        async with asyncio.timeout(20):
-            assert await third == 2
-
     monkeypatch.setattr(time, "monotonic", read_clock)
-    asyncio.run(main())
+    trips = runtime.here().begin_trips(call, "model", None)
+    assert await trips.take() == 0
+    is_ahead = await asyncio.to_thread(is_over.wait, 0.5)  # else its turn was over before, on a busy machine
+    second, third = trips.take(), None
+    if is_ahead:
+        third = trips.take()
+    has_taken.set()
+    assert await second == 1
+    third = third or trips.take()
+    async with asyncio.timeout(20):
+        assert await third == 2
 
 
 @pytest.mark.parametrize("is_late", [False, True], ids=["before", "after"])
-def test_an_error_that_nobody_takes_is_told(runtime: Runtime, *, is_late: bool) -> None:
+async def test_an_error_that_nobody_takes_is_told(runtime: Runtime, *, is_late: bool) -> None:
     told: list[BaseException] = []
     go_on, has_begun = threading.Event(), threading.Event()
     numbers = iter([1])
@@ -152,21 +140,18 @@ def test_an_error_that_nobody_takes_is_told(runtime: Runtime, *, is_late: bool) 
         assert go_on.wait(20)
         raise ValueError
 
-    async def main() -> None:
-        trips = runtime.here().begin_trips(call, "model", told.append)
-        assert await trips.take() == 1
-        future = trips.take()
-        await asyncio.to_thread(has_begun.wait, 20)
-        future.cancel()
-        if is_late:
-            trips.leave()
-        go_on.set()
-        await asyncio.sleep(0.05)
-        if not is_late:
-            trips.leave()
-        async with asyncio.timeout(20):
-            while not told:
-                await asyncio.sleep(0.001)
-
-    asyncio.run(main())
+    trips = runtime.here().begin_trips(call, "model", told.append)
+    assert await trips.take() == 1
+    future = trips.take()
+    await asyncio.to_thread(has_begun.wait, 20)
+    future.cancel()
+    if is_late:
+        trips.leave()
+    go_on.set()
+    await asyncio.sleep(0.05)
+    if not is_late:
+        trips.leave()
+    async with asyncio.timeout(20):
+        while not told:
+            await asyncio.sleep(0.001)
     assert [type(error) for error in told] == [ValueError]

@@ -14,6 +14,7 @@ import pytest
 
 from oip_asgi import InferenceServer
 from tests.support.asking import get
+from tests.support.inside import note_jobs
 from tests.support.metrics import is_idle
 from tests.support.streaming import Noted, listen, numbers, serve_stream, take
 from tests.support.talk import Talk, until
@@ -73,30 +74,26 @@ def test_a_generator_is_two_items_ahead_of_a_client_that_does_not_read() -> None
 
 
 @pytest.mark.parametrize("reads", [True, False])
-def test_others_have_their_turn_of_the_only_thread(reads: bool) -> None:
+async def test_others_have_their_turn_of_the_only_thread(reads: bool) -> None:
     noted = Noted()
     server = InferenceServer(worker_threads=1)
     server.register("m", noted.blocking)
     server.register("other", lambda n: n)
-
-    async def main() -> None:
-        talk = await take_one(server)
-        if reads:
-            talk.takes.set()
-        for _ in range(5):
-            assert (await Talk(server, "other", b'{"n": 1}', action="generate").answer())[0] == 200
-        assert not talk.task.done()
-        talk.go()
+    talk = await take_one(server)
+    if reads:
         talk.takes.set()
-        await asyncio.wait_for(talk.task, 20)
-
-    asyncio.run(main())
+    for _ in range(5):
+        assert (await Talk(server, "other", b'{"n": 1}', action="generate").answer())[0] == 200
+    assert not talk.task.done()
+    talk.go()
+    talk.takes.set()
+    await asyncio.wait_for(talk.task, 20)
     assert noted.made < 1_000_000
-    server.stop()
+    await asyncio.to_thread(server.stop)
 
 
-def test_a_generator_that_does_not_wait_wakes_the_event_loop_less_often_than_it_has_items() -> None:
-    items, wakes = 200, list[Any]()
+def test_a_generator_that_does_not_wait_makes_few_trips_to_threads() -> None:
+    items, trips = 200, list[threading.Thread]()
 
     def slow(n: Any) -> Iterator[int]:
         for number in range(items):
@@ -104,19 +101,13 @@ def test_a_generator_that_does_not_wait_wakes_the_event_loop_less_often_than_it_
             yield number
 
     server = serve_stream(slow)
-
-    async def main() -> None:
-        loop = asyncio.get_running_loop()
-        wake = loop.call_soon_threadsafe
-        loop.call_soon_threadsafe = lambda *args, **more: wakes.append(args) or wake(*args, **more)  # type: ignore[method-assign]
-        assert await take(server) == list(range(items))
-
-    asyncio.run(main())
+    note_jobs(server, trips)
+    assert asyncio.run(take(server)) == list(range(items))
     server.stop()
-    assert len(wakes) < items
+    assert len(trips) < items
 
 
-def test_each_item_is_there_while_the_next_one_is_made() -> None:
+async def test_each_item_is_there_while_the_next_one_is_made() -> None:
     """Also in the middle of a trip, where one item came right after the other."""
     go_on = threading.Semaphore(0)
 
@@ -127,19 +118,15 @@ def test_each_item_is_there_while_the_next_one_is_made() -> None:
             yield number
 
     server = serve_stream(pairs)
-
-    async def main() -> None:
-        talk = listen(server, b'{"n": 8}')
-        for number in (1, 3, 5, 7):
-            await until(lambda number=number: len(talk.sent) > number)
-            await asyncio.sleep(0.02)
-            assert numbers(talk) == list(range(number))
-            go_on.release()
-        await asyncio.wait_for(talk.task, 20)
-        assert numbers(talk) == list(range(8))
-
-    asyncio.run(main())
-    server.stop()
+    talk = listen(server, b'{"n": 8}')
+    for number in (1, 3, 5, 7):
+        await until(lambda number=number: len(talk.sent) > number)
+        await asyncio.sleep(0.02)
+        assert numbers(talk) == list(range(number))
+        go_on.release()
+    await asyncio.wait_for(talk.task, 20)
+    assert numbers(talk) == list(range(8))
+    await asyncio.to_thread(server.stop)
 
 
 @pytest.mark.parametrize("end", ["gone", "cancel"])

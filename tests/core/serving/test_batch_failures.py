@@ -147,59 +147,47 @@ class Midway:
 
 @kinds
 @pytest.mark.parametrize("goes", [0, 1])
-def test_who_goes_behind_the_start_costs_the_others_nothing(is_async: bool, goes: int) -> None:
+async def test_who_goes_behind_the_start_costs_the_others_nothing(is_async: bool, goes: int) -> None:
     midway = Midway()
     held = Held(midway.wait, is_async=True) if is_async else Held(midway)
-
-    async def main() -> list[Any]:
-        tasks = await held.waiting(rows(1), rows(2), rows(3))
-        held.leave.set()
-        await until(midway.is_there.is_set)
-        gone = tasks.pop(goes)
-        gone.cancel()
-        await asyncio.wait([gone])
-        await asyncio.sleep(0.05)  # longer than a client goes unwatched
-        midway.leave.set()
-        await asyncio.wait(tasks)
-        return [told(task) for task in tasks]
-
-    assert asyncio.run(main()) == [[value] for place, value in enumerate((2, 4, 6)) if place != goes]
+    tasks = await held.waiting(rows(1), rows(2), rows(3))
+    held.leave.set()
+    await until(midway.is_there.is_set)
+    gone = tasks.pop(goes)
+    gone.cancel()
+    await asyncio.wait([gone])
+    await asyncio.sleep(0.05)  # longer than a client goes unwatched
+    midway.leave.set()
+    await asyncio.wait(tasks)
+    assert ([told(task) for task in tasks]) == [[value] for place, value in enumerate((2, 4, 6)) if place != goes]
     assert midway.ended == []
-    block_until(lambda: is_idle(held.server))
+    await until(lambda: is_idle(held.server))
 
 
 @kinds
-def test_the_deadline_of_one_is_not_that_of_the_others(is_async: bool) -> None:
+async def test_the_deadline_of_one_is_not_that_of_the_others(is_async: bool) -> None:
     midway = Midway()
     held = Held(midway.wait, is_async=True, timeout=20) if is_async else Held(midway, timeout=20)
-
-    async def main() -> list[Any]:
-        short = {"inputs": {"x": rows(1)}, "parameters": {"timeout": 300_000}}
-        tasks = await held.waiting(short, rows(2))
-        held.leave.set()
-        await asyncio.wait([tasks[0]])
-        midway.leave.set()
-        await asyncio.wait(tasks)
-        return [told(task) for task in tasks]
-
-    late, good = asyncio.run(main())
+    short = {"inputs": {"x": rows(1)}, "parameters": {"timeout": 300_000}}
+    tasks = await held.waiting(short, rows(2))
+    held.leave.set()
+    await asyncio.wait([tasks[0]])
+    midway.leave.set()
+    await asyncio.wait(tasks)
+    late, good = [told(task) for task in tasks]
     assert late == (504, "model 'm' did not answer within 0.3 seconds, the shorter of its own timeout and the request's")
     assert good == [4]
     assert midway.ended == []
 
 
-def test_a_request_that_has_little_time_is_not_held_back_until_it_has_none() -> None:
+async def test_a_request_that_has_little_time_is_not_held_back_until_it_has_none() -> None:
     server = InferenceServer()
     server.register("m", poisonous, max_batch_size=8, max_batch_delay=30.0, allow_timeout_override=True)
-
-    async def main() -> Any:
-        tasks = [asyncio.create_task(server.infer("m", {"x": rows(1)}))]
-        await until(lambda: waiting_calls(server, "m") == 1)
-        tasks.append(asyncio.create_task(server.infer("m", {"x": rows(2)}, parameters={"timeout": 2_000_000})))
-        await asyncio.wait(tasks)
-        return [told(task) for task in tasks]
-
-    assert asyncio.run(main()) == [[2], [4]]
+    tasks = [asyncio.create_task(server.infer("m", {"x": rows(1)}))]
+    await until(lambda: waiting_calls(server, "m") == 1)
+    tasks.append(asyncio.create_task(server.infer("m", {"x": rows(2)}, parameters={"timeout": 2_000_000})))
+    await asyncio.wait(tasks)
+    assert ([told(task) for task in tasks]) == [[2], [4]]
 
 
 @pytest.mark.parametrize(
@@ -209,33 +197,29 @@ def test_a_request_that_has_little_time_is_not_held_back_until_it_has_none() -> 
         ("unregister", (404, "model 'm' is not found: it was unregistered")),
     ],
 )
-def test_an_unload_during_a_delay_refuses_those_that_wait(method: str, answer: tuple[int, str]) -> None:
+async def test_an_unload_during_a_delay_refuses_those_that_wait(method: str, answer: tuple[int, str]) -> None:
     server = InferenceServer()
     server.register("m", poisonous, max_batch_size=8, max_batch_delay=60.0)
-
-    async def main() -> list[Any]:
-        tasks = [asyncio.create_task(server.infer("m", {"x": rows(place)})) for place in range(2)]
-        await until(lambda: waiting_calls(server, "m") == 2)
-        await getattr(server, method)("m")
-        await asyncio.wait(tasks)
-        return [told(task) for task in tasks]
-
-    assert asyncio.run(main()) == [answer] * 2
+    tasks = [asyncio.create_task(server.infer("m", {"x": rows(place)})) for place in range(2)]
+    await until(lambda: waiting_calls(server, "m") == 2)
+    await getattr(server, method)("m")
+    await asyncio.wait(tasks)
+    assert ([told(task) for task in tasks]) == [answer] * 2
     assert is_idle(server)
 
 
-def test_the_queue_is_bounded() -> None:
+async def test_the_queue_is_bounded() -> None:
     held = make(False, max_queue=2)
-
-    async def main() -> list[Any]:
-        tasks = await held.waiting(rows(1), rows(2))
-        refused = asyncio.create_task(held.server.infer("m", {"x": rows(3)}))
-        await asyncio.wait([refused])
-        held.leave.set()
-        await asyncio.wait(tasks)
-        return [told(task) for task in [*tasks, refused]]
-
-    assert asyncio.run(main()) == [[2], [4], (503, "model 'm' is busy: 1 call runs and 2 wait, which is all it takes")]
+    tasks = await held.waiting(rows(1), rows(2))
+    refused = asyncio.create_task(held.server.infer("m", {"x": rows(3)}))
+    await asyncio.wait([refused])
+    held.leave.set()
+    await asyncio.wait(tasks)
+    assert ([told(task) for task in [*tasks, refused]]) == [
+        [2],
+        [4],
+        (503, "model 'm' is busy: 1 call runs and 2 wait, which is all it takes"),
+    ]
 
 
 def test_an_event_loop_that_ends_takes_only_its_own_requests_along() -> None:
@@ -265,43 +249,35 @@ def test_an_event_loop_that_ends_takes_only_its_own_requests_along() -> None:
     assert is_idle(server)
 
 
-def test_who_ends_before_the_start_is_left_out() -> None:
+async def test_who_ends_before_the_start_is_left_out() -> None:
     """A client that goes, and would have led, and a deadline that passes in the queue."""
     held = make(False)
-
-    async def main() -> list[Any]:
-        late = {"inputs": {"x": rows(2)}, "parameters": {"timeout": 1_000_000}}
-        tasks = await held.waiting(rows(1), late, rows(3))
-        tasks[0].cancel()
-        await asyncio.wait(tasks[:2])
-        held.leave.set()
-        await asyncio.wait([tasks[2], held.holder])
-        return [told(task) for task in tasks[1:]]
-
-    late, good = asyncio.run(main())
+    late = {"inputs": {"x": rows(2)}, "parameters": {"timeout": 1_000_000}}
+    tasks = await held.waiting(rows(1), late, rows(3))
+    tasks[0].cancel()
+    await asyncio.wait(tasks[:2])
+    held.leave.set()
+    await asyncio.wait([tasks[2], held.holder])
+    late, good = [told(task) for task in tasks[1:]]
     assert (late[0], good) == (504, [6])
     assert held.sizes == [1]
     assert outcomes(held.server) == {"ok": 2, "cancelled": 1, "timeout": 1}
 
 
 @pytest.mark.parametrize("are_cancelled", [True, False], ids=["nobody is left", "the latest deadline"])
-def test_a_batch_is_cancelled_when_nobody_waits_for_it(are_cancelled: bool) -> None:
+async def test_a_batch_is_cancelled_when_nobody_waits_for_it(are_cancelled: bool) -> None:
     midway = Midway()
     held = Held(midway.wait, is_async=True, timeout=None if are_cancelled else 0.3)
-
-    async def main() -> None:
-        tasks = await held.waiting(rows(1), rows(2))
-        held.leave.set()
-        if are_cancelled:
-            await until(midway.is_there.is_set)
-            for task in tasks:
-                task.cancel()
-        await asyncio.wait(tasks)
-        await until(lambda: midway.ended == ["cancelled"])
-        assert are_cancelled or [told(task)[0] for task in tasks] == [504, 504]
-
-    asyncio.run(main())
-    block_until(lambda: is_idle(held.server))
+    tasks = await held.waiting(rows(1), rows(2))
+    held.leave.set()
+    if are_cancelled:
+        await until(midway.is_there.is_set)
+        for task in tasks:
+            task.cancel()
+    await asyncio.wait(tasks)
+    await until(lambda: midway.ended == ["cancelled"])
+    assert are_cancelled or [told(task)[0] for task in tasks] == [504, 504]
+    await until(lambda: is_idle(held.server))
 
 
 @pytest.mark.parametrize("is_blocking", [False, True])

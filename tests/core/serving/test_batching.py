@@ -131,17 +131,13 @@ def test_names_of_inputs_are_a_set_for_parameters_and_in_order_for_a_frame(model
 
 @pytest.mark.parametrize("is_async", [False, True], ids=["def", "async"])
 @pytest.mark.parametrize(("preferred", "delay"), [([2], 60.0), ([2, 6], 0.2)], ids=["above the largest", "between two"])
-def test_a_batch_that_grows_past_a_preferred_size_while_the_model_is_busy_is_answered(
+async def test_a_batch_that_grows_past_a_preferred_size_while_the_model_is_busy_is_answered(
     is_async: bool, preferred: list[int], delay: float
 ) -> None:
     options: Any = {"preferred_batch_sizes": preferred, "max_batch_delay": delay}
     held = Held(double, is_async=True, **options) if is_async else Held(**options)
     held.first = rows(0, 0)
-
-    async def main() -> list[Any]:
-        return [told(task) for task in await asyncio.wait_for(held.together(rows(1, 2), rows(3)), 20)]
-
-    assert asyncio.run(main()) == [[2, 4], [6]]
+    assert ([told(task) for task in await asyncio.wait_for(held.together(rows(1, 2), rows(3)), 20)]) == [[2, 4], [6]]
     assert held.sizes == [3]
 
 
@@ -193,17 +189,21 @@ def test_nothing_of_a_request_waits_for_the_garbage_collector(function: Any, is_
         gc.enable()
 
 
-def test_above_the_largest_preferred_size_nothing_waits() -> None:
+async def test_above_the_largest_preferred_size_nothing_waits() -> None:
     server = InferenceServer()
     server.register("m", double, max_batch_size=8, preferred_batch_sizes=[2, 6], max_batch_delay=60.0)
+    assert (await asyncio.wait_for(server.infer("m", {"x": rows(1, 2, 3, 4, 5, 6, 7)}), 20))["output_0"].ravel().tolist() == [
+        2,
+        4,
+        6,
+        8,
+        10,
+        12,
+        14,
+    ]
 
-    async def main() -> Any:
-        return await asyncio.wait_for(server.infer("m", {"x": rows(1, 2, 3, 4, 5, 6, 7)}), 20)
 
-    assert asyncio.run(main())["output_0"].ravel().tolist() == [2, 4, 6, 8, 10, 12, 14]
-
-
-def test_a_scalar_and_inputs_of_different_rows_run_alone() -> None:
+async def test_a_scalar_and_inputs_of_different_rows_run_alone() -> None:
     server = InferenceServer()
     seen = []
 
@@ -212,11 +212,10 @@ def test_a_scalar_and_inputs_of_different_rows_run_alone() -> None:
         seen.append((x.shape, y.shape))
         return x.sum() + y.sum()
 
-    async def main() -> list[InferenceResponse]:
-        asks = [(np.ones(2), np.ones(3)), (np.ones(2), np.ones(3)), (np.ones(()), np.ones(2))]
-        return await asyncio.gather(*[server.infer("m", {"x": x, "y": y}) for x, y in asks])
-
-    assert [response["output_0"].tolist() for response in asyncio.run(main())] == [[5], [5], [3]]
+    asks = [(np.ones(2), np.ones(3)), (np.ones(2), np.ones(3)), (np.ones(()), np.ones(2))]
+    assert [
+        response["output_0"].tolist() for response in (await asyncio.gather(*[server.infer("m", {"x": x, "y": y}) for x, y in asks]))
+    ] == [[5], [5], [3]]
     assert len(seen) == 3
 
 
@@ -237,18 +236,14 @@ def test_one_request_has_its_own_arrays_and_several_one_that_nobody_else_has() -
     assert seen[1].flags.c_contiguous
 
 
-def test_each_gets_the_outputs_and_content_types_that_it_asks_for() -> None:
+async def test_each_gets_the_outputs_and_content_types_that_it_asks_for() -> None:
     held = Held(lambda x: {"a": x, "b": [str(v) for v in x[:, 0]]})
     as_text = [RequestOutput("b", {"content_type": "str"})]
     asks: list[Any] = [
         {"inputs": {"x": rows(place)}, "outputs": out} for place, out in enumerate([["b"], ["b", "a"], as_text, ["c"], None])
     ]
-
-    async def main() -> Any:
-        tasks = await held.together(*asks)
-        return [told(task) if task.exception() else [_shown(tensor) for tensor in task.result().outputs] for task in tasks]
-
-    assert asyncio.run(main()) == [
+    tasks = await held.together(*asks)
+    assert ([told(task) if task.exception() else [_shown(tensor) for tensor in task.result().outputs] for task in tasks]) == [
         [("b", [b"0.0"], {})],
         [("b", [b"1.0"], {}), ("a", [1.0], {})],
         [("b", [b"2.0"], {"content_type": "str"})],
@@ -262,19 +257,15 @@ def _shown(tensor: Tensor) -> Any:
     return tensor.name, tensor.array.ravel().tolist(), tensor.parameters
 
 
-def test_parameters_of_a_response_are_those_of_all() -> None:
+async def test_parameters_of_a_response_are_those_of_all() -> None:
     held = Held(lambda x: InferenceResponse([Tensor("y", x, {"unit": "m"})], {"took": 1.5}))
-
-    async def main() -> Any:
-        return [task.result() for task in await held.together({"inputs": {"x": rows(1)}, "id": "one"}, rows(2, 3))]
-
-    first, second = asyncio.run(main())
+    first, second = [task.result() for task in await held.together({"inputs": {"x": rows(1)}, "id": "one"}, rows(2, 3))]
     assert (first.id, first["y"].tolist(), first.parameters, first.outputs[0].parameters) == ("one", [[1]], {"took": 1.5}, {"unit": "m"})
     assert (second.id, second["y"].tolist(), second.parameters) == (None, [[2], [3]], {"took": 1.5})
 
 
 @pytest.mark.parametrize("columns", [1, 5000])
-def test_memory_that_the_model_uses_again_is_copied_in_time(columns: int) -> None:
+async def test_memory_that_the_model_uses_again_is_copied_in_time(columns: int) -> None:
     buffer = np.empty((8, columns), "f4")
 
     def model(x: Any) -> Any:
@@ -288,19 +279,12 @@ def test_memory_that_the_model_uses_again_is_copied_in_time(columns: int) -> Non
         answer = await server.infer("m", {"x": np.full((1, columns), number, "f4")})
         assert (answer["output_0"] == 2 * number).all()
 
-    async def main() -> None:
-        await asyncio.gather(*[one(number) for number in range(60)])
-
-    asyncio.run(main())
+    await asyncio.gather(*[one(number) for number in range(60)])
 
 
-def test_callers_own_what_they_get() -> None:
+async def test_callers_own_what_they_get() -> None:
     held = Held(lambda x: x)
-
-    async def main() -> Any:
-        return [task.result()["output_0"] for task in await held.together(np.ones((4, 2000), "f4"), np.ones((4, 2000), "f4"))]
-
-    first, second = asyncio.run(main())
+    first, second = [task.result()["output_0"] for task in await held.together(np.ones((4, 2000), "f4"), np.ones((4, 2000), "f4"))]
     assert held.sizes == [8]
     first += 1
     assert (second == 1).all()
@@ -351,7 +335,7 @@ def test_two_loops_and_threads_feed_one_batch() -> None:
     assert sizes == [6]
 
 
-def test_reloading_does_not_mix_old_and_new() -> None:
+async def test_reloading_does_not_mix_old_and_new() -> None:
     server = InferenceServer()
     made: list[list[int]] = []
 
@@ -367,22 +351,18 @@ def test_reloading_does_not_mix_old_and_new() -> None:
         return model
 
     server.register("m", load=load, max_batch_size=4, max_batch_delay=20.0)
-
-    async def main() -> list[Any]:
-        await server.load("m")
-        old = [asyncio.create_task(server.infer("m", {"x": rows(place)})) for place in range(3)]
-        while waiting_calls(server, "m") < 3:
-            await asyncio.sleep(0.001)
-        await server.load("m")
-        new = [asyncio.create_task(server.infer("m", {"x": rows(place)})) for place in range(4)]
-        await asyncio.wait(new)
-        assert not any(task.done() for task in old)
-        async with server.lifespan():
-            pass  # a stop holds nobody back
-        await asyncio.wait(old)
-        return [told(task) for task in [*old, *new]]
-
-    assert asyncio.run(main()) == [[0], [1], [2], [0], [2], [4], [6]]
+    await server.load("m")
+    old = [asyncio.create_task(server.infer("m", {"x": rows(place)})) for place in range(3)]
+    while waiting_calls(server, "m") < 3:
+        await asyncio.sleep(0.001)
+    await server.load("m")
+    new = [asyncio.create_task(server.infer("m", {"x": rows(place)})) for place in range(4)]
+    await asyncio.wait(new)
+    assert not any(task.done() for task in old)
+    async with server.lifespan():
+        pass  # a stop holds nobody back
+    await asyncio.wait(old)
+    assert ([told(task) for task in [*old, *new]]) == [[0], [1], [2], [0], [2], [4], [6]]
     assert made[:2] == [[3], [4]]
 
 

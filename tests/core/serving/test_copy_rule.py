@@ -137,20 +137,17 @@ def check(data: bytes, size: int, number: int) -> None:
 
 
 @reused
-def test_over_asgi_while_a_slow_client_takes_its_answer(name: str, kind: str, size: int) -> None:
-    async def main() -> None:
-        slow = Talk(server, body=body_of(1))
-        slow.takes.clear()
-        quick = Talk(server, body=body_of(2))
-        await quick.task
-        slow.takes.set()
-        await slow.task
-        for number, talk in ((2, quick), (1, slow)):
-            check(talk.body[int(talk.header(LENGTH) or 0) :], size, number)
-
+async def test_over_asgi_while_a_slow_client_takes_its_answer(name: str, kind: str, size: int) -> None:
     server = serve(REUSED[name](size), kind)
-    asyncio.run(asyncio.wait_for(main(), 20))
-    server.stop()
+    slow = Talk(server, body=body_of(1))
+    slow.takes.clear()
+    quick = Talk(server, body=body_of(2))
+    await quick.task
+    slow.takes.set()
+    await slow.task
+    for number, talk in ((2, quick), (1, slow)):
+        check(talk.body[int(talk.header(LENGTH) or 0) :], size, number)
+    await asyncio.to_thread(server.stop)
 
 
 @reused

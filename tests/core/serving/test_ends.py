@@ -62,49 +62,40 @@ class Slow(Talk):
 
 
 @pytest.mark.parametrize("turns", [0, 1, 2, 5])
-def test_a_client_that_takes_pieces_slowly_gets_the_error_after_the_deadline(turns: int) -> None:
+async def test_a_client_that_takes_pieces_slowly_gets_the_error_after_the_deadline(turns: int) -> None:
     async def stream_then_wait(x: Any) -> AsyncIterator[Any]:
         yield x
         await asyncio.sleep(20)
 
-    async def main() -> None:
-        talk = Slow(serve(stream_then_wait, stream_timeout=0.1), turns)
-        await talk.end()
-        *_, error, last = talk.sent
-        assert error["body"] == b'data: {"error":"model \'m\' did not end its stream within 0.1 seconds, its stream_timeout"}\n\n'
-        assert last == {"type": "http.response.body", "body": b"", "more_body": False}
-
-    asyncio.run(main())
+    talk = Slow(serve(stream_then_wait, stream_timeout=0.1), turns)
+    await talk.end()
+    *_, error, last = talk.sent
+    assert error["body"] == b'data: {"error":"model \'m\' did not end its stream within 0.1 seconds, its stream_timeout"}\n\n'
+    assert last == {"type": "http.response.body", "body": b"", "more_body": False}
 
 
 @pytest.mark.parametrize("is_gone", [False, True], ids=["deadline", "gone"])
-def test_a_model_that_panics_at_its_end_leaves_no_cancellation(is_gone: bool) -> None:
+async def test_a_model_that_panics_at_its_end_leaves_no_cancellation(is_gone: bool) -> None:
     async def panic(x: Any) -> Any:
         try:
             await asyncio.sleep(20)
         except asyncio.CancelledError:
             raise Panic from None
 
-    async def main() -> None:
-        talk = Talk(serve(panic, timeout=None if is_gone else 0.1), body=BODY)
-        if is_gone:
-            asyncio.get_running_loop().call_later(0.1, talk.go)
-        assert (await talk.answer())[0] == (499 if is_gone else 504)
-        assert talk.task.cancelling() == 0
-
-    asyncio.run(main())
+    talk = Talk(serve(panic, timeout=None if is_gone else 0.1), body=BODY)
+    if is_gone:
+        asyncio.get_running_loop().call_later(0.1, talk.go)
+    assert (await talk.answer())[0] == (499 if is_gone else 504)
+    assert talk.task.cancelling() == 0
 
 
-def test_a_write_that_fails_at_the_deadline_leaves_no_cancellation() -> None:
+async def test_a_write_that_fails_at_the_deadline_leaves_no_cancellation() -> None:
     async def many(x: Any) -> AsyncIterator[Any]:
         while True:
             yield x
 
-    async def main() -> None:
-        await Slow(server, None).end()
-
     server = serve(many, stream_timeout=0.1)
-    asyncio.run(main())
+    await Slow(server, None).end()
     assert is_idle(server)
     assert outcomes(server) == {"timeout": 1}
 
@@ -146,7 +137,7 @@ def test_a_stream_that_is_held_when_its_loop_ends_gives_its_slot_back(
     server.stop()
 
 
-def test_a_failed_stream_is_counted_whose_host_cancels_while_it_is_closed() -> None:
+async def test_a_failed_stream_is_counted_whose_host_cancels_while_it_is_closed() -> None:
     closing, leave = threading.Event(), threading.Event()
 
     def fail(x: Any) -> Iterator[Any]:
@@ -157,23 +148,20 @@ def test_a_failed_stream_is_counted_whose_host_cancels_while_it_is_closed() -> N
             closing.set()
             assert leave.wait(20)
 
-    async def main() -> dict[str, int]:
-        server = serve(fail)
+    server = serve(fail)
 
-        async def take() -> None:
-            async for _ in server.infer_stream("m", X):
-                pass
+    async def take() -> None:
+        async for _ in server.infer_stream("m", X):
+            pass
 
-        task = asyncio.create_task(take())
-        await until(closing.is_set)
-        task.cancel()
-        await asyncio.wait([task])
-        leave.set()
-        await until(lambda: is_idle(server))
-        server.stop()
-        return outcomes(server)
-
-    assert asyncio.run(main()) == {"failed": 1}
+    task = asyncio.create_task(take())
+    await until(closing.is_set)
+    task.cancel()
+    await asyncio.wait([task])
+    leave.set()
+    await until(lambda: is_idle(server))
+    server.stop()
+    assert (outcomes(server)) == {"failed": 1}
 
 
 async def load_for_long() -> None:

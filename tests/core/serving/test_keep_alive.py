@@ -13,7 +13,7 @@ import pytest
 from oip_asgi import InferenceContext, InferenceError, InferenceServer, OIPWSGIApp
 from tests.support.metrics import is_idle
 from tests.support.streaming import of_kind
-from tests.support.talk import Talk, block_until, until
+from tests.support.talk import Talk, until
 from tests.support.ways import Request, over_wsgi
 
 SECONDS = 0.05
@@ -81,132 +81,108 @@ def split(body: bytes) -> list[bytes]:
 
 
 @kinds
-def test_the_head_and_a_comment_leave_before_an_item_that_is_late_and_again_each_time(kind: str) -> None:
+async def test_the_head_and_a_comment_leave_before_an_item_that_is_late_and_again_each_time(kind: str) -> None:
     held = Held(kind)
     server = serve(held.model)
-
-    async def main() -> None:
-        began = time.monotonic()
-        talk = listen(server)
-        await until(lambda: talk.sent)
-        assert time.monotonic() - began >= SECONDS
-        headers = talk.header("content-type"), talk.header("x-accel-buffering")
-        assert (talk.status, *headers) == (200, "text/event-stream; charset=utf-8", "no")
-        await until(lambda: talk.body == COMMENT * 3)
-        held.gates[0].set()
-        await until(lambda: ONE in talk.body)
-        since = time.monotonic()
-        await until(lambda: talk.body.endswith(COMMENT))
-        assert time.monotonic() - since >= SECONDS - 0.01
-        held.gates[1].set()
-        await asyncio.wait_for(talk.task, 20)
-        assert split(talk.body) == [COMMENT, ONE, COMMENT, TWO]
-        messages = len(talk.sent)
-        await asyncio.sleep(3 * SECONDS)
-        assert len(talk.sent) == messages
-        assert [message.get("more_body") for message in talk.sent[-2:]] == [True, False]
-
-    asyncio.run(main())
-    server.stop()
+    began = time.monotonic()
+    talk = listen(server)
+    await until(lambda: talk.sent)
+    assert time.monotonic() - began >= SECONDS
+    headers = talk.header("content-type"), talk.header("x-accel-buffering")
+    assert (talk.status, *headers) == (200, "text/event-stream; charset=utf-8", "no")
+    await until(lambda: talk.body == COMMENT * 3)
+    held.gates[0].set()
+    await until(lambda: ONE in talk.body)
+    since = time.monotonic()
+    await until(lambda: talk.body.endswith(COMMENT))
+    assert time.monotonic() - since >= SECONDS - 0.01
+    held.gates[1].set()
+    await asyncio.wait_for(talk.task, 20)
+    assert split(talk.body) == [COMMENT, ONE, COMMENT, TWO]
+    messages = len(talk.sent)
+    await asyncio.sleep(3 * SECONDS)
+    assert len(talk.sent) == messages
+    assert [message.get("more_body") for message in talk.sent[-2:]] == [True, False]
+    await asyncio.to_thread(server.stop)
 
 
 @pytest.mark.parametrize(("kind", "action"), [("def", "generate_stream"), ("async def", "infer_stream")])
-def test_an_error_after_a_comment_is_an_event(kind: str, action: str) -> None:
+async def test_an_error_after_a_comment_is_an_event(kind: str, action: str) -> None:
     held = Held(kind, fails=1)
     server = serve(held.model)
-
-    async def main() -> None:
-        talk = listen(server, action)
-        await until(lambda: talk.sent)
-        held.gates[0].set()
-        await asyncio.wait_for(talk.task, 20)
-        assert (talk.status, split(talk.body)) == (200, [COMMENT, REFUSED])
-        assert await listen(server, action).answer() == (418, {"error": "no more"})  # nothing has left before it
-
-    asyncio.run(main())
-    server.stop()
+    talk = listen(server, action)
+    await until(lambda: talk.sent)
+    held.gates[0].set()
+    await asyncio.wait_for(talk.task, 20)
+    assert (talk.status, split(talk.body)) == (200, [COMMENT, REFUSED])
+    assert await listen(server, action).answer() == (418, {"error": "no more"})  # nothing has left before it
+    await asyncio.to_thread(server.stop)
 
 
 @kinds
-def test_items_that_come_in_time_have_no_comments_among_them(kind: str) -> None:
+async def test_items_that_come_in_time_have_no_comments_among_them(kind: str) -> None:
     def ticks(n: Any) -> Iterator[int]:
         for _ in range(12):
             time.sleep(SECONDS / 5)
             yield 1
 
     server = serve(of_kind(kind, ticks), stream_keep_alive=5 * SECONDS)
-
-    async def main() -> None:
-        talk = listen(server)
-        await asyncio.wait_for(talk.task, 20)
-        assert talk.body == ONE * 12
-
-    asyncio.run(main())
-    server.stop()
+    talk = listen(server)
+    await asyncio.wait_for(talk.task, 20)
+    assert talk.body == ONE * 12
+    await asyncio.to_thread(server.stop)
 
 
 @kinds
 @pytest.mark.parametrize("comments", [COMMENT, b""], ids=["does not read", "None is never"])
-def test_what_comes_after_a_silence(kind: str, comments: bytes) -> None:
+async def test_what_comes_after_a_silence(kind: str, comments: bytes) -> None:
     """A client that does not read gets one comment, and then all that has come."""
     held = Held(kind)
     server = serve(held.model, stream_keep_alive=SECONDS if comments else None)
-
-    async def main() -> None:
-        talk = listen(server)
-        if comments:
-            talk.takes.clear()
+    talk = listen(server)
+    if comments:
+        talk.takes.clear()
+    await asyncio.sleep(3 * SECONDS)
+    assert talk.sent == []
+    held.let_go()
+    if comments:
         await asyncio.sleep(3 * SECONDS)
         assert talk.sent == []
-        held.let_go()
-        if comments:
-            await asyncio.sleep(3 * SECONDS)
-            assert talk.sent == []
-            talk.takes.set()
-        await asyncio.wait_for(talk.task, 20)
-        assert (talk.status, talk.body) == (200, comments + ONE + TWO)
-
-    asyncio.run(main())
-    server.stop()
+        talk.takes.set()
+    await asyncio.wait_for(talk.task, 20)
+    assert (talk.status, talk.body) == (200, comments + ONE + TWO)
+    await asyncio.to_thread(server.stop)
 
 
 @pytest.mark.parametrize(("kind", "reads"), [("def", True), ("async def", False)])
-def test_a_client_that_goes_while_there_are_comments_ends_the_generator(kind: str, reads: bool) -> None:
+async def test_a_client_that_goes_while_there_are_comments_ends_the_generator(kind: str, reads: bool) -> None:
     held = Held(kind)
     server = serve(held.model)
-
-    async def main() -> None:
-        talk = listen(server)
-        if not reads:
-            talk.takes.clear()
-        await asyncio.sleep(2 * SECONDS)
-        talk.go()
-        await asyncio.wait_for(talk.task, 20)
-        number = len(talk.sent)
-        await asyncio.sleep(2 * SECONDS)
-        assert len(talk.sent) == number
-
-    asyncio.run(main())
+    talk = listen(server)
+    if not reads:
+        talk.takes.clear()
+    await asyncio.sleep(2 * SECONDS)
+    talk.go()
+    await asyncio.wait_for(talk.task, 20)
+    number = len(talk.sent)
+    await asyncio.sleep(2 * SECONDS)
+    assert len(talk.sent) == number
     held.let_go()
-    block_until(lambda: held.ended and is_idle(server))
-    server.stop()
+    await until(lambda: held.ended and is_idle(server))
+    await asyncio.to_thread(server.stop)
 
 
-def test_a_first_item_that_is_too_late_is_an_event_after_comments() -> None:
+async def test_a_first_item_that_is_too_late_is_an_event_after_comments() -> None:
     server = InferenceServer(stream_keep_alive=SECONDS)
     server.register("m", Held("async def").model, timeout=4 * SECONDS)
-
-    async def main() -> None:
-        talk = listen(server)
-        await asyncio.wait_for(talk.task, 20)
-        late = "model 'm' did not answer within 0.2 seconds, the shorter of its own timeout and the request's"
-        assert split(talk.body) == [COMMENT, b'data: {"error":"%b"}\n\n' % late.encode()]
-
-    asyncio.run(main())
-    server.stop()
+    talk = listen(server)
+    await asyncio.wait_for(talk.task, 20)
+    late = "model 'm' did not answer within 0.2 seconds, the shorter of its own timeout and the request's"
+    assert split(talk.body) == [COMMENT, b'data: {"error":"%b"}\n\n' % late.encode()]
+    await asyncio.to_thread(server.stop)
 
 
-def test_headers_of_the_model_leave_with_the_first_comment() -> None:
+async def test_headers_of_the_model_leave_with_the_first_comment() -> None:
     go_on = asyncio.Event()
 
     async def model(n: Any, context: InferenceContext) -> AsyncIterator[int]:
@@ -215,31 +191,23 @@ def test_headers_of_the_model_leave_with_the_first_comment() -> None:
         yield 1
 
     server = serve(model, server_timing=True)
-
-    async def main() -> None:
-        talk = listen(server)
-        await until(lambda: talk.sent)
-        assert talk.header("x-cost") == "7"
-        go_on.set()
-        await asyncio.wait_for(talk.task, 20)
-        assert split(talk.body) == [COMMENT, ONE]
-
-    asyncio.run(main())
-    server.stop()
+    talk = listen(server)
+    await until(lambda: talk.sent)
+    assert talk.header("x-cost") == "7"
+    go_on.set()
+    await asyncio.wait_for(talk.task, 20)
+    assert split(talk.body) == [COMMENT, ONE]
+    await asyncio.to_thread(server.stop)
 
 
-def test_a_plain_model_keeps_its_status() -> None:
+async def test_a_plain_model_keeps_its_status() -> None:
     def fails(n: Any) -> int:
         time.sleep(3 * SECONDS)
         raise InferenceError("no more", status=418)
 
     server = serve(fails)
-
-    async def main() -> None:
-        assert await listen(server).answer() == (418, {"error": "no more"})
-
-    asyncio.run(main())
-    server.stop()
+    assert await listen(server).answer() == (418, {"error": "no more"})
+    await asyncio.to_thread(server.stop)
 
 
 @kinds

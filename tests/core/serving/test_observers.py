@@ -149,7 +149,7 @@ def test_cached_answers_are_heard_once_for_each_request(server: InferenceServer,
     assert [heard.response["output_0"].tolist() for heard in hearing.wait(3) if heard.response is not None] == [[2], [2], [2]]
 
 
-def test_each_request_of_a_batch_is_heard_with_its_own_rows(server: InferenceServer, hearing: Hearing) -> None:
+async def test_each_request_of_a_batch_is_heard_with_its_own_rows(server: InferenceServer, hearing: Hearing) -> None:
     calls = list[int]()
 
     @server.model("m", max_batch_size=4, max_batch_delay=5.0, preferred_batch_sizes=[4])
@@ -157,10 +157,7 @@ def test_each_request_of_a_batch_is_heard_with_its_own_rows(server: InferenceSer
         calls.append(len(x))
         return x * 10
 
-    async def main() -> None:
-        await asyncio.gather(*(server.infer("m", {"x": np.array([[each]], np.float32)}, id=str(each)) for each in range(4)))
-
-    asyncio.run(main())
+    await asyncio.gather(*(server.infer("m", {"x": np.array([[each]], np.float32)}, id=str(each)) for each in range(4)))
     assert calls == [4]
     heard = sorted(hearing.wait(4), key=lambda each: str(each.id))
     assert [(each.id, each.request and each.request["x"].tolist()) for each in heard] == [(str(n), [[n]]) for n in range(4)]

@@ -60,7 +60,7 @@ def test_inline_and_async_run_on_the_event_loop() -> None:
     assert outputs(ask(server, "m")) == outputs(ask(server, "async")) == {"output_0": [threading.get_ident()]}
 
 
-def test_the_threads_are_the_servers_own() -> None:
+async def test_the_threads_are_the_servers_own() -> None:
     server = InferenceServer(worker_threads=2)
     lock, running, most = threading.Lock(), [0], [0]
     all_in = threading.Barrier(2)
@@ -75,15 +75,12 @@ def test_the_threads_are_the_servers_own() -> None:
             running[0] -= 1
         return 1
 
-    async def main() -> None:
-        hosts_own = anyio.to_thread.current_default_thread_limiter()
-        hosts_own.total_tokens = 1
-        await hosts_own.acquire_on_behalf_of("the host")
-        async with anyio.create_task_group() as group:
-            for _ in range(6):
-                group.start_soon(send, OIPApp(server), INFER)
-
-    asyncio.run(main())
+    hosts_own = anyio.to_thread.current_default_thread_limiter()
+    hosts_own.total_tokens = 1
+    await hosts_own.acquire_on_behalf_of("the host")
+    async with anyio.create_task_group() as group:
+        for _ in range(6):
+            group.start_soon(send, OIPApp(server), INFER)
     assert most == [2]
 
 
@@ -159,17 +156,13 @@ def test_a_model_that_is_cancelled_by_nobody_of_ours(
 
 
 @pytest.mark.parametrize(("elements", "messages"), [(60_000, 1), (100_000, 13)])
-def test_large_answers_leave_in_few_messages(elements: int, messages: int) -> None:
+async def test_large_answers_leave_in_few_messages(elements: int, messages: int) -> None:
     server = InferenceServer()
     array = np.zeros(elements)
     server.register("m", lambda: (array, array))
-
-    async def main() -> list[Any]:
-        talk = Talk(server, body=b'{"inputs":[],"parameters":{"binary_data_output":true}}')
-        await talk.task
-        return talk.sent
-
-    sent = asyncio.run(main())
+    talk = Talk(server, body=b'{"inputs":[],"parameters":{"binary_data_output":true}}')
+    await talk.task
+    sent = talk.sent
     sizes = [len(message["body"]) for message in sent[1:]]
     assert sum(sizes) == 16 * elements + int(dict(sent[0]["headers"])[b"inference-header-content-length"])
     assert len(sizes) == messages

@@ -24,41 +24,33 @@ from tests.support.ways import Answer, Request, asked_together, over_asgi, over_
 pytestmark = pytest.mark.usefixtures("nothing_is_logged_as_an_error")
 
 
-def test_a_full_house_is_refused_at_once_before_the_body_is_read(blocking: Blocking) -> None:
+async def test_a_full_house_is_refused_at_once_before_the_body_is_read(blocking: Blocking) -> None:
     server = serve(blocking, max_concurrency=2, max_queue=1)
-
-    async def main() -> None:
-        inside = [Talk(server) for _ in range(3)]
-        await until(lambda: blocking.started == 2 and not any(talk.task.done() for talk in inside))
-        refused = Talk(server, body=None)
-        status, body = await refused.answer()
-        assert (status, body) == (503, {"error": "model 'm' is busy: 2 calls run and 1 waits, which is all it takes"})
-        assert refused.header("retry-after") == "1"
-        assert refused.asked == 0
-        assert (await Talk(server, path="/health/ready").answer())[0] == 200
-        blocking.leave.set()
-        assert [(await talk.answer())[0] for talk in inside] == [200] * 3
-        assert (await Talk(server).answer())[0] == 200
-
-    asyncio.run(main())
+    inside = [Talk(server) for _ in range(3)]
+    await until(lambda: blocking.started == 2 and not any(talk.task.done() for talk in inside))
+    refused = Talk(server, body=None)
+    status, body = await refused.answer()
+    assert (status, body) == (503, {"error": "model 'm' is busy: 2 calls run and 1 waits, which is all it takes"})
+    assert refused.header("retry-after") == "1"
+    assert refused.asked == 0
+    assert (await Talk(server, path="/health/ready").answer())[0] == 200
+    blocking.leave.set()
+    assert [(await talk.answer())[0] for talk in inside] == [200] * 3
+    assert (await Talk(server).answer())[0] == 200
     assert (blocking.most, blocking.started) == (2, 4)
     assert is_idle(server)
 
 
-def test_a_house_that_fills_while_the_body_arrives(blocking: Blocking) -> None:
+async def test_a_house_that_fills_while_the_body_arrives(blocking: Blocking) -> None:
     server = serve(blocking, max_concurrency=1, max_queue=0)
-
-    async def main() -> None:
-        slow = Talk(server, body=EMPTY[:5], ends=False)
-        await until(lambda: slow.asked == 2)
-        quick = Talk(server)  # a slow body holds nothing
-        await until(lambda: blocking.started == 1)
-        slow.say(EMPTY[5:])
-        assert (await slow.answer())[0] == 503
-        blocking.leave.set()
-        assert (await quick.answer())[0] == 200
-
-    asyncio.run(main())
+    slow = Talk(server, body=EMPTY[:5], ends=False)
+    await until(lambda: slow.asked == 2)
+    quick = Talk(server)  # a slow body holds nothing
+    await until(lambda: blocking.started == 1)
+    slow.say(EMPTY[5:])
+    assert (await slow.answer())[0] == 503
+    blocking.leave.set()
+    assert (await quick.answer())[0] == 200
 
 
 def test_under_wsgi_the_same_bounds(blocking: Blocking) -> None:
@@ -74,7 +66,7 @@ def test_under_wsgi_the_same_bounds(blocking: Blocking) -> None:
     assert (blocking.most, blocking.started) == (1, 2)
 
 
-def test_first_come_first_served() -> None:
+async def test_first_come_first_served() -> None:
     order: list[int] = []
     leave = threading.Event()
 
@@ -84,33 +76,25 @@ def test_first_come_first_served() -> None:
         return 1
 
     server = serve(model, max_concurrency=1)
-
-    async def main() -> None:
-        talks = []
-        for number in range(9):
-            text = b'{"inputs":[{"name":"x","shape":[1],"datatype":"INT64","data":[%d]}]}' % number
-            talks.append(Talk(server, body=text))
-            await asyncio.sleep(0)
-        leave.set()
-        for talk in talks:
-            assert (await talk.answer())[0] == 200
-
-    asyncio.run(main())
+    talks = []
+    for number in range(9):
+        text = b'{"inputs":[{"name":"x","shape":[1],"datatype":"INT64","data":[%d]}]}' % number
+        talks.append(Talk(server, body=text))
+        await asyncio.sleep(0)
+    leave.set()
+    for talk in talks:
+        assert (await talk.answer())[0] == 200
     assert order == list(range(9))
 
 
-def test_a_bad_request_does_not_wait_in_the_queue(blocking: Blocking) -> None:
+async def test_a_bad_request_does_not_wait_in_the_queue(blocking: Blocking) -> None:
     server = serve(blocking, max_concurrency=1, max_queue=5)
-
-    async def main() -> None:
-        first = Talk(server)
-        await until(lambda: blocking.started == 1)
-        assert (await Talk(server, body=b"{").answer())[0] == 400
-        assert not first.task.done()
-        blocking.leave.set()
-        await first.answer()
-
-    asyncio.run(main())
+    first = Talk(server)
+    await until(lambda: blocking.started == 1)
+    assert (await Talk(server, body=b"{").answer())[0] == 400
+    assert not first.task.done()
+    blocking.leave.set()
+    await first.answer()
     assert is_idle(server)
 
 

@@ -17,7 +17,7 @@ import pytest
 from oip_asgi import InferenceServer
 from tests.support.metrics import is_idle
 from tests.support.streaming import KINDS, Noted, listen, numbers, of_kind, serve_stream, take
-from tests.support.talk import Talk, block_until, until
+from tests.support.talk import Talk, until
 
 kinds = pytest.mark.parametrize("kind", KINDS)
 
@@ -31,49 +31,41 @@ def errors(caplog: pytest.LogCaptureFixture) -> list[str]:
 
 
 @kinds
-def test_the_next_item_is_made_when_the_last_was_taken(kind: str) -> None:
+async def test_the_next_item_is_made_when_the_last_was_taken(kind: str) -> None:
     noted = Noted()
     server = serve_stream(KINDS[kind](noted), stream_timeout=60)
-
-    async def main() -> None:
-        talk = listen(server)
-        talk.takes.clear()
-        await until(lambda: noted.made == 1)
-        await asyncio.sleep(0.05)
-        assert (noted.made, talk.sent) == (1, [])
-        talk.takes.set()
-        await asyncio.wait_for(talk.task, 20)
-        assert numbers(talk) == [0, 1, 2]
-        assert [message.get("more_body") for message in talk.sent[1:]] == [True, True, True, False]
-        headers = [talk.header(name) for name in ("x-accel-buffering", "cache-control", "content-encoding")]
-        assert headers == ["no", "no-cache", "identity"]
-
-    asyncio.run(main())
+    talk = listen(server)
+    talk.takes.clear()
+    await until(lambda: noted.made == 1)
+    await asyncio.sleep(0.05)
+    assert (noted.made, talk.sent) == (1, [])
+    talk.takes.set()
+    await asyncio.wait_for(talk.task, 20)
+    assert numbers(talk) == [0, 1, 2]
+    assert [message.get("more_body") for message in talk.sent[1:]] == [True, True, True, False]
+    headers = [talk.header(name) for name in ("x-accel-buffering", "cache-control", "content-encoding")]
+    assert headers == ["no", "no-cache", "identity"]
     assert noted.ended == ["finally"]
     assert is_idle(server)
 
 
 @kinds
-def test_the_first_item_is_there_while_the_model_still_runs(kind: str) -> None:
+async def test_the_first_item_is_there_while_the_model_still_runs(kind: str) -> None:
     noted = Noted(silent_after=0)
     server = serve_stream(KINDS[kind](noted))
-
-    async def main() -> None:
-        talk = listen(server)
-        await until(lambda: talk.sent and numbers(talk) == [0])
-        assert not is_idle(server)
-        talk.go()
-        await asyncio.wait_for(talk.task, 20)
-        noted.go_on.set()
-        await until(lambda: is_idle(server))
-
-    asyncio.run(main())
+    talk = listen(server)
+    await until(lambda: talk.sent and numbers(talk) == [0])
+    assert not is_idle(server)
+    talk.go()
+    await asyncio.wait_for(talk.task, 20)
+    noted.go_on.set()
+    await until(lambda: is_idle(server))
     assert noted.ended[-1] == "finally"
-    server.stop()
+    await asyncio.to_thread(server.stop)
 
 
 @kinds
-def test_a_client_that_goes_before_the_first_item_ends_the_generator(kind: str) -> None:
+async def test_a_client_that_goes_before_the_first_item_ends_the_generator(kind: str) -> None:
     entered, leave, ended = threading.Event(), threading.Event(), threading.Event()
 
     def blocking(n: Any) -> Iterator[int]:
@@ -93,43 +85,35 @@ def test_a_client_that_goes_before_the_first_item_ends_the_generator(kind: str) 
             ended.set()
 
     server = serve_stream(awaiting if kind == "async def" else blocking)
-
-    async def main() -> None:
-        talk = listen(server)
-        await until(entered.is_set)
-        talk.go()
-        assert await talk.answer() == (499, None)
-        leave.set()
-        await until(lambda: is_idle(server))
-
-    asyncio.run(main())
+    talk = listen(server)
+    await until(entered.is_set)
+    talk.go()
+    assert await talk.answer() == (499, None)
+    leave.set()
+    await until(lambda: is_idle(server))
     assert ended.is_set()
-    server.stop()
+    await asyncio.to_thread(server.stop)
 
 
 @kinds
 @pytest.mark.parametrize("most", [1, None], ids=["sending fails", "it says so"])
-def test_a_client_that_goes_between_items_that_never_wait_ends_the_generator(kind: str, most: int | None) -> None:
+async def test_a_client_that_goes_between_items_that_never_wait_ends_the_generator(kind: str, most: int | None) -> None:
     noted = Noted()
     server = serve_stream(KINDS[kind](noted))
-
-    async def main() -> None:
-        talk = listen(server, MANY) if most is None else listen(server, MANY, most=most)
-        if most is None:
-            await until(lambda: noted.made >= 2)
-            talk.go()
-        await asyncio.wait_for(talk.task, 20)
-
-    asyncio.run(main())
+    talk = listen(server, MANY) if most is None else listen(server, MANY, most=most)
+    if most is None:
+        await until(lambda: noted.made >= 2)
+        talk.go()
+    await asyncio.wait_for(talk.task, 20)
     assert noted.made < 1_000_000
     assert noted.ended[-1] == "finally"
     assert is_idle(server)
-    server.stop()
+    await asyncio.to_thread(server.stop)
 
 
 @kinds
 @pytest.mark.parametrize("place", ["at once", "later", "in finally"])
-def test_what_a_generator_raises(kind: str, place: str, caplog: pytest.LogCaptureFixture) -> None:
+async def test_what_a_generator_raises(kind: str, place: str, caplog: pytest.LogCaptureFixture) -> None:
     def fails(n: Any) -> Iterator[int]:
         try:
             fail_if(place == "at once")
@@ -140,13 +124,9 @@ def test_what_a_generator_raises(kind: str, place: str, caplog: pytest.LogCaptur
             fail_if(place == "in finally")
 
     server = serve_stream(of_kind(kind, fails))
-
-    async def main() -> Talk:
-        talk = listen(server)
-        await asyncio.wait_for(talk.task, 20)
-        return talk
-
-    talk = asyncio.run(main())
+    talk = listen(server)
+    await asyncio.wait_for(talk.task, 20)
+    talk = talk
     if place == "at once":
         assert (talk.status, talk.header("content-type")) == (500, "application/json")
         assert talk.body == b'{"error":"%b"}' % FAILED.encode()
@@ -160,7 +140,7 @@ def test_what_a_generator_raises(kind: str, place: str, caplog: pytest.LogCaptur
     assert errors(caplog) == [f"model 'm' failed on a request: {hint}"]
     assert "secret" in caplog.text
     assert is_idle(server)
-    server.stop()
+    await asyncio.to_thread(server.stop)
 
 
 def fail_if(condition: bool) -> None:
@@ -169,7 +149,7 @@ def fail_if(condition: bool) -> None:
 
 
 @kinds
-def test_a_generator_that_fails_when_it_is_closed_is_logged(kind: str, caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_generator_that_fails_when_it_is_closed_is_logged(kind: str, caplog: pytest.LogCaptureFixture) -> None:
     def fails(n: Any) -> Iterator[int]:
         try:
             yield 0
@@ -177,24 +157,20 @@ def test_a_generator_that_fails_when_it_is_closed_is_logged(kind: str, caplog: p
             fail_if(True)
 
     server = serve_stream(of_kind(kind, fails))
-
-    async def main() -> None:
-        talk = listen(server)
-        talk.takes.clear()
-        await until(lambda: not is_idle(server))
-        await asyncio.sleep(0.05)
-        talk.task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await talk.task
-
-    asyncio.run(main())
+    talk = listen(server)
+    talk.takes.clear()
+    await until(lambda: not is_idle(server))
+    await asyncio.sleep(0.05)
+    talk.task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await talk.task
     assert errors(caplog) == ["model 'm' failed when the stream for a request was closed"]
     assert is_idle(server)
-    server.stop()
+    await asyncio.to_thread(server.stop)
 
 
 @kinds
-def test_timeout_is_for_the_first_response_only(kind: str) -> None:
+async def test_timeout_is_for_the_first_response_only(kind: str) -> None:
     noted = Noted(silent_after=0)
     server = serve_stream(KINDS[kind](noted), timeout=0.2)
 
@@ -207,56 +183,44 @@ def test_timeout_is_for_the_first_response_only(kind: str) -> None:
         yield 1
 
     server.register("late", late if kind == "def" else late_async, timeout=60, allow_timeout_override=True)
-
-    async def main() -> None:
-        status, body = await Talk(server, "late", b'{"n": 1, "timeout": 100000}', action="generate_stream").answer()
-        assert (status, body["error"]) == (504, LATE.format("late", 0.1))
-        assert await take(server, b'{"n": 1}') == [0]
-        if kind == "def":
-            threading.Timer(0.4, noted.go_on.set).start()
-            assert await take(server, b'{"n": 2}') == [0, 1]
-        await until(lambda: is_idle(server))
-
-    asyncio.run(main())
-    server.stop()
+    status, body = await Talk(server, "late", b'{"n": 1, "timeout": 100000}', action="generate_stream").answer()
+    assert (status, body["error"]) == (504, LATE.format("late", 0.1))
+    assert await take(server, b'{"n": 1}') == [0]
+    if kind == "def":
+        threading.Timer(0.4, noted.go_on.set).start()
+        assert await take(server, b'{"n": 2}') == [0, 1]
+    await until(lambda: is_idle(server))
+    await asyncio.to_thread(server.stop)
 
 
 @kinds
-def test_stream_timeout_ends_a_generator_that_never_waits(kind: str) -> None:
+async def test_stream_timeout_ends_a_generator_that_never_waits(kind: str) -> None:
     noted = Noted()
     server = serve_stream(KINDS[kind](noted), stream_timeout=0.2)
-
-    async def main() -> None:
-        *found, last = await take(server, b'{"n": 1000000000}')
-        assert found == list(range(len(found)))
-        assert last == "model 'm' did not end its stream within 0.2 seconds, its stream_timeout"
-        await until(lambda: is_idle(server))
-
-    asyncio.run(main())
+    *found, last = await take(server, b'{"n": 1000000000}')
+    assert found == list(range(len(found)))
+    assert last == "model 'm' did not end its stream within 0.2 seconds, its stream_timeout"
+    await until(lambda: is_idle(server))
     assert noted.ended == ["closed", "finally"]
-    server.stop()
+    await asyncio.to_thread(server.stop)
 
 
 @kinds
-def test_a_long_request_that_gets_no_slot_is_late_at_its_own_timeout(kind: str) -> None:
+async def test_a_long_request_that_gets_no_slot_is_late_at_its_own_timeout(kind: str) -> None:
     """A long request is decoded in its slot, which a stream holds until it ends."""
     noted = Noted()
     server = serve_stream(KINDS[kind](noted), max_concurrency=1, timeout=0.2)
-
-    async def main() -> None:
-        first = listen(server)
-        first.takes.clear()
-        await until(lambda: noted.made == 1)
-        status, body = await listen(server, b'{"n": %b}' % str(list(range(30_000))).encode()).answer()
-        waited = ": the request still waited for its turn, and had not begun to run"
-        assert (status, body["error"]) == (504, LATE.format("m", 0.2) + waited)
-        assert noted.made == 1
-        first.takes.set()
-        await asyncio.wait_for(first.task, 20)
-        assert await take(server) == [0, 1, 2]
-
-    asyncio.run(main())
-    server.stop()
+    first = listen(server)
+    first.takes.clear()
+    await until(lambda: noted.made == 1)
+    status, body = await listen(server, b'{"n": %b}' % str(list(range(30_000))).encode()).answer()
+    waited = ": the request still waited for its turn, and had not begun to run"
+    assert (status, body["error"]) == (504, LATE.format("m", 0.2) + waited)
+    assert noted.made == 1
+    first.takes.set()
+    await asyncio.wait_for(first.task, 20)
+    assert await take(server) == [0, 1, 2]
+    await asyncio.to_thread(server.stop)
 
 
 @kinds
@@ -288,45 +252,37 @@ def test_long_lists_come_back_whole(kind: str) -> None:
     server.stop()
 
 
-def test_a_stream_that_runs_while_its_model_is_unloaded_comes_to_its_end() -> None:
+async def test_a_stream_that_runs_while_its_model_is_unloaded_comes_to_its_end() -> None:
     noted = Noted()
     server = InferenceServer()
     server.register("m", load=lambda: noted.awaiting)
-
-    async def main() -> None:
-        talk = listen(server)
-        talk.takes.clear()
-        await until(lambda: noted.made == 1)
-        unloading = asyncio.ensure_future(server.unload("m"))
-        await asyncio.sleep(0.02)
-        assert not unloading.done()
-        talk.takes.set()
-        await asyncio.wait_for(asyncio.gather(talk.task, unloading), 20)
-        assert numbers(talk) == [0, 1, 2]
-
-    asyncio.run(main())
+    talk = listen(server)
+    talk.takes.clear()
+    await until(lambda: noted.made == 1)
+    unloading = asyncio.ensure_future(server.unload("m"))
+    await asyncio.sleep(0.02)
+    assert not unloading.done()
+    talk.takes.set()
+    await asyncio.wait_for(asyncio.gather(talk.task, unloading), 20)
+    assert numbers(talk) == [0, 1, 2]
 
 
 @pytest.mark.slow
 @kinds
-def test_a_thousand_streams_leave_nothing_behind(kind: str) -> None:
+async def test_a_thousand_streams_leave_nothing_behind(kind: str) -> None:
     before = set(threading.enumerate())
     noted = Noted()
     server = serve_stream(KINDS[kind](noted), max_queue=1000)
-
-    async def main() -> None:
-        for _ in range(20):
-            talks = [listen(server, b'{"n": 100}') for _ in range(50)]
-            for talk in talks[::5]:
-                talk.go()
-            await asyncio.wait_for(asyncio.gather(*(talk.task for talk in talks)), 60)
-            assert all(len(talk.events) == 100 for place, talk in enumerate(talks) if place % 5)
-        await until(lambda: is_idle(server))
-        assert asyncio.all_tasks() == {asyncio.current_task()}
-
-    asyncio.run(main())
-    server.stop()
-    block_until(lambda: set(threading.enumerate()) <= before)
+    for _ in range(20):
+        talks = [listen(server, b'{"n": 100}') for _ in range(50)]
+        for talk in talks[::5]:
+            talk.go()
+        await asyncio.wait_for(asyncio.gather(*(talk.task for talk in talks)), 60)
+        assert all(len(talk.events) == 100 for place, talk in enumerate(talks) if place % 5)
+    await until(lambda: is_idle(server))
+    assert asyncio.all_tasks() == {asyncio.current_task()}
+    await asyncio.to_thread(server.stop)
+    await until(lambda: set(threading.enumerate()) <= before)
     gc.collect()
     made = GeneratorType if kind == "def" else AsyncGeneratorType
     assert [each for each in gc.get_objects() if type(each) is made and each.__qualname__.startswith("Noted.")] == []

@@ -40,7 +40,7 @@ def test_an_async_model_that_raises_at_its_end(caplog: pytest.LogCaptureFixture)
     caplog.clear()
 
 
-def test_a_model_whose_client_has_gone_keeps_its_place_and_what_it_raises_is_not_late(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_model_whose_client_has_gone_keeps_its_place_and_what_it_raises_is_not_late(caplog: pytest.LogCaptureFixture) -> None:
     entered, leave = threading.Event(), threading.Event()
 
     def model() -> int:
@@ -49,17 +49,13 @@ def test_a_model_whose_client_has_gone_keeps_its_place_and_what_it_raises_is_not
         raise ValueError("nobody hears it")
 
     server = serve(model, timeout=60, max_concurrency=1, max_queue=0)
-
-    async def main() -> None:
-        talk = Talk(server)
-        await asyncio.to_thread(entered.wait, 20)
-        talk.go()
-        assert await talk.answer() == (499, None)
-        assert (await Talk(server).answer())[0] == 503
-        leave.set()
-
-    asyncio.run(main())
-    server.stop()
+    talk = Talk(server)
+    await asyncio.to_thread(entered.wait, 20)
+    talk.go()
+    assert await talk.answer() == (499, None)
+    assert (await Talk(server).answer())[0] == 503
+    leave.set()
+    await asyncio.to_thread(server.stop)
     assert caplog.messages == ["model 'm' failed on a request, when nobody waited for its answer any more"]
     caplog.clear()
 
@@ -92,13 +88,10 @@ def test_under_wsgi_time_in_the_queue_counts_and_what_timed_out_there_never_star
     assert blocking.started == 1
 
 
-@pytest.mark.parametrize(("timeout", "asked"), [(5, 20_000), (0.02, 5_000_000), (None, 20_000)])
-def test_a_request_can_only_shorten_the_timeout(timeout: float | None, asked: int) -> None:
-    async def main() -> None:
-        server = serve(Awaiting(), timeout=timeout, allow_timeout_override=True)
-        assert await Talk(server, body=WITH_TIMEOUT % asked).answer() == (504, {"error": TOO_LATE.format("0.02")})
-
-    asyncio.run(main())
+@pytest.mark.parametrize(("seconds", "asked"), [(5, 20_000), (0.02, 5_000_000), (None, 20_000)])
+async def test_a_request_can_only_shorten_the_timeout(seconds: float | None, asked: int) -> None:
+    server = serve(Awaiting(), timeout=seconds, allow_timeout_override=True)
+    assert await Talk(server, body=WITH_TIMEOUT % asked).answer() == (504, {"error": TOO_LATE.format("0.02")})
 
 
 @pytest.mark.slow
@@ -137,7 +130,7 @@ def test_what_a_thread_raises_after_its_timeout_is_logged_once(
     caplog.clear()
 
 
-def test_a_call_that_ended_too_late_is_not_answered_though_nobody_was_awake_to_stop_it() -> None:
+async def test_a_call_that_ended_too_late_is_not_answered_though_nobody_was_awake_to_stop_it() -> None:
     entered = threading.Event()
 
     def model() -> int:
@@ -146,15 +139,11 @@ def test_a_call_that_ended_too_late_is_not_answered_though_nobody_was_awake_to_s
         return 1
 
     server = serve(model, timeout=0.1, max_concurrency=1, max_queue=0)
-
-    async def main() -> None:
-        talk = Talk(server)
-        await until(entered.is_set)
-        time.sleep(0.4)  # noqa: ASYNC251  (the event loop is kept busy)
-        assert (await talk.answer())[0] == 504
-
-    asyncio.run(main())
-    server.stop()
+    talk = Talk(server)
+    await until(entered.is_set)
+    time.sleep(0.4)  # noqa: ASYNC251  (the event loop is kept busy)
+    assert (await talk.answer())[0] == 504
+    await asyncio.to_thread(server.stop)
     assert is_idle(server)
 
 

@@ -93,7 +93,7 @@ def test_from_python_the_slot_is_free_while_nobody_asks(kind: str) -> None:
 
 @kinds
 @pytest.mark.parametrize("turns", [1, None])
-def test_a_second_cancellation_leaves_no_slot_taken(kind: str, turns: int | None) -> None:
+async def test_a_second_cancellation_leaves_no_slot_taken(kind: str, turns: int | None) -> None:
     """`turns` is how many turns of the event loop are between the two; None means that the generator is being closed then."""
     noted: list[str] = []
     go_on = threading.Event()
@@ -116,26 +116,22 @@ def test_a_second_cancellation_leaves_no_slot_taken(kind: str, turns: int | None
             await asyncio.sleep(20)
 
     server = serve_stream(blocking if kind == "def" else awaiting, max_concurrency=1)
-
-    async def main() -> None:
-        talk = listen(server)
-        talk.takes.clear()
-        await until(lambda: not is_idle(server))
-        await asyncio.sleep(0.1)  # the client is watched by then
-        talk.task.cancel()
-        if turns is None:
-            await until(lambda: noted)
-        else:
-            await asyncio.sleep(0)
-        talk.task.cancel()
-        if kind == "def":
-            await until(lambda: noted)
-            go_on.set()
-            await until(lambda: noted == ["closing", "closed"])
-        await asyncio.wait([talk.task], timeout=20)
-        assert talk.task.cancelled()
-        await until(lambda: is_idle(server))
-
-    asyncio.run(main())
+    talk = listen(server)
+    talk.takes.clear()
+    await until(lambda: not is_idle(server))
+    await asyncio.sleep(0.1)  # the client is watched by then
+    talk.task.cancel()
+    if turns is None:
+        await until(lambda: noted)
+    else:
+        await asyncio.sleep(0)
+    talk.task.cancel()
+    if kind == "def":
+        await until(lambda: noted)
+        go_on.set()
+        await until(lambda: noted == ["closing", "closed"])
+    await asyncio.wait([talk.task], timeout=20)
+    assert talk.task.cancelled()
+    await until(lambda: is_idle(server))
     assert noted == (["closing"] if kind == "async def" else ["closing", "closed"])
-    server.stop()
+    await asyncio.to_thread(server.stop)

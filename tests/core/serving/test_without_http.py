@@ -391,7 +391,7 @@ def test_a_call_within_one_of_the_same_model_does_not_wait_for_others() -> None:
     assert all(answer in (busy, [0]) for answer in told)
 
 
-def test_a_task_that_outlives_its_call_may_wait_for_the_model() -> None:
+async def test_a_task_that_outlives_its_call_may_wait_for_the_model() -> None:
     server = InferenceServer()
     tasks: list[asyncio.Task[Any]] = []
     leave = asyncio.Event()
@@ -407,12 +407,9 @@ def test_a_task_that_outlives_its_call_may_wait_for_the_model() -> None:
         await asyncio.sleep(0.01)
         return 1
 
-    async def main() -> None:
-        await server.infer("m", {"late": [0]})
-        running = asyncio.create_task(server.infer("m", {"late": [1]}))
-        await asyncio.sleep(0)
-        leave.set()
-        assert (await tasks[0])["output_0"].tolist() == [1]
-        await running
-
-    asyncio.run(main())
+    await server.infer("m", {"late": [0]})
+    running = asyncio.create_task(server.infer("m", {"late": [1]}))
+    await asyncio.sleep(0)
+    leave.set()
+    assert (await tasks[0])["output_0"].tolist() == [1]
+    await running
