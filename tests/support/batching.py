@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from oip_asgi import InferenceError, InferenceResponse, InferenceServer
-from tests.support.inside import waiting_calls
+from tests.support.metrics import waiting_calls
 from tests.support.talk import until
 
 HOLD = "hold"
@@ -27,6 +27,8 @@ class Held:
 
     def __init__(self, function: Callable[..., Any] = lambda x: x * 2, *, is_async: bool = False, **options: Any) -> None:
         self.sizes: list[int] = []
+        self.first = np.zeros((1, 1))
+        """The input of the request that holds the model."""
         self.leave = threading.Event()
         self.holds = threading.Event()
         self.server = InferenceServer()
@@ -60,7 +62,7 @@ class Held:
 
     async def waiting(self, *asks: Any) -> list[asyncio.Task[InferenceResponse]]:
         """The same, and the model is still held."""
-        holder = asyncio.create_task(self.server.infer("m", {"x": np.zeros((1, 1))}, parameters={HOLD: True}))
+        holder = asyncio.create_task(self.server.infer("m", {"x": self.first}, parameters={HOLD: True}))
         await until(self.holds.is_set)
         tasks = []
         for place, ask in enumerate(asks):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from contextlib import closing
 from itertools import islice
 from typing import Any
 
@@ -77,9 +78,28 @@ def listen(server: InferenceServer, body: bytes = BODY, **options: Any) -> Talk:
     return Talk(server, body=body, action="generate_stream", **options)
 
 
+async def take(server: InferenceServer, body: bytes = BODY) -> list[Any]:
+    """What a client gets that reads all of it."""
+    talk = listen(server, body)
+    await asyncio.wait_for(talk.task, 20)
+    return numbers(talk)
+
+
 def numbers(talk: Talk) -> list[Any]:
     """The numbers that have come, and the texts of errors."""
     return [event.get("output_0", event.get("error")) for event in talk.events]
+
+
+def of_kind(kind: str, generator: Callable[[Any], Iterator[Any]]) -> Callable[[Any], Any]:
+    """A generator, or an asynchronous one of the same items."""
+
+    async def awaiting(n: Any) -> AsyncIterator[Any]:
+        made: Any = generator(n)
+        with closing(made):
+            for item in made:
+                yield item
+
+    return generator if kind == "def" else awaiting
 
 
 def _each(*values: Any, dtype: str = "i8") -> list[Any]:
@@ -87,7 +107,7 @@ def _each(*values: Any, dtype: str = "i8") -> list[Any]:
 
 
 def _written_over() -> Iterator[Any]:
-    buffer = np.zeros(3)
+    buffer = np.zeros(5000)
     for number in range(4):
         buffer[:] = number
         yield buffer
@@ -134,11 +154,7 @@ def both_kinds(make: Callable[[], Iterable[Any]]) -> dict[str, Callable[[Any], A
     def blocking(n: Any) -> Iterator[Any]:
         yield from make()
 
-    async def awaiting(n: Any) -> AsyncIterator[Any]:
-        for item in make():
-            yield item
-
-    return {"def": blocking, "async def": awaiting}
+    return {kind: of_kind(kind, blocking) for kind in KINDS}
 
 
 def alone(make: Callable[[], Iterable[Any]], place: int) -> Callable[[Any], Any]:

@@ -1,4 +1,4 @@
-"""Fixtures of the tests of limits."""
+"""Fixtures of the tests of limits, and tests that are coroutine functions."""
 
 from __future__ import annotations
 
@@ -7,7 +7,10 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.support.awaited import pytest_pyfunc_call
 from tests.support.limited import Blocking
+
+__all__ = ["pytest_pyfunc_call"]
 
 
 @pytest.fixture

@@ -6,15 +6,17 @@ import asyncio
 import logging
 import threading
 import time
+from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
-import numpy as np
 import pytest
 
 from oip_asgi import InferenceServer
-from tests.support.inside import is_idle, note_jobs, statistics_of
-from tests.support.streaming import Noted, listen, numbers, serve_stream
+from tests.support.asking import get
+from tests.support.inside import note_jobs
+from tests.support.metrics import is_idle
+from tests.support.streaming import Noted, listen, numbers, serve_stream, take
 from tests.support.talk import Talk, until
 
 MANY = b'{"n": 1000000}'
@@ -41,11 +43,11 @@ async def settle(noted: Noted) -> int:
 
 def counts(server: InferenceServer) -> dict[str, int]:
     """How many responses ended in each way."""
-    found: dict[str, int] = {}
-    for ends in statistics_of(server, "m").snapshot().responses.values():
-        for end in {"success", "fail", "cancel", "empty_response"} & ends.keys():
-            found[end] = found.get(end, 0) + ends[end].count
-    return found
+    [stats] = get(server, "/models/m/stats")[1]["model_stats"]
+    found: Counter[str] = Counter()
+    for responses in stats["response_stats"].values():
+        found.update({end: responses[end]["count"] for end in ("success", "fail", "cancel", "empty_response") if responses[end]["count"]})
+    return dict(found)
 
 
 def test_a_generator_is_two_items_ahead_of_a_client_that_does_not_read() -> None:
@@ -61,7 +63,6 @@ def test_a_generator_is_two_items_ahead_of_a_client_that_does_not_read() -> None
         talk.go()
         await asyncio.wait_for(talk.task, 20)
         assert noted.ended == ["closed", "finally"]
-        assert is_idle(server)
         server.stop()
         return ahead
 
@@ -72,59 +73,41 @@ def test_a_generator_is_two_items_ahead_of_a_client_that_does_not_read() -> None
     assert max(seen) == 2
 
 
-def test_from_python_each_item_is_made_when_it_is_asked_for() -> None:
-    noted = Noted()
-    server = serve_stream(noted.blocking)
-
-    async def main() -> None:
-        responses = server.infer_stream("m", {"n": np.array([9])})
-        for number in range(3):
-            assert (await anext(responses))["output_0"].tolist() == [number]
-            await asyncio.sleep(0.02)
-            assert noted.made == number + 1
-        await responses.aclose()
-
-    asyncio.run(main())
-    server.stop()
-
-
-def test_a_client_that_does_not_read_holds_no_thread() -> None:
-    server = InferenceServer(worker_threads=1)
-    server.register("m", Noted().blocking)
-    server.register("other", lambda n: n)
-
-    async def main() -> None:
-        talk = await take_one(server)
-        assert (await Talk(server, "other", b'{"n": 1}', action="generate").answer())[0] == 200
-        talk.go()
-        talk.takes.set()
-        await asyncio.wait_for(talk.task, 20)
-
-    asyncio.run(main())
-    server.stop()
-
-
-def test_a_client_that_keeps_up_leaves_the_others_their_turn() -> None:
+@pytest.mark.parametrize("reads", [True, False])
+async def test_others_have_their_turn_of_the_only_thread(reads: bool) -> None:
     noted = Noted()
     server = InferenceServer(worker_threads=1)
     server.register("m", noted.blocking)
     server.register("other", lambda n: n)
-
-    async def main() -> None:
-        talk = listen(server, MANY)
-        await until(lambda: talk.sent)
-        for _ in range(5):
-            assert (await Talk(server, "other", b'{"n": 1}', action="generate").answer())[0] == 200
-        assert not talk.task.done()
-        talk.go()
-        await asyncio.wait_for(talk.task, 20)
-
-    asyncio.run(main())
+    talk = await take_one(server)
+    if reads:
+        talk.takes.set()
+    for _ in range(5):
+        assert (await Talk(server, "other", b'{"n": 1}', action="generate").answer())[0] == 200
+    assert not talk.task.done()
+    talk.go()
+    talk.takes.set()
+    await asyncio.wait_for(talk.task, 20)
     assert noted.made < 1_000_000
+    await asyncio.to_thread(server.stop)
+
+
+def test_a_generator_that_does_not_wait_makes_few_trips_to_threads() -> None:
+    items, trips = 200, list[threading.Thread]()
+
+    def slow(n: Any) -> Iterator[int]:
+        for number in range(items):
+            time.sleep(0.0002)  # the event loop has the interpreter meanwhile
+            yield number
+
+    server = serve_stream(slow)
+    note_jobs(server, trips)
+    assert asyncio.run(take(server)) == list(range(items))
     server.stop()
+    assert len(trips) < items
 
 
-def test_each_item_is_there_while_the_next_one_is_made() -> None:
+async def test_each_item_is_there_while_the_next_one_is_made() -> None:
     """Also in the middle of a trip, where one item came right after the other."""
     go_on = threading.Semaphore(0)
 
@@ -135,19 +118,15 @@ def test_each_item_is_there_while_the_next_one_is_made() -> None:
             yield number
 
     server = serve_stream(pairs)
-
-    async def main() -> None:
-        talk = listen(server, b'{"n": 8}')
-        for number in (1, 3, 5, 7):
-            await until(lambda number=number: len(talk.sent) > number)
-            await asyncio.sleep(0.02)
-            assert numbers(talk) == list(range(number))
-            go_on.release()
-        await asyncio.wait_for(talk.task, 20)
-        assert numbers(talk) == list(range(8))
-
-    asyncio.run(main())
-    server.stop()
+    talk = listen(server, b'{"n": 8}')
+    for number in (1, 3, 5, 7):
+        await until(lambda number=number: len(talk.sent) > number)
+        await asyncio.sleep(0.02)
+        assert numbers(talk) == list(range(number))
+        go_on.release()
+    await asyncio.wait_for(talk.task, 20)
+    assert numbers(talk) == list(range(8))
+    await asyncio.to_thread(server.stop)
 
 
 @pytest.mark.parametrize("end", ["gone", "cancel"])
@@ -182,9 +161,7 @@ def test_an_error_comes_after_the_items_in_front_of_it(caplog: pytest.LogCapture
 
     async def main() -> None:
         for count in range(1, 9):
-            talk = listen(server, b'{"n": %d}' % count)
-            await asyncio.wait_for(talk.task, 20)
-            assert numbers(talk) == [*range(count), "model 'm' failed: see the server's log"]
+            assert await take(server, b'{"n": %d}' % count) == [*range(count), "model 'm' failed: see the server's log"]
 
     asyncio.run(main())
     assert counts(server) == {"success": 36, "fail": 8}
@@ -213,25 +190,3 @@ def test_an_error_that_was_made_ahead_is_logged_though_nobody_waits_for_it(caplo
             asyncio.run(stop_after_one())
     assert "model 'm' failed on a request, after its timeout" in caplog.text
     assert "secret" in caplog.text
-
-
-def test_a_generator_that_does_not_wait_makes_few_trips_to_threads() -> None:
-    trips: list[threading.Thread] = []
-    items = 200
-
-    def slow(n: Any) -> Iterator[int]:
-        for number in range(items):
-            time.sleep(0.0002)  # the event loop has the interpreter meanwhile
-            yield number
-
-    server = serve_stream(slow)
-    note_jobs(server, trips)
-
-    async def main() -> None:
-        talk = listen(server)
-        await asyncio.wait_for(talk.task, 20)
-        assert numbers(talk) == list(range(items))
-
-    asyncio.run(main())
-    server.stop()
-    assert len(trips) < items

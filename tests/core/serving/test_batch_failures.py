@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,7 @@ from sklearn.multioutput import MultiOutputClassifier
 
 from oip_asgi import InferenceError, InferenceServer, TensorSpec
 from tests.support.batching import Held, rows, told
-from tests.support.inside import is_idle, joined_calls, outcomes, waiting_calls
+from tests.support.metrics import is_idle, outcomes, waiting_calls
 from tests.support.talk import block_until, until
 
 FAILED = (500, "model 'm' failed: see the server's log")
@@ -56,12 +57,8 @@ def test_what_the_function_raises_fails_all_and_is_logged_once(is_async: bool, c
     [record] = [record for record in caplog.records if record.levelno >= logging.ERROR]
     assert record.getMessage() == "model 'm' failed on a batch of 3 requests with 4 rows"
     assert "ValueError: poison" in (record.exc_text or "")
-    assert outcomes(held.server)["m"] == {"ok": 1, "failed": 3}
-
-
-@kinds
-def test_an_inference_error_is_told_to_all(is_async: bool) -> None:
-    assert play(make(is_async), rows(1), rows(67)) == [(422, "not this one")] * 2
+    assert outcomes(held.server) == {"ok": 1, "failed": 3}
+    assert play(make(is_async), rows(1), rows(67)) == [(422, "not this one")] * 2  # what is for clients is told to all
 
 
 @kinds
@@ -71,6 +68,14 @@ def test_with_retry_alone_a_bad_input_costs_only_itself(is_async: bool) -> None:
     assert held.sizes == [5, 1, 1, 2, 1]
 
 
+def per_target(x: Any) -> list[Any]:
+    """One array for each of two targets, as `MultiOutputClassifier.predict_proba` has it."""
+    return [np.hstack([x, -x]) * np.float64(target) for target in (1, 10)]
+
+
+ROWS_OR_OUTPUTS = "output '{}' is a list of arrays, which may be rows or outputs"
+
+
 @pytest.mark.parametrize(
     ("function", "text"),
     [
@@ -78,38 +83,23 @@ def test_with_retry_alone_a_bad_input_costs_only_itself(is_async: bool) -> None:
         (lambda x: x.sum(), "output 'output_0' has 1 rows, but the inputs have 3"),
         (lambda x: {"a": x, "b": [1] * 5}, "output 'b' has 5 rows, but the inputs have 3"),
         (lambda x: (x, x.T), "output 'output_1' has 1 rows, but the inputs have 3"),
+        (per_target, ROWS_OR_OUTPUTS.format("output_0")),
+        (lambda x: {"p": per_target(x)}, ROWS_OR_OUTPUTS.format("p")),
+        (lambda x: (x, per_target(x)), ROWS_OR_OUTPUTS.format("output_1")),
+        (lambda x: (per_target(x), 1), ROWS_OR_OUTPUTS.format("output_0")),
+        (list, ROWS_OR_OUTPUTS.format("output_0")),
     ],
 )
 def test_wrong_rows_are_the_models_fault(function: Any, text: str, caplog: pytest.LogCaptureFixture) -> None:
-    assert play(Held(function), rows(1), rows(2, 3)) == [FAILED] * 2
-    assert text in caplog.text
-    caplog.clear()
-    assert play(Held(function), rows(1, 2, 3)) == [FAILED]  # as well where it runs alone
-    assert text in caplog.text
-
-
-def per_target(x: Any) -> list[Any]:
-    """One array for each of two targets, as `MultiOutputClassifier.predict_proba` has it."""
-    return [np.hstack([x, -x]) * np.float64(target) for target in (1, 10)]
-
-
-@pytest.mark.parametrize(
-    ("function", "name"),
-    [
-        (per_target, "output_0"),
-        (lambda x: {"p": per_target(x)}, "p"),
-        (lambda x: (x, per_target(x)), "output_1"),
-        (lambda x: (per_target(x), 1), "output_0"),
-        (list, "output_0"),
-    ],
-)
-def test_a_list_of_arrays_may_be_rows_or_outputs(function: Any, name: str, caplog: pytest.LogCaptureFixture) -> None:
-    for asks in ((rows(1), rows(2)), (rows(1),), (rows(1, 2, 3),)):  # also where it runs alone, so that it shows at once
+    for asks in ((rows(1), rows(2, 3)), (rows(1, 2, 3),)):  # also where it runs alone, so that it shows at once
+        caplog.clear()
         assert play(Held(function), *asks) == [FAILED] * len(asks)
         [record] = [record for record in caplog.records if record.levelno >= logging.ERROR]
-        assert f"output '{name}' is a list of arrays, which may be rows or outputs" in record.getMessage() + (record.exc_text or "")
-        caplog.clear()
-    play(Held(per_target), rows(1))
+        assert text in record.getMessage() + (record.exc_text or "")
+
+
+def test_how_to_declare_a_list_of_arrays_is_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    assert play(Held(per_target), rows(1)) == [FAILED]
     assert (
         'if each is an output, declare each of them, as in outputs=[TensorSpec("output_0", "FP64", [-1, 2]), ...]; '
         "if each is a row, return numpy.stack(...) of them"
@@ -129,47 +119,6 @@ def test_a_classifier_of_several_targets_with_declared_outputs() -> None:
     expected = classifier.predict_proba(x)
     for place, answer in enumerate(asyncio.run(main())):
         assert [answer["first"].tolist(), answer["second"].tolist()] == [each[place : place + 1].tolist() for each in expected]
-
-
-def test_what_one_tensor_does_not_hold_is_its_own_error() -> None:
-    server = InferenceServer()
-    calls: list[list[str]] = []
-
-    @server.model("m", max_batch_size=4, max_batch_delay=20.0)
-    def model(x: list[str]) -> list[str]:
-        calls.append(x)
-        return x
-
-    async def main() -> list[Any]:
-        asks: list[list[bytes]] = [[b"a"], [b"b", b"\xff"], [b"c"]]
-        tasks = [asyncio.create_task(server.infer("m", {"x": np.array([*ask, None], object)[:-1]})) for ask in asks]
-        await asyncio.wait(tasks)
-        return [told(task) for task in tasks]
-
-    first, second, third = asyncio.run(main())
-    assert (first, third) == ([b"a"], [b"c"])
-    assert second[0] == 400
-    assert second[1].startswith("tensor 'x': element 1 is b'\\xff', which is not UTF-8")
-    assert calls == [["a", "c"]]
-
-
-@kinds
-def test_who_goes_before_the_start_is_left_out(is_async: bool) -> None:
-    held = make(is_async)
-
-    async def main() -> list[Any]:
-        tasks = await held.waiting(rows(1), rows(2), rows(3))
-        tasks[0].cancel()  # it would have led
-        tasks[1].cancel()
-        await asyncio.wait(tasks[:2])
-        assert waiting_calls(held.server, "m") == 1
-        held.leave.set()
-        await asyncio.wait(tasks)
-        return [told(tasks[2]), await asyncio.shield(held.holder)]
-
-    assert asyncio.run(main())[0] == [6]
-    assert held.sizes == [1]
-    assert outcomes(held.server)["m"] == {"ok": 2, "cancelled": 2}
 
 
 class Midway:
@@ -198,135 +147,47 @@ class Midway:
 
 @kinds
 @pytest.mark.parametrize("goes", [0, 1])
-def test_who_goes_behind_the_start_costs_the_others_nothing(is_async: bool, goes: int) -> None:
+async def test_who_goes_behind_the_start_costs_the_others_nothing(is_async: bool, goes: int) -> None:
     midway = Midway()
     held = Held(midway.wait, is_async=True) if is_async else Held(midway)
-
-    async def main() -> list[Any]:
-        tasks = await held.waiting(rows(1), rows(2), rows(3))
-        held.leave.set()
-        await until(midway.is_there.is_set)
-        gone = tasks.pop(goes)
-        gone.cancel()
-        await asyncio.wait([gone])
-        await asyncio.sleep(0.05)  # longer than a client goes unwatched
-        midway.leave.set()
-        await asyncio.wait(tasks)
-        return [told(task) for task in tasks]
-
-    assert asyncio.run(main()) == [[value] for place, value in enumerate((2, 4, 6)) if place != goes]
+    tasks = await held.waiting(rows(1), rows(2), rows(3))
+    held.leave.set()
+    await until(midway.is_there.is_set)
+    gone = tasks.pop(goes)
+    gone.cancel()
+    await asyncio.wait([gone])
+    await asyncio.sleep(0.05)  # longer than a client goes unwatched
+    midway.leave.set()
+    await asyncio.wait(tasks)
+    assert ([told(task) for task in tasks]) == [[value] for place, value in enumerate((2, 4, 6)) if place != goes]
     assert midway.ended == []
-    block_until(lambda: is_idle(held.server))
-
-
-def test_a_batch_is_cancelled_when_nobody_is_left() -> None:
-    midway = Midway()
-    held = Held(midway.wait, is_async=True)
-
-    async def main() -> None:
-        tasks = await held.waiting(rows(1), rows(2))
-        held.leave.set()
-        await until(midway.is_there.is_set)
-        for task in tasks:
-            task.cancel()
-        await asyncio.wait(tasks)
-        await until(lambda: midway.ended == ["cancelled"])
-
-    asyncio.run(main())
-    block_until(lambda: is_idle(held.server))
+    await until(lambda: is_idle(held.server))
 
 
 @kinds
-def test_the_deadline_of_one_is_not_that_of_the_others(is_async: bool) -> None:
+async def test_the_deadline_of_one_is_not_that_of_the_others(is_async: bool) -> None:
     midway = Midway()
     held = Held(midway.wait, is_async=True, timeout=20) if is_async else Held(midway, timeout=20)
-
-    async def main() -> list[Any]:
-        short = {"inputs": {"x": rows(1)}, "parameters": {"timeout": 300_000}}
-        tasks = await held.waiting(short, rows(2))
-        held.leave.set()
-        await asyncio.wait([tasks[0]])
-        midway.leave.set()
-        await asyncio.wait(tasks)
-        return [told(task) for task in tasks]
-
-    late, good = asyncio.run(main())
+    short = {"inputs": {"x": rows(1)}, "parameters": {"timeout": 300_000}}
+    tasks = await held.waiting(short, rows(2))
+    held.leave.set()
+    await asyncio.wait([tasks[0]])
+    midway.leave.set()
+    await asyncio.wait(tasks)
+    late, good = [told(task) for task in tasks]
     assert late == (504, "model 'm' did not answer within 0.3 seconds, the shorter of its own timeout and the request's")
     assert good == [4]
     assert midway.ended == []
 
 
-def test_an_async_batch_ends_at_the_latest_deadline() -> None:
-    midway = Midway()
-    held = Held(midway.wait, is_async=True, timeout=0.3)
-
-    async def main() -> list[Any]:
-        tasks = await held.waiting(rows(1), rows(2))
-        held.leave.set()
-        await asyncio.wait(tasks)
-        await until(lambda: midway.ended == ["cancelled"])
-        return [told(task)[0] for task in tasks]
-
-    assert asyncio.run(main()) == [504, 504]
-    block_until(lambda: is_idle(held.server))
-
-
-def test_a_deadline_passes_in_the_queue() -> None:
-    held = make(False)
-
-    async def main() -> list[Any]:
-        tasks = await held.waiting({"inputs": {"x": rows(1)}, "parameters": {"timeout": 2_000_000}}, rows(2))
-        await asyncio.wait([tasks[0]])
-        held.leave.set()
-        await asyncio.wait(tasks)
-        return [told(task) for task in tasks]
-
-    late, good = asyncio.run(main())
-    assert (late[0], good) == (504, [4])
-    assert held.sizes == [1]
-
-
-def test_a_request_that_has_little_time_is_not_held_back_until_it_has_none() -> None:
+async def test_a_request_that_has_little_time_is_not_held_back_until_it_has_none() -> None:
     server = InferenceServer()
     server.register("m", poisonous, max_batch_size=8, max_batch_delay=30.0, allow_timeout_override=True)
-
-    async def main() -> Any:
-        tasks = [asyncio.create_task(server.infer("m", {"x": rows(1)}))]
-        await until(lambda: waiting_calls(server, "m") == 1)
-        tasks.append(asyncio.create_task(server.infer("m", {"x": rows(2)}, parameters={"timeout": 2_000_000})))
-        await asyncio.wait(tasks)
-        return [told(task) for task in tasks]
-
-    assert asyncio.run(main()) == [[2], [4]]
-
-
-@pytest.mark.parametrize("is_blocking", [False, True])
-def test_a_stop_during_a_delay_answers_those_that_wait(is_blocking: bool) -> None:
-    server = InferenceServer()
-    server.register("m", poisonous, max_batch_size=8, max_batch_delay=60.0)
-    answers: list[Any] = []
-
-    def ask() -> None:
-        answers.append(server.infer_sync("m", {"x": rows(len(answers))})["output_0"].tolist())
-
-    async def main() -> None:
-        async with server.lifespan():
-            tasks = [asyncio.create_task(server.infer("m", {"x": rows(place)})) for place in range(2)]
-            await until(lambda: waiting_calls(server, "m") == 2)
-        await asyncio.wait(tasks)
-        answers.extend(told(task) for task in tasks)
-
-    if is_blocking:
-        server.start()
-        thread = threading.Thread(target=ask)
-        thread.start()
-        block_until(lambda: waiting_calls(server, "m") == 1)
-        server.stop()
-        thread.join(20)
-        assert answers == [[[0]]]
-    else:
-        asyncio.run(main())
-        assert answers == [[0], [2]]
+    tasks = [asyncio.create_task(server.infer("m", {"x": rows(1)}))]
+    await until(lambda: waiting_calls(server, "m") == 1)
+    tasks.append(asyncio.create_task(server.infer("m", {"x": rows(2)}, parameters={"timeout": 2_000_000})))
+    await asyncio.wait(tasks)
+    assert ([told(task) for task in tasks]) == [[2], [4]]
 
 
 @pytest.mark.parametrize(
@@ -336,62 +197,29 @@ def test_a_stop_during_a_delay_answers_those_that_wait(is_blocking: bool) -> Non
         ("unregister", (404, "model 'm' is not found: it was unregistered")),
     ],
 )
-def test_an_unload_during_a_delay_refuses_those_that_wait(method: str, answer: tuple[int, str]) -> None:
+async def test_an_unload_during_a_delay_refuses_those_that_wait(method: str, answer: tuple[int, str]) -> None:
     server = InferenceServer()
     server.register("m", poisonous, max_batch_size=8, max_batch_delay=60.0)
-
-    async def main() -> list[Any]:
-        tasks = [asyncio.create_task(server.infer("m", {"x": rows(place)})) for place in range(2)]
-        await until(lambda: waiting_calls(server, "m") == 2)
-        await getattr(server, method)("m")
-        await asyncio.wait(tasks)
-        return [told(task) for task in tasks]
-
-    assert asyncio.run(main()) == [answer] * 2
+    tasks = [asyncio.create_task(server.infer("m", {"x": rows(place)})) for place in range(2)]
+    await until(lambda: waiting_calls(server, "m") == 2)
+    await getattr(server, method)("m")
+    await asyncio.wait(tasks)
+    assert ([told(task) for task in tasks]) == [answer] * 2
     assert is_idle(server)
 
 
-def test_the_queue_is_bounded() -> None:
+async def test_the_queue_is_bounded() -> None:
     held = make(False, max_queue=2)
-
-    async def main() -> list[Any]:
-        tasks = await held.waiting(rows(1), rows(2))
-        refused = asyncio.create_task(held.server.infer("m", {"x": rows(3)}))
-        await asyncio.wait([refused])
-        held.leave.set()
-        await asyncio.wait(tasks)
-        return [told(task) for task in [*tasks, refused]]
-
-    assert asyncio.run(main()) == [[2], [4], (503, "model 'm' is busy: 1 call runs and 2 wait, which is all it takes")]
-
-
-@kinds
-def test_what_ends_threads_does_not_end_those_that_wait(is_async: bool) -> None:
-    def leave(x: Any) -> Any:
-        raise SystemExit(3)
-
-    async def leave_async(x: Any) -> Any:
-        raise SystemExit(3)
-
-    if is_async:
-        server = InferenceServer()
-        server.register("m", leave_async, max_batch_size=2, max_batch_delay=20.0)
-        found: list[Any] = []
-
-        def ask() -> None:
-            try:
-                server.infer_sync("m", {"x": rows(1)})
-            except InferenceError as error:
-                found.append((error.status, str(error)))
-
-        threads = [threading.Thread(target=ask) for _ in range(2)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join(20)
-        assert found == [FAILED] * 2
-    else:
-        assert play(Held(leave), rows(1), rows(2)) == [FAILED] * 2
+    tasks = await held.waiting(rows(1), rows(2))
+    refused = asyncio.create_task(held.server.infer("m", {"x": rows(3)}))
+    await asyncio.wait([refused])
+    held.leave.set()
+    await asyncio.wait(tasks)
+    assert ([told(task) for task in [*tasks, refused]]) == [
+        [2],
+        [4],
+        (503, "model 'm' is busy: 1 call runs and 2 wait, which is all it takes"),
+    ]
 
 
 def test_an_event_loop_that_ends_takes_only_its_own_requests_along() -> None:
@@ -401,7 +229,8 @@ def test_an_event_loop_that_ends_takes_only_its_own_requests_along() -> None:
     found: list[Any] = []
 
     async def begins() -> None:
-        await until(lambda: joined_calls(server, "m") == 1)  # so that the next one comes last, and begins
+        await until(lambda: waiting_calls(server, "m") == 1)
+        await asyncio.sleep(0.1)  # the next one comes last, and begins
         asyncio.get_running_loop().create_task(server.infer("m", {"x": rows(1)}))
         await until(midway.is_there.is_set)
 
@@ -418,3 +247,71 @@ def test_an_event_loop_that_ends_takes_only_its_own_requests_along() -> None:
     assert not thread.is_alive()
     assert found == [503]
     assert is_idle(server)
+
+
+async def test_who_ends_before_the_start_is_left_out() -> None:
+    """A client that goes, and would have led, and a deadline that passes in the queue."""
+    held = make(False)
+    late = {"inputs": {"x": rows(2)}, "parameters": {"timeout": 1_000_000}}
+    tasks = await held.waiting(rows(1), late, rows(3))
+    tasks[0].cancel()
+    await asyncio.wait(tasks[:2])
+    held.leave.set()
+    await asyncio.wait([tasks[2], held.holder])
+    late, good = [told(task) for task in tasks[1:]]
+    assert (late[0], good) == (504, [6])
+    assert held.sizes == [1]
+    assert outcomes(held.server) == {"ok": 2, "cancelled": 1, "timeout": 1}
+
+
+@pytest.mark.parametrize("are_cancelled", [True, False], ids=["nobody is left", "the latest deadline"])
+async def test_a_batch_is_cancelled_when_nobody_waits_for_it(are_cancelled: bool) -> None:
+    midway = Midway()
+    held = Held(midway.wait, is_async=True, timeout=None if are_cancelled else 0.3)
+    tasks = await held.waiting(rows(1), rows(2))
+    held.leave.set()
+    if are_cancelled:
+        await until(midway.is_there.is_set)
+        for task in tasks:
+            task.cancel()
+    await asyncio.wait(tasks)
+    await until(lambda: midway.ended == ["cancelled"])
+    assert are_cancelled or [told(task)[0] for task in tasks] == [504, 504]
+    await until(lambda: is_idle(held.server))
+
+
+@pytest.mark.parametrize("is_blocking", [False, True])
+def test_a_stop_during_a_delay_answers_those_that_wait(is_blocking: bool) -> None:
+    server = InferenceServer()
+    server.register("m", poisonous, max_batch_size=8, max_batch_delay=60.0)
+    server.start()
+    with ThreadPoolExecutor(2) as threads:
+        asks = [
+            threads.submit(server.infer_sync, "m", {"x": rows(place)})
+            if is_blocking
+            else threads.submit(asyncio.run, server.infer("m", {"x": rows(place)}))
+            for place in range(2)
+        ]
+        block_until(lambda: waiting_calls(server, "m") == 2)
+        server.stop()
+        assert [ask.result(20)["output_0"].tolist() for ask in asks] == [[[0]], [[2]]]
+
+
+@kinds
+def test_what_ends_threads_does_not_end_those_that_wait(is_async: bool) -> None:
+    def leave(x: Any) -> Any:
+        raise SystemExit(3)
+
+    async def leave_async(x: Any) -> Any:
+        raise SystemExit(3)
+
+    if not is_async:
+        assert play(Held(leave), rows(1), rows(2)) == [FAILED] * 2
+        return
+    server = InferenceServer()
+    server.register("m", leave_async, max_batch_size=2, max_batch_delay=20.0)
+    with ThreadPoolExecutor(2) as threads:
+        for asked in [threads.submit(server.infer_sync, "m", {"x": rows(1)}) for _ in range(2)]:
+            with pytest.raises(InferenceError, match=FAILED[1]):
+                asked.result(20)
+    server.stop()

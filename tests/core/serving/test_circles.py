@@ -130,7 +130,7 @@ def test_a_call_within_one_waits_until_the_deadline_of_its_caller(options: Any) 
 
 
 @sharing
-def test_a_wait_for_a_call_that_comes_to_its_end_closes_no_circle(options: Any) -> None:
+async def test_a_wait_for_a_call_that_comes_to_its_end_closes_no_circle(options: Any) -> None:
     server = InferenceServer()
     ring = {"a", "b"}
 
@@ -150,11 +150,8 @@ def test_a_wait_for_a_call_that_comes_to_its_end_closes_no_circle(options: Any) 
             return x
         return x if (x == LEAF).all() else await call("b", "a", x)
 
-    async def main() -> list[Any]:
-        asks = [server.infer(name, {"x": np.full((1, 1), value)}) for name, value in [("b", 2), ("a", 1), ("b", 1)]]
-        return [answer["output_0"].tolist() for answer in await asyncio.wait_for(asyncio.gather(*asks), 20)]
-
-    assert asyncio.run(main()) == [[[2]], [[1]], [[1]]]
+    asks = [server.infer(name, {"x": np.full((1, 1), value)}) for name, value in [("b", 2), ("a", 1), ("b", 1)]]
+    assert ([answer["output_0"].tolist() for answer in await asyncio.wait_for(asyncio.gather(*asks), 20)]) == [[[2]], [[1]], [[1]]]
 
 
 def test_waits_of_a_blocking_caller_close_a_circle_too(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,6 +9,7 @@ import tracemalloc
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from io import BytesIO
+from itertools import product
 from typing import Any, Final, TypeAlias
 
 import numpy as np
@@ -16,42 +17,23 @@ import pytest
 from numpy._core import multiarray
 from numpy.lib.stride_tricks import as_strided, sliding_window_view
 
-from oip_asgi import InferenceRequest, InferenceResponse, InferenceServer, OIPApp, OIPWSGIApp, Tensor
+from oip_asgi import InferenceRequest, InferenceResponse, InferenceServer, OIPWSGIApp, Tensor
 from tests.support.inside import answer_http, before_encoding
 from tests.support.inside.http import Response
 from tests.support.inside.values import Array
+from tests.support.talk import Talk
 from tests.support.ways import Request, over_wsgi
 
 Fill: TypeAlias = Callable[[int], Any]
 """Writes a number into memory that it uses again, and returns a result that shows it."""
 
-LENGTH: Final = b"inference-header-content-length"
-
-
-def itself(memory: Array) -> Any:
-    return memory
-
-
-def windows(memory: Array) -> Any:
-    return sliding_window_view(memory, 1)
-
-
-def strided(memory: Array) -> Any:
-    return as_strided(memory, writeable=False)
+LENGTH: Final = "inference-header-content-length"
 
 
 def read_only_view(memory: Array) -> Any:
     view = memory[:]
     view.flags.writeable = False
     return view
-
-
-def view_of_a_view(memory: Array) -> Any:
-    return read_only_view(memory).reshape(-1, 1)
-
-
-def through_a_memoryview(memory: Array) -> Any:
-    return np.frombuffer(memory.data.toreadonly(), memory.dtype)
 
 
 _pointer: Final = ctypes.pythonapi.PyCapsule_GetPointer
@@ -71,20 +53,18 @@ def by_an_extension(memory: Array) -> Any:
     return new_array(np.ndarray, 1, (size * 1)(memory.size), number, None, memory.ctypes.data, 0, _WRITABLE_IN_C_ORDER, None)
 
 
-def in_a_mapping(memory: Array) -> Any:
-    return {"y": memory}
-
-
-def twice(memory: Array) -> Any:
-    return memory, memory
-
-
-def as_response(memory: Array) -> Any:
-    return InferenceResponse([Tensor("y", memory)])
-
-
-SHOWN_ALONE: Final = [itself, windows, strided, read_only_view, view_of_a_view, through_a_memoryview, by_an_extension]
-SHOWN: Final = [*SHOWN_ALONE, in_a_mapping, twice, as_response]
+SHOWN: Final[dict[str, Callable[[Array], Any]]] = {
+    "itself": lambda memory: memory,
+    "windows": lambda memory: sliding_window_view(memory, 1),
+    "strided": lambda memory: as_strided(memory, writeable=False),
+    "a read-only view": read_only_view,
+    "a view of a view": lambda memory: read_only_view(memory).reshape(-1, 1),
+    "a memoryview": lambda memory: np.frombuffer(memory.data.toreadonly(), memory.dtype),
+    "by an extension": by_an_extension,
+    "in a mapping": lambda memory: {"y": memory},
+    "twice": lambda memory: (memory, memory),
+    "as a response": lambda memory: InferenceResponse([Tensor("y", memory)]),
+}
 
 
 def of_array(show: Callable[[Array], Any]) -> Callable[[int], Fill]:
@@ -123,11 +103,15 @@ def kept_since_it_was_new(size: int) -> Fill:
     return fill
 
 
-REUSED: Final = {show.__name__: of_array(show) for show in SHOWN} | {"bytearray": of_bytearray, "kept": kept_since_it_was_new}
+REUSED: Final = {name: of_array(show) for name, show in SHOWN.items()} | {"bytearray": of_bytearray, "kept": kept_since_it_was_new}
+SMALL, LARGE = 1025, 300_000
+"""Above what is always copied, and in several messages."""
 
-reused = pytest.mark.parametrize("make", REUSED.values(), ids=REUSED)
+reused = pytest.mark.parametrize(
+    ("name", "kind", "size"),
+    [*product(REUSED, ["def"], [SMALL]), ("itself", "async def", SMALL), ("itself", "def", LARGE), ("windows", "async def", LARGE)],
+)
 kinds = pytest.mark.parametrize("kind", ["def", "async def"])
-sizes = pytest.mark.parametrize("size", [1025, 300_000], ids=["above what is always copied", "in several messages"])
 
 
 def serve(fill: Fill, kind: str) -> InferenceServer:
@@ -153,64 +137,22 @@ def check(data: bytes, size: int, number: int) -> None:
 
 
 @reused
-@kinds
-@sizes
-def test_an_answer_keeps_what_its_call_returned(make: Callable[[int], Fill], kind: str, size: int) -> None:
-    server = serve(make(size), kind)
-    responses = [answer_http(server, "POST", "/models/m/infer", (), body_of(number)) for number in (1, 2, 3)]
-    for number, response in enumerate(responses, 1):
-        assert response.status == 200
-        check(b"".join(response.parts[1:]), size, number)
-    server.stop()
-
-
-class Held:
-    """A request over ASGI whose client takes no more than the head of the answer, until it is let go."""
-
-    def __init__(self, app: OIPApp, number: int) -> None:
-        self.has_begun = asyncio.Event()
-        self.go_on = asyncio.Event()
-        self._body = body_of(number)
-        self._sent: list[Any] = []
-        scope: Any = {"type": "http", "method": "POST", "path": "/models/m/infer", "headers": []}
-        self.task = asyncio.ensure_future(app(scope, self._receive, self._send))
-
-    async def _receive(self) -> Any:
-        return {"type": "http.request", "body": self._body}
-
-    async def _send(self, message: Any) -> None:
-        self._sent.append(message)
-        self.has_begun.set()
-        await self.go_on.wait()
-
-    async def data(self) -> bytes:
-        """The binary data of the answer."""
-        self.go_on.set()
-        await self.task
-        return b"".join(message["body"] for message in self._sent[1:])[int(dict(self._sent[0]["headers"])[LENGTH]) :]
+async def test_over_asgi_while_a_slow_client_takes_its_answer(name: str, kind: str, size: int) -> None:
+    server = serve(REUSED[name](size), kind)
+    slow = Talk(server, body=body_of(1))
+    slow.takes.clear()
+    quick = Talk(server, body=body_of(2))
+    await quick.task
+    slow.takes.set()
+    await slow.task
+    for number, talk in ((2, quick), (1, slow)):
+        check(talk.body[int(talk.header(LENGTH) or 0) :], size, number)
+    await asyncio.to_thread(server.stop)
 
 
 @reused
-@kinds
-@sizes
-def test_over_asgi_while_a_slow_client_takes_its_answer(make: Callable[[int], Fill], kind: str, size: int) -> None:
-    async def main() -> None:
-        app = OIPApp(server)
-        slow = Held(app, 1)
-        await slow.has_begun.wait()
-        check(await Held(app, 2).data(), size, 2)
-        check(await slow.data(), size, 1)
-
-    server = serve(make(size), kind)
-    asyncio.run(asyncio.wait_for(main(), 20))
-    server.stop()
-
-
-@reused
-@kinds
-@sizes
-def test_over_wsgi_while_a_slow_client_takes_its_answer(make: Callable[[int], Fill], kind: str, size: int) -> None:
-    server = serve(make(size), kind)
+def test_over_wsgi_while_a_slow_client_takes_its_answer(name: str, kind: str, size: int) -> None:
+    server = serve(REUSED[name](size), kind)
     app = OIPWSGIApp(server)
 
     def begin(number: int) -> tuple[int, Iterable[bytes]]:
@@ -225,8 +167,8 @@ def test_over_wsgi_while_a_slow_client_takes_its_answer(make: Callable[[int], Fi
         parts = app(environ, start_response)
         return lengths[0], parts
 
-    slow, quick = begin(1), begin(2)
-    for number, (length, parts) in ((2, quick), (1, slow)):
+    begun = [(number, *begin(number)) for number in (1, 2, 3)]
+    for number, length, parts in reversed(begun):
         check(b"".join(parts)[length:], size, number)
     server.stop()
 
@@ -267,39 +209,30 @@ def address_of(array: Array) -> int:
 TEXT: Final = np.arange(5000, dtype="<f4").tobytes()
 
 
-def backed_by_bytes(x: Array) -> Any:
-    return np.frombuffer(TEXT, "<f4")
+UNCHANGED: Final[dict[str, Callable[[Array], Any]]] = {
+    "backed by bytes": lambda x: np.frombuffer(TEXT, "<f4"),
+    "part of bytes": lambda x: np.frombuffer(memoryview(TEXT)[8:], "<f4"),
+    "the input": lambda x: x,
+    "part of the input": lambda x: x.reshape(-1, 4)[10:],
+    "the input by name": lambda x: {"y": x},
+}
+IN_CHUNKS, WHOLE = 2**12, 2**20
 
 
-def part_of_bytes(x: Array) -> Any:
-    return np.frombuffer(memoryview(TEXT)[8:], "<f4")
-
-
-def the_input(x: Array) -> Any:
-    return x
-
-
-def part_of_the_input(x: Array) -> Any:
-    return x.reshape(-1, 4)[10:]
-
-
-def the_input_named(x: Array) -> Any:
-    return {"y": x}
-
-
-UNCHANGED: Final = [backed_by_bytes, part_of_bytes, the_input, part_of_the_input, the_input_named]
-
-
-@pytest.mark.parametrize("model", UNCHANGED)
-@pytest.mark.parametrize("chunk", [2**12, 2**20], ids=["in chunks", "in one piece"])
-@pytest.mark.parametrize("is_binary", [True, False], ids=["binary", "JSON"])
-@kinds
-def test_what_nobody_can_change_leaves_without_a_copy(model: Callable[[Array], Any], chunk: int, is_binary: bool, kind: str) -> None:
+@pytest.mark.parametrize(
+    ("name", "chunk", "is_binary", "kind"),
+    [
+        *product(UNCHANGED, [IN_CHUNKS], [True], ["def"]),
+        *product(["the input"], [IN_CHUNKS, WHOLE], [True, False], ["async def"]),
+        *product(["part of the input"], [WHOLE], [True, False], ["def"]),
+    ],
+)
+def test_what_nobody_can_change_leaves_without_a_copy(name: str, chunk: int, is_binary: bool, kind: str) -> None:
     server = InferenceServer()
     addresses: list[int] = []
 
     def noting(x: Array) -> Any:
-        result = model(x)
+        result = UNCHANGED[name](x)
         addresses.append(address_of(result["y"] if isinstance(result, dict) else result))
         return result
 
@@ -343,7 +276,7 @@ def test_however_many_inputs_come_back_none_is_copied() -> None:
     send = over_wsgi(OIPWSGIApp(server), "")
 
     def peak(number: int) -> int:
-        tensors = [Tensor(str(place), np.zeros(2000)) for place in range(number)]
+        tensors = [Tensor(str(place), np.zeros(600)) for place in range(number)]
         headers, body = InferenceRequest(tensors, parameters={"binary_data_output": True}).to_http(binary=True)
         request = Request("POST", "/models/m/infer", tuple(headers.items()), body)
         tracemalloc.start()

@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from oip_asgi import InferenceError, InferenceServer, OIPApp, TensorSpec
-from tests.support.inside import is_idle, outcomes, states
-from tests.support.talk import until
+from oip_asgi import InferenceError, InferenceServer, TensorSpec
+from tests.support.metrics import is_idle, outcomes
+from tests.support.talk import Talk, until
 
 SPECS: dict[str, Any] = {"inputs": [TensorSpec("x", "FP64", [-1, 1])], "outputs": [TensorSpec("y", "FP64", [-1, 1])]}
 X = {"x": np.array([[1.0]])}
@@ -37,88 +37,67 @@ def serve(model: Callable[..., Any], **options: Any) -> InferenceServer:
     return server
 
 
-async def ask(server: InferenceServer, path: str, send: Callable[[Any], Coroutine[Any, Any, None]], gone: asyncio.Event) -> int:
-    """How often the task of a request has been cancelled at its end."""
-    messages = [{"type": "http.request", "body": BODY, "more_body": False}]
+class Slow(Talk):
+    """A client that takes each message after some turns of the event loop, or fails to take it when it is cancelled."""
 
-    async def receive() -> Any:
-        if messages:
-            return messages.pop()
-        await gone.wait()
-        return {"type": "http.disconnect"}
+    turns: int | None
 
-    headers = [(b"content-length", b"%d" % len(BODY))]
-    scope: Any = {"type": "http", "method": "POST", "path": f"/models/m/{path}", "headers": headers}
-    task: Any = asyncio.current_task()
-    await OIPApp(server)(scope, receive, send)
-    return int(task.cancelling())
+    def __init__(self, server: InferenceServer, turns: int | None) -> None:
+        self.turns = turns
+        super().__init__(server, body=BODY, action="infer_stream")
 
+    async def _send(self, message: Any) -> None:
+        if self.turns is None and message["type"] == "http.response.body":
+            try:
+                await asyncio.sleep(20)
+            except asyncio.CancelledError:
+                raise OSError from None
+        for _ in range(self.turns or 0):
+            await asyncio.sleep(0)
+        await super()._send(message)
 
-async def stream_then_wait(x: Any) -> AsyncIterator[Any]:
-    yield x
-    await asyncio.sleep(20)
+    async def end(self) -> None:
+        await self.task
+        assert self.task.cancelling() == 0
 
 
 @pytest.mark.parametrize("turns", [0, 1, 2, 5])
-def test_a_client_that_takes_pieces_slowly_gets_the_error_after_the_deadline(turns: int) -> None:
-    sent: list[Any] = []
+async def test_a_client_that_takes_pieces_slowly_gets_the_error_after_the_deadline(turns: int) -> None:
+    async def stream_then_wait(x: Any) -> AsyncIterator[Any]:
+        yield x
+        await asyncio.sleep(20)
 
-    async def send(message: Any) -> None:
-        for _ in range(turns):
-            await asyncio.sleep(0)
-        sent.append(message)
-
-    server = serve(stream_then_wait, stream_timeout=0.1)
-    assert asyncio.run(ask(server, "infer_stream", send, asyncio.Event())) == 0
-    *_, error, last = sent
+    talk = Slow(serve(stream_then_wait, stream_timeout=0.1), turns)
+    await talk.end()
+    *_, error, last = talk.sent
     assert error["body"] == b'data: {"error":"model \'m\' did not end its stream within 0.1 seconds, its stream_timeout"}\n\n'
     assert last == {"type": "http.response.body", "body": b"", "more_body": False}
-    assert is_idle(server)
 
 
 @pytest.mark.parametrize("is_gone", [False, True], ids=["deadline", "gone"])
-def test_a_model_that_panics_at_its_end_leaves_no_cancellation(is_gone: bool) -> None:
+async def test_a_model_that_panics_at_its_end_leaves_no_cancellation(is_gone: bool) -> None:
     async def panic(x: Any) -> Any:
         try:
             await asyncio.sleep(20)
         except asyncio.CancelledError:
             raise Panic from None
 
-    sent: list[Any] = []
-
-    async def send(message: Any) -> None:
-        sent.append(message)
-
-    async def main() -> None:
-        gone = asyncio.Event()
-        if is_gone:
-            asyncio.get_running_loop().call_later(0.1, gone.set)
-        assert await asyncio.create_task(ask(serve(panic, **({} if is_gone else {"timeout": 0.1})), "infer", send, gone)) == 0
-
-    asyncio.run(main())
-    assert sent[0]["status"] == (499 if is_gone else 504)
+    talk = Talk(serve(panic, timeout=None if is_gone else 0.1), body=BODY)
+    if is_gone:
+        asyncio.get_running_loop().call_later(0.1, talk.go)
+    assert (await talk.answer())[0] == (499 if is_gone else 504)
+    assert talk.task.cancelling() == 0
 
 
-def test_a_write_that_fails_at_the_deadline_leaves_no_cancellation() -> None:
+async def test_a_write_that_fails_at_the_deadline_leaves_no_cancellation() -> None:
     async def many(x: Any) -> AsyncIterator[Any]:
         while True:
             yield x
 
-    async def send(message: Any) -> None:
-        if message["type"] == "http.response.body":
-            try:
-                await asyncio.sleep(20)
-            except asyncio.CancelledError:
-                raise OSError from None
-
     server = serve(many, stream_timeout=0.1)
-
-    async def main() -> None:
-        assert await asyncio.create_task(ask(server, "infer_stream", send, asyncio.Event())) == 0
-
-    asyncio.run(main())
+    await Slow(server, None).end()
     assert is_idle(server)
-    assert outcomes(server) == {"m": {"timeout": 1}, "": {}}
+    assert outcomes(server) == {"timeout": 1}
 
 
 def yield_twice(x: Any) -> Iterator[Any]:
@@ -158,7 +137,7 @@ def test_a_stream_that_is_held_when_its_loop_ends_gives_its_slot_back(
     server.stop()
 
 
-def test_a_failed_stream_is_counted_whose_host_cancels_while_it_is_closed() -> None:
+async def test_a_failed_stream_is_counted_whose_host_cancels_while_it_is_closed() -> None:
     closing, leave = threading.Event(), threading.Event()
 
     def fail(x: Any) -> Iterator[Any]:
@@ -169,33 +148,30 @@ def test_a_failed_stream_is_counted_whose_host_cancels_while_it_is_closed() -> N
             closing.set()
             assert leave.wait(20)
 
-    async def main() -> dict[str, int]:
-        server = serve(fail)
+    server = serve(fail)
 
-        async def take() -> None:
-            async for _ in server.infer_stream("m", X):
-                pass
+    async def take() -> None:
+        async for _ in server.infer_stream("m", X):
+            pass
 
-        task = asyncio.create_task(take())
-        await until(closing.is_set)
-        task.cancel()
-        await asyncio.wait([task])
-        leave.set()
-        await until(lambda: is_idle(server))
-        server.stop()
-        return outcomes(server)["m"]
+    task = asyncio.create_task(take())
+    await until(closing.is_set)
+    task.cancel()
+    await asyncio.wait([task])
+    leave.set()
+    await until(lambda: is_idle(server))
+    server.stop()
+    assert (outcomes(server)) == {"failed": 1}
 
-    assert asyncio.run(main()) == {"failed": 1}
+
+async def load_for_long() -> None:
+    await asyncio.sleep(20)
 
 
 def test_a_load_that_is_cancelled_by_others_is_no_success() -> None:
-    async def load() -> None:
-        await asyncio.sleep(20)
-
     async def main() -> str:
-        server = serve(lambda x: x, load=load)
-        loading = asyncio.create_task(server.load("m"))
-        await until(lambda: states(server)["m"] == "loading")
+        loading = asyncio.create_task(serve(lambda x: x, load=load_for_long).load("m"))
+        await asyncio.sleep(0.05)
         for task in asyncio.all_tasks() - {loading, asyncio.current_task()}:
             task.cancel()
         with pytest.raises(InferenceError) as error:
@@ -206,10 +182,7 @@ def test_a_load_that_is_cancelled_by_others_is_no_success() -> None:
 
 
 async def cancel_a_load() -> None:
-    async def load() -> None:
-        await asyncio.sleep(20)
-
-    asking = asyncio.create_task(serve(lambda x: x, load=load).infer("m", X))
+    asking = asyncio.create_task(serve(lambda x: x, load=load_for_long).infer("m", X))
     await asyncio.sleep(0.02)
     for task in asyncio.all_tasks() - {asyncio.current_task()}:
         task.cancel()
@@ -242,18 +215,8 @@ ENDS: list[Callable[[], Coroutine[Any, Any, None]]] = [
 
 
 OF_REQUESTS = (
-    "AsyncIO",
-    "Call",
-    "CancelledError",
-    "Execution",
-    "Member",
-    "Part",
-    "Task",
-    "Trips",
-    "_Generator",
-    "_Item",
-    "_StreamedRequest",
-)
+    "AsyncIO", "Call", "CancelledError", "Execution", "Member", "Part", "Task", "Trips", "_Generator", "_Item", "_StreamedRequest"
+)  # fmt: skip
 """Classes of which requests have some. Servers, which end here too, have cycles of their own."""
 
 

@@ -25,13 +25,11 @@ BOMB = gzip.compress(bytes(2**20), 9)
 def make_server() -> InferenceServer:
     server = InferenceServer(max_body_bytes=2**19)
 
-    @server.model("raises")
     def raises() -> Any:
         raise RuntimeError
 
-    @server.model("raises inline", run="inline")
-    def raises_inline() -> Any:
-        raise RuntimeError
+    server.register("raises", raises)
+    server.register("raises inline", raises, run="inline")
 
     @server.model("raises async")
     async def raises_async() -> Any:
@@ -47,16 +45,13 @@ def make_server() -> InferenceServer:
         await asyncio.sleep(0.001)
         raise RuntimeError
 
-    @server.model("late", timeout=0.05)
-    async def late() -> Any:
-        await asyncio.sleep(30)
-
     @server.model("late in a thread", timeout=0.05)
     def late_in_a_thread() -> Any:
         time.sleep(0.1)
         raise RuntimeError
 
     @server.model("slow", timeout=30)
+    @server.model("late", timeout=0.05)
     async def slow() -> Any:
         await asyncio.sleep(30)
 
@@ -76,8 +71,8 @@ async def answer(server: InferenceServer, model: str, body: bytes, coding: bytes
     return talk.status
 
 
-def over_asgi(server: InferenceServer, model: str, body: bytes, coding: bytes, stays: float) -> int:
-    return asyncio.run(answer(server, model, body, coding, stays))
+def over_asgi(*asked: Any) -> int:
+    return asyncio.run(answer(*asked))
 
 
 def over_wsgi(server: InferenceServer, model: str, body: bytes, coding: bytes, stays: float) -> int:
@@ -126,13 +121,8 @@ def ours(garbage: list[Any]) -> list[str]:
 @pytest.mark.parametrize(
     ("model", "body", "coding", "stays", "expected"),
     [
-        ("raises", BODY, b"", 30.0, 500),
-        ("raises inline", BODY, b"", 30.0, 500),
-        ("raises async", BODY, b"", 30.0, 500),
-        ("raises in a thread of its own", BODY, b"", 30.0, 500),
-        ("raises in time", BODY, b"", 30.0, 500),
-        ("late", BODY, b"", 30.0, 504),
-        ("late in a thread", BODY, b"", 30.0, 504),
+        *((f"raises{how}", BODY, b"", 30.0, 500) for how in ("", " inline", " async", " in a thread of its own", " in time")),
+        *((f"late{how}", BODY, b"", 30.0, 504) for how in ("", " in a thread")),
         ("slow in a thread", BODY, b"", 0.0, 499),
         ("slow", BODY, b"", 0.0, 499),
         ("raises", BOMB, b"gzip", 30.0, 413),
@@ -153,12 +143,8 @@ def test_what_goes_wrong_leaves_no_garbage(
 
 
 def test_a_host_that_cancels_leaves_no_garbage(server: InferenceServer) -> None:
-    @server.model("waits")
-    async def waits() -> Any:
-        await asyncio.sleep(30)
-
     async def main() -> None:
-        task = asyncio.create_task(answer(server, "waits", BODY, b"", 30.0))
+        task = asyncio.create_task(answer(server, "slow", BODY, b"", 30.0))
         await asyncio.sleep(0.05)
         task.cancel()
         await asyncio.wait([task])

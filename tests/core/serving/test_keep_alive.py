@@ -11,8 +11,9 @@ from typing import Any
 import pytest
 
 from oip_asgi import InferenceContext, InferenceError, InferenceServer, OIPWSGIApp
-from tests.support.inside import is_idle
-from tests.support.talk import Talk, block_until, until
+from tests.support.metrics import is_idle
+from tests.support.streaming import of_kind
+from tests.support.talk import Talk, until
 from tests.support.ways import Request, over_wsgi
 
 SECONDS = 0.05
@@ -24,17 +25,22 @@ REFUSED = b'data: {"error":"no more"}\n\n'
 class Held:
     """A generator of two items, each of which waits until it is let go. It fails instead of the item with the number `fails`."""
 
-    def __init__(self, fails: int = 0) -> None:
+    def __init__(self, kind: str, fails: int = 0) -> None:
         self.gates = [threading.Event(), threading.Event()]
         self.ended = False
+        self.model = self._blocking if kind == "def" else self._awaiting
         self._fails = fails
+
+    def let_go(self) -> None:
+        for gate in self.gates:
+            gate.set()
 
     def _give(self, number: int) -> int:
         if number == self._fails:
             raise InferenceError("no more", status=418)
         return number
 
-    def blocking(self, n: Any) -> Iterator[int]:
+    def _blocking(self, n: Any) -> Iterator[int]:
         try:
             for number, gate in enumerate(self.gates, 1):
                 assert gate.wait(20)
@@ -42,7 +48,7 @@ class Held:
         finally:
             self.ended = True
 
-    async def awaiting(self, n: Any) -> AsyncIterator[int]:
+    async def _awaiting(self, n: Any) -> AsyncIterator[int]:
         try:
             for number, gate in enumerate(self.gates, 1):
                 await until(gate.is_set)
@@ -51,7 +57,7 @@ class Held:
             self.ended = True
 
 
-kinds = pytest.mark.parametrize("kind", ["blocking", "awaiting"])
+kinds = pytest.mark.parametrize("kind", ["def", "async def"])
 
 
 def serve(function: Callable[..., Any], **options: Any) -> InferenceServer:
@@ -75,144 +81,108 @@ def split(body: bytes) -> list[bytes]:
 
 
 @kinds
-def test_the_head_and_a_comment_leave_before_an_item_that_is_late_and_again_each_time(kind: str) -> None:
-    held = Held()
-    server = serve(getattr(held, kind))
-
-    async def main() -> None:
-        began = time.monotonic()
-        talk = listen(server)
-        await until(lambda: talk.sent)
-        assert time.monotonic() - began >= SECONDS
-        assert (talk.status, talk.header("content-type"), talk.header("x-accel-buffering")) == (
-            200,
-            "text/event-stream; charset=utf-8",
-            "no",
-        )
-        await until(lambda: talk.body == COMMENT * 3)
-        held.gates[0].set()
-        await until(lambda: ONE in talk.body)
-        since = time.monotonic()
-        await until(lambda: talk.body.endswith(COMMENT))
-        assert time.monotonic() - since >= SECONDS - 0.01
-        held.gates[1].set()
-        await asyncio.wait_for(talk.task, 20)
-        assert split(talk.body) == [COMMENT, ONE, COMMENT, TWO]
-        messages = len(talk.sent)
-        await asyncio.sleep(3 * SECONDS)
-        assert len(talk.sent) == messages
-        assert [message.get("more_body") for message in talk.sent[-2:]] == [True, False]
-
-    asyncio.run(main())
-    assert is_idle(server)
-    server.stop()
+async def test_the_head_and_a_comment_leave_before_an_item_that_is_late_and_again_each_time(kind: str) -> None:
+    held = Held(kind)
+    server = serve(held.model)
+    began = time.monotonic()
+    talk = listen(server)
+    await until(lambda: talk.sent)
+    assert time.monotonic() - began >= SECONDS
+    headers = talk.header("content-type"), talk.header("x-accel-buffering")
+    assert (talk.status, *headers) == (200, "text/event-stream; charset=utf-8", "no")
+    await until(lambda: talk.body == COMMENT * 3)
+    held.gates[0].set()
+    await until(lambda: ONE in talk.body)
+    since = time.monotonic()
+    await until(lambda: talk.body.endswith(COMMENT))
+    assert time.monotonic() - since >= SECONDS - 0.01
+    held.gates[1].set()
+    await asyncio.wait_for(talk.task, 20)
+    assert split(talk.body) == [COMMENT, ONE, COMMENT, TWO]
+    messages = len(talk.sent)
+    await asyncio.sleep(3 * SECONDS)
+    assert len(talk.sent) == messages
+    assert [message.get("more_body") for message in talk.sent[-2:]] == [True, False]
+    await asyncio.to_thread(server.stop)
 
 
-@kinds
-@pytest.mark.parametrize("action", ["generate_stream", "infer_stream"])
-def test_an_error_after_a_comment_is_an_event(kind: str, action: str) -> None:
-    held = Held(fails=1)
-    server = serve(getattr(held, kind))
-
-    async def main() -> None:
-        talk = listen(server, action)
-        await until(lambda: talk.sent)
-        held.gates[0].set()
-        await asyncio.wait_for(talk.task, 20)
-        assert (talk.status, split(talk.body)) == (200, [COMMENT, REFUSED])
-        assert await listen(server, action).answer() == (418, {"error": "no more"})  # nothing has left before it
-
-    asyncio.run(main())
-    assert is_idle(server)
-    server.stop()
+@pytest.mark.parametrize(("kind", "action"), [("def", "generate_stream"), ("async def", "infer_stream")])
+async def test_an_error_after_a_comment_is_an_event(kind: str, action: str) -> None:
+    held = Held(kind, fails=1)
+    server = serve(held.model)
+    talk = listen(server, action)
+    await until(lambda: talk.sent)
+    held.gates[0].set()
+    await asyncio.wait_for(talk.task, 20)
+    assert (talk.status, split(talk.body)) == (200, [COMMENT, REFUSED])
+    assert await listen(server, action).answer() == (418, {"error": "no more"})  # nothing has left before it
+    await asyncio.to_thread(server.stop)
 
 
 @kinds
-def test_items_that_come_in_time_have_no_comments_among_them(kind: str) -> None:
-    def blocking(n: Any) -> Iterator[int]:
+async def test_items_that_come_in_time_have_no_comments_among_them(kind: str) -> None:
+    def ticks(n: Any) -> Iterator[int]:
         for _ in range(12):
             time.sleep(SECONDS / 5)
             yield 1
 
-    async def awaiting(n: Any) -> AsyncIterator[int]:
-        for _ in range(12):
-            await asyncio.sleep(SECONDS / 5)
-            yield 1
-
-    server = serve(blocking if kind == "blocking" else awaiting, stream_keep_alive=5 * SECONDS)
-
-    async def main() -> None:
-        talk = listen(server)
-        await asyncio.wait_for(talk.task, 20)
-        assert talk.body == ONE * 12
-
-    asyncio.run(main())
-    server.stop()
+    server = serve(of_kind(kind, ticks), stream_keep_alive=5 * SECONDS)
+    talk = listen(server)
+    await asyncio.wait_for(talk.task, 20)
+    assert talk.body == ONE * 12
+    await asyncio.to_thread(server.stop)
 
 
 @kinds
-def test_a_client_that_does_not_read_gets_one_comment_and_then_all_that_comes(kind: str) -> None:
-    held = Held()
-    server = serve(getattr(held, kind))
-
-    async def main() -> None:
-        talk = listen(server)
+@pytest.mark.parametrize("comments", [COMMENT, b""], ids=["does not read", "None is never"])
+async def test_what_comes_after_a_silence(kind: str, comments: bytes) -> None:
+    """A client that does not read gets one comment, and then all that has come."""
+    held = Held(kind)
+    server = serve(held.model, stream_keep_alive=SECONDS if comments else None)
+    talk = listen(server)
+    if comments:
         talk.takes.clear()
-        await asyncio.sleep(4 * SECONDS)
-        for gate in held.gates:
-            gate.set()
-        await asyncio.sleep(4 * SECONDS)
+    await asyncio.sleep(3 * SECONDS)
+    assert talk.sent == []
+    held.let_go()
+    if comments:
+        await asyncio.sleep(3 * SECONDS)
         assert talk.sent == []
         talk.takes.set()
-        await asyncio.wait_for(talk.task, 20)
-        assert (talk.status, talk.body) == (200, COMMENT + ONE + TWO)
-
-    asyncio.run(main())
-    assert is_idle(server)
-    server.stop()
+    await asyncio.wait_for(talk.task, 20)
+    assert (talk.status, talk.body) == (200, comments + ONE + TWO)
+    await asyncio.to_thread(server.stop)
 
 
-@kinds
-@pytest.mark.parametrize("reads", [True, False])
-def test_a_client_that_goes_while_there_are_comments_ends_the_generator(kind: str, reads: bool) -> None:
-    held = Held()
-    server = serve(getattr(held, kind))
-
-    async def main() -> None:
-        talk = listen(server)
-        if not reads:
-            talk.takes.clear()
-        await asyncio.sleep(3 * SECONDS)
-        talk.go()
-        await asyncio.wait_for(talk.task, 20)
-        number = len(talk.sent)
-        await asyncio.sleep(3 * SECONDS)
-        assert len(talk.sent) == number
-
-    asyncio.run(main())
-    for gate in held.gates:
-        gate.set()
-    block_until(lambda: held.ended and is_idle(server))
-    server.stop()
+@pytest.mark.parametrize(("kind", "reads"), [("def", True), ("async def", False)])
+async def test_a_client_that_goes_while_there_are_comments_ends_the_generator(kind: str, reads: bool) -> None:
+    held = Held(kind)
+    server = serve(held.model)
+    talk = listen(server)
+    if not reads:
+        talk.takes.clear()
+    await asyncio.sleep(2 * SECONDS)
+    talk.go()
+    await asyncio.wait_for(talk.task, 20)
+    number = len(talk.sent)
+    await asyncio.sleep(2 * SECONDS)
+    assert len(talk.sent) == number
+    held.let_go()
+    await until(lambda: held.ended and is_idle(server))
+    await asyncio.to_thread(server.stop)
 
 
-def test_a_first_item_that_is_too_late_is_an_event_after_comments() -> None:
-    held = Held()
+async def test_a_first_item_that_is_too_late_is_an_event_after_comments() -> None:
     server = InferenceServer(stream_keep_alive=SECONDS)
-    server.register("m", held.awaiting, timeout=4 * SECONDS)
-
-    async def main() -> None:
-        talk = listen(server)
-        await asyncio.wait_for(talk.task, 20)
-        late = "model 'm' did not answer within 0.2 seconds, the shorter of its own timeout and the request's"
-        assert split(talk.body) == [COMMENT, b'data: {"error":"%b"}\n\n' % late.encode()]
-
-    asyncio.run(main())
-    assert is_idle(server)
-    server.stop()
+    server.register("m", Held("async def").model, timeout=4 * SECONDS)
+    talk = listen(server)
+    await asyncio.wait_for(talk.task, 20)
+    late = "model 'm' did not answer within 0.2 seconds, the shorter of its own timeout and the request's"
+    assert split(talk.body) == [COMMENT, b'data: {"error":"%b"}\n\n' % late.encode()]
+    await asyncio.to_thread(server.stop)
 
 
-def test_headers_of_the_model_leave_with_the_first_comment() -> None:
+async def test_headers_of_the_model_leave_with_the_first_comment() -> None:
     go_on = asyncio.Event()
 
     async def model(n: Any, context: InferenceContext) -> AsyncIterator[int]:
@@ -221,57 +191,31 @@ def test_headers_of_the_model_leave_with_the_first_comment() -> None:
         yield 1
 
     server = serve(model, server_timing=True)
-
-    async def main() -> None:
-        talk = listen(server)
-        await until(lambda: talk.sent)
-        assert talk.header("x-cost") == "7"
-        go_on.set()
-        await asyncio.wait_for(talk.task, 20)
-        assert split(talk.body) == [COMMENT, ONE]
-
-    asyncio.run(main())
-    server.stop()
+    talk = listen(server)
+    await until(lambda: talk.sent)
+    assert talk.header("x-cost") == "7"
+    go_on.set()
+    await asyncio.wait_for(talk.task, 20)
+    assert split(talk.body) == [COMMENT, ONE]
+    await asyncio.to_thread(server.stop)
 
 
-@kinds
-def test_none_is_never(kind: str) -> None:
-    held = Held()
-    server = serve(getattr(held, kind), stream_keep_alive=None)
-
-    async def main() -> None:
-        talk = listen(server)
-        await asyncio.sleep(3 * SECONDS)
-        assert talk.sent == []
-        for gate in held.gates:
-            gate.set()
-        await asyncio.wait_for(talk.task, 20)
-        assert talk.body == ONE + TWO
-
-    asyncio.run(main())
-    server.stop()
-
-
-def test_a_plain_model_keeps_its_status() -> None:
+async def test_a_plain_model_keeps_its_status() -> None:
     def fails(n: Any) -> int:
         time.sleep(3 * SECONDS)
         raise InferenceError("no more", status=418)
 
     server = serve(fails)
-
-    async def main() -> None:
-        assert await listen(server).answer() == (418, {"error": "no more"})
-
-    asyncio.run(main())
-    server.stop()
+    assert await listen(server).answer() == (418, {"error": "no more"})
+    await asyncio.to_thread(server.stop)
 
 
 @kinds
 def test_where_the_server_asks_for_each_item_it_gets_items_only(kind: str) -> None:
-    held = Held()
-    server = serve(getattr(held, kind))
+    held = Held(kind)
+    server = serve(held.model)
     for gate in held.gates:
-        threading.Timer(3 * SECONDS, gate.set).start()
+        threading.Timer(2 * SECONDS, gate.set).start()
     answer = over_wsgi(OIPWSGIApp(server), "")(Request("POST", "/models/m/generate_stream", (), b'{"n": 1}'))
     assert (answer.status, answer.body) == (200, ONE + TWO)
     server.stop()

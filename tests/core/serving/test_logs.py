@@ -11,7 +11,7 @@ import pytest
 
 from oip_asgi import Access, InferenceError, InferenceServer, OIPApp, OIPWSGIApp
 from tests.support.asking import get
-from tests.support.inside import outcomes
+from tests.support.metrics import outcomes
 from tests.support.ways import Request, over_asgi, over_wsgi
 
 FORGED = "a\nERROR forged \x1b[31m" + "b" * 200
@@ -47,23 +47,18 @@ def fields(record: logging.LogRecord) -> dict[str, Any]:
     return {name: value for name, value in vars(record).items() if name.startswith("oip_")}
 
 
-def test_a_refused_request_is_one_line_at_debug(server: InferenceServer, caplog: pytest.LogCaptureFixture) -> None:
+def test_what_a_model_says_is_one_line_at_debug_or_at_error(server: InferenceServer, caplog: pytest.LogCaptureFixture) -> None:
     assert send(server, "speaks", id="r 1", inputs=said(422)) == 422
-    [record] = caplog.records
-    text = record.getMessage()
-    assert record.levelno == logging.DEBUG
+    assert send(server, "speaks", inputs=said(502)) == 502
+    refused, failed = caplog.records
+    text = refused.getMessage()
+    assert (refused.levelno, failed.levelno, failed.exc_info) == (logging.DEBUG, logging.ERROR, None)
     assert text.startswith(r"model 'speaks' version '2': a request was refused with 422: no: a\nERROR forged \x1b[31mb")
     assert text.isprintable()
-    found = fields(record)
+    found = fields(refused)
     assert 0 <= found.pop("oip_seconds") < 60
     assert found == {"oip_model": "speaks", "oip_version": "2", "oip_request_id": "r 1"}
-
-
-def test_an_error_that_a_model_speaks_of_itself_is_one_line_at_error(server: InferenceServer, caplog: pytest.LogCaptureFixture) -> None:
-    assert send(server, "speaks", inputs=said(502)) == 502
-    [record] = caplog.records
-    assert (record.levelno, record.exc_info) == (logging.ERROR, None)
-    assert record.getMessage().startswith("model 'speaks' version '2': a request failed with 502: no: ")
+    assert failed.getMessage().startswith("model 'speaks' version '2': a request failed with 502: no: ")
 
 
 def test_what_a_model_raises_is_one_record_with_its_traceback_and_the_same_fields(
@@ -168,7 +163,6 @@ def test_the_reason_may_be_what_ready_raises(server: InferenceServer, caplog: py
 
     server.register("asks", lambda: 1, ready=is_ready)
     assert [get(server, "/health/ready")[0] for _ in range(2)] == [503, 503]
-    assert get(server, "/models/asks/ready") == (503, {"name": "asks", "ready": False})
     assert caplog.messages == [r"the server is not ready, because of model 'asks': the feature store\nis away"]
 
 
@@ -203,15 +197,27 @@ class MuteForClients(InferenceError):
         raise RuntimeError("no text")
 
 
-@pytest.mark.parametrize("raised", [Mute(), MuteForClients("never said", status=422)], ids=["any", "for the client"])
-@pytest.mark.parametrize("debug", [False, True])
-@pytest.mark.parametrize("kind", ["thread", "inline", "async", "stream", "batch"])
-def test_an_exception_whose_text_cannot_be_made_is_counted_and_its_line_names_the_model(
-    raised: Exception, debug: bool, kind: str, caplog: pytest.LogCaptureFixture
-) -> None:
-    caplog.set_level(logging.DEBUG, "oip_asgi")
-    server = InferenceServer(debug=debug)
+def of_any_exception(kind: str, debug: bool) -> Any:
+    text = "Mute, whose text cannot be made" if debug else "see the server's log"
+    record = "model 'mute' failed on the request with id 'r'"
+    return pytest.param(Mute(), kind, debug, 500, f"model 'mute' failed: {text}", "failed", record, id=f"{kind}, debug={debug}")
 
+
+FOR_CLIENTS = "MuteForClients, whose text cannot be made"
+REFUSED = f"model 'mute': a request was refused with 422: {FOR_CLIENTS}"
+
+
+@pytest.mark.parametrize(
+    ("raised", "kind", "debug", "status", "text", "outcome", "record"),
+    [
+        *(of_any_exception(kind, True) for kind in ("thread", "inline", "async", "stream", "batch")),
+        of_any_exception("thread", False),
+        *((MuteForClients("never said", status=422), kind, False, 422, FOR_CLIENTS, "invalid", REFUSED) for kind in ("thread", "batch")),
+    ],
+)
+def test_an_exception_whose_text_cannot_be_made_is_counted_and_its_line_names_the_model(
+    raised: Exception, kind: str, debug: bool, status: int, text: str, outcome: str, record: str, caplog: pytest.LogCaptureFixture
+) -> None:
     def fails(x: list[str]) -> Any:
         raise raised
 
@@ -221,29 +227,22 @@ def test_an_exception_whose_text_cannot_be_made_is_counted_and_its_line_names_th
     def streams(x: list[str]) -> Iterator[Any]:
         yield fails(x)
 
-    functions = {"async": fails_async, "stream": streams}
+    caplog.set_level(logging.DEBUG, "oip_asgi")
+    server = InferenceServer(debug=debug)
     options: dict[str, Any] = {"run": "inline"} if kind == "inline" else {"max_batch_size": 4} if kind == "batch" else {}
-    server.register("mute", functions.get(kind, fails), **options)
-    if isinstance(raised, InferenceError):
-        text = "MuteForClients, whose text cannot be made"
-        expected = 422, text, {"invalid": 2}, f"model 'mute': a request was refused with 422: {text}"
-    else:
-        text = "Mute, whose text cannot be made" if debug else "see the server's log"
-        expected = 500, f"model 'mute' failed: {text}", {"failed": 2}, "model 'mute' failed on the request with id 'r'"
-    inputs = [{"name": "x", "shape": [1, 1], "datatype": "BYTES", "data": ["a"]}]
+    server.register("mute", {"async": fails_async, "stream": streams}.get(kind, fails), **options)
     path = "infer_stream" if kind == "stream" else "infer"
+    body = b'{"id":"r","inputs":[{"name":"x","shape":[1,1],"datatype":"BYTES","data":["a"]}]}'
     for _ in range(2):
-        body = json.dumps({"id": "r", "inputs": inputs}).encode()
         answer = over_asgi(OIPApp(server), "")(Request("POST", f"/models/mute/{path}", (), body))
-        assert (answer.status, json.loads(answer.body)["error"]) == expected[:2]
-    assert outcomes(server)["mute"] == expected[2]
-    assert [record.getMessage() for record in caplog.records] == [expected[3]] * 2
-    assert [fields(record)["oip_model"] for record in caplog.records] == ["mute"] * 2
+        assert (answer.status, json.loads(answer.body)["error"]) == (status, text)
+    assert outcomes(server, "mute") == {outcome: 2}
+    assert [(each.getMessage(), fields(each)["oip_model"]) for each in caplog.records] == [(record, "mute")] * 2
     server.stop()
 
 
 def test_where_the_host_has_disabled_the_logger_the_reason_of_a_500_goes_to_stderr(
-    server: InferenceServer, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    server: InferenceServer, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """As `dictConfig` and `fileConfig` disable each logger that is there and that they do not name."""
     logger = logging.getLogger("oip_asgi")
@@ -260,16 +259,9 @@ def test_where_the_host_has_disabled_the_logger_the_reason_of_a_500_goes_to_stde
     monkeypatch.setattr(logger.manager, "disable", logging.CRITICAL)  # who wants no log at all gets none
     assert send(server, "raises") == 500
     assert capsys.readouterr().err == ""
-
-
-def test_a_logger_that_is_not_disabled_writes_nothing_to_stderr(
-    server: InferenceServer, capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
-) -> None:
+    monkeypatch.undo()
     assert send(server, "raises") == 500
-    [record] = caplog.records
-    assert (record.levelno, record.filename) == (logging.ERROR, "failures.py")
     assert capsys.readouterr().err == ""
     caplog.set_level(logging.CRITICAL, "oip_asgi")
-    caplog.clear()
     assert send(server, "raises") == 500
-    assert (caplog.records, capsys.readouterr().err) == ([], "")
+    assert capsys.readouterr().err == ""

@@ -15,11 +15,13 @@ import pytest
 from oip_asgi import InferenceServer, Observation
 from tests.support.asking import ask, logged, outputs
 
-WHAT_HELPS = ": make it quicker, or observe with sample= or a larger max_queue="
 
-
-def test_a_request_does_not_wait_and_what_does_not_fit_is_counted(caplog: pytest.LogCaptureFixture) -> None:
-    leave, entered, got = threading.Event(), threading.Event(), list[str | None]()
+def test_a_request_does_not_wait_and_the_log_tells_of_what_does_not_fit_once_a_minute(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    leave, entered, got, passed = threading.Event(), threading.Event(), list[str | None](), 0.0
+    clock = time.monotonic
+    monkeypatch.setattr(time, "monotonic", lambda: clock() + passed)
 
     def slow(observation: Observation) -> None:
         entered.set()
@@ -27,46 +29,24 @@ def test_a_request_does_not_wait_and_what_does_not_fit_is_counted(caplog: pytest
         got.append(observation.id)
 
     server = InferenceServer()
-    server.register("m", lambda: 1)
+    server.register("m", lambda: 1, run="inline")
     server.observe(slow, max_queue=2)
     server.infer_sync("m", {}, id="0")
     assert entered.wait(10)
-    for each in range(1, 7):
+    for each in range(1, 13):
         server.infer_sync("m", {}, id=str(each))
-    [record] = logged(caplog)
-    name = "test_a_request_does_not_wait_and_what_does_not_fit_is_counted.<locals>.slow"
-    assert record.getMessage() == f"the observer {name} is too slow: 1 observation was dropped, as 2 wait already{WHAT_HELPS}"
-    leave.set()
-    server.start()
-    server.stop()
-    assert got == ["0", "1", "2"]
-
-
-def test_the_log_tells_of_dropped_ones_once_a_minute(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:
-    leave, entered, passed = threading.Event(), threading.Event(), 0.0
-    clock = time.monotonic
-    monkeypatch.setattr(time, "monotonic", lambda: clock() + passed)
-
-    def slow(_: Observation) -> None:
-        entered.set()
-        assert leave.wait(10)
-
-    server = InferenceServer()
-    server.register("m", lambda: 1, run="inline")
-    server.observe(slow, max_queue=1)
-    server.infer_sync("m", {})
-    assert entered.wait(10)
-    for each in range(1, 12):
-        server.infer_sync("m", {})
-        if each == 10:
+        if each == 11:
             passed = 61.0
-    assert [record.getMessage().partition(": ")[2] for record in logged(caplog)] == [
-        f"1 observation was dropped, as 1 wait already{WHAT_HELPS}",
-        f"9 observations were dropped, as 1 wait already{WHAT_HELPS}",
+    name = f"{test_a_request_does_not_wait_and_the_log_tells_of_what_does_not_fit_once_a_minute.__name__}.<locals>.slow"
+    assert [record.getMessage() for record in logged(caplog)] == [
+        f"the observer {name} is too slow: {dropped} dropped, as 2 wait already: make it quicker, or observe with sample= or a larger "
+        "max_queue="
+        for dropped in ("1 observation was", "9 observations were")
     ]
     leave.set()
     server.start()
     server.stop()
+    assert got == ["0", "1", "2"]
 
 
 def test_it_has_one_thread_and_coroutines_the_background_loop() -> None:
@@ -96,29 +76,45 @@ def test_the_stop_hands_over_what_is_queued() -> None:
         time.sleep(0.02)
         heard.append(observation.id)
 
-    async def main() -> None:
-        async with server.lifespan():
-            for each in range(10):
-                await server.infer("m", {}, id=str(each))
-        assert heard == [str(each) for each in range(10)]
-
     server.observe(slow)
-    asyncio.run(main())
-
-
-def test_the_stop_waits_no_longer_than_the_timeout(caplog: pytest.LogCaptureFixture) -> None:
-    leave = threading.Event()
-    server = InferenceServer(shutdown_timeout=0.05)
-    server.register("m", lambda: 1)
-    server.observe(lambda _: leave.wait(10))
     server.start()
-    for _ in range(3):
-        server.infer_sync("m", {})
-    begun = time.monotonic()
+    for each in range(10):
+        server.infer_sync("m", {}, id=str(each))
     server.stop()
-    assert time.monotonic() - begun < 8
-    assert any("2 observations were dropped, as the server stops" in record.getMessage() for record in logged(caplog))
-    leave.set()
+    assert heard == [str(each) for each in range(10)]
+
+
+@pytest.mark.parametrize("blocks", ["the observer", "a hook"])
+def test_the_stop_waits_no_longer_than_the_timeout(blocks: str, caplog: pytest.LogCaptureFixture) -> None:
+    leave, has_begun = threading.Event(), threading.Event()
+    server = InferenceServer(worker_threads=1, shutdown_timeout=0.05)
+    server.register("m", lambda: 1)
+    server.observe((lambda _: leave.wait(20)) if blocks == "the observer" else print)
+
+    def load() -> object:
+        has_begun.set()
+        leave.wait(20)
+        return lambda x: x
+
+    async def main() -> float:
+        async with server.lifespan():
+            for _ in range(3):
+                await server.infer("m", {})
+            if blocks == "a hook":
+                server.register("loads", load=load)
+                loading = asyncio.create_task(server.load("loads"))
+                await asyncio.to_thread(has_begun.wait, 10)
+            begun = time.monotonic()
+        if blocks == "a hook":
+            loading.cancel()
+        return time.monotonic() - begun
+
+    try:
+        assert asyncio.run(main()) < 15
+    finally:
+        leave.set()
+    text = "2 observations were dropped, as the server stops"
+    assert any(text in record.getMessage() for record in logged(caplog)) == (blocks == "the observer")
 
 
 FORKED = """
@@ -151,31 +147,6 @@ def test_after_a_fork_each_process_hands_over_its_own_at_its_end() -> None:
     done = subprocess.run([sys.executable, "-c", FORKED], capture_output=True, text=True, timeout=60, check=True)
     assert sorted(done.stdout.splitlines()) == ["after here", "before here", "child here"]
     assert done.stderr == ""
-
-
-def test_the_stop_does_not_wait_for_a_hook_that_blocks() -> None:
-    leave, has_begun = threading.Event(), threading.Event()
-
-    def load() -> object:
-        has_begun.set()
-        leave.wait(20)
-        return lambda x: x
-
-    async def main() -> float:
-        server = InferenceServer(worker_threads=1, shutdown_timeout=0.1)
-        server.observe(print)
-        async with server.lifespan():
-            server.register("m", load=load)
-            loading = asyncio.create_task(server.load("m"))
-            await asyncio.to_thread(has_begun.wait, 10)
-            begun = time.monotonic()
-        loading.cancel()
-        return time.monotonic() - begun
-
-    try:
-        assert asyncio.run(main()) < 15
-    finally:
-        leave.set()
 
 
 def test_a_stream_that_the_garbage_collector_ends_is_heard_wherever_that_happens() -> None:

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from oip_asgi import InferenceError, InferenceServer
-from tests.support.inside import is_idle
+from tests.support.metrics import is_idle
 from tests.support.streaming import KINDS, Noted, serve_stream
 
 kinds = pytest.mark.parametrize("kind", KINDS)
@@ -56,13 +56,6 @@ def test_who_leaves_early_ends_the_generator(kind: str) -> None:
     responses.close()
     assert noted.ended == ["closed", "finally"] * 2
     assert is_idle(server)
-    server.stop()
-
-
-def test_a_plain_model_gives_one_response() -> None:
-    server = InferenceServer()
-    server.register("double", lambda x: x * 2)
-    assert [response["output_0"].tolist() for response in server.infer_stream_sync("double", {"x": np.array([2])})] == [[4]]
     server.stop()
 
 

@@ -24,62 +24,43 @@ from tests.support.ways import Request, Way, over_asgi, over_wsgi
 
 
 def test_a_def_runs_in_a_worker_thread_and_health_answers_meanwhile() -> None:
-    server = InferenceServer()
+    server = InferenceServer(worker_threads=1)
     entered, leave = threading.Event(), threading.Event()
+    variable: ContextVar[int] = ContextVar("variable")
 
-    @server.model("m")
-    def blocks() -> int:
+    @server.model("m", ready=lambda: True)
+    def blocks() -> list[int]:
         entered.set()
         assert leave.wait(10)
-        return threading.get_ident()
+        return [threading.get_ident(), variable.get()]
 
-    async def main() -> None:
+    async def main() -> Any:
         app = OIPApp(server)
-        async with anyio.create_task_group() as group:
-            answers: list[Any] = []
+        variable.set(7)
+        asking = asyncio.create_task(send(app, INFER))
+        await asyncio.to_thread(entered.wait, 10)
+        assert await send(app, Request("GET", "/health/live")) == (200, {"live": True})
+        assert await send(app, READY) == (200, {"ready": True, "live": True})
+        assert not asking.done()
+        leave.set()
+        return (await asking)[1]["outputs"][0]["data"]
 
-            async def infer() -> None:
-                answers.append(await send(app, INFER))
-
-            group.start_soon(infer)
-            await anyio.to_thread.run_sync(entered.wait)
-            assert await send(app, Request("GET", "/health/live")) == (200, {"live": True})
-            assert await send(app, READY) == (200, {"ready": True, "live": True})
-            assert answers == []
-            leave.set()
-        [(status, body)] = answers
-        assert status == 200
-        assert body["outputs"][0]["data"] != [threading.get_ident()]
-
-    asyncio.run(main())
+    thread, seen = asyncio.run(main())
+    assert thread != threading.get_ident()
+    assert seen == 7  # the context variable of its request
 
 
 def test_inline_and_async_run_on_the_event_loop() -> None:
-    server = InferenceServer()
-    server.register("m", lambda: threading.get_ident(), run="inline")
-
-    @server.model("async")
     async def model() -> int:
-        assert asyncio.get_running_loop()
         return threading.get_ident()
 
+    server = InferenceServer()
+    server.register("m", lambda: threading.get_ident(), run="inline")
+    server.register("async", model)
     assert outputs(ask(server, "m")) == outputs(ask(server, "async")) == {"output_0": [threading.get_ident()]}
 
 
-def test_a_def_sees_the_context_variables_of_its_request() -> None:
-    variable: ContextVar[int] = ContextVar("variable")
-    server = InferenceServer()
-    server.register("m", lambda: variable.get())
-
-    async def main() -> Any:
-        variable.set(7)
-        return await send(OIPApp(server), INFER)
-
-    _, body = asyncio.run(main())
-    assert body["outputs"][0]["data"] == [7]
-
-
-def test_the_threads_are_the_servers_own() -> None:
+async def test_the_threads_are_the_servers_own() -> None:
     server = InferenceServer(worker_threads=2)
     lock, running, most = threading.Lock(), [0], [0]
     all_in = threading.Barrier(2)
@@ -94,36 +75,13 @@ def test_the_threads_are_the_servers_own() -> None:
             running[0] -= 1
         return 1
 
-    async def main() -> None:
-        hosts_own = anyio.to_thread.current_default_thread_limiter()
-        hosts_own.total_tokens = 1
-        await hosts_own.acquire_on_behalf_of("the host")
-        async with anyio.create_task_group() as group:
-            for _ in range(6):
-                group.start_soon(send, OIPApp(server), INFER)
-
-    asyncio.run(main())
-    assert most == [2]
-
-
-def test_health_does_not_wait_behind_models() -> None:
-    server = InferenceServer(worker_threads=1)
-    entered, leave = threading.Event(), threading.Event()
-
-    @server.model("m", ready=lambda: True)
-    def model() -> int:
-        entered.set()
-        assert leave.wait(10)
-        return 1
-
-    async def main() -> None:
-        async with anyio.create_task_group() as group:
+    hosts_own = anyio.to_thread.current_default_thread_limiter()
+    hosts_own.total_tokens = 1
+    await hosts_own.acquire_on_behalf_of("the host")
+    async with anyio.create_task_group() as group:
+        for _ in range(6):
             group.start_soon(send, OIPApp(server), INFER)
-            await anyio.to_thread.run_sync(entered.wait)
-            assert await send(OIPApp(server), READY) == (200, {"ready": True, "live": True})
-            leave.set()
-
-    asyncio.run(main())
+    assert most == [2]
 
 
 def test_under_wsgi_a_def_runs_where_it_is_called_and_async_on_one_background_loop() -> None:
@@ -171,17 +129,6 @@ def test_the_background_loop_survives_a_fork() -> None:
     server.stop()
 
 
-def test_a_model_that_exits_the_interpreter_is_not_caught() -> None:
-    server = InferenceServer()
-
-    @server.model("m", run="inline")
-    def model() -> None:
-        raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        ask(server, "m")
-
-
 @ways
 @pytest.mark.parametrize("how", ["awaits", "raises", "raises later"])
 @pytest.mark.parametrize("timeout", [None, 60.0])
@@ -209,17 +156,13 @@ def test_a_model_that_is_cancelled_by_nobody_of_ours(
 
 
 @pytest.mark.parametrize(("elements", "messages"), [(60_000, 1), (100_000, 13)])
-def test_large_answers_leave_in_few_messages(elements: int, messages: int) -> None:
+async def test_large_answers_leave_in_few_messages(elements: int, messages: int) -> None:
     server = InferenceServer()
     array = np.zeros(elements)
     server.register("m", lambda: (array, array))
-
-    async def main() -> list[Any]:
-        talk = Talk(server, body=b'{"inputs":[],"parameters":{"binary_data_output":true}}')
-        await talk.task
-        return talk.sent
-
-    sent = asyncio.run(main())
+    talk = Talk(server, body=b'{"inputs":[],"parameters":{"binary_data_output":true}}')
+    await talk.task
+    sent = talk.sent
     sizes = [len(message["body"]) for message in sent[1:]]
     assert sum(sizes) == 16 * elements + int(dict(sent[0]["headers"])[b"inference-header-content-length"])
     assert len(sizes) == messages

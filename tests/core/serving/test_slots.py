@@ -7,56 +7,50 @@ import json
 import logging
 import threading
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from itertools import product
 from typing import Any, Literal
 
 import numpy as np
 import pytest
 
 from oip_asgi import InferenceServer, OIPApp, OIPWSGIApp
-from tests.support.inside import bounds, is_idle, outcomes
+from tests.support.asking import get
 from tests.support.limited import INFER, Blocking, serve
+from tests.support.metrics import is_idle, outcomes
 from tests.support.talk import EMPTY, Talk, until
 from tests.support.ways import Answer, Request, asked_together, over_asgi, over_wsgi, ways_into
 
 pytestmark = pytest.mark.usefixtures("nothing_is_logged_as_an_error")
 
 
-def test_a_full_house_is_refused_at_once_before_the_body_is_read(blocking: Blocking) -> None:
+async def test_a_full_house_is_refused_at_once_before_the_body_is_read(blocking: Blocking) -> None:
     server = serve(blocking, max_concurrency=2, max_queue=1)
-
-    async def main() -> None:
-        inside = [Talk(server) for _ in range(3)]
-        await until(lambda: blocking.started == 2 and not any(talk.task.done() for talk in inside))
-        refused = Talk(server, body=None)
-        status, body = await refused.answer()
-        assert (status, body) == (503, {"error": "model 'm' is busy: 2 calls run and 1 waits, which is all it takes"})
-        assert refused.header("retry-after") == "1"
-        assert refused.asked == 0
-        assert (await Talk(server, path="/health/ready").answer())[0] == 200
-        blocking.leave.set()
-        assert [(await talk.answer())[0] for talk in inside] == [200] * 3
-        assert (await Talk(server).answer())[0] == 200
-
-    asyncio.run(main())
+    inside = [Talk(server) for _ in range(3)]
+    await until(lambda: blocking.started == 2 and not any(talk.task.done() for talk in inside))
+    refused = Talk(server, body=None)
+    status, body = await refused.answer()
+    assert (status, body) == (503, {"error": "model 'm' is busy: 2 calls run and 1 waits, which is all it takes"})
+    assert refused.header("retry-after") == "1"
+    assert refused.asked == 0
+    assert (await Talk(server, path="/health/ready").answer())[0] == 200
+    blocking.leave.set()
+    assert [(await talk.answer())[0] for talk in inside] == [200] * 3
+    assert (await Talk(server).answer())[0] == 200
     assert (blocking.most, blocking.started) == (2, 4)
     assert is_idle(server)
 
 
-def test_a_house_that_fills_while_the_body_arrives(blocking: Blocking) -> None:
+async def test_a_house_that_fills_while_the_body_arrives(blocking: Blocking) -> None:
     server = serve(blocking, max_concurrency=1, max_queue=0)
-
-    async def main() -> None:
-        slow = Talk(server, body=EMPTY[:5], ends=False)
-        await until(lambda: slow.asked == 2)
-        quick = Talk(server)  # a slow body holds nothing
-        await until(lambda: blocking.started == 1)
-        slow.say(EMPTY[5:])
-        assert (await slow.answer())[0] == 503
-        blocking.leave.set()
-        assert (await quick.answer())[0] == 200
-
-    asyncio.run(main())
+    slow = Talk(server, body=EMPTY[:5], ends=False)
+    await until(lambda: slow.asked == 2)
+    quick = Talk(server)  # a slow body holds nothing
+    await until(lambda: blocking.started == 1)
+    slow.say(EMPTY[5:])
+    assert (await slow.answer())[0] == 503
+    blocking.leave.set()
+    assert (await quick.answer())[0] == 200
 
 
 def test_under_wsgi_the_same_bounds(blocking: Blocking) -> None:
@@ -64,22 +58,15 @@ def test_under_wsgi_the_same_bounds(blocking: Blocking) -> None:
     way = over_wsgi(OIPWSGIApp(server), "")
     with ThreadPoolExecutor(3) as pool:
         answers = [pool.submit(way, INFER) for _ in range(3)]
-        refused = next(future for future in iter_done(answers))
+        refused = next(as_completed(answers, 20)).result()
         assert (refused.status, refused.headers["retry-after"]) == (503, "1")
         assert way(Request("GET", "/health/ready")).status == 200
         blocking.leave.set()
         assert sorted(future.result(20).status for future in answers) == [200, 200, 503]
     assert (blocking.most, blocking.started) == (1, 2)
-    assert is_idle(server)
 
 
-def iter_done(futures: list[Any]) -> Iterator[Answer]:
-    from concurrent.futures import as_completed
-
-    return (future.result() for future in as_completed(futures, 20))
-
-
-def test_first_come_first_served() -> None:
+async def test_first_come_first_served() -> None:
     order: list[int] = []
     leave = threading.Event()
 
@@ -89,110 +76,50 @@ def test_first_come_first_served() -> None:
         return 1
 
     server = serve(model, max_concurrency=1)
-
-    async def main() -> None:
-        talks = []
-        for number in range(9):
-            text = b'{"inputs":[{"name":"x","shape":[1],"datatype":"INT64","data":[%d]}]}' % number
-            talks.append(Talk(server, body=text))
-            await asyncio.sleep(0)
-        leave.set()
-        for talk in talks:
-            assert (await talk.answer())[0] == 200
-
-    asyncio.run(main())
+    talks = []
+    for number in range(9):
+        text = b'{"inputs":[{"name":"x","shape":[1],"datatype":"INT64","data":[%d]}]}' % number
+        talks.append(Talk(server, body=text))
+        await asyncio.sleep(0)
+    leave.set()
+    for talk in talks:
+        assert (await talk.answer())[0] == 200
     assert order == list(range(9))
 
 
-def test_a_bad_request_does_not_wait_in_the_queue(blocking: Blocking) -> None:
+async def test_a_bad_request_does_not_wait_in_the_queue(blocking: Blocking) -> None:
     server = serve(blocking, max_concurrency=1, max_queue=5)
-
-    async def main() -> None:
-        first = Talk(server)
-        await until(lambda: blocking.started == 1)
-        assert (await Talk(server, body=b"{").answer())[0] == 400
-        assert not first.task.done()
-        blocking.leave.set()
-        await first.answer()
-
-    asyncio.run(main())
-    assert is_idle(server)
-
-
-def test_several_event_loops_and_threads_share_one_gate() -> None:
-    blocking = Blocking()
+    first = Talk(server)
+    await until(lambda: blocking.started == 1)
+    assert (await Talk(server, body=b"{").answer())[0] == 400
+    assert not first.task.done()
     blocking.leave.set()
-
-    blocking.pause = 0.0005  # so that calls meet
-    server = serve(blocking, max_concurrency=3, max_queue=1000)
-    way = over_wsgi(OIPWSGIApp(server), "")
-
-    async def many() -> None:
-        answers = await asyncio.gather(*[Talk(server).answer() for _ in range(60)])
-        assert {status for status, _ in answers} == {200}
-
-    threads = [threading.Thread(target=asyncio.run, args=(many(),)) for _ in range(3)]
-    threads += [threading.Thread(target=lambda: [way(INFER) for _ in range(60)]) for _ in range(3)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(60)
-    assert (blocking.started, blocking.ended) == (360, 360)
-    assert blocking.most == 3
+    await first.answer()
     assert is_idle(server)
 
 
-@pytest.mark.parametrize("run", ["async", "inline"])
-def test_places_of_what_runs_on_the_loop_are_given_back(run: str) -> None:
+@pytest.mark.parametrize("kind", ["async", "inline", "raises"])
+def test_places_are_given_back(kind: str, caplog: pytest.LogCaptureFixture) -> None:
     async def model() -> int:
-        return 1
+        return 1 // (kind == "async")
 
-    server = (
-        serve(model, max_concurrency=1, max_queue=0) if run == "async" else serve(lambda: 1, run="inline", max_concurrency=1, max_queue=0)
-    )
-
-    async def main() -> None:
-        for _ in range(5):
-            assert (await Talk(server).answer())[0] == 200
-
-    asyncio.run(main())
-    assert is_idle(server)
-
-
-def test_a_call_that_raises_gives_its_place_back(caplog: pytest.LogCaptureFixture) -> None:
-    def model() -> None:
-        raise ValueError("no")
-
-    server = serve(model, max_concurrency=1, max_queue=0)
-
-    async def main() -> None:
-        for _ in range(3):
-            assert (await Talk(server).answer())[0] == 500
-
-    asyncio.run(main())
-    assert is_idle(server)
+    run: Any = "inline" if kind == "inline" else "thread"
+    server = serve((lambda: 1) if kind == "inline" else model, run=run, max_concurrency=1, max_queue=0)
+    statuses = [over_asgi(OIPApp(server), "")(INFER).status for _ in range(3)]
+    assert statuses == [500 if kind == "raises" else 200] * 3
     caplog.clear()
 
 
-ENDS = [SystemExit, KeyboardInterrupt, GeneratorExit, asyncio.CancelledError, StopIteration, StopAsyncIteration]
+ENDING_KINDS = ("def", "def with a timeout", "inline", "async def", "async def with a timeout")
 
 
 @pytest.mark.parametrize(
-    ("way", "kind"),
+    ("end", "way", "kind"),
     [
-        ("ASGI", "def"),
-        ("ASGI", "def with a timeout"),
-        ("ASGI", "inline"),
-        ("ASGI", "async def"),
-        ("ASGI", "async def with a timeout"),
-        ("WSGI", "def"),
-        ("WSGI", "inline"),
-        ("WSGI", "def with a timeout"),
-        ("WSGI", "async def"),
-        ("WSGI", "async def with a timeout"),
+        *product((SystemExit, asyncio.CancelledError), ("ASGI", "WSGI"), ENDING_KINDS),
+        *product((KeyboardInterrupt, GeneratorExit, StopIteration, StopAsyncIteration), ("ASGI",), ("def", "async def")),
     ],
 )
-@pytest.mark.parametrize("end", ENDS)
 def test_what_ends_threads_and_loops_is_a_failure_like_any_other(
     end: type[BaseException], way: str, kind: str, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -238,7 +165,7 @@ def test_in_the_main_thread_it_may_be_a_signal_and_passes(end: type[BaseExceptio
     with pytest.raises(end):
         ask(INFER)
     assert is_idle(server)
-    assert outcomes(server)["m"] == {"cancelled": 1}
+    assert outcomes(server) == {"cancelled": 1}
 
 
 def test_a_task_of_a_model_that_ends_the_background_loop(caplog: pytest.LogCaptureFixture) -> None:
@@ -256,6 +183,16 @@ def test_a_task_of_a_model_that_ends_the_background_loop(caplog: pytest.LogCaptu
         for _ in range(2):
             assert json.loads(pool.submit(ask, INFER).result(20).body)["outputs"][0]["data"] == [1]
     server.stop()
+
+
+def test_the_most_calls_that_run_unless_the_model_says_otherwise() -> None:
+    async def model() -> int:
+        return 1
+
+    server = serve(model)
+    server.register("thread", lambda: 1)
+    counts = [get(server, f"/models/{name}/config")[1]["instance_group"][0]["count"] for name in ("m", "thread")]
+    assert counts == [256, 40]
 
 
 @pytest.mark.slow
@@ -295,20 +232,9 @@ def test_limits_that_cannot_be(arguments: dict[str, Any], problem: str) -> None:
         serve(lambda: 1, **arguments)
 
 
-def test_the_defaults() -> None:
-    async def model() -> int:
-        return 1
-
-    server = serve(model)
-    server.register("thread", lambda: 1)
-    found = bounds(server)
-    assert found["m"] == (256, 100)
-    assert found["thread"] == (40, 100)
-
-
-@pytest.mark.parametrize("name", ["OIPApp", "OIPWSGIApp"])
-@pytest.mark.parametrize("action", ["infer", "infer_stream"])
-@pytest.mark.parametrize("size", [1, 50_000])
+@pytest.mark.parametrize(
+    ("name", "action", "size"), [("OIPApp", "infer", 1), ("OIPApp", "infer_stream", 50_000), ("OIPWSGIApp", "infer_stream", 1)]
+)
 def test_models_that_wait_run_many_at_once(name: str, action: str, size: int) -> None:
     meeting = threading.Barrier(8)
     server = InferenceServer()

@@ -1,4 +1,5 @@
-"""What becomes of a stream: when its items are made, who holds its slot, and how it ends."""
+"""What becomes of a stream: when its items are made, who holds its slot, and how it ends. What ends it from outside is in
+tests/adapters/test_races.py."""
 
 from __future__ import annotations
 
@@ -11,18 +12,18 @@ from contextvars import ContextVar
 from types import AsyncGeneratorType, GeneratorType
 from typing import Any
 
-import numpy as np
 import pytest
 
 from oip_asgi import InferenceServer
-from tests.support.inside import is_idle
-from tests.support.streaming import KINDS, Noted, listen, numbers, serve_stream
-from tests.support.talk import Talk, block_until, until
+from tests.support.metrics import is_idle
+from tests.support.streaming import KINDS, Noted, listen, numbers, of_kind, serve_stream, take
+from tests.support.talk import Talk, until
 
 kinds = pytest.mark.parametrize("kind", KINDS)
 
 MANY = b'{"n": 1000000}'
 FAILED = "model 'm' failed: see the server's log"
+LATE = "model {!r} did not answer within {} seconds, the shorter of its own timeout and the request's"
 
 
 def errors(caplog: pytest.LogCaptureFixture) -> list[str]:
@@ -30,76 +31,50 @@ def errors(caplog: pytest.LogCaptureFixture) -> list[str]:
 
 
 @kinds
-def test_the_next_item_is_made_when_the_last_was_taken(kind: str) -> None:
+async def test_the_next_item_is_made_when_the_last_was_taken(kind: str) -> None:
     noted = Noted()
-    server = serve_stream(KINDS[kind](noted))
-
-    async def main() -> None:
-        talk = listen(server)
-        talk.takes.clear()
-        await until(lambda: noted.made == 1)
-        await asyncio.sleep(0.05)
-        assert (noted.made, talk.sent) == (1, [])
-        talk.takes.set()
-        await asyncio.wait_for(talk.task, 20)
-        assert numbers(talk) == [0, 1, 2]
-        assert [message.get("more_body") for message in talk.sent[1:]] == [True, True, True, False]
-        assert talk.header("x-accel-buffering") == "no"
-        assert talk.header("cache-control") == "no-cache"
-        assert talk.header("content-encoding") == "identity"
-
-    asyncio.run(main())
+    server = serve_stream(KINDS[kind](noted), stream_timeout=60)
+    talk = listen(server)
+    talk.takes.clear()
+    await until(lambda: noted.made == 1)
+    await asyncio.sleep(0.05)
+    assert (noted.made, talk.sent) == (1, [])
+    talk.takes.set()
+    await asyncio.wait_for(talk.task, 20)
+    assert numbers(talk) == [0, 1, 2]
+    assert [message.get("more_body") for message in talk.sent[1:]] == [True, True, True, False]
+    headers = [talk.header(name) for name in ("x-accel-buffering", "cache-control", "content-encoding")]
+    assert headers == ["no", "no-cache", "identity"]
     assert noted.ended == ["finally"]
     assert is_idle(server)
 
 
 @kinds
-def test_the_first_item_is_there_while_the_model_still_runs(kind: str) -> None:
+async def test_the_first_item_is_there_while_the_model_still_runs(kind: str) -> None:
     noted = Noted(silent_after=0)
     server = serve_stream(KINDS[kind](noted))
-
-    async def main() -> None:
-        talk = listen(server)
-        await until(lambda: talk.sent and numbers(talk) == [0])
-        assert not is_idle(server)
-        talk.go()
-        await asyncio.wait_for(talk.task, 20)
-        noted.go_on.set()
-        await until(lambda: is_idle(server))
-
-    asyncio.run(main())
+    talk = listen(server)
+    await until(lambda: talk.sent and numbers(talk) == [0])
+    assert not is_idle(server)
+    talk.go()
+    await asyncio.wait_for(talk.task, 20)
+    noted.go_on.set()
+    await until(lambda: is_idle(server))
     assert noted.ended[-1] == "finally"
-    server.stop()
+    await asyncio.to_thread(server.stop)
 
 
 @kinds
-def test_a_client_that_goes_in_a_silence_ends_the_generator(kind: str) -> None:
-    noted = Noted(silent_after=1)
-    server = serve_stream(KINDS[kind](noted), max_concurrency=1, max_queue=0)
+async def test_a_client_that_goes_before_the_first_item_ends_the_generator(kind: str) -> None:
+    entered, leave, ended = threading.Event(), threading.Event(), threading.Event()
 
-    async def main() -> None:
-        talk = listen(server)
-        await until(lambda: noted.made == 2)
-        await asyncio.sleep(0.05)
-        talk.go()
-        await asyncio.wait_for(talk.task, 20)
-        if kind == "def":  # it cannot be interrupted: it holds its slot, and is closed when it comes back
-            assert noted.ended == []
-            assert not is_idle(server)
-            noted.go_on.set()
-        await until(lambda: is_idle(server))
-        assert noted.ended == {"def": ["closed", "finally"], "async def": ["cancelled", "finally"]}[kind]
-
-    asyncio.run(main())
-    if kind == "def":
-        assert noted.threads == ["oip_asgi worker"]
-    server.stop()
-
-
-@kinds
-def test_a_client_that_goes_before_the_first_item_ends_the_generator(kind: str) -> None:
-    noted = Noted()
-    entered = threading.Event()
+    def blocking(n: Any) -> Iterator[int]:
+        try:
+            entered.set()
+            assert leave.wait(20)
+            yield 1
+        finally:
+            ended.set()
 
     async def awaiting(n: Any) -> AsyncIterator[int]:
         try:
@@ -107,110 +82,39 @@ def test_a_client_that_goes_before_the_first_item_ends_the_generator(kind: str) 
             await asyncio.sleep(20)
             yield 1
         finally:
-            noted.ended.append("finally")
-
-    def blocking(n: Any) -> Iterator[int]:
-        try:
-            entered.set()
-            assert noted.go_on.wait(20)
-            yield 1
-        finally:
-            noted.ended.append("finally")
+            ended.set()
 
     server = serve_stream(awaiting if kind == "async def" else blocking)
-
-    async def main() -> None:
-        talk = listen(server)
-        await until(entered.is_set)
-        talk.go()
-        assert await talk.answer() == (499, None)
-        noted.go_on.set()
-        await until(lambda: is_idle(server))
-
-    asyncio.run(main())
-    assert noted.ended == ["finally"]
-    server.stop()
+    talk = listen(server)
+    await until(entered.is_set)
+    talk.go()
+    assert await talk.answer() == (499, None)
+    leave.set()
+    await until(lambda: is_idle(server))
+    assert ended.is_set()
+    await asyncio.to_thread(server.stop)
 
 
 @kinds
-def test_a_client_that_goes_between_items_that_never_wait_ends_the_generator(kind: str) -> None:
+@pytest.mark.parametrize("most", [1, None], ids=["sending fails", "it says so"])
+async def test_a_client_that_goes_between_items_that_never_wait_ends_the_generator(kind: str, most: int | None) -> None:
     noted = Noted()
     server = serve_stream(KINDS[kind](noted))
-
-    async def main() -> None:
-        talk = listen(server, MANY)
+    talk = listen(server, MANY) if most is None else listen(server, MANY, most=most)
+    if most is None:
         await until(lambda: noted.made >= 2)
         talk.go()
-        await asyncio.wait_for(talk.task, 20)
-
-    asyncio.run(main())
+    await asyncio.wait_for(talk.task, 20)
     assert noted.made < 1_000_000
     assert noted.ended[-1] == "finally"
     assert is_idle(server)
-    server.stop()
-
-
-@kinds
-def test_a_host_that_cancels_the_request_ends_the_generator(kind: str) -> None:
-    noted = Noted()
-    server = serve_stream(KINDS[kind](noted))
-
-    async def main() -> None:
-        talk = listen(server, MANY)
-        talk.takes.clear()
-        await until(lambda: noted.made == 1)
-        await asyncio.sleep(0.01)
-        talk.task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await talk.task
-
-    asyncio.run(main())
-    assert noted.ended[-1] == "finally"
-    assert is_idle(server)
-    server.stop()
-
-
-def test_a_server_whose_send_raises_has_lost_its_client() -> None:
-    noted = Noted()
-    server = serve_stream(noted.awaiting)
-
-    async def main() -> None:
-        await listen(server, MANY, most=1).task
-
-    asyncio.run(main())
-    assert noted.ended == ["closed", "finally"]
-    assert is_idle(server)
-
-
-@kinds
-def test_a_stream_holds_its_slot_until_it_ends(kind: str) -> None:
-    noted = Noted()
-    server = serve_stream(KINDS[kind](noted), max_concurrency=1, max_queue=1)
-
-    async def main() -> None:
-        first = listen(server)
-        first.takes.clear()
-        await until(lambda: noted.made == 1)
-        waiting = listen(server)
-        await asyncio.sleep(0.02)
-        busy = listen(server)
-        status, body = await busy.answer()
-        assert (status, body["error"]) == (503, "model 'm' is busy: 1 call runs and 1 waits, which is all it takes")
-        assert noted.made == 1
-        first.takes.set()
-        await asyncio.wait_for(first.task, 20)
-        await asyncio.wait_for(waiting.task, 20)
-        assert numbers(first) == numbers(waiting) == [0, 1, 2]
-
-    asyncio.run(main())
-    assert is_idle(server)
-    server.stop()
+    await asyncio.to_thread(server.stop)
 
 
 @kinds
 @pytest.mark.parametrize("place", ["at once", "later", "in finally"])
-def test_what_a_generator_raises(kind: str, place: str, caplog: pytest.LogCaptureFixture) -> None:
-    def blocking(n: Any) -> Iterator[int]:
+async def test_what_a_generator_raises(kind: str, place: str, caplog: pytest.LogCaptureFixture) -> None:
+    def fails(n: Any) -> Iterator[int]:
         try:
             fail_if(place == "at once")
             yield 0
@@ -219,26 +123,13 @@ def test_what_a_generator_raises(kind: str, place: str, caplog: pytest.LogCaptur
         finally:
             fail_if(place == "in finally")
 
-    async def awaiting(n: Any) -> AsyncIterator[int]:
-        try:
-            fail_if(place == "at once")
-            yield 0
-            fail_if(place == "later")
-            yield 1
-        finally:
-            fail_if(place == "in finally")
-
-    server = serve_stream(awaiting if kind == "async def" else blocking)
-
-    async def main() -> Talk:
-        talk = listen(server)
-        await asyncio.wait_for(talk.task, 20)
-        return talk
-
-    talk = asyncio.run(main())
+    server = serve_stream(of_kind(kind, fails))
+    talk = listen(server)
+    await asyncio.wait_for(talk.task, 20)
+    talk = talk
     if place == "at once":
         assert (talk.status, talk.header("content-type")) == (500, "application/json")
-        assert b"".join(message["body"] for message in talk.sent[1:]) == b'{"error":"%b"}' % FAILED.encode()
+        assert talk.body == b'{"error":"%b"}' % FAILED.encode()
     else:
         assert talk.status == 200
         assert numbers(talk) == {"later": [0, FAILED], "in finally": [0, 1, FAILED]}[place]
@@ -249,7 +140,7 @@ def test_what_a_generator_raises(kind: str, place: str, caplog: pytest.LogCaptur
     assert errors(caplog) == [f"model 'm' failed on a request: {hint}"]
     assert "secret" in caplog.text
     assert is_idle(server)
-    server.stop()
+    await asyncio.to_thread(server.stop)
 
 
 def fail_if(condition: bool) -> None:
@@ -258,71 +149,30 @@ def fail_if(condition: bool) -> None:
 
 
 @kinds
-def test_a_generator_that_fails_when_it_is_closed_is_logged(kind: str, caplog: pytest.LogCaptureFixture) -> None:
-    def blocking(n: Any) -> Iterator[int]:
+async def test_a_generator_that_fails_when_it_is_closed_is_logged(kind: str, caplog: pytest.LogCaptureFixture) -> None:
+    def fails(n: Any) -> Iterator[int]:
         try:
             yield 0
         finally:
             fail_if(True)
 
-    async def awaiting(n: Any) -> AsyncIterator[int]:
-        try:
-            yield 0
-        finally:
-            fail_if(True)
-
-    server = serve_stream(awaiting if kind == "async def" else blocking)
-
-    async def main() -> None:
-        talk = listen(server)
-        talk.takes.clear()
-        await until(lambda: not is_idle(server))
-        await asyncio.sleep(0.05)
-        talk.task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await talk.task
-
-    asyncio.run(main())
+    server = serve_stream(of_kind(kind, fails))
+    talk = listen(server)
+    talk.takes.clear()
+    await until(lambda: not is_idle(server))
+    await asyncio.sleep(0.05)
+    talk.task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await talk.task
     assert errors(caplog) == ["model 'm' failed when the stream for a request was closed"]
     assert is_idle(server)
-    server.stop()
+    await asyncio.to_thread(server.stop)
 
 
 @kinds
-def test_an_item_that_is_no_tensor_ends_the_stream(kind: str, caplog: pytest.LogCaptureFixture) -> None:
-    noted = Noted()
-
-    def blocking(n: Any) -> Iterator[Any]:
-        try:
-            yield 0
-            yield None
-            yield 2
-        finally:
-            noted.ended.append("finally")
-
-    async def awaiting(n: Any) -> AsyncIterator[Any]:
-        for item in blocking(n):
-            yield item
-
-    server = serve_stream(awaiting if kind == "async def" else blocking)
-
-    async def main() -> list[Any]:
-        talk = listen(server)
-        await asyncio.wait_for(talk.task, 20)
-        return numbers(talk)
-
-    assert asyncio.run(main()) == [0, FAILED]
-    assert "the model gave None: did you forget `return` or `yield x`?" in caplog.text
-    assert noted.ended == ["finally"]
-    assert is_idle(server)
-    server.stop()
-
-
-@kinds
-def test_timeout_is_for_the_first_response_only(kind: str) -> None:
+async def test_timeout_is_for_the_first_response_only(kind: str) -> None:
     noted = Noted(silent_after=0)
     server = serve_stream(KINDS[kind](noted), timeout=0.2)
-    threading.Timer(0.5, noted.go_on.set).start()
 
     def late(n: Any) -> Iterator[int]:
         assert noted.go_on.wait(20)
@@ -332,233 +182,111 @@ def test_timeout_is_for_the_first_response_only(kind: str) -> None:
         await asyncio.sleep(20)
         yield 1
 
-    server.register("late", late if kind == "def" else late_async, timeout=0.1)
-
-    async def main() -> None:
-        talk, late = listen(server, b'{"n": 1}'), Talk(server, "late", b'{"n": 1}', action="generate_stream")
-        status, body = await late.answer()
-        assert (status, body["error"]) == (
-            504,
-            "model 'late' did not answer within 0.1 seconds, the shorter of its own timeout and the request's",
-        )
-        await asyncio.wait_for(talk.task, 20)
-        assert numbers(talk) == [0]
-        if kind == "def":
-            slow = listen(server, b'{"n": 2}')
-            await asyncio.wait_for(slow.task, 20)
-            assert numbers(slow) == [0, 1]
-        await until(lambda: is_idle(server))
-
-    asyncio.run(main())
-    server.stop()
+    server.register("late", late if kind == "def" else late_async, timeout=60, allow_timeout_override=True)
+    status, body = await Talk(server, "late", b'{"n": 1, "timeout": 100000}', action="generate_stream").answer()
+    assert (status, body["error"]) == (504, LATE.format("late", 0.1))
+    assert await take(server, b'{"n": 1}') == [0]
+    if kind == "def":
+        threading.Timer(0.4, noted.go_on.set).start()
+        assert await take(server, b'{"n": 2}') == [0, 1]
+    await until(lambda: is_idle(server))
+    await asyncio.to_thread(server.stop)
 
 
 @kinds
-def test_stream_timeout_is_for_the_whole(kind: str) -> None:
-    noted = Noted(silent_after=1)
-    server = serve_stream(KINDS[kind](noted), stream_timeout=0.3)
-
-    async def main() -> None:
-        talk = listen(server)
-        await asyncio.wait_for(talk.task, 20)
-        assert numbers(talk) == [0, 1, "model 'm' did not end its stream within 0.3 seconds, its stream_timeout"]
-        noted.go_on.set()
-        await until(lambda: is_idle(server))
-
-    asyncio.run(main())
-    assert noted.ended[-1] == "finally"
-    server.stop()
-
-
-@kinds
-def test_stream_timeout_ends_a_generator_that_never_waits(kind: str) -> None:
+async def test_stream_timeout_ends_a_generator_that_never_waits(kind: str) -> None:
     noted = Noted()
     server = serve_stream(KINDS[kind](noted), stream_timeout=0.2)
-
-    async def main() -> None:
-        talk = listen(server, b'{"n": 1000000000}')
-        await asyncio.wait_for(talk.task, 20)
-        *found, last = numbers(talk)
-        assert found == list(range(len(found)))
-        assert last == "model 'm' did not end its stream within 0.2 seconds, its stream_timeout"
-        await until(lambda: is_idle(server))
-
-    asyncio.run(main())
+    *found, last = await take(server, b'{"n": 1000000000}')
+    assert found == list(range(len(found)))
+    assert last == "model 'm' did not end its stream within 0.2 seconds, its stream_timeout"
+    await until(lambda: is_idle(server))
     assert noted.ended == ["closed", "finally"]
-    server.stop()
-
-
-def test_a_request_may_ask_for_a_shorter_time_to_the_first_response() -> None:
-    async def slow(n: Any) -> AsyncIterator[int]:
-        await asyncio.sleep(20)
-        yield 1
-
-    server = serve_stream(slow, allow_timeout_override=True)
-
-    async def main() -> None:
-        status, body = await listen(server, b'{"n": 1, "timeout": 100000}').answer()
-        assert (status, body["error"]) == (
-            504,
-            "model 'm' did not answer within 0.1 seconds, the shorter of its own timeout and the request's",
-        )
-
-    asyncio.run(main())
-    assert is_idle(server)
+    await asyncio.to_thread(server.stop)
 
 
 @kinds
-def test_a_long_request_that_gets_no_slot_is_late_at_its_own_timeout(kind: str) -> None:
-    """A long request is decoded in its slot."""
+async def test_a_long_request_that_gets_no_slot_is_late_at_its_own_timeout(kind: str) -> None:
+    """A long request is decoded in its slot, which a stream holds until it ends."""
     noted = Noted()
     server = serve_stream(KINDS[kind](noted), max_concurrency=1, timeout=0.2)
-
-    async def main() -> None:
-        first = listen(server)
-        first.takes.clear()
-        await until(lambda: noted.made == 1)
-        status, body = await listen(server, b'{"n": %b}' % str(list(range(30_000))).encode()).answer()
-        assert (status, body["error"]) == (
-            504,
-            "model 'm' did not answer within 0.2 seconds, the shorter of its own timeout and the request's: "
-            "the request still waited for its turn, and had not begun to run",
-        )
-        first.takes.set()
-        await asyncio.wait_for(first.task, 20)
-
-    asyncio.run(main())
-    assert is_idle(server)
-    server.stop()
+    first = listen(server)
+    first.takes.clear()
+    await until(lambda: noted.made == 1)
+    status, body = await listen(server, b'{"n": %b}' % str(list(range(30_000))).encode()).answer()
+    waited = ": the request still waited for its turn, and had not begun to run"
+    assert (status, body["error"]) == (504, LATE.format("m", 0.2) + waited)
+    assert noted.made == 1
+    first.takes.set()
+    await asyncio.wait_for(first.task, 20)
+    assert await take(server) == [0, 1, 2]
+    await asyncio.to_thread(server.stop)
 
 
 @kinds
 def test_a_generator_keeps_its_context_variables_from_item_to_item(kind: str) -> None:
     variable: ContextVar[int] = ContextVar("variable")
 
-    def blocking(n: Any) -> Iterator[int]:
+    def sets(n: Any) -> Iterator[int]:
         token = variable.set(5)
         yield 0
         yield variable.get()
         variable.reset(token)
 
-    async def awaiting(n: Any) -> AsyncIterator[int]:
-        token = variable.set(5)
-        yield 0
-        yield variable.get()
-        variable.reset(token)
-
-    server = serve_stream(awaiting if kind == "async def" else blocking)
-
-    async def main() -> list[Any]:
-        talk = listen(server)
-        await asyncio.wait_for(talk.task, 20)
-        return numbers(talk)
-
-    assert asyncio.run(main()) == [0, 5]
-    server.stop()
-
-
-def test_an_item_leaves_as_it_was_when_it_was_yielded() -> None:
-    def reuses(n: Any) -> Iterator[Any]:
-        buffer = np.zeros(10_000)
-        for number in range(int(n[0])):
-            buffer[:] = number
-            yield buffer
-
-    server = serve_stream(reuses)
-
-    async def main() -> list[Any]:
-        talk = listen(server)
-        await asyncio.wait_for(talk.task, 20)
-        return [set(event["output_0"]) for event in talk.events]
-
-    assert asyncio.run(main()) == [{0.0}, {1.0}, {2.0}]
+    server = serve_stream(of_kind(kind, sets))
+    assert asyncio.run(take(server)) == [0, 5]
     server.stop()
 
 
 @kinds
-def test_what_is_large_is_decoded_and_encoded_in_worker_threads(kind: str) -> None:
-    def blocking(x: Any) -> Iterator[Any]:
-        yield x
-        yield x + 1
+def test_long_lists_come_back_whole(kind: str) -> None:
+    """They are decoded and encoded in worker threads."""
 
-    async def awaiting(x: Any) -> AsyncIterator[Any]:
-        yield x
-        yield x + 1
+    def two(n: Any) -> Iterator[Any]:
+        yield n
+        yield n + 1
 
-    server = serve_stream(awaiting if kind == "async def" else blocking)
+    server = serve_stream(of_kind(kind, two))
     sent = list(range(30_000))
-
-    async def main() -> list[Any]:
-        talk = listen(server, b'{"x": %b}' % str(sent).encode())
-        await asyncio.wait_for(talk.task, 20)
-        return numbers(talk)
-
-    assert asyncio.run(main()) == [sent, [number + 1 for number in sent]]
-    assert is_idle(server)
+    assert asyncio.run(take(server, b'{"n": %b}' % str(sent).encode())) == [sent, [number + 1 for number in sent]]
     server.stop()
 
 
-def test_a_stream_that_runs_while_its_model_is_unloaded_comes_to_its_end() -> None:
-    noted = Noted()
-    server = serve_stream(noted.awaiting)
-
-    async def main() -> None:
-        talk = listen(server)
-        talk.takes.clear()
-        await until(lambda: noted.made == 1)
-        unloading = asyncio.ensure_future(server.unload("m"))
-        await asyncio.sleep(0.02)
-        assert not unloading.done()
-        talk.takes.set()
-        await asyncio.wait_for(asyncio.gather(talk.task, unloading), 20)
-        assert numbers(talk) == [0, 1, 2]
-
-    asyncio.run(main())
-
-
-def test_what_load_returns_may_be_a_generator_function() -> None:
+async def test_a_stream_that_runs_while_its_model_is_unloaded_comes_to_its_end() -> None:
     noted = Noted()
     server = InferenceServer()
     server.register("m", load=lambda: noted.awaiting)
-
-    async def main() -> list[Any]:
-        talk = listen(server)
-        await asyncio.wait_for(talk.task, 20)
-        return numbers(talk)
-
-    assert asyncio.run(main()) == [0, 1, 2]
+    talk = listen(server)
+    talk.takes.clear()
+    await until(lambda: noted.made == 1)
+    unloading = asyncio.ensure_future(server.unload("m"))
+    await asyncio.sleep(0.02)
+    assert not unloading.done()
+    talk.takes.set()
+    await asyncio.wait_for(asyncio.gather(talk.task, unloading), 20)
+    assert numbers(talk) == [0, 1, 2]
 
 
 @pytest.mark.slow
 @kinds
-def test_a_thousand_streams_leave_nothing_behind(kind: str) -> None:
+async def test_a_thousand_streams_leave_nothing_behind(kind: str) -> None:
     before = set(threading.enumerate())
     noted = Noted()
     server = serve_stream(KINDS[kind](noted), max_queue=1000)
-    body = b'{"n": 100}'
-
-    async def main() -> None:
-        for _ in range(20):
-            talks = [listen(server, body) for _ in range(50)]
-            for talk in talks[::5]:
-                talk.go()
-            await asyncio.wait_for(asyncio.gather(*(talk.task for talk in talks)), 60)
-            assert all(len(talk.events) == 100 for place, talk in enumerate(talks) if place % 5)
-        await until(lambda: is_idle(server))
-        assert asyncio.all_tasks() == {asyncio.current_task()}
-
-    asyncio.run(main())
-    server.stop()
-    block_until(lambda: set(threading.enumerate()) <= before)
+    for _ in range(20):
+        talks = [listen(server, b'{"n": 100}') for _ in range(50)]
+        for talk in talks[::5]:
+            talk.go()
+        await asyncio.wait_for(asyncio.gather(*(talk.task for talk in talks)), 60)
+        assert all(len(talk.events) == 100 for place, talk in enumerate(talks) if place % 5)
+    await until(lambda: is_idle(server))
+    assert asyncio.all_tasks() == {asyncio.current_task()}
+    await asyncio.to_thread(server.stop)
+    await until(lambda: set(threading.enumerate()) <= before)
     gc.collect()
-    left = [
-        each
-        for each in gc.get_objects()
-        if type(each) is (GeneratorType if kind == "def" else AsyncGeneratorType) and each.__qualname__.startswith("Noted.")
-    ]
-    assert left == []
+    made = GeneratorType if kind == "def" else AsyncGeneratorType
+    assert [each for each in gc.get_objects() if type(each) is made and each.__qualname__.startswith("Noted.")] == []
     assert noted.ended.count("finally") >= 800
-    assert is_idle(server)
 
 
 def test_an_async_generator_is_never_asked_twice_at_once() -> None:
@@ -572,12 +300,5 @@ def test_an_async_generator_is_never_asked_twice_at_once() -> None:
             running[0] -= 1
             yield number
 
-    server = serve_stream(slow)
-
-    async def main() -> None:
-        talk = listen(server, b'{"n": 20}')
-        await asyncio.wait_for(talk.task, 20)
-        assert numbers(talk) == list(range(20))
-
-    asyncio.run(main())
+    assert asyncio.run(take(serve_stream(slow), b'{"n": 20}')) == list(range(20))
     assert running == [0, 1]

@@ -7,6 +7,7 @@ import json
 import logging
 import threading
 import time
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -14,59 +15,32 @@ import pytest
 from oip_asgi import InferenceError, InferenceServer, OIPApp, OIPWSGIApp
 from tests.support.inside import before_decoding, before_encoding, is_idle, wait_until_idle
 from tests.support.limited import INFER, Awaiting, Blocking, serve
-from tests.support.talk import Talk, until
-from tests.support.ways import Request, over_asgi, over_wsgi
+from tests.support.running import ways
+from tests.support.talk import Talk, block_until, until
+from tests.support.ways import Request, Way, over_asgi, over_wsgi
 
 STARTED = 0.9
 """Seconds of a timeout behind which a model in a thread must have begun, on a machine that others keep busy too."""
 WITH_TIMEOUT = b'{"inputs":[],"parameters":{"timeout":%d}}'
+TOO_LATE = "model 'm' did not answer within {} seconds, the shorter of its own timeout and the request's"
 
 pytestmark = pytest.mark.usefixtures("nothing_is_logged_as_an_error")
 
 
-def test_an_async_model_that_takes_too_long_is_cancelled_and_awaited() -> None:
-    model = Awaiting()
-    server = serve(model, timeout=0.02)
-
-    async def main() -> None:
-        status, body = await Talk(server).answer()
-        assert (status, body) == (504, {"error": TOO_LATE.format("0.02")})
-        assert model.events == ["cleaned up"]
-        assert is_idle(server)
-        model.leave.set()
-        assert (await Talk(server).answer())[0] == 200
-
-    asyncio.run(main())
-
-
-TOO_LATE = "model 'm' did not answer within {} seconds, the shorter of its own timeout and the request's"
-
-
-@pytest.mark.parametrize("how", ["returns", "raises"])
-def test_an_async_model_that_does_not_heed_its_end(how: str, caplog: pytest.LogCaptureFixture) -> None:
+def test_an_async_model_that_raises_at_its_end(caplog: pytest.LogCaptureFixture) -> None:
     async def model() -> int:
         try:
-            await asyncio.sleep(3600)
+            return await asyncio.sleep(3600, 1)
         except asyncio.CancelledError:
-            if how == "raises":
-                raise ValueError("while cleaning up") from None
-        return 1
+            raise ValueError("while cleaning up") from None
 
-    server = serve(model, timeout=0.01)
-
-    async def main() -> None:
-        talk = Talk(server)
-        assert (await talk.answer())[0] == 504
-        assert talk.task.cancelling() == 0  # the host's task goes on as if nothing had been
-
-    asyncio.run(main())
-    assert is_idle(server)
-    errors = [record for record in caplog.records if record.levelno == logging.ERROR]
-    assert [record.getMessage() for record in errors] == ["model 'm' failed on a request, after its timeout"] * (how == "raises")
+    assert over_asgi(OIPApp(serve(model, timeout=0.01)), "")(INFER).status == 504
+    errors = [record.getMessage() for record in caplog.records if record.levelno == logging.ERROR]
+    assert errors == ["model 'm' failed on a request, after its timeout"]
     caplog.clear()
 
 
-def test_what_a_model_raises_when_its_client_has_gone_is_not_late(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_model_whose_client_has_gone_keeps_its_place_and_what_it_raises_is_not_late(caplog: pytest.LogCaptureFixture) -> None:
     entered, leave = threading.Event(), threading.Event()
 
     def model() -> int:
@@ -74,55 +48,50 @@ def test_what_a_model_raises_when_its_client_has_gone_is_not_late(caplog: pytest
         assert leave.wait(20)
         raise ValueError("nobody hears it")
 
-    server = serve(model, timeout=60)
-
-    async def main() -> None:
-        talk = Talk(server)
-        await asyncio.to_thread(entered.wait, 20)
-        talk.go()
-        await asyncio.wait_for(talk.task, 20)
-        leave.set()
-
-    asyncio.run(main())
-    server.stop()
-    [record] = caplog.records
-    assert record.getMessage() == "model 'm' failed on a request, when nobody waited for its answer any more"
+    server = serve(model, timeout=60, max_concurrency=1, max_queue=0)
+    talk = Talk(server)
+    await asyncio.to_thread(entered.wait, 20)
+    talk.go()
+    assert await talk.answer() == (499, None)
+    assert (await Talk(server).answer())[0] == 503
+    leave.set()
+    await asyncio.to_thread(server.stop)
+    assert caplog.messages == ["model 'm' failed on a request, when nobody waited for its answer any more"]
     caplog.clear()
 
 
-def test_a_thread_that_takes_too_long_keeps_its_place_until_it_ends(blocking: Blocking) -> None:
+@ways
+def test_a_thread_that_takes_too_long_keeps_its_place_until_it_ends(way: Callable[[InferenceServer], Way], blocking: Blocking) -> None:
     server = serve(blocking, timeout=STARTED, max_concurrency=1, max_queue=0)
-
-    async def main() -> None:
-        assert (await Talk(server).answer())[0] == 504
-        assert (await Talk(server).answer())[0] == 503
-        blocking.leave.set()
-        await until(lambda: is_idle(server))
-        assert (await Talk(server).answer())[0] == 200
-
-    asyncio.run(main())
-    assert blocking.most == 1
-
-
-def test_under_wsgi_a_thread_that_takes_too_long(blocking: Blocking) -> None:
-    server = serve(blocking, timeout=STARTED, max_concurrency=1, max_queue=0)
-    way = over_wsgi(OIPWSGIApp(server), "")
-    answer = way(INFER)
+    ask = way(server)
+    answer = ask(INFER)
     assert (answer.status, json.loads(answer.body)) == (504, {"error": TOO_LATE.format(STARTED)})
-    assert way(INFER).status == 503
+    assert ask(INFER).status == 503
     blocking.leave.set()
     wait_until_idle(server, "m")
-    assert way(INFER).status == 200
+    assert ask(INFER).status == 200
+    assert blocking.most == 1
     server.stop()
 
 
-def test_under_wsgi_an_async_model_that_takes_too_long_is_cancelled_and_awaited() -> None:
-    model = Awaiting()
-    server = serve(model, timeout=0.02)
-    assert over_wsgi(OIPWSGIApp(server), "")(INFER).status == 504
-    assert model.events == ["cleaned up"]
-    assert is_idle(server)
-    server.stop()
+def test_under_wsgi_time_in_the_queue_counts_and_what_timed_out_there_never_starts(blocking: Blocking) -> None:
+    server = serve(blocking, max_concurrency=1, allow_timeout_override=True)
+    ask = over_wsgi(OIPWSGIApp(server), "")
+    with ThreadPoolExecutor(1) as pool:
+        first = pool.submit(ask, INFER)
+        block_until(lambda: blocking.started == 1)
+        answer = ask(Request("POST", INFER.path, (), WITH_TIMEOUT % 20_000))
+        waited = ": the request still waited for its turn, and had not begun to run"
+        assert (answer.status, json.loads(answer.body)) == (504, {"error": TOO_LATE.format("0.02") + waited})
+        blocking.leave.set()
+        assert first.result(20).status == 200
+    assert blocking.started == 1
+
+
+@pytest.mark.parametrize(("seconds", "asked"), [(5, 20_000), (0.02, 5_000_000), (None, 20_000)])
+async def test_a_request_can_only_shorten_the_timeout(seconds: float | None, asked: int) -> None:
+    server = serve(Awaiting(), timeout=seconds, allow_timeout_override=True)
+    assert await Talk(server, body=WITH_TIMEOUT % asked).answer() == (504, {"error": TOO_LATE.format("0.02")})
 
 
 @pytest.mark.slow
@@ -161,41 +130,7 @@ def test_what_a_thread_raises_after_its_timeout_is_logged_once(
     caplog.clear()
 
 
-@pytest.mark.parametrize("wsgi", [False, True])
-def test_time_in_the_queue_counts_and_what_timed_out_there_never_starts(wsgi: bool, blocking: Blocking) -> None:
-    server = serve(blocking, max_concurrency=1, allow_timeout_override=True)
-    body = WITH_TIMEOUT % 20_000
-    way = over_wsgi(OIPWSGIApp(server), "")
-
-    async def main() -> None:
-        first = Talk(server)
-        await until(lambda: blocking.started == 1)
-        if wsgi:
-            answer = await asyncio.to_thread(way, Request("POST", INFER.path, (), body))
-            status, told = answer.status, json.loads(answer.body)
-        else:
-            status, told = await Talk(server, body=body).answer()
-        waited = ": the request still waited for its turn, and had not begun to run"
-        assert (status, told) == (504, {"error": TOO_LATE.format("0.02") + waited})
-        blocking.leave.set()
-        assert (await first.answer())[0] == 200
-
-    asyncio.run(main())
-    assert blocking.started == 1
-    assert is_idle(server)
-
-
-@pytest.mark.parametrize(("timeout", "asked", "seconds"), [(5, 20_000, "0.02"), (0.02, 5_000_000, "0.02"), (None, 20_000, "0.02")])
-def test_a_request_can_only_shorten_the_timeout(timeout: float | None, asked: int, seconds: str) -> None:
-    server = serve(Awaiting(), timeout=timeout, allow_timeout_override=True)
-
-    async def main() -> None:
-        assert await Talk(server, body=WITH_TIMEOUT % asked).answer() == (504, {"error": TOO_LATE.format(seconds)})
-
-    asyncio.run(main())
-
-
-def test_a_call_that_ended_too_late_is_not_answered_though_nobody_was_awake_to_stop_it() -> None:
+async def test_a_call_that_ended_too_late_is_not_answered_though_nobody_was_awake_to_stop_it() -> None:
     entered = threading.Event()
 
     def model() -> int:
@@ -204,15 +139,11 @@ def test_a_call_that_ended_too_late_is_not_answered_though_nobody_was_awake_to_s
         return 1
 
     server = serve(model, timeout=0.1, max_concurrency=1, max_queue=0)
-
-    async def main() -> None:
-        talk = Talk(server)
-        await until(entered.is_set)
-        time.sleep(0.4)  # noqa: ASYNC251  (the event loop is kept busy)
-        assert (await talk.answer())[0] == 504
-
-    asyncio.run(main())
-    server.stop()
+    talk = Talk(server)
+    await until(entered.is_set)
+    time.sleep(0.4)  # noqa: ASYNC251  (the event loop is kept busy)
+    assert (await talk.answer())[0] == 504
+    await asyncio.to_thread(server.stop)
     assert is_idle(server)
 
 

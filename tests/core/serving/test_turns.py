@@ -16,7 +16,7 @@ from tests.support.streaming import listen, numbers, serve_stream
 TURN = 0.003
 
 
-def test_streams_that_wait_stop_their_loop_together_no_more_often_than_one(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_streams_that_wait_stop_their_loop_together_no_more_often_than_one(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each of 16 streams has an item in each turn: if each stopped the loop for itself, it would stand still for a fifth of the time."""
     stopped_at: list[float] = []
     before_each_break(monkeypatch, lambda: stopped_at.append(time.monotonic()))
@@ -27,19 +27,15 @@ def test_streams_that_wait_stop_their_loop_together_no_more_often_than_one(monke
             yield number
 
     server = serve_stream(slow, max_concurrency=16)
-
-    async def main() -> None:
-        talks = [listen(server, b'{"n": 20}') for _ in range(16)]
-        await asyncio.wait_for(asyncio.wait([talk.task for talk in talks]), 20)
-        assert [numbers(talk) for talk in talks] == [list(range(20))] * 16
-
-    asyncio.run(main())
-    server.stop()
+    talks = [listen(server, b'{"n": 20}') for _ in range(16)]
+    await asyncio.wait_for(asyncio.wait([talk.task for talk in talks]), 20)
+    assert [numbers(talk) for talk in talks] == [list(range(20))] * 16
+    await asyncio.to_thread(server.stop)
     assert stopped_at
     assert all(later - earlier > TURN for earlier, later in pairwise(stopped_at))
 
 
-def test_a_stream_beside_one_that_holds_the_loop_has_a_whole_turn_each_time() -> None:
+async def test_a_stream_beside_one_that_holds_the_loop_has_a_whole_turn_each_time() -> None:
     """Its turn begins when it goes on: not before the other, which takes longer than a turn."""
     turns = 0
 
@@ -55,14 +51,10 @@ def test_a_stream_beside_one_that_holds_the_loop_has_a_whole_turn_each_time() ->
             await asyncio.sleep(0)
 
     server = serve_stream(quick)
-
-    async def main() -> None:
-        holding = asyncio.create_task(hold())
-        talk = listen(server, b'{"n": 800}')
-        await asyncio.wait_for(talk.task, 60)
-        holding.cancel()
-        assert numbers(talk) == list(range(800))
-
-    asyncio.run(main())
-    server.stop()
+    holding = asyncio.create_task(hold())
+    talk = listen(server, b'{"n": 800}')
+    await asyncio.wait_for(talk.task, 60)
+    holding.cancel()
+    assert numbers(talk) == list(range(800))
+    await asyncio.to_thread(server.stop)
     assert turns < 200

@@ -5,15 +5,14 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import AsyncIterator, Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 import pytest
 
-from oip_asgi import InferenceError, InferenceServer
-from tests.support.inside import is_idle
-from tests.support.streaming import KINDS, Noted, listen, numbers, serve_stream
+from oip_asgi import InferenceError
+from tests.support.metrics import is_idle
+from tests.support.streaming import KINDS, Noted, listen, serve_stream, take
 from tests.support.talk import block_until, until
 
 kinds = pytest.mark.parametrize("kind", KINDS)
@@ -60,32 +59,10 @@ def test_a_generator_that_is_cancelled_by_its_own_cleanup_ends_with_the_deadline
 
     server = serve_stream(ticks, stream_timeout=0.3)
 
-    async def main() -> bytes:
-        talk = listen(server)
-        await asyncio.wait_for(talk.task, 20)
-        assert is_idle(server)
-        return b"".join(message.get("body", b"") for message in talk.sent)
-
-    assert asyncio.run(main()).endswith(b'data: {"error":"%b"}\n\n' % LATE.encode())
+    assert asyncio.run(take(server))[-1] == LATE
+    assert is_idle(server)
     assert "model 'm' failed when the stream for a request was closed" in caplog.text
     assert "an error of oip_asgi itself" not in caplog.text
-    server.stop()
-
-
-@kinds
-def test_who_reads_again_in_time_gets_all_of_it(kind: str) -> None:
-    server = serve_stream(KINDS[kind](Noted()), stream_timeout=60)
-
-    async def main() -> None:
-        talk = listen(server)
-        talk.takes.clear()
-        await until(lambda: not is_idle(server))
-        await asyncio.sleep(0.05)
-        talk.takes.set()
-        await asyncio.wait_for(talk.task, 20)
-        assert numbers(talk) == [0, 1, 2]
-
-    asyncio.run(main())
     server.stop()
 
 
@@ -114,18 +91,16 @@ def test_from_python_the_slot_is_free_while_nobody_asks(kind: str) -> None:
     server.stop()
 
 
-# Cancelled again
-
-
-@contextmanager
-def slow_to_close(kind: str) -> Iterator[tuple[Any, list[str], threading.Event]]:
-    """A generator, what it notes, and what lets it come to its end."""
+@kinds
+@pytest.mark.parametrize("turns", [1, None])
+async def test_a_second_cancellation_leaves_no_slot_taken(kind: str, turns: int | None) -> None:
+    """`turns` is how many turns of the event loop are between the two; None means that the generator is being closed then."""
     noted: list[str] = []
     go_on = threading.Event()
 
     def blocking(n: Any) -> Iterator[int]:
         try:
-            yield from range(int(n[0]))
+            yield from range(100)
         finally:
             noted.append("closing")
             assert go_on.wait(20)
@@ -134,62 +109,29 @@ def slow_to_close(kind: str) -> Iterator[tuple[Any, list[str], threading.Event]]
     async def awaiting(n: Any) -> AsyncIterator[int]:
         task = asyncio.current_task()
         try:
-            for number in range(int(n[0])):
+            for number in range(100):
                 yield number
         finally:
             noted.append("closing" if asyncio.current_task() is task else "closing in another task, such as one of asyncio's")
             await asyncio.sleep(20)
 
-    try:
-        yield (blocking if kind == "def" else awaiting), noted, go_on
-    finally:
-        go_on.set()
-
-
-def over_http(server: InferenceServer) -> asyncio.Future[Any]:
-    talk = listen(server, b'{"n": 100}')
+    server = serve_stream(blocking if kind == "def" else awaiting, max_concurrency=1)
+    talk = listen(server)
     talk.takes.clear()
-    return talk.task
-
-
-def from_python(server: InferenceServer) -> asyncio.Future[Any]:
-    async def read() -> None:
-        responses = server.infer_stream("m", {"n": np.array([100])})
-        try:
-            await anext(responses)
-            await asyncio.sleep(20)
-        finally:
-            await responses.aclose()
-
-    return asyncio.ensure_future(read())
-
-
-@kinds
-@pytest.mark.parametrize("ask", [over_http, from_python])
-@pytest.mark.parametrize("turns", [1, 2, 3, None])
-def test_a_second_cancellation_leaves_no_slot_taken(kind: str, ask: Any, turns: int | None) -> None:
-    """`turns` is how many turns of the event loop are between the two; None means that the generator is being closed then."""
-    with slow_to_close(kind) as (generator, noted, go_on):
-        server = serve_stream(generator, max_concurrency=1)
-
-        async def main() -> None:
-            asked = ask(server)
-            await until(lambda: not is_idle(server))
-            await asyncio.sleep(0.1)  # the client is watched by then
-            asked.cancel()
-            if turns is None:
-                await until(lambda: noted)
-            for _ in range(turns or 0):
-                await asyncio.sleep(0)
-            asked.cancel()
-            if kind == "def":
-                await until(lambda: noted)
-                go_on.set()
-                await until(lambda: noted == ["closing", "closed"])
-            await asyncio.wait([asked], timeout=20)
-            assert asked.cancelled()
-            await until(lambda: is_idle(server))
-
-        asyncio.run(main())
-        assert noted == (["closing"] if kind == "async def" else ["closing", "closed"])
-        server.stop()
+    await until(lambda: not is_idle(server))
+    await asyncio.sleep(0.1)  # the client is watched by then
+    talk.task.cancel()
+    if turns is None:
+        await until(lambda: noted)
+    else:
+        await asyncio.sleep(0)
+    talk.task.cancel()
+    if kind == "def":
+        await until(lambda: noted)
+        go_on.set()
+        await until(lambda: noted == ["closing", "closed"])
+    await asyncio.wait([talk.task], timeout=20)
+    assert talk.task.cancelled()
+    await until(lambda: is_idle(server))
+    assert noted == (["closing"] if kind == "async def" else ["closing", "closed"])
+    await asyncio.to_thread(server.stop)

@@ -8,6 +8,7 @@ import json
 import math
 import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from contextvars import ContextVar
 from typing import Any, TypeAlias
 
@@ -26,9 +27,9 @@ from oip_asgi import (
     TensorSpec,
 )
 from oip_asgi.codecs import InputCodec
-from tests.support.asking import ask, error
-from tests.support.inside import is_idle, is_stopping
-from tests.support.talk import block_until, until
+from tests.support.asking import ask, error, get
+from tests.support.metrics import is_idle
+from tests.support.talk import block_until
 
 NO_TEXT = "an array of Python objects can be a BYTES tensor only, of str or bytes, but"
 MISSING = '; for a missing value in a column of a data frame, write pandas.Series(["a", None]), or pandas.Series([1, None], dtype="Int64")'
@@ -39,28 +40,6 @@ DATES = "; for dates, write a list of datetime.datetime; or a pandas.Series of t
 DAY, AT = datetime.date(2026, 1, 2), datetime.datetime(2026, 1, 2)
 
 Infer: TypeAlias = Callable[..., InferenceResponse]
-
-
-class Point(tuple[float, float]):
-    pass
-
-
-class PointCodec(InputCodec[list[Point]]):
-    content_type = "point"
-    type_hint = list[Point]
-    datatype = "FP64"
-
-    @classmethod
-    def can_encode(cls, payload: Any) -> bool:
-        return isinstance(payload, list) and all(isinstance(item, Point) for item in payload)
-
-    @classmethod
-    def encode_input(cls, name: str, payload: list[Point], use_bytes: bool = True) -> Tensor:
-        return Tensor(name, np.array(payload, float), {"content_type": "point"})
-
-    @classmethod
-    def decode_input(cls, request_input: Tensor) -> list[Point]:
-        return [Point(row) for row in request_input.array.tolist()]
 
 
 @pytest.fixture
@@ -93,15 +72,11 @@ def refusal(infer: Infer, *args: Any, **options: Any) -> tuple[int, str]:
     return refused.value.status, str(refused.value)
 
 
-def test_values_become_tensors_and_the_response_is_whole(infer: Infer) -> None:
-    response = infer("double", {"x": np.array([1, 2], "f4")}, id="seven")
-    assert response["y"].tolist() == [2, 4]
-    assert (response.model_name, response.model_version, response.id, response.parameters) == ("double", "1", "seven", {})
+WORDS = [b"%d" % number for number in range(2**16 + 3)]
 
 
-@pytest.mark.parametrize(
-    ("value", "datatype", "elements"),
-    [
+def test_what_can_be_given(server: InferenceServer) -> None:
+    for value, datatype, elements in (
         (np.arange(6).reshape(2, 3), "INT64", [[0, 1, 2], [3, 4, 5]]),
         (np.float16(1.5), "FP16", [1.5]),
         (np.array([1, 2], ">i4"), "INT32", [1, 2]),
@@ -115,15 +90,24 @@ def test_values_become_tensors_and_the_response_is_whole(infer: Infer) -> None:
         ("text", "BYTES", [b"text"]),
         (["ä", "b"], "BYTES", ["ä".encode(), b"b"]),
         (b"\xff", "BYTES", [b"\xff"]),
+        ([WORDS], "BYTES", [WORDS]),
         ([datetime.datetime(2026, 1, 2)], "BYTES", [b"2026-01-02T00:00:00"]),
         (pd.Series([1.0, 2.0]), "FP64", [1, 2]),
         (pd.Series(["a", "b"]), "BYTES", [b"a", b"b"]),
         (Tensor("other", np.array([1], "u1")), "UINT8", [1]),
-    ],
-)
-def test_what_can_be_given(infer: Infer, value: Any, datatype: str, elements: Any) -> None:
-    [output] = infer("echo", {"a": value}).outputs
-    assert (output.name, output.datatype, output.array.tolist()) == ("a", datatype, elements)
+    ):
+        [output] = server.infer_sync("echo", {"a": value}).outputs
+        assert (output.name, output.datatype, output.array.tolist()) == ("a", datatype, elements), value
+
+
+def test_the_response_is_whole_and_its_outputs_come_as_asked(infer: Infer) -> None:
+    response = infer("double", {"x": np.array([1, 2], "f4")}, id="seven")
+    assert response["y"].tolist() == [2, 4]
+    assert (response.model_name, response.model_version, response.id, response.parameters) == ("double", "1", "seven", {})
+    inputs = {"a": [1], "b": ["x"]}
+    assert [output.name for output in infer("echo", inputs, outputs=["b"]).outputs] == ["b"]
+    [output] = infer("echo", inputs, outputs=[RequestOutput("b", {"content_type": "base64"})]).outputs
+    assert (output.parameters, output.array.tolist()) == ({"content_type": "base64"}, [b"eA=="])
 
 
 def test_numbers_of_a_list_become_the_declared_datatype(infer: Infer) -> None:
@@ -173,16 +157,33 @@ def test_a_frame_is_its_columns(server: InferenceServer, infer: Infer) -> None:
     assert refusal(infer, "score", {"frame": frame})[1].startswith("input 'frame' is a data frame, whose columns are inputs")
 
 
+class Points(InputCodec[complex]):
+    content_type = "point"
+    type_hint = complex
+    datatype = "FP64"
+
+    @classmethod
+    def can_encode(cls, payload: Any) -> bool:
+        return isinstance(payload, complex)
+
+    @classmethod
+    def encode_input(cls, name: str, payload: complex, use_bytes: bool = True) -> Tensor:
+        return Tensor(name, np.array([payload.real, payload.imag]), {"content_type": "point"})
+
+    @classmethod
+    def decode_input(cls, request_input: Tensor) -> complex:
+        return complex(*request_input.array.tolist())
+
+
 def test_what_a_codec_of_the_server_encodes() -> None:
-    server = InferenceServer(codecs=[PointCodec])
+    server = InferenceServer(codecs=[Points])
 
     @server.model("norm")
-    def norm(points: list[Point]) -> list[float]:
-        assert type(points[0]) is Point
-        return [sum(x * x for x in point) for point in points]
+    def norm(point: complex) -> float:
+        return abs(point)
 
-    assert server.infer_sync("norm", {"points": [Point((3, 4))]})["output_0"].tolist() == [25]
-    with pytest.raises(InferenceError, match="missing input 'points'"):
+    assert server.infer_sync("norm", {"point": 3 + 4j})["output_0"].tolist() == [5]
+    with pytest.raises(InferenceError, match="missing input 'point'"):
         server.infer_sync("norm", {})
 
 
@@ -276,22 +277,10 @@ def test_the_callers_arrays_stay_the_callers(server: InferenceServer, infer: Inf
         (["double", {"x": [1]}], {"parameters": {"content_type": "jpeg"}}, 400, "the request has the unknown content_type 'jpeg'"),
     ],
 )
-def test_what_is_wrong_is_told_as_to_a_client(infer: Infer, args: Any, options: Any, status: int, text: str) -> None:
-    told = refusal(infer, *args, **options)
+def test_what_is_wrong_is_told_as_to_a_client(server: InferenceServer, args: Any, options: Any, status: int, text: str) -> None:
+    told = refusal(server.infer_sync, *args, **options)
     assert told[0] == status
     assert told[1].startswith(text)
-
-
-def test_many_strings_keep_their_order(infer: Infer) -> None:
-    strings = [b"%d" % number for number in range(2**16 + 3)]
-    assert infer("echo", {"x": [strings]})["x"].tolist() == [strings]
-
-
-def test_outputs_come_as_asked(infer: Infer) -> None:
-    inputs = {"a": [1], "b": ["x"]}
-    assert [output.name for output in infer("echo", inputs, outputs=["b"]).outputs] == ["b"]
-    [output] = infer("echo", inputs, outputs=[RequestOutput("b", {"content_type": "base64"})]).outputs
-    assert (output.parameters, output.array.tolist()) == ({"content_type": "base64"}, [b"eA=="])
 
 
 def test_a_model_sees_a_request_without_a_transport(server: InferenceServer, infer: Infer) -> None:
@@ -305,62 +294,6 @@ def test_a_model_sees_a_request_without_a_transport(server: InferenceServer, inf
     infer("sees", {"x": [1]}, parameters={"a": np.int64(1)}, id="i")
     assert type(seen[0][3]["a"]) is int
     assert seen == [("x", {}, None, {"a": 1}, "i")]
-
-
-def test_a_failing_model_is_told_and_logged_as_to_a_client(server: InferenceServer, infer: Infer, caplog: pytest.LogCaptureFixture) -> None:
-    @server.model("fails")
-    def fails() -> None:
-        raise RuntimeError("a secret")
-
-    @server.model("speaks")
-    async def speaks() -> None:
-        raise InferenceError("no tea", status=418)
-
-    assert refusal(infer, "fails", {}) == (500, "model 'fails' failed: see the server's log")
-    assert "a secret" in caplog.text
-    assert refusal(infer, "speaks", {}) == (418, "no tea")
-
-
-@pytest.mark.parametrize("is_async", [False, True])
-def test_a_timeout(server: InferenceServer, infer: Infer, is_async: bool) -> None:
-    leave = threading.Event()
-
-    async def slow_async() -> int:
-        await asyncio.sleep(60)
-        return 1
-
-    server.register("slow", slow_async if is_async else lambda: leave.wait(20), timeout=60, allow_timeout_override=True)
-    status, text = refusal(infer, "slow", {}, parameters={"timeout": 20_000})
-    leave.set()
-    assert (status, text) == (504, "model 'slow' did not answer within 0.02 seconds, the shorter of its own timeout and the request's")
-
-
-def test_a_call_takes_a_slot_and_waits_for_one() -> None:
-    server = InferenceServer()
-    entered, leave = threading.Event(), threading.Event()
-
-    @server.model("m", max_concurrency=1, max_queue=1)
-    def model() -> int:
-        entered.set()
-        assert leave.wait(20)
-        return 1
-
-    async def main() -> None:
-        first = asyncio.create_task(server.infer("m", {}))
-        await asyncio.to_thread(entered.wait)
-        second = asyncio.create_task(server.infer("m", {}))
-        await asyncio.sleep(0.01)
-        with pytest.raises(InferenceError, match="model 'm' is busy: 1 call runs and 1 waits, which is all it takes") as busy:
-            await server.infer("m", {})
-        assert busy.value.status == 503
-        second.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await second
-        leave.set()
-        assert (await first)["output_0"].tolist() == [1]
-        await until(lambda: is_idle(server))
-
-    asyncio.run(main())
 
 
 def test_a_model_calls_others_with_free_slots_and_counts_against_them_alone() -> None:
@@ -399,18 +332,15 @@ def test_a_call_that_waited_for_its_slot_has_the_context_variables_of_its_own_re
 @pytest.mark.parametrize("is_async", [False, True])
 def test_a_call_that_would_wait_for_itself_is_refused(caplog: pytest.LogCaptureFixture, is_async: bool) -> None:
     server = InferenceServer()
-    if is_async:
 
-        @server.model("a", max_concurrency=1)
-        async def a_async() -> Any:
-            return (await asyncio.create_task(server.infer("b", {})))["output_0"]
+    def call(name: str, following: str) -> Any:
+        async def awaits() -> Any:
+            return (await asyncio.create_task(server.infer(following, {})))["output_0"]
 
-        @server.model("b")
-        async def b_async() -> Any:
-            return (await server.infer("a", {}))["output_0"]
-    else:
-        server.register("a", lambda: server.infer_sync("b", {})["output_0"], max_concurrency=1)
-        server.register("b", lambda: server.infer_sync("a", {})["output_0"])
+        return awaits if is_async else lambda: server.infer_sync(following, {})["output_0"]
+
+    server.register("a", call("a", "b"), max_concurrency=1)
+    server.register("b", call("b", "a"))
     text = (
         "'a' calls 'b' calls 'a': the last call would wait for itself, as calls that it is made within hold all 1 slots of model 'a': "
         "give it a larger max_concurrency, or do not call it from within"
@@ -418,6 +348,23 @@ def test_a_call_that_would_wait_for_itself_is_refused(caplog: pytest.LogCaptureF
     assert error(ask(server, "a")) == (500, text)
     assert {record.getMessage() for record in caplog.records} == {f"model {name!r}: a request failed with 500: {text}" for name in "ab"}
     assert is_idle(server)
+
+
+def test_calls_that_run_when_the_server_stops_may_call_others_to_their_end() -> None:
+    server = InferenceServer(shutdown_timeout=20)
+    leave = threading.Event()
+    server.register("inner", lambda: 2)
+    server.register("outer", lambda: leave.wait(20) and server.infer_sync("inner", {})["output_0"])
+    with ThreadPoolExecutor(2) as threads:
+        asking = threads.submit(server.infer_sync, "outer", {})
+        block_until(lambda: not is_idle(server))
+        stopping = threads.submit(server.stop)
+        block_until(lambda: get(server, "/health/ready")[0] == 503)
+        with pytest.raises(InferenceError, match="model 'inner' is not ready: the server is stopping"):
+            server.infer_sync("inner", {})
+        leave.set()
+        assert asking.result(20)["output_0"].tolist() == [2]
+        stopping.result(20)
 
 
 def test_a_call_within_one_of_the_same_model_does_not_wait_for_others() -> None:
@@ -444,7 +391,7 @@ def test_a_call_within_one_of_the_same_model_does_not_wait_for_others() -> None:
     assert all(answer in (busy, [0]) for answer in told)
 
 
-def test_a_task_that_outlives_its_call_may_wait_for_the_model() -> None:
+async def test_a_task_that_outlives_its_call_may_wait_for_the_model() -> None:
     server = InferenceServer()
     tasks: list[asyncio.Task[Any]] = []
     leave = asyncio.Event()
@@ -460,38 +407,9 @@ def test_a_task_that_outlives_its_call_may_wait_for_the_model() -> None:
         await asyncio.sleep(0.01)
         return 1
 
-    async def main() -> None:
-        await server.infer("m", {"late": [0]})
-        running = asyncio.create_task(server.infer("m", {"late": [1]}))
-        await asyncio.sleep(0)
-        leave.set()
-        assert (await tasks[0])["output_0"].tolist() == [1]
-        await running
-
-    asyncio.run(main())
-
-
-def test_calls_that_run_when_the_server_stops_may_call_others_to_their_end() -> None:
-    server = InferenceServer(shutdown_timeout=20)
-    entered, leave = threading.Event(), threading.Event()
-    server.register("inner", lambda: 2)
-
-    @server.model("outer")
-    def outer() -> Any:
-        entered.set()
-        assert leave.wait(20)
-        return server.infer_sync("inner", {})["output_0"]
-
-    answers: list[Any] = []
-    asking = threading.Thread(target=lambda: answers.append(server.infer_sync("outer", {})["output_0"].tolist()))
-    asking.start()
-    assert entered.wait(20)
-    stopping = threading.Thread(target=server.stop)
-    stopping.start()
-    block_until(lambda: is_stopping(server))
-    with pytest.raises(InferenceError, match="model 'inner' is not ready: the server is stopping"):
-        server.infer_sync("inner", {})
+    await server.infer("m", {"late": [0]})
+    running = asyncio.create_task(server.infer("m", {"late": [1]}))
+    await asyncio.sleep(0)
     leave.set()
-    asking.join(20)
-    stopping.join(20)
-    assert answers == [[2]]
+    assert (await tasks[0])["output_0"].tolist() == [1]
+    await running

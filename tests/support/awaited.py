@@ -1,0 +1,22 @@
+"""Tests that are coroutine functions, each on an event loop of its own: a `conftest.py` that wants them imports this hook."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+
+import pytest
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
+    if not inspect.iscoroutinefunction(pyfuncitem.obj):
+        return None
+    arguments = {name: pyfuncitem.funcargs[name] for name in inspect.signature(pyfuncitem.obj).parameters}
+
+    async def run() -> None:
+        async with asyncio.timeout(60):
+            await pyfuncitem.obj(**arguments)
+
+    asyncio.run(run())
+    return True
