@@ -21,10 +21,9 @@ from starlette.middleware import Middleware
 
 from oip_asgi import InferenceContext, InferenceServer, OIPApp, OIPMiddleware, OIPWSGIApp
 from oip_asgi.flask import blueprint
-from tests.support.host_ways import configure_django, flask_app
-from tests.support.inside import states
-from tests.support.lifespan import Lifespan
-from tests.support.ways import Request, other_asgi_app, over_asgi, over_wsgi, send_asgi
+from tests.support.host_ways import configure_django, fastapi_mounted, flask_app
+from tests.support.lifespan import Lifespan, live_through
+from tests.support.ways import Request, other_asgi_app, over_wsgi, send_asgi
 from tests.table.row import GOOD, infer, inputs
 
 Events: TypeAlias = list[str]
@@ -37,50 +36,47 @@ def noting(events: Events) -> InferenceServer:
     return server
 
 
+def states(server: InferenceServer) -> list[str]:
+    return [model.state for model in server.models()]
+
+
 async def ask(app: Any, path: str = "/v2/health/ready") -> int:
-    way = await asyncio.to_thread(lambda: over_asgi(app, ""))
-    return (await asyncio.to_thread(way, Request("GET", path))).status
+    return (await send_asgi(app, Request("GET", path))).status
 
 
-def installed_starlette(server: InferenceServer, events: Events) -> Any:
+def lifespan_of(events: Events) -> Any:
+    """A host's own lifespan, which notes in `events`."""
+
     @asynccontextmanager
     async def lifespan(app: Any) -> AsyncIterator[dict[str, Any]]:
         events.append("host starts")
         yield {"pool": "the host's"}
         events.append("host stops")
 
-    app = Starlette(lifespan=lifespan)
+    return lifespan
+
+
+def installed(kind: Any, server: InferenceServer, events: Events) -> Any:
+    app = kind(lifespan=lifespan_of(events))
     OIPApp(server).install(app)
     return app
 
 
-def middleware_in_starlette(server: InferenceServer, events: Events) -> Any:
-    @asynccontextmanager
-    async def lifespan(app: Any) -> AsyncIterator[None]:
-        events.append("host starts")
-        yield
-        events.append("host stops")
-
-    return Starlette(lifespan=lifespan, middleware=[Middleware(OIPMiddleware, server=server)])
+def installed_starlette(server: InferenceServer, events: Events) -> Any:
+    return installed(Starlette, server, events)
 
 
 def installed_fastapi(server: InferenceServer, events: Events) -> Any:
-    @asynccontextmanager
-    async def lifespan(app: Any) -> AsyncIterator[None]:
-        events.append("host starts")
-        yield
-        events.append("host stops")
+    return installed(FastAPI, server, events)
 
-    app = FastAPI(lifespan=lifespan)
-    OIPApp(server).install(app)
-    return app
+
+def middleware_in_starlette(server: InferenceServer, events: Events) -> Any:
+    return Starlette(lifespan=lifespan_of(events), middleware=[Middleware(OIPMiddleware, server=server)])
 
 
 def around_litestar(server: InferenceServer, events: Events) -> Any:
-    app = Litestar(
-        [], logging_config=None, on_startup=[lambda: events.append("host starts")], on_shutdown=[lambda: events.append("host stops")]
-    )
-    return OIPMiddleware(app, server)
+    hooks: Any = {"on_startup": [lambda: events.append("host starts")], "on_shutdown": [lambda: events.append("host stops")]}
+    return OIPMiddleware(Litestar([], logging_config=None, **hooks), server)
 
 
 def around_quart(server: InferenceServer, events: Events) -> Any:
@@ -98,34 +94,12 @@ def around_quart(server: InferenceServer, events: Events) -> Any:
     return app
 
 
-WITH_LIFESPAN = [installed_starlette, middleware_in_starlette, installed_fastapi, around_litestar, around_quart]
-
-
-@pytest.mark.parametrize("make", WITH_LIFESPAN)
-def test_models_start_and_stop_with_the_host(make: Callable[[InferenceServer, Events], Any]) -> None:
-    events: Events = []
-    server = noting(events)
-    app = make(server, events)
-
-    async def live() -> None:
-        async with Lifespan(app) as lifespan:
-            assert await lifespan.say("startup") == "lifespan.startup.complete"
-            assert events == ["host starts", "load"]
-            assert await ask(app) == 200
-            assert await lifespan.say("shutdown") == "lifespan.shutdown.complete"
-            await lifespan.task
-
-    asyncio.run(live())
-    assert events == ["host starts", "load", "host stops"]
-    assert [*states(server).values()] == ["registered"]  # loaded again at the next start
-
-
-def around_django(server: InferenceServer) -> Any:
+def around_django(server: InferenceServer, events: Events) -> Any:
     configure_django()
     return OIPMiddleware(get_asgi_application(), server)
 
 
-def around_one_that_listens_first(server: InferenceServer) -> Any:
+def around_one_that_listens_first(server: InferenceServer, events: Events) -> Any:
     async def listening_app(scope: Any, receive: Any, send: Any) -> None:
         await receive()
         raise RuntimeError(f"{scope['type']} is nothing that this application knows")
@@ -133,7 +107,7 @@ def around_one_that_listens_first(server: InferenceServer) -> Any:
     return OIPMiddleware(listening_app, server)
 
 
-def around_one_that_returns(server: InferenceServer) -> Any:
+def around_one_that_returns(server: InferenceServer, events: Events) -> Any:
     async def returning_app(scope: Any, receive: Any, send: Any) -> None:
         if scope["type"] == "http":
             await other_asgi_app(scope, receive, send)
@@ -141,29 +115,35 @@ def around_one_that_returns(server: InferenceServer) -> Any:
     return OIPMiddleware(returning_app, server)
 
 
-def alone(server: InferenceServer) -> Any:
-    app = OIPApp(server)
-
-    async def at_v2(scope: Any, receive: Any, send: Any) -> None:
-        await app({**scope, "root_path": "/v2"}, receive, send)
-
-    return at_v2
+def alone(server: InferenceServer, events: Events) -> Any:
+    return OIPApp(server, path="/v2")
 
 
-@pytest.mark.parametrize("make", [around_django, around_one_that_listens_first, around_one_that_returns, alone])
-def test_lifespan_for_hosts_that_have_none(make: Callable[[InferenceServer], Any]) -> None:
+WITH_LIFESPAN = [installed_starlette, middleware_in_starlette, installed_fastapi, around_litestar, around_quart]
+WITHOUT = [around_django, around_one_that_listens_first, around_one_that_returns, alone]
+
+
+@pytest.mark.parametrize("make", [*WITH_LIFESPAN, *WITHOUT])
+def test_models_start_and_stop_with_the_host(make: Callable[[InferenceServer, Events], Any]) -> None:
     events: Events = []
-    app = make(noting(events))
+    server = noting(events)
+    app = make(server, events)
+    before, after = (["host starts"], ["host stops"]) if make in WITH_LIFESPAN else ([], [])
 
     async def live() -> None:
         async with Lifespan(app) as lifespan:
             assert await lifespan.say("startup") == "lifespan.startup.complete"
-            assert events == ["load"]
+            assert events == [*before, "load"]
             assert await ask(app) == 200
             assert await lifespan.say("shutdown") == "lifespan.shutdown.complete"
             await lifespan.task
 
     asyncio.run(asyncio.wait_for(live(), 20))
+    assert events == [*before, "load", *after]
+    assert states(server) == ["registered"]  # loaded again at the next start
+    if make is installed_starlette:
+        asyncio.run(live_through(app))
+        assert events == [*before, "load", *after] * 2
 
 
 @pytest.mark.parametrize("make", [installed_starlette, around_litestar])
@@ -179,10 +159,8 @@ def test_a_load_that_fails_leaves_the_host_up(make: Callable[[InferenceServer, E
     async def live() -> None:
         async with Lifespan(app) as lifespan:
             assert await lifespan.say("startup") == "lifespan.startup.complete"
-            assert await ask(app) == 503
-            assert await ask(app, "/v2/health/live") == 200
-            assert await ask(app, "/v2/models/broken/ready") == 503
-            assert await ask(app, "/v2/models/fine/ready") == 200
+            paths = ("health/ready", "health/live", "models/broken/ready", "models/fine/ready")
+            assert [await ask(app, f"/v2/{path}") for path in paths] == [503, 200, 503, 200]
             assert await lifespan.say("shutdown") == "lifespan.shutdown.complete"
 
     with logged() as records:
@@ -210,55 +188,36 @@ def logged() -> Iterator[list[logging.LogRecord]]:
         logger.removeHandler(handler)
 
 
-def connect_to_nothing() -> None:
-    raise RuntimeError("no database")
-
-
 @pytest.mark.parametrize("around", [True, False])
-def test_a_host_that_fails_to_start_never_loads(around: bool) -> None:
+@pytest.mark.parametrize("fails", ["startup", "shutdown"])
+def test_a_host_that_fails_to_start_never_loads_and_one_that_fails_to_stop_has_let_the_models_go(fails: str, around: bool) -> None:
     events: Events = []
 
     @asynccontextmanager
     async def lifespan(app: Any) -> AsyncIterator[None]:
-        connect_to_nothing()
+        if fails == "startup":
+            raise RuntimeError("no database")
         yield
+        raise RuntimeError("no database")
 
+    server = noting(events)
     app: Any = Starlette(lifespan=lifespan)
     if around:
-        app = OIPMiddleware(app, noting(events))
+        app = OIPMiddleware(app, server)
     else:
-        OIPApp(noting(events)).install(app)
+        OIPApp(server).install(app)
 
     async def live() -> None:
         async with Lifespan(app) as running:
-            assert await running.say("startup") == "lifespan.startup.failed"
+            if fails == "shutdown":
+                assert await running.say("startup") == "lifespan.startup.complete"
+            assert await running.say(fails) == f"lifespan.{fails}.failed"
             with pytest.raises(RuntimeError, match="no database"):
                 await running.task
 
     asyncio.run(live())
-    assert events == []
-
-
-def test_a_host_that_fails_to_stop_has_let_the_models_go() -> None:
-    events: Events = []
-
-    @asynccontextmanager
-    async def lifespan(app: Any) -> AsyncIterator[None]:
-        yield
-        raise RuntimeError("the pool will not close")
-
-    server = noting(events)
-    app = OIPMiddleware(Starlette(lifespan=lifespan), server)
-
-    async def live() -> None:
-        async with Lifespan(app) as running:
-            assert await running.say("startup") == "lifespan.startup.complete"
-            assert await running.say("shutdown") == "lifespan.shutdown.failed"
-            with pytest.raises(RuntimeError, match="the pool will not close"):
-                await running.task
-
-    asyncio.run(live())
-    assert [*states(server).values()] == ["registered"]
+    assert events == (["load"] if fails == "shutdown" else [])
+    assert states(server) == ["registered"]
 
 
 def test_state_of_the_hosts_lifespan_reaches_the_model() -> None:
@@ -277,7 +236,7 @@ def test_state_of_the_hosts_lifespan_reaches_the_model() -> None:
             async def with_state(scope: Any, receive: Any, send: Any) -> None:
                 await app({**scope, "state": dict(lifespan.state)}, receive, send)
 
-            found = await asyncio.to_thread(over_asgi(with_state, "/v2"), infer("pool", inputs()))
+            found = await send_asgi(with_state, infer("pool", inputs()), "/v2")
             assert await lifespan.say("shutdown") == "lifespan.shutdown.complete"
             return found.body
 
@@ -302,16 +261,14 @@ def slowly_loading(loads: Events) -> tuple[InferenceServer, threading.Event]:
 def test_fifty_first_requests_load_once_under_asgi() -> None:
     loads: Events = []
     server, go_on = slowly_loading(loads)
-    app = Starlette()
-    app.mount("/v2", OIPApp(server))
-    came = 0
+    app, came = fastapi_mounted(server), 0
 
     async def one() -> int:
         nonlocal came
         came += 1
         if came == FIRST:
             asyncio.get_running_loop().call_later(0.05, go_on.set)
-        return (await send_asgi(app, Request("POST", "/models/echo/infer", (), inputs(GOOD)), "/v2")).status
+        return (await send_asgi(app, infer("echo", inputs(GOOD)), "/v2")).status
 
     async def all_at_once() -> list[int]:
         return await asyncio.gather(*(one() for _ in range(FIRST)))
@@ -345,27 +302,10 @@ def test_two_event_loops_one_after_the_other() -> None:
         await asyncio.sleep(0)
         return x
 
-    app = Starlette()
-    app.mount("/v2", OIPApp(server))
-    way = over_asgi(app, "/v2")  # each request of it has an event loop of its own
+    app = fastapi_mounted(server)
     for model in ("echo", "awaits", "echo", "awaits"):
-        assert way(infer(model, inputs(GOOD))).status == 200
+        assert asyncio.run(send_asgi(app, infer(model, inputs(GOOD)), "/v2")).status == 200
     assert events == ["load"]
-
-
-def test_two_lifespans_one_after_the_other() -> None:
-    events: Events = []
-    app = installed_starlette(noting(events), events)
-
-    async def live() -> None:
-        async with Lifespan(app) as lifespan:
-            assert await lifespan.say("startup") == "lifespan.startup.complete"
-            assert await ask(app) == 200
-            assert await lifespan.say("shutdown") == "lifespan.shutdown.complete"
-
-    asyncio.run(live())
-    asyncio.run(live())
-    assert events == ["host starts", "load", "host stops"] * 2
 
 
 def test_a_server_in_two_hosts_is_let_go_by_the_last() -> None:
@@ -378,10 +318,10 @@ def test_a_server_in_two_hosts_is_let_go_by_the_last() -> None:
             await first.say("startup")
             await second.say("startup")
             await first.say("shutdown")
-            assert [*states(server).values()] == ["ready"]
+            assert states(server) == ["ready"]
             assert await ask(two) == 200
             await second.say("shutdown")
-            assert [*states(server).values()] == ["registered"]
+            assert states(server) == ["registered"]
 
     asyncio.run(live())
     assert events == ["load"]
@@ -396,8 +336,6 @@ def test_a_websocket_to_the_mount_is_closed() -> None:
     async def receive() -> Any:
         return {"type": "websocket.connect"}
 
-    app = Starlette()
-    OIPApp(noting([])).install(app)
     scope = {"type": "websocket", "path": "/v2/models", "root_path": "", "headers": [], "query_string": b""}
-    asyncio.run(app(scope, receive, send))
+    asyncio.run(installed_starlette(noting([]), [])(scope, receive, send))
     assert [message["type"] for message in sent] == ["websocket.close"]
