@@ -1,4 +1,4 @@
-"""FastAPI's dependencies before the protocol: that nothing gets past them, what they may do, and where they cannot apply."""
+"""FastAPI's dependencies before the protocol: that nothing gets past them, what they may do and refuse, and where they cannot apply."""
 
 from __future__ import annotations
 
@@ -9,7 +9,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from fastapi import APIRouter, Depends, FastAPI, Header, HTTPException, Request
+from fastapi import APIRouter, Depends, FastAPI, Header, HTTPException, Request, Security
+from fastapi.responses import PlainTextResponse
+from fastapi.security import APIKeyHeader, HTTPBearer
 from starlette.applications import Starlette
 
 from oip_asgi import InferenceContext, InferenceServer, OIPApp, OIPMiddleware
@@ -47,51 +49,46 @@ def make_server() -> InferenceServer:
     return server
 
 
+def guarded(check: Any = check_key, *, of_app: bool = False, **options: Any) -> FastAPI:
+    """An application with a dependency of its own or of the install, and a route of its own behind it."""
+    app = FastAPI(dependencies=[Depends(check)] if of_app else [])
+
+    @app.get("/own", dependencies=[Depends(check)], include_in_schema=False)
+    def own() -> None: ...
+
+    OIPApp(make_server()).install(app, dependencies=[] if of_app else [Depends(check)], **options)
+    return app
+
+
 @pytest.fixture(scope="module", params=["of the application", "of install"])
 def client(request: pytest.FixtureRequest) -> Client:
-    is_of_app = request.param == "of the application"
-    app = FastAPI(dependencies=[Depends(check_key)] if is_of_app else [])
-    OIPApp(make_server()).install(app, grpc=True, dependencies=[] if is_of_app else [Depends(check_key)])
-    return Client(app)
+    return Client(guarded(of_app=request.param == "of the application", grpc=True))
 
 
-@pytest.fixture(scope="module")
-def plain() -> Client:
-    """Of an application without dependencies."""
+@pytest.mark.parametrize("method", ["GET", "HEAD", "POST", "OPTIONS", "PROPFIND"])
+def test_nothing_gets_past_a_dependency(client: Client, method: str) -> None:
     app = Starlette()
     OIPApp(make_server()).install(app)
-    return Client(app)
+    plain = Client(app)  # without dependencies
+    for path in PROTOCOL_PATHS:
+        refused = client.request(method, path, content=BODY)
+        assert refused.status_code == 401, path
+        assert refused.content == (b"" if method == "HEAD" else b'{"error":"send the header x-api-key"}')
+        assert (refused.headers["content-type"], refused.headers["www-authenticate"]) == ("application/json", "ApiKey")
+        allowed, expected = (each.request(method, path, content=BODY, headers=KEY) for each in (client, plain))
+        assert (allowed.status_code, allowed.content, allowed.headers) == (expected.status_code, expected.content, expected.headers), path
 
 
-@pytest.mark.parametrize("path", PROTOCOL_PATHS)
-@pytest.mark.parametrize("method", ["GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS", "PROPFIND"])
-def test_nothing_gets_past_a_dependency(client: Client, plain: Client, method: str, path: str) -> None:
-    refused = client.request(method, path, content=BODY)
-    assert refused.status_code == 401
-    assert refused.content == (b"" if method == "HEAD" else b'{"error":"send the header x-api-key"}')
-    assert (refused.headers["content-type"], refused.headers["www-authenticate"]) == ("application/json", "ApiKey")
-    allowed, expected = client.request(method, path, content=BODY, headers=KEY), plain.request(method, path, content=BODY)
-    assert (allowed.status_code, allowed.content, dict(allowed.headers)) == (expected.status_code, expected.content, dict(expected.headers))
-
-
-def test_a_longer_word_is_the_hosts(client: Client) -> None:
-    assert client.get("/v2x", headers=KEY).json() == {"detail": "Not Found"}
-
-
-def test_streams_pass(client: Client) -> None:
+def test_what_else_passes(client: Client) -> None:
+    assert client.get("/v2x", headers=KEY).json() == {"detail": "Not Found"}  # a longer word is the host's
     answer = client.post("/v2/models/count/infer_stream", content=BODY, headers=KEY)
     assert answer.headers["content-type"] == "text/event-stream; charset=utf-8"
     assert [json.loads(line[6:])["outputs"][0]["data"] for line in answer.text.split("\n\n") if line] == [[1.0], [2.0]]
-
-
-def test_grpc_is_behind_them_too(client: Client) -> None:
     assert client.post(UNARY, content=bytes(5), headers=GRPC_WEB).status_code == 401
     answer = client.post(UNARY, content=bytes(5), headers=GRPC_WEB | KEY)
     assert (answer.status_code, answer.content[:7]) == (200, b"\0\0\0\0\2\x08\1")
     assert answer.content.endswith(b"grpc-status:0\r\n")
-
-
-def test_the_hosts_document_lists_the_paths_of_the_protocol_and_not_the_routes_that_they_are_behind(client: Client) -> None:
+    # the document lists the paths of the protocol, and not the routes that they are behind
     assert set(client.get("/openapi.json").json()["paths"]) == set(make_server().openapi("/v2")["paths"])
 
 
@@ -105,31 +102,112 @@ def test_what_dependencies_may_do() -> None:
         yield
         seen.append("end")
 
-    app = FastAPI(dependencies=[Depends(signed)])
-    OIPApp(make_server()).install(app)
-    with Client(app) as client:
+    with Client(guarded(signed, of_app=True)) as client:
         answer = client.post("/v2/models/echo/infer", content=BODY)
         assert (answer.status_code, answer.json()["outputs"][0]["data"]) == (200, [1.0, 2.0])
         assert client.post("/v2/models/user/infer", content=b'{"inputs":[]}').json()["outputs"][0]["data"] == ["ann"]
     assert seen == [f"{len(BODY)} bytes", "end", "13 bytes", "end"]
 
 
-def test_overrides_of_tests_apply() -> None:
-    app = FastAPI(dependencies=[Depends(check_key)])
-    OIPApp(make_server()).install(app)
+def test_overrides_of_tests_and_a_proxys_root_path_apply() -> None:
+    app = guarded(of_app=True)
+    client = Client(app, root_path="/api")
+    assert client.get("/v2/models", headers=KEY).json() == {"models": ["echo", "count", "user"]}
+    text = "unknown path '/api/v2/nothing': expected /api/v2/health/live,"
+    assert client.get("/v2/nothing", headers=KEY).json()["error"].startswith(text)
     app.dependency_overrides[check_key] = lambda: None
     assert Client(app).get("/v2/models").status_code == 200
 
 
-def test_behind_a_proxys_root_path() -> None:
-    app = FastAPI(dependencies=[Depends(check_key)])
-    OIPApp(make_server()).install(app)
-    client = Client(app, root_path="/api")
-    assert client.get("/v2/models", headers=KEY).json() == {"models": ["echo", "count", "user"]}
-    assert (
-        client.get("/v2/nothing", headers=KEY).json()["error"].startswith("unknown path '/api/v2/nothing': expected /api/v2/health/live,")
-    )
+# What they refuse: their status, their headers, and `{"error": text}`
 
+
+@pytest.mark.parametrize(
+    ("error", "status", "text", "more"),
+    [
+        (HTTPException(401, "no key", {"WWW-Authenticate": 'Basic realm="x"'}), 401, "no key", {"www-authenticate": 'Basic realm="x"'}),
+        (HTTPException(429, headers={"Retry-After": "3"}), 429, "Too Many Requests", {"retry-after": "3"}),
+        (HTTPException(403, {"code": 7}), 403, '{"code": 7}', {}),
+    ],
+)
+def test_an_exception_of_http(error: HTTPException, status: int, text: str, more: dict[str, str]) -> None:
+    def check() -> None:
+        raise error
+
+    app = guarded(check)
+
+    @app.exception_handler(HTTPException)
+    async def answer_as_the_host(request: Any, error: Any) -> PlainTextResponse:
+        return PlainTextResponse("the host's own", error.status_code)
+
+    client = Client(app)
+    found = client.post("/v2/models/echo/infer")
+    assert (found.status_code, found.json()) == (status, {"error": text})
+    assert dict(found.headers) == {"content-type": "application/json", "content-length": str(len(found.content)), **more}
+    assert (client.get("/own").status_code, client.get("/own").text) == (status, "the host's own")
+
+
+def test_a_header_that_is_missing() -> None:
+    def check(x_api_key: str = Header(), x_number: int = Header()) -> None: ...
+
+    client = Client(guarded(check))
+    found = client.get("/v2", headers={"x-number": "no"})
+    text = "header x-api-key: Field required; header x-number: Input should be a valid integer, unable to parse string as an integer"
+    assert (found.status_code, found.json()) == (422, {"error": text})
+    assert client.get("/own").json()["detail"][0]["loc"] == ["header", "x-api-key"]
+
+
+def test_a_redirect_and_an_exception_of_the_host_are_the_hosts() -> None:
+    class Mine(Exception): ...
+
+    def check(request: Request) -> None:
+        if request.headers.get("mine"):
+            raise Mine
+        raise HTTPException(303, headers={"Location": "/login"})
+
+    app = guarded(check)
+    app.add_exception_handler(Mine, lambda *_: PlainTextResponse("mine", 418))
+    client = Client(app)
+    found = client.get("/v2")
+    assert (found.status_code, found.headers["location"]) == (303, "/login")
+    assert client.get("/v2", headers={"mine": "1"}).text == "mine"
+
+
+# The security that documents have of them
+
+
+def check_security(key: str | None = Security(APIKeyHeader(name="x-api-key", auto_error=False))) -> None:
+    if key != "k":
+        raise HTTPException(401, "send the header x-api-key")
+
+
+SCHEME = {"type": "apiKey", "in": "header", "name": "x-api-key"}
+
+
+def test_the_documents_have_the_security_of_the_dependencies() -> None:
+    client = Client(guarded(check_security, public=["health", "docs"]))
+    for document, prefix in ((client.get("/openapi.json").json(), "/v2"), (client.get("/v2/openapi.json").json(), "")):
+        assert document["components"]["securitySchemes"] == {"APIKeyHeader": SCHEME}
+        asked = {path.removeprefix(prefix): next(iter(methods.values())).get("security") for path, methods in document["paths"].items()}
+        public = {path for path, needed in asked.items() if needed is None}
+        assert public == {"/health/live", "/health/ready", *(f"/models/{name}/ready" for name in ("echo", "count", "user"))}
+        assert {json.dumps(needed) for path, needed in asked.items() if path not in public} == {'[{"APIKeyHeader": []}]'}
+    one = client.get("/v2/models/echo/openapi.json", headers=KEY).json()
+    assert one["components"]["securitySchemes"] == {"APIKeyHeader": SCHEME}
+
+
+def test_the_security_of_the_application_and_of_install_together_and_none_of_other_dependencies() -> None:
+    app, server = FastAPI(dependencies=[Depends(HTTPBearer())]), make_server()
+    before = server.openapi()
+    OIPApp(server).install(app, dependencies=[Depends(check_security)])
+    document = server.openapi()
+    assert document["components"]["securitySchemes"] == {"HTTPBearer": {"type": "http", "scheme": "bearer"}, "APIKeyHeader": SCHEME}
+    assert document["paths"]["/v2/models/echo/ready"]["get"]["security"] == [{"HTTPBearer": []}, {"APIKeyHeader": []}]
+    assert "securitySchemes" not in before["components"]
+    assert "security" not in Client(guarded(lambda: None)).get("/v2/openapi.json").text
+
+
+# Where they cannot apply
 
 MIDDLEWARE = (
     "OIPMiddleware answers before the dependencies of the FastAPI application run, so they would not protect the protocol: "
@@ -150,25 +228,19 @@ def test_middleware_refuses_what_it_would_get_around() -> None:
         Client(app).get("/v2/models")
 
 
-def test_a_mount_beside_an_install_warns(caplog: pytest.LogCaptureFixture) -> None:
-    app = FastAPI(dependencies=[Depends(check_key)])
-    ours = OIPApp(make_server())
-    ours.install(app, public=["health"])
-    app.mount("/open", ours)
-    assert Client(app).get("/v2/health/live").status_code == 200
-    assert not logged(caplog)
-    assert Client(app).get("/open/models").status_code == 200
-    assert [record.getMessage() for record in caplog.records if record.name == "oip_asgi"] == [MOUNT]
-
-
 def test_a_mount_warns_once(caplog: pytest.LogCaptureFixture) -> None:
-    app = FastAPI(dependencies=[Depends(check_key)])
-    app.mount("/v2", OIPApp(make_server()))
-    open_app = FastAPI()
-    open_app.mount("/v2", OIPApp(make_server()))
-    for each in (open_app, app, app):
-        assert Client(each).get("/v2/models").status_code == 200
-    assert [record.getMessage() for record in caplog.records if record.name == "oip_asgi"] == [MOUNT]
+    open_app, app, both = FastAPI(), *(FastAPI(dependencies=[Depends(check_key)]) for _ in range(2))
+    for each in (open_app, app):
+        each.mount("/v2", OIPApp(make_server()))
+    ours = OIPApp(make_server())
+    ours.install(both, public=["health"])
+    both.mount("/open", ours)
+    assert [Client(open_app).get("/v2/models").status_code, Client(both).get("/v2/health/live").status_code] == [200, 200]
+    assert not logged(caplog)
+    assert [Client(app).get("/v2/models").status_code for _ in range(2)] == [200, 200]
+    assert [record.getMessage() for record in logged(caplog)] == [MOUNT]
+    assert Client(both).get("/open/models").status_code == 200
+    assert [record.getMessage() for record in logged(caplog)] == [MOUNT] * 2
 
 
 def test_a_mount_in_a_router_with_dependencies_warns_where_it_is_served(caplog: pytest.LogCaptureFixture) -> None:
@@ -181,5 +253,6 @@ def test_a_mount_in_a_router_with_dependencies_warns_where_it_is_served(caplog: 
 
 
 def test_only_fastapi_has_dependencies() -> None:
-    with pytest.raises(TypeError, match="dependencies= is for FastAPI applications: for Starlette, use middleware"):
-        OIPApp(make_server()).install(Starlette(), dependencies=[Depends(check_key)])
+    for options, name in (({"dependencies": [Depends(check_key)]}, "dependencies="), ({"public": ["health"]}, "public=")):
+        with pytest.raises(TypeError, match=exactly(f"{name} is for FastAPI applications: for Starlette, use middleware")):
+            OIPApp(make_server()).install(Starlette(), **options)  # type: ignore[arg-type]

@@ -1,4 +1,4 @@
-"""What is Flask's own about the blueprint: its hooks, its limit, its context, its prefixes."""
+"""What is Flask's own about the blueprint: its hooks, its limit, its context, its prefixes, its errors."""
 
 from __future__ import annotations
 
@@ -7,8 +7,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from flask import Flask, abort, current_app, g, request
+from flask import Flask, Response, abort, current_app, g, redirect, request
 from flask.typing import ResponseReturnValue
+from werkzeug.datastructures import WWWAuthenticate
+from werkzeug.exceptions import Unauthorized
 
 from oip_asgi import InferenceContext, InferenceServer
 from oip_asgi.flask import blueprint
@@ -131,3 +133,54 @@ def test_a_prefix_with_a_variable_even_of_our_own_name() -> None:
     client = flask_app(blueprint(server, url_prefix="/<name>/<int:version>/<path>/v2", public=["health"])).test_client()
     paths = ("/models/m/versions/2", "/models/m/versions/3", "/health/live/", "/no")
     assert [client.get(f"/ann/3/x/v2{path}").status_code for path in paths] == [200, 404, 200, 404]
+
+
+# What its own checks raise on the protocol's routes: their status, their headers, and `{"error": text}`; elsewhere as before
+
+
+@pytest.fixture
+def checking(server: InferenceServer) -> Any:
+    app = flask_app(blueprint(server, public=["health"]))
+
+    @app.before_request
+    def check() -> Any:
+        asked = request.headers.get("X-Ask", "")
+        if asked == "key":
+            raise Unauthorized("no key", www_authenticate=WWWAuthenticate("basic"))
+        if asked == "login":
+            abort(redirect("/login"))
+        if asked == "response":
+            abort(Response("the host's own", 403))
+        if asked == "bug":
+            raise RuntimeError("a bug of the host")
+        if asked:
+            abort(int(asked))
+
+    @app.errorhandler(404)
+    @app.errorhandler(401)
+    def answer_as_the_host(error: Any) -> tuple[str, int]:
+        return "the host's own", error.code
+
+    return app.test_client()
+
+
+@pytest.mark.parametrize("path", ["/v2", "/v2/models/echo/infer", "/v2/health/live"])
+def test_abort_in_flask(checking: Any, path: str) -> None:
+    found = checking.get(path, headers={"X-Ask": "key"})
+    assert (found.status_code, found.data, found.content_type) == (401, b'{"error":"no key"}', "application/json")
+    assert found.headers["WWW-Authenticate"].strip() == "Basic"  # werkzeug 3.1.6 ends it with a space
+    found = checking.get(path, headers={"X-Ask": "403"})
+    text = "You don't have the permission to access the requested resource. It is either read-protected or not readable by the server."
+    assert (found.status_code, found.json) == (403, {"error": text})
+    found = checking.get(path, headers={"X-Ask": "bug"})
+    assert (found.status_code, list(found.json or {})) == (500, ["error"])
+
+
+def test_what_flask_answers_elsewhere_and_by_a_response_of_its_own_stays(checking: Any) -> None:
+    assert checking.get("/own", headers={"X-Ask": "key"}).data == b"the host's own"
+    assert checking.get("/v2x").data == b"the host's own"
+    assert checking.get("/own", headers={"X-Ask": "403"}).content_type == "text/html; charset=utf-8"
+    for path in ("/v2", "/own"):
+        found = checking.get(path, headers={"X-Ask": "login"})
+        assert (found.status_code, found.headers["Location"]) == (302, "/login")
+        assert checking.get(path, headers={"X-Ask": "response"}).data == b"the host's own"
