@@ -95,13 +95,6 @@ def test_a_second_one_at_the_same_path_is_refused(second: str) -> None:
         OIPApp(InferenceServer()).install(app, second)
 
 
-def test_two_at_two_paths() -> None:
-    app = Starlette()
-    for name in ("one", "two"):
-        OIPApp(InferenceServer(name)).install(app, f"/{name}/v2")
-    assert [Client(app).get(f"/{name}/v2").json()["name"] for name in ("one", "two")] == ["one", "two"]
-
-
 def test_a_route_that_came_before_it_later_is_refused_at_the_start() -> None:
     app = Starlette()
     OIPApp(InferenceServer()).install(app)
