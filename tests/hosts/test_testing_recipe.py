@@ -11,10 +11,9 @@ import numpy as np
 import pytest
 from fastapi import FastAPI
 from fastapi.testclient import TestClient
-from starlette.applications import Starlette
 from werkzeug.test import Client as WerkzeugClient
 
-from oip_asgi import ErrorResponse, InferenceError, InferenceServer, OIPApp, OIPWSGIMiddleware, TensorSpec
+from oip_asgi import ErrorResponse, InferenceServer, OIPApp, OIPWSGIMiddleware, TensorSpec
 from oip_asgi.client import Client
 from tests.support.ways import other_wsgi_app
 
@@ -26,21 +25,6 @@ def server() -> InferenceServer:
     server = InferenceServer()
     server.register("double", lambda x: x * 2, inputs=[TensorSpec("x", "FP32", [-1])])
     return server
-
-
-def test_without_http(server: InferenceServer) -> None:
-    response = server.infer_sync("double", {"x": [1, 2]})
-    np.testing.assert_array_equal(response["output_0"], [2, 4])
-    with pytest.raises(InferenceError, match="missing input 'x'"):
-        server.infer_sync("double", {})
-
-
-def test_with_the_test_client_of_starlette(server: InferenceServer) -> None:
-    app = Starlette()
-    OIPApp(server).install(app, "/v2")
-    with TestClient(app) as client:  # as a context manager it runs the lifespan, so the models load
-        answer = client.post("/v2/models/double/infer", json=BODY)
-    assert answer.json()["outputs"][0]["data"] == [2, 4]
 
 
 def test_with_our_client_over_the_test_client(server: InferenceServer) -> None:

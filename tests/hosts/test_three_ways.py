@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from dataclasses import asdict, dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
 from sklearn.compose import make_column_transformer
-from sklearn.datasets import load_wine
 from sklearn.impute import SimpleImputer
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
@@ -23,13 +21,6 @@ pd = pytest.importorskip("pandas")
 
 
 @dataclass
-class Wine:
-    alcohol: float
-    hue: float
-    proline: float
-
-
-@dataclass
 class Penguin:
     """Two of these birds were not measured, and the sex of eleven is not known."""
 
@@ -39,68 +30,39 @@ class Penguin:
     sex: str | None
 
 
-class Case(NamedTuple):
-    cls: type
-    pipeline: Any  # fitted
-    rows: Any  # a frame
-    datatypes: dict[str, str]
+DATATYPES = {"island": "BYTES", "bill_length_mm": "FP64", "body_mass_g": "FP64", "sex": "BYTES"}
 
 
-def wine() -> Case:
-    data = load_wine(as_frame=True)
-    frame = data.data[["alcohol", "hue", "proline"]]
-    pipeline = make_pipeline(StandardScaler(), LogisticRegression()).fit(frame, data.target)
-    return Case(Wine, pipeline, frame.iloc[:3], dict.fromkeys(frame, "FP64"))
-
-
-def penguins() -> Case:
-    data = pytest.importorskip("palmerpenguins").load_penguins()
-    # a missing text of a request is None, and the encoder knows it only if it has seen that: the package's file has NaN
-    data["sex"] = data.sex.astype(object).where(data.sex.notna(), None)
-    frame = data[["island", "bill_length_mm", "body_mass_g", "sex"]]
-    pipeline = make_pipeline(
-        make_column_transformer(
-            (make_pipeline(SimpleImputer(), StandardScaler()), ["bill_length_mm", "body_mass_g"]),
-            (OneHotEncoder(handle_unknown="ignore"), ["island", "sex"]),
-        ),
-        LogisticRegression(max_iter=500),
-    ).fit(frame, data.species)
-    rows = frame.iloc[[0, 3, 8, 200]]
-    assert rows.isna().sum().tolist() == [0, 1, 1, 2]
-    return Case(Penguin, pipeline, rows, {"island": "BYTES", "bill_length_mm": "FP64", "body_mass_g": "FP64", "sex": "BYTES"})
-
-
-def serve(case: Case) -> InferenceServer:
-    predict = case.pipeline.predict_proba
-
-    def of_rows(rows: list[Any]) -> object:
-        return predict(pd.DataFrame(map(asdict, rows)))
-
-    of_rows.__annotations__["rows"] = list[case.cls]  # type: ignore[name-defined]
-    server = InferenceServer()
-    server.register("m", of_rows, version="1")
-    server.register("m", predict, version="2")
-    server.register("m", lambda df: predict(df), content_type="pd", version="3")
-    return server
-
-
-def describe(name: str, datatype: str, column: list[Any]) -> dict[str, Any]:
+def describe(name: str, column: list[Any]) -> dict[str, Any]:
     """A column as a tensor: texts of which some are missing are JSON texts."""
-    tensor: dict[str, Any] = {"name": name, "datatype": datatype, "shape": [len(column)], "data": column}
-    if datatype == "BYTES" and None in column:
+    tensor: dict[str, Any] = {"name": name, "datatype": DATATYPES[name], "shape": [len(column)], "data": column}
+    if DATATYPES[name] == "BYTES" and None in column:
         tensor |= {"data": list(map(json.dumps, column)), "parameters": {"content_type": "pd_json"}}
     return tensor
 
 
-@pytest.mark.parametrize("make", [wine, penguins])
-def test_three_ways_have_one_answer_in_each_host(make: Callable[[], Case]) -> None:
-    case = make()
-    server, expected = serve(case), case.pipeline.predict_proba(case.rows)
-    columns = {name: [None if pd.isna(value) else value for value in case.rows[name].tolist()] for name in case.rows}
-    tensors = [describe(name, case.datatypes[name], column) for name, column in columns.items()]
+def test_three_ways_have_one_answer_in_each_host() -> None:
+    data = pytest.importorskip("palmerpenguins").load_penguins()
+    # a missing text of a request is None, and the encoder knows it only if it has seen that: the package's file has NaN
+    data["sex"] = data.sex.astype(object).where(data.sex.notna(), None)
+    frame = data[[*DATATYPES]]
+    columns_of_numbers = (make_pipeline(SimpleImputer(), StandardScaler()), ["bill_length_mm", "body_mass_g"])
+    of_columns = make_column_transformer(columns_of_numbers, (OneHotEncoder(handle_unknown="ignore"), ["island", "sex"]))
+    predict = make_pipeline(of_columns, LogisticRegression(max_iter=500)).fit(frame, data.species).predict_proba
+    rows = frame.iloc[[0, 3, 8, 200]]
+    assert rows.isna().sum().tolist() == [0, 1, 1, 2]
+
+    def of_rows(rows: list[Penguin]) -> object:
+        return predict(pd.DataFrame(map(asdict, rows)))
+
+    server = InferenceServer()
+    server.register("m", of_rows, version="1")
+    server.register("m", predict, version="2")
+    server.register("m", lambda df: predict(df), content_type="pd", version="3")
+    columns = {name: [None if pd.isna(value) else value for value in rows[name].tolist()] for name in rows}
+    tensors = [describe(name, column) for name, column in columns.items()]
     with host_ways(server) as hosts:
         ways = {**ways_into(server), **hosts}
-        assert {name.split()[0].rstrip(",") for name in ways} >= {"FastAPI", "Flask", "Django"}
         for action, body in (("infer", {"inputs": tensors}), ("generate", columns)):
             answers = {
                 (name, version): way(Request("POST", f"/models/m/versions/{version}/{action}", (), json.dumps(body).encode()))
@@ -110,5 +72,4 @@ def test_three_ways_have_one_answer_in_each_host(make: Callable[[], Case]) -> No
             bodies = {answer.body.replace(b'"model_version":"%b"' % version.encode(), b"") for (_, version), answer in answers.items()}
             assert {answer.status for answer in answers.values()} == {200}, answers
             assert len(bodies) == 1
-    flat = json.loads(answers["FastAPI install", "2"].body)["output_0"]
-    assert flat == expected.ravel().tolist()
+    assert json.loads(answers["FastAPI install", "2"].body)["output_0"] == predict(rows).ravel().tolist()
