@@ -9,13 +9,14 @@ import threading
 from typing import Any
 
 import pytest
+from prometheus_client import CollectorRegistry
 from starlette.applications import Starlette
 from starlette.middleware import Middleware
 from starlette.middleware.base import BaseHTTPMiddleware
 from starlette.middleware.gzip import GZipMiddleware
 
 from oip_asgi import InferenceServer, OIPApp
-from tests.support.inside import wait_until_idle, waiting_calls
+from oip_asgi.prometheus import instrument
 from tests.support.talk import block_until
 from tests.support.threads import serving
 
@@ -26,16 +27,11 @@ async def passes_on(request: Any, call_next: Any) -> Any:
     return await call_next(request)
 
 
-STACKS = {
-    "bare": [],
-    "BaseHTTPMiddleware": [Middleware(BaseHTTPMiddleware, dispatch=passes_on)],
-    "gzip": [Middleware(GZipMiddleware, minimum_size=0)],
-    "both": [Middleware(GZipMiddleware, minimum_size=0), Middleware(BaseHTTPMiddleware, dispatch=passes_on)],
-}
+GZIP, BASE = Middleware(GZipMiddleware, minimum_size=0), Middleware(BaseHTTPMiddleware, dispatch=passes_on)
 
 
-@pytest.mark.parametrize("stack", STACKS)
-def test_a_client_that_goes(stack: str, caplog: pytest.LogCaptureFixture) -> None:
+@pytest.mark.parametrize("stack", [[], [BASE], [GZIP, BASE]], ids=["bare", "BaseHTTPMiddleware", "both"])
+def test_a_client_that_goes(stack: list[Middleware], caplog: pytest.LogCaptureFixture) -> None:
     server = InferenceServer()
     entered, ended, leave = threading.Event(), threading.Event(), threading.Event()
     queued_ran: list[int] = []
@@ -56,7 +52,14 @@ def test_a_client_that_goes(stack: str, caplog: pytest.LogCaptureFixture) -> Non
         assert leave.wait(30)
         return 1
 
-    app = Starlette(middleware=STACKS[stack])
+    registry = CollectorRegistry()
+    instrument(server, registry)
+    labels = {"server": "oip_asgi", "model": "blocks", "version": "", "state": "waiting"}
+
+    def waiting() -> float | None:
+        return registry.get_sample_value("oip_requests_in_progress", labels)
+
+    app = Starlette(middleware=stack)
     OIPApp(server).install(app)
     with caplog.at_level(logging.INFO), serving(app) as port:
         with socket.create_connection(("127.0.0.1", port), 30) as connection:
@@ -68,9 +71,9 @@ def test_a_client_that_goes(stack: str, caplog: pytest.LogCaptureFixture) -> Non
             first.sendall(REQUEST % b"blocks")
             assert entered.wait(30)
             second.sendall(REQUEST % b"blocks")
-            block_until(lambda: waiting_calls(server, "blocks") == 1)
-        block_until(lambda: waiting_calls(server, "blocks") == 0)
+            block_until(lambda: waiting() == 1)
+        block_until(lambda: waiting() == 0)
         leave.set()
-        wait_until_idle(server, "blocks")
+    server.stop()
     assert queued_ran == [1]
     assert [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING] == []
