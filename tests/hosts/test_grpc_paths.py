@@ -7,8 +7,6 @@ from typing import Any, Final, TypeAlias
 
 import pytest
 from fastapi import Depends, FastAPI
-from litestar import Litestar, asgi
-from litestar.types import Receive, Scope, Send
 from starlette.applications import Starlette
 from starlette.routing import Mount
 
@@ -17,6 +15,7 @@ from oip_asgi.grpc import OIPGRPCApp
 from tests.support.grpc_asgi import GRPC, WEB, Got, call, frame
 from tests.support.grpc_demo import TWO_FLOATS, fp32
 from tests.support.grpc_ways import SERVICE, wire_request
+from tests.support.host_ways import litestar_with_grpc
 from tests.support.loops import Loops
 from tests.support.ways import other_asgi_app
 
@@ -52,16 +51,6 @@ def in_middleware(server: InferenceServer) -> Any:
     return OIPMiddleware(other_asgi_app, server, grpc=True)
 
 
-def in_litestar(server: InferenceServer) -> Litestar:
-    grpc_app = OIPGRPCApp(server)
-
-    @asgi(grpc_app.paths, is_mount=True, copy_scope=False)
-    async def services(scope: Scope, receive: Receive, send: Send) -> None:
-        await grpc_app(scope, receive, send)  # type: ignore[arg-type]  # Litestar has ASGI types of its own
-
-    return Litestar([services], logging_config=None)
-
-
 def under(prefix: str, make: Callable[[InferenceServer], Any]) -> Callable[[InferenceServer], Any]:
     return lambda server: Starlette(routes=[Mount(prefix, make(server))])
 
@@ -82,7 +71,7 @@ HOSTS: Final[dict[str, Host]] = {
     "middleware": (in_middleware, "", ""),
     "middleware, mounted": (under("/api", in_middleware), "/api", ""),
     "middleware, root path": (in_middleware, "/api", "/api"),
-    "Litestar, mounted": (under("/api", in_litestar), "/api", ""),
+    "Litestar, mounted": (under("/api", litestar_with_grpc), "/api", ""),
 }
 MOUNTED_BY_HAND: Final[dict[str, Host]] = {
     "health": (under(f"/{HEALTH}", OIPGRPCApp), f"/{HEALTH}", ""),

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -19,7 +18,7 @@ from oip_asgi.django import urls
 from oip_asgi.flask import blueprint
 from tests.support.asking import exactly
 from tests.support.client import Client
-from tests.support.host_ways import configure_django
+from tests.support.host_ways import configure_django, flask_app
 
 configure_django()
 
@@ -55,24 +54,21 @@ def of_the_application(public: list[str]) -> FastAPI:
 
 
 def of_the_blueprint(public: list[str]) -> Flask:
-    app, served = Flask(__name__), blueprint(make_server(), public=public)
+    served = blueprint(make_server(), public=public)
     served.before_request(lambda: abort(401, "no"))
-    app.register_blueprint(served)
-    return app
+    return flask_app(served)
 
 
 def of_a_blueprint_around(public: list[str]) -> Flask:
-    app, around = Flask(__name__), Blueprint("around", __name__)
+    around = Blueprint("around", __name__)
     around.before_request(lambda: abort(401, "no"))
     around.register_blueprint(blueprint(make_server(), public=public))
-    app.register_blueprint(around)
-    return app
+    return flask_app(around)
 
 
 def of_the_flask_application(public: list[str]) -> Flask:
-    app = Flask(__name__)
+    app = flask_app(blueprint(make_server(), public=public))
     app.before_request(lambda: None if request.blueprint == "oip_public" else abort(401, "no"))
-    app.register_blueprint(blueprint(make_server(), public=public))
     return app
 
 
@@ -85,29 +81,17 @@ def django_check(get_response: Callable[[HttpRequest], HttpResponse]) -> Callabl
     return middleware
 
 
-@contextmanager
-def asking(make: Any, public: list[str]) -> Iterator[Callable[[str], tuple[int, bytes]]]:
-    """What sends a GET, and returns status and body."""
-    if make is urls:
-        patterns = (path("v2", include(urls(make_server(), public=public))),)
-        with override_settings(ROOT_URLCONF=patterns, MIDDLEWARE=[f"{__name__}.django_check"]):
-
-            def ask(target: str) -> tuple[int, bytes]:
-                found = DjangoClient().get(target)
-                return found.status_code, found.content
-
-            yield ask
-    else:
+def list_answers(make: Any, public: list[str], targets: list[str]) -> dict[str, tuple[int, bytes]]:
+    """The status and the body of each."""
+    if make is not urls:
         app = make(public)
-
-        def ask_app(target: str) -> tuple[int, bytes]:
-            if isinstance(app, Flask):
-                answer = app.test_client().get(target)
-                return answer.status_code, answer.data
-            found = Client(app).get(target)
-            return found.status_code, found.content
-
-        yield ask_app
+        client: Any = app.test_client() if isinstance(app, Flask) else Client(app)
+        found = {target: client.get(target) for target in targets}
+        return {target: (answer.status_code, answer.data if isinstance(app, Flask) else answer.content) for target, answer in found.items()}
+    patterns = (path("v2", include(urls(make_server(), public=public))),)
+    with override_settings(ROOT_URLCONF=patterns, MIDDLEWARE=[f"{__name__}.django_check"]):
+        found = {target: DjangoClient().get(target) for target in targets}
+    return {target: (answer.status_code, answer.content) for target, answer in found.items()}
 
 
 HOSTS = [of_install, of_the_application, of_the_blueprint, of_a_blueprint_around, of_the_flask_application, urls]
@@ -117,12 +101,9 @@ HOSTS = [of_install, of_the_application, of_the_blueprint, of_a_blueprint_around
 @pytest.mark.parametrize("make", HOSTS)
 def test_what_is_open_and_nothing_else(make: Any, public: list[str], caplog: pytest.LogCaptureFixture) -> None:
     is_open = [path for word, paths in (("health", HEALTH), ("docs", DOCS)) for path in paths if word in public]
-    with asking(make, public) as ask:
-        found = {target: ask(target) for target in [*HEALTH, *DOCS, *CLOSED]}
+    found = list_answers(make, public, [*HEALTH, *DOCS, *CLOSED])
     assert [target for target, (status, _) in found.items() if status == 200] == is_open
-    assert {target: answer for target, answer in found.items() if target not in is_open} == {
-        target: (401, b'{"error":"no"}') for target in found if target not in is_open
-    }
+    assert {answer for target, answer in found.items() if target not in is_open} == {(401, b'{"error":"no"}')}
     assert [record.getMessage() for record in caplog.records if record.name == "oip_asgi" and "protect" in record.getMessage()] == []
 
 
@@ -137,6 +118,9 @@ def test_other_methods_of_an_open_path_are_answered_as_anywhere() -> None:
     client = Client(of_install(["health"]))
     assert (client.request("HEAD", "/v2/health/live").status_code, client.post("/v2/health/live").status_code) == (200, 405)
     assert client.post("/v2/models/echo/infer").status_code == 401
+    app = FastAPI()
+    OIPApp(make_server()).install(app, public=["health"])  # without dependencies, all is open
+    assert [Client(app).get(target).status_code for target in ("/v2", "/v2/health/live", "/v2/docs")] == [200, 200, 200]
 
 
 def test_health_is_open_over_grpc_too() -> None:
