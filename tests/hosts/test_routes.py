@@ -1,30 +1,41 @@
-"""What middleware of the host finds at the paths of the protocol: for each endpoint a route with a template and a function with a name."""
+"""Routes: what middleware of the host finds at the paths of the protocol, what would answer in their place, what stands in front."""
 
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
+from django.core.handlers.asgi import ASGIHandler
 from django.test import override_settings
 from django.urls import include, resolve
 from django.urls import path as django_path
-from fastapi import Depends, FastAPI, HTTPException
+from fastapi import APIRouter, Depends, FastAPI, HTTPException
 from fastapi.openapi.utils import get_openapi
 from flask import Flask
 from flask import request as flask_request
+from litestar import Litestar
+from litestar.middleware import DefineMiddleware
+from quart import Quart
 from starlette.applications import Starlette
-from starlette.requests import Request
+from starlette.middleware.cors import CORSMiddleware
+from starlette.middleware.gzip import GZipMiddleware
+from starlette.requests import Request as StarletteRequest
 from starlette.responses import PlainTextResponse
-from starlette.routing import BaseRoute, Match, Route, Router
+from starlette.routing import BaseRoute, Host, Match, Mount, Route, Router
+from starlette.staticfiles import StaticFiles
+from werkzeug.middleware.proxy_fix import ProxyFix
 
-from oip_asgi import InferenceContext, InferenceServer, OIPApp
+from oip_asgi import InferenceContext, InferenceServer, OIPApp, OIPMiddleware, OIPWSGIMiddleware
 from oip_asgi.django import urls
 from oip_asgi.flask import blueprint
 from tests.support.asking import exactly
 from tests.support.client import Client
 from tests.support.host_ways import configure_django
+from tests.support.ways import Request, other_wsgi_app, over_wsgi
 from tests.table.row import ECHOED, GOOD, answer, inputs
 
 FOUND = {
@@ -65,7 +76,7 @@ def make_server() -> InferenceServer:
     @server.model("scope")
     def scope(context: InferenceContext) -> list[str]:
         scope = context.transport
-        return [scope["endpoint"].__name__, scope["root_path"], str(Request(scope).url_for("page"))]
+        return [scope["endpoint"].__name__, scope["root_path"], str(StarletteRequest(scope).url_for("page"))]
 
     return server
 
@@ -292,3 +303,185 @@ def test_cadwyn(options: dict[str, Any]) -> None:
         found = [client.get(path).status_code for path in ("/v2/health/ready", "/v2", "/v2/nothing")]
         found += [client.post(path, content=bytes(5), headers=headers).status_code for path in live]
     assert found == ([200, 401, 401, 200, 401] if options else [200, 200, 404, 404, 404])
+
+
+FIRST = (
+    "comes first and answers everything under /v2 in the place of oip_asgi, health probes too: "
+    "add it after the install or mount of oip_asgi"
+)
+
+
+def fastapi_catch_all() -> FastAPI:
+    app = FastAPI()
+
+    @app.get("/{rest:path}")
+    def rest(rest: str) -> str:
+        return rest
+
+    return app
+
+
+def with_route(*routes: Any) -> Callable[[], Starlette]:
+    return lambda: Starlette(routes=routes)
+
+
+HIDING = {
+    "/{rest:path}": fastapi_catch_all,
+    "/{any:path}": with_route(Route("/{any:path}", page, methods=["POST"])),
+    "/": with_route(Mount("/", StaticFiles(directory=str(Path(__file__).parent), html=True))),
+    "/v2/{rest:path}": with_route(Route("/v2/{rest:path}", page)),
+    "/{tenant}/{page}": with_route(Route("/{tenant}/{page}", page)),
+}
+
+
+@pytest.mark.parametrize("path", HIDING)
+def test_a_route_that_answers_everything_is_refused_at_install(path: str) -> None:
+    app = HIDING[path]()
+    before = list(app.router.routes)
+    with pytest.raises(ValueError, match=exactly(f"the route {path!r} {FIRST}")):
+        OIPApp(InferenceServer()).install(app)
+    assert app.router.routes == before
+
+
+def test_a_router_that_answers_everything_is_refused_too() -> None:
+    router, app = APIRouter(), FastAPI()
+    router.add_api_route("/{rest:path}", lambda rest: rest)
+    app.include_router(router)
+    with pytest.raises(ValueError, match=rf"\A(an included router|the route '/\{{rest:path\}}') {re.escape(FIRST)}\Z"):
+        OIPApp(InferenceServer()).install(app)
+
+
+@pytest.mark.parametrize(
+    "route",
+    [
+        Route("/", page),
+        Route("/v2/health/ready", page),
+        Route("/v2x/{rest:path}", page),
+        Mount("/v", Starlette()),
+        Host("a.example", Starlette()),
+    ],
+)
+def test_other_routes_may_come_first(route: Any) -> None:
+    app = Starlette(routes=[route])
+    OIPApp(InferenceServer()).install(app)
+    with Client(app) as client:
+        assert client.get("/v2/models").json() == {"models": []}
+
+
+@pytest.mark.parametrize("second", ["/v2", "/v2/", "/v2/more"])
+def test_a_second_one_at_the_same_path_is_refused(second: str) -> None:
+    app = Starlette()
+    OIPApp(InferenceServer()).install(app, "/v2")
+    with pytest.raises(
+        ValueError, match=exactly(f"oip_asgi is there already, at /v2, and answers {second.rstrip('/')} too: leave one of the two out")
+    ):
+        OIPApp(InferenceServer()).install(app, second)
+
+
+def test_a_route_that_came_before_it_later_is_refused_at_the_start() -> None:
+    app = Starlette()
+    OIPApp(InferenceServer()).install(app)
+    app.router.routes.append(Route("/{rest:path}", page))  # behind it: fine
+    with Client(app) as client:
+        assert client.get("/v2/models").json() == {"models": []}
+    app.router.routes.insert(0, Route("/{rest:path}", page))
+    with pytest.raises(ValueError, match=exactly(f"the route '/{{rest:path}}' {FIRST}")), Client(app):
+        pass
+
+
+def test_a_mount_is_looked_at_when_the_servers_lifespan_is_the_hosts() -> None:
+    server = InferenceServer()
+    loaded: list[str] = []
+    server.register("m", lambda x: x, load=lambda: loaded.append("m"))
+    app = FastAPI(lifespan=server.lifespan)
+    app.mount("/v2", OIPApp(server))
+    with Client(app) as client:
+        assert loaded == ["m"]
+        assert client.get("/v2/models").json() == {"models": ["m"]}
+    hidden = FastAPI(lifespan=server.lifespan, routes=[Route("/{rest:path}", page)])
+    hidden.mount("/v2", OIPApp(server))
+    with pytest.raises(ValueError, match=exactly(f"the route '/{{rest:path}}' {FIRST}")), Client(hidden):
+        pass
+
+
+configure_django()
+
+QUART: Any = Quart("x").asgi_app
+GZIP: Any = GZipMiddleware
+INSTALL = 'write OIPApp(server).install(app, "/v2")'
+
+
+def fastapi() -> Any:
+    app = FastAPI()
+    app.add_middleware(CORSMiddleware)
+
+    @app.middleware("http")
+    async def check_key(request: Any, call_next: Any) -> Any:
+        return await call_next(request)
+
+    return app
+
+
+def added_last() -> Any:
+    app = fastapi()
+    app.add_middleware(OIPMiddleware, server=InferenceServer())
+    return app
+
+
+def added_first() -> Any:
+    app = Starlette()
+    app.add_middleware(OIPMiddleware, server=InferenceServer())
+    app.add_middleware(CORSMiddleware)
+    return app
+
+
+CASES: dict[str, tuple[Callable[[], Any], str, str]] = {
+    "FastAPI": (lambda: OIPMiddleware(fastapi(), InferenceServer()), "check_key, CORSMiddleware", INSTALL),
+    "FastAPI, added last": (added_last, "check_key, CORSMiddleware", INSTALL),
+    "Starlette, added first": (added_first, "", ""),
+    "Starlette": (lambda: OIPMiddleware(Starlette(), InferenceServer()), "", ""),
+    "Quart": (lambda: OIPMiddleware(QUART, InferenceServer()), "", ""),
+    "around Quart": (lambda: OIPMiddleware(GZipMiddleware(QUART), InferenceServer()), "GZipMiddleware", "put it around OIPMiddleware"),
+    "Litestar": (
+        lambda: OIPMiddleware(Litestar([], middleware=[DefineMiddleware(GZIP)], logging_config=None), InferenceServer()),
+        "GZipMiddleware",
+        'mount OIPApp(server) with @asgi("/v2", is_mount=True, copy_scope=False)',
+    ),
+    "Django": (
+        lambda: OIPMiddleware(ASGIHandler(), InferenceServer()),
+        "django.middleware.common.CommonMiddleware",
+        'write path("v2", include(oip_asgi.django.urls(server)))',
+    ),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_it_is_said_once(case: str, caplog: pytest.LogCaptureFixture) -> None:
+    make, named, advice = CASES[case]
+    with override_settings(MIDDLEWARE=["django.middleware.common.CommonMiddleware"]):
+        client = Client(make())
+        assert [client.get("/v2").status_code, client.get("/v2/health/live").status_code] == [200, 200]
+    expected = f"OIPMiddleware answers /v2 before this middleware, which does not see it: {named}. If it should, {advice}"
+    assert [record.getMessage() for record in caplog.records if record.name == "oip_asgi"] == ([expected] if named else [])
+
+
+def test_functions_of_flask_are_named_too(caplog: pytest.LogCaptureFixture) -> None:
+    app = Flask("x")
+    served = OIPWSGIMiddleware(ProxyFix(app.wsgi_app), InferenceServer(), "/api/v2")
+
+    @app.before_request
+    def check_key() -> None:
+        raise AssertionError("nobody calls it")
+
+    ask = over_wsgi(served, "/api/v2")
+    assert [ask(Request("GET", path)).status for path in ("", "/health/live")] == [200, 200]
+    assert [record.getMessage() for record in caplog.records if record.name == "oip_asgi"] == [
+        "OIPWSGIMiddleware answers /api/v2 before these functions of before_request, which do not see it: check_key. If they should, write "
+        'app.register_blueprint(oip_asgi.flask.blueprint(server, url_prefix="/api/v2"))'
+    ]
+
+
+@pytest.mark.parametrize("app", [Flask("x").wsgi_app, Flask("x"), other_wsgi_app])
+def test_without_functions_nothing_is_said(app: Any, caplog: pytest.LogCaptureFixture) -> None:
+    assert over_wsgi(OIPWSGIMiddleware(app, InferenceServer()), "/v2")(Request("GET", "")).status == 200
+    assert caplog.records == []

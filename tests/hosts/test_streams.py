@@ -1,10 +1,12 @@
-"""Streams behind hosts: the table through each of them, middleware that must not hold them back, and clients that go."""
+"""Streams behind hosts: the table through each of them, middleware that must not hold them back, and clients that go away."""
 
 from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import socket
+import threading
 from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
 from http.client import HTTPConnection
@@ -20,12 +22,17 @@ from django.test import override_settings
 from django.urls import include, path
 from fastapi import FastAPI
 from flask import g
+from prometheus_client import CollectorRegistry
+from starlette.applications import Starlette
+from starlette.middleware import Middleware
+from starlette.middleware.base import BaseHTTPMiddleware
 from starlette.middleware.gzip import GZipMiddleware
 from werkzeug.test import EnvironBuilder
 
 from oip_asgi import InferenceServer, OIPApp, OIPWSGIApp
 from oip_asgi.django import urls
 from oip_asgi.flask import blueprint
+from oip_asgi.prometheus import instrument
 from tests.support.host_ways import configure_django, flask_app, host_ways
 from tests.support.inside import is_idle
 from tests.support.streaming import KINDS, Noted, numbers, serve_stream
@@ -300,3 +307,62 @@ def test_sockets_that_do_not_read_do_not_take_a_model_away(kind: str) -> None:
         block_until(lambda: is_idle(server))
         server.unload_sync("m")
     server.stop()
+
+
+REQUEST = b'POST /v2/models/%s/infer HTTP/1.1\r\nHost: x\r\nContent-Length: 13\r\n\r\n{"inputs":[]}'
+
+
+async def passes_on(request: Any, call_next: Any) -> Any:
+    return await call_next(request)
+
+
+GZIP, BASE = Middleware(GZipMiddleware, minimum_size=0), Middleware(BaseHTTPMiddleware, dispatch=passes_on)
+
+
+@pytest.mark.parametrize("stack", [[], [BASE], [GZIP, BASE]], ids=["bare", "BaseHTTPMiddleware", "both"])
+def test_a_client_that_goes(stack: list[Middleware], caplog: pytest.LogCaptureFixture) -> None:
+    server = InferenceServer()
+    entered, ended, leave = threading.Event(), threading.Event(), threading.Event()
+    queued_ran: list[int] = []
+
+    @server.model("awaits")
+    async def awaits() -> int:
+        entered.set()
+        try:
+            await asyncio.sleep(3600)
+        finally:
+            ended.set()
+        return 1
+
+    @server.model("blocks", max_concurrency=1)
+    def blocks() -> int:
+        queued_ran.append(1)
+        entered.set()
+        assert leave.wait(30)
+        return 1
+
+    registry = CollectorRegistry()
+    instrument(server, registry)
+    labels = {"server": "oip_asgi", "model": "blocks", "version": "", "state": "waiting"}
+
+    def waiting() -> float | None:
+        return registry.get_sample_value("oip_requests_in_progress", labels)
+
+    app = Starlette(middleware=stack)
+    OIPApp(server).install(app)
+    with caplog.at_level(logging.INFO), serving(app) as port:
+        with socket.create_connection(("127.0.0.1", port), 30) as connection:
+            connection.sendall(REQUEST % b"awaits")
+            assert entered.wait(30)
+        assert ended.wait(30)
+        entered.clear()
+        with socket.create_connection(("127.0.0.1", port), 30) as first, socket.create_connection(("127.0.0.1", port), 30) as second:
+            first.sendall(REQUEST % b"blocks")
+            assert entered.wait(30)
+            second.sendall(REQUEST % b"blocks")
+            block_until(lambda: waiting() == 1)
+        block_until(lambda: waiting() == 0)
+        leave.set()
+    server.stop()
+    assert queued_ran == [1]
+    assert [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING] == []
