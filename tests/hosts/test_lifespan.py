@@ -5,9 +5,7 @@ probes, which do not wait where a request holds a thread of its host.
 from __future__ import annotations
 
 import asyncio
-import logging
 import threading
-import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, contextmanager
@@ -28,8 +26,10 @@ from starlette.middleware import Middleware
 from oip_asgi import InferenceContext, InferenceServer, OIPApp, OIPMiddleware, OIPWSGIApp, OIPWSGIMiddleware
 from oip_asgi.django import urls
 from oip_asgi.flask import blueprint
+from tests.support.asking import logged
 from tests.support.host_ways import configure_django, fastapi_mounted, flask_app
 from tests.support.lifespan import Lifespan, live_through
+from tests.support.talk import block_until
 from tests.support.ways import Request, Way, other_asgi_app, other_wsgi_app, over_wsgi, send_asgi
 from tests.table.row import GOOD, infer, inputs
 
@@ -154,7 +154,7 @@ def test_models_start_and_stop_with_the_host(make: Callable[[InferenceServer, Ev
 
 
 @pytest.mark.parametrize("make", [installed_starlette, around_litestar])
-def test_a_load_that_fails_leaves_the_host_up(make: Callable[[InferenceServer, Events], Any]) -> None:
+def test_a_load_that_fails_leaves_the_host_up(make: Callable[[InferenceServer, Events], Any], caplog: pytest.LogCaptureFixture) -> None:
     def load() -> None:
         raise OSError("no such weights")
 
@@ -170,29 +170,10 @@ def test_a_load_that_fails_leaves_the_host_up(make: Callable[[InferenceServer, E
             assert [await ask(app, f"/v2/{path}") for path in paths] == [503, 200, 503, 200]
             assert await lifespan.say("shutdown") == "lifespan.shutdown.complete"
 
-    with logged() as records:
-        asyncio.run(live())
-    [record] = records
+    asyncio.run(live())
+    [record] = logged(caplog)
     assert record.exc_info
     assert "no such weights" in str(record.exc_info[1])
-
-
-@contextmanager
-def logged() -> Iterator[list[logging.LogRecord]]:
-    """What we log; Litestar replaces the handlers by which pytest would see it."""
-    records: list[logging.LogRecord] = []
-
-    class Noting(logging.Handler):
-        def emit(self, record: logging.LogRecord) -> None:
-            records.append(record)
-
-    handler = Noting()
-    logger = logging.getLogger("oip_asgi")
-    logger.addHandler(handler)
-    try:
-        yield records
-    finally:
-        logger.removeHandler(handler)
 
 
 @pytest.mark.parametrize("around", [True, False])
@@ -352,29 +333,20 @@ configure_django()
 
 
 @contextmanager
-def wsgi(server: InferenceServer) -> Iterator[Way]:
-    yield over_wsgi(OIPWSGIApp(server), "")
-
-
-@contextmanager
-def middleware(server: InferenceServer) -> Iterator[Way]:
-    yield over_wsgi(OIPWSGIMiddleware(other_wsgi_app, server), "/v2")
-
-
-@contextmanager
-def flask(server: InferenceServer) -> Iterator[Way]:
-    yield over_wsgi(flask_app(blueprint(server, public=["health"])), "/v2")
-
-
-@contextmanager
-def django(server: InferenceServer) -> Iterator[Way]:
+def over_threads(host: str, server: InferenceServer) -> Iterator[Way]:
+    """A way in where a request holds a thread of its host."""
     with override_settings(ROOT_URLCONF=(path("v2", include(urls(server))),)):
-        yield over_wsgi(get_wsgi_application(), "/v2")
+        yield {
+            "WSGI": over_wsgi(OIPWSGIApp(server), ""),
+            "middleware": over_wsgi(OIPWSGIMiddleware(other_wsgi_app, server), "/v2"),
+            "Flask": over_wsgi(flask_app(blueprint(server, public=["health"])), "/v2"),
+            "Django": over_wsgi(get_wsgi_application(), "/v2"),
+        }[host]
 
 
 @pytest.mark.parametrize("is_async", [False, True], ids=["def", "async def"])
-@pytest.mark.parametrize("host", [wsgi, middleware, flask, django])
-def test_a_probe_begins_to_load_and_answers_at_once(host: Callable[[InferenceServer], Iterator[Way]], is_async: bool) -> None:
+@pytest.mark.parametrize("host", ["WSGI", "middleware", "Flask", "Django"])
+def test_a_probe_begins_to_load_and_answers_at_once(host: str, is_async: bool) -> None:
     server, release, loads = InferenceServer(), threading.Event(), list[str]()
 
     def load() -> None:
@@ -388,15 +360,15 @@ def test_a_probe_begins_to_load_and_answers_at_once(host: Callable[[InferenceSer
         server.register(name, lambda x: x, load=load_async if is_async and name == "m" else load)
     loading = b'{"name":"m","state":"LOADING"},{"name":"n","state":"LOADING"}'
     not_ready = (503, b'{"ready":false,"live":true,"models":[%b]}' % loading)
-    with host(server) as send, ThreadPoolExecutor() as pool:  # type: ignore[attr-defined]
+    with over_threads(host, server) as send, ThreadPoolExecutor() as pool:
         for target, document in (("/health/ready", not_ready), ("/models/m/ready", (503, b'{"name":"m","ready":false}'))) * 2:
             found = send(Request("GET", target))  # were it to wait, it would do so for ever
             assert (found.status, found.body) == document
-        until(lambda: len(loads) == 2)
+        block_until(lambda: len(loads) == 2)
         waiting = pool.submit(send, infer("m", inputs(GOOD)))
         release.set()
         assert waiting.result(20).status == 200
-        until(lambda: send(Request("GET", "/health/ready")).status == 200)
+        block_until(lambda: send(Request("GET", "/health/ready")).status == 200)
     assert loads == ["loaded"] * 2
     server.stop()
 
@@ -411,17 +383,9 @@ def test_a_load_that_fails_stays_in_the_log(caplog: pytest.LogCaptureFixture) ->
 
     server.register("m", lambda x: x, load=load)
     send = over_wsgi(OIPWSGIApp(server), "")
-    until(lambda: send(Request("GET", "/health/ready")).status == 503 and "load= raised" in caplog.text)
+    block_until(lambda: send(Request("GET", "/health/ready")).status == 503 and "load= raised" in caplog.text)
     assert send(Request("GET", "/models/m/ready")).status == 503
     assert "load= raised, so it is not ready; only server.load(...), server.load_sync(...), or a client" in caplog.text
     server.load_sync("m")
     assert send(Request("GET", "/models/m/ready")).status == 200
     server.stop()
-
-
-def until(holds: Callable[[], bool]) -> None:
-    for _ in range(2000):
-        if holds():
-            return
-        time.sleep(0.01)
-    raise AssertionError("it never came")
