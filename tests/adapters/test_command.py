@@ -76,26 +76,6 @@ def test_a_classifier_that_was_fitted_with_an_array(tmp_path: Path) -> None:
     assert outputs(answer)["predict_proba"][0].endswith(":setosa")
 
 
-def test_the_guide_has_what_is_printed(tmp_path: Path) -> None:
-    joblib.dump(LogisticRegression(max_iter=1000).fit(X, Y), tmp_path / "iris.joblib")
-    guide = (ROOT / "examples/guide/command.md").read_text()
-    assert "\n".join(printed(tmp_path / "iris.joblib")).replace("http://h:1", "http://127.0.0.1:8000") in guide
-
-
-def test_an_estimator_that_was_fitted_with_a_frame_of_numbers(tmp_path: Path) -> None:
-    frame = pd.DataFrame({"b": [1.0, 2, 3], "a": [3.0, 2, 1]})
-    (tmp_path / "sum.pkl").write_bytes(pickle.dumps(LinearRegression().fit(frame, [5.0, 6, 7])))
-    server = read(tmp_path / "sum.pkl")
-    assert outputs(ask(server, "sum", a=np.array([3.0]), b=np.array([1.0]))) == {"predict": [pytest.approx(5)]}
-    assert error(ask(server, "sum", a=np.array([np.nan]), b=np.array([1.0]))) == (
-        400,
-        "model 'sum' refused the request: Input X contains NaN.",
-    )
-    first, _, curl = printed(tmp_path / "sum.pkl")
-    assert first == "model 'sum': takes b FP64 [-1], a FP64 [-1]; returns outputs that it does not declare"
-    assert answer_to_the_curl_line(server, curl).status == 200
-
-
 def test_a_pipeline_with_columns_of_text_takes_a_frame(tmp_path: Path) -> None:
     frame = pd.DataFrame({"town": ["a", "b", "a"], "area": [1.0, 2, 3]})
     columns = make_column_transformer((OneHotEncoder(handle_unknown="ignore"), ["town"]), remainder="passthrough")
@@ -132,18 +112,25 @@ SERVED_FROM_FILES: dict[str, Any] = {
 
 @pytest.mark.parametrize("name", SERVED_FROM_FILES)
 def test_what_is_declared_is_what_register_declares(name: str, tmp_path: Path) -> None:
-    estimator = SERVED_FROM_FILES[name]
-    joblib.dump(estimator, tmp_path / "m.joblib")
+    estimator, file = SERVED_FROM_FILES[name], tmp_path / "m.pkl"
+    file.write_bytes(pickle.dumps(estimator))
     server = InferenceServer()
     server.register("m", estimator.predict)
-    registered, of_file = (get(each, "/models/m")[1] for each in (server, read(tmp_path / "m.joblib")))
+    registered, of_file = (get(each, "/models/m")[1] for each in (server, read(file)))
     assert registered["inputs"]
     assert of_file["inputs"] == registered["inputs"]
     assert of_file.get("parameters") == registered.get("parameters")
-    assert answer_to_the_curl_line(read(tmp_path / "m.joblib"), printed(tmp_path / "m.joblib")[-1]).status == 200
+    first, _, curl = printed(file)
+    assert answer_to_the_curl_line(read(file), curl).status == 200
+    if name == "numbers":
+        assert first == "model 'm': takes size FP64 [-1], built FP64 [-1]; returns outputs that it does not declare"
+        assert error(ask(read(file), "m", size=[np.nan], built=[1])) == (400, "model 'm' refused the request: Input X contains NaN.")
 
 
-def test_a_model_that_failed_to_load_says_so() -> None:
+def test_what_else_is_printed(tmp_path: Path) -> None:
+    joblib.dump(LogisticRegression(max_iter=1000).fit(X, Y), tmp_path / "iris.joblib")
+    guide = (ROOT / "examples/guide/command.md").read_text()
+    assert "\n".join(printed(tmp_path / "iris.joblib")).replace("http://h:1", "http://127.0.0.1:8000") in guide
     server = InferenceServer()
     server.register("up", load=lambda: 1 / 0)
     server.start()
@@ -153,34 +140,25 @@ def test_a_model_that_failed_to_load_says_so() -> None:
 
 def test_files_of_lightgbm(tmp_path: Path) -> None:
     lightgbm = pytest.importorskip("lightgbm")
-    frame = pd.DataFrame({"town": ["a", "b"] * 50, "area": np.arange(100.0)})
-    target = frame["area"] + frame["town"].map({"a": 0, "b": 500})
-    options = {"objective": "regression", "verbose": -1}
-    booster = lightgbm.train(options, lightgbm.Dataset(frame.astype({"town": "category"}), target), 20)
-    booster.save_model(tmp_path / "rent.txt")
-    predicted = read(tmp_path / "rent.txt").infer_sync("rent", frame[["area", "town"]])["predict"]
-    assert np.allclose(predicted, booster.predict(frame.astype({"town": "category"})))
-    of_array = lightgbm.train(options, lightgbm.Dataset(X, Y), 5)
-    of_array.save_model(tmp_path / "iris.bst")
-    assert np.allclose(read(tmp_path / "iris.bst").infer_sync("iris", {"X": X})["predict"], of_array.predict(X))
-    assert printed(tmp_path / "iris.bst")[0] == "model 'iris': takes X FP64 [-1, 4]; returns outputs that it does not declare"
-
-
-def test_texts_where_a_file_of_lightgbm_has_numbers_as_categories(tmp_path: Path) -> None:
-    lightgbm = pytest.importorskip("lightgbm")
     frame = pd.DataFrame({"town": ["a", "b"] * 50, "level": [10, 10, 20, 20] * 25, "area": np.arange(100.0)})
     fitted = frame.astype({"town": "category", "level": "category"})
     target = frame["level"] + frame["town"].map({"a": 0, "b": 500})
     booster = lightgbm.train({"objective": "regression", "verbose": -1}, lightgbm.Dataset(fitted, target), 20)
     booster.save_model(tmp_path / "rent.txt")
     server = read(tmp_path / "rent.txt")
-    assert np.allclose(server.infer_sync("rent", frame.astype({"level": "category"}))["predict"], booster.predict(fitted))
+    for rows in (frame[["area", "level", "town"]], frame.astype({"level": "category"})):
+        assert np.allclose(server.infer_sync("rent", rows)["predict"], booster.predict(fitted))
+    # texts where the file has numbers as categories
     for rows in (frame.astype({"level": str}), frame.astype({"level": str}).astype("category").astype({"area": float})):
         with pytest.raises(InferenceError, match=r"^input 'level' has datatype BYTES: expected INT64") as caught:
             server.infer_sync("rent", rows)
         assert caught.value.status == 400
     assert answer_to_the_curl_line(server, printed(tmp_path / "rent.txt")[-1]).status == 200
     assert error(ask(server, "rent", town=["c"], level=[10], area=[1.0]))[0] == 400
+    of_array = lightgbm.train({"objective": "regression", "verbose": -1}, lightgbm.Dataset(X, Y), 5)
+    of_array.save_model(tmp_path / "iris.bst")
+    assert np.allclose(read(tmp_path / "iris.bst").infer_sync("iris", {"X": X})["predict"], of_array.predict(X))
+    assert printed(tmp_path / "iris.bst")[0] == "model 'iris': takes X FP64 [-1, 4]; returns outputs that it does not declare"
 
 
 @pytest.mark.parametrize("name", ["iris.json", "iris.ubj", "iris.bst"])
@@ -263,15 +241,12 @@ def test_reload_watches_the_folder_of_a_file_and_a_folder(kind: str, tmp_path: P
     assert "/v2" in {route.path for route in app.routes}
 
 
-def test_a_mistake_in_a_process_of_uvicorn_is_one_line_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_mistakes_in_a_process_of_uvicorn_are_one_line_too_and_those_of_a_module_keep_their_traceback(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     given = start(monkeypatch, "nothing.joblib", "--port", "0", "--reload")
     with pytest.raises(SystemExit, match=r"^nothing\.joblib: there is no such file or folder"):
         import_from_string(given["app"])()
-
-
-def test_a_type_error_of_a_module_keeps_its_traceback_in_a_process_of_uvicorn(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
     (tmp_path / "adds.py").write_text("1 + 'a'\n")
     monkeypatch.syspath_prepend(tmp_path)
     given = start(monkeypatch, "adds:server", "--port", "0", "--reload")
@@ -312,61 +287,48 @@ OF_JOBLIB = "expected a whole file that joblib.dump or pickle has written, with 
 OF_CODE = (
     "the command has no library that runs this: export it to ONNX, or load it in a module, and register a function with server.register"
 )
+START = "Start the command in the folder where the module is"
 OF_A_MODEL = "an estimator's .joblib or .pkl, an .onnx, or what save_model of LightGBM or XGBoost has written"
 
 
+MISTAKES = {
+    "nothing.joblib": "there is no such file or folder: expected module:server, a folder of MLServer, or a file: " + OF_A_MODEL,
+    "mistaken.py": "for a server, write module:name, such as mistaken:server",
+    "notes.txt": f"this is no file of a model: expected {OF_A_MODEL}",
+    **dict.fromkeys(("net.pt", "net.Keras", "net.safetensors"), f"{OF_CODE}: expected {OF_A_MODEL}"),
+    "dict.joblib": "holds a dict: expected an estimator with predict, such as scikit-learn has them",
+    "cut.joblib": f"joblib cannot read it (EOFError: ): {OF_JOBLIB}",
+    "page.joblib": f"joblib cannot read it (KeyError: 60): {OF_JOBLIB}",
+    "half.joblib": "joblib cannot read it (ValueError: EOF: reading array data, ",
+    "empty": "there is no model-settings.json in this folder or below it",
+    "no_module:app": f'Could not import module "no_module". {START}',
+    "mistaken:sever": f'Attribute "sever" not found in module "mistaken". {START}',
+    "mistaken:rows": "is a list: expected an InferenceServer; for an application of ASGI, run uvicorn mistaken:rows",
+    "mistaken:app": "is a Starlette: expected an InferenceServer; for an application of ASGI, run uvicorn mistaken:app",
+}
+WRONG_OPTIONS = {
+    "line.joblib --port 70000": "port 70000: expected 0 to 65535",
+    "line.joblib --workers 2 --grpc 0": "the ports of --grpc and --metrics are for one process, and cannot be shared by --workers: "
+    "leave out one or the other",
+    "mistaken:server --name n": "--name is for a file with one model",
+    "mistaken:server --model-control": "--model-control is for a file or folder: write InferenceServer(model_control=True)",
+    "line.joblib --api-key ''": "--api-key has to be ASCII, as the value of a header, and not empty",
+}
+
+
 @pytest.mark.usefixtures("module")
-@pytest.mark.parametrize(
-    ("arguments", "text"),
-    [
-        (
-            ["nothing.joblib"],
-            "nothing.joblib: there is no such file or folder: expected module:server, a folder of MLServer, or a file: " + OF_A_MODEL,
-        ),
-        (["mistaken.py"], "mistaken.py: for a server, write module:name, such as mistaken:server"),
-        (["notes.txt"], f"notes.txt: this is no file of a model: expected {OF_A_MODEL}"),
-        (["net.pt"], f"net.pt: {OF_CODE}: expected {OF_A_MODEL}"),
-        (["net.Keras"], f"net.Keras: {OF_CODE}: expected {OF_A_MODEL}"),
-        (["net.safetensors"], f"net.safetensors: {OF_CODE}: expected {OF_A_MODEL}"),
-        (["dict.joblib"], "dict.joblib: holds a dict: expected an estimator with predict, such as scikit-learn has them"),
-        (["cut.joblib"], f"cut.joblib: joblib cannot read it (EOFError: ): {OF_JOBLIB}"),
-        (["page.joblib"], f"page.joblib: joblib cannot read it (KeyError: 60): {OF_JOBLIB}"),
-        (["half.joblib"], "half.joblib: joblib cannot read it (ValueError: EOF: reading array data, "),
-        (["empty"], "empty: there is no model-settings.json in this folder or below it"),
-        (["no_module:app"], 'no_module:app: Could not import module "no_module". Start the command in the folder where the module is'),
-        (
-            ["mistaken:sever"],
-            'mistaken:sever: Attribute "sever" not found in module "mistaken". Start the command in the folder where the module is',
-        ),
-        (["mistaken:rows"], "mistaken:rows is a list: expected an InferenceServer; for an application of ASGI, run uvicorn mistaken:rows"),
-        (
-            ["mistaken:app"],
-            "mistaken:app is a Starlette: expected an InferenceServer; for an application of ASGI, run uvicorn mistaken:app",
-        ),
-        (["line.joblib", "--port", "70000"], "port 70000: expected 0 to 65535"),
-        (
-            ["line.joblib", "--workers", "2", "--grpc", "0"],
-            "the ports of --grpc and --metrics are for one process, and cannot be shared by --workers: leave out one or the other",
-        ),
-        (["mistaken:server", "--name", "n"], "--name is for a file with one model"),
-        (["mistaken:server", "--model-control"], "--model-control is for a file or folder: write InferenceServer(model_control=True)"),
-        (["line.joblib", "--api-key", ""], "--api-key has to be ASCII, as the value of a header, and not empty"),
-    ],
-)
-def test_a_mistake_is_one_line_that_says_what_was_expected(arguments: list[str], text: str) -> None:
+@pytest.mark.parametrize("line", [*MISTAKES, *WRONG_OPTIONS])
+def test_a_mistake_is_one_line_that_says_what_was_expected(line: str) -> None:
     with pytest.raises(SystemExit) as caught:
-        main(arguments if "--port" in arguments else [*arguments, "--port", "0"])
-    assert str(caught.value.code).startswith(text) if text.endswith((": ", ", ")) else caught.value.code == text
+        main(shlex.split(line if "--port" in line else f"{line} --port 0"))
+    expected = WRONG_OPTIONS.get(line) or f"{line}{' ' if line in ('mistaken:rows', 'mistaken:app') else ': '}{MISTAKES[line]}"
+    assert str(caught.value.code).startswith(expected) if expected.endswith((": ", ", ")) else caught.value.code == expected
 
 
 @pytest.mark.usefixtures("module")
-def test_what_a_module_raises_keeps_its_traceback() -> None:
+def test_what_a_module_raises_keeps_its_traceback_and_a_taken_port_is_named() -> None:
     with pytest.raises(ModuleNotFoundError, match="no_such_module_at_all"):
         main(["broken:app", "--port", "0"])
-
-
-@pytest.mark.usefixtures("module")
-def test_a_taken_port_is_named() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         for option in ("--port", "--grpc", "--metrics"):

@@ -12,10 +12,9 @@ from typing import Any
 import grpc
 import pytest
 
-from oip_asgi import InferenceServer, OIPApp
+from oip_asgi import InferenceServer
 from tests.support.grpc_ways import Client, awaiting, blocking, wire_request
-from tests.support.inside import waiting_calls
-from tests.support.talk import Talk, until
+from tests.support.talk import Talk
 
 USER: contextvars.ContextVar[str] = contextvars.ContextVar("user", default="nobody")
 
@@ -23,31 +22,25 @@ USER: contextvars.ContextVar[str] = contextvars.ContextVar("user", default="nobo
 def make_server(seen: list[str], **options: Any) -> InferenceServer:
     server = InferenceServer()
 
-    @server.model("def", **options)
-    def in_thread() -> int:
+    def note() -> int:
         seen.append(USER.get())
         return 1
 
-    @server.model("async")
-    async def awaited() -> int:
+    async def note_later() -> int:
         await asyncio.sleep(0)
-        seen.append(USER.get())
-        return 1
+        return note()
 
-    @server.model("inline", run="inline")
-    def inline() -> int:
-        seen.append(USER.get())
-        return 1
-
+    server.register("def", note, **options)
+    server.register("async", note_later)
+    server.register("inline", note, run="inline")
     return server
 
 
 def test_calls_that_wait_for_a_slot_run_in_the_context_of_their_own_request() -> None:
     seen: list[str] = []
-    server = InferenceServer()
-    leave = threading.Event()
+    leave, server = threading.Event(), InferenceServer()
 
-    @server.model("m", max_concurrency=1)
+    @server.model("m", max_concurrency=1, max_queue=3)
     def model() -> int:
         assert leave.wait(20)
         seen.append(USER.get())
@@ -55,10 +48,10 @@ def test_calls_that_wait_for_a_slot_run_in_the_context_of_their_own_request() ->
 
     async def main() -> None:
         talks = []
-        for number in range(4):
+        for number in range(5):
             USER.set(f"user {number}")
             talks.append(Talk(server))
-            await until(lambda count=number: waiting_calls(server, "m") == count)
+        assert (await talks.pop().answer())[0] == 503  # so that the others run or wait
         leave.set()
         for talk in talks:
             assert (await talk.answer())[0] == 200
@@ -105,11 +98,10 @@ def test_the_context_of_a_host_over_grpc(serving: Any, interceptor: Any, timeout
 @pytest.mark.parametrize("model", ["def", "async", "inline"])
 def test_the_context_of_a_host_over_asgi(model: str) -> None:
     seen: list[str] = []
-    server = make_server(seen)
 
     async def main() -> None:
         USER.set("alice")
-        assert (await Talk(server, model, app=OIPApp(server)).answer())[0] == 200
+        assert (await Talk(make_server(seen), model).answer())[0] == 200
 
     asyncio.run(main())
     assert seen == ["alice"]

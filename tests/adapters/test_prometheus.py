@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import gc
-import json
 import math
 import sys
 import threading
@@ -28,7 +27,6 @@ from oip_asgi import InferenceError, InferenceServer, Observation, OIPApp, Respo
 from oip_asgi.prometheus import instrument
 from tests.support.inside import count_response, is_idle, set_clock, statistics_of, write_no_longer
 from tests.support.inside.numbers import write_numbers
-from tests.support.limited import Blocking
 from tests.support.talk import block_until
 from tests.support.ways import Request, over_asgi
 
@@ -92,6 +90,11 @@ class Page:
 @pytest.fixture
 def registry() -> CollectorRegistry:
     return CollectorRegistry()
+
+
+@pytest.fixture
+def several_processes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PROMETHEUS_MULTIPROC_DIR", "unused")
 
 
 def test_every_metric_has_its_kind_and_labels_in_both_formats(registry: CollectorRegistry) -> None:
@@ -205,62 +208,10 @@ def test_a_duration_on_a_bound_is_in_its_bucket(registry: CollectorRegistry, bou
     assert counts == {name: float(float(name) >= bound) for name in BUCKETS}
 
 
-def test_hits_and_misses_of_a_cache_are_counted_and_models_without_have_none(registry: CollectorRegistry) -> None:
-    server = make_server(cache=ResponseCache())
-    server.register("plain", lambda: 1)
-    instrument(server, registry)
-    assert [send(server) for _ in range(3)] == [200] * 3
-    assert send(server, Request("POST", "/models/plain/infer", (), b'{"inputs":[]}')) == 200
-    page = Page(registry)
-    assert (page.value("oip_cache_hits_total"), page.value("oip_cache_misses_total")) == (2, 1)
-    assert page.value("oip_requests_total", outcome="ok") == page.value("oip_request_duration_seconds_count", outcome="ok") == 3
-    assert (page.value("oip_inferences_total"), page.value("oip_executions_total")) == (1, 1)
-    assert page.value("oip_cache_hits_total", model="plain") is None
-
-
-def test_values_out_of_range_that_are_flagged_are_counted_by_input(registry: CollectorRegistry) -> None:
-    server = InferenceServer("shop")
-    specs = [TensorSpec("age", "INT64", [-1], minimum=0), TensorSpec("fee", "FP64", [-1], maximum=1.0), TensorSpec("days", "INT64", [-1])]
-    server.register("m", lambda **inputs: 1, inputs=specs, out_of_range="flag")
-    server.register("refuse", lambda **inputs: 1, inputs=specs)
-    instrument(server, registry)
-    for age in (-1, 1, -1):
-        server.infer_sync("m", {"age": [age], "fee": [0.5], "days": [-1]})
-    page = Page(registry)
-    values = [page.value("oip_out_of_range_total", input=name) for name in ("age", "fee", "days")]
-    assert values == [2, 0, None]
-    assert page.value("oip_out_of_range_total", model="refuse", input="age") is None
-
-
-def test_gauges_show_what_waits_and_runs_and_what_is_ready(registry: CollectorRegistry) -> None:
-    server = InferenceServer("shop")
-    seen: list[Page] = []
-
-    @server.model("m", max_concurrency=1, run="inline")
-    def model() -> int:
-        seen.append(Page(registry))
-        return 1
-
-    server.register("loads", lambda: 1, load=lambda: time.sleep(0.002))
-    instrument(server, registry)
-    before = Page(registry)
-    assert (before.value("oip_model_ready"), before.value("oip_model_ready", model="loads")) == (1, 0)
-    assert before.value("oip_model_load_duration_seconds", model="loads") is None
-    assert send(server) == 200
-    server.start()
-    after = Page(registry)
-    assert [page.value("oip_requests_in_progress", state="running") for page in (before, *seen, after)] == [0, 1, 0]
-    assert after.value("oip_requests_in_progress", state="waiting") == 0
-    assert after.value("oip_model_ready", model="loads") == 1
-    assert (after.value("oip_model_load_duration_seconds", model="loads") or 0) >= 0.002
-    server.stop()
-    assert Page(registry).value("oip_model_ready", model="loads") == 0
-
-
 @pytest.mark.parametrize("is_several", [False, True])
-def test_a_model_that_serves_while_it_is_loaded_again_is_ready(registry: CollectorRegistry, is_several: bool, monkeypatch: Any) -> None:
+def test_a_model_that_serves_while_it_is_loaded_again_is_ready(registry: CollectorRegistry, is_several: bool, request: Any) -> None:
     if is_several:
-        monkeypatch.setenv("PROMETHEUS_MULTIPROC_DIR", "unused")
+        request.getfixturevalue("several_processes")
     entered, leave, seen = threading.Event(), threading.Event(), list[bool]()
 
     def load() -> None:
@@ -288,11 +239,72 @@ def test_a_model_that_serves_while_it_is_loaded_again_is_ready(registry: Collect
     assert Page(registry).value("oip_model_ready") == 0
 
 
+def test_metrics_of_the_host_with_the_same_name_are_refused(registry: CollectorRegistry) -> None:
+    Counter("oip_requests", "The host's own.", registry=registry)
+    with pytest.raises(ValueError, match="oip_requests"):
+        instrument(make_server(), registry)
+
+
+def test_what_only_some_models_have(registry: CollectorRegistry) -> None:
+    """The hits and misses of a cache, values out of range by input, and observations that are dropped."""
+    server, leave, entered = make_server(cache=ResponseCache()), threading.Event(), threading.Event()
+    specs = [TensorSpec("age", "INT64", [-1], minimum=0), TensorSpec("fee", "FP64", [-1], maximum=1.0), TensorSpec("days", "INT64", [-1])]
+    server.register("flag", lambda **inputs: 1, inputs=specs, out_of_range="flag")
+    server.register("refuse", lambda **inputs: 1, inputs=specs)
+    instrument(server, registry)
+    assert [send(server) for _ in range(3)] == [200] * 3
+    for age in (-1, 1, -1):
+        server.infer_sync("flag", {"age": [age], "fee": [0.5], "days": [-1]})
+    page = Page(registry)
+    assert (page.value("oip_cache_hits_total"), page.value("oip_cache_misses_total")) == (2, 1)
+    assert page.value("oip_requests_total", outcome="ok") == page.value("oip_request_duration_seconds_count", outcome="ok") == 3
+    assert (page.value("oip_inferences_total"), page.value("oip_executions_total")) == (1, 1)
+    assert page.value("oip_cache_hits_total", model="flag") is None
+    assert [page.value("oip_out_of_range_total", model="flag", input=name) for name in ("age", "fee", "days")] == [2, 0, None]
+    assert page.value("oip_out_of_range_total", model="refuse", input="age") is None
+
+    def slow(_: Observation) -> None:
+        entered.set()
+        assert leave.wait(10)
+
+    server.observe(slow, max_queue=1)
+    assert Page(registry).value("oip_observations_dropped_total") is None
+    assert send(server) == 200
+    assert entered.wait(10)
+    assert [send(server) for _ in range(4)] == [200] * 4
+    assert Page(registry).value("oip_observations_dropped_total") == 3
+    leave.set()
+    server.stop()
+
+
+def test_gauges_show_what_waits_and_runs_and_what_is_ready(registry: CollectorRegistry) -> None:
+    server = InferenceServer("shop")
+    seen: list[Page] = []
+
+    @server.model("m", max_concurrency=1, run="inline")
+    def model() -> int:
+        seen.append(Page(registry))
+        return 1
+
+    server.register("loads", lambda: 1, load=lambda: time.sleep(0.002))
+    instrument(server, registry)
+    before = Page(registry)
+    assert (before.value("oip_model_ready"), before.value("oip_model_ready", model="loads")) == (1, 0)
+    assert before.value("oip_model_load_duration_seconds", model="loads") is None
+    assert send(server) == 200
+    server.start()
+    after = Page(registry)
+    assert [page.value("oip_requests_in_progress", state="running") for page in (before, *seen, after)] == [0, 1, 0]
+    assert after.value("oip_requests_in_progress", state="waiting") == 0
+    assert after.value("oip_model_ready", model="loads") == 1
+    assert (after.value("oip_model_load_duration_seconds", model="loads") or 0) >= 0.002
+    server.stop()
+    assert Page(registry).value("oip_model_ready", model="loads") == 0
+
+
+@pytest.mark.usefixtures("several_processes")
 @pytest.mark.parametrize("options", [{"timeout": 60}, {"run": "inline"}], ids=["def", "inline"])
-def test_gauges_of_several_processes_follow_whatever_ends(
-    registry: CollectorRegistry, options: dict[str, Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("PROMETHEUS_MULTIPROC_DIR", "unused")
+def test_gauges_of_several_processes_follow_whatever_ends(registry: CollectorRegistry, options: dict[str, Any]) -> None:
     server = InferenceServer("shop")
     seen: list[Page] = []
 
@@ -330,57 +342,44 @@ def test_gauges_of_several_processes_follow_whatever_ends(
     server.stop()
 
 
-def test_many_threads_leave_gauges_of_several_processes_at_zero(registry: CollectorRegistry, monkeypatch: Any) -> None:
-    monkeypatch.setenv("PROMETHEUS_MULTIPROC_DIR", "unused")
-    server = make_server(max_concurrency=2, max_queue=100)
-    instrument(server, registry)
-    with ThreadPoolExecutor(8) as threads:
-        list(threads.map(lambda _: server.infer_sync("m", {}), range(400)))
-    block_until(lambda: is_idle(server))
-    page = Page(registry)
-    assert [page.value("oip_requests_in_progress", state=state) for state in ("waiting", "running")] == [0, 0]
-    assert page.value("oip_requests_total", outcome="ok") == 400
-
-
-def test_numbers_of_several_processes_are_written_by_themselves(registry: CollectorRegistry, monkeypatch: Any) -> None:
-    monkeypatch.setenv("PROMETHEUS_MULTIPROC_DIR", "unused")
-    server = make_server()
-    instrument(server, registry)
-    assert send(server) == 200
-    labels = {"server": "shop", "model": "m", "version": ""}
-    block_until(lambda: registry.get_sample_value("oip_executions_total", labels) == 1)
-
-
-def test_several_processes_go_on_counting_where_statistics_begin_again(registry: CollectorRegistry, monkeypatch: Any) -> None:
-    monkeypatch.setenv("PROMETHEUS_MULTIPROC_DIR", "unused")
-    server = make_server()
-    instrument(server, registry)
-    assert [send(server), send(server)] == [200, 200]
-    assert Page(registry).value("oip_requests_total", outcome="ok") == 2
-    statistics_of(server, "m").clear()
-    assert send(server) == 200
-    page = Page(registry)
-    assert page.value("oip_requests_total", outcome="ok") == page.value("oip_executions_total") == 3
-
-
-def test_models_that_threads_register_at_once_are_counted_once(registry: CollectorRegistry, monkeypatch: Any) -> None:
-    monkeypatch.setenv("PROMETHEUS_MULTIPROC_DIR", "unused")
-    server, names = InferenceServer("shop"), [f"m{number}" for number in range(200)]
+@pytest.mark.usefixtures("several_processes")
+def test_numbers_of_several_processes_are_written_by_themselves_and_none_is_lost(registry: CollectorRegistry) -> None:
+    server, names = InferenceServer("shop"), [f"m{number}" for number in range(60)]
+    server.register("m", lambda: 1, max_concurrency=2, max_queue=100)
     instrument(server, registry)
     before = sys.getswitchinterval()
     sys.setswitchinterval(1e-6)
     try:
         with ThreadPoolExecutor(8) as threads:
             list(threads.map(lambda name: server.register(name, lambda: 1), names))
+            list(threads.map(lambda name: server.infer_sync(name, {}), [*names, *["m"] * 100]))
     finally:
         sys.setswitchinterval(before)
-    for name in names:
-        server.infer_sync(name, {})
+    labels = {"server": "shop", "model": "m", "version": ""}
+    block_until(lambda: registry.get_sample_value("oip_executions_total", labels) == 100)
+    block_until(lambda: is_idle(server))
     page = Page(registry)
+    assert [page.value("oip_requests_in_progress", state=state) for state in ("waiting", "running")] == [0, 0]
+    assert page.value("oip_requests_total", outcome="ok") == 100
     assert {name: page.value("oip_requests_total", model=name, outcome="ok") for name in names} == dict.fromkeys(names, 1)
 
 
-def test_names_that_clients_make_up_make_no_series(registry: CollectorRegistry) -> None:
+def test_statistics_that_are_cleared_begin_again_at_zero_and_several_processes_go_on(request: Any) -> None:
+    for several in (False, True):
+        if several:
+            request.getfixturevalue("several_processes")
+        server, registry = make_server(), CollectorRegistry()
+        instrument(server, registry)
+        assert send(server) == 200
+        assert Page(registry).value("oip_requests_total", outcome="ok") == 1
+        statistics_of(server, "m").clear()
+        assert Page(registry).value("oip_requests_total", outcome="ok") == several
+        assert send(server) == 200
+        page = Page(registry)
+        assert page.value("oip_requests_total", outcome="ok") == page.value("oip_executions_total") == 1 + several
+
+
+def test_names_that_clients_make_up_make_no_series_and_models_that_come_later_do(registry: CollectorRegistry) -> None:
     server = make_server()
     instrument(server, registry)
     for name in ("none", "m%0A", "another", "m/versions/9"):
@@ -389,20 +388,14 @@ def test_names_that_clients_make_up_make_no_series(registry: CollectorRegistry) 
     assert page.models() == {"m", ""}
     assert page.value("oip_requests_total", model="", outcome="invalid") == 4
     assert page.value("oip_requests_total", model="", outcome="ok") is None
-
-
-def test_a_model_that_is_registered_later_is_shown(registry: CollectorRegistry) -> None:
-    server = make_server()
-    instrument(server, registry)
-    assert Page(registry).models() == {"m"}
     server.register("later", lambda: 1, version="2")
     assert Page(registry).value("oip_requests_total", model="later", version="2", outcome="ok") == 0
 
 
-def test_two_servers_are_told_apart_by_their_names(registry: CollectorRegistry) -> None:
+def test_servers_are_told_apart_by_their_names(registry: CollectorRegistry, caplog: pytest.LogCaptureFixture) -> None:
     one, two = make_server("one"), make_server("two")
-    instrument(one, registry)
-    instrument(two, registry)
+    for server in (one, two, one):  # one of them twice
+        instrument(server, registry)
     assert [send(one), send(one), send(two)] == [200] * 3
     page = Page(registry)
     assert [page.value("oip_requests_total", server=name, outcome="ok") for name in ("one", "two")] == [2, 1]
@@ -410,35 +403,26 @@ def test_two_servers_are_told_apart_by_their_names(registry: CollectorRegistry) 
     other = CollectorRegistry()
     instrument(one, other)
     assert Page(other).value("oip_requests_total", server="one", outcome="ok") == 2
+    assert caplog.messages == []
+    # as where a test makes its application anew, while something still holds the last one
+    again = make_server("one")
+    instrument(again, registry)
+    assert send(again) == 200
+    assert Page(registry).value("oip_requests_total", server="one", outcome="ok") == 1
+    assert caplog.messages == [
+        "another server named 'one' was instrumented in this registry, and this one takes its place: if both serve, give each a name, "
+        "InferenceServer(name=...), or a registry of its own"
+    ]
 
 
-@pytest.mark.parametrize("is_several", [False, True])
-def test_a_server_that_is_instrumented_twice_is_counted_once(
-    registry: CollectorRegistry, is_several: bool, monkeypatch: Any, caplog: Any
-) -> None:
-    if is_several:
-        monkeypatch.setenv("PROMETHEUS_MULTIPROC_DIR", "unused")
+@pytest.mark.usefixtures("several_processes")
+def test_a_server_that_is_instrumented_twice_is_counted_once_in_several_processes(registry: CollectorRegistry, caplog: Any) -> None:
     server = make_server()
     instrument(server, registry)
     instrument(server, registry)
     assert send(server) == 200
     assert Page(registry).value("oip_requests_total", outcome="ok") == 1
     assert caplog.messages == []
-
-
-def test_another_server_of_the_same_name_takes_the_place_of_the_first(registry: CollectorRegistry, caplog: Any) -> None:
-    """As where a test makes its application anew, while something still holds the last one."""
-    first, second = make_server(), make_server()
-    instrument(first, registry)
-    assert send(first) == 200
-    instrument(second, registry)
-    assert [send(second), send(second)] == [200, 200]
-    assert Page(registry).value("oip_requests_total", outcome="ok") == 2
-    [message] = caplog.messages
-    assert message == (
-        "another server named 'shop' was instrumented in this registry, and this one takes its place: if both serve, give each a name, "
-        "InferenceServer(name=...), or a registry of its own"
-    )
 
 
 def test_a_server_that_nobody_has_any_more_leaves_the_page(registry: CollectorRegistry) -> None:
@@ -451,67 +435,3 @@ def test_a_server_that_nobody_has_any_more_leaves_the_page(registry: CollectorRe
     instrument(again, registry)
     assert send(again) == 200
     assert Page(registry).value("oip_requests_total", outcome="ok") == 1
-
-
-def test_metrics_of_the_host_with_the_same_name_are_refused(registry: CollectorRegistry) -> None:
-    Counter("oip_requests", "The host's own.", registry=registry)
-    with pytest.raises(ValueError, match="oip_requests"):
-        instrument(make_server(), registry)
-
-
-def test_statistics_that_are_cleared_begin_again_at_zero(registry: CollectorRegistry) -> None:
-    server = make_server()
-    instrument(server, registry)
-    assert send(server) == 200
-    statistics_of(server, "m").clear()
-    assert Page(registry).value("oip_requests_total", outcome="ok") == 0
-
-
-def test_a_scrape_during_a_call_does_not_wait_for_it(registry: CollectorRegistry) -> None:
-    blocking = Blocking()
-    server = InferenceServer("shop")
-    server.register("m", blocking)
-    instrument(server, registry)
-    caller = threading.Thread(target=send, args=[server])
-    caller.start()
-    try:
-        while not blocking.started:
-            time.sleep(0.001)
-        assert Page(registry).value("oip_requests_in_progress", state="running") == 1
-    finally:
-        blocking.leave.set()
-        caller.join(30)
-    assert json.dumps(Page(registry).value("oip_requests_total", outcome="ok")) == "1.0"
-
-
-def test_the_page_that_prometheus_client_makes() -> None:
-    import prometheus_client
-    from starlette.applications import Starlette
-
-    registry = CollectorRegistry()
-    server = make_server()
-    instrument(server, registry)
-    app = Starlette()
-    app.mount("/metrics", prometheus_client.make_asgi_app(registry))
-    assert send(server) == 200
-    answer = over_asgi(app, "")(Request("GET", "/metrics/"))
-    assert answer.status == 200
-    assert b'oip_requests_total{model="m",outcome="ok",server="shop",version=""} 1.0' in answer.body
-
-
-def test_dropped_observations_are_counted(registry: CollectorRegistry) -> None:
-    server, leave, entered = make_server(), threading.Event(), threading.Event()
-
-    def slow(_: Observation) -> None:
-        entered.set()
-        assert leave.wait(10)
-
-    server.observe(slow, max_queue=1)
-    instrument(server, registry)
-    assert Page(registry).value("oip_observations_dropped_total") is None
-    assert send(server) == 200
-    assert entered.wait(10)
-    assert [send(server) for _ in range(4)] == [200] * 4
-    assert Page(registry).value("oip_observations_dropped_total") == 3
-    leave.set()
-    server.stop()

@@ -5,18 +5,18 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from typing import Any
 
 import numpy as np
 import pytest
 
 from oip_asgi import InferenceContext, InferenceError, InferenceServer, OIPApp, OIPWSGIApp, ResponseCache
-from tests.support.asking import ask, described, error, outputs
+from tests.support.asking import ask, described, error, get, outputs
 from tests.support.grpc_asgi import ASGI_CLIENTS
 from tests.support.grpc_ways import MESSAGES, SERVICE, SERVINGS, Client, wire_request
 from tests.support.talk import Talk
-from tests.support.ways import Answer, Request, over_asgi, over_wsgi, send_asgi, ways_into
+from tests.support.ways import Answer, Request, over_asgi, over_wsgi, send_asgi
 
 TIMING = re.compile(r"queue;dur=(\d+\.\d{3}), decode;dur=(\d+\.\d{3}), run;dur=(\d+\.\d{3}), encode;dur=(\d+\.\d{3})")
 
@@ -53,36 +53,48 @@ def make_server(**options: Any) -> InferenceServer:
     return server
 
 
-def test_they_are_a_mapping() -> None:
-    server = InferenceServer()
+def give_headers(give: Callable[[InferenceContext], None], **options: Any) -> InferenceServer:
+    """A server whose model gives headers."""
+    server = InferenceServer(**options)
 
     @server.model("m")
-    def maps(context: InferenceContext) -> Any:
+    def gives(context: InferenceContext) -> Any:
+        give(context)
+        return 1
+
+    return server
+
+
+def test_they_are_a_mapping_and_an_error_has_its_own() -> None:
+    def give(context: InferenceContext) -> None:
         headers = context.response_headers
         headers.update({"X-Cost": "1", "x-trace": "2"})
         headers["x-COST"] = "3"
         assert (dict(headers), headers["x-Cost"], "X-TRACE" in headers, len(headers)) == ({"x-cost": "3", "x-trace": "2"}, "3", True, 2)
         del headers["X-Trace"]
-        return 1
 
-    assert ask(server, "m").headers["x-cost"] == "3"
-    assert "x-trace" not in ask(server, "m").headers
+    def refuse(context: InferenceContext) -> None:
+        context.response_headers["x-cost"] = "1"
+        raise InferenceError("no", status=422, headers={"x-trace": "2"})
 
-
-def test_over_every_way_in() -> None:
-    server = make_server()
-    request = Request("POST", "/models/m/infer", (), json.dumps({"inputs": described(x=[1, 2, 3])}).encode())
-    for name, way in ways_into(server).items():
-        assert way(request).headers["x-cost"] == "3", name
+    answer = ask(give_headers(give), "m")
+    assert (answer.headers["x-cost"], "x-trace" in answer.headers, "server-timing" in answer.headers) == ("3", False, False)
+    assert give_headers(give).infer_sync("m", {}).outputs[0].array.tolist() == [1]  # calls from Python ignore them
+    answer = ask(give_headers(refuse), "m")
+    assert (answer.status, answer.headers.get("x-cost"), answer.headers["x-trace"]) == (422, None, "2")
 
 
 @pytest.mark.parametrize(("model", "cost"), [("async", "2"), ("def stream", "3"), ("async stream", "4")])
-def test_generate_and_streams_before_the_first_item(model: str, cost: str) -> None:
+def test_generate_and_streams_before_the_first_item(model: str, cost: str, caplog: pytest.LogCaptureFixture) -> None:
     server, path = make_server(), f"/models/{model.replace(' ', '%20')}"
-    actions = ["generate_stream", "infer_stream"] + ["generate"] * (model != "def stream")
+    actions = ["infer_stream", "generate_stream"] + ["generate"] * (model != "def stream")
     for action in actions:
         answer = post(server, f"{path}/{action}", b'{"inputs":[]}' if action == "infer_stream" else b"{}")
         assert (answer.status, answer.headers["x-cost"]) == (200, cost), action
+    if model == "def stream":  # which writes another after the first item
+        assert "x-trace" not in answer.headers
+        assert answer.body.endswith(b'data: {"error":"model \'def stream\' failed: see the server\'s log"}\n\n')
+        assert "response header x-trace is too late, as the head of the answer has left: write it before the first item" in caplog.text
 
 
 def test_a_header_of_a_model_takes_the_place_of_a_streams_own() -> None:
@@ -96,54 +108,21 @@ def test_a_header_of_a_model_takes_the_place_of_a_streams_own() -> None:
     assert (b"content-type", b"text/event-stream; charset=utf-8") in headers
 
 
-def test_after_the_first_item_it_is_too_late(caplog: pytest.LogCaptureFixture) -> None:
-    answer = post(make_server(), "/models/def%20stream/generate_stream")
-    assert "x-trace" not in answer.headers
-    assert answer.body.endswith(b'data: {"error":"model \'def stream\' failed: see the server\'s log"}\n\n')
-    assert "response header x-trace is too late, as the head of the answer has left: write it before the first item" in caplog.text
+WRONG = [
+    ("Connection", "close", "'Connection' cannot be written: it belongs to one connection, which proxies"),
+    ("content-length", "1", "'content-length' cannot be written: it says how the body is written, which the"),
+    ("grpc-status", "0", "'grpc-status' cannot be written: it belongs to gRPC itself"),
+    ("x-bin", "0", "'x-bin' cannot be written: gRPC has bytes under such a name"),
+    ("x y", "0", '\'x y\' cannot be written: expected a name of letters, digits, "-", "_" and "."'),
+    ("x", 3, "x is 3: expected a str of printable ASCII without spaces around it"),
+]
 
 
-@pytest.mark.parametrize(
-    ("name", "value", "why"),
-    [
-        (
-            "Connection",
-            "close",
-            "response header 'Connection' cannot be written: it belongs to one connection, which proxies",
-        ),
-        (
-            "content-length",
-            "1",
-            "response header 'content-length' cannot be written: it says how the body is written, which the",
-        ),
-        ("grpc-status", "0", "response header 'grpc-status' cannot be written: it belongs to gRPC itself"),
-        ("x-bin", "0", "response header 'x-bin' cannot be written: gRPC has bytes under such a name"),
-        ("x y", "0", 'response header \'x y\' cannot be written: expected a name of letters, digits, "-", "_" and "."'),
-        ("x", 3, "response header x is 3: expected a str of printable ASCII without spaces around it"),
-    ],
-)
+@pytest.mark.parametrize(("name", "value", "why"), WRONG)
 def test_the_log_says_which_header_and_why(caplog: pytest.LogCaptureFixture, name: str, value: Any, why: str) -> None:
-    server = InferenceServer()
-
-    @server.model("m")
-    def gives(context: InferenceContext) -> Any:
-        context.response_headers[name] = value
-        return 1
-
+    server = give_headers(lambda context: context.response_headers.update({name: value}))
     assert error(ask(server, "m")) == (500, "model 'm' failed: see the server's log")
-    assert why in caplog.text
-
-
-def test_an_error_has_headers_of_its_own() -> None:
-    server = InferenceServer()
-
-    @server.model("m")
-    def refuses(context: InferenceContext) -> Any:
-        context.response_headers["x-cost"] = "1"
-        raise InferenceError("no", status=422, headers={"x-trace": "2"})
-
-    answer = ask(server, "m")
-    assert (answer.status, answer.headers.get("x-cost"), answer.headers["x-trace"]) == (422, None, "2")
+    assert f"response header {why}" in caplog.text
 
 
 def test_each_request_of_a_batch_has_its_timing() -> None:
@@ -163,10 +142,6 @@ def test_each_request_of_a_batch_has_its_timing() -> None:
     answers = asyncio.run(main())
     assert calls == [3]
     assert all(TIMING.fullmatch(answer.headers["server-timing"]) for answer in answers)
-
-
-def test_calls_from_python_ignore_them() -> None:
-    assert make_server().infer_sync("m", {"x": np.ones(2)}).outputs[0].array.tolist() == [1, 1]
 
 
 MESSAGE = wire_request("m", [{"name": "x", "datatype": "FP32", "shape": [1], "contents": {"fp32_contents": [3]}}])
@@ -218,60 +193,36 @@ def test_server_timing_says_where_the_time_went() -> None:
         return 1
 
     @server.model("streams")
-    async def streams() -> AsyncIterator[Any]:
-        await asyncio.sleep(0.05)
-        yield 1
-        yield 2
-
-    server.register("cached", lambda x: x, cache=ResponseCache())
-    server.register("inline", lambda x: x, run="inline")
-
-    @server.model("long")
-    async def long(x: np.ndarray) -> AsyncIterator[Any]:
+    async def streams(x: np.ndarray) -> AsyncIterator[Any]:
         await asyncio.sleep(0.05)
         yield x[0]
 
+    server.register("cached", lambda x: x, cache=ResponseCache())
+    server.register("inline", lambda x: x, run="inline")
     queue, decode, run, encode = durations(ask(server, "sleeps"))
     assert 45 < run < 5000
     assert (queue < 45, decode < 45, encode < 45) == (True, True, True)
-    _, _, run, _ = durations(post(server, "/models/streams/generate_stream"))
-    assert 45 < run < 5000
-    body = json.dumps({"x": [1.0] * 50_000}).encode()  # a thread decodes it
-    _, decode, run, _ = durations(post(server, "/models/long/generate_stream", body))
-    assert 45 < run < 5000
+    for length in (1, 50_000):  # a thread decodes the long one
+        _, decode, run, _ = durations(post(server, "/models/streams/generate_stream", json.dumps({"x": [1.0] * length}).encode()))
+        assert 45 < run < 5000
     assert decode > 0
-    answer = over_asgi(OIPApp(server), "")(Request("GET", "/models/long/stats"))
-    assert json.loads(answer.body)["model_stats"][0]["execution_count"] == 1
+    assert get(server, "/models/streams/stats")[1]["model_stats"][0]["execution_count"] == 2
     for _ in range(2):
         answer = ask(server, "cached", x=[1.0])
         assert outputs(answer) == {"output_0": [1.0]}
-        assert len(durations(answer)) == 4
-    queue, _, run, _ = durations(answer)
+        queue, _, run, _ = durations(answer)
     assert (queue, run) == (0, 0)
     assert durations(ask(server, "inline", x=[1.0]))[2] < 50
     assert durations(ask(server, "inline", x=[1.0] * 50_000))[1] > 0
     assert "server-timing" not in ask(server, "unknown").headers
-    durations(over_wsgi(OIPWSGIApp(server), "")(Request("POST", "/models/sleeps/infer", (), b'{"inputs":[]}')))
+    sleep = Request("POST", "/models/sleeps/infer", (), b'{"inputs":[]}')
+    durations(over_wsgi(OIPWSGIApp(server), "")(sleep))
 
     async def two() -> list[Answer]:
-        request = Request("POST", "/models/sleeps/infer", (), b'{"inputs":[]}')
         app = OIPApp(server)
-        return await asyncio.gather(*(send_asgi(app, request) for _ in range(2)))
+        return await asyncio.gather(*(send_asgi(app, sleep) for _ in range(2)))
 
     waits = sorted(durations(answer)[0] for answer in asyncio.run(two()))
     assert waits[0] < 40 < waits[1]
-
-
-def test_server_timing_goes_on_after_what_the_model_wrote() -> None:
-    server = InferenceServer(server_timing=True)
-
-    @server.model("m")
-    def times(context: InferenceContext) -> Any:
-        context.response_headers["Server-Timing"] = "gpu;dur=1"
-        return 1
-
-    assert re.fullmatch(f"gpu;dur=1, {TIMING.pattern}", ask(server, "m").headers["server-timing"])
-
-
-def test_without_it_there_is_none() -> None:
-    assert "server-timing" not in ask(make_server(), "m", x=[1]).headers
+    server = give_headers(lambda context: context.response_headers.update({"Server-Timing": "gpu;dur=1"}), server_timing=True)
+    assert re.fullmatch(f"gpu;dur=1, {TIMING.pattern}", ask(server, "m").headers["server-timing"])  # behind what the model wrote

@@ -18,9 +18,8 @@ import pytest
 
 from oip_asgi import InferenceError, InferenceServer, OIPApp, OIPWSGIApp, RequestOutput, SharedMemory, Tensor, TensorSpec
 from tests.support.asking import error
-from tests.support.inside.values import Array, to_bytes
 from tests.support.talk import block_until
-from tests.support.ways import Answer, Request, over_asgi, over_wsgi
+from tests.support.ways import Answer, Request, Way, over_asgi, over_wsgi
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="segments are files on Linux only")
 
@@ -67,37 +66,48 @@ def segments() -> Iterator[Segments]:
     made.close()
 
 
+class Served:
+    """A server, and what is asked of it."""
+
+    def __init__(self, server: InferenceServer, way: Way | None = None) -> None:
+        self.server = server
+        self._way = way or over_asgi(OIPApp(server), "")
+
+    def post(self, path: str, document: Any = None) -> Answer:
+        return self._way(Request("POST", path, (), b"" if document is None else json.dumps(document).encode()))
+
+    def infer(self, document: Any, model: str = "echo") -> Answer:
+        return self.post(f"/models/{model}/infer", document)
+
+    def register(self, name: str, key: str, byte_size: int = PAGE, **more: Any) -> Answer:
+        return self.post(f"/systemsharedmemory/region/{name}/register", {"key": key, "byte_size": byte_size, **more})
+
+    def status(self, name: str | None = None) -> Any:
+        path = "" if name is None else f"/region/{name}"
+        answer = self._way(Request("GET", f"/systemsharedmemory{path}/status"))
+        return json.loads(answer.body) if answer.status == 200 else answer.status
+
+
+def data(answer: Answer) -> Any:
+    return json.loads(answer.body)["outputs"][0]["data"]
+
+
 @pytest.fixture
-def server(segments: Segments) -> InferenceServer:
+def served(segments: Segments) -> Served:
     server = InferenceServer(shared_memory=SharedMemory(allow=lambda key: key.startswith(segments.prefix)), max_body_bytes=100_000)
     server.register("echo", lambda **inputs: inputs)
     server.register("declared", lambda x: x, inputs=[TensorSpec("x", "FP32", [-1])], outputs=[TensorSpec("y", "FP32", [-1])])
 
     @server.model("awaiting")
-    async def awaiting(x: Array) -> Any:
+    async def awaiting(x: np.ndarray) -> Any:
         return {"x": x, "is_writable": np.array([x.flags.writeable])}
 
     @server.model("stream")
-    def stream(x: Array) -> Any:
+    def stream(x: np.ndarray) -> Any:
         yield x
 
     server.register("inline", lambda x: {"x": x}, run="inline")
-    return server
-
-
-def post(server: InferenceServer, path: str, document: Any = None) -> Answer:
-    body = b"" if document is None else json.dumps(document).encode()
-    return over_asgi(OIPApp(server), "")(Request("POST", path, (), body))
-
-
-def register(server: InferenceServer, name: str, key: str, byte_size: int = PAGE, **more: Any) -> Answer:
-    return post(server, f"/systemsharedmemory/region/{name}/register", {"key": key, "byte_size": byte_size, **more})
-
-
-def status(server: InferenceServer, name: str | None = None) -> Any:
-    path = "" if name is None else f"/region/{name}"
-    answer = over_asgi(OIPApp(server), "")(Request("GET", f"/systemsharedmemory{path}/status"))
-    return json.loads(answer.body) if answer.status == 200 else answer.status
+    return Served(server)
 
 
 def shared(region: str, size: Any, **more: Any) -> dict[str, Any]:
@@ -110,53 +120,52 @@ def asked(datatype: str, shape: list[int], parameters: dict[str, Any], outputs: 
 
 
 @pytest.mark.parametrize("model", ["echo", "declared", "awaiting", "inline"])
-def test_tensors_in_both_directions(server: InferenceServer, segments: Segments, model: str) -> None:
+def test_tensors_in_both_directions(served: Served, segments: Segments, model: str) -> None:
     values = np.array([1.5, -2, 3], "f4")
     segments.make("in", b"junk" + values.tobytes())
-    out = segments.make("out", b"\xff" * PAGE)
-    register(server, "in", "/" + segments.key("in"))
-    register(server, "out", segments.key("out"), 64, offset=8)
+    served.register("in", "/" + segments.key("in"))
+    out = segments.make("out")
+    served.register("out", segments.key("out"), 64, offset=8)
     name = "y" if model == "declared" else "x"
     outputs = [{"name": name, "parameters": shared("out", 20, **{OFFSET: 4})}]
-    answer = post(server, f"/models/{model}/infer", asked("FP32", [3], shared("in", 12, **{OFFSET: 4}), outputs))
-    assert answer.status == 200, answer.body
-    assert json.loads(answer.body) == {"model_name": model, "outputs": [{"name": name, "shape": [3], "datatype": "FP32"}]}
-    assert bytes(out.buf[12:24]) == values.tobytes()
-    assert bytes(out.buf[:12]) == b"\xff" * 12
-    assert bytes(out.buf[24:]) == b"\xff" * (PAGE - 24)
-    inside = post(server, f"/models/{model}/infer", asked("FP32", [3], shared("in", 12, **{OFFSET: 4})))
-    assert json.loads(inside.body)["outputs"][0]["data"] == [1.5, -2, 3]
-    server.stop()
+    for each in (served, Served(served.server, over_wsgi(OIPWSGIApp(served.server), ""))):
+        out.buf[:] = b"\xff" * PAGE
+        answer = each.infer(asked("FP32", [3], shared("in", 12, **{OFFSET: 4}), outputs), model)
+        assert answer.status == 200, answer.body
+        assert json.loads(answer.body) == {"model_name": model, "outputs": [{"name": name, "shape": [3], "datatype": "FP32"}]}
+        assert bytes(out.buf) == b"\xff" * 12 + values.tobytes() + b"\xff" * (PAGE - 24)
+        assert data(each.infer(asked("FP32", [3], shared("in", 12, **{OFFSET: 4})), model)) == [1.5, -2, 3]
+    served.server.stop()
 
 
-def test_bytes_and_datatypes_of_all_sizes(server: InferenceServer, segments: Segments) -> None:
-    words = to_bytes(np.array([b"a", b"", b"long" * 9], object))
+def test_bytes_and_datatypes_of_all_sizes(served: Served, segments: Segments) -> None:
+    words = b"".join(len(word).to_bytes(4, "little") + word for word in (b"a", b"", b"long" * 9))
     block = segments.make("in", words)
-    register(server, "in", segments.key("in"))
-    answer = post(server, "/models/echo/infer", asked("BYTES", [3], shared("in", len(words))))
-    assert json.loads(answer.body)["outputs"][0]["data"] == ["a", "", "long" * 9]
+    served.register("in", segments.key("in"))
+    answer = served.infer(asked("BYTES", [3], shared("in", len(words))))
+    assert data(answer) == ["a", "", "long" * 9]
     for size, text in ((len(words) - 1, "claims 36 bytes, but 35 are left"), (len(words) + 4, "4 bytes are left over")):
-        refused = error(post(server, "/models/echo/infer", asked("BYTES", [3], shared("in", size))))
+        refused = error(served.infer(asked("BYTES", [3], shared("in", size))))
         assert refused[0] == 400
         assert text in refused[1]
     block.buf[0:8] = np.array([2.5]).tobytes()
-    assert json.loads(post(server, "/models/echo/infer", asked("FP64", [1, 1], shared("in", 8))).body)["outputs"][0]["data"] == [2.5]
-    assert json.loads(post(server, "/models/echo/infer", asked("FP64", [0], shared("in", 0))).body)["outputs"][0]["data"] == []
+    assert data(served.infer(asked("FP64", [1, 1], shared("in", 8)))) == [2.5]
+    assert data(served.infer(asked("FP64", [0], shared("in", 0)))) == []
 
 
 def test_the_model_has_a_copy_that_nobody_changes(segments: Segments) -> None:
     block = segments.make("in", b"\1\2\3\4")
-    server = InferenceServer(shared_memory=SharedMemory([segments.key("in")]))
+    served = Served(InferenceServer(shared_memory=SharedMemory([segments.key("in")])))
 
-    @server.model("slow")
-    def slow(x: Array) -> Any:
+    @served.server.model("slow")
+    def slow(x: np.ndarray) -> Any:
         before = x.tobytes()
         block.buf[:4] = b"\x09" * 4
         return np.array([before == x.tobytes(), x.flags.writeable])
 
-    register(server, "in", segments.key("in"))
-    answer = post(server, "/models/slow/infer", asked("UINT8", [4], shared("in", 4)))
-    assert json.loads(answer.body)["outputs"][0]["data"] == [True, False]
+    served.register("in", segments.key("in"))
+    answer = served.post("/models/slow/infer", asked("UINT8", [4], shared("in", 4)))
+    assert data(answer) == [True, False]
 
 
 # What may be registered
@@ -166,58 +175,47 @@ def test_the_model_has_a_copy_that_nobody_changes(segments: Segments) -> None:
     "key",
     ["", "/", "//a", "a/b", "../etc", "/../shm/{}", "..", ".", "{}/../{}", "a\0b", "x" * 256, "/dev/shm/{}", "\ud800"],
 )
-def test_a_key_is_the_name_of_one_file_in_one_folder(server: InferenceServer, segments: Segments, key: str) -> None:
+def test_a_key_is_the_name_of_one_file_in_one_folder(served: Served, segments: Segments, key: str) -> None:
     segments.make("in")
     name = segments.key("in")
-    refused = error(register(server, "r", key.format(name, name)))
+    refused = error(served.register("r", key.format(name, name)))
     assert refused[0] == 400, refused
-    assert status(server) == []
+    assert served.status() == []
 
 
-def test_only_what_is_allowed_is_opened(server: InferenceServer, segments: Segments, tmp_path: Path) -> None:
+def test_only_what_is_allowed_is_opened(served: Served, segments: Segments, tmp_path: Path) -> None:
     secret = Path("/dev/shm", f"other_{secrets.token_hex(4)}")
     secret.write_bytes(b"secret" * 1000)
     try:
-        refused = error(register(server, "r", "/" + secret.name))
-        assert refused == (
-            403,
-            f"this server does not let clients use the shared memory '/{secret.name}': the allow= of its SharedMemory decides",
-        )
-        missing = error(register(server, "r", "/nothing_of_this_name"))
+        text = f"this server does not let clients use the shared memory '/{secret.name}': the allow= of its SharedMemory decides"
+        assert error(served.register("r", "/" + secret.name)) == (403, text)
+        missing = error(served.register("r", "/nothing_of_this_name"))
         assert missing[0] == 403  # so nobody learns what is there
         # ways around the name: a link, another name for the same file, a folder, a pipe
         segments.path("link").symlink_to(secret)
-        assert error(register(server, "r", segments.key("link")))[0] == 403
+        assert error(served.register("r", segments.key("link")))[0] == 403
         os.link(secret, segments.path("hard"))
-        assert error(register(server, "r", segments.key("hard"))) == (403, f"'{segments.key('hard')}' is no shared memory of one name")
+        assert error(served.register("r", segments.key("hard"))) == (403, f"'{segments.key('hard')}' is no shared memory of one name")
         segments.path("folder").mkdir()
-        assert error(register(server, "r", segments.key("folder")))[0] == 403
+        assert error(served.register("r", segments.key("folder")))[0] == 403
         os.mkfifo(segments.path("pipe"))
-        assert error(register(server, "r", segments.key("pipe")))[0] == 403
+        assert error(served.register("r", segments.key("pipe")))[0] == 403
     finally:
         segments.path("folder").rmdir()
         for path in (secret, segments.path("link"), segments.path("hard"), segments.path("pipe")):
             path.unlink(missing_ok=True)
-    assert status(server) == []
-    assert error(register(server, "r", segments.key("nothing"))) == (
-        400,
-        f"there is no shared memory '{segments.key('nothing')}': create it first",
-    )
+    assert served.status() == []
+    text = f"there is no shared memory '{segments.key('nothing')}': create it first"
+    assert error(served.register("r", segments.key("nothing"))) == (400, text)
 
 
-@pytest.mark.parametrize("returned", [None, 0, 1, "yes", np.True_, object()])
-def test_anything_but_true_does_not_allow(segments: Segments, returned: Any) -> None:
+@pytest.mark.parametrize("returned", [None, 0, 1, "yes", np.True_, object(), ZeroDivisionError])
+def test_anything_but_true_does_not_allow(segments: Segments, returned: Any, caplog: pytest.LogCaptureFixture) -> None:
     segments.make("in")
-    server = InferenceServer(shared_memory=SharedMemory(allow=lambda key: returned))
-    assert error(register(server, "r", segments.key("in")))[0] == 403
-
-
-def test_an_allow_that_raises_does_not_allow_and_is_logged(segments: Segments, caplog: pytest.LogCaptureFixture) -> None:
-    segments.make("in")
-    server = InferenceServer(shared_memory=SharedMemory(allow=lambda key: bool(1 / 0)))
-    status_code, text = error(register(server, "r", segments.key("in")))
-    assert (status_code, "division" in text) == (403, False)
-    assert "allow= of SharedMemory raised" in caplog.text
+    served = Served(InferenceServer(shared_memory=SharedMemory(allow=lambda key: 1 / 0 if returned is ZeroDivisionError else returned)))
+    status, text = error(served.register("r", segments.key("in")))
+    assert (status, "division" in text) == (403, False)
+    assert ("allow= of SharedMemory raised" in caplog.text) == (returned is ZeroDivisionError)
 
 
 def test_allow_is_a_function_or_keys() -> None:
@@ -250,59 +248,52 @@ def test_allow_is_a_function_or_keys() -> None:
         ({"byte_size": 8, "key": 1}, "the body cannot be read"),
     ],
 )
-def test_a_region_lies_within_its_segment(server: InferenceServer, segments: Segments, more: Any, text: str) -> None:
+def test_a_region_lies_within_its_segment(served: Served, segments: Segments, more: Any, text: str) -> None:
     segments.make("in")
     document = {"key": segments.key("in"), **more}
-    refused = error(post(server, "/systemsharedmemory/region/r/register", document))
+    refused = error(served.post("/systemsharedmemory/region/r/register", document))
     assert refused[0] == 400
     assert text in refused[1]
 
 
-def test_a_request_to_register_is_short(server: InferenceServer) -> None:
-    refused = error(register(server, "r", "x" * 2**16))
-    assert refused[0] == 400
-    assert refused[1].endswith("bytes: expected 65536 at most")
-
-
-def test_names_are_registered_once_and_unregistered_any_number_of_times(server: InferenceServer, segments: Segments) -> None:
+def test_names_are_registered_once_and_unregistered_any_number_of_times(served: Served, segments: Segments) -> None:
     segments.make("in")
-    assert register(server, "a%2Fb", segments.key("in"), 8, offset=4).status == 200
-    refused = error(register(server, "a/b", segments.key("in")))
+    assert served.register("a%2Fb", segments.key("in"), 8, offset=4).status == 200
+    refused = error(served.register("a/b", segments.key("in")))
     assert refused == (400, "region 'a/b' is registered already: unregister it first")
     described = {"name": "a/b", "key": segments.key("in"), "offset": 4, "byte_size": 8}
-    assert status(server) == status(server, "a%2Fb") == [described]
-    assert status(server, "c") == 404
+    assert served.status() == served.status("a%2Fb") == [described]
+    assert served.status("c") == 404
     for _ in range(2):
-        assert post(server, "/systemsharedmemory/region/a%2Fb/unregister").status == 200
-        assert status(server) == []
-    register(server, "a", segments.key("in"))
-    register(server, "b", segments.key("in"))
-    assert post(server, "/systemsharedmemory/unregister").status == 200
-    assert status(server) == []
-    assert error(register(server, "n" * 256, segments.key("in")))[0] == 400
+        assert served.post("/systemsharedmemory/region/a%2Fb/unregister").status == 200
+        assert served.status() == []
+    served.register("a", segments.key("in"))
+    served.register("b", segments.key("in"))
+    assert served.post("/systemsharedmemory/unregister").status == 200
+    assert served.status() == []
+    assert error(served.register("n" * 256, segments.key("in")))[0] == 400
+    assert error(served.register("r", "x" * 2**16))[1].endswith("bytes: expected 65536 at most")
 
 
-def test_regions_are_bounded_and_their_files_are_closed(server: InferenceServer, segments: Segments) -> None:
+def test_regions_are_bounded_and_their_files_are_closed(served: Served, segments: Segments) -> None:
     segments.make("in")
     before = segments.open_files()
     for number in range(256):
-        assert register(server, f"r{number}", segments.key("in")).status == 200
-    assert error(register(server, "more", segments.key("in"))) == (
-        429,
-        "256 regions are registered, and no more are allowed: unregister one first",
-    )
+        assert served.register(f"r{number}", segments.key("in")).status == 200
+    text = "256 regions are registered, and no more are allowed: unregister one first"
+    assert error(served.register("more", segments.key("in"))) == (429, text)
     assert segments.open_files() == before + 256
-    assert error(register(server, "r0", segments.key("in")))[0] == 400
-    post(server, "/systemsharedmemory/unregister")
+    assert error(served.register("r0", segments.key("in")))[0] == 400
+    served.post("/systemsharedmemory/unregister")
     assert segments.open_files() == before
     for _ in range(3):  # a refused one leaves nothing open
-        assert error(register(server, "r", segments.key("in"), 2 * PAGE))[0] == 400
-    register(server, "r", segments.key("in"))
+        assert error(served.register("r", segments.key("in"), 2 * PAGE))[0] == 400
+    served.register("r", segments.key("in"))
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        server.stop()
+        served.server.stop()
         assert segments.open_files() == before
-    assert status(server) == []
+    assert served.status() == []
 
 
 # What requests say
@@ -327,26 +318,26 @@ def test_regions_are_bounded_and_their_files_are_closed(server: InferenceServer,
         ({REGION: "", SIZE: 4}, f"it has the parameter {REGION} = '': expected the name of a region"),
     ],
 )
-def test_inputs_outside_their_region_are_refused(server: InferenceServer, segments: Segments, parameters: Any, text: str) -> None:
+def test_inputs_outside_their_region_are_refused(served: Served, segments: Segments, parameters: Any, text: str) -> None:
     segments.make("in", size=PAGE)
-    register(server, "in", segments.key("in"), 64)
-    refused = error(post(server, "/models/echo/infer", asked("FP32", [1], parameters)))
+    served.register("in", segments.key("in"), 64)
+    refused = error(served.infer(asked("FP32", [1], parameters)))
     assert refused[0] == 400
     assert refused[1].startswith("inputs[0] ('x'): ")
     assert text in refused[1]
 
 
-def test_an_input_has_its_data_once(server: InferenceServer, segments: Segments) -> None:
+def test_an_input_has_its_data_once(served: Served, segments: Segments) -> None:
     segments.make("in")
-    register(server, "in", segments.key("in"))
+    served.register("in", segments.key("in"))
     expected = (400, f"input 'x' has data of its own and the parameter {REGION}: expected one of them")
-    assert error(post(server, "/models/echo/infer", asked("FP32", [1], shared("in", 4), data=[1]))) == expected
+    assert error(served.infer(asked("FP32", [1], shared("in", 4), data=[1]))) == expected
     text = json.dumps(asked("FP32", [1], {**shared("in", 4), "binary_data_size": 4})).encode()
     framed = Request("POST", "/models/echo/infer", (("inference-header-content-length", str(len(text))),), text + b"\0\0\0\0")
-    assert error(over_asgi(OIPApp(server), "")(framed)) == expected
+    assert error(over_asgi(OIPApp(served.server), "")(framed)) == expected
     with pytest.raises(InferenceError, match="input 'x' has data of its own"):
-        server.infer_sync("echo", {"x": Tensor("x", np.zeros(1, "f4"), shared("in", 4))})
-    lone = error(post(server, "/models/echo/infer", asked("FP32", [1], {SIZE: 4}, data=[1])))
+        served.server.infer_sync("echo", {"x": Tensor("x", np.zeros(1, "f4"), shared("in", 4))})
+    lone = error(served.infer(asked("FP32", [1], {SIZE: 4}, data=[1])))
     assert lone == (400, f"input 'x' has the parameter {SIZE}, but no {REGION}")
 
 
@@ -362,28 +353,28 @@ def test_an_input_has_its_data_once(server: InferenceServer, segments: Segments)
         ({**shared("out", 40), "classification": 1}, "goes to shared memory and has the parameter classification"),
     ],
 )
-def test_outputs_that_do_not_fit_are_refused(server: InferenceServer, segments: Segments, parameters: Any, text: str) -> None:
+def test_outputs_that_do_not_fit_are_refused(served: Served, segments: Segments, parameters: Any, text: str) -> None:
     block = segments.make("out", b"\xaa" * PAGE)
-    register(server, "out", segments.key("out"), 64)
+    served.register("out", segments.key("out"), 64)
     more = [{"name": "x", "parameters": parameters}]
-    refused = error(post(server, "/models/echo/infer", asked("FP32", [1], {}, more, data=[1])))
+    refused = error(served.infer(asked("FP32", [1], {}, more, data=[1])))
     assert refused[0] == 400
     assert text in refused[1]
     assert bytes(block.buf) == b"\xaa" * PAGE
 
 
-def test_each_output_has_memory_of_its_own(server: InferenceServer, segments: Segments) -> None:
-    server.register("two", lambda x: {"a": x, "b": x + 1})
+def test_each_output_has_memory_of_its_own(served: Served, segments: Segments) -> None:
+    served.server.register("two", lambda x: {"a": x, "b": x + 1})
     block = segments.make("out")
-    register(server, "out", segments.key("out"), 64)
-    register(server, "again", segments.key("out"), 32)
+    served.register("out", segments.key("out"), 64)
+    served.register("again", segments.key("out"), 32)
 
     def asked_at(region: str, offset: int) -> Any:
         more = [
             {"name": "a", "parameters": shared("out", 8)},
             {"name": "b", "parameters": shared(region, 8, **({OFFSET: offset} if offset else {}))},
         ]
-        return post(server, "/models/two/infer", asked("INT32", [2], {}, more, data=[1, 2]))
+        return served.post("/models/two/infer", asked("INT32", [2], {}, more, data=[1, 2]))
 
     for region in ("out", "again"):
         text = f"output 'a' is in the region 'out', and overlaps output 'b' is in the region '{region}': "
@@ -392,92 +383,71 @@ def test_each_output_has_memory_of_its_own(server: InferenceServer, segments: Se
     assert np.frombuffer(block.buf, np.int32, 4).tolist() == [1, 2, 2, 3]
 
 
-def test_the_inputs_of_a_request_are_bounded_together(server: InferenceServer, segments: Segments) -> None:
+def test_the_inputs_of_a_request_are_bounded_together(served: Served, segments: Segments) -> None:
     segments.make("in", size=70_000)
-    register(server, "in", segments.key("in"), 70_000)
+    served.register("in", segments.key("in"), 70_000)
     one = {"datatype": "UINT8", "shape": [70_000], "parameters": shared("in", 70_000)}
-    assert post(server, "/models/echo/infer", {"inputs": [{"name": "a", **one}]}).status == 200
-    refused = error(post(server, "/models/echo/infer", {"inputs": [{"name": "a", **one}, {"name": "b", **one}]}))
+    assert served.infer({"inputs": [{"name": "a", **one}]}).status == 200
+    refused = error(served.infer({"inputs": [{"name": "a", **one}, {"name": "b", **one}]}))
     assert refused == (
         413,
         "the inputs in shared memory have more than 100000 bytes, the most that this server takes (max_body_bytes)",
     )
     # what is read more closely is not counted twice
-    assert post(server, "/models/echo/infer", {"unknown": 1, "inputs": [{"name": "a", **one}]}).status == 200
+    assert served.infer({"unknown": 1, "inputs": [{"name": "a", **one}]}).status == 200
 
 
-def test_a_segment_that_becomes_shorter_is_told(server: InferenceServer, segments: Segments) -> None:
+def test_a_segment_that_becomes_shorter_is_told(served: Served, segments: Segments) -> None:
     segments.make("in", b"\1" * PAGE)
     segments.make("out", b"\2" * PAGE)
-    register(server, "in", segments.key("in"))
-    register(server, "out", segments.key("out"))
+    served.register("in", segments.key("in"))
+    served.register("out", segments.key("out"))
     body = asked("UINT8", [PAGE], shared("in", PAGE), [{"name": "x", "parameters": shared("out", PAGE)}])
-    assert post(server, "/models/echo/infer", body).status == 200
+    assert served.infer(body).status == 200
     os.truncate(segments.path("out"), 100)
     text = "output 'x' is in the region 'out', whose shared memory has become shorter since it was registered"
-    assert error(post(server, "/models/echo/infer", body)) == (400, text)
+    assert error(served.infer(body)) == (400, text)
     assert segments.path("out").stat().st_size == 100
     for size in (PAGE - 1, 1, 0):
         os.truncate(segments.path("in"), size)
-        refused = error(post(server, "/models/echo/infer", asked("UINT8", [PAGE], shared("in", PAGE))))
+        refused = error(served.infer(asked("UINT8", [PAGE], shared("in", PAGE))))
         assert refused == (400, "inputs[0] ('x'): it is in the region 'in', whose shared memory has become shorter since it was registered")
 
 
-def test_a_region_stays_with_the_segment_that_was_registered(server: InferenceServer, segments: Segments) -> None:
+def test_a_region_stays_with_the_segment_that_was_registered(served: Served, segments: Segments) -> None:
     segments.make("in", b"\1\1\1\1")
-    register(server, "in", segments.key("in"))
+    served.register("in", segments.key("in"))
     segments.path("in").unlink()
     segments.path("in").write_bytes(b"\7\7\7\7")  # somebody else's, under the same name
-    answer = post(server, "/models/echo/infer", asked("UINT8", [4], shared("in", 4)))
-    assert json.loads(answer.body)["outputs"][0]["data"] == [1, 1, 1, 1]
+    answer = served.infer(asked("UINT8", [4], shared("in", 4)))
+    assert data(answer) == [1, 1, 1, 1]
 
 
-def test_a_region_that_is_unregistered_in_use_stays_until_the_request_ends(server: InferenceServer, segments: Segments) -> None:
+def test_a_region_that_is_unregistered_in_use_stays_until_the_request_ends(served: Served, segments: Segments) -> None:
     block = segments.make("out")
     before = segments.open_files()
 
-    @server.model("leaves")
-    def leaves(x: Array) -> Array:
-        assert post(server, "/systemsharedmemory/unregister").status == 200
+    @served.server.model("leaves")
+    def leaves(x: np.ndarray) -> np.ndarray:
+        assert served.post("/systemsharedmemory/unregister").status == 200
         return x
 
-    register(server, "out", segments.key("out"))
+    served.register("out", segments.key("out"))
     more = [{"name": "output_0", "parameters": shared("out", 4)}]
     body = asked("FP32", [1], {}, more, data=[1])
-    assert post(server, "/models/leaves/infer", body).status == 200
+    assert served.post("/models/leaves/infer", body).status == 200
     assert bytes(block.buf[:4]) == np.float32(1).tobytes()
     block_until(lambda: segments.open_files() == before)  # the thread of the request may hold it a moment longer
-    refused = error(post(server, "/models/leaves/infer", body))
+    refused = error(served.post("/models/leaves/infer", body))
     assert refused == (400, "output 'output_0' is in the region 'out', which is not registered")
 
 
-def test_streams_and_json_responses_take_no_outputs_in_shared_memory(server: InferenceServer, segments: Segments) -> None:
+def test_streams_and_json_responses_take_no_outputs_in_shared_memory(served: Served, segments: Segments) -> None:
     segments.make("out")
-    register(server, "out", segments.key("out"))
+    served.register("out", segments.key("out"))
     body = asked("FP32", [1], {}, [{"name": "output_0", "parameters": shared("out", 4)}], data=[1])
     for path in ("stream/infer_stream", "stream/generate", "declared/generate"):
-        refused = error(post(server, f"/models/{path}", body))
+        refused = error(served.post(f"/models/{path}", body))
         assert refused == (400, f"requested output 'output_0' has the parameter {REGION}, but this carries JSON: leave it out")
     with pytest.raises(InferenceError, match="goes to shared memory, but the model answers with a stream"):
-        list(server.infer_stream_sync("stream", {"x": np.zeros(1)}, outputs=[RequestOutput("output_0", shared("out", 4))]))
-
-
-def test_wsgi_reads_and_writes_alike(server: InferenceServer, segments: Segments) -> None:
-    segments.make("in", b"\1\2")
-    register(server, "in", segments.key("in"))
-    body = json.dumps(asked("UINT8", [2], shared("in", 2))).encode()
-    for model in ("echo", "inline", "awaiting"):
-        answer = over_wsgi(OIPWSGIApp(server), "")(Request("POST", f"/models/{model}/infer", (), body))
-        assert json.loads(answer.body)["outputs"][0]["data"] == [1, 2]
-    server.stop()
-
-
-def test_where_it_is_off_nothing_is_read(segments: Segments) -> None:
-    server = InferenceServer()
-    server.register("echo", lambda **inputs: inputs)
-    text = f"it has the parameter {REGION}, which this server does not support: leave it out"
-    assert error(post(server, "/models/echo/infer", asked("FP32", [1], shared("in", 4)))) == (400, f"inputs[0] ('x'): {text}")
-    more = [{"name": "x", "parameters": shared("in", 4)}]
-    refused = error(post(server, "/models/echo/infer", asked("FP32", [1], {}, more, data=[1])))
-    assert refused == (400, f"requested output 'x' has the parameter {REGION}, which this server does not support: leave it out")
-    assert error(register(server, "in", segments.key("in")))[0] == 403
+        list(served.server.infer_stream_sync("stream", {"x": np.zeros(1)}, outputs=[RequestOutput("output_0", shared("out", 4))]))

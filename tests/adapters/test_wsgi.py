@@ -1,94 +1,92 @@
-"""What only WSGI has: bodies without a length, and paths that the server has decoded."""
+"""What only WSGI has: bodies without a length, by itself, in Flask and in Django, and paths that the server has decoded."""
 
 from __future__ import annotations
 
-import json
+from contextlib import nullcontext
 from io import BytesIO
 from typing import Any
 
 import pytest
-from flask import Flask, request
+from django.core.wsgi import get_wsgi_application
+from django.test import override_settings
+from django.urls import include, path
 from werkzeug.middleware.dispatcher import DispatcherMiddleware
-from werkzeug.test import Client, EnvironBuilder
+from werkzeug.test import EnvironBuilder
 
-from oip_asgi import InferenceServer, OIPWSGIApp, OIPWSGIMiddleware
+from oip_asgi import InferenceError, InferenceServer, OIPWSGIApp
+from oip_asgi.django import urls
 from oip_asgi.flask import blueprint
-from tests.support.ways import Answer, Request, other_wsgi_app, over_wsgi
+from tests.support.host_ways import configure_django, flask_app
+from tests.support.ways import Request, other_wsgi_app, over_wsgi
+from tests.table.row import GOOD, inputs
 
-BODY = b'{"inputs":[{"name":"x","shape":[1],"datatype":"FP32","data":[1]}]}'
+BODY = inputs(GOOD)
+TERMINATED = {"wsgi.input_terminated": True}
+
+hosts = pytest.mark.parametrize("host", ["itself", "Flask", "Django"])
 
 
 @pytest.fixture
 def server() -> InferenceServer:
-    server = InferenceServer("wsgi", "1")
+    server = InferenceServer("wsgi", "1", max_body_bytes=5000)
     server.register("m", lambda x: x)
     return server
 
 
-def post(server: InferenceServer, **environ: Any) -> tuple[str, bytes]:
+def post(server: InferenceServer, host: str = "itself", **environ: Any) -> tuple[int, bytes]:
+    app: Any = OIPWSGIApp(server)
+    if host == "Flask":
+        app = flask_app(blueprint(server, url_prefix="/"))
+        app.config["MAX_CONTENT_LENGTH"] = environ.pop("limit", None)
+    if host == "Django":
+        configure_django()
+        app = get_wsgi_application()
     made = EnvironBuilder("/models/m/infer", method="POST").get_environ()
-    made.pop("CONTENT_LENGTH", None)
+    for name in ("CONTENT_LENGTH", "wsgi.input_terminated"):
+        made.pop(name, None)
     made.update({"wsgi.input": BytesIO(BODY), **environ})
     statuses: list[str] = []
-    body = b"".join(OIPWSGIApp(server)(made, lambda status, headers, exc_info=None: statuses.append(status)))  # type: ignore[arg-type]
-    return statuses[0], body
+    with override_settings(ROOT_URLCONF=(path("", include(urls(server))),)) if host == "Django" else nullcontext():
+        body = b"".join(app(made, lambda status, headers, exc_info=None: statuses.append(status)))
+    [status] = statuses
+    return int(status.split()[0]), body
 
 
-def test_a_body_whose_end_nobody_vouches_for(server: InferenceServer) -> None:
-    status, body = post(server)
-    assert status == "411 Length Required"
-    assert b"no Content-Length" in body
-    assert post(server, HTTP_TRANSFER_ENCODING="chunked")[0] == "411 Length Required"
-    assert post(server, CONTENT_LENGTH="")[0] == "411 Length Required"
+@hosts
+def test_a_body_whose_end_nobody_vouches_for(server: InferenceServer, host: str) -> None:
+    status, body = post(server, host)
+    assert (status, b"no Content-Length" in body) == (411, True)
+    assert post(server, host, HTTP_TRANSFER_ENCODING="chunked")[0] == 411
+    assert post(server, host, CONTENT_LENGTH="")[0] == 411
 
 
-def test_a_body_that_the_server_ends(server: InferenceServer) -> None:
-    status, body = post(server, **{"wsgi.input_terminated": True})
-    assert (status, b'"data":[1.0]' in body) == ("200 OK", True)
+@hosts
+def test_a_body_that_the_server_ends(server: InferenceServer, host: str) -> None:
+    for chunked in ({}, {"HTTP_TRANSFER_ENCODING": "chunked"}):
+        status, body = post(server, host, **TERMINATED, **chunked)
+        assert (status, b'"data":[1.0,2.0]' in body) == (200, True)
+    assert post(server, host, **TERMINATED, **{"wsgi.input": BytesIO(BODY.ljust(5001))})[0] == 413
+
+
+def test_such_a_body_has_the_limit_of_flask_too(server: InferenceServer) -> None:
+    status, body = post(server, "Flask", limit=1000, **TERMINATED, **{"wsgi.input": BytesIO(BODY.ljust(1001))})
+    assert (status, b"1000" in body) == (413, True)
 
 
 def test_a_body_is_read_to_its_length_and_no_further(server: InferenceServer) -> None:
     stream = BytesIO(BODY + b"the next request")
-    assert post(server, CONTENT_LENGTH=str(len(BODY)), **{"wsgi.input": stream})[0] == "200 OK"
+    assert post(server, CONTENT_LENGTH=str(len(BODY)), **{"wsgi.input": stream})[0] == 200
     assert stream.read() == b"the next request"
 
 
-def test_a_client_that_goes_before_its_body_ends(server: InferenceServer) -> None:
-    class Broken(BytesIO):
-        def read(self, size: int | None = -1, /) -> bytes:
-            raise ConnectionResetError
-
-    status, body = post(server, CONTENT_LENGTH="10", **{"wsgi.input": Broken()})
-    assert (status, body) == ("400 Bad Request", b'{"error":"the body ended after 0 bytes: expected 10"}')
-
-
-def test_a_limit_by_count_for_a_body_without_length() -> None:
-    server = InferenceServer(max_body_bytes=10)
-    server.register("m", lambda x: x)
-    assert post(server, **{"wsgi.input_terminated": True})[0] == "413 Request Entity Too Large"
-
-
-def test_a_status_that_http_does_not_name() -> None:
-    from oip_asgi import InferenceError
-
-    server = InferenceServer()
-
-    @server.model("m")
-    def model(x: Any) -> Any:
+def test_a_status_that_http_does_not_name(server: InferenceServer) -> None:
+    @server.model("names")
+    def names() -> Any:
         raise InferenceError("no", status=477)
 
-    assert post(server, CONTENT_LENGTH=str(len(BODY)))[0] == "477 Error"
-
-
-@pytest.mark.parametrize("path", ["/v2", "/ml/v2", "/v2/", "/"])
-def test_middleware_at_any_path(server: InferenceServer, path: str) -> None:
-    app = OIPWSGIMiddleware(other_wsgi_app, server, path)
-    send = over_wsgi(app, path.rstrip("/"))
-    assert send(Request("GET", "/health/live")).body == b'{"live":true}'
-    assert send(Request("GET", "")).status == 200
-    if path != "/":
-        for other in ("/", "/v2x", "/v2x/health/live", "/ml"):
-            assert over_wsgi(app, "")(Request("GET", other)) == Answer(418, {}, b"the host's own")
+    environ, statuses = EnvironBuilder("/models/names/infer", method="POST", data=inputs()).get_environ(), list[str]()
+    list(OIPWSGIApp(server)(environ, lambda status, headers, exc_info=None: statuses.append(status)))  # type: ignore[arg-type]
+    assert statuses == ["477 Error"]
 
 
 def test_under_a_dispatcher_an_encoded_slash_is_still_told(server: InferenceServer) -> None:
@@ -98,28 +96,7 @@ def test_under_a_dispatcher_an_encoded_slash_is_still_told(server: InferenceServ
 
 
 def test_a_target_that_somebody_has_rewritten_is_left_aside(server: InferenceServer) -> None:
-    environ = EnvironBuilder("/models/m").get_environ() | {"REQUEST_URI": "/other/%6D"}
-    statuses: list[str] = []
-    list(OIPWSGIApp(server)(environ, lambda status, headers, exc_info=None: statuses.append(status)))  # type: ignore[arg-type]
-    assert statuses == ["200 OK"]
-
-
-def test_flask_keeps_its_own_routes(server: InferenceServer) -> None:
-    app = Flask(__name__)
-
-    @app.post("/own")
-    def own() -> str:
-        return request.get_data(as_text=True)
-
-    app.wsgi_app = OIPWSGIMiddleware(app.wsgi_app, server)  # type: ignore[method-assign]
-    client = Client(app)
-    assert client.post("/own", data="hello").text == "hello"
-    assert client.get("/v2").json == {
-        "name": "wsgi",
-        "version": "1",
-        "extensions": ["binary_tensor_data", "classification", "model_configuration", "parameters", "statistics"],
-    }
-    assert client.post("/v2/models/m/infer", data=BODY).status_code == 200
+    assert post(server, CONTENT_LENGTH=str(len(BODY)), REQUEST_URI="/other/%6D")[0] == 200
 
 
 class Breaking(BytesIO):
@@ -131,13 +108,6 @@ class Breaking(BytesIO):
         return super().read(10)
 
 
-def test_a_client_that_goes_away_is_no_error_of_ours(server: InferenceServer, caplog: pytest.LogCaptureFixture) -> None:
-    status, body = post(server, CONTENT_LENGTH=str(len(BODY)), **{"wsgi.input": Breaking(BODY)})
-    assert status == "400 Bad Request"
-    assert body == b'{"error":"the body ended after 10 bytes: expected %d"}' % len(BODY)
-    assert caplog.records == []
-
-
 class Refusing(BytesIO):
     """A stream of a server that cannot make sense of a chunk: gunicorn raises a class of its own, which is no OSError."""
 
@@ -145,17 +115,14 @@ class Refusing(BytesIO):
         raise LookupError("ChunkMissingTerminator")
 
 
-@pytest.mark.parametrize("host", ["itself", "Flask"])
-def test_a_body_that_the_server_in_front_cannot_read(server: InferenceServer, host: str, caplog: pytest.LogCaptureFixture) -> None:
-    app: Any = OIPWSGIApp(server)
-    if host == "Flask":
-        app = Flask(__name__)
-        app.register_blueprint(blueprint(server, url_prefix="/"))
-    environ = EnvironBuilder("/models/m/infer", method="POST").get_environ()
-    environ.pop("CONTENT_LENGTH", None)
-    environ |= {"wsgi.input": Refusing(), "wsgi.input_terminated": True}
-    statuses: list[str] = []
-    body = b"".join(app(environ, lambda status, headers, exc_info=None: statuses.append(status)))
-    assert [int(status.split()[0]) for status in statuses] == [400]
-    assert json.loads(body) == {"error": "the body cannot be read: the server in front says LookupError"}
+def test_a_client_that_goes_away_is_no_error_of_ours(server: InferenceServer, caplog: pytest.LogCaptureFixture) -> None:
+    expected = b'{"error":"the body ended after 10 bytes: expected %d"}' % len(BODY)
+    assert post(server, CONTENT_LENGTH=str(len(BODY)), **{"wsgi.input": Breaking(BODY)}) == (400, expected)
     assert caplog.records == []
+
+
+@hosts
+def test_a_body_that_the_server_in_front_cannot_read(server: InferenceServer, host: str, caplog: pytest.LogCaptureFixture) -> None:
+    expected = b'{"error":"the body cannot be read: the server in front says LookupError"}'
+    assert post(server, host, **TERMINATED, **{"wsgi.input": Refusing()}) == (400, expected)
+    assert [record for record in caplog.records if record.name != "django.request"] == []

@@ -49,19 +49,16 @@ def demo() -> InferenceServer:
     return server
 
 
-@pytest.fixture(scope="module")
-def ways() -> Iterator[dict[str, Way]]:
-    server = demo()
+def test_every_way_in() -> None:
+    array, server = np.array([[1, 2]], np.int32), demo()
     with host_ways(server) as hosts:
-        yield {**hosts, **{name: way for name, way in ways_into(server).items() if way is not None}}
+        ask_all({**hosts, **ways_into(server)}, array)
 
 
-def test_every_way_in(ways: dict[str, Way]) -> None:
-    array = np.array([[1, 2]], np.int32)
+def ask_all(ways: dict[str, Way], array: np.ndarray) -> None:
     for name, way in ways.items():
-        prefix = "/v2"
-        with httpx2.Client(transport=over_way(way, prefix)) as http:
-            client = Client(f"http://test{prefix}", http=http)
+        with httpx2.Client(transport=over_way(way, "/v2")) as http:
+            client = Client("http://test/v2", http=http)
             for binary in (True, False):
                 assert client.infer("double", {"x": array}, id="7", binary=binary)["y"].tolist() == [[2, 4]], name
             assert client.is_model_ready("double"), name

@@ -1,4 +1,4 @@
-"""What is Django's own about the URL patterns: its middleware and users, its CSRF protection, its limits, its database."""
+"""What is Django's own about the URL patterns: prefixes and checks, middleware and users, CSRF, limits, views, its database."""
 
 from __future__ import annotations
 
@@ -8,25 +8,24 @@ import logging
 import sqlite3
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from io import BytesIO
-from typing import Any
+from contextlib import AbstractContextManager, contextmanager
+from typing import Any, TypeAlias
 
 import numpy as np
 import pytest
 from asgiref.sync import sync_to_async
+from django.core.checks import run_checks
 from django.core.exceptions import PermissionDenied
 from django.core.handlers.asgi import ASGIHandler
 from django.core.wsgi import get_wsgi_application
 from django.db import connection, connections
 from django.http import HttpRequest, HttpResponse
 from django.test import AsyncClient, Client, override_settings
-from django.urls import include, path
+from django.urls import include, path, re_path
 
 from oip_asgi import Access, InferenceContext, InferenceError, InferenceServer
 from oip_asgi.django import urls
 from tests.support.host_ways import configure_django, staying
-from tests.support.inside import model_names
 from tests.support.talk import Talk
 from tests.support.ways import Request, asked_together, over_asgi, over_wsgi
 from tests.table.row import ECHOED, GOOD, answer, infer, inputs
@@ -50,11 +49,25 @@ def user_from_header(get_response: Callable[[HttpRequest], HttpResponse]) -> Cal
     return middleware
 
 
+def notes_its_thread(get_response: Callable[[HttpRequest], HttpResponse]) -> Callable[[HttpRequest], HttpResponse]:
+    def middleware(request: HttpRequest) -> HttpResponse:
+        noted.append(threading.get_ident())
+        return get_response(request)
+
+    return middleware
+
+
+noted: list[int] = []
+
+
 @contextmanager
-def served(server: InferenceServer, **settings: Any) -> Iterator[None]:
-    patterns: Any = [path("v2", include(urls(server)))]
-    with override_settings(ROOT_URLCONF=tuple(patterns), **settings):
+def site(*patterns: Any, **settings: Any) -> Iterator[None]:
+    with override_settings(ROOT_URLCONF=patterns, **settings):
         yield
+
+
+def served(server: InferenceServer, **settings: Any) -> AbstractContextManager[None]:
+    return site(path("v2", include(urls(server))), **settings)
 
 
 @pytest.fixture
@@ -86,25 +99,24 @@ def make_server(calls: list[str], *, with_async: bool, **options: Any) -> Infere
     return server
 
 
-class Asker:
-    """Django's test client, blocking or not, behind one method."""
+Asker: TypeAlias = Callable[..., Any]
 
-    def __init__(self, *, is_async: bool) -> None:
-        self.is_async = is_async
 
-    def __call__(self, method: str, target: str, body: bytes = b"", **headers: str) -> Any:
-        if not self.is_async:
-            return Client(enforce_csrf_checks=True).generic(method, target, body, "application/json", headers=headers)
+def asker(is_async: bool) -> Asker:
+    """Django's test client, blocking or not, as one function."""
 
-        async def ask() -> Any:
-            return await AsyncClient(enforce_csrf_checks=True).generic(method, target, body, "application/json", headers=headers)
+    def ask(method: str, target: str, body: bytes = b"", **headers: str) -> Any:
+        return Client(enforce_csrf_checks=True).generic(method, target, body, "application/json", headers=headers)
 
-        return asyncio.run(ask())
+    async def ask_async(method: str, target: str, body: bytes = b"", **headers: str) -> Any:
+        return await AsyncClient(enforce_csrf_checks=True).generic(method, target, body, "application/json", headers=headers)
+
+    return (lambda *asked, **headers: asyncio.run(ask_async(*asked, **headers))) if is_async else ask
 
 
 @pytest.fixture(params=[False, True], ids=["WSGI", "ASGI"])
 def asking(request: pytest.FixtureRequest) -> Asker:
-    return Asker(is_async=request.param)
+    return asker(request.param)
 
 
 @pytest.fixture(params=[False, True], ids=["plain view", "async view"])
@@ -114,29 +126,30 @@ def server(request: pytest.FixtureRequest, calls: list[str]) -> Iterator[Inferen
     server.stop()
 
 
+# Middleware, and what is not for the protocol
+
+
 def test_middleware_decides_who_gets_in(asking: Asker, server: InferenceServer, calls: list[str]) -> None:
     with served(server, MIDDLEWARE=[f"{__name__}.user_from_header"]):
         for method, target in (("GET", "/v2"), ("GET", "/v2/models"), ("POST", "/v2/models/who/infer")):
             assert asking(method, target, b'{"inputs":[]}').status_code == 401
         assert calls == []
-        models = [name for name in model_names(server) if name != "echo"]
+        models = [model.name for model in server.models() if model.name != "echo"]
         for model in models:
             found = asking("POST", f"/v2/models/{model}/infer", b'{"inputs":[]}', **{"X-User": "ada"})
-            assert found.status_code == 200
-            assert found.json()["outputs"][0]["data"] == ["ada"]
+            assert (found.status_code, found.json()["outputs"][0]["data"]) == (200, ["ada"])
         assert calls == models
 
 
-def test_users_of_django_itself_are_there(asking: Asker, server: InferenceServer) -> None:
-    with served(server):
+def test_users_are_there_and_neither_csrf_protection_nor_slashes_apply(asking: Asker, server: InferenceServer) -> None:
+    with served(server, APPEND_SLASH=True):
         found = asking("POST", "/v2/models/who/infer", b'{"inputs":[]}')
         assert found.json()["outputs"][0]["data"] == ["AnonymousUser"]
-
-
-def test_csrf_protection_does_not_apply(asking: Asker, server: InferenceServer) -> None:
-    with served(server):
         found = asking("POST", INFER, BODY, **{"Sec-Fetch-Site": "cross-site", "Origin": "https://elsewhere.example"})
         assert (found.status_code, found.content) == (200, answer("echo", ECHOED))
+        for target in ("/v2", "/v2/", "/v2/models", "/v2/models/"):
+            assert asking("GET", target).status_code == 200
+        assert asking("GET", "/v2/nowhere").status_code == 404
 
 
 def test_only_our_limit_applies_to_bodies(asking: Asker, server: InferenceServer, calls: list[str]) -> None:
@@ -146,53 +159,6 @@ def test_only_our_limit_applies_to_bodies(asking: Asker, server: InferenceServer
         assert found.status_code == 413
         assert found.json()["error"].startswith(f"the body is larger than {20 * 2**20} bytes")
         assert calls == ["echo"]
-
-
-def test_a_body_that_middleware_has_read_is_still_there(asking: Asker, server: InferenceServer) -> None:
-    with served(server, MIDDLEWARE=[f"{__name__}.reads_the_body"]):
-        found = asking("POST", INFER, BODY)
-        assert (found.content, found.headers["X-Body"]) == (answer("echo", ECHOED), str(len(BODY)))
-
-
-def reads_the_body(get_response: Callable[[HttpRequest], HttpResponse]) -> Callable[[HttpRequest], HttpResponse]:
-    def middleware(request: HttpRequest) -> HttpResponse:
-        size = len(request.body)
-        response = get_response(request)
-        response.headers["X-Body"] = str(size)
-        return response
-
-    return middleware
-
-
-def test_no_slash_is_redirected(asking: Asker, server: InferenceServer) -> None:
-    with served(server, APPEND_SLASH=True):
-        for target in ("/v2", "/v2/", "/v2/models", "/v2/models/", "/v2/health/live", "/v2/health/live/"):
-            assert asking("GET", target).status_code == 200
-        assert asking("GET", "/v2/nowhere").status_code == 404
-
-
-@pytest.mark.parametrize("terminated", [True, False])
-def test_a_chunked_body_under_wsgi(server: InferenceServer, terminated: bool) -> None:
-    with served(server):
-        environ = {
-            "REQUEST_METHOD": "POST",
-            "PATH_INFO": INFER,
-            "SERVER_NAME": "localhost",
-            "SERVER_PORT": "80",
-            "HTTP_TRANSFER_ENCODING": "chunked",
-            "wsgi.input": BytesIO(BODY),
-            "wsgi.url_scheme": "http",
-            "wsgi.input_terminated": terminated,
-        }
-        started: list[str] = []
-
-        def start_response(status: str, headers: object, exc_info: object = None) -> Callable[[bytes], object]:
-            started.append(status)
-            return lambda data: None
-
-        body = b"".join(get_wsgi_application()(environ, start_response))
-    assert started == ["200 OK" if terminated else "411 Length Required"]
-    assert (body == answer("echo", ECHOED)) is terminated
 
 
 @pytest.mark.parametrize("with_async", [False, True])
@@ -224,84 +190,28 @@ def test_a_def_model_runs_in_the_thread_whose_connections_django_closes(with_asy
     server.stop()
 
 
-noted: list[int] = []
+def test_async_functions_that_read_the_database_are_told_of_awaiting_it(caplog: pytest.LogCaptureFixture) -> None:
+    def authorize(access: Access) -> bool:
+        if access.model == "m":
+            connection.ensure_connection()
+        return True
 
-
-def notes_its_thread(get_response: Callable[[HttpRequest], HttpResponse]) -> Callable[[HttpRequest], HttpResponse]:
-    def middleware(request: HttpRequest) -> HttpResponse:
-        noted.append(threading.get_ident())
-        return get_response(request)
-
-    return middleware
-
-
-def test_an_async_model_runs_on_djangos_event_loop() -> None:
-    server = InferenceServer()
-    loops: list[Any] = []
-
-    @server.model("awaits")
-    async def awaits() -> Any:
-        loops.append(asyncio.get_running_loop())
-        return np.array([1])
-
-    with served(server):
-
-        async def ask() -> int:
-            response = await AsyncClient().generic("POST", "/v2/models/awaits/infer", b'{"inputs":[]}')
-            assert loops == [asyncio.get_running_loop()]
-            return int(response.status_code)
-
-        assert asyncio.run(ask()) == 200
-        loops.clear()
-        for _ in range(2):  # under WSGI, all on the one background loop
-            assert Client().generic("POST", "/v2/models/awaits/infer", b'{"inputs":[]}').status_code == 200
-        assert len(set(loops)) == 1
-    server.stop()
-
-
-def test_an_async_model_that_reads_the_database_is_told_of_awaiting_it(caplog: pytest.LogCaptureFixture) -> None:
-    server = InferenceServer()
-
-    @server.model("reads")
     async def reads() -> Any:
         connection.ensure_connection()
 
-    with served(server):
-        response = Asker(is_async=True)("POST", "/v2/models/reads/infer", b'{"inputs":[]}')
-    assert response.status_code == 500
-    assert [record.getMessage() for record in caplog.records if record.name == "oip_asgi"] == [
-        "model 'reads' failed on a request: in an async def, write await context.transport.auser(), and the async methods of Django's "
-        "models, such as aget"
-    ]
-
-
-def test_an_authorize_that_reads_the_database_is_told_of_awaiting_it(caplog: pytest.LogCaptureFixture) -> None:
-    def authorize(_: Access) -> bool:
-        connection.ensure_connection()
-        return True
-
-    async def model() -> Any:
-        return [1]
-
     server = InferenceServer(authorize=authorize)
-    server.register("m", model)
+    server.register("m", lambda: [1])
+    server.register("reads", reads)
     with served(server):
-        response = Asker(is_async=True)("POST", "/v2/models/m/infer", b'{"inputs":[]}')
-        assert response.status_code == 500
+        assert [asker(True)("POST", f"/v2/models/{name}/infer", b'{"inputs":[]}').status_code for name in ("reads", "m")] == [500, 500]
         assert [record.getMessage() for record in caplog.records if record.name == "oip_asgi"] == [
+            "model 'reads' failed on a request: in an async def, write await context.transport.auser(), and the async methods of Django's "
+            "models, such as aget",
             "authorize= failed, so the request is refused: make it an async def, and write user = await access.transport.auser(), and the "
-            'async methods of Django, such as await user.ahas_perm("app.permission")'
+            'async methods of Django, such as await user.ahas_perm("app.permission")',
         ]
-        assert Asker(is_async=False)("POST", "/v2/models/m/infer", b'{"inputs":[]}').status_code == 200
+        assert asker(False)("POST", "/v2/models/m/infer", b'{"inputs":[]}').status_code == 200
     server.stop()
-
-
-def set_user(get_response: Callable[[HttpRequest], HttpResponse]) -> Callable[[HttpRequest], HttpResponse]:
-    def middleware(request: HttpRequest) -> HttpResponse:
-        request.user = "ada"  # type: ignore[assignment]
-        return get_response(request)
-
-    return middleware
 
 
 def test_what_authorize_refuses_says_what_the_middleware_has_set(caplog: pytest.LogCaptureFixture) -> None:
@@ -310,8 +220,8 @@ def test_what_authorize_refuses_says_what_the_middleware_has_set(caplog: pytest.
     server = InferenceServer(authorize=lambda access: False)
     for is_async, kind in ((False, "WSGIRequest"), (True, "ASGIRequest")):
         caplog.clear()
-        with served(server), override_settings(MIDDLEWARE=[f"{__name__}.set_user"]):
-            assert Asker(is_async=is_async)("POST", "/v2/models/m/infer", b'{"inputs":[]}').status_code == 403
+        with served(server, MIDDLEWARE=[f"{__name__}.user_from_header"]):
+            assert asker(is_async)("POST", "/v2/models/m/infer", b'{"inputs":[]}', **{"X-User": "ada"}).status_code == 403
         assert [record.getMessage() for record in caplog.records if record.name == "oip_asgi"] == [
             f"authorize= refused infer with model 'm' over rest with 403, not allowed: infer with model 'm': access.transport is a {kind} "
             "with user (str)"
@@ -331,8 +241,7 @@ def test_an_authorize_that_awaits_the_database(is_async: bool, with_async: bool)
 
     server = make_server([], with_async=with_async, authorize=authorize)
     with served(server):
-        asker = Asker(is_async=is_async)
-        statuses = [asker("POST", f"/v2/models/{name}/infer", b'{"inputs":[]}').status_code for name in ("echo", "other")]
+        statuses = [asker(is_async)("POST", f"/v2/models/{name}/infer", b'{"inputs":[]}').status_code for name in ("echo", "other")]
     assert statuses == [200, 403]
     server.stop()
 
@@ -425,8 +334,7 @@ def test_atomic_requests_undo_what_was_written_before_an_error(monkeypatch: pyte
     server.register("writes", lambda: write(fails=False))
     server.register("count", count)
     with served(server):
-        asker = Asker(is_async=is_async)
-        answers = [asker("POST", f"/v2/models/{name}/generate", b"{}") for name in ("fails", "count", "writes", "count")]
+        answers = [asker(is_async)("POST", f"/v2/models/{name}/generate", b"{}") for name in ("fails", "count", "writes", "count")]
     assert answers[0].status_code >= 400
     assert [json.loads(answer.content)["output_0"] for answer in answers[1:]] == [0, 1, 1]
     connection.close()
@@ -451,8 +359,7 @@ def test_a_timeout_leaves_no_connection_open_and_no_broken_one_behind(is_async: 
     server.register("breaks", lambda: query(breaks=True), timeout=20, max_concurrency=1)
     server.register("query", lambda: query(breaks=False), timeout=20, max_concurrency=1)
     with served(server):
-        asker = Asker(is_async=is_async)
-        statuses = [asker("POST", f"/v2/models/{name}/generate", b"{}").status_code for name in ("breaks", "query", "query")]
+        statuses = [asker(is_async)("POST", f"/v2/models/{name}/generate", b"{}").status_code for name in ("breaks", "query", "query")]
     assert statuses == [200, 200, 200]
     server.stop()  # and the threads, after what they do behind their last answer
     for each in used:
@@ -460,7 +367,121 @@ def test_a_timeout_leaves_no_connection_open_and_no_broken_one_behind(is_async: 
             each.execute("select 1")
 
 
-def test_a_prefix_with_a_variable() -> None:
-    patterns: Any = [path("<str:tenant>/v2", include(urls(InferenceServer("tenants", "1"))))]
-    with override_settings(ROOT_URLCONF=tuple(patterns)):
-        assert Client().get("/anybody/v2/health/live").json() == {"live": True}
+# Its URL patterns: prefixes, what `manage.py check` says, and which view answers when models come later
+
+
+def make_models() -> InferenceServer:
+    server = InferenceServer("s", "1")
+    for name in ("echo", "org/model"):
+        server.register(name, lambda x: {"x": x})
+    return server
+
+
+@pytest.mark.parametrize("prefix", ["v2", "v2/", "ml/v2/", "<slug:tenant>/v2/"])
+def test_a_prefix_may_end_in_a_slash_and_have_variables(prefix: str, asking: Asker) -> None:
+    server, under = make_models(), f"/{prefix.removesuffix('/').replace('<slug:tenant>', 'ann')}"
+    with site(path(prefix, include(urls(server)))):
+        for target in ("/", "/models", "/models/", "/models/echo/ready", "/models/org/model", "/health/live", "/health/ready"):
+            assert asking("GET", f"{under}{target}").status_code == 200, target
+        for name in ("echo", "org/model", "org%2Fmodel"):
+            found = asking("POST", f"{under}/models/{name}/infer", BODY)
+            assert (found.status_code, found.content) == (200, answer(name.replace("%2F", "/"), ECHOED))
+        wrong = asking("POST", f"{under}/models/echo")
+        text = f"method 'POST' is not allowed here: expected GET, HEAD; for inference, POST to '{under}/models/echo/infer'"
+        assert (wrong.status_code, wrong.json()) == (405, {"error": text})
+        unknown = asking("GET", f"{under}/models/echo/predict")
+        assert unknown.json()["error"].startswith(f"unknown path '{under}/models/echo/predict': expected {under}/health/live, ")
+
+
+def test_the_bare_path_and_what_only_begins_as_the_prefix() -> None:
+    def page(request: HttpRequest, **_: object) -> HttpResponse:
+        return HttpResponse(f"the page {request.path}")
+
+    ask = asker(False)
+    for prefix in ("v2", "v2/"):
+        with site(path(prefix, include(urls(make_models()))), re_path("^(?P<rest>.*)$", page)):
+            for target in ("/v2x", "/v2x/models", "/v", "/", "/v2-models"):
+                assert ask("GET", target).content == f"the page {target}".encode()
+    with served(make_models()):
+        assert ask("GET", "/v2").json()["name"] == "s"
+        found = ask("GET", "/v2models")
+        assert (found.status_code, found.headers["content-type"].startswith("text/html")) == (404, True)
+    with site(path("v2/", include(urls(make_models()))), APPEND_SLASH=True):
+        found = ask("GET", "/v2")
+        assert (found.status_code, found.headers["location"]) == (301, "/v2/")  # of which `manage.py check` warns
+
+
+SLASH = (
+    'The prefix "{0}/" of the URL patterns of oip_asgi ends in a slash, so Django itself answers "/{0}", by a redirect to "/{0}/" or with '
+    "404. Clients such as tritonclient ask it for the server's metadata, and follow no redirects."
+)
+WITHOUT_SLASH = 'Write path("{0}", include(urls(server))), without the slash.'
+ROOT = "The URL patterns of oip_asgi are included at the root, where they answer the project's home page."
+NOT_AT_ROOT = 'Write path("v2", include(urls(server))), or put OIPMiddleware or OIPWSGIMiddleware around the application.'
+
+
+@pytest.mark.parametrize(
+    ("prefixes", "found"),
+    [
+        (["v2"], []),
+        (["v2/"], [("oip_asgi.W001", SLASH.format("v2"), WITHOUT_SLASH.format("v2"))]),
+        (["ml/", "v2/"], [("oip_asgi.W001", SLASH.format("ml/v2"), WITHOUT_SLASH.format("ml/v2"))]),
+        (["ml/", "v2"], []),
+        ([""], [("oip_asgi.W002", ROOT, NOT_AT_ROOT)]),
+    ],
+)
+def test_what_manage_py_check_says(prefixes: list[str], found: list[tuple[str, str, str]]) -> None:
+    patterns: Any = urls(make_models())
+    for prefix in reversed(prefixes):
+        patterns = [path(prefix, include(patterns))]
+    with site(*patterns):
+        messages = [message for message in run_checks() if str(message.id).startswith("oip_asgi")]
+    assert [(message.id, message.msg, message.hint) for message in messages] == found
+    assert {str(message).partition(": (oip_asgi")[0] for message in messages} <= {
+        f'path("{prefix}", include(urls(server)))' for prefix in ("", "v2/", "ml/v2/")
+    }
+
+
+def test_models_that_come_later_decide_which_view_answers() -> None:
+    server = make_models()
+    loops: list[Any] = []
+    steps: list[str] = []
+
+    async def later(x: Any) -> Any:
+        loops.append(asyncio.get_running_loop())
+        return x
+
+    def count(x: Any) -> Iterator[Any]:
+        for place in range(3):
+            steps.append(f"made {place}")
+            yield np.array([place])
+
+    async def ask() -> Any:
+        found = await AsyncClient().generic("POST", "/v2/models/later/infer", BODY, "application/json")
+        return found, asyncio.get_running_loop()
+
+    app = staying(ASGIHandler())
+
+    async def noting(scope: Any, receive: Any, send: Any) -> None:
+        async def send_and_note(message: Any) -> None:
+            if message.get("body"):
+                steps.append("sent")
+            await send(message)
+
+        await app(scope, receive, send_and_note)
+
+    with served(server):
+        assert asker(True)("POST", "/v2/models/echo/infer", BODY).status_code == 200
+        server.register("later", later)
+        found, loop = asyncio.run(ask())
+        assert (found.status_code, loops) == (200, [loop])  # Django's own event loop, not one in the background
+        loops.clear()
+        assert [asker(False)("POST", "/v2/models/later/infer", BODY).status_code for _ in range(2)] == [200, 200]
+        assert len(set(loops)) == 1  # under WSGI, all on the one background loop
+        server.unregister_sync("later")
+        assert asker(True)("POST", "/v2/models/echo/infer", BODY).status_code == 200
+        server.register("count", count)
+        streamed = over_asgi(noting, "/v2")(Request("POST", "/models/count/infer_stream", (), BODY))
+    assert (streamed.status, streamed.body.count(b"data: ")) == (200, 3)
+    assert steps == ["made 0", "sent", "made 1", "sent", "made 2", "sent"]
+    server.stop()

@@ -27,38 +27,15 @@ configure_django()
 
 NAMES: dict[str, Any] = {name: getattr(oip_asgi, name) for name in oip_asgi.__all__}
 OTHERS: dict[str, Any] = {"urls": urls, "blueprint": blueprint, "specs_of": specs_of, "register_folder": register_folder}
-GLOBALS: dict[str, Any] = {
-    "APIKeyHeader": APIKeyHeader,
-    "Depends": Depends,
-    "FastAPI": FastAPI,
-    "Security": Security,
-    "Starlette": Starlette,
-    "DispatcherMiddleware": DispatcherMiddleware,
-    "NotFound": NotFound,
-    "Flask": Flask,
-    "abort": abort,
-    "request": request,
-    "include": include,
-    "path": path,
-    "np": np,
-    "npt": npt,
-}
+OF_HOSTS: Any = (APIKeyHeader, Depends, FastAPI, Security, Starlette, DispatcherMiddleware, NotFound, Flask, abort, include)
+GLOBALS = {**NAMES, **OTHERS, **{each.__name__: each for each in OF_HOSTS}, "request": request, "path": path, "np": np, "npt": npt}
 FIRST = [
     *("InferenceServer", "InferenceServer.register", "InferenceServer.model", "OIPApp", "OIPApp.install", "OIPMiddleware", "OIPWSGIApp"),
     *("OIPWSGIMiddleware", "TensorSpec", "InferenceError", "InferenceRequest", "ResponseCache", "SharedMemory", *OTHERS),
 ]
-
-
-def find_examples() -> dict[str, doctest.DocTest]:
-    finder, found = doctest.DocTestFinder(exclude_empty=True), {}
-    for name, value in (NAMES | OTHERS).items():
-        for test in finder.find(value, name, module=False, globs={**NAMES, **OTHERS, **GLOBALS}):
-            if test.examples:
-                found[test.name] = test
-    return found
-
-
-EXAMPLES = find_examples()
+FINDER = doctest.DocTestFinder(exclude_empty=True)
+FOUND = [test for name, value in (NAMES | OTHERS).items() for test in FINDER.find(value, name, module=False, globs=GLOBALS)]
+EXAMPLES = {test.name: test for test in FOUND if test.examples}
 
 
 def test_each_of_the_first_names_has_an_example() -> None:

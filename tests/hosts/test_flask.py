@@ -1,30 +1,24 @@
-"""What is Flask's own about the blueprint: its hooks, its limit, its context, its errors."""
+"""What is Flask's own about the blueprint: its hooks, its limit, its context, its prefixes, its errors."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
-from io import BytesIO
 from typing import Any
 
 import numpy as np
 import pytest
-from flask import Flask, abort, current_app, g, request
+from flask import Flask, Response, abort, current_app, g, redirect, request
 from flask.typing import ResponseReturnValue
-from werkzeug.test import EnvironBuilder
+from werkzeug.datastructures import WWWAuthenticate
+from werkzeug.exceptions import Unauthorized
 
 from oip_asgi import InferenceContext, InferenceServer
 from oip_asgi.flask import blueprint
+from tests.support.host_ways import flask_app
 from tests.table.row import ECHOED, GOOD, answer, inputs
 
 BODY = inputs(GOOD)
 INFER = "/v2/models/echo/infer"
-
-
-def make_app(server: InferenceServer) -> Flask:
-    app = Flask(__name__)
-    app.register_blueprint(blueprint(server))
-    return app
 
 
 @pytest.fixture
@@ -44,31 +38,16 @@ def server(calls: list[str]) -> InferenceServer:
     return server
 
 
-def test_before_request_decides_who_gets_in(server: InferenceServer, calls: list[str]) -> None:
-    app = make_app(server)
+def test_hooks_decide_who_gets_in_and_see_our_answers(server: InferenceServer, calls: list[str]) -> None:
+    app, seen = flask_app(blueprint(server)), list[tuple[str, int]]()
 
     @app.before_request
     def authenticate() -> ResponseReturnValue | None:
+        if request.headers.get("X-Forbidden"):
+            abort(403)
         if request.blueprint != "oip" or request.headers.get("X-Key") == "open sesame":
             return None
         return {"error": "who is there?"}, 401
-
-    client = app.test_client()
-    assert client.post(INFER, data=BODY).status_code == 401
-    assert client.get("/v2").status_code == 401
-    assert calls == []
-    found = client.post(INFER, data=BODY, headers={"X-Key": "open sesame"})
-    assert (found.status_code, found.data) == (200, answer("echo", ECHOED))
-
-
-def test_hooks_may_abort_and_see_our_answers(server: InferenceServer) -> None:
-    app = make_app(server)
-    seen: list[tuple[str, int]] = []
-
-    @app.before_request
-    def only_json() -> None:
-        if request.headers.get("X-Forbidden"):
-            abort(403)
 
     @app.after_request
     def note(response: Any) -> Any:
@@ -77,13 +56,16 @@ def test_hooks_may_abort_and_see_our_answers(server: InferenceServer) -> None:
         return response
 
     client = app.test_client()
+    assert [client.post(INFER, data=BODY).status_code, client.get("/v2").status_code] == [401, 401]
     assert client.get("/v2", headers={"X-Forbidden": "1"}).status_code == 403
-    assert client.get("/v2/models/nope").headers["X-Seen"] == "yes"
-    assert seen == [("oip", 403), ("oip", 404)]
+    assert calls == []
+    found = client.post(INFER, data=BODY, headers={"X-Key": "open sesame"})
+    assert (found.status_code, found.data, found.headers["X-Seen"]) == (200, answer("echo", ECHOED), "yes")
+    assert seen == [("oip", 401), ("oip", 401), ("oip", 403), ("oip", 200)]
 
 
 def test_both_limits_apply(server: InferenceServer, calls: list[str]) -> None:
-    app = make_app(server)
+    app = flask_app(blueprint(server))
     client = app.test_client()
 
     def refused(size: int) -> tuple[int, str]:
@@ -98,43 +80,6 @@ def test_both_limits_apply(server: InferenceServer, calls: list[str]) -> None:
     assert calls == ["echo", "echo"]
 
 
-@pytest.mark.parametrize("limit", [None, 1000])
-def test_a_chunked_body_keeps_the_limits(server: InferenceServer, limit: int | None) -> None:
-    app = make_app(server)
-    app.config["MAX_CONTENT_LENGTH"] = limit
-
-    def send(body: bytes, *, terminated: bool = True) -> tuple[int, bytes]:
-        return post(app, body, {"HTTP_TRANSFER_ENCODING": "chunked", "wsgi.input_terminated": terminated})
-
-    assert send(BODY) == (200, answer("echo", ECHOED))
-    status, error = send(BODY.ljust(5001))
-    assert (status, str(limit or 5000).encode() in error) == (413, True)
-    assert send(BODY, terminated=False)[0] == 411
-
-
-def post(app: Flask, body: bytes, more: dict[str, Any]) -> tuple[int, bytes]:
-    """What a server does, where the test client would add a length."""
-    environ = EnvironBuilder(path=INFER, method="POST").get_environ()
-    for name in ("CONTENT_LENGTH", "wsgi.input_terminated"):
-        environ.pop(name, None)
-    environ.update({"wsgi.input": BytesIO(body), **more})
-    started: list[str] = []
-
-    def start_response(status: str, headers: object, exc_info: object = None) -> Callable[[bytes], object]:
-        started.append(status)
-        return lambda data: None
-
-    answered = b"".join(app(environ, start_response))
-    return int(started[0].split()[0]), answered
-
-
-def test_a_body_that_ends_early_is_no_error_of_ours(server: InferenceServer, calls: list[str]) -> None:
-    status, error = post(make_app(server), BODY, {"CONTENT_LENGTH": str(len(BODY) + 1)})
-    assert status == 400
-    assert json.loads(error)["error"] == f"the body ended after {len(BODY)} bytes: expected {len(BODY) + 1}"
-    assert calls == []
-
-
 def test_a_model_is_inside_flasks_context() -> None:
     server = InferenceServer()
 
@@ -147,7 +92,7 @@ def test_a_model_is_inside_flasks_context() -> None:
     async def from_afar(context: InferenceContext) -> Any:
         return np.array([context.transport["user"]])
 
-    app = make_app(server)
+    app = flask_app(blueprint(server))
 
     @app.before_request
     def authenticate() -> None:
@@ -161,8 +106,8 @@ def test_a_model_is_inside_flasks_context() -> None:
 
 
 def test_every_method_is_for_us_to_answer(server: InferenceServer) -> None:
-    client = make_app(server).test_client()
-    for method in ("PUT", "DELETE", "PATCH", "OPTIONS", "TRACE", "BREW", "POST"):
+    client = flask_app(blueprint(server)).test_client()
+    for method in ("PATCH", "OPTIONS", "TRACE", "BREW"):
         found = client.open("/v2", method=method)
         assert (found.status_code, found.headers["Allow"], found.content_type) == (405, "GET, HEAD", "application/json")
         assert json.loads(found.data)["error"].startswith(f"method '{method}'")
@@ -178,37 +123,64 @@ def test_subdomains_are_flasks_too(server: InferenceServer) -> None:
 
 
 def test_two_blueprints_need_two_names(server: InferenceServer) -> None:
-    app = make_app(server)
     with pytest.raises(ValueError, match="'oip' is already registered"):
-        app.register_blueprint(blueprint(server, url_prefix="/other"))
+        flask_app(blueprint(server), blueprint(server, url_prefix="/other"))
 
 
-@pytest.mark.parametrize("read", [lambda: request.get_data(), lambda: request.get_json(force=True)])
-def test_a_body_that_before_request_has_read(read: Callable[[], object]) -> None:
-    server = InferenceServer()
-    server.register("m", lambda x: x)
-    app = Flask(__name__)
-    app.register_blueprint(blueprint(server))
+def test_a_prefix_with_a_variable_even_of_our_own_name() -> None:
+    server = InferenceServer("tenants", "1")
+    server.register("m", lambda x: x, version="2")
+    client = flask_app(blueprint(server, url_prefix="/<name>/<int:version>/<path>/v2", public=["health"])).test_client()
+    paths = ("/models/m/versions/2", "/models/m/versions/3", "/health/live/", "/no")
+    assert [client.get(f"/ann/3/x/v2{path}").status_code for path in paths] == [200, 404, 200, 404]
+
+
+# What its own checks raise on the protocol's routes: their status, their headers, and `{"error": text}`; elsewhere as before
+
+
+@pytest.fixture
+def checking(server: InferenceServer) -> Any:
+    app = flask_app(blueprint(server, public=["health"]))
 
     @app.before_request
-    def log() -> None:
-        read()
+    def check() -> Any:
+        asked = request.headers.get("X-Ask", "")
+        if asked == "key":
+            raise Unauthorized("no key", www_authenticate=WWWAuthenticate("basic"))
+        if asked == "login":
+            abort(redirect("/login"))
+        if asked == "response":
+            abort(Response("the host's own", 403))
+        if asked == "bug":
+            raise RuntimeError("a bug of the host")
+        if asked:
+            abort(int(asked))
 
-    body = b'{"inputs":[{"name":"x","shape":[1],"datatype":"FP32","data":[1]}]}'
-    answer = app.test_client().post("/v2/models/m/infer", data=body)
-    assert (answer.status_code, b'"data":[1.0]' in answer.data) == (200, True)
+    @app.errorhandler(404)
+    @app.errorhandler(401)
+    def answer_as_the_host(error: Any) -> tuple[str, int]:
+        return "the host's own", error.code
+
+    return app.test_client()
 
 
-def test_a_prefix_with_a_variable() -> None:
-    app = Flask(__name__)
-    app.register_blueprint(blueprint(InferenceServer("tenants", "1"), url_prefix="/<tenant>/v2"))
-    assert app.test_client().get("/anybody/v2/health/live").json == {"live": True}
+@pytest.mark.parametrize("path", ["/v2", "/v2/models/echo/infer", "/v2/health/live"])
+def test_abort_in_flask(checking: Any, path: str) -> None:
+    found = checking.get(path, headers={"X-Ask": "key"})
+    assert (found.status_code, found.data, found.content_type) == (401, b'{"error":"no key"}', "application/json")
+    assert found.headers["WWW-Authenticate"].strip() == "Basic"  # werkzeug 3.1.6 ends it with a space
+    found = checking.get(path, headers={"X-Ask": "403"})
+    text = "You don't have the permission to access the requested resource. It is either read-protected or not readable by the server."
+    assert (found.status_code, found.json) == (403, {"error": text})
+    found = checking.get(path, headers={"X-Ask": "bug"})
+    assert (found.status_code, list(found.json or {})) == (500, ["error"])
 
 
-def test_a_prefix_with_a_variable_of_our_own_name() -> None:
-    app, server = Flask(__name__), InferenceServer("tenants", "1")
-    server.register("m", lambda x: x, version="2")
-    app.register_blueprint(blueprint(server, url_prefix="/<name>/<int:version>/<path>/v2", public=["health"]))
-    client, prefix = app.test_client(), "/ann/3/x/v2"
-    found = [client.get(f"{prefix}{path}").status_code for path in ("/models/m/versions/2", "/models/m/versions/3", "/health/live/", "/no")]
-    assert found == [200, 404, 200, 404]
+def test_what_flask_answers_elsewhere_and_by_a_response_of_its_own_stays(checking: Any) -> None:
+    assert checking.get("/own", headers={"X-Ask": "key"}).data == b"the host's own"
+    assert checking.get("/v2x").data == b"the host's own"
+    assert checking.get("/own", headers={"X-Ask": "403"}).content_type == "text/html; charset=utf-8"
+    for path in ("/v2", "/own"):
+        found = checking.get(path, headers={"X-Ask": "login"})
+        assert (found.status_code, found.headers["Location"]) == (302, "/login")
+        assert checking.get(path, headers={"X-Ask": "response"}).data == b"the host's own"

@@ -9,22 +9,21 @@ import grpc
 import httpx2
 import numpy as np
 import pytest
-from litestar import Litestar, asgi
+from litestar import Litestar
 from litestar.config.cors import CORSConfig
 from litestar.connection import ASGIConnection
 from litestar.exceptions import NotAuthorizedException
 from litestar.middleware import AbstractAuthenticationMiddleware, AuthenticationResult
 from litestar.middleware.session.server_side import ServerSideSessionConfig
-from litestar.types import Receive, Scope, Send
 from quart import Quart
 from starlette.middleware.cors import CORSMiddleware
 from starlette.middleware.sessions import SessionMiddleware
 from starlette.responses import PlainTextResponse
 
 from oip_asgi import InferenceContext, InferenceServer, OIPMiddleware
-from oip_asgi.grpc import OIPGRPCApp
 from tests.support.grpc_asgi import WEB, frame, frames_of
 from tests.support.grpc_ways import MESSAGES, SERVICE, Client, wire_request
+from tests.support.host_ways import litestar_with_grpc
 from tests.support.threads import behind_hypercorn
 
 INFER = f"/{SERVICE}/ModelInfer"
@@ -35,16 +34,6 @@ PAGE = "https://page.example"
 
 Make = Callable[[InferenceServer], Any]
 """From a server to the application of a host around it."""
-
-
-def litestar(server: InferenceServer, **options: Any) -> Litestar:
-    grpc_app = OIPGRPCApp(server)
-
-    @asgi(grpc_app.paths, is_mount=True, copy_scope=False)
-    async def services(scope: Scope, receive: Receive, send: Send) -> None:
-        await grpc_app(scope, receive, send)  # type: ignore[arg-type]  # Litestar has ASGI types of its own
-
-    return Litestar([services], logging_config=None, **options)
 
 
 def quart(server: InferenceServer) -> Quart:
@@ -65,7 +54,7 @@ class Authentication(AbstractAuthenticationMiddleware):
 
 
 def litestar_middleware(server: InferenceServer) -> Any:
-    return litestar(server, middleware=[Authentication])
+    return litestar_with_grpc(server, middleware=[Authentication])
 
 
 def litestar_guard(server: InferenceServer) -> Any:
@@ -73,7 +62,7 @@ def litestar_guard(server: InferenceServer) -> Any:
         if is_refused(connection.headers.get(PLEASE[0])):
             raise NotAuthorizedException("say please")
 
-    return litestar(server, guards=[refuse])
+    return litestar_with_grpc(server, guards=[refuse])
 
 
 def litestar_middleware_inside(server: InferenceServer) -> Any:
@@ -151,17 +140,24 @@ def test_what_covers_grpc(make: Make, covers: bool) -> None:
             assert client.refusal("ModelInfer", wire_request("nope"), metadata=[PLEASE])[0] == "NOT_FOUND"
 
 
-def litestar_with_cors(server: InferenceServer) -> Any:
-    return litestar(server, cors_config=CORSConfig(allow_origins=[PAGE], allow_methods=["POST"]))
-
-
-def quart_with_cors(server: InferenceServer) -> Any:
+def around_quart(server: InferenceServer, middleware: Any, **options: Any) -> Any:
     app: Any = quart(server)
-    app.asgi_app = CORSMiddleware(app.asgi_app, allow_origins=[PAGE], allow_methods=["POST"], allow_headers=["x-grpc-web"])
+    app.asgi_app = middleware(app.asgi_app, **options)
     return app
 
 
-@pytest.mark.parametrize("make", [litestar_with_cors, quart_with_cors])
+FOR_PAGES: Any = {"allow_origins": [PAGE], "allow_methods": ["POST"]}
+WITH_CORS: list[Make] = [
+    lambda server: litestar_with_grpc(server, cors_config=CORSConfig(**FOR_PAGES)),
+    lambda server: around_quart(server, CORSMiddleware, allow_headers=["x-grpc-web"], **FOR_PAGES),
+]
+WITH_SESSIONS: list[Make] = [
+    lambda server: litestar_with_grpc(server, middleware=[ServerSideSessionConfig().middleware]),
+    lambda server: around_quart(server, SessionMiddleware, secret_key="tests"),
+]
+
+
+@pytest.mark.parametrize("make", WITH_CORS, ids=["Litestar", "Quart"])
 def test_cors_for_pages_that_ask_over_grpc_web(make: Make) -> None:
     server = InferenceServer()
     server.register("echo", lambda x: x)
@@ -180,17 +176,7 @@ def test_cors_for_pages_that_ask_over_grpc_web(make: Make) -> None:
             assert list(client.ask("ModelInfer", ECHO).raw_output_contents) == [FOUR_FLOATS]
 
 
-def litestar_with_sessions(server: InferenceServer) -> Any:
-    return litestar(server, middleware=[ServerSideSessionConfig().middleware])
-
-
-def quart_with_sessions(server: InferenceServer) -> Any:
-    app: Any = quart(server)
-    app.asgi_app = SessionMiddleware(app.asgi_app, secret_key="tests")
-    return app
-
-
-@pytest.mark.parametrize("make", [litestar_with_sessions, quart_with_sessions])
+@pytest.mark.parametrize("make", WITH_SESSIONS, ids=["Litestar", "Quart"])
 def test_a_model_has_the_session_of_its_client(make: Make) -> None:
     server = InferenceServer()
 

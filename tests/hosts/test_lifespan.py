@@ -1,9 +1,10 @@
-"""When models are loaded and let go: with the host's lifespan, without one, under many first requests, and on one loop after another."""
+"""When models are loaded and let go: with the host's lifespan, without one, under many first requests, on one loop after another, and by
+probes, which do not wait where a request holds a thread of its host.
+"""
 
 from __future__ import annotations
 
 import asyncio
-import logging
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -13,18 +14,23 @@ from typing import Any, TypeAlias
 import numpy as np
 import pytest
 from django.core.asgi import get_asgi_application
+from django.core.wsgi import get_wsgi_application
+from django.test import override_settings
+from django.urls import include, path
 from fastapi import FastAPI
 from litestar import Litestar
 from quart import Quart
 from starlette.applications import Starlette
 from starlette.middleware import Middleware
 
-from oip_asgi import InferenceContext, InferenceServer, OIPApp, OIPMiddleware, OIPWSGIApp
+from oip_asgi import InferenceContext, InferenceServer, OIPApp, OIPMiddleware, OIPWSGIApp, OIPWSGIMiddleware
+from oip_asgi.django import urls
 from oip_asgi.flask import blueprint
-from tests.support.host_ways import configure_django, flask_app
-from tests.support.inside import states
-from tests.support.lifespan import Lifespan
-from tests.support.ways import Request, other_asgi_app, over_asgi, over_wsgi, send_asgi
+from tests.support.asking import logged
+from tests.support.host_ways import configure_django, fastapi_mounted, flask_app
+from tests.support.lifespan import Lifespan, live_through
+from tests.support.talk import block_until
+from tests.support.ways import Request, Way, other_asgi_app, other_wsgi_app, over_wsgi, send_asgi
 from tests.table.row import GOOD, infer, inputs
 
 Events: TypeAlias = list[str]
@@ -37,50 +43,47 @@ def noting(events: Events) -> InferenceServer:
     return server
 
 
+def states(server: InferenceServer) -> list[str]:
+    return [model.state for model in server.models()]
+
+
 async def ask(app: Any, path: str = "/v2/health/ready") -> int:
-    way = await asyncio.to_thread(lambda: over_asgi(app, ""))
-    return (await asyncio.to_thread(way, Request("GET", path))).status
+    return (await send_asgi(app, Request("GET", path))).status
 
 
-def installed_starlette(server: InferenceServer, events: Events) -> Any:
+def lifespan_of(events: Events) -> Any:
+    """A host's own lifespan, which notes in `events`."""
+
     @asynccontextmanager
     async def lifespan(app: Any) -> AsyncIterator[dict[str, Any]]:
         events.append("host starts")
         yield {"pool": "the host's"}
         events.append("host stops")
 
-    app = Starlette(lifespan=lifespan)
+    return lifespan
+
+
+def installed(kind: Any, server: InferenceServer, events: Events) -> Any:
+    app = kind(lifespan=lifespan_of(events))
     OIPApp(server).install(app)
     return app
 
 
-def middleware_in_starlette(server: InferenceServer, events: Events) -> Any:
-    @asynccontextmanager
-    async def lifespan(app: Any) -> AsyncIterator[None]:
-        events.append("host starts")
-        yield
-        events.append("host stops")
-
-    return Starlette(lifespan=lifespan, middleware=[Middleware(OIPMiddleware, server=server)])
+def installed_starlette(server: InferenceServer, events: Events) -> Any:
+    return installed(Starlette, server, events)
 
 
 def installed_fastapi(server: InferenceServer, events: Events) -> Any:
-    @asynccontextmanager
-    async def lifespan(app: Any) -> AsyncIterator[None]:
-        events.append("host starts")
-        yield
-        events.append("host stops")
+    return installed(FastAPI, server, events)
 
-    app = FastAPI(lifespan=lifespan)
-    OIPApp(server).install(app)
-    return app
+
+def middleware_in_starlette(server: InferenceServer, events: Events) -> Any:
+    return Starlette(lifespan=lifespan_of(events), middleware=[Middleware(OIPMiddleware, server=server)])
 
 
 def around_litestar(server: InferenceServer, events: Events) -> Any:
-    app = Litestar(
-        [], logging_config=None, on_startup=[lambda: events.append("host starts")], on_shutdown=[lambda: events.append("host stops")]
-    )
-    return OIPMiddleware(app, server)
+    hooks: Any = {"on_startup": [lambda: events.append("host starts")], "on_shutdown": [lambda: events.append("host stops")]}
+    return OIPMiddleware(Litestar([], logging_config=None, **hooks), server)
 
 
 def around_quart(server: InferenceServer, events: Events) -> Any:
@@ -98,34 +101,12 @@ def around_quart(server: InferenceServer, events: Events) -> Any:
     return app
 
 
-WITH_LIFESPAN = [installed_starlette, middleware_in_starlette, installed_fastapi, around_litestar, around_quart]
-
-
-@pytest.mark.parametrize("make", WITH_LIFESPAN)
-def test_models_start_and_stop_with_the_host(make: Callable[[InferenceServer, Events], Any]) -> None:
-    events: Events = []
-    server = noting(events)
-    app = make(server, events)
-
-    async def live() -> None:
-        async with Lifespan(app) as lifespan:
-            assert await lifespan.say("startup") == "lifespan.startup.complete"
-            assert events == ["host starts", "load"]
-            assert await ask(app) == 200
-            assert await lifespan.say("shutdown") == "lifespan.shutdown.complete"
-            await lifespan.task
-
-    asyncio.run(live())
-    assert events == ["host starts", "load", "host stops"]
-    assert [*states(server).values()] == ["registered"]  # loaded again at the next start
-
-
-def around_django(server: InferenceServer) -> Any:
+def around_django(server: InferenceServer, events: Events) -> Any:
     configure_django()
     return OIPMiddleware(get_asgi_application(), server)
 
 
-def around_one_that_listens_first(server: InferenceServer) -> Any:
+def around_one_that_listens_first(server: InferenceServer, events: Events) -> Any:
     async def listening_app(scope: Any, receive: Any, send: Any) -> None:
         await receive()
         raise RuntimeError(f"{scope['type']} is nothing that this application knows")
@@ -133,7 +114,7 @@ def around_one_that_listens_first(server: InferenceServer) -> Any:
     return OIPMiddleware(listening_app, server)
 
 
-def around_one_that_returns(server: InferenceServer) -> Any:
+def around_one_that_returns(server: InferenceServer, events: Events) -> Any:
     async def returning_app(scope: Any, receive: Any, send: Any) -> None:
         if scope["type"] == "http":
             await other_asgi_app(scope, receive, send)
@@ -141,33 +122,39 @@ def around_one_that_returns(server: InferenceServer) -> Any:
     return OIPMiddleware(returning_app, server)
 
 
-def alone(server: InferenceServer) -> Any:
-    app = OIPApp(server)
-
-    async def at_v2(scope: Any, receive: Any, send: Any) -> None:
-        await app({**scope, "root_path": "/v2"}, receive, send)
-
-    return at_v2
+def alone(server: InferenceServer, events: Events) -> Any:
+    return OIPApp(server, path="/v2")
 
 
-@pytest.mark.parametrize("make", [around_django, around_one_that_listens_first, around_one_that_returns, alone])
-def test_lifespan_for_hosts_that_have_none(make: Callable[[InferenceServer], Any]) -> None:
+WITH_LIFESPAN = [installed_starlette, middleware_in_starlette, installed_fastapi, around_litestar, around_quart]
+WITHOUT = [around_django, around_one_that_listens_first, around_one_that_returns, alone]
+
+
+@pytest.mark.parametrize("make", [*WITH_LIFESPAN, *WITHOUT])
+def test_models_start_and_stop_with_the_host(make: Callable[[InferenceServer, Events], Any]) -> None:
     events: Events = []
-    app = make(noting(events))
+    server = noting(events)
+    app = make(server, events)
+    before, after = (["host starts"], ["host stops"]) if make in WITH_LIFESPAN else ([], [])
 
     async def live() -> None:
         async with Lifespan(app) as lifespan:
             assert await lifespan.say("startup") == "lifespan.startup.complete"
-            assert events == ["load"]
+            assert events == [*before, "load"]
             assert await ask(app) == 200
             assert await lifespan.say("shutdown") == "lifespan.shutdown.complete"
             await lifespan.task
 
     asyncio.run(asyncio.wait_for(live(), 20))
+    assert events == [*before, "load", *after]
+    assert states(server) == ["registered"]  # loaded again at the next start
+    if make is installed_starlette:
+        asyncio.run(live_through(app))
+        assert events == [*before, "load", *after] * 2
 
 
 @pytest.mark.parametrize("make", [installed_starlette, around_litestar])
-def test_a_load_that_fails_leaves_the_host_up(make: Callable[[InferenceServer, Events], Any]) -> None:
+def test_a_load_that_fails_leaves_the_host_up(make: Callable[[InferenceServer, Events], Any], caplog: pytest.LogCaptureFixture) -> None:
     def load() -> None:
         raise OSError("no such weights")
 
@@ -179,86 +166,46 @@ def test_a_load_that_fails_leaves_the_host_up(make: Callable[[InferenceServer, E
     async def live() -> None:
         async with Lifespan(app) as lifespan:
             assert await lifespan.say("startup") == "lifespan.startup.complete"
-            assert await ask(app) == 503
-            assert await ask(app, "/v2/health/live") == 200
-            assert await ask(app, "/v2/models/broken/ready") == 503
-            assert await ask(app, "/v2/models/fine/ready") == 200
+            paths = ("health/ready", "health/live", "models/broken/ready", "models/fine/ready")
+            assert [await ask(app, f"/v2/{path}") for path in paths] == [503, 200, 503, 200]
             assert await lifespan.say("shutdown") == "lifespan.shutdown.complete"
 
-    with logged() as records:
-        asyncio.run(live())
-    [record] = records
+    asyncio.run(live())
+    [record] = logged(caplog)
     assert record.exc_info
     assert "no such weights" in str(record.exc_info[1])
 
 
-@contextmanager
-def logged() -> Iterator[list[logging.LogRecord]]:
-    """What we log; Litestar replaces the handlers by which pytest would see it."""
-    records: list[logging.LogRecord] = []
-
-    class Noting(logging.Handler):
-        def emit(self, record: logging.LogRecord) -> None:
-            records.append(record)
-
-    handler = Noting()
-    logger = logging.getLogger("oip_asgi")
-    logger.addHandler(handler)
-    try:
-        yield records
-    finally:
-        logger.removeHandler(handler)
-
-
-def connect_to_nothing() -> None:
-    raise RuntimeError("no database")
-
-
 @pytest.mark.parametrize("around", [True, False])
-def test_a_host_that_fails_to_start_never_loads(around: bool) -> None:
+@pytest.mark.parametrize("fails", ["startup", "shutdown"])
+def test_a_host_that_fails_to_start_never_loads_and_one_that_fails_to_stop_has_let_the_models_go(fails: str, around: bool) -> None:
     events: Events = []
 
     @asynccontextmanager
     async def lifespan(app: Any) -> AsyncIterator[None]:
-        connect_to_nothing()
+        if fails == "startup":
+            raise RuntimeError("no database")
         yield
+        raise RuntimeError("no database")
 
+    server = noting(events)
     app: Any = Starlette(lifespan=lifespan)
     if around:
-        app = OIPMiddleware(app, noting(events))
+        app = OIPMiddleware(app, server)
     else:
-        OIPApp(noting(events)).install(app)
+        OIPApp(server).install(app)
 
     async def live() -> None:
         async with Lifespan(app) as running:
-            assert await running.say("startup") == "lifespan.startup.failed"
+            if fails == "shutdown":
+                assert await running.say("startup") == "lifespan.startup.complete"
+            assert await running.say(fails) == f"lifespan.{fails}.failed"
             with pytest.raises(RuntimeError, match="no database"):
                 await running.task
 
     asyncio.run(live())
-    assert events == []
-
-
-def test_a_host_that_fails_to_stop_has_let_the_models_go() -> None:
-    events: Events = []
-
-    @asynccontextmanager
-    async def lifespan(app: Any) -> AsyncIterator[None]:
-        yield
-        raise RuntimeError("the pool will not close")
-
-    server = noting(events)
-    app = OIPMiddleware(Starlette(lifespan=lifespan), server)
-
-    async def live() -> None:
-        async with Lifespan(app) as running:
-            assert await running.say("startup") == "lifespan.startup.complete"
-            assert await running.say("shutdown") == "lifespan.shutdown.failed"
-            with pytest.raises(RuntimeError, match="the pool will not close"):
-                await running.task
-
-    asyncio.run(live())
-    assert [*states(server).values()] == ["registered"]
+    assert events == (["load"] if fails == "shutdown" else [])
+    assert states(server) == ["registered"]
 
 
 def test_state_of_the_hosts_lifespan_reaches_the_model() -> None:
@@ -277,7 +224,7 @@ def test_state_of_the_hosts_lifespan_reaches_the_model() -> None:
             async def with_state(scope: Any, receive: Any, send: Any) -> None:
                 await app({**scope, "state": dict(lifespan.state)}, receive, send)
 
-            found = await asyncio.to_thread(over_asgi(with_state, "/v2"), infer("pool", inputs()))
+            found = await send_asgi(with_state, infer("pool", inputs()), "/v2")
             assert await lifespan.say("shutdown") == "lifespan.shutdown.complete"
             return found.body
 
@@ -302,16 +249,14 @@ def slowly_loading(loads: Events) -> tuple[InferenceServer, threading.Event]:
 def test_fifty_first_requests_load_once_under_asgi() -> None:
     loads: Events = []
     server, go_on = slowly_loading(loads)
-    app = Starlette()
-    app.mount("/v2", OIPApp(server))
-    came = 0
+    app, came = fastapi_mounted(server), 0
 
     async def one() -> int:
         nonlocal came
         came += 1
         if came == FIRST:
             asyncio.get_running_loop().call_later(0.05, go_on.set)
-        return (await send_asgi(app, Request("POST", "/models/echo/infer", (), inputs(GOOD)), "/v2")).status
+        return (await send_asgi(app, infer("echo", inputs(GOOD)), "/v2")).status
 
     async def all_at_once() -> list[int]:
         return await asyncio.gather(*(one() for _ in range(FIRST)))
@@ -345,27 +290,10 @@ def test_two_event_loops_one_after_the_other() -> None:
         await asyncio.sleep(0)
         return x
 
-    app = Starlette()
-    app.mount("/v2", OIPApp(server))
-    way = over_asgi(app, "/v2")  # each request of it has an event loop of its own
+    app = fastapi_mounted(server)
     for model in ("echo", "awaits", "echo", "awaits"):
-        assert way(infer(model, inputs(GOOD))).status == 200
+        assert asyncio.run(send_asgi(app, infer(model, inputs(GOOD)), "/v2")).status == 200
     assert events == ["load"]
-
-
-def test_two_lifespans_one_after_the_other() -> None:
-    events: Events = []
-    app = installed_starlette(noting(events), events)
-
-    async def live() -> None:
-        async with Lifespan(app) as lifespan:
-            assert await lifespan.say("startup") == "lifespan.startup.complete"
-            assert await ask(app) == 200
-            assert await lifespan.say("shutdown") == "lifespan.shutdown.complete"
-
-    asyncio.run(live())
-    asyncio.run(live())
-    assert events == ["host starts", "load", "host stops"] * 2
 
 
 def test_a_server_in_two_hosts_is_let_go_by_the_last() -> None:
@@ -378,10 +306,10 @@ def test_a_server_in_two_hosts_is_let_go_by_the_last() -> None:
             await first.say("startup")
             await second.say("startup")
             await first.say("shutdown")
-            assert [*states(server).values()] == ["ready"]
+            assert states(server) == ["ready"]
             assert await ask(two) == 200
             await second.say("shutdown")
-            assert [*states(server).values()] == ["registered"]
+            assert states(server) == ["registered"]
 
     asyncio.run(live())
     assert events == ["load"]
@@ -396,8 +324,68 @@ def test_a_websocket_to_the_mount_is_closed() -> None:
     async def receive() -> Any:
         return {"type": "websocket.connect"}
 
-    app = Starlette()
-    OIPApp(noting([])).install(app)
     scope = {"type": "websocket", "path": "/v2/models", "root_path": "", "headers": [], "query_string": b""}
-    asyncio.run(app(scope, receive, send))
+    asyncio.run(installed_starlette(noting([]), [])(scope, receive, send))
     assert [message["type"] for message in sent] == ["websocket.close"]
+
+
+configure_django()
+
+
+@contextmanager
+def over_threads(host: str, server: InferenceServer) -> Iterator[Way]:
+    """A way in where a request holds a thread of its host."""
+    with override_settings(ROOT_URLCONF=(path("v2", include(urls(server))),)):
+        yield {
+            "WSGI": over_wsgi(OIPWSGIApp(server), ""),
+            "middleware": over_wsgi(OIPWSGIMiddleware(other_wsgi_app, server), "/v2"),
+            "Flask": over_wsgi(flask_app(blueprint(server, public=["health"])), "/v2"),
+            "Django": over_wsgi(get_wsgi_application(), "/v2"),
+        }[host]
+
+
+@pytest.mark.parametrize("is_async", [False, True], ids=["def", "async def"])
+@pytest.mark.parametrize("host", ["WSGI", "middleware", "Flask", "Django"])
+def test_a_probe_begins_to_load_and_answers_at_once(host: str, is_async: bool) -> None:
+    server, release, loads = InferenceServer(), threading.Event(), list[str]()
+
+    def load() -> None:
+        loads.append("loaded")
+        assert release.wait(20)
+
+    async def load_async() -> None:
+        load()
+
+    for name in ("m", "n"):
+        server.register(name, lambda x: x, load=load_async if is_async and name == "m" else load)
+    loading = b'{"name":"m","state":"LOADING"},{"name":"n","state":"LOADING"}'
+    not_ready = (503, b'{"ready":false,"live":true,"models":[%b]}' % loading)
+    with over_threads(host, server) as send, ThreadPoolExecutor() as pool:
+        for target, document in (("/health/ready", not_ready), ("/models/m/ready", (503, b'{"name":"m","ready":false}'))) * 2:
+            found = send(Request("GET", target))  # were it to wait, it would do so for ever
+            assert (found.status, found.body) == document
+        block_until(lambda: len(loads) == 2)
+        waiting = pool.submit(send, infer("m", inputs(GOOD)))
+        release.set()
+        assert waiting.result(20).status == 200
+        block_until(lambda: send(Request("GET", "/health/ready")).status == 200)
+    assert loads == ["loaded"] * 2
+    server.stop()
+
+
+def test_a_load_that_fails_stays_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    """It is not tried again, and the log says by what it is."""
+    server, raised = InferenceServer(), [OSError("the disk is not there yet")]
+
+    def load() -> None:
+        if raised:
+            raise raised.pop()
+
+    server.register("m", lambda x: x, load=load)
+    send = over_wsgi(OIPWSGIApp(server), "")
+    block_until(lambda: send(Request("GET", "/health/ready")).status == 503 and "load= raised" in caplog.text)
+    assert send(Request("GET", "/models/m/ready")).status == 503
+    assert "load= raised, so it is not ready; only server.load(...), server.load_sync(...), or a client" in caplog.text
+    server.load_sync("m")
+    assert send(Request("GET", "/models/m/ready")).status == 200
+    server.stop()

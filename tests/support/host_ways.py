@@ -24,6 +24,7 @@ from quart import Quart
 from oip_asgi import InferenceServer, OIPApp, OIPMiddleware
 from oip_asgi.django import urls
 from oip_asgi.flask import blueprint
+from oip_asgi.grpc import OIPGRPCApp
 from tests.support.inside import with_plain_view
 from tests.support.ways import Way, over_asgi, over_wsgi
 
@@ -87,6 +88,16 @@ def litestar_mounted(server: InferenceServer, **options: Any) -> Litestar:
 
     # by default it lets a thread write what is logged, for all tests that follow, also when their output is closed
     return Litestar([v2], logging_config=None, **options)
+
+
+def litestar_with_grpc(server: InferenceServer, **options: Any) -> Litestar:
+    grpc_app = OIPGRPCApp(server)
+
+    @asgi(grpc_app.paths, is_mount=True, copy_scope=False)
+    async def services(scope: Scope, receive: Receive, send: Send) -> None:
+        await grpc_app(scope, receive, send)  # type: ignore[arg-type]  # as above
+
+    return Litestar([services], logging_config=None, **options)
 
 
 def quart_app(server: InferenceServer) -> Quart:

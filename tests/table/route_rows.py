@@ -109,9 +109,10 @@ def repository_rows() -> Iterator[Row]:
     for path in ("/repository/index", "/repository/models/echo/load", "/repository/models/org%2Fmodel/unload"):
         for method in ("GET", "HEAD", "PUT", "DELETE"):
             yield Row(f"{method} {path}", Request(method, path), 405, headers=(("allow", "POST"),))
+    forbidden = "this server does not let clients load and unload models: InferenceServer(model_control=True) does"
     for action in ("load", "unload"):
         for name in ("echo", "org%2Fmodel", "org/model"):
-            yield Row(f"{action} {name}", Request("POST", f"/repository/models/{name}/{action}"), 403, text=("model_control=True",))
+            yield Row(f"{action} {name}", Request("POST", f"/repository/models/{name}/{action}"), 403, text=(forbidden,))
         yield Row(f"{action} an unknown model", Request("POST", f"/repository/models/nope/{action}"), 404, text=("unknown model: 'nope'",))
     for path in ("/repository", "/repository/here/index", "/repository/models/echo", "/repository/models/echo/versions/1/load"):
         yield Row(f"unknown path {path}", Request("POST", path), 404, text=("unknown path", path))

@@ -47,7 +47,7 @@ def test_load_runs_once_before_the_first_request(way: Callable[[InferenceServer]
 
 
 def test_readiness_loads_too() -> None:
-    """Where it holds no thread it waits; `tests/hosts/test_readiness.py` has the others."""
+    """Where it holds no thread it waits; `tests/hosts/test_lifespan.py` has the others."""
     loaded: list[int] = []
     send_request = over_asgi(OIPApp(loading_server(lambda: loaded.append(1))), "")
     assert send_request(Request("GET", "/models/m/ready")).body == b'{"name":"m","ready":true}'
