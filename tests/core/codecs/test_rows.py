@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import enum
-import json
 from collections.abc import AsyncIterator, Callable
 from datetime import UTC, date, datetime
 from typing import Annotated, Any, Literal, NamedTuple, NotRequired, TypedDict
@@ -15,10 +14,18 @@ import numpy as np
 import pytest
 from msgspec import Meta
 
-from oip_asgi import InferenceRequest, InferenceResponse, InferenceServer, OIPApp, ResponseCache, Tensor, TensorSpec
+from oip_asgi import (
+    InferenceError,
+    InferenceRequest,
+    InferenceResponse,
+    InferenceServer,
+    InvalidResponse,
+    ResponseCache,
+    Tensor,
+    TensorSpec,
+)
 from tests.support.asking import ask, error, get, outputs
-from tests.support.inside.values import InvalidRequest, InvalidResponse
-from tests.support.ways import Request, over_asgi
+from tests.support.row_server import generate, serve_rows
 
 attrs = pytest.importorskip("attrs")
 pydantic = pytest.importorskip("pydantic")
@@ -103,24 +110,12 @@ CLASSES = (OfMsgspec, OfDataclasses, OfAttrs, OfTypedDict, OfNamedTuple, OfPydan
 
 
 def served(takes: Any, gives: Any, function: Callable[[Any], Any] = lambda rows: rows, **options: Any) -> InferenceServer:
-    """A server whose model "m" takes and gives rows."""
-
-    def model(rows: Any) -> Any:
-        return function(rows)
-
-    model.__annotations__ = {"rows": takes, "return": gives}
-    server = InferenceServer()
-    server.register("m", model, **options)
-    return server
+    return serve_rows(takes, gives, function, **options)
 
 
 def note(seen: list[Any], rows: Any) -> Any:
     seen.append(rows)
     return rows
-
-
-def generate(server: InferenceServer, body: Any) -> Any:
-    return json.loads(over_asgi(OIPApp(server), "")(Request("POST", "/models/m/generate", (), json.dumps(body).encode())).body)
 
 
 @pytest.mark.parametrize("cls", CLASSES)
@@ -171,50 +166,22 @@ class Inner(msgspec.Struct):
     x: int
 
 
-class Nested(msgspec.Struct):
-    inner: Inner
-
-
-class Lists(msgspec.Struct):
-    x: list[list[float]]
-
-
-class Mapped(msgspec.Struct):
-    x: dict[str, int]
-
-
-class MaybeBytes(msgspec.Struct):
-    x: bytes | None
-
-
-class Mixed(msgspec.Struct):
-    x: Literal["a", 1]
-
-
 class WithNone(msgspec.Struct):
     x: Literal["a", None]
 
 
-class OfArray(msgspec.Struct):
-    x: np.ndarray
+def of_field(name: str, kind: Any, field: str = "x") -> Any:
+    return msgspec.defstruct(name, [(field, kind)])
 
 
-@dataclasses.dataclass
-class Bounded:
-    x: Annotated[float, TensorSpec("x", "FP64", [-1], minimum=0)]
-
-
-class BoundedOfPydantic(pydantic.BaseModel):  # type: ignore[misc, name-defined, unused-ignore]
-    x: Annotated[float | None, TensorSpec("x", "FP64", [-1], minimum=0)] = None
-
-
-@dataclasses.dataclass
-class MaybeBounded:
-    x: Annotated[float, TensorSpec("x", "FP64", [-1], minimum=0)] | None = None
-
-
-class NestedOfPydantic(pydantic.BaseModel):  # type: ignore[misc, name-defined, unused-ignore]
-    inner: OfPydantic
+BOUNDED: Any = Annotated[float, TensorSpec("x", "FP64", [-1], minimum=0)]
+Nested: Any = of_field("Nested", Inner, "inner")
+Bounded: Any = dataclasses.make_dataclass("Bounded", [("x", BOUNDED)])
+MaybeBounded: Any = dataclasses.make_dataclass("MaybeBounded", [("x", BOUNDED | None, None)])
+BoundedOfPydantic: Any = pydantic.create_model(
+    "BoundedOfPydantic", x=(Annotated[float | None, TensorSpec("x", "FP64", [-1], minimum=0)], None)
+)
+NestedOfPydantic: Any = pydantic.create_model("NestedOfPydantic", inner=(OfPydantic, ...))
 
 
 @pytest.mark.parametrize(
@@ -222,14 +189,14 @@ class NestedOfPydantic(pydantic.BaseModel):  # type: ignore[misc, name-defined, 
     [
         (Nested, "Nested.inner is a Inner, and a class in a class is no column: write the fields of Inner into Nested itself"),
         (NestedOfPydantic, "a class in a class is no column: write the fields of OfPydantic into NestedOfPydantic itself"),
-        (Lists, "Lists.x can be no column: annotate it bool, int, float, str, bytes,"),
-        (Mapped, "Mapped.x can be no column"),
-        (MaybeBytes, "MaybeBytes.x can be no column"),
+        (of_field("Lists", list[list[float]]), "Lists.x can be no column: annotate it bool, int, float, str, bytes,"),
+        (of_field("Mapped", dict[str, int]), "Mapped.x can be no column"),
+        (of_field("MaybeBytes", bytes | None), "MaybeBytes.x can be no column"),
         (
-            Mixed,
+            of_field("Mixed", Literal["a", 1]),
             "Mixed.x can be no column" if SORTS_LITERALS else "can be no columns: .* a Literal has values of several",
         ),
-        (OfArray, "OfArray.x can be no column"),
+        (of_field("OfArray", np.ndarray), "OfArray.x can be no column"),
         (Bounded, "Bounded.x has a TensorSpec, which a class of rows ignores: use msgspec.Meta or pydantic.Field"),
         (BoundedOfPydantic, "BoundedOfPydantic.x has a TensorSpec, which a class of rows ignores"),
         (MaybeBounded, "MaybeBounded.x has a TensorSpec, which a class of rows ignores"),
@@ -264,19 +231,13 @@ def test_what_else_is_refused_at_registration() -> None:
         served(OfMsgspec, list[OfMsgspec], max_batch_size=4)
 
 
-def test_a_tuple_or_a_mapping_of_arrays_stays_several_outputs() -> None:
+def test_a_tuple_of_arrays_stays_several_outputs() -> None:
     class Arrays(NamedTuple):
         x: np.ndarray
         y: np.ndarray
 
-    server = InferenceServer()
-
-    def model(x: Any) -> Any:
-        return Arrays(x, x)
-
-    model.__annotations__["return"] = Arrays
-    server.register("m", model)
-    assert outputs(ask(server, "m", x=[1])) == {"output_0": [1], "output_1": [1]}
+    server = serve_rows(np.ndarray, Arrays, lambda rows: Arrays(rows, rows))
+    assert outputs(ask(server, "m", rows=[1])) == {"output_0": [1], "output_1": [1]}
 
 
 class Renamed(pydantic.BaseModel):  # type: ignore[misc, name-defined, unused-ignore]
@@ -312,7 +273,8 @@ def test_numbers_of_numpy_in_a_result_are_those_of_python() -> None:
     assert outputs(ask(server, "m", rows=[1, 2])) == {"age": [1, 2], "name": ["a", "a"]}
 
 
-def test_requests_of_rows_share_a_call() -> None:
+def asked_together(cls: Any, *requests: Any) -> tuple[list[Any], list[int]]:
+    """What each request is answered, or refused with; and how many rows each call had."""
     calls: list[int] = []
 
     async def model(rows: Any) -> Any:
@@ -320,30 +282,21 @@ def test_requests_of_rows_share_a_call() -> None:
         await asyncio.sleep(0)
         return rows
 
-    model.__annotations__ = {"rows": list[Everything], "return": list[Everything]}
-    server = InferenceServer()
-    server.register("m", model, max_batch_size=4, max_batch_delay=0.05)
-
-    async def main() -> list[InferenceResponse]:
-        return list(await asyncio.gather(*(server.infer("m", rows) for rows in ([WHOLE], [WHOLE, WHOLE]))))
-
-    assert [response.rows(Everything) for response in asyncio.run(main())] == [[WHOLE], [WHOLE, WHOLE]]
-    assert calls == [3]
-
-
-def test_of_a_batch_only_the_request_that_does_not_fit_is_refused() -> None:
-    async def model(rows: Any) -> Any:
-        return rows
-
-    model.__annotations__ = {"rows": list[OfMsgspec], "return": list[OfMsgspec]}
+    model.__annotations__ = {"rows": list[cls], "return": list[cls]}
     server = InferenceServer()
     server.register("m", model, max_batch_size=4, max_batch_delay=0.05)
 
     async def main() -> list[Any]:
-        made = (server.infer("m", {"age": [age], "name": ["a"]}) for age in (1, -1))
-        return list(await asyncio.gather(*made, return_exceptions=True))
+        return list(await asyncio.gather(*(server.infer("m", request) for request in requests), return_exceptions=True))
 
-    good, bad = asyncio.run(main())
+    return asyncio.run(main()), calls
+
+
+def test_requests_of_rows_share_a_call_and_only_one_that_does_not_fit_is_refused() -> None:
+    responses, calls = asked_together(Everything, [WHOLE], [WHOLE, WHOLE])
+    assert [response.rows(Everything) for response in responses] == [[WHOLE], [WHOLE, WHOLE]]
+    assert calls == [3]
+    (good, bad), _ = asked_together(OfMsgspec, *({"age": [age], "name": ["a"]} for age in (1, -1)))
     assert good.rows(OfMsgspec) == [OfMsgspec(1, "a")]
     assert str(bad) == "rows[0].age: expected int >= 0, got -1"
 
@@ -369,17 +322,17 @@ def test_calls_from_python() -> None:
     more = {"weights": [[1.0, 2.0]], "words": [["a", "b"]], "maybeCount": [None], "maybeText": [None]}
     response = server.infer_sync("m", {**names, **more, "day": [datetime(2024, 2, 29)]})
     assert response.rows(Everything) == [msgspec.structs.replace(THING, number=1.0)]
-    with pytest.raises(InvalidRequest, match=r"^rows\[0\].number: expected float, got 'x'$"):
+    with pytest.raises(InferenceError, match=r"^rows\[0\].number: expected float, got 'x'$"):
         server.infer_sync("m", [msgspec.structs.replace(THING, number="x")])
-    with pytest.raises(InvalidRequest, match="'weights' has lists of 1 and of 2 elements: expected as many in each row"):
+    with pytest.raises(InferenceError, match="'weights' has lists of 1 and of 2 elements: expected as many in each row"):
         server.infer_sync("m", [THING, msgspec.structs.replace(THING, weights=[1.0])])
 
 
 def test_calls_from_python_with_what_is_no_row() -> None:
     server = served(list[OfMsgspec], list[OfMsgspec])
-    with pytest.raises(InvalidRequest, match=r"^inputs: Nested.inner is a Inner, and a class in a class is no column"):
+    with pytest.raises(InferenceError, match=r"^inputs: Nested.inner is a Inner, and a class in a class is no column"):
         server.infer_sync("m", [Nested(Inner(1))])
-    with pytest.raises(InvalidRequest, match="unknown input 'flag'"):
+    with pytest.raises(InferenceError, match="unknown input 'flag'"):
         server.infer_sync("m", [THING])
 
 
