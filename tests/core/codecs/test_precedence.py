@@ -132,7 +132,7 @@ def expected(places: Said) -> Any:
     return OF_TENSORS[next((one for one in places if one is not None), "np")]
 
 
-def ask_for(places: Said, annotation: Any = None, *, binary: bool = False) -> tuple[Any, Any]:
+def ask_for(places: Said, annotation: Any = None) -> tuple[Any, Any]:
     """The answer, and what a model received that says and is asked what `places` does; nothing where it received none."""
     seen: list[Any] = []
 
@@ -147,14 +147,13 @@ def ask_for(places: Said, annotation: Any = None, *, binary: bool = False) -> tu
     server.register("m", model, inputs=specs, content_type=places.model)
     tensor = make_tensor("x", [ELEMENT], **({} if places.tensor is None else {"content_type": places.tensor}))
     request = InferenceRequest([tensor], parameters={} if places.request is None else {"content_type": places.request})
-    answer = send(server, "m", request, binary=binary)
+    answer = send(server, "m", request)
     return answer, seen[0] if seen else None
 
 
-@pytest.mark.parametrize("binary", [False, True], ids=["JSON", "binary"])
-def test_of_two_places_the_nearer_one_to_the_tensor_decides(binary: bool) -> None:
+def test_of_two_places_the_nearer_one_to_the_tensor_decides() -> None:
     for places in said():
-        answer, value = ask_for(places, binary=binary)
+        answer, value = ask_for(places)
         assert answer.status == 200, (places, answer.body)
         try:
             assert_same(value, expected(places))
