@@ -97,6 +97,11 @@ CASES = {
     "a user's codec, named": Case("named codec", request_of(make_tensor("x", [b"#ff0001"])), RED),
     "a user's request codec": Case("pair", request_of(FLOATS, ONE), (FLOATS.array, ONE.array)),
     "a user's request codec, said": Case("pair", request_of(FLOATS, ONE, content_type="pair"), (FLOATS.array, ONE.array)),
+    "a user's codec, named, a column": Case("named codec", request_of(make_tensor("x", [b"#ff0001"]), content_type="pd"), RED),
+    "declared for the tensor, a frame said": Case(
+        "free str", request_of(NAMES, content_type="pd"), pd.DataFrame({"x": ["Joanne", "Michaël"]})
+    ),
+    "a frame for the model, input-1": Case("model frame", NumpyRequestCodec.encode_request(FLOATS.array), FLOATS.array.reshape(2, 1)),
 }
 
 
@@ -158,6 +163,12 @@ BAD = {
     "declared frame, a column too many": Bad("declared frame", request_of(FLOATS), ("unknown input 'x'",)),
     "what a user's codec refuses": Bad("colours", request_of(make_tensor("x", [b"red"])), ("input 'x'", "fromhex()")),
     "what a user's request codec refuses": Bad("pair", request_of(FLOATS), ("a pair has 2 tensors, not 1",)),
+    "a column too many, a frame said": Bad("free str", request_of(NAMES, ONE, content_type="pd"), ("unknown input 'y': expected 'x'",)),
+    "several columns as one array": Bad(
+        "declared frame",
+        request_of(make_tensor("First Name", [b"a"]), make_tensor("Born", [b"NaT"]), content_type="np"),
+        ("the request has the content_type 'np',",),
+    ),
     "an output that cannot be so": Bad(
         "array", request_of(FLOATS, outputs=[RequestOutput("output_0", {"content_type": "str"})]), ("'output_0'", "'str'", "1.5"), True
     ),
