@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from collections.abc import Callable
 from typing import Any
+
+import msgspec
+import pydantic
 
 from oip_asgi import InferenceServer, OIPApp
 from tests.support.ways import Answer, Headers, Request, over_asgi
@@ -20,6 +24,21 @@ def serve_rows(takes: Any, gives: Any = None, function: Callable[[Any], Any] = l
     server = InferenceServer()
     server.register("m", model, **options)
     return server
+
+
+def of_msgspec(name: str, **fields: Any) -> Any:
+    """A class with these fields, each of which is its type, or its type and its default."""
+    return msgspec.defstruct(name, [(each, *kind) if type(kind) is tuple else (each, kind) for each, kind in fields.items()])
+
+
+def of_pydantic(name: str, **fields: Any) -> Any:
+    made: Any = {each: kind if type(kind) is tuple else (kind, ...) for each, kind in fields.items()}
+    return pydantic.create_model(name, **made)
+
+
+def of_dataclasses(name: str, **fields: Any) -> Any:
+    given = [(each, *kind) if type(kind) is tuple else (each, kind) for each, kind in fields.items()]
+    return dataclasses.make_dataclass(name, given)
 
 
 def post(server: InferenceServer, action: str, body: Any, headers: Headers = ()) -> Answer:

@@ -20,7 +20,7 @@ from msgspec import Meta
 
 from oip_asgi import InferenceError, InferenceServer, ResponseCache
 from tests.support.asking import exactly, get
-from tests.support.row_server import generate, pd_json, post, serve_rows
+from tests.support.row_server import generate, of_dataclasses, of_msgspec, of_pydantic, pd_json, post, serve_rows
 from tests.support.ways import Answer
 
 
@@ -38,11 +38,19 @@ class Customer(msgspec.Struct, rename={"is_new": "isNew"}):
     kind: Literal[1, 2]
 
 
-@dataclasses.dataclass
-class Entry:
-    at: datetime
-    weights: list[float]
-    note: str | None
+Entry = of_dataclasses("Entry", at=datetime, weights=list[float], note=str | None)
+Tagged: Any = msgspec.defstruct("Tagged", [("value", float, 1.0)], tag="t", omit_defaults=True)
+Plain = of_dataclasses("Plain", value=float, label=str)
+Dated = of_dataclasses("Dated", since=date | None, note=str | None)
+Named = of_dataclasses("Named", id=int)
+FEES = {"n": int, "fee": float, "maybe": (float | None, None)}
+COUNTS = {"n": int, "maybe": (int | None, None), "each": (list[int], [])}
+Moments = of_pydantic("Moments", at=datetime, maybe=(datetime | None, None), each=(list[datetime], []))
+Moment = of_msgspec("Moment", at=datetime)
+Days = of_dataclasses("Days", at=datetime, maybe=datetime | None)
+DAYS = [make("Day", at=date) for make in (of_msgspec, of_pydantic)]
+Lists = of_dataclasses("Lists", scores=list[float], tags=list[str])
+Converted = of_pydantic("Converted", n=int, exact=(int, pydantic.Field(7, strict=True)))
 
 
 class Score(msgspec.Struct):
@@ -53,27 +61,6 @@ class Score(msgspec.Struct):
 
 class Known(Score):
     more: int = 1
-
-
-class Tagged(msgspec.Struct, tag="t", omit_defaults=True):
-    value: float = 1.0
-
-
-@dataclasses.dataclass
-class Plain:
-    value: float
-    label: str
-
-
-@dataclasses.dataclass
-class Dated:
-    since: date | None
-    note: str | None
-
-
-@dataclasses.dataclass
-class Named:
-    id: int
 
 
 Wide: Any = msgspec.defstruct("Wide", [(f"f{index}", int | None, None) for index in range(30)])
@@ -144,20 +131,7 @@ def test_what_is_no_row_is_refused() -> None:
         assert (status, document["error"][: len(error)]) == (400, error)
 
 
-class Fees(pydantic.BaseModel):
-    n: int
-    fee: float
-    maybe: float | None = None
-
-
-@dataclasses.dataclass
-class PlainFees:
-    n: int
-    fee: float
-    maybe: float | None = None
-
-
-@pytest.mark.parametrize("cls", [Fees, PlainFees])
+@pytest.mark.parametrize("cls", [make("Fees", **FEES) for make in (of_pydantic, of_dataclasses)])
 def test_null_is_refused_where_a_class_does_not_take_none(cls: type) -> None:
     def model(rows: list[Any]) -> list[str]:
         return [str((row.fee, row.maybe)) for row in rows]
@@ -168,11 +142,6 @@ def test_null_is_refused_where_a_class_does_not_take_none(cls: type) -> None:
     for number in (1, 1.0):  # which is a whole number in a column
         row = {"n": number, "fee": 2, "maybe": None}
         assert answer(model, list[cls], list[str], row) == (200, {"model_name": "m", "output_0": "(2.0, None)"})  # type: ignore[valid-type]
-
-
-class Converted(pydantic.BaseModel):
-    n: int
-    exact: int = pydantic.Field(7, strict=True)
 
 
 @pytest.mark.parametrize("value", ["41", True])
@@ -217,28 +186,17 @@ def test_columns_left_to_defaults_of_very_many_rows_are_refused() -> None:
         server.infer_sync("m", {"f0": columns["f0"], "f1": columns["f1"]})
 
 
-class Counts(pydantic.BaseModel):
-    n: int
-    maybe: int | None = None
-    each: list[int] = []
-
-
 class TypedCounts(TypedDict, total=False):
     n: int
     maybe: int | None
     each: list[int]
 
 
-@dataclasses.dataclass
-class PlainCounts:
-    n: int
-
-
 @pytest.mark.parametrize("number", [2**63, -(2**63) - 1, 10**30])
-@pytest.mark.parametrize("cls", [Counts, TypedCounts, PlainCounts])
+@pytest.mark.parametrize("cls", [of_pydantic("Counts", **COUNTS), TypedCounts, of_dataclasses("Counts", n=int)])
 def test_a_whole_number_that_no_column_holds_is_refused_without_columns_too(cls: type, number: int) -> None:
     rows: list[dict[str, Any]] = [{"n": 1}, {"n": number}]
-    if cls is not PlainCounts:
+    if not dataclasses.is_dataclass(cls):
         rows = [*rows, {"n": 1, "maybe": number}, {"n": 1, "maybe": None}, {"n": 1, "each": [number]}]
     server = serve_rows(list[cls], list[float], lambda _: [1.0])  # type: ignore[valid-type]
     assert [post(server, "generate", [row]).status for row in rows] == [400 if str(number) in str(row) else 200 for row in rows]
@@ -261,17 +219,7 @@ def test_what_a_validator_makes_of_a_whole_number_is_its_own(row: Any) -> None:
     assert told == (200, [{"output_0": "RED"}] if isinstance(row, list) else {"model_name": "m", "output_0": "RED"})
 
 
-class Moments(pydantic.BaseModel):
-    at: datetime
-    maybe: datetime | None = None
-    each: list[datetime] = []
-
-
 LEAP = datetime(2024, 2, 29)
-
-
-class Moment(msgspec.Struct):
-    at: datetime
 
 
 def note_moments() -> tuple[InferenceServer, list[Any]]:
@@ -312,20 +260,6 @@ TEXTS = [
 ]
 
 
-@dataclasses.dataclass
-class Days:
-    at: datetime
-    maybe: datetime | None
-
-
-class Day(msgspec.Struct):
-    at: date
-
-
-class DayOfPydantic(pydantic.BaseModel):
-    at: date
-
-
 @pytest.mark.parametrize(
     ("cls", "name", "more"),
     [
@@ -334,8 +268,7 @@ class DayOfPydantic(pydantic.BaseModel):
         (Moment, "at", {}),
         (Days, "at", {"maybe": "2024-02-29"}),
         (Days, "maybe", {"at": "2024-02-29"}),
-        (Day, "at", {}),
-        (DayOfPydantic, "at", {}),
+        *((day, "at", {}) for day in DAYS),
     ],
 )
 def test_a_text_is_the_same_date_in_a_list_in_one_object_and_in_infer(cls: Any, name: str, more: dict[str, str]) -> None:
@@ -418,12 +351,6 @@ def test_whatever_stands_in_a_field_of_a_result_is_the_same(name: str) -> None:
         result = Score("a", 1.0)
         setattr(result, name, value)
         answer(lambda _, result=result: [result], list[Score], list[Score], [{"label": "", "value": 0, "count": 1}])  # type: ignore[misc]
-
-
-@dataclasses.dataclass
-class Lists:
-    scores: list[float]
-    tags: list[str]
 
 
 def test_what_is_no_json_is_refused_in_a_list_too() -> None:
