@@ -26,19 +26,23 @@ def serve_rows(takes: Any, gives: Any = None, function: Callable[[Any], Any] = l
     return server
 
 
-def of_msgspec(name: str, **fields: Any) -> Any:
+def of_msgspec(name: str, /, **fields: Any) -> Any:
     """A class with these fields, each of which is its type, or its type and its default."""
-    return msgspec.defstruct(name, [(each, *kind) if type(kind) is tuple else (each, kind) for each, kind in fields.items()])
+    return msgspec.defstruct(name, _fields(fields, msgspec.field))
 
 
-def of_pydantic(name: str, **fields: Any) -> Any:
+def of_dataclasses(name: str, /, **fields: Any) -> Any:
+    return dataclasses.make_dataclass(name, _fields(fields, dataclasses.field))
+
+
+def of_pydantic(name: str, /, **fields: Any) -> Any:
     made: Any = {each: kind if type(kind) is tuple else (kind, ...) for each, kind in fields.items()}
     return pydantic.create_model(name, **made)
 
 
-def of_dataclasses(name: str, **fields: Any) -> Any:
-    given = [(each, *kind) if type(kind) is tuple else (each, kind) for each, kind in fields.items()]
-    return dataclasses.make_dataclass(name, given)
+def _fields(fields: dict[str, Any], make: Any) -> list[Any]:
+    made = [(name, *kind) if type(kind) is tuple else (name, kind) for name, kind in fields.items()]
+    return [(*each[:-1], make(default_factory=each[-1].copy)) if type(each[-1]) is list else each for each in made]
 
 
 def post(server: InferenceServer, action: str, body: Any, headers: Headers = ()) -> Answer:

@@ -20,7 +20,7 @@ import pydantic.dataclasses
 import pytest
 
 from tests.support.asking import get
-from tests.support.row_server import generate, post, serve_rows
+from tests.support.row_server import generate, of_dataclasses, of_msgspec, of_pydantic, post, serve_rows
 
 T = TypeVar("T")
 
@@ -123,9 +123,9 @@ class Moments(TypedDict):
     when: datetime | None
 
 
-MomentsOfDataclasses: Any = dataclasses.make_dataclass("MomentsOfDataclasses", [("when", datetime | None)])
-MomentsOfPydantic: Any = pydantic.create_model("MomentsOfPydantic", when=(datetime | None, ...))
-MomentsOfMsgspec: Any = msgspec.defstruct("MomentsOfMsgspec", [("when", datetime | None)])
+MomentsOfDataclasses, MomentsOfPydantic, MomentsOfMsgspec = (
+    make("Moments", when=datetime | None) for make in (of_dataclasses, of_pydantic, of_msgspec)
+)
 
 
 @pytest.mark.parametrize("cls", [Moments, MomentsOfDataclasses, MomentsOfPydantic, MomentsOfMsgspec])

@@ -12,7 +12,6 @@ from functools import partial
 from typing import Annotated, Any, Literal, TypedDict
 
 import attrs
-import msgspec
 import numpy as np
 import pandas as pd
 import pydantic
@@ -20,31 +19,21 @@ import pytest
 
 from oip_asgi import InferenceError, InferenceResponse, InferenceServer, ResponseCache
 from tests.support.asking import ask, error, get, outputs
-from tests.support.row_server import generate, post, serve_rows
+from tests.support.row_server import generate, of_dataclasses, of_msgspec, of_pydantic, post, serve_rows
 
 
 class Plan(enum.Enum):
     FREE = "free"
 
 
-@dataclasses.dataclass
-class Asked:
-    x: float = 0.0
-
+Asked = of_dataclasses("Asked", x=(float, 0.0))
 
 FIELDS: dict[str, tuple[Any, Any]] = {
     "flag": (bool, True), "flags": (list[bool], [True]), "count": (int, 1), "maybe": (int | None, None), "share": (float, 0.5),
     "shares": (list[float], [0.5]), "label": (str, "a"), "raw": (bytes, b"a"), "day": (date, date(2024, 1, 2)),
     "moment": (datetime, datetime(2024, 1, 2)), "plan": (Plan, Plan.FREE), "level": (Literal["low", "high"], "low"),
 }  # fmt: skip
-OfPydantic: Any = pydantic.create_model("OfPydantic", **FIELDS)
-OfDataclasses: Any = dataclasses.make_dataclass(
-    "OfDataclasses", [(name, kind, dataclasses.field(default_factory=lambda value=value: value)) for name, (kind, value) in FIELDS.items()]
-)
-OfMsgspec: Any = msgspec.defstruct(
-    "OfMsgspec", [(name, kind, msgspec.field(default_factory=lambda value=value: value)) for name, (kind, value) in FIELDS.items()]
-)
-CLASSES = (OfPydantic, OfDataclasses, OfMsgspec)
+OF_PYDANTIC, OF_MSGSPEC, OF_DATACLASSES = CLASSES = [make("Fields", **FIELDS) for make in (of_pydantic, of_msgspec, of_dataclasses)]
 
 
 def served(gives: Any, function: Callable[[Any], Any], takes: Any = list[Asked], **options: Any) -> InferenceServer:
@@ -75,7 +64,7 @@ WRONG: list[tuple[str, Any]] = [
 
 @pytest.mark.parametrize(
     ("cls", "options"),
-    [*((cls, {}) for cls in CLASSES), (OfMsgspec, {"cache": ResponseCache(1 << 20)}), (OfMsgspec, {"max_batch_size": 4})],
+    [*((cls, {}) for cls in CLASSES), (OF_MSGSPEC, {"cache": ResponseCache(1 << 20)}), (OF_MSGSPEC, {"max_batch_size": 4})],
 )
 def test_what_does_not_fit_its_field_is_never_sent(cls: Any, options: Any) -> None:
     server = served(list[cls], lambda rows: [with_value(cls, *WRONG[int(row.x)]) for row in rows], **options)
@@ -253,8 +242,7 @@ class Written(pydantic.BaseModel):
         return {"other": self.value}
 
 
-class Hidden(pydantic.BaseModel):
-    value: float = pydantic.Field(default=1.0, exclude=True)
+Hidden = of_pydantic("Hidden", value=(float, pydantic.Field(default=1.0, exclude=True)))
 
 
 @pytest.mark.parametrize("cls", [Written, Hidden])
@@ -289,8 +277,7 @@ def test_what_a_class_makes_of_its_values_is_not_made_again_of_a_result(row: Any
     assert outputs(ask(server, "m", x=[1.0])) == {"value": [value]}
 
 
-class Odd(TypedDict("Odd", {"class": int, "a b": float})):
-    pass
+Odd = TypedDict("Odd", {"class": int, "a b": float})
 
 
 def test_names_that_are_no_identifiers() -> None:
