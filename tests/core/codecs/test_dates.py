@@ -22,21 +22,18 @@ from tests.table.codec_vectors import column
 
 OPENED = """
 import json, sys
-import numpy as np
-from oip_asgi import InferenceError, InferenceRequest, Tensor
+from oip_asgi import InferenceError
 from oip_asgi.codecs import PandasCodec
+from tests.support.wire import received
+from tests.table.codec_vectors import column
 
-def decode(dtype):
-    column = Tensor("x", np.array([b"2022-01-11" + b"T00Z" * ("," in dtype)], object), {"content_type": "datetime", "pd_dtype": dtype})
-    return str(PandasCodec.decode_request(InferenceRequest([column]))["x"].dtype)
-
-opened = []
+opened, results = [], []
 sys.addaudithook(lambda event, args: opened.append(str(args[0])) if event in ("open", "os.open", "os.scandir", "os.listdir") else None)
-results = []
 for dtype in json.loads(sys.argv[1]):
+    request = received({"inputs": [column("BYTES", ["2022-01-11" + "T00Z" * ("," in dtype)], "datetime", pd_dtype=dtype)]})
     opened.clear()
     try:
-        results.append([decode(dtype), []])
+        results.append([str(PandasCodec.decode_request(request)["x"].dtype), []])
     except InferenceError as error:
         results.append([str(error), list(opened)])
 print(json.dumps(results))
