@@ -180,15 +180,14 @@ def test_a_column_that_is_cast_to_its_declaration_is_no_longer_of_its_dtype(data
         ("colour", RED, ([1], ["#ff0001"])),
     ],
 )
-@pytest.mark.parametrize("whole", [False, True], ids=["value", "InferenceResponse"])
-def test_a_content_type_that_the_client_asks_for(content_type: str, value: Any, expected: Any, whole: bool) -> None:
+def test_a_content_type_that_the_client_asks_for(content_type: str, value: Any, expected: Any) -> None:
     server = InferenceServer(codecs=[ColourCodec])
-    if whole and content_type in ("np", "str"):
-        server.register("m", lambda: InferenceResponse([Tensor("output_0", np.asarray(value))]))
-    else:
-        server.register("m", lambda: {"output_0": value})
-    answer = send(server, "m", request_of(outputs=[RequestOutput("output_0", {"content_type": content_type})]))
-    assert described(answer) == [("output_0", expected[0], content_type, expected[1])]
+    server.register("m", lambda: {"output_0": value})
+    if content_type in ("np", "str"):
+        server.register("whole", lambda: InferenceResponse([Tensor("output_0", np.asarray(value))]))
+    request = request_of(outputs=[RequestOutput("output_0", {"content_type": content_type})])
+    for model in ("m", "whole") if content_type in ("np", "str") else ("m",):
+        assert described(send(server, model, request)) == [("output_0", expected[0], content_type, expected[1])]
 
 
 def test_columns_can_be_asked_for_too(server: InferenceServer) -> None:
@@ -217,23 +216,18 @@ def test_an_output_of_a_content_type_is_asked_for_with_another() -> None:
 DATES_OUT = TensorSpec("y", "BYTES", [-1], content_type="datetime")
 
 
-@pytest.mark.parametrize(
-    "value",
-    [pd.Series([NOON, NOON]), np.array([NOON, NOON], "M8[s]"), np.array([[NOON], [NOON]], "M8[ns]")],
-    ids=["Series", "[N]", "[N, 1]"],
-)
-def test_points_in_time_of_pandas_and_numpy_are_declared_dates(value: Any) -> None:
-    server = InferenceServer()
+def test_points_in_time_of_pandas_and_numpy_are_declared_dates() -> None:
+    server, texts = InferenceServer(), ["2022-01-11T11:00:00"] * 2
+    values: list[Any] = [pd.Series([NOON, NOON]), np.array([NOON, NOON], "M8[s]"), np.array([[NOON], [NOON]], "M8[ns]")]
 
-    def annotated() -> list[datetime]:
-        return value  # type: ignore[no-any-return]
+    def annotated(place: np.ndarray) -> list[datetime]:
+        return values[place[0]]  # type: ignore[no-any-return]
 
-    server.register("declared", lambda: value, outputs=[DATES_OUT])
+    server.register("declared", lambda place: values[place[0]], outputs=[DATES_OUT])
     server.register("annotated", annotated)
-    texts = ["2022-01-11T11:00:00"] * 2
-    column = isinstance(value, np.ndarray) and value.ndim == 2  # an array keeps its shape where none is declared
-    assert described(ask(server, "declared")) == [("y", [2], "datetime", texts)]
-    assert described(ask(server, "annotated")) == [("output_0", [2, 1] if column else [2], "datetime", texts)]
+    for place, shape in enumerate(([2], [2], [2, 1])):  # an array keeps its shape where none is declared
+        assert described(ask(server, "declared", place=[place])) == [("y", [2], "datetime", texts)]
+        assert described(ask(server, "annotated", place=[place])) == [("output_0", shape, "datetime", texts)]
 
 
 def returns_numbers() -> list[str]:
@@ -341,13 +335,14 @@ def test_a_list_of_elements_is_declared_as_a_column(shape: list[int]) -> None:
         return ["a", "b"]
 
     server = InferenceServer(debug=True)
-    server.register("annotated", strings, outputs=[TensorSpec("y", "BYTES", shape)])
-    server.register("bytes", lambda: [b"a", b"b"], outputs=[TensorSpec("y", "BYTES", shape)])
-    server.register("dates", lambda: [NOON], outputs=[TensorSpec("y", "BYTES", shape)])
-    server.register("declared", lambda: {"y": ["a", "b"]}, outputs=[TensorSpec("y", "BYTES", shape, content_type="str")])
+    cases: list[tuple[Any, str | None, str | None, list[str]]] = [
+        (strings, None, "str", ["a", "b"]),
+        (lambda: [b"a", b"b"], None, None, ["a", "b"]),
+        (lambda: [NOON] * 2, None, "datetime", ["2022-01-11T11:00:00"] * 2),
+        (lambda: {"y": ["a", "b"]}, "str", "str", ["a", "b"]),
+    ]
+    for function, declared, said, data in cases:
+        server.register("m", function, outputs=[TensorSpec("y", "BYTES", shape, content_type=declared)], replace=True)
+        assert described(ask(server, "m")) == [("y", [2, 1], said, data)]
     server.register("array", lambda: np.array(["a", "b"]), outputs=[TensorSpec("y", "BYTES", shape)])
-    assert described(ask(server, "annotated")) == [("y", [2, 1], "str", ["a", "b"])]
-    assert described(ask(server, "bytes")) == [("y", [2, 1], None, ["a", "b"])]
-    assert described(ask(server, "dates")) == [("y", [1, 1], "datetime", ["2022-01-11T11:00:00"])]
-    assert described(ask(server, "declared")) == [("y", [2, 1], "str", ["a", "b"])]
     assert "has shape [2]" in error(ask(server, "array"))[1]  # an array has the shape it has

@@ -273,15 +273,7 @@ class Lengths(InputCodec[Any]):
         return length if length < 0 else ["value"] * length
 
 
-@pytest.mark.parametrize(
-    ("first", "message"),
-    [
-        (1.0, "column 'x' has 2 rows, but its content_type 'lengths' makes 1 values of them"),
-        (-1.0, "column 'x': its content_type 'lengths' does not make a list of it: 'int' object is not iterable"),
-        (np.nan, "column 'x' of the content_type 'lengths': cannot convert float NaN to integer"),
-    ],
-)
-def test_a_users_codec_that_makes_no_column(first: float, message: str) -> None:
+def test_a_users_codec_that_makes_no_column() -> None:
     def frame(df: pd.DataFrame) -> int:
         return len(df)
 
@@ -289,14 +281,17 @@ def test_a_users_codec_that_makes_no_column(first: float, message: str) -> None:
         return len(x)
 
     server = InferenceServer(codecs=[Lengths])
-    server.register("frame", frame)
-    server.register("series", series)
-    column = Tensor("x", np.array([first, 0.0]), {"content_type": "lengths"})
-    for model in ("frame", "series"):
-        assert error(send(server, model, request_of(column))) == (400, message)
-    column.array[0] = 2
-    for model in ("frame", "series"):
-        assert described(send(server, model, request_of(column))) == [("output_0", [1], None, [2])]
+    for function in (frame, series):
+        server.register(function.__name__, function)
+        for first, message in (
+            (1.0, "column 'x' has 2 rows, but its content_type 'lengths' makes 1 values of them"),
+            (-1.0, "column 'x': its content_type 'lengths' does not make a list of it: 'int' object is not iterable"),
+            (np.nan, "column 'x' of the content_type 'lengths': cannot convert float NaN to integer"),
+        ):
+            column = Tensor("x", np.array([first, 0.0]), {"content_type": "lengths"})
+            assert error(send(server, function.__name__, request_of(column))) == (400, message)
+        column.array[0] = 2
+        assert described(send(server, function.__name__, request_of(column))) == [("output_0", [1], None, [2])]
 
 
 class Fragile(InputCodec[Any]):
