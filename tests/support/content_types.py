@@ -124,6 +124,11 @@ def make_server(seen: list[Any]) -> InferenceServer:
         seen.append(x)
         return 1
 
+    @server.model("model frame", content_type="pd")
+    def model_frame(df):  # type: ignore[no-untyped-def]
+        seen.append(df)
+        return 1
+
     @server.model("model str", content_type="str", run="inline")
     def model_str(x):  # type: ignore[no-untyped-def]
         seen.append(x)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import subprocess
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +34,14 @@ class Scripts:
         imports = [f'import * as {name} from "./{name}.js";' for name in names]
         constants = [f"const {name} = {json.dumps(value)};" for name, value in values.items()]
         lines = [*imports, *constants, f"console.log(JSON.stringify(await {expression}));"]
-        command = ["node", "--input-type=module", "--eval", "\n".join(lines)]
-        ran = subprocess.run(command, cwd=self._folder, capture_output=True, text=True, timeout=60, check=False)
+        command, script = ["node", "--input-type=module"], "\n".join(lines)
+        ran = subprocess.run(command, cwd=self._folder, input=script, capture_output=True, text=True, timeout=60, check=False)
         assert ran.returncode == 0, ran.stderr
         return json.loads(ran.stdout) if ran.stdout.strip() != "undefined" else None
+
+    def values_of(self, expression: str, cases: Sequence[Any]) -> list[Any]:
+        """What an expression is for each of the cases, which it calls `given`, or the message of what it throws, in one Node."""
+        called = f"(given) => {{ try {{ return {expression}; }} catch (error) {{ return error.message; }} }}"
+        found = self.value_of(f"cases.map({called})", cases=cases)
+        assert isinstance(found, list)
+        return found

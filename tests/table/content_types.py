@@ -97,6 +97,11 @@ CASES = {
     "a user's codec, named": Case("named codec", request_of(make_tensor("x", [b"#ff0001"])), RED),
     "a user's request codec": Case("pair", request_of(FLOATS, ONE), (FLOATS.array, ONE.array)),
     "a user's request codec, said": Case("pair", request_of(FLOATS, ONE, content_type="pair"), (FLOATS.array, ONE.array)),
+    "a user's codec, named, a column": Case("named codec", request_of(make_tensor("x", [b"#ff0001"]), content_type="pd"), RED),
+    "declared for the tensor, a frame said": Case(
+        "free str", request_of(NAMES, content_type="pd"), pd.DataFrame({"x": ["Joanne", "Michaël"]})
+    ),
+    "a frame for the model, input-1": Case("model frame", NumpyRequestCodec.encode_request(FLOATS.array), FLOATS.array.reshape(2, 1)),
 }
 
 
@@ -142,14 +147,25 @@ BAD = {
     "base64 for strings": Bad("strings", request_of(BASE64), ("'base64'", "list[str]")),
     "datetime for bytes": Bad("bytes", request_of(DATED), ("'datetime'", "list[bytes]")),
     "str of the request for datetimes": Bad("datetimes", request_of(NAMES, content_type="str"), ("'str'", "datetime")),
-    "str for numbers": Bad("free", request_of(with_type(FLOATS, "str")), ("'x'", "FP64", "BYTES", "'str'")),
+    "str for numbers": Bad("free", request_of(with_type(FLOATS, "str")), ("tensor 'x' has datatype FP64: expected BYTES for 'str'",)),
     "numbers for strings": Bad("strings", request_of(FLOATS), ("'x'", "FP64", "BYTES")),
-    "not UTF-8": Bad("strings", request_of(make_tensor("x", [b"a", b"\xff"])), ("'x'", "element 1", "UTF-8")),
+    "not UTF-8": Bad("strings", request_of(make_tensor("x", [b"a", b"\xff"])), (r"tensor 'x': element 1 is b'\xff', which is not UTF-8",)),
     "not UTF-8 in a frame": Bad("frame", request_of(make_tensor("x", [b"a", b"\xff"])), ("'x'", "element 1", "UTF-8")),
-    "not base64": Bad("bytes", request_of(make_tensor("x", [b"a"], content_type="base64")), ("'x'", "element 0", "base64")),
-    "no date": Bad("datetimes", request_of(make_tensor("x", [b"2022-01-11", b"soon"])), ("'x'", "element 1", "b'soon'")),
+    "not base64": Bad(
+        "bytes", request_of(make_tensor("x", [b"a"], content_type="base64")), ("tensor 'x': element 0 is b'a', which is not base64",)
+    ),
+    "no letters of base64": Bad("bytes", request_of(make_tensor("x", [b"not base64!"], content_type="base64")), ("which is not base64",)),
+    "no date": Bad(
+        "datetimes",
+        request_of(make_tensor("x", [b"2022-01-11", b"soon"])),
+        ("'x': element 1 is b'soon', which is not an ISO 8601 date and time",),
+    ),
+    "a missing date": Bad("datetimes", request_of(make_tensor("x", [b"NaT"])), ("element 0 is b'NaT'",)),
     "a finer date": Bad("datetimes", request_of(make_tensor("x", [b"20220111T110000.000000001"])), ("'x'", "element 0", "pandas.Series")),
-    "three dimensions of strings": Bad("strings", request_of(Tensor("x", NAMES.array.reshape(1, 2, 1))), ("[1, 2, 1]",)),
+    "three dimensions of strings": Bad(
+        "strings", request_of(Tensor("x", NAMES.array.reshape(1, 2, 1))), ("[1, 2, 1]: expected [N] or [N, 1]",)
+    ),
+    "a row of strings": Bad("strings", request_of(Tensor("x", NAMES.array.reshape(1, 2))), ("tensor 'x' has shape [1, 2]",)),
     "rows that differ": Bad("frame", request_of(FLOATS, Tensor("y", np.array([1]))), ("'y'", "1 rows", "2")),
     "two for the whole": Bad("array", request_of(FLOATS, Tensor("y", np.array([1])), content_type="np"), ("'y'",)),
     "another name, nothing said": Bad("array", request_of(Tensor("input-1", FLOATS.array)), ("unknown input 'input-1'", "'x'")),
@@ -158,6 +174,12 @@ BAD = {
     "declared frame, a column too many": Bad("declared frame", request_of(FLOATS), ("unknown input 'x'",)),
     "what a user's codec refuses": Bad("colours", request_of(make_tensor("x", [b"red"])), ("input 'x'", "fromhex()")),
     "what a user's request codec refuses": Bad("pair", request_of(FLOATS), ("a pair has 2 tensors, not 1",)),
+    "a column too many, a frame said": Bad("free str", request_of(NAMES, ONE, content_type="pd"), ("unknown input 'y': expected 'x'",)),
+    "several columns as one array": Bad(
+        "declared frame",
+        request_of(make_tensor("First Name", [b"a"]), make_tensor("Born", [b"NaT"]), content_type="np"),
+        ("the request has the content_type 'np',",),
+    ),
     "an output that cannot be so": Bad(
         "array", request_of(FLOATS, outputs=[RequestOutput("output_0", {"content_type": "str"})]), ("'output_0'", "'str'", "1.5"), True
     ),

@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from datetime import UTC, datetime, timedelta, timezone
 from typing import Any
 
@@ -16,107 +15,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from oip_asgi import InferenceError, InferenceRequest, InferenceResponse, InferenceServer, Tensor, TensorSpec
+from oip_asgi import InferenceError, InferenceRequest, InferenceResponse, Tensor
 from oip_asgi.codecs import Base64Codec, DatetimeCodec, NumpyCodec, NumpyRequestCodec, PandasCodec, StringCodec, StringRequestCodec
-from tests.support.asking import ask, get, outputs
-from tests.support.inside.codecs import PandasJSONCodec
-from tests.support.wire import received, sent, through_http
+from tests.support.wire import objects, received, sent, through_http
 from tests.table.codec_vectors import ABC, NOON, VECTORS, Vector, assert_same
-
-OF_THE_TEXT = {
-    "names and ages": """{
-        "parameters": {"content_type": "pd"},
-        "inputs": [
-            {"name": "First Name", "datatype": "BYTES", "parameters": {"content_type": "str"}, "shape": [2], "data": ["Joanne", "Michael"]},
-            {"name": "Age", "datatype": "INT32", "shape": [2], "data": [34, 22]}
-        ]
-    }""",
-    "A, B and C": """{
-        "parameters": {"content_type": "pd"},
-        "inputs": [
-            {"name": "A", "data": ["a1", "a2", "a3", "a4"], "datatype": "BYTES", "shape": [4]},
-            {"name": "B", "data": ["b1", "b2", "b3", "b4"], "datatype": "BYTES", "shape": [4]},
-            {"name": "C", "data": ["c1", "c2", "c3", "c4"], "datatype": "BYTES", "shape": [4]}
-        ]
-    }""",
-    "np": """{
-        "inputs": [{"name": "foo", "parameters": {"content_type": "np"}, "data": [1, 2, 3, 4], "datatype": "INT32", "shape": [2, 2]}]
-    }""",
-    "np, NaN": """{
-        "inputs": [
-            {"name": "foo", "parameters": {"content_type": "np"}, "data": [1.2, 2.3, null, 4.5], "datatype": "FP64", "shape": [2, 2]}
-        ]
-    }""",
-    "str, the whole": """{
-        "parameters": {"content_type": "str"},
-        "inputs": [{"name": "foo", "data": ["bar", "bar2"], "datatype": "BYTES", "shape": [2]}]
-    }""",
-    "base64": """{
-        "inputs": [
-            {"name": "foo", "parameters": {"content_type": "base64"}, "data": ["UHl0aG9uIGlzIGZ1bg=="], "datatype": "BYTES", "shape": [1]}
-        ]
-    }""",
-    "datetime": """{
-        "inputs": [
-            {"name": "foo", "parameters": {"content_type": "datetime"}, "data": ["2022-01-11T11:00:00"], "datatype": "BYTES", "shape": [1]}
-        ]
-    }""",
-}
-"""The JSON of the text's examples as it stands there, but for commas that JSON wants or refuses."""
-
-
-@pytest.mark.parametrize("name", OF_THE_TEXT)
-def test_an_example_of_the_text_in_both_directions(name: str) -> None:
-    """A server's model receives the value. What is written differs from the text in two points, as MLServer's own does: each tensor that
-    is not numbers says its content type, and a codec of the whole chooses the name."""
-    vector, document = VECTORS[name], json.loads(OF_THE_TEXT[name])
-    assert_same(vector.decode(received(document)), vector.value)
-    seen: list[Any] = []
-
-    def model(foo):  # type: ignore[no-untyped-def]
-        seen.append(foo)
-        return 1
-
-    server = InferenceServer()
-    server.register("m", model)
-    outputs(ask(server, "m", document))
-    assert_same(seen[0], vector.value)
-
-    written = sent(vector.encode(vector.value))
-    assert written.get("parameters") == document.get("parameters")
-    for ours, theirs in zip(written["inputs"], document["inputs"], strict=True):
-        assert (ours["datatype"], ours["data"]) == (theirs["datatype"], theirs["data"])
-        assert ours["name"] == (theirs["name"] if theirs["name"] != "foo" or "parameters" not in document else "input-1")
-        assert ours["shape"] == theirs["shape"]
-        said = ours.get("parameters", {}).get("content_type")
-        assert said == theirs.get("parameters", {}).get("content_type", said)
-        assert said is not None or ours["datatype"] != "BYTES"
-
-
-def test_the_metadata_of_the_text() -> None:
-    """The model that its settings describe: a client sends the tensors alone, and metadata says the rest."""
-    document = json.loads(OF_THE_TEXT["names and ages"])
-    seen: list[Any] = []
-    server = InferenceServer()
-    specs = [TensorSpec("First Name", "BYTES", [-1], content_type="str"), TensorSpec("Age", "INT32", [-1])]
-
-    def model(table):  # type: ignore[no-untyped-def]
-        seen.append(table)
-        return 1
-
-    server.register("m", model, content_type="pd", inputs=specs)
-    status, metadata = get(server, "/models/m")
-    assert (status, metadata["parameters"], metadata["inputs"]) == (
-        200,
-        {"content_type": "pd"},
-        [
-            {"name": "First Name", "datatype": "BYTES", "parameters": {"content_type": "str"}, "shape": [-1]},
-            {"name": "Age", "datatype": "INT32", "shape": [-1]},
-        ],
-    )
-    bare = [{key: value for key, value in item.items() if key != "parameters"} for item in document["inputs"]]
-    outputs(ask(server, "m", {"inputs": bare}))
-    assert_same(seen[0], VECTORS["names and ages"].value)
 
 
 @pytest.mark.parametrize("vector", VECTORS.values(), ids=VECTORS)
@@ -127,11 +29,20 @@ def test_a_vector_in_both_directions(vector: Vector) -> None:
     assert_same(vector.decode(through_http(request, binary=True)), vector.value)
 
 
+@pytest.mark.parametrize("name", ["names and ages", "A, B and C", "str, the whole"])
+def test_a_whole_says_it_for_its_tensors(name: str) -> None:
+    """As the examples of the text are written."""
+    document = json.loads(json.dumps(VECTORS[name].document))
+    for item in document["inputs"]:
+        item.pop("parameters", None)
+    assert_same(VECTORS[name].decode(received(document)), VECTORS[name].value)
+
+
 MLSERVER_FRAME = (
     '{"parameters":{"content_type":"pd"},"inputs":[{"name":"First Name","shape":[2,1],"datatype":"BYTES",'
-    '"parameters":{"content_type":"str"},"data":["Joanne","Michael"]},{"name":"Age","shape":[2,1],"datatype":"INT64","data":[34,22]},{"name":"Weight","shape":[2,1],'
-    '"datatype":"FP64","data":[60.5,null]},{"name":"Tags","shape":[2,1],"datatype":"BYTES","parameters":{"content_type":"pd_json"},'
-    '"data":["[\\"a\\"]","2"]}]}'
+    '"parameters":{"content_type":"str"},"data":["Joanne","Michael"]},{"name":"Age","shape":[2,1],"datatype":"INT64","data":[34,22]},'
+    '{"name":"Weight","shape":[2,1],"datatype":"FP64","data":[60.5,null]},{"name":"Tags","shape":[2,1],"datatype":"BYTES",'
+    '"parameters":{"content_type":"pd_json"},"data":["[\\"a\\"]","2"]}]}'
 )
 MLSERVER_LISTS = (
     '{"inputs":[{"name":"foo","shape":[1,1],"datatype":"BYTES","parameters":{"content_type":"base64"},"data":["UHl0aG9uIGlzIGZ1bg=="]},'
@@ -172,22 +83,22 @@ def test_lists_are_read_from_two_dimensions_too(name: str) -> None:
     assert vector.decode(received(of_mlserver)) == vector.value
 
 
-@pytest.mark.parametrize(
-    "decode",
-    [
-        StringCodec.decode_output,
-        lambda tensor: StringRequestCodec.decode_response(InferenceResponse([tensor])),
-        lambda tensor: PandasCodec.decode_response(InferenceResponse([Tensor("a", tensor.array, {"content_type": "str"})])),
-    ],
-    ids=["output", "response", "frame"],
-)
-def test_a_bad_answer_of_another_server_is_not_the_clients_fault(decode: Callable[[Tensor], Any]) -> None:
-    with pytest.raises(InferenceError) as raised:
-        decode(Tensor("a", np.array([b"\xff"], object)))
-    assert raised.value.status == 502
+def test_a_bad_answer_of_another_server_is_not_the_clients_fault() -> None:
+    tensor = Tensor("a", np.array([b"\xff"], object))
+    response, column = InferenceResponse([tensor]), Tensor("a", tensor.array, {"content_type": "str"})
+    for decode in (
+        lambda: StringCodec.decode_output(tensor),
+        lambda: StringRequestCodec.decode_response(response),
+        lambda: PandasCodec.decode_response(InferenceResponse([column])),
+    ):
+        with pytest.raises(InferenceError) as raised:
+            decode()
+        assert raised.value.status == 502
 
 
 def test_outputs_and_responses_are_as_inputs_and_requests() -> None:
+    assert Base64Codec.decode_input(Base64Codec.encode_input("foo", b"Python is fun")) == [b"Python is fun"]
+    assert DatetimeCodec.decode_input(DatetimeCodec.encode_input("foo", NOON)) == [NOON]
     assert StringCodec.decode_output(StringCodec.encode_output("foo", ["é"])) == ["é"]
     response = StringRequestCodec.encode_response("m", ["a"], "2")
     assert (response.model_name, response.model_version, response.outputs[0].name) == ("m", "2", "output-1")
@@ -211,68 +122,36 @@ def test_strings_of_numpy_are_bytes_on_every_transport() -> None:
     assert array.tolist() == [[b"a"], ["é".encode()]]
 
 
-def test_a_single_value_is_a_list_of_one_where_the_text_writes_it_so() -> None:
-    assert Base64Codec.decode_input(Base64Codec.encode_input("foo", b"Python is fun")) == [b"Python is fun"]
-    assert DatetimeCodec.decode_input(DatetimeCodec.encode_input("foo", NOON)) == [NOON]
-
-
 @given(st.lists(st.datetimes(timezones=st.sampled_from([None, UTC, timezone(timedelta(hours=-5, minutes=-30))]))))
 def test_datetimes_come_back(values: list[datetime]) -> None:
     assert DatetimeCodec.decode_input(DatetimeCodec.encode_input("x", values)) == values
 
 
-@given(st.lists(st.binary()))
-def test_bytes_come_back(values: list[bytes]) -> None:
-    request = InferenceRequest([Base64Codec.encode_input("x", values)])
-    assert Base64Codec.decode_input(through_http(request, binary=False).inputs[0]) == values
-
-
-@given(st.lists(st.text(st.characters(exclude_categories=["Cs"]))))
-def test_strings_come_back(values: list[str]) -> None:
-    request = InferenceRequest([StringCodec.encode_input("x", values)])
-    assert StringCodec.decode_input(through_http(request, binary=False).inputs[0]) == values
+@given(st.lists(st.binary()), st.lists(st.text(st.characters(exclude_categories=["Cs"]))))
+def test_bytes_and_strings_come_back(values: list[bytes], texts: list[str]) -> None:
+    request = through_http(InferenceRequest([Base64Codec.encode_input("x", values), StringCodec.encode_input("y", texts)]), binary=False)
+    assert Base64Codec.decode_input(request.inputs[0]) == values
+    assert StringCodec.decode_input(request.inputs[1]) == texts
 
 
 @given(st.lists(st.one_of(st.sampled_from(["1", '"a"', "null", "-1.5", ""]), st.text('"\\,1 \n[]{}n', max_size=4)), max_size=5))
 def test_texts_together_are_what_each_is_alone(texts: list[str]) -> None:
-    elements = [text.encode() for text in texts]
+    def decoded(*elements: str) -> list[Any]:
+        column = Tensor("foo", objects([element.encode() for element in elements]), {"content_type": "pd_json", "pd_dtype": "object"})
+        return list(PandasCodec.decode_request(InferenceRequest([column]))["foo"])
+
     try:
-        alone = [PandasJSONCodec.decode_input(make_tensor(element))[0] for element in elements]
+        alone = [decoded(text)[0] for text in texts]
     except InferenceError:
         with pytest.raises(InferenceError, match="which is not JSON"):
-            PandasJSONCodec.decode_input(make_tensor(*elements))
+            decoded(*texts)
     else:
-        assert PandasJSONCodec.decode_input(make_tensor(*elements)) == alone
+        assert decoded(*texts) == alone
 
 
-def make_tensor(*elements: bytes, shape: tuple[int, ...] | None = None) -> Tensor:
-    array = np.empty(len(elements), object)
-    array[:] = elements
-    return Tensor("foo", array.reshape(shape or -1))
-
-
-@pytest.mark.parametrize(
-    ("codec", "tensor", "message"),
-    [
-        (StringCodec, make_tensor(b"a", b"\xff"), r"tensor 'foo': element 1 is b'\\xff', which is not UTF-8"),
-        (StringCodec, Tensor("foo", np.ones(2)), "tensor 'foo' has datatype FP64: expected BYTES for 'str'"),
-        (StringCodec, make_tensor(b"a", shape=(1, 1, 1)), r"tensor 'foo' has shape \[1, 1, 1\]: expected \[N\] or \[N, 1\]"),
-        (StringCodec, make_tensor(b"a", b"b", shape=(1, 2)), r"has shape \[1, 2\]"),
-        (Base64Codec, make_tensor(b"YQ==", b"YQ"), "element 1 is b'YQ', which is not base64"),
-        (Base64Codec, make_tensor(b"not base64!"), "element 0 is b'not base64!', which is not base64"),
-        (DatetimeCodec, make_tensor(b"2022-01-11", b"11/1/2022"), "element 1 is b'11/1/2022', which is not an ISO 8601 date and time"),
-        (DatetimeCodec, make_tensor(b"NaT"), "element 0 is b'NaT'"),
-    ],
-)
-def test_what_a_tensor_may_not_hold(codec: Any, tensor: Tensor, message: str) -> None:
-    with pytest.raises(InferenceError, match=message) as caught:
-        codec.decode_input(tensor)
-    assert caught.value.status == 400
-
-
-@pytest.mark.parametrize(
-    ("codec", "value", "error", "message"),
-    [
+def test_what_a_codec_does_not_encode() -> None:
+    """What a tensor may not hold is in BAD of tests/table/content_types.py."""
+    cases: list[tuple[Any, Any, type[Exception], str]] = [
         (StringCodec, ["a", 5], TypeError, "tensor 'foo': element 1 is 5: expected a string"),
         (StringCodec, "text", TypeError, "is for a list, but this is 'text'"),
         (StringCodec, [b"\xff"], ValueError, "element 0 is"),
@@ -281,15 +160,14 @@ def test_what_a_tensor_may_not_hold(codec: Any, tensor: Tensor, message: str) ->
         (DatetimeCodec, ["tomorrow"], ValueError, "element 0 is 'tomorrow'"),
         (DatetimeCodec, [5], TypeError, r"expected a datetime.datetime"),
         (NumpyCodec, np.array([1j]), TypeError, "no datatype for numpy dtype complex128"),
-    ],
-)
-def test_what_a_codec_does_not_encode(codec: Any, value: Any, error: type[Exception], message: str) -> None:
-    with pytest.raises(error, match=message):
-        codec.encode_input("foo", value)
+    ]
+    for codec, value, error, message in cases:
+        with pytest.raises(error, match=message):
+            codec.encode_input("foo", value)
 
 
 def test_a_whole_that_is_not_one_tensor() -> None:
-    two = InferenceRequest([make_tensor(b"a"), make_tensor(b"b")])
+    two = InferenceRequest([Tensor("foo", objects([b"a"]))] * 2)
     with pytest.raises(InferenceError, match="'str' is for a request or response of one tensor, but there are 2"):
         StringRequestCodec.decode_request(two)
     with pytest.raises(InferenceError, match="there are 0"):

@@ -30,7 +30,6 @@ from tests.support.content_types import (
     send,
     with_type,
 )
-from tests.support.inside.values import Array
 
 
 class ById(PandasCodec):
@@ -86,6 +85,8 @@ class Careless(ColourCodec):
 
     @classmethod
     def can_encode(cls, payload: Any) -> bool:
+        if isinstance(payload, str):
+            raise ValueError(f"no colour: {payload}")
         return isinstance(payload[0], Colour)
 
 
@@ -97,19 +98,6 @@ class CarelessPair(PairCodec):
         return payload["first"] is not payload["second"]
 
 
-def test_a_can_encode_that_raises_is_no_harm_to_other_models(caplog: pytest.LogCaptureFixture) -> None:
-    server = InferenceServer(codecs=[Careless, CarelessPair])
-    server.register("number", lambda: 5)
-    server.register("colours", lambda: RED)
-    assert described(ask(server, "number")) == [("output_0", [1], None, [5])]
-    assert [record.getMessage() for record in caplog.records] == [
-        "CarelessPair.can_encode raised, so it counts as no",
-        "Careless.can_encode raised, so it counts as no",
-    ]
-    assert caplog.records[1].exc_info is not None
-    assert described(ask(server, "colours")) == [("output_0", [1], "careless", ["#ff0001"])]
-
-
 class Comparing(ColourCodec):
     """A codec that compares, which an array answers with an array."""
 
@@ -117,64 +105,29 @@ class Comparing(ColourCodec):
 
     @classmethod
     def can_encode(cls, payload: Any) -> bool:
-        if isinstance(payload, str):
-            raise ValueError(f"no colour: {payload}")
         result: bool = payload == RED
         return result
 
 
-def test_a_can_encode_that_answers_no_bool_is_no_harm_either(caplog: pytest.LogCaptureFixture) -> None:
-    server = InferenceServer(codecs=[Comparing])
-    server.register("numbers", lambda: np.array([1, 2]))
-    server.register("text", lambda: "x\nCRITICAL forged\x1b[2J")
-    assert described(ask(server, "numbers")) == [("output_0", [2], None, [1, 2])]
+def test_a_can_encode_that_raises_or_answers_no_bool_is_no_harm_to_other_models(caplog: pytest.LogCaptureFixture) -> None:
+    server = InferenceServer(codecs=[Careless, CarelessPair])
+    results: dict[str, Any] = {"number": 5, "colours": RED, "text": "x\nCRITICAL forged\x1b[2J"}
+    for name, result in results.items():
+        server.register(name, lambda result=result: result)
+    assert described(ask(server, "number")) == [("output_0", [1], None, [5])]
+    assert [record.getMessage() for record in caplog.records] == [
+        "CarelessPair.can_encode raised, so it counts as no",
+        "Careless.can_encode raised, so it counts as no",
+    ]
+    assert caplog.records[1].exc_info is not None
+    assert described(ask(server, "colours")) == [("output_0", [1], "careless", ["#ff0001"])]
     assert ask(server, "text").status == 200
     lines = logging.Formatter().format(caplog.records[-1]).splitlines()
-    assert lines[0] == "Comparing.can_encode raised, so it counts as no"
+    assert lines[0] == "Careless.can_encode raised, so it counts as no"
     assert all(line.startswith("    ") and line.isprintable() for line in lines[1:])
-
-
-def test_what_can_never_work_fails_at_registration() -> None:
-    server = InferenceServer()
-    strings = TensorSpec("x", "BYTES", [-1], content_type="str")
-
-    def takes_array(x: Array) -> Any: ...
-    def takes_complex(x: complex) -> Any: ...
-
-    class Shade: ...
-
-    def takes_shades(x: list[Shade]) -> Any: ...
-    def takes_two_frames(a: pd.DataFrame, b: pd.DataFrame) -> Any: ...
-    def takes_frame_and_rest(a: pd.DataFrame, **inputs: Any) -> Any: ...
-    def takes_complexes(**inputs: complex) -> Any: ...
-    def takes_frames(**inputs: Annotated[Any, PandasCodec]) -> Any: ...
-
-    registrations: list[tuple[Callable[[], Any], type[Exception], str]] = [
-        (
-            lambda: server.register("m", takes_array, inputs=[strings]),
-            TypeError,
-            r"content_type 'str' .* 'x' cannot become numpy",
-        ),
-        (lambda: server.register("m", takes_array, content_type="str"), TypeError, "content_type 'str'"),
-        (lambda: server.register("m", takes_array, content_type="pd"), TypeError, "no parameter for content_type='pd'"),
-        (lambda: server.register("m", np.add, content_type="pd"), TypeError, "wrap it in a def"),
-        (lambda: server.register("m", takes_complex), TypeError, r"annotated complex, .* list\[str\]"),
-        (lambda: server.register("m", takes_complexes), TypeError, "no tensor can become complex: annotate np.ndarray"),
-        (lambda: server.register("m", takes_frames), TypeError, "a parameter of its own"),
-        (lambda: server.register("m", takes_shades), TypeError, "Shade"),
-        (lambda: server.register("m", takes_two_frames), TypeError, "only one parameter"),
-        (lambda: server.register("m", takes_frame_and_rest), TypeError, "only one parameter"),
-        (lambda: server.register("m", takes_array, content_type="nope"), ValueError, "unknown content_type 'nope': expected one of np"),
-        (lambda: server.register("m", len, inputs=[TensorSpec("x", "FP32", [1], content_type="str")]), ValueError, "needs datatype BYTES"),
-        (lambda: server.register("m", len, inputs=[TensorSpec("x", "BYTES", [1], content_type="pd")]), ValueError, "whole request"),
-        (lambda: TensorSpec("x", "BYTES", [1], content_type=5), TypeError, "content_type=5 must be a string"),  # type: ignore[arg-type]
-        (lambda: InferenceServer(codecs=[object]), TypeError, "has no content_type"),  # type: ignore[list-item]
-        (lambda: InferenceServer(codecs=[type("C", (), {"content_type": "c"})]), TypeError, "neither an InputCodec nor a RequestCodec"),
-    ]
-    for register, kind, message in registrations:
-        with pytest.raises(kind, match=message):
-            register()
-    assert get(server, "/models")[1] == {"models": []}
+    server = InferenceServer(codecs=[Comparing])
+    server.register("numbers", lambda: np.array([1, 2]))
+    assert described(ask(server, "numbers")) == [("output_0", [2], None, [1, 2])]
 
 
 class Silent(InputCodec[int]):
@@ -227,30 +180,67 @@ def test_a_codec_that_encodes_by_name_only_is_no_ones_but_by_name() -> None:
     assert described(send(server, "free", request_of(with_type(FLOATS, "silent")))) == [("output_0", [1], None, [1])]
 
 
-@pytest.mark.parametrize(
-    ("codecs", "message"),
-    [
-        ([OnlyReads], "OnlyReads.* does not define encode_input$"),
-        ([OnlyAnswers], "OnlyAnswers.* does not define encode_request, decode_request, decode_response$"),
-        ([Nameless], "Nameless.* has no content_type"),
-        ([OneAndWhole], "OneAndWhole.* is both an InputCodec and a RequestCodec"),
-        ([Silent, Silent()], "two input codecs have the content_type 'silent'"),
-        ([PairCodec, OtherPair], "two request codecs have the content_type 'pair'"),
-    ],
-)
-def test_codecs_that_cannot_be_fail_when_the_server_is_made(codecs: list[Any], message: str) -> None:
-    with pytest.raises(TypeError, match=message):
-        InferenceServer(codecs=codecs)
+NO_CODECS: list[tuple[list[Any], str]] = [
+    ([object], "has no content_type"),
+    ([type("C", (), {"content_type": "c"})], "neither an InputCodec nor a RequestCodec"),
+    ([OnlyReads], "OnlyReads.* does not define encode_input$"),
+    ([OnlyAnswers], "OnlyAnswers.* does not define encode_request, decode_request, decode_response$"),
+    ([Nameless], "Nameless.* has no content_type"),
+    ([OneAndWhole], "OneAndWhole.* is both an InputCodec and a RequestCodec"),
+    ([Silent, Silent()], "two input codecs have the content_type 'silent'"),
+    ([PairCodec, OtherPair], "two request codecs have the content_type 'pair'"),
+]
 
 
-def test_codecs_that_cannot_be_fail_at_registration_where_annotations_name_them() -> None:
-    def reads(x: Annotated[Any, OnlyReads]) -> Any: ...
-    def answers(x: Array) -> Annotated[Any, OnlyAnswers]: ...
-    def nameless(x: Array) -> Annotated[Any, Nameless]: ...
+def test_what_can_never_work_fails_at_registration_or_when_the_server_is_made() -> None:
+    server = InferenceServer()
 
-    for function, message in ((reads, "encode_input"), (answers, "encode_request"), (nameless, "content_type")):
-        with pytest.raises(TypeError, match=f"Annotated.*{message}"):
-            InferenceServer().register("m", function)
+    class Shade: ...
+
+    def takes(annotation: Any, gives: Any = Any, **rest: Any) -> Any:
+        """A function of one annotated parameter, or of any inputs."""
+
+        def model(x: Any) -> Any: ...
+        def any_inputs(**inputs: Any) -> Any: ...
+
+        function = any_inputs if rest else model
+        function.__annotations__ = {"inputs" if rest else "x": annotation, "return": gives}
+        return function
+
+    def takes_two_frames(a: pd.DataFrame, b: pd.DataFrame) -> Any: ...
+    def takes_frame_and_rest(a: pd.DataFrame, **inputs: Any) -> Any: ...
+
+    def spec(datatype: Any, content_type: Any) -> dict[str, Any]:
+        return {"inputs": [TensorSpec("x", datatype, [1], content_type=content_type)]}
+
+    array = takes(np.ndarray)
+    registrations: list[tuple[Any, dict[str, Any], type[Exception], str]] = [
+        (array, spec("BYTES", "str"), TypeError, r"content_type 'str' .* 'x' cannot become numpy"),
+        (array, {"content_type": "str"}, TypeError, "content_type 'str'"),
+        (array, {"content_type": "pd"}, TypeError, "no parameter for content_type='pd'"),
+        (np.add, {"content_type": "pd"}, TypeError, "wrap it in a def"),
+        (takes(complex), {}, TypeError, r"annotated complex, .* list\[str\]"),
+        (takes(complex, rest=True), {}, TypeError, "no tensor can become complex: annotate np.ndarray"),
+        (takes(Annotated[Any, PandasCodec], rest=True), {}, TypeError, "a parameter of its own"),
+        (takes(list[Shade]), {}, TypeError, "Shade"),
+        (takes_two_frames, {}, TypeError, "only one parameter"),
+        (takes_frame_and_rest, {}, TypeError, "only one parameter"),
+        (array, {"content_type": "nope"}, ValueError, "unknown content_type 'nope': expected one of np"),
+        (len, spec("FP32", "str"), ValueError, "needs datatype BYTES"),
+        (len, spec("BYTES", "pd"), ValueError, "whole request"),
+        (takes(Annotated[Any, OnlyReads]), {}, TypeError, "Annotated.*encode_input"),
+        (takes(np.ndarray, Annotated[Any, OnlyAnswers]), {}, TypeError, "Annotated.*encode_request"),
+        (takes(np.ndarray, Annotated[Any, Nameless]), {}, TypeError, "Annotated.*content_type"),
+    ]
+    for function, options, kind, message in registrations:
+        with pytest.raises(kind, match=message):
+            server.register("m", function, **options)
+    assert get(server, "/models")[1] == {"models": []}
+    with pytest.raises(TypeError, match="content_type=5 must be a string"):
+        spec("BYTES", 5)
+    for codecs, message in NO_CODECS:
+        with pytest.raises(TypeError, match=message):
+            InferenceServer(codecs=codecs)
 
 
 def test_the_one_declared_input_is_for_the_one_parameter_of_a_named_codec() -> None:
@@ -283,16 +273,7 @@ class Lengths(InputCodec[Any]):
         return length if length < 0 else ["value"] * length
 
 
-@pytest.mark.parametrize("model", ["frame", "series"])
-@pytest.mark.parametrize(
-    ("first", "message"),
-    [
-        (1.0, "column 'x' has 2 rows, but its content_type 'lengths' makes 1 values of them"),
-        (-1.0, "column 'x': its content_type 'lengths' does not make a list of it: 'int' object is not iterable"),
-        (np.nan, "column 'x' of the content_type 'lengths': cannot convert float NaN to integer"),
-    ],
-)
-def test_a_users_codec_that_makes_no_column(model: str, first: float, message: str) -> None:
+def test_a_users_codec_that_makes_no_column() -> None:
     def frame(df: pd.DataFrame) -> int:
         return len(df)
 
@@ -300,12 +281,17 @@ def test_a_users_codec_that_makes_no_column(model: str, first: float, message: s
         return len(x)
 
     server = InferenceServer(codecs=[Lengths])
-    server.register("frame", frame)
-    server.register("series", series)
-    column = Tensor("x", np.array([first, 0.0]), {"content_type": "lengths"})
-    assert error(send(server, model, request_of(column))) == (400, message)
-    column.array[0] = 2
-    assert described(send(server, model, request_of(column))) == [("output_0", [1], None, [2])]
+    for function in (frame, series):
+        server.register(function.__name__, function)
+        for first, message in (
+            (1.0, "column 'x' has 2 rows, but its content_type 'lengths' makes 1 values of them"),
+            (-1.0, "column 'x': its content_type 'lengths' does not make a list of it: 'int' object is not iterable"),
+            (np.nan, "column 'x' of the content_type 'lengths': cannot convert float NaN to integer"),
+        ):
+            column = Tensor("x", np.array([first, 0.0]), {"content_type": "lengths"})
+            assert error(send(server, function.__name__, request_of(column))) == (400, message)
+        column.array[0] = 2
+        assert described(send(server, function.__name__, request_of(column))) == [("output_0", [1], None, [2])]
 
 
 class Fragile(InputCodec[Any]):
@@ -330,8 +316,17 @@ class FragileWhole(PairCodec):
         return Fragile.decode_input(request.inputs[0])
 
 
-@pytest.mark.parametrize("model", ["frame", "series", "free", "whole", "encoded"])
-@pytest.mark.parametrize("kind", ["TypeError", "KeyError", "OSError"])
+@pytest.mark.parametrize(
+    ("model", "kind"),
+    [
+        ("frame", "OSError"),
+        ("series", "TypeError"),
+        ("free", "TypeError"),
+        ("free", "KeyError"),
+        ("whole", "KeyError"),
+        ("encoded", "KeyError"),
+    ],
+)
 def test_what_a_users_codec_raises_beside_value_error_is_its_own_fault(model: str, kind: str, caplog: pytest.LogCaptureFixture) -> None:
     """As of any code of the user's: logged with its traceback, and answered 500 without its text. What it finds wrong is a ValueError."""
 
@@ -339,7 +334,7 @@ def test_what_a_users_codec_raises_beside_value_error_is_its_own_fault(model: st
     def series(x: pd.Series) -> None: ...
     def free(x: Annotated[Any, Fragile]) -> None: ...
     def whole(pair: Annotated[Any, FragileWhole]) -> None: ...
-    def encoded(x: Array) -> int:
+    def encoded(x: np.ndarray) -> int:
         return 1
 
     functions: dict[str, Callable[..., Any]] = {"frame": frame, "series": series, "free": free, "whole": whole, "encoded": encoded}
@@ -352,12 +347,6 @@ def test_what_a_users_codec_raises_beside_value_error_is_its_own_fault(model: st
     [record] = caplog.records
     assert record.exc_info is not None
     assert "a secret" in str(record.exc_info[1])
-
-
-def test_servers_share_no_codecs() -> None:
-    plain = InferenceServer()
-    plain.register("free", lambda x: x)
-    assert "unknown content_type 'colour'" in error(send(plain, "free", request_of(COLOURS)))[1]
 
 
 def test_an_instance_serves_as_a_codec_and_takes_the_place_of_another() -> None:

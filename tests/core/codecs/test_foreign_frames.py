@@ -21,14 +21,13 @@ from tests.support.asking import ask, error
 OBJECT = None if pd.__version__.startswith("2.") else "object"
 """What `pd_dtype` says of a column of objects: in pandas 3, the default is the dtype `str`."""
 
-MIDNIGHT = [b"2026-01-31T00:00:00", b"NaT"]
-
 
 def of_pyarrow(values: list[Any], kind: str) -> Any:
     pyarrow = pytest.importorskip("pyarrow")
     types = {
         "seconds": lambda: pyarrow.timestamp("s"),
         "zoned": lambda: pyarrow.timestamp("s", "Europe/Amsterdam"),
+        "length": lambda: pyarrow.duration("s"),
         "lists": lambda: pyarrow.list_(pyarrow.int64()),
         "category": lambda: pyarrow.dictionary(pyarrow.int32(), pyarrow.string()),
     }
@@ -36,32 +35,26 @@ def of_pyarrow(values: list[Any], kind: str) -> Any:
     return pd.Series(pyarrow.array(values, made).to_pandas(types_mapper=pd.ArrowDtype))
 
 
-@pytest.mark.parametrize(
-    ("kind", "values", "datatype", "content_type", "dtype", "elements"),
-    [
-        ("int64", [1, 2], "INT64", None, None, [1, 2]),
-        ("uint8", [1, None], "BYTES", "pd_json", "UInt8", [b"1", b"null"]),
-        ("float32", [1.5, None], "FP32", None, None, [1.5, np.nan]),
-        ("float16", [np.float16(1.5)], "FP16", None, None, [1.5]),
-        ("bool_", [True, False], "BOOL", None, None, [True, False]),
-        ("bool_", [True, None], "BYTES", "pd_json", "boolean", [b"true", b"null"]),
-        ("string", ["a", "é"], "BYTES", "str", None, [b"a", "é".encode()]),
-        ("large_string", ["a", None], "BYTES", "pd_json", None, [b'"a"', b"null"]),
-        ("binary", [b"a"], "BYTES", "base64", None, [b"YQ=="]),
-        ("seconds", [datetime.datetime(2026, 1, 31), None], "BYTES", "datetime", "datetime64[s]", MIDNIGHT),
-        (
-            "zoned",
-            [datetime.datetime(2026, 1, 31, tzinfo=datetime.UTC)],
-            "BYTES",
-            "datetime",
-            "datetime64[s, Europe/Amsterdam]",
-            [b"2026-01-31T00:00:00+00:00"],
-        ),
-        ("lists", [[1], None], "BYTES", "pd_json", OBJECT, [b"[1]", b"null"]),
-        ("category", ["b", "a"], "BYTES", "str", "category", [b"b", b"a"]),
-        ("null", [None], "BYTES", "pd_json", OBJECT, [b"null"]),
-    ],
-)
+AT = datetime.datetime(2026, 1, 31)
+COLUMNS: list[tuple[str, list[Any], str, str | None, str | None, list[Any]]] = [
+    ("int64", [1, 2], "INT64", None, None, [1, 2]),
+    ("uint8", [1, None], "BYTES", "pd_json", "UInt8", [b"1", b"null"]),
+    ("float32", [1.5, None], "FP32", None, None, [1.5, np.nan]),
+    ("float16", [np.float16(1.5)], "FP16", None, None, [1.5]),
+    ("bool_", [True, False], "BOOL", None, None, [True, False]),
+    ("bool_", [True, None], "BYTES", "pd_json", "boolean", [b"true", b"null"]),
+    ("string", ["a", "é"], "BYTES", "str", None, [b"a", "é".encode()]),
+    ("large_string", ["a", None], "BYTES", "pd_json", None, [b'"a"', b"null"]),
+    ("binary", [b"a"], "BYTES", "base64", None, [b"YQ=="]),
+    ("seconds", [AT, None], "BYTES", "datetime", "datetime64[s]", [b"2026-01-31T00:00:00", b"NaT"]),
+    ("zoned", [AT.replace(tzinfo=datetime.UTC)], "BYTES", "datetime", "datetime64[s, Europe/Amsterdam]", [b"2026-01-31T00:00:00+00:00"]),
+    ("lists", [[1], None], "BYTES", "pd_json", OBJECT, [b"[1]", b"null"]),
+    ("category", ["b", "a"], "BYTES", "str", "category", [b"b", b"a"]),
+    ("null", [None], "BYTES", "pd_json", OBJECT, [b"null"]),
+]
+
+
+@pytest.mark.parametrize(("kind", "values", "datatype", "content_type", "dtype", "elements"), COLUMNS)
 def test_a_column_of_pyarrow_is_sent_as_its_values(
     kind: str, values: list[Any], datatype: str, content_type: str | None, dtype: str | None, elements: list[Any]
 ) -> None:
@@ -83,39 +76,30 @@ def test_a_column_of_pyarrow_is_sent_as_its_values(
     assert seen[0].isna().tolist() == frame["a"].isna().tolist()
 
 
-@pytest.mark.parametrize(
-    ("column", "datatype", "elements"),
-    [
+def test_a_sparse_column_is_sent_as_its_values() -> None:
+    columns: list[tuple[Any, Any, list[Any]]] = [
         (SparseArray([0, 3]), "INT64", [0, 3]),
         (SparseArray([np.nan, 3.5]), "FP64", [np.nan, 3.5]),
         (SparseArray(np.array([0, 3], "f4"), fill_value=0), "FP32", [0, 3]),
         (SparseArray([True, False]), "BOOL", [True, False]),
-    ],
-)
-def test_a_sparse_column_is_sent_as_its_values(column: Any, datatype: Any, elements: list[Any]) -> None:
-    frame = pd.DataFrame({"a": column})
-    [tensor] = PandasCodec.encode_request(frame).inputs
-    assert (tensor.datatype, tensor.parameters) == (datatype, {})
-    np.testing.assert_array_equal(tensor.array, np.array(elements, tensor.array.dtype))
-    assert specs_of(frame) == [TensorSpec("a", datatype, [-1])]
+    ]
+    for column, datatype, elements in columns:
+        frame = pd.DataFrame({"a": column})
+        [tensor] = PandasCodec.encode_request(frame).inputs
+        assert (tensor.datatype, tensor.parameters) == (datatype, {})
+        np.testing.assert_array_equal(tensor.array, np.array(elements, tensor.array.dtype))
+        assert specs_of(frame) == [TensorSpec("a", datatype, [-1])]
 
 
-@pytest.mark.parametrize(
-    ("kind", "value", "text"),
-    [
-        ("date32", datetime.date(2026, 1, 31), "date is no JSON type; pandas.to_datetime makes a column of them one that can be sent"),
-        ("duration", datetime.timedelta(1), "column 'a' has dtype timedelta64"),
-    ],
-)
-def test_a_column_of_pyarrow_without_a_form_says_what_to_write(kind: str, value: Any, text: str) -> None:
-    pyarrow = pytest.importorskip("pyarrow")
-    made = pyarrow.duration("s") if kind == "duration" else pyarrow.date32()
-    frame = pd.DataFrame({"a": pyarrow.array([value], made).to_pandas(types_mapper=pd.ArrowDtype)})
-    with pytest.raises(TypeError, match=text):
-        PandasCodec.encode_request(frame)
-    if kind == "date32":
-        [tensor] = PandasCodec.encode_request(frame.assign(a=pd.to_datetime(frame["a"]))).inputs
-        assert tensor.array.tolist() == [b"2026-01-31T00:00:00"]
+def test_a_column_of_pyarrow_without_a_form_says_what_to_write() -> None:
+    pytest.importorskip("pyarrow")
+    day, length = of_pyarrow([datetime.date(2026, 1, 31)], "date32"), of_pyarrow([datetime.timedelta(1)], "length")
+    mend = "date is no JSON type; pandas.to_datetime makes a column of them one that can be sent"
+    for column, text in ((day, mend), (length, "column 'a' has dtype timedelta64")):
+        with pytest.raises(TypeError, match=text):
+            PandasCodec.encode_request(pd.DataFrame({"a": column}))
+    [tensor] = PandasCodec.encode_request(pd.DataFrame({"a": pd.to_datetime(day)})).inputs
+    assert tensor.array.tolist() == [b"2026-01-31T00:00:00"]
 
 
 def of_polars() -> Any:
@@ -162,33 +146,23 @@ def test_an_array_of_whole_numbers_is_not_rounded_beside_a_missing_one(name: str
         server.infer_sync("m", {"x": ARRAYS[name]([large, None])})
 
 
-@pytest.mark.parametrize("max_batch_size", [None, 4])
 @pytest.mark.parametrize("make", [of_polars, of_a_table])
-def test_a_frame_of_another_library_has_columns(make: Callable[[], Any], max_batch_size: int | None) -> None:
+def test_a_frame_of_another_library_has_columns(make: Callable[[], Any]) -> None:
     frame, server = make(), InferenceServer()
-    server.register("m", lambda x: frame, max_batch_size=max_batch_size)
-    document = json.loads(ask(server, "m", x=[1.0, 2.0]).body)
-    assert [(each["name"], each["datatype"], each["shape"]) for each in document["outputs"]] == [
-        ("n", "INT64", [2]),
-        ("part", "FP64", [2]),
-        ("city", "BYTES", [2]),
-        ("born", "BYTES", [2]),
-    ]
-    assert [each["data"] for each in document["outputs"]] == [[1, 2], [1.5, None], ['"Bonn"', "null"], ["2026-01-31T00:00:00", "NaT"]]
-
-
-@pytest.mark.parametrize("make", [of_polars, of_a_table])
-def test_a_frame_of_another_library_as_declared_outputs_and_as_inputs(make: Callable[[], Any]) -> None:
-    frame, server = make(), InferenceServer()
+    for max_batch_size in (None, 4):
+        server.register("m", lambda x: frame, max_batch_size=max_batch_size, replace=True)
+        document = json.loads(ask(server, "m", x=[1.0, 2.0]).body)
+        assert [(each["name"], each["datatype"], each["data"]) for each in document["outputs"]] == [
+            ("n", "INT64", [1, 2]),
+            ("part", "FP64", [1.5, None]),
+            ("city", "BYTES", ['"Bonn"', "null"]),
+            ("born", "BYTES", ["2026-01-31T00:00:00", "NaT"]),
+        ]
     specs = [TensorSpec("part", "FP32", [-1]), TensorSpec("n", "INT64", [-1])]
-    server.register("m", lambda: frame.select(["n", "part"]), outputs=specs)
-    response = server.infer_sync("m", {})
+    server.register("declared", lambda: frame.select(["n", "part"]), outputs=specs)
+    response = server.infer_sync("declared", {})
     assert [(tensor.name, tensor.datatype) for tensor in response.outputs] == [("part", "FP32"), ("n", "INT64")]
-
-    def cities(frame: pd.DataFrame) -> Any:
-        return [f"{city}" for city in frame["city"]]
-
-    server.register("cities", cities)
+    server.register("cities", lambda frame: [f"{city}" for city in frame["city"]], content_type="pd")
     assert server.infer_sync("cities", frame)["output_0"][0] == b"Bonn"
     with pytest.raises(InferenceError, match="input 'x' is a data frame, whose columns are inputs: give it alone, not by a name"):
         server.infer_sync("cities", {"x": frame})

@@ -6,6 +6,7 @@ import json
 import sys
 from collections.abc import Callable
 from datetime import UTC, timedelta, timezone
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,7 @@ import pytest
 from oip_asgi import InferenceError, InferenceRequest, InferenceServer, Tensor, TensorSpec
 from oip_asgi.codecs import Base64Codec, DatetimeCodec, PandasCodec, StringCodec
 from tests.support.asking import ask, error, outputs
-from tests.support.inside.values import dtype_of
+from tests.support.ways import Answer
 from tests.support.wire import received, sent, through_http
 from tests.table.codec_vectors import ABC, NOON, assert_same, column, tensor
 
@@ -102,13 +103,12 @@ COLUMNS: dict[str, Any] = {
 }
 
 
-@pytest.mark.parametrize("rows", [3, 1, 0])
-@pytest.mark.parametrize("binary", [False, True], ids=["JSON", "binary"])
 @pytest.mark.parametrize("name", COLUMNS)
-def test_a_column_comes_back_as_it_was(name: str, binary: bool, rows: int) -> None:
-    frame = pd.DataFrame({"x": COLUMNS[name]}).iloc[:rows]
-    back = PandasCodec.decode_request(through_http(PandasCodec.encode_request(frame), binary=binary))
-    pd.testing.assert_frame_equal(back, frame.reset_index(drop=True), check_column_type=False)
+def test_a_column_comes_back_as_it_was(name: str) -> None:
+    for rows, binary in ((3, False), (3, True), (1, False), (0, True)):
+        frame = pd.DataFrame({"x": COLUMNS[name]}).iloc[:rows]
+        back = PandasCodec.decode_request(through_http(PandasCodec.encode_request(frame), binary=binary))
+        pd.testing.assert_frame_equal(back, frame.reset_index(drop=True), check_column_type=False)
 
 
 @pytest.mark.parametrize("rows", [3, 1, 0])
@@ -136,38 +136,33 @@ def came_back(values: Any) -> Any:
     return PandasCodec.decode_request(through_http(PandasCodec.encode_request(pd.DataFrame({"x": values})), binary=False))["x"]
 
 
-@pytest.mark.parametrize("name", ["CEST", "Europe/Amsterdam", "UTC"])
-def test_a_fixed_offset_loses_its_name(name: str) -> None:
-    back = came_back(dates("2022-01-11T11:00:00", zone=timezone(timedelta(hours=2), name)))
-    assert str(back.dtype).endswith(", UTC+02:00]")
-    assert back[0].isoformat() == "2022-01-11T11:00:00+02:00"
-
-
-@pytest.mark.parametrize("zone", ["tzlocal()", timezone(timedelta(hours=1, seconds=30))])
-def test_a_zone_that_has_no_name_becomes_utc(zone: Any) -> None:
-    points = dates("2022-01-11T11:00:00", zone=zone)
-    back = came_back(points)
-    assert str(back.dtype).endswith(", UTC]")
-    assert (back == points).all()
+def test_a_zone_without_a_name_of_its_own_is_its_offset_or_utc() -> None:
+    for name in ("CEST", "Europe/Amsterdam", "UTC"):
+        back = came_back(dates("2022-01-11T11:00:00", zone=timezone(timedelta(hours=2), name)))
+        assert (str(back.dtype).endswith(", UTC+02:00]"), back[0].isoformat()) == (True, "2022-01-11T11:00:00+02:00")
+    zones: list[Any] = ["tzlocal()", timezone(timedelta(hours=1, seconds=30))]
+    for zone in zones:
+        points = dates("2022-01-11T11:00:00", zone=zone)
+        back = came_back(points)
+        assert (str(back.dtype).endswith(", UTC]"), (back == points).all()) == (True, True)
 
 
 def test_infinities_among_objects() -> None:
     """Numbers stay numbers, with NaN for None; among other things an infinity is the string that it is in all JSON, and NaN inside null."""
-    assert came_back(pd.Series([np.inf, None], dtype=object)).tolist() == [np.inf, pytest.approx(np.nan, nan_ok=True)]
-    assert came_back(pd.Series([1.5, None], dtype=object)).tolist() == [1.5, None]
-    mixed = pd.Series([np.inf, "a", [np.nan, {"b": (-np.inf, 1)}], np.float32("inf")], dtype=object)
-    assert came_back(mixed).tolist() == ["Infinity", "a", [None, {"b": ["-Infinity", 1]}], "Infinity"]
+    mixed = [np.inf, "a", [np.nan, {"b": (-np.inf, 1)}], np.float32("inf")]
+    for values, back in (
+        ([np.inf, None], [np.inf, pytest.approx(np.nan, nan_ok=True)]),
+        ([1.5, None], [1.5, None]),
+        (mixed, ["Infinity", "a", [None, {"b": ["-Infinity", 1]}], "Infinity"]),
+    ):
+        assert came_back(pd.Series(values, dtype=object)).tolist() == back
 
 
-@pytest.mark.parametrize("number", [10_000, 40_000])
-def test_of_too_many_categories_the_unused_stay_behind(number: int) -> None:
-    many = [f"{place:05}" for place in range(number)]
-    assert came_back(pd.Categorical(["00002", "00001"], many[::-1], ordered=True)).dtype == pd.CategoricalDtype(["00002", "00001"], True)
-
-
-def test_categories_that_are_too_many_are_those_of_the_values() -> None:
-    """Sorted, and without an order."""
-    many = [f"{place:05}" for place in range(40_000)]
+def test_of_too_many_categories_the_unused_stay_behind_and_the_order() -> None:
+    for number in (10_000, 40_000):
+        many = [f"{place:05}" for place in range(number)]
+        back = came_back(pd.Categorical(["00002", "00001"], many[::-1], ordered=True))
+        assert back.dtype == pd.CategoricalDtype(["00002", "00001"], True)
     assert came_back(pd.Categorical(many, many[::-1], ordered=True)).dtype == pd.CategoricalDtype(many)
 
 
@@ -180,16 +175,13 @@ def test_a_category_is_its_values_to_others() -> None:
     assert categories == {"datatype": "BYTES", "data": ["low", "middle", "high"], "content_type": "str", "ordered": True}
 
 
-def test_what_the_index_and_names_become() -> None:
-    frame = pd.DataFrame([[1, 2]], columns=[0, "b"], index=["gone"])
-    back = PandasCodec.decode_request(PandasCodec.encode_request(frame))
-    assert list(back.columns) == ["0", "b"]
-    assert back.index.tolist() == [0]
-
-
-def test_scalars_of_numpy_in_objects_are_numbers() -> None:
-    frame = pd.DataFrame({"x": pd.Series([[np.int64(1), np.True_], {"a": np.float32(0.5)}], dtype=object)})
-    assert PandasCodec.decode_request(PandasCodec.encode_request(frame))["x"].tolist() == [[1, True], {"a": 0.5}]
+def test_what_the_index_names_and_scalars_of_numpy_become() -> None:
+    values = pd.Series([[np.int64(1), np.True_], {"a": np.float32(0.5)}], dtype=object, index=["gone", "too"])
+    back = PandasCodec.decode_request(PandasCodec.encode_request(pd.DataFrame({0: values, "b": [1, 2]})))
+    assert (list(back.columns), back.index.tolist()) == (["0", "b"], [0, 1])
+    assert back["0"].tolist() == [[1, True], {"a": 0.5}]
+    assert PandasCodec.decode_request(PandasCodec.encode_request(pd.DataFrame())).shape == (0, 0)
+    assert DatetimeCodec.decode_input(DatetimeCodec.encode_input("x", ["2022-01-11T11:00:00"])) == [NOON]  # type: ignore[list-item]
 
 
 ARRAYS: dict[str, tuple[list[Any], list[str]]] = {
@@ -218,10 +210,6 @@ def test_arrays_in_cells_are_nested_lists(name: str) -> None:
     assert outputs(ask(server, "frame")) == {"x": texts}
 
 
-def test_dates_that_are_text_already() -> None:
-    assert DatetimeCodec.decode_input(DatetimeCodec.encode_input("x", ["2022-01-11T11:00:00"])) == [NOON]  # type: ignore[list-item]
-
-
 def test_what_nests_as_deep_as_may_be_comes_back() -> None:
     document: Any = 1
     for _ in range(50):
@@ -243,17 +231,11 @@ class Column(pd.Series):
 
 
 def test_subclasses_are_frames_and_columns_too() -> None:
-    assert PandasCodec.can_encode(Frame(ABC))
-    assert_same(PandasCodec.decode_request(PandasCodec.encode_request(Frame(ABC))), ABC)
     server = InferenceServer()
     server.register("frame", lambda: Frame(ABC))
     server.register("series", lambda: Column(dates("2022-01-11", None)))
     assert outputs(ask(server, "frame")) == {name: ABC[name].tolist() for name in "ABC"}
     assert outputs(ask(server, "series")) == {"output_0": ["2022-01-11T00:00:00", "NaT"]}
-
-
-def test_a_frame_without_columns() -> None:
-    assert PandasCodec.decode_request(PandasCodec.encode_request(pd.DataFrame())).shape == (0, 0)
 
 
 @pytest.mark.parametrize(
@@ -302,41 +284,23 @@ def told(datatype: str, data: list[Any], categories: Any, content_type: str | No
         ([column("INT64", [1], shape=[])], r"tensor 'x' has shape \[\]"),
         ([column("INT64", [1], "str")], "tensor 'x' has datatype INT64: expected BYTES for 'str'"),
         ([column("BYTES", ["1", "{"], "pd_json")], r"element 1 is b'\{', which is not JSON"),
-        ([column("BYTES", ["[1", "2],3"], "pd_json")], r"element 0 is b'\[1', which is not JSON"),
         ([column("BYTES", ['"a', 'b"', "1,2"], "pd_json")], """element 0 is b'"a', which is not JSON"""),
-        ([column("BYTES", ['"a\\', 'b"', "1,2"], "pd_json")], "element 0 is .* which is not JSON"),
         ([column("BYTES", ["1,2", ""], "pd_json")], "element 0 is b'1,2', which is not JSON"),
-        ([column("BYTES", ["1 2", " "], "pd_json")], "element 0 is b'1 2', which is not JSON"),
         ([column("BYTES", ["1", "", "2,3"], "pd_json")], "element 1 is b'', which is not JSON"),
         ([column("BYTES", ["[" * 100_000], "pd_json")], "element 0 is .* nested too deep"),
         ([column("BYTES", ["1", '{"a":' * 101 + "1" + "}" * 101], "pd_json")], "element 1 is .* nested more than 100 deep"),
         ([column("BYTES", ["2022-01-11", "today"], "datetime")], "element 1 is b'today', which is not an ISO 8601"),
-        ([column("BYTES", ["now"], "datetime")], "element 0 is b'now'"),
-        ([column("BYTES", [""], "datetime")], "element 0 is b''"),
-        ([column("BYTES", ["nan"], "datetime")], "element 0 is b'nan'"),
-        ([column("BYTES", ["2022-13-11"], "datetime")], "element 0 is b'2022-13-11'"),
         ([column("BYTES", ["é"], "datetime")], "element 0 is b'"),
         ([column("BYTES", ["2022-01-11T11:00:00Z", "2022-01-11T11:00:00"], "datetime")], "element 1 is .* with an offset from UTC"),
-        ([column("BYTES", ["2" * 50], "datetime")], "element 0 is b'2222"),
         ([column("BYTES", ["2022-01-11", "NaT\0"], "datetime")], r"element 1 is b'NaT\\x00', which is not an ISO 8601"),
-        ([column("BYTES", ["2022-01-11\0"], "datetime")], "element 0 is b'2022-01-11"),
-        ([column("BYTES", ["2022-01-11", "2022-01-11\n2022-01-12"], "datetime")], "element 1 is b'2022-01-11"),
-        ([column("BYTES", ["NaT", "2022-01-11", "2022-01-11T11Z"], "datetime")], "element 1 is .* with an offset from UTC"),
         ([column("BYTES", ["2022-02-30"], "datetime")], "element 0 is b'2022-02-30'"),
         ([column("BYTES", ["2022-01-11T00Z", "0001-01-01T00:00:00+00:00:01"], "datetime")], "element 1 is b'0001-01-01T00:00:00"),
         ([column("INT64", [1], "pd")], "column 'x' has the content_type 'pd': expected one of np, str, base64, datetime, pd_json"),
         ([column("INT64", [1], pd_dtype="evil")], "column 'x' has the pd_dtype 'evil': expected one of"),
-        ([column("INT64", [1], pd_dtype=True)], "column 'x' has the pd_dtype True"),
         ([column("INT64", [3], pd_dtype="Int8")], "column 'x' cannot be Int8, as its pd_dtype says: its values are int64"),
-        ([column("BYTES", ["300"], "pd_json", pd_dtype="Int8")], "column 'x' cannot be Int8"),
         ([column("BYTES", ["99999999999999999999", "null"], "pd_json", pd_dtype="Int64")], "column 'x' cannot be Int64"),
         ([column("BYTES", ['"5"'], "pd_json", pd_dtype="Int64")], "column 'x' cannot be Int64"),
-        ([column("BYTES", ["true"], "pd_json", pd_dtype="Int64")], "column 'x' cannot be Int64"),
-        ([column("BYTES", ["5"], "str", pd_dtype="Int64")], "column 'x' cannot be Int64"),
-        ([column("FP64", [1e300], pd_dtype="Float32")], "column 'x' cannot be Float32"),
         ([column("FP64", ["Infinity"], pd_dtype="Int64")], "column 'x' cannot be Int64"),
-        ([column("FP16", [1], pd_dtype="category")], "column 'x' cannot be category"),
-        ([column("INT64", [1], pd_dtype="string")], "column 'x' cannot be string"),
         ([column("BYTES", ["{}"], "pd_json", pd_dtype="category")], "column 'x' cannot be category"),
         ([column("BYTES", ["2022-01-11T00Z", "9999-12-31T23:59-01:00"], "datetime")], "tensor 'x': .*(9999-12-31T23:59|1 to 9999)"),
         ([column("BYTES", ["0001-01-01T00:00+01:00"], "datetime")], "tensor 'x': .*(0001-01-01T00:00|1 to 9999)"),
@@ -349,29 +313,23 @@ def told(datatype: str, data: list[Any], categories: Any, content_type: str | No
             "too near to the ends of the years 1 to 9999",
         ),
         ([column("BYTES", ["2022-01-11T11:00:00.5"], "datetime", pd_dtype="datetime64[s]")], "its values are finer than that"),
-        ([column("BYTES", ["2022-01-11T11:00:00.5Z"], "datetime", pd_dtype="datetime64[s, UTC]")], "its values are finer than that"),
-        ([column("BYTES", ["1", '"a"'], "pd_json", pd_dtype="Int8")], "column 'x' cannot be Int8"),
         ([told("BYTES", ["1"], 5)], "column 'x' has the pd_categories 5, which is not valid: expected the text of a JSON object"),
         ([told("BYTES", ["1"], "{")], "the pd_categories '{', which is not valid"),
         ([told("BYTES", ["1"], "[" * 100_000)], "the pd_categories '.*, which is not valid"),
         ([told("BYTES", ["1"], {"data": []})], "the pd_categories .*`datatype`"),
         ([told("BYTES", ["1"], {"datatype": "BYTES", "data": [1]})], r"the pd_categories .* data\[0\] is an integer: expected a string"),
-        ([told("BYTES", ["1"], {"datatype": "BYTES", "data": "1"})], "the pd_categories .*`array`"),
         ([told("BYTES", ["1"], {"datatype": "BYTES", "data": ["\ud800", "1"]})], "the pd_categories"),
         ([told("BYTES", ["1"], {"datatype": "WORDS", "data": ["1"]})], "unknown datatype 'WORDS'"),
         (
             [told("INT8", [1], {"datatype": "INT8", "data": [1, 300]})],
             "the pd_categories .* data: element 1 is out of range for INT8",
         ),
-        ([told("INT8", [1], {"datatype": "INT8", "data": [1, 2**70]})], "the pd_categories"),
         ([told("INT64", [1], {"datatype": "INT64", "data": [True]})], "the pd_categories .*: expected an integer"),
-        ([told("FP32", [1], {"datatype": "FP32", "data": [1, 1e300]})], "the pd_categories .* out of range for FP32"),
         ([told("FP64", [1], {"datatype": "FP64", "data": [1, None]})], "in its pd_categories: Categorical categories cannot be null"),
         ([told("BYTES", ["1"], {"datatype": "BYTES", "data": ["1", "1"]})], "one of them is there twice"),
         ([told("BYTES", ["1"], {"datatype": "BYTES", "data": ["1"], "content_type": "nope"})], "has the content_type 'nope'"),
         ([told("BYTES", ["1"], {"datatype": "BYTES", "data": ["1"], "content_type": "base64"})], "which is not base64"),
         ([told("BYTES", ["1"], {"datatype": "BYTES", "data": ["1"], "dtype": "Int8"})], "column 'x' cannot be Int8"),
-        ([told("BYTES", ["1"], {"datatype": "BYTES", "data": ["1"], "ordered": 1})], "the pd_categories .*`bool`"),
         (
             [told("BYTES", ["a", "b"], {"datatype": "BYTES", "data": ["a", "c"]})],
             "in its pd_categories: row 1 is 'b', which is not one of them",
@@ -379,10 +337,7 @@ def told(datatype: str, data: list[Any], categories: Any, content_type: str | No
         ([told("INT64", [1], {"datatype": "BYTES", "data": ["1"]})], "row 0 is .*1.*, which is not one of them"),
         ([told("BYTES", ["{}"], {"datatype": "BYTES", "data": ["1"]}, "pd_json")], "in its pd_categories: unhashable"),
         ([told("BYTES", ["1"], {"datatype": "BYTES", "data": ["[]"], "content_type": "pd_json"})], "in its pd_categories: unhashable"),
-        ([told("BYTES", ["1"], {"datatype": "BYTES", "data": ["1", "null"], "content_type": "pd_json"})], "in its pd_categories"),
         ([told("BYTES", ["1"], {"datatype": "BYTES", "data": ["1"], "dtype": "category"})], "categories cannot have the dtype category"),
-        ([column("INT64", [1], pd_dtype="datetime64[ns]")], r"column 'x' cannot be datetime64\[ns\]"),
-        ([column("BYTES", ["2022-01-11"], "datetime", pd_dtype="datetime64[ns, Nowhere/City]")], "column 'x' cannot be datetime64"),
     ],
 )
 def test_requests_that_are_no_frame(inputs: list[Any], message: str) -> None:
@@ -440,29 +395,17 @@ def test_any_categories_for_any_column_come_back_or_are_refused(hint: str | None
 
 def test_bf16_is_fp32_to_pandas() -> None:
     """Its own dtype can be in a frame, but neither be selected nor sorted there; a frame that has it all the same goes out."""
-    values = np.array([1.5, np.nan, 3.0], dtype_of("BF16"))
+    values = np.array([1.5, np.nan, 3.0], pytest.importorskip("ml_dtypes").bfloat16)
     frame = PandasCodec.decode_request(InferenceRequest([Tensor("x", values), Tensor("y", values, {"content_type": "np"})]))
     pd.testing.assert_frame_equal(frame, pd.DataFrame({name: np.array([1.5, np.nan, 3.0], "f4") for name in "xy"}))
-    assert [column.datatype for column in PandasCodec.encode_request(frame).inputs] == ["FP32"] * 2
     [tensor] = PandasCodec.encode_request(pd.DataFrame({"x": values})).inputs
     assert (tensor.datatype, tensor.array.tobytes()) == ("BF16", values.tobytes())
 
 
 def test_columns_that_say_nothing_are_read_by_their_datatype() -> None:
-    frame = PandasCodec.decode_request(
-        received(
-            {
-                "inputs": [
-                    tensor("s", "BYTES", [2, 1], ["a", "b"]),
-                    tensor("n", "BYTES", [2], ["c", "d"], "np"),
-                    tensor("b", "BOOL", [2], [1, 0]),
-                ]
-            }
-        )
-    )
-    pd.testing.assert_frame_equal(
-        frame, pd.DataFrame({"s": ["a", "b"], "n": pd.Series([b"c", b"d"], dtype=object), "b": [True, False]}), check_column_type=False
-    )
+    inputs = [tensor("s", "BYTES", [2, 1], ["a", "b"]), tensor("n", "BYTES", [2], ["c", "d"], "np"), tensor("b", "BOOL", [2], [1, 0])]
+    expected = pd.DataFrame({"s": ["a", "b"], "n": pd.Series([b"c", b"d"], dtype=object), "b": [True, False]})
+    pd.testing.assert_frame_equal(PandasCodec.decode_request(received({"inputs": inputs})), expected, check_column_type=False)
 
 
 def test_a_missing_string_is_none_whichever_pandas_reads_it() -> None:
@@ -481,13 +424,12 @@ def test_lists_are_read_and_written_without_python_code_for_each_element() -> No
         (DatetimeCodec, [moment.replace(tzinfo=UTC) for moment in moments]),
     ]
     for codec, values in lists:
-        assert codec.can_encode(values)
         tensor = codec.encode_input("x", values)
         assert codec.decode_input(tensor) == values
-        for function in (lambda: codec.encode_input("x", values), lambda: codec.decode_input(tensor), lambda: codec.can_encode(values)):  # noqa: B023
-            assert calls_of(function) < 100
-    for result in (["a"] * 10_000, [b"a"] * 10_000):
-        assert calls_of(lambda: Tensor("x", result)) < 100  # type: ignore[arg-type]  # noqa: B023
+        asked = [partial(codec.encode_input, "x", values), partial(codec.decode_input, tensor), partial(codec.can_encode, values)]
+        assert max(map(calls_of, asked)) < 100
+    results: list[list[Any]] = [["a"] * 10_000, [b"a"] * 10_000]
+    assert max(calls_of(partial(Tensor, "x", result)) for result in results) < 100
 
 
 def calls_of(function: Callable[[], Any]) -> int:
@@ -506,21 +448,10 @@ def calls_of(function: Callable[[], Any]) -> int:
     return calls
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        "numpy f4",
-        "numpy i8",
-        "bool",
-        "nullable Int64",
-        "text",
-        "object text",
-        "category",
-        "missing category",
-        "datetime",
-        "datetime with zone",
-    ],
-)
+CHEAP = ["numpy f4", "bool", "nullable Int64", "text", "object text", "category", "missing category", "datetime", "datetime with zone"]
+
+
+@pytest.mark.parametrize("name", CHEAP)
 def test_no_python_code_runs_for_each_cell(name: str) -> None:
     """Ten thousand rows take as many calls as three do, or nearly."""
     values = pd.Series(COLUMNS[name])
@@ -530,16 +461,11 @@ def test_no_python_code_runs_for_each_cell(name: str) -> None:
     assert calls_of(lambda: PandasCodec.decode_request(request)) < 3_000
 
 
-def wide_frame(*, in_turns: bool) -> pd.DataFrame:
-    """One row of thirteen numbers and twenty-six strings."""
-    columns = {**{f"number_{place}": [place + 0.5] for place in range(13)}, **{f"text_{place}": [f"value {place}"] for place in range(26)}}
-    return pd.DataFrame({name: columns[name] for name in (sorted(columns, key=lambda name: name[::-1]) if in_turns else columns)})
-
-
 @pytest.mark.parametrize("in_turns", [False, True])
 def test_columns_of_one_dtype_are_one_block(in_turns: bool) -> None:
     """Thirty-nine columns of two dtypes: few calls for each of them, and the numbers lie in one piece of memory."""
-    frame = wide_frame(in_turns=in_turns)
+    columns = {**{f"number_{place}": [place + 0.5] for place in range(13)}, **{f"text_{place}": [f"value {place}"] for place in range(26)}}
+    frame = pd.DataFrame({name: columns[name] for name in (sorted(columns, key=lambda name: name[::-1]) if in_turns else columns)})
     request = PandasCodec.encode_request(frame)
     pd.testing.assert_frame_equal(PandasCodec.decode_request(request), frame)
     assert calls_of(lambda: PandasCodec.decode_request(request)) < 700
@@ -567,26 +493,21 @@ def test_a_frame_of_declared_columns_is_the_same_in_any_order() -> None:
     assert seen[3].columns.name is None
 
 
-def test_a_decoded_frame_may_be_written_to() -> None:
-    frame = PandasCodec.decode_request(through_http(PandasCodec.encode_request(pd.DataFrame({"x": [1.0, 2.0]})), binary=True))
-    frame.loc[0, "x"] = 5.0
-    assert frame["x"].tolist() == [5.0, 2.0]
-
-
 def test_a_declared_column_is_n_or_n_by_1() -> None:
     server = InferenceServer()
-    specs = [TensorSpec("a", "FP64", [-1]), TensorSpec("b", "BYTES", [-1], "str"), TensorSpec("alone", "FP64", [-1])]
 
-    @server.model("m", inputs=specs)
+    @server.model("m", inputs=[TensorSpec("a", "FP64", [-1]), TensorSpec("b", "BYTES", [-1], "str"), TensorSpec("alone", "FP64", [-1])])
     def m(df: pd.DataFrame, alone: Any) -> list[str]:
         return [f"{row.a} {row.b}" for row in df.itertuples()]
 
-    texts, alone = np.array([["x"], ["y"]], object), [1.0]
-    assert outputs(ask(server, "m", a=[[1.0], [2.0]], b=texts, alone=alone)) == {"output_0": ["1.0 x", "2.0 y"]}
-    assert outputs(ask(server, "m", a=[1.0, 2.0], b=texts, alone=alone)) == {"output_0": ["1.0 x", "2.0 y"]}
-    assert error(ask(server, "m", a=[[1.0, 2.0]], b=texts, alone=alone)) == (400, "input 'a' has shape [1, 2]: expected [-1]")
-    assert error(ask(server, "m", a=[[1], [2]], b=texts, alone=alone)) == (
-        400,
-        "input 'a' has datatype INT64: expected FP64; in pandas, frame.astype({'a': 'float64'}) makes it so",
-    )
-    assert error(ask(server, "m", a=[1.0, 2.0], b=texts, alone=[alone])) == (400, "input 'alone' has shape [1, 1]: expected [-1]")
+    def answered(a: Any, alone: Any = (1.0,)) -> Answer:
+        return ask(server, "m", a=a, b=np.array([["x"], ["y"]], object), alone=alone)
+
+    for a in ([[1.0], [2.0]], [1.0, 2.0]):
+        assert outputs(answered(a)) == {"output_0": ["1.0 x", "2.0 y"]}
+    for a, alone, text in (
+        ([[1.0, 2.0]], [1.0], "input 'a' has shape [1, 2]: expected [-1]"),
+        ([[1], [2]], [1.0], "input 'a' has datatype INT64: expected FP64; in pandas, frame.astype({'a': 'float64'}) makes it so"),
+        ([1.0, 2.0], [[1.0]], "input 'alone' has shape [1, 1]: expected [-1]"),
+    ):
+        assert error(answered(a, alone)) == (400, text)

@@ -9,14 +9,14 @@ import itertools
 from collections.abc import Iterator
 from datetime import datetime
 from inspect import formatannotation
-from typing import Annotated, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import pandas as pd
 import pytest
 
 from oip_asgi import InferenceRequest, InferenceResponse, InferenceServer, Tensor, TensorSpec
-from oip_asgi.codecs import InputCodec, NumpyRequestCodec, RequestCodec
+from oip_asgi.codecs import InputCodec, RequestCodec
 from tests.support.asking import error
 from tests.support.content_types import assert_same, make_tensor, send
 
@@ -132,7 +132,7 @@ def expected(places: Said) -> Any:
     return OF_TENSORS[next((one for one in places if one is not None), "np")]
 
 
-def ask_for(places: Said, annotation: Any = None, *, binary: bool = False) -> tuple[Any, Any]:
+def ask_for(places: Said, annotation: Any = None) -> tuple[Any, Any]:
     """The answer, and what a model received that says and is asked what `places` does; nothing where it received none."""
     seen: list[Any] = []
 
@@ -147,14 +147,13 @@ def ask_for(places: Said, annotation: Any = None, *, binary: bool = False) -> tu
     server.register("m", model, inputs=specs, content_type=places.model)
     tensor = make_tensor("x", [ELEMENT], **({} if places.tensor is None else {"content_type": places.tensor}))
     request = InferenceRequest([tensor], parameters={} if places.request is None else {"content_type": places.request})
-    answer = send(server, "m", request, binary=binary)
+    answer = send(server, "m", request)
     return answer, seen[0] if seen else None
 
 
-@pytest.mark.parametrize("binary", [False, True], ids=["JSON", "binary"])
-def test_of_two_places_the_nearer_one_to_the_tensor_decides(binary: bool) -> None:
+def test_of_two_places_the_nearer_one_to_the_tensor_decides() -> None:
     for places in said():
-        answer, value = ask_for(places, binary=binary)
+        answer, value = ask_for(places)
         assert answer.status == 200, (places, answer.body)
         try:
             assert_same(value, expected(places))
@@ -188,55 +187,3 @@ def test_a_declaration_that_contradicts_the_annotation_fails_at_registration(wan
         else:
             with pytest.raises(TypeError, match=f"content_type.*{one}"):
                 ask_for(places, ANNOTATIONS[wanted])
-
-
-def test_a_declared_column_is_for_the_frame_also_where_the_request_makes_it_one() -> None:
-    """The declaration of an input holds whichever place decides: another column is refused."""
-    server = InferenceServer()
-    seen: list[Any] = []
-
-    def model(x: Annotated[Any, TensorSpec("x", "BYTES", [-1], content_type="datetime")]) -> int:
-        seen.append(x)
-        return 1
-
-    server.register("m", model)
-    x, y = make_tensor("x", [ELEMENT]), make_tensor("y", [ELEMENT])
-    assert send(server, "m", InferenceRequest([x], parameters={"content_type": "pd"})).status == 200
-    assert_same(seen[0], pd.DataFrame({"x": [datetime(2022, 1, 11)]}))
-    assert error(send(server, "m", InferenceRequest([x, y], parameters={"content_type": "pd"})))[1] == "unknown input 'y': expected 'x'"
-
-
-def test_several_declared_columns_cannot_be_one_tensor() -> None:
-    server = InferenceServer()
-    server.register("m", lambda df: 1, content_type="pd", inputs=[TensorSpec(name, "BYTES", [-1]) for name in "xy"])
-    request = InferenceRequest([make_tensor("x", [ELEMENT]), make_tensor("y", [ELEMENT])], parameters={"content_type": "np"})
-    status, text = error(send(server, "m", request))
-    assert (status, text.partition(",")[0]) == (400, "the request has the content_type 'np'")
-
-
-def test_a_named_codec_is_no_parameter_without_annotation() -> None:
-    """A frame is for the one parameter without annotation; this one has one, so it gets the column of its name."""
-    seen: list[Any] = []
-
-    def model(x: Annotated[Any, OwnCodec]) -> int:
-        seen.append(x)
-        return 1
-
-    server = InferenceServer()
-    server.register("m", model)
-    request = InferenceRequest([make_tensor("x", [ELEMENT])], parameters={"content_type": "pd"})
-    assert send(server, "m", request).status == 200
-    assert seen == [[Own("20220111")]]
-
-
-def test_mlservers_name_for_the_only_input_reaches_a_model_that_declares_frames() -> None:
-    seen: list[Any] = []
-    server = InferenceServer()
-
-    def model(df):  # type: ignore[no-untyped-def]
-        seen.append(df)
-        return 1
-
-    server.register("m", model, content_type="pd")
-    assert send(server, "m", NumpyRequestCodec.encode_request(np.array([1.5]))).status == 200
-    assert_same(seen[0], np.array([[1.5]]))

@@ -8,7 +8,6 @@ import gc
 import json
 import sys
 import weakref
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Generic, NamedTuple, NotRequired, TypedDict, TypeVar
@@ -20,8 +19,8 @@ import pydantic
 import pydantic.dataclasses
 import pytest
 
-from oip_asgi import InferenceServer, OIPApp
-from tests.support.ways import Answer, Request, over_asgi
+from tests.support.asking import get
+from tests.support.row_server import generate, of_dataclasses, of_msgspec, of_pydantic, post, serve_rows
 
 T = TypeVar("T")
 
@@ -30,31 +29,8 @@ class Plan(enum.Enum):
     FREE = "free"
 
 
-def serve(takes: Any, gives: Any = None, function: Callable[[Any], Any] = len) -> InferenceServer:
-    """A server whose model "m" takes and gives rows of these classes."""
-
-    def model(rows: Any) -> Any:
-        return function(rows)
-
-    model.__annotations__ = {"rows": takes, **({} if gives is None else {"return": gives})}
-    server = InferenceServer()
-    server.register("m", model)
-    return server
-
-
-def post(server: InferenceServer, action: str, body: Any) -> Answer:
-    return over_asgi(OIPApp(server), "")(Request("POST", f"/models/m/{action}", (), json.dumps(body).encode()))
-
-
 def names_of(specs: Any) -> list[str]:
     return [spec["name"] for spec in specs]
-
-
-def describe(server: InferenceServer) -> Any:
-    return json.loads(over_asgi(OIPApp(server), "")(Request("GET", "/models/m")).body)
-
-
-# What a class sets itself
 
 
 @dataclass
@@ -88,19 +64,16 @@ class OwnOfPydantic:
 def test_what_a_class_sets_itself_is_no_input(cls: Any) -> None:
     """It is an output, but for pydantic, which does not write it."""
     row = {"x": 1.5} if cls is OwnOfPydantic else {"x": 1.5, "twice": 3.0}
-    server = serve(list[cls], list[cls], lambda rows: rows)
-    described = describe(server)
+    server = serve_rows(list[cls], list[cls])
+    described = get(server, "/models/m")[1]
     assert (names_of(described["inputs"]), names_of(described["outputs"])) == (["x"], [*row])
-    assert json.loads(post(server, "generate", [{"x": 1.5}]).body) == [row]
+    assert generate(server, [{"x": 1.5}]) == [row]
     refused = post(server, "generate", [{"x": 1.5, "twice": 7.0}])
     assert refused.status == 400
     assert "twice" in json.loads(refused.body)["error"]
     tensors = [{"name": name, "datatype": "FP64", "shape": [1], "data": [7.0]} for name in ("x", "twice")]
     assert post(server, "infer", {"inputs": tensors}).status == 400
     assert post(server, "infer", {"inputs": tensors[:1]}).status == 200
-
-
-# Names
 
 
 @attrs.define
@@ -111,11 +84,11 @@ class Aliased:
 
 
 def test_the_names_of_attrs_arguments_are_those_of_the_tensors() -> None:
-    server = serve(list[Aliased], list[Aliased], lambda rows: rows)
-    described = describe(server)
+    server = serve_rows(list[Aliased], list[Aliased])
+    described = get(server, "/models/m")[1]
     assert names_of(described["inputs"]) == names_of(described["outputs"]) == ["age", "tariff", "note"]
     row = {"age": 7, "tariff": "free"}
-    assert json.loads(post(server, "generate", [row]).body) == [{**row, "note": "none"}]
+    assert generate(server, [row]) == [{**row, "note": "none"}]
     assert post(server, "generate", [{"age": "x", "tariff": "free"}]).status == 400
     assert json.loads(post(server, "generate", [{"_age": 7, "tariff": "free"}]).body)["error"].startswith("rows[0]")
 
@@ -138,48 +111,29 @@ class Missing(pydantic.BaseModel):
 
 @pytest.mark.parametrize("cls", [Late, NamedLate])
 def test_a_class_that_names_a_type_defined_below_it_is_rows(cls: Any) -> None:
-    assert post(serve(list[cls]), "generate", [{"x": 1.5}, {"x": 2.5}]).status == 200
+    assert post(serve_rows(list[cls], function=len), "generate", [{"x": 1.5}, {"x": 2.5}]).status == 200
 
 
 def test_a_class_that_names_no_type_is_refused() -> None:
     with pytest.raises(TypeError, match="the fields of Missing can be no columns: name 'NoSuchType' is not defined"):
-        serve(list[Missing])
-
-
-# Dates of pandas
+        serve_rows(list[Missing])
 
 
 class Moments(TypedDict):
     when: datetime | None
 
 
-@dataclass
-class MomentsOfDataclasses:
-    when: datetime | None
-
-
-class MomentsOfPydantic(pydantic.BaseModel):
-    when: datetime | None
-
-
-class MomentsOfMsgspec(msgspec.Struct):
-    when: datetime | None
+MomentsOfDataclasses, MomentsOfPydantic, MomentsOfMsgspec = (
+    make("Moments", when=datetime | None) for make in (of_dataclasses, of_pydantic, of_msgspec)
+)
 
 
 @pytest.mark.parametrize("cls", [Moments, MomentsOfDataclasses, MomentsOfPydantic, MomentsOfMsgspec])
 def test_timestamps_of_pandas_are_datetimes_and_nat_is_none(cls: Any) -> None:
-    @dataclass
-    class Asked:
-        x: float
-
     make = cls.model_construct if issubclass(cls, pydantic.BaseModel) else cls
     moments = [pd.Timestamp("2024-02-29 01:02:03.000004"), pd.NaT]
-    server = serve(list[Asked], list[cls], lambda rows: [make(when=moment) for moment in moments])
-    answered = json.loads(post(server, "generate", [{"x": 0.0}, {"x": 1.0}]).body)
-    assert answered == [{"when": "2024-02-29T01:02:03.000004"}, {"when": None}]
-
-
-# What is refused
+    server = serve_rows(list[Own], list[cls], lambda rows: [make(when=moment) for moment in moments])
+    assert generate(server, [{"x": 0.0}, {"x": 1.0}]) == [{"when": "2024-02-29T01:02:03.000004"}, {"when": None}]
 
 
 @attrs.define
@@ -217,29 +171,24 @@ class LackingOfMsgspec(msgspec.Struct):
 )
 def test_a_class_that_no_request_or_result_can_fit_is_refused_with_what_to_write(takes: Any, gives: Any, text: str) -> None:
     with pytest.raises(TypeError, match=text):
-        serve(takes, gives)
+        serve_rows(takes, gives)
 
 
-@pytest.mark.skipif(sys.version_info >= (3, 14), reason="pydantic.v1 is for older versions")
-def test_a_class_of_pydantic_v1_is_refused() -> None:
-    from pydantic.v1 import BaseModel
-
-    class Old(BaseModel):
-        x: float
-
-    with pytest.raises(TypeError, match=r"Old is a class of pydantic\.v1: write it with pydantic\.BaseModel"):
-        serve(list[Old])
-
-
-def test_a_class_that_checks_nothing_is_refused() -> None:
-    """As SQLModel makes of a table, which `table=True` in the configuration says."""
-
+def test_a_class_of_pydantic_that_checks_nothing_or_is_of_v1_is_refused() -> None:
     class Hero(pydantic.BaseModel):
         model_config = pydantic.ConfigDict(table=True)  # type: ignore[typeddict-unknown-key]
         age: int
 
     with pytest.raises(TypeError, match="Hero has table=True, with which SQLModel checks nothing: write a class with these fields"):
-        serve(list[Hero])
+        serve_rows(list[Hero])
+    if sys.version_info < (3, 14):  # pydantic.v1 is for older versions
+        from pydantic.v1 import BaseModel
+
+        class Old(BaseModel):
+            x: float
+
+        with pytest.raises(TypeError, match=r"Old is a class of pydantic\.v1: write it with pydantic\.BaseModel"):
+            serve_rows(list[Old])
 
 
 def test_classes_of_rows_are_not_kept_for_ever() -> None:
@@ -248,7 +197,7 @@ def test_classes_of_rows_are_not_kept_for_ever() -> None:
         class Row:
             x: float
 
-        serve(list[Row])
+        serve_rows(list[Row])
         return weakref.ref(Row)
 
     classes = [register() for _ in range(300)]
@@ -260,5 +209,5 @@ def test_classes_of_rows_are_not_kept_for_ever() -> None:
     "row", [Own(1.0), OwnOfAttrs(1.0), MomentsOfPydantic(when=None), MomentsOfMsgspec(None)], ids=lambda row: type(row).__name__
 )
 def test_rows_of_a_function_without_annotation_say_what_to_write(row: Any, caplog: pytest.LogCaptureFixture) -> None:
-    assert post(serve(list[Own], function=lambda rows: [row]), "generate", [{"x": 1.0}]).status == 500
+    assert post(serve_rows(list[Own], function=lambda rows: [row]), "generate", [{"x": 1.0}]).status == 500
     assert f"annotate the result, such as -> list[{type(row).__name__}]" in caplog.text

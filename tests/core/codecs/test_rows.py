@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import dataclasses
 import enum
-import json
 from collections.abc import AsyncIterator, Callable
 from datetime import UTC, date, datetime
 from typing import Annotated, Any, Literal, NamedTuple, NotRequired, TypedDict
@@ -15,10 +13,18 @@ import numpy as np
 import pytest
 from msgspec import Meta
 
-from oip_asgi import InferenceRequest, InferenceResponse, InferenceServer, OIPApp, ResponseCache, Tensor, TensorSpec
+from oip_asgi import (
+    InferenceError,
+    InferenceRequest,
+    InferenceResponse,
+    InferenceServer,
+    InvalidResponse,
+    ResponseCache,
+    Tensor,
+    TensorSpec,
+)
 from tests.support.asking import ask, error, get, outputs
-from tests.support.inside.values import InvalidRequest, InvalidResponse
-from tests.support.ways import Request, over_asgi
+from tests.support.row_server import generate, of_dataclasses, of_msgspec, of_pydantic, serve_rows
 
 attrs = pytest.importorskip("attrs")
 pydantic = pytest.importorskip("pydantic")
@@ -29,25 +35,22 @@ class Size(enum.IntEnum):
     LARGE = 2
 
 
+AGE = Annotated[int, Meta(ge=0)]
+
+
 class OfMsgspec(msgspec.Struct):
-    age: Annotated[int, Meta(ge=0)]
-    name: str = "nobody"
-
-
-@dataclasses.dataclass
-class OfDataclasses:
-    age: Annotated[int, Meta(ge=0)]
+    age: AGE
     name: str = "nobody"
 
 
 @attrs.define
 class OfAttrs:
-    age: Annotated[int, Meta(ge=0)]
+    age: AGE
     name: str = "nobody"
 
 
 class OfTypedDict(TypedDict):
-    age: Annotated[int, Meta(ge=0)]
+    age: AGE
     name: NotRequired[str]
 
 
@@ -57,15 +60,12 @@ class WholeTypedDict(TypedDict):
 
 
 class OfNamedTuple(NamedTuple):
-    age: Annotated[int, Meta(ge=0)]
+    age: AGE
     name: str = "nobody"
 
 
-class OfPydantic(pydantic.BaseModel):  # type: ignore[misc, name-defined, unused-ignore]
-    age: int = pydantic.Field(ge=0)
-    name: str = "nobody"
-
-
+OfDataclasses = of_dataclasses("OfDataclasses", age=AGE, name=(str, "nobody"))
+OfPydantic = of_pydantic("OfPydantic", age=(int, pydantic.Field(ge=0)), name=(str, "nobody"))
 SORTS_LITERALS = tuple(map(int, msgspec.__version__.split(".")[:2])) >= (0, 22)
 """Whether msgspec takes values of several types in a Literal."""
 
@@ -103,24 +103,12 @@ CLASSES = (OfMsgspec, OfDataclasses, OfAttrs, OfTypedDict, OfNamedTuple, OfPydan
 
 
 def served(takes: Any, gives: Any, function: Callable[[Any], Any] = lambda rows: rows, **options: Any) -> InferenceServer:
-    """A server whose model "m" takes and gives rows."""
-
-    def model(rows: Any) -> Any:
-        return function(rows)
-
-    model.__annotations__ = {"rows": takes, "return": gives}
-    server = InferenceServer()
-    server.register("m", model, **options)
-    return server
+    return serve_rows(takes, gives, function, **options)
 
 
 def note(seen: list[Any], rows: Any) -> Any:
     seen.append(rows)
     return rows
-
-
-def generate(server: InferenceServer, body: Any) -> Any:
-    return json.loads(over_asgi(OIPApp(server), "")(Request("POST", "/models/m/generate", (), json.dumps(body).encode())).body)
 
 
 @pytest.mark.parametrize("cls", CLASSES)
@@ -167,54 +155,14 @@ def test_what_metadata_says_of_each_type() -> None:
     )  # fmt: skip
 
 
-class Inner(msgspec.Struct):
-    x: int
-
-
-class Nested(msgspec.Struct):
-    inner: Inner
-
-
-class Lists(msgspec.Struct):
-    x: list[list[float]]
-
-
-class Mapped(msgspec.Struct):
-    x: dict[str, int]
-
-
-class MaybeBytes(msgspec.Struct):
-    x: bytes | None
-
-
-class Mixed(msgspec.Struct):
-    x: Literal["a", 1]
-
-
-class WithNone(msgspec.Struct):
-    x: Literal["a", None]
-
-
-class OfArray(msgspec.Struct):
-    x: np.ndarray
-
-
-@dataclasses.dataclass
-class Bounded:
-    x: Annotated[float, TensorSpec("x", "FP64", [-1], minimum=0)]
-
-
-class BoundedOfPydantic(pydantic.BaseModel):  # type: ignore[misc, name-defined, unused-ignore]
-    x: Annotated[float | None, TensorSpec("x", "FP64", [-1], minimum=0)] = None
-
-
-@dataclasses.dataclass
-class MaybeBounded:
-    x: Annotated[float, TensorSpec("x", "FP64", [-1], minimum=0)] | None = None
-
-
-class NestedOfPydantic(pydantic.BaseModel):  # type: ignore[misc, name-defined, unused-ignore]
-    inner: OfPydantic
+WithNone = of_msgspec("WithNone", x=Literal["a", None])
+Inner = of_msgspec("Inner", x=int)
+Nested = of_msgspec("Nested", inner=Inner)
+NestedOfPydantic = of_pydantic("NestedOfPydantic", inner=OfPydantic)
+RANGE = TensorSpec("x", "FP64", [-1], minimum=0)
+BOUNDED: Any = Annotated[float, RANGE]
+Bounded, MaybeBounded = of_dataclasses("Bounded", x=BOUNDED), of_dataclasses("MaybeBounded", x=(BOUNDED | None, None))
+BoundedOfPydantic = of_pydantic("BoundedOfPydantic", x=(Annotated[float | None, RANGE], None))
 
 
 @pytest.mark.parametrize(
@@ -222,14 +170,14 @@ class NestedOfPydantic(pydantic.BaseModel):  # type: ignore[misc, name-defined, 
     [
         (Nested, "Nested.inner is a Inner, and a class in a class is no column: write the fields of Inner into Nested itself"),
         (NestedOfPydantic, "a class in a class is no column: write the fields of OfPydantic into NestedOfPydantic itself"),
-        (Lists, "Lists.x can be no column: annotate it bool, int, float, str, bytes,"),
-        (Mapped, "Mapped.x can be no column"),
-        (MaybeBytes, "MaybeBytes.x can be no column"),
+        (of_msgspec("Lists", x=list[list[float]]), "Lists.x can be no column: annotate it bool, int, float, str, bytes,"),
+        (of_msgspec("Mapped", x=dict[str, int]), "Mapped.x can be no column"),
+        (of_msgspec("MaybeBytes", x=bytes | None), "MaybeBytes.x can be no column"),
         (
-            Mixed,
+            of_msgspec("Mixed", x=Literal["a", 1]),
             "Mixed.x can be no column" if SORTS_LITERALS else "can be no columns: .* a Literal has values of several",
         ),
-        (OfArray, "OfArray.x can be no column"),
+        (of_msgspec("OfArray", x=np.ndarray), "OfArray.x can be no column"),
         (Bounded, "Bounded.x has a TensorSpec, which a class of rows ignores: use msgspec.Meta or pydantic.Field"),
         (BoundedOfPydantic, "BoundedOfPydantic.x has a TensorSpec, which a class of rows ignores"),
         (MaybeBounded, "MaybeBounded.x has a TensorSpec, which a class of rows ignores"),
@@ -264,23 +212,16 @@ def test_what_else_is_refused_at_registration() -> None:
         served(OfMsgspec, list[OfMsgspec], max_batch_size=4)
 
 
-def test_a_tuple_or_a_mapping_of_arrays_stays_several_outputs() -> None:
+def test_a_tuple_of_arrays_stays_several_outputs() -> None:
     class Arrays(NamedTuple):
         x: np.ndarray
         y: np.ndarray
 
-    server = InferenceServer()
-
-    def model(x: Any) -> Any:
-        return Arrays(x, x)
-
-    model.__annotations__["return"] = Arrays
-    server.register("m", model)
-    assert outputs(ask(server, "m", x=[1])) == {"output_0": [1], "output_1": [1]}
+    server = serve_rows(np.ndarray, Arrays, lambda rows: Arrays(rows, rows))
+    assert outputs(ask(server, "m", rows=[1])) == {"output_0": [1], "output_1": [1]}
 
 
-class Renamed(pydantic.BaseModel):  # type: ignore[misc, name-defined, unused-ignore]
-    age: int = pydantic.Field(alias="Age", serialization_alias="years", description="of life", ge=1)
+Renamed = of_pydantic("Renamed", age=(int, pydantic.Field(alias="Age", serialization_alias="years", description="of life", ge=1)))
 
 
 def test_aliases_of_pydantic_are_the_names_of_the_tensors() -> None:
@@ -307,12 +248,8 @@ def test_a_result_that_does_not_fit_is_the_fault_of_the_model(result: Any, text:
     assert text in caplog.text
 
 
-def test_numbers_of_numpy_in_a_result_are_those_of_python() -> None:
-    server = served(Any, list[OfMsgspec], lambda x: [OfMsgspec(each, np.str_("a")) for each in x])
-    assert outputs(ask(server, "m", rows=[1, 2])) == {"age": [1, 2], "name": ["a", "a"]}
-
-
-def test_requests_of_rows_share_a_call() -> None:
+def asked_together(cls: Any, *requests: Any) -> tuple[list[Any], list[int]]:
+    """What each request is answered, or refused with; and how many rows each call had."""
     calls: list[int] = []
 
     async def model(rows: Any) -> Any:
@@ -320,30 +257,21 @@ def test_requests_of_rows_share_a_call() -> None:
         await asyncio.sleep(0)
         return rows
 
-    model.__annotations__ = {"rows": list[Everything], "return": list[Everything]}
-    server = InferenceServer()
-    server.register("m", model, max_batch_size=4, max_batch_delay=0.05)
-
-    async def main() -> list[InferenceResponse]:
-        return list(await asyncio.gather(*(server.infer("m", rows) for rows in ([WHOLE], [WHOLE, WHOLE]))))
-
-    assert [response.rows(Everything) for response in asyncio.run(main())] == [[WHOLE], [WHOLE, WHOLE]]
-    assert calls == [3]
-
-
-def test_of_a_batch_only_the_request_that_does_not_fit_is_refused() -> None:
-    async def model(rows: Any) -> Any:
-        return rows
-
-    model.__annotations__ = {"rows": list[OfMsgspec], "return": list[OfMsgspec]}
+    model.__annotations__ = {"rows": list[cls], "return": list[cls]}
     server = InferenceServer()
     server.register("m", model, max_batch_size=4, max_batch_delay=0.05)
 
     async def main() -> list[Any]:
-        made = (server.infer("m", {"age": [age], "name": ["a"]}) for age in (1, -1))
-        return list(await asyncio.gather(*made, return_exceptions=True))
+        return list(await asyncio.gather(*(server.infer("m", request) for request in requests), return_exceptions=True))
 
-    good, bad = asyncio.run(main())
+    return asyncio.run(main()), calls
+
+
+def test_requests_of_rows_share_a_call_and_only_one_that_does_not_fit_is_refused() -> None:
+    responses, calls = asked_together(Everything, [WHOLE], [WHOLE, WHOLE])
+    assert [response.rows(Everything) for response in responses] == [[WHOLE], [WHOLE, WHOLE]]
+    assert calls == [3]
+    (good, bad), _ = asked_together(OfMsgspec, *({"age": [age], "name": ["a"]} for age in (1, -1)))
     assert good.rows(OfMsgspec) == [OfMsgspec(1, "a")]
     assert str(bad) == "rows[0].age: expected int >= 0, got -1"
 
@@ -369,18 +297,15 @@ def test_calls_from_python() -> None:
     more = {"weights": [[1.0, 2.0]], "words": [["a", "b"]], "maybeCount": [None], "maybeText": [None]}
     response = server.infer_sync("m", {**names, **more, "day": [datetime(2024, 2, 29)]})
     assert response.rows(Everything) == [msgspec.structs.replace(THING, number=1.0)]
-    with pytest.raises(InvalidRequest, match=r"^rows\[0\].number: expected float, got 'x'$"):
+    with pytest.raises(InferenceError, match=r"^rows\[0\].number: expected float, got 'x'$"):
         server.infer_sync("m", [msgspec.structs.replace(THING, number="x")])
-    with pytest.raises(InvalidRequest, match="'weights' has lists of 1 and of 2 elements: expected as many in each row"):
+    with pytest.raises(InferenceError, match="'weights' has lists of 1 and of 2 elements: expected as many in each row"):
         server.infer_sync("m", [THING, msgspec.structs.replace(THING, weights=[1.0])])
-
-
-def test_calls_from_python_with_what_is_no_row() -> None:
-    server = served(list[OfMsgspec], list[OfMsgspec])
-    with pytest.raises(InvalidRequest, match=r"^inputs: Nested.inner is a Inner, and a class in a class is no column"):
-        server.infer_sync("m", [Nested(Inner(1))])
-    with pytest.raises(InvalidRequest, match="unknown input 'flag'"):
-        server.infer_sync("m", [THING])
+    other = served(list[OfMsgspec], list[OfMsgspec])
+    with pytest.raises(InferenceError, match=r"^inputs: Nested.inner is a Inner, and a class in a class is no column"):
+        other.infer_sync("m", [Nested(Inner(1))])
+    with pytest.raises(InferenceError, match="unknown input 'flag'"):
+        other.infer_sync("m", [THING])
 
 
 def test_objects_with_a_cache_or_beside_the_whole_request() -> None:
@@ -430,10 +355,6 @@ def test_openapi_has_the_values_the_bounds_and_the_descriptions() -> None:
     assert row["properties"]["share"] == {"anyOf": [share, {"type": "null"}]}
     [body] = [operation["post"]["requestBody"] for path, operation in document["paths"].items() if path.endswith("/generate")]
     assert body["content"]["application/json"]["example"] == {"age": 18, "plan": "free"}
-
-
-def test_the_example_of_openapi_is_answered() -> None:
-    server = served(list[Documented], list[Documented])
     assert generate(server, {"age": 18, "plan": "free"}) == {"model_name": "m", "age": 18, "plan": "free", "share": None, "debts": 2.5}
 
 

@@ -12,92 +12,32 @@ from functools import partial
 from typing import Annotated, Any, Literal, TypedDict
 
 import attrs
-import msgspec
 import numpy as np
 import pandas as pd
 import pydantic
 import pytest
 
-from oip_asgi import InferenceError, InferenceResponse, InferenceServer, OIPApp, ResponseCache
+from oip_asgi import InferenceError, InferenceResponse, InferenceServer, ResponseCache
 from tests.support.asking import ask, error, get, outputs
-from tests.support.ways import Answer, Request, over_asgi
+from tests.support.row_server import generate, of_dataclasses, of_msgspec, of_pydantic, post, serve_rows
 
 
 class Plan(enum.Enum):
     FREE = "free"
 
 
-@dataclasses.dataclass
-class Asked:
-    x: float = 0.0
+Asked = of_dataclasses("Asked", x=(float, 0.0))
 
-
-class OfPydantic(pydantic.BaseModel):
-    flag: bool = True
-    flags: list[bool] = [True]
-    count: int = 1
-    maybe: int | None = None
-    share: float = 0.5
-    shares: list[float] = [0.5]
-    label: str = "a"
-    raw: bytes = b"a"
-    day: date = date(2024, 1, 2)
-    moment: datetime = datetime(2024, 1, 2)
-    plan: Plan = Plan.FREE
-    level: Literal["low", "high"] = "low"
-
-
-@dataclasses.dataclass
-class OfDataclasses:
-    flag: bool = True
-    flags: list[bool] = dataclasses.field(default_factory=lambda: [True])
-    count: int = 1
-    maybe: int | None = None
-    share: float = 0.5
-    shares: list[float] = dataclasses.field(default_factory=lambda: [0.5])
-    label: str = "a"
-    raw: bytes = b"a"
-    day: date = date(2024, 1, 2)
-    moment: datetime = datetime(2024, 1, 2)
-    plan: Plan = Plan.FREE
-    level: Literal["low", "high"] = "low"
-
-
-class OfMsgspec(msgspec.Struct):
-    flag: bool = True
-    flags: list[bool] = msgspec.field(default_factory=lambda: [True])
-    count: int = 1
-    maybe: int | None = None
-    share: float = 0.5
-    shares: list[float] = msgspec.field(default_factory=lambda: [0.5])
-    label: str = "a"
-    raw: bytes = b"a"
-    day: date = date(2024, 1, 2)
-    moment: datetime = datetime(2024, 1, 2)
-    plan: Plan = Plan.FREE
-    level: Literal["low", "high"] = "low"
+FIELDS: dict[str, tuple[Any, Any]] = {
+    "flag": (bool, True), "flags": (list[bool], [True]), "count": (int, 1), "maybe": (int | None, None), "share": (float, 0.5),
+    "shares": (list[float], [0.5]), "label": (str, "a"), "raw": (bytes, b"a"), "day": (date, date(2024, 1, 2)),
+    "moment": (datetime, datetime(2024, 1, 2)), "plan": (Plan, Plan.FREE), "level": (Literal["low", "high"], "low"),
+}  # fmt: skip
+OF_PYDANTIC, OF_MSGSPEC, OF_DATACLASSES = CLASSES = [make("Fields", **FIELDS) for make in (of_pydantic, of_msgspec, of_dataclasses)]
 
 
 def served(gives: Any, function: Callable[[Any], Any], takes: Any = list[Asked], **options: Any) -> InferenceServer:
-    """A server whose model "m" gives rows."""
-
-    def model(rows: Any) -> Any:
-        return function(rows)
-
-    model.__annotations__ = {"rows": takes, "return": gives}
-    server = InferenceServer()
-    server.register("m", model, **options)
-    return server
-
-
-def post(server: InferenceServer, path: str, body: Any) -> Answer:
-    return over_asgi(OIPApp(server), "")(Request("POST", f"/models/m/{path}", (), json.dumps(body).encode()))
-
-
-def generate(server: InferenceServer, body: Any) -> Any:
-    answer = post(server, "generate", body)
-    assert answer.status == 200, answer.body
-    return json.loads(answer.body)
+    return serve_rows(takes, gives, function, **options)
 
 
 def with_value(cls: Any, name: str, value: Any) -> Any:
@@ -122,11 +62,10 @@ WRONG: list[tuple[str, Any]] = [
 ]
 
 
-CLASSES = (OfPydantic, OfDataclasses, OfMsgspec)
-
-
-@pytest.mark.parametrize("options", [{}, {"cache": ResponseCache(1 << 20)}, {"max_batch_size": 4}], ids=["alone", "cache", "batch"])
-@pytest.mark.parametrize("cls", CLASSES)
+@pytest.mark.parametrize(
+    ("cls", "options"),
+    [*((cls, {}) for cls in CLASSES), (OF_MSGSPEC, {"cache": ResponseCache(1 << 20)}), (OF_MSGSPEC, {"max_batch_size": 4})],
+)
 def test_what_does_not_fit_its_field_is_never_sent(cls: Any, options: Any) -> None:
     server = served(list[cls], lambda rows: [with_value(cls, *WRONG[int(row.x)]) for row in rows], **options)
     sent = []
@@ -168,17 +107,11 @@ def test_what_has_an_equal_is_sent_as_that(cls: Any) -> None:
 
 class Score(pydantic.BaseModel):
     value: float = pydantic.Field(serialization_alias="share")
-    account: str = pydantic.Field(default="internal", exclude=True)
     plan: Annotated[str, pydantic.PlainSerializer(str.upper, when_used="json")] = "free"
     each: list[Annotated[float, pydantic.PlainSerializer(lambda value: round(value, 1), return_type=float)]] = [1.25]
     when: datetime = datetime(2024, 1, 2, tzinfo=UTC)
     raw: bytes = b"a"
     count: int | None = None
-
-    @pydantic.computed_field(description="of a hundred")  # type: ignore[prop-decorator]
-    @property
-    def percent(self) -> float:
-        return self.value * 100
 
     @pydantic.computed_field(alias="endOfDay")  # type: ignore[prop-decorator]
     @property
@@ -193,19 +126,14 @@ class Score(pydantic.BaseModel):
 def test_pydantic_says_what_leaves() -> None:
     server = served(list[Score], lambda rows: [Score(value=0.256, raw=b"\xff") for _ in rows])
     specs = {spec["name"]: (spec["datatype"], spec["shape"]) for spec in get(server, "/models/m")[1]["outputs"]}
-    one = ("BYTES", [-1])
-    expected = {"share": one, "plan": one, "each": ("FP64", [-1, -1]), "when": one, "raw": one}
-    assert specs == {**expected, "count": ("INT64", [-1]), "percent": ("FP64", [-1]), "endOfDay": one}
-    [row] = generate(served(list[Plain], lambda rows: [Plain(value=0.256) for _ in rows]), [{}])
-    assert row == {"value": 0.26, "percent": 25.6}
-    data = outputs(ask(server, "m", {"outputs": [{"name": name} for name in specs if name != "raw"]}, x=[1.0]))
-    assert data == {
+    texts = dict.fromkeys(("share", "plan", "when", "raw", "endOfDay"), ("BYTES", [-1]))
+    assert specs == {**texts, "each": ("FP64", [-1, -1]), "count": ("INT64", [-1])}
+    assert outputs(ask(server, "m", {"outputs": [{"name": name} for name in specs if name != "raw"]}, x=[1.0])) == {
         "share": ["0.26"],
         "plan": ["FREE"],
         "each": [1.2],
         "when": ["2024-01-02T00:00:00+00:00"],
         "count": ["null"],
-        "percent": [25.6],
         "endOfDay": ["2024-01-02T23:00:00+00:00"],
     }
     assert server.infer_sync("m", [Asked()])["raw"].tolist() == [b"\xff"]
@@ -225,23 +153,20 @@ class Plain(pydantic.BaseModel):
         return round(value, 2)
 
 
-def test_what_leaves_of_pydantic_is_alike_by_every_way() -> None:
+def test_what_leaves_of_pydantic_is_alike_from_python_and_of_streams() -> None:
+    """Over HTTP: the rows "as pydantic writes them" of tests/table/class_rows.py."""
+
     def once(rows: Any) -> Iterator[list[Plain]]:
         yield [Plain(value=0.256) for _ in rows]
 
-    def many(rows: Any) -> list[Plain]:
-        return [Plain(value=0.256) for _ in rows]
-
     row = {"value": 0.26, "percent": 25.6}
-    for options in ({}, {"cache": ResponseCache(1 << 20)}, {"max_batch_size": 4}):
-        server = served(list[Plain], many, **options)
+    for options in ({"cache": ResponseCache(1 << 20)}, {"max_batch_size": 4}):
+        server = served(list[Plain], lambda rows: [Plain(value=0.256) for _ in rows], **options)
         assert generate(server, [{}, {}]) == [row, row]
-        assert generate(server, {"x": 1.0}) == {"model_name": "m", **row}
-        assert outputs(ask(server, "m", x=[1.0])) == {name: [value] for name, value in row.items()}
         [read] = server.infer_sync("m", [Asked()]).rows(Plain)
         assert (read.value, read.account) == (0.26, "internal")
-    once.__annotations__ = {"rows": list[Asked], "return": Iterator[list[Plain]]}
     server = InferenceServer()
+    once.__annotations__ = {"rows": list[Asked], "return": Iterator[list[Plain]]}
     server.register("m", once)
     answer = post(server, "generate_stream", {"x": 1.0})
     assert json.loads(answer.body.removeprefix(b"data: ")) == {"model_name": "m", **row}
@@ -251,15 +176,11 @@ def test_what_leaves_of_pydantic_is_alike_by_every_way() -> None:
 
     [response] = asyncio.run(items())
     assert {tensor.name: tensor.array.tolist() for tensor in response.outputs} == {"value": [0.26], "percent": [25.6]}
-
-
-def test_openapi_has_what_leaves_and_what_comes_of_one_class() -> None:
     server = served(list[Plain], lambda rows: rows, takes=list[Plain])
     schemas = server.openapi()["components"]["schemas"]
     for action, names in (("Request", {"value", "account"}), ("Response", {"value", "percent"})):
         assert set(schemas[f"OipGenerate{action}Row_m"]["properties"]) == names
         assert names < set(schemas[f"OipGenerate{action}Columns_m"]["properties"])
-    assert generate(server, [{"value": 0.5, "account": "a"}]) == [{"value": 0.5, "percent": 50.0}]
 
 
 class Scaled(pydantic.BaseModel):
@@ -352,14 +273,12 @@ def test_no_row_is_columns_without_elements(cls: Any, options: Any, takes: Any) 
     assert takes is np.ndarray or generate(server, [{}]) == []
 
 
-@pytest.mark.parametrize("options", [{}, {"cache": ResponseCache(1 << 20)}])
-def test_a_class_makes_the_rows_of_a_request_once(options: Any) -> None:
-    server = served(list[float], lambda rows: [row.share for row in rows], takes=list[Scaled], **options)
+def test_a_class_makes_the_rows_of_a_request_once() -> None:
+    server = served(list[float], lambda rows: [row.share for row in rows], takes=list[Scaled], cache=ResponseCache(1 << 20))
     for _ in range(2):
         assert generate(server, [{"share": 50.0, "names": "a,b"}]) == [{"output_0": 0.5}]
         assert generate(server, {"share": 50.0}) == {"model_name": "m", "output_0": 0.5}
         assert outputs(ask(server, "m", share=[0.5]))["output_0"] == [0.005]
-        assert outputs(ask(server, "m", share=[50.0]))["output_0"] == [0.5]
 
 
 def test_a_subclass_leaves_as_the_class_that_was_declared() -> None:
@@ -378,8 +297,7 @@ class Written(pydantic.BaseModel):
         return {"other": self.value}
 
 
-class Hidden(pydantic.BaseModel):
-    value: float = pydantic.Field(default=1.0, exclude=True)
+Hidden = of_pydantic("Hidden", value=(float, pydantic.Field(default=1.0, exclude=True)))
 
 
 @pytest.mark.parametrize("cls", [Written, Hidden])
@@ -414,8 +332,7 @@ def test_what_a_class_makes_of_its_values_is_not_made_again_of_a_result(row: Any
     assert outputs(ask(server, "m", x=[1.0])) == {"value": [value]}
 
 
-class Odd(TypedDict("Odd", {"class": int, "a b": float})):
-    pass
+Odd = TypedDict("Odd", {"class": int, "a b": float})
 
 
 def test_names_that_are_no_identifiers() -> None:

@@ -7,7 +7,6 @@ from datetime import datetime
 from typing import Annotated, Any
 
 import pandas as pd
-import pytest
 
 from oip_asgi import InferenceServer, OIPApp, TensorSpec
 from oip_asgi.codecs import Base64Codec
@@ -56,21 +55,15 @@ def test_the_example_of_a_data_frame() -> None:
     assert "does not declare its inputs and outputs" in example_answers(server, "any")["description"]
 
 
-def test_the_example_of_categories_is_one_of_them() -> None:
+def test_examples_of_categories_and_of_dates_fit_their_columns() -> None:
     server = InferenceServer()
-    categories: dict[str, Any] = {"text": ["red", "blue"], "number": [3, 4], "date": pd.to_datetime(["2026-01-01", "2026-02-01"])}
-    categories["zoned"] = categories["date"].tz_localize("Asia/Tokyo")
-    frame = pd.DataFrame({name: pd.Categorical(values, categories=values) for name, values in categories.items()})
-    server.register("categories", lambda df: len(df), content_type="pd", inputs=specs_of(frame))
-    example_answers(server, "categories")
-
-
-@pytest.mark.parametrize("zone", [None, "UTC", "Asia/Tokyo"])
-def test_the_example_of_a_date_has_an_offset_if_the_column_has_a_zone(zone: str | None) -> None:
-    server = InferenceServer()
-    frame = pd.DataFrame({"day": pd.to_datetime(["2026-01-01"]).tz_localize(zone)})
-    server.register("dates", lambda df: len(df), content_type="pd", inputs=specs_of(frame))
-    example_answers(server, "dates")
+    dates = pd.to_datetime(["2026-01-01", "2026-02-01"])
+    categories: dict[str, Any] = {"text": ["red", "blue"], "number": [3, 4], "date": dates, "zoned": dates.tz_localize("Asia/Tokyo")}
+    frames = {"categories": pd.DataFrame({name: pd.Categorical(values, categories=values) for name, values in categories.items()})}
+    frames |= {f"m{place}": pd.DataFrame({"day": dates.tz_localize(zone)}) for place, zone in enumerate((None, "UTC", "Asia/Tokyo"))}
+    for name, frame in frames.items():
+        server.register(name, lambda df: len(df), content_type="pd", inputs=specs_of(frame))
+        example_answers(server, name)
 
 
 def test_the_example_has_what_the_content_type_reads() -> None:

@@ -39,9 +39,8 @@ ANNOUNCED, CHUNKED = (b"content-length", b"500"), (b"transfer-encoding", b"chunk
 
 
 @pytest.mark.parametrize("header", [ANNOUNCED, CHUNKED])
-@pytest.mark.parametrize(
-    ("method", "path", "more", "status"),
-    [
+def test_an_unread_body_is_received(header: tuple[bytes, bytes]) -> None:
+    asked: list[tuple[str, str, list[tuple[bytes, bytes]], int]] = [
         ("POST", "/models/nope/infer", [], 404),
         ("POST", "/nowhere", [], 404),
         ("POST", "/models", [], 405),
@@ -49,12 +48,9 @@ ANNOUNCED, CHUNKED = (b"content-length", b"500"), (b"transfer-encoding", b"chunk
         ("GET", "/health/live", [], 200),
         ("POST", "/models/echo/infer", [(b"content-encoding", b"br")], 415),
         ("POST", "/models/echo/infer", [(b"inference-header-content-length", b"x")], 400),
-    ],
-)
-def test_an_unread_body_is_received(
-    method: str, path: str, more: list[tuple[bytes, bytes]], status: int, header: tuple[bytes, bytes]
-) -> None:
-    assert over_asgi(method, path, [header, *more], 5)[::2] == (status, 5)
+    ]
+    for method, path, more, status in asked:
+        assert over_asgi(method, path, [header, *more], 5)[::2] == (status, 5), (method, path)
 
 
 @pytest.mark.parametrize(
@@ -74,17 +70,15 @@ def test_what_is_not_received(headers: list[tuple[bytes, bytes]], chunks: int, r
     assert error.startswith("Request for unknown model: 'nope' is not found")
 
 
-def test_a_body_is_received_once() -> None:
-    status, error, received = over_asgi("POST", "/models/echo/infer", [ANNOUNCED], 5)
-    assert (status, received) == (400, 5)
-    assert "not valid JSON" in error
-
-
-def test_a_body_that_was_refused_is_not_received_after_all() -> None:
-    for headers, received in (([CHUNKED], 11), ([(b"content-length", b"1001")], 0)):
-        status, error, found = over_asgi("POST", "/models/echo/infer", headers, 50)
-        assert (status, found) == (413, received)
-        assert f"larger than {LIMIT} bytes" in error
+def test_a_body_is_received_once_and_not_after_all_if_it_was_refused() -> None:
+    for headers, chunks, expected, text in (
+        ([ANNOUNCED], 5, (400, 5), "not valid JSON"),
+        ([CHUNKED], 50, (413, 11), f"larger than {LIMIT} bytes"),
+        ([(b"content-length", b"1001")], 50, (413, 0), f"larger than {LIMIT} bytes"),
+    ):
+        status, error, received = over_asgi("POST", "/models/echo/infer", headers, chunks)
+        assert (status, received) == expected
+        assert text in error
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,6 @@
 """Long JSON in pieces: the same arrays and the same refusals as for short JSON.
 
-What makes data long is set to a few bytes here, so that short data is read in pieces too.
+What makes data long is set to a few bytes here, so that short data is read in pieces too. Strings are those that Python's json makes.
 """
 
 from __future__ import annotations
@@ -13,16 +13,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from oip_asgi import OIPApp
-from tests.support.inside import decode_request_closely, read_in_pieces
-from tests.support.inside.rest import json_data
-from tests.support.inside.rest import rest_body as rest
-from tests.support.inside.values import DTYPES, InvalidRequest
+from oip_asgi import InferenceError, OIPApp
+from tests.support.inside import read_in_pieces
 from tests.support.ways import Way, over_asgi
+from tests.support.wire import objects, read, written
 from tests.table.row import Row, table_server
 from tests.table.rows import rows
 
-NUMBERS = [name for name in DTYPES if name not in ("BOOL", "BYTES")]
+NUMBERS = [*(f"{sign}INT{bits}" for sign in ("", "U") for bits in (8, 16, 32, 64)), "FP16", "FP32", "FP64"]
 
 
 @pytest.fixture(scope="module")
@@ -47,12 +45,11 @@ def test_the_table_is_answered_as_ever(row: Row, way: Way) -> None:
 
 
 def outcome(text: bytes, datatype: str, shape: tuple[int, ...]) -> tuple[Any, ...]:
-    head = json.dumps({"name": "x", "shape": shape, "datatype": datatype}).encode()
     try:
-        [item] = rest.decode_request(b'{"inputs":[%b,"data":%b}]}' % (head[:-1], text), None).inputs
-    except InvalidRequest as error:
+        array = read(text, datatype, shape)
+    except InferenceError as error:
         return (str(error),)
-    return item.array.dtype, item.array.shape, item.array.tobytes()
+    return array.dtype, array.shape, array.tobytes()
 
 
 def every(text: bytes, datatype: str, shape: tuple[int, ...], piece: int) -> list[tuple[Any, ...]]:
@@ -90,41 +87,19 @@ def test_all_ways_give_the_same_array_or_refusal(data: st.DataObject, datatype: 
 
 
 RAGGED = [
-    "[[1,2],[3]]",
-    "[[1,2,3],[4]]",
-    "[1,[2,3],4]",
-    "[1,2,[3],4]",
-    "[[1,[2]],[3,4]]",
-    "[[1,2],[3,4],[]]",
-    "[[[1,2],[3,4]]]",
-    "[[1,2],3,4]",
-    "[[1,2][3,4]]",
-    "[[1,2],,[3,4]]",
-    "[[1,2],[3,4],]",
-    "[[1,2,],[3,4]]",
-    "[[1,2],[3,,4]]",
-    "[[,1,2],[3,4]]",
-    "[1,2,3,4,]",
-    "[1,2,3,,4]",
-    "[,1,2,3,4]",
-    "[1,2,3,4]]",
-    "[[1,2],[3,4]",
-    "[[1,2],[3,4]]]",
-    "[[1,2],[3,4]] 5",
-    "[1,2,3 4]",
-    "1,2,3,4",
-    "",
-    "[1,2,3,4",
-    "[[1,2],[3,4",
-]
+    "[[1,2],[3]]", "[[1,2,3],[4]]", "[1,[2,3],4]", "[1,2,[3],4]", "[[1,[2]],[3,4]]", "[[1,2],[3,4],[]]", "[[[1,2],[3,4]]]",
+    "[[1,2],3,4]", "[[1,2][3,4]]", "[[1,2],,[3,4]]", "[[1,2],[3,4],]", "[[1,2,],[3,4]]", "[[1,2],[3,,4]]", "[[,1,2],[3,4]]",
+    "[1,2,3,4,]", "[1,2,3,,4]", "[,1,2,3,4]", "[1,2,3,4]]", "[[1,2],[3,4]", "[[1,2],[3,4]]]", "[[1,2],[3,4]] 5", "[1,2,3 4]",
+    "1,2,3,4", "", "[1,2,3,4", "[[1,2],[3,4",
+]  # fmt: skip
 
 
-@pytest.mark.parametrize("text", RAGGED)
 @pytest.mark.parametrize("datatype", ["FP32", "FP64", "INT64", "UINT8", "BOOL"])
-def test_data_of_another_form_is_refused_by_all(text: str, datatype: str) -> None:
-    text = text.replace("2", "0").replace("3", "1").replace("4", "0") if datatype == "BOOL" else text
-    for piece in (3, 5, 8, 64):
-        assert every(text.encode(), datatype, (2, 2), piece) == [("refused",)] * 2, piece
+def test_data_of_another_form_is_refused_by_all(datatype: str) -> None:
+    for text in RAGGED:
+        numbers = text.replace("2", "0").replace("3", "1").replace("4", "0") if datatype == "BOOL" else text
+        for piece in (3, 5, 8, 64):
+            assert every(numbers.encode(), datatype, (2, 2), piece) == [("refused",)] * 2, (text, piece)
 
 
 SPACES = " " * 5000
@@ -152,49 +127,71 @@ def test_what_is_written_reads_back_as_the_same_array(values: list[float]) -> No
     array = np.array(values, "<f4")
     with pytest.MonkeyPatch.context() as patch:
         read_in_pieces(patch, 16)
-        text = json_data.to_json(array)
-    np.testing.assert_array_equal(json_data.from_json(text, array.dtype, array.shape), array)
+        np.testing.assert_array_equal(read(written(array), "FP32", array.shape), array)
 
 
-def inputs(*items: str) -> str:
-    return f'{{"inputs":[{",".join(items)}]}}'
+PLAIN = ["element one", "two", "three of them"] * 20
+
+# each is plain for a reader of bytes that overlooks one thing
+ODD = ["", '"', "\\", '","', '\\"', "\n", "\x1f", "\x7f", "\0", "é", "日本", "\U0001f600", "\u2028", "[", "]", ", ", "x" * 5000]
 
 
-def fp32(data: str) -> str:
-    return f'{{"name":"x","shape":[2],"datatype":"FP32",{data}}}'
+def read_strings(text: bytes, number: int) -> list[bytes]:
+    """The elements, which are the same in pieces of any size."""
+    found: list[bytes] = read(text, "BYTES", (number,)).tolist()
+    nested = json.dumps([[element.decode() for element in found[at : at + 2]] for at in range(0, number, 2)]).encode()
+    for size in (8, 50, 2**14):
+        with pytest.MonkeyPatch.context() as patch:
+            read_in_pieces(patch, size)
+            assert read(text, "BYTES", (number,)).tolist() == found
+            assert number % 2 or read(nested, "BYTES", (number // 2, 2)).ravel().tolist() == found
+    return found
 
 
-LAST = '{"data":[3],"name":"y","shape":[1],"datatype":"FP64"}'
-
-APART = {
-    "one": inputs(fp32('"data":[1,2]')),
-    "spaces": '{ "inputs" : [ { "data" : [ 1 , 2 ] , "name" : "x" , "shape" : [ 2 ] , "datatype" : "FP32" } ] }',
-    "two": inputs(fp32('"data":[[1],[2]]'), LAST),
-    "data twice": inputs(fp32('"data":[7,8],"data":[1,2]'), LAST),
-    "data twice, and a short one": '{"inputs":[{"name":"x","shape":[],"datatype":"FP32","data":[7,8],"data":1}]}',
-    "a key that ends so": inputs(fp32('"my\\"data":[7,8],"data":[1,2]')),
-    "elsewhere": '{"data":[7],"inputs":[' + fp32('"data":[1,2],"more":{"data":[9]}') + "]}",
-    "in a name": '{"inputs":[{"name":"\\"data\\":[1]","shape":[2],"datatype":"FP32","data":[1,2]}]}',
-    "what stands for it": inputs('{"name":"x","shape":[1],"datatype":"FP64","data":[7.77e-77]}', LAST),
-    "strings": inputs('{"name":"x","shape":[2],"datatype":"BYTES","data":["a]","}b"]}', LAST),
-    "literals": inputs(fp32('"data":[NaN,-Infinity]')),
-    "cut off": inputs(fp32('"data":[1,2')),
-    "not closed": inputs(fp32('"data":[1,2')) + "}]}",
-    "closed twice": inputs(fp32('"data":[1,2]]')),
-    "bad number": inputs(fp32('"data":[1,02]')),
-    "object": inputs(fp32('"data":[1,{"data":[2]}]')),
-    "trailing": inputs(fp32('"data":[1,2]')) + "]",
-}
+@pytest.mark.parametrize("odd", ODD)
+def test_one_string_among_many_that_is_not_plain(odd: str) -> None:
+    for place, comma, ensure_ascii in ((0, ",", True), (30, ", ", False), (59, " ,\n", False), (30, " ,\n", True)):
+        texts = [*PLAIN[:place], odd, *PLAIN[place + 1 :]]
+        text = json.dumps(texts, separators=(comma, ":"), ensure_ascii=ensure_ascii).encode()
+        assert read_strings(text, len(texts)) == [text.encode() for text in texts], (place, comma, ensure_ascii)
+        assert json.loads(written(objects([text.encode() for text in texts]))) == texts
 
 
-@pytest.mark.parametrize("text", APART.values(), ids=APART)
-def test_parts_are_read_one_by_one_as_together(text: str) -> None:
-    def decoded(decode: Any) -> Any:
+@given(st.lists(st.text(st.characters(exclude_categories=["Cs"])), min_size=1, max_size=40), st.booleans())
+def test_strings_of_any_text_come_back(texts: list[str], ensure_ascii: bool) -> None:
+    elements = [text.encode() for text in texts]
+    assert read_strings(json.dumps(texts, ensure_ascii=ensure_ascii).encode(), len(texts)) == elements
+    assert json.loads(written(objects(elements))) == texts
+
+
+ODD_BYTES = [b"\n", b"\x1f", b"\0", b'"', b'x"', b'","x', b"\\", b"\\x", b"\\ud800", b"\xff", b"\xc3", b"\xed\xa0\x80", b"\xc3,"]
+
+
+@pytest.mark.parametrize("odd", ODD_BYTES)
+def test_what_is_no_string_is_refused(odd: bytes) -> None:
+    for place in (0, 30, 59):
+        elements = [text.encode() for text in PLAIN]
+        elements[place] = odd
+        text = b'["%b"]' % b'","'.join(elements)
         try:
-            request = decode(text.encode(), None)
-        except InvalidRequest as error:
-            return str(error)
-        return [(tensor.name, tensor.datatype, str(tensor.array.tolist())) for tensor in request.inputs]
+            expected = [each.encode() for each in json.loads(text)]
+        except (ValueError, UnicodeError):
+            assert {len(each) for piece in (8, 2**14) for each in every(text, "BYTES", (60,), piece)} == {1}
+        else:
+            assert read_strings(text, len(expected)) == expected  # of which quotes made two
 
-    whole, apart = decoded(rest.decode_request), decoded(decode_request_closely)
-    assert apart == whole or (isinstance(apart, str) and isinstance(whole, str))
+
+@pytest.mark.parametrize("odd", [b"\xff", b"\xc3", b"\xed\xa0\x80", b"\x80", b"\xff\0\0\0"])
+def test_an_element_that_is_no_utf_8_is_named(odd: bytes) -> None:
+    for place in (0, 30, 59, 8192 + 30):
+        elements = [b""] * 8192 + [text.encode() for text in PLAIN] if place > 59 else [text.encode() for text in PLAIN]
+        elements[place] = odd
+        with pytest.raises(InferenceError, match=f"BYTES element {place} is "):
+            written(objects(elements))
+
+
+@pytest.mark.parametrize(("number", "element"), [(0, b""), (1, b""), (17, b""), (1000, b""), (1000, b"ab"), (1000, "é".encode())])
+def test_strings_that_are_all_alike(number: int, element: bytes) -> None:
+    text = written(objects([element] * number))
+    assert json.loads(text) == [element.decode()] * number
+    assert read_strings(text, number) == [element] * number
