@@ -18,7 +18,7 @@ from tests.support.grpc_ways import MESSAGES, SERVINGS, Client, made, wire_reque
 from tests.support.inside.grpc import TYPED, encode_bytes_head, split_field
 from tests.support.inside.values import DTYPES, Array, dtype_of, from_bytes, object_array, to_bytes
 
-examples = settings(max_examples=150)
+examples = settings(max_examples=100)
 
 RAW_INPUT_CONTENTS, RAW_OUTPUT_CONTENTS = 7, 6
 
@@ -67,13 +67,13 @@ def test_raw_tensors_come_back(client: Client, arrays: list[Array], request_id: 
     assert response == made("ModelInferResponse", model_name="echo", id=request_id, outputs=inputs, raw_output_contents=raw)
 
 
-@pytest.mark.parametrize("odd", [b"", b"\xff", b"\xff\0\0\0", b"x" * 300, "é".encode()])
-@pytest.mark.parametrize("shape", [(2000,), (2000, 1), (2, 1000)])
-def test_many_strings_come_back(client: Client, odd: bytes, shape: tuple[int, ...]) -> None:
-    array = object_array([*(b"element %d" % number for number in range(1999)), odd], shape)
-    raw = b"".join(len(element).to_bytes(4, "little") + element for element in array.ravel())
-    response = client.ask("ModelInfer", wire_request("echo", [described("x", array)], [raw]))
-    assert response == made("ModelInferResponse", model_name="echo", outputs=[described("x", array)], raw_output_contents=[raw])
+def test_many_strings_come_back(client: Client) -> None:
+    for odd in (b"", b"\xff", b"\xff\0\0\0", b"x" * 300, "é".encode()):
+        for shape in ((2000,), (2000, 1), (2, 1000)):
+            array = object_array([*(b"element %d" % number for number in range(1999)), odd], shape)
+            raw = b"".join(len(element).to_bytes(4, "little") + element for element in array.ravel())
+            response = client.ask("ModelInfer", wire_request("echo", [described("x", array)], [raw]))
+            assert response == made("ModelInferResponse", model_name="echo", outputs=[described("x", array)], raw_output_contents=[raw])
 
 
 @pytest.mark.slow
@@ -174,25 +174,6 @@ def test_a_split_request_says_what_the_whole_says(data: bytes) -> None:
     assert parsed.SerializeToString(deterministic=True) == whole.SerializeToString(deterministic=True)
 
 
-def test_raw_contents_anywhere_in_a_request_are_found() -> None:
-    parts = [wire_request("a").SerializeToString(), wire_request("", [], [b"1"]).SerializeToString()]
-    for order in (parts, parts[::-1], [*parts, *parts]):
-        rest, taken = split_field(b"".join(order), RAW_INPUT_CONTENTS)
-        assert set(taken) == {b"1"}
-        assert MESSAGES["ModelInferRequest"].FromString(rest) == wire_request("a")
-
-
-@pytest.mark.parametrize("data", [b"\xba\x80\x80\x80\x80\x00\x00", b"\x3a\x80\x80\x80\x80\x80\x00"], ids=["tag", "length"])
-def test_tags_and_lengths_of_more_than_32_bits_are_left_to_the_parser(data: bytes) -> None:
-    data += wire_request("a", [], [b"1"]).SerializeToString()
-    assert split_field(data, RAW_INPUT_CONTENTS) == (data, [])
-
-
-def test_a_request_of_very_many_fields_is_left_to_the_parser() -> None:
-    data = wire_request("a", [], [b""] * 20_000).SerializeToString()
-    assert split_field(data, RAW_INPUT_CONTENTS) == (data, [])
-
-
 @examples
 @given(values=st.lists(st.binary(max_size=300), max_size=3), size=st.sampled_from([0, 127, 128, 16_383, 16_384, 3_000_000]))
 def test_fields_put_behind_a_message_are_read_as_its_own(values: list[bytes], size: int) -> None:
@@ -204,7 +185,16 @@ def test_fields_put_behind_a_message_are_read_as_its_own(values: list[bytes], si
     assert data == expected.SerializeToString()
 
 
-@pytest.mark.parametrize("filler", [b"\xff", b"\x80", b"\x0a\xff"])
-def test_endless_numbers_are_refused_at_once(filler: bytes) -> None:
-    message = filler * 200_000
-    assert split_field(message, 7) == (message, [])
+def test_what_is_taken_off_a_request() -> None:
+    parts = [wire_request("a").SerializeToString(), wire_request("", [], [b"1"]).SerializeToString()]
+    for order in (parts, parts[::-1], [*parts, *parts]):
+        rest, taken = split_field(b"".join(order), RAW_INPUT_CONTENTS)
+        assert set(taken) == {b"1"}
+        assert MESSAGES["ModelInferRequest"].FromString(rest) == wire_request("a")
+    for left_to_the_parser in (
+        b"\xba\x80\x80\x80\x80\x00\x00" + b"".join(parts),  # a tag of more than 32 bits
+        b"\x3a\x80\x80\x80\x80\x80\x00" + b"".join(parts),  # such a length
+        wire_request("a", [], [b""] * 20_000).SerializeToString(),
+        *(filler * 200_000 for filler in (b"\xff", b"\x80", b"\x0a\xff")),
+    ):
+        assert split_field(left_to_the_parser, RAW_INPUT_CONTENTS) == (left_to_the_parser, [])
