@@ -1,4 +1,4 @@
-"""Content types over gRPC: the cases and the wire vectors of REST's tests, as typed contents to one kind of server, as raw ones to the other.
+"""Content types over gRPC: the cases and the wire vectors of REST's tests, as typed contents and as raw ones, to a kind of server each.
 
 A model receives the same values as over REST, the same answers come back, and what REST refuses is refused with the same words.
 """

@@ -134,9 +134,10 @@ class Line(Talk):
 
 
 @pytest.mark.parametrize("ends", [0, 1, 3], ids=["before it has sent all", "when it has sent all", "behind a server that does not wait"])
-def test_a_client_that_goes_ends_its_generators(ends: int) -> None:
-    noted = Noted(silent_after=0)
-    server = served(noted)
+def test_a_client_that_goes_ends_its_generators_and_is_not_ahead_of_them(ends: int) -> None:
+    silent, noted = Noted(silent_after=0), Noted()
+    server = served(silent)
+    server.register("ahead", noted.awaiting)
 
     async def main() -> None:
         line = Line(server, asked("m", 2), asked("m", 2))
@@ -145,7 +146,18 @@ def test_a_client_that_goes_ends_its_generators(ends: int) -> None:
         await until(lambda: line.bodies == 2)
         line.go()
         await asyncio.wait_for(line.task, 20)
-        assert noted.ended == ["cancelled", "finally"] * 2
+        assert silent.ended == ["cancelled", "finally"] * 2
+        line = Line(server, asked("ahead", 5))
+        await until(lambda: line.sent)
+        line.takes.clear()
+        await until(lambda: noted.made >= 1)
+        made = noted.made
+        await asyncio.sleep(0.05)
+        assert noted.made <= made + 1  # the next item is made when the last was taken
+        line.takes.set()
+        line.say(b"")
+        await asyncio.wait_for(line.task, 20)
+        assert (line.got.refusal, noted.made) == (("OK", ""), 5)
 
     asyncio.run(main())
     assert is_idle(server)
@@ -251,49 +263,21 @@ def test_a_reload_from_a_generator_to_a_function_leaves_the_flags_of_the_stream_
     server.stop()
 
 
-def test_the_next_item_is_made_when_the_last_was_taken() -> None:
-    noted = Noted()
-    server = served(noted)
-
-    async def main() -> None:
-        line = Line(server, asked("m", 5))
-        await until(lambda: line.sent)
-        line.takes.clear()
-        await until(lambda: noted.made >= 1)
-        made = noted.made
-        await asyncio.sleep(0.05)
-        assert noted.made <= made + 1
-        line.takes.set()
-        line.say(b"")
-        await asyncio.wait_for(line.task, 20)
-        assert line.sent[-1]["headers"] == [(b"grpc-status", b"0")]
-        assert noted.made == 5
-
-    asyncio.run(main())
-
-
-def test_the_time_of_a_call_is_its_grpc_timeout() -> None:
-    noted, calls = Noted(silent_after=0), list[int]()
-    server = served(noted)
+def test_the_time_that_a_body_takes_counts_too() -> None:
+    calls, server = list[int](), InferenceServer()
 
     @server.model("late")
     async def late(n: Any) -> None:
         calls.append(1)
 
     async def main() -> None:
-        line = Line(server, asked("m", 2), headers=[(b"grpc-timeout", b"200m")])
-        await asyncio.wait_for(line.task, 20)
-        assert line.got.refusal[0] == "DEADLINE_EXCEEDED"
-        assert noted.ended == ["cancelled", "finally"]
-        line = Line(server, headers=[(b"grpc-timeout", b"50m")], path=INFER)  # the time that a body takes counts too
+        line = Line(server, headers=[(b"grpc-timeout", b"50m")], path=INFER)
         await asyncio.sleep(0.1)
         line.say(asked("late", 1))
         await asyncio.wait_for(line.task, 20)
-        assert line.got.refusal[0] == "DEADLINE_EXCEEDED"
+        assert (line.got.refusal[0], calls) == ("DEADLINE_EXCEEDED", [])
 
     asyncio.run(main())
-    assert calls == []
-    assert is_idle(server)
 
 
 @pytest.mark.parametrize("content_type", [GRPC, WEB])
@@ -358,41 +342,38 @@ def test_messages_that_become_large_are_decompressed_when_it_is_their_turn() -> 
     assert peak < 64 * 2**20
 
 
-def test_a_server_that_swallows_the_cancellation_ends_the_generator() -> None:
-    """As gunicorn's `send` over HTTP/2 does at times: it waits for the window of flow control by `asyncio.wait_for`."""
-    noted = Noted()
-
-    async def main() -> None:
-        blocked = asyncio.Event()
-        left = [{"type": "http.request", "body": asked("m", 10**6), "more_body": True}]
-
-        async def receive() -> Any:
-            if left:
-                return left.pop()
-            await blocked.wait()
-            return {"type": "http.disconnect"}
-
-        async def send(message: Any) -> None:
-            if message.get("body"):
-                blocked.set()
-                with suppress(asyncio.CancelledError):
-                    await asyncio.sleep(20)
-
-        scope = {"type": "http", "method": "POST", "path": PATH, "raw_path": PATH.encode(), "root_path": ""}
-        headers = [(b"content-type", GRPC.encode()), (b"te", b"trailers")]
-        app: Any = OIPGRPCApp(server)
-        await asyncio.wait_for(app({**scope, "headers": headers, "extensions": {"http.response.trailers": {}}}, receive, send), 10)
-
-    server = served(noted)
-    asyncio.run(main())
-    assert noted.ended[-1] == "finally"
+async def run_with(server: InferenceServer, receive: Any, send: Any, *headers: tuple[bytes, bytes]) -> None:
+    scope = {"type": "http", "method": "POST", "path": PATH, "raw_path": PATH.encode(), "root_path": ""}
+    sent = [(b"content-type", GRPC.encode()), (b"te", b"trailers"), *headers]
+    app: Any = OIPGRPCApp(server)
+    await asyncio.wait_for(app({**scope, "headers": sent, "extensions": {"http.response.trailers": {}}}, receive, send), 10)
     assert is_idle(server)
     server.stop()
 
 
+def test_a_server_that_swallows_the_cancellation_ends_the_generator() -> None:
+    """As gunicorn's `send` over HTTP/2 does at times: it waits for the window of flow control by `asyncio.wait_for`."""
+    noted, blocked = Noted(), asyncio.Event()
+    left = [{"type": "http.request", "body": asked("m", 10**6), "more_body": True}]
+
+    async def receive() -> Any:
+        if left:
+            return left.pop()
+        await blocked.wait()
+        return {"type": "http.disconnect"}
+
+    async def send(message: Any) -> None:
+        if message.get("body"):
+            blocked.set()
+            with suppress(asyncio.CancelledError):
+                await asyncio.sleep(20)
+
+    asyncio.run(run_with(served(noted), receive, send))
+    assert noted.ended[-1] == "finally"
+
+
 def test_a_server_that_swallows_the_end_of_reading_is_read_no_further() -> None:
-    server, left = served(Noted(silent_after=0)), [asked("m", 2), b""]
-    sent: list[Any] = []
+    left, sent = [asked("m", 2), b""], list[Any]()
 
     async def receive() -> Any:
         with suppress(asyncio.CancelledError):
@@ -402,12 +383,8 @@ def test_a_server_that_swallows_the_end_of_reading_is_read_no_further() -> None:
     async def send(message: Any) -> None:
         sent.append(message)
 
-    scope = {"type": "http", "method": "POST", "path": PATH, "raw_path": PATH.encode(), "root_path": ""}
-    headers = [(b"content-type", GRPC.encode()), (b"te", b"trailers"), (b"grpc-timeout", b"200m")]
-    app: Any = OIPGRPCApp(server)
-    asyncio.run(asyncio.wait_for(app({**scope, "headers": headers, "extensions": {"http.response.trailers": {}}}, receive, send), 10))
+    asyncio.run(run_with(served(Noted(silent_after=0)), receive, send, (b"grpc-timeout", b"200m")))
     assert Got(sent).refusal[0] == "DEADLINE_EXCEEDED"
-    server.stop()
 
 
 class Timeout(BaseException):
