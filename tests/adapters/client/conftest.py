@@ -12,6 +12,7 @@ from oip_asgi import InferenceError, InferenceServer, OIPApp, OIPWSGIApp, OIPWSG
 from oip_asgi.client import Client
 from tests.support.asked import Asked, OnALoop
 from tests.support.threads import serving
+from tests.table.row_classes import register_streams
 
 WAYS = ("Client, WSGI", "AsyncClient, ASGI", "Client, socket", "AsyncClient, socket", "Client, gRPC", "AsyncClient, gRPC")
 
@@ -39,6 +40,7 @@ def make_server() -> InferenceServer:
     for version in ("1", "2"):
         server.register("versions", lambda version=version: np.array([int(version)]), version=version)
     server.register("org/a model", lambda x: x)
+    register_streams(server)
     return server
 
 
