@@ -10,6 +10,7 @@ import threading
 import zlib
 from base64 import b64encode
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -22,12 +23,14 @@ from starlette.middleware.gzip import GZipMiddleware
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
-from oip_asgi import InferenceContext, InferenceServer, OIPApp, OIPMiddleware, TensorSpec
+from oip_asgi import Access, InferenceContext, InferenceServer, OIPApp, OIPMiddleware, TensorSpec
 from oip_asgi.grpc import OIPGRPCApp, TrailersMiddleware
 from tests.support.grpc_asgi import GRPC, INFER, REFLECTION, STREAM, WEB, WEB_TEXT, ASGIClient, Got, call, frame, frames_of
 from tests.support.grpc_demo import TWO_FLOATS, fp32
-from tests.support.grpc_ways import MESSAGES, SERVICE, made, run_alone, wire_request
+from tests.support.grpc_ways import MESSAGES, SERVICE, made, wire_request
+from tests.support.http2 import Connection
 from tests.support.running import send
+from tests.support.threads import behind_hypercorn
 from tests.support.ways import Request as AnyRequest
 from tests.support.ways import other_asgi_app, over_asgi
 
@@ -63,8 +66,11 @@ def test_a_call_is_answered_in_the_content_type_of_its_request() -> None:
         assert ask(text, WEB_TEXT).refusal[0] == "INVALID_ARGUMENT"
 
 
-def test_grpc_web_ends_with_its_trailers_in_the_body() -> None:
-    got = ask(frame(b"\xff"), WEB, has_trailers=False)
+def test_errors_are_trailers_and_percent_encoded() -> None:
+    got = ask(frame(wire_request("é%\n").SerializeToString()))
+    assert got.trailers["grpc-message"].isascii()
+    assert (got.refusal[0], "'é%\\n'" in got.refusal[1]) == ("NOT_FOUND", True)
+    got = ask(frame(b"\xff"), WEB, has_trailers=False)  # gRPC-Web has them in the body
     assert [message["type"] for message in got.sent] == ["http.response.start", "http.response.body"]
     assert got.headers["content-length"] == str(len(got.body))
     text = "the request cannot be parsed: expected the bytes of inference.ModelInferRequest"
@@ -97,12 +103,8 @@ def test_frames_that_are_wrong(body: bytes, headers: list[tuple[str, str]], code
         chunks = [body[start : start + size] for start in range(0, len(body), size)]
         found, told = asyncio.run(call(app, INFER, chunks, GRPC, headers)).refusal
         assert (found, told[: len(text)]) == (code, text)
-
-
-def test_a_length_is_not_believed_before_the_bytes_are_there() -> None:
-    app = OIPGRPCApp(make_server(max_body_bytes=None))
-    body = b"\0\xff\xff\xff\xffabc"  # no 4 GiB are taken
-    assert asyncio.run(call(app, INFER, body)).refusal == ("INVALID_ARGUMENT", ENDED)
+    unlimited = OIPGRPCApp(make_server(max_body_bytes=None))
+    assert asyncio.run(call(unlimited, INFER, b"\0\xff\xff\xff\xffabc")).refusal == ("INVALID_ARGUMENT", ENDED)  # no 4 GiB are taken
 
 
 def test_a_compressed_message() -> None:
@@ -130,16 +132,18 @@ def test_what_is_no_call() -> None:
         assert json.loads(got.body) == {"code": "unimplemented", "message": f"{said} Connect protocol can send too"}
 
 
-@pytest.mark.parametrize("path", [INFER, STREAM, REFLECTION])
-def test_a_server_without_trailers_is_told_once(path: str, caplog: pytest.LogCaptureFixture) -> None:
-    app = OIPGRPCApp(make_server())
-    for _ in range(2):
-        got = asyncio.run(call(app, path, frame(ECHO), has_trailers=False))
-        assert got.headers["grpc-status"] == "12"
-        advice = "run it with one that can, such as pyvoy or gunicorn's asgi worker with HTTP/2, or use gRPC-Web"
-        assert advice in got.headers["grpc-message"].replace("%20", " ")
-    [record] = caplog.records
-    assert record.getMessage().startswith("a gRPC call cannot be answered: the server of this application cannot send the HTTP/2 trailers")
+def test_a_server_without_trailers_is_told_once(caplog: pytest.LogCaptureFixture) -> None:
+    for path in (INFER, STREAM, REFLECTION):
+        caplog.clear()
+        app = OIPGRPCApp(make_server())
+        for _ in range(2):
+            got = asyncio.run(call(app, path, frame(ECHO), has_trailers=False))
+            assert got.headers["grpc-status"] == "12"
+            advice = "run it with one that can, such as pyvoy or gunicorn's asgi worker with HTTP/2, or use gRPC-Web"
+            assert advice in got.headers["grpc-message"].replace("%20", " ")
+        [record] = caplog.records
+        told = "a gRPC call cannot be answered: the server of this application cannot send the HTTP/2 trailers"
+        assert record.getMessage().startswith(told)
 
 
 def test_names_of_a_class_of_strings_leave_as_text() -> None:
@@ -150,24 +154,11 @@ def test_names_of_a_class_of_strings_leave_as_text() -> None:
         assert '"echo"' in str(ASGIClient(OIPGRPCApp(server)).ask(method, asked))
 
 
-def test_metadata_has_ranges_and_other_datatypes() -> None:
+def test_metadata_has_ranges() -> None:
     server = InferenceServer()
     server.register("ranged", lambda age: age, inputs=[TensorSpec("age", "UINT64", [-1], minimum=0.5, maximum=2**64 - 1)])
-    linear = pytest.importorskip("sklearn.linear_model")
-    server.register("fitted", linear.LinearRegression().fit(np.arange(4.0)[:, None], np.arange(4.0)).predict)
-    ranged, fitted = (
-        ASGIClient(OIPGRPCApp(server)).ask("ModelMetadata", made("ModelMetadataRequest", name=name)) for name in ("ranged", "fitted")
-    )
+    ranged = ASGIClient(OIPGRPCApp(server)).ask("ModelMetadata", made("ModelMetadataRequest", name="ranged"))
     assert (ranged.inputs[0].parameters["minimum"].double_param, ranged.inputs[0].parameters["maximum"].uint64_param) == (0.5, 2**64 - 1)
-    assert fitted.inputs[0].parameters["other_datatypes"].string_param == "numbers"
-
-
-def test_texts_are_percent_encoded() -> None:
-    server = InferenceServer()
-    got = asyncio.run(call(OIPGRPCApp(server), INFER, frame(wire_request("é%\n").SerializeToString())))
-    assert got.trailers["grpc-message"].isascii()
-    assert got.refusal[0] == "NOT_FOUND"
-    assert "'é%\\n'" in got.refusal[1]
 
 
 def test_metadata_reaches_the_model_as_over_grpcio() -> None:
@@ -202,32 +193,22 @@ class Held:
 
 
 @pytest.mark.parametrize("ends", [1, 3], ids=["a server that waits", "a server that does not wait"])
-def test_a_client_that_goes_cancels_an_async_model(ends: int) -> None:
+def test_a_client_that_goes_and_a_deadline_cancel_an_async_model(ends: int) -> None:
     async def main() -> None:
         server, held, gone = InferenceServer(), Held(), asyncio.Event()
-        server.register("held", held)
+        server.register("held", held, timeout=60)
         body = frame(wire_request("held").SerializeToString())
         calling = asyncio.ensure_future(call(OIPGRPCApp(server), INFER, body, gone=gone, ends=ends))
         await held.begun.wait()
         gone.set()
         got = await asyncio.wait_for(calling, 20)
-        assert held.is_cancelled
-        assert got.status == 499
-
-    asyncio.run(main())
-
-
-def test_grpc_timeout_is_the_deadline() -> None:
-    async def main() -> None:
-        server, held = InferenceServer(), Held()
-        server.register("held", held, timeout=60)
-        body = frame(wire_request("held").SerializeToString())
-        got = await call(OIPGRPCApp(server), INFER, body, GRPC, [("grpc-timeout", "500m")])
+        assert (held.is_cancelled, got.status) == (True, 499)
+        held.is_cancelled = False
+        got = await call(OIPGRPCApp(server), INFER, body, GRPC, [("grpc-timeout", "200m")])
         # what the body took is counted too
         text = r"model 'held' did not answer within 0\.[0-9]+ seconds, the shorter of its own timeout and the request's"
-        assert got.refusal[0] == "DEADLINE_EXCEEDED"
+        assert (held.is_cancelled, got.refusal[0]) == (True, "DEADLINE_EXCEEDED")
         assert re.fullmatch(text, got.refusal[1])
-        assert held.is_cancelled
 
     asyncio.run(main())
 
@@ -335,11 +316,6 @@ def test_only_a_worker_thread_decompresses_questions_of_reflection(monkeypatch: 
     assert threading.current_thread().name not in NotedInflate.threads
 
 
-def test_protobuf_is_enough() -> None:
-    code = "import sys; sys.modules['grpc'] = None\nfrom oip_asgi import InferenceServer\nfrom oip_asgi.grpc import OIPGRPCApp\n"
-    run_alone(code + "OIPGRPCApp(InferenceServer())")
-
-
 def test_the_models_load_with_the_lifespan() -> None:
     app, loaded = Starlette(), list[str]()
     server = InferenceServer()
@@ -351,3 +327,29 @@ def test_the_models_load_with_the_lifespan() -> None:
             assert loaded == ["m"]
 
     asyncio.run(main())
+
+
+MANY_FIELDS = {"of as many names": [(f"x-{number}", "1") for number in range(10_000)], "of one name": [("x-same", "1")] * 10_000}
+
+
+@pytest.mark.parametrize("fields", MANY_FIELDS.values(), ids=MANY_FIELDS)
+def test_ten_thousand_header_fields_are_refused_by_the_server_or_answered(fields: list[tuple[str, str]]) -> None:
+    message = b"\0\0\0\0\0"  # without fields
+    with behind_hypercorn(OIPGRPCApp(InferenceServer("kept"))) as address:
+        port = int(address.rpartition(":")[2])
+        with Connection(port) as connection, suppress(AssertionError, OSError):  # hypercorn closes the connection
+            connection.read(connection.call(f"/{SERVICE}/ServerMetadata", message, fields=fields), 2**20)
+        with Connection(port) as connection:  # the next call is answered
+            assert connection.read(connection.call(f"/{SERVICE}/ServerMetadata", message), 2**20) > len(message)
+    seen: list[int] = []
+
+    def check(access: Access) -> bool:
+        seen.append(sum(value.count("1") for name, value in access.headers.items() if name.startswith("x-")))
+        return True
+
+    server = InferenceServer(authorize=check)
+    server.register("kept", lambda x: x)
+    for content_type in (GRPC, WEB):
+        asked = made("ModelReady.request", name="kept")
+        assert ASGIClient(OIPGRPCApp(server), content_type).ask("ModelReady", asked, headers=fields).ready
+    assert min(seen) >= 10_000
