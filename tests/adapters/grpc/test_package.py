@@ -66,11 +66,7 @@ def test_the_classes_of_all_messages_are_kept() -> None:
 
 
 def test_nothing_is_imported_before_it_is_used_nor_needed_where_it_is_not() -> None:
-    absent = ("grpc_health", "grpc_reflection")
-    run_alone(
-        "import sys, oip_asgi; assert not {'grpc', 'google.protobuf'} & set(sys.modules)\n"
-        f"sys.modules.update(dict.fromkeys({absent}))\n{SERVE}"
-    )
-    run_alone(
-        "import sys; sys.modules['grpc'] = None\nfrom oip_asgi import InferenceServer\nfrom oip_asgi.grpc import OIPGRPCApp\nOIPGRPCApp(InferenceServer())"
-    )
+    absent = "sys.modules.update(dict.fromkeys(('grpc_health', 'grpc_reflection')))"
+    run_alone(f"import sys, oip_asgi; assert not {{'grpc', 'google.protobuf'}} & set(sys.modules)\n{absent}\n{SERVE}")
+    imports = "from oip_asgi import InferenceServer\nfrom oip_asgi.grpc import OIPGRPCApp"
+    run_alone(f"import sys; sys.modules['grpc'] = None\n{imports}\nOIPGRPCApp(InferenceServer())")
