@@ -68,14 +68,14 @@ SAME = {
 }
 
 
+def echo(request: InferenceRequest) -> InferenceResponse:
+    return InferenceResponse([Tensor(tensor.name, tensor.array, tensor.parameters) for tensor in request.inputs], request.parameters)
+
+
 @pytest.fixture(scope="module", params=SERVINGS)
 def client(request: pytest.FixtureRequest) -> Iterator[Client]:
     server = InferenceServer()
-
-    @server.model("echo")
-    def echo(request: InferenceRequest) -> InferenceResponse:
-        return InferenceResponse([Tensor(tensor.name, tensor.array, tensor.parameters) for tensor in request.inputs], request.parameters)
-
+    server.register("echo", echo)
     with SERVINGS[request.param](server) as address:
         yield Client(address)
 

@@ -26,11 +26,7 @@ RAW_INPUT_CONTENTS, RAW_OUTPUT_CONTENTS = 7, 6
 @pytest.fixture(scope="module", params=SERVINGS)
 def client(request: pytest.FixtureRequest) -> Iterator[Client]:
     server = InferenceServer()
-
-    @server.model("echo")
-    def echo(**inputs: Any) -> Any:
-        return inputs
-
+    server.register("echo", lambda **inputs: inputs)
     server.register("add", lambda x, y: x + y)
     with SERVINGS[request.param](server) as address:
         yield Client(address)
@@ -58,13 +54,19 @@ def described(name: str, array: Array) -> dict[str, Any]:
 @pytest.mark.slow
 @examples
 @given(arrays=st.lists(tensors([*DTYPES, "BF16"]), min_size=1, max_size=3), request_id=st.text(max_size=20), padding=st.booleans())
-def test_raw_tensors_come_back(client: Client, arrays: list[Array], request_id: str, padding: bool) -> None:
+def test_tensors_come_back(client: Client, arrays: list[Array], request_id: str, padding: bool) -> None:
     if padding:  # beyond the size from which on requests are split
         arrays = [*arrays, np.zeros(70_000, "u1")]
     inputs = [described(f"tensor {place}", array) for place, array in enumerate(arrays)]
     raw = [to_bytes(array) for array in arrays]
-    response = client.ask("ModelInfer", wire_request("echo", inputs, raw, id=request_id))
-    assert response == made("ModelInferResponse", model_name="echo", id=request_id, outputs=inputs, raw_output_contents=raw)
+    expected = made("ModelInferResponse", model_name="echo", id=request_id, outputs=inputs, raw_output_contents=raw)
+    assert client.ask("ModelInfer", wire_request("echo", inputs, raw, id=request_id)) == expected
+    if all(each["datatype"] in TYPED for each in inputs):
+        for each, array in zip(inputs, arrays, strict=True):
+            each["contents"] = {TYPED[each["datatype"]]: array.ravel().tolist()}
+        response = client.ask("ModelInfer", wire_request("echo", inputs, id=request_id))
+        for found, array in zip(response.raw_output_contents, arrays, strict=True):  # a NaN may come back with other bits
+            np.testing.assert_array_equal(from_bytes(found, array.dtype, array.shape), array)
 
 
 def test_many_strings_come_back(client: Client) -> None:
@@ -76,34 +78,20 @@ def test_many_strings_come_back(client: Client) -> None:
             assert response == made("ModelInferResponse", model_name="echo", outputs=[described("x", array)], raw_output_contents=[raw])
 
 
-@pytest.mark.slow
-@examples
-@given(array=tensors(TYPED))
-def test_typed_tensors_come_back_raw(client: Client, array: Array) -> None:
-    datatype = Tensor("", array).datatype
-    sent = {**described("x", array), "contents": {TYPED[datatype]: array.ravel().tolist()}}
-    response = client.ask("ModelInfer", wire_request("echo", [sent]))
-    [raw] = response.raw_output_contents
-    np.testing.assert_array_equal(from_bytes(raw, array.dtype, array.shape), array)
-    assert response == made("ModelInferResponse", model_name="echo", outputs=[described("x", array)], raw_output_contents=[raw])
-
-
 names = st.sampled_from(["x", "y", "z", ""])
 datatypes = st.sampled_from([*DTYPES, "BF16", "fp32", ""])
 dimensions = st.integers(-2, 4) | st.sampled_from([2**31, 2**62, 2**63 - 1, -(2**63)])
-contents = st.fixed_dictionaries(
-    {},
-    optional={
-        "bool_contents": st.lists(st.booleans(), max_size=4),
-        "int_contents": st.lists(st.integers(-(2**31), 2**31 - 1), max_size=4),
-        "int64_contents": st.lists(st.integers(-(2**63), 2**63 - 1), max_size=4),
-        "uint_contents": st.lists(st.integers(0, 2**32 - 1), max_size=4),
-        "uint64_contents": st.lists(st.integers(0, 2**64 - 1), max_size=4),
-        "fp32_contents": st.lists(st.floats(width=32), max_size=4),
-        "fp64_contents": st.lists(st.floats(), max_size=4),
-        "bytes_contents": st.lists(st.binary(max_size=4), max_size=4),
-    },
-)
+elements = {
+    "bool": st.booleans(),
+    "int": st.integers(-(2**31), 2**31 - 1),
+    "int64": st.integers(-(2**63), 2**63 - 1),
+    "uint": st.integers(0, 2**32 - 1),
+    "uint64": st.integers(0, 2**64 - 1),
+    "fp32": st.floats(width=32),
+    "fp64": st.floats(),
+    "bytes": st.binary(max_size=4),
+}
+contents = st.fixed_dictionaries({}, optional={f"{name}_contents": st.lists(each, max_size=4) for name, each in elements.items()})
 parameters = st.dictionaries(
     st.sampled_from(["a", "content_type", "binary_data_size", "classification"]),
     st.sampled_from([{}, {"bool_param": True}, {"int64_param": 1}, {"string_param": "np"}, {"double_param": 0.5}]),
@@ -145,13 +133,14 @@ LONG_UNKNOWN_FIELD = encode_bytes_head(99, 70_000) + bytes(70_000)
     filler=st.sampled_from([b"", LONG_UNKNOWN_FIELD]),
 )
 def test_nonsense_is_never_the_servers_fault(client: Client, data: bytes, filler: bytes) -> None:
-    call = client.begin("ModelInfer", filler + data)
-    if call.exception() is None:
-        return
-    refused = call.exception()
-    assert refused.code() in (grpc.StatusCode.INVALID_ARGUMENT, grpc.StatusCode.NOT_FOUND) or (
-        # adding up tensors that do not fit is what the model got wrong
-        refused.code() is grpc.StatusCode.INTERNAL and refused.details().startswith("model 'add' failed")
+    refused = client.begin("ModelInfer", filler + data).exception()
+    assert (
+        refused is None
+        or refused.code() in (grpc.StatusCode.INVALID_ARGUMENT, grpc.StatusCode.NOT_FOUND)
+        or (
+            # adding up tensors that do not fit is what the model got wrong
+            refused.code() is grpc.StatusCode.INTERNAL and refused.details().startswith("model 'add' failed")
+        )
     )
 
 
