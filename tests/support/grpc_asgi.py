@@ -18,6 +18,8 @@ GRPC: Final = "application/grpc"
 WEB: Final = "application/grpc-web+proto"
 WEB_TEXT: Final = "application/grpc-web-text"
 
+INFER: Final = f"/{SERVICE}/ModelInfer"
+STREAM: Final = f"/{SERVICE}/ModelStreamInfer"
 REFLECTION: Final = "/grpc.reflection.v1.ServerReflection/ServerReflectionInfo"
 """A method of a stream that every application of ours has."""
 

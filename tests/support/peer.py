@@ -37,7 +37,9 @@ class Peer:
         is_early: Whether it answers as soon as it has the head of a request.
     """
 
-    def __init__(self, answer: Callable[[bytes], bytes | Sequence[bytes]] | bytes = with_length(GOOD), *, is_early: bool = False) -> None:
+    def __init__(
+        self, answer: Callable[[bytes], bytes | Sequence[bytes]] | Sequence[bytes] | bytes = with_length(GOOD), *, is_early: bool = False
+    ) -> None:
         self.answer = answer if callable(answer) else lambda _: answer
         self.is_early = is_early
         self.connections: list[socket.socket] = []
@@ -95,3 +97,40 @@ def make_canned(*answers: Sequence[bytes], is_early: bool = False) -> Peer:
     """A server that answers each inference with the next of some answers, in their pieces, and anything else with its metadata."""
     left = iter(answers)
     return Peer(lambda request: with_length(METADATA) if request.startswith(b"GET") else next(left), is_early=is_early)
+
+
+RESET = b"\1\0\0\0\0\0\0\0"
+"""The value of SO_LINGER with which a connection that is closed is reset."""
+
+WHOLE: dict[str, list[bytes]] = {
+    "whole": [with_length(GOOD)],
+    "pieces": [with_length(GOOD)[:30], with_length(GOOD)[30:50], with_length(GOOD)[50:]],
+    "bytes": [bytes([byte]) for byte in with_length(GOOD)],
+    "100": [b"HTTP/1.1 100 Continue\r\nx: y\r\n\r\n" + with_length(GOOD)],
+    "chunked": [CHUNKED],
+    "chunks in pieces": [CHUNKED[:70], CHUNKED[70:]],
+    "close": [with_length(GOOD, b"Connection: Close\r\n"), CLOSE],
+    "HTTP/1.0": [with_length(GOOD).replace(b"1.1", b"1.0"), CLOSE],
+    "HTTP/1.0 that stays": [with_length(GOOD, b"Connection: Keep-Alive\r\n").replace(b"1.1", b"1.0")],
+    "until the end": [b"HTTP/1.1 200 OK\r\n\r\n" + GOOD, CLOSE],
+    "no reason": [b"HTTP/1.1 200\r\n\r\n" + GOOD, CLOSE],
+}
+"""Answers that are read to their end, in their pieces; behind those that end with CLOSE, a client needs another connection."""
+
+BROKEN: list[list[bytes]] = [
+    [b"HTTP/2 200 OK\r\n\r\n"],
+    [b"SSH-2.0-x\r\n\r\n"],
+    [b"HTTP/1.1 200 OK\r\nno colon\r\n\r\n"],
+    [b"HTTP/1.1 200 OK\r\nContent-Length: -1\r\n\r\n"],
+    [b"HTTP/1.1 200 OK\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n{}"],
+    [b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nxyz\r\n"],
+    [b"HTTP/1.1 200 OK\r\n" + b"x: y\r\n" * 50_000],
+    [b"HTTP/1.1 200 OK\r\nx: " + b"y" * 200_000],
+    [b"HTTP/1.1 200 OK\r\nx: y"],
+    [with_length(GOOD)[:-1]],
+    [with_length(bytes(200_000))[:-1]],
+    [with_length(GOOD)[:20]],
+    [CHUNKED[:-20]],
+    [],
+]
+"""Answers of which a client says that they are not whole."""

@@ -17,9 +17,9 @@ from urllib.parse import unquote
 import numpy as np
 import pytest
 
-from oip_asgi import InferenceError, InferenceServer, OIPApp
+from oip_asgi import InferenceError, InferenceRequest, InferenceResponse, InferenceServer, OIPApp, Tensor
 from tests.support.grpc_asgi import ASGI_CLIENTS, ASGIClient
-from tests.support.grpc_ways import SERVINGS, Client, made
+from tests.support.grpc_ways import SERVINGS, Client, made, wire_request
 from tests.support.inside.grpc import TYPED
 from tests.support.inside.rest import from_json
 from tests.support.inside.values import dtype_of, from_bytes, to_bytes
@@ -277,3 +277,33 @@ def with_contents(text: str, message: Any) -> str:
         field = TYPED[first.datatype]
         text = re.sub(r"\bdata(?= has|: element)", f"contents.{field}", text).replace(" in a flat array", "")
     return text
+
+
+def message_of(model: str, request: InferenceRequest, form: str) -> Any:
+    """A request as a message."""
+    message = wire_request(model)
+    fill_parameters(message.parameters, request.parameters)
+    for tensor in request.inputs:
+        item = message.inputs.add(name=tensor.name, datatype=tensor.datatype, shape=tensor.shape)
+        fill_parameters(item.parameters, tensor.parameters)
+        if form == "typed":
+            item.contents.SetInParent()
+            getattr(item.contents, TYPED[tensor.datatype]).extend(tensor.array.ravel().tolist())
+        else:
+            message.raw_input_contents.append(to_bytes(tensor.array))
+    for output in request.outputs:
+        fill_parameters(message.outputs.add(name=output.name).parameters, output.parameters)
+    return message
+
+
+def response_of(message: Any) -> InferenceResponse:
+    """A message as a response."""
+    outputs = [
+        Tensor(item.name, from_bytes(raw, dtype_of(item.datatype), tuple(item.shape)), parameters_of(item))
+        for item, raw in zip(message.outputs, message.raw_output_contents, strict=True)
+    ]
+    return InferenceResponse(outputs, parameters_of(message))
+
+
+def parameters_of(message: Any) -> dict[str, Any]:
+    return {name: getattr(value, value.WhichOneof("parameter_choice")) for name, value in message.parameters.items()}

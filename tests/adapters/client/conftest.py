@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
 import pytest
 
 from oip_asgi import InferenceError, InferenceServer, OIPApp, OIPWSGIApp, OIPWSGIMiddleware, TensorSpec
-from tests.support.asked import Asked
+from oip_asgi.client import Client
+from tests.support.asked import Asked, OnALoop
 from tests.support.threads import serving
+from tests.table.row_classes import register_streams
 
 WAYS = ("Client, WSGI", "AsyncClient, ASGI", "Client, socket", "AsyncClient, socket", "Client, gRPC", "AsyncClient, gRPC")
 
@@ -39,6 +40,7 @@ def make_server() -> InferenceServer:
     for version in ("1", "2"):
         server.register("versions", lambda version=version: np.array([int(version)]), version=version)
     server.register("org/a model", lambda x: x)
+    register_streams(server)
     return server
 
 
@@ -52,16 +54,11 @@ def url() -> Iterator[str]:
 @pytest.fixture(scope="package")
 def grpc_url() -> Iterator[str]:
     """The same over gRPC."""
-    grpc = pytest.importorskip("grpc")
-    from oip_asgi.grpc import add_to_server
+    pytest.importorskip("grpc")
+    from tests.support.grpc_ways import blocking
 
-    unlimited = [("grpc.max_receive_message_length", -1), ("grpc.max_send_message_length", -1)]
-    server = grpc.server(ThreadPoolExecutor(4), options=unlimited)
-    add_to_server(make_server(), server)
-    port = server.add_insecure_port("127.0.0.1:0")
-    server.start()
-    yield f"grpc://127.0.0.1:{port}"
-    server.stop(None).wait(10)
+    with blocking(make_server()) as address:
+        yield f"grpc://{address}"
 
 
 @pytest.fixture(scope="package", params=WAYS)
@@ -74,3 +71,9 @@ def ask(request: pytest.FixtureRequest, url: str) -> Asked:
         "gRPC": lambda: request.getfixturevalue("grpc_url"),
     }
     return Asked(targets[way](), awaited=client == "AsyncClient")
+
+
+@pytest.fixture(params=[Client, OnALoop], ids=["Client", "AsyncClient"])
+def connect(request: pytest.FixtureRequest) -> Any:
+    """What makes a client for a url: of either kind, asked alike."""
+    return request.param

@@ -39,12 +39,12 @@ def url() -> Iterator[str]:
         yield f"http://127.0.0.1:{port}/v2"
 
 
-@pytest.mark.parametrize("model", [*SPECS, "several"])
-def test_ours_is_clean(url: str, model: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main([url, "--model", model, "--strain"]) == 0, capsys.readouterr().out
-    *skipped, last = capsys.readouterr().out.splitlines()
-    assert all(line.startswith(("not tried, as no ", "not tried, as the first input has fewer ")) for line in skipped)
-    assert last.startswith(f"clean 1.0, model {model}: 0 of ")
+def test_ours_is_clean(url: str, capsys: pytest.CaptureFixture[str]) -> None:
+    for model in (*SPECS, "several"):
+        assert main([url, "--model", model, "--strain"]) == 0, capsys.readouterr().out
+        *skipped, last = capsys.readouterr().out.splitlines()
+        assert all(line.startswith(("not tried, as no ", "not tried, as the first input has fewer ")) for line in skipped)
+        assert last.startswith(f"clean 1.0, model {model}: 0 of ")
 
 
 def test_the_only_model_needs_no_name(url: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -58,12 +58,8 @@ def test_the_only_model_needs_no_name(url: str, capsys: pytest.CaptureFixture[st
 
 
 def test_a_server_that_wants_a_key_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    async def app(scope: Any, receive: Any, send: Any) -> None:
-        response = JSONResponse({"error": "send the header x-api-key"}, 401)
-        await response(scope, receive, send)
-
     (tmp_path / "rows.csv").write_text("x\n1\n")
-    with serving(app) as port:
+    with serving(JSONResponse({"error": "send the header x-api-key"}, 401)) as port:
         url = f"http://127.0.0.1:{port}/v2"
         assert run(["check", url]) == 2
         assert run(["score", url, "m", str(tmp_path / "rows.csv"), "--out", str(tmp_path / "s.csv")]) == 2
@@ -71,13 +67,12 @@ def test_a_server_that_wants_a_key_says_so(tmp_path: Path, capsys: pytest.Captur
     assert capsys.readouterr().err == f"cannot be checked: {expected}cannot be scored: {expected}"
 
 
-@pytest.mark.parametrize("command", [["check"], ["score", "m", "rows.csv"]])
-def test_a_header_without_a_colon(command: list[str], capsys: pytest.CaptureFixture[str]) -> None:
-    first, *rest = command
-    with pytest.raises(SystemExit) as ended:
-        run([first, "http://127.0.0.1:1/v2", *rest, "--header", "x-api-key k1"])
-    assert ended.value.code == 2
-    assert "argument --header: 'x-api-key k1' has no colon: expected 'Name: value'\n" in capsys.readouterr().err
+def test_a_header_without_a_colon(capsys: pytest.CaptureFixture[str]) -> None:
+    for first, *rest in (["check"], ["score", "m", "rows.csv"]):
+        with pytest.raises(SystemExit) as ended:
+            run([first, "http://127.0.0.1:1/v2", *rest, "--header", "x-api-key k1"])
+        assert ended.value.code == 2
+        assert "argument --header: 'x-api-key k1' has no colon: expected 'Name: value'\n" in capsys.readouterr().err
 
 
 def test_a_version_headers_and_a_request_of_ones_own(url: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -88,22 +83,17 @@ def test_a_version_headers_and_a_request_of_ones_own(url: str, tmp_path: Path, c
     assert main([url, "--model", "several", "--version", "3"]) == 0
 
 
-@pytest.mark.parametrize(
-    ("model", "text"),
-    [
-        ("nobody", "unknown model: 'nobody'"),
-        ("large", "the input 'x' of FP32 [1000, 1001] cannot be made: give --request"),
-        ("no inputs", "the metadata names no input: give --request"),
-        ("picky", "a good request is refused, so the others cannot be sent"),
-        ("streams", "name a model that answers infer, or write a request that it takes to a file, and give --request FILE; this one was {"),
-    ],
-)
-def test_a_model_that_cannot_be_asked(url: str, model: str, text: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main([url, "--model", model]) == 2
-    assert text in capsys.readouterr().err
-
-
-def test_a_server_that_is_not_there(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_model_that_cannot_be_asked(url: str, capsys: pytest.CaptureFixture[str]) -> None:
+    stream = "name a model that answers infer, or write a request that it takes to a file, and give --request FILE; this one was {"
+    for model, text in {
+        "nobody": "unknown model: 'nobody'",
+        "large": "the input 'x' of FP32 [1000, 1001] cannot be made: give --request",
+        "no inputs": "the metadata names no input: give --request",
+        "picky": "a good request is refused, so the others cannot be sent",
+        "streams": stream,
+    }.items():
+        assert main([url, "--model", model]) == 2
+        assert text in capsys.readouterr().err
     assert main(["http://127.0.0.1:1/v2", "--model", "m"]) == 2
     assert "cannot be checked: " in capsys.readouterr().err
 

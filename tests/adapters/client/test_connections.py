@@ -5,28 +5,36 @@ from __future__ import annotations
 import asyncio
 import gc
 import inspect
-import json
 import multiprocessing
 import socket
 import ssl
 import threading
 import time
 import weakref
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from contextlib import AbstractContextManager
+from typing import Any, TypeAlias
 
 import httpx2
 import numpy as np
 import pytest
 from starlette.testclient import TestClient
 
-from oip_asgi import InferenceServer, InvalidResponse, OIPApp
+from oip_asgi import InferenceError, InferenceServer, InvalidResponse, OIPApp
 from oip_asgi.client import AsyncClient, Client, ConnectionFailed, remote
+from tests.support.asked import OnALoop
 from tests.support.inside.http import client_questions
-from tests.support.peer import CHUNKED, CLOSE, GOOD, METADATA, Peer, make_canned, with_length
+from tests.support.peer import BROKEN, CLOSE, GOOD, METADATA, RESET, WHOLE, Peer, make_canned, with_length
 from tests.support.threads import serving
 
+Connect: TypeAlias = Callable[..., AbstractContextManager[Any]]
+
 EVENT = b"data: " + GOOD + b"\n\n"
+
+
+def with_metadata(answer: bytes) -> Callable[[bytes], bytes]:
+    return lambda request: with_length(METADATA) if request.startswith(b"GET") else answer
 
 
 def test_a_thread_has_one_connection_which_it_closes_at_its_end() -> None:
@@ -45,7 +53,7 @@ def test_a_thread_has_one_connection_which_it_closes_at_its_end() -> None:
         peer.wait_for_open(0)
 
 
-def test_a_client_that_is_closed_closes_the_connections_of_all_threads_and_says_so() -> None:
+def test_a_client_that_is_closed_closes_the_connections_of_all_threads() -> None:
     peer, gate = Peer(), threading.Event()
     with peer.listening() as url:
         client = Client(url)
@@ -60,36 +68,28 @@ def test_a_client_that_is_closed_closes_the_connections_of_all_threads_and_says_
         peer.wait_for_open(2)
         client.close()
         peer.wait_for_open(0)
-        client.close()
-        for ask in (client.is_ready, lambda: client.infer("m", {}), lambda: client.stream("m", {})):
-            with pytest.raises(RuntimeError, match="this client is closed"):
-                ask()
         gate.set()
         thread.join(10)
 
-        async def ask_late() -> None:
-            late = AsyncClient(url)
-            await late.infer("m", {})
-            await late.close()
-            await late.close()
-            with pytest.raises(RuntimeError, match="this client is closed"):
-                await late.infer("m", {})
 
-        asyncio.run(ask_late())
+def test_a_client_that_is_closed_says_so(connect: Connect) -> None:
+    peer = Peer()
+    with peer.listening() as url, connect(url) as client:
+        client.infer("m", {})
+        client.close()
+        client.close()
+        for ask in (client.is_ready, lambda: client.infer("m", {}), lambda: list(client.stream("m", {}))):
+            with pytest.raises(RuntimeError, match="this client is closed"):
+                ask()
         peer.wait_for_open(0)
 
 
 def test_what_is_asked_within_a_stream_has_another_connection() -> None:
-    def answer(request: bytes) -> bytes:
-        if b"infer_stream" not in request:
-            return with_length(GOOD)
-        return with_length(EVENT * 3, b"Content-Type: text/event-stream\r\n")
-
-    peer = Peer(answer)
+    stream = with_length(EVENT * 3, b"Content-Type: text/event-stream\r\n")
+    peer = Peer(lambda request: stream if b"infer_stream" in request else with_length(GOOD))
     with peer.listening() as url, Client(url) as client:
         for response in client.stream("m", {}):
             assert response["y"].tolist() == client.infer("m", {})["y"].tolist() == [1, 2]
-        assert len(peer.connections) == 2
         assert client.infer("m", {})["y"].tolist() == [1, 2]
         assert len(peer.connections) == 2
         peer.wait_for_open(1)
@@ -110,12 +110,11 @@ def test_a_forked_process_does_not_use_the_connections_of_its_parent() -> None:
         children = [fork.Process(target=ask, args=(client, number, gate, answers)) for number in range(3)]
         for child in children:
             child.start()
-        gate.wait(10)
-        own = client.infer("double", {"x": np.array([7], np.float32)})["output_0"].tolist()
-        found = sorted(answers.get(timeout=10) for _ in children)
+        ask(client, 7, gate, answers)
+        found = sorted(answers.get(timeout=10) for _ in range(4))
         for child in children:
             child.join(10)
-    assert (found, own) == ([(number, [2.0 * number]) for number in range(3)], [14])
+    assert found == [(number, [2.0 * number]) for number in (0, 1, 2, 7)]
 
 
 def test_a_client_works_on_one_event_loop_after_another() -> None:
@@ -163,10 +162,7 @@ def test_a_loop_that_was_closed_without_its_generators_is_forgotten_when_another
 
 
 def test_remote_keeps_nothing_of_loops_that_have_ended() -> None:
-    def answer(request: bytes) -> bytes:
-        return with_length(METADATA) if request.startswith(b"GET") else with_length(GOOD)
-
-    peer, loops = Peer(answer), []
+    peer, loops = Peer(with_metadata(with_length(GOOD))), []
     with peer.listening() as url:
         server = InferenceServer()
         server.register("m", load=remote(url, "m", wait=0))
@@ -183,82 +179,41 @@ def test_remote_keeps_nothing_of_loops_that_have_ended() -> None:
 
 
 @pytest.mark.slow
-def test_an_idle_connection_is_not_used_for_longer_than_servers_keep_one() -> None:
+def test_an_idle_connection_is_not_used_for_longer_than_servers_keep_one(connect: Connect) -> None:
     peer = Peer()
-    with peer.listening() as url, Client(url) as client:
-
-        async def ask_twice() -> None:
-            async with AsyncClient(url) as awaited:
-                for _ in range(2):
-                    await awaited.infer("m", {})
-                    await awaited.infer("m", {})
-                    await asyncio.sleep(1.6)
-
+    with peer.listening() as url, connect(url) as client:
         for _ in range(2):
             client.infer("m", {})
             client.infer("m", {})
             time.sleep(1.6)
         assert len(peer.connections) == 2
-        asyncio.run(ask_twice())
-        assert len(peer.connections) == 4
 
 
-def test_a_connection_that_the_server_has_closed_is_not_used() -> None:
+def test_a_connection_that_the_server_has_closed_is_not_used(connect: Connect) -> None:
     peer = Peer()
-
-    async def ask(url: str) -> None:
-        async with AsyncClient(url) as awaited:
-            await awaited.infer("m", {})
-            peer.connections[-1].shutdown(socket.SHUT_RDWR)
-            await asyncio.sleep(0.05)
-            await awaited.infer("m", {})
-
-    with peer.listening() as url, Client(url) as client:
+    with peer.listening() as url, connect(url) as client:
         client.infer("m", {})
         peer.connections[-1].shutdown(socket.SHUT_RDWR)
+        time.sleep(0.05)
         client.infer("m", {})
-        asyncio.run(ask(url))
-    assert len(peer.connections) == 4
-    assert len(peer.requests) == 4
+    assert (len(peer.connections), len(peer.requests)) == (2, 2)
 
 
-def test_a_request_that_was_read_is_not_sent_again() -> None:
-    peer = Peer(lambda request: with_length(GOOD) if len(peer.requests) % 2 else CLOSE)
-
-    async def ask(url: str) -> None:
-        async with AsyncClient(url) as awaited:
-            await awaited.infer("m", {})
-            with pytest.raises(ConnectionFailed, match="gave no whole answer"):
-                await awaited.infer("m", {})
-
-    with peer.listening() as url, Client(url) as client:
-        client.infer("m", {})
-        with pytest.raises(ConnectionFailed, match="gave no whole answer"):
-            client.infer("m", {})
-        asyncio.run(ask(url))
-    assert len(peer.requests) == 4
-
-
-def test_a_request_that_was_read_is_not_sent_again_after_a_reset() -> None:
+@pytest.mark.parametrize("is_reset", [False, True])
+def test_a_request_that_was_read_is_not_sent_again(connect: Connect, is_reset: bool) -> None:
     def answer(request: bytes) -> bytes:
         if len(peer.requests) % 2:
             return with_length(GOOD)
-        peer.connections[-1].setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
+        if is_reset:
+            peer.connections[-1].setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET)
         return CLOSE
 
-    async def ask(url: str) -> None:
-        async with AsyncClient(url) as awaited:
-            await awaited.infer("m", {})
-            with pytest.raises(ConnectionFailed, match="gave no whole answer"):
-                await awaited.infer("m", {})
-
     peer = Peer(answer)
-    with peer.listening() as url, Client(url) as client:
+    with peer.listening() as url, connect(url) as client:
         client.infer("m", {})
         with pytest.raises(ConnectionFailed, match="gave no whole answer"):
             client.infer("m", {})
-        asyncio.run(ask(url))
-    assert len(peer.requests) == 4
+    assert len(peer.requests) == 2
 
 
 def test_a_request_on_a_connection_that_is_reset_before_it_is_read_is_sent_once_more(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -283,7 +238,7 @@ def test_a_request_on_a_connection_that_is_reset_before_it_is_read_is_sent_once_
     def serve(listening: socket.socket) -> None:
         with answer(listening) as connection:
             looked.wait(10)
-            connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET)
         was_reset.set()
         answer(listening).close()
 
@@ -300,42 +255,23 @@ def test_a_request_on_a_connection_that_is_reset_before_it_is_read_is_sent_once_
 LARGE = b'{"outputs":[{"name":"y","datatype":"FP32","shape":[50000],"data":[' + b"1," * 49_999 + b"1]}]}"
 
 
-@pytest.mark.parametrize("more", [b"Content-Length: %d\r\n" % len(LARGE), b"Connection: close\r\n"], ids=["length", "no length"])
-def test_an_answer_above_the_limit_is_not_read(more: bytes) -> None:
-    answer = b"HTTP/1.1 200 OK\r\n" + more + b"\r\n" + LARGE
-
-    def close_after(request: bytes) -> bytes:
-        if b"close" in more:
-            connection = peer.connections[-1]  # the last one for now: the client opens the next as soon as it has read enough
-            connection.sendall(answer)
-            connection.shutdown(socket.SHUT_WR)
-            return b""
-        return answer
-
-    peer = Peer(close_after)
+@pytest.mark.parametrize("has_length", [True, False])
+def test_an_answer_above_the_limit_is_not_read(connect: Connect, has_length: bool) -> None:
+    peer = Peer([with_length(LARGE)] if has_length else [b"HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n" + LARGE, CLOSE])
     text = "the response is larger than 1000 bytes, the most that is read of it"
-
-    async def ask(url: str) -> None:
-        async with AsyncClient(url, max_body_bytes=1000) as client:
-            with pytest.raises(InvalidResponse, match=text):
-                await client.infer("m", {})
-        async with AsyncClient(url, max_body_bytes=None) as client:
-            assert len((await client.infer("m", {}))["y"]) == 50_000
-
     with peer.listening() as url:
-        with Client(url, max_body_bytes=1000) as client:
+        with connect(url, max_body_bytes=1000) as client:
             for read in (lambda: client.infer("m", {}), lambda: list(client.stream("m", {})), client.metadata):
                 with pytest.raises(InvalidResponse, match=text):
                     read()
             peer.wait_for_open(0)
-        with Client(url, max_body_bytes=len(LARGE)) as client:
-            assert len(client.infer("m", {})["y"]) == 50_000
-        asyncio.run(ask(url))
+        for limit in (len(LARGE), None):
+            with connect(url, max_body_bytes=limit) as client:
+                assert len(client.infer("m", {})["y"]) == 50_000
 
 
 def test_an_event_above_the_limit_is_not_read_and_a_long_stream_is() -> None:
-    body = b"data: " + GOOD + b"\n\n"
-    peer = Peer(lambda _: with_length(body * 20 + b"data: " + b"x" * 5000, b"Content-Type: text/event-stream\r\n"))
+    peer = Peer(with_length(EVENT * 20 + b"data: " + b"x" * 5000, b"Content-Type: text/event-stream\r\n"))
     with peer.listening() as url, Client(url, max_body_bytes=1000) as client:
         responses = client.stream("m", {})
         assert [next(responses)["y"].tolist() for _ in range(20)] == [[1, 2]] * 20
@@ -360,22 +296,16 @@ def test_an_event_of_many_lines_takes_a_time_of_their_number_and_not_of_its_squa
 
 
 def test_remote_reads_no_more_than_its_server_takes() -> None:
-    far = {"name": "m", "extensions": [], "inputs": [], "outputs": [{"name": "y", "datatype": "FP32", "shape": [-1]}]}
-    metadata = with_length(json.dumps(far).encode())
-    peer = Peer(lambda request: metadata if request.startswith(b"GET") else with_length(LARGE))
-
-    async def ask(server: InferenceServer) -> Any:
-        async with server.lifespan():
-            return await server.infer("m", {"x": np.zeros(1)})
-
-    with peer.listening() as url:
+    with Peer(with_metadata(with_length(LARGE))).listening() as url:
         small, large = InferenceServer(max_body_bytes=1000), InferenceServer(max_body_bytes=None)
         for server in (small, large):
             server.register("m", load=remote(url, "m", wait=0))
-        assert len(asyncio.run(ask(large))["y"]) == 50_000
-        with pytest.raises(Exception, match="model 'm' failed: its server gave a broken answer") as caught:
-            asyncio.run(ask(small))
-        assert caught.value.status == 502  # type: ignore[attr-defined]
+        assert len(large.infer_sync("m", {"x": np.zeros(1)})["y"]) == 50_000
+        with pytest.raises(InferenceError, match="model 'm' failed: its server gave a broken answer") as caught:
+            small.infer_sync("m", {"x": np.zeros(1)})
+        for server in (small, large):
+            server.stop()
+        assert caught.value.status == 502
         assert "larger than 1000 bytes" in str(caught.value.__cause__)
 
 
@@ -400,16 +330,10 @@ def test_what_is_long_is_written_and_read_in_other_threads(inputs: dict[str, Any
         watch(name)
     server = InferenceServer(max_body_bytes=None, max_json_bytes=None)
     server.register("echo", lambda x: x)
-
-    async def ask(inputs: dict[str, Any], binary: bool) -> None:
-        async with AsyncClient(f"http://127.0.0.1:{port}/v2") as client:
-            await client.infer("echo", inputs, binary=binary)
-
-    with serving(OIPApp(server, path="/v2")) as port:
-        asyncio.run(ask(inputs, binary))
-        assert seen["write_inference"] is False
-        assert seen["read_inference"] is ("not contiguous" in str(inputs) or inputs["x"].dtype == np.float64)
-        asyncio.run(ask({"x": np.ones(400_000, np.float32)}, True))
+    with serving(OIPApp(server, path="/v2")) as port, OnALoop(f"http://127.0.0.1:{port}/v2") as client:
+        client.infer("echo", inputs, binary=binary)
+        assert seen == {"write_inference": False, "read_inference": inputs["x"].dtype == np.float64}
+        client.infer("echo", {"x": np.ones(400_000, np.float32)})
         assert seen == {"write_inference": True, "read_inference": True}
 
 
@@ -419,7 +343,7 @@ def test_cancelled_calls_leave_no_connection_and_no_task() -> None:
     async def storm(url: str) -> None:
         async with AsyncClient(url, timeout=10) as client:
             tasks = asyncio.all_tasks()
-            for number in range(600):
+            for number in range(300):
                 call = asyncio.ensure_future(client.infer("m", {"x": np.zeros(4)}))
                 for _ in range(number % 25):
                     await asyncio.sleep(0)
@@ -434,26 +358,21 @@ def test_cancelled_calls_leave_no_connection_and_no_task() -> None:
         asyncio.run(asyncio.wait_for(storm(url), 60))
 
 
-@pytest.mark.parametrize("timeout", [0, -1, float("nan")])
 @pytest.mark.parametrize("url", ["http://127.0.0.1:1/v2", "grpc://127.0.0.1:1"])
-def test_a_timeout_that_is_none_is_refused_at_once(url: str, timeout: float) -> None:
-    for kind in (Client, AsyncClient):
-        with pytest.raises(ValueError, match=r"the timeout is .*: expected seconds above 0, or math.inf for no limit"):
-            kind(url, timeout=timeout)
-    with Client(url) as client, pytest.raises(ValueError, match="the timeout is"):
-        client.infer("m", {}, timeout=timeout)
+def test_a_timeout_that_is_none_is_refused_at_once(url: str) -> None:
+    for timeout in (0, -1, float("nan")):
+        for kind in (Client, AsyncClient):
+            with pytest.raises(ValueError, match=r"the timeout is .*: expected seconds above 0, or math.inf for no limit"):
+                kind(url, timeout=timeout)
+        with Client(url) as client, pytest.raises(ValueError, match="the timeout is"):
+            client.infer("m", {}, timeout=timeout)
 
 
 @pytest.mark.parametrize("timeout", [2.0**31, 1e12, float("inf")])
 def test_a_long_timeout_is_one(timeout: float) -> None:
-    async def ask(url: str) -> Any:
-        async with AsyncClient(url, timeout=timeout) as client:
-            return (await client.infer("m", {"x": np.zeros(100_000)}))["y"].tolist()
-
-    with Peer().listening() as url:
-        assert asyncio.run(ask(url)) == [1, 2]
-        with Client(url, timeout=timeout) as client:
-            assert client.infer("m", {})["y"].tolist() == [1, 2]
+    with Peer().listening() as url, OnALoop(url, timeout=timeout) as awaited, Client(url, timeout=timeout) as client:
+        assert awaited.infer("m", {"x": np.zeros(100_000)})["y"].tolist() == [1, 2]
+        assert client.infer("m", {})["y"].tolist() == [1, 2]
         with httpx2.Client() as http:
             assert Client(url, timeout=timeout, http=http).infer("m", {})["y"].tolist() == [1, 2]
 
@@ -497,54 +416,23 @@ def test_both_clients_have_the_same_methods() -> None:
     ]
 
 
-@pytest.mark.parametrize(
-    ("answer", "is_used_again"),
-    [
-        ([with_length(GOOD)], True),
-        ([with_length(GOOD)[:30], with_length(GOOD)[30:50], with_length(GOOD)[50:]], True),
-        ([bytes([byte]) for byte in with_length(GOOD)], True),
-        ([with_length(GOOD).replace(b"\r\n", b"\n")], True),
-        ([b"HTTP/1.1 100 Continue\r\nx: y\r\n\r\n" + with_length(GOOD)], True),
-        ([CHUNKED], True),
-        ([CHUNKED[:70], CHUNKED[70:]], True),
-        ([with_length(GOOD, b"Connection: Close\r\n"), CLOSE], False),
-        ([with_length(GOOD).replace(b"1.1", b"1.0"), CLOSE], False),
-        ([with_length(GOOD, b"Connection: Keep-Alive\r\n").replace(b"1.1", b"1.0")], True),
-        ([b"HTTP/1.1 200 OK\r\n\r\n" + GOOD, CLOSE], False),
-        ([b"HTTP/1.1 200\r\n\r\n" + GOOD, CLOSE], False),
-    ],
-)
-def test_an_answer_is_read_to_its_end(answer: list[bytes], is_used_again: bool) -> None:
+LINES_OF_LF = [with_length(GOOD).replace(b"\r\n", b"\n")]
+
+
+@pytest.mark.parametrize("answer", [*WHOLE.values(), LINES_OF_LF], ids=[*WHOLE, "lines that end with LF"])
+def test_an_answer_is_read_to_its_end(connect: Connect, answer: list[bytes]) -> None:
     canned = make_canned(answer, answer)
-    with canned.listening() as url, Client(url) as client:
+    with canned.listening() as url, connect(url) as client:
         for _ in range(2):
             assert client.infer("m", {})["y"].tolist() == [1, 2]
-    assert len(canned.connections) == (1 if is_used_again else 2)
+    assert len(canned.connections) == (2 if CLOSE in answer else 1)
 
 
-@pytest.mark.parametrize(
-    "answer",
-    [
-        b"HTTP/2 200 OK\r\n\r\n",
-        b"SSH-2.0-x\r\n\r\n",
-        b"HTTP/1.1 999 OK\r\n\r\n",
-        b"HTTP/1.1 200 OK\r\nno colon\r\n\r\n",
-        b"HTTP/1.1 200 OK\r\nContent-Length : 2\r\n\r\n{}",
-        b"HTTP/1.1 200 OK\r\nContent-Length: -1\r\n\r\n",
-        b"HTTP/1.1 200 OK\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n{}",
-        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nxyz\r\n",
-        b"HTTP/1.1 200 OK\r\n" + b"x: y\r\n" * 50_000,
-        b"HTTP/1.1 200 OK\r\nx: " + b"y" * 200_000,
-        b"HTTP/1.1 200 OK\r\nx: y",
-        with_length(GOOD)[:-1],
-        CHUNKED[:-20],
-        b"",
-    ],
-)
-def test_a_broken_answer_is_an_error_and_the_next_request_has_another_connection(answer: bytes) -> None:
-    canned = make_canned([answer, CLOSE], [with_length(GOOD)])
-    with canned.listening() as url, Client(url) as client:
-        with pytest.raises(ConnectionFailed, match="gave no whole answer"):
-            client.infer("m", {})
-        assert client.infer("m", {})["y"].tolist() == [1, 2]
-    assert len(canned.connections) == 2
+def test_a_broken_answer_is_an_error_and_the_next_request_has_another_connection(connect: Connect) -> None:
+    for answer in BROKEN:
+        canned = make_canned([*answer, CLOSE], [with_length(GOOD)])
+        with canned.listening() as url, connect(url) as client:
+            with pytest.raises(ConnectionFailed, match="gave no whole answer"):
+                client.infer("m", {})
+            assert client.infer("m", {})["y"].tolist() == [1, 2]
+        assert len(canned.connections) == 2

@@ -12,10 +12,11 @@ import httpx2
 import numpy as np
 import pytest
 
-from oip_asgi import InferenceContext, InferenceError, InferenceRequest, InferenceServer, OIPApp, Tensor, TensorSpec
+from oip_asgi import InferenceContext, InferenceError, InferenceServer, OIPApp, TensorSpec
 from oip_asgi.client import remote
 from tests.support.asking import logged
 from tests.support.grpc_ways import awaiting, blocking
+from tests.support.talk import block_until
 
 ENDED: list[str] = []
 
@@ -88,7 +89,7 @@ def asked(url: str, model: str, ask: Ask, **options: Any) -> Any:
     return asyncio.run(run())
 
 
-def test_tensors_go_and_come(url: str) -> None:
+def test_tensors_and_the_time_that_is_left_go(url: str) -> None:
     sent = np.array([[1, 2], [3, 4]], np.float32)
 
     async def ask(near: InferenceServer) -> Any:
@@ -99,58 +100,45 @@ def test_tensors_go_and_come(url: str) -> None:
     assert np.array_equal(asked(url, "same", ask), sent)
     texts = asked(url, "texts", lambda near: near.infer("texts", {"names": ["a", "ü"]}))
     assert texts.as_("output_0", list[str]) == ["a", "ü"]
-
-
-def test_inputs_that_the_metadata_does_not_declare_are_taken(url: str) -> None:
+    # inputs that the metadata does not declare
     response = asked(url, "partly", lambda near: near.infer("partly", {"x": np.array([2], np.float32), "names": ["a", "b"]}))
     assert response["output_0"].tolist() == [4.0]
-
-
-def test_the_time_that_is_left_is_told(url: str) -> None:
     response = asked(url, "looks", lambda near: near.infer("looks", {"x": [1.5]}), timeout=5)
     assert response.as_("output_0", list[str]) == ["None None True"]
 
 
-@pytest.mark.parametrize(("there", "here", "text"), [(403, 403, "the image has no face"), (500, 502, "failed: its server answered")])
-def test_an_error_of_the_client_keeps_its_status(url: str, there: int, here: int, text: str) -> None:
-    with pytest.raises(InferenceError, match=text) as raised:
-        asked(url, "speaks", lambda near: near.infer("speaks", {"x": [there]}))
-    assert raised.value.status == here
-
-
-def test_an_error_of_the_client_before_a_stream_keeps_its_status(url: str) -> None:
-    async def ask(near: InferenceServer) -> Any:
+def test_an_error_of_the_client_keeps_its_status(url: str) -> None:
+    async def stream(near: InferenceServer) -> Any:
         return [response async for response in near.infer_stream("refuses", {"n": [1]})]
 
-    with pytest.raises(InferenceError, match="no credit left") as raised:
-        asked(url, "refuses", ask)
-    assert raised.value.status == 403
+    cases: list[tuple[str, Ask, int, str]] = [
+        ("speaks", lambda near: near.infer("speaks", {"x": [403]}), 403, "the image has no face"),
+        ("speaks", lambda near: near.infer("speaks", {"x": [500]}), 502, "failed: its server answered"),
+        ("refuses", stream, 403, "no credit left"),
+    ]
+    for model, ask, status, text in cases:
+        with pytest.raises(InferenceError, match=text) as raised:
+            asked(url, model, ask)
+        assert raised.value.status == status
 
 
-def test_a_binary_header_arrives_as_it_was_sent(url: str) -> None:
+def test_a_binary_header_arrives_as_it_was_sent_and_what_cannot_be_sent_is_400(url: str) -> None:
     async def ask() -> list[Any]:
         near = InferenceServer()
-        near.register("m", load=remote(url, "looks for bytes", forward=["x-bin"], wait=0))
+        near.register("m", load=remote(url, "looks for bytes", forward=["x-bin", "authorization"], wait=0))
+        headers = [(b"x-bin", b"AP9o")], [(b"x-bin", b"!")], [(b"x-bin", b"AP9o"), (b"authorization", b"Bearer \xe9")]
         async with httpx2.AsyncClient(transport=httpx2.ASGITransport(OIPApp(near)), base_url="http://near") as http:
-            return [(await http.post("/models/m/infer", json={"inputs": []}, headers={"x-bin": value})).json() for value in ("AP9o", "!")]
+            return [(await http.post("/models/m/infer", json={"inputs": []}, headers=each)).json() for each in headers]
 
-    right, wrong = asyncio.run(ask())
+    right, *wrong = asyncio.run(ask())
     assert right["outputs"][0]["data"] == ["AP9o"]
-    assert wrong == {"error": "the header x-bin cannot go over gRPC: expected base64"}
+    assert wrong == [
+        {"error": "the header x-bin cannot go over gRPC: expected base64"},
+        {"error": "the header authorization cannot go over gRPC: expected printable ASCII"},
+    ]
 
 
-def test_a_header_that_grpc_cannot_carry_is_400(url: str) -> None:
-    async def ask(near: InferenceServer) -> Any:
-        async with httpx2.AsyncClient(transport=httpx2.ASGITransport(OIPApp(near)), base_url="http://near") as http:
-            headers, body = InferenceRequest([Tensor("x", np.ones((1, 2), np.float32))]).to_http()
-            sent = [*((name.encode(), value.encode()) for name, value in headers.items()), (b"authorization", b"Bearer \xe9")]
-            return await http.post("/models/same/infer", content=body, headers=sent)
-
-    answer = asked(url, "same", ask)
-    assert (answer.status_code, answer.json()) == (400, {"error": "the header authorization cannot go over gRPC: expected printable ASCII"})
-
-
-def test_a_stream_is_one_here_too_and_is_closed_there(url: str) -> None:
+def test_a_stream_that_is_closed_and_a_call_that_is_late_end_there_too(url: str) -> None:
     ENDED.clear()
 
     async def ask(near: InferenceServer) -> Any:
@@ -161,22 +149,11 @@ def test_a_stream_is_one_here_too_and_is_closed_there(url: str) -> None:
         return numbers
 
     assert asked(url, "counts", ask) == [0, 1, 2]
-    until_ended(2)
-
-
-def test_a_call_that_is_late_is_cancelled_there(url: str) -> None:
-    ENDED.clear()
+    block_until(lambda: ENDED == ["counts", "counts"])
     with pytest.raises(InferenceError) as raised:
         asked(url, "waits", lambda near: near.infer("waits", {"x": [1.5]}), timeout=0.3)
     assert raised.value.status == 504
-    until_ended(1)
-
-
-def until_ended(number: int) -> None:
-    end = time.monotonic() + 10
-    while len(ENDED) < number:
-        assert time.monotonic() < end
-        time.sleep(0.01)
+    block_until(lambda: ENDED[2:] == ["waits"])
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "no-such-host.invalid"])

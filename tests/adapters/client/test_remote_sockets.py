@@ -21,7 +21,7 @@ from tests.support.threads import serving
 from tests.support.ways import Request, send_asgi
 
 
-def asked(url: str, *, times: int = 1, then: Callable[[], None] | None = None, **options: Any) -> list[InferenceResponse | InferenceError]:
+def asked(url: str, *, times: int = 1, **options: Any) -> list[InferenceResponse | InferenceError]:
     """What a model of the server answers, on one event loop."""
 
     async def ask_all() -> list[InferenceResponse | InferenceError]:
@@ -34,8 +34,6 @@ def asked(url: str, *, times: int = 1, then: Callable[[], None] | None = None, *
                     answers.append(await server.infer("m", {"x": np.array([1.5, 2.5], np.float32)}))
                 except InferenceError as error:
                     answers.append(error)
-                if then is not None:
-                    then()
         return answers
 
     return asyncio.run(ask_all())
@@ -45,58 +43,13 @@ def values(answers: Sequence[InferenceResponse | InferenceError]) -> list[Any]:
     return [answer["y"].tolist() if isinstance(answer, InferenceResponse) else (answer.status, str(answer)) for answer in answers]
 
 
-@pytest.mark.parametrize(
-    ("answer", "is_used_again"),
-    [
-        ([with_length(GOOD)], True),
-        ([with_length(GOOD)[:30], with_length(GOOD)[30:50], with_length(GOOD)[50:]], True),
-        ([bytes([byte]) for byte in with_length(GOOD)], True),
-        ([b"HTTP/1.1 100 Continue\r\n\r\n" + with_length(GOOD)], True),
-        ([CHUNKED], True),
-        ([CHUNKED[:70], CHUNKED[70:]], True),
-        ([with_length(GOOD, b"Connection: close\r\n"), CLOSE], False),
-        ([with_length(GOOD).replace(b"1.1", b"1.0"), CLOSE], False),
-        ([b"HTTP/1.1 200 OK\r\n\r\n" + GOOD, CLOSE], False),
-    ],
-    ids=["whole", "pieces", "bytes", "100", "chunked", "chunks in pieces", "close", "HTTP/1.0", "until the end"],
-)
-def test_an_answer_is_read_to_its_end(answer: list[bytes], is_used_again: bool) -> None:
-    canned = make_canned(answer, answer)
-    with canned.listening() as url:
-        assert values(asked(url, times=2)) == [[1.0, 2.0]] * 2
-    # the first connection is that of the metadata
-    assert len(canned.connections) == (1 if is_used_again else 2)
-
-
-@pytest.mark.parametrize(
-    "answer",
-    [
-        [b"HTTP/2 200 OK\r\n\r\n"],
-        [b"SSH-2.0-x\r\n\r\n"],
-        [b"HTTP/1.1 200 OK\r\nno colon\r\n\r\n"],
-        [b"HTTP/1.1 200 OK\r\nContent-Length: -1\r\n\r\n"],
-        [b"HTTP/1.1 200 OK\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n{}"],
-        [b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nxyz\r\n"],
-        [b"HTTP/1.1 200 OK\r\n" + b"x: y\r\n" * 50_000, b"\r\n"],
-        [with_length(GOOD)[:-1]],
-        [with_length(bytes(200_000))[:-1]],
-        [with_length(GOOD)[:20]],
-        [CHUNKED[:-2]],
-        [],
-    ],
-)
-def test_a_broken_answer_is_502_and_the_next_call_has_another_connection(answer: list[bytes]) -> None:
-    canned = make_canned([*answer, CLOSE], [with_length(GOOD)])
-    with canned.listening() as url:
-        assert values(asked(url, times=2)) == [(502, "model 'm' failed: its server gave no whole answer"), [1.0, 2.0]]
-    assert len(canned.connections) == 2
-
-
-def test_a_coding_that_nobody_knows_is_502() -> None:
-    canned = make_canned([b"HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip\r\n\r\n", CLOSE], [with_length(GOOD)])
-    with canned.listening() as url:
-        assert values(asked(url, times=2)) == [(502, "model 'm' failed: its server gave a broken answer"), [1.0, 2.0]]
-    assert len(canned.connections) == 2
+def test_a_broken_answer_is_502_and_the_next_call_has_another_connection() -> None:
+    whole, coding = "gave no whole answer", b"HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip\r\n\r\n"
+    for answer, text in (([CHUNKED[:-2]], whole), ([with_length(GOOD)[:-1]], whole), ([], whole), ([coding], "gave a broken answer")):
+        canned = make_canned([*answer, CLOSE], [with_length(GOOD)])
+        with canned.listening() as url:
+            assert values(asked(url, times=2)) == [(502, f"model 'm' failed: its server {text}"), [1.0, 2.0]]
+        assert len(canned.connections) == 2
 
 
 def test_a_server_that_has_gone_is_503_and_not_ready() -> None:
@@ -118,22 +71,24 @@ def test_a_server_that_has_gone_is_503_and_not_ready() -> None:
     assert values(asked(url)) == [(503, "model 'm' is not ready: its server cannot be reached")]
 
 
-@pytest.mark.parametrize("size", [0, 3, 15_000, 40_000, 300_000])
-def test_bodies_of_any_length_go_and_come(size: int, tmp_path: Any) -> None:
+def test_bodies_of_any_length_go_and_come() -> None:
     far = InferenceServer(max_body_bytes=None)
     far.register("m", lambda x: x)
-    sent = np.arange(size, dtype=np.float64)
 
     async def ask(url: str) -> None:
         near = InferenceServer(max_body_bytes=None)
         near.register("m", load=remote(url, "m"))
         async with near.lifespan():
-            for _ in range(2):
-                response = await near.infer("m", {"x": sent})
-                assert np.array_equal(response["output_0"], sent)
+            for size in (0, 3, 15_000, 40_000, 300_000) * 2:
+                sent = np.arange(size, dtype=np.float64)
+                assert np.array_equal((await near.infer("m", {"x": sent}))["output_0"], sent)
+            await asyncio.gather(*(near.infer("m", {"x": np.zeros(1)}) for _ in range(5)))
+            await near.load("m")  # which closes the connections
+            await near.infer("m", {"x": np.zeros(1)})
 
     with serving(OIPApp(far, path="/v2")) as port:
-        asyncio.run(ask(f"http://127.0.0.1:{port}/v2"))
+        for _ in range(2):
+            asyncio.run(ask(f"http://127.0.0.1:{port}/v2"))
 
 
 def test_a_server_may_answer_before_it_has_read_all() -> None:
@@ -151,23 +106,6 @@ def test_a_server_may_answer_before_it_has_read_all() -> None:
 
     with canned.listening() as url:
         asyncio.run(ask(url))
-
-
-def test_connections_are_closed_when_the_model_is_unloaded_and_opened_on_each_event_loop() -> None:
-    far = InferenceServer()
-    far.register("m", lambda x: x)
-    near = InferenceServer()
-
-    async def ask() -> None:
-        async with near.lifespan():
-            await asyncio.gather(*(near.infer("m", {"x": np.zeros(1)}) for _ in range(5)))
-            await near.load("m")
-            await near.infer("m", {"x": np.zeros(1)})
-
-    with serving(OIPApp(far, path="/v2")) as port:
-        near.register("m", load=remote(f"http://127.0.0.1:{port}/v2", "m"))
-        for _ in range(2):
-            asyncio.run(ask())
 
 
 @contextmanager
@@ -237,9 +175,9 @@ def test_cancelled_calls_leave_no_connection(half_closes: bool) -> None:
             await asyncio.wait([call], timeout=10)
 
         async with near.lifespan():
-            for number in range(600):
+            for number in range(200):
                 await cancel_one(number % 25)
-            assert len(peer.connections) > 100
+            assert len(peer.connections) > 30
             is_cut = True
             for _ in range(20):
                 await cancel_one(0, 0.01)

@@ -6,11 +6,11 @@ import json
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import astuple, dataclass
 from datetime import date, datetime
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -32,6 +32,20 @@ COLUMNS = [TensorSpec("town", "BYTES", [-1], content_type="str"), TensorSpec("ar
 DAYS = pd.DataFrame({"day": pd.to_datetime(["2024-01-31 09:30"]), "at": pd.to_datetime(["2024-01-31 09:30"]).tz_localize("Europe/Berlin")})
 
 
+@dataclass
+class Visit:
+    name: str
+    city: str | None
+    plan: Literal["free"] | None
+    day: date | None
+    at: datetime | None
+
+
+@dataclass
+class DatedVisit:
+    day: date
+
+
 class Site:
     """Models behind a door that can be shut: what it answers is 503, or any status, while it is."""
 
@@ -51,8 +65,12 @@ class Site:
         server.register("sizes", lambda a: np.array(list(map(len, a))), inputs=[TensorSpec("a", "BYTES", [-1], content_type="base64")])
         server.register("times", self.multiply, content_type="pd")
         server.register("wait", self.wait)
+        server.register("visits", self.visits)
+        server.register("dated", self.dated)
+        server.register("fails", self.fails)
         self.status, self.shut_after, self.asked = 503, 10**9, 0
         self.opens_again = 10**9
+        self.sizes: list[int] = []
         self._lock = threading.Lock()
         self._app = OIPApp(server, path="/v2")
 
@@ -82,6 +100,20 @@ class Site:
     ) -> npt.NDArray[Any]:
         return age - 1 if bonus is None else age + bonus
 
+    @staticmethod
+    def visits(rows: list[Visit]) -> list[str]:
+        return list(map(str, map(astuple, rows)))
+
+    @staticmethod
+    def dated(rows: list[DatedVisit]) -> list[str]:
+        return list(map(str, map(astuple, rows)))
+
+    def fails(self, a: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+        self.sizes.append(len(a))
+        if (a < 0).any():
+            raise ValueError
+        return a
+
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         if scope["type"] == "http" and scope["path"].endswith("/infer"):
             with self._lock:
@@ -105,437 +137,369 @@ def url(site: Site) -> Iterator[str]:
         yield f"http://127.0.0.1:{port}/v2"
 
 
-def rent_of(row: int) -> float:
-    return row * 10.0 + row % 3 + 1
+@dataclass
+class Scored:
+    """What a run of the command left."""
+
+    status: int
+    told: str
+    out: Path
+
+    @property
+    def text(self) -> str:
+        return self.out.read_text() if self.out.exists() else ""
+
+    @property
+    def refused(self) -> str:
+        return self.out.with_suffix(f".refused{self.out.suffix}").read_text()
+
+    @property
+    def lines(self) -> list[Any]:
+        return [json.loads(line) for line in self.text.splitlines()]
+
+    @property
+    def values(self) -> list[Any]:
+        """The values of the column behind the number of the row."""
+        return [list(line.values())[1] for line in self.lines]
+
+    @property
+    def table(self) -> Any:
+        return pytest.importorskip("pyarrow.parquet").read_table(self.out)
 
 
-def write_rents(file: Path, count: int = 10) -> None:
-    lines = [f"{row},a,{row}.0,{row % 3}" for row in range(1, count + 1)]
-    file.write_text("\n".join(["id,town,area,floor", *lines]) + "\n")
+Score: TypeAlias = Callable[..., Scored]
 
 
-def test_csv_with_refused_rows(url: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    rows, out = tmp_path / "rows.csv", tmp_path / "scores.csv"
-    rows.write_text('town,area,floor\nBonn,1.5,2\n"a, b",-1,0\nKiel,2,x\nKiel,,1\nKiel,3\nÖ,4,-3\n')
-    assert main([url, "rent", str(rows), "--out", str(out)]) == 1
-    assert out.read_text() == "row,rent\n1,21.0\n4,\n6,38.0\n"
-    assert (tmp_path / "scores.refused.csv").read_text() == (
+@pytest.fixture
+def score(url: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Score:
+    """Runs the command with a model, the text of a file, which is written unless it is None, and options."""
+
+    def score(model: str, text: str | None, *more: str, rows: str = "rows.csv", out: str = "s.jsonl", at: str = url) -> Scored:
+        if text is not None:
+            (tmp_path / rows).write_text(text, newline="")
+        status = main([at, model, str(tmp_path / rows), "--out", str(tmp_path / out), *more])
+        return Scored(status, capsys.readouterr().err, tmp_path / out)
+
+    return score
+
+
+def rents(count: int = 10) -> str:
+    return "\n".join(["id,town,area,floor", *(f"{row},a,{row}.0,{row % 3}" for row in range(1, count + 1))]) + "\n"
+
+
+def rents_scored(count: int) -> list[str]:
+    return ["row,rent", *(f"{row},{row * 10.0 + row % 3 + 1}" for row in range(1, count + 1))]
+
+
+# Files in and out
+
+
+def test_csv_with_refused_rows(score: Score, tmp_path: Path) -> None:
+    rows = 'town,area,floor\nBonn,1.5,2\n"a, b",-1,0\nKiel,2,x\nKiel,,1\nKiel,3\nÖ,4,-3\n'
+    scored = score("rent", rows, out="scores.csv")
+    assert (scored.status, scored.text) == (1, "row,rent\n1,21.0\n4,\n6,38.0\n")
+    assert scored.refused == (
         "row,reason,town,area,floor\n"
         '2,no flat is that small,"a, b",-1,0\n'
         "3,floor is 'x': expected INT64,Kiel,2,x\n"
         '5,"it has 2 values, and the file has 3 columns",Kiel,3\n'
     )
-    assert capsys.readouterr().err == (
-        f"3 of 6 rows are scored: {out}; 3 are refused, each with its reason in {tmp_path / 'scores.refused.csv'} "
+    assert scored.told == (
+        f"3 of 6 rows are scored: {scored.out}; 3 are refused, each with its reason in {tmp_path / 'scores.refused.csv'} "
         "(the first: no flat is that small)\n"
     )
     assert sorted(path.name for path in tmp_path.iterdir()) == ["rows.csv", "scores.csv", "scores.refused.csv"]
 
 
-def test_rows_keep_their_order_over_several_connections(url: str, site: Site, tmp_path: Path) -> None:
-    write_rents(tmp_path / "rows.csv", 100)
-    assert main([url, "rent", str(tmp_path / "rows.csv"), "--out", str(tmp_path / "s.csv"), "--chunk", "7"]) == 0
-    assert (tmp_path / "s.csv").read_text().splitlines() == ["row,rent", *(f"{row},{rent_of(row)}" for row in range(1, 101))]
+def test_rows_keep_their_order_over_several_connections(score: Score, site: Site) -> None:
+    assert score("rent", rents(100), "--chunk", "7", out="s.csv").text.splitlines() == rents_scored(100)
     assert site.asked == 15
 
 
-def test_the_columns_of_an_array(url: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (tmp_path / "rows.csv").write_text("id,b,a\n7,1,2\n8,3,4.5\n")
-    command = [url, "matrix", str(tmp_path / "rows.csv"), "--out", str(tmp_path / "s.csv")]
-    assert main(command) == 2
+def test_the_columns_of_an_array(score: Score) -> None:
     text = "the input 'X' has 2 columns, and the file 3: name them, in the order of the training, by --columns"
-    assert capsys.readouterr().err == f"cannot be scored: {text}\n"
-    assert main([*command, "--columns", "a,b"]) == 0
-    assert (tmp_path / "s.csv").read_text() == "row,sum,both_0,both_1\n1,3.0,2.0,1.0\n2,7.5,4.5,3.0\n"
+    refused = score("matrix", "id,b,a\n7,1,2\n8,3,4.5\n", out="s.csv")
+    assert (refused.status, refused.told) == (2, f"cannot be scored: {text}\n")
+    scored = score("matrix", None, "--columns", "a,b", out="s.csv")
+    assert (scored.status, scored.text) == (0, "row,sum,both_0,both_1\n1,3.0,2.0,1.0\n2,7.5,4.5,3.0\n")
 
 
-def test_a_model_that_declares_nothing_gets_what_all_values_of_a_column_are(url: str, tmp_path: Path) -> None:
-    (tmp_path / "rows.csv").write_text("n,x,t\n1,1,1\n2,0.5,b\n3,,c\n")
-    assert main([url, "open", str(tmp_path / "rows.csv"), "--out", str(tmp_path / "s.jsonl"), "--chunk", "1"]) == 0
-    scored = [json.loads(line) for line in (tmp_path / "s.jsonl").read_text().splitlines()]
-    assert scored[:2] == [{"row": 1, "n": 1, "x": 1.0, "t": "1"}, {"row": 2, "n": 2, "x": 0.5, "t": "b"}]
+def test_json_lines(score: Score) -> None:
+    rows = [{"floor": 1, "town": "Ö", "area": 2.5}, {"town": "a", "area": "big", "floor": 1}, {"town": "b", "area": 1, "floor": 0}]
+    rows.append({"floor": 2, "town": "a", "area": None})
+    scored = score("rent", "\n".join(map(json.dumps, rows)), rows="rows.jsonl")
+    assert scored.text == '{"row": 1, "rent": 27.0}\n{"row": 3, "rent": 11.0}\n{"row": 4, "rent": null}\n'
+    refused = {"row": 2, "reason": "area is 'big': expected FP64", "columns": {"floor": 1, "town": "a", "area": "big"}}
+    assert (scored.status, json.loads(scored.refused)) == (1, refused)
 
 
-def test_columns_are_sent_also_where_only_scalars_are_declared_beside_a_frame(
-    url: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert score_lines(url, "times", tmp_path / "rows.csv", "a,b\n1,2\n3,4.5\n") == [
-        {"row": 1, "a": 10.0, "b": 20.0},
-        {"row": 2, "a": 30.0, "b": 45.0},
-    ]
-    assert score_lines(url, "times", tmp_path / "rows.csv", "a\nx\n") == []
-    assert "The model takes a data frame, and declares nothing of its columns" in capsys.readouterr().err
-
-
-def test_a_model_of_scalars_alone_is_not_asked(url: str, site: Site, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    for names in ("a,b", "seconds,b"):
-        (tmp_path / "rows.csv").write_text(names + "\n" + "1,2\n" * 300)
-        assert main([url, "wait", str(tmp_path / "rows.csv"), "--out", str(tmp_path / "s.csv")]) == 2
-        has = ", ".join(map(repr, names.split(",")))
-        assert capsys.readouterr().err == f"cannot be scored: the model takes 'seconds': the file has {has}\n"
-    assert site.asked == 0
-
-
-def test_json_lines(url: str, tmp_path: Path) -> None:
-    missing = {"floor": 2, "town": "a", "area": None}
-    rows = [{"floor": 1, "town": "Ö", "area": 2.5}, {"town": "a", "area": "big", "floor": 1}, {"town": "b", "area": 1, "floor": 0}, missing]
-    (tmp_path / "rows.jsonl").write_text("\n".join(map(json.dumps, rows)))
-    assert main([url, "rent", str(tmp_path / "rows.jsonl"), "--out", str(tmp_path / "s.jsonl")]) == 1
-    assert (tmp_path / "s.jsonl").read_text() == '{"row": 1, "rent": 27.0}\n{"row": 3, "rent": 11.0}\n{"row": 4, "rent": null}\n'
-    refused = json.loads((tmp_path / "s.refused.jsonl").read_text())
-    assert refused == {"row": 2, "reason": "area is 'big': expected FP64", "columns": {"floor": 1, "town": "a", "area": "big"}}
-
-
-def test_parquet(url: str, site: Site, tmp_path: Path) -> None:
-    parquet = pytest.importorskip("pyarrow.parquet")
-    frame = pd.DataFrame({"town": ["a"] * 20, "area": np.arange(20.0), "floor": np.arange(20)})
-    frame.to_parquet(tmp_path / "rows.parquet")
-    command = [url, "rent", str(tmp_path / "rows.parquet"), "--out", str(tmp_path / "s.parquet"), "--chunk", "3", "--connections", "1"]
+def test_parquet(score: Score, site: Site, tmp_path: Path) -> None:
+    pytest.importorskip("pyarrow.parquet")
+    pd.DataFrame({"town": ["a"] * 20, "area": np.arange(20.0), "floor": np.arange(20)}).to_parquet(tmp_path / "rows.parquet")
+    command = ("rent", None, "--chunk", "3", "--connections", "1")
+    files: dict[str, Any] = {"rows": "rows.parquet", "out": "s.parquet"}
     site.shut_after, site.status = 3, 401
-    assert main(command) == 1
+    assert score(*command, **files).status == 1
     site.shut_after = 10**9
-    assert main([*command, "--resume"]) == 0
-    table = parquet.read_table(tmp_path / "s.parquet").to_pydict()
-    assert table == {"row": list(range(1, 21)), "rent": [row * 11.0 + 1 for row in range(20)]}
+    scored = score(*command, "--resume", **files)
+    assert scored.status == 0
+    assert scored.table.to_pydict() == {"row": list(range(1, 21)), "rent": [row * 11.0 + 1 for row in range(20)]}
     assert sorted(path.name for path in tmp_path.iterdir()) == ["rows.parquet", "s.parquet"]
 
 
-def test_parquet_of_chunks_of_other_types(url: str, tmp_path: Path) -> None:
-    parquet = pytest.importorskip("pyarrow.parquet")
-    (tmp_path / "rows.csv").write_text("t,n\n,1\nx,2.5\n")
-    assert main([url, "open", str(tmp_path / "rows.csv"), "--out", str(tmp_path / "s.parquet"), "--chunk", "1"]) == 0
-    table = parquet.read_table(tmp_path / "s.parquet").to_pydict()
+def test_chunks_of_parquet(score: Score) -> None:
+    pytest.importorskip("pyarrow.parquet")
+    table = score("open", "t,n\n,1\nx,2.5\n", "--chunk", "1", out="s.parquet").table.to_pydict()
     assert table == {"row": [1, 2], "t": [None, "x"], "n": [1.0, 2.5]}
+    for chunk in ("1", "2", "8"):  # a gap is null wherever a chunk ends
+        gaps = score("open", "x,y\n,\n,\n,\n1,\n", "--chunk", chunk, out=f"{chunk}.parquet").table
+        assert gaps["x"].to_pylist() == [None, None, None, 1.0]
+        assert (str(gaps.schema.field("y").type), gaps["y"].null_count) == ("double", 4)
+    misfits = score("odd", "a,b\nx,1\ny,2\n", "--chunk", "1", out="odd.parquet")
+    assert (misfits.status, misfits.out.exists()) == (2, False)
+    assert "odd.parquet: chunks differ in the type of a column (" in misfits.told
+    assert misfits.told.rstrip().endswith("write JSON lines, or declare the outputs of the model")
 
 
-def score_lines(url: str, model: str, rows: Path, text: str, *more: str) -> list[Any]:
-    rows.write_text(text, newline="")
-    out = rows.with_name("lines.jsonl")
-    main([url, model, str(rows), "--out", str(out), *more])
-    return [json.loads(line) for line in out.read_text().splitlines()] if out.exists() else []
+def test_dates_and_bytes_of_parquet(score: Score, tmp_path: Path) -> None:
+    pytest.importorskip("pyarrow")
+    DAYS.reindex([0, 1]).to_parquet(tmp_path / "rows.parquet")
+    assert score("days", None, rows="rows.parquet").lines == [
+        {"row": 1, "day": "2024-01-31 09:30:00", "at": "2024-01-31 09:30:00+01:00"},
+        {"row": 2, "day": "NaT", "at": "NaT"},
+    ]
+    pd.DataFrame({"a": [b"abcd", b"\xff"]}).to_parquet(tmp_path / "rows.parquet")
+    assert score("sizes", None, rows="rows.parquet").values == [4, 1]
+    assert score("sizes", "a\nYWJjZA==\n/w==\n").values == [4, 1]
 
 
-def test_two_columns_of_one_name_are_not_taken_for_one(url: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    rows = tmp_path / "rows.csv"
-    assert score_lines(url, "matrix", rows, "x,x\n1,2\n") == [{"row": 1, "sum": 3.0, "both": [1.0, 2.0]}]
-    for model, more in (("open", ()), ("matrix", ("--columns", "x,y"))):
-        rows.write_text("x,x,y\n1,2,3\n")
-        assert main([url, model, str(rows), "--out", str(tmp_path / "s.csv"), *more]) == 2
-        assert "the file has the column 'x' 2 times: rename them, so that each has its own name" in capsys.readouterr().err
+# What is sent
 
 
-def test_a_number_that_its_datatype_does_not_hold_is_refused(url: str, tmp_path: Path) -> None:
-    assert score_lines(url, "pay", tmp_path / "rows.csv", "age\n1e39\n1_0\n2\n") == [{"row": 3, "output_0": 1.0}]
-    lines = '{"age": 1e39}\n{"age": true}\n{"age": "2"}\n{"age": 2}\n'
-    assert score_lines(url, "pay", tmp_path / "rows.jsonl", lines) == [{"row": 4, "output_0": 1.0}]
-    assert score_lines(url, "open", tmp_path / "rows.csv", "a\n1_0\n2\n") == [{"row": 1, "a": "1_0"}, {"row": 2, "a": "2"}]
+@pytest.mark.parametrize(
+    ("model", "rows", "values"),
+    [
+        ("pay", "age\n1e39\n1_0\n2\n", [1.0]),  # a number that its datatype does not hold is refused
+        ("open", "a\n1_0\n2\n", ["1_0", "2"]),
+        ("pay", "age\n1e400\n-1e999\ninf\n-Infinity\n", ["Infinity", "-Infinity"]),
+        ("open", "age\n1e400\n-1e999\ninf\n-Infinity\n", ["Infinity", "-Infinity"]),
+        ("open", "a,b\n9007199254740994,1\n1.5,1\n", [9007199254740994.0, 1.5]),  # which floats hold
+        ("kinds", "a,b\nx,1\n,1\n", ["str x", "float nan"]),
+        ("kinds", "a,b\nTrue,1\n,1\n", ["bool True", "float nan"]),
+        ("flags", "a,b\nTrue,1\n,1\n", ["bool True", "float nan"]),
+        ("flags", "a,b\nFalse,1\ntrue,1\n", ["bool False", "bool True"]),
+        ("flags", "a,b\n7,1\nx,1\n", ["str 7", "str x"]),
+        ("open", 't\n"a\rb"\nc\n', ["a\rb", "c"]),  # a carriage return does not end its row
+    ],
+)
+def test_values_of_csv(score: Score, model: str, rows: str, values: list[Any]) -> None:
+    assert score(model, rows).values == values
 
 
-@pytest.mark.parametrize("model", ["pay", "open"])
-def test_digits_beyond_all_floats_are_refused_and_no_infinity(url: str, tmp_path: Path, model: str) -> None:
-    scored = score_lines(url, model, tmp_path / "rows.csv", "age\n1e400\n-1e999\ninf\n-Infinity\n")
-    assert [(line["row"], *list(line.values())[1:]) for line in scored] == [(3, "Infinity"), (4, "-Infinity")]
+def test_values_of_json_lines(score: Score) -> None:
+    assert score("pay", '{"age": 1e39}\n{"age": true}\n{"age": "2"}\n{"age": 2}\n', rows="rows.jsonl").lines == [
+        {"row": 4, "output_0": 1.0}
+    ]
+    # a column that only later lines have
+    assert score("pay", '{"age": 1}\n{"age": 2, "bonus": 5}\n', rows="rows.jsonl").values == [None, 7.0]
+    assert score("open", '{"a": true}\n{"a": null}\n{"a": false}\n', rows="rows.jsonl").values == [True, None, False]
 
 
-def test_large_whole_numbers_that_floats_hold_may_stand_beside_fractions(url: str, tmp_path: Path) -> None:
-    scored = score_lines(url, "open", tmp_path / "rows.csv", "a,b\n9007199254740994,1\n1.5,1\n")
-    assert [line["a"] for line in scored] == [9007199254740994.0, 1.5]
+def test_columns_without_a_declaration(score: Score) -> None:
+    scored = score("open", "n,x,t\n1,1,1\n2,0.5,b\n3,,c\n", "--chunk", "1")  # all values of a column count
+    assert scored.lines[:2] == [{"row": 1, "n": 1, "x": 1.0, "t": "1"}, {"row": 2, "n": 2, "x": 0.5, "t": "b"}]
+    scored = score("open", "a,b\n1,True\n2,false\n,True\n", "--chunk", "2")
+    assert [(line["a"], line["b"]) for line in scored.lines] == [(1.0, True), (2.0, False), (None, True)]
+    assert isinstance(scored.values[0], float)
+    for chunk in ("1", "2", "9"):  # a text beside a missing one
+        assert score("open", 't,b\nx,1\n"a ""b""",2\n,3\n', "--chunk", chunk).values == ["x", 'a "b"', None]
 
 
-def test_a_column_that_only_later_lines_have_is_sent(url: str, tmp_path: Path) -> None:
-    scored = score_lines(url, "pay", tmp_path / "rows.jsonl", '{"age": 1}\n{"age": 2, "bonus": 5}\n')
-    assert scored == [{"row": 1, "output_0": None}, {"row": 2, "output_0": 7.0}]
+def test_columns_are_sent_also_where_only_scalars_are_declared_beside_a_frame(score: Score, site: Site) -> None:
+    scored = score("times", "a,b\n1,2\n3,4.5\n").lines
+    assert scored == [{"row": 1, "a": 10.0, "b": 20.0}, {"row": 2, "a": 30.0, "b": 45.0}]
+    refused = score("times", "a\nx\n", out="refused.jsonl")
+    assert (refused.text, "The model takes a data frame, and declares nothing of its columns" in refused.told) == ("", True)
+    asked = site.asked
+    for names in ("a,b", "seconds,b"):  # a model of scalars alone is not asked
+        refused = score("wait", names + "\n" + "1,2\n" * 300, out="refused.jsonl")
+        has = ", ".join(map(repr, names.split(",")))
+        assert (refused.status, refused.told) == (2, f"cannot be scored: the model takes 'seconds': the file has {has}\n")
+    assert site.asked == asked
 
 
-@pytest.mark.parametrize("name", [" bonus", "Bonus"])
-def test_a_column_that_is_nearly_called_as_an_input_is_told(
-    url: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str
-) -> None:
-    assert score_lines(url, "pay", tmp_path / "rows.csv", f"age,{name}\n1,5\n") == []
-    assert f"the file has no column 'bonus', but '{name}': rename it" in capsys.readouterr().err
+def test_names_of_columns(score: Score) -> None:
+    assert score("matrix", "x,x\n1,2\n").lines == [{"row": 1, "sum": 3.0, "both": [1.0, 2.0]}]
+    for model, more in (("open", ()), ("matrix", ("--columns", "x,y"))):  # two columns of one name are not taken for one
+        twice = score(model, "x,x,y\n1,2,3\n", *more, out="twice.jsonl")
+        assert twice.status == 2
+        assert "the file has the column 'x' 2 times: rename them, so that each has its own name" in twice.told
+    for name in (" bonus", "Bonus"):
+        told = score("pay", f"age,{name}\n1,5\n", out="near.jsonl").told
+        assert f"the file has no column 'bonus', but '{name}': rename it" in told
 
 
-def test_a_text_beside_a_missing_one_is_written_as_any_other(url: str, tmp_path: Path) -> None:
-    scored = score_lines(url, "open", tmp_path / "rows.csv", 't,b\nx,1\n"a ""b""",2\n,3\n', "--chunk", "2")
-    assert [line["t"] for line in scored] == ["x", 'a "b"', None]
-    scored = score_lines(url, "open", tmp_path / "rows.csv", 't,b\nx,1\n"a ""b""",2\n,3\n')
-    assert [line["t"] for line in scored] == ["x", 'a "b"', None]
-
-
-@pytest.mark.parametrize("chunk", ["1", "4"])
 @pytest.mark.parametrize("suffix", ["csv", "jsonl"])
 @pytest.mark.parametrize("cells", [["9007199254740993", "", "-5"], ["18446744073709551615", "", "1"], ["-9007199254740993", "2", ""]])
-def test_whole_numbers_that_floats_would_round_are_whole_beside_a_gap(
-    url: str, tmp_path: Path, cells: list[str], suffix: str, chunk: str
-) -> None:
+def test_whole_numbers_that_floats_would_round_are_whole_beside_a_gap(score: Score, cells: list[str], suffix: str) -> None:
     text = "a,b\n" + "".join(f"{cell},1\n" for cell in cells)
     if suffix == "jsonl":
         text = "".join(f'{{"a": {cell or "null"}, "b": 1}}\n' for cell in cells)
-    kinds = [line["output_0"] for line in score_lines(url, "kinds", tmp_path / f"rows.{suffix}", text, "--chunk", chunk)]
-    assert kinds == [f"int {cell}" if cell else "float nan" for cell in cells]
+    for chunk in ("1", "4"):
+        scored = score("kinds", text, "--chunk", chunk, rows=f"rows.{suffix}")
+        assert scored.values == [f"int {cell}" if cell else "float nan" for cell in cells]
 
 
-def test_booleans_of_a_model_that_declares_nothing(url: str, tmp_path: Path) -> None:
-    scored = score_lines(url, "open", tmp_path / "rows.jsonl", '{"a": true}\n{"a": null}\n{"a": false}\n')
-    assert [line["a"] for line in scored] == [True, None, False]
-
-
-@pytest.mark.parametrize(
-    ("model", "cells", "kinds"),
-    [
-        ("kinds", ["x", ""], ["str x", "float nan"]),
-        ("kinds", ["True", ""], ["bool True", "float nan"]),
-        ("flags", ["True", ""], ["bool True", "float nan"]),
-        ("flags", ["False", "true"], ["bool False", "bool True"]),
-        ("flags", ["7", "x"], ["str 7", "str x"]),
-    ],
-)
-def test_objects_of_csv_are_what_pandas_reads(url: str, tmp_path: Path, model: str, cells: list[str], kinds: list[str]) -> None:
-    text = "a,b\n" + "".join(f"{cell},1\n" for cell in cells)
-    assert [line["output_0"] for line in score_lines(url, model, tmp_path / "rows.csv", text)] == kinds
-
-
-def test_whole_numbers_of_which_some_are_missing_are_floats_in_each_chunk(url: str, tmp_path: Path) -> None:
-    scored = score_lines(url, "open", tmp_path / "rows.csv", "a,b\n1,True\n2,false\n,True\n", "--chunk", "2")
-    assert [(line["a"], line["b"]) for line in scored] == [(1.0, True), (2.0, False), (None, True)]
-    assert isinstance(scored[0]["a"], float)
-
-
-@pytest.mark.parametrize("chunk", ["1", "8"])
-def test_an_empty_text_is_missing_where_a_frame_declares_the_column(tmp_path: Path, chunk: str) -> None:
-    (tmp_path / "rows.csv").write_text("town,fee\n" + "".join(f"{town},{fee}\n" for fee, town in enumerate(["Bonn", "", "Ulm", "NA"] * 3)))
+def test_an_empty_text_is_missing_where_a_frame_declares_the_column(score: Score, site: Site, tmp_path: Path) -> None:
+    text = "town,fee\n" + "".join(f"{town},{fee}\n" for fee, town in enumerate(["Bonn", "", "Ulm", "NA"] * 3))
+    (tmp_path / "rows.csv").write_text(text)
     frame = pd.read_csv(tmp_path / "rows.csv", keep_default_na=False, na_values=[""])
-    server = InferenceServer()
     encoder = make_column_transformer((OneHotEncoder(handle_unknown="ignore"), ["town"]), remainder="passthrough")
     pipeline = make_pipeline(encoder, LogisticRegression()).fit(frame, [0, 1, 0, 0] * 3)
-    server.register("m", lambda df: pipeline.predict_proba(df)[:, 1], content_type="pd", inputs=specs_of(frame))
-    server.register("none missed", lambda df: df["town"].isna().to_numpy(), content_type="pd", inputs=specs_of(frame.dropna()))
-    with serving(OIPApp(server, path="/v2")) as port:
-        url, rows, text = f"http://127.0.0.1:{port}/v2", tmp_path / "rows.csv", (tmp_path / "rows.csv").read_text()
-        scored = [line["output_0"] for line in score_lines(url, "m", rows, text, "--chunk", chunk)]
-        missed = [line["output_0"] for line in score_lines(url, "none missed", rows, text, "--chunk", chunk)]
-    np.testing.assert_allclose(scored, pipeline.predict_proba(frame)[:, 1])
-    assert missed == [False, True, False, False] * 3
+    site.server.register("m", lambda df: pipeline.predict_proba(df)[:, 1], content_type="pd", inputs=specs_of(frame))
+    site.server.register("none missed", lambda df: df["town"].isna().to_numpy(), content_type="pd", inputs=specs_of(frame.dropna()))
+    for chunk in ("1", "8"):
+        np.testing.assert_allclose(score("m", text, "--chunk", chunk).values, pipeline.predict_proba(frame)[:, 1])
+        assert score("none missed", text, "--chunk", chunk).values == [False, True, False, False] * 3
 
 
-@dataclass
-class Visit:
-    name: str
-    city: str | None
-    plan: Literal["free"] | None
-    day: date | None
-    at: datetime | None
-
-
-@dataclass
-class DatedVisit:
-    day: date
-
-
-@pytest.mark.parametrize("chunk", ["1", "8"])
-def test_an_empty_cell_is_none_where_a_field_may_be_none(tmp_path: Path, chunk: str) -> None:
-    server = InferenceServer()
-
-    @server.model("visits")
-    def visits(rows: list[Visit]) -> list[str]:
-        return list(map(str, map(astuple, rows)))
-
-    @server.model("dated")
-    def dated(rows: list[DatedVisit]) -> list[str]:
-        return list(map(str, map(astuple, rows)))
-
+def test_an_empty_cell_is_none_where_a_field_may_be_none(score: Score) -> None:
     text = "name,city,plan,day,at\nAda,Bonn,free,2026-01-31,2026-01-31T10:00:00\n,,,,\n"
-    with serving(OIPApp(server, path="/v2")) as port:
-        url = f"http://127.0.0.1:{port}/v2"
-        assert [line["output_0"] for line in score_lines(url, "visits", tmp_path / "rows.csv", text, "--chunk", chunk)] == [
+    for chunk in ("1", "8"):
+        assert score("visits", text, "--chunk", chunk).values == [
             "('Ada', 'Bonn', 'free', datetime.date(2026, 1, 31), datetime.datetime(2026, 1, 31, 10, 0))",
             "('', None, None, None, None)",
         ]
-        assert len(score_lines(url, "dated", tmp_path / "rows.csv", 'day\n2026-01-31\n""\n', "--chunk", chunk)) == 1
-        assert "element 0 is b'NaT'" in (tmp_path / "lines.refused.jsonl").read_text()
-
-
-@pytest.mark.parametrize("chunk", ["1", "2", "8"])
-def test_a_gap_of_parquet_is_null_wherever_a_chunk_ends(url: str, tmp_path: Path, chunk: str) -> None:
-    parquet = pytest.importorskip("pyarrow.parquet")
-    (tmp_path / "rows.csv").write_text("x,y\n,\n,\n,\n1,\n")
-    assert main([url, "open", str(tmp_path / "rows.csv"), "--out", str(tmp_path / "s.parquet"), "--chunk", chunk]) == 0
-    table = parquet.read_table(tmp_path / "s.parquet")
-    assert table["x"].to_pylist() == [None, None, None, 1.0]
-    assert (str(table.schema.field("y").type), table["y"].null_count) == ("double", 4)
-
-
-def test_parquet_whose_chunks_do_not_fit_together_says_so(url: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    pytest.importorskip("pyarrow.parquet")
-    (tmp_path / "rows.csv").write_text("a,b\nx,1\ny,2\n")
-    assert main([url, "odd", str(tmp_path / "rows.csv"), "--out", str(tmp_path / "s.parquet"), "--chunk", "1"]) == 2
-    told = capsys.readouterr().err
-    assert "s.parquet: chunks differ in the type of a column (" in told
-    assert told.rstrip().endswith("write JSON lines, or declare the outputs of the model")
-    assert not (tmp_path / "s.parquet").exists()
-
-
-def test_a_carriage_return_in_a_text_does_not_end_its_row(url: str, tmp_path: Path) -> None:
-    (tmp_path / "rows.csv").write_text('t\n"a\rb"\nc\n', newline="")
-    assert main([url, "open", str(tmp_path / "rows.csv"), "--out", str(tmp_path / "s.csv")]) == 0
-    assert pd.read_csv(tmp_path / "s.csv")["t"].tolist() == ["a\rb", "c"]
-
-
-def test_a_quote_that_is_not_closed_is_told(url: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert score_lines(url, "open", tmp_path / "rows.csv", 'a,t\n1,"x\n2,y\n') == []
-    assert "rows.csv, line 3: unexpected end of data" in capsys.readouterr().err
-
-
-def test_dates_of_parquet(url: str, tmp_path: Path) -> None:
-    pytest.importorskip("pyarrow")
-    DAYS.reindex([0, 1]).to_parquet(tmp_path / "rows.parquet")
-    assert main([url, "days", str(tmp_path / "rows.parquet"), "--out", str(tmp_path / "s.jsonl")]) == 0
-    scored = [json.loads(line) for line in (tmp_path / "s.jsonl").read_text().splitlines()]
-    assert scored[0] == {"row": 1, "day": "2024-01-31 09:30:00", "at": "2024-01-31 09:30:00+01:00"}
-    assert scored[1] == {"row": 2, "day": "NaT", "at": "NaT"}
-
-
-def test_bytes_of_parquet_are_encoded_for_a_column_of_base64(url: str, tmp_path: Path) -> None:
-    pytest.importorskip("pyarrow")
-    pd.DataFrame({"a": [b"abcd", b"\xff"]}).to_parquet(tmp_path / "rows.parquet")
-    assert main([url, "sizes", str(tmp_path / "rows.parquet"), "--out", str(tmp_path / "s.jsonl")]) == 0
-    assert [json.loads(line)["output_0"] for line in (tmp_path / "s.jsonl").read_text().splitlines()] == [4, 1]
-    assert [line["output_0"] for line in score_lines(url, "sizes", tmp_path / "rows.csv", "a\nYWJjZA==\n/w==\n")] == [4, 1]
-
-
-def test_a_busy_server_is_asked_again(url: str, site: Site, tmp_path: Path) -> None:
-    write_rents(tmp_path / "rows.csv")
-    site.shut_after, site.opens_again = 2, 5
-    assert main([url, "rent", str(tmp_path / "rows.csv"), "--out", str(tmp_path / "s.csv"), "--chunk", "2"]) == 0
-    assert len((tmp_path / "s.csv").read_text().splitlines()) == 11
-
-
-def test_a_run_that_is_cut_goes_on(url: str, site: Site, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    write_rents(tmp_path / "rows.csv", 20)
-    command = [url, "rent", str(tmp_path / "rows.csv"), "--out", str(tmp_path / "s.csv"), "--chunk", "2", "--connections", "1"]
-    site.shut_after = 4
-    assert main([*command, "--patience", "0"]) == 1
-    text = "stopped, as the server answered with the status 503: the door is shut"
-    assert text in capsys.readouterr().err
-    begun = (tmp_path / "s.csv").read_text()
-    assert 1 < len(begun.splitlines()) < 21
-    (tmp_path / "s.csv").write_text(begun + "9,1")  # a line that was cut
-    site.shut_after = 10**9
-    assert main(command) == 2
-    assert f"a run was cut before its end: go on with --resume, or remove {tmp_path / 's.csv.state'}" in capsys.readouterr().err
-    assert main([url, "matrix", *command[2:], "--columns", "area,floor", "--resume"]) == 2
-    assert "--resume: " in capsys.readouterr().err
-    asked = site.asked
-    assert main([*command, "--resume"]) == 0
-    assert (tmp_path / "s.csv").read_text().splitlines() == ["row,rent", *(f"{row},{rent_of(row)}" for row in range(1, 21))]
-    assert site.asked - asked < 10
-    assert not (tmp_path / "s.csv.state").exists()
-    assert main([*command, "--resume"]) == 2
-    assert "s.csv is complete: leave --resume out to score all rows anew" in capsys.readouterr().err
-
-
-def test_it_stops_where_no_row_can_be_scored(url: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (tmp_path / "rows.csv").write_text("town,area,floor\n" + "a,-1,0\n" * 50)
-    assert main([url, "rent", str(tmp_path / "rows.csv"), "--out", str(tmp_path / "s.csv"), "--chunk", "4"]) == 1
-    told = capsys.readouterr().err
-    assert "4 are refused, each with its reason in" in told
-    assert "s.refused.csv (the first: no flat is that small); stopped, as all of the first 4 rows are refused; --resume" in told
-    (tmp_path / "rows.csv").write_text("a,b\n1,2\n3,4\n")
-    assert main([url, "all", str(tmp_path / "rows.csv"), "--out", str(tmp_path / "t.csv")]) == 1
-    assert "the model does not score row by row: the output 'output_0' of 2 rows has the shape [1]" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize(
-    ("model", "rows", "out", "text"),
-    [
-        ("rent", "no.csv", "s.csv", "No such file or directory"),
-        ("rent", "rows.csv", "s.txt", "s.txt: expected a name that ends with .csv, .jsonl or .parquet"),
-        ("rent", "rows.csv", "rows.csv", "--out is the file of the rows"),
-        ("rent", "empty.csv", "s.csv", "empty.csv: has no rows"),
-        ("rent", "other.csv", "s.csv", "the model takes 'town', 'area', 'floor': the file has 'x', 'y'"),
-        (
-            "rnt",
-            "rows.csv",
-            "s.csv",
-            "'rnt' is not found: expected 'rent', 'matrix', 'open', 'plain', 'pay', 'kinds', 'flags', 'odd', 'days', "
-            "'all' and 3 more; did you mean 'rent'?",
-        ),
-        ("rent", "long.csv", "s.csv", "long.csv, line 2: field larger than field limit (131072): write JSON lines or Parquet"),
-        ("rent", "cut.jsonl", "s.csv", "cut.jsonl, line 2, cannot be read: Expecting ':' delimiter"),
-        ("rent", "far.jsonl", "s.csv", "far.jsonl, line 2, cannot be read: -1e400 is out of range for FP64"),
-        ("open", "mixed.csv", "s.csv", "the column 'a' has fractions, beside which a whole number of 2**53 or more is rounded"),
-        ("kinds", "mixed.jsonl", "s.csv", "the column 'a' has fractions, beside which a whole number of 2**53 or more is rounded"),
-        ("rent", "requests.jsonl", "s.csv", "its lines are whole requests: send each of them as it is"),
-    ],
-)
-def test_a_mistake_is_told_before_anything_is_sent(
-    url: str, site: Site, tmp_path: Path, capsys: pytest.CaptureFixture[str], model: str, rows: str, out: str, text: str
-) -> None:
-    write_rents(tmp_path / "rows.csv")
-    (tmp_path / "empty.csv").write_text("")
-    (tmp_path / "long.csv").write_text(f"town,area,floor\n{'a' * 200_000},1,1\n")
-    (tmp_path / "other.csv").write_text("x,y\n1,2\n")
-    (tmp_path / "cut.jsonl").write_text('{"town": "a", "area": 1, "floor": 2}\n{"town"')
-    (tmp_path / "far.jsonl").write_text('{"town": "a", "area": Infinity, "floor": 2}\n{"town": "a", "area": -1e400, "floor": 2}')
-    (tmp_path / "mixed.csv").write_text("a,b\n9007199254740993,1\n1.5,1\n")
-    (tmp_path / "mixed.jsonl").write_text('{"a": 1.5}\n{"a": null}\n{"a": 9007199254740993}')
-    (tmp_path / "requests.jsonl").write_text('{"inputs": [{"name": "x", "datatype": "FP32", "shape": [1], "data": [1]}]}')
-    assert main([url, model, str(tmp_path / rows), "--out", str(tmp_path / out)]) == 2
-    assert text in capsys.readouterr().err
-    assert site.asked == 0
-
-
-def test_where_all_is_refused_of_a_model_that_declares_nothing_it_says_what_to_declare(
-    url: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    (tmp_path / "rows.csv").write_text("a,b\n1,2\n3,4\n")
-    assert main([url, "plain", str(tmp_path / "rows.csv"), "--out", str(tmp_path / "s.csv")]) == 1
-    told = capsys.readouterr().err
-    assert "(the first: unknown input 'a': expected 'x'. The model declares no inputs, so each column was sent as an input" in told
-    assert 'declare that: inputs=[TensorSpec("X", "FP64", [-1, 4])], or "inputs" in model-settings.json)' in told
-
-
-def test_where_all_is_refused_of_a_model_of_a_frame_it_says_how_to_declare_columns(
-    url: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    (tmp_path / "rows.csv").write_text("b\n1\n")
-    assert main([url, "odd", str(tmp_path / "rows.csv"), "--out", str(tmp_path / "s.csv")]) == 1
-    told = capsys.readouterr().err
-    assert "failed: see the server's log. The model takes a data frame, and declares nothing of its columns, so" in told
-    assert "inputs=specs_of(X_train))" in told
-    assert "TensorSpec" not in told
+        dated = score("dated", 'day\n2026-01-31\n""\n', "--chunk", chunk)
+        assert (len(dated.lines), "element 0 is b'NaT'" in dated.refused) == (1, True)
 
 
 def is_second(frame: pd.DataFrame) -> pd.DataFrame:
     return (frame == 2**63 + 1).astype(int)
 
 
-def test_what_pandas_reads_is_scored(tmp_path: Path) -> None:
+def test_what_pandas_reads_is_scored(score: Score, site: Site, tmp_path: Path) -> None:
     """Large whole numbers are no floats, and a gap is NaN, where a model takes several datatypes."""
-    big = 2**53
-    (tmp_path / "ids.csv").write_text("id\n" + "".join(f"{big + row % 3}\n" for row in range(12)))
-    (tmp_path / "gaps.csv").write_text("own\n" + 'True\n""\nFalse\n' * 4)
-    (tmp_path / "hashes.csv").write_text("id\n" + "".join(f"{2**63 + row % 3}\n" for row in range(12)))
-    server = InferenceServer()
-    expected = {}
-    for name, encoder in (
-        ("ids", OneHotEncoder()),
-        ("hashes", FunctionTransformer(is_second)),  # numpy 2.0 cannot look such numbers up, as an encoder does
-        ("gaps", make_pipeline(FunctionTransformer(), OneHotEncoder())),
-    ):
-        frame = pd.read_csv(tmp_path / f"{name}.csv", skip_blank_lines=False)
+    files = {
+        "ids": ("id\n" + "".join(f"{2**53 + row % 3}\n" for row in range(12)), OneHotEncoder()),
+        # numpy 2.0 cannot look such numbers up, as an encoder does
+        "hashes": ("id\n" + "".join(f"{2**63 + row % 3}\n" for row in range(12)), FunctionTransformer(is_second)),
+        "gaps": ("own\n" + 'True\n""\nFalse\n' * 4, make_pipeline(FunctionTransformer(), OneHotEncoder())),
+    }
+    for name, (text, encoder) in files.items():
+        (tmp_path / "rows.csv").write_text(text)
+        frame = pd.read_csv(tmp_path / "rows.csv", skip_blank_lines=False)
         classifier = make_pipeline(encoder, LogisticRegression()).fit(frame, [0, 1, 0] * 4)
-        server.register(name, classifier.predict)
-        expected[name] = ["row,output_0", *(f"{row},{each}" for row, each in enumerate(classifier.predict(frame), 1))]
-        assert "1" in {line[-1] for line in expected[name]}
-    with serving(OIPApp(server, path="/v2")) as port:
-        for name, lines in expected.items():
-            assert main([f"http://127.0.0.1:{port}/v2", name, str(tmp_path / f"{name}.csv"), "--out", str(tmp_path / "s.csv")]) == 0
-            assert (tmp_path / "s.csv").read_text().splitlines() == lines
+        site.server.register(name, classifier.predict)
+        expected = classifier.predict(frame).tolist()
+        assert 1 in expected
+        assert score(name, text).values == expected
+
+
+# A run
+
+
+def test_a_busy_server_is_asked_again(score: Score, site: Site) -> None:
+    site.shut_after, site.opens_again = 2, 5
+    scored = score("rent", rents(), "--chunk", "2")
+    assert (scored.status, len(scored.lines)) == (0, 10)
+
+
+def test_a_run_that_is_cut_goes_on(score: Score, site: Site, tmp_path: Path) -> None:
+    command = (None, "--chunk", "2", "--connections", "1")
+    site.shut_after = 4
+    begun = score("rent", rents(20), *command[1:], "--patience", "0", out="s.csv")
+    assert (begun.status, 1 < len(begun.text.splitlines()) < 21) == (1, True)
+    assert "stopped, as the server answered with the status 503: the door is shut" in begun.told
+    begun.out.write_text(begun.text + "9,1")  # a line that was cut
+    site.shut_after = 10**9
+    again = score("rent", *command, out="s.csv")
+    assert again.status == 2
+    assert f"a run was cut before its end: go on with --resume, or remove {tmp_path / 's.csv.state'}" in again.told
+    other = score("matrix", *command, "--columns", "area,floor", "--resume", out="s.csv")
+    assert (other.status, "--resume: " in other.told) == (2, True)
+    asked = site.asked
+    scored = score("rent", *command, "--resume", out="s.csv")
+    assert (scored.status, scored.text.splitlines()) == (0, rents_scored(20))
+    assert site.asked - asked < 10
+    assert not (tmp_path / "s.csv.state").exists()
+    complete = score("rent", *command, "--resume", out="s.csv")
+    assert complete.status == 2
+    assert "s.csv is complete: leave --resume out to score all rows anew" in complete.told
+
+
+def test_it_stops_where_no_row_can_be_scored(score: Score) -> None:
+    stopped = score("rent", "town,area,floor\n" + "a,-1,0\n" * 50, "--chunk", "4", out="s.csv")
+    assert stopped.status == 1
+    assert "4 are refused, each with its reason in" in stopped.told
+    assert "s.refused.csv (the first: no flat is that small); stopped, as all of the first 4 rows are refused; --resume" in stopped.told
+    stopped = score("all", "a,b\n1,2\n3,4\n", out="t.csv")
+    assert "the model does not score row by row: the output 'output_0' of 2 rows has the shape [1]" in stopped.told
+    stopped = score("plain", "a,b\n1,2\n3,4\n", out="u.csv")  # which declares nothing
+    assert "(the first: unknown input 'a': expected 'x'. The model declares no inputs, so each column was sent as an input" in stopped.told
+    assert 'declare that: inputs=[TensorSpec("X", "FP64", [-1, 4])], or "inputs" in model-settings.json)' in stopped.told
+    stopped = score("odd", "b\n1\n", out="v.csv")  # nor this, of a frame
+    assert "failed: see the server's log. The model takes a data frame, and declares nothing of its columns, so" in stopped.told
+    assert ("inputs=specs_of(X_train))" in stopped.told, "TensorSpec" in stopped.told) == (True, False)
+
+
+def test_a_model_that_fails_with_each_row_is_not_asked_for_each(score: Score, site: Site) -> None:
+    stopped = score("fails", "a\n" + "-1.5\n" * 856, out="s.csv")
+    assert (stopped.status, site.sizes) == (1, [256, *[1] * 8])
+    assert stopped.told == (
+        f"0 of 856 rows are scored: {stopped.out}; stopped, as the model fails with rows 1 to 256, and with 8 of them alone: the server "
+        "answered with the status 500: model 'fails' failed: see the server's log; --resume goes on from here\n"
+    )
+    mixed = score("fails", "a\n" + "-1.5\n1.5\n" * 32, out="t.csv")
+    assert (mixed.status, "32 of 64 rows are scored" in mixed.told) == (1, True)
+
+
+ROUNDED = "the column 'a' has fractions, beside which a whole number of 2**53 or more is rounded"
+NAMES = "'rent', 'matrix', 'open', 'plain', 'pay', 'kinds', 'flags', 'odd', 'days', 'all' and 6 more; did you mean 'rent'?"
+REQUEST = '{"inputs": [{"name": "x", "datatype": "FP32", "shape": [1], "data": [1]}]}'
+FAR = '{"town": "a", "area": Infinity, "floor": 2}\n{"town": "a", "area": -1e400, "floor": 2}'
+
+
+@pytest.mark.parametrize(
+    ("model", "rows", "text", "out", "error"),
+    [
+        ("rent", "no.csv", None, "s.csv", "No such file or directory"),
+        ("rent", "rows.csv", rents(), "s.txt", "s.txt: expected a name that ends with .csv, .jsonl or .parquet"),
+        ("rent", "rows.csv", rents(), "rows.csv", "--out is the file of the rows"),
+        ("rent", "empty.csv", "", "s.csv", "empty.csv: has no rows"),
+        ("rent", "other.csv", "x,y\n1,2\n", "s.csv", "the model takes 'town', 'area', 'floor': the file has 'x', 'y'"),
+        ("rnt", "rows.csv", rents(), "s.csv", f"'rnt' is not found: expected {NAMES}"),
+        (
+            "rent",
+            "long.csv",
+            f"town,area,floor\n{'a' * 200_000},1,1\n",
+            "s.csv",
+            "long.csv, line 2: field larger than field limit (131072): write JSON lines or Parquet",
+        ),
+        ("open", "rows.csv", 'a,t\n1,"x\n2,y\n', "s.csv", "rows.csv, line 3: unexpected end of data"),
+        (
+            "rent",
+            "cut.jsonl",
+            '{"town": "a", "area": 1, "floor": 2}\n{"town"',
+            "s.csv",
+            "cut.jsonl, line 2, cannot be read: Expecting ':' delimiter",
+        ),
+        ("rent", "far.jsonl", FAR, "s.csv", "far.jsonl, line 2, cannot be read: -1e400 is out of range for FP64"),
+        ("open", "mixed.csv", "a,b\n9007199254740993,1\n1.5,1\n", "s.csv", ROUNDED),
+        ("kinds", "mixed.jsonl", '{"a": 1.5}\n{"a": null}\n{"a": 9007199254740993}', "s.csv", ROUNDED),
+        ("rent", "requests.jsonl", REQUEST, "s.csv", "its lines are whole requests: send each of them as it is"),
+    ],
+    ids=lambda value: value[:20] if isinstance(value, str) else "",
+)
+def test_a_mistake_is_told_before_anything_is_sent(
+    score: Score, site: Site, model: str, rows: str, text: str | None, out: str, error: str
+) -> None:
+    refused = score(model, text, rows=rows, out=out)
+    assert (refused.status, error in refused.told, site.asked) == (2, True, 0), refused.told
 
 
 def test_the_commands_of_the_client(url: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    write_rents(tmp_path / "rows.csv")
+    (tmp_path / "rows.csv").write_text(rents())
     assert run(["score", url, "rent", str(tmp_path / "rows.csv"), "--out", str(tmp_path / "s.csv")]) == 0
     assert "rows are scored" in capsys.readouterr().err
     assert run(["--help"]) == 0

@@ -7,11 +7,12 @@ import contextlib
 import gzip
 import json
 import math
+import re
 import socket
 import threading
 import tracemalloc
-from collections.abc import Callable
 from pathlib import Path
+from socketserver import BaseRequestHandler, UnixStreamServer
 from typing import Any
 
 import httpx2
@@ -22,6 +23,7 @@ from starlette.testclient import TestClient
 from oip_asgi import ErrorResponse, InferenceError, InferenceServer, InvalidResponse, OIPApp, RequestOutput, Tensor
 from oip_asgi.client import AsyncClient, Client, ConnectionFailed
 from oip_asgi.codecs import Base64Codec
+from tests.support.peer import CLOSE, Peer
 
 GOOD = {"model_name": "m", "outputs": [{"name": "y", "shape": [1], "datatype": "FP32", "data": [1.5]}]}
 HEADER = "inference-header-content-length"
@@ -44,7 +46,7 @@ class Recorded:
         return httpx2.Response(status, headers=headers, content=content)
 
 
-def test_a_binary_request() -> None:
+def test_a_binary_request_and_one_of_json() -> None:
     recorded = Recorded()
     recorded.client.infer("a/b é", {"x": np.array([1, 2], np.float32)}, version=3, outputs=["y"], id="7", parameters={"p": True})
     [request] = recorded.requests
@@ -58,12 +60,8 @@ def test_a_binary_request() -> None:
     assert request.headers[HEADER] == str(len(text))
     assert request.headers["content-length"] == str(len(request.content))
     assert request.headers["x-key"] == "k"
-
-
-def test_a_json_request() -> None:
-    recorded = Recorded()
     recorded.client.infer("m", {"x": [1]}, outputs=["y"], binary=False)
-    [request] = recorded.requests
+    request = recorded.requests[1]
     assert request.content == b'{"inputs":[{"name":"x","shape":[1],"datatype":"INT64","data":[1]}],"outputs":[{"name":"y"}]}'
     assert request.headers["content-type"] == "application/json"
     assert HEADER not in request.headers
@@ -102,18 +100,18 @@ def test_a_model_is_asked_once_what_it_declares_and_only_for_texts(answer: dict[
     assert str(recorded.requests[4].url) == "http://test:81/ml/v2/models/m/versions/2"
 
 
-@pytest.mark.parametrize(("status", "questions"), [(403, 1), (401, 1), (405, 1), (501, 1), (404, 2), (503, 2)])
-def test_texts_go_out_as_they_are_where_the_server_does_not_tell_what_is_declared(status: int, questions: int) -> None:
-    methods: list[str] = []
+def test_texts_go_out_as_they_are_where_the_server_does_not_tell_what_is_declared() -> None:
+    for status, questions in ((403, 1), (401, 1), (405, 1), (501, 1), (404, 2), (503, 2)):
+        methods: list[str] = []
 
-    def answer(request: httpx2.Request) -> httpx2.Response:
-        methods.append(request.method)
-        return httpx2.Response(200, json=GOOD) if request.method == "POST" else httpx2.Response(status, json={"error": "no"})
+        def answer(request: httpx2.Request, status: int = status, methods: list[str] = methods) -> httpx2.Response:
+            methods.append(request.method)
+            return httpx2.Response(200, json=GOOD) if request.method == "POST" else httpx2.Response(status, json={"error": "no"})
 
-    client = Client("http://test/v2", http=httpx2.Client(transport=httpx2.MockTransport(answer)))
-    for _ in range(2):
-        assert client.infer("m", {"x": [b"a"]})["y"].tolist() == [1.5]
-    assert methods.count("GET") == questions
+        client = Client("http://test/v2", http=httpx2.Client(transport=httpx2.MockTransport(answer)))
+        for _ in range(2):
+            assert client.infer("m", {"x": [b"a"]})["y"].tolist() == [1.5]
+        assert methods.count("GET") == questions
 
 
 def test_what_the_caller_says_of_outputs_is_kept() -> None:
@@ -125,31 +123,29 @@ def test_what_the_caller_says_of_outputs_is_kept() -> None:
     assert [output["parameters"] for output in sent["outputs"]] == [asked[0].parameters, asked[1].parameters]
 
 
+LOAD = ("POST", "/repository/models/m/load")
+
+
 @pytest.mark.parametrize(
-    ("ask", "method", "path", "body"),
+    ("name", "arguments", "sent"),
     [
-        (lambda client: client.metadata(), "GET", "", b""),
-        (lambda client: client.is_live(), "GET", "/health/live", b""),
-        (lambda client: client.is_ready(), "GET", "/health/ready", b""),
-        (lambda client: client.is_model_ready("a/b", "v 1"), "GET", "/models/a%2Fb/versions/v%201/ready", b""),
-        (lambda client: client.model_metadata("m", 1), "GET", "/models/m/versions/1", b""),
-        (lambda client: client.config("m"), "GET", "/models/m/config", b""),
-        (lambda client: client.load("m", {"config": "{}"}), "POST", "/repository/models/m/load", b'{"parameters":{"config":"{}"}}'),
-        (
-            lambda client: client.load("m", {"file:1/m": b"\xff"}),
-            "POST",
-            "/repository/models/m/load",
-            b'{"parameters":{"file:1/m":"/w=="}}',
-        ),
-        (lambda client: client.load("m"), "POST", "/repository/models/m/load", b"{}"),
-        (lambda client: client.unload("m"), "POST", "/repository/models/m/unload", b"{}"),
+        ("metadata", (), ("GET", "", b"")),
+        ("is_live", (), ("GET", "/health/live", b"")),
+        ("is_ready", (), ("GET", "/health/ready", b"")),
+        ("is_model_ready", ("a/b", "v 1"), ("GET", "/models/a%2Fb/versions/v%201/ready", b"")),
+        ("model_metadata", ("m", 1), ("GET", "/models/m/versions/1", b"")),
+        ("config", ("m",), ("GET", "/models/m/config", b"")),
+        ("load", ("m", {"config": "{}"}), (*LOAD, b'{"parameters":{"config":"{}"}}')),
+        ("load", ("m", {"file:1/m": b"\xff"}), (*LOAD, b'{"parameters":{"file:1/m":"/w=="}}')),
+        ("load", ("m",), (*LOAD, b"{}")),
+        ("unload", ("m",), ("POST", "/repository/models/m/unload", b"{}")),
     ],
 )
-def test_other_requests(ask: Callable[[Client], Any], method: str, path: str, body: bytes) -> None:
+def test_other_requests(name: str, arguments: tuple[Any, ...], sent: tuple[str, str, bytes]) -> None:
     recorded = Recorded(content=b"{}")
-    ask(recorded.client)
+    getattr(recorded.client, name)(*arguments)
     [request] = recorded.requests
-    assert (request.method, request.url.raw_path, request.content) == (method, f"/ml/v2{path}".encode(), body)
+    assert (request.method, request.url.raw_path.decode().removeprefix("/ml/v2"), request.content) == sent
 
 
 def test_the_index_and_statistics() -> None:
@@ -161,9 +157,8 @@ def test_the_index_and_statistics() -> None:
     assert [request.url.path for request in recorded.requests] == ["/ml/v2/models/stats", "/ml/v2/models/m/versions/1/stats"]
 
 
-@pytest.mark.parametrize(
-    ("status", "body", "is_yes"),
-    [
+def test_probes_of_any_server() -> None:
+    for status, body, is_yes in (
         (200, b"", True),
         (200, b'{"ready":false}', False),
         (200, b'{"status":"alive"}', True),
@@ -171,39 +166,28 @@ def test_the_index_and_statistics() -> None:
         (400, b"", False),
         (404, b"{}", False),
         (503, b'{"ready":false}', False),
-    ],
-)
-def test_probes_of_any_server(status: int, body: bytes, is_yes: bool) -> None:
-    client = Recorded(status, content=body).client
-    assert (client.is_live(), client.is_ready(), client.is_model_ready("m")) == (is_yes,) * 3
-
-
-def test_a_probe_that_is_refused_is_an_error() -> None:
+    ):
+        client = Recorded(status, content=body).client
+        assert (client.is_live(), client.is_ready(), client.is_model_ready("m")) == (is_yes,) * 3
     with pytest.raises(ErrorResponse, match="status 401: who are you") as caught:
         Recorded(401, content=b'{"error":"who are you"}').client.is_ready()
     assert caught.value.response_status == 401
 
 
-@pytest.mark.parametrize(
-    ("ask", "body", "text"),
-    [
-        (lambda client: client.infer("m", {}), b"<html>", "not one of inference"),
-        (lambda client: client.infer("m", {}), b"", "not one of inference"),
-        (lambda client: client.metadata(), b"<html>", "the response is no JSON: b'<html>'"),
-        (lambda client: client.metadata(), b"[]", r"the response is \[\]: expected a JSON object"),
-        (lambda client: client.metadata(), b"", "the response is None: expected a JSON object"),
-        (lambda client: client.models(), b"{}", "None: expected a list"),
-        (lambda client: client.models(), b'{"models":[{}]}', r"the models \[None\]: expected the name of each"),
-        (lambda client: client.index(), b'["m"]', "'m': expected a JSON object"),
-        (lambda client: client.statistics(), b"{}", "None: expected a list"),
-    ],
-)
-def test_what_is_no_answer_of_the_protocol(ask: Callable[[Client], Any], body: bytes, text: str) -> None:
-    with pytest.raises(InvalidResponse, match=text):
-        ask(Recorded(content=body).client)
-
-
-def test_an_error_that_comes_with_success() -> None:
+def test_what_is_no_answer_of_the_protocol() -> None:
+    for name, body, text in (
+        ("infer", b"<html>", "not one of inference"),
+        ("infer", b"", "not one of inference"),
+        ("metadata", b"<html>", "the response is no JSON: b'<html>'"),
+        ("metadata", b"[]", r"the response is \[\]: expected a JSON object"),
+        ("metadata", b"", "the response is None: expected a JSON object"),
+        ("models", b"{}", "None: expected a list"),
+        ("models", b'{"models":[{}]}', r"the models \[None\]: expected the name of each"),
+        ("index", b'["m"]', "'m': expected a JSON object"),
+        ("statistics", b"{}", "None: expected a list"),
+    ):
+        with pytest.raises(InvalidResponse, match=text):
+            getattr(Recorded(content=body).client, name)(*(("m", {}) if name == "infer" else ()))
     with pytest.raises(ErrorResponse, match="went wrong"):
         Recorded(content=b'{"error":"went wrong"}').client.infer("m", {})
 
@@ -225,257 +209,149 @@ def test_a_server_without_binary_data_is_told_by_its_error() -> None:
         plain.infer("m", {"x": [1]}, binary=False)
 
 
-def answer_once(*parts: bytes, gone: threading.Event | None = None, path: str | None = None) -> Any:
-    """A server that sends these bytes to one client, whatever it asks; with no parts, or with `gone`, it then waits until the client goes.
-
-    Args:
-        path: That of a Unix socket; without it, the server has a port.
-    """
-    listening = socket.create_server(("127.0.0.1", 0)) if path is None else socket.socket(socket.AF_UNIX)
-    if path is not None:
-        listening.bind(path)
-        listening.listen()
-
-    def serve() -> None:
-        with listening, listening.accept()[0] as connection:
-            connection.settimeout(10)
-            connection.recv(2**16)
-            with contextlib.suppress(OSError):  # a connection that is closed before all of the request or the answer was read is reset
-                for part in parts:
-                    connection.sendall(part)
-                if parts and gone is None:
-                    connection.shutdown(socket.SHUT_WR)
-                while connection.recv(2**16):
-                    pass
-            if gone is not None:
-                gone.set()
-
-    threading.Thread(target=serve).start()
-    return listening.getsockname()
-
-
-class Talk:
-    """One question by either client, over a socket."""
-
-    def __init__(self, *, awaited: bool) -> None:
-        self.awaited = awaited
-
-    def __call__(self, url: str, method: str, *arguments: Any, asked_timeout: float | None = None, **options: Any) -> Any:
-        asked = {} if asked_timeout is None else {"timeout": asked_timeout}
-        if not self.awaited:
-            with Client(url, **options) as client:
-                return getattr(client, method)(*arguments, **asked)
-
-        async def ask() -> Any:
-            async with AsyncClient(url, **options) as client:
-                return await getattr(client, method)(*arguments, **asked)
-
-        return asyncio.run(ask())
-
-
-@pytest.fixture(params=[False, True], ids=["Client", "AsyncClient"])
-def talk(request: pytest.FixtureRequest) -> Talk:
-    return Talk(awaited=request.param)
-
-
 STREAM = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n"
-
-
-def test_events_in_any_pieces() -> None:
-    event = json.dumps(GOOD).encode()
-    parts = [
-        STREAM,
-        b"da",
-        b"ta: ",
-        event[:9],
-        event[9:] + b"\n",
-        b"\ndata:" + event + b"\r\n\r\n: a comment\n\nevent: x\ndata: ",
-        event + b"\n\n",
-    ]
-    host, port = answer_once(*parts)
-    with Client(f"http://{host}:{port}/v2") as client:
-        assert [response["y"].tolist() for response in client.stream("m", {})] == [[1.5]] * 3
-
-
 EVENT = b"data: " + json.dumps(GOOD).encode() + b"\n\n"
 
 
-def test_what_is_no_data_at_the_end_of_a_stream_is_nothing() -> None:
-    for end in (b": bye", b"id: 7", b"event: end\n", b"\r\n"):
-        with Client("http://{}:{}/v2".format(*answer_once(STREAM, EVENT + end))) as client:
+def test_events_in_any_pieces(connect: Any) -> None:
+    event = json.dumps(GOOD).encode()
+    parts = [b"da", b"ta: ", event[:9], event[9:] + b"\n", b"\ndata:" + event + b"\r\n\r\n: a comment\n\nevent: x\ndata: ", event + b"\n\n"]
+    with Peer([STREAM, *parts, CLOSE]).listening() as url, connect(url) as client:
+        assert [response["y"].tolist() for response in client.stream("m", {})] == [[1.5]] * 3
+    for end in (b": bye", b"id: 7", b"event: end\n", b"\r\n"):  # what is no data at the end is nothing
+        with Peer([STREAM, EVENT + end, CLOSE]).listening() as url, connect(url) as client:
             assert [response["y"].tolist() for response in client.stream("m", {})] == [[1.5]]
+    assert [response["y"].tolist() for response in Recorded().client.stream("m", {})] == [[1.5]]  # no stream, but a single response
 
 
-@pytest.mark.parametrize("end", [b"data: {", b"data: {}\n", b"da"])
-def test_a_stream_that_ends_within_an_event_is_broken_off(end: bytes) -> None:
-    host, port = answer_once(STREAM, EVENT + end)
-    with Client(f"http://{host}:{port}/v2") as client:
+@pytest.mark.parametrize(
+    ("end", "error"),
+    [
+        (b"data: {", "the stream ends within an event"),
+        (b"data: {}\n", "the stream ends within an event"),
+        (b"da", "the stream ends within an event"),
+        (b'data: {"error":"no more"}\n\n', "no more"),
+    ],
+)
+def test_an_error_at_the_end_of_a_stream_comes_behind_its_responses(end: bytes, error: str) -> None:
+    with Peer([STREAM, EVENT + end, CLOSE]).listening() as url, Client(url) as client:
         responses = client.stream("m", {})
         assert next(responses)["y"].tolist() == [1.5]
-        with pytest.raises(InvalidResponse, match="the stream ends within an event"):
+        with pytest.raises(InferenceError, match=error) as caught:
             next(responses)
+        assert isinstance(caught.value, ErrorResponse if error == "no more" else InvalidResponse)
 
 
-@pytest.mark.parametrize("ask", [lambda client: client.metadata(), lambda client: next(client.stream("m", {}))], ids=["answer", "stream"])
-def test_a_compressed_answer_is_one_for_a_client_of_httpx2(ask: Callable[[Client], Any]) -> None:
+def test_a_compressed_answer_is_one_for_a_client_of_httpx2() -> None:
     head = STREAM.replace(b"\r\n\r\n", b"\r\nContent-Encoding: gzip\r\n\r\n")
-    host, port = answer_once(head, gzip.compress(EVENT))
-    with Client(f"http://{host}:{port}/v2") as client, pytest.raises(InvalidResponse, match="'gzip', which only a client of httpx2 reads"):
-        ask(client)
-    host, port = answer_once(head, gzip.compress(EVENT))
-    with httpx2.Client() as http:
-        assert next(Client(f"http://{host}:{port}/v2", http=http).stream("m", {}))["y"].tolist() == [1.5]
-
-
-def test_a_compressed_refusal_keeps_its_status() -> None:
-    body = gzip.compress(b"{}")
-    answers = [
-        b"HTTP/1.1 %d No\r\nContent-Encoding: gzip\r\nContent-Length: %d\r\n\r\n" % (status, len(body)) + body for status in (503, 401)
-    ]
-    with Client("http://{}:{}/v2".format(*answer_once(answers[0]))) as client:
+    with Peer([head, gzip.compress(EVENT), CLOSE]).listening() as url, Client(url) as client:
+        for ask in (client.metadata, lambda: next(client.stream("m", {}))):
+            with pytest.raises(InvalidResponse, match="'gzip', which only a client of httpx2 reads"):
+                ask()
+        with httpx2.Client() as http:
+            assert next(Client(url, http=http).stream("m", {}))["y"].tolist() == [1.5]
+    refused = b"HTTP/1.1 %d No\r\nContent-Encoding: gzip\r\nContent-Length: 1\r\n\r\n{"  # which keeps its status
+    with Peer(refused % 503).listening() as url, Client(url) as client:
         assert not client.is_ready()
-    with Client("http://{}:{}/v2".format(*answer_once(answers[1]))) as client, pytest.raises(ErrorResponse) as caught:
+    with Peer(refused % 401).listening() as url, Client(url) as client, pytest.raises(ErrorResponse) as caught:
         client.metadata()
     assert caught.value.response_status == 401
 
 
-def test_a_header_that_comes_several_times_is_one_with_commas() -> None:
-    answer = b"HTTP/1.1 401 No\r\nContent-Length: 0\r\nContent-Length: 0\r\nWWW-Authenticate: Basic\r\nwww-authenticate: Bearer\r\n\r\n"
-    with Client("http://{}:{}/v2".format(*answer_once(answer))) as client, pytest.raises(ErrorResponse) as caught:
-        client.metadata()
-    assert caught.value.response_headers["www-authenticate"] == "Basic, Bearer"
-
-
 def test_what_a_server_says_of_a_length_takes_no_memory() -> None:
-    host, port = answer_once(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n{}" % 2**30)
+    peer = Peer([b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n{}" % 2**30, CLOSE])
     tracemalloc.start()
     try:
-        with Client(f"http://{host}:{port}/v2") as client, pytest.raises(ConnectionFailed, match="gave no whole answer"):
+        with peer.listening() as url, Client(url) as client, pytest.raises(ConnectionFailed, match="gave no whole answer"):
             client.metadata()
         assert tracemalloc.get_traced_memory()[1] < 2**24
     finally:
         tracemalloc.stop()
 
 
-def test_a_host_of_the_caller_goes_before_that_of_the_url() -> None:
-    """As an ingress of KServe wants it."""
-    asked: list[bytes] = []
-    with socket.create_server(("127.0.0.1", 0)) as listening:
-
-        def serve() -> None:
-            with listening.accept()[0] as connection:
-                asked.append(connection.recv(2**16))
-                connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}")
-
-        serving = threading.Thread(target=serve)
-        serving.start()
-        with Client(f"http://127.0.0.1:{listening.getsockname()[1]}/v2", headers={"host": "m.example.com"}) as client:
-            assert client.metadata() == {}
-        serving.join(10)
-    assert [line for line in asked[0].split(b"\r\n") if line.lower().startswith(b"host")] == [b"host: m.example.com"]
+def test_headers_of_a_request_and_of_an_answer() -> None:
+    peer = Peer(b"HTTP/1.1 401 No\r\nContent-Length: 0\r\nContent-Length: 0\r\nWWW-Authenticate: Basic\r\nwww-authenticate: Bearer\r\n\r\n")
+    with peer.listening() as url, Client(url, headers={"host": "m.example.com"}) as client, pytest.raises(ErrorResponse) as caught:
+        client.metadata()
+    assert caught.value.response_headers["www-authenticate"] == "Basic, Bearer"  # it came twice
+    # a host of the caller's goes before that of the url, as an ingress of KServe wants it
+    assert [line for line in peer.requests[0].split(b"\r\n") if line.lower().startswith(b"host")] == [b"host: m.example.com"]
 
 
-def test_an_error_in_a_stream_comes_after_its_responses() -> None:
-    host, port = answer_once(STREAM, b"data: " + json.dumps(GOOD).encode() + b'\n\ndata: {"error":"no more"}\n\n')
-    with Client(f"http://{host}:{port}/v2") as client:
-        responses = client.stream("m", {})
-        assert next(responses)["y"].tolist() == [1.5]
-        with pytest.raises(ErrorResponse, match="no more"):
-            next(responses)
+def test_what_goes_wrong_on_the_way_is_one_error(connect: Any) -> None:
+    def fail(url: str, **options: Any) -> ConnectionFailed:
+        with connect(url, **options) as client, pytest.raises(ConnectionFailed) as caught:
+            client.metadata()
+        return caught.value
 
-
-def test_a_single_response_in_place_of_a_stream() -> None:
-    assert [response["y"].tolist() for response in Recorded().client.stream("m", {})] == [[1.5]]
-
-
-def test_what_goes_wrong_on_the_way_is_one_error(talk: Talk) -> None:
     with socket.create_server(("127.0.0.1", 0)) as listening:
         port = listening.getsockname()[1]
-    with pytest.raises(ConnectionFailed, match=rf"^http://127.0.0.1:{port}/v2 cannot be reached: .*refused|failed") as caught:
-        talk(f"http://127.0.0.1:{port}/v2", "is_live")
-    assert (caught.value.is_unsent, caught.value.is_timeout, isinstance(caught.value.__cause__, OSError)) == (True, False, True)
-    host, port = answer_once()
-    with pytest.raises(ConnectionFailed, match=rf"^http://127.0.0.1:{port}/v2 took too long: ") as caught:
-        talk(f"http://{host}:{port}/v2", "metadata", timeout=0.1)
-    assert (caught.value.is_unsent, caught.value.is_timeout) == (False, True)
-    host, port = answer_once()
-    with pytest.raises(ConnectionFailed, match="took too long"):
-        talk(f"http://{host}:{port}/v2", "infer", "m", {"x": [1]}, asked_timeout=0.1)
-    for answer in (b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\n{}", b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\n{}"):
-        host, port = answer_once(answer)
-        with pytest.raises(ConnectionFailed, match=r"gave no whole answer: .") as caught:
-            talk(f"http://{host}:{port}/v2", "metadata", timeout=math.inf)
-        assert (caught.value.is_unsent, caught.value.is_timeout) == (False, False)
+    away = fail(f"http://127.0.0.1:{port}/v2")
+    assert re.match(rf"http://127.0.0.1:{port}/v2 cannot be reached: .*(refused|failed)", str(away))
+    assert (away.is_unsent, away.is_timeout, isinstance(away.__cause__, OSError)) == (True, False, True)
+    with Peer([]).listening() as url:
+        late = fail(url, timeout=0.1)
+        assert str(late).startswith(f"{url} took too long: ")
+        assert (late.is_unsent, late.is_timeout) == (False, True)
+        with connect(url) as client, pytest.raises(ConnectionFailed, match="took too long"):
+            client.infer("m", {"x": [1]}, timeout=0.1)
+    for head in (b"Content-Length: 10\r\n\r\n{}", b"Transfer-Encoding: chunked\r\n\r\n5\r\n{}"):
+        with Peer([b"HTTP/1.1 200 OK\r\n" + head, CLOSE]).listening() as url:
+            cut = fail(url, timeout=math.inf)
+        assert re.search("gave no whole answer: .", str(cut))
+        assert (cut.is_unsent, cut.is_timeout) == (False, False)
 
 
-def test_a_stream_that_is_left_closes_its_connection() -> None:
-    gone = threading.Event()
-    event = b"data: " + json.dumps(GOOD).encode() + b"\n\n"
-    with Client("http://{}:{}/v2".format(*answer_once(STREAM, event, gone=gone))) as client:
-        for _ in client.stream("m", {}):
-            break
-        assert gone.wait(10)
-
-    async def ask(host: str, port: int) -> None:
-        async with AsyncClient(f"http://{host}:{port}/v2") as client:
-            async with contextlib.aclosing(client.stream("m", {})) as responses:
-                async for _ in responses:
-                    break
-            assert await asyncio.to_thread(gone.wait, 10)
-
-    gone.clear()
-    asyncio.run(ask(*answer_once(STREAM, event, gone=gone)))
+def test_a_stream_that_is_left_closes_its_connection(connect: Any) -> None:
+    peer = Peer([STREAM, EVENT])
+    with peer.listening() as url, connect(url) as client:
+        with contextlib.closing(client.stream("m", {})) as responses:
+            next(responses)
+        peer.wait_for_open(0)
 
 
 def test_a_call_that_is_cancelled_closes_its_connection() -> None:
-    gone = threading.Event()
+    peer = Peer([])
 
-    async def ask(host: str, port: int) -> None:
-        async with AsyncClient(f"http://{host}:{port}/v2") as client:
+    async def ask(url: str) -> None:
+        async with AsyncClient(url) as client:
             with pytest.raises(TimeoutError):
                 await asyncio.wait_for(client.infer("m", {}), 0.1)
-            assert await asyncio.to_thread(gone.wait, 10)
+            await asyncio.to_thread(peer.wait_for_open, 0)
 
-    asyncio.run(ask(*answer_once(gone=gone)))
+    with peer.listening() as url:
+        asyncio.run(ask(url))
+        assert len(peer.connections) == 1
 
 
 def test_a_server_on_a_unix_socket(tmp_path: Path) -> None:
     path = str(tmp_path / "a model.sock")
-    answer_once(b'HTTP/1.1 200 OK\r\nContent-Length: 12\r\n\r\n{"name":"m"}', path=path)
-    with Client(f"http+unix://{path}/v2") as client:
+
+    class Answer(BaseRequestHandler):
+        def handle(self) -> None:
+            self.request.recv(2**16)
+            self.request.sendall(b'HTTP/1.1 200 OK\r\nContent-Length: 12\r\n\r\n{"name":"m"}')
+
+    with UnixStreamServer(path, Answer) as server, Client(f"http+unix://{path}/v2") as client:
+        serving = threading.Thread(target=server.handle_request)
+        serving.start()
         assert client.metadata() == {"name": "m"}
+        serving.join(10)
 
 
-@pytest.mark.parametrize(
-    "url",
-    [
-        "",
-        "127.0.0.1:8000",
-        "ftp://host/v2",
-        "http://user:password@host/v2",
-        "http://host/v2?a=b",
-        "http+unix:///run/v2",
-        "http://host:x/v2",
-        "http://host:65536/v2",
-        "http://[::1/v2",
-        "http://a host/v2",
-    ],
-)
-def test_a_url_that_is_none(url: str) -> None:
+def test_a_url_that_is_none() -> None:
     expected = r"the url is .*: expected one such as http://host:8000/v2, http\+unix:///run/model.sock/v2 or grpc://host:8001, without"
-    for kind in (Client, AsyncClient):
-        with pytest.raises(ValueError, match=expected):
-            kind(url)
+    urls = ["", "127.0.0.1:8000", "ftp://host/v2", "http://user:password@host/v2", "http://host/v2?a=b", "http+unix:///run/v2"]
+    for url in (*urls, "http://host:x/v2", "http://host:65536/v2", "http://[::1/v2", "http://a host/v2"):
+        for kind in (Client, AsyncClient):
+            with pytest.raises(ValueError, match=expected):
+                kind(url)
 
 
 @pytest.mark.parametrize("url", ["http://127.0.0.1:1/v2", "grpc://127.0.0.1:1"])
-def test_a_header_that_is_no_text(url: str) -> None:
+def test_headers_that_are_none(url: str) -> None:
     with pytest.raises(TypeError, match="the header 'x-tenant' is 7: expected a string"):
         Client(url, headers={"x-tenant": 7})  # type: ignore[dict-item]
-
-
-@pytest.mark.parametrize("url", ["http://127.0.0.1:1/v2", "grpc://127.0.0.1:1"])
-def test_headers_that_are_no_mapping(url: str) -> None:
     with pytest.raises(TypeError, match=r"headers= is 'x': expected a mapping, such as {'Authorization': "):
         Client(url, headers="x")  # type: ignore[arg-type]
 

@@ -12,11 +12,13 @@ import numpy as np
 import pytest
 from grpc_health.v1 import health_pb2
 
-from oip_asgi import InferenceResponse, InferenceServer
+from oip_asgi import InferenceServer
 from tests.support.grpc_demo import health_of, logged
 from tests.support.grpc_ways import Client, Serving, blocking, made, wire_request
-from tests.support.inside import before_encoding_of_grpc, wait_until_idle, waiting_calls
+from tests.support.inside import break_encoding, wait_until_idle, waiting_calls
 from tests.support.talk import block_until
+
+ways_out = pytest.mark.parametrize("way_out", ["cancelled", pytest.param("deadline", marks=pytest.mark.slow)])
 
 
 class Held:
@@ -35,46 +37,41 @@ class Held:
             raise
 
 
-def test_a_cancelled_call_cancels_an_async_model(serving: Serving, caplog: pytest.LogCaptureFixture) -> None:
-    server, held = InferenceServer(), Held()
-    server.register("held", held)
-    with serving(server) as address:
-        call = Client(address).begin("ModelInfer", wire_request("held"))
-        assert held.begun.wait(30)
-        assert not held.cancelled.is_set()
-        call.cancel()
-        assert held.cancelled.wait(30)
-    assert not logged(caplog)
-
-
-@pytest.mark.slow
-def test_a_deadline_cancels_an_async_model(serving: Serving, caplog: pytest.LogCaptureFixture) -> None:
-    server, held = InferenceServer(), Held()
-    server.register("held", held)
-    with serving(server) as address:
-        code, _ = Client(address).refusal("ModelInfer", wire_request("held"), timeout=2)
-        assert code == "DEADLINE_EXCEEDED"
-        assert held.begun.is_set()
-        assert held.cancelled.wait(30)
-    assert not logged(caplog)
-
-
 class Blocked:
     """A model that holds its thread until it is let go, and counts how often it has begun."""
 
     def __init__(self) -> None:
         self.begun = threading.Semaphore(0)
         self.release = threading.Event()
-        self.times = 0
+        self.times = self.ended = 0
 
     def __call__(self) -> Any:
         self.times += 1
         self.begun.release()
         assert self.release.wait(30)
+        self.ended += 1
         return np.array([1])
 
 
-@pytest.mark.parametrize("way_out", ["cancelled", pytest.param("deadline", marks=pytest.mark.slow)])
+def leave(call: Any, way_out: str) -> None:
+    if way_out == "cancelled":
+        call.cancel()
+
+
+@ways_out
+def test_a_call_whose_client_has_gone_cancels_an_async_model(serving: Serving, way_out: str, caplog: pytest.LogCaptureFixture) -> None:
+    server, held = InferenceServer(), Held()
+    server.register("held", held)
+    with serving(server) as address:
+        call = Client(address).begin("ModelInfer", wire_request("held"), timeout=2 if way_out == "deadline" else 30)
+        assert held.begun.wait(30)
+        assert not held.cancelled.is_set()
+        leave(call, way_out)
+        assert held.cancelled.wait(30)
+    assert not logged(caplog)
+
+
+@ways_out
 def test_a_queued_call_whose_client_has_gone_never_starts(serving: Serving, way_out: str, caplog: pytest.LogCaptureFixture) -> None:
     server, blocked = InferenceServer(), Blocked()
     server.register("blocked", blocked, max_concurrency=1)
@@ -84,8 +81,7 @@ def test_a_queued_call_whose_client_has_gone_never_starts(serving: Serving, way_
         assert blocked.begun.acquire(timeout=30)
         second = client.begin("ModelInfer", wire_request("blocked"), timeout=1 if way_out == "deadline" else 30)
         block_until(lambda: waiting_calls(server, "blocked") == 1)
-        if way_out == "cancelled":
-            second.cancel()
+        leave(second, way_out)
         block_until(lambda: waiting_calls(server, "blocked") == 0)
         blocked.release.set()
         assert first.result().outputs[0].name == "output_0"
@@ -96,11 +92,7 @@ def test_a_queued_call_whose_client_has_gone_never_starts(serving: Serving, way_
 
 def test_a_call_that_is_cancelled_while_its_model_loads_never_starts(serving: Serving) -> None:
     server, load, model = InferenceServer(), Blocked(), Blocked()
-
-    def load_blocked() -> None:
-        load()
-
-    server.register("blocked", model, load=load_blocked)
+    server.register("blocked", model, load=lambda: load() and None)
     with serving(server) as address:
         client = Client(address)
         call = client.begin("ModelInfer", wire_request("blocked"))
@@ -114,7 +106,7 @@ def test_a_call_that_is_cancelled_while_its_model_loads_never_starts(serving: Se
     assert (load.times, model.times) == (1, 1)
 
 
-@pytest.mark.parametrize("way_out", ["cancelled", pytest.param("deadline", marks=pytest.mark.slow)])
+@ways_out
 def test_a_blocking_server_leaves_a_model_with_a_timeout_to_itself_once_its_client_has_gone(way_out: str) -> None:
     """Or all its threads would be held by models that nobody waits for."""
     server, blocked = InferenceServer(), Blocked()
@@ -123,62 +115,32 @@ def test_a_blocking_server_leaves_a_model_with_a_timeout_to_itself_once_its_clie
         client = Client(address)
         call = client.begin("ModelInfer", wire_request("blocked"), timeout=1 if way_out == "deadline" else 30)
         assert blocked.begun.acquire(timeout=30)
-        if way_out == "cancelled":
-            call.cancel()
+        leave(call, way_out)
         assert client.ask("ServerLive", timeout=10).live is True
         blocked.release.set()
         wait_until_idle(server, "blocked")
 
 
-def test_a_cancelled_call_leaves_a_model_in_its_thread_to_end(serving: Serving, caplog: pytest.LogCaptureFixture) -> None:
-    begun, release, ended = threading.Event(), threading.Event(), threading.Event()
-    server = InferenceServer()
-
-    @server.model("slow")
-    def slow() -> Any:
-        begun.set()
-        assert release.wait(30)
-        ended.set()
-        return np.array([1])
-
+def test_a_model_in_its_thread_holds_up_nothing_else_and_ends_after_its_call(serving: Serving, caplog: pytest.LogCaptureFixture) -> None:
+    server, blocked = InferenceServer(), Blocked()
+    server.register("slow", blocked)
     with serving(server) as address:
         client = Client(address)
         call = client.begin("ModelInfer", wire_request("slow"))
-        assert begun.wait(30)
+        assert blocked.begun.acquire(timeout=30)
+        assert client.ask("ServerReady").ready is True
+        assert not call.done()
         call.cancel()
         assert client.ask("ServerLive").live is True
-        release.set()
-        assert ended.wait(30)
+        blocked.release.set()
+        block_until(lambda: blocked.ended == 1)
         assert client.ask("ModelInfer", wire_request("slow")).outputs[0].name == "output_0"
     assert not logged(caplog)
 
 
-def test_a_blocking_model_does_not_hold_up_health(serving: Serving) -> None:
-    begun, release = threading.Event(), threading.Event()
-    server = InferenceServer()
-
-    @server.model("slow")
-    def slow() -> Any:
-        begun.set()
-        assert release.wait(30)
-        return np.array([1])
-
-    with serving(server) as address:
-        client = Client(address)
-        call = client.begin("ModelInfer", wire_request("slow"))
-        assert begun.wait(30)
-        assert client.ask("ServerReady").ready is True
-        assert not call.done()
-        release.set()
-        assert call.result().outputs[0].name == "output_0"
-
-
-@pytest.mark.parametrize("names", [["m"], ["m", "n"]])
-def test_probes_that_give_up_let_a_model_load_all_the_same(serving: Serving, names: list[str]) -> None:
-    loaded: list[str] = []
-    release = threading.Event()
-    server = InferenceServer()
-    for name in names:
+def test_probes_that_give_up_let_models_load_all_the_same(serving: Serving) -> None:
+    server, loaded, release = InferenceServer(), list[str](), threading.Event()
+    for name in ("m", "n"):
 
         async def load(name: str = name) -> None:
             loaded.append(name)
@@ -188,6 +150,7 @@ def test_probes_that_give_up_let_a_model_load_all_the_same(serving: Serving, nam
         server.register(name, lambda: 1, load=load)
     with serving(server) as address:
         client = Client(address)
+        assert (client.ask("ServerLive").live, loaded) == (True, [])  # they load before the first call that needs one
         health = health_of(client)
         for _ in range(2):
             with pytest.raises(grpc.RpcError) as passed:
@@ -197,53 +160,7 @@ def test_probes_that_give_up_let_a_model_load_all_the_same(serving: Serving, nam
         release.set()
         assert waiting.result().outputs[0].name == "output_0"
         assert health.Check(health_pb2.HealthCheckRequest()).status == health_pb2.HealthCheckResponse.SERVING
-    assert sorted(loaded) == names
-
-
-def test_models_load_before_the_first_call_that_needs_one(serving: Serving) -> None:
-    loaded: list[int] = []
-    server = InferenceServer()
-    server.register("lazy", lambda: len(loaded), load=lambda: loaded.append(1))
-    with serving(server) as address:
-        client = Client(address)
-        assert client.ask("ServerLive").live is True
-        assert loaded == []
-        for _ in range(2):
-            assert client.ask("ModelInfer", wire_request("lazy")).outputs[0].shape == [1]
-        assert loaded == [1]
-
-
-def number_request(number: int) -> Any:
-    return wire_request("m", [{"name": "x", "datatype": "INT32", "shape": [1]}], [number.to_bytes(4, "little")])
-
-
-@pytest.mark.parametrize("is_async", [False, True])
-def test_no_call_begins_while_the_reply_before_it_is_encoded(serving: Serving, is_async: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is joined there may be memory that the model uses again."""
-    begun = [threading.Event(), threading.Event()]
-    overlaps: list[bool] = []
-
-    def model(x: np.ndarray) -> np.ndarray:
-        begun[x[0]].set()
-        return x
-
-    async def model_async(x: np.ndarray) -> np.ndarray:
-        return model(x)
-
-    def hook(response: InferenceResponse) -> None:
-        if response.outputs[0].array[0] == 0:
-            overlaps.append(begun[1].wait(0.2))
-
-    before_encoding_of_grpc(monkeypatch, hook)
-    server = InferenceServer()
-    server.register("m", model_async if is_async else model, max_concurrency=1)
-    with serving(server) as address:
-        client = Client(address)
-        first = client.begin("ModelInfer", number_request(0))
-        assert begun[0].wait(30)
-        second = client.begin("ModelInfer", number_request(1))
-        assert [list(call.result().raw_output_contents) for call in (first, second)] == [[b"\0\0\0\0"], [b"\1\0\0\0"]]
-    assert overlaps == [False]
+    assert sorted(loaded) == ["m", "n"]
 
 
 @pytest.mark.parametrize("is_async", [False, True])
@@ -257,11 +174,11 @@ def test_replies_of_a_model_that_uses_its_memory_again_are_not_mixed(serving: Se
     async def model_async(x: np.ndarray) -> np.ndarray:
         return model(x)
 
-    server = InferenceServer()
+    server, described = InferenceServer(), {"name": "x", "datatype": "INT32", "shape": [1]}
     server.register("m", model_async if is_async else model, max_concurrency=1)
     with serving(server) as address:
         client = Client(address)
-        calls = [client.begin("ModelInfer", number_request(number)) for number in range(40)]
+        calls = [client.begin("ModelInfer", wire_request("m", [described], [bytes([number, 0, 0, 0])])) for number in range(40)]
         for number, call in enumerate(calls):
             [data] = call.result().raw_output_contents
             assert set(np.frombuffer(data, "<i4").tolist()) == {number}
@@ -291,3 +208,15 @@ def test_probes_do_not_wake_a_model_that_is_idle_and_a_call_does(serving: Servin
         assert (len(loads), server.models()[0].state) == (before, "idle")
         client.ask("ModelInfer", wire_request("m"))
         assert len(loads) > before
+
+
+def test_what_the_package_itself_gets_wrong_is_logged_and_answered(
+    serving: Serving, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    break_encoding(monkeypatch)
+    server = InferenceServer()
+    server.register("m", lambda: 1)
+    with serving(server) as address:
+        refusal = Client(address).refusal("ModelInfer", wire_request("m"))
+    assert refusal == ("INTERNAL", "internal error: see the server's log")
+    assert [record.getMessage() for record in logged(caplog)] == ["an error of oip_asgi itself, please report it"]

@@ -1,4 +1,4 @@
-"""Content types over gRPC: the cases and the wire vectors of REST's tests, as typed and as raw contents, to both kinds of servers.
+"""Content types over gRPC: the cases and the wire vectors of REST's tests, as typed contents and as raw ones, to a kind of server each.
 
 A model receives the same values as over REST, the same answers come back, and what REST refuses is refused with the same words.
 """
@@ -6,23 +6,19 @@ A model receives the same values as over REST, the same answers come back, and w
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, Final
+from typing import Any
 
 import pytest
 
-from oip_asgi import InferenceRequest, InferenceResponse, InferenceServer, OIPApp, Tensor
+from oip_asgi import InferenceRequest, InferenceServer, OIPApp
 from tests.support.asking import error
 from tests.support.content_types import assert_same, http, make_server
-from tests.support.grpc_ways import SERVINGS, Client, wire_request
-from tests.support.inside.grpc import TYPED
-from tests.support.inside.values import dtype_of, from_bytes, to_bytes
+from tests.support.grpc_ways import Client, awaiting, blocking
 from tests.support.ways import over_asgi
 from tests.table.codec_vectors import VECTORS, Vector
 from tests.table.codec_vectors import assert_same as assert_same_value
 from tests.table.content_types import BAD, CASES, Bad, Case
-from tests.table.test_grpc import assert_same_inference, fill_parameters
-
-FORMS: Final = ["typed", "raw"]
+from tests.table.test_grpc import assert_same_inference, message_of, response_of
 
 
 @pytest.fixture(scope="module")
@@ -36,43 +32,17 @@ def server(seen: list[Any]) -> InferenceServer:
     return make_server(seen)
 
 
-@pytest.fixture(scope="module", params=SERVINGS)
-def client(request: pytest.FixtureRequest, server: InferenceServer) -> Iterator[Client]:
-    with SERVINGS[request.param](server) as address:
+@pytest.fixture(scope="module", params=["typed", "raw"])
+def form(request: pytest.FixtureRequest) -> Any:
+    return request.param
+
+
+@pytest.fixture(scope="module")
+def client(form: str, server: InferenceServer) -> Iterator[Client]:
+    with (blocking if form == "typed" else awaiting)(server) as address:
         yield Client(address)
 
 
-def message_of(model: str, request: InferenceRequest, form: str) -> Any:
-    """A request as a message."""
-    message = wire_request(model)
-    fill_parameters(message.parameters, request.parameters)
-    for tensor in request.inputs:
-        item = message.inputs.add(name=tensor.name, datatype=tensor.datatype, shape=tensor.shape)
-        fill_parameters(item.parameters, tensor.parameters)
-        if form == "typed":
-            item.contents.SetInParent()
-            getattr(item.contents, TYPED[tensor.datatype]).extend(tensor.array.ravel().tolist())
-        else:
-            message.raw_input_contents.append(to_bytes(tensor.array))
-    for output in request.outputs:
-        fill_parameters(message.outputs.add(name=output.name).parameters, output.parameters)
-    return message
-
-
-def response_of(message: Any) -> InferenceResponse:
-    """A message as a response."""
-    outputs = [
-        Tensor(item.name, from_bytes(raw, dtype_of(item.datatype), tuple(item.shape)), parameters_of(item))
-        for item, raw in zip(message.outputs, message.raw_output_contents, strict=True)
-    ]
-    return InferenceResponse(outputs, parameters_of(message))
-
-
-def parameters_of(message: Any) -> dict[str, Any]:
-    return {name: getattr(value, value.WhichOneof("parameter_choice")) for name, value in message.parameters.items()}
-
-
-@pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("name", CASES)
 def test_a_model_receives_what_it_receives_over_rest(
     name: str, form: str, client: Client, server: InferenceServer, seen: list[Any]
@@ -87,7 +57,6 @@ def test_a_model_receives_what_it_receives_over_rest(
     assert_same_inference(over_rest, response)
 
 
-@pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("name", BAD)
 def test_what_rest_refuses_is_refused(name: str, form: str, client: Client, server: InferenceServer) -> None:
     bad: Bad = BAD[name]
@@ -96,7 +65,6 @@ def test_what_rest_refuses_is_refused(name: str, form: str, client: Client, serv
     assert (code, text) == ("INVALID_ARGUMENT", error(over_rest)[1])
 
 
-@pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("name", VECTORS)
 def test_a_vector_in_both_directions(name: str, form: str, client: Client, seen: list[Any]) -> None:
     vector: Vector = VECTORS[name]

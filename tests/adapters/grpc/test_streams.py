@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import queue
 import threading
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import suppress
 from typing import Any
 
@@ -14,16 +14,14 @@ import numpy as np
 import pytest
 
 from oip_asgi import InferenceContext, InferenceError, InferenceServer, TensorSpec
-from oip_asgi.grpc import OIPGRPCApp
-from tests.support.grpc_asgi import GRPC, WEB, frame
-from tests.support.grpc_ways import MESSAGES, SERVICE, SERVINGS, wire_request
+from tests.support.grpc_asgi import STREAM as METHOD
+from tests.support.grpc_ways import MESSAGES, SERVINGS, Client, wire_request
 from tests.support.inside import is_idle, outcomes
 from tests.support.inside.grpc import MOST_UNANSWERED
 from tests.support.streaming import Noted
 from tests.support.talk import block_until
 from tests.support.threads import mounted
 
-METHOD = f"/{SERVICE}/ModelStreamInfer"
 WANTS_FINAL = {"triton_enable_empty_final_response": {"bool_param": True}}
 
 
@@ -34,7 +32,7 @@ class Call:
         self._requests: queue.SimpleQueue[Any] = queue.SimpleQueue()
         self.channel = grpc.insecure_channel(address)
         stream: Any = self.channel.stream_stream(METHOD, response_deserializer=MESSAGES["ModelStreamInfer.response"].FromString)
-        self.call = stream(iter(self._requests.get, None), timeout=30, **options)
+        self.call = stream(iter(self._requests.get, None), **{"timeout": 30, **options})
 
     def __enter__(self) -> Call:
         return self
@@ -94,7 +92,7 @@ class Models:
         self.server.register("large", self.large)
         self.server.register("fails", self.fails, version="3")
         self.server.register("refuses", self.refuses)
-        self.server.register("busy", self.noted.awaiting, max_concurrency=1, max_queue=0)
+        self.server.register("busy", self.silent.awaiting, max_concurrency=1, max_queue=0)
         self.server.register("context", self.context)
         self.server.register("scaled", self.scaled, inputs=[TensorSpec("n", "INT64", [1])])
 
@@ -132,16 +130,13 @@ class Models:
         raise ValueError("secret")
 
     async def refuses(self, n: Any) -> AsyncIterator[Any]:
-        raise_teapot()
+        if n is not None:
+            raise InferenceError("the teapot is empty", status=404)
         yield n
 
     def context(self, n: Any, context: InferenceContext) -> Any:
         path = context.transport["path"] if isinstance(context.transport, dict) else METHOD  # an ASGI scope, or a context of grpc
         return np.array([len(path)]) if context.headers["x-custom"] == "yes" else n
-
-
-def raise_teapot() -> None:
-    raise InferenceError("the teapot is empty", status=404)
 
 
 @pytest.fixture
@@ -162,45 +157,35 @@ def address(request: pytest.FixtureRequest, models: Models) -> Iterator[str]:
     block_until(lambda: is_idle(models.server))
 
 
-@pytest.mark.parametrize("model", ["def", "async"])
-def test_each_item_is_a_response_and_none_is_the_last(address: str, model: str) -> None:
-    with Call(address) as call:
-        call.send(model, request_id="a")
-        call.end()
-        messages = call.rest()
-        assert [said(message) for message in messages] == [("a", [number], False) for number in range(3)]
-        assert {message.infer_response.model_name for message in messages} == {model}
-        assert call.call.code() is grpc.StatusCode.OK
-
-
-def test_the_end_is_told_where_it_is_asked_for(address: str) -> None:
-    with Call(address) as call:
+def test_what_is_said_of_items_and_ends(address: str) -> None:
+    with Call(address, metadata=[("x-custom", "yes")]) as call:
+        for model in ("def", "async"):  # each item is a response, and none is the last
+            call.send(model, request_id="a")
+            messages = [call.next() for _ in range(3)]
+            assert [said(message) for message in messages] == [("a", [number], False) for number in range(3)]
+            assert {message.infer_response.model_name for message in messages} == {model}
+        call.send("async", 0, "a")  # of which nothing is said
+        call.send("quick", 5, "a", parameters=WANTS_FINAL)
+        assert said(call.next()) == ("a", [5], True)
+        call.send("context", 1)
+        assert said(call.next()) == ("", [len(METHOD)], True)
+        call.send("scaled", parameters={"factor": {"int64_param": 5}, **WANTS_FINAL})
+        assert said(call.next()) == ("", [15], True)
         call.send("versioned", 1, "a", parameters=WANTS_FINAL)
         call.send("async", 0, "b", parameters=WANTS_FINAL)
         call.end()
         messages = sorted(call.rest(), key=lambda message: str(message.infer_response.id))
+        assert call.call.code() is grpc.StatusCode.OK
     assert [said(message) for message in messages] == [("a", [0], False), ("a", [], True), ("b", [], True)]
     assert [message.infer_response.model_version for message in messages] == ["2", "2", ""]
     assert [len(message.infer_response.outputs) for message in messages] == [1, 0, 0]
 
 
-def test_a_plain_model_answers_once_and_that_is_the_last(address: str) -> None:
-    with Call(address) as call:
-        call.send("quick", 5, "a", parameters=WANTS_FINAL)
-        call.end()
-        assert [said(message) for message in call.rest()] == [("a", [5], True)]
-
-
-def test_nothing_is_said_of_a_stream_without_items(address: str) -> None:
-    with Call(address) as call:
-        call.send("async", 0, "a")
-        call.end()
-        assert call.rest() == []
-        assert call.call.code() is grpc.StatusCode.OK
-
-
 def test_plain_models_answer_in_the_order_of_their_requests_and_streams_as_they_come(address: str, models: Models) -> None:
     with Call(address) as call:
+        call.send("loaded", 2, "silent")  # a generator that is loaded for its request holds back no other
+        call.send("quick", 5, "a")
+        assert sorted(map(said, (call.next(), call.next()))) == [("a", [5], True), ("silent", [0], False)]
         call.send("slow", 1, "first")
         call.send("quick", 2, "second")
         call.send("nowhere", 3, "third")
@@ -209,26 +194,16 @@ def test_plain_models_answer_in_the_order_of_their_requests_and_streams_as_they_
         models.leave.set()
         assert [said(call.next()), said(call.next())] == [("first", [1], True), ("second", [2], True)]
         assert said(call.next())[0] == "third"
-
-
-def test_a_generator_that_is_loaded_for_a_request_holds_back_no_other(address: str) -> None:
-    with Call(address) as call:
-        call.send("loaded", 2, "silent")
-        call.send("quick", 5, "a")
-        assert sorted(map(said, (call.next(), call.next()))) == [("a", [5], True), ("silent", [0], False)]
-
-
-def test_requests_are_answered_beside_each_other(address: str, models: Models) -> None:
-    with Call(address) as call:
-        call.send("silent", 2, "silent")
-        assert said(call.next()) == ("silent", [0], False)
-        for number in range(3):
-            call.send("quick", number, str(number))
-            assert said(call.next()) == (str(number), [number], True)
         assert models.silent.ended == []
+    models.leave.clear()
+    with Call(address) as call:  # what runs is finished when the client sends no more
+        call.send("slow", 1, "a")
+        call.end()
+        threading.Timer(0.1, models.leave.set).start()
+        assert [said(message) for message in call.rest()] == [("a", [1], True)]
 
 
-def test_errors_name_the_model_and_the_request_and_the_call_goes_on(address: str, caplog: pytest.LogCaptureFixture) -> None:
+def test_errors_name_the_model_and_the_request_and_the_call_goes_on(address: str, models: Models, caplog: pytest.LogCaptureFixture) -> None:
     with Call(address) as call:
         call.send("nowhere", request_id="a")
         request_id, model, text = said(call.next())
@@ -250,37 +225,18 @@ def test_errors_name_the_model_and_the_request_and_the_call_goes_on(address: str
         assert said(call.next()) == ("d", "", "model 'quick', request id 'd': missing input 'n': expected 'n', but got no inputs")
         call.send_bytes(b"\xff\xff")
         assert said(call.next()) == ("", "", "the request cannot be parsed: expected the bytes of inference.ModelInferRequest")
+        call.send("scaled", parameters={"fctor": {"int64_param": 5}})
+        text = "model 'scaled': unknown parameter 'fctor': expected 'factor'; did you mean 'factor'?"
+        assert said(call.next()) == ("", "", text)
+        call.send("busy", 2, "a")
+        assert said(call.next()) == ("a", [0], False)
+        call.send("busy", 2, "b")
+        text = "request id 'b': model 'busy' is busy: 1 call runs and 0 wait, which is all it takes"
+        assert said(call.next()) == ("b", "", text)
         call.send("quick", 5)
         assert said(call.next()) == ("", [5], True)
+    assert outcomes(models.server)[""] == {"invalid": 3}
     assert "secret" in caplog.text
-
-
-def test_scalars_beside_declared_inputs_are_parameters(address: str) -> None:
-    with Call(address) as call:
-        call.send("scaled", parameters={"factor": {"int64_param": 5}, **WANTS_FINAL})
-        assert said(call.next()) == ("", [15], True)
-        call.send("scaled", parameters={"fctor": {"int64_param": 5}})
-        text = "unknown parameter 'fctor': expected 'factor'; did you mean 'factor'?"
-        assert said(call.next()) == ("", "", f"model 'scaled': {text}")
-
-
-def test_requests_for_no_model_are_counted(address: str, models: Models) -> None:
-    with Call(address) as call:
-        call.send("nowhere")
-        call.send_bytes(b"\xff\xff")
-        call.end()
-        assert len(call.rest()) == 2
-    assert outcomes(models.server)[""] == {"invalid": 2}
-
-
-def test_a_busy_model_is_an_error_in_the_stream(address: str, models: Models) -> None:
-    models.server.register("held", models.silent.awaiting, max_concurrency=1, max_queue=0)
-    with Call(address) as call:
-        call.send("held", 2, "a")
-        assert said(call.next()) == ("a", [0], False)
-        call.send("held", 2, "b")
-        text = "request id 'b': model 'held' is busy: 1 call runs and 0 wait, which is all it takes"
-        assert said(call.next()) == ("b", "", text)
 
 
 def test_a_call_may_ask_to_end_at_the_first_error(address: str, models: Models) -> None:
@@ -296,48 +252,33 @@ def test_a_call_may_ask_to_end_at_the_first_error(address: str, models: Models) 
         block_until(lambda: models.silent.ended in (["closed", "finally"], ["cancelled", "finally"]))
 
 
-def test_what_runs_is_finished_when_the_client_sends_no_more(address: str, models: Models) -> None:
-    with Call(address) as call:
-        call.send("slow", 1, "a")
-        call.end()
-        threading.Timer(0.1, models.leave.set).start()
-        assert [said(message) for message in call.rest()] == [("a", [1], True)]
-        assert call.call.code() is grpc.StatusCode.OK
-
-
-@pytest.mark.parametrize("model", ["silent", "silent def"])
+@pytest.mark.parametrize("model", ["silent", "silent def", "stubborn"])
 def test_a_cancelled_call_ends_its_generators(address: str, models: Models, model: str) -> None:
-    with Call(address) as call:
-        call.send(model, 2)
-        call.next()
-        call.send(model, 2)
-        call.next()
+    """Also one that swallows the cancellation, at its next item."""
+    with Call(address, metadata=[("triton_grpc_error", "true")] if model == "stubborn" else []) as call:
+        for _ in range(2):
+            call.send(model, 2)
+            call.next()
         call.call.cancel()
         models.silent.go_on.set() if model == "silent def" else None
         block_until(lambda: models.silent.ended.count("finally") == 2)
         block_until(lambda: is_idle(models.server))
 
 
-@pytest.mark.parametrize("metadata", [[], [("triton_grpc_error", "true")]])
-def test_a_generator_that_swallows_the_cancellation_is_closed_at_its_next_item(address: str, models: Models, metadata: Any) -> None:
-    with Call(address, metadata=metadata) as call:
-        call.send("stubborn")
-        call.next()
-        call.call.cancel()
-        block_until(lambda: models.silent.ended == ["finally"])
-        block_until(lambda: is_idle(models.server))
-
-
 def test_the_deadline_of_a_call_ends_its_generators(address: str, models: Models) -> None:
-    with grpc.insecure_channel(address) as channel:
-        stream: Any = channel.stream_stream(METHOD)
-        numbers = {"name": "n", "datatype": "INT64", "shape": [1], "contents": {"int64_contents": [3]}}
-        call = stream(iter([wire_request("silent", [numbers]).SerializeToString()]), timeout=0.5)
-        next(call)
+    with Call(address, timeout=0.5) as call:
+        call.send("silent")
+        call.next()
         with pytest.raises(grpc.RpcError):
-            next(call)
-        assert call.code() is grpc.StatusCode.DEADLINE_EXCEEDED
+            call.next()
+        assert call.call.code() is grpc.StatusCode.DEADLINE_EXCEEDED
         block_until(lambda: models.silent.ended == ["cancelled", "finally"])
+
+
+def has_settled(number: Callable[[], int]) -> bool:
+    before = number()
+    threading.Event().wait(0.3)
+    return before == number()
 
 
 @pytest.mark.parametrize("address", SERVINGS, indirect=True)  # hypercorn 0.18 takes whatever it is sent
@@ -345,13 +286,12 @@ def test_the_next_item_is_made_when_the_last_was_written(address: str, models: M
     with Call(address) as call:
         call.send("large", 10_000)
         call.next()
-        block_until(lambda: settled(lambda: models.made))  # what the connection takes unread is taken
+        block_until(lambda: has_settled(lambda: models.made))  # what the connection takes unread is taken
         assert models.made < 1000
         call.call.cancel()
 
 
-@pytest.mark.parametrize("address", SERVINGS, indirect=True)
-@pytest.mark.parametrize("kind", ["def", "async def"])
+@pytest.mark.parametrize(("address", "kind"), [("grpc", "async def"), ("grpc.aio", "def")], indirect=["address"])
 def test_a_client_that_does_not_read_holds_no_slot_behind_the_deadline(address: str, models: Models, kind: str) -> None:
     def blocking(n: Any) -> Iterator[Any]:
         for _ in range(int(n[0])):
@@ -378,7 +318,7 @@ def test_the_deadline_of_one_stream_ends_no_other_request_of_the_call(address: s
             await asyncio.sleep(0)
 
     models.server.register("endless", endless, stream_timeout=0.2)
-    for _ in range(3):
+    for _ in range(2):
         with Call(address) as call:
             call.send("endless", request_id="a")
             call.send("waits", 7, "b")
@@ -402,67 +342,22 @@ def test_a_stream_that_the_end_of_the_server_cuts_is_no_whole_one(models: Models
     assert (caught.value.code(), caught.value.details()) == (grpc.StatusCode.UNAVAILABLE, "the server is stopping")
 
 
-@pytest.mark.parametrize("way", ["ASGI, gRPC", "ASGI, gRPC-Web"])
-def test_a_server_that_does_not_take_a_message_until_the_deadline_is_sent_no_more(way: str, models: Models) -> None:
-    models.server.register("unread", models.large, stream_timeout=0.3)
-    sent, numbers = [], {"name": "n", "datatype": "INT64", "shape": [1], "contents": {"int64_contents": [9]}}
-    messages = [{"type": "http.request", "body": frame(wire_request("unread", [numbers]).SerializeToString()), "more_body": True}]
-
-    async def main() -> None:
-        async def receive() -> Any:
-            return messages.pop() if messages else await asyncio.sleep(60)
-
-        async def send(message: Any) -> None:
-            sent.append(message["type"])
-            if len(sent) == 3:
-                await asyncio.sleep(60)
-
-        content_type = GRPC if way == "ASGI, gRPC" else WEB
-        headers = [(b"content-type", content_type.encode()), (b"te", b"trailers")]
-        scope = {"type": "http", "method": "POST", "path": METHOD, "headers": headers, "extensions": {"http.response.trailers": {}}}
-        task: Any = asyncio.ensure_future(OIPGRPCApp(models.server)(scope, receive, send))
-        await asyncio.wait([task], timeout=20)
-        assert task.done()
-        assert is_idle(models.server)
-
-    asyncio.run(main())
-    # the head, a message, one that is not taken, and how the call ended
-    assert sent[:3] == ["http.response.start", "http.response.body", "http.response.body"]
-
-
-def settled(number: Any) -> bool:
-    before = number()
-    threading.Event().wait(0.3)
-    return bool(before == number())
-
-
 def test_no_more_is_read_while_many_requests_are_unanswered(address: str, models: Models) -> None:
+    numbers = range(MOST_UNANSWERED + 20)
     with Call(address) as call:
-        for number in range(MOST_UNANSWERED + 20):
+        for number in numbers:
             call.send("waits", number, str(number))
         block_until(lambda: models.begun >= MOST_UNANSWERED)
-        assert settled(lambda: models.begun)
+        assert has_settled(lambda: models.begun)
         assert models.begun == MOST_UNANSWERED
         models.leave.set()
-        assert [said(call.next()) for _ in range(MOST_UNANSWERED + 20)] == [
-            (str(number), [number], True) for number in range(MOST_UNANSWERED + 20)
-        ]
-
-
-def test_a_model_reaches_the_call(address: str) -> None:
-    with Call(address, metadata=[("x-custom", "yes")]) as call:
-        call.send("context", 1)
-        assert said(call.next()) == ("", [len(METHOD)], True)
+        assert [said(call.next()) for _ in numbers] == [(str(number), [number], True) for number in numbers]
 
 
 def test_infer_names_the_stream(address: str) -> None:
-    with grpc.insecure_channel(address) as channel:
-        numbers = {"name": "n", "datatype": "INT64", "shape": [1], "contents": {"int64_contents": [3]}}
-        with pytest.raises(grpc.RpcError) as caught:
-            channel.unary_unary(f"/{SERVICE}/ModelInfer")(wire_request("async", [numbers]).SerializeToString(), timeout=30)
-    error: Any = caught.value
-    assert error.code() is grpc.StatusCode.INVALID_ARGUMENT
-    assert error.details().endswith("ModelStreamInfer over gRPC")
+    numbers = {"name": "n", "datatype": "INT64", "shape": [1], "contents": {"int64_contents": [3]}}
+    code, text = Client(address).refusal("ModelInfer", wire_request("async", [numbers]))
+    assert (code, text.endswith("ModelStreamInfer over gRPC")) == ("INVALID_ARGUMENT", True)
 
 
 def test_long_requests_are_answered_too(address: str, models: Models) -> None:
@@ -500,22 +395,17 @@ async def cancels_itself(n: Any) -> Any:
     await asyncio.sleep(0)
 
 
-@pytest.mark.parametrize("serving", list(SERVINGS))
-def test_a_model_that_is_cancelled_from_within_has_failed(serving: str) -> None:
-    server = InferenceServer()
-    server.register("cancelled", cancelled_future)
-    server.register("cancels", cancels_itself)
-    with SERVINGS[serving](server) as address:
-        with Call(address) as call:
-            call.send("cancelled", request_id="7")
-            call.end()
-            [message] = call.rest()
-            assert message.error_message == "request id '7': model 'cancelled' failed: see the server's log"
-        with Call(address) as call:
-            call.send("cancels")
-            with pytest.raises(grpc.RpcError) as caught:
-                call.rest()
-    assert (caught.value.code(), caught.value.details()) == (
-        grpc.StatusCode.INTERNAL,
-        "model 'cancels' failed: it cancelled the task that runs it",
-    )
+def test_a_model_that_is_cancelled_from_within_has_failed(address: str, models: Models) -> None:
+    models.server.register("cancelled", cancelled_future)
+    models.server.register("cancels", cancels_itself)
+    with Call(address) as call:
+        call.send("cancelled", request_id="7")
+        call.end()
+        [message] = call.rest()
+        assert message.error_message == "request id '7': model 'cancelled' failed: see the server's log"
+    with Call(address) as call:
+        call.send("cancels")
+        with pytest.raises(grpc.RpcError):
+            call.rest()
+        failed = "model 'cancels' failed: it cancelled the task that runs it"
+        assert (call.call.code(), call.call.details()) == (grpc.StatusCode.INTERNAL, failed)

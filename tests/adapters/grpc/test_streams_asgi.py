@@ -7,30 +7,29 @@ import gzip
 import math
 import tracemalloc
 from base64 import b64encode
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import suppress
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import pytest
 
-from oip_asgi import InferenceServer
+from oip_asgi import InferenceError, InferenceServer
 from oip_asgi.grpc import OIPGRPCApp
-from tests.support.grpc_asgi import GRPC, REFLECTION, WEB, WEB_TEXT, Got, call, frame
+from tests.support.grpc_asgi import GRPC, INFER, REFLECTION, WEB, WEB_TEXT, Got, call, frame
+from tests.support.grpc_asgi import STREAM as PATH
 from tests.support.grpc_ways import MESSAGES, SERVICE, wire_request
 from tests.support.inside import is_idle
 from tests.support.streaming import Noted
 from tests.support.talk import Talk, until
 
-PATH = f"/{SERVICE}/ModelStreamInfer"
-
-
 WRONG = b"\x07\0\0\0\0"
 
 
-def asked(model: str, n: int, request_id: str = "") -> bytes:
+def asked(model: str, n: int, request_id: str = "", *, is_compressed: bool = False, **fields: Any) -> bytes:
     numbers = {"name": "n", "datatype": "INT64", "shape": [1], "contents": {"int64_contents": [n]}}
-    return frame(wire_request(model, [numbers], id=request_id).SerializeToString())
+    message = wire_request(model, [numbers], id=request_id, **fields).SerializeToString()
+    return frame(gzip.compress(message), 1) if is_compressed else frame(message)
 
 
 def served(noted: Noted) -> InferenceServer:
@@ -50,18 +49,23 @@ def ask(body: bytes, content_type: str = GRPC, size: int = 10**6, headers: Any =
     return got
 
 
+def responses(got: Got) -> list[Any]:
+    return [MESSAGES["ModelStreamInfer.response"].FromString(message) for message in got.messages]
+
+
 def ids(got: Got) -> list[str]:
-    return [MESSAGES["ModelStreamInfer.response"].FromString(message).infer_response.id for message in got.messages]
+    return [message.infer_response.id for message in responses(got)]
 
 
-@pytest.mark.parametrize("size", [10**6, 7, 1])
 @pytest.mark.parametrize("content_type", [GRPC, WEB, WEB_TEXT])
-def test_every_protocol_carries_many_messages_both_ways(content_type: str, size: int) -> None:
-    body = asked("m", 2, "a") + asked("plain", 1, "b") + asked("plain", 1, "c")
-    got = ask(b64encode(body) if content_type == WEB_TEXT else body, content_type, size)
-    assert got.refusal == ("OK", "")
-    assert sorted(ids(got)) == ["a", "a", "b", "c"]
-    assert [each for each in ids(got) if each != "a"] == ["b", "c"]
+def test_every_protocol_carries_many_messages_both_ways(content_type: str) -> None:
+    body = asked("m", 2, "a") + frame(b"") + asked("plain", 1, "b", is_compressed=True) + asked("plain", 1, "c")
+    for size in (10**6, 11, 7, 5, 4, 1):
+        encoded = b64encode(body) if content_type == WEB_TEXT else body
+        got = ask(encoded, content_type, size, [("grpc-encoding", "gzip")])
+        assert got.refusal == ("OK", "")
+        assert sorted(ids(got)) == ["", "a", "a", "b", "c"]
+        assert [each for each in ids(got) if each != "a"] == ["", "b", "c"]
 
 
 def test_streams_that_wait_for_nothing_share_a_call() -> None:
@@ -77,31 +81,52 @@ def test_streams_that_wait_for_nothing_share_a_call() -> None:
     assert 200 < ids(got)[:600].count("b") < 400
 
 
-def test_a_call_without_requests_ends_at_once() -> None:
+def test_what_is_no_call_of_messages() -> None:
     assert (ask(b"").refusal, ask(b"").messages) == (("OK", ""), [])
-
-
-def test_what_is_no_frame_ends_the_call() -> None:
     assert ask(WRONG).refusal == ("INVALID_ARGUMENT", "a frame begins with the byte 7: expected 0, or 1 for a compressed message")
     assert ask(asked("plain", 1)[:-1]).refusal[0] == "INVALID_ARGUMENT"
-
-
-def test_headers_that_are_wrong_are_answered_before_any_message() -> None:
-    got = ask(asked("plain", 1), headers=[("grpc-encoding", "br")])
-    assert got.refusal == ("UNIMPLEMENTED", "grpc-encoding 'br' is not supported: expected identity, gzip or deflate")
+    # headers that are wrong are answered before any message
+    unknown = ask(asked("plain", 1), headers=[("grpc-encoding", "br")])
+    assert unknown.refusal == ("UNIMPLEMENTED", "grpc-encoding 'br' is not supported: expected identity, gzip or deflate")
     assert ask(asked("plain", 1), headers=[("grpc-timeout", "soon")]).refusal[0] == "INVALID_ARGUMENT"
 
 
-class Line(Talk):
-    """A call of gRPC whose client sends, goes, or takes nothing for a while, when a test says so."""
+Write: TypeAlias = Callable[[bytes], Awaitable[object]]
 
-    def __init__(self, server: InferenceServer, *frames: bytes, headers: Any = (), path: str = PATH, most: float = math.inf) -> None:
-        scope: dict[str, Any] = {"method": "POST", "headers": [(b"content-type", GRPC.encode()), *headers]}
+
+class Line(Talk):
+    """A call of gRPC whose client sends, goes, or takes nothing for a while, when a test says so.
+
+    Args:
+        write: What is done with each message before it is taken.
+    """
+
+    def __init__(
+        self,
+        server: InferenceServer,
+        *frames: bytes,
+        headers: Any = (),
+        path: str = PATH,
+        most: float = math.inf,
+        content_type: str = GRPC,
+        write: Write | None = None,
+    ) -> None:
+        self._write = write
+        scope: dict[str, Any] = {"method": "POST", "headers": [(b"content-type", content_type.encode()), *headers]}
         super().__init__(
             server, body=None, path=path, app=OIPGRPCApp(server), most=most, extensions={"http.response.trailers": {}}, **scope
         )
         for each in frames:
             self.say(each, ends=False)
+
+    async def _send(self, message: Any) -> None:
+        if self._write is not None and message.get("body"):
+            await self._write(message["body"][5:])
+        await super()._send(message)
+
+    @property
+    def got(self) -> Got:
+        return Got(self.sent)
 
     @property
     def bodies(self) -> int:
@@ -109,9 +134,10 @@ class Line(Talk):
 
 
 @pytest.mark.parametrize("ends", [0, 1, 3], ids=["before it has sent all", "when it has sent all", "behind a server that does not wait"])
-def test_a_client_that_goes_ends_its_generators(ends: int) -> None:
-    noted = Noted(silent_after=0)
-    server = served(noted)
+def test_a_client_that_goes_ends_its_generators_and_is_not_ahead_of_them(ends: int) -> None:
+    silent, noted = Noted(silent_after=0), Noted()
+    server = served(silent)
+    server.register("ahead", noted.awaiting)
 
     async def main() -> None:
         line = Line(server, asked("m", 2), asked("m", 2))
@@ -120,14 +146,26 @@ def test_a_client_that_goes_ends_its_generators(ends: int) -> None:
         await until(lambda: line.bodies == 2)
         line.go()
         await asyncio.wait_for(line.task, 20)
-        assert noted.ended == ["cancelled", "finally"] * 2
+        assert silent.ended == ["cancelled", "finally"] * 2
+        line = Line(server, asked("ahead", 5))
+        await until(lambda: line.sent)
+        line.takes.clear()
+        await until(lambda: noted.made >= 1)
+        made = noted.made
+        await asyncio.sleep(0.05)
+        assert noted.made <= made + 1  # the next item is made when the last was taken
+        line.takes.set()
+        line.say(b"")
+        await asyncio.wait_for(line.task, 20)
+        assert (line.got.refusal, noted.made) == (("OK", ""), 5)
 
     asyncio.run(main())
     assert is_idle(server)
 
 
 def test_what_servers_raise_from_send_means_that_the_client_has_gone(caplog: pytest.LogCaptureFixture) -> None:
-    server, ended = InferenceServer(), list[str]()
+    server, silent, ended = served(Noted(silent_after=0)), Noted(silent_after=0), list[str]()
+    server.register("silent", silent.awaiting)
 
     @server.model("ticks")
     async def ticks(n: Any) -> AsyncIterator[int]:
@@ -139,54 +177,135 @@ def test_what_servers_raise_from_send_means_that_the_client_has_gone(caplog: pyt
             ended.append("ticks")
 
     async def main() -> None:
-        line = Line(server, asked("ticks", 10**6), most=3)
+        line = Line(server, asked("silent", 2), asked("ticks", 10**6), most=4)
         await asyncio.wait_for(line.task, 20)
-        assert [message["type"] for message in line.sent] == ["http.response.start", "http.response.body", "http.response.body"]
+        assert [message["type"] for message in line.sent] == ["http.response.start", *["http.response.body"] * 3]
+        await until(lambda: is_idle(server))
+        assert asyncio.all_tasks() == {asyncio.current_task()}
 
     asyncio.run(main())
-    assert (ended, caplog.text) == (["ticks"], "")
+    assert (ended, silent.ended[-1], caplog.text) == (["ticks"], "finally", "")
     server.stop()
 
 
-def test_the_next_item_is_made_when_the_last_was_taken() -> None:
-    noted = Noted()
-    server = served(noted)
+def test_one_message_is_written_at_a_time_and_everybody_has_a_turn() -> None:
+    noted, writing = Noted(), [0, 0]
+    server = InferenceServer()
+    server.register("m", noted.awaiting, max_concurrency=100)
+
+    async def write(message: bytes) -> None:
+        writing[0] += 1
+        writing[1] = max(writing)
+        await asyncio.sleep(0)
+        writing[0] -= 1
 
     async def main() -> None:
-        line = Line(server, asked("m", 5))
-        await until(lambda: line.sent)
-        line.takes.clear()
-        await until(lambda: noted.made >= 1)
-        made = noted.made
-        await asyncio.sleep(0.05)
-        assert noted.made <= made + 1
-        line.takes.set()
+        line = Line(server, *[asked("m", 20, str(number)) for number in range(10)], write=write)
         line.say(b"")
         await asyncio.wait_for(line.task, 20)
-        assert line.sent[-1]["headers"] == [(b"grpc-status", b"0")]
-        assert noted.made == 5
+        assert line.got.refusal == ("OK", "")
+        assert sorted(ids(line.got)) == sorted(str(number) for number in range(10) for _ in range(20))
+        assert len(set(ids(line.got)[-20:])) > 5  # no stream waits until another one has ended
 
     asyncio.run(main())
+    assert writing == [0, 1]
+    assert is_idle(server)
 
 
-def test_the_time_of_a_call_is_its_grpc_timeout() -> None:
-    noted = Noted(silent_after=0)
+def test_nothing_is_written_behind_the_error_that_ends_a_call_nor_cut_off_by_it() -> None:
+    noted, cut = Noted(), list[bool]()
     server = served(noted)
 
+    @server.model("fails")
+    def fails(n: Any) -> Any:
+        raise InferenceError("no", status=422)
+
+    async def write(message: bytes) -> None:
+        try:
+            await asyncio.sleep(0.01)
+        except asyncio.CancelledError:
+            cut.append(True)
+            raise
+
     async def main() -> None:
-        line = Line(server, asked("m", 2), headers=[(b"grpc-timeout", b"200m")])
+        line = Line(server, asked("m", 1000), asked("fails", 1), headers=[(b"triton_grpc_error", b"true")], write=write)
         await asyncio.wait_for(line.task, 20)
-        assert line.sent[-1]["headers"][0] == (b"grpc-status", b"4")
-        assert noted.ended == ["cancelled", "finally"]
+        assert line.got.refusal == ("INVALID_ARGUMENT", "no")
+        number = len(line.sent)
+        await asyncio.sleep(0.05)
+        assert len(line.sent) == number < 1000
 
     asyncio.run(main())
+    assert (cut, noted.ended[-1]) == ([], "finally")
     assert is_idle(server)
+
+
+def test_a_reload_from_a_generator_to_a_function_leaves_the_flags_of_the_stream_that_runs() -> None:
+    functions, server = [lambda n: n, Noted().blocking], InferenceServer()
+    server.register("m", load=lambda: functions.pop())
+    body = asked("m", 3, parameters={"triton_enable_empty_final_response": {"bool_param": True}})
+
+    async def write(message: bytes) -> None:
+        if functions:
+            await server.load("m")
+
+    async def flags(**options: Any) -> list[bool]:
+        line = Line(server, body, **options)
+        line.say(b"")
+        await asyncio.wait_for(line.task, 20)
+        return [each.infer_response.parameters["triton_final_response"].bool_param for each in responses(line.got)]
+
+    async def main() -> None:
+        assert await flags(write=write) == [False, False, False, True]
+        assert await flags() == [True]
+
+    asyncio.run(main())
+    server.stop()
+
+
+def test_the_time_that_a_body_takes_counts_too() -> None:
+    calls, server = list[int](), InferenceServer()
+
+    @server.model("late")
+    async def late(n: Any) -> None:
+        calls.append(1)
+
+    async def main() -> None:
+        line = Line(server, headers=[(b"grpc-timeout", b"50m")], path=INFER)
+        await asyncio.sleep(0.1)
+        line.say(asked("late", 1))
+        await asyncio.wait_for(line.task, 20)
+        assert (line.got.refusal[0], calls) == ("DEADLINE_EXCEEDED", [])
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("content_type", [GRPC, WEB])
+def test_a_server_that_does_not_take_a_message_until_the_deadline_is_sent_no_more(content_type: str) -> None:
+    server = InferenceServer()
+    server.register("unread", Noted().awaiting, stream_timeout=0.3)
+
+    async def write(message: bytes) -> None:
+        written.append(message)
+        if len(written) == 2:
+            await asyncio.sleep(60)
+
+    written: list[bytes] = []
+
+    async def main() -> None:
+        line = Line(server, asked("unread", 9), content_type=content_type, write=write)
+        await asyncio.wait([line.task], timeout=20)
+        assert line.task.done()
+        assert is_idle(server)
+
+    asyncio.run(main())
+    assert len(written) == 2 + (content_type == WEB)  # whose trailers are a message
 
 
 @pytest.mark.parametrize("goes", [False, True], ids=["its time is over", "its client goes"])
 def test_a_conversation_with_reflection_ends(goes: bool) -> None:
     async def main() -> None:
-        line = Line(InferenceServer(), frame(b"\x3a\x00"), headers=[] if goes else [(b"grpc-timeout", b"1S")], path=REFLECTION)
+        line = Line(InferenceServer(), frame(b"\x3a\x00"), headers=[] if goes else [(b"grpc-timeout", b"200m")], path=REFLECTION)
         await until(lambda: line.bodies == 1)
         assert SERVICE.encode() in line.sent[1]["body"]
         if goes:
@@ -198,25 +317,6 @@ def test_a_conversation_with_reflection_ends(goes: bool) -> None:
             assert line.sent[-1]["headers"][0] == (b"grpc-status", b"4")
 
     asyncio.run(main())
-
-
-def test_the_time_that_a_body_takes_counts_too() -> None:
-    calls, server = list[int](), InferenceServer()
-
-    @server.model("m")
-    async def m(n: Any) -> int:
-        calls.append(1)
-        return 1
-
-    async def main() -> None:
-        line = Line(server, headers=[(b"grpc-timeout", b"50m")], path=f"/{SERVICE}/ModelInfer")
-        await asyncio.sleep(0.1)
-        line.say(asked("m", 1))
-        await asyncio.wait_for(line.task, 20)
-        assert line.sent[-1]["headers"][0] == (b"grpc-status", b"4")
-
-    asyncio.run(main())
-    assert calls == []
 
 
 def test_messages_that_become_large_are_decompressed_when_it_is_their_turn() -> None:
@@ -242,41 +342,38 @@ def test_messages_that_become_large_are_decompressed_when_it_is_their_turn() -> 
     assert peak < 64 * 2**20
 
 
-def test_a_server_that_swallows_the_cancellation_ends_the_generator() -> None:
-    """As gunicorn's `send` over HTTP/2 does at times: it waits for the window of flow control by `asyncio.wait_for`."""
-    noted = Noted()
-
-    async def main() -> None:
-        blocked = asyncio.Event()
-        left = [{"type": "http.request", "body": asked("m", 10**6), "more_body": True}]
-
-        async def receive() -> Any:
-            if left:
-                return left.pop()
-            await blocked.wait()
-            return {"type": "http.disconnect"}
-
-        async def send(message: Any) -> None:
-            if message.get("body"):
-                blocked.set()
-                with suppress(asyncio.CancelledError):
-                    await asyncio.sleep(20)
-
-        scope = {"type": "http", "method": "POST", "path": PATH, "raw_path": PATH.encode(), "root_path": ""}
-        headers = [(b"content-type", GRPC.encode()), (b"te", b"trailers")]
-        app: Any = OIPGRPCApp(server)
-        await asyncio.wait_for(app({**scope, "headers": headers, "extensions": {"http.response.trailers": {}}}, receive, send), 10)
-
-    server = served(noted)
-    asyncio.run(main())
-    assert noted.ended[-1] == "finally"
+async def run_with(server: InferenceServer, receive: Any, send: Any, *headers: tuple[bytes, bytes]) -> None:
+    scope = {"type": "http", "method": "POST", "path": PATH, "raw_path": PATH.encode(), "root_path": ""}
+    sent = [(b"content-type", GRPC.encode()), (b"te", b"trailers"), *headers]
+    app: Any = OIPGRPCApp(server)
+    await asyncio.wait_for(app({**scope, "headers": sent, "extensions": {"http.response.trailers": {}}}, receive, send), 10)
     assert is_idle(server)
     server.stop()
 
 
+def test_a_server_that_swallows_the_cancellation_ends_the_generator() -> None:
+    """As gunicorn's `send` over HTTP/2 does at times: it waits for the window of flow control by `asyncio.wait_for`."""
+    noted, blocked = Noted(), asyncio.Event()
+    left = [{"type": "http.request", "body": asked("m", 10**6), "more_body": True}]
+
+    async def receive() -> Any:
+        if left:
+            return left.pop()
+        await blocked.wait()
+        return {"type": "http.disconnect"}
+
+    async def send(message: Any) -> None:
+        if message.get("body"):
+            blocked.set()
+            with suppress(asyncio.CancelledError):
+                await asyncio.sleep(20)
+
+    asyncio.run(run_with(served(noted), receive, send))
+    assert noted.ended[-1] == "finally"
+
+
 def test_a_server_that_swallows_the_end_of_reading_is_read_no_further() -> None:
-    server, left = served(Noted(silent_after=0)), [asked("m", 2), b""]
-    sent: list[Any] = []
+    left, sent = [asked("m", 2), b""], list[Any]()
 
     async def receive() -> Any:
         with suppress(asyncio.CancelledError):
@@ -286,12 +383,8 @@ def test_a_server_that_swallows_the_end_of_reading_is_read_no_further() -> None:
     async def send(message: Any) -> None:
         sent.append(message)
 
-    scope = {"type": "http", "method": "POST", "path": PATH, "raw_path": PATH.encode(), "root_path": ""}
-    headers = [(b"content-type", GRPC.encode()), (b"te", b"trailers"), (b"grpc-timeout", b"200m")]
-    app: Any = OIPGRPCApp(server)
-    asyncio.run(asyncio.wait_for(app({**scope, "headers": headers, "extensions": {"http.response.trailers": {}}}, receive, send), 10))
+    asyncio.run(run_with(served(Noted(silent_after=0)), receive, send, (b"grpc-timeout", b"200m")))
     assert Got(sent).refusal[0] == "DEADLINE_EXCEEDED"
-    server.stop()
 
 
 class Timeout(BaseException):
@@ -300,26 +393,21 @@ class Timeout(BaseException):
     __module__ = "gevent.timeout"
 
 
-def test_an_inline_model_that_raises_what_is_for_the_host_has_failed() -> None:
-    def raises(n: Any) -> int:
+def test_an_inline_model_that_raises_what_is_no_failure_of_its_own_has_failed() -> None:
+    server = InferenceServer()
+
+    @server.model("for the host", run="inline")
+    def raise_timeout(n: Any) -> int:
         raise Timeout
 
-    server = InferenceServer()
-    server.register("m", raises, run="inline")
-    got = asyncio.run(call(OIPGRPCApp(server), PATH, asked("m", 1)))
-    assert (got.refusal, got.messages) == (("INTERNAL", "model 'm' failed: it raised Timeout"), [])
-    server.stop()
+    @server.model("cancelled", run="inline")
+    def cancel(n: Any) -> int:
+        raise asyncio.CancelledError  # of another task
 
-
-def test_an_inline_model_that_raises_the_cancellation_of_another_task_has_failed_once() -> None:
-    def cancelled(n: Any) -> int:
-        raise asyncio.CancelledError
-
-    server = InferenceServer()
-    server.register("m", cancelled, run="inline")
-    got = asyncio.run(call(OIPGRPCApp(server), PATH, [asked("m", 1), asked("m", 2)]))
-    texts = [MESSAGES["ModelStreamInfer.response"].FromString(message).error_message for message in got.messages]
-    assert texts == ["model 'm' failed: see the server's log"] * 2
+    got = asyncio.run(call(OIPGRPCApp(server), PATH, asked("for the host", 1)))
+    assert (got.refusal, got.messages) == (("INTERNAL", "model 'for the host' failed: it raised Timeout"), [])
+    got = asyncio.run(call(OIPGRPCApp(server), PATH, [asked("cancelled", 1), asked("cancelled", 2)]))
+    assert [each.error_message for each in responses(got)] == ["model 'cancelled' failed: see the server's log"] * 2
     server.stop()
 
 

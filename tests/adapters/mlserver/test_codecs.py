@@ -29,35 +29,32 @@ from oip_asgi.mlserver.errors import CodecError, MLServerError
 from oip_asgi.mlserver.utils import get_model_uri
 
 
-@pytest.mark.parametrize(
-    ("codec", "value", "datatype", "data"),
-    [
+def test_a_tensor_goes_there_and_back() -> None:
+    dates = [datetime(2022, 1, 11), datetime(2023, 1, 11)]
+    values: list[tuple[Any, Any, str, list[Any]]] = [
         (NumpyCodec, np.array([1, 2], np.int32), "INT32", [1, 2]),
         (StringCodec, ["a", "ö"], "BYTES", ["a", "ö"]),
         (Base64Codec, [b"a", b"\xff"], "BYTES", ["YQ==", "/w=="]),
-        (DatetimeCodec, [datetime(2022, 1, 11), datetime(2023, 1, 11)], "BYTES", ["2022-01-11T00:00:00", "2023-01-11T00:00:00"]),
-    ],
-)
-def test_a_tensor_goes_there_and_back(codec: Any, value: Any, datatype: str, data: list[Any]) -> None:
-    expected = {"name": "x", "datatype": datatype, "shape": [2, 1], "parameters": {"content_type": codec.ContentType}, "data": data}
-    for encode, decode in ((codec.encode_input, codec.decode_input), (codec.encode_output, codec.decode_output)):
-        made = encode("x", value, use_bytes=False)
-        assert made.dict() == expected
-        assert list(np.ravel(decode(made))) == list(value)
-        assert codec.can_encode(value)
-    if datatype == "BYTES":
-        assert all(isinstance(element, bytes) for element in codec.encode_input("x", value).data)
+        (DatetimeCodec, dates, "BYTES", ["2022-01-11T00:00:00", "2023-01-11T00:00:00"]),
+    ]
+    for codec, value, datatype, data in values:
+        expected = {"name": "x", "datatype": datatype, "shape": [2, 1], "parameters": {"content_type": codec.ContentType}, "data": data}
+        for encode, decode in ((codec.encode_input, codec.decode_input), (codec.encode_output, codec.decode_output)):
+            made = encode("x", value, use_bytes=False)
+            assert made.dict() == expected
+            assert list(np.ravel(decode(made))) == list(value)
+            assert codec.can_encode(value)
+        assert datatype == "INT32" or all(isinstance(element, bytes) for element in codec.encode_input("x", value).data)
 
 
-@pytest.mark.parametrize(
-    ("codec", "value"),
-    [(NumpyRequestCodec, np.array([[1, 2]], np.float32)), (StringRequestCodec, ["a"]), (PandasCodec, pd.DataFrame({"a": [1], "b": ["x"]}))],
-)
-def test_a_request_goes_there_and_back(codec: Any, value: Any) -> None:
-    request, response = codec.encode_request(value), codec.encode_response("m", value, "1")
-    assert (request.parameters.content_type, response.model_name, response.model_version) == (codec.ContentType, "m", "1")
-    for back in (codec.decode_request(request), codec.decode_response(response)):
-        assert np.array_equal(np.ravel(back), np.ravel(value))
+def test_a_request_goes_there_and_back() -> None:
+    frame = pd.DataFrame({"a": [1], "b": ["x"]})
+    values: dict[Any, Any] = {NumpyRequestCodec: np.array([[1, 2]], np.float32), StringRequestCodec: ["a"], PandasCodec: frame}
+    for codec, value in values.items():
+        request, response = codec.encode_request(value), codec.encode_response("m", value, "1")
+        assert (request.parameters.content_type, response.model_name, response.model_version) == (codec.ContentType, "m", "1")
+        for back in (codec.decode_request(request), codec.decode_response(response)):
+            assert np.array_equal(np.ravel(back), np.ravel(value))
 
 
 def test_what_a_codec_decodes_belongs_to_the_model() -> None:
@@ -72,37 +69,28 @@ def test_what_a_codec_decodes_belongs_to_the_model() -> None:
     assert NumpyCodec.decode_input(text).tolist() == [["a"], ["bc"]]
 
 
-@pytest.mark.parametrize(
-    ("datatype", "shape", "data", "expected"),
-    [
-        ("FP32", [2], [1, None], [1.0, None]),
+def test_the_data_that_models_write() -> None:
+    written: list[tuple[str, list[int], Any, Any]] = [
         ("FP64", [2, 2], [[1, 2], [3, 4]], [[1.0, 2.0], [3.0, 4.0]]),
         ("FP32", [], 1.5, 1.5),
         ("INT64", [0], [], []),
         ("BYTES", [2, 1], [["a"], [b"b"]], [[b"a"], [b"b"]]),
         ("BYTES", [11], "hello world", [b"hello world"]),
         ("BYTES", [1, 5], [b"hello"], [b"hello"]),
-    ],
-)
-def test_the_data_that_models_write(datatype: str, shape: list[int], data: Any, expected: Any) -> None:
-    array = types.ResponseOutput(name="y", shape=shape, datatype=datatype, data=data).to_ours().array
-    assert (array.astype(object).tolist() if datatype != "FP32" or None not in np.ravel(data) else [1.0, None]) == expected
-    if None in np.ravel(data):
-        assert np.isnan(array[1])
+    ]
+    for datatype, shape, data, expected in written:
+        array = types.ResponseOutput(name="y", shape=shape, datatype=datatype, data=data).to_ours().array
+        assert array.astype(object).tolist() == expected
+    gap = types.ResponseOutput(name="y", shape=[2], datatype="FP32", data=[1, None]).to_ours().array
+    assert np.array_equal(gap, [1, np.nan], equal_nan=True)
+    for make in (list, np.array, partial(np.array, dtype=object)):
+        for datatype, data in {"FP32": [1.5, 2], "INT8": [1, 2], "BOOL": [1, 0], "BF16": [1.5, 2], "FP16": [True], "FP64": [1, 2]}.items():
+            made = types.ResponseOutput(name="y", shape=[len(data)], datatype=datatype, data=make(data)).to_ours()
+            assert (made.datatype, made.array.tolist()) == (datatype, data)
 
 
-@pytest.mark.parametrize("make", [list, np.array, partial(np.array, dtype=object)], ids=["list", "array", "objects"])
-@pytest.mark.parametrize(
-    ("datatype", "data"), [("FP32", [1.5, 2]), ("FP32", [1, 2]), ("INT8", [1, 2]), ("BOOL", [1, 0]), ("BF16", [1.5, 2]), ("FP16", [True])]
-)
-def test_an_output_has_the_datatype_that_it_says(make: Any, datatype: str, data: list[Any]) -> None:
-    made = types.ResponseOutput(name="y", shape=[len(data)], datatype=datatype, data=make(data)).to_ours()
-    assert (made.datatype, made.array.tolist()) == (datatype, data)
-
-
-@pytest.mark.parametrize(
-    ("datatype", "data", "text"),
-    [
+def test_data_that_are_not_of_the_datatype() -> None:
+    wrong: list[tuple[str, Any, str]] = [
         ("INT32", [1.5], r"'y': \[1.5\] cannot be INT32"),
         ("UINT8", [300], "cannot be UINT8"),
         ("UINT8", np.array([300]), "cannot be UINT8"),
@@ -112,11 +100,10 @@ def test_an_output_has_the_datatype_that_it_says(make: Any, datatype: str, data:
         ("BYTES", np.array([1.5]), "cannot be BYTES"),
         ("FP32", np.ma.array([1, 2], mask=[False, True]), "masked elements"),
         ("FLOAT", [1.5], "unknown datatype 'FLOAT'"),
-    ],
-)
-def test_data_that_are_not_of_the_datatype(datatype: str, data: Any, text: str) -> None:
-    with pytest.raises(TypeError, match=text):
-        types.ResponseOutput(name="y", shape=[1], datatype=datatype, data=data).to_ours()
+    ]
+    for datatype, data, text in wrong:
+        with pytest.raises(TypeError, match=text):
+            types.ResponseOutput(name="y", shape=[1], datatype=datatype, data=data).to_ours()
 
 
 def settings(**more: Any) -> ModelSettings:

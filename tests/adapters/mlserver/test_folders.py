@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -28,36 +27,43 @@ from tests.support.grpc_ways import Client, blocking, wire_request
 from tests.support.mlserver_folders import ECHO, HELLO, QUESTIONS, WORDS, post, serve, tensor, write
 from tests.support.ways import Answer, Request, over_asgi, ways_into
 
-
-def save_iris(file: Path) -> Any:
-    model = LogisticRegression(max_iter=1000).fit(*load_iris(return_X_y=True))
-    joblib.dump(model, file)
-    return model
+ROWS, KINDS = load_iris(return_X_y=True)
 
 
-def test_scikit_learn(tmp_path: Path) -> None:
-    write(
-        tmp_path, {"name": "iris", "implementation": "mlserver_sklearn.SKLearnModel", "parameters": {"uri": "./m.joblib", "version": "v1"}}
-    )
-    model, rows = save_iris(tmp_path / "m.joblib"), load_iris().data[48:52]
-    server = serve(tmp_path)
+@pytest.fixture(scope="module")
+def iris() -> Any:
+    return LogisticRegression(max_iter=1000).fit(ROWS, KINDS)
+
+
+def serve_estimator(folder: Path, model: Any, **settings: Any) -> InferenceServer:
+    """A server of a folder with an estimator, called m."""
+    write(folder, {"name": "m", "implementation": "mlserver_sklearn.SKLearnModel", **settings})
+    joblib.dump(model, folder / "model.joblib")
+    return serve(folder)
+
+
+def test_scikit_learn(tmp_path: Path, iris: Any) -> None:
+    joblib.dump(iris, tmp_path / "m.joblib")
+    server = serve_estimator(tmp_path, None, parameters={"uri": "./m.joblib", "version": "v1"})
+    rows = ROWS[48:52]
     request = {"inputs": [tensor("predict", "FP32", [4, 4], rows.tolist())]}
-    answer = post(server, "/models/iris/versions/v1/infer", request)
-    assert json.loads(answer.body) == {
-        "model_name": "iris",
+    assert json.loads(post(server, "/models/m/versions/v1/infer", request).body) == {
+        "model_name": "m",
         "model_version": "v1",
         "outputs": [tensor("predict", "INT64", [4, 1], [0, 0, 1, 1], "np")],
     }
-    both = outputs(post(server, "/models/iris/infer", {**request, "outputs": [{"name": "predict_proba"}, {"name": "predict"}]}))
+    both = outputs(post(server, "/models/m/infer", {**request, "outputs": [{"name": "predict_proba"}, {"name": "predict"}]}))
     assert list(both) == ["predict_proba", "predict"]
-    assert np.allclose(both["predict_proba"], model.predict_proba(np.float32(rows)).ravel())
-    assert error(post(server, "/models/iris/infer", {**request, "outputs": [{"name": "transform"}]})) == (
-        400,
-        "LogisticRegression has no output 'transform': ask for predict, predict_proba or transform",
-    )
+    assert np.allclose(both["predict_proba"], iris.predict_proba(np.float32(rows)).ravel())
+    for asked, text in (
+        (["transform"], "LogisticRegression has no output 'transform': ask for predict, predict_proba or transform"),
+        (["predict"] * 2, "output 'predict' is asked for twice: expected each name once"),
+    ):
+        refused = post(server, "/models/m/infer", {**request, "outputs": [{"name": name} for name in asked]})
+        assert error(refused) == (400, text)
     as_frame = {"parameters": {"content_type": "pd"}, "inputs": [tensor(str(n), "FP64", [4], rows[:, n].tolist()) for n in range(4)]}
     with pytest.warns(UserWarning, match="feature names"):
-        assert outputs(post(server, "/models/iris/infer", as_frame)) == {"predict": [0, 0, 1, 1]}
+        assert outputs(post(server, "/models/m/infer", as_frame)) == {"predict": [0, 0, 1, 1]}
 
 
 COLUMNS = pd.DataFrame({"age": [1.0, 5, 2, 8], "net debt": [9.0, 1, 7, 2]})
@@ -74,16 +80,12 @@ class Clip(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         return np.clip(np.asarray(x, float), -9, 9)
 
 
-def nameless(file: Path) -> tuple[str, list[Any]]:
-    model = make_pipeline(Clip(), LogisticRegression()).fit(COLUMNS, [0, 1, 0, 1])
-    joblib.dump(model, file)
-    return "mlserver_sklearn.SKLearnModel", model.predict(COLUMNS).tolist()
+def fit_nameless() -> Any:
+    return make_pipeline(Clip(), LogisticRegression()).fit(COLUMNS, [0, 1, 0, 1])
 
 
-def named(file: Path) -> tuple[str, list[Any]]:
-    model = LogisticRegression().fit(COLUMNS, [0, 1, 0, 1])
-    joblib.dump(model, file)
-    return "mlserver_sklearn.SKLearnModel", model.predict(COLUMNS).tolist()
+def fit_named() -> Any:
+    return LogisticRegression().fit(COLUMNS, [0, 1, 0, 1])
 
 
 def ask_frame(server: InferenceServer, *names: str) -> Answer:
@@ -92,9 +94,7 @@ def ask_frame(server: InferenceServer, *names: str) -> Answer:
 
 
 def test_a_frame_for_an_estimator_that_does_not_know_its_columns(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    implementation, _ = nameless(tmp_path / "model.joblib")
-    write(tmp_path, {"name": "m", "implementation": implementation})
-    server = serve(tmp_path)
+    server = serve_estimator(tmp_path, fit_nameless())
     for _ in range(2):
         assert ask_frame(server, "age", "net debt").status == 200
     [record] = logged(caplog)
@@ -104,55 +104,48 @@ def test_a_frame_for_an_estimator_that_does_not_know_its_columns(tmp_path: Path,
         "add them, in the order of the training"
     )
     assert json.loads(inputs) == DECLARED
-
-
-def test_a_frame_has_so_many_columns_that_are_not_declared(tmp_path: Path) -> None:
-    write(tmp_path, {"name": "m", "implementation": nameless(tmp_path / "model.joblib")[0]})
     text = "the request has 4097 columns: expected 4096 at most, as the settings do not declare them"
-    assert error(ask_frame(serve(tmp_path), *map(str, range(4097)))) == (400, text)
-
-
-@pytest.mark.parametrize(("save", "inputs"), [(nameless, DECLARED), (named, []), (named, DECLARED[::-1])], ids=["settings", "own", "both"])
-def test_columns_of_a_frame_come_in_the_order_of_the_training(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture, save: Any, inputs: Any
-) -> None:
-    implementation, expected = save(tmp_path / "model.joblib")
-    write(tmp_path, {"name": "m", "implementation": implementation, "inputs": inputs})
-    server = serve(tmp_path)
-    for names in (("age", "net debt"), ("net debt", "age")):
-        assert outputs(ask_frame(server, *names)) == {"predict": expected}
-    assert logged(caplog) == []
-    if save is nameless:
-        assert error(ask_frame(server, "age", "x")) == (400, "the columns are ['age', 'x']: expected ['age', 'net debt']")
-
-
-def fitted_with_texts(file: Path) -> None:
-    encoded = make_column_transformer((OneHotEncoder(handle_unknown="ignore"), ["city"]), remainder="passthrough")
-    frame = pd.DataFrame({"age": [1.0, 5, 2, 8], "city": ["Ulm", "Bern", "Ulm", "Bern"]})
-    joblib.dump(make_pipeline(encoded, LogisticRegression()).fit(frame, [0, 1, 0, 1]), file)
-
-
-def fitted_with_an_array(file: Path) -> None:
-    joblib.dump(LogisticRegression().fit(COLUMNS.to_numpy(), [0, 1, 0, 1]), file)
+    assert error(ask_frame(server, *map(str, range(4097)))) == (400, text)
 
 
 @pytest.mark.parametrize(
-    ("save", "content_type", "known"),
+    ("fit", "inputs"), [(fit_nameless, DECLARED), (fit_named, []), (fit_named, DECLARED[::-1])], ids=["settings", "own", "both"]
+)
+def test_columns_of_a_frame_come_in_the_order_of_the_training(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, fit: Any, inputs: Any
+) -> None:
+    server = serve_estimator(tmp_path, fit(), inputs=inputs)
+    for names in (("age", "net debt"), ("net debt", "age")):
+        assert outputs(ask_frame(server, *names)) == {"predict": fit().predict(COLUMNS).tolist()}
+    assert logged(caplog) == []
+    if fit is fit_nameless:
+        assert error(ask_frame(server, "age", "x")) == (400, "the columns are ['age', 'x']: expected ['age', 'net debt']")
+
+
+def fit_with_texts() -> Any:
+    encoded = make_column_transformer((OneHotEncoder(handle_unknown="ignore"), ["city"]), remainder="passthrough")
+    frame = pd.DataFrame({"age": [1.0, 5, 2, 8], "city": ["Ulm", "Bern", "Ulm", "Bern"]})
+    return make_pipeline(encoded, LogisticRegression()).fit(frame, [0, 1, 0, 1])
+
+
+def fit_with_an_array() -> Any:
+    return LogisticRegression().fit(COLUMNS.to_numpy(), [0, 1, 0, 1])
+
+
+@pytest.mark.parametrize(
+    ("fit", "content_type", "known"),
     [
-        (fitted_with_an_array, None, [("x", "FP64", [1, 2])]),
-        (named, "pd", [("age", "FP64", [1]), ("net debt", "FP64", [1])]),
-        (fitted_with_texts, "pd", [("age", "FP64", [1]), ("city", "BYTES", [1])]),
-        (fitted_with_texts, None, []),
-        (fitted_with_an_array, "pd", []),
+        (fit_with_an_array, None, [("x", "FP64", [1, 2])]),
+        (fit_named, "pd", [("age", "FP64", [1]), ("net debt", "FP64", [1])]),
+        (fit_with_texts, "pd", [("age", "FP64", [1]), ("city", "BYTES", [1])]),
+        (fit_with_texts, None, []),
+        (fit_with_an_array, "pd", []),
     ],
 )
 def test_the_example_has_what_the_model_knows_where_the_settings_declare_nothing(
-    tmp_path: Path, save: Any, content_type: str | None, known: list[Any]
+    tmp_path: Path, fit: Any, content_type: str | None, known: list[Any]
 ) -> None:
-    save(tmp_path / "model.joblib")
-    parameters = {} if content_type is None else {"content_type": content_type}
-    write(tmp_path, {"name": "m", "implementation": "mlserver_sklearn.SKLearnModel", "parameters": parameters})
-    server = serve(tmp_path)
+    server = serve_estimator(tmp_path, fit(), parameters={} if content_type is None else {"content_type": content_type})
     server.load_sync("m")
     assert get(server, "/models/m")[1]["inputs"] == []  # as in MLServer: requests may have other names
     body = get(server, "/models/m/openapi.json")[1]["paths"]["/models/m/infer"]["post"]["requestBody"]
@@ -165,16 +158,9 @@ def test_the_example_has_what_the_model_knows_where_the_settings_declare_nothing
         if content_type is None:  # and other names are taken as before
             other = {"inputs": [{**example["inputs"][0], "name": "predict"}]}
             assert json.loads(post(server, "/models/m/infer", other).body) == json.loads(answer.body)
-
-
-def test_an_array_has_as_many_columns_as_that_of_the_training(tmp_path: Path) -> None:
-    joblib.dump(LogisticRegression().fit(COLUMNS.to_numpy(), COLUMNS["age"] > 3), tmp_path / "model.joblib")
-    write(tmp_path, {"name": "m", "implementation": "mlserver_sklearn.SKLearnModel"})
-    server = serve(tmp_path)
-    assert ask(server, "m", predict=COLUMNS.to_numpy()).status == 200
-    for array, shape in ((np.ones((1, 3)), [1, 3]), (np.ones(1), [1]), (np.ones((1, 1, 2)), [1, 1, 2])):
-        expected = (400, f"the rows have the shape {shape}: expected [-1, 2], as in the training")
-        assert error(ask(server, "m", predict=array)) == expected
+            for array, shape in ((np.ones((1, 3)), [1, 3]), (np.ones(1), [1]), (np.ones((1, 1, 2)), [1, 1, 2])):
+                expected = (400, f"the rows have the shape {shape}: expected [-1, 2], as in the training")
+                assert error(ask(server, "m", predict=array)) == expected
 
 
 def test_columns_for_lightgbm_come_in_the_order_of_the_training(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -237,29 +223,25 @@ class Seen(MLModel):
     return server
 
 
-@pytest.mark.parametrize(
-    ("shape", "data", "expected"),
-    [
+def test_texts_whose_shape_does_not_count_them(seen: InferenceServer) -> None:
+    for shape, data, expected in (
         ([3], ["abc"], ([1], ["abc"])),
         ([1], "abc", ([1], ["abc"])),
         ([3], "abc", ([1], ["abc"])),
         ([2, 11], ["hello world", "b"], ([2], ["hello world", "b"])),
         ([2, 2], ["a", "b", "c", "d"], ([2, 2], ["a", "b", "c", "d"])),
         ([7], ["a" * 30_000], ([1], ["a" * 30_000])),
-    ],
-)
-def test_texts_whose_shape_does_not_count_them(seen: InferenceServer, shape: list[int], data: Any, expected: Any) -> None:
-    sent = {"inputs": [tensor("x", "BYTES", shape, data), tensor("y", "BYTES", [2, 1], ["a", "b"]), tensor("z", "BYTES", [5], ["a"])]}
-    found = [("x", *expected), ("y", [2, 1], ["a", "b"]), ("z", [1], ["a"])]
-    for path in ("infer", "generate"):
-        assert outputs(post(seen, f"/models/seen/{path}", sent)) == {"seen": [repr(found)]}
-    if shape != [2, 2]:
-        assert error(post(seen, "/models/strict/infer", {"inputs": sent["inputs"][:1]}))[0] == 400
+    ):
+        sent = {"inputs": [tensor("x", "BYTES", shape, data), tensor("y", "BYTES", [2, 1], ["a", "b"]), tensor("z", "BYTES", [5], ["a"])]}
+        found = [("x", *expected), ("y", [2, 1], ["a", "b"]), ("z", [1], ["a"])]
+        for path in ("infer", "generate"):
+            assert outputs(post(seen, f"/models/seen/{path}", sent)) == {"seen": [repr(found)]}
+        if shape != [2, 2]:
+            assert error(post(seen, "/models/strict/infer", {"inputs": sent["inputs"][:1]}))[0] == 400
 
 
-@pytest.mark.parametrize(
-    ("inputs", "text"),
-    [
+def test_what_else_is_wrong_is_refused_as_ever(seen: InferenceServer) -> None:
+    wrong: list[tuple[Any, str]] = [
         ([tensor("x", "FP32", [3], [1, 2])], "inputs[0] ('x'): data has 2 elements: expected 3"),
         ([tensor("x", "FP32", [1], 5)], "inputs[0] ('x'): data is an integer: expected 1 in a flat array"),
         ([tensor("x", "BYTES", [3], [5])], "inputs[0] ('x'): data[0] is an integer: expected a string for BYTES"),
@@ -268,16 +250,15 @@ def test_texts_whose_shape_does_not_count_them(seen: InferenceServer, shape: lis
         ([tensor("x", "BYTES", [1], ["a"]), tensor("y", "BYTES", [2], "a" * 2**20)], "inputs[1] ('y'): data is a string: expected 2"),
         ([{"name": "x", "datatype": "BYTES", "data": "a"}], "inputs[0]: object missing required field shape"),
         ("x", "inputs: expected array, got str"),
-    ],
-)
-def test_what_else_is_wrong_is_refused_as_ever(seen: InferenceServer, inputs: Any, text: str) -> None:
-    status, found = error(post(seen, "/models/seen/infer", {"inputs": inputs}))
-    assert (status, found[: len(text)]) == (400, text)
+    ]
+    for inputs, text in wrong:
+        status, found = error(post(seen, "/models/seen/infer", {"inputs": inputs}))
+        assert (status, found[: len(text)]) == (400, text)
 
 
-@pytest.fixture(params=["grpcio", *ASGI_CLIENTS])
+@pytest.fixture(params=["grpcio", "ASGI"])
 def grpc_client(seen: InferenceServer, request: pytest.FixtureRequest) -> Iterator[Any]:
-    if request.param != "grpcio":
+    if request.param == "ASGI":
         yield ASGI_CLIENTS[request.param](seen)
         return
     with blocking(seen) as address:
@@ -349,55 +330,38 @@ def test_content_types_and_a_codec_of_ones_own(tmp_path: Path) -> None:
 
 
 def test_arguments_that_are_decoded(tmp_path: Path) -> None:
-    write(tmp_path, {"name": "questions", "implementation": "models.Questions"}, models=QUESTIONS)
+    write(tmp_path, {"name": "asks", "implementation": "models.Questions"}, models=QUESTIONS)
     server = serve(tmp_path)
-    answer = post(
-        server, "/models/questions/infer", {"inputs": [tensor(name, "BYTES", [2], ["a", "bc"]) for name in ("questions", "context")]}
-    )
-    assert json.loads(answer.body)["outputs"] == [tensor("output-0", "INT64", [2, 1], [2, 4], "np")]
-    assert error(post(server, "/models/questions/infer", {"inputs": [tensor("x", "BYTES", [1], ["a"])]})) == (
-        400,
-        "unknown inputs ['x']: expected ['questions', 'context']",
-    )
+
+    def ask_with(*names: str) -> Answer:
+        return post(server, "/models/asks/infer", {"inputs": [tensor(name, "BYTES", [2], ["a", "bc"]) for name in names]})
+
+    assert json.loads(ask_with("questions", "context").body)["outputs"] == [tensor("output-0", "INT64", [2, 1], [2, 4], "np")]
+    expected = "expected ['questions', 'context']"
+    assert error(ask_with("x")) == (400, f"unknown inputs ['x']: {expected}")
+    assert error(ask_with("questions")) == (400, f"missing inputs ['context']: {expected}")
 
 
-def test_requests_share_calls(tmp_path: Path) -> None:
-    settings = {"name": "iris", "implementation": "mlserver_sklearn.SKLearnModel", "max_batch_size": 5, "max_batch_time": 30}
-    write(tmp_path, settings)
-    model, rows = save_iris(tmp_path / "model.joblib"), load_iris().data[::30]
-    server = serve(tmp_path)
+def test_requests_share_calls(tmp_path: Path, iris: Any) -> None:
+    server, rows = serve_estimator(tmp_path, iris, max_batch_size=5, max_batch_time=30), ROWS[::30]
 
     def ask_one(row: Any) -> Any:
-        response = server.infer_sync("iris", {"x": row[np.newaxis]}, outputs=["predict"], id=str(row[0]))
+        response = server.infer_sync("m", {"x": row[np.newaxis]}, outputs=["predict"], id=str(row[0]))
         return response.id, response["predict"].tolist()
 
     with ThreadPoolExecutor(5) as pool:  # the fifth fills the batch, which would wait for 30 seconds else
         answers = list(pool.map(ask_one, rows))
-    assert answers == [(str(row[0]), [[label]]) for row, label in zip(rows, model.predict(rows), strict=True)]
-    [stats] = get(server, "/models/iris/stats")[1]["model_stats"]
+    assert answers == [(str(row[0]), [[label]]) for row, label in zip(rows, iris.predict(rows), strict=True)]
+    [stats] = get(server, "/models/m/stats")[1]["model_stats"]
     assert [batch["batch_size"] for batch in stats["batch_stats"]] == [5]
 
 
-def test_what_requests_ask_for_does_not_mix_in_a_batch(tmp_path: Path) -> None:
-    write(tmp_path, {"name": "iris", "implementation": "mlserver_sklearn.SKLearnModel", "max_batch_size": 2, "max_batch_time": 30})
-    save_iris(tmp_path / "model.joblib")
-    server, rows = serve(tmp_path), load_iris().data[:1]
+def test_what_requests_ask_for_does_not_mix_in_a_batch(tmp_path: Path, iris: Any) -> None:
+    server = serve_estimator(tmp_path, iris, max_batch_size=2, max_batch_time=30)
     with ThreadPoolExecutor(4) as pool:
         asked = ["predict", "predict_proba"] * 2
-        responses = list(pool.map(lambda name: server.infer_sync("iris", {"x": rows}, outputs=[name]), asked))
+        responses = list(pool.map(lambda name: server.infer_sync("m", {"x": ROWS[:1]}, outputs=[name]), asked))
     assert [response.outputs[0].shape for response in responses] == [(1, 1), (1, 3)] * 2
-
-
-def test_what_a_request_lacks_or_asks_for_twice_is_refused(tmp_path: Path) -> None:
-    write(tmp_path / "asks", {"name": "asks", "implementation": "models.Questions"}, models=QUESTIONS)
-    write(tmp_path / "iris", {"name": "iris", "implementation": "mlserver_sklearn.SKLearnModel"})
-    save_iris(tmp_path / "iris" / "model.joblib")
-    server, questions = serve(tmp_path), tensor("questions", "BYTES", [1], ["Who?"])
-    answer = post(server, "/models/asks/infer", {"inputs": [questions]})
-    assert error(answer) == (400, "missing inputs ['context']: expected ['questions', 'context']")
-    rows = tensor("x", "FP64", [1, 4], load_iris().data[0].tolist())
-    answer = post(server, "/models/iris/infer", {"inputs": [rows], "outputs": [{"name": "predict"}] * 2})
-    assert error(answer) == (400, "output 'predict' is asked for twice: expected each name once")
 
 
 def test_a_batch_has_no_headers_of_one_request(tmp_path: Path) -> None:
@@ -430,28 +394,23 @@ from oip_asgi.mlserver.types import InferenceResponse, ResponseOutput
 
 class Answers(MLModel):
     async def predict(self, payload):
-        return InferenceResponse(outputs=[ResponseOutput(name="y", datatype='FLOAT', shape=[1], data=[1.5])])
+        return InferenceResponse(outputs=[ResponseOutput(name="y", datatype={!r}, shape=[{}], data={})])
 """
 
 
-@pytest.mark.parametrize(
-    ("returned", "text"),
-    [
-        ("'FLOAT', shape=[1], data=[1.5]", "'y': unknown datatype 'FLOAT'"),
-        ("'FP32', shape=[1], data=[1e300]", "'y': [1e+300] cannot be FP32"),
-    ],
-)
-def test_a_wrong_output_is_the_models_fault(tmp_path: Path, caplog: pytest.LogCaptureFixture, returned: str, text: str) -> None:
-    answers = ANSWERS.replace("'FLOAT', shape=[1], data=[1.5]", returned)
-    write(tmp_path, {"name": "m", "implementation": "answers.Answers"}, answers=answers)
-    assert error(ask(serve(tmp_path), "m", x=[1.0])) == (500, "model 'm' failed: see the server's log")
-    assert f"TypeError: {text}" in caplog.text
+def test_a_wrong_output_is_the_models_fault(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    def ask_for(datatype: str, *data: float) -> Answer:
+        folder = tmp_path / datatype
+        write(folder, {"name": "m", "implementation": "answers.Answers"}, answers=ANSWERS.format(datatype, len(data), [*data]))
+        return ask(serve(folder), "m", x=[1.0])
 
-
-def test_an_output_may_be_without_texts(tmp_path: Path) -> None:
-    answers = ANSWERS.replace("'FLOAT', shape=[1], data=[1.5]", "'BYTES', shape=[0], data=[]")
-    write(tmp_path, {"name": "m", "implementation": "answers.Answers"}, answers=answers)
-    assert outputs(ask(serve(tmp_path), "m", x=[1.0])) == {"y": []}
+    for answer, text in (
+        (ask_for("FLOAT", 1.5), "'y': unknown datatype 'FLOAT'"),
+        (ask_for("FP32", 1e300), "'y': [1e+300] cannot be FP32"),
+    ):
+        assert error(answer) == (500, "model 'm' failed: see the server's log")
+        assert f"TypeError: {text}" in caplog.text
+    assert outputs(ask_for("BYTES")) == {"y": []}  # an output may be without texts
 
 
 def test_a_parameter_may_have_any_name(sums: Path) -> None:
@@ -522,4 +481,3 @@ class Model(MLModel):
 
     assert asyncio.run(call()) == [True]
     assert (tmp_path / "unloaded").exists()
-    assert threading.active_count() >= 1

@@ -6,7 +6,9 @@ import json
 import logging
 import os
 import re
+import shutil
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,75 +18,55 @@ from oip_asgi import InferenceError
 from tests.support.asking import ask, outputs
 from tests.support.mlserver_folders import SUMS, post, serve, write
 
+HONOURED = "model-settings.json: parameters.environment_tarball cannot be honoured: all models share this Python"
+
 
 @pytest.mark.parametrize(
-    ("file", "settings", "text"),
+    ("settings", "text"),
     [
-        ("model-settings.json", {}, "model-settings.json: Object missing required field `implementation`"),
-        ("model-settings.json", {"implementation": "a.B", "max_batch_size": []}, "Expected `int`, got `array` - at `$.max_batch_size`"),
-        (
-            "model-settings.json",
-            {"implementation": "a.B", "inputs": [{"name": "x", "datatype": "F", "shape": []}]},
-            "model-settings.json: TensorSpec('x', 'F', []): unknown datatype",
-        ),
-        (
-            "model-settings.json",
-            {"implementation": "a.B", "parameters": {"environment_tarball": "./e.tar.gz"}},
-            "model-settings.json: parameters.environment_tarball cannot be honoured: all models share this Python",
-        ),
-        (
-            "settings.json",
-            {"kafka_enabled": True},
-            "settings.json: kafka_enabled cannot be honoured: call the model from a consumer of your own",
-        ),
-        ("settings.json", {"http_port": "x"}, "settings.json: Expected `int`, got `str` - at `$.http_port`"),
+        ({}, "model-settings.json: Object missing required field `implementation`"),
+        ({"implementation": "a.B", "max_batch_size": []}, "Expected `int`, got `array` - at `$.max_batch_size`"),
+        ({"implementation": "a.B", "inputs": [{"name": "x", "datatype": "F", "shape": []}]}, "json: TensorSpec('x', 'F', []): unknown"),
+        ({"implementation": "a.B", "parameters": {"environment_tarball": "./e.tar.gz"}}, HONOURED),
+        ({"kafka_enabled": True}, "settings.json: kafka_enabled cannot be honoured: call the model from a consumer of your own"),
+        ({"http_port": "x"}, "settings.json: Expected `int`, got `str` - at `$.http_port`"),
     ],
 )
-def test_what_cannot_be_honoured_is_refused(tmp_path: Path, file: str, settings: dict[str, Any], text: str) -> None:
-    (tmp_path / file).write_text(json.dumps(settings))
+def test_what_cannot_be_honoured_is_refused(tmp_path: Path, settings: dict[str, Any], text: str) -> None:
+    of_server = {"kafka_enabled", "http_port"} & settings.keys()
+    (tmp_path / ("settings.json" if of_server else "model-settings.json")).write_text(json.dumps(settings))
     with pytest.raises(ValueError, match=re.escape(text)) as refused:
         serve(tmp_path)
     assert str(tmp_path) in str(refused.value)
 
 
-def make_odd(file: Path, kind: str) -> None:
-    match kind:
-        case "deep":
-            file.write_text('{"implementation": "a.B", "parameters": ' + '{"extra":' * 100_000 + "1" + "}" * 100_000 + "}")
-        case "dangling":
-            file.symlink_to(file.parent / "nowhere")
-        case "a link to itself":
-            file.symlink_to(file)
-        case "a pipe":
-            os.mkfifo(file)
-        case "a link to a device":
-            file.symlink_to("/dev/zero")
-
-
-ODD = ["deep", "dangling", "a link to itself", "a pipe", "a link to a device"]
+ODD: dict[str, Callable[[Path], object]] = {
+    "deep": lambda file: file.write_text('{"implementation": "a.B", "a": ' + '{"b":' * 100_000 + "1" + "}" * 100_000 + "}"),
+    "dangling": lambda file: file.symlink_to(file.parent / "nowhere"),
+    "a link to itself": lambda file: file.symlink_to(file),
+    "a pipe": os.mkfifo,
+    "a link to a device": lambda file: file.symlink_to("/dev/zero"),
+}
 
 
 @pytest.mark.parametrize("kind", ODD)
-@pytest.mark.parametrize("name", ["model-settings.json", "settings.json"])
-def test_a_file_that_cannot_be_read_is_named(sums: Path, kind: str, name: str) -> None:
-    odd = sums / ("odd" if name == "model-settings.json" else ".") / name
-    odd.parent.mkdir(exist_ok=True)
-    make_odd(odd, kind)
-    with pytest.raises(ValueError, match=f"^{re.escape(str(odd))}: it is (no file, or a link that leads to none|nested too deep)$"):
-        serve(sums)
-
-
-@pytest.mark.parametrize("kind", ODD)
-def test_a_new_file_that_cannot_be_read_keeps_nobody_from_the_others(sums: Path, kind: str, caplog: pytest.LogCaptureFixture) -> None:
-    server = serve(sums, model_control=True)
-    (sums / "odd").mkdir()
-    make_odd(sums / "odd/model-settings.json", kind)
+def test_a_file_that_cannot_be_read_is_named_and_keeps_nobody_from_the_others(
+    sums: Path, kind: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    server, odd = serve(sums, model_control=True), sums / "odd/model-settings.json"
+    odd.parent.mkdir()
+    ODD[kind](odd)
     write(sums / "right", {"implementation": "models.Sums"}, models=SUMS)
     assert [entry["name"] for entry in json.loads(post(server, "/repository/index", {}).body)] == ["sums", "right"]
-    assert [record.getMessage().partition(": it is")[0] for record in caplog.records] == [
-        f"a new model cannot be registered: {sums}/odd/model-settings.json"
-    ]
+    text = f"a new model cannot be registered: {odd}"
+    assert [record.getMessage().partition(": it is")[0] for record in caplog.records] == [text]
     assert post(server, "/repository/models/sums/load", {}).status == 200
+    for file in (odd, sums / "settings.json"):
+        if file is not odd:
+            shutil.rmtree(odd.parent)
+            ODD[kind](file)
+        with pytest.raises(ValueError, match=f"^{re.escape(str(file))}: it is (no file, or a link that leads to none|nested too deep)$"):
+            serve(sums)
 
 
 def test_folders_and_pipes_that_are_called_like_modules_are_none(sums: Path) -> None:
@@ -94,34 +76,22 @@ def test_folders_and_pipes_that_are_called_like_modules_are_none(sums: Path) -> 
     assert outputs(ask(serve(sums), "sums", x=[1.0, 1.0])) == {"total": [11.0]}
 
 
-def test_a_file_that_is_not_utf_8_is_named(tmp_path: Path) -> None:
+def test_a_file_that_is_not_utf_8_is_named_and_a_folder_without_models_refused(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="there is no model-settings\\.json in this folder or below it"):
+        serve(tmp_path)
     (tmp_path / "model-settings.json").write_bytes(b'{"name":"caf\xe9","implementation":"a.B"}')
     with pytest.raises(ValueError, match=rf"{re.escape(str(tmp_path))}/model-settings.json: .*utf-8"):
         serve(tmp_path)
 
 
-def test_a_folder_without_models_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="there is no model-settings\\.json in this folder or below it"):
-        serve(tmp_path)
-
-
 def test_keys_without_effect_are_named_once(sums: Path, caplog: pytest.LogCaptureFixture) -> None:
-    settings = {"implementation": "models.Sums", "parallel_workers": 2, "warm_workers": True, "colour": "red"}
-    write(sums / "sums", settings)
-    server = serve(sums)
-    outputs(ask(server, "sums", x=[1.0, 1.0]))
-    assert [record.getMessage().partition(": ")[2] for record in caplog.records] == [
-        "not used: parallel_workers (not needed: blocking models run in worker threads, and more processes are more servers); "
-        "warm_workers (not needed: blocking models run in worker threads, and more processes are more servers); colour (unknown)"
-    ]
-
-
-def test_grpc_port_opens_none(sums: Path, caplog: pytest.LogCaptureFixture) -> None:
+    write(sums / "sums", {"implementation": "models.Sums", "parallel_workers": 2, "warm_workers": True, "colour": "red"})
     (sums / "settings.json").write_text('{"grpc_port": 8081}')
-    serve(sums)
-    assert [record.getMessage() for record in caplog.records] == [
-        f"{sums}/settings.json: not used: grpc_port (gRPC needs an application of your own: oip_asgi.grpc.add_to_server for a port of its "
-        "own, or install(..., grpc=True))"
+    outputs(ask(serve(sums), "sums", x=[1.0, 1.0]))
+    threads = "(not needed: blocking models run in worker threads, and more processes are more servers)"
+    assert [record.getMessage().partition(": not used: ")[2] for record in caplog.records] == [
+        "grpc_port (gRPC needs an application of your own: oip_asgi.grpc.add_to_server for a port of its own, or install(..., grpc=True))",
+        f"parallel_workers {threads}; warm_workers {threads}; colour (unknown)",
     ]
 
 
@@ -145,17 +115,13 @@ def test_a_file_that_still_imports_mlserver_is_told_what_to_change(sums: Path, c
     )
 
 
-@pytest.mark.parametrize(
-    ("implementation", "text"),
-    [
+def test_a_class_that_is_not_there(sums: Path) -> None:
+    for implementation, text in (
         ("mlserver_xgboost.Other", "there is no mlserver_xgboost.Other here: expected mlserver_sklearn.SKLearnModel"),
         ("models.Other", "Other"),
         ("models", "expected a module and a class"),
-    ],
-)
-def test_a_class_that_is_not_there(sums: Path, implementation: str, text: str) -> None:
-    write(sums / "sums", {"implementation": implementation})
-    server = serve(sums)
-    with pytest.raises(InferenceError, match="failed to load 'sums'") as failed:
-        server.load_sync("sums")
-    assert text in str(failed.value.__cause__)
+    ):
+        write(sums / "sums", {"implementation": implementation})
+        with pytest.raises(InferenceError, match="failed to load 'sums'") as failed:
+            serve(sums).load_sync("sums")
+        assert text in str(failed.value.__cause__)

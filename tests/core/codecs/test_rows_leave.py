@@ -12,6 +12,7 @@ from functools import partial
 from typing import Annotated, Any, Literal, TypedDict
 
 import attrs
+import msgspec
 import numpy as np
 import pandas as pd
 import pydantic

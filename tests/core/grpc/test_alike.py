@@ -2,43 +2,43 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import asyncio
 from typing import Any
 
 import pytest
 
 from oip_asgi import InferenceServer
+from oip_asgi.grpc import OIPGRPCApp
+from tests.support.grpc_asgi import INFER, STREAM, call, frame
 from tests.support.grpc_ways import MESSAGES, wire_request
-from tests.support.inside import Messages, answer_grpc, stream_grpc
-from tests.support.streaming import ITEMS, KINDS, alone, both_kinds
+from tests.support.streaming import ITEMS, alone, both_kinds
 
-READ = MESSAGES["ModelInferRequest"].FromString
-ONCE = Messages("ModelInfer", READ, MESSAGES["ModelInferResponse"])
-STREAM = Messages("ModelStreamInfer", READ, MESSAGES["ModelStreamInferResponse"])
-
-REQUEST = wire_request("m", [{"name": "n", "datatype": "INT64", "shape": [1]}], [bytes(8)], id="é").SerializeToString()
+NUMBERS = {"name": "n", "datatype": "INT64", "shape": [1]}
 
 
-def serve(model: Callable[[Any], Any]) -> InferenceServer:
-    server = InferenceServer()
-    server.register("m", model, version="2")
-    return server
-
-
-def told(content: bytes) -> Any:
-    """A response without what only streams say."""
-    message = MESSAGES["ModelInferResponse"].FromString(content)
-    message.parameters.pop("triton_final_response", None)
-    return message
-
-
-@pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("name", ITEMS)
-def test_each_item_leaves_as_if_it_were_the_only_one(name: str, kind: str) -> None:
-    server = serve(both_kinds(ITEMS[name])[kind])
-    found = [MESSAGES["ModelStreamInferResponse"].FromString(data) for data in stream_grpc(server, STREAM, [REQUEST])]
-    server.stop()
-    assert [message.error_message for message in found] == [""] * len(found)
-    assert {message.infer_response.parameters["triton_final_response"].bool_param for message in found} == {False}
-    replies = [answer_grpc(serve(alone(ITEMS[name], place)), ONCE, REQUEST) for place in range(len(list(ITEMS[name]())))]
-    assert [told(message.infer_response.SerializeToString()) for message in found] == [told(b"".join(reply.parts)) for reply in replies]
+def test_each_item_leaves_as_if_it_were_the_only_one(name: str) -> None:
+    make, server = ITEMS[name], InferenceServer()
+    singles = {str(place): alone(make, place) for place in range(len(list(make())))}
+    for model, function in {**both_kinds(make), **singles}.items():
+        server.register(model, function, version="2")
+    app = OIPGRPCApp(server)
+
+    async def ask(path: str, model: str) -> list[Any]:
+        asked = wire_request(model, [NUMBERS], [bytes(8)], id="é").SerializeToString()
+        got = await call(app, path, frame(asked))
+        assert got.refusal == ("OK", "")
+        return [MESSAGES[f"{path.rpartition('/')[2]}.response"].FromString(message) for message in got.messages]
+
+    async def ask_all() -> None:
+        expected = [response for model in singles for response in await ask(INFER, model)]
+        for model in both_kinds(make):
+            found = await ask(STREAM, model)
+            assert [message.error_message for message in found] == [""] * len(found)
+            responses = [message.infer_response for message in found]
+            assert [each.parameters.pop("triton_final_response").bool_param for each in responses] == [False] * len(found)
+            for each in (*expected, *responses):
+                each.model_name = ""
+            assert responses == expected
+
+    asyncio.run(ask_all())

@@ -6,18 +6,14 @@ Format: Protocol Buffers, Encoding.
 from __future__ import annotations
 
 import struct
-import tracemalloc
 from collections.abc import Iterator
 from typing import Any
 
-import numpy as np
 import pytest
 
 from oip_asgi import InferenceRequest, InferenceResponse, InferenceServer, Tensor
-from tests.support.grpc_ways import MESSAGES, SERVINGS, Client, wire_request
-from tests.support.inside import Messages, answer_grpc, trips_of_grpc
-from tests.support.inside.grpc import TYPED
-from tests.support.inside.values import DTYPES, dtype_of, to_bytes
+from tests.support.grpc_ways import SERVINGS, Client, wire_request
+from tests.table.test_grpc import parameters_of
 
 VARINT, FIXED64, BYTES, START_GROUP, END_GROUP, FIXED32 = range(6)
 
@@ -72,23 +68,24 @@ SAME = {
 }
 
 
+def echo(request: InferenceRequest) -> InferenceResponse:
+    return InferenceResponse([Tensor(tensor.name, tensor.array, tensor.parameters) for tensor in request.inputs], request.parameters)
+
+
 @pytest.fixture(scope="module", params=SERVINGS)
 def client(request: pytest.FixtureRequest) -> Iterator[Client]:
     server = InferenceServer()
-
-    @server.model("echo")
-    def echo(request: InferenceRequest) -> InferenceResponse:
-        return InferenceResponse([Tensor(tensor.name, tensor.array, tensor.parameters) for tensor in request.inputs], request.parameters)
-
+    server.register("echo", echo)
     with SERVINGS[request.param](server) as address:
         yield Client(address)
 
 
-@pytest.mark.parametrize("way", SAME)
-def test_every_way_to_write_a_tensor_is_read(client: Client, way: str) -> None:
-    answer = client.ask("ModelInfer", SAME[way])
-    [output] = answer.outputs
-    assert (output.name, output.datatype, [*output.shape], [*answer.raw_output_contents]) == ("x", "FP32", [2], [FLOATS])
+def test_every_way_to_write_a_tensor_is_read(client: Client) -> None:
+    for way, data in SAME.items():
+        answer = client.ask("ModelInfer", data)
+        [output] = answer.outputs
+        found = (output.name, output.datatype, [*output.shape], [*answer.raw_output_contents])
+        assert found == ("x", "FP32", [2], [FLOATS]), way
 
 
 @pytest.mark.parametrize("size", [8, 80_000])
@@ -100,22 +97,13 @@ def test_raw_contents_between_the_other_fields_are_read(client: Client, size: in
     answer = client.ask("ModelInfer", data)
     assert [output.name for output in answer.outputs] == ["a", "b"]
     assert list(answer.raw_output_contents) == raw
-
-
-@pytest.mark.parametrize("size", [8, 80_000])
-def test_raw_contents_beside_a_group_are_read(client: Client, size: int) -> None:
-    tensor = field(5, field(1, "a") + field(2, "UINT8") + field(3, number(size)))
-    answer = client.ask("ModelInfer", GROUP + MODEL + tensor + field(7, bytes(size)))
-    assert list(answer.raw_output_contents) == [bytes(size)]
+    beside_group = GROUP + MODEL + tensors[0] + field(7, raw[0])
+    assert list(client.ask("ModelInfer", beside_group).raw_output_contents) == raw[:1]
 
 
 def entry(key: str | None, value: bytes | None) -> bytes:
     """An entry of the map `parameters` of a request."""
     return field(4, (b"" if key is None else field(1, key)) + (b"" if value is None else field(2, value)))
-
-
-def parameters_of(answer: Any) -> dict[str, Any]:
-    return {name: getattr(value, value.WhichOneof("parameter_choice")) for name, value in answer.parameters.items()}
 
 
 ONE, TWO = varint(2, 1), varint(2, 2)
@@ -136,101 +124,56 @@ MAPS = {
 }
 
 
-@pytest.mark.parametrize("case", MAPS)
-def test_parameters_are_read_as_maps_are(client: Client, case: str) -> None:
-    data, expected = MAPS[case]
-    found = parameters_of(client.ask("ModelInfer", MODEL + data))
-    assert found == expected
-    assert {name: type(value) for name, value in found.items()} == {name: type(value) for name, value in expected.items()}
+def test_parameters_are_read_as_maps_are(client: Client) -> None:
+    for case, (data, expected) in MAPS.items():
+        found = parameters_of(client.ask("ModelInfer", MODEL + data))
+        assert found == expected, case
+        assert {name: type(value) for name, value in found.items()} == {name: type(value) for name, value in expected.items()}, case
 
 
-@pytest.mark.parametrize("value", [None, b"", LATER])
-def test_a_parameter_of_no_kind_that_is_known_is_refused(client: Client, value: bytes | None) -> None:
-    code, text = client.refusal("ModelInfer", MODEL + entry("a", value))
-    assert (code, text[:28]) == ("INVALID_ARGUMENT", "parameters['a'] has no value")
+def test_a_parameter_of_no_kind_that_is_known_is_refused(client: Client) -> None:
+    for value in (None, b"", LATER):
+        code, text = client.refusal("ModelInfer", MODEL + entry("a", value))
+        assert (code, text[:28]) == ("INVALID_ARGUMENT", "parameters['a'] has no value")
 
 
-@pytest.mark.parametrize(
-    ("method", "code", "text"),
-    [
-        ("ModelInfer", "NOT_FOUND", "Request for unknown model: '' is not found: expected 'echo'"),
-        ("ModelReady", "NOT_FOUND", "Request for unknown model: '' is not found: expected 'echo'"),
-        ("ModelMetadata", "NOT_FOUND", "Request for unknown model: '' is not found: expected 'echo'"),
-    ],
-)
-def test_an_empty_message_asks_for_the_model_without_a_name(client: Client, method: str, code: str, text: str) -> None:
-    assert client.refusal(method, b"") == (code, text)
+def test_an_empty_message_asks_for_the_model_without_a_name(client: Client) -> None:
+    for method in ("ModelInfer", "ModelReady", "ModelMetadata"):
+        assert client.refusal(method, b"") == ("NOT_FOUND", "Request for unknown model: '' is not found: expected 'echo'")
 
 
-@pytest.mark.parametrize("method", ["ServerLive", "ServerReady", "ServerMetadata"])
-def test_methods_without_arguments_take_those_of_later_versions(client: Client, method: str) -> None:
-    assert client.ask(method, LATER + GROUP) == client.ask(method, b"")
-    assert client.refusal(method, b"\xff")[0] == "INVALID_ARGUMENT"
+def test_methods_without_arguments_take_those_of_later_versions(client: Client) -> None:
+    for method in ("ServerLive", "ServerReady", "ServerMetadata"):
+        assert client.ask(method, LATER + GROUP) == client.ask(method, b"")
+        assert client.refusal(method, b"\xff")[0] == "INVALID_ARGUMENT"
 
 
-ELEMENTS: dict[str, Any] = {
-    "bool_contents": True,
-    "int_contents": 1,
-    "int64_contents": 1,
-    "uint_contents": 1,
-    "uint64_contents": 1,
-    "fp32_contents": 1.0,
-    "fp64_contents": 1.0,
-    "bytes_contents": b"1",
+ONES: dict[str, tuple[Any, dict[str, bytes]]] = {
+    "bool_contents": (True, {"BOOL": b"\1"}),
+    "int_contents": (1, {"INT8": b"\1", "INT16": b"\1\0", "INT32": b"\1\0\0\0"}),
+    "int64_contents": (1, {"INT64": b"\1" + bytes(7)}),
+    "uint_contents": (1, {"UINT8": b"\1", "UINT16": b"\1\0", "UINT32": b"\1\0\0\0"}),
+    "uint64_contents": (1, {"UINT64": b"\1" + bytes(7)}),
+    "fp32_contents": (1.0, {"FP32": b"\0\0\x80?"}),
+    "fp64_contents": (1.0, {"FP64": bytes(6) + b"\xf0?"}),
+    "bytes_contents": (b"1", {"BYTES": b"\1\0\0\x001"}),
 }
+"""Each field: a one, and the bytes of it in the datatypes whose field it is."""
 
 
-@pytest.mark.parametrize("contents", ELEMENTS)
-@pytest.mark.parametrize("datatype", [*DTYPES, "BF16"])
-def test_contents_are_in_the_one_field_of_their_datatype(client: Client, datatype: str, contents: str) -> None:
-    tensor = {"name": "x", "datatype": datatype, "shape": [1], "contents": {contents: [ELEMENTS[contents]]}}
-    request = wire_request("echo", [tensor])
-    expected = TYPED.get(datatype)
-    if contents == expected:
-        element = np.array([ELEMENTS[contents]], dtype_of(datatype))
-        assert list(client.ask("ModelInfer", request).raw_output_contents) == [to_bytes(element)]
-    elif expected is None:
-        text = f"inputs[0] ('x'): datatype {datatype} has no field in contents: send it as raw_input_contents"
-        assert client.refusal("ModelInfer", request) == ("INVALID_ARGUMENT", text)
-    else:
-        text = f"inputs[0] ('x'): contents.{contents} is given: expected contents.{expected} for {datatype}"
-        assert client.refusal("ModelInfer", request) == ("INVALID_ARGUMENT", text)
-
-
-def test_no_more_inputs_are_taken_than_over_rest(client: Client) -> None:
-    code, text = client.refusal("ModelInfer", MODEL + field(5, NAMED + field(3, number(0))) * 50_001)
-    assert (code, text) == ("INVALID_ARGUMENT", "the request has more than 50000 inputs")
-    code, text = client.refusal("ModelInfer", MODEL + field(6, field(1, "y")) * 50_001)
-    assert (code, text) == ("INVALID_ARGUMENT", "the request has more than 50000 outputs")
-
-
-INFER = Messages("ModelInfer", MESSAGES["ModelInferRequest"].FromString, MESSAGES["ModelInferResponse"])
-
-MILLION = {
-    "inputs": (field(5, b"") * 1_000_000, "the request has more than 50000 inputs"),
-    "outputs": (field(6, b"") * 1_000_000, "the request has more than 50000 outputs"),
-    "raw contents": (field(7, b"") * 1_000_000, "the request has more than 50000 raw contents"),
-    "numbers": (
-        field(5, NAMED + SHAPE + field(5, field(6, bytes(4_000_000)))),
-        "inputs[0] ('x'): contents.fp32_contents has 1000000 elements: expected 2 for shape [2]",
-    ),
-}
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(("message", "text"), MILLION.values(), ids=MILLION)
-def test_a_million_of_anything_is_refused_before_anything_is_made_of_it(message: bytes, text: str) -> None:
-    server = InferenceServer()
-    server.register("echo", lambda x: x)
-    tracemalloc.start()
-    try:
-        reply = answer_grpc(server, INFER, MODEL + message)
-        peak = tracemalloc.get_traced_memory()[1]
-    finally:
-        tracemalloc.stop()
-    assert (reply.code, reply.details) == ("INVALID_ARGUMENT", text)
-    assert peak < 2**20 + 2 * len(message)  # the message itself, and the copy of it that is parsed
-    server.stop()
+def test_contents_are_in_the_one_field_of_their_datatype(client: Client) -> None:
+    fields = {datatype: (field, raw) for field, (_, datatypes) in ONES.items() for datatype, raw in datatypes.items()}
+    for contents, (element, _) in ONES.items():
+        for datatype in (*fields, "FP16", "BF16"):
+            request = wire_request("echo", [{"name": "x", "datatype": datatype, "shape": [1], "contents": {contents: [element]}}])
+            expected, raw = fields.get(datatype, (None, b""))
+            if contents == expected:
+                assert list(client.ask("ModelInfer", request).raw_output_contents) == [raw]
+                continue
+            text = f"inputs[0] ('x'): contents.{contents} is given: expected contents.{expected} for {datatype}"
+            if expected is None:
+                text = f"inputs[0] ('x'): datatype {datatype} has no field in contents: send it as raw_input_contents"
+            assert client.refusal("ModelInfer", request) == ("INVALID_ARGUMENT", text)
 
 
 NESTED = {
@@ -242,39 +185,8 @@ NESTED = {
 }
 
 
-@pytest.mark.parametrize("case", NESTED)
-def test_nesting_never_hurts(client: Client, case: str) -> None:
-    call = client.begin("ModelInfer", NESTED[case])
-    if call.exception() is not None:
-        assert client.refusal("ModelInfer", NESTED[case])[0] == "INVALID_ARGUMENT"
-    assert client.ask("ServerLive").live is True
-
-
-MANY = 100_000
-X = {"name": "x", "shape": [MANY]}
-
-
-@pytest.mark.parametrize(
-    ("tensor", "raw", "trips"),
-    [
-        ({**X, "datatype": "FP32"}, bytes(4 * MANY), 2),
-        ({"name": "x", "datatype": "FP32", "shape": [20 * MANY]}, bytes(80 * MANY), 2),
-        ({**X, "datatype": "BYTES"}, bytes(4 * MANY), 2),
-        ({**X, "datatype": "FP32", "contents": {"fp32_contents": [0.0] * MANY}}, bytes(4 * MANY), 2),
-        ({"name": "x", "datatype": "FP32", "shape": [2], "contents": {"fp32_contents": [0.0] * 2}}, bytes(8), 0),
-    ],
-    ids=["numbers", "many numbers", "strings", "typed numbers", "few"],
-)
-def test_what_takes_long_is_decoded_and_encoded_beside_the_event_loop(tensor: Any, raw: bytes, trips: int) -> None:
-    server = InferenceServer()
-
-    @server.model("echo")
-    async def echo(x: np.ndarray) -> np.ndarray:
-        return x
-
-    data = wire_request("echo", [tensor], [] if "contents" in tensor else [raw]).SerializeToString()
-    reply, trips_made = trips_of_grpc(server, INFER, data)
-    server.stop()
-    answer = MESSAGES["ModelInferResponse"].FromString(b"".join(reply.parts))
-    assert list(answer.raw_output_contents) == [raw]
-    assert (reply.code, trips_made) == ("OK", ["conversion"] * trips)
+def test_nesting_never_hurts(client: Client) -> None:
+    for data in NESTED.values():
+        if client.begin("ModelInfer", data).exception() is not None:
+            assert client.refusal("ModelInfer", data)[0] == "INVALID_ARGUMENT"
+        assert client.ask("ServerLive").live is True
