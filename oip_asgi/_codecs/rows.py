@@ -253,6 +253,7 @@ def _to_datetime(value: datetime) -> datetime | None:
 
 _CONVERTERS: Final[Mapping[Any, Callable[[Any], Any]]] = {
     Enum: attrgetter("value"),
+    (np.datetime64, np.timedelta64): lambda value: value if type(value.tolist()) is int else value.tolist(),  # of nanoseconds: refused
     (np.generic, np.ndarray): methodcaller("tolist"),
     (list, tuple): lambda value: _to_plain(list(value)),
     datetime: _to_datetime,

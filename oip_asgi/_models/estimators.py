@@ -77,6 +77,12 @@ def is_of_library(function: Callable[..., Any]) -> bool:
     return find_library(find_owner(function)) in PROBABILITIES
 
 
+def takes_columns(function: Callable[..., Any], inputs: Sequence[TensorSpec]) -> bool:
+    """Whether declared inputs are the columns of the frame that an estimator takes, as `specs_of` lists them."""
+    names = {each.name for each in inputs}
+    return len(names) > 1 and is_of_library(function) and names.isdisjoint(inspect.signature(function).parameters)
+
+
 def refuses_request(function: Callable[..., Any], error: BaseException) -> bool:
     """Whether an error is how a model of these libraries refuses a request. "Not fitted" is an AttributeError too, and none."""
     is_refusal = isinstance(error, (ValueError, TypeError)) or find_library(error) in PROBABILITIES

@@ -23,7 +23,7 @@ from .annotations import Outputs
 from .bind import bind
 from .binding import Binding
 from .callables import STREAMS, Kind, find_owner, kind_of
-from .estimators import declare, is_of_library
+from .estimators import declare, is_of_library, takes_columns
 from .limiter import Uses
 from .model_options import ModelOptions
 
@@ -255,7 +255,8 @@ def _check_batching(binding: Binding, outputs: Sequence[TensorSpec], options: Mo
 def _complete_options(options: ModelOptions, function: Callable[..., Any], codecs: Codecs, *, is_loaded: bool) -> ModelOptions:
     """The options with what a fitted estimator says of itself, where they declare no inputs."""
     if options.inputs:
-        return options
+        is_frame = options.content_type is None and takes_columns(function, options.inputs)
+        return msgspec.structs.replace(options, content_type="pd") if is_frame else options
     try:
         declaration = declare(function, has_frames=PandasCodec in codecs.requests.values())
     except ValueError as error:

@@ -50,7 +50,7 @@ def with_value(cls: Any, name: str, value: Any) -> Any:
 WRONG: list[tuple[str, Any]] = [
     *(("flag", value) for value in ("false", "no", "0", 0, 1, None, np.int64(0))),
     *(("flags", value) for value in (["false"], [0], [None], "no")),
-    *(("count", value) for value in ("3", 1.5, 2.0, True, None, 2**63)),
+    *(("count", value) for value in ("3", 1.5, 2.0, True, None, 2**63, np.timedelta64(5, "ns"), np.datetime64(1, "ns"))),
     *(("maybe", value) for value in ("3", 1.5, True)),
     *(("share", value) for value in ("1.5", True, None, 2**53 + 1)),
     *(("shares", value) for value in (["1.5"], [1, 2**53 + 1], (2**53 + 1,), [None])),

@@ -287,7 +287,7 @@ def test_columns_are_known_by_their_places_where_the_estimator_knows_no_names() 
     server = InferenceServer()
     columns = make_column_transformer((StandardScaler(), [0]), (SimpleImputer(), [1]))
     pipeline = make_pipeline(columns, LogisticRegression()).fit(FRAME.to_numpy(), KINDS)
-    server.register("m", pipeline.predict, content_type="pd", inputs=specs_of(FRAME))
+    server.register("m", pipeline.predict, inputs=specs_of(FRAME))
     with pytest.warns(UserWarning, match="X has feature names"):
         assert generate(server, {"height": 1.0, "age": None})[0] == 200
     with pytest.warns(UserWarning, match="X has feature names"):
