@@ -57,10 +57,8 @@ WRONG: list[tuple[str, Any]] = [
     *(("maybe", value) for value in ("3", 1.5, True)),
     *(("share", value) for value in ("1.5", True, None, 2**53 + 1)),
     *(("shares", value) for value in (["1.5"], [1, 2**53 + 1], [None])),
-    *(
-        ("label", value)
-        for value in (1, b"a", None, date(2024, 1, 2), UUID(int=1), Decimal("1.5"), msgspec.Raw(b'"a"'), [], object(), "\ud800")
-    ),
+    *(("label", value) for value in (1, b"a", None, date(2024, 1, 2), UUID(int=1), Decimal("1.5"), msgspec.Raw(b'"a"'))),
+    *(("label", value) for value in ([], object(), "\ud800")),
     *(("raw", value) for value in ("/w==", None)),
     *(("day", value) for value in (datetime(2024, 1, 2), "2024-01-02", None)),
     *(("moment", value) for value in (date(2024, 1, 2), "2024-01-02T00:00:00.1234567", pd.NaT, pd.Timestamp(1), None)),
