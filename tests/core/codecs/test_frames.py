@@ -282,26 +282,20 @@ def told(datatype: str, data: list[Any], categories: Any, content_type: str | No
         ([column("INT64", [1]), column("INT64", [1])], "column 'x' is there twice"),
         ([column("INT64", [1, 2], shape=[1, 2])], r"tensor 'x' has shape \[1, 2\]: expected \[N\] or \[N, 1\]"),
         ([column("INT64", [1], shape=[])], r"tensor 'x' has shape \[\]"),
-        ([column("INT64", [1], "str")], "tensor 'x' has datatype INT64: expected BYTES for 'str'"),
         ([column("BYTES", ["1", "{"], "pd_json")], r"element 1 is b'\{', which is not JSON"),
         ([column("BYTES", ['"a', 'b"', "1,2"], "pd_json")], """element 0 is b'"a', which is not JSON"""),
-        ([column("BYTES", ["1,2", ""], "pd_json")], "element 0 is b'1,2', which is not JSON"),
         ([column("BYTES", ["1", "", "2,3"], "pd_json")], "element 1 is b'', which is not JSON"),
         ([column("BYTES", ["[" * 100_000], "pd_json")], "element 0 is .* nested too deep"),
         ([column("BYTES", ["1", '{"a":' * 101 + "1" + "}" * 101], "pd_json")], "element 1 is .* nested more than 100 deep"),
         ([column("BYTES", ["2022-01-11", "today"], "datetime")], "element 1 is b'today', which is not an ISO 8601"),
         ([column("BYTES", ["é"], "datetime")], "element 0 is b'"),
         ([column("BYTES", ["2022-01-11T11:00:00Z", "2022-01-11T11:00:00"], "datetime")], "element 1 is .* with an offset from UTC"),
-        ([column("BYTES", ["2022-01-11", "NaT\0"], "datetime")], r"element 1 is b'NaT\\x00', which is not an ISO 8601"),
-        ([column("BYTES", ["2022-02-30"], "datetime")], "element 0 is b'2022-02-30'"),
         ([column("BYTES", ["2022-01-11T00Z", "0001-01-01T00:00:00+00:00:01"], "datetime")], "element 1 is b'0001-01-01T00:00:00"),
         ([column("INT64", [1], "pd")], "column 'x' has the content_type 'pd': expected one of np, str, base64, datetime, pd_json"),
         ([column("INT64", [1], pd_dtype="evil")], "column 'x' has the pd_dtype 'evil': expected one of"),
         ([column("INT64", [3], pd_dtype="Int8")], "column 'x' cannot be Int8, as its pd_dtype says: its values are int64"),
-        ([column("BYTES", ["99999999999999999999", "null"], "pd_json", pd_dtype="Int64")], "column 'x' cannot be Int64"),
         ([column("BYTES", ['"5"'], "pd_json", pd_dtype="Int64")], "column 'x' cannot be Int64"),
         ([column("FP64", ["Infinity"], pd_dtype="Int64")], "column 'x' cannot be Int64"),
-        ([column("BYTES", ["{}"], "pd_json", pd_dtype="category")], "column 'x' cannot be category"),
         ([column("BYTES", ["2022-01-11T00Z", "9999-12-31T23:59-01:00"], "datetime")], "tensor 'x': .*(9999-12-31T23:59|1 to 9999)"),
         ([column("BYTES", ["0001-01-01T00:00+01:00"], "datetime")], "tensor 'x': .*(0001-01-01T00:00|1 to 9999)"),
         (
@@ -315,27 +309,21 @@ def told(datatype: str, data: list[Any], categories: Any, content_type: str | No
         ([column("BYTES", ["2022-01-11T11:00:00.5"], "datetime", pd_dtype="datetime64[s]")], "its values are finer than that"),
         ([told("BYTES", ["1"], 5)], "column 'x' has the pd_categories 5, which is not valid: expected the text of a JSON object"),
         ([told("BYTES", ["1"], "{")], "the pd_categories '{', which is not valid"),
-        ([told("BYTES", ["1"], "[" * 100_000)], "the pd_categories '.*, which is not valid"),
         ([told("BYTES", ["1"], {"data": []})], "the pd_categories .*`datatype`"),
         ([told("BYTES", ["1"], {"datatype": "BYTES", "data": [1]})], r"the pd_categories .* data\[0\] is an integer: expected a string"),
-        ([told("BYTES", ["1"], {"datatype": "BYTES", "data": ["\ud800", "1"]})], "the pd_categories"),
         ([told("BYTES", ["1"], {"datatype": "WORDS", "data": ["1"]})], "unknown datatype 'WORDS'"),
         (
             [told("INT8", [1], {"datatype": "INT8", "data": [1, 300]})],
             "the pd_categories .* data: element 1 is out of range for INT8",
         ),
-        ([told("INT64", [1], {"datatype": "INT64", "data": [True]})], "the pd_categories .*: expected an integer"),
         ([told("FP64", [1], {"datatype": "FP64", "data": [1, None]})], "in its pd_categories: Categorical categories cannot be null"),
         ([told("BYTES", ["1"], {"datatype": "BYTES", "data": ["1", "1"]})], "one of them is there twice"),
         ([told("BYTES", ["1"], {"datatype": "BYTES", "data": ["1"], "content_type": "nope"})], "has the content_type 'nope'"),
-        ([told("BYTES", ["1"], {"datatype": "BYTES", "data": ["1"], "content_type": "base64"})], "which is not base64"),
         ([told("BYTES", ["1"], {"datatype": "BYTES", "data": ["1"], "dtype": "Int8"})], "column 'x' cannot be Int8"),
         (
             [told("BYTES", ["a", "b"], {"datatype": "BYTES", "data": ["a", "c"]})],
             "in its pd_categories: row 1 is 'b', which is not one of them",
         ),
-        ([told("INT64", [1], {"datatype": "BYTES", "data": ["1"]})], "row 0 is .*1.*, which is not one of them"),
-        ([told("BYTES", ["{}"], {"datatype": "BYTES", "data": ["1"]}, "pd_json")], "in its pd_categories: unhashable"),
         ([told("BYTES", ["1"], {"datatype": "BYTES", "data": ["[]"], "content_type": "pd_json"})], "in its pd_categories: unhashable"),
         ([told("BYTES", ["1"], {"datatype": "BYTES", "data": ["1"], "dtype": "category"})], "categories cannot have the dtype category"),
     ],
@@ -414,24 +402,6 @@ def test_a_missing_string_is_none_whichever_pandas_reads_it() -> None:
     assert pd.isna(missing)
 
 
-def test_lists_are_read_and_written_without_python_code_for_each_element() -> None:
-    """Ten thousand elements take as many calls as two do, or nearly."""
-    moments = [NOON, NOON.replace(microsecond=5)] * 5_000
-    lists: list[tuple[Any, list[Any]]] = [
-        (StringCodec, ["a", "é"] * 5_000),
-        (Base64Codec, [b"a", b"\xff"] * 5_000),
-        (DatetimeCodec, moments),
-        (DatetimeCodec, [moment.replace(tzinfo=UTC) for moment in moments]),
-    ]
-    for codec, values in lists:
-        tensor = codec.encode_input("x", values)
-        assert codec.decode_input(tensor) == values
-        asked = [partial(codec.encode_input, "x", values), partial(codec.decode_input, tensor), partial(codec.can_encode, values)]
-        assert max(map(calls_of, asked)) < 100
-    results: list[list[Any]] = [["a"] * 10_000, [b"a"] * 10_000]
-    assert max(calls_of(partial(Tensor, "x", result)) for result in results) < 100
-
-
 def calls_of(function: Callable[[], Any]) -> int:
     """How many calls of Python functions, generators' steps among them, a call makes."""
     calls = 0
@@ -448,17 +418,24 @@ def calls_of(function: Callable[[], Any]) -> int:
     return calls
 
 
-CHEAP = ["numpy f4", "bool", "nullable Int64", "text", "object text", "category", "missing category", "datetime", "datetime with zone"]
-
-
-@pytest.mark.parametrize("name", CHEAP)
-def test_no_python_code_runs_for_each_cell(name: str) -> None:
-    """Ten thousand rows take as many calls as three do, or nearly."""
-    values = pd.Series(COLUMNS[name])
-    many = pd.DataFrame({"x": pd.concat([values] * 3_334, ignore_index=True)})
-    request = PandasCodec.encode_request(many)
-    assert calls_of(lambda: PandasCodec.encode_request(many)) < 1_000
-    assert calls_of(lambda: PandasCodec.decode_request(request)) < 3_000
+def test_no_python_code_runs_for_each_element_of_a_list_or_cell_of_a_frame() -> None:
+    """Ten thousand take as many calls as two do, or nearly."""
+    moments = [NOON, NOON.replace(microsecond=5)] * 5_000
+    zoned = [moment.replace(tzinfo=UTC) for moment in moments]
+    texts, pieces = ["a", "é"] * 5_000, [b"a", b"\xff"] * 5_000
+    lists: list[tuple[Any, list[Any]]] = [(StringCodec, texts), (Base64Codec, pieces), (DatetimeCodec, moments), (DatetimeCodec, zoned)]
+    for codec, values in lists:
+        tensor = codec.encode_input("x", values)
+        assert codec.decode_input(tensor) == values
+        asked = [partial(codec.encode_input, "x", values), partial(codec.decode_input, tensor), partial(codec.can_encode, values)]
+        assert max(map(calls_of, asked)) < 100
+    assert max(calls_of(partial(Tensor, "x", result)) for result in (["a"] * 10_000, [b"a"] * 10_000)) < 100  # type: ignore[arg-type]
+    kinds = "numpy f4, bool, nullable Int64, text, object text, category, missing category, datetime, datetime with zone"
+    for name in kinds.split(", "):
+        many = pd.DataFrame({"x": pd.concat([pd.Series(COLUMNS[name])] * 3_334, ignore_index=True)})
+        request = PandasCodec.encode_request(many)
+        assert calls_of(partial(PandasCodec.encode_request, many)) < 1_000, name
+        assert calls_of(partial(PandasCodec.decode_request, request)) < 3_000, name
 
 
 @pytest.mark.parametrize("in_turns", [False, True])

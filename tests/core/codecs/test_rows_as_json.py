@@ -8,9 +8,7 @@ import json
 import math
 from collections.abc import Callable
 from datetime import date, datetime
-from decimal import Decimal
 from typing import Annotated, Any, Literal, TypedDict
-from uuid import UUID
 
 import msgspec
 import numpy as np
@@ -63,7 +61,7 @@ class Known(Score):
     more: int = 1
 
 
-Wide: Any = msgspec.defstruct("Wide", [(f"f{index}", int | None, None) for index in range(30)])
+Wide, WideOfPydantic = (make("Wide", **{f"f{index}": (int | None, None) for index in range(30)}) for make in (of_msgspec, of_pydantic))
 
 
 ADA = {"age": 3, "fee": 1.5, "city": "Ulm", "isNew": True, "plan": "free", "kind": 1}
@@ -171,12 +169,11 @@ def test_rows_have_no_binary_data() -> None:
 
 def test_how_many_values_there_may_be() -> None:
     """Fields that are left to their defaults count too."""
-    of_pydantic: Any = pydantic.create_model("OfPydantic", **{f"f{index}": (int | None, None) for index in range(30)})  # type: ignore[call-overload]
     too_wide = "the rows have more than 100000 values, as each has 30 fields: use infer"
     cases: list[tuple[Any, dict[str, Any], int, str]] = [
         (Plain, {"value": 1.0, "label": ","}, 50_000, "the object has more than 100000 values: use infer"),
         (Wide, {}, 3_333, too_wide),
-        (of_pydantic, {}, 3_333, too_wide),
+        (WideOfPydantic, {}, 3_333, too_wide),
     ]
     for cls, row, most, error in cases:
         server = serve_rows(list[cls], list[float], lambda rows: [1.0])
@@ -315,11 +312,8 @@ def test_a_text_that_is_no_date_is_told_with_its_row_and_field() -> None:
 @pytest.mark.parametrize(
     ("cls", "result", "expected"),
     [
-        (Score, Score("a", math.nan), {"label": "a", "value": None, "count": 0}),
-        (Score, Score("a", math.inf), {"label": "a", "value": "Infinity", "count": 0}),
-        (Score, Score("a", 1.0, -(2**63)), {"label": "a", "value": 1.0, "count": -(2**63)}),
-        (Score, Score("\ud800", 1.0), None),
         (Score, Known("a", 1.0), {"label": "a", "value": 1.0, "count": 0}),
+        (Score, Score(np.str_("a"), 0.5), {"label": "a", "value": 0.5, "count": 0}),
         (Score, Plain(1.0, "a"), None),
         (Tagged, Tagged(1.0), {"value": 1.0}),
         (Plain, Plain(1, "\u2028"), {"value": 1.0, "label": "\u2028"}),
@@ -327,6 +321,7 @@ def test_a_text_that_is_no_date_is_told_with_its_row_and_field() -> None:
     ],
 )
 def test_a_result_is_the_same(cls: Any, result: Any, expected: Any) -> None:
+    """What stands in its fields: WRONG and EQUAL of test_rows_leave.py."""
     status, document = answer(lambda _: [result], list[Score], list[cls], [{"label": "", "value": 0}])
     assert (status, document) == (200, [expected]) if expected is not None else status == 500
     status, document = answer(lambda _: result, Score, cls, {"label": "", "value": 0, "count": 1})
@@ -343,23 +338,6 @@ def test_a_result_of_another_number_of_rows() -> None:
         assert answer(lambda _: [Score("a", 1, 1)] * 2, list[Score], list[Score], [row] * number) == (200, [row] * 2)
     assert answer(lambda _: [Score("a", 1, 1), Score("b", 2)], list[Score], list[Score], row) == (200, {"model_name": "m", **both})
     assert answer(lambda _: [], list[Score], list[Score], [row]) == (200, [])
-
-
-ODD: list[Any] = [
-    *(0, -1, 2**53 + 1, 2**63 - 1, 2**63, -(2**63) - 1, 2**64, 10**400, True, 1.5, -0.0, 1e308, math.nan, math.inf),
-    *("", "\u00e9\u2028", "\ud800", b"a", bytearray(b"a"), None, [], [1], (1.0,), {}, {"a": 1}, object(), 1j, Plan.FREE),
-    *(datetime(2024, 2, 29), date(2024, 2, 29), Decimal("1.5"), UUID(int=1), msgspec.UNSET, msgspec.Raw(b"1"), msgspec.Raw(b'"a"')),
-    *(np.float32(0.1), np.int64(3), np.bool_(True), np.str_("a"), np.array(2), np.array([1]), frozenset[int]()),
-]
-
-
-@pytest.mark.parametrize("name", Score.__struct_fields__)
-def test_whatever_stands_in_a_field_of_a_result_is_the_same(name: str) -> None:
-    """Also where a cache makes columns of it: that is what `answer` asks."""
-    for value in ODD:
-        result = Score("a", 1.0)
-        setattr(result, name, value)
-        answer(lambda _, result=result: [result], list[Score], list[Score], [{"label": "", "value": 0, "count": 1}])  # type: ignore[misc]
 
 
 def test_what_is_no_json_is_refused_in_a_list_too() -> None:

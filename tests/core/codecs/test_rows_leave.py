@@ -6,10 +6,13 @@ import asyncio
 import dataclasses
 import enum
 import json
+import math
 from collections.abc import Callable, Iterator
 from datetime import UTC, date, datetime
+from decimal import Decimal
 from functools import partial
 from typing import Annotated, Any, Literal, TypedDict
+from uuid import UUID
 
 import attrs
 import msgspec
@@ -54,7 +57,8 @@ WRONG: list[tuple[str, Any]] = [
     *(("maybe", value) for value in ("3", 1.5, True)),
     *(("share", value) for value in ("1.5", True, None, 2**53 + 1)),
     *(("shares", value) for value in (["1.5"], [1, 2**53 + 1], (2**53 + 1,), [None])),
-    *(("label", value) for value in (1, b"a", None, date(2024, 1, 2))),
+    *(("label", value) for value in (1, b"a", None, date(2024, 1, 2), UUID(int=1), Decimal("1.5"), msgspec.Raw(b'"a"'))),
+    *(("label", value) for value in ([], object(), "\ud800")),
     *(("raw", value) for value in ("/w==", None)),
     *(("day", value) for value in (datetime(2024, 1, 2), "2024-01-02", None)),
     *(("moment", value) for value in (date(2024, 1, 2), "2024-01-02T00:00:00.1234567", pd.NaT, pd.Timestamp(1), None)),
@@ -85,6 +89,9 @@ def test_what_does_not_fit_its_field_is_never_sent(cls: Any, options: Any) -> No
 EQUAL: list[tuple[str, Any, Any]] = [
     ("flag", np.bool_(False), False),
     ("count", np.int64(3), 3),
+    ("count", -(2**63), -(2**63)),
+    ("share", math.nan, None),
+    ("share", math.inf, "Infinity"),
     ("share", 5, 5.0),
     ("share", np.float32(0.5), 0.5),
     ("share", 2**53, 2.0**53),
@@ -97,9 +104,9 @@ EQUAL: list[tuple[str, Any, Any]] = [
 ]
 
 
-@pytest.mark.parametrize("cls", CLASSES)
-def test_what_has_an_equal_is_sent_as_that(cls: Any) -> None:
-    server = served(list[cls], lambda rows: [with_value(cls, *EQUAL[int(row.x)][:2]) for row in rows])
+@pytest.mark.parametrize(("cls", "options"), [*((cls, {}) for cls in CLASSES), (OF_MSGSPEC, {"cache": ResponseCache(1 << 20)})])
+def test_what_has_an_equal_is_sent_as_that(cls: Any, options: Any) -> None:
+    server = served(list[cls], lambda rows: [with_value(cls, *EQUAL[int(row.x)][:2]) for row in rows], **options)
     for index, (name, _, sent) in enumerate(EQUAL):
         data = outputs(ask(server, "m", {"outputs": [{"name": name}]}, x=[float(index)]))[name]
         assert (name, data if name == "shares" else data[0]) == (name, sent)

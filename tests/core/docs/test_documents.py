@@ -7,14 +7,18 @@ import json
 import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from datetime import datetime
 from functools import partial
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
+import pandas as pd
 import pytest
 from fastapi import FastAPI
 
 from oip_asgi import Access, InferenceServer, OIPApp, TensorSpec
+from oip_asgi.codecs import Base64Codec
+from oip_asgi.specs import specs_of
 from tests.support.described import LARGE, described_server
 from tests.support.inside.http import http_exchange as exchange
 from tests.support.ways import Request, Way, over_asgi
@@ -52,13 +56,13 @@ def test_a_document_is_valid(way: Way, path: str) -> None:
 
 
 @pytest.mark.ci
-def test_a_host_s_document_is_valid_with_ours() -> None:
+@pytest.mark.parametrize("prefix", ["/", "/ml/v2", "/{tenant}/v2", "/{path:path}/v2"])
+def test_a_host_s_document_is_valid_with_ours(prefix: str) -> None:
     server = InferenceServer()
     server.register("m", lambda x: x, version="1", inputs=[TensorSpec("x", "FP32", [-1])])
     validator = pytest.importorskip("openapi_spec_validator").OpenAPIV31SpecValidator
-    for prefix in ("/v2", "/", "/ml/v2", "/{tenant}/v2", "/{path:path}/v2"):
-        document = {"openapi": "3.1.0", "info": {"title": "t", "version": "1"}, **server.openapi(prefix)}
-        assert list(validator(document).iter_errors()) == []
+    document = {"openapi": "3.1.0", "info": {"title": "t", "version": "1"}, **server.openapi(prefix)}
+    assert list(validator(document).iter_errors()) == []
 
 
 def test_each_example_works_and_is_as_the_schemas_say(way: Way) -> None:
@@ -92,11 +96,8 @@ def test_the_example_of_bytes_is_a_picture(way: Way) -> None:
     example = got(way, "/models/files/openapi.json")["paths"]["/models/files/infer"]["post"]["requestBody"]["content"]
     [[text]] = [tensor["data"] for tensor in example["application/json"]["example"]["inputs"]]
     picture = base64.b64decode(text)
-    assert picture.startswith(b"\x89PNG\r\n\x1a\n")
-    assert len(picture) < 200
-    begin = picture.index(b"IDAT") + 4
-    pixels = zlib.decompress(picture[begin:-16])
-    assert len(pixels) == 64 * (1 + 3 * 64)
+    assert (picture[:8], len(picture) < 200) == (b"\x89PNG\r\n\x1a\n", True)
+    assert len(zlib.decompress(picture[picture.index(b"IDAT") + 4 : -16])) == 64 * (1 + 3 * 64)
 
 
 def test_documents_of_other_routes_are_as_the_schemas_say(way: Way) -> None:
@@ -161,9 +162,10 @@ def test_each_version_has_paths_of_its_own_and_the_default_one_is_there_without(
     }
 
 
-@pytest.mark.parametrize("allowed", [set(), {"load"}, {"load", "unload"}], ids=["nothing", "load", "both"])
 @pytest.mark.parametrize("is_async", [False, True])
-def test_a_model_s_document_has_what_this_client_may_do_to_it(allowed: set[str], is_async: bool) -> None:
+def test_a_model_s_document_has_what_this_client_may_do_to_it(is_async: bool) -> None:
+    allowed = set[str]()
+
     def authorize(access: Access) -> bool:
         return access.action not in ("load", "unload") or access.action in allowed
 
@@ -173,43 +175,41 @@ def test_a_model_s_document_has_what_this_client_may_do_to_it(allowed: set[str],
     server = InferenceServer(model_control=True, authorize=authorize_later if is_async else authorize)
     server.register("a/b", lambda x: x, version="1")
     way = over_asgi(OIPApp(server), "")
-    paths = {f"/repository/models/a%2Fb/{action}" for action in allowed}
-    for path in ("/models/a%2Fb/openapi.json", "/models/a%2Fb/versions/1/openapi.json"):
-        assert {each for each in got(way, path)["paths"] if each.startswith("/repository")} == paths
-    page = way(Request("GET", "/docs")).body.decode()
-    assert ("/repository/models/a%2Fb/load" in page) is ("load" in allowed)
-    closed = InferenceServer()
-    closed.register("m", lambda x: x)
-    assert not any(each.startswith("/repository") for each in got(over_asgi(OIPApp(closed), ""), "/models/m/openapi.json")["paths"])
+    for action in (None, "load", "unload"):
+        allowed |= {action} if action else set()
+        for path in ("/models/a%2Fb/openapi.json", "/models/a%2Fb/versions/1/openapi.json"):
+            paths = {each for each in got(way, path)["paths"] if each.startswith("/repository")}
+            assert paths == {f"/repository/models/a%2Fb/{each}" for each in allowed}
+        assert (b"/repository/models/a%2Fb/load" in way(Request("GET", "/docs")).body) is ("load" in allowed)
 
 
 def test_an_undeclared_model_says_what_to_declare(way: Way) -> None:
-    infer = got(way, "/models/double/openapi.json")["paths"]["/models/double/infer"]["post"]
-    assert infer["requestBody"]["description"] == (
+    def body_of(model: str, action: str = "infer") -> Any:
+        return got(way, f"/models/{model}/openapi.json")["paths"][f"/models/{model}/{action}"]["post"]["requestBody"]
+
+    assert body_of("double")["description"] == (
         "This model does not declare its inputs and outputs, so they are not checked, and the example is a guess. Declare them where the "
         'model is registered, such as `inputs=[TensorSpec("x", "FP32", [-1])], outputs=[TensorSpec("y", "FP32", [-1])]`.'
     )
-    annotated = got(way, "/models/greet/openapi.json")["paths"]["/models/greet/infer"]["post"]
-    assert annotated["requestBody"]["content"]["application/json"]["example"] == {
-        "inputs": [{"name": "names", "shape": [1], "datatype": "BYTES", "data": ["text"]}]
-    }
-    assert "description" not in got(way, "/models/iris/openapi.json")["paths"]["/models/iris/infer"]["post"]["requestBody"]
+    names = {"name": "names", "shape": [1], "datatype": "BYTES", "data": ["text"]}
+    assert body_of("greet")["content"]["application/json"]["example"] == {"inputs": [names]}
+    assert "description" not in body_of("iris")
+    # only what a request must have
+    assert body_of("scalar", "generate")["content"]["application/json"]["example"] == {"x": 0.0}
 
 
-def test_an_example_has_the_inputs_that_a_request_must_have(way: Way) -> None:
-    operation = got(way, "/models/scalar/openapi.json")["paths"]["/models/scalar/generate"]["post"]
-    assert operation["requestBody"]["content"]["application/json"]["example"] == {"x": 0.0}
-
-
-def test_a_document_is_of_what_is_registered_now(way: Way) -> None:
+def test_a_document_is_of_what_is_registered_now() -> None:
     server = InferenceServer()
     way = over_asgi(OIPApp(server), "")
-    assert "/models/m/infer" not in got(way, "/openapi.json")["paths"]
+
+    def actions() -> list[str]:
+        return [path.rpartition("/")[2] for path in got(way, "/openapi.json")["paths"] if path.startswith("/models/m/")]
+
+    assert actions() == []
     server.register("m", lambda x: x, inputs=[TensorSpec("x", "FP32", [1])])
-    assert "/models/m/infer" in got(way, "/openapi.json")["paths"]
-    assert "/repository/models/m/load" not in got(way, "/openapi.json")["paths"]
+    assert {"infer", "generate"} < {*actions()}
     server.unregister_sync("m")
-    assert "/models/m/infer" not in got(way, "/openapi.json")["paths"]
+    assert actions() == []
 
     def load() -> Any:
         async def tokens(prompt: Any) -> Any:
@@ -218,30 +218,25 @@ def test_a_document_is_of_what_is_registered_now(way: Way) -> None:
         return tokens
 
     server.register("m", load=load)
-    assert "/models/m/infer" in got(way, "/openapi.json")["paths"]
+    assert "infer" in actions()
     server.load_sync("m")
-    assert "/models/m/infer" not in got(way, "/openapi.json")["paths"]
-    assert "/models/m/infer_stream" in got(way, "/openapi.json")["paths"]
+    assert ("infer" in actions(), "infer_stream" in actions()) == (False, True)
     server.stop()
 
 
-def test_the_host_may_change_what_it_gets(server: InferenceServer) -> None:
-    before = server.openapi()
-    changed = server.openapi()
+def test_the_prefix_of_a_host_s_document(server: InferenceServer) -> None:
+    before, changed = server.openapi(), server.openapi()
     for schema in changed["components"]["schemas"].values():
-        schema["description"] = "changed"
+        schema["description"] = "changed"  # a host may change what it gets
     changed["components"]["schemas"]["OipError"]["properties"]["error"]["description"] = "changed"
     assert server.openapi() == before
-
-
-def test_the_prefix_of_a_host_s_document() -> None:
     server = InferenceServer()
     with pytest.raises(ValueError, match="must begin with a slash"):
         server.openapi("v2")
     assert next(iter(server.openapi("/v2"))) == "openapi"
     assert "servers" not in server.openapi()
-    assert list(server.openapi("/ml/v2/")["paths"])[:2] == ["/ml/v2", "/ml/v2/health/live"]
-    assert list(server.openapi("/")["paths"])[:2] == ["/", "/health/live"]
+    assert [*server.openapi("/ml/v2/")["paths"]][:2] == ["/ml/v2", "/ml/v2/health/live"]
+    assert [*server.openapi("/")["paths"]][:2] == ["/", "/health/live"]
     ours, others = server.openapi("/v2")["components"]["schemas"], server.openapi("/ml/v2")["components"]["schemas"]
     assert ours.keys().isdisjoint(others)
     assert all(name.startswith("OipMlV2") for name in others)
@@ -251,10 +246,8 @@ def test_a_model_whose_tensors_have_reserved_names_has_no_flat_form() -> None:
     server = InferenceServer()
     server.register("in", lambda id, x: x)  # noqa: A006  (a name that clients may use)
     server.register("out", lambda x: x, outputs=[TensorSpec("error", "FP32", [-1])])
-    assert [path for path in server.openapi()["paths"] if path.endswith(("/generate", "/infer"))] == [
-        "/v2/models/in/infer",
-        "/v2/models/out/infer",
-    ]
+    paths = [path for path in server.openapi()["paths"] if path.endswith(("/generate", "/infer"))]
+    assert paths == ["/v2/models/in/infer", "/v2/models/out/infer"]
 
 
 @dataclass
@@ -302,15 +295,9 @@ def test_the_docstrings_of_models_are_in_the_documents() -> None:
     server.start()
     assert got(way, "/openapi.json")["tags"][-1]["description"] == scores
     server.stop()
-
-
-def test_the_docstrings_of_models_are_in_fastapis_document() -> None:
-    app, server = FastAPI(), InferenceServer()
-    server.register("m", Scorer())
+    app = FastAPI()
     OIPApp(server).install(app)
-    document = app.openapi()
-    assert document["tags"][-1] == {"name": "model m", "description": "Scores of a class."}
-    assert document["paths"]["/v2/models/m/infer"]["post"]["description"] == "Scores of a class."
+    assert app.openapi()["tags"][-1] == {"name": "model made", "description": scores}
 
 
 def test_a_librarys_docstring_describes_no_model() -> None:
@@ -424,3 +411,78 @@ def test_the_schema_of_generate_says_which_keys_are_refused() -> None:
         if is_valid:
             response = {"$ref": f"#/components/schemas/OipGenerateResponse_{name}", "components": components}
             validators.OAS31Validator(response).validate(json.loads(answer.body))
+
+
+def example_answers(server: InferenceServer, name: str) -> Any:
+    """What a model answers to its example, as a whole request and as a flat object."""
+    way = over_asgi(OIPApp(server), "")
+    document = json.loads(way(Request("GET", f"/models/{name}/openapi.json")).body)
+    for action in ("infer", "generate"):
+        path = f"/models/{name}/{action}"
+        operation = document["paths"][path]["post"]
+        example = operation["requestBody"]["content"]["application/json"]["example"]
+        answer = way(Request("POST", path, (), json.dumps(example).encode()))
+        assert answer.status == 200, (example, answer.body)
+    return document["paths"][f"/models/{name}/infer"]["post"]["requestBody"]
+
+
+def test_the_example_of_a_data_frame() -> None:
+    server = InferenceServer()
+    columns = [TensorSpec("age", "INT64", [-1]), TensorSpec("name", "BYTES", [-1]), TensorSpec("since", "BYTES", [-1, 1], "datetime")]
+
+    @server.model("frame", inputs=columns)
+    def frame(df: pd.DataFrame) -> Any:
+        assert list(df.columns) == ["age", "name", "since"]
+        assert df["since"].dtype.kind == "M"
+        return df
+
+    @server.model("named", content_type="pd", inputs=columns)
+    def named(df: Any) -> Any:
+        return pd.DataFrame({"rows": [len(df)]})
+
+    @server.model("any")
+    def any_frame(df: pd.DataFrame) -> Any:
+        return df
+
+    inputs = example_answers(server, "frame")["content"]["application/json"]["example"]["inputs"]
+    assert [(each["name"], each["shape"], each["data"]) for each in inputs] == [
+        ("age", [1], [0]),
+        ("name", [1], ["text"]),
+        ("since", [1, 1], ["2026-01-31T12:00:00"]),
+    ]
+    example_answers(server, "named")
+    assert "does not declare its inputs and outputs" in example_answers(server, "any")["description"]
+
+
+def test_examples_of_categories_and_of_dates_fit_their_columns() -> None:
+    server = InferenceServer()
+    dates = pd.to_datetime(["2026-01-01", "2026-02-01"])
+    categories: dict[str, Any] = {"text": ["red", "blue"], "number": [3, 4], "date": dates, "zoned": dates.tz_localize("Asia/Tokyo")}
+    frames = {"categories": pd.DataFrame({name: pd.Categorical(values, categories=values) for name, values in categories.items()})}
+    frames |= {f"m{place}": pd.DataFrame({"day": dates.tz_localize(zone)}) for place, zone in enumerate((None, "UTC", "Asia/Tokyo"))}
+    for name, frame in frames.items():
+        server.register(name, lambda df: len(df), content_type="pd", inputs=specs_of(frame))
+        example_answers(server, name)
+
+
+def test_the_example_has_what_the_content_type_reads() -> None:
+    server = InferenceServer()
+
+    @server.model("model", content_type="datetime", inputs=[TensorSpec("a", "BYTES", [-1]), TensorSpec("b", "BYTES", [2])])
+    def by_model(a: Any, b: Any) -> Any:
+        assert all(isinstance(each, datetime) for each in [*a, *b])
+        return a
+
+    @server.model("rest", content_type="base64", inputs=[TensorSpec("a", "BYTES", [-1])])
+    def rest(**inputs: Any) -> Any:
+        assert inputs["a"][0].startswith(b"\x89PNG")
+        return [b"text"]
+
+    @server.model("codec")
+    def codec(a: Annotated[Any, Base64Codec], b: list[bytes]) -> Any:
+        assert a[0].startswith(b"\x89PNG")
+        assert b == [b"text"]
+        return b
+
+    for name in ("model", "rest", "codec"):
+        example_answers(server, name)

@@ -12,21 +12,20 @@ from urllib.parse import urljoin
 
 import numpy as np
 import pytest
-from starlette.applications import Starlette
-from starlette.routing import Mount
-from werkzeug.middleware.dispatcher import DispatcherMiddleware
 
 import oip_asgi
 from oip_asgi import InferenceServer, OIPApp, OIPMiddleware, OIPWSGIApp, OIPWSGIMiddleware, ResponseCache, TensorSpec
+from tests.support.asking import get
 from tests.support.inside import set_clock
 from tests.support.inside.http import FILES, POLICY, SHOWN
 from tests.support.node import Scripts
 from tests.support.talk import Talk
-from tests.support.ways import Request, Way, other_asgi_app, other_wsgi_app, over_asgi, over_wsgi, ways_into
+from tests.support.ways import Request, other_asgi_app, other_wsgi_app, over_asgi, over_wsgi
 
 STATIC = Path(oip_asgi.__file__).parent / "_docs" / "static"
 PAGES = ("/docs", *[f"/docs/{name}" for name in FILES], "/openapi.json", "/docs/dataplane.json")
-OF_MODEL = ("/models/m/openapi.json", "/models/m/docs/dataplane.json", "/models/m/docs/state.json")
+STATE = "/models/m/docs/state.json"
+OF_MODEL = ("/models/m/openapi.json", "/models/m/docs/dataplane.json", STATE)
 
 
 @pytest.fixture
@@ -87,32 +86,26 @@ def first_of(server: InferenceServer) -> Any:
 def test_the_page_holds_what_it_shows_first() -> None:
     server = InferenceServer("</script><b>", "1.0")
     assert first_of(server) == {"name": "</script><b>", "version": "1.0", "models": []}
+    of_the_package = f"oip_asgi {oip_asgi.__version__}"  # which is not shown as that of the server
+    assert first_of(InferenceServer("bank"))["version"] == of_the_package
+    text = headers_of(InferenceServer("bank"), "/", (b"accept", b"text/html"))[2].decode()
+    assert f'<h1>bank <span class="faint">{of_the_package}</span></h1>' in text
     server.register("org/m", lambda x: x, inputs=[TensorSpec("{base}{first}", "FP32", [-1])])
     server.register("other", lambda x: x)
     first = first_of(server)
     assert [(entry["name"], entry["state"]) for entry in first["models"]] == [("org/m", "READY"), ("other", "READY")]
-    way = over_asgi(OIPApp(server), "")
-    assert first["first"]["metadata"] == json.loads(way(Request("GET", "/models/org%2Fm")).body)
-    document = json.loads(way(Request("GET", "/models/org%2Fm/openapi.json")).body)
+    assert first["first"]["metadata"] == get(server, "/models/org%2Fm")[1]
+    document = get(server, "/models/org%2Fm/openapi.json")[1]
     assert {**first["first"]["document"], "servers": document["servers"]} == document
 
 
-def test_the_version_of_the_package_is_not_shown_as_that_of_the_server() -> None:
-    assert first_of(InferenceServer("bank"))["version"] == f"oip_asgi {oip_asgi.__version__}"
-    text = headers_of(InferenceServer("bank"), "/", (b"accept", b"text/html"))[2].decode()
-    assert f'<h1>bank <span class="faint">oip_asgi {oip_asgi.__version__}</span></h1>' in text
-
-
-@pytest.mark.parametrize(("path", "base"), [("/docs", b""), ("/docs/", b"../")])
-def test_the_page_is_the_file_with_what_it_shows_first(server: InferenceServer, path: str, base: bytes) -> None:
-    before, after = (STATIC / "page.html").read_bytes().replace(b"{base}", base).split(b"{first}")
-    for way in ways_into(server).values():
-        answer = way(Request("GET", path))
-        assert (answer.status, answer.headers["content-type"]) == (200, "text/html; charset=utf-8")
-        assert answer.headers["content-length"] == str(len(answer.body))
-        assert answer.body.startswith(before)
-        assert answer.body.endswith(after)
-        assert json.loads(answer.body.removeprefix(before).removesuffix(after)) == first_of(server)
+def test_the_page_is_the_file_with_what_it_shows_first(server: InferenceServer) -> None:
+    """For all hosts: tests/hosts/test_page.py and test_mounts.py."""
+    for path, base in (("/docs", b""), ("/docs/", b"../")):
+        before, after = (STATIC / "page.html").read_bytes().replace(b"{base}", base).split(b"{first}")
+        _, headers, page = headers_of(server, path)
+        assert (headers[b"content-type"], headers[b"content-length"]) == (b"text/html; charset=utf-8", b"%d" % len(page))
+        assert json.loads(page.removeprefix(before).removesuffix(after)) == first_of(server)
 
 
 def test_the_state_of_a_model_has_its_options_and_its_numbers() -> None:
@@ -122,44 +115,39 @@ def test_the_state_of_a_model_has_its_options_and_its_numbers() -> None:
         "m", lambda x: x, inputs=[TensorSpec("x", "FP32", [-1, 2])], outputs=outputs, max_batch_size=8, max_queue=5, timeout=2.5,
         cache=ResponseCache(1000),
     )  # fmt: skip
-    for way in ways_into(server).values():
-        state = json.loads(way(Request("GET", "/models/m/docs/state.json")).body)
-        assert state["options"] == {
-            "max_concurrency": 1, "max_queue": 5, "timeout": 2.5, "max_batch_size": 8, "cache": {"max_bytes": 1000, "ttl": None},
-        }  # fmt: skip
-        assert state["labels"] == {"y": ["cat", "dog"]}
-        assert (state["leaving"], state["refuses"]) == ("", False)
-        assert (state["waiting"], state["running"], set(state["outcomes"].values())) == (0, 0, {0})
+    state = get(server, STATE)[1]
+    assert state["options"] == {
+        "max_concurrency": 1, "max_queue": 5, "timeout": 2.5, "max_batch_size": 8, "cache": {"max_bytes": 1000, "ttl": None},
+    }  # fmt: skip
+    assert (state["labels"], state["leaving"], state["refuses"]) == ({"y": ["cat", "dog"]}, "", False)
+    assert (state["waiting"], state["running"], set(state["outcomes"].values())) == (0, 0, {0})
     for body in (b'{"inputs":[{"name":"x","shape":[1,2],"datatype":"FP32","data":[1,2]}]}', b"{"):
         over_asgi(OIPApp(server), "")(Request("POST", "/models/m/infer", (), body))
-    state = json.loads(way(Request("GET", "/models/m/docs/state.json")).body)
+    state = get(server, STATE)[1]
     assert {outcome: count for outcome, count in state["outcomes"].items() if count} == {"ok": 1, "invalid": 1}
     for name, count in (("durations", 1), ("queues", 1), ("rows", 1)):
         assert sum(state[name]["counts"]) == count
         assert len(state[name]["counts"]) == len(state[name]["bounds"]) + 1
     assert state["rows"]["sum"] == 1
     server.drain()
-    state = json.loads(way(Request("GET", "/models/m/docs/state.json")).body)
+    state = get(server, STATE)[1]
     assert (state["leaving"], state["refuses"]) == ("draining", False)  # calls go on
     server.unload_sync("m")
-    assert json.loads(way(Request("GET", "/models/m/docs/state.json")).body)["refuses"] is True
+    assert get(server, STATE)[1]["refuses"] is True
 
 
 def test_the_state_of_a_model_says_which_version_answers_requests_that_name_none() -> None:
-    def state_of(server: InferenceServer, path: str) -> Any:
-        return json.loads(over_asgi(OIPApp(server), "")(Request("GET", f"/models/m{path}/docs/state.json")).body)
-
     for authorize, told in ((None, "10"), (lambda access: True, None)):
         server = InferenceServer(authorize=authorize)
         for version in ("1", "10", "2"):
             server.register("m", lambda x: x, version=version)
-        assert state_of(server, "")["default_version"] == "10"
-        assert state_of(server, "/versions/10")["default_version"] == "10"
-        assert state_of(server, "/versions/2")["default_version"] == told  # it may be one that the client may not see
+        assert get(server, "/models/m/docs/state.json")[1]["default_version"] == "10"
+        assert get(server, "/models/m/versions/10/docs/state.json")[1]["default_version"] == "10"
+        assert get(server, "/models/m/versions/2/docs/state.json")[1]["default_version"] == told  # which the client may not see
         server.unload_sync("m", "10")
-        assert state_of(server, "")["default_version"] == "2"
+        assert get(server, "/models/m/docs/state.json")[1]["default_version"] == "2"
     server.register("n", lambda x: x)
-    assert json.loads(over_asgi(OIPApp(server), "")(Request("GET", "/models/n/docs/state.json")).body)["default_version"] is None
+    assert get(server, "/models/n/docs/state.json")[1]["default_version"] is None
 
 
 def test_the_page_has_words_for_each_option() -> None:
@@ -167,21 +155,14 @@ def test_the_page_has_words_for_each_option() -> None:
     assert words == {"max_concurrency", "max_queue", "timeout", *SHOWN}
 
 
-DURATIONS = {
-    "one second": [1.05] * 40,
-    "microseconds": [0.00003] * 5,
-    "close": [0.0021, 0.0022, 0.0023],
-    "two kinds": [0.01] * 98 + [2.4] * 2,
-    "on a bound": [0.25] * 10,
-    "minutes": [600.0],
-    "all": [*np.geomspace(2e-6, 3000, 301)],
-}
+CLOSE, TWO_KINDS, ALL = [0.0021, 0.0022, 0.0023], [0.01] * 98 + [2.4] * 2, [*np.geomspace(2e-6, 3000, 301)]
+DURATIONS: list[list[float]] = [[1.05] * 40, [0.00003] * 5, CLOSE, TWO_KINDS, [0.25] * 10, [600.0], ALL]
 
 
 @pytest.mark.skipif(shutil.which("node") is None, reason="needs Node")
 def test_the_latency_that_the_page_shows_is_within_five_percent(scripts: Scripts) -> None:
     states, now = [], [0.0]
-    for durations in DURATIONS.values():
+    for durations in DURATIONS:
         server, left = InferenceServer(), iter(durations)
 
         @server.model("m", run="inline")
@@ -193,10 +174,10 @@ def test_the_latency_that_the_page_shows_is_within_five_percent(scripts: Scripts
         for _ in durations:
             server.infer_sync("m", {})
             now[0] = 0.0  # so that the differences are exact
-        states.append(json.loads(over_asgi(OIPApp(server), "")(Request("GET", "/models/m/docs/state.json")).body))
+        states.append(get(server, STATE)[1])
     shares = [0.5, 0.99]
     shown = scripts.values_of(f"{shares}.map((share) => statistics.quantile(given.durations, share))", states)
-    for durations, found in zip(DURATIONS.values(), shown, strict=True):
+    for durations, found in zip(DURATIONS, shown, strict=True):
         expected = [sorted(durations)[int(np.ceil(len(durations) * share)) - 1] for share in shares]
         assert found == pytest.approx(expected, rel=0.05)
 
@@ -216,41 +197,26 @@ def test_a_model_of_any_name_is_reached() -> None:
     names += ["org/docs/dataplane.json", "org/docs", "a/b"]
     for name in names:
         server.register(name, lambda x: x)
-    way = over_asgi(OIPApp(server), "")
     for name in names:
         quoted = name.replace("/", "%2F")
-        assert json.loads(way(Request("GET", f"/models/{quoted}")).body)["name"] == name
-        assert json.loads(way(Request("GET", f"/models/{name}/ready")).body) == {"name": name, "ready": True}
+        assert get(server, f"/models/{quoted}")[1]["name"] == name
+        assert get(server, f"/models/{name}/ready")[1] == {"name": name, "ready": True}
         for model in (quoted, name):
-            assert way(Request("GET", f"/models/{model}/docs/state.json")).status == 200
+            assert get(server, f"/models/{model}/docs/state.json")[0] == 200
             for path in ("openapi.json", "docs/dataplane.json"):
-                document = json.loads(way(Request("GET", f"/models/{model}/{path}")).body)
-                assert f"/models/{quoted}/infer" in document["paths"]
-    assert way(Request("GET", "/openapi.json")).status == way(Request("GET", "/docs")).status == 200
-
-
-def servers(way: Way) -> Any:
-    return json.loads(way(Request("GET", "/openapi.json")).body)["servers"]
+                assert f"/models/{quoted}/infer" in get(server, f"/models/{model}/{path}")[1]["paths"]
+    assert get(server, "/openapi.json")[0] == over_asgi(OIPApp(server), "")(Request("GET", "/docs")).status == 200
 
 
 def test_a_document_names_the_mount_as_this_client_sees_it(server: InferenceServer) -> None:
-    inner = Starlette()
-    OIPApp(server).install(inner, "/v2")
-    nested = Starlette(routes=[Mount("/ml", inner)])
-    dispatched = DispatcherMiddleware(other_wsgi_app, {"/ml/v2": OIPWSGIApp(server)})
+    """Other mounts: tests/hosts/test_mounts.py."""
     found = {
-        "": over_asgi(OIPApp(server), ""),
         "/own": over_asgi(OIPApp(server, path="/own"), "/own"),
-        "/proxy": over_asgi(OIPApp(server), "", root_path="/proxy"),
         "/proxy/own": over_asgi(OIPApp(server, path="/own"), "/own", root_path="/proxy"),
-        "/ml/v2": over_asgi(nested, "/ml/v2"),
-        "/proxy/ml/v2": over_asgi(nested, "/ml/v2", root_path="/proxy"),
-        "/proxy/v2": over_asgi(OIPMiddleware(other_asgi_app, server), "/v2", root_path="/proxy"),
+        "/a%20b": over_wsgi(OIPWSGIMiddleware(other_wsgi_app, server, "/a b"), "/a%20b"),
     }
     for mount, way in found.items():
-        assert servers(way) == [{"url": mount or "/"}]
-    assert servers(over_wsgi(dispatched, "/ml/v2")) == [{"url": "/ml/v2"}]
-    assert servers(over_wsgi(OIPWSGIMiddleware(other_wsgi_app, server, "/a b"), "/a%20b")) == [{"url": "/a%20b"}]
+        assert json.loads(way(Request("GET", "/openapi.json")).body)["servers"] == [{"url": mount}]
 
 
 def luminance(color: str) -> float:

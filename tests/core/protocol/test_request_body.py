@@ -1,4 +1,8 @@
-"""Bodies, piece by piece: what they become, and what they cost. Compressed requests of all kinds are in the table."""
+"""Bodies, piece by piece: what they become, and what they cost.
+
+Compressed requests of all kinds, whole and in chunks, and bodies that end early are in tests/table/body_rows.py; those that something of
+the host has read before, in taken_rows.py.
+"""
 
 from __future__ import annotations
 
@@ -16,20 +20,6 @@ from oip_asgi import InferenceError
 from tests.support.inside.values import Body, Decoder, TooLarge
 
 MIB = 2**20
-BODY = b'{"inputs":[{"name":"x","shape":[4],"datatype":"FP32","data":[1,2,3,4]}]}'
-
-
-def test_a_compressed_body_in_pieces() -> None:
-    bare = zlib.compressobj(wbits=-15)
-    codings = [("gzip", gzip.compress(BODY * 50) + gzip.compress(BODY)), ("deflate", zlib.compress(BODY * 51))]
-    for coding, data in (*codings, ("deflate", bare.compress(BODY * 51) + bare.flush())):
-        for size in (1, 2, 3, 1000):
-            body = Body(len(data), None, coding)  # type: ignore[arg-type]
-            for start in range(0, len(data), size):
-                assert body.count_next(size) == min(size, len(data) - start)
-                body.feed(data[start : start + size])
-            assert body.count_next(size) == 0
-            assert bytes(body.finish()) == BODY * 51
 
 
 def test_a_bomb_costs_no_more_than_the_limit() -> None:
@@ -52,35 +42,6 @@ def test_pieces_are_small_and_gzip_members_few_whatever_comes_in() -> None:
     assert sum(map(len, pieces)) == 10_000_001
     with pytest.raises(InferenceError, match="more than 10000 members"):
         list(Decoder("gzip").feed(gzip.compress(b"") * 10_001))
-
-
-ENDS: list[tuple[int | None, bool, int, bool, str, str]] = [
-    (4, False, 4, False, "whole", "whole"),
-    (4, False, 4, True, "cut off", "whole"),
-    *((4, False, received, cut_off, "cut off", "taken") for received, cut_off in ((3, False), (3, True), (0, False))),
-    *((4, False, 5, cut_off, "cut off", "cut off") for cut_off in (False, True)),
-    (0, False, 0, False, "whole", "whole"),
-    *((None, True, received, False, "whole", "whole") for received in (0, 3)),
-    (None, True, 0, True, "cut off", "taken"),
-    (None, True, 3, True, "cut off", "whole"),
-    (None, False, 0, True, "cut off", "whole"),
-    (None, False, 0, False, "whole", "whole"),
-]
-"""The length, whether it is chunked, how much came, whether it was cut off; what that means if nobody has read it, or somebody."""
-
-
-def test_what_the_end_of_a_body_means() -> None:
-    for length, is_chunked, received, cut_off, end, end_if_taken in ENDS:
-        readers: list[tuple[Any, str]] = [(None, end), (lambda: ("a middleware", "code"), end_if_taken)]
-        for taken_by, expected in readers:
-            body = Body(length, None, is_chunked=is_chunked)
-            body.feed(b"x" * received)
-            if expected == "whole":
-                assert bytes(body.finish(cut_off=cut_off, taken_by=taken_by)) == b"x" * received
-                continue
-            with pytest.raises(InferenceError) as refused:
-                body.finish(cut_off=cut_off, taken_by=taken_by)
-            assert refused.value.status == {"cut off": 400, "taken": 500}[expected]
 
 
 def assert_is_aligned(body: Any, head: int) -> None:

@@ -1,10 +1,11 @@
-"""Gaps in columns of objects are NaN, as `read_csv` has them, or None: a model gets what it was fitted with, over every way in."""
+"""Missing values: gaps in columns of objects, and None in lists. A model gets what it was fitted with, over every way in."""
 
 from __future__ import annotations
 
 import io
 import json
 from collections.abc import Callable
+from datetime import UTC, date, datetime
 from functools import partial
 from typing import Any
 
@@ -17,7 +18,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder
 
-from oip_asgi import InferenceServer, OIPApp, TensorSpec
+from oip_asgi import InferenceError, InferenceServer, OIPApp, TensorSpec
 from oip_asgi.codecs import PandasCodec
 from oip_asgi.specs import specs_of
 from tests.support.asking import get, outputs
@@ -168,3 +169,110 @@ def test_a_series_takes_what_a_column_of_a_frame_takes(pd_dtype: Any) -> None:
     for (path, body), status in zip(asked, (200, 400, 400, 200, 200, 200, 400), strict=True):
         one, other = (post(server, path, json.dumps(body).encode()) for server in servers)
         assert (one, one.status) == (other, status), body
+
+
+COLUMNS = [
+    TensorSpec("text", "BYTES", [-1]),
+    TensorSpec("whole", "INT64", [-1], pd_dtype="Int64"),
+    TensorSpec("plain", "INT64", [-1]),
+    TensorSpec("number", "FP64", [-1]),
+    TensorSpec("date", "BYTES", [-1], content_type="datetime"),
+]
+GOOD: dict[str, Any] = {name: [1, 2] for name in ("whole", "plain", "number")}
+GOOD |= {"text": ["x", "y"], "date": [datetime(2026, 1, 1), datetime(2026, 1, 2)]}
+
+
+def infer(values: dict[str, Any], **options: Any) -> Any:
+    """The frame that the model got."""
+    server, seen = InferenceServer(), list[Any]()
+
+    def keep(frame: Any) -> int:
+        seen.append(frame)
+        return 1
+
+    server.register("m", keep, content_type="pd", **options)
+    server.infer_sync("m", values)
+    return seen[0]
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "dtype"), [
+        ("text", ["x", None], "object"), ("text", [None, None], "object"), ("whole", [1, None], "Int64"),
+        ("number", [1.5, None], "float64"), ("date", [datetime(2026, 1, 1), None], "datetime64"),
+    ],
+)  # fmt: skip
+def test_none_in_a_declared_column_is_a_missing_value(name: str, value: list[Any], dtype: str) -> None:
+    column = infer({**GOOD, name: value}, inputs=COLUMNS)[name]
+    assert column.isna().tolist() == [each is None for each in value]
+    assert str(column.dtype).startswith((dtype, "str"))
+    assert [each for each in column.tolist() if not pd.isna(each)] == [each for each in value if each is not None]
+
+
+@pytest.mark.parametrize("dtype", ["str", "string", "object", "object[NaN]"])
+def test_none_beside_texts_of_a_declared_dtype(dtype: str) -> None:
+    spec = TensorSpec("text", "BYTES", [-1], "str", pd_dtype=dtype)
+    column = infer({"text": ["x", None]}, inputs=[spec])["text"]
+    assert (column[0], column.isna().tolist()) == ("x", [False, True])
+    for other in (5, True):
+        assert refusal([other, None], spec) == refusal([other], spec)
+
+
+def refusal(values: list[Any], spec: TensorSpec) -> str:
+    with pytest.raises(InferenceError) as refused:
+        infer({spec.name: values}, inputs=[spec])
+    assert refused.value.status == 400
+    return str(refused.value).split("; for a missing value")[0].split("; for dates")[0]
+
+
+DATE = TensorSpec("x", "BYTES", [-1], "datetime", pd_dtype="datetime64[ns]")
+ZONED = TensorSpec("x", "BYTES", [-1], "datetime", pd_dtype="datetime64[ns, UTC]")
+
+
+WHOLE, FLAG = TensorSpec("x", "INT64", [-1], pd_dtype="Int64"), TensorSpec("x", "BOOL", [-1], pd_dtype="boolean")
+WRONG: list[tuple[TensorSpec, Any]] = [
+    *((DATE, wrong) for wrong in (1, 1.5, True, "today", date(2026, 1, 1), datetime(2026, 1, 1, tzinfo=UTC))),
+    *((ZONED, wrong) for wrong in ("2026-01-01", datetime(2026, 1, 1))),
+    *((WHOLE, wrong) for wrong in (True, 1.0, "1")),
+    (TensorSpec("x", "INT8", [-1], pd_dtype="Int8"), 128),
+    *((FLAG, wrong) for wrong in (1, "yes")),
+    (specs_of(pd.DataFrame({"x": pd.Categorical(["a", "b"])}))[0], 1),
+]
+
+
+@pytest.mark.parametrize(("spec", "wrong"), WRONG, ids=str)
+def test_what_is_refused_without_none_is_refused_beside_it(spec: TensorSpec, wrong: Any) -> None:
+    alone = refusal([wrong], spec)
+    assert refusal([wrong, None], spec) == alone
+    assert refusal([None, wrong], spec) == alone
+
+
+@pytest.mark.parametrize("wrong", [True, "1.5", datetime(2026, 1, 1)])
+def test_none_beside_what_is_no_number_is_refused_in_a_column_of_numbers(wrong: Any) -> None:
+    assert refusal([wrong, None], TensorSpec("x", "FP64", [-1])).startswith("input 'x'")
+
+
+def test_none_beside_values_of_several_kinds_in_a_column_that_is_not_declared() -> None:
+    several = ["a", 1], [True, 1], [datetime(2026, 1, 1), "x"]
+    for wrong in (*several, [date(2026, 1, 1)], [["a", "b"]], [[1, 2], [3, 4]], [b"\xff"]):
+        with pytest.raises(InferenceError, match="'x'"):
+            infer({"x": [*wrong, None]})
+
+
+def test_none_in_a_column_that_is_not_declared() -> None:
+    values = {"date": [datetime(2026, 1, 1), None], "flag": [True, None], "text": ["x", None], "number": [1, None], "none": [None, None]}
+    frame = infer(values)
+    assert frame.isna().to_numpy().tolist() == [[False] * 4 + [True], [True] * 5]
+    assert (frame["date"][0], frame["flag"][0]) == (pd.Timestamp("2026-01-01"), True)
+
+
+def test_none_where_the_dtype_has_nothing_missing_is_refused() -> None:
+    with pytest.raises(InferenceError, match=r"input 'plain': .* for a missing value in a column of a data frame, write"):
+        infer({**GOOD, "plain": [1, None]}, inputs=COLUMNS)
+
+
+def test_an_empty_array_of_objects_is_bytes() -> None:
+    server = InferenceServer()
+    server.register("echo", lambda x: x)
+    for shape in ((0,), (0, 3)):
+        [output] = server.infer_sync("echo", {"x": np.empty(shape, object)}).outputs
+        assert (output.datatype, output.array.shape) == ("BYTES", shape)
