@@ -16,9 +16,12 @@ import pytest
 
 from oip_asgi import InferenceError, InferenceServer, OIPApp, OIPWSGIApp, __version__
 from tests.support.asking import NOT_READY, ask, error, get, outputs
-from tests.support.inside import states
 from tests.support.running import INFER, READY, send, ways
 from tests.support.ways import Answer, Request, Way, over_asgi, over_wsgi
+
+
+def states(server: InferenceServer) -> dict[str, str]:
+    return {model.name: model.state for model in server.models()}
 
 
 def loading_server(load: Callable[[], Any], **arguments: Any) -> InferenceServer:
@@ -454,15 +457,6 @@ def test_a_start_waits_for_what_a_request_loads(how: str) -> None:
     assert loaded == [1]
     assert is_loaded == ["ready"] * (how == "lifespan")
     server.stop()
-
-
-def test_two_event_loops_one_after_the_other() -> None:
-    server = loading_server(lambda: None)
-
-    async def main() -> Any:
-        return await send(OIPApp(server), INFER)
-
-    assert asyncio.run(main())[0] == asyncio.run(main())[0] == 200
 
 
 @ways

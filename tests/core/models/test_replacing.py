@@ -15,9 +15,6 @@ import pytest
 
 from oip_asgi import Access, InferenceServer, OIPApp
 from tests.support.asking import ask, error, get, outputs
-from tests.support.inside import outcomes
-from tests.support.inside.models import ModelOptions
-from tests.support.inside.values import list_fields
 from tests.support.talk import Talk, until
 
 
@@ -92,13 +89,6 @@ def test_who_asks_for_an_unknown_model_is_told_the_nearest(name: str, text: str)
     assert told.endswith(f" is not found: {text}")
 
 
-@pytest.mark.parametrize("option", list_fields(ModelOptions))
-def test_each_misspelled_option_is_told_the_right_one(option: str) -> None:
-    misspelled: dict[str, Any] = {option[:-1]: 1}
-    with pytest.raises(TypeError, match=rf"model 'm': {option[:-1]}= is not an option: did you mean {option}=\?"):
-        InferenceServer().register("m", lambda x: x, **misspelled)
-
-
 @pytest.mark.parametrize("option", ["models", "batch", "workers"])
 def test_an_option_that_is_like_no_other_is_told_all(option: str) -> None:
     unknown: dict[str, Any] = {option: 1}
@@ -153,7 +143,8 @@ def test_a_request_that_a_new_model_refuses_is_counted_for_that() -> None:
         return await talk.answer()
 
     assert asyncio.run(main())[0] == 503
-    assert outcomes(server)["m"] == {"busy": 1}
+    outcomes = get(server, "/models/m/docs/state.json")[1]["outcomes"]
+    assert {how: count for how, count in outcomes.items() if count} == {"busy": 1}
 
 
 @pytest.mark.parametrize("is_loaded", [True, False])

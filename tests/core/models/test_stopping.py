@@ -6,7 +6,6 @@ import asyncio
 import gc
 import json
 import logging
-import os
 import subprocess
 import sys
 import threading
@@ -19,8 +18,8 @@ from typing import Any
 import pytest
 
 from oip_asgi import InferenceServer, OIPWSGIApp
-from tests.support.asking import NOT_READY, ask, error, get, outputs
-from tests.support.inside import is_stopping, wait_until_idle, waiting_calls
+from tests.support.asking import NOT_READY, ask, error, get
+from tests.support.inside import break_encoding, is_stopping, wait_until_idle, waiting_calls
 from tests.support.talk import EMPTY, Talk, block_until, until
 from tests.support.ways import Request, over_wsgi
 
@@ -70,22 +69,6 @@ def test_models_load_at_the_same_time(how: str) -> None:
         server.stop()
     else:
         asyncio.run(main())
-
-
-def test_a_model_that_fails_to_load_leaves_the_others(caplog: pytest.LogCaptureFixture) -> None:
-    server = InferenceServer()
-    server.register("bad", lambda: 1, load=lambda: 1 / 0)
-    for name in ("a", "b"):
-        server.register(name, lambda: 1, load=lambda: None)
-    server.start()
-    assert [get(server, f"/models/{name}/ready")[0] for name in ("a", "b", "bad")] == [200, 200, 503]
-    failed = {"name": "bad", "state": "UNAVAILABLE", "reason": "load failed, see the server's log"}
-    assert get(server, "/health/ready") == (503, {"ready": False, "live": True, "models": [failed]})
-    assert ask(server, "a").status == 200
-    assert error(ask(server, "bad")) == (503, "model 'bad' is not ready: its load failed, see the server's log")
-    [record] = caplog.records
-    assert record.getMessage() == f"model 'bad': load= raised, so {NOT_READY}"
-    server.stop()
 
 
 def test_a_host_that_gives_up_starting_can_start_again() -> None:
@@ -290,16 +273,6 @@ def test_what_waits_when_the_time_is_up_never_starts(is_async: bool) -> None:
     again.join(20)
 
 
-def test_a_server_that_was_stopped_serves_again(before: set[threading.Thread]) -> None:
-    server = InferenceServer()
-    server.register("m", lambda: threading.current_thread().name)
-    for _ in range(2):
-        assert outputs(ask(server, "m")) == {"output_0": ["oip_asgi worker"]}
-        assert set(our_threads()) - before
-        server.stop()
-        assert set(our_threads()) <= before
-
-
 def test_a_process_ends_though_a_model_does_not() -> None:
     script = (
         "import threading, os\n"
@@ -313,24 +286,6 @@ def test_a_process_ends_though_a_model_does_not() -> None:
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=30)
     assert done.stdout == "504\n"
     assert "took more than 0.01 seconds" in done.stderr
-
-
-@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded")  # which is the point
-def test_worker_threads_survive_a_fork() -> None:
-    server = InferenceServer()
-    server.register("m", os.getpid, timeout=20, inputs=[])
-    way = over_wsgi(OIPWSGIApp(server), "")
-    assert outputs(way(INFER)) == {"output_0": [os.getpid()]}
-    reader, writer = os.pipe()
-    child = os.fork()
-    if child == 0:
-        os.write(writer, way(INFER).body)
-        os._exit(0)
-    os.close(writer)
-    with os.fdopen(reader, "rb") as pipe:
-        assert b'"data":[%d]' % child in pipe.read()
-    assert os.waitpid(child, 0)[1] == 0
-    server.stop()
 
 
 # Logging
@@ -446,17 +401,6 @@ def test_a_start_during_a_stop_waits_for_its_end_and_loads_once(how: str) -> Non
         thread.join(20)
 
 
-def test_debug_adds_the_message_and_no_traceback() -> None:
-    server = InferenceServer(debug=True)
-
-    @server.model("m")
-    def model() -> None:
-        raise ValueError("the reason")
-
-    assert error(ask(server, "m")) == (500, "model 'm' failed: ValueError('the reason')")
-    server.stop()
-
-
 def test_a_timeout_is_a_warning(caplog: pytest.LogCaptureFixture) -> None:
     server = InferenceServer()
 
@@ -470,6 +414,15 @@ def test_a_timeout_is_a_warning(caplog: pytest.LogCaptureFixture) -> None:
         logging.WARNING,
         "model 'm' took more than 0.01 seconds for the request with id 'a\\nb'",
     )
+
+
+def test_what_the_core_itself_gets_wrong_is_logged_and_answered(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:
+    break_encoding(monkeypatch)
+    server = InferenceServer()
+    server.register("m", lambda: 1)
+    assert error(ask(server, "m")) == (500, "internal error: see the server's log")
+    assert "an error of oip_asgi itself" in caplog.text
+    server.stop()
 
 
 # Draining
