@@ -15,6 +15,7 @@ import pytest
 
 from oip_asgi import Access, InferenceServer, OIPApp
 from tests.support.asking import ask, error, get, outputs
+from tests.support.running import Gate
 from tests.support.talk import Talk, until
 
 
@@ -46,23 +47,18 @@ def test_a_model_that_cannot_be_one_replaces_none() -> None:
 
 def test_calls_that_run_or_wait_end_with_the_old_model() -> None:
     server = InferenceServer()
-    entered, leave, unloaded = threading.Event(), threading.Event(), threading.Event()
-
-    def old() -> int:
-        entered.set()
-        assert leave.wait(20)
-        return 1
-
-    server.register("m", old, max_concurrency=1, unload=unloaded.set)
+    gate = Gate(1)
+    unloaded = threading.Event()
+    server.register("m", gate, max_concurrency=1, unload=unloaded.set)
 
     async def main() -> list[Any]:
         running, waiting = Talk(server), Talk(server)
-        await until(lambda: entered.is_set() and waiting.asked == 1)
+        await until(lambda: gate.entered.is_set() and waiting.asked == 1)
         await asyncio.sleep(0.05)
         server.register("m", lambda: 2, replace=True)  # also where an event loop runs, as in a notebook
         assert (await Talk(server).answer())[1]["outputs"][0]["data"] == [2]
         assert not unloaded.is_set()
-        leave.set()
+        gate.leave.set()
         answers = [await talk.answer() for talk in (running, waiting)]
         await asyncio.to_thread(unloaded.wait, 20)
         return answers

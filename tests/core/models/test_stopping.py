@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 import json
 import logging
 import subprocess
 import sys
 import threading
 import time
-import warnings
 from collections.abc import Iterator
 from io import StringIO
 from typing import Any
@@ -20,6 +18,7 @@ import pytest
 from oip_asgi import InferenceServer, OIPWSGIApp
 from tests.support.asking import NOT_READY, ask, error, get
 from tests.support.inside import break_encoding, is_stopping, wait_until_idle, waiting_calls
+from tests.support.running import Gate, as_async
 from tests.support.talk import EMPTY, Talk, block_until, until
 from tests.support.ways import Request, over_wsgi
 
@@ -46,18 +45,12 @@ def before() -> Iterator[set[threading.Thread]]:
 def test_models_load_at_the_same_time(how: str) -> None:
     server = InferenceServer()
     met = threading.Barrier(3)
-    arrived: list[int] = []
 
     def load() -> None:
         met.wait(20)
 
-    async def load_async() -> None:
-        arrived.append(1)
-        while len(arrived) < 3:
-            await asyncio.sleep(0)
-
     for name in "abc":
-        server.register(name, lambda: 1, load=load_async if how == "async" else load)
+        server.register(name, lambda: 1, load=as_async(load) if how == "async" else load)
 
     async def main() -> None:
         async with server.lifespan():
@@ -105,20 +98,15 @@ def test_a_host_that_gives_up_starting_can_start_again() -> None:
 @pytest.mark.parametrize("kind", ["thread", "async"])
 def test_a_stop_waits_for_what_runs_and_refuses_what_is_new(kind: str) -> None:
     server = InferenceServer()
-    entered, leave = threading.Event(), threading.Event()
-
-    def blocks() -> int:
-        entered.set()
-        assert leave.wait(20)
-        return 1
+    gate = Gate(1)
 
     async def awaits() -> int:
-        entered.set()
-        while not leave.is_set():
+        gate.entered.set()
+        while not gate.leave.is_set():
             await asyncio.sleep(0.001)
         return 1
 
-    server.register("m", awaits if kind == "async" else blocks, max_concurrency=1)
+    server.register("m", awaits if kind == "async" else gate, max_concurrency=1)
 
     async def main() -> None:
         stop = asyncio.Event()
@@ -131,7 +119,7 @@ def test_a_stop_waits_for_what_runs_and_refuses_what_is_new(kind: str) -> None:
         await asyncio.sleep(0)
         slow = Talk(server, body=EMPTY[:3], ends=False)
         running, queued = Talk(server), Talk(server)
-        await until(lambda: entered.is_set() and slow.asked == 2)
+        await until(lambda: gate.entered.is_set() and slow.asked == 2)
         stop.set()
         await until(lambda: is_stopping(server))
         new = Talk(server, body=None)
@@ -144,7 +132,7 @@ def test_a_stop_waits_for_what_runs_and_refuses_what_is_new(kind: str) -> None:
         assert await Talk(server, path="/models/m/ready").answer() == (503, {"name": "m", "ready": False, "reason": why})
         assert await Talk(server, path="/health/live").answer() == (200, {"live": True})
         assert not hosting.done()
-        leave.set()
+        gate.leave.set()
         await hosting
         assert [(await talk.answer())[0] for talk in (running, queued)] == [200, 200]
 
@@ -153,14 +141,8 @@ def test_a_stop_waits_for_what_runs_and_refuses_what_is_new(kind: str) -> None:
 
 def test_a_thread_that_never_ends_is_left_behind_in_time(before: set[threading.Thread], caplog: pytest.LogCaptureFixture) -> None:
     server = InferenceServer(shutdown_timeout=0.05)
-    entered, leave = threading.Event(), threading.Event()
-
-    @server.model("m", timeout=0.3)  # in which the thread must have begun
-    def model() -> int:
-        entered.set()
-        assert leave.wait(20)
-        return 1
-
+    gate = Gate(1)
+    server.register("m", gate, timeout=0.3)  # in which the thread must have begun
     way = over_wsgi(OIPWSGIApp(server), "")
     server.start()
     assert way(INFER).status == 504
@@ -169,20 +151,15 @@ def test_a_thread_that_never_ends_is_left_behind_in_time(before: set[threading.T
     assert time.monotonic() - began < 5
     [thread] = set(our_threads()) - before
     assert thread.daemon
-    leave.set()
+    gate.leave.set()
     thread.join(20)
     assert caplog.messages[-1] == "model 'm' still runs 0.05 seconds after the server was told to stop, so it is left behind"
 
 
 def test_the_event_loop_goes_on_while_threads_are_waited_for() -> None:
     server = InferenceServer(shutdown_timeout=0.01)
-    entered, leave = threading.Event(), threading.Event()
-
-    @server.model("m", timeout=0.3)
-    def model() -> int:
-        entered.set()
-        assert leave.wait(20)
-        return 1
+    gate = Gate(1)
+    server.register("m", gate, timeout=0.3)
 
     async def main() -> float:
         longest, since = 0.0, time.monotonic()
@@ -202,37 +179,8 @@ def test_the_event_loop_goes_on_while_threads_are_waited_for() -> None:
 
     assert asyncio.run(main()) < 0.7  # a thread that does not end is waited for a second
     [thread] = [thread for thread in our_threads() if thread.name == "oip_asgi worker"][-1:]
-    leave.set()
+    gate.leave.set()
     thread.join(20)
-
-
-def test_coroutines_on_the_background_loop_are_cancelled_and_awaited_at_the_end() -> None:
-    server = InferenceServer(shutdown_timeout=0.05)
-    events: list[str] = []
-    entered = threading.Event()
-
-    @server.model("m")
-    async def model() -> int:
-        entered.set()
-        try:
-            await asyncio.sleep(3600)
-        finally:
-            await asyncio.sleep(0.001)
-            events.append("cleaned up")
-        return 1
-
-    way = over_wsgi(OIPWSGIApp(server), "")
-    answers: list[Any] = []
-    asking = threading.Thread(target=lambda: answers.append(way(INFER)))
-    asking.start()
-    assert entered.wait(20)
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        server.stop()
-        gc.collect()  # would tell of a task that was destroyed, or never awaited
-    asking.join(20)
-    assert events == ["cleaned up"]
-    assert error(answers[0]) == (503, STOPPING)
 
 
 @pytest.mark.parametrize("is_async", [False, True])
