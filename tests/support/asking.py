@@ -33,6 +33,12 @@ def ask(server: InferenceServer, model: str, more: Any = None, /, **arrays: Any)
     return over_asgi(OIPApp(server), "")(Request("POST", f"/models/{model}/infer", (), body))
 
 
+def generate(server: InferenceServer, members: Any) -> tuple[int, Any]:
+    """The status and the JSON of a flat object, over ASGI, from the model "m"."""
+    answer = over_asgi(OIPApp(server), "")(Request("POST", "/models/m/generate", (), json.dumps(members).encode()))
+    return answer.status, json.loads(answer.body)
+
+
 def get(server: InferenceServer, path: str) -> tuple[int, Any]:
     """GET over ASGI: the status and the JSON."""
     answer = over_asgi(OIPApp(server), "")(Request("GET", path))

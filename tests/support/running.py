@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import threading
+from collections.abc import Callable, Coroutine
 from typing import Any
 
 import pytest
@@ -15,6 +18,28 @@ READY = Request("GET", "/health/ready")
 
 
 ways = pytest.mark.parametrize("way", [lambda s: over_asgi(OIPApp(s), ""), lambda s: over_wsgi(OIPWSGIApp(s), "")], ids=["ASGI", "WSGI"])
+
+
+class Gate:
+    """A function that sets `entered` when it is called, and returns its result once `leave` is set."""
+
+    def __init__(self, result: Any = None) -> None:
+        self.entered, self.leave = threading.Event(), threading.Event()
+        self.result = result
+
+    def __call__(self) -> Any:
+        self.entered.set()
+        assert self.leave.wait(20)
+        return self.result
+
+
+def as_async(function: Callable[..., Any]) -> Callable[..., Coroutine[Any, Any, Any]]:
+    """An `async def` that calls the function in a thread."""
+
+    async def call(*args: Any) -> Any:
+        return await asyncio.to_thread(function, *args)
+
+    return call
 
 
 async def send(app: Any, request: Request) -> tuple[int, Any]:

@@ -102,14 +102,18 @@ def test_outputs_in_annotations(server: InferenceServer) -> None:
     def mapping(x: Any) -> Mapping[str, FP32]:
         return {"y": x}
 
-    for function in (both, items, some, mapping):
+    def one(x: Any) -> Annotated[np.ndarray, TensorSpec("y", "FP32", [-1])]:
+        return np.asarray(x)
+
+    for function in (both, items, some, mapping, one):
         server.register(function.__name__, function)
     assert shown(server, "both")[1] == [("output_0", "FP32", [-1], None), ("n", "INT64", [1], None)]
     assert shown(server, "items")[1] == [("output_0", "FP32", [1], None)]
     assert shown(server, "some")[1] == shown(server, "mapping")[1] == []  # where not all is known, none is declared
     x = np.ones(2, np.float32)
     assert outputs(ask(server, "both", x=x)) == {"output_0": [1.0, 1.0], "n": [2]}
-    assert outputs(ask(server, "mapping", x=x)) == {"y": [1.0, 1.0]}
+    for name in ("mapping", "one"):
+        assert outputs(ask(server, name, x=x)) == {"y": [1.0, 1.0]}
 
 
 def test_the_datatype_of_the_rest_is_checked(server: InferenceServer) -> None:

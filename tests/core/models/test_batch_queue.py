@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Hashable, Iterable
 from typing import Any
+
+import pytest
 
 from tests.support.inside import enter
 from tests.support.inside.models import Batches, BatchSlot
@@ -94,172 +97,53 @@ def test_a_request_that_another_takes_along_as_it_joins_has_no_turn() -> None:
     assert place.is_over
 
 
-def test_what_queued_while_the_slot_was_taken_goes_together() -> None:
-    queue = Queue()
-    queue.enter("first")
-    assert queue.begin("first") == ["first"]
-    for name in "abc":
-        queue.enter(name, rows=2)
-    assert not any(map(queue.has_turn, "abc"))
-    assert queue.counts() == (1, 3)
-    queue.end("first")
-    assert [queue.has_turn(name) for name in "abc"] == [False, False, True]
-    queue.enter("late")  # until it starts, others may join
-    assert queue.begin("a") == ["a", "b", "c", "late"]
-    assert queue.counts() == (1, 0)
-    queue.end("a")
-    for name in ("b", "c", "late"):
-        queue.leave(name)
-    assert queue.counts() == (0, 0)
+WALKS: dict[str, str] = {
+    "what queued while the slot was taken goes together, and others may join until it starts": (
+        "first [first] a*2 b*2 c*2 ^a ^b ^c =1,3 ]first ^a ^b ?c late [a,b,c,late] =1,0 ]a -b -c -late =0,0"
+    ),
+    "a batch has no more rows than the most, and keeps the order": "first [first] a*3 b*3 c*3 d ]first [a,b] ]a [c,d]",
+    "another key neither ends nor delays a batch": (
+        "first [first] a1@a b1@b a2@a alone@c alone2@d ]first [a1,a2] ]a1 [b1] ]b1 [alone] ]alone [alone2]"
+    ),
+    "a batch is held back until the first of it is due": "~a ~b =0,2 !a [a,b]",
+    "a batch is held back until the second of it is due": "~a ~b =0,2 !b [a,b]",
+    "what is due while the slot is taken has its turn when that is free": (
+        "preferred=2 ~first*2 [first] ~a !a ~late@other ]first [a] ]a =0,1"
+    ),
+    "a full batch is not held back": "~a*4 ~b*4 [a,b]",
+    "a batch that the next does not fit into is not held back": "slots=2 ~a*5 ~b*5 [a] ^b",
+    "a batch of a preferred size is not held back": "preferred=3 ~a*2 ^a ~b [a,b]",
+    "above the largest preferred size none is held back": "preferred=2,6 ~a*3 =0,1 ~b*4 [a,b]",
+    "those that stay are held back for their own time only": "~a ~b -a =0,1 !a =0,1 !b [b]",
+    "a second slot is not for the rest of a batch that is about to start": "slots=2 ~a*3 ~b*3 ~c*3 ?a ^b ^c !b ?a ^b ^c [a,b] !c [c]",
+    "another gets the slot of one that goes before it starts": "first [first] a b c ]first ?c -c [a,b] =1,0",
+    "the slot goes on where nobody is left": "first [first] a@a b@b ]first -a [b] ]b sole -sole =0,0 last [last]",
+    "who goes leaves the batch to the others": "~a ~b*3 ~c -b ~d*6 [a,c,d]",
+    "the last that fits into a call begins it, as it need not be woken": "~a*4 ~b*4 ^a ?b [a,b] ]a ~c*5 ~d*5 ?c ^d",
+}
+"""What requests do: `a*3@k` enters with three rows and the key k, `~a` to be held back, `!a` is due, `-a` leaves, `[a,b]` begin a call
+which `]a` ends; `?a` has its turn, `^a` has none, and `=1,2` is how many run and wait."""
 
 
-def test_a_batch_has_no_more_rows_than_the_most_and_keeps_the_order() -> None:
-    queue = Queue()
-    queue.enter("first")
-    queue.begin("first")
-    for name, rows in (("a", 3), ("b", 3), ("c", 3), ("d", 1)):
-        queue.enter(name, rows)
-    queue.end("first")
-    assert queue.begin("a") == ["a", "b"]
-    queue.end("a")
-    assert queue.begin("c") == ["c", "d"]
-
-
-def test_another_key_neither_ends_nor_delays_a_batch() -> None:
-    queue = Queue()
-    queue.enter("first")
-    queue.begin("first")
-    queue.enter("a1", key="a")
-    queue.enter("b1", key="b")
-    queue.enter("a2", key="a")
-    queue.enter("alone", key=object())
-    queue.enter("alone too", key=object())
-    queue.end("first")
-    assert queue.begin("a1") == ["a1", "a2"]
-    queue.end("a1")
-    assert queue.begin("b1") == ["b1"]
-    queue.end("b1")
-    assert queue.begin("alone") == ["alone"]
-    queue.end("alone")
-    assert queue.begin("alone too") == ["alone too"]
-
-
-def test_a_batch_is_held_back_until_one_of_it_is_due() -> None:
-    for hurries in ("a", "b"):
-        queue = Queue()
-        queue.enter("a", is_held=True)
-        queue.enter("b", is_held=True)
-        assert queue.counts() == (0, 2)
-        queue.set_due(hurries)
-        assert queue.begin("a") == ["a", "b"]
-
-
-def test_what_becomes_due_while_the_slot_is_taken_has_its_turn_when_the_slot_is_free() -> None:
-    queue = Queue(preferred=[2])
-    queue.enter("first", 2, is_held=True)
-    assert queue.begin("first") == ["first"]
-    queue.enter("a", is_held=True)
-    queue.set_due("a")
-    queue.enter("late", key="other", is_held=True)
-    queue.end("first")
-    assert queue.begin("a") == ["a"]
-    queue.end("a")
-    assert queue.counts() == (0, 1)
-
-
-def test_a_full_batch_is_not_held_back() -> None:
-    queue = Queue()
-    queue.enter("a", 4, is_held=True)
-    queue.enter("b", 4, is_held=True)
-    assert queue.begin("a") == ["a", "b"]
-
-
-def test_a_batch_that_the_next_one_does_not_fit_into_is_not_held_back() -> None:
-    queue = Queue(max_concurrency=2)
-    queue.enter("a", 5, is_held=True)
-    queue.enter("b", 5, is_held=True)
-    assert queue.begin("a") == ["a"]
-    assert not queue.has_turn("b")
-
-
-def test_a_batch_of_a_preferred_size_is_not_held_back() -> None:
-    queue = Queue(preferred=[3])
-    queue.enter("a", 2, is_held=True)
-    assert not queue.has_turn("a")
-    queue.enter("b", 1, is_held=True)
-    assert queue.begin("a") == ["a", "b"]
-
-
-def test_above_the_largest_preferred_size_none_is_held_back() -> None:
-    queue = Queue(preferred=[2, 6])
-    queue.enter("a", 3, is_held=True)
-    assert queue.counts() == (0, 1)
-    queue.enter("b", 4, is_held=True)
-    assert queue.begin("a") == ["a", "b"]
-
-
-def test_those_that_stay_are_held_back_for_their_own_time_only() -> None:
-    queue = Queue()
-    queue.enter("a", is_held=True)
-    queue.enter("b", is_held=True)
-    queue.leave("a")
-    assert queue.counts() == (0, 1)
-    queue.set_due("a")
-    assert queue.counts() == (0, 1)
-    queue.set_due("b")
-    assert queue.begin("b") == ["b"]
-
-
-def test_a_second_slot_is_not_for_the_rest_of_a_batch_that_is_about_to_start() -> None:
-    queue = Queue(max_concurrency=2)
-    for name in "abc":
-        queue.enter(name, 3, is_held=True)
-    assert [queue.has_turn(name) for name in "abc"] == [True, False, False]
-    queue.set_due("b")
-    assert [queue.has_turn(name) for name in "abc"] == [True, False, False]
-    assert queue.begin("a") == ["a", "b"]
-    queue.set_due("c")
-    assert queue.begin("c") == ["c"]
-
-
-def test_another_gets_the_slot_of_one_that_goes_before_it_starts() -> None:
-    queue = Queue()
-    queue.enter("first")
-    queue.begin("first")
-    for name in "abc":
-        queue.enter(name)
-    queue.end("first")
-    assert queue.has_turn("c")
-    queue.leave("c")
-    assert queue.begin("a") == ["a", "b"]
-    assert queue.counts() == (1, 0)
-
-
-def test_the_slot_goes_on_where_nobody_is_left() -> None:
-    queue = Queue()
-    queue.enter("first")
-    queue.begin("first")
-    queue.enter("a", key="a")
-    queue.enter("b", key="b")
-    queue.end("first")
-    queue.leave("a")
-    assert queue.begin("b") == ["b"]
-    queue.end("b")
-    queue.enter("sole")
-    queue.leave("sole")
-    assert queue.counts() == (0, 0)
-    queue.enter("last")
-    assert queue.begin("last") == ["last"]
-
-
-def test_who_goes_leaves_the_batch_to_the_others() -> None:
-    queue = Queue()
-    queue.enter("a", is_held=True)
-    queue.enter("b", 3, is_held=True)
-    queue.enter("c", is_held=True)
-    queue.leave("b")
-    queue.enter("d", 6, is_held=True)
-    assert queue.begin("a") == ["a", "c", "d"]
+@pytest.mark.parametrize("walk", WALKS.values(), ids=WALKS)
+def test_who_shares_a_call_and_when_it_begins(walk: str) -> None:
+    slots = int(*re.findall(r"slots=(\d+)", walk) or "1")
+    preferred = [int(size) for sizes in re.findall(r"preferred=(\S+)", walk) for size in sizes.split(",")]
+    queue = Queue(slots, preferred=preferred)
+    for step in re.sub(r"(slots|preferred)=\S+ ", "", walk).split():
+        what, name = step[0], step[1:]
+        if what == "=":
+            assert "{},{}".format(*queue.counts()) == name, step
+        elif what == "[":
+            called = name.removesuffix("]").split(",")
+            assert queue.begin(called[0]) == called, step
+        elif what in "?^":
+            assert queue.has_turn(name) is (what == "?"), step
+        elif what in "]-!":
+            {"]": queue.end, "-": queue.leave, "!": queue.set_due}[what](name)
+        else:
+            [(name, rows, key)] = re.findall(r"(\w+)(?:\*(\d))?(?:@(\w+))?", step)
+            queue.enter(name, int(rows or 1), key=key or "key", is_held=what == "~")
 
 
 def test_no_more_wait_than_may() -> None:
@@ -291,18 +175,6 @@ def test_a_request_runs_at_once_where_a_slot_is_free_and_nobody_waits() -> None:
     other.is_due = True
     assert queue.limiter.share(other, "other")
     assert other.turn.is_set()
-
-
-def test_the_last_that_fits_into_a_call_begins_it_as_it_need_not_be_woken() -> None:
-    queue = Queue()
-    for name in "ab":
-        queue.enter(name, 4, is_held=True)
-    assert [queue.has_turn(name) for name in "ab"] == [False, True]
-    assert queue.begin("a") == ["a", "b"]
-    queue.end("a")
-    for name in "cd":
-        queue.enter(name, 5, is_held=True)
-    assert [queue.has_turn(name) for name in "cd"] == [True, False]
 
 
 def test_what_is_not_to_be_held_back_before_it_has_joined_is_not_held_back() -> None:

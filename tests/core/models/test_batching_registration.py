@@ -12,7 +12,7 @@ import pytest
 
 from oip_asgi import InferenceContext, InferenceRequest, InferenceResponse, InferenceServer, TensorSpec
 from oip_asgi.codecs import NumpyRequestCodec
-from tests.support.asking import get
+from tests.support.asking import exactly, get
 
 
 def stream(x: Any) -> Iterator[Any]:
@@ -43,87 +43,60 @@ def identity(x: Any) -> Any:
     return x
 
 
-HERE = "model 'm': max_batch_size= calls the function with the rows of several requests"
+CALLS = "max_batch_size= calls the function with the rows of several requests"
 FIXED = [TensorSpec("x", "FP32", [4])]
 FREE = [TensorSpec("x", "FP32", [-1, 4])]
 SCALAR = [TensorSpec("x", "FP32", [])]
+ONE_ROW = [TensorSpec("x", "FP32", [1, 4])]
+
+
+LEAVE = "leave max_batch_size= out, or return arrays"
+CODEC = "what the codec of whole requests 'np' makes: use arrays, a codec of tensors or a pandas.DataFrame, or leave max_batch_size= out"
+ONE = "which belongs to one request: leave that parameter out, or max_batch_size="
 
 
 @pytest.mark.parametrize(
-    ("function", "options", "error", "text"),
+    ("function", "text"),
     [
-        (stream, {}, TypeError, f"{HERE}, but a generator answers one request: leave max_batch_size= out, or return arrays"),
-        (stream_async, {}, TypeError, f"{HERE}, but a generator answers one request: leave max_batch_size= out, or return arrays"),
+        (stream, f"a generator answers one request: {LEAVE}"),
+        (stream_async, f"a generator answers one request: {LEAVE}"),
+        (of_request, f"it takes an InferenceRequest, {ONE}"),
+        (of_context, f"it takes an InferenceContext, {ONE}"),
+        (of_whole, f"it takes {CODEC}"),
+        (to_whole, f"it returns {CODEC}"),
+    ],
+)
+def test_a_function_that_cannot_share_calls_is_refused(function: Any, text: str) -> None:
+    with pytest.raises(TypeError, match=exactly(f"model 'm': {CALLS}, but {text}")):
+        InferenceServer().register("m", function, max_batch_size=32)
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        ({"inputs": FIXED}, f"{CALLS}, but input 'x' is declared with the shape [4]: declare [-1, 4]"),
+        ({"inputs": ONE_ROW}, f"{CALLS}, but input 'x' is declared with the shape [1, 4]: declare [-1, 4]"),
+        ({"inputs": SCALAR}, f"{CALLS}, but input 'x' is declared with the shape []: declare [-1]"),
+        ({"outputs": FIXED}, f"{CALLS}, but output 'x' is declared with the shape [4]: declare [-1, 4]"),
+        ({"max_batch_size": 0}, "max_batch_size=0 must be a number of rows, 1 or more, such as 32"),
+        ({"max_batch_size": True}, "max_batch_size=True must be a number of rows, 1 or more, such as 32"),
+        ({"max_batch_size": 2**31}, "max_batch_size=2147483648 must be a number of rows"),
+        ({"max_batch_delay": -1}, "max_batch_delay=-1 must be a number of seconds, 0 or more, such as 0.002"),
+        ({"max_batch_delay": float("nan")}, "max_batch_delay=nan must be a number of seconds"),
+        ({"preferred_batch_sizes": 8}, "preferred_batch_sizes=8 must be a list of integers, such as [8, 16]"),
+        ({"preferred_batch_sizes": [8, 99]}, "preferred_batch_sizes=[8, 99] must be from 1 to max_batch_size=32"),
+        ({"retry_alone": 1}, "retry_alone=1 must be True or False"),
         (
-            of_request,
-            {},
-            TypeError,
-            f"{HERE}, but it takes an InferenceRequest, which belongs to one request: leave that parameter out, or max_batch_size=",
-        ),
-        (
-            of_context,
-            {},
-            TypeError,
-            f"{HERE}, but it takes an InferenceContext, which belongs to one request: leave that parameter out, or max_batch_size=",
-        ),
-        (
-            of_whole,
-            {},
-            TypeError,
-            f"{HERE}, but it takes what the codec of whole requests 'np' makes: use arrays, a codec of tensors or a pandas.DataFrame, or "
-            "leave max_batch_size= out",
-        ),
-        (
-            to_whole,
-            {},
-            TypeError,
-            f"{HERE}, but it returns what the codec of whole requests 'np' makes: use arrays, a codec of tensors or a pandas.DataFrame, or "
-            "leave max_batch_size= out",
-        ),
-        (identity, {"inputs": FIXED}, ValueError, f"{HERE}, but input 'x' is declared with the shape [4]: declare [-1, 4]"),
-        (
-            identity,
-            {"inputs": [TensorSpec("x", "FP32", [1, 4])]},
-            ValueError,
-            f"{HERE}, but input 'x' is declared with the shape [1, 4]: declare [-1, 4]",
-        ),
-        (identity, {"inputs": SCALAR}, ValueError, f"{HERE}, but input 'x' is declared with the shape []: declare [-1]"),
-        (identity, {"outputs": FIXED}, ValueError, f"{HERE}, but output 'x' is declared with the shape [4]: declare [-1, 4]"),
-        (identity, {"max_batch_size": 0}, ValueError, "model 'm': max_batch_size=0 must be a number of rows, 1 or more, such as 32"),
-        (identity, {"max_batch_size": True}, ValueError, "model 'm': max_batch_size=True must be a number of rows, 1 or more, such as 32"),
-        (identity, {"max_batch_size": 2**31}, ValueError, "model 'm': max_batch_size=2147483648 must be a number of rows"),
-        (
-            identity,
-            {"max_batch_delay": -1},
-            ValueError,
-            "model 'm': max_batch_delay=-1 must be a number of seconds, 0 or more, such as 0.002",
-        ),
-        (identity, {"max_batch_delay": float("nan")}, ValueError, "model 'm': max_batch_delay=nan must be a number of seconds"),
-        (
-            identity,
-            {"preferred_batch_sizes": 8},
-            TypeError,
-            "model 'm': preferred_batch_sizes=8 must be a list of integers, such as [8, 16]",
-        ),
-        (
-            identity,
-            {"preferred_batch_sizes": [8, 99]},
-            ValueError,
-            "model 'm': preferred_batch_sizes=[8, 99] must be from 1 to max_batch_size=32",
-        ),
-        (identity, {"retry_alone": 1}, TypeError, "model 'm': retry_alone=1 must be True or False"),
-        (
-            identity,
             {"max_batch_size": None, "max_batch_delay": 0.1},
-            ValueError,
-            "model 'm': max_batch_delay=, preferred_batch_sizes= and retry_alone= are for batches: say max_batch_size= too",
+            "max_batch_delay=, preferred_batch_sizes= and retry_alone= are for batches: say max_batch_size= too",
         ),
     ],
 )
-def test_what_cannot_share_calls_is_refused(function: Any, options: Any, error: type[Exception], text: str) -> None:
-    with pytest.raises(error) as refused:
-        InferenceServer().register("m", function, **{"max_batch_size": 32, **options})
-    assert str(refused.value).startswith(text)
+def test_options_that_no_batch_can_have_are_refused(options: Any, text: str) -> None:
+    is_of_type = "list of integers" in text or "True or False" in text
+    with pytest.raises(TypeError if is_of_type else ValueError) as refused:
+        InferenceServer().register("m", identity, **{"max_batch_size": 32, **options})
+    assert str(refused.value).startswith(f"model 'm': {text}")
 
 
 def test_what_load_returns_is_looked_at_too(caplog: pytest.LogCaptureFixture) -> None:

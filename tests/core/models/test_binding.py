@@ -7,13 +7,11 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-import pytest
 
 from oip_asgi import InferenceRequest, Tensor, TensorSpec
 from oip_asgi.codecs import NumpyRequestCodec, StringCodec
 from tests.support.inside.codecs import Codecs
 from tests.support.inside.models import Binding, bind
-from tests.support.inside.values import InvalidRequest
 
 
 class Call:
@@ -96,18 +94,3 @@ def test_a_model_of_the_whole_request_gets_the_tensors_as_declared() -> None:
     plain = InferenceRequest([StringCodec.encode_input("x", ["a"])])
     plain.inputs[0].array = plain.inputs[0].array.reshape(1)
     assert called_with(binding, plain)["request"] is plain
-
-
-@pytest.mark.parametrize(
-    ("inputs", "message"),
-    [
-        ([], "missing input 'x': expected 'x', but got no inputs"),
-        ([Tensor("x", np.ones(1)), Tensor("x", np.ones(1))], "input 'x' is there twice"),
-        ([Tensor("y", np.ones(1))], "unknown input 'y': expected 'x'"),
-        ([Tensor("x", np.ones(1, "f4"))], "input 'x' has datatype FP32: expected FP64"),
-        ([Tensor("x", np.ones((1, 1)))], r"input 'x' has shape \[1, 1\]: expected \[-1\]"),
-    ],
-)
-def test_what_is_not_as_declared_is_refused(inputs: list[Tensor], message: str) -> None:
-    with pytest.raises(InvalidRequest, match=message):
-        bound(takes_array, TensorSpec("x", "FP64", [-1])).accept_request(InferenceRequest(inputs), None)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import sys
 from collections.abc import Callable
 from functools import partial
@@ -26,9 +25,8 @@ from sklearn.tree import DecisionTreeClassifier
 
 from oip_asgi import InferenceError, InferenceServer, TensorSpec
 from oip_asgi.specs import specs_of
-from tests.support.asking import ask, error, exactly, get, outputs
+from tests.support.asking import ask, error, exactly, generate, get, outputs
 from tests.support.estimators import ANY, refusal
-from tests.support.inside import answer_http
 
 FRAME = pd.DataFrame({"height": [1.0, 2, 3, 4], "age": [1.0, 0, 1, 0]})
 KINDS = [0, 1, 0, 1]
@@ -111,11 +109,6 @@ def test_generate_takes_nulls_in_known_columns() -> None:
     assert too_large.startswith("input 'age': data[1]: number out of range")
 
 
-def generate(server: InferenceServer, members: dict[str, Any]) -> tuple[int, Any]:
-    response = answer_http(server, "POST", "/models/m/generate", (), json.dumps(members).encode())
-    return response.status, json.loads(b"".join(response.parts))
-
-
 def test_columns_that_are_declared_in_another_order_get_that_of_the_estimator() -> None:
     server, pipeline = InferenceServer(), fitted()
     server.register("m", pipeline.predict_proba, content_type="pd", inputs=specs_of(FRAME[["age", "height"]]))
@@ -139,13 +132,6 @@ def test_a_class_that_all_rows_had_takes_what_is_missing() -> None:
         model = OneVsRestClassifier(DecisionTreeClassifier(random_state=0)).fit(FRAME, labels)
     server.register("m", model.predict)
     assert generate(server, {"height": 4.0, "age": None})[0] == 200
-
-
-def test_an_array_is_taken_as_before() -> None:
-    server = InferenceServer()
-    server.register("m", LogisticRegression().fit(FRAME.to_numpy(), KINDS).predict)
-    assert outputs(ask(server, "m", X=np.array([[1.0, 1.0]]))) == {"output_0": [0]}
-    assert error(ask(server, "m", a=np.array([1.0])))[0] == 400
 
 
 class Clip(TransformerMixin, BaseEstimator):  # type: ignore[misc]
@@ -338,13 +324,6 @@ def test_a_frame_of_one_column_is_declared_as_one() -> None:
     server.register("m", predict, inputs=specs_of(frame), content_type="pd")
     server.register("array", predict, inputs=[TensorSpec("age", "FP64", [-1, 1])])
     assert outputs(ask(server, "m", age=np.array([1.0]))) == {"output_0": [0]}
-
-
-def test_an_array_of_one_dimension_is_told_to_have_rows() -> None:
-    server = InferenceServer()
-    classifier = LogisticRegression().fit(FRAME.to_numpy(), KINDS)
-    server.register("m", classifier.predict)
-    assert error(ask(server, "m", X=np.array([1.0, 1.0]))) == (400, "input 'X' has shape [2]: expected [-1, 2]")
 
 
 def test_declared_columns_come_in_their_order() -> None:

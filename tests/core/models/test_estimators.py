@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from typing import Any
 from unittest import mock
 
@@ -43,10 +42,10 @@ from sklearn.preprocessing import (
 from sklearn.svm import SVC
 from sklearn.tree import DecisionTreeClassifier
 
-from oip_asgi import InferenceError, InferenceRequest, InferenceServer, TensorSpec
+from oip_asgi import InferenceError, InferenceRequest, TensorSpec
 from oip_asgi.codecs import PandasCodec
 from oip_asgi.specs import specs_of
-from tests.support.asking import ask, error, exactly, get, outputs
+from tests.support.asking import ask, error, exactly, generate, get, outputs
 from tests.support.estimators import (
     ANY,
     ARRAY,
@@ -64,7 +63,6 @@ from tests.support.estimators import (
     scores,
     served,
 )
-from tests.support.inside import answer_http
 
 
 def people(**options: Any) -> Any:
@@ -217,7 +215,7 @@ def test_null_is_what_a_missing_text_was_in_the_training(name: str) -> None:
     make, frame = OF_TEXTS[name]
     estimator = make().fit(frame, CLASSES)
     members = {column: [None if each != each else each for each in values] for column, values in frame.items()}
-    answer = ask_generate(served(estimator.predict_proba), members)
+    answer = generate(served(estimator.predict_proba), members)
     assert answer == (200, {"model_name": "m", "output_0": estimator.predict_proba(frame).ravel().tolist()})
 
 
@@ -238,29 +236,13 @@ def test_objects_are_what_they_were_in_the_training(name: str, encoder: Any) -> 
     expected = estimator.predict_proba(frame).ravel().tolist()
     assert served(estimator.predict_proba).infer_sync("m", frame).outputs[0].array.ravel().tolist() == expected
     server = served(estimator.predict_proba, inputs=specs_of(frame), content_type="pd")
-    assert ask_generate(server, {"flat": OF_OBJECTS[name]}) == (200, {"model_name": "m", "output_0": expected})
+    assert generate(server, {"flat": OF_OBJECTS[name]}) == (200, {"model_name": "m", "output_0": expected})
     assert server.infer_sync("m", frame).outputs[0].array.ravel().tolist() == expected
     if "missing" not in name:
         assert outputs(ask(server, "m", flat=OF_OBJECTS[name])) == {"output_0": expected}
         assert server.infer_sync("m", frame.infer_objects()).outputs[0].array.ravel().tolist() == expected
     numbers = None if "booleans" in name else (400, {"error": refusal(estimator.predict_proba, pd.DataFrame({"flat": [1, 2]}))})
-    assert ask_generate(served(estimator.predict_proba), {"flat": [1, 2]}) == (numbers or (400, mock.ANY))
-
-
-def ask_generate(server: InferenceServer, members: Mapping[Any, Any]) -> tuple[int, Any]:
-    response = answer_http(server, "POST", "/models/m/generate", (), json.dumps(members).encode())
-    return response.status, json.loads(b"".join(response.parts))
-
-
-def test_generate_takes_what_infer_takes() -> None:
-    frame = MIXED[["age", "flat"]].assign(own=[True, False, True, True, False, False])
-    encoder = make_column_transformer((OneHotEncoder(), ["flat"]), remainder="passthrough")
-    known, vote = make_pipeline(encoder, LogisticRegression()), VotingClassifier([("a", make_pipeline(encoder, LogisticRegression()))])
-    for estimator in (known, vote):
-        server = served(estimator.fit(frame, CLASSES).predict)
-        members = {str(name): values.tolist() for name, values in frame.items()}
-        assert ask_generate(server, members) == (200, {"model_name": "m", "output_0": estimator.predict(frame).tolist()})
-        assert server.infer_sync("m", members).outputs[0].array.tolist() == estimator.predict(frame).tolist()
+    assert generate(served(estimator.predict_proba), {"flat": [1, 2]}) == (numbers or (400, mock.ANY))
 
 
 def test_a_vectorizer_takes_texts_and_has_no_example() -> None:
@@ -283,7 +265,7 @@ def test_what_is_within_a_frozen_estimator_is_known() -> None:
     estimator = CalibratedClassifierCV(frozen, cv=2).fit(WITH_NAN, CLASSES)
     members = {column: [None if each != each else each for each in values] for column, values in WITH_NAN.items()}
     expected = estimator.predict(WITH_NAN).tolist()
-    assert ask_generate(served(estimator.predict), members) == (200, {"model_name": "m", "output_0": expected})
+    assert generate(served(estimator.predict), members) == (200, {"model_name": "m", "output_0": expected})
 
 
 FLOWERS = pd.DataFrame(X[::10, :2], columns=["length", "width"])
@@ -328,7 +310,7 @@ def test_a_missing_number_is_refused_where_the_estimator_takes_none(name: str) -
     server, rows = served(estimator.predict), FLOWERS[:2].assign(length=[5.0, np.nan])
     text = refusal(estimator.predict, rows)
     assert "NaN" in text
-    assert ask_generate(server, {"length": [5.0, None], "width": [3.0, 3.0]}) == (400, {"error": text})
+    assert generate(server, {"length": [5.0, None], "width": [3.0, 3.0]}) == (400, {"error": text})
     assert error(ask(server, "m", length=rows["length"], width=rows["width"])) == (400, text)
     with pytest.raises(InferenceError, match=exactly(text)) as caught:
         server.infer_sync("m", rows)
@@ -360,7 +342,7 @@ def test_a_missing_number_is_taken_where_the_estimator_may_take_it(name: str) ->
         [missing] = FLOWERS.columns.delete(estimator.estimators_features_[0])
     rows = FLOWERS[:2].assign(**{missing: [5.0, np.nan]})
     members = {str(column): [None if each != each else each for each in values] for column, values in rows.items()}
-    assert ask_generate(server, members) == (200, {"model_name": "m", "output_0": estimator.predict(rows).tolist()})
+    assert generate(server, members) == (200, {"model_name": "m", "output_0": estimator.predict(rows).tolist()})
 
 
 def test_a_transformer_that_keeps_gaps_answers_with_them() -> None:
@@ -390,7 +372,7 @@ def test_a_missing_text_is_refused_where_the_estimator_takes_none(step: Any) -> 
         with pytest.raises(ValueError, match=r"np\.nan is an invalid document"):
             estimator.predict(gap)
     text = refusal(estimator.predict, gap)
-    assert ask_generate(server, {"length": gap["length"].tolist(), "note": ["red", None]}) == (400, {"error": text})
+    assert generate(server, {"length": gap["length"].tolist(), "note": ["red", None]}) == (400, {"error": text})
     with pytest.raises(InferenceError, match=exactly(text)):
         server.infer_sync("m", gap)
 
@@ -455,19 +437,6 @@ def test_a_request_may_send_one_array_to_one_that_was_fitted_with_a_frame() -> N
     assert described(server) == columns(a=ANY, b=ANY, c=ANY, d=ANY)
     with pytest.warns(UserWarning, match="X does not have valid feature names"):
         assert outputs(ask(server, "m", {"parameters": {"content_type": "np"}}, X=X[:1])) == {"output_0": ["setosa"]}
-
-
-def test_one_that_load_fits_is_known_then() -> None:
-    classifier = LogisticRegression(max_iter=500)
-
-    def load() -> None:
-        classifier.fit(X, Y)
-
-    server = served(classifier.predict, load=load)
-    assert described(server) == {}
-    server.load_sync("m")
-    assert described(server) == {"X": ARRAY}
-    server.stop()
 
 
 def test_the_example_of_openapi_is_answered() -> None:

@@ -6,7 +6,6 @@ import random
 import threading
 from dataclasses import dataclass
 
-import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
@@ -26,19 +25,6 @@ def has_turn(slot: Slot) -> bool:
     return slot.turn is None or slot.turn.is_set()
 
 
-def test_slots_go_to_the_first_that_came() -> None:
-    limiter = Limiter(2, 3)
-    slots = [entered(limiter) for _ in range(5)]
-    assert [slot.turn is None for slot in slots] == [True, True, False, False, False]
-    assert (limiter.running, limiter.waiting, limiter.is_full()) == (2, 3, True)
-    assert enter(limiter) is None
-    slots[1].give_up()
-    assert [has_turn(slot) for slot in slots] == [True, True, True, False, False]
-    assert (limiter.running, limiter.waiting, limiter.is_full()) == (2, 2, False)
-    slots[0].give_up()
-    assert [has_turn(slot) for slot in slots] == [True, True, True, True, False]
-
-
 def test_who_gives_up_in_the_queue_is_passed_over() -> None:
     limiter = Limiter(1, 3)
     slots = [entered(limiter) for _ in range(4)]
@@ -46,76 +32,6 @@ def test_who_gives_up_in_the_queue_is_passed_over() -> None:
     assert (limiter.running, limiter.waiting) == (1, 2)
     slots[0].give_up()
     assert [has_turn(slot) for slot in slots[2:]] == [True, False]
-
-
-def test_who_gives_up_on_its_turn_hands_it_on() -> None:
-    """Its deadline may pass between its turn and its start."""
-    limiter = Limiter(1, 2)
-    first, second, third = (entered(limiter) for _ in range(3))
-    first.give_up()
-    assert has_turn(second)
-    second.give_up()
-    assert has_turn(third)
-    assert not second.begin()
-    assert limiter.running == 1
-
-
-@pytest.mark.parametrize(
-    ("before", "last"),
-    [
-        (["begin"], "end"),
-        (["begin", "give up"], "end"),
-        (["begin", "give up", "give up"], "end"),
-        ([], "give up"),
-        (["begin", "end of a part"], "give up"),
-    ],
-    ids=["a thread ends", "a thread ends behind its request", "given up twice", "no thread began", "between two parts"],
-)
-def test_a_slot_goes_back_with_the_last_that_holds_it(before: list[str], last: str) -> None:
-    limiter = Limiter(1, 1)
-    slot, next_one = entered(limiter), entered(limiter)
-    do = {
-        "begin": slot.begin,
-        "end": lambda: slot.end(is_last=True),
-        "end of a part": lambda: slot.end(is_last=False),
-        "give up": slot.give_up,
-    }
-    for step in before:
-        do[step]()
-        assert not has_turn(next_one)
-    do[last]()
-    assert has_turn(next_one)
-    assert not slot.begin()
-    if "give up" not in (*before, last):
-        slot.give_up()
-    assert slot.uses.count == 0
-    assert (limiter.running, limiter.waiting) == (1, 0)
-    next_one.give_up()
-    assert limiter.running == 0
-
-
-def test_a_thread_keeps_the_slot_of_a_request_that_is_given_up() -> None:
-    limiter = Limiter(1, 1)
-    slot, next_one = entered(limiter), entered(limiter)
-    assert slot.begin()
-    slot.give_up()
-    assert not has_turn(next_one)
-    slot.end(is_last=False)
-    assert has_turn(next_one)
-
-
-def test_those_that_are_turned_away_have_no_slot() -> None:
-    limiter = Limiter(1, 2)
-    runs, *waiting = (entered(limiter) for _ in range(3))
-    limiter.refuse_waiting(is_unloaded=False)
-    assert [has_turn(slot) for slot in waiting] == [True, True]  # so that they hear of it
-    assert [slot.begin() for slot in waiting] == [False, False]
-    assert (limiter.running, limiter.waiting) == (1, 0)
-    for slot in waiting:
-        slot.give_up()
-    assert limiter.running == 1
-    runs.give_up()
-    assert limiter.running == 0
 
 
 @dataclass(eq=False)
@@ -250,7 +166,7 @@ class Slots(RuleBasedStateMachine):
         assert all(signal.is_set() for signal in self.unset)
 
 
-Slots.TestCase.settings = settings(max_examples=80, stateful_step_count=50)
+Slots.TestCase.settings = settings(max_examples=60, stateful_step_count=40)
 TestSlots = Slots.TestCase
 
 

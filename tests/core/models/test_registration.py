@@ -7,22 +7,18 @@ import functools
 import pickle
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
-from typing import Annotated, Any, Dict, Optional, TypeVar  # noqa: UP035
+from typing import Annotated, Any, Dict, Optional, TypeAlias, TypeVar  # noqa: UP035
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
 import pytest
-from sklearn.datasets import load_iris
-from sklearn.linear_model import LogisticRegression
-from sklearn.pipeline import make_pipeline
-from sklearn.tree import DecisionTreeClassifier
 from typing_extensions import TypeAliasType
 
 from oip_asgi import InferenceContext, InferenceRequest, InferenceResponse, InferenceServer, Tensor, TensorSpec
 from tests.support.asking import ask, error, get, outputs
-from tests.support.inside.values import Array
 
+Array: TypeAlias = npt.NDArray[Any]
 X = TensorSpec("x", "FP64", [-1])
 Y = TensorSpec("y", "FP64", [-1])
 
@@ -159,27 +155,6 @@ def test_callables_with_declared_inputs(
     assert "unknown input 'other'" in text
 
 
-def test_an_annotated_library_option_that_no_request_can_reach(server: InferenceServer) -> None:
-    def predict(X: Array, check_input: bool = True) -> Array:  # noqa: N803
-        assert check_input is True
-        return X
-
-    server.register("m", predict, inputs=[X])
-    assert outputs(ask(server, "m", x=[1.0])) == {"output_0": [1.0]}
-
-
-@pytest.mark.parametrize(
-    "classifier", [LogisticRegression(max_iter=1000), DecisionTreeClassifier(random_state=0)], ids=lambda c: type(c).__name__
-)
-def test_the_method_of_a_scikit_learn_classifier(server: InferenceServer, classifier: Any) -> None:
-    data, target = load_iris(return_X_y=True)
-    classifier.fit(data, target)
-    server.register(
-        "iris", classifier.predict, inputs=[TensorSpec("flower", "FP64", [-1, 4])], outputs=[TensorSpec("species", "INT64", [-1])]
-    )
-    assert outputs(ask(server, "iris", flower=data)) == {"species": classifier.predict(data).tolist()}
-
-
 def test_a_call_from_python_has_no_headers_and_no_model_gives_it_any(server: InferenceServer) -> None:
     seen: list[Any] = []
 
@@ -254,14 +229,6 @@ def test_annotations_declare_inputs_and_outputs(server: InferenceServer) -> None
     left = np.array([[1, 2]], np.float32)
     assert error(ask(server, "m", left=left, b=[1.0])) == (400, "input 'b' has datatype FP64: expected FP32")
     assert outputs(ask(server, "m", left=left, b=np.ones((1, 1, 1), np.float32))) == {"x": [1.0], "y": [2.0]}
-
-
-def test_one_annotated_output(server: InferenceServer) -> None:
-    def one(x: Any) -> Annotated[Array, Y]:
-        return x  # type: ignore[no-any-return]
-
-    server.register("m", one)
-    assert outputs(ask(server, "m", x=[1.0])) == {"y": [1.0]}
 
 
 def test_optional_annotations(server: InferenceServer) -> None:
@@ -570,16 +537,6 @@ def test_declarations_beside_annotations_that_declare_less(server: InferenceServ
     server.register("rest", declared_rest, inputs={"x": X}.values())  # type: ignore[arg-type]
     assert [output["name"] for output in get(server, "/models/half")[1]["outputs"]] == ["x", "y"]
     assert [tensor["name"] for tensor in get(server, "/models/rest")[1]["inputs"]] == ["x"]
-
-
-def test_a_pipeline_takes_a_frame_where_that_is_declared(server: InferenceServer) -> None:
-    frame, target = load_iris(as_frame=True, return_X_y=True)
-    pipeline = make_pipeline(LogisticRegression(max_iter=1000)).fit(frame, target)  # whose predict is (X, **params)
-    declared = [TensorSpec(name, "FP64", [-1]) for name in frame]
-    server.register("free", pipeline.predict, content_type="pd")
-    server.register("declared", pipeline.predict, content_type="pd", inputs=declared)
-    columns = {name: frame[name].to_numpy()[::50] for name in frame}
-    assert outputs(ask(server, "free", **columns)) == outputs(ask(server, "declared", **columns)) == {"output_0": [0, 1, 2]}
 
 
 def test_names_of_numpys(server: InferenceServer) -> None:

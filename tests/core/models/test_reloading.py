@@ -17,7 +17,7 @@ import pytest
 
 from oip_asgi import InferenceError, InferenceServer, LoadParameters, ModelStatus, OIPApp, TensorSpec
 from tests.support.asking import NOT_READY, ask, error, get, outputs
-from tests.support.running import INFER, send
+from tests.support.running import INFER, Gate, as_async, send
 from tests.support.talk import Talk, block_until, until
 
 INPUTS = [TensorSpec("x", "FP32", [-1])]
@@ -302,23 +302,17 @@ def test_a_body_that_stalls_holds_up_neither_an_unload_nor_a_reload() -> None:
 
 
 def test_a_thread_that_goes_on_after_its_timeout_keeps_what_it_began_with() -> None:
-    entered, leave = threading.Event(), threading.Event()
+    gate = Gate(1)
     let_go: list[int] = []
-
-    def model() -> int:
-        entered.set()
-        assert leave.wait(20)
-        return 1
-
     server = InferenceServer()
-    server.register("m", load=lambda: model, unload=lambda: let_go.append(1), timeout=0.5)
+    server.register("m", load=lambda: gate, unload=lambda: let_go.append(1), timeout=0.5)
     assert ask(server, "m").status == 504
     unloading = threading.Thread(target=server.unload_sync, args=["m"])
     unloading.start()
     unloading.join(0.1)
     assert unloading.is_alive()
     assert (state(server), let_go) == (("unloading", ""), [])
-    leave.set()
+    gate.leave.set()
     unloading.join(20)
     assert (state(server), let_go) == (("unloaded", "unloaded"), [1])
 
@@ -347,29 +341,17 @@ def test_a_second_load_waits_for_the_first_and_then_loads_again() -> None:
 
 @pytest.mark.parametrize("is_async", [False, True])
 def test_a_load_goes_on_where_its_caller_leaves(is_async: bool) -> None:
-    entered, leave = threading.Event(), threading.Event()
-
-    def load() -> Any:
-        entered.set()
-        assert leave.wait(20)
-        return lambda: 1
-
-    async def load_async() -> Any:
-        entered.set()
-        await until(leave.is_set)
-        return lambda: 1
-
-    server = InferenceServer()
-    server.register("m", load=load_async if is_async else load)
+    gate, server = Gate(lambda: 1), InferenceServer()
+    server.register("m", load=as_async(gate) if is_async else gate)
 
     async def main() -> None:
         loading = asyncio.create_task(server.load("m"))
-        await until(entered.is_set)
+        await until(gate.entered.is_set)
         assert state(server) == ("loading", "")
         loading.cancel()
         with pytest.raises(asyncio.CancelledError):
             await loading
-        leave.set()
+        gate.leave.set()
         await until(lambda: state(server) == ("ready", ""))
 
     asyncio.run(main())

@@ -15,9 +15,7 @@ import pytest
 
 from oip_asgi import Access, InferenceServer, OIPApp
 from tests.support.asking import ask, error, get, outputs
-from tests.support.inside import outcomes
-from tests.support.inside.models import ModelOptions
-from tests.support.inside.values import list_fields
+from tests.support.running import Gate
 from tests.support.talk import Talk, until
 
 
@@ -49,23 +47,18 @@ def test_a_model_that_cannot_be_one_replaces_none() -> None:
 
 def test_calls_that_run_or_wait_end_with_the_old_model() -> None:
     server = InferenceServer()
-    entered, leave, unloaded = threading.Event(), threading.Event(), threading.Event()
-
-    def old() -> int:
-        entered.set()
-        assert leave.wait(20)
-        return 1
-
-    server.register("m", old, max_concurrency=1, unload=unloaded.set)
+    gate = Gate(1)
+    unloaded = threading.Event()
+    server.register("m", gate, max_concurrency=1, unload=unloaded.set)
 
     async def main() -> list[Any]:
         running, waiting = Talk(server), Talk(server)
-        await until(lambda: entered.is_set() and waiting.asked == 1)
+        await until(lambda: gate.entered.is_set() and waiting.asked == 1)
         await asyncio.sleep(0.05)
         server.register("m", lambda: 2, replace=True)  # also where an event loop runs, as in a notebook
         assert (await Talk(server).answer())[1]["outputs"][0]["data"] == [2]
         assert not unloaded.is_set()
-        leave.set()
+        gate.leave.set()
         answers = [await talk.answer() for talk in (running, waiting)]
         await asyncio.to_thread(unloaded.wait, 20)
         return answers
@@ -90,13 +83,6 @@ def test_who_asks_for_an_unknown_model_is_told_the_nearest(name: str, text: str)
     status, told = error(ask(server, name, x=np.zeros(1)))
     assert (status, told.startswith("Request for unknown model: '")) == (404, True)
     assert told.endswith(f" is not found: {text}")
-
-
-@pytest.mark.parametrize("option", list_fields(ModelOptions))
-def test_each_misspelled_option_is_told_the_right_one(option: str) -> None:
-    misspelled: dict[str, Any] = {option[:-1]: 1}
-    with pytest.raises(TypeError, match=rf"model 'm': {option[:-1]}= is not an option: did you mean {option}=\?"):
-        InferenceServer().register("m", lambda x: x, **misspelled)
 
 
 @pytest.mark.parametrize("option", ["models", "batch", "workers"])
@@ -153,7 +139,8 @@ def test_a_request_that_a_new_model_refuses_is_counted_for_that() -> None:
         return await talk.answer()
 
     assert asyncio.run(main())[0] == 503
-    assert outcomes(server)["m"] == {"busy": 1}
+    outcomes = get(server, "/models/m/docs/state.json")[1]["outcomes"]
+    assert {how: count for how, count in outcomes.items() if count} == {"busy": 1}
 
 
 @pytest.mark.parametrize("is_loaded", [True, False])

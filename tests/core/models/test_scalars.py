@@ -109,11 +109,6 @@ def test_a_text_that_is_not_utf_8_is_refused(server: InferenceServer) -> None:
     assert error(answer)[1].startswith(r"input 'unit' is b'\xff', which is not UTF-8")
 
 
-def test_both_at_once_are_refused(server: InferenceServer) -> None:
-    answer = ask(server, "m", {"parameters": {"count": 1}}, x=X, count=[1])
-    assert error(answer) == (400, "'count' is there twice: as an input and in the request's parameters")
-
-
 def test_a_scalar_without_default_must_be_there(server: InferenceServer) -> None:
     def times(x: Any, factor: float) -> Any:
         return x * factor
@@ -141,16 +136,16 @@ RESERVED = [
 
 
 @pytest.mark.parametrize("scalar", ["int = 5", "int", "str | None = None"])
-@pytest.mark.parametrize("name", RESERVED)
-def test_a_scalar_that_would_never_get_its_value(server: InferenceServer, name: str, scalar: str) -> None:
-    made: dict[str, Any] = {}
-    exec(f"def waits(x, {name}: {scalar}): ...", made)
-    text = (
-        f"waits(x, {name}): the protocol itself uses the parameter '{name}' of a request, so a scalar of this name never gets its value: "
-        f"rename it, or take `context: InferenceContext` and read context.parameters.get('{name}')"
-    )
-    with pytest.raises(TypeError, match=re.escape(text)):
-        server.register("waits", made["waits"])
+def test_a_scalar_that_would_never_get_its_value(server: InferenceServer, scalar: str) -> None:
+    for name in RESERVED:
+        made: dict[str, Any] = {}
+        exec(f"def waits(x, {name}: {scalar}): ...", made)
+        text = (
+            f"waits(x, {name}): the protocol itself uses the parameter '{name}' of a request, so a scalar of this name never gets its "
+            f"value: rename it, or take `context: InferenceContext` and read context.parameters.get('{name}')"
+        )
+        with pytest.raises(TypeError, match=re.escape(text)):
+            server.register("waits", made["waits"])
 
 
 def test_what_the_text_advises_works(server: InferenceServer) -> None:
@@ -265,17 +260,6 @@ def test_columns_of_an_estimator_are_put_in_order_beside_its_scalars(server: Inf
         server.register(name, Estimator().predict, content_type="pd", inputs=specs)
         for more, expected in ((None, 12.0), ({"parameters": {"minus": 2}}, 10.0)):
             assert outputs(ask(server, name, more, b=[2], a=[1])) == {"output_0": [expected]}
-
-
-def test_a_raw_body_is_the_only_input_that_is_no_scalar(server: InferenceServer) -> None:
-    def scale(x: Annotated[Any, "FP32", [-1]] = np.ones(1, np.float32), factor: float = 2.0) -> Any:
-        return {"y": x * factor}
-
-    server.register("scale", scale)
-    body = np.array([1.5, 2], np.float32).tobytes()
-    request = Request("POST", "/models/scale/infer", [("Inference-Header-Content-Length", "0")], body)
-    answer = over_asgi(OIPApp(server), "")(request)
-    assert (answer.status, np.frombuffer(answer.body[-8:], np.float32).tolist()) == (200, [3.0, 4.0]), answer.body
 
 
 def test_parameters_that_nobody_reads(server: InferenceServer) -> None:
@@ -402,12 +386,3 @@ def test_scalars_from_python_and_as_flat_objects(server: InferenceServer) -> Non
     body = json.dumps({"x": X, "threshold": 1, "strict": True}).encode()
     answer = over_asgi(OIPApp(server), "")(Request("POST", "/models/m/generate", (), body))
     assert json.loads(answer.body)["output_0"] == "1.0 1 True cm"
-
-
-def test_an_async_model_has_scalars_too(server: InferenceServer) -> None:
-    async def later(x: Any, factor: int = 1) -> Any:
-        return x * factor
-
-    server.register("later", later)
-    response = asyncio.run(server.infer("later", {"x": X}, parameters={"factor": 2}))
-    assert response["output_0"].tolist() == [2.0, 4.0]

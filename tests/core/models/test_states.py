@@ -219,7 +219,7 @@ STEPS = st.lists(st.tuples(st.sampled_from(USUAL), st.integers(0, 9)), max_size=
 WITH_LOSS = st.lists(st.tuples(st.sampled_from([*USUAL, "lose"]), st.integers(0, 9)), max_size=40)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=70, deadline=None)
 @given(STEPS)
 def test_whatever_happens_all_that_was_loaded_is_unloaded_once_and_nobody_waits_for_ever(steps: list[tuple[str, int]]) -> None:
     walk = Walk(is_factory=True)
@@ -240,7 +240,7 @@ def test_whatever_happens_all_that_was_loaded_is_unloaded_once_and_nobody_waits_
         assert (task.error and str(task.error), len(walk.made)) == ("model 'm' is not found: it was unregistered", before)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=70, deadline=None)
 @given(WITH_LOSS, st.booleans())
 @example([("load", 0), ("run", 0), ("load", 0), ("load", 0), ("step", 0), ("step", 2), ("lose", 0)], True)  # lost after its load
 def test_a_model_whose_loads_are_lost_can_still_be_loaded(steps: list[tuple[str, int]], is_factory: bool) -> None:
@@ -254,3 +254,15 @@ def test_a_model_whose_loads_are_lost_can_still_be_loaded(steps: list[tuple[str,
     assert walk.tasks == []
     assert (walk.lifecycle.state, task.error is None) == (("unregistered", False) if walk.is_unregistered else ("ready", True))
     assert all(weights.unloads <= 1 for weights in walk.made)
+
+
+def test_an_unload_that_is_cancelled_while_a_load_runs_ends_after_it() -> None:
+    walk = Walk(is_factory=False)
+    walk.do("load", 0)
+    walk.do("unload", 0)
+    unloading = next(task for task in walk.tasks if task.part is not None and type(task.asks) is Wait)
+    unloading.steps.close()
+    walk.end(unloading)
+    assert walk.lifecycle.state == "unloading"
+    walk.finish()
+    assert walk.lifecycle.state == "unloaded"

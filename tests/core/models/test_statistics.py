@@ -138,26 +138,6 @@ def test_requests_of_a_batch_are_charged_its_time_and_it_is_one_execution() -> N
     assert (taken.rows.counts[3], taken.rows.sum) == (1, 5)  # more than 4, at most 8
 
 
-def test_a_request_of_no_rows_is_answered_and_infers_none() -> None:
-    statistics = Statistics()
-    count_execution(statistics, 0, 0.25, 2.0, 0.5)
-    answer(statistics, replace(ALL, rows=0))
-    taken = statistics.snapshot()
-    assert (taken.outcomes["ok"], taken.inference_count, taken.execution_count) == (1, 0, 1)
-    assert (list(taken.batches), taken.rows.counts[0], taken.rows.sum) == ([0], 1, 0)
-
-
-def test_batches_of_one_row_and_requests_alone_are_the_same_size() -> None:
-    statistics = Statistics()
-    count_execution(statistics, 1, 0.5, 1.0, 0.5)
-    answer(statistics, replace(ALL, rows=1))
-    answer(statistics, ALL)
-    taken = statistics.snapshot()
-    assert (taken.inference_count, taken.execution_count) == (2, 2)
-    assert taken.batches == {1: batch(Duration(2, 1.0), Duration(2, 3.0), Duration(2, 0.75))}
-    assert (taken.rows.counts[0], sum(taken.rows.counts), taken.rows.sum) == (2, 2, 2)
-
-
 def test_responses_of_a_stream_are_counted_by_their_index() -> None:
     statistics = Statistics()
     count_response(statistics, 0, "success", 1.0, 0.5, since=2.0)

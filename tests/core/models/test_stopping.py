@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 import json
 import logging
-import os
 import subprocess
 import sys
 import threading
 import time
-import warnings
 from collections.abc import Iterator
 from io import StringIO
 from typing import Any
@@ -19,8 +16,9 @@ from typing import Any
 import pytest
 
 from oip_asgi import InferenceServer, OIPWSGIApp
-from tests.support.asking import NOT_READY, ask, error, get, outputs
-from tests.support.inside import is_stopping, wait_until_idle, waiting_calls
+from tests.support.asking import NOT_READY, ask, error, get
+from tests.support.inside import break_encoding, is_stopping, wait_until_idle, waiting_calls
+from tests.support.running import Gate, as_async
 from tests.support.talk import EMPTY, Talk, block_until, until
 from tests.support.ways import Request, over_wsgi
 
@@ -47,18 +45,12 @@ def before() -> Iterator[set[threading.Thread]]:
 def test_models_load_at_the_same_time(how: str) -> None:
     server = InferenceServer()
     met = threading.Barrier(3)
-    arrived: list[int] = []
 
     def load() -> None:
         met.wait(20)
 
-    async def load_async() -> None:
-        arrived.append(1)
-        while len(arrived) < 3:
-            await asyncio.sleep(0)
-
     for name in "abc":
-        server.register(name, lambda: 1, load=load_async if how == "async" else load)
+        server.register(name, lambda: 1, load=as_async(load) if how == "async" else load)
 
     async def main() -> None:
         async with server.lifespan():
@@ -70,22 +62,6 @@ def test_models_load_at_the_same_time(how: str) -> None:
         server.stop()
     else:
         asyncio.run(main())
-
-
-def test_a_model_that_fails_to_load_leaves_the_others(caplog: pytest.LogCaptureFixture) -> None:
-    server = InferenceServer()
-    server.register("bad", lambda: 1, load=lambda: 1 / 0)
-    for name in ("a", "b"):
-        server.register(name, lambda: 1, load=lambda: None)
-    server.start()
-    assert [get(server, f"/models/{name}/ready")[0] for name in ("a", "b", "bad")] == [200, 200, 503]
-    failed = {"name": "bad", "state": "UNAVAILABLE", "reason": "load failed, see the server's log"}
-    assert get(server, "/health/ready") == (503, {"ready": False, "live": True, "models": [failed]})
-    assert ask(server, "a").status == 200
-    assert error(ask(server, "bad")) == (503, "model 'bad' is not ready: its load failed, see the server's log")
-    [record] = caplog.records
-    assert record.getMessage() == f"model 'bad': load= raised, so {NOT_READY}"
-    server.stop()
 
 
 def test_a_host_that_gives_up_starting_can_start_again() -> None:
@@ -122,20 +98,15 @@ def test_a_host_that_gives_up_starting_can_start_again() -> None:
 @pytest.mark.parametrize("kind", ["thread", "async"])
 def test_a_stop_waits_for_what_runs_and_refuses_what_is_new(kind: str) -> None:
     server = InferenceServer()
-    entered, leave = threading.Event(), threading.Event()
-
-    def blocks() -> int:
-        entered.set()
-        assert leave.wait(20)
-        return 1
+    gate = Gate(1)
 
     async def awaits() -> int:
-        entered.set()
-        while not leave.is_set():
+        gate.entered.set()
+        while not gate.leave.is_set():
             await asyncio.sleep(0.001)
         return 1
 
-    server.register("m", awaits if kind == "async" else blocks, max_concurrency=1)
+    server.register("m", awaits if kind == "async" else gate, max_concurrency=1)
 
     async def main() -> None:
         stop = asyncio.Event()
@@ -148,7 +119,7 @@ def test_a_stop_waits_for_what_runs_and_refuses_what_is_new(kind: str) -> None:
         await asyncio.sleep(0)
         slow = Talk(server, body=EMPTY[:3], ends=False)
         running, queued = Talk(server), Talk(server)
-        await until(lambda: entered.is_set() and slow.asked == 2)
+        await until(lambda: gate.entered.is_set() and slow.asked == 2)
         stop.set()
         await until(lambda: is_stopping(server))
         new = Talk(server, body=None)
@@ -161,7 +132,7 @@ def test_a_stop_waits_for_what_runs_and_refuses_what_is_new(kind: str) -> None:
         assert await Talk(server, path="/models/m/ready").answer() == (503, {"name": "m", "ready": False, "reason": why})
         assert await Talk(server, path="/health/live").answer() == (200, {"live": True})
         assert not hosting.done()
-        leave.set()
+        gate.leave.set()
         await hosting
         assert [(await talk.answer())[0] for talk in (running, queued)] == [200, 200]
 
@@ -170,14 +141,8 @@ def test_a_stop_waits_for_what_runs_and_refuses_what_is_new(kind: str) -> None:
 
 def test_a_thread_that_never_ends_is_left_behind_in_time(before: set[threading.Thread], caplog: pytest.LogCaptureFixture) -> None:
     server = InferenceServer(shutdown_timeout=0.05)
-    entered, leave = threading.Event(), threading.Event()
-
-    @server.model("m", timeout=0.3)  # in which the thread must have begun
-    def model() -> int:
-        entered.set()
-        assert leave.wait(20)
-        return 1
-
+    gate = Gate(1)
+    server.register("m", gate, timeout=0.3)  # in which the thread must have begun
     way = over_wsgi(OIPWSGIApp(server), "")
     server.start()
     assert way(INFER).status == 504
@@ -186,20 +151,15 @@ def test_a_thread_that_never_ends_is_left_behind_in_time(before: set[threading.T
     assert time.monotonic() - began < 5
     [thread] = set(our_threads()) - before
     assert thread.daemon
-    leave.set()
+    gate.leave.set()
     thread.join(20)
     assert caplog.messages[-1] == "model 'm' still runs 0.05 seconds after the server was told to stop, so it is left behind"
 
 
 def test_the_event_loop_goes_on_while_threads_are_waited_for() -> None:
     server = InferenceServer(shutdown_timeout=0.01)
-    entered, leave = threading.Event(), threading.Event()
-
-    @server.model("m", timeout=0.3)
-    def model() -> int:
-        entered.set()
-        assert leave.wait(20)
-        return 1
+    gate = Gate(1)
+    server.register("m", gate, timeout=0.3)
 
     async def main() -> float:
         longest, since = 0.0, time.monotonic()
@@ -219,37 +179,8 @@ def test_the_event_loop_goes_on_while_threads_are_waited_for() -> None:
 
     assert asyncio.run(main()) < 0.7  # a thread that does not end is waited for a second
     [thread] = [thread for thread in our_threads() if thread.name == "oip_asgi worker"][-1:]
-    leave.set()
+    gate.leave.set()
     thread.join(20)
-
-
-def test_coroutines_on_the_background_loop_are_cancelled_and_awaited_at_the_end() -> None:
-    server = InferenceServer(shutdown_timeout=0.05)
-    events: list[str] = []
-    entered = threading.Event()
-
-    @server.model("m")
-    async def model() -> int:
-        entered.set()
-        try:
-            await asyncio.sleep(3600)
-        finally:
-            await asyncio.sleep(0.001)
-            events.append("cleaned up")
-        return 1
-
-    way = over_wsgi(OIPWSGIApp(server), "")
-    answers: list[Any] = []
-    asking = threading.Thread(target=lambda: answers.append(way(INFER)))
-    asking.start()
-    assert entered.wait(20)
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        server.stop()
-        gc.collect()  # would tell of a task that was destroyed, or never awaited
-    asking.join(20)
-    assert events == ["cleaned up"]
-    assert error(answers[0]) == (503, STOPPING)
 
 
 @pytest.mark.parametrize("is_async", [False, True])
@@ -290,16 +221,6 @@ def test_what_waits_when_the_time_is_up_never_starts(is_async: bool) -> None:
     again.join(20)
 
 
-def test_a_server_that_was_stopped_serves_again(before: set[threading.Thread]) -> None:
-    server = InferenceServer()
-    server.register("m", lambda: threading.current_thread().name)
-    for _ in range(2):
-        assert outputs(ask(server, "m")) == {"output_0": ["oip_asgi worker"]}
-        assert set(our_threads()) - before
-        server.stop()
-        assert set(our_threads()) <= before
-
-
 def test_a_process_ends_though_a_model_does_not() -> None:
     script = (
         "import threading, os\n"
@@ -313,24 +234,6 @@ def test_a_process_ends_though_a_model_does_not() -> None:
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=30)
     assert done.stdout == "504\n"
     assert "took more than 0.01 seconds" in done.stderr
-
-
-@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded")  # which is the point
-def test_worker_threads_survive_a_fork() -> None:
-    server = InferenceServer()
-    server.register("m", os.getpid, timeout=20, inputs=[])
-    way = over_wsgi(OIPWSGIApp(server), "")
-    assert outputs(way(INFER)) == {"output_0": [os.getpid()]}
-    reader, writer = os.pipe()
-    child = os.fork()
-    if child == 0:
-        os.write(writer, way(INFER).body)
-        os._exit(0)
-    os.close(writer)
-    with os.fdopen(reader, "rb") as pipe:
-        assert b'"data":[%d]' % child in pipe.read()
-    assert os.waitpid(child, 0)[1] == 0
-    server.stop()
 
 
 # Logging
@@ -446,17 +349,6 @@ def test_a_start_during_a_stop_waits_for_its_end_and_loads_once(how: str) -> Non
         thread.join(20)
 
 
-def test_debug_adds_the_message_and_no_traceback() -> None:
-    server = InferenceServer(debug=True)
-
-    @server.model("m")
-    def model() -> None:
-        raise ValueError("the reason")
-
-    assert error(ask(server, "m")) == (500, "model 'm' failed: ValueError('the reason')")
-    server.stop()
-
-
 def test_a_timeout_is_a_warning(caplog: pytest.LogCaptureFixture) -> None:
     server = InferenceServer()
 
@@ -470,6 +362,15 @@ def test_a_timeout_is_a_warning(caplog: pytest.LogCaptureFixture) -> None:
         logging.WARNING,
         "model 'm' took more than 0.01 seconds for the request with id 'a\\nb'",
     )
+
+
+def test_what_the_core_itself_gets_wrong_is_logged_and_answered(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:
+    break_encoding(monkeypatch)
+    server = InferenceServer()
+    server.register("m", lambda: 1)
+    assert error(ask(server, "m")) == (500, "internal error: see the server's log")
+    assert "an error of oip_asgi itself" in caplog.text
+    server.stop()
 
 
 # Draining

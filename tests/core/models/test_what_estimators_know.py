@@ -20,8 +20,8 @@ from sklearn.tree import DecisionTreeClassifier
 
 from oip_asgi import InferenceError, InferenceServer
 from oip_asgi.specs import specs_of
-from tests.core.models.test_estimators import CLASSES, FLOWERS, OF_TEXTS, SPECIES, WITH_GAPS, WITHOUT_GAPS, ask_generate
-from tests.support.asking import ask, error, exactly, outputs
+from tests.core.models.test_estimators import CLASSES, FLOWERS, OF_TEXTS, SPECIES, WITH_GAPS, WITHOUT_GAPS
+from tests.support.asking import ask, error, exactly, generate, outputs
 from tests.support.batching import told
 from tests.support.estimators import described, example_of, refusal, served
 
@@ -34,7 +34,7 @@ def test_a_gap_is_none_to_an_encoder_that_knows_none() -> None:
     gap = {"name": "town", "datatype": "BYTES", "shape": [1], "data": ["null"], "parameters": {"content_type": "pd_json"}}
     for options in ({}, {"content_type": "pd"}):
         server = served(model.predict, **options)
-        assert ask_generate(server, {"town": [None, "Ulm"]}) == (200, {"model_name": "m", "output_0": ["none", "has"]})
+        assert generate(server, {"town": [None, "Ulm"]}) == (200, {"model_name": "m", "output_0": ["none", "has"]})
         assert outputs(ask(server, "m", {"inputs": [gap]})) == {"output_0": ["none"]}
         assert server.infer_sync("m", {"town": [None]}).as_("output_0", list[str]) == ["none"]
         assert server.infer_sync("m", pd.DataFrame({"town": TOWNS[2:3]})).as_("output_0", list[str]) == ["none"]
@@ -50,21 +50,21 @@ def test_one_that_knows_none_and_nan_asks_for_a_declaration() -> None:
     with pytest.raises(ValueError, match=exactly(text)):
         served(model.predict)
     server = served(model.predict, inputs=specs_of(frame), content_type="pd")
-    assert ask_generate(server, {"town": None, "flat": None}) == (200, {"model_name": "m", "output_0": "none"})
+    assert generate(server, {"town": None, "flat": None}) == (200, {"model_name": "m", "output_0": "none"})
 
 
 def test_whole_numbers_reach_a_column_of_numbers_as_floats() -> None:
     frame = pd.DataFrame({"income": [1.5, 2.0, 3.0, np.nan] * 3})
     model = make_pipeline(SimpleImputer(strategy="constant", fill_value=-9), DecisionTreeClassifier(random_state=0)).fit(frame, [0, 1] * 6)
     server, expected = served(model.predict), model.predict(pd.DataFrame({"income": [2.0, 3.0]})).tolist()
-    assert ask_generate(server, {"income": [2, 3]}) == (200, {"model_name": "m", "output_0": expected})
+    assert generate(server, {"income": [2, 3]}) == (200, {"model_name": "m", "output_0": expected})
     for datatype in ("INT64", "UINT8", "FP32"):
         tensor = {"name": "income", "datatype": datatype, "shape": [2], "data": [2, 3]}
         assert outputs(ask(server, "m", {"inputs": [tensor]})) == {"output_0": expected}
     for rows in ({"income": [2, 3]}, pd.DataFrame({"income": [2, 3]})):
         assert server.infer_sync("m", rows).outputs[0].array.tolist() == expected
     for large in (2**53 + 1, -(2**63)):  # which floats would round
-        assert ask_generate(server, {"income": large})[0] == 400
+        assert generate(server, {"income": large})[0] == 400
 
 
 @pytest.mark.parametrize("strategy", ["constant", "most_frequent"])
@@ -104,7 +104,7 @@ def test_a_booster_takes_the_categories_of_the_training(library: str) -> None:
         "level": "INT64",
     }
     rows: dict[str, list[Any]] = {"town": ["Kiel", "Ulm", "Bonn"], "size": [0, 1, 2], "level": [1, 2, 1]}
-    assert ask_generate(server, rows) == (200, {"model_name": "m", "output_0": pytest.approx(expected, abs=1e-6)})
+    assert generate(server, rows) == (200, {"model_name": "m", "output_0": pytest.approx(expected, abs=1e-6)})
     assert outputs(ask(server, "m", **rows))["output_0"] == pytest.approx(expected, abs=1e-6)
     for sent in (frame[:3], pd.DataFrame(rows)):
         assert server.infer_sync("m", sent).outputs[0].array.ravel().tolist() == pytest.approx(expected, abs=1e-6)
@@ -120,7 +120,7 @@ def test_categories_of_xgboost_that_are_not_ascii_ask_for_a_declaration() -> Non
     with pytest.raises(ValueError, match="the XGBClassifier does not say which categories it was fitted with"):
         served(model.predict)
     server = served(model.predict, inputs=specs_of(frame), content_type="pd")
-    assert ask_generate(server, {"town": ["Köln", "Ulm"]}) == (200, {"model_name": "m", "output_0": [0, 1]})
+    assert generate(server, {"town": ["Köln", "Ulm"]}) == (200, {"model_name": "m", "output_0": [0, 1]})
 
 
 def test_a_booster_that_does_not_say_its_categories_asks_for_a_declaration() -> None:
@@ -167,7 +167,7 @@ def test_what_takes_dicts_takes_the_texts_of_objects(step: Any) -> None:
     server = served(model.predict)
     assert described(server) == {"X": {"datatype": "BYTES", "shape": [-1], "parameters": {"content_type": "pd_json"}}}
     assert outputs(ask(server, "m", X=list(map(json.dumps, rows)))) == {"output_0": model.predict(rows).tolist()}
-    assert ask_generate(server, {"X": list(map(json.dumps, rows))}) == (200, {"model_name": "m", "output_0": model.predict(rows).tolist()})
+    assert generate(server, {"X": list(map(json.dumps, rows))}) == (200, {"model_name": "m", "output_0": model.predict(rows).tolist()})
     assert ask(server, "m", example_of(server)).status == 200
 
 
@@ -176,7 +176,7 @@ def test_the_log_says_once_which_columns_are_not_checked(caplog: pytest.LogCaptu
     columns = make_column_transformer((OneHotEncoder(handle_unknown="ignore"), ["town"]), remainder="passthrough")
     model = make_pipeline(columns, LogisticRegression()).fit(frame, CLASSES)
     server = served(model.predict)
-    assert ask_generate(server, {"town": "Bonn", "size": 1})[0] == 200
+    assert generate(server, {"town": "Bonn", "size": 1})[0] == 200
     served(model.predict, inputs=specs_of(frame), content_type="pd")
     served(LogisticRegression().fit(frame[["size"]], CLASSES).predict)  # which takes numbers only, and says so
     text = "the datatypes of the columns 'town' are not checked: to check them, write inputs=specs_of(X), with the frame of the training"
