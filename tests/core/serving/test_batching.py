@@ -307,34 +307,6 @@ def test_categories_are_those_of_the_requests_own_rows_alone_and_beside_others(f
     assert [column.cat.categories.tolist() for column in columns] == [[3, 1], [2]]
 
 
-def test_two_loops_and_threads_feed_one_batch() -> None:
-    sizes: list[int] = []
-    server = InferenceServer()
-
-    @server.model("m", max_batch_size=6, max_batch_delay=20.0)
-    def model(x: Any) -> Any:
-        sizes.append(len(x))
-        return x * 2
-
-    answers: dict[float, Any] = {}
-
-    def blocking(number: float) -> None:
-        answers[number] = server.infer_sync("m", {"x": rows(number)})["output_0"].tolist()
-
-    async def awaiting(*numbers: float) -> None:
-        for number, answer in zip(numbers, await asyncio.gather(*[server.infer("m", {"x": rows(n)}) for n in numbers]), strict=True):
-            answers[number] = answer["output_0"].tolist()
-
-    threads = [threading.Thread(target=blocking, args=[number]) for number in (1, 2)]
-    threads += [threading.Thread(target=lambda numbers=numbers: asyncio.run(awaiting(*numbers))) for numbers in ((3, 4), (5, 6))]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(15)  # less than the delay: it is the full batch that goes
-    assert answers == {number: [[2 * number]] for number in range(1, 7)}
-    assert sizes == [6]
-
-
 async def test_reloading_does_not_mix_old_and_new() -> None:
     server = InferenceServer()
     made: list[list[int]] = []
