@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import random
 import sys
 import threading
@@ -11,6 +12,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from oip_asgi import InferenceError, InferenceServer
 from tests.support.batch_models import make_server
@@ -163,3 +166,20 @@ def test_batches_of_several_loops_and_threads_stay_apart() -> None:
     for seed in range(6):
         play(servers, random.Random(seed), most=10)
     servers.batched.stop()
+
+
+@pytest.fixture(scope="module", params=[0.0, 0.003], ids=["no delay", "a delay"])
+def servers(request: pytest.FixtureRequest) -> Iterator[Servers]:
+    logging.getLogger("oip_asgi").setLevel(logging.CRITICAL)
+    servers = Servers(make_server(is_batched=True, delay=request.param))
+    yield servers
+    servers.batched.stop()
+    logging.getLogger("oip_asgi").setLevel(logging.NOTSET)
+    assert servers.executions() < servers.answered  # some did share calls, or this has shown nothing
+
+
+@pytest.mark.slow
+@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(dice=st.randoms(use_true_random=False))
+def test_each_answer_is_that_of_the_model_without_batches(servers: Servers, dice: random.Random) -> None:
+    play(servers, dice)
