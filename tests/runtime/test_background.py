@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import gc
-import sys
 import threading
 import time
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable
 from concurrent.futures import CancelledError
 from typing import Any
 
@@ -19,15 +18,6 @@ from tests.support.inside.runtime import BackgroundLoop, QuitWithin, Stopped
 
 ROUNDS = 2000
 ASKING = 4
-
-
-@pytest.fixture
-def often_switching() -> Iterator[None]:
-    """Threads take turns a thousand times as often as usual, so that they meet everywhere."""
-    interval = sys.getswitchinterval()
-    sys.setswitchinterval(interval / 1000)
-    yield
-    sys.setswitchinterval(interval)
 
 
 def stop_while_running(background: BackgroundLoop, run: Callable[[], None], found: list[Any]) -> None:

@@ -203,21 +203,6 @@ def test_the_configuration_of_a_model(server: InferenceServer) -> None:
         assert (image["format"], image["dims"]) == (f"FORMAT_{form}", dims)
 
 
-@pytest.mark.parametrize(
-    ("shape", "form", "text"),
-    [
-        ([3, 9, 9], "CHW", 'format=\'CHW\' must be "NCHW" or "NHWC", or left out'),
-        ([3, 9, 9], "nchw", "format='nchw' must be"),
-        ([3, 9, 9], 1, "format=1 must be"),
-        ([3, 9], "NCHW", "format='NCHW' is for images, whose shape has 3 dimensions, or 4 with that of the batch"),
-        ([1, 1, 3, 9, 9], "NHWC", "format='NHWC' is for images"),
-    ],
-)
-def test_a_format_that_cannot_be_right_fails_at_once(shape: list[int], form: Any, text: str) -> None:
-    with pytest.raises(ValueError, match=re.escape(text)):
-        TensorSpec("x", "UINT8", shape, format=form)
-
-
 @pytest.mark.parametrize("serving", SERVINGS.values(), ids=SERVINGS)
 def test_grpc_says_the_same_as_rest(server: InferenceServer, serving: Any) -> None:
     ask(server, "words", n=[2])
@@ -325,22 +310,35 @@ def test_what_has_too_many_elements_or_no_order_is_refused() -> None:
 
 
 @pytest.mark.parametrize(
-    ("shape", "datatype", "labels", "raised", "text"),
+    ("shape", "datatype", "options", "raised", "text"),
     [
-        ([-1, 3], "FP32", ["a", "b"], ValueError, "2 labels for 3 elements of each row"),
-        ([-1, 2, 2], "FP32", ["a", "b"], ValueError, "2 labels for 4 elements of each row"),
-        ([3], "FP32", ["a"], ValueError, "1 labels for 3 elements"),
-        ([-1], "FP32", ["a:b"], ValueError, "the label 'a:b' has a colon"),
-        ([-1], "FP32", ["\ud800"], ValueError, "lone surrogates"),
-        ([-1], "FP32", "ab", TypeError, "must be a list of strings"),
-        ([-1], "FP32", [1], TypeError, "must be a list of strings"),
-        ([-1], "BYTES", ["a"], ValueError, "labels are for integers, FP16, FP32 and FP64"),
-        ([-1], "BOOL", ["a"], ValueError, "labels are for integers"),
+        ([3, 9, 9], "UINT8", {"format": "CHW"}, ValueError, 'format=\'CHW\' must be "NCHW" or "NHWC", or left out'),
+        ([3, 9, 9], "UINT8", {"format": "nchw"}, ValueError, "format='nchw' must be"),
+        ([3, 9, 9], "UINT8", {"format": 1}, ValueError, "format=1 must be"),
+        (
+            [3, 9],
+            "UINT8",
+            {"format": "NCHW"},
+            ValueError,
+            "'NCHW' is for images, whose shape has 3 dimensions, or 4 with that of the batch",
+        ),
+        ([1, 1, 3, 9, 9], "UINT8", {"format": "NHWC"}, ValueError, "format='NHWC' is for images"),
+        ([-1, 3], "FP32", {"labels": ["a", "b"]}, ValueError, "2 labels for 3 elements of each row"),
+        ([-1, 2, 2], "FP32", {"labels": ["a", "b"]}, ValueError, "2 labels for 4 elements of each row"),
+        ([3], "FP32", {"labels": ["a"]}, ValueError, "1 labels for 3 elements"),
+        ([-1], "FP32", {"labels": ["a:b"]}, ValueError, "the label 'a:b' has a colon"),
+        ([-1], "FP32", {"labels": ["\ud800"]}, ValueError, "lone surrogates"),
+        ([-1], "FP32", {"labels": "ab"}, TypeError, "must be a list of strings"),
+        ([-1], "FP32", {"labels": [1]}, TypeError, "must be a list of strings"),
+        ([-1], "BYTES", {"labels": ["a"]}, ValueError, "labels are for integers, FP16, FP32 and FP64"),
+        ([-1], "BOOL", {"labels": ["a"]}, ValueError, "labels are for integers"),
     ],
 )
-def test_labels_that_cannot_be_right_fail_at_once(shape: list[int], datatype: str, labels: Any, raised: type[Exception], text: str) -> None:
-    with pytest.raises(raised, match=text):
-        TensorSpec("x", datatype, shape, labels=labels)  # type: ignore[arg-type]
+def test_a_format_or_labels_that_cannot_be_right_fail_at_once(
+    shape: list[int], datatype: Any, options: Any, raised: type[Exception], text: str
+) -> None:
+    with pytest.raises(raised, match=re.escape(text)):
+        TensorSpec("x", datatype, shape, **options)
 
 
 def test_labels_are_for_outputs() -> None:
