@@ -443,8 +443,7 @@ def events(body: bytes) -> list[bytes]:
     return [event.removeprefix(b"data: ") for event in body.split(b"\n\n")[:-1]]
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("action", REQUESTS)
+@pytest.mark.parametrize(("action", "kind"), [("generate_stream", "def"), ("infer_stream", "async def")])
 @pytest.mark.parametrize("name", ITEMS)
 def test_each_item_leaves_as_if_it_were_the_only_one(name: str, action: str, kind: str) -> None:
     once, body = REQUESTS[action]
@@ -455,7 +454,7 @@ def test_each_item_leaves_as_if_it_were_the_only_one(name: str, action: str, kin
     assert (status, [(200, event) for event in events(stream)]) == (200, expected)
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@kinds
 @pytest.mark.parametrize(
     ("item", "wrong", "spec"),
     [
@@ -480,7 +479,7 @@ def test_a_wrong_item_behind_right_ones_ends_the_stream(
     assert [record.levelno for record in caplog.records] == [logging.ERROR]
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@kinds
 def test_what_the_request_asks_of_outputs_holds_for_each_item(kind: str) -> None:
     items = both_kinds(lambda: [np.array([0.25, 0.5, 0.125])] * 5)[kind]
     body: Any = {"inputs": REQUESTS["infer_stream"][1]["inputs"], "outputs": [{"name": "output_0", "parameters": {"classification": 1}}]}  # type: ignore[index]
