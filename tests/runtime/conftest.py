@@ -1,5 +1,6 @@
-"""Tests that are coroutine functions."""
+"""Tests that are coroutine functions, and threads that take turns often."""
 
 from tests.support.awaited import pytest_pyfunc_call
+from tests.support.switching import often_switching
 
-__all__ = ["pytest_pyfunc_call"]
+__all__ = ["often_switching", "pytest_pyfunc_call"]

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import gc
-import sys
 import threading
 import time
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable
 from concurrent.futures import CancelledError
 from typing import Any
 
@@ -19,15 +18,6 @@ from tests.support.inside.runtime import BackgroundLoop, QuitWithin, Stopped
 
 ROUNDS = 2000
 ASKING = 4
-
-
-@pytest.fixture
-def often_switching() -> Iterator[None]:
-    """Threads take turns a thousand times as often as usual, so that they meet everywhere."""
-    interval = sys.getswitchinterval()
-    sys.setswitchinterval(interval / 1000)
-    yield
-    sys.setswitchinterval(interval)
 
 
 def stop_while_running(background: BackgroundLoop, run: Callable[[], None], found: list[Any]) -> None:
@@ -66,32 +56,6 @@ def test_a_run_that_races_a_stop_ends(pauses: bool, often_switching: None) -> No
     assert set(found) - {"stopped"} == {True}
     background.stop()
     gc.collect()  # would tell of a coroutine that was never awaited, or of a task that was destroyed
-
-
-def test_what_runs_when_the_loop_stops_is_cancelled_and_awaited() -> None:
-    background = BackgroundLoop()
-    begun = threading.Event()
-    events: list[str] = []
-
-    async def waits() -> None:
-        begun.set()
-        try:
-            await asyncio.sleep(3600)
-        finally:
-            await asyncio.sleep(0)
-            events.append("cleaned up")
-
-    def run() -> None:
-        with pytest.raises(Stopped):
-            background.run(waits())
-        events.append("told")
-
-    thread = threading.Thread(target=run)
-    thread.start()
-    assert begun.wait(20)
-    background.stop()
-    thread.join(20)
-    assert events == ["cleaned up", "told"]
 
 
 @pytest.mark.parametrize("error", [ValueError("no"), SystemExit(), asyncio.CancelledError(), CancelledError()], ids=repr)

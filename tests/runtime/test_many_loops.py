@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-import sys
 import threading
 import time
 from collections import Counter
@@ -26,30 +25,33 @@ LOOPS, BLOCKING, TASKS, REQUESTS = 4, 2, 6, 150
 KINDS = ("plain", "inline", "awaited", "timed", "cached", "together", "together, awaited", "stream", "stream, awaited")
 
 
-@pytest.fixture(autouse=True)
-def hasty() -> Iterator[None]:
-    """Threads take turns after a microsecond, where they have to."""
-    before = sys.getswitchinterval()
-    sys.setswitchinterval(1e-6)
-    yield
-    sys.setswitchinterval(before)
+RELOADED: dict[str, Any] = {"reloaded": {}, "reloaded inline": {"run": "inline"}, "reloaded batches": {"max_batch_size": 8}}
+
+pytestmark = pytest.mark.usefixtures("often_switching")
 
 
 class Loads:
-    """How often a model was loaded and unloaded."""
+    """How often models were loaded and unloaded, and how often one was called behind its unload."""
 
     def __init__(self) -> None:
-        self.lock = threading.Lock()
-        self.loaded = self.unloaded = 0
+        self.loaded: list[None] = []
+        self.unloaded: list[None] = []
+        self.late: list[None] = []
 
     def load(self) -> Callable[[Any], Any]:
-        with self.lock:
-            self.loaded += 1
-        return lambda x: x * 2
+        self.loaded.append(None)
 
-    def unload(self) -> None:
-        with self.lock:
-            self.unloaded += 1
+        def model(x: Any) -> Any:
+            if model.is_closed:  # type: ignore[attr-defined]
+                self.late.append(None)
+            return x * 2
+
+        model.is_closed = False  # type: ignore[attr-defined]
+        return model
+
+    def unload(self, model: Any) -> None:
+        model.is_closed = True
+        self.unloaded.append(None)
 
 
 def double(x: np.ndarray) -> np.ndarray:
@@ -84,7 +86,8 @@ def make_server(loads: Loads) -> InferenceServer:
     server.register("together, awaited", double_later, max_batch_size=8, max_batch_delay=0.001, max_queue=1000)
     server.register("stream", each_doubled, **narrow)
     server.register("stream, awaited", each_doubled_later, **narrow)
-    server.register("reloaded", load=loads.load, unload=loads.unload)
+    for name, options in RELOADED.items():
+        server.register(name, load=loads.load, unload=loads.unload, **options)
     return server
 
 
@@ -142,9 +145,10 @@ class Storm:
             self.server.register(name, double)
             self.check(name, self.server.infer_sync(name, {"x": np.array([3])}).outputs[0].array.tolist(), [6])
             statistics_of(self.server, chance.choice(KINDS)).snapshot()
+            reloaded = chance.choice([*RELOADED])
             try:
-                chance.choice([self.server.load_sync, self.server.unload_sync])("reloaded")
-                self.check("reloaded", self.server.infer_sync("reloaded", {"x": np.array([3])}).outputs[0].array.tolist(), [6])
+                chance.choice([self.server.load_sync, self.server.unload_sync])(reloaded)
+                self.check(reloaded, self.server.infer_sync(reloaded, {"x": np.array([3])}).outputs[0].array.tolist(), [6])
             except InferenceError as error:  # the other thread has unloaded it
                 if error.status != 503:
                     raise
@@ -164,7 +168,7 @@ class Storm:
 
 
 @pytest.mark.slow
-def test_nothing_is_lost_between_event_loops_and_threads(hasty: None) -> None:
+def test_nothing_is_lost_between_event_loops_and_threads() -> None:
     loads = Loads()
     server = make_server(loads)
     storm = Storm(server)
@@ -187,12 +191,14 @@ def test_nothing_is_lost_between_event_loops_and_threads(hasty: None) -> None:
     cache = cache_of(server, "cached")
     assert cache is not None
     assert 0 < cache.size <= 20_000
-    server.unload_sync("reloaded")
+    for name in RELOADED:
+        server.unload_sync(name)
     server.stop()
-    assert loads.loaded >= loads.unloaded > 0
+    assert len(loads.loaded) >= len(loads.unloaded) > 0
+    assert loads.late == []
 
 
-def test_a_model_that_holds_several_event_loops_is_warned_of_once(hasty: None, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_model_that_holds_several_event_loops_is_warned_of_once(caplog: pytest.LogCaptureFixture) -> None:
     server, together = InferenceServer(), threading.Barrier(LOOPS)
 
     @server.model("holds", run="inline")

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from oip_asgi import InferenceError, InferenceResponse, InferenceServer
-from tests.support.metrics import waiting_calls
-from tests.support.talk import until
+from tests.support.metrics import is_idle, waiting_calls
+from tests.support.talk import block_until, until
 
 HOLD = "hold"
 """The request parameter of the request that holds the model. Others never share a call with it."""
@@ -85,3 +85,14 @@ def told(task: asyncio.Task[InferenceResponse]) -> Any:
         return task.result().outputs[0].array.ravel().tolist()
     except InferenceError as error:
         return error.status, str(error)
+
+
+def play(held: Held, *asks: Any) -> list[Any]:
+    """What each of some requests is told that waited together."""
+
+    async def main() -> list[Any]:
+        return [told(task) for task in await held.together(*asks)]
+
+    answers = asyncio.run(main())
+    block_until(lambda: is_idle(held.server))
+    return answers

@@ -7,7 +7,7 @@ import json
 import threading
 import time
 import tracemalloc
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeAlias
 
@@ -287,11 +287,10 @@ class Gated:
     async def begun(self, calls: int) -> None:
         await until(lambda: self.calls == calls)
 
-    def play(self, test: Callable[[], Coroutine[Any, Any, None]], calls: int) -> None:
-        """Run a test, behind which the model was called so often."""
-        asyncio.run(asyncio.wait_for(test(), 60))
+    async def end(self, calls: int) -> None:
+        """Behind it, the model was called so often."""
         assert self.calls == calls
-        self.server.stop()
+        await asyncio.to_thread(self.server.stop)
 
 
 EQUAL: dict[str, Any] = {}
@@ -300,124 +299,100 @@ kinds = pytest.mark.parametrize("kind", ["thread", "async"])
 
 
 @kinds
-def test_equal_requests_at_the_same_time_call_the_function_once(kind: str) -> None:
+async def test_equal_requests_at_the_same_time_call_the_function_once(kind: str) -> None:
     gated = Gated(kind)
-
-    async def main() -> None:
-        tasks = await gated.begin(*({"id": str(number)} for number in range(6)))
-        other = await gated.begin({"value": 2})
-        gated.open.set()
-        assert await asyncio.gather(*tasks, *other) == [[1]] * 6 + [[2]]
-
-    gated.play(main, calls=2)
+    tasks = await gated.begin(*({"id": str(number)} for number in range(6)))
+    other = await gated.begin({"value": 2})
+    gated.open.set()
+    assert await asyncio.gather(*tasks, *other) == [[1]] * 6 + [[2]]
+    await gated.end(calls=2)
 
 
-def test_a_response_that_is_too_large_to_keep_still_answers_those_that_wait() -> None:
+async def test_a_response_that_is_too_large_to_keep_still_answers_those_that_wait() -> None:
     gated = Gated(cache=ResponseCache(max_bytes=100))
-
-    async def main() -> None:
-        tasks = await gated.begin(*[EQUAL] * 3)
-        gated.open.set()
-        assert await asyncio.gather(*tasks) == [[1]] * 3
-        assert gated.calls == 1
-        assert await gated.ask() == [1]
-
-    gated.play(main, calls=2)
+    tasks = await gated.begin(*[EQUAL] * 3)
+    gated.open.set()
+    assert await asyncio.gather(*tasks) == [[1]] * 3
+    assert gated.calls == 1
+    assert await gated.ask() == [1]
+    await gated.end(calls=2)
 
 
 @pytest.mark.parametrize("is_late", [False, True], ids=["cancelled", "late"])
-def test_when_the_first_ends_another_one_takes_its_place(is_late: bool) -> None:
+async def test_when_the_first_ends_another_one_takes_its_place(is_late: bool) -> None:
     gated = Gated()
-
-    async def main() -> None:
-        first, *others = await gated.begin(SHORT if is_late else EQUAL, *[EQUAL] * 3)
-        if not is_late:
-            first.cancel()
-        await gated.begun(2)
-        gated.open.set()
-        assert await asyncio.gather(*others) == [[1]] * 3
-        assert first.cancelled() or "did not answer within 0.02 seconds" in str(first.exception())
-
-    gated.play(main, calls=2)
+    first, *others = await gated.begin(SHORT if is_late else EQUAL, *[EQUAL] * 3)
+    if not is_late:
+        first.cancel()
+    await gated.begun(2)
+    gated.open.set()
+    assert await asyncio.gather(*others) == [[1]] * 3
+    assert first.cancelled() or "did not answer within 0.02 seconds" in str(first.exception())
+    await gated.end(calls=2)
 
 
-def test_one_that_waits_may_be_cancelled_or_late_and_the_others_go_on() -> None:
+async def test_one_that_waits_may_be_cancelled_or_late_and_the_others_go_on() -> None:
     gated = Gated()
-
-    async def main() -> None:
-        first, second, third, late = await gated.begin(EQUAL, EQUAL, EQUAL, SHORT)
-        second.cancel()
-        with pytest.raises(InferenceError, match=r"did not answer within 0\.02 seconds") as caught:
-            await late
-        assert caught.value.status == 504
-        gated.open.set()
-        assert [await first, await third] == [[1]] * 2
-        assert second.cancelled()
-        assert outcomes(gated.server) == {"ok": 2, "cancelled": 1, "timeout": 1}
-
-    gated.play(main, calls=1)
+    first, second, third, late = await gated.begin(EQUAL, EQUAL, EQUAL, SHORT)
+    second.cancel()
+    with pytest.raises(InferenceError, match=r"did not answer within 0\.02 seconds") as caught:
+        await late
+    assert caught.value.status == 504
+    gated.open.set()
+    assert [await first, await third] == [[1]] * 2
+    assert second.cancelled()
+    assert outcomes(gated.server) == {"ok": 2, "cancelled": 1, "timeout": 1}
+    await gated.end(calls=1)
 
 
 @kinds
-def test_when_the_first_fails_the_others_run_by_themselves(kind: str) -> None:
+async def test_when_the_first_fails_the_others_run_by_themselves(kind: str) -> None:
     gated = Gated(kind)
     gated.raises = [InferenceError("the first", status=422)]
-
-    async def main() -> None:
-        tasks = await gated.begin(*[EQUAL] * 4)
-        gated.open.set()
-        found = await asyncio.gather(*tasks, return_exceptions=True)
-        assert sorted(str(each) for each in found) == ["[1.0]"] * 3 + ["the first"]
-
-    gated.play(main, calls=4)
+    tasks = await gated.begin(*[EQUAL] * 4)
+    gated.open.set()
+    found = await asyncio.gather(*tasks, return_exceptions=True)
+    assert sorted(str(each) for each in found) == ["[1.0]"] * 3 + ["the first"]
+    await gated.end(calls=4)
 
 
-def test_the_first_passes_its_deadline_and_its_late_response_is_kept() -> None:
+async def test_the_first_passes_its_deadline_and_its_late_response_is_kept() -> None:
     gated = Gated("thread")
-
-    async def main() -> None:
-        # long enough for a thread of a busy machine to begin: a call that has not begun at its deadline never does
-        [first] = await gated.begin({"parameters": {"timeout": 700_000}})
-        with pytest.raises(InferenceError, match="did not answer within"):
-            await first
-        gated.open.set()
-        await until(lambda: is_idle(gated.server))
-        assert await gated.ask() == [1]
-
-    gated.play(main, calls=1)
+    # long enough for a thread of a busy machine to begin: a call that has not begun at its deadline never does
+    [first] = await gated.begin({"parameters": {"timeout": 700_000}})
+    with pytest.raises(InferenceError, match="did not answer within"):
+        await first
+    gated.open.set()
+    await until(lambda: is_idle(gated.server))
+    assert await gated.ask() == [1]
+    await gated.end(calls=1)
 
 
-def test_those_that_wait_are_as_many_as_may_run_and_wait() -> None:
+async def test_those_that_wait_are_as_many_as_may_run_and_wait() -> None:
     gated = Gated(max_concurrency=1, max_queue=2)
-
-    async def main() -> None:
-        tasks = await gated.begin(*[EQUAL] * 4)  # the first is in its slot
-        with pytest.raises(InferenceError, match="is busy: 1 call runs and 2 wait, which is all it takes") as caught:
-            await gated.ask()
-        assert caught.value.status == 503
-        gated.open.set()
-        assert await asyncio.gather(*tasks) == [[1]] * 4
-        assert await gated.ask() == [1]
-
-    gated.play(main, calls=1)
+    tasks = await gated.begin(*[EQUAL] * 4)  # the first is in its slot
+    with pytest.raises(InferenceError, match="is busy: 1 call runs and 2 wait, which is all it takes") as caught:
+        await gated.ask()
+    assert caught.value.status == 503
+    gated.open.set()
+    assert await asyncio.gather(*tasks) == [[1]] * 4
+    assert await gated.ask() == [1]
+    await gated.end(calls=1)
 
 
-def test_what_is_kept_is_answered_while_all_slots_are_taken() -> None:
+async def test_what_is_kept_is_answered_while_all_slots_are_taken() -> None:
     gated = Gated(max_concurrency=1, max_queue=0)
-
-    async def main() -> None:
-        gated.open.set()
-        await gated.ask(1.0)
-        gated.open.clear()
-        [running] = await gated.begin({"value": 2.0})
-        assert await gated.ask(1.0) == [1]
-        with pytest.raises(InferenceError, match="is busy"):
-            await gated.ask(3.0)
-        gated.open.set()
-        assert await running == [2]
-        assert await gated.ask(3.0) == [3]  # the one that was refused left nothing behind
-
-    gated.play(main, calls=3)
+    gated.open.set()
+    await gated.ask(1.0)
+    gated.open.clear()
+    [running] = await gated.begin({"value": 2.0})
+    assert await gated.ask(1.0) == [1]
+    with pytest.raises(InferenceError, match="is busy"):
+        await gated.ask(3.0)
+    gated.open.set()
+    assert await running == [2]
+    assert await gated.ask(3.0) == [3]  # the one that was refused left nothing behind
+    await gated.end(calls=3)
 
 
 def test_a_model_that_calls_itself_with_equal_inputs_does_not_wait_for_itself() -> None:

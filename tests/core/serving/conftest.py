@@ -9,8 +9,9 @@ import pytest
 
 from tests.support.awaited import pytest_pyfunc_call
 from tests.support.limited import Blocking
+from tests.support.switching import often_switching
 
-__all__ = ["pytest_pyfunc_call"]
+__all__ = ["often_switching", "pytest_pyfunc_call"]
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.multioutput import MultiOutputClassifier
 
 from oip_asgi import InferenceError, InferenceServer, TensorSpec
-from tests.support.batching import Held, rows, told
+from tests.support.batching import Held, play, rows, told
 from tests.support.metrics import is_idle, outcomes, waiting_calls
 from tests.support.talk import block_until, until
 
@@ -39,15 +39,6 @@ kinds = pytest.mark.parametrize("is_async", [False, True], ids=["def", "async"])
 
 def make(is_async: bool, **options: Any) -> Held:
     return Held(poisonous_async, is_async=True, **options) if is_async else Held(poisonous, **options)
-
-
-def play(held: Held, *asks: Any) -> list[Any]:
-    async def main() -> list[Any]:
-        return [told(task) for task in await held.together(*asks)]
-
-    answers = asyncio.run(main())
-    block_until(lambda: is_idle(held.server))
-    return answers
 
 
 @kinds

@@ -7,7 +7,9 @@ import gc
 import logging
 import threading
 import weakref
+from collections.abc import Callable
 from contextvars import ContextVar
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -16,7 +18,7 @@ import pytest
 
 from oip_asgi import InferenceRequest, InferenceResponse, InferenceServer, RequestOutput, ResponseCache, Tensor
 from oip_asgi.codecs import PandasCodec
-from tests.support.batching import Held, rows, told
+from tests.support.batching import Held, play, rows, told
 from tests.support.metrics import is_idle, waiting_calls
 from tests.support.talk import block_until, until
 
@@ -24,17 +26,6 @@ from tests.support.talk import block_until, until
 async def double(x: Any) -> Any:
     await asyncio.sleep(0)
     return x * 2
-
-
-def play(held: Held, *asks: Any) -> list[Any]:
-    """What each of some requests is told that waited together."""
-
-    async def main() -> list[Any]:
-        return [told(task) for task in await held.together(*asks)]
-
-    answers = asyncio.run(main())
-    assert is_idle(held.server)
-    return answers
 
 
 def having(**parameters: Any) -> dict[str, Any]:
@@ -56,37 +47,44 @@ NOT_FOR_THE_MODEL: list[dict[str, Any]] = [
 
 
 @pytest.mark.parametrize(
-    ("held", "asks", "answers", "sizes"),
+    ("make", "asks", "answers", "sizes"),
     [
-        pytest.param(Held(), [rows(1), rows(2, 3), rows(4)], [[2], [4, 6], [8]], [4], id="def"),
-        pytest.param(Held(double, is_async=True), [rows(1), rows(2, 3), rows(4)], [[2], [4, 6], [8]], [4], id="async def"),
-        pytest.param(Held(max_batch_size=3), [rows(1), rows(2, 3), rows(4), rows(5)], [[2], [4, 6], [8], [10]], [3, 2], id="the most rows"),
+        pytest.param(Held, [rows(1), rows(2, 3), rows(4)], [[2], [4, 6], [8]], [4], id="def"),
+        pytest.param(partial(Held, double, is_async=True), [rows(1), rows(2, 3), rows(4)], [[2], [4, 6], [8]], [4], id="async def"),
         pytest.param(
-            Held(),
+            partial(Held, max_batch_size=3), [rows(1), rows(2, 3), rows(4), rows(5)], [[2], [4, 6], [8], [10]], [3, 2], id="the most rows"
+        ),
+        pytest.param(
+            Held,
             [rows(1), rows(2, dtype="f8"), np.ones((1, 2), "f4"), having(mode=1), rows(4), rows(1.5, dtype="f8")],
             [[2], [4], [2, 2], [2], [8], [3]],
             [2, 2, 1, 1],
             id="other datatypes, shapes and parameters",
         ),
-        pytest.param(Held(), [having(**each) for each in NOT_FOR_THE_MODEL], [[2]] * 5, [5], id="parameters that are not for the function"),
+        pytest.param(Held, [having(**each) for each in NOT_FOR_THE_MODEL], [[2]] * 5, [5], id="parameters that are not for the function"),
         pytest.param(
-            Held(), [having(flag=value) for value in (1, True, 1.0, "1")], [[2]] * 4, [1] * 4, id="values that Python takes for equal"
+            Held, [having(flag=value) for value in (1, True, 1.0, "1")], [[2]] * 4, [1] * 4, id="values that Python takes for equal"
         ),
-        pytest.param(Held(), [having(flag=value) for value in (0.0, -0.0, 0, False)], [[2]] * 4, [1] * 4, id="zeros"),
+        pytest.param(Held, [having(flag=value) for value in (0.0, -0.0, 0, False)], [[2]] * 4, [1] * 4, id="zeros"),
         pytest.param(
-            Held(np.atleast_1d, max_batch_size=2),
+            partial(Held, np.atleast_1d, max_batch_size=2),
             [rows(1), rows(1, 2, 3), rows(2), np.ones((0, 1), "f4"), np.ones((0, 1), "f4")],
             [[1], [1, 2, 3], [2], [], []],
             [2, 3, 0, 0],
             id="larger ones, and those without rows",
         ),
-        pytest.param(Held(add_one, writable=True), [rows(1), rows(2)], [[2], [3]], [2], id="writable"),
+        pytest.param(partial(Held, add_one, writable=True), [rows(1), rows(2)], [[2], [3]], [2], id="writable"),
         pytest.param(
-            Held(shout), [["a", "bc"], np.array([b"\xff\x00"], object)], [[b"A", b"BC"], [b"\xff\x00"]], [3], id="strings and bytes"
+            partial(Held, shout),
+            [["a", "bc"], np.array([b"\xff\x00"], object)],
+            [[b"A", b"BC"], [b"\xff\x00"]],
+            [3],
+            id="strings and bytes",
         ),
     ],
 )
-def test_what_shares_a_call(held: Held, asks: list[Any], answers: list[Any], sizes: list[int]) -> None:
+def test_what_shares_a_call(make: Callable[[], Held], asks: list[Any], answers: list[Any], sizes: list[int]) -> None:
+    held = make()
     assert play(held, *asks) == answers
     assert held.sizes == sizes
 
@@ -305,34 +303,6 @@ def test_categories_are_those_of_the_requests_own_rows_alone_and_beside_others(f
     assert (alone.parameters, alone.array.tolist()) == (beside.parameters, beside.array.tolist())
     columns = [PandasCodec.decode_request(InferenceRequest([each])).iloc[:, 0] for each in (alone, other)]
     assert [column.cat.categories.tolist() for column in columns] == [[3, 1], [2]]
-
-
-def test_two_loops_and_threads_feed_one_batch() -> None:
-    sizes: list[int] = []
-    server = InferenceServer()
-
-    @server.model("m", max_batch_size=6, max_batch_delay=20.0)
-    def model(x: Any) -> Any:
-        sizes.append(len(x))
-        return x * 2
-
-    answers: dict[float, Any] = {}
-
-    def blocking(number: float) -> None:
-        answers[number] = server.infer_sync("m", {"x": rows(number)})["output_0"].tolist()
-
-    async def awaiting(*numbers: float) -> None:
-        for number, answer in zip(numbers, await asyncio.gather(*[server.infer("m", {"x": rows(n)}) for n in numbers]), strict=True):
-            answers[number] = answer["output_0"].tolist()
-
-    threads = [threading.Thread(target=blocking, args=[number]) for number in (1, 2)]
-    threads += [threading.Thread(target=lambda numbers=numbers: asyncio.run(awaiting(*numbers))) for numbers in ((3, 4), (5, 6))]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(15)  # less than the delay: it is the full batch that goes
-    assert answers == {number: [[2 * number]] for number in range(1, 7)}
-    assert sizes == [6]
 
 
 async def test_reloading_does_not_mix_old_and_new() -> None:

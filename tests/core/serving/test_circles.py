@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from oip_asgi import InferenceError, InferenceServer
-from tests.support.inside import is_idle, wait_for_turns, waiting_calls
-from tests.support.inside.serving import find_latest_turn
+from tests.support.inside import wait_for_turns
+from tests.support.metrics import is_idle, waiting_calls
 from tests.support.talk import block_until, until
 
 LEAF = 0
@@ -77,10 +77,9 @@ class Ring:
 
 
 @models
-@sharing
-@pytest.mark.parametrize("names", ["ab", "abc"])
+@pytest.mark.parametrize(("names", "options"), [("ab", {}), ("abc", {"max_batch_size": 4})])
 def test_calls_that_wait_for_each_other_are_refused_after_a_while(
-    is_async: bool, options: Any, names: str, monkeypatch: pytest.MonkeyPatch
+    is_async: bool, names: str, options: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     wait_for_turns(monkeypatch, 0.2)
     answers = Ring(names, is_async, **options).ask(*names)
@@ -90,10 +89,6 @@ def test_calls_that_wait_for_each_other_are_refused_after_a_while(
     texts = {REFUSED.format(name, following, 0.2) for name, following in zip(names, names[1:] + names[0], strict=True)}
     assert {str(error) for error in refused} <= texts
     assert all(answer == [[1]] for answer in answers if answer not in refused)
-
-
-def test_a_call_within_one_without_a_deadline_waits_for_sixty_seconds() -> None:
-    assert find_latest_turn(100.0) == 160.0
 
 
 @sharing

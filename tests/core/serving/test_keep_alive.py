@@ -150,7 +150,9 @@ async def test_what_comes_after_a_silence(kind: str, comments: bytes) -> None:
         assert talk.sent == []
         talk.takes.set()
     await asyncio.wait_for(talk.task, 20)
-    assert (talk.status, talk.body) == (200, comments + ONE + TWO)
+    assert (talk.status, talk.body.replace(COMMENT, b"")) == (200, ONE + TWO)
+    assert talk.body.startswith(comments)
+    assert talk.body.count(COMMENT) <= (3 if comments else 0)  # one in the silence; a busy machine may be late with an item after it
     await asyncio.to_thread(server.stop)
 
 

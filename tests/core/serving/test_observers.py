@@ -21,7 +21,8 @@ from tests.support.asking import ask, described, error, logged, outputs
 from tests.support.grpc_asgi import ASGI_CLIENTS
 from tests.support.grpc_ways import SERVINGS, Client, wire_request
 from tests.support.hearing import Hearing
-from tests.support.ways import Request, over_asgi, ways_into
+from tests.support.streaming import KINDS, of_kind
+from tests.support.ways import Answer, Request, over_asgi, ways_into
 
 BODY = json.dumps({"id": "7", "inputs": described(x=np.array([1, 2], np.float32)), "parameters": {"who": "me"}}).encode()
 
@@ -93,10 +94,6 @@ def test_over_grpc_over_asgi(server: InferenceServer, hearing: Hearing, make_cli
         assert [heard.model for heard in hearing.wait()] == ["m"]
 
 
-def refused(server: InferenceServer, model: str = "m", /, **arrays: Any) -> tuple[int, str]:
-    return error(ask(server, model, **arrays))
-
-
 def test_errors_are_heard_with_their_status_and_cause(server: InferenceServer, hearing: Hearing) -> None:
     @server.model("m", inputs=[TensorSpec("x", "FP32", [-1])])
     def fails(x: Any) -> Any:
@@ -106,33 +103,30 @@ def test_errors_are_heard_with_their_status_and_cause(server: InferenceServer, h
     def speaks() -> Any:
         raise InferenceError("no face", status=422, headers={"x-why": "dark"})
 
-    assert refused(server, x=np.array([1], np.float32))[0] == 500
-    heard = hearing.wait_for_one()
-    assert (heard.error.status, str(heard.error)) == (500, "model 'm' failed: see the server's log")
-    assert repr(heard.error.__cause__) == "KeyError('secret')"
-    assert heard.error.__traceback__ is None
+    def hear(model: str = "m", /, **arrays: Any) -> Any:
+        refused = error(ask(server, model, **arrays))
+        heard = hearing.wait_for_one()
+        assert (heard.error.status, str(heard.error)) == refused
+        return heard
+
+    heard = hear(x=np.array([1], np.float32))
+    assert (heard.error.status, repr(heard.error.__cause__), heard.error.__traceback__) == (500, "KeyError('secret')", None)
     assert (heard.request["x"].tolist(), heard.response, heard.responses) == ([1], None, 0)
-    assert refused(server, x=np.array([1], np.int64))[0] == 400
-    heard = hearing.wait_for_one()
+    heard = hear(x=np.array([1], np.int64))
     assert (heard.error.status, heard.request, heard.response) == (400, None, None)
-    assert refused(server, "speaks") == (422, "no face")
-    heard = hearing.wait_for_one()
-    assert (heard.error.status, heard.error.headers, str(heard.error)) == (422, {"x-why": "dark"}, "no face")
-
-
-def test_what_is_refused_before_its_body_is_heard(server: InferenceServer, hearing: Hearing) -> None:
-    server.register("m", lambda x: x)
+    heard = hear("speaks")
+    assert (heard.error.status, heard.error.headers) == (422, {"x-why": "dark"})
+    assert error(ask(server, "unknown"))[0] == 404  # which is not heard
     server.unload_sync("m")
-    assert refused(server, x=[1])[0] == 503
-    heard = hearing.wait_for_one()
+    heard = hear(x=[1])
     assert (heard.error.status, heard.request, heard.id, heard.seconds) == (503, None, None, 0.0)
 
 
-def test_unknown_models_are_not_heard(server: InferenceServer, hearing: Hearing) -> None:
-    server.register("m", lambda: 1)
-    assert refused(server, "unknown")[0] == 404
-    ask(server, "m")
-    assert hearing.wait_for_one().model == "m"
+def count(x: Any) -> Iterator[Any]:
+    for each in range(x.item()):
+        yield np.array([each])
+    if x > 3:
+        raise RuntimeError("too many")
 
 
 def test_cached_answers_are_heard_once_for_each_request(server: InferenceServer, hearing: Hearing) -> None:
@@ -164,28 +158,12 @@ async def test_each_request_of_a_batch_is_heard_with_its_own_rows(server: Infere
     assert [each.response and each.response["output_0"].tolist() for each in heard] == [[[10 * n]] for n in range(4)]
 
 
-def add_streams(server: InferenceServer) -> None:
-    @server.model("def")
-    def count(x: Any) -> Iterator[Any]:
-        for each in range(x.item()):
-            yield np.array([each])
-        if x > 3:
-            raise RuntimeError("too many")
-
-    @server.model("async")
-    async def count_async(x: Any) -> AsyncIterator[Any]:
-        for each in range(x.item()):
-            yield np.array([each])
-        if x > 3:
-            raise RuntimeError("too many")
-
-
-@pytest.mark.parametrize("model", ["def", "async"])
-def test_a_stream_is_heard_once_at_its_end(server: InferenceServer, hearing: Hearing, model: str) -> None:
-    add_streams(server)
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_stream_is_heard_once_at_its_end(server: InferenceServer, hearing: Hearing, kind: str) -> None:
+    server.register("m", of_kind(kind, count), inputs=[TensorSpec("x", "INT64", [])])
 
     async def take(x: int, most: int) -> Any:
-        async with aclosing(server.infer_stream(model, {"x": np.array(x)})) as items:
+        async with aclosing(server.infer_stream("m", {"x": np.array(x)})) as items:
             async for _ in items:
                 assert hearing.heard == []
                 most -= 1
@@ -204,7 +182,7 @@ def test_a_stream_is_heard_once_at_its_end(server: InferenceServer, hearing: Hea
         asyncio.run(take(4, 9))
     heard = hearing.wait_for_one()
     assert (heard.error.status, repr(heard.error.__cause__), heard.responses) == (500, "RuntimeError('too many')", 4)
-    answer = over_asgi(OIPApp(server), "")(Request("POST", f"/models/{model}/generate_stream", (), b'{"x":2}'))
+    answer = over_asgi(OIPApp(server), "")(Request("POST", "/models/m/generate_stream", (), b'{"x":2}'))
     assert (answer.body.count(b"data:"), hearing.wait_for_one().responses) == (2, 2)
 
 
@@ -214,93 +192,66 @@ class Point:
     y: float
 
 
-def test_rows_of_classes_are_heard_as_columns(server: InferenceServer, hearing: Hearing) -> None:
-    def swap(rows: list[Point]) -> list[Point]:
-        return [Point(row.y, row.x) for row in rows]
-
-    swap.__annotations__.update({"rows": list[Point], "return": list[Point]})
-    server.register("m", swap)
-    way = over_asgi(OIPApp(server), "")
-    for body, answer in ((b'[{"x":1,"y":2}]', b'[{"x":2.0,"y":1.0}]'), (b'{"x":1,"y":2}', b'{"model_name":"m","x":2.0,"y":1.0}')):
-        assert way(Request("POST", "/models/m/generate", (), body)).body == answer
-        heard = hearing.wait_for_one()
-        assert (heard.request["x"].tolist(), heard.response["x"].tolist()) == ([1], [2])
-
-
-class Pair(TypedDict, total=False):
-    x: int
-    y: int
-
-
 @dataclass
 class Counted:
+    """Made of the request once, not of columns again."""
+
     x: int
 
     def __post_init__(self) -> None:
         self.x += 1
 
 
-@pytest.mark.parametrize(
-    ("takes", "body"),
-    [
-        (Counted, b'[{"x":1}]'),  # made of the request once, not of columns again
-        (Counted, b'{"x":1}'),
-        (Pair, b'[{"x":1},{"y":1}]'),
-    ],
-)
-def test_whoever_observes_changes_no_answer(takes: Any, body: bytes, hearing: Hearing) -> None:
-    answers = []
-    for is_observed in (False, True):
-
-        def model(rows: Any) -> list[float]:
-            return [float(row.get("x", 0)) if type(row) is dict else float(row.x) for row in rows]
-
-        model.__annotations__["rows"] = list[takes]
-        server = InferenceServer()
-        server.register("m", model)
-        if is_observed:
-            server.observe(hearing)
-        answers.append(over_asgi(OIPApp(server), "")(Request("POST", "/models/m/generate", (), body)))
-        server.stop()
-    assert answers[0] == answers[1]
-    assert answers[0].status == 200
-    heard = hearing.wait_for_one()
-    expected = ["rows"] if takes is Pair else ["x"]  # these can be no columns
-    assert [tensor.name for tensor in heard.request.inputs] == expected
-
-
-class Named(TypedDict, total=False):
+class Pair(TypedDict, total=False):
     name: str
     age: int
 
 
-def hear_rows(body: bytes, hearing: Hearing, *, payload: bool) -> Any:
-    def model(rows: Any) -> list[float]:
-        return [0.0 for _ in rows]
+SOME = b'[{"name":"Ann"}, {"age":7,"name":"\xc3\xa9"}]'
+"""Rows that can be no columns."""
 
-    model.__annotations__["rows"] = list[Named]
+
+def ask_rows(takes: Any, body: bytes, hearing: Hearing | None, *, payload: bool = True) -> Answer:
+    def model(rows: Any) -> list[float]:
+        return [float(len(row)) if type(row) is dict else float(row.x) for row in rows]
+
+    model.__annotations__["rows"] = list[takes]
     server = InferenceServer()
     server.register("m", model)
-    server.observe(hearing, payload=payload)
-    assert over_asgi(OIPApp(server), "")(Request("POST", "/models/m/generate", (), body)).status == 200
-    heard = hearing.wait_for_one()
+    if hearing is not None:
+        server.observe(hearing, payload=payload)
+    answer = over_asgi(OIPApp(server), "")(Request("POST", "/models/m/generate", (), body))
     server.stop()
-    return heard
+    return answer
 
 
-def test_rows_that_can_be_no_columns_are_heard_as_their_json(hearing: Hearing) -> None:
-    heard = hear_rows(b'[{"name":"Ann"}, {"age":7,"name":"\xc3\xa9"}]', hearing, payload=True)
-    [tensor] = heard.request.inputs
-    assert (tensor.name, tensor.datatype, tensor.parameters) == ("rows", "BYTES", {"content_type": "pd_json"})
-    assert [json.loads(text) for text in tensor.array] == [{"name": "Ann"}, {"age": 7, "name": "é"}]
+@pytest.mark.parametrize(
+    ("takes", "body", "heard"),
+    [
+        (Point, b'[{"x":1,"y":2}]', {"x": [1], "y": [2]}),
+        (Point, b'{"x":1,"y":2}', {"x": [1], "y": [2]}),
+        (Counted, b'[{"x":1}]', {"x": [2]}),
+        (Counted, b'{"x":1}', {"x": [2]}),
+        (Pair, SOME, {"rows": [b'{"name":"Ann"}', '{"age":7,"name":"\u00e9"}'.encode()]}),
+    ],
+)
+def test_rows_of_classes_are_heard_as_columns_and_the_answer_is_the_same(takes: Any, body: bytes, heard: Any, hearing: Hearing) -> None:
+    answer = ask_rows(takes, body, hearing)
+    assert answer == ask_rows(takes, body, None)
+    assert answer.status == 200
+    request = hearing.wait_for_one().request
+    assert {tensor.name: tensor.array.tolist() for tensor in request.inputs} == heard
+    if takes is Pair:
+        assert (request.inputs[0].datatype, request.inputs[0].parameters) == ("BYTES", {"content_type": "pd_json"})
 
 
 def test_the_digest_of_rows_that_can_be_no_columns_is_that_of_their_json(hearing: Hearing) -> None:
-    bodies = b'[{"name":"Ann"},{"age":7}]', b'[{"name":"Bob"},{"age":7}]', b'[{"name" :"Ann"}, {"age":7}]'
-    first, other, spaced = (hear_rows(body, hearing, payload=False).inputs_sha256 for body in bodies)
-    assert first == spaced
-    assert first != other
-    assert hashlib.sha256(b"").hexdigest() not in (first, other)
+    def digest(body: bytes) -> Any:
+        assert ask_rows(Pair, body, hearing, payload=False).status == 200
+        return hearing.wait_for_one().inputs_sha256
+
+    assert digest(SOME) == digest(SOME.replace(b":", b" : "))
+    assert len({digest(SOME), digest(SOME.replace(b"Ann", b"Bob")), hashlib.sha256(b"").hexdigest()}) == 3
 
 
 def test_rows_that_can_be_no_columns_are_refused_where_a_model_needs_columns() -> None:
@@ -315,13 +266,13 @@ def test_rows_that_can_be_no_columns_are_refused_where_a_model_needs_columns() -
     server = InferenceServer()
     server.register("cached", model, cache=ResponseCache(1000))
     server.register("columns", with_request)
-    text = "the rows can be no columns, which this model needs: rows[0] has no 'y'"
+    text = "the rows can be no columns, which this model needs: rows[0] has no 'age'"
     for name, expected in (("cached", (200, [{"output_0": 0.0}] * 2)), ("columns", (400, {"error": text}))):
-        answer = over_asgi(OIPApp(server), "")(Request("POST", f"/models/{name}/generate", (), b'[{"x":1},{"y":1}]'))
+        answer = over_asgi(OIPApp(server), "")(Request("POST", f"/models/{name}/generate", (), SOME))
         assert (answer.status, json.loads(answer.body)) == expected
 
 
-def test_the_model_does_not_change_what_is_heard(server: InferenceServer, hearing: Hearing) -> None:
+def test_neither_the_model_nor_the_caller_changes_what_is_heard(server: InferenceServer, hearing: Hearing) -> None:
     @server.model("writes", writable=True)
     def writes(x: Any) -> Any:
         x += 1
@@ -334,25 +285,18 @@ def test_the_model_does_not_change_what_is_heard(server: InferenceServer, hearin
         context.parameters["more"] = 1
         return np.array([1])
 
-    for model in ("writes", "whole"):
-        ask(server, model, x=np.array([1], np.float32))
-        heard = hearing.wait_for_one()
-        assert (heard.request["x"].tolist(), heard.request.parameters) == ([1], {})
-
-
-def test_the_caller_does_not_change_what_is_heard(server: InferenceServer, hearing: Hearing) -> None:
     leave = threading.Event()
+    server.observe(lambda _: leave.wait(10))
+    server.register("m", lambda x: x)
     given = np.zeros(100_000, np.float32)
-    other = InferenceServer()
-    other.register("m", lambda x: x)
-    other.observe(lambda _: leave.wait(10))
-    other.observe(hearing)
-    answered = other.infer_sync("m", {"x": given})
-    given[:], answered.outputs[0].array[:] = 5, 6
+    for model in ("writes", "whole", "m"):
+        answered = server.infer_sync(model, {"x": given})
+        given[:], answered.outputs[0].array[:] = 5, 6
     leave.set()
-    heard = hearing.wait_for_one()
-    assert (heard.request["x"].max(), heard.response["output_0"].max()) == (0, 0)
-    other.stop()
+    server.stop()
+    heard: Any = hearing.wait(3)
+    assert [each.request["x"].max() for each in heard] == [0, 5, 5]
+    assert [each.response["output_0"].max() for each in heard] == [1, 1, 5]
 
 
 @pytest.mark.parametrize("options", [{}, {"cache": ResponseCache()}, {"max_batch_size": 2}, {"writable": True}])
@@ -483,19 +427,14 @@ def test_without_payload_there_is_a_digest() -> None:
     server.stop()
 
 
-def test_warm_up_is_not_heard(server: InferenceServer, hearing: Hearing) -> None:
-    server.register("m", lambda x: x, inputs=[TensorSpec("x", "FP32", [-1])], warm_up=True, load=lambda: None)
+def test_neither_warm_up_nor_output_options_are_heard(server: InferenceServer, hearing: Hearing) -> None:
+    specs: Any = {"inputs": [TensorSpec("x", "FP32", [-1])], "outputs": [TensorSpec("y", "FP32", [-1])]}
+    server.register("m", lambda x: x, **specs, warm_up=True, load=lambda: None)
     server.start()
-    ask(server, "m", {"id": "real"}, x=np.array([1], np.float32))
-    assert hearing.wait_for_one().id == "real"
-
-
-def test_output_options_are_not_in_the_response(server: InferenceServer, hearing: Hearing) -> None:
-    server.register("m", lambda x: x, outputs=[TensorSpec("y", "FP32", [-1])])
-    answer = ask(server, "m", {"outputs": [{"name": "y", "parameters": {"classification": 1}}]}, x=np.array([1, 3], np.float32))
-    assert outputs(answer) == {"y": ["3.000000:1"]}
+    asked = {"id": "real", "outputs": [{"name": "y", "parameters": {"classification": 1}}]}
+    assert outputs(ask(server, "m", asked, x=np.array([1, 3], np.float32))) == {"y": ["3.000000:1"]}
     heard = hearing.wait_for_one()
-    assert heard.response["y"].tolist() == [1, 3]
+    assert (heard.id, heard.response["y"].tolist()) == ("real", [1, 3])
 
 
 def yields(observation: Observation) -> Iterator[Observation]:

@@ -23,7 +23,7 @@ N = {"n": np.array([3])}
 
 
 @kinds
-def test_each_response_is_made_when_it_is_asked_for(kind: str) -> None:
+def test_each_response_is_made_when_it_is_asked_for_and_who_leaves_early_ends_the_generator(kind: str) -> None:
     noted = Noted()
     server = serve_stream(KINDS[kind](noted))
 
@@ -31,30 +31,17 @@ def test_each_response_is_made_when_it_is_asked_for(kind: str) -> None:
         responses = server.infer_stream("m", N, id="a")
         seen = [(response.id, response.model_name, response["output_0"].tolist(), noted.made) async for response in responses]
         assert seen == [("a", "m", [number], number + 1) for number in range(3)]
-
-    asyncio.run(main())
-    assert [response["output_0"].tolist() for response in server.infer_stream_sync("m", N)] == [[0], [1], [2]]
-    assert noted.ended == ["finally", "finally"]
-    assert is_idle(server)
-    server.stop()
-
-
-@kinds
-def test_who_leaves_early_ends_the_generator(kind: str) -> None:
-    noted = Noted()
-    server = serve_stream(KINDS[kind](noted))
-
-    async def main() -> None:
         async with aclosing(server.infer_stream("m", N)) as stream:
             async for _ in stream:
                 break
-        assert noted.ended == ["closed", "finally"]
 
     asyncio.run(main())
+    assert noted.ended == ["finally", "closed", "finally"]
+    assert [response["output_0"].tolist() for response in server.infer_stream_sync("m", N)] == [[0], [1], [2]]
     responses = server.infer_stream_sync("m", N)
     next(responses)
     responses.close()
-    assert noted.ended == ["closed", "finally"] * 2
+    assert noted.ended == ["finally", "closed", "finally"] * 2
     assert is_idle(server)
     server.stop()
 

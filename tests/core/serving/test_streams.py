@@ -1,23 +1,26 @@
-"""What becomes of a stream: when its items are made, who holds its slot, and how it ends. What ends it from outside is in
-tests/adapters/test_races.py."""
+"""What becomes of a stream: when its items are made and how each leaves, who holds its slot, and how it ends. What ends it from outside is
+in tests/adapters/test_races.py."""
 
 from __future__ import annotations
 
 import asyncio
 import gc
+import json
 import logging
 import threading
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from contextvars import ContextVar
 from types import AsyncGeneratorType, GeneratorType
 from typing import Any
 
+import numpy as np
 import pytest
 
-from oip_asgi import InferenceServer
+from oip_asgi import InferenceError, InferenceServer, OIPApp, TensorSpec
 from tests.support.metrics import is_idle
-from tests.support.streaming import KINDS, Noted, listen, numbers, of_kind, serve_stream, take
-from tests.support.talk import Talk, until
+from tests.support.streaming import ITEMS, KINDS, Noted, alone, both_kinds, listen, numbers, of_kind, serve_stream, take
+from tests.support.talk import Talk, block_until, until
+from tests.support.ways import Request, over_asgi
 
 kinds = pytest.mark.parametrize("kind", KINDS)
 
@@ -302,3 +305,183 @@ def test_an_async_generator_is_never_asked_twice_at_once() -> None:
 
     assert asyncio.run(take(serve_stream(slow), b'{"n": 20}')) == list(range(20))
     assert running == [0, 1]
+
+
+UNREAD = "model 'm' did not end its stream within 0.3 seconds, its stream_timeout"
+ENDED = ["closed", "finally"]
+
+
+@kinds
+def test_a_response_that_nobody_takes_ends(kind: str, caplog: pytest.LogCaptureFixture) -> None:
+    noted = Noted()
+    server = serve_stream(KINDS[kind](noted), stream_timeout=0.3)
+
+    async def main() -> None:
+        before_the_head, later = listen(server, MANY), listen(server, MANY)
+        before_the_head.takes.clear()
+        await until(lambda: later.sent)
+        later.takes.clear()
+        await asyncio.wait_for(asyncio.gather(before_the_head.task, later.task), 20)
+        assert before_the_head.sent == []
+        assert not any(message.get("more_body") is False for message in later.sent)
+        assert is_idle(server)
+        assert asyncio.all_tasks() == {asyncio.current_task()}
+
+    asyncio.run(main())
+    assert noted.ended.count("finally") == 2
+    record = next(record for record in caplog.records if "streamed for more than" in record.message)
+    assert record.message == "model 'm' streamed for more than 0.3 seconds for a request"
+    assert vars(record)["oip_model"] == "m"
+    server.stop()
+
+
+def test_a_generator_that_is_cancelled_by_its_own_cleanup_ends_with_the_deadline(caplog: pytest.LogCaptureFixture) -> None:
+    async def ticks(n: Any) -> AsyncIterator[int]:
+        task = asyncio.create_task(asyncio.sleep(60))
+        await asyncio.sleep(0)
+        try:
+            while True:
+                yield 0
+        finally:
+            task.cancel()
+            await task
+
+    server = serve_stream(ticks, stream_timeout=0.3)
+
+    assert asyncio.run(take(server))[-1] == UNREAD
+    assert is_idle(server)
+    assert "model 'm' failed when the stream for a request was closed" in caplog.text
+    assert "an error of oip_asgi itself" not in caplog.text
+    server.stop()
+
+
+@kinds
+def test_from_python_the_slot_is_free_while_nobody_asks(kind: str) -> None:
+    noted = Noted()
+    server = serve_stream(KINDS[kind](noted), max_concurrency=1, stream_timeout=0.3)
+    inputs = {"n": np.array([9])}
+
+    async def main() -> None:
+        responses = server.infer_stream("m", inputs)
+        assert (await anext(responses))["output_0"].tolist() == [0]
+        await until(lambda: is_idle(server))
+        with pytest.raises(InferenceError, match=UNREAD):
+            await anext(responses)
+        with pytest.raises(StopAsyncIteration):
+            await anext(responses)
+
+    asyncio.run(main())
+    responses = server.infer_stream_sync("m", inputs)
+    assert next(responses)["output_0"].tolist() == [0]
+    block_until(lambda: is_idle(server))
+    with pytest.raises(InferenceError, match=UNREAD):
+        next(responses)
+    assert noted.ended == ENDED * 2
+    server.stop()
+
+
+@kinds
+@pytest.mark.parametrize("turns", [1, None])
+async def test_a_second_cancellation_leaves_no_slot_taken(kind: str, turns: int | None) -> None:
+    """`turns` is how many turns of the event loop are between the two; None means that the generator is being closed then."""
+    noted: list[str] = []
+    go_on = threading.Event()
+
+    def blocking(n: Any) -> Iterator[int]:
+        try:
+            yield from range(100)
+        finally:
+            noted.append("closing")
+            assert go_on.wait(20)
+            noted.append("closed")
+
+    async def awaiting(n: Any) -> AsyncIterator[int]:
+        task = asyncio.current_task()
+        try:
+            for number in range(100):
+                yield number
+        finally:
+            noted.append("closing" if asyncio.current_task() is task else "closing in another task, such as one of asyncio's")
+            await asyncio.sleep(20)
+
+    server = serve_stream(blocking if kind == "def" else awaiting, max_concurrency=1)
+    talk = listen(server)
+    talk.takes.clear()
+    await until(lambda: not is_idle(server))
+    await asyncio.sleep(0.1)  # the client is watched by then
+    talk.task.cancel()
+    if turns is None:
+        await until(lambda: noted)
+    else:
+        await asyncio.sleep(0)
+    talk.task.cancel()
+    if kind == "def":
+        await until(lambda: noted)
+        go_on.set()
+        await until(lambda: noted == ["closing", "closed"])
+    await asyncio.wait([talk.task], timeout=20)
+    assert talk.task.cancelled()
+    await until(lambda: is_idle(server))
+    assert noted == (["closing"] if kind == "async def" else ["closing", "closed"])
+    await asyncio.to_thread(server.stop)
+
+
+REQUESTS = {
+    "generate_stream": ("generate", {"n": 1, "id": "é"}),
+    "infer_stream": ("infer", {"inputs": [{"name": "n", "shape": [1], "datatype": "INT64", "data": [1]}], "id": "é"}),
+}
+
+
+def asked(model: Callable[[Any], Any], action: str, body: Any, **options: Any) -> tuple[int, bytes]:
+    server = InferenceServer()
+    server.register("m", model, version="2", **options)
+    answer = over_asgi(OIPApp(server), "")(Request("POST", f"/models/m/{action}", (), json.dumps(body).encode()))
+    return answer.status, answer.body
+
+
+def events(body: bytes) -> list[bytes]:
+    return [event.removeprefix(b"data: ") for event in body.split(b"\n\n")[:-1]]
+
+
+@pytest.mark.parametrize(("action", "kind"), [("generate_stream", "def"), ("infer_stream", "async def")])
+@pytest.mark.parametrize("name", ITEMS)
+def test_each_item_leaves_as_if_it_were_the_only_one(name: str, action: str, kind: str) -> None:
+    once, body = REQUESTS[action]
+    status, stream = asked(both_kinds(ITEMS[name])[kind], action, body)
+    expected = [asked(alone(ITEMS[name], place), once, body) for place in range(len(list(ITEMS[name]())))]
+    # some clients end a line there
+    expected = [(code, text.replace("\u2028".encode(), b"\\u2028")) for code, text in expected]
+    assert (status, [(200, event) for event in events(stream)]) == (200, expected)
+
+
+@kinds
+@pytest.mark.parametrize(
+    ("item", "wrong", "spec"),
+    [
+        (np.array([1]), np.array([1.5]), TensorSpec("y", "INT64", [1])),
+        (np.array([1]), np.array([1, 2]), TensorSpec("y", "INT64", [1])),
+        (np.array([1]), {"x": np.array([1])}, TensorSpec("y", "INT64", [1])),
+        ({"y": np.array([1])}, {"x": np.array([1])}, TensorSpec("y", "INT64", [1])),
+        (np.array([1]), None, None),
+        (np.array([1]), "1", TensorSpec("y", "INT64", [1])),
+        ("one", "\ud800", None),
+        ("one", np.array([1]), TensorSpec("y", "BYTES", [1])),
+    ],
+)
+def test_a_wrong_item_behind_right_ones_ends_the_stream(
+    item: Any, wrong: Any, spec: TensorSpec | None, kind: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    items: Callable[[], Iterable[Any]] = lambda: [item, item, item, item, wrong, item]  # noqa: E731
+    _, stream = asked(both_kinds(items)[kind], "generate_stream", {"n": 1}, outputs=[spec] if spec else [])
+    found = [json.loads(event) for event in events(stream)]
+    assert ["error" in event for event in found] == [False, False, False, False, True]
+    assert found[-1] == {"error": "model 'm' version '2' failed: see the server's log"}
+    assert [record.levelno for record in caplog.records] == [logging.ERROR]
+
+
+@kinds
+def test_what_the_request_asks_of_outputs_holds_for_each_item(kind: str) -> None:
+    items = both_kinds(lambda: [np.array([0.25, 0.5, 0.125])] * 5)[kind]
+    body: Any = {"inputs": REQUESTS["infer_stream"][1]["inputs"], "outputs": [{"name": "output_0", "parameters": {"classification": 1}}]}  # type: ignore[index]
+    _, stream = asked(items, "infer_stream", body)
+    assert [json.loads(event)["outputs"][0]["data"] for event in events(stream)] == [["0.500000:1"]] * 5
