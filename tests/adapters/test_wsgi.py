@@ -79,6 +79,12 @@ def test_a_body_is_read_to_its_length_and_no_further(server: InferenceServer) ->
     assert stream.read() == b"the next request"
 
 
+@hosts
+def test_a_body_that_ends_early(server: InferenceServer, host: str) -> None:
+    expected = b'{"error":"the body ended after %d bytes: expected %d"}' % (len(BODY), len(BODY) + 1)
+    assert post(server, host, CONTENT_LENGTH=str(len(BODY) + 1)) == (400, expected)
+
+
 def test_a_status_that_http_does_not_name(server: InferenceServer) -> None:
     @server.model("names")
     def names() -> Any:

@@ -180,7 +180,7 @@ def test_a_redirect_and_an_exception_of_the_host_are_the_hosts() -> None:
     app.add_exception_handler(Mine, lambda *_: PlainTextResponse("mine", 418))
     client = Client(app)
     found = client.get("/v2")
-    assert (found.status_code, found.headers["location"]) == (303, "/login")
+    assert (found.status_code, found.headers["location"], found.json()) == (303, "/login", {"detail": "See Other"})
     assert client.get("/v2", headers={"mine": "1"}).text == "mine"
 
 
