@@ -266,7 +266,7 @@ def test_a_mount_in_a_router_with_dependencies_warns_where_it_is_served(caplog: 
 def test_only_fastapi_has_dependencies() -> None:
     for options, name in (({"dependencies": [Depends(check_key)]}, "dependencies="), ({"public": ["health"]}, "public=")):
         with pytest.raises(TypeError, match=exactly(f"{name} is for FastAPI applications: for Starlette, use middleware")):
-            OIPApp(make_server()).install(Starlette(), **options)  # type: ignore[arg-type]
+            OIPApp(make_server()).install(Starlette(), **options)
 
 
 configure_django()
