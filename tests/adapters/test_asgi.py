@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 from typing import Any
 
 import pytest
 
 from oip_asgi import InferenceServer, OIPApp, OIPMiddleware
+from tests.support.sockets import read_answer
 from tests.support.talk import Talk
+from tests.support.threads import serving
 from tests.support.ways import Request, over_asgi
+from tests.table.body_rows import UPGRADE
+from tests.table.row import GOOD, inputs
 
 
 @pytest.fixture
@@ -138,3 +143,34 @@ def test_what_middleware_adds_to_the_headers_of_one_response_is_in_no_other(serv
     assert asyncio.run(cookies(middleware(b"alice"))) == [b"alice"]
     assert asyncio.run(cookies(middleware(b"bob"))) == [b"bob"]
     assert asyncio.run(cookies(OIPApp(server))) == []
+
+
+def test_a_body_that_uvicorn_drops_is_400_that_names_the_header_and_nothing_is_done() -> None:
+    """As with httptools, where a request offers an upgrade, as those of Java's HttpClient do."""
+    pytest.importorskip("httptools")
+    dropped = b"no body came, and the request has the header Upgrade with 'h2c'"
+    loaded: list[str] = []
+    server = InferenceServer(model_control=True)
+
+    @server.model("m", load=lambda: loaded.append("m"))
+    def m(x: Any) -> Any:
+        return x
+
+    def ask(method: str, path: str, body: bytes, *headers: tuple[str, str]) -> tuple[int, bytes]:
+        fields = [("Host", "127.0.0.1"), *UPGRADE, *headers]
+        head = f"{method} /v2{path} HTTP/1.1\r\n" + "".join(f"{name}: {value}\r\n" for name, value in fields) + "\r\n"
+        with socket.create_connection(("127.0.0.1", port), timeout=20) as connection:
+            connection.sendall(head.encode() + body)
+            answer = read_answer(connection)
+        return answer.status, answer.body
+
+    with serving(OIPApp(server, path="/v2")) as port:
+        status, text = ask("POST", "/models/m/infer", inputs(GOOD), ("Content-Length", str(len(inputs(GOOD)))))
+        assert (status, dropped in text, b"--http h11" in text) == (400, True, True)
+        before = list(loaded)
+        for path in ("/repository/index", "/repository/models/m/load", "/models/m/infer"):
+            status, text = ask("POST", path, b"2\r\n{}\r\n0\r\n\r\n", ("Transfer-Encoding", "chunked"))
+            assert (status, dropped in text) == (400, True), path
+        assert loaded == before
+        assert ask("GET", "/health/live", b"") == (200, b'{"live":true}')
+        assert ask("POST", "/repository/index", b"", ("Content-Length", "0"))[0] == 200

@@ -212,7 +212,11 @@ def test_only_what_is_allowed_is_opened(served: Served, segments: Segments, tmp_
 @pytest.mark.parametrize("returned", [None, 0, 1, "yes", np.True_, object(), ZeroDivisionError])
 def test_anything_but_true_does_not_allow(segments: Segments, returned: Any, caplog: pytest.LogCaptureFixture) -> None:
     segments.make("in")
-    served = Served(InferenceServer(shared_memory=SharedMemory(allow=lambda key: 1 / 0 if returned is ZeroDivisionError else returned)))
+
+    def allow(key: str) -> Any:
+        return 1 / 0 if returned is ZeroDivisionError else returned
+
+    served = Served(InferenceServer(shared_memory=SharedMemory(allow=allow)))
     status, text = error(served.register("r", segments.key("in")))
     assert (status, "division" in text) == (403, False)
     assert ("allow= of SharedMemory raised" in caplog.text) == (returned is ZeroDivisionError)

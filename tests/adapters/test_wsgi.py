@@ -33,7 +33,7 @@ def server() -> InferenceServer:
     return server
 
 
-def post(server: InferenceServer, host: str = "itself", **environ: Any) -> tuple[int, bytes]:
+def post(server: InferenceServer, host: str = "itself", stream: BytesIO | None = None, **environ: Any) -> tuple[int, bytes]:
     app: Any = OIPWSGIApp(server)
     if host == "Flask":
         app = flask_app(blueprint(server, url_prefix="/"))
@@ -44,7 +44,7 @@ def post(server: InferenceServer, host: str = "itself", **environ: Any) -> tuple
     made = EnvironBuilder("/models/m/infer", method="POST").get_environ()
     for name in ("CONTENT_LENGTH", "wsgi.input_terminated"):
         made.pop(name, None)
-    made.update({"wsgi.input": BytesIO(BODY), **environ})
+    made.update({"wsgi.input": stream or BytesIO(BODY), **environ})
     statuses: list[str] = []
     with override_settings(ROOT_URLCONF=(path("", include(urls(server))),)) if host == "Django" else nullcontext():
         body = b"".join(app(made, lambda status, headers, exc_info=None: statuses.append(status)))
@@ -65,18 +65,24 @@ def test_a_body_that_the_server_ends(server: InferenceServer, host: str) -> None
     for chunked in ({}, {"HTTP_TRANSFER_ENCODING": "chunked"}):
         status, body = post(server, host, **TERMINATED, **chunked)
         assert (status, b'"data":[1.0,2.0]' in body) == (200, True)
-    assert post(server, host, **TERMINATED, **{"wsgi.input": BytesIO(BODY.ljust(5001))})[0] == 413
+    assert post(server, host, stream=BytesIO(BODY.ljust(5001)), **TERMINATED)[0] == 413
 
 
 def test_such_a_body_has_the_limit_of_flask_too(server: InferenceServer) -> None:
-    status, body = post(server, "Flask", limit=1000, **TERMINATED, **{"wsgi.input": BytesIO(BODY.ljust(1001))})
+    status, body = post(server, "Flask", limit=1000, stream=BytesIO(BODY.ljust(1001)), **TERMINATED)
     assert (status, b"1000" in body) == (413, True)
 
 
 def test_a_body_is_read_to_its_length_and_no_further(server: InferenceServer) -> None:
     stream = BytesIO(BODY + b"the next request")
-    assert post(server, CONTENT_LENGTH=str(len(BODY)), **{"wsgi.input": stream})[0] == 200
+    assert post(server, CONTENT_LENGTH=str(len(BODY)), stream=stream)[0] == 200
     assert stream.read() == b"the next request"
+
+
+@hosts
+def test_a_body_that_ends_early(server: InferenceServer, host: str) -> None:
+    expected = b'{"error":"the body ended after %d bytes: expected %d"}' % (len(BODY), len(BODY) + 1)
+    assert post(server, host, CONTENT_LENGTH=str(len(BODY) + 1)) == (400, expected)
 
 
 def test_a_status_that_http_does_not_name(server: InferenceServer) -> None:
@@ -117,12 +123,12 @@ class Refusing(BytesIO):
 
 def test_a_client_that_goes_away_is_no_error_of_ours(server: InferenceServer, caplog: pytest.LogCaptureFixture) -> None:
     expected = b'{"error":"the body ended after 10 bytes: expected %d"}' % len(BODY)
-    assert post(server, CONTENT_LENGTH=str(len(BODY)), **{"wsgi.input": Breaking(BODY)}) == (400, expected)
+    assert post(server, CONTENT_LENGTH=str(len(BODY)), stream=Breaking(BODY)) == (400, expected)
     assert caplog.records == []
 
 
 @hosts
 def test_a_body_that_the_server_in_front_cannot_read(server: InferenceServer, host: str, caplog: pytest.LogCaptureFixture) -> None:
     expected = b'{"error":"the body cannot be read: the server in front says LookupError"}'
-    assert post(server, host, **TERMINATED, **{"wsgi.input": Refusing()}) == (400, expected)
+    assert post(server, host, stream=Refusing(), **TERMINATED) == (400, expected)
     assert [record for record in caplog.records if record.name != "django.request"] == []

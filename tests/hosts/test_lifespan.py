@@ -315,20 +315,6 @@ def test_a_server_in_two_hosts_is_let_go_by_the_last() -> None:
     assert events == ["load"]
 
 
-def test_a_websocket_to_the_mount_is_closed() -> None:
-    sent: list[Any] = []
-
-    async def send(message: Any) -> None:
-        sent.append(message)
-
-    async def receive() -> Any:
-        return {"type": "websocket.connect"}
-
-    scope = {"type": "websocket", "path": "/v2/models", "root_path": "", "headers": [], "query_string": b""}
-    asyncio.run(installed_starlette(noting([]), [])(scope, receive, send))
-    assert [message["type"] for message in sent] == ["websocket.close"]
-
-
 configure_django()
 
 

@@ -12,7 +12,6 @@ from urllib.parse import urljoin
 import pytest
 from django.core.asgi import get_asgi_application
 from django.core.wsgi import get_wsgi_application
-from django.http import HttpRequest, HttpResponse
 from django.test import override_settings
 from django.urls import include, path
 from fastapi import FastAPI
@@ -267,19 +266,3 @@ def test_the_host_keeps_its_own(make: Callable[[], Way]) -> None:
     # ours are ours: a client of the protocol reads {"error": ...} only
     assert way(Request("GET", "/v2/models/nope")).body.startswith(b'{"error":"Request for unknown model: ')
     assert way(Request("GET", "/v2/nowhere")).body.startswith(b'{"error":"unknown path')
-
-
-def test_django_keeps_its_own() -> None:
-    configure_django()
-
-    def hello(request: HttpRequest) -> HttpResponse:
-        return HttpResponse(f"hello from {request.path}", content_type="text/plain")
-
-    patterns: Any = [path("hello", hello), path("v2", include(urls(named("one")))), path("v2x", hello)]
-    with override_settings(ROOT_URLCONF=tuple(patterns)):
-        for way in (over_wsgi(get_wsgi_application(), ""), over_asgi(staying(get_asgi_application()), "")):
-            assert [way(Request("GET", f"/{name}")).body for name in ("hello", "v2x")] == [b"hello from /hello", b"hello from /v2x"]
-            found = way(Request("GET", "/v"))
-            assert (found.status, found.headers["content-type"]) == (404, "text/html; charset=utf-8")
-            assert way(Request("GET", "/v2/models/nope")).body.startswith(b'{"error":"Request for unknown model: ')
-            assert way(Request("POST", "/hello", body=b"x")).status == 403  # CSRF protection is off for our view only
