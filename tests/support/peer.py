@@ -37,7 +37,9 @@ class Peer:
         is_early: Whether it answers as soon as it has the head of a request.
     """
 
-    def __init__(self, answer: Callable[[bytes], bytes | Sequence[bytes]] | Sequence[bytes] | bytes = with_length(GOOD), *, is_early: bool = False) -> None:
+    def __init__(
+        self, answer: Callable[[bytes], bytes | Sequence[bytes]] | Sequence[bytes] | bytes = with_length(GOOD), *, is_early: bool = False
+    ) -> None:
         self.answer = answer if callable(answer) else lambda _: answer
         self.is_early = is_early
         self.connections: list[socket.socket] = []
