@@ -19,7 +19,6 @@ from typing import Any, TypeAlias
 import httpx2
 import numpy as np
 import pytest
-from starlette.testclient import TestClient
 
 from oip_asgi import InferenceError, InferenceServer, InvalidResponse, OIPApp
 from oip_asgi.client import AsyncClient, Client, ConnectionFailed, remote
@@ -391,15 +390,6 @@ def test_what_http_and_ssl_take() -> None:
         for url in ("http://host/v2", "grpcs://host:1"):
             with pytest.raises(ValueError, match="ssl= is for an https:// url"):
                 kind(url, ssl=ssl.create_default_context())
-
-
-def test_an_application_is_asked_through_the_test_client() -> None:
-    server = InferenceServer()
-    server.register("double", lambda x: x * 2)
-    with TestClient(OIPApp(server, path="/v2")) as http:
-        client = Client("/v2", http=http)
-        assert client.infer("double", {"x": [1, 2]})["output_0"].tolist() == [2, 4]
-        assert client.is_ready()
 
 
 def test_both_clients_have_the_same_methods() -> None:
