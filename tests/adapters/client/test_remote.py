@@ -61,6 +61,7 @@ def answering(status: int, body: Any = None, **headers: str) -> Far:
 
 
 OUTPUTS = [{"name": "y", "datatype": "FP32", "shape": [-1, 2]}]
+TWO = {"model_name": "m", "outputs": [{**OUTPUTS[0], "shape": [1, 2], "data": [1, 2]}]}
 GOOD = np.array([[1, 2]], np.float32)
 
 
@@ -124,7 +125,7 @@ def test_what_is_wrong_is_refused_here() -> None:
 
     def far(request: httpx2.Request) -> httpx2.Response:
         asked.append(request.method)
-        return answering(200, {"model_name": "m", "outputs": [{**OUTPUTS[0], "shape": [1, 2], "data": [1, 2]}]})(request)
+        return answering(200, TWO)(request)
 
     near = in_front_of(far, "m")
     assert outputs(ask(near, "m", x=GOOD)) == {"y": [1.0, 2.0]}
@@ -338,7 +339,7 @@ def test_a_load_waits_until_the_other_server_is_there(caplog: pytest.LogCaptureF
         failure = next(failures, None)
         if isinstance(failure, Exception):
             raise failure
-        good = answering(200, {"model_name": "m", "outputs": [{**OUTPUTS[0], "shape": [1, 2], "data": [1, 2]}]})
+        good = answering(200, TWO)
         return httpx2.Response(failure) if failure else good(request)
 
     assert ask(in_front_of(far, "m", wait=30), "m", x=GOOD).status == 200
@@ -448,7 +449,7 @@ class Fleet(httpx2.AsyncBaseTransport):
             raise failure
         if host in self.held and request.method == "POST":
             await self.held[host].wait()
-        answer = {"model_name": "m", "outputs": [{**OUTPUTS[0], "shape": [1, 2], "data": [1, 2]}]}
+        answer = TWO
         return answering(failure or 200, answer)(request)
 
 
