@@ -11,8 +11,6 @@ from grpc_health.v1 import health_pb2_grpc
 
 from oip_asgi import InferenceContext, InferenceError, InferenceRequest, InferenceResponse, InferenceServer, Tensor, TensorSpec
 from tests.support.grpc_ways import Client
-from tests.support.inside.grpc import TYPED
-from tests.table.vectors import Vector
 
 
 def demo_server() -> InferenceServer:
@@ -20,10 +18,6 @@ def demo_server() -> InferenceServer:
 
     @server.model("echo")
     def echo(**inputs: Any) -> Any:
-        return inputs
-
-    @server.model("echo_async")
-    async def echo_async(**inputs: Any) -> Any:
         return inputs
 
     @server.model(
@@ -34,10 +28,6 @@ def demo_server() -> InferenceServer:
     )
     def declared(x: Any) -> Any:
         return {"half": x.astype("f2"), "y": x}
-
-    @server.model("beside_half")
-    def beside_half(x: np.ndarray) -> Any:
-        return {"x": x, "half": np.zeros(1, "f2")}
 
     for version in ("1", "2"):
         server.register("versioned", lambda version=version: np.array([version]), version=version)
@@ -68,14 +58,6 @@ def demo_server() -> InferenceServer:
         raise InferenceError(text.item().decode("utf-8", "surrogateescape"))
 
     return server
-
-
-def raw_input(vector: Vector, name: str = "x") -> dict[str, Any]:
-    return {"name": name, "datatype": vector.datatype, "shape": vector.shape}
-
-
-def typed_input(vector: Vector) -> dict[str, Any]:
-    return {**raw_input(vector), "contents": {TYPED[vector.datatype]: vector.elements}}
 
 
 def fp32(name: str = "x", shape: Any = (1, 2), **fields: Any) -> dict[str, Any]:

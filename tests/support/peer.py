@@ -38,10 +38,7 @@ class Peer:
     """
 
     def __init__(
-        self,
-        answer: Callable[[bytes], bytes | Sequence[bytes]] | Sequence[bytes] | bytes = with_length(GOOD),
-        *,
-        is_early: bool = False,
+        self, answer: Callable[[bytes], bytes | Sequence[bytes]] | Sequence[bytes] | bytes = with_length(GOOD), *, is_early: bool = False
     ) -> None:
         self.answer = answer if callable(answer) else lambda _: answer
         self.is_early = is_early

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator
-from typing import Any
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeAlias
 
 import numpy as np
 import pytest
 
 from oip_asgi import InferenceError, InferenceServer, OIPApp, OIPWSGIApp, OIPWSGIMiddleware, TensorSpec
 from oip_asgi.client import Client
+from oip_asgi.client.score import main
 from tests.support.asked import Asked, OnALoop
 from tests.support.threads import serving
 from tests.table.row_classes import register_streams
@@ -77,3 +81,53 @@ def ask(request: pytest.FixtureRequest, url: str) -> Asked:
 def connect(request: pytest.FixtureRequest) -> Any:
     """What makes a client for a url: of either kind, asked alike."""
     return request.param
+
+
+@dataclass
+class Scored:
+    """What a run of the command left."""
+
+    status: int
+    told: str
+    out: Path
+
+    @property
+    def text(self) -> str:
+        return self.out.read_text() if self.out.exists() else ""
+
+    @property
+    def refused(self) -> str:
+        return self.out.with_suffix(f".refused{self.out.suffix}").read_text()
+
+    @property
+    def refusals(self) -> list[Any]:
+        return [json.loads(line) for line in self.refused.splitlines()]
+
+    @property
+    def lines(self) -> list[Any]:
+        return [json.loads(line) for line in self.text.splitlines()]
+
+    @property
+    def values(self) -> list[Any]:
+        """The values of the column behind the number of the row."""
+        return [list(line.values())[1] for line in self.lines]
+
+    @property
+    def table(self) -> Any:
+        return pytest.importorskip("pyarrow.parquet").read_table(self.out)
+
+
+Score: TypeAlias = Callable[..., Scored]
+
+
+@pytest.fixture
+def score(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Score:
+    """Runs the command of the url `at` with a model, the text of a file, which is written unless it is None, and options."""
+
+    def score(model: str, text: str | None, *more: str, at: str, rows: str = "rows.csv", out: str = "s.jsonl") -> Scored:
+        if text is not None:
+            (tmp_path / rows).write_text(text, newline="")
+        status = main([at, model, str(tmp_path / rows), "--out", str(tmp_path / out), *more])
+        return Scored(status, capsys.readouterr().err, tmp_path / out)
+
+    return score

@@ -126,7 +126,12 @@ def test_what_is_no_response() -> None:
 
 def test_parameters_of_a_load_go_as_what_they_are() -> None:
     asked: list[bytes] = []
-    with answering(RepositoryModelLoad=lambda request, context: asked.append(request) or b"") as url, Client(url) as client:
+
+    def load(request: bytes, context: Any) -> bytes:
+        asked.append(request)
+        return b""
+
+    with answering(RepositoryModelLoad=load) as url, Client(url) as client:
         client.load("m", {"file:1/m": b"\xff", "config": "{}", "n": 1, "ok": True})
         [message] = asked
         written = (b"file:1/m\x12\x03\x22\x01\xff", b"config\x12\x04\x1a\x02{}", b"n\x12\x02\x10\x01", b"ok\x12\x02\x08\x01")

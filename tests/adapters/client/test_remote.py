@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import math
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from typing import Any
@@ -19,9 +20,10 @@ from sklearn.linear_model import LinearRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder
 
-from oip_asgi import InferenceError, InferenceRequest, InferenceServer, OIPApp, OIPWSGIApp, TensorSpec
+from oip_asgi import InferenceContext, InferenceError, InferenceRequest, InferenceServer, OIPApp, OIPWSGIApp, TensorSpec
 from oip_asgi.client import remote
 from tests.support.asking import NOT_READY, ask, described, error, get, logged, outputs
+from tests.support.loops import on_a_loop
 from tests.support.ways import Answer, Request, Way, over_asgi, over_wsgi, ways_into
 from tests.table.row import MAX_BODY_BYTES, MAX_JSON_BYTES, Row, table_server
 from tests.table.rows import rows
@@ -59,6 +61,7 @@ def answering(status: int, body: Any = None, **headers: str) -> Far:
 
 
 OUTPUTS = [{"name": "y", "datatype": "FP32", "shape": [-1, 2]}]
+TWO = {"model_name": "m", "outputs": [{**OUTPUTS[0], "shape": [1, 2], "data": [1, 2]}]}
 GOOD = np.array([[1, 2]], np.float32)
 
 
@@ -122,7 +125,7 @@ def test_what_is_wrong_is_refused_here() -> None:
 
     def far(request: httpx2.Request) -> httpx2.Response:
         asked.append(request.method)
-        return answering(200, {"model_name": "m", "outputs": [{**OUTPUTS[0], "shape": [1, 2], "data": [1, 2]}]})(request)
+        return answering(200, TWO)(request)
 
     near = in_front_of(far, "m")
     assert outputs(ask(near, "m", x=GOOD)) == {"y": [1.0, 2.0]}
@@ -336,7 +339,7 @@ def test_a_load_waits_until_the_other_server_is_there(caplog: pytest.LogCaptureF
         failure = next(failures, None)
         if isinstance(failure, Exception):
             raise failure
-        good = answering(200, {"model_name": "m", "outputs": [{**OUTPUTS[0], "shape": [1, 2], "data": [1, 2]}]})
+        good = answering(200, TWO)
         return httpx2.Response(failure) if failure else good(request)
 
     assert ask(in_front_of(far, "m", wait=30), "m", x=GOOD).status == 200
@@ -446,7 +449,7 @@ class Fleet(httpx2.AsyncBaseTransport):
             raise failure
         if host in self.held and request.method == "POST":
             await self.held[host].wait()
-        answer = {"model_name": "m", "outputs": [{**OUTPUTS[0], "shape": [1, 2], "data": [1, 2]}]}
+        answer = TWO
         return answering(failure or 200, answer)(request)
 
 
@@ -458,51 +461,135 @@ def fleet() -> tuple[Fleet, InferenceServer]:
     return fleet, server
 
 
-def test_the_address_with_the_fewest_calls_is_taken(fleet: tuple[Fleet, InferenceServer]) -> None:
+@on_a_loop
+async def test_the_address_with_the_fewest_calls_is_taken(fleet: tuple[Fleet, InferenceServer]) -> None:
     transport, server = fleet
-
-    async def ask_three() -> None:
-        transport.held = {"a": asyncio.Event(), "b": asyncio.Event()}
-        begun = []
-        for expected in (["a"], ["a", "b"], ["a", "b", "a"]):
-            begun.append(asyncio.ensure_future(server.infer("m", {"x": GOOD})))
-            while len(transport.calls) < len(expected):
-                await asyncio.sleep(0)
-            assert transport.calls == expected
-        transport.held["a"].set()
-        await asyncio.gather(begun[0], begun[2])
-        transport.held["b"].set()
-        await begun[1]
-
-    asyncio.run(ask_three())
+    transport.held = {"a": asyncio.Event(), "b": asyncio.Event()}
+    begun = []
+    for expected in (["a"], ["a", "b"], ["a", "b", "a"]):
+        begun.append(asyncio.ensure_future(server.infer("m", {"x": GOOD})))
+        while len(transport.calls) < len(expected):
+            await asyncio.sleep(0)
+        assert transport.calls == expected
+    transport.held["a"].set()
+    await asyncio.gather(begun[0], begun[2])
+    transport.held["b"].set()
+    await begun[1]
 
 
-def test_one_that_cannot_be_reached_is_passed_over(fleet: tuple[Fleet, InferenceServer], caplog: pytest.LogCaptureFixture) -> None:
+@on_a_loop
+async def test_one_that_cannot_be_reached_is_passed_over(fleet: tuple[Fleet, InferenceServer], caplog: pytest.LogCaptureFixture) -> None:
     transport, server = fleet
-
-    async def ask_all() -> None:
-        transport.failures = {"a": httpx2.ConnectError("refused")}
-        for _ in range(3):
-            await server.infer("m", {"x": GOOD})
-        assert (transport.calls, len(logged(caplog))) == (["a", "b", "b", "b"], 1)
-        transport.failures["b"] = httpx2.ConnectError("refused")  # then the last one says so
-        with pytest.raises(InferenceError, match="cannot be reached"):
-            await server.infer("m", {"x": GOOD})
-        assert transport.calls[4:] == ["b", "a"]
-
-    asyncio.run(ask_all())
+    transport.failures = {"a": httpx2.ConnectError("refused")}
+    for _ in range(3):
+        await server.infer("m", {"x": GOOD})
+    assert (transport.calls, len(logged(caplog))) == (["a", "b", "b", "b"], 1)
+    transport.failures["b"] = httpx2.ConnectError("refused")  # then the last one says so
+    with pytest.raises(InferenceError, match="cannot be reached"):
+        await server.infer("m", {"x": GOOD})
+    assert transport.calls[4:] == ["b", "a"]
 
 
 @pytest.mark.parametrize("failure", [httpx2.ReadError("reset"), 503])
-def test_a_call_that_failed_is_not_repeated(fleet: tuple[Fleet, InferenceServer], failure: Any) -> None:
+@on_a_loop
+async def test_a_call_that_failed_is_not_repeated(fleet: tuple[Fleet, InferenceServer], failure: Any) -> None:
     transport, server = fleet
-
-    async def ask_two() -> None:
+    await server.infer("m", {"x": GOOD})
+    transport.failures = {"a": failure}
+    with pytest.raises(InferenceError):
         await server.infer("m", {"x": GOOD})
-        transport.failures = {"a": failure}
-        with pytest.raises(InferenceError):
-            await server.infer("m", {"x": GOOD})
-        await server.infer("m", {"x": GOOD})
-
-    asyncio.run(ask_two())
+    await server.infer("m", {"x": GOOD})
     assert transport.calls == ["a", "a", "b"]
+
+
+# What is passed on of a request: headers, parameters and the time that is left
+
+
+@pytest.fixture
+def far() -> tuple[InferenceServer, list[InferenceContext]]:
+    """A server with a model, and what its model was asked."""
+    server, seen = InferenceServer(), list[InferenceContext]()
+
+    @server.model("look", allow_timeout_override=True)
+    def look(x: Any, context: InferenceContext) -> Any:
+        seen.append(context)
+        return x
+
+    return server, seen
+
+
+def test_headers_parameters_and_the_time_that_is_left_are_passed_on(far: tuple[InferenceServer, list[InferenceContext]]) -> None:
+    server, seen = far
+    near = in_front_of(server, "look", timeout=30)
+    text = json.dumps({"id": "7", "parameters": {"binary_data_output": False, "priority": 1, "mine": "a"}, "inputs": described(x=GOOD)})
+    sent = [("authorization", "Bearer x"), ("traceparent", "00-1"), ("cookie", "a=b"), ("x-forwarded-for", "1.2.3.4")]
+    assert over_asgi(OIPApp(near), "")(Request("POST", "/models/look/infer", sent, text.encode())).status == 200
+    [context] = seen
+    assert {name: value for name, value in context.headers.items() if name in dict(sent)} == dict(sent[:2])
+    left = context.parameters["timeout"]
+    assert isinstance(left, int)
+    assert 20_000_000 < left <= 30_000_000
+    assert context.deadline < time.monotonic() + 30
+    assert context.parameters == {"binary_data_output": True, "priority": 1, "mine": "a", "timeout": left}
+    assert context.id == "7"
+
+    assert outputs(ask(in_front_of(server, "look", forward=["X-Mine"]), "look", x=GOOD))
+    assert "timeout" not in seen[-1].parameters
+    assert seen[-1].deadline == math.inf
+
+
+def test_a_parameter_that_would_be_another_one_there_is_refused(far: tuple[InferenceServer, list[InferenceContext]]) -> None:
+    server, seen = far
+    near = in_front_of(server, "look")
+    good = {"a": -(2**63), "b": 2**63 - 1, "sequence_id": 2**64 - 1, "priority": 2**63, "c": -1.5, "d": True, "é": '\n"', "": 1e300}
+    assert outputs(ask(near, "look", {"parameters": good}, x=GOOD))
+    assert good.items() <= seen.pop().parameters.items()
+    for number in (-1, 2**64):  # those of the request itself are checked before
+        document = {"inputs": [{**item, "parameters": {"priority": number}} for item in described(x=GOOD)]}
+        assert error(ask(near, "look", document))[0] == 400
+    for name, value in (("a", 2**63), ("a", "b\0"), ("a\0b", 1), ("a\0b", "c")):
+        answer = ask(near, "look", {"parameters": {name: value}}, x=GOOD)
+        assert error(answer)[0] == 400
+        assert "cannot be passed on: expected text without NUL" in error(answer)[1]
+        document = {"inputs": [{**item, "parameters": {name: value}} for item in described(x=GOOD)]}
+        assert error(ask(near, "look", document))[0] == 400
+    with pytest.raises(InferenceError, match="'a' = nan cannot be passed on"):
+        near.infer_sync("look", {"x": np.ones(1)}, parameters={"a": math.nan})
+    assert not seen
+
+
+def test_bytes_for_a_server_that_takes_json_only_are_refused_with_what_the_client_may_write() -> None:
+    def far(request: httpx2.Request) -> httpx2.Response:
+        declared = [{"name": "x", "datatype": "BYTES", "shape": [-1]}]
+        return httpx2.Response(200, json={"name": "m", "inputs": declared, "outputs": declared, "extensions": []})
+
+    with pytest.raises(InferenceError) as raised:
+        in_front_of(far, "m").infer_sync("m", {"x": np.array([b"\xff"], object)})
+    remedy = 'the other server has no binary data: send base64 text, with the content type "base64"'
+    assert str(raised.value) == f"input 'x': BYTES element 0 is b'\\xff', which is not UTF-8 and cannot be a JSON string: {remedy}"
+
+
+def test_a_header_arrives_as_it_was_sent_or_is_refused(far: tuple[InferenceServer, list[InferenceContext]]) -> None:
+    server, seen = far
+    way, body = over_asgi(OIPApp(in_front_of(server, "look")), ""), json.dumps({"inputs": described(x=GOOD)}).encode()
+    other_than_ascii = "Ren\xe9".encode().decode("latin-1")
+    for value, trace, status in (
+        (other_than_ascii, "00-1", 200),
+        ("a\r\nb: c", "00-1", 400),  # it could be two
+        ("a" * 6900, "00-1", 200),
+        ("a" * 7000, "00-1", 400),
+        ("a" * 6900, "b" * 100, 400),
+    ):
+        headers = [("authorization", value), ("traceparent", trace), ("x-not-passed-on", "c" * 9000)]
+        answer = way(Request("POST", "/models/look/infer", headers, body))
+        assert answer.status == status
+    assert seen[0].headers["authorization"] == other_than_ascii
+    assert error(answer)[1] == (
+        "the forwarded headers ('authorization', 'traceparent') have more than 7000 bytes together: send shorter ones"
+    )
+
+
+def test_a_header_of_one_connection_is_not_one_to_forward() -> None:
+    for name in ("Host", "content-length", "Transfer-Encoding", "connection", "inference-header-content-length"):
+        with pytest.raises(ValueError, match="a header of one connection"):
+            remote("http://far/v2", "m", forward=[name])

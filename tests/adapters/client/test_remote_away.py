@@ -17,6 +17,7 @@ from oip_asgi import InferenceServer, OIPApp
 from oip_asgi.client import remote
 from tests.support.asking import logged
 from tests.support.inside.models import lifecycle
+from tests.support.loops import on_a_loop
 from tests.support.ways import Answer, Request, send_asgi
 
 SPEC = {"name": "x", "datatype": "FP32", "shape": [-1]}
@@ -143,19 +144,17 @@ def test_a_server_that_is_away_is_503_and_two_lines_of_the_log(caplog: pytest.Lo
     run(use)
 
 
-def test_one_of_two_addresses_that_is_away_is_in_the_log_and_not_in_the_answers(caplog: pytest.LogCaptureFixture) -> None:
-    async def main() -> None:
-        away, here = Far(), Far()
-        near = Near([away.url, here.url])
-        async with here.serving(), AsyncExitStack() as stack:
-            async with away.serving():
-                await stack.enter_async_context(near.server.lifespan())
-            for _ in range(10):
-                assert (await near.infer()).status == 200
-            [(_, message)] = lines(caplog)
-            assert message.startswith(f"{away.url}, which has the model 'm', cannot be reached: ")
-
-    asyncio.run(main())
+@on_a_loop
+async def test_one_of_two_addresses_that_is_away_is_in_the_log_and_not_in_the_answers(caplog: pytest.LogCaptureFixture) -> None:
+    away, here = Far(), Far()
+    near = Near([away.url, here.url])
+    async with here.serving(), AsyncExitStack() as stack:
+        async with away.serving():
+            await stack.enter_async_context(near.server.lifespan())
+        for _ in range(10):
+            assert (await near.infer()).status == 200
+        [(_, message)] = lines(caplog)
+        assert message.startswith(f"{away.url}, which has the model 'm', cannot be reached: ")
 
 
 def test_each_request_that_fails_otherwise_has_its_line(caplog: pytest.LogCaptureFixture) -> None:
@@ -257,20 +256,18 @@ def test_spaces_around_a_forwarded_header_are_no_part_of_it(caplog: pytest.LogCa
     assert not logged(caplog)
 
 
-def test_a_header_that_cannot_be_sent_is_400_and_sets_no_address_aside(caplog: pytest.LogCaptureFixture) -> None:
-    async def main() -> None:
-        fars = [Far(), Far()]
-        near = Near([far.url for far in fars])
-        async with fars[0].serving(), fars[1].serving(), near.server.lifespan():
-            for value in ("a\rb", "a\nb: c", "a\0b", "a\x7fb", "a\x1bb", "Ren\xe9", "a\xa0"):
-                answer = await near.infer([("authorization", value)])
-                assert answer.status == 400
-                assert re.match("the header authorization cannot be (passed on|sent): expected ", json.loads(answer.body)["error"])
-            calls = await asyncio.gather(*(near.infer() for _ in range(10)))
-            assert {call.status for call in calls} == {200}
-            assert [far.asked.count("POST infer") for far in fars] == [5, 5]
-
-    asyncio.run(main())
+@on_a_loop
+async def test_a_header_that_cannot_be_sent_is_400_and_sets_no_address_aside(caplog: pytest.LogCaptureFixture) -> None:
+    fars = [Far(), Far()]
+    near = Near([far.url for far in fars])
+    async with fars[0].serving(), fars[1].serving(), near.server.lifespan():
+        for value in ("a\rb", "a\nb: c", "a\0b", "a\x7fb", "a\x1bb", "Ren\xe9", "a\xa0"):
+            answer = await near.infer([("authorization", value)])
+            assert answer.status == 400
+            assert re.match("the header authorization cannot be (passed on|sent): expected ", json.loads(answer.body)["error"])
+        calls = await asyncio.gather(*(near.infer() for _ in range(10)))
+        assert {call.status for call in calls} == {200}
+        assert [far.asked.count("POST infer") for far in fars] == [5, 5]
     assert not logged(caplog)
 
 
@@ -297,49 +294,44 @@ def test_a_parameter_of_more_than_64_bits_in_the_answer_is_502(caplog: pytest.Lo
 
 
 @pytest.mark.parametrize("comes_by", ["probe", "model's probe", "request"])
-def test_a_server_that_comes_after_the_wait_is_found_by_a_probe_or_a_request(
+@on_a_loop
+async def test_a_server_that_comes_after_the_wait_is_found_by_a_probe_or_a_request(
     comes_by: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(lifecycle, "_AGAIN_SECONDS", 0.2)
+    far = Far()
+    near = Near(far.url)
+    path = {"probe": "/health/ready", "model's probe": "/models/m/ready", "request": ""}[comes_by]
 
-    async def main() -> None:
-        far = Far()
-        near = Near(far.url)
-        path = {"probe": "/health/ready", "model's probe": "/models/m/ready", "request": ""}[comes_by]
+    async def ask() -> Answer:
+        return await (near.get(path) if path else near.infer())
 
-        async def ask() -> Answer:
-            return await (near.get(path) if path else near.infer())
-
-        async with near.server.lifespan():
-            for _ in range(20):
-                assert (await ask()).status == 503
+    async with near.server.lifespan():
+        for _ in range(20):
+            assert (await ask()).status == 503
+            await asyncio.sleep(0.02)
+        refused = await near.infer()
+        assert (refused.status, refused.headers["retry-after"]) == (503, "1")
+        assert json.loads(refused.body) == {"error": "model 'm' is not ready: its server cannot be reached"}
+        [listed] = json.loads((await near.get("/health/ready")).body)["models"]
+        assert listed["reason"] == "its server cannot be reached"
+        assert listed["state"] in ("UNAVAILABLE", "LOADING")
+        async with far.serving(), asyncio.timeout(10):
+            while (await ask()).status != 200:
                 await asyncio.sleep(0.02)
-            refused = await near.infer()
-            assert (refused.status, refused.headers["retry-after"]) == (503, "1")
-            assert json.loads(refused.body) == {"error": "model 'm' is not ready: its server cannot be reached"}
-            [listed] = json.loads((await near.get("/health/ready")).body)["models"]
-            assert listed["reason"] == "its server cannot be reached"
-            assert listed["state"] in ("UNAVAILABLE", "LOADING")
-            async with far.serving(), asyncio.timeout(10):
-                while (await ask()).status != 200:
-                    await asyncio.sleep(0.02)
-                assert (await near.infer()).status == 200
-                assert (await near.get("/health/ready")).body == b'{"ready":true,"live":true}'
-
-    asyncio.run(main())
+            assert (await near.infer()).status == 200
+            assert (await near.get("/health/ready")).body == b'{"ready":true,"live":true}'
     again = "it is not ready until a request or a probe loads it again, at most every five seconds"
     there = f"model 'm': load= raised, so {again}: cannot ask http://127.0.0.1:"
     assert [text.startswith(there) for _, text in lines(caplog) if "load= raised" in text] == [True]
 
 
-def test_a_server_that_is_not_there_is_asked_at_most_every_five_seconds() -> None:
-    async def main() -> None:
-        near = Near((far := Far()).url)
-        async with near.server.lifespan(), far.serving():
-            for _ in range(10):
-                assert (await near.get("/health/ready")).status == 503
-                assert (await near.infer()).status == 503
-                await asyncio.sleep(0.02)
-            assert far.asked == []
-
-    asyncio.run(main())
+@on_a_loop
+async def test_a_server_that_is_not_there_is_asked_at_most_every_five_seconds() -> None:
+    near = Near((far := Far()).url)
+    async with near.server.lifespan(), far.serving():
+        for _ in range(10):
+            assert (await near.get("/health/ready")).status == 503
+            assert (await near.infer()).status == 503
+            await asyncio.sleep(0.02)
+        assert far.asked == []

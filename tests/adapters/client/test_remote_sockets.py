@@ -8,7 +8,7 @@ import json
 import socket
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, asynccontextmanager, contextmanager
 from typing import Any
 
 import numpy as np
@@ -21,14 +21,12 @@ from tests.support.threads import serving
 from tests.support.ways import Request, send_asgi
 
 
-def asked(url: str, *, times: int = 1, **options: Any) -> list[InferenceResponse | InferenceError]:
+def asked(url: str, *, times: int = 1) -> list[InferenceResponse | InferenceError]:
     """What a model of the server answers, on one event loop."""
 
     async def ask_all() -> list[InferenceResponse | InferenceError]:
-        server = InferenceServer()
-        server.register("m", load=remote(url, "m", wait=0), **options)
         answers: list[InferenceResponse | InferenceError] = []
-        async with server.lifespan():
+        async with near(url) as server:
             for _ in range(times):
                 try:
                     answers.append(await server.infer("m", {"x": np.array([1.5, 2.5], np.float32)}))
@@ -43,6 +41,15 @@ def values(answers: Sequence[InferenceResponse | InferenceError]) -> list[Any]:
     return [answer["y"].tolist() if isinstance(answer, InferenceResponse) else (answer.status, str(answer)) for answer in answers]
 
 
+@asynccontextmanager
+async def near(url: str, model: str = "m", **options: Any) -> AsyncIterator[InferenceServer]:
+    """A server with the model of another one."""
+    server = InferenceServer(max_body_bytes=None)
+    server.register(model, load=remote(url, model, wait=0), **options)
+    async with server.lifespan():
+        yield server
+
+
 def test_a_broken_answer_is_502_and_the_next_call_has_another_connection() -> None:
     whole, coding = "gave no whole answer", b"HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip\r\n\r\n"
     for answer, text in (([CHUNKED[:-2]], whole), ([with_length(GOOD)[:-1]], whole), ([], whole), ([coding], "gave a broken answer")):
@@ -54,9 +61,7 @@ def test_a_broken_answer_is_502_and_the_next_call_has_another_connection() -> No
 
 def test_a_server_that_has_gone_is_503_and_not_ready() -> None:
     async def ask(url: str, stop: Callable[[], object]) -> None:
-        server = InferenceServer()
-        server.register("m", load=remote(url, "m", wait=0))
-        async with server.lifespan():
+        async with near(url) as server:
             stop()
             for status, text in ((502, "gave no whole answer"), (503, "cannot be reached")):
                 with pytest.raises(InferenceError, match=text) as raised:
@@ -76,15 +81,13 @@ def test_bodies_of_any_length_go_and_come() -> None:
     far.register("m", lambda x: x)
 
     async def ask(url: str) -> None:
-        near = InferenceServer(max_body_bytes=None)
-        near.register("m", load=remote(url, "m"))
-        async with near.lifespan():
+        async with near(url) as server:
             for size in (0, 3, 15_000, 40_000, 300_000) * 2:
                 sent = np.arange(size, dtype=np.float64)
-                assert np.array_equal((await near.infer("m", {"x": sent}))["output_0"], sent)
-            await asyncio.gather(*(near.infer("m", {"x": np.zeros(1)}) for _ in range(5)))
-            await near.load("m")  # which closes the connections
-            await near.infer("m", {"x": np.zeros(1)})
+                assert np.array_equal((await server.infer("m", {"x": sent}))["output_0"], sent)
+            await asyncio.gather(*(server.infer("m", {"x": np.zeros(1)}) for _ in range(5)))
+            await server.load("m")  # which closes the connections
+            await server.infer("m", {"x": np.zeros(1)})
 
     with serving(OIPApp(far, path="/v2")) as port:
         for _ in range(2):
@@ -92,19 +95,14 @@ def test_bodies_of_any_length_go_and_come() -> None:
 
 
 def test_a_server_may_answer_before_it_has_read_all() -> None:
-    refused = json.dumps({"error": "too much"}).encode()
-    answer = b"HTTP/1.1 413 Too Large\r\nContent-Length: %d\r\n\r\n%b" % (len(refused), refused)
-    canned = make_canned([answer, CLOSE], is_early=True)
-
     async def ask(url: str) -> None:
-        server = InferenceServer(max_body_bytes=None)
-        server.register("m", load=remote(url, "m"))
-        async with server.lifespan():
+        async with near(url) as server:
             with pytest.raises(InferenceError) as raised:
                 await server.infer("m", {"x": np.zeros(10_000_000)})
             assert raised.value.status in (413, 502)  # the kernel may drop what a closed connection has sent
 
-    with canned.listening() as url:
+    refused = b"HTTP/1.1 413 Too Large\r\nContent-Length: 20\r\n\r\n" + b'{"error":"too much"}'
+    with make_canned([refused, CLOSE], is_early=True).listening() as url:
         asyncio.run(ask(url))
 
 
@@ -136,23 +134,6 @@ def waiting_there() -> Iterator[tuple[str, threading.Event, threading.Event]]:
         yield f"http://127.0.0.1:{port}/v2", began, ended
 
 
-def test_a_client_that_goes_cancels_the_call_there() -> None:
-    async def ask(url: str, began: threading.Event) -> None:
-        near = InferenceServer()
-        near.register("m", load=remote(url, "m"))
-        async with near.lifespan():
-            call = asyncio.ensure_future(near.infer("m", {"x": np.zeros(1)}))
-            while not began.is_set():
-                await asyncio.sleep(0.01)
-            call.cancel()
-            with pytest.raises(asyncio.CancelledError):
-                await call
-
-    with waiting_there() as (url, began, ended):
-        asyncio.run(ask(url, began))
-        assert ended.wait(10)
-
-
 @pytest.mark.parametrize("half_closes", [True, False])
 def test_cancelled_calls_leave_no_connection(half_closes: bool) -> None:
     """Those that are cancelled while a connection is opened and the request goes out, and those whose answer never ends."""
@@ -163,55 +144,61 @@ def test_cancelled_calls_leave_no_connection(half_closes: bool) -> None:
 
     async def storm(peer: Peer, url: str) -> None:
         nonlocal is_cut
-        near = InferenceServer()
-        near.register("m", load=remote(url, "m"), max_concurrency=4)
 
-        async def cancel_one(turns: int, seconds: float = 0) -> None:
-            call = asyncio.ensure_future(near.infer("m", {"x": np.zeros(4)}))
+        async def cancel_one(server: InferenceServer, turns: int, seconds: float = 0) -> None:
+            call = asyncio.ensure_future(server.infer("m", {"x": np.zeros(4)}))
             for _ in range(turns):
                 await asyncio.sleep(0)
             await asyncio.sleep(seconds)
             call.cancel()
             await asyncio.wait([call], timeout=10)
 
-        async with near.lifespan():
+        async with near(url, max_concurrency=4) as server:
             for number in range(200):
-                await cancel_one(number % 25)
+                await cancel_one(server, number % 25)
             assert len(peer.connections) > 30
             is_cut = True
             for _ in range(20):
-                await cancel_one(0, 0.01)
+                await cancel_one(server, 0, 0.01)
             is_cut = False
             for connection in peer.connections if half_closes else ():
                 with contextlib.suppress(OSError):  # it is closed
                     connection.shutdown(socket.SHUT_WR)
             await asyncio.to_thread(peer.wait_for_open, 0)
-            assert (await near.infer("m", {"x": np.zeros(4)}))["y"].tolist() == [1, 2]
+            assert (await server.infer("m", {"x": np.zeros(4)}))["y"].tolist() == [1, 2]
 
     peer = Peer(answer)
     with peer.listening() as url:
         asyncio.run(storm(peer, url))
 
 
-def test_a_call_that_is_late_here_is_late_there(caplog: pytest.LogCaptureFixture) -> None:
-    with waiting_there() as (url, _, ended):
-        [answer] = asked(url, timeout=0.2)
-        assert isinstance(answer, InferenceError)
-        assert answer.status == 504
-        assert ended.wait(10)
-    assert any("'m' took more than 0.2 seconds" in record.message for record in caplog.records)
+def test_what_ends_here_ends_there(caplog: pytest.LogCaptureFixture) -> None:
+    async def cancel(url: str, began: threading.Event) -> None:
+        async with near(url) as server:
+            call = asyncio.ensure_future(server.infer("m", {"x": np.zeros(1)}))
+            while not began.is_set():
+                await asyncio.sleep(0.01)
+            call.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await call
 
+    async def be_late(url: str, began: threading.Event) -> None:
+        async with near(url, timeout=0.2) as server:
+            with pytest.raises(InferenceError) as raised:
+                await server.infer("m", {"x": np.zeros(1)})
+            assert raised.value.status == 504
+        assert any("'m' took more than 0.2 seconds" in record.message for record in caplog.records)
 
-def test_a_stream_that_is_closed_here_is_closed_there() -> None:
-    async def read_two(url: str) -> None:
-        near = InferenceServer()
-        near.register("s", load=remote(url, "s"))
-        async with near.lifespan():
-            stream = near.infer_stream("s", {"x": np.array([7])})
+    async def leave_a_stream(url: str, began: threading.Event) -> None:
+        async with near(url, "s") as server:
+            stream = server.infer_stream("s", {"x": np.array([7])})
             for _ in range(2):
                 assert (await anext(stream))["output_0"].tolist() == [7]
             await stream.aclose()
 
-    with waiting_there() as (url, _, ended):
-        asyncio.run(read_two(url))
-        assert ended.wait(10)
+    with waiting_there() as (url, began, ended):
+        for end in (cancel, be_late, leave_a_stream):
+            began.clear()
+            ended.clear()
+            asyncio.run(end(url, began))
+            assert ended.wait(10)

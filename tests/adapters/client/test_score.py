@@ -6,11 +6,12 @@ import json
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import astuple, dataclass
 from datetime import date, datetime
+from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeAlias
+from typing import Annotated, Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -23,8 +24,9 @@ from sklearn.preprocessing import FunctionTransformer, OneHotEncoder
 
 from oip_asgi import InferenceError, InferenceServer, OIPApp, TensorSpec
 from oip_asgi.client.__main__ import main as run
-from oip_asgi.client.score import Progress, main
+from oip_asgi.client.score import Progress
 from oip_asgi.specs import specs_of
+from tests.adapters.client.conftest import Score
 from tests.support.threads import serving
 
 COLUMNS = [TensorSpec("town", "BYTES", [-1], content_type="str"), TensorSpec("area", "FP64", [-1]), TensorSpec("floor", "INT64", [-1])]
@@ -137,50 +139,9 @@ def url(site: Site) -> Iterator[str]:
         yield f"http://127.0.0.1:{port}/v2"
 
 
-@dataclass
-class Scored:
-    """What a run of the command left."""
-
-    status: int
-    told: str
-    out: Path
-
-    @property
-    def text(self) -> str:
-        return self.out.read_text() if self.out.exists() else ""
-
-    @property
-    def refused(self) -> str:
-        return self.out.with_suffix(f".refused{self.out.suffix}").read_text()
-
-    @property
-    def lines(self) -> list[Any]:
-        return [json.loads(line) for line in self.text.splitlines()]
-
-    @property
-    def values(self) -> list[Any]:
-        """The values of the column behind the number of the row."""
-        return [list(line.values())[1] for line in self.lines]
-
-    @property
-    def table(self) -> Any:
-        return pytest.importorskip("pyarrow.parquet").read_table(self.out)
-
-
-Score: TypeAlias = Callable[..., Scored]
-
-
 @pytest.fixture
-def score(url: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Score:
-    """Runs the command with a model, the text of a file, which is written unless it is None, and options."""
-
-    def score(model: str, text: str | None, *more: str, rows: str = "rows.csv", out: str = "s.jsonl", at: str = url) -> Scored:
-        if text is not None:
-            (tmp_path / rows).write_text(text, newline="")
-        status = main([at, model, str(tmp_path / rows), "--out", str(tmp_path / out), *more])
-        return Scored(status, capsys.readouterr().err, tmp_path / out)
-
-    return score
+def score(score: Score, url: str) -> Score:
+    return partial(score, at=url)
 
 
 def rents(count: int = 10) -> str:

@@ -29,6 +29,7 @@ from tests.support.grpc_asgi import GRPC, INFER, REFLECTION, STREAM, WEB, WEB_TE
 from tests.support.grpc_demo import TWO_FLOATS, fp32
 from tests.support.grpc_ways import MESSAGES, SERVICE, made, wire_request
 from tests.support.http2 import Connection
+from tests.support.loops import on_a_loop
 from tests.support.running import send
 from tests.support.threads import behind_hypercorn
 from tests.support.ways import Request as AnyRequest
@@ -193,24 +194,22 @@ class Held:
 
 
 @pytest.mark.parametrize("ends", [1, 3], ids=["a server that waits", "a server that does not wait"])
-def test_a_client_that_goes_and_a_deadline_cancel_an_async_model(ends: int) -> None:
-    async def main() -> None:
-        server, held, gone = InferenceServer(), Held(), asyncio.Event()
-        server.register("held", held, timeout=60)
-        body = frame(wire_request("held").SerializeToString())
-        calling = asyncio.ensure_future(call(OIPGRPCApp(server), INFER, body, gone=gone, ends=ends))
-        await held.begun.wait()
-        gone.set()
-        got = await asyncio.wait_for(calling, 20)
-        assert (held.is_cancelled, got.status) == (True, 499)
-        held.is_cancelled = False
-        got = await call(OIPGRPCApp(server), INFER, body, GRPC, [("grpc-timeout", "200m")])
-        # what the body took is counted too
-        text = r"model 'held' did not answer within 0\.[0-9]+ seconds, the shorter of its own timeout and the request's"
-        assert (held.is_cancelled, got.refusal[0]) == (True, "DEADLINE_EXCEEDED")
-        assert re.fullmatch(text, got.refusal[1])
-
-    asyncio.run(main())
+@on_a_loop
+async def test_a_client_that_goes_and_a_deadline_cancel_an_async_model(ends: int) -> None:
+    server, held, gone = InferenceServer(), Held(), asyncio.Event()
+    server.register("held", held, timeout=60)
+    body = frame(wire_request("held").SerializeToString())
+    calling = asyncio.ensure_future(call(OIPGRPCApp(server), INFER, body, gone=gone, ends=ends))
+    await held.begun.wait()
+    gone.set()
+    got = await asyncio.wait_for(calling, 20)
+    assert (held.is_cancelled, got.status) == (True, 499)
+    held.is_cancelled = False
+    got = await call(OIPGRPCApp(server), INFER, body, GRPC, [("grpc-timeout", "200m")])
+    # what the body took is counted too
+    text = r"model 'held' did not answer within 0\.[0-9]+ seconds, the shorter of its own timeout and the request's"
+    assert (held.is_cancelled, got.refusal[0]) == (True, "DEADLINE_EXCEEDED")
+    assert re.fullmatch(text, got.refusal[1])
 
 
 def test_what_a_timeout_may_be() -> None:
@@ -316,17 +315,14 @@ def test_only_a_worker_thread_decompresses_questions_of_reflection(monkeypatch: 
     assert threading.current_thread().name not in NotedInflate.threads
 
 
-def test_the_models_load_with_the_lifespan() -> None:
+@on_a_loop
+async def test_the_models_load_with_the_lifespan() -> None:
     app, loaded = Starlette(), list[str]()
     server = InferenceServer()
     server.register("m", lambda: 1, load=lambda: loaded.append("m"))
     OIPApp(server).install(app, grpc=True)
-
-    async def main() -> None:
-        async with app.router.lifespan_context(app):
-            assert loaded == ["m"]
-
-    asyncio.run(main())
+    async with app.router.lifespan_context(app):
+        assert loaded == ["m"]
 
 
 MANY_FIELDS = {"of as many names": [(f"x-{number}", "1") for number in range(10_000)], "of one name": [("x-same", "1")] * 10_000}

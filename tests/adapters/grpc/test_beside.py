@@ -20,6 +20,7 @@ from tests.support.asking import exactly
 from tests.support.client import Client
 from tests.support.grpc_asgi import GRPC, INFER, REFLECTION, STREAM, WEB, Got, call, frame
 from tests.support.grpc_ways import MESSAGES, SERVICE, wire_request
+from tests.support.loops import on_a_loop
 from tests.support.running import send
 from tests.support.ways import Request as AnyRequest
 
@@ -110,27 +111,25 @@ def test_a_call_behind_middleware_ends_while_it_asks_for_the_client(turns: int) 
 
 
 @pytest.mark.parametrize(("path", "ends"), [(INFER, 1), (STREAM, 1), (INFER, 5), (STREAM, 5)])
-def test_a_client_that_goes_behind_middleware(path: str, ends: int) -> None:
-    async def main() -> None:
-        server, begun, gone, cancelled = InferenceServer(), asyncio.Event(), asyncio.Event(), list[str]()
+@on_a_loop
+async def test_a_client_that_goes_behind_middleware(path: str, ends: int) -> None:
+    server, begun, gone, cancelled = InferenceServer(), asyncio.Event(), asyncio.Event(), list[str]()
 
-        @server.model("held")
-        async def held() -> None:
-            begun.set()
-            try:
-                await asyncio.sleep(60)
-            except asyncio.CancelledError:
-                cancelled.append("held")
-                raise
+    @server.model("held")
+    async def held() -> None:
+        begun.set()
+        try:
+            await asyncio.sleep(60)
+        except asyncio.CancelledError:
+            cancelled.append("held")
+            raise
 
-        calling = asyncio.ensure_future(call(covered(server), path, asked("held"), gone=gone, ends=ends))
-        await begun.wait()
-        gone.set()
-        await asyncio.wait([calling], timeout=20)
-        assert cancelled == ["held"]
-        await asyncio.gather(calling, return_exceptions=True)
-
-    asyncio.run(main())
+    calling = asyncio.ensure_future(call(covered(server), path, asked("held"), gone=gone, ends=ends))
+    await begun.wait()
+    gone.set()
+    await asyncio.wait([calling], timeout=20)
+    assert cancelled == ["held"]
+    await asyncio.gather(calling, return_exceptions=True)
 
 
 def mounted_behind(server: InferenceServer) -> Any:

@@ -46,12 +46,9 @@ class Call:
         numbers = {"name": "n", "datatype": "INT64", "shape": [1], "contents": {"int64_contents": [n]}}
         self.send_bytes(wire_request(model, [numbers], id=request_id, **fields).SerializeToString())
 
-    def send_bytes(self, message: bytes) -> None:
+    def send_bytes(self, message: bytes | None) -> None:
+        """None is the end."""
         self._requests.put(message)
-
-    def end(self) -> None:
-        """Send no more."""
-        self._requests.put(None)
 
     def next(self) -> Any:
         return next(self.call)
@@ -79,21 +76,20 @@ class Models:
         self.silent = Noted(silent_after=0)
         self.leave = threading.Event()
         self.begun = self.made = 0
-        self.server.register("def", self.noted.blocking)
-        self.server.register("async", self.noted.awaiting)
-        self.server.register("silent", self.silent.awaiting)
-        self.server.register("silent def", self.silent.blocking)
+        models = {
+            "def": self.noted.blocking,
+            "async": self.noted.awaiting,
+            "silent": self.silent.awaiting,
+            "silent def": self.silent.blocking,
+        }
+        methods = {"stubborn": self.stubborn, "slow": self.slow, "large": self.large, "refuses": self.refuses, "context": self.context}
+        for name, model in {**models, **methods, "quick": lambda n: n}.items():
+            self.server.register(name, model)
         self.server.register("versioned", self.noted.awaiting, version="2")
         self.server.register("loaded", load=lambda: self.silent.awaiting)
         self.server.register("waits", self.waits, max_concurrency=1000, max_queue=1000)
-        self.server.register("stubborn", self.stubborn)
-        self.server.register("slow", self.slow)
-        self.server.register("quick", lambda n: n)
-        self.server.register("large", self.large)
         self.server.register("fails", self.fails, version="3")
-        self.server.register("refuses", self.refuses)
         self.server.register("busy", self.silent.awaiting, max_concurrency=1, max_queue=0)
-        self.server.register("context", self.context)
         self.server.register("scaled", self.scaled, inputs=[TensorSpec("n", "INT64", [1])])
 
     def scaled(self, n: Any, factor: int = 2) -> Any:
@@ -173,7 +169,7 @@ def test_what_is_said_of_items_and_ends(address: str) -> None:
         assert said(call.next()) == ("", [15], True)
         call.send("versioned", 1, "a", parameters=WANTS_FINAL)
         call.send("async", 0, "b", parameters=WANTS_FINAL)
-        call.end()
+        call.send_bytes(None)
         messages = sorted(call.rest(), key=lambda message: str(message.infer_response.id))
         assert call.call.code() is grpc.StatusCode.OK
     assert [said(message) for message in messages] == [("a", [0], False), ("a", [], True), ("b", [], True)]
@@ -198,7 +194,7 @@ def test_plain_models_answer_in_the_order_of_their_requests_and_streams_as_they_
     models.leave.clear()
     with Call(address) as call:  # what runs is finished when the client sends no more
         call.send("slow", 1, "a")
-        call.end()
+        call.send_bytes(None)
         threading.Timer(0.1, models.leave.set).start()
         assert [said(message) for message in call.rest()] == [("a", [1], True)]
 
@@ -362,23 +358,23 @@ def test_infer_names_the_stream(address: str) -> None:
 
 def test_long_requests_are_answered_too(address: str, models: Models) -> None:
     models.server.register("long", lambda x: x[-1:])
-    array = np.arange(100_000)
+    array, long = np.arange(100_000), {"name": "x", "datatype": "INT64", "shape": [100_000]}
+    contents = {**long, "contents": {"int64_contents": array.tolist()}}
+
+    def send(model: str, request_id: str, tensor: Any, *raw: bytes) -> None:
+        call.send_bytes(wire_request(model, [tensor], raw, id=request_id, parameters=WANTS_FINAL).SerializeToString())
+
     with Call(address) as call:
-        long = {"name": "x", "datatype": "INT64", "shape": [100_000]}
-        call.send_bytes(wire_request("long", [long], [array.tobytes()], id="a").SerializeToString())
+        send("long", "a", long, array.tobytes())
         assert said(call.next()) == ("a", [99_999], True)
-        contents = {**long, "contents": {"int64_contents": array.tolist()}}
-        call.send_bytes(wire_request("long", [contents], id="b", parameters=WANTS_FINAL).SerializeToString())
+        send("long", "b", contents)
         assert said(call.next()) == ("b", [99_999], True)
-        call.send_bytes(wire_request("long", [{**contents, "shape": [7]}], id="c", parameters=WANTS_FINAL).SerializeToString())
-        request_id, _, text = said(call.next())
-        assert (request_id, text[:34]) == ("c", "model 'long', request id 'c': inpu")
+        send("long", "c", {**contents, "shape": [7]})
+        assert said(call.next())[2].startswith("model 'long', request id 'c': inpu")
         assert said(call.next()) == ("c", [], True)
-        # refused before a worker thread has read them
-        for described, raw in ((long, [array.tobytes()]), (contents, [])):
-            call.send_bytes(wire_request("nowhere", [described], raw, id="d", parameters=WANTS_FINAL).SerializeToString())
-            request_id, _, text = said(call.next())
-            assert (request_id, text[:19]) == ("d", "request id 'd': Req")
+        for tensor, raw in ((long, [array.tobytes()]), (contents, [])):  # refused before a worker thread has read them
+            send("nowhere", "d", tensor, *raw)
+            assert said(call.next())[2].startswith("request id 'd': Req")
             assert said(call.next()) == ("d", [], True)
 
 
@@ -400,7 +396,7 @@ def test_a_model_that_is_cancelled_from_within_has_failed(address: str, models: 
     models.server.register("cancels", cancels_itself)
     with Call(address) as call:
         call.send("cancelled", request_id="7")
-        call.end()
+        call.send_bytes(None)
         [message] = call.rest()
         assert message.error_message == "request id '7': model 'cancelled' failed: see the server's log"
     with Call(address) as call:

@@ -20,6 +20,7 @@ from tests.support.grpc_asgi import GRPC, INFER, REFLECTION, WEB, WEB_TEXT, Got,
 from tests.support.grpc_asgi import STREAM as PATH
 from tests.support.grpc_ways import MESSAGES, SERVICE, wire_request
 from tests.support.inside import is_idle
+from tests.support.loops import on_a_loop
 from tests.support.streaming import Noted
 from tests.support.talk import Talk, until
 
@@ -134,32 +135,29 @@ class Line(Talk):
 
 
 @pytest.mark.parametrize("ends", [0, 1, 3], ids=["before it has sent all", "when it has sent all", "behind a server that does not wait"])
-def test_a_client_that_goes_ends_its_generators_and_is_not_ahead_of_them(ends: int) -> None:
+@on_a_loop
+async def test_a_client_that_goes_ends_its_generators_and_is_not_ahead_of_them(ends: int) -> None:
     silent, noted = Noted(silent_after=0), Noted()
     server = served(silent)
     server.register("ahead", noted.awaiting)
-
-    async def main() -> None:
-        line = Line(server, asked("m", 2), asked("m", 2))
-        for _ in range(ends):
-            line.say(b"")
-        await until(lambda: line.bodies == 2)
-        line.go()
-        await asyncio.wait_for(line.task, 20)
-        assert silent.ended == ["cancelled", "finally"] * 2
-        line = Line(server, asked("ahead", 5))
-        await until(lambda: line.sent)
-        line.takes.clear()
-        await until(lambda: noted.made >= 1)
-        made = noted.made
-        await asyncio.sleep(0.05)
-        assert noted.made <= made + 1  # the next item is made when the last was taken
-        line.takes.set()
+    line = Line(server, asked("m", 2), asked("m", 2))
+    for _ in range(ends):
         line.say(b"")
-        await asyncio.wait_for(line.task, 20)
-        assert (line.got.refusal, noted.made) == (("OK", ""), 5)
-
-    asyncio.run(main())
+    await until(lambda: line.bodies == 2)
+    line.go()
+    await asyncio.wait_for(line.task, 20)
+    assert silent.ended == ["cancelled", "finally"] * 2
+    line = Line(server, asked("ahead", 5))
+    await until(lambda: line.sent)
+    line.takes.clear()
+    await until(lambda: noted.made >= 1)
+    made = noted.made
+    await asyncio.sleep(0.05)
+    assert noted.made <= made + 1  # the next item is made when the last was taken
+    line.takes.set()
+    line.say(b"")
+    await asyncio.wait_for(line.task, 20)
+    assert (line.got.refusal, noted.made) == (("OK", ""), 5)
     assert is_idle(server)
 
 
@@ -188,7 +186,8 @@ def test_what_servers_raise_from_send_means_that_the_client_has_gone(caplog: pyt
     server.stop()
 
 
-def test_one_message_is_written_at_a_time_and_everybody_has_a_turn() -> None:
+@on_a_loop
+async def test_one_message_is_written_at_a_time_and_everybody_has_a_turn() -> None:
     noted, writing = Noted(), [0, 0]
     server = InferenceServer()
     server.register("m", noted.awaiting, max_concurrency=100)
@@ -199,20 +198,18 @@ def test_one_message_is_written_at_a_time_and_everybody_has_a_turn() -> None:
         await asyncio.sleep(0)
         writing[0] -= 1
 
-    async def main() -> None:
-        line = Line(server, *[asked("m", 20, str(number)) for number in range(10)], write=write)
-        line.say(b"")
-        await asyncio.wait_for(line.task, 20)
-        assert line.got.refusal == ("OK", "")
-        assert sorted(ids(line.got)) == sorted(str(number) for number in range(10) for _ in range(20))
-        assert len(set(ids(line.got)[-20:])) > 5  # no stream waits until another one has ended
-
-    asyncio.run(main())
+    line = Line(server, *[asked("m", 20, str(number)) for number in range(10)], write=write)
+    line.say(b"")
+    await asyncio.wait_for(line.task, 20)
+    assert line.got.refusal == ("OK", "")
+    assert sorted(ids(line.got)) == sorted(str(number) for number in range(10) for _ in range(20))
+    assert len(set(ids(line.got)[-20:])) > 5  # no stream waits until another one has ended
     assert writing == [0, 1]
     assert is_idle(server)
 
 
-def test_nothing_is_written_behind_the_error_that_ends_a_call_nor_cut_off_by_it() -> None:
+@on_a_loop
+async def test_nothing_is_written_behind_the_error_that_ends_a_call_nor_cut_off_by_it() -> None:
     noted, cut = Noted(), list[bool]()
     server = served(noted)
 
@@ -227,15 +224,12 @@ def test_nothing_is_written_behind_the_error_that_ends_a_call_nor_cut_off_by_it(
             cut.append(True)
             raise
 
-    async def main() -> None:
-        line = Line(server, asked("m", 1000), asked("fails", 1), headers=[(b"triton_grpc_error", b"true")], write=write)
-        await asyncio.wait_for(line.task, 20)
-        assert line.got.refusal == ("INVALID_ARGUMENT", "no")
-        number = len(line.sent)
-        await asyncio.sleep(0.05)
-        assert len(line.sent) == number < 1000
-
-    asyncio.run(main())
+    line = Line(server, asked("m", 1000), asked("fails", 1), headers=[(b"triton_grpc_error", b"true")], write=write)
+    await asyncio.wait_for(line.task, 20)
+    assert line.got.refusal == ("INVALID_ARGUMENT", "no")
+    number = len(line.sent)
+    await asyncio.sleep(0.05)
+    assert len(line.sent) == number < 1000
     assert (cut, noted.ended[-1]) == ([], "finally")
     assert is_idle(server)
 
@@ -263,25 +257,24 @@ def test_a_reload_from_a_generator_to_a_function_leaves_the_flags_of_the_stream_
     server.stop()
 
 
-def test_the_time_that_a_body_takes_counts_too() -> None:
+@on_a_loop
+async def test_the_time_that_a_body_takes_counts_too() -> None:
     calls, server = list[int](), InferenceServer()
 
     @server.model("late")
     async def late(n: Any) -> None:
         calls.append(1)
 
-    async def main() -> None:
-        line = Line(server, headers=[(b"grpc-timeout", b"50m")], path=INFER)
-        await asyncio.sleep(0.1)
-        line.say(asked("late", 1))
-        await asyncio.wait_for(line.task, 20)
-        assert (line.got.refusal[0], calls) == ("DEADLINE_EXCEEDED", [])
-
-    asyncio.run(main())
+    line = Line(server, headers=[(b"grpc-timeout", b"50m")], path=INFER)
+    await asyncio.sleep(0.1)
+    line.say(asked("late", 1))
+    await asyncio.wait_for(line.task, 20)
+    assert (line.got.refusal[0], calls) == ("DEADLINE_EXCEEDED", [])
 
 
 @pytest.mark.parametrize("content_type", [GRPC, WEB])
-def test_a_server_that_does_not_take_a_message_until_the_deadline_is_sent_no_more(content_type: str) -> None:
+@on_a_loop
+async def test_a_server_that_does_not_take_a_message_until_the_deadline_is_sent_no_more(content_type: str) -> None:
     server = InferenceServer()
     server.register("unread", Noted().awaiting, stream_timeout=0.3)
 
@@ -291,32 +284,26 @@ def test_a_server_that_does_not_take_a_message_until_the_deadline_is_sent_no_mor
             await asyncio.sleep(60)
 
     written: list[bytes] = []
-
-    async def main() -> None:
-        line = Line(server, asked("unread", 9), content_type=content_type, write=write)
-        await asyncio.wait([line.task], timeout=20)
-        assert line.task.done()
-        assert is_idle(server)
-
-    asyncio.run(main())
+    line = Line(server, asked("unread", 9), content_type=content_type, write=write)
+    await asyncio.wait([line.task], timeout=20)
+    assert line.task.done()
+    assert is_idle(server)
     assert len(written) == 2 + (content_type == WEB)  # whose trailers are a message
 
 
 @pytest.mark.parametrize("goes", [False, True], ids=["its time is over", "its client goes"])
-def test_a_conversation_with_reflection_ends(goes: bool) -> None:
-    async def main() -> None:
-        line = Line(InferenceServer(), frame(b"\x3a\x00"), headers=[] if goes else [(b"grpc-timeout", b"200m")], path=REFLECTION)
-        await until(lambda: line.bodies == 1)
-        assert SERVICE.encode() in line.sent[1]["body"]
-        if goes:
-            line.go()
-        await asyncio.wait_for(line.task, 20)
-        if goes:
-            assert line.bodies == 1
-        else:
-            assert line.sent[-1]["headers"][0] == (b"grpc-status", b"4")
-
-    asyncio.run(main())
+@on_a_loop
+async def test_a_conversation_with_reflection_ends(goes: bool) -> None:
+    line = Line(InferenceServer(), frame(b"\x3a\x00"), headers=[] if goes else [(b"grpc-timeout", b"200m")], path=REFLECTION)
+    await until(lambda: line.bodies == 1)
+    assert SERVICE.encode() in line.sent[1]["body"]
+    if goes:
+        line.go()
+    await asyncio.wait_for(line.task, 20)
+    if goes:
+        assert line.bodies == 1
+    else:
+        assert line.sent[-1]["headers"][0] == (b"grpc-status", b"4")
 
 
 def test_messages_that_become_large_are_decompressed_when_it_is_their_turn() -> None:
@@ -412,17 +399,15 @@ def test_an_inline_model_that_raises_what_is_no_failure_of_its_own_has_failed() 
 
 
 @pytest.mark.parametrize("chunks", [[frame(b"\x3a\x00"), WRONG], [frame(b"\x3a\x00") + WRONG]])
-def test_what_comes_before_a_wrong_frame_is_answered(chunks: list[bytes]) -> None:
-    async def main() -> None:
-        line = Line(InferenceServer(), path=REFLECTION)
-        await until(lambda: line.sent)
-        line.takes.clear()
-        for body in chunks:
-            line.say(body, ends=False)
-        await asyncio.sleep(0.1)  # longer than a call goes unwatched
-        line.takes.set()
-        await asyncio.wait_for(line.task, 20)
-        assert SERVICE.encode() in line.sent[1]["body"]
-        assert line.sent[-1]["headers"][0] == (b"grpc-status", b"3")
-
-    asyncio.run(main())
+@on_a_loop
+async def test_what_comes_before_a_wrong_frame_is_answered(chunks: list[bytes]) -> None:
+    line = Line(InferenceServer(), path=REFLECTION)
+    await until(lambda: line.sent)
+    line.takes.clear()
+    for body in chunks:
+        line.say(body, ends=False)
+    await asyncio.sleep(0.1)  # longer than a call goes unwatched
+    line.takes.set()
+    await asyncio.wait_for(line.task, 20)
+    assert SERVICE.encode() in line.sent[1]["body"]
+    assert line.sent[-1]["headers"][0] == (b"grpc-status", b"3")

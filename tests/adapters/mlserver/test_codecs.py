@@ -83,8 +83,10 @@ def test_the_data_that_models_write() -> None:
         assert array.astype(object).tolist() == expected
     gap = types.ResponseOutput(name="y", shape=[2], datatype="FP32", data=[1, None]).to_ours().array
     assert np.array_equal(gap, [1, np.nan], equal_nan=True)
-    for make in (list, np.array, partial(np.array, dtype=object)):
-        for datatype, data in {"FP32": [1.5, 2], "INT8": [1, 2], "BOOL": [1, 0], "BF16": [1.5, 2], "FP16": [True], "FP64": [1, 2]}.items():
+    of: dict[str, list[Any]] = {"FP32": [1.5, 2], "INT8": [1, 2], "BOOL": [1, 0], "BF16": [1.5, 2], "FP16": [True], "FP64": [1, 2]}
+    makers: list[Any] = [list, np.array, partial(np.array, dtype=object)]
+    for make in makers:
+        for datatype, data in of.items():
             made = types.ResponseOutput(name="y", shape=[len(data)], datatype=datatype, data=make(data)).to_ours()
             assert (made.datatype, made.array.tolist()) == (datatype, data)
 

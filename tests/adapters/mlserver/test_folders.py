@@ -266,22 +266,22 @@ def grpc_client(seen: InferenceServer, request: pytest.FixtureRequest) -> Iterat
 
 
 def test_texts_over_grpc_are_bytes_of_any_shape(grpc_client: Any) -> None:
-    sent = [{"name": "x", "datatype": "BYTES", "shape": [3], "contents": {"bytes_contents": [b"abc"]}}]
-    wrong = [{"name": "x", "datatype": "FP32", "shape": [3], "contents": {"fp32_contents": [1]}}]
-    answer = grpc_client.ask("ModelInfer", wire_request("seen", sent))
-    assert answer.raw_output_contents[0][4:] == repr([("x", [1], [b"abc"])]).encode()
+    def answered(asked: Any, *raw: bytes) -> bytes:
+        data: bytes = grpc_client.ask("ModelInfer", wire_request("seen", [asked], raw)).raw_output_contents[0][4:]
+        return data
+
+    sent = {"name": "x", "datatype": "BYTES", "shape": [3], "contents": {"bytes_contents": [b"abc"]}}
+    wrong = {"name": "x", "datatype": "FP32", "shape": [3], "contents": {"fp32_contents": [1]}}
+    found = repr([("x", [1], [b"abc"])]).encode()
+    assert answered(sent) == found
     expected = "inputs[0] ('x'): contents.{}_contents has 1 elements: expected 3 for shape [3]"
-    assert grpc_client.refusal("ModelInfer", wire_request("seen", wrong)) == ("INVALID_ARGUMENT", expected.format("fp32"))
-    assert grpc_client.refusal("ModelInfer", wire_request("strict", sent)) == ("INVALID_ARGUMENT", expected.format("bytes"))
-
-
-def test_mlservers_client_sends_empty_contents_beside_raw_ones(grpc_client: Any) -> None:
-    sent = {"name": "x", "datatype": "BYTES", "shape": [1], "contents": {}}
-    answer = grpc_client.ask("ModelInfer", wire_request("seen", [sent], [b"\3\0\0\0abc"]))
-    assert answer.raw_output_contents[0][4:] == repr([("x", [1], [b"abc"])]).encode()
-    sent["contents"] = {"bytes_contents": [b"a"]}
-    for model, tensors in (("seen", [sent]), ("strict", [{**sent, "contents": {}}])):
-        code, text = grpc_client.refusal("ModelInfer", wire_request(model, tensors, [b"\3\0\0\0abc"]))
+    assert grpc_client.refusal("ModelInfer", wire_request("seen", [wrong])) == ("INVALID_ARGUMENT", expected.format("fp32"))
+    assert grpc_client.refusal("ModelInfer", wire_request("strict", [sent])) == ("INVALID_ARGUMENT", expected.format("bytes"))
+    # MLServer's client sends empty contents beside raw ones
+    raw, empty = b"\3\0\0\0abc", {**sent, "shape": [1], "contents": {}}
+    assert answered(empty, raw) == found
+    for model, asked in (("seen", {**sent, "shape": [1]}), ("strict", empty)):
+        code, text = grpc_client.refusal("ModelInfer", wire_request(model, [asked], [raw]))
         assert (code, "contents field must not be specified" in text) == ("INVALID_ARGUMENT", True)
 
 
