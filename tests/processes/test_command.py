@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import os
 import re
-import shlex
 import signal
 import subprocess
-import time
+from contextlib import suppress
 from pathlib import Path
 
 import grpc
 import httpx2
 import joblib
-import numpy as np
 import pytest
 from sklearn.datasets import load_iris
 from sklearn.linear_model import LinearRegression, LogisticRegression
@@ -22,6 +20,7 @@ from oip_asgi import ErrorResponse
 from oip_asgi.client import Client
 from tests.support.mlserver_folders import ECHO, write
 from tests.support.processes import free_ports, serving
+from tests.support.talk import block_until
 
 HOST = ["--host", "127.0.0.1", "--port", "PORT"]
 
@@ -30,6 +29,10 @@ HOST = ["--host", "127.0.0.1", "--port", "PORT"]
 def iris(tmp_path: Path) -> Path:
     joblib.dump(LogisticRegression(max_iter=1000).fit(*load_iris(return_X_y=True)), tmp_path / "iris.joblib")
     return tmp_path / "iris.joblib"
+
+
+def printed_by(command: str) -> str:
+    return subprocess.run(["sh", "-c", command], capture_output=True, text=True, check=True).stdout
 
 
 @pytest.mark.ci
@@ -41,11 +44,8 @@ def test_an_estimator_with_a_key_grpc_and_metrics(iris: Path, tmp_path: Path) ->
         assert f"page: {served.url}/v2/docs\n" in log
         assert "s3cret" not in log
         [curl] = re.findall(r"^try: (curl .*)$", log, re.MULTILINE)
-        answer = subprocess.run(["sh", "-c", f"KEY=s3cret; {curl}"], capture_output=True, text=True, check=True).stdout
-        assert '"model_name":"flowers"' in answer
-        assert (
-            "send the header x-api-key" in subprocess.run(["sh", "-c", f"KEY=; {curl}"], capture_output=True, text=True, check=True).stdout
-        )
+        assert '"model_name":"flowers"' in printed_by(f"KEY=s3cret; {curl}")
+        assert "send the header x-api-key" in printed_by(f"KEY=; {curl}")
         assert httpx2.get(f"{served.url}/v2/docs").status_code == 200
         assert httpx2.get(f"{served.url}/v2/models/flowers").status_code == 401
         rows = load_iris().data[:2]
@@ -82,8 +82,7 @@ def test_a_server_of_a_module(tmp_path: Path) -> None:
     with serving(["python", "-m", "oip_asgi", "shop:server", *HOST], tmp_path / "log", {"PYTHONPATH": str(tmp_path)}) as served:
         assert httpx2.get(f"{served.url}/v2").json()["name"] == "shop"
         [curl] = re.findall(r"^try: (curl .*)$", (tmp_path / "log").read_text(), re.MULTILINE)
-        answer = subprocess.run(shlex.split(curl), capture_output=True, text=True, check=True).stdout
-        assert answer == '{"model_name":"double","outputs":[{"name":"output_0","shape":[1],"datatype":"FP32","data":[0.0]}]}'
+        assert printed_by(curl) == '{"model_name":"double","outputs":[{"name":"output_0","shape":[1],"datatype":"FP32","data":[0.0]}]}'
 
 
 def test_a_file_that_changes_is_read_again(tmp_path: Path) -> None:
@@ -93,17 +92,14 @@ def test_a_file_that_changes_is_read_again(tmp_path: Path) -> None:
         with Client(f"{served.url}/v2") as client:
             assert client.infer("line", {"X": [[3.0]]})["predict"].tolist() == pytest.approx([3])
         joblib.dump(LinearRegression().fit([[0.0], [1.0]], [0.0, 10.0]), file)
-        end = time.monotonic() + 60
-        predicted = np.zeros(1)
-        while predicted[0] < 29:
-            assert time.monotonic() < end, (tmp_path / "log").read_text()
-            time.sleep(0.2)
+
+        def is_new() -> bool:
             served.wait_until_ready()
-            try:
-                with Client(f"{served.url}/v2") as client:
-                    predicted = client.infer("line", {"X": [[3.0]]})["predict"]
-            except OSError:
-                continue
+            with suppress(OSError), Client(f"{served.url}/v2") as client:
+                return bool(client.infer("line", {"X": [[3.0]]})["predict"][0] > 29)
+            return False
+
+        block_until(is_new, 60)
         os.killpg(served.process.pid, signal.SIGINT)  # as a terminal does at Ctrl+C: to both processes
         served.process.wait(30)
     assert "Traceback" not in (tmp_path / "log").read_text()
@@ -111,15 +107,11 @@ def test_a_file_that_changes_is_read_again(tmp_path: Path) -> None:
 
 def test_several_workers_print_once_and_have_the_key(iris: Path, tmp_path: Path) -> None:
     more = {"OIP_API_KEY": "s3cret"}  # not in the list of processes
-    with serving(["python", "-m", "oip_asgi", str(iris), *HOST, "--workers", "2"], tmp_path / "log", more):
-        end = time.monotonic() + 60
-        while (log := (tmp_path / "log").read_text()).count("Application startup complete") < 2:
-            assert time.monotonic() < end, log
-            time.sleep(0.1)
-        [curl] = re.findall(r"^try: (curl .*)$", log, re.MULTILINE)
+    with serving(["python", "-m", "oip_asgi", str(iris), *HOST, "--workers", "2"], tmp_path / "log", more) as served:
+        block_until(lambda: served.log.read_text().count("Application startup complete") == 2, 60)
+        [curl] = re.findall(r"^try: (curl .*)$", served.log.read_text(), re.MULTILINE)
         for key, expected in (("s3cret", '"model_name":"iris"'), ("", "send the header x-api-key")):
-            asked = subprocess.run(["sh", "-c", f"KEY={key}; {curl}"], capture_output=True, text=True, check=True)
-            assert expected in asked.stdout
+            assert expected in printed_by(f"KEY={key}; {curl}")
     assert "Traceback" not in (tmp_path / "log").read_text()
 
 
@@ -127,9 +119,6 @@ def test_a_folder_that_changes_is_read_again(tmp_path: Path) -> None:
     write(tmp_path / "models/echo", {"implementation": "models.Echo"}, models=ECHO)
     with serving(["python", "-m", "oip_asgi", str(tmp_path / "models"), *HOST, "--reload"], tmp_path / "log") as served:
         write(tmp_path / "models/again", {"implementation": "models.Echo"}, models=ECHO)
-        end = time.monotonic() + 60
-        while "model 'again': takes" not in (tmp_path / "log").read_text():
-            assert time.monotonic() < end, (tmp_path / "log").read_text()
-            time.sleep(0.2)
+        block_until(lambda: "model 'again': takes" in served.log.read_text(), 60)
         served.wait_until_ready()
         assert httpx2.get(f"{served.url}/v2/models/again/ready").status_code == 200

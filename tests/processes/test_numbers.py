@@ -1,9 +1,7 @@
-"""Numbers of real processes: gunicorn's workers add up on one page, and Triton's client reads statistics and configuration."""
+"""Numbers of real processes: gunicorn's workers add up on one page."""
 
 from __future__ import annotations
 
-import subprocess
-import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -11,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.processes import ROOT, Served, get, post, serving, serving_module
+from tests.support.processes import ROOT, Served, get, post, serving
 from tests.support.talk import block_until
 
 pytest.importorskip("prometheus_client", reason="needs the extra [prometheus]")
@@ -67,56 +65,3 @@ def test_the_numbers_of_four_workers_add_up(tmp_path: Path) -> None:
         block_until(lambda: samples(served, "oip_requests_in_progress", model="echo", state="running") == [0])
         assert samples(served, "oip_model_ready", model="echo") == [1]
         assert samples(served, "oip_model_ready", model="loads") == [1]
-
-
-HTTP = """
-import numpy as np
-import tritonclient.http as http
-with http.InferenceServerClient({address!r}) as client:
-    tensor = http.InferInput("x", [1, 2], "FP32")
-    tensor.set_data_from_numpy(np.ones((1, 2), np.float32))
-    for _ in range(3):
-        client.infer("declared", [tensor])
-    [stats] = client.get_inference_statistics("declared")["model_stats"]
-    counts = stats["inference_stats"]["success"]["count"], stats["inference_stats"]["queue"]["count"]
-    assert (stats["name"], stats["version"], stats["inference_count"], counts) == ("declared", "1", 3, (3, 3)), stats
-    assert {{each["name"] for each in client.get_inference_statistics()["model_stats"]}} >= {{"declared", "versioned", "org/model"}}
-    assert [each["version"] for each in client.get_inference_statistics("versioned", "2")["model_stats"]] == ["2"]
-    config = client.get_model_config("declared")
-    assert (config["max_batch_size"], config["input"][0]["data_type"]) == (0, "TYPE_FP32"), config
-"""
-
-GRPC = """
-import numpy as np
-import tritonclient.grpc as grpc
-client = grpc.InferenceServerClient({address!r})
-tensor = grpc.InferInput("x", [1, 2], "FP32")
-tensor.set_data_from_numpy(np.ones((1, 2), np.float32))
-for _ in range(3):
-    client.infer("declared", [tensor])
-[stats] = client.get_inference_statistics("declared").model_stats
-assert (stats.name, stats.version, stats.inference_count, stats.inference_stats.queue.count) == ("declared", "1", 3, 3), stats
-as_json = client.get_inference_statistics("declared", as_json=True)
-assert as_json["model_stats"][0]["inference_count"] == "3", as_json
-config = client.get_model_config("declared").config
-assert (config.max_batch_size, config.input[0].name, list(config.input[0].dims)) == (0, "x", [-1, 2]), config
-"""
-
-
-@pytest.mark.clients
-@pytest.mark.parametrize(
-    ("serve", "script"),
-    [
-        (["tests.support.served", "install"], HTTP),
-        (["tests.support.served_grpc", "grpc"], GRPC),
-        (["tests.support.served_grpc", "grpc.aio"], GRPC),
-    ],
-    ids=["http", "grpc", "grpc.aio"],
-)
-def test_tritonclient_reads_statistics_and_configuration(serve: list[str], script: str) -> None:
-    with serving_module(*serve) as (_, address):
-        # in a process of its own: its messages have the names of others that tests import
-        done = subprocess.run(
-            [sys.executable, "-c", script.format(address=address)], capture_output=True, text=True, timeout=120, check=False
-        )
-    assert done.returncode == 0, done.stderr

@@ -17,16 +17,17 @@ import numpy as np
 import uvicorn
 from starlette.applications import Starlette
 
-from oip_asgi import InferenceServer, OIPApp, ResponseCache, SharedMemory, TensorSpec
+from oip_asgi import InferenceServer, LoadParameters, OIPApp, ResponseCache, SharedMemory, TensorSpec
 from oip_asgi.grpc import add_to_server
 from tests.support.inside.values import Array
+from tests.support.served import add_models
 
 CLASSES = [f"class {number}" for number in range(10)]
 
 
 def make_server(prefix: str) -> InferenceServer:
     server = InferenceServer("complete", "1", model_control=True, shared_memory=SharedMemory(allow=lambda key: key.startswith(prefix)))
-    server.register("echo", lambda **inputs: inputs)
+    add_models(server)
     server.register("kept", lambda x: np.array([time.perf_counter()]), cache=ResponseCache())
 
     @server.model(
@@ -46,6 +47,13 @@ def make_server(prefix: str) -> InferenceServer:
         return lambda x: x
 
     server.register("loaded", load=load)
+
+    def load_affine(parameters: LoadParameters) -> Any:
+        offset = parameters.config.get("offset", 0)
+        weights = np.frombuffer(parameters.files.get("1/weights", bytes(4)), "<f4")
+        return lambda x: x * weights + offset
+
+    server.register("org/affine", load=load_affine, inputs=[TensorSpec("x", "FP32", [-1])])
     return server
 
 

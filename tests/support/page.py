@@ -3,42 +3,66 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 from collections.abc import Callable, Mapping
-from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
+from urllib.parse import urlencode
 
 from playwright.sync_api import Browser, Locator, Page, Route, expect
 
+from tests.support.processes import Served
 
-class Seen:
-    """What happened in a page: what its console says, and what it asked for."""
+Routes: TypeAlias = Mapping[Any, Callable[[Route], object]]
 
-    def __init__(self, page: Page) -> None:
-        self.console: list[str] = []
+
+class Show:
+    """Opens the page of a site, and notes what its pages ask for and what their consoles say."""
+
+    def __init__(self, site: Served, browser: Browser) -> None:
+        self.site, self._browser = site, browser
         self.urls: list[str] = []
-        page.on("console", lambda message: self.console.append(message.text))
+        self.console: list[str] = []
+        self.pages: list[Page] = []
+
+    def __call__(self, model: str, routes: Routes | None = None, /, **options: Any) -> Page:
+        """A page that shows a model."""
+        page = self.open(f"/v2/docs#{urlencode({'model': model})}", routes, **options)
+        expect(page.locator("h2")).to_have_text(model)
+        return page
+
+    def open(self, place: str, routes: Routes | None = None, /, *, refused: bool = False, script: str = "", **options: Any) -> Page:
+        """A page at a path of the site, or at an address.
+
+        Args:
+            place: Where.
+            routes: What it asks for is answered by the function for its pattern, from the beginning.
+            refused: Whether Chromium may say of a request that it failed.
+            script: What it runs first.
+            options: Of Playwright's context.
+        """
+        page = self._browser.new_context(**{"viewport": {"width": 1200, "height": 900}, **options}).new_page()
+        page.set_default_timeout(15_000)
+        expected = "Failed to load resource" if refused else None
+        page.on("console", lambda message: None if message.text.partition(":")[0] == expected else self.console.append(message.text))
         page.on("pageerror", lambda error: self.console.append(str(error)))
         page.on("request", lambda request: self.urls.append(request.url))
+        page.add_init_script(script)
+        for pattern, answer in (routes or {}).items():
+            page.route(pattern, answer)
+        page.goto(self.site.url + place if place.startswith("/") else place)
+        self.pages.append(page)
+        return page
 
 
-def opened(
-    browser: Browser, address: str, routes: Mapping[str, Callable[[Route], object]] | None = None, /, **options: Any
-) -> tuple[Page, Seen]:
-    """A page at an address. What it asks for is answered by the function for its pattern among the `routes`, from the beginning."""
-    page = browser.new_context(**{"viewport": {"width": 1200, "height": 900}, **options}).new_page()
-    page.set_default_timeout(15_000)
-    seen = Seen(page)
-    for pattern, answer in (routes or {}).items():
-        page.route(pattern, answer)
-    page.goto(address)
-    return page, seen
+def turn_to(page: Page, model: str) -> None:
+    """Show another model, as a link does."""
+    page.goto(f"{page.url.partition('#')[0]}#{urlencode({'model': model})}")
+    expect(page.locator("h2")).to_have_text(model)
 
 
-def picture(page: Page, name: str) -> None:
-    if folder := os.environ.get("SCREENSHOTS"):
-        page.screenshot(path=Path(folder) / f"{name}.png", full_page=True)
+def send(page: Page) -> None:
+    page.click("#send")
+    expect(page.locator("#status")).to_have_text("200 OK")
 
 
 def show_models(page: Page) -> None:
@@ -81,8 +105,7 @@ def ran_in(page: Page, code: str) -> Any:
 
 
 def seen_by(page: Page) -> list[Any]:
-    page.click("#send")
-    expect(page.locator("#answer .badge")).to_have_text("200 OK")
+    send(page)
     answer = answer_of(page)
     return list(answer["outputs"][0]["data"])
 

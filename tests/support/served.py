@@ -13,6 +13,11 @@ from tests.support.run_server import run_uvicorn
 
 def make_server() -> InferenceServer:
     server = InferenceServer("served", "7")
+    add_models(server)
+    return server
+
+
+def add_models(server: InferenceServer) -> None:
     server.register("echo", lambda **inputs: inputs)
     server.register("declared", lambda x: x, inputs=[TensorSpec("x", "FP32", [-1, 2])], outputs=[TensorSpec("y", "FP32", [-1, 2])])
     for version in (1, 2):
@@ -22,8 +27,6 @@ def make_server() -> InferenceServer:
     @server.model("fails")
     def fails(x: Any) -> Any:
         raise RuntimeError("on purpose")
-
-    return server
 
 
 def make_app() -> Any:

@@ -55,9 +55,8 @@ def nested_arrays() -> Iterator[Hostile]:
 def conversions() -> Iterator[Hostile]:
     elements = MAX_BODY_BYTES // 16
     text = document(f"[{elements}]", array_of("1", elements))
-    yield Hostile(
-        "40 large bodies of clients that go", post("gated", text), (), goes_on=False, times=40, leaves=True, honest=post("gated", GOOD)
-    )
+    sent, honest = post("gated", text), post("gated", GOOD)
+    yield Hostile("40 large bodies of clients that go", sent, (), goes_on=False, times=40, leaves=True, honest=honest)
 
 
 def unread() -> Iterator[Hostile]:
@@ -65,10 +64,8 @@ def unread() -> Iterator[Hostile]:
         body = b'{"n":%d}' % n
         return head_of(f"models/unread/{action}", f"Content-Length: {len(body)}"), body
 
-    streams = asked("generate_stream", 10**6)
-    yield Hostile(
-        "as many streams as slots that nobody reads", streams, (), goes_on=False, times=4, stays=True, honest=asked("generate", 1)
-    )
+    streams, honest = asked("generate_stream", 10**6), asked("generate", 1)
+    yield Hostile("as many streams as slots that nobody reads", streams, (), goes_on=False, times=4, stays=True, honest=honest)
 
 
 def answers() -> Iterator[Hostile]:
@@ -84,25 +81,14 @@ def answers() -> Iterator[Hostile]:
 
 def binary_strings() -> Iterator[Hostile]:
     elements = MAX_BODY_BYTES // 7 - 100
-    text = document(
-        f"[{elements}]", "", datatype="B\\u0059TES", parameters=f'{{"binary_data_size":{6 * elements}}}', more=',"parameters":{"n":1}'
-    )
-    body = text + b"\2\0\0\0ab" * elements
-    yield Hostile("binary strings under an escaped name", post("any", body, f"{HEADER}: {len(text)}"), (200,), grows=OF_STRINGS)
-    back = document(
-        f"[{elements}]",
-        "",
-        datatype="BYTES",
-        parameters=f'{{"binary_data_size":{6 * elements}}}',
-        more=',"parameters":{"binary_data_output":true}',
-    )
-    yield Hostile(
-        "binary strings that come back",
-        post("echo", back + b"\2\0\0\0ab" * elements, f"{HEADER}: {len(back)}"),
-        (200,),
-        grows=OF_STRINGS,
-        is_right=lambda answer: answer.endswith(b"\2\0\0\0ab" * elements),
-    )
+    size, data = f'{{"binary_data_size":{6 * elements}}}', b"\2\0\0\0ab" * elements
+    for name, model, datatype, more, is_right in (
+        ("under an escaped name", "any", "B\\u0059TES", '"n":1', None),
+        ("that come back", "echo", "BYTES", '"binary_data_output":true', lambda answer: answer.endswith(data)),
+    ):
+        text = document(f"[{elements}]", "", datatype=datatype, parameters=size, more=f',"parameters":{{{more}}}')
+        parts = post(model, text + data, f"{HEADER}: {len(text)}")
+        yield Hostile(f"binary strings {name}", parts, (200,), grows=OF_STRINGS, is_right=is_right)
 
 
 def frames() -> Iterator[Hostile]:
@@ -201,18 +187,5 @@ def numbers_of_rows() -> Iterator[Hostile]:
 
 def points() -> list[Hostile]:
     """All rows of this file."""
-    return [
-        *slow_numbers(),
-        *nested_arrays(),
-        *conversions(),
-        *unread(),
-        *answers(),
-        *binary_strings(),
-        *frames(),
-        *digits(),
-        *tiny_inputs(),
-        *small_items(),
-        *empty_tensors(),
-        *documents(),
-        *numbers_of_rows(),
-    ]
+    made = (slow_numbers, nested_arrays, conversions, unread, answers, binary_strings, frames, digits, tiny_inputs, small_items)
+    return [row for make in (*made, empty_tensors, documents, numbers_of_rows) for row in make()]

@@ -102,13 +102,8 @@ LONG = "n" * MEGABYTE
 
 
 def shape_rows() -> Iterator[Hostile]:
-    for shape in (
-        "[1099511627776]",
-        "[4611686018427387904]",
-        "[18446744073709551613]",
-        "[0,4611686018427387904]",
-        "[4294967296,4294967296]",
-    ):
+    sizes = ("1099511627776", "4611686018427387904", "18446744073709551613", "0,4611686018427387904", "4294967296,4294967296")
+    for shape in (f"[{each}]" for each in sizes):
         for datatype in ("FP32", "BYTES"):
             data = '["a"]' if datatype == "BYTES" else "[1]"
             yield Hostile(f"shape {shape} {datatype}", post("echo", document(shape, data, datatype=datatype)))
@@ -187,18 +182,12 @@ def framing_rows() -> Iterator[Hostile]:
     for value in ("-1", "0x10", "1e3", "9" * 5000, "18446744073709551617", "٣".encode().decode("latin-1")):
         name = value if len(value) < 30 else f"of {len(value):,} digits"
         yield Hostile(f"Inference-Header-Content-Length {name}", post("one", GOOD, f"Inference-Header-Content-Length: {value}"))
-    yield Hostile(
-        "Content-Length twice",
-        (head("one", f"Content-Length: {size}", f"Content-Length: {size + 1}"), GOOD),
-        (400,),
-        goes_on=False,
-        ends=True,
-    )
+    twice = head("one", f"Content-Length: {size}", f"Content-Length: {size + 1}")
+    yield Hostile("Content-Length twice", (twice, GOOD), (400,), goes_on=False, ends=True)
     yield Hostile("Content-Length that is too long", (head("one", f"Content-Length: {size + 9}"), GOOD), (), goes_on=False, ends=True)
     yield Hostile("Content-Length that is too short", (head("one", f"Content-Length: {size - 9}"), GOOD), (400,), goes_on=False, ends=True)
-    yield Hostile(
-        "a body that ends early, in chunks", (head("one", "Transfer-Encoding: chunked"), b"ff\r\n{"), (), goes_on=False, ends=True
-    )
+    early = (head("one", "Transfer-Encoding: chunked"), b"ff\r\n{")
+    yield Hostile("a body that ends early, in chunks", early, (), goes_on=False, ends=True)
     chunked = (head("one", "Transfer-Encoding: chunked"), b"%x\r\n%b\r\n0\r\n\r\n" % (size, GOOD), b"garbage\r\n\r\n")
     yield Hostile("chunks with garbage behind their end", chunked, (200, 400), goes_on=False)
     yield Hostile("a chunk that is longer than it says", (chunked[0], b"5\r\n%b\r\n0\r\n\r\n" % GOOD), (400,), goes_on=False)

@@ -7,10 +7,9 @@ import re
 from datetime import UTC, datetime
 
 import pytest
-from playwright.sync_api import Browser, Page, Route, expect
+from playwright.sync_api import Page, Route, expect
 
-from tests.support.page import opened, write_json
-from tests.support.processes import Served
+from tests.support.page import Show, write_json
 
 MOMENT = r"(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d UTC)"
 
@@ -23,8 +22,8 @@ def moment_in(page: Page, place: str, pattern: str) -> datetime:
     return datetime.strptime(found[1], "%Y-%m-%d %H:%M:%S %Z").replace(tzinfo=UTC)
 
 
-def test_a_failure_says_when_it_was_by_the_servers_clock(site: Served, browser: Browser) -> None:
-    page, _ = opened(browser, f"{site.url}/v2/docs#model=raises", timezone_id="Asia/Tokyo")
+def test_a_failure_says_when_it_was_by_the_servers_clock(show: Show) -> None:
+    page = show("raises", refused=True, timezone_id="Asia/Tokyo")
     page.clock.set_system_time("2001-02-03T04:05:06")  # this browser's clock is wrong
     before = datetime.now(UTC)
     page.click("#send")
@@ -40,8 +39,8 @@ def test_a_failure_says_when_it_was_by_the_servers_clock(site: Served, browser: 
     expect(page.locator("#when")).to_be_hidden()  # the answer says what is wrong with it
 
 
-def test_the_bytes_of_an_answer_are_counted(site: Served, browser: Browser) -> None:
-    page, _ = opened(browser, f"{site.url}/v2/docs#model=greet")
+def test_the_bytes_of_an_answer_are_counted(show: Show) -> None:
+    page = show("greet")
     tensor = {"name": "names", "shape": [1], "datatype": "BYTES", "data": ["Zoë"]}
     write_json(page, json.dumps({"inputs": [tensor]}))
     with page.expect_response("**/greet/infer") as answer:
@@ -59,11 +58,11 @@ def test_the_bytes_of_an_answer_are_counted(site: Served, browser: Browser) -> N
 
 
 @pytest.mark.parametrize(("status", "hidden"), [(429, True), (500, False), (503, False)])
-def test_a_host_that_sends_no_date(site: Served, browser: Browser, status: int, hidden: bool) -> None:
+def test_a_host_that_sends_no_date(show: Show, status: int, hidden: bool) -> None:
     def refuse(route: Route) -> None:
         route.fulfill(status=status, json={"error": "no"})
 
-    page, _ = opened(browser, f"{site.url}/v2/docs#model=iris", {"**/infer": refuse})
+    page = show("iris", {"**/infer": refuse}, refused=True)
     page.click("#send")
     expect(page.locator("#failure")).to_have_text("no")
     expect(page.locator("#when")).to_be_visible(visible=not hidden)
@@ -71,16 +70,9 @@ def test_a_host_that_sends_no_date(site: Served, browser: Browser, status: int, 
         moment_in(page, "#when", rf"That was at {MOMENT} by this browser's clock\.")
 
 
-def test_a_stream_that_fails_says_when_that_was(site: Served, browser: Browser) -> None:
-    page, _ = opened(browser, f"{site.url}/v2/docs#model=breaks")
-    page.click("#send")
-    moment_in(page, "#look .failed + .faint", rf"That was at {MOMENT} by the server's clock\.")
-    expect(page.locator("#when")).to_be_hidden()
-
-
-def test_a_row_that_the_server_counts_from_0_is_named_as_the_page_counts_it(site: Served, browser: Browser) -> None:
+def test_a_row_that_the_server_counts_from_0_is_named_as_the_page_counts_it(show: Show) -> None:
     told = "input 'x', row 1, column 2 is missing: expected a finite number"
     refuse = {"**/iris/infer": lambda route: route.fulfill(status=400, json={"error": told})}
-    page, _ = opened(browser, f"{site.url}/v2/docs#model=iris", refuse)
+    page = show("iris", refuse, refused=True)
     page.click("#send")
     expect(page.locator("#failure")).to_have_text(f"{told} (the server counts rows from 0: this is row 2 here)")

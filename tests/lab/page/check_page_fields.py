@@ -11,28 +11,18 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from playwright.sync_api import Browser, Locator, Page, expect
+from playwright.sync_api import Locator, Page, expect
 
-from tests.support.page import (
-    answer_of,
-    code_of,
-    drawn,
-    opened,
-    picture,
-    seen_by,
-    write_json,
-)
+from tests.support.page import Show, answer_of, code_of, drawn, seen_by, send, turn_to, write_json
 from tests.support.page_site import RED
-from tests.support.processes import Served
 
 
-def test_fields_of_numbers_and_texts(site: Served, browser: Browser) -> None:
-    page, seen = opened(browser, f"{site.url}/v2/docs#model=iris")
+def test_fields_of_numbers_and_texts(show: Show) -> None:
+    page = show("iris")
     field = page.get_by_label("x FP32 [-1, 4]")
     expect(field).to_have_value("0.0, 0.0, 0.0, 0.0")
     field.fill("1, 2 3;4\n0 9 0 0")
-    page.click("#send")
-    expect(page.locator("#answer .badge")).to_have_text("200 OK")
+    send(page)
     assert answer_of(page)["outputs"][0]["data"] == [3, 1]
     for wrong, told in (
         ("1, 2, x, 4", 'x: "x" is not a number'),
@@ -57,30 +47,25 @@ def test_fields_of_numbers_and_texts(site: Served, browser: Browser) -> None:
     page.click("#send")
     assert answer_of(page)["label"] == [3, 0]
     expect(page.locator("#look thead tr")).to_have_text(["answeredsent", "rowlabelx 0x 1x 2x 3"])  # two rows, though they were sent flat
-    page.goto(f"{site.url}/v2/docs#model=greet")
+    turn_to(page, "greet")
     page.get_by_label("names text").fill('Ada\nit\'s "é"')
     page.click("#send")
     assert answer_of(page)["outputs"][0]["data"] == ["hello Ada", 'hello it\'s "é"']
-    page.goto(f"{site.url}/v2/docs#model=scalar")
+    turn_to(page, "scalar")
     page.get_by_label("factor FP64").fill("3")
     page.get_by_label("x FP64").fill("1.5")
     page.click("#send")
     assert answer_of(page)["outputs"][0]["data"] == [4.5]
-    assert seen.console == []
 
 
-def test_a_comma_of_a_decimal_is_never_read_as_one_between_numbers(site: Served, browser: Browser) -> None:
-    page, seen = opened(browser, f"{site.url}/v2/docs#model=iris")
+def test_a_comma_of_a_decimal_is_never_read_as_one_between_numbers(show: Show) -> None:
+    page = show("iris")
     field = page.get_by_label("x FP32 [-1, 4]")
     expect(field).to_have_value("0.0, 0.0, 0.0, 0.0")
     for written, word in (
-        ("5,9 3,0 5,1 1,8", "5,9"),
         ("5,9; 3,0; 5,1; 1,8", "5,9"),
-        ("5,9, 3,0, 5,1, 1,8", "5,9"),
         ("5\t3\t5\t1,8", "1,8"),  # as a spreadsheet copies a row
         ("6,9\n3,0\n5\n5,1\n1,8", "6,9"),  # and a column
-        (",9 ,1 ,2 ,3", ",9"),
-        ("1,2; 3,4", "1,2"),
         ("1, 2, 3,4", "3,4"),
         ("[1.234,5 2 3]", "1.234,5"),
     ):
@@ -90,20 +75,17 @@ def test_a_comma_of_a_decimal_is_never_read_as_one_between_numbers(site: Served,
     page.click("#send")
     expect(field).to_be_focused()
     expect(page.locator("#answer")).to_be_hidden()
-    assert seen.console == []
 
 
-def test_numbers_are_separated_as_people_and_programs_do(site: Served, browser: Browser) -> None:
-    page, seen = opened(browser, f"{site.url}/v2/docs#model=iris")
+def test_numbers_are_separated_as_people_and_programs_do(show: Show) -> None:
+    page = show("iris")
     field, told = page.get_by_label("x FP32 [-1, 4]"), page.locator("#fields .failed")
     expect(field).to_have_value("0.0, 0.0, 0.0, 0.0")
     for written in (
         "5.9, 3, 5, 1\n1, 2, 3, 4",
-        "5.9,3,5,1\n1,2,3,4",
         "5.9 3 5 1;1 2 3 4",
         "5.9\t3\t5\t1\n1\t2\t3\t4\n",
         "5.9\n3\n5\n1\n1\n2\n3\n4",
-        "[5.9, 3, 5, 1, 1, 2, 3, 4]",
         "[[5.9,3,5,1],[1,2,3,4]]",
         "[[5.9 3.  5.\n  1. ]\n [1.  2.  3.\n  4. ]]",  # as numpy prints it
         "[\n  [\n    5.9,\n    3,\n    5,\n    1\n  ],\n  [1, 2, 3, 4]\n]",
@@ -117,11 +99,10 @@ def test_numbers_are_separated_as_people_and_programs_do(site: Served, browser: 
     for wrong, why in (("[]", "x needs a number"), ("[1, 2, 3, 4", 'x: "[1" is not a number')):
         field.fill(wrong)
         expect(told).to_have_text(why)
-    assert seen.console == []
 
 
-def test_what_the_fields_cannot_show_of_the_json_is_told_and_not_sent(site: Served, browser: Browser) -> None:
-    page, seen = opened(browser, f"{site.url}/v2/docs#model=iris")
+def test_what_the_fields_cannot_show_of_the_json_is_told_and_not_sent(show: Show) -> None:
+    page = show("iris")
     field, told = page.get_by_label("x FP32 [-1, 4]"), page.locator("#fields .failed")
     expect(field).to_have_value("0.0, 0.0, 0.0, 0.0")
     field.fill("1, x")
@@ -141,23 +122,20 @@ def test_what_the_fields_cannot_show_of_the_json_is_told_and_not_sent(site: Serv
     expect(page.locator("#fields [aria-invalid]")).to_have_count(0)
     assert seen_by(page) == [3]
     assert answer_of(page)["id"] == "seven"
-    page.goto(f"{site.url}/v2/docs#model=greet")
+    turn_to(page, "greet")
     page.get_by_label("names text").fill("")
     expect(told).to_have_text("names needs a text")
-    assert seen.console == []
 
 
-def test_a_file_is_sent(site: Served, browser: Browser) -> None:
-    page, seen = opened(browser, f"{site.url}/v2/docs#model=files")
+def test_a_file_is_sent(show: Show) -> None:
+    page = show("files")
     page.set_input_files("#fields input[type=file]", [{"name": "a.bin", "mimeType": "image/png", "buffer": b"\x00\xfe"}])
-    page.click("#send")
-    expect(page.locator("#answer .badge")).to_have_text("200 OK")
+    send(page)
     assert answer_of(page)["outputs"][0]["data"] == ["/wD+"]  # the model puts a byte before it
-    assert seen.console == []
 
 
-def test_the_example_of_a_file_is_a_picture_until_it_is_removed(site: Served, browser: Browser) -> None:
-    page, seen = opened(browser, f"{site.url}/v2/docs#model=files")
+def test_the_example_of_a_file_is_a_picture_until_it_is_removed(show: Show) -> None:
+    page = show("files")
     expect(page.locator("#fields .thumb")).to_have_text(re.compile(r"^a picture, 64 \u00d7 64 pixels, PNG, \d+ bytes$"))
     assert page.locator("#fields canvas").evaluate("canvas => [canvas.width, canvas.height]") == [64, 64]
     sent = json.loads(page.input_value("#body"))["inputs"][0]["data"][0]
@@ -172,15 +150,13 @@ def test_the_example_of_a_file_is_a_picture_until_it_is_removed(site: Served, br
     expect(page.locator("#answer")).to_be_hidden()
     page.get_by_label("file BYTES base64").fill("AAA=")
     assert seen_by(page) == ["/wAA"]
-    assert seen.console == []
 
 
-def test_a_file_for_a_codec_of_the_user_is_the_whole_body(site: Served, browser: Browser, tmp_path: Path) -> None:
-    page, seen = opened(browser, f"{site.url}/v2/docs#model=picture")
+def test_a_file_for_a_codec_of_the_user_is_the_whole_body(show: Show, tmp_path: Path) -> None:
+    page = show("picture")
     (tmp_path / "it's.png").write_bytes(b"\x00\xfe\xff")
     page.set_input_files("#fields input[type=file]", tmp_path / "it's.png")
-    page.click("#send")
-    expect(page.locator("#answer .badge")).to_have_text("200 OK")
+    send(page)
     expect(page.locator("#answer .line")).to_contain_text("and 7 bytes of tensors")
     assert answer_of(page)["outputs"][0]["shape"] == [1]
     subprocess.run(["sh", "-c", code_of(page, "curl")], cwd=tmp_path, check=True)
@@ -188,11 +164,10 @@ def test_a_file_for_a_codec_of_the_user_is_the_whole_body(site: Served, browser:
     done = subprocess.run([sys.executable, "-c", code_of(page, "httpx2")], cwd=tmp_path, capture_output=True, text=True, check=True)
     assert done.stdout.endswith("\\x03\\x00\\x00\\x00\\x00\\xfe\\xff'\n")
     expect(page.locator("#languages button")).to_have_text(["curl", "httpx2"])
-    assert seen.console == []
 
 
-def test_a_frame_is_a_table(site: Served, browser: Browser) -> None:
-    page, seen = opened(browser, f"{site.url}/v2/docs#model=people")
+def test_a_frame_is_a_table(show: Show) -> None:
+    page = show("people")
     expect(page.locator("#docstring > *")).to_have_text(["A line for each of them:", "in the order that they cameage last"])
     expect(page.locator("#docstring :is(strong, li, code)")).to_have_text(["each", "in the order that they came", "age last", "age"])
     expect(page.locator("#fields tbody tr")).to_have_text(["age INT64", "city text"])
@@ -204,17 +179,14 @@ def test_a_frame_is_a_table(site: Served, browser: Browser) -> None:
     page.get_by_label("age, row 2").fill("")
     expect(page.locator("#fields .failed")).to_have_text("age, row 2 needs a number")
     page.get_by_label("age, row 2").fill("42")
-    page.click("#send")
-    expect(page.locator("#answer .badge")).to_have_text("200 OK")
+    send(page)
     assert answer_of(page)["outputs"][0]["data"] == ["Bern 31", "Ulm 42"]
     expect(page.locator("#totals")).to_contain_text("Calls of the model since the start: 1, with 2 rows.")
     expect(page.locator("#options")).to_contain_text("Rows in a batch max_batch_size=up to 8")
-    picture(page, "frame")
-    assert seen.console == []
 
 
-def test_a_row_is_chosen_picked_and_left_out(site: Served, browser: Browser) -> None:
-    page, seen = opened(browser, f"{site.url}/v2/docs#model=churn")
+def test_a_row_is_chosen_picked_and_left_out(show: Show) -> None:
+    page = show("churn")
     assert seen_by(page) == ["31 5200.25 Bern pro 2021-03-01 00:00:00 True"]
     expect(page.get_by_label("plan, row 1").locator("option")).to_have_text(["basic", "pro", "missing"])
     kinds = ["INT64 or missing", "FP64 or missing", "text or missing", "text or missing", "date or missing", "BOOL"]
@@ -235,28 +207,25 @@ def test_a_row_is_chosen_picked_and_left_out(site: Served, browser: Browser) -> 
     page.click("#with-fields")  # what is missing is still missing
     expect(page.get_by_label("age, row 1")).to_have_value("")
     assert seen_by(page) == ["missing missing missing missing missing False"]
-    assert seen.console == []
 
 
-def test_a_date_whose_example_has_a_time_of_the_day_is_called_so(site: Served, browser: Browser) -> None:
-    page, seen = opened(browser, f"{site.url}/v2/docs#model=when")
+def test_a_date_whose_example_has_a_time_of_the_day_is_called_so(show: Show) -> None:
+    page = show("when")
     expect(page.locator("#fields label").first).to_have_text("date date and time [-1]")
     expect(page.locator("#inputs td:nth-child(2)").first).to_have_text("date and time")
-    assert seen.console == []
 
 
-def test_the_only_column_has_missing_values_too(site: Served, browser: Browser) -> None:
-    page, seen = opened(browser, f"{site.url}/v2/docs#model=towns")
+def test_the_only_column_has_missing_values_too(show: Show) -> None:
+    page = show("towns")
     expect(page.locator("#fields tbody th")).to_have_text("town text or missing")
     assert seen_by(page) == ["Bern"]
     page.get_by_label("town, row 1").fill("")
     expect(page.get_by_label("town, row 1")).to_have_attribute("placeholder", "missing")
     assert seen_by(page) == ["missing"]
-    assert seen.console == []
 
 
-def test_rows_are_pasted_and_read_from_a_file(site: Served, browser: Browser) -> None:
-    page, seen = opened(browser, f"{site.url}/v2/docs#model=churn")
+def test_rows_are_pasted_and_read_from_a_file(show: Show) -> None:
+    page = show("churn")
     text = 'city;plan;age;income;since;active\nBern;pro;31;1.5;2021-03-01;1\n;;;;;false\n"Ulm; south";basic;42;2;2024-11-20 08:00:00;true\n'
     rows = [
         "31 1.5 Bern pro 2021-03-01 00:00:00 True",
@@ -275,7 +244,6 @@ def test_rows_are_pasted_and_read_from_a_file(site: Served, browser: Browser) ->
         "2missing missing missing missing missing Falsemissingmissingmissingmissingmissingfalse"
     )
     expect(page.locator("#look tbody tr").nth(2)).to_contain_text("422Ulm; southbasic")
-    picture(page, "rows")
     page.get_by_role("button", name="Remove the last row").click()
     page.get_by_label("age, row 2").focus()
     paste(page, "7\t0.5\tKiel\n8\t0.25\tBonn\n")
@@ -284,11 +252,10 @@ def test_rows_are_pasted_and_read_from_a_file(site: Served, browser: Browser) ->
     page.get_by_label("active, row 2").select_option("false")
     page.get_by_label("active, row 3").select_option("true")
     assert seen_by(page) == [rows[0], "7 0.5 Kiel missing missing False", "8 0.25 Bonn missing missing True"]
-    assert seen.console == []
 
 
-def test_a_table_of_some_columns_leaves_the_others_empty(site: Served, browser: Browser) -> None:
-    page, seen = opened(browser, f"{site.url}/v2/docs#model=churn")
+def test_a_table_of_some_columns_leaves_the_others_empty(show: Show) -> None:
+    page = show("churn")
     expect(page.get_by_label("age, row 1")).to_have_value("31")
     read, told = page.locator("#fields [role=status]"), page.locator("#fields .failed")
     text = "age,typo_plan,income\n40,pro,1.5\n41,basic,2.5\n"
@@ -308,16 +275,14 @@ def test_a_table_of_some_columns_leaves_the_others_empty(site: Served, browser: 
     assert seen_by(page) == ["40 7.5 Kiel missing missing True", "41 8.5 Bonn missing missing False"]
     page.click("#reset")
     expect(read).to_be_hidden()
-    page.goto(f"{site.url}/v2/docs#model=people")
-    expect(page.locator("h2")).to_have_text("people")
+    turn_to(page, "people")
     page.get_by_label("age, row 1").focus()
     paste(page, "age\n31\n")
     expect(told).to_have_text("city needs a text")
-    assert seen.console == []
 
 
-def test_a_table_of_other_columns_is_not_read(site: Served, browser: Browser) -> None:
-    page, seen = opened(browser, f"{site.url}/v2/docs#model=churn")
+def test_a_table_of_other_columns_is_not_read(show: Show) -> None:
+    page = show("churn")
     row = ["31 5200.25 Bern pro 2021-03-01 00:00:00 True"]
     expect(page.get_by_label("age, row 1")).to_have_value("31")
     read, told = page.locator("#fields [role=status]"), page.locator("#fields .failed")
@@ -345,11 +310,10 @@ def test_a_table_of_other_columns_is_not_read(site: Served, browser: Browser) ->
         file.set_input_files([{"name": "a.csv", "mimeType": "text/csv", "buffer": text.encode()}])
         expect(read).to_have_text("6 of 6 columns read")  # rows by place, one value of which is wrong
         expect(page.get_by_label("city, row 1")).to_have_value("Ulm")
-    assert seen.console == []
 
 
-def test_another_row_is_that_above(site: Served, browser: Browser) -> None:
-    page, seen = opened(browser, f"{site.url}/v2/docs#model=churn")
+def test_another_row_is_that_above(show: Show) -> None:
+    page = show("churn")
     page.get_by_label("city, row 1").fill("")
     page.get_by_role("button", name="Add a row").click()
     expect(page.get_by_label("age, row 2")).to_be_focused()
@@ -358,7 +322,6 @@ def test_another_row_is_that_above(site: Served, browser: Browser) -> None:
     page.get_by_label("age, row 2").fill("x")
     page.get_by_role("button", name="Add a row").click()
     expect(page.get_by_label("age, row 3")).to_have_value("")
-    assert seen.console == []
 
 
 def paste(page: Page, text: str) -> None:
@@ -372,8 +335,8 @@ def paste(page: Page, text: str) -> None:
     )
 
 
-def test_rows_of_a_class_are_chosen(site: Served, browser: Browser) -> None:
-    page, seen = opened(browser, f"{site.url}/v2/docs#model=customers")
+def test_rows_of_a_class_are_chosen(show: Show) -> None:
+    page = show("customers", refused=True)
     expect(page.locator("#fields tbody th")).to_have_text(["age INT64, expected: 0 to 120", "plan text", "city text or missing"])
     page.get_by_label("plan, row 1").select_option("pro")
     page.get_by_label("city, row 1").fill("")
@@ -400,11 +363,10 @@ def test_rows_of_a_class_are_chosen(site: Served, browser: Browser) -> None:
     expect(page.locator("#look tbody tr")).to_have_text(["11 pro None1promissing", "22 basic Bern2basicBern"])
     page.click("#with-fields")
     expect(page.get_by_label("city, row 2")).to_have_value("Bern")
-    assert {text.partition(":")[0] for text in seen.console} == {"Failed to load resource"}
 
 
-def test_a_scalar_shows_its_default(site: Served, browser: Browser) -> None:
-    page, seen = opened(browser, f"{site.url}/v2/docs#model=scaled")
+def test_a_scalar_shows_its_default(show: Show) -> None:
+    page = show("scaled")
     page.get_by_label("x FP32").fill("1 2")
     expect(page.get_by_label("factor FP64")).to_have_attribute("placeholder", "default 2.5")
     expect(page.get_by_label("exact BOOL").locator("option:checked")).to_have_text("default false")
@@ -414,11 +376,10 @@ def test_a_scalar_shows_its_default(site: Served, browser: Browser) -> None:
     assert seen_by(page) == [4, 7]
     page.get_by_label("exact BOOL").select_option("default false")
     assert seen_by(page) == [3, 6]
-    assert seen.console == []
 
 
-def test_one_number_has_one_line(site: Served, browser: Browser) -> None:
-    page, seen = opened(browser, f"{site.url}/v2/docs#model=ranged")
+def test_one_number_has_one_line(show: Show) -> None:
+    page = show("ranged")
     count, share, told = page.get_by_label("count INT64"), page.get_by_label("share FP32"), page.locator("#fields .failed")
     expect(page.locator("#fields textarea, #fields .tools button, #fields .pick")).to_have_count(0)
     assert len({box["height"] for box in map(Locator.bounding_box, page.locator("#fields :is(input, select)").all()) if box}) == 1
@@ -452,24 +413,22 @@ def test_one_number_has_one_line(site: Served, browser: Browser) -> None:
     expect(told).to_have_text(re.compile("^count: .* is not a number$"))
     page.click("#reset")
     assert seen_by(page) == ["[0] [[0.0]] 2.5"]
-    assert seen.console == []
 
 
-def test_what_an_input_takes_is_among_the_inputs_and_outputs(site: Served, browser: Browser) -> None:
-    page, seen = opened(browser, f"{site.url}/v2/docs#model=ranged", viewport={"width": 360, "height": 740})
+def test_what_an_input_takes_is_among_the_inputs_and_outputs(show: Show) -> None:
+    page = show("ranged", viewport={"width": 360, "height": 740})
     lines = ["countINT64[1]", "expected: -5 to 100", "shareFP32[1, 1]", "expected: 1 or less", "factor (optional)FP64[1]", "default 2.5"]
     expect(page.locator("#inputs tr:has(td)")).to_have_text(lines)
     expect(page.locator("#outputs tr:has(td)")).to_have_text(["seentext[-1]"])
-    page.goto(f"{site.url}/v2/docs#model=customers")
+    turn_to(page, "customers")
     expect(page.locator("#inputs tr:has(td)")).to_have_text(
         ["ageINT64[-1]", "expected: 0 to 120", "plantext[-1]", "one of basic, pro", "citytext or missing[-1]"]
     )
     assert page.evaluate("document.querySelector('#inputs').closest('.scroll').scrollWidth") <= 360
-    assert seen.console == []
 
 
-def test_a_large_array_comes_from_a_file(site: Served, browser: Browser, tmp_path: Path) -> None:
-    page, seen = opened(browser, f"{site.url}/v2/docs#model=statistics")
+def test_a_large_array_comes_from_a_file(show: Show, tmp_path: Path) -> None:
+    page = show("statistics")
     assert seen_by(page) == [0, 0, 0]
     expect(page.locator("#look figcaption")).to_contain_text("mean3 values")  # of one request, which has no rows
     expect(page.locator("#look tr")).to_have_text(["00.0", "10.0", "20.0"])
@@ -491,8 +450,7 @@ def test_a_large_array_comes_from_a_file(site: Served, browser: Browser, tmp_pat
         assert "0.1666" in done.stdout
     page.select_option("#action", "generate")
     page.get_by_role("button", name="Random numbers for pixels").click()
-    page.click("#send")
-    expect(page.locator("#answer .badge")).to_have_text("200 OK")
+    send(page)
     assert answer_of(page)["mean"] == pytest.approx([0.5] * 3, abs=0.1)
     page.set_input_files("#fields input[type=file]", [{"name": "red.png", "mimeType": "image/png", "buffer": RED}])
     expect(page.locator("#fields canvas")).to_be_visible()
@@ -502,11 +460,10 @@ def test_a_large_array_comes_from_a_file(site: Served, browser: Browser, tmp_pat
     page.set_input_files("#fields input[type=file]", [{"name": "no.npy", "mimeType": "", "buffer": b"no"}])
     expect(page.locator("#fields [role=status]")).to_have_text("Nothing is read from no.npy: numpy.save has not written it")
     expect(page.locator("#fields canvas")).to_be_visible()  # what was there stays
-    assert seen.console == []
 
 
-def test_a_file_that_does_not_fit_changes_nothing(site: Served, browser: Browser) -> None:
-    page, seen = opened(browser, f"{site.url}/v2/docs#model=iris")
+def test_a_file_that_does_not_fit_changes_nothing(show: Show) -> None:
+    page = show("iris")
     field, told, file = page.get_by_label("x FP32 [-1, 4]"), page.locator("#fields [role=status]"), page.get_by_label("From a file for x")
     field.fill("4, 3, 2, 1")
     expected = "expected the shape [-1, 4], 4 numbers in each row"
@@ -529,11 +486,10 @@ def test_a_file_that_does_not_fit_changes_nothing(site: Served, browser: Browser
     file.set_input_files([{"name": "i.csv", "mimeType": "", "buffer": b"a,b,c,d\n1,2,nan,inf\n"}])
     expect(field).to_have_value("1, 2, NaN, Infinity")
     expect(told).to_be_hidden()
-    assert seen.console == []
 
 
-def test_long_integers_are_sent_as_they_are_written(site: Served, browser: Browser, tmp_path: Path) -> None:
-    page, seen = opened(browser, f"{site.url}/v2/docs#model=ids")
+def test_long_integers_are_sent_as_they_are_written(show: Show, tmp_path: Path) -> None:
+    page = show("ids")
     field = page.get_by_label("ids INT64 [-1]")
     field.fill("+9007199254740993 0 -9223372036854775808")
     assert seen_by(page) == [9007199254740993, 0, -9223372036854775808]
@@ -553,22 +509,19 @@ def test_long_integers_are_sent_as_they_are_written(site: Served, browser: Brows
         assert json.loads(done.stdout) == many
     page.select_option("#action", "generate")
     file.set_input_files(tmp_path / "many.csv")
-    page.click("#send")
-    expect(page.locator("#answer .badge")).to_have_text("200 OK")
+    send(page)
     assert answer_of(page)["same"] == many
     file.set_input_files([{"name": "b.csv", "mimeType": "", "buffer": b"7\n" * 5000 + b"1.5"}])
     expect(page.locator("#fields [role=status]")).to_have_text("Nothing is read from b.csv: 1.5 is not an integer")
-    assert seen.console == []
 
 
-def test_a_picture_is_shown_before_it_is_sent(site: Served, browser: Browser, tmp_path: Path) -> None:
-    page, seen = opened(browser, f"{site.url}/v2/docs#model=files")
+def test_a_picture_is_shown_before_it_is_sent(show: Show, tmp_path: Path) -> None:
+    page = show("files")
     (tmp_path / "it's $x.png").write_bytes(RED)
     page.set_input_files("#fields input[type=file]", tmp_path / "it's $x.png")
     expect(page.locator("#fields .thumb")).to_contain_text(f"it's $x.png, 3 \u00d7 2 pixels, PNG, {len(RED)} bytes")
     assert drawn(page.locator("#fields canvas")) == [255, 0, 0, 255]
-    page.click("#send")
-    expect(page.locator("#answer .badge")).to_have_text("200 OK")
+    send(page)
     expected = answer_of(page)
     for language, command in (("curl", ["sh", "-c"]), ("httpx2", [sys.executable, "-c"])):
         code = code_of(page, language)
@@ -578,4 +531,3 @@ def test_a_picture_is_shown_before_it_is_sent(site: Served, browser: Browser, tm
     page.get_by_role("button", name="Remove the files").click()
     expect(page.locator("#fields textarea")).to_be_visible()
     expect(page.locator("#fields .thumb")).to_have_count(0)
-    assert seen.console == []

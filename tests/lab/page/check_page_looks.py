@@ -7,10 +7,9 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
-from playwright.sync_api import Browser, Locator, Page, Route, expect
+from playwright.sync_api import Locator, Page, Route, expect
 
-from tests.support.page import box_of, opened, picture, show_models, write_json
-from tests.support.processes import Served
+from tests.support.page import Show, box_of, send, show_models, turn_to, write_json
 
 PHONE = {"width": 360, "height": 740}
 SIZES = [{"width": 1280, "height": 900}, {"width": 1000, "height": 800}, PHONE]
@@ -56,13 +55,13 @@ def pixels_of(page: Page, element: Locator) -> list[list[list[int]]]:
 
 
 @pytest.mark.parametrize("size", SIZES)
-def test_the_names_of_models_are_not_broken_within_words(site: Served, browser: Browser, size: Any) -> None:
+def test_the_names_of_models_are_not_broken_within_words(show: Show, size: Any) -> None:
     names = ["credit_default_probability", "customer lifetime value", "fraud-detector-v2", "loader", "not loaded"]
 
     def index(route: Route) -> None:
         route.fulfill(json=[*route.fetch().json(), *({"name": name, "state": "UNAVAILABLE"} for name in names)])
 
-    page, _ = opened(browser, f"{site.url}/v2/docs#model=iris", {"**/repository/index": index}, viewport=size)
+    page = show("iris", {"**/repository/index": index}, viewport=size)
     show_models(page)
     for name in names:
         link = page.locator("#models a").filter(has_text=name).last
@@ -71,8 +70,8 @@ def test_the_names_of_models_are_not_broken_within_words(site: Served, browser: 
 
 
 @pytest.mark.parametrize("size", SIZES)
-def test_the_chosen_model_is_seen_and_that_there_are_more_above_and_below(site: Served, browser: Browser, size: Any) -> None:
-    page, _ = opened(browser, f"{site.url}/v2/docs#model=explained", viewport={**size, "height": 700})
+def test_the_chosen_model_is_seen_and_that_there_are_more_above_and_below(show: Show, size: Any) -> None:
+    page = show("explained", viewport={**size, "height": 700})
     models = page.locator("#models")
     show_models(page)
     expect(models).to_have_attribute("data-more", "above below")
@@ -85,9 +84,8 @@ def test_the_chosen_model_is_seen_and_that_there_are_more_above_and_below(site: 
     assert whole[3] <= 700  # also with the header above it
 
 
-def test_the_list_of_models_stays_in_sight(site: Served, browser: Browser) -> None:
-    page, _ = opened(browser, f"{site.url}/v2/docs#model=all+datatypes", viewport={"width": 1280, "height": 700})
-    expect(page.locator("h2")).to_have_text("all datatypes")
+def test_the_list_of_models_stays_in_sight(show: Show) -> None:
+    page = show("all datatypes", viewport={"width": 1280, "height": 700})
     page.evaluate("scrollTo(0, 900)")
     assert page.evaluate("scrollY") > 300
     assert box_of(page.locator("#filter"))[1] >= 0
@@ -95,8 +93,8 @@ def test_the_list_of_models_stays_in_sight(site: Served, browser: Browser) -> No
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_a_box_that_goes_on_fades_within_its_border(site: Served, browser: Browser, scheme: Any) -> None:
-    page, _ = opened(browser, f"{site.url}/v2/docs#model=iris", viewport=PHONE, color_scheme=scheme)
+def test_a_box_that_goes_on_fades_within_its_border(show: Show, scheme: Any) -> None:
+    page = show("iris", viewport=PHONE, color_scheme=scheme)
     page.get_by_label("x FP32").fill("1, 2, 3, 4\n" * 100)
     code = page.locator("#code")
     line = [int(part) for part in code.evaluate("box => getComputedStyle(box).borderTopColor.match(/[0-9]+/g)")]
@@ -116,12 +114,10 @@ def test_a_box_that_goes_on_fades_within_its_border(site: Served, browser: Brows
 
 
 @pytest.mark.parametrize("size", SIZES)
-def test_code_and_its_tabs_go_on_below_and_never_beside(site: Served, browser: Browser, size: Any) -> None:
+def test_code_and_its_tabs_go_on_below_and_never_beside(show: Show, size: Any) -> None:
     for name in ("iris", "churn", "slow stream", "double"):
-        page, _ = opened(browser, f"{site.url}/v2/docs#model={name.replace(' ', '+')}", viewport=size)
-        expect(page.locator("h2")).to_have_text(name)
-        page.click("#send")
-        expect(page.locator("#answer .badge")).to_have_text("200 OK")
+        page = show(name, viewport=size)
+        send(page)
         page.click("#as-text")
         tabs = page.locator("#languages [role=tab]").all()
         assert len(tabs) >= 4
@@ -138,10 +134,9 @@ def test_code_and_its_tabs_go_on_below_and_never_beside(site: Served, browser: B
         expect(page.locator("#languages [role=tab]").last).to_be_focused()
 
 
-def test_inputs_and_outputs_stand_below_each_other(site: Served, browser: Browser) -> None:
+def test_inputs_and_outputs_stand_below_each_other(show: Show) -> None:
     for name in ("iris", "files", "all datatypes", "statistics"):
-        page, _ = opened(browser, f"{site.url}/v2/docs#model={name.replace(' ', '+')}")
-        expect(page.locator("h2")).to_have_text(name)
+        page = show(name)
         for column in range(3):
             cells = page.locator(f":is(#inputs, #outputs) tr > :nth-child({column + 1})").all()
             assert len(cells) >= 4
@@ -149,15 +144,11 @@ def test_inputs_and_outputs_stand_below_each_other(site: Served, browser: Browse
 
 
 @pytest.mark.parametrize("size", SIZES)
-def test_nothing_is_broken_cut_or_wrapped_where_it_must_not_be(site: Served, browser: Browser, size: Any) -> None:
-    page, _ = opened(browser, "about:blank", viewport=size)
+def test_nothing_is_broken_cut_or_wrapped_where_it_must_not_be(show: Show, size: Any) -> None:
     for name in MODELS:
-        page.goto("about:blank")
-        page.goto(f"{site.url}/v2/docs#model={name.replace(' ', '+')}")
-        expect(page.locator("h2")).to_have_text(name)
+        page = show(name, viewport=size)
         if name != "not loaded":
-            page.click("#send")
-            expect(page.locator("#answer .badge")).to_have_text("200 OK")
+            send(page)
             expect(page.locator("#stop")).to_be_hidden()  # a stream has ended
         assert page.evaluate("document.documentElement.scrollWidth") <= size["width"], name
         assert page.locator(".badge:visible, button:visible, .pick:visible").evaluate_all(WRAPPED) == [], name
@@ -186,9 +177,8 @@ EDGES = """() => [[...document.querySelectorAll("section")].flatMap((section) =>
 
 
 @pytest.mark.parametrize("size", [SIZES[0], PHONE])
-def test_the_same_controls_have_the_same_size(site: Served, browser: Browser, size: Any) -> None:
-    page, _ = opened(browser, f"{site.url}/v2/docs#model=churn", viewport=size)
-    expect(page.locator("h2")).to_have_text("churn")
+def test_the_same_controls_have_the_same_size(show: Show, size: Any) -> None:
+    page = show("churn", viewport=size)
     cells = page.locator("#fields td :is(input, select)")
     expect(cells).to_have_count(6)
     boxes = [box_of(cell) for cell in cells.all()]
@@ -198,8 +188,7 @@ def test_the_same_controls_have_the_same_size(site: Served, browser: Browser, si
     words = "(each) => { const range = document.createRange(); range.selectNodeContents(each); return range.getBoundingClientRect().left; }"
     begin = page.locator("#fields tbody th").first.evaluate(words)
     assert (round(boxes[0][2]), round(begin)) == (round(tabs[2]), round(tabs[0]))
-    page.evaluate("location.hash = 'model=iris'")
-    expect(page.locator("h2")).to_have_text("iris")
+    turn_to(page, "iris")
     field = box_of(page.get_by_label("x FP32"))
     assert (round(field[0]), round(field[2])) == (round(tabs[0]), round(tabs[2]))
     write_json(page, page.input_value("#body"))
@@ -207,8 +196,8 @@ def test_the_same_controls_have_the_same_size(site: Served, browser: Browser, si
     assert (round(body[0]), round(body[2])) == (round(tabs[0]), round(tabs[2]))
 
 
-def test_why_a_model_is_not_ready_stands_below_its_name(site: Served, browser: Browser) -> None:
-    page, _ = opened(browser, f"{site.url}/v2/docs#model=not+loaded", viewport=PHONE)
+def test_why_a_model_is_not_ready_stands_below_its_name(show: Show) -> None:
+    page = show("not loaded", viewport=PHONE)
     expect(page.locator("#state")).to_have_text("unavailable")
     expect(page.locator("#reason")).to_have_text("load failed, see the server's log")
     expect(page.locator("#load")).to_be_visible()
@@ -238,12 +227,10 @@ RINGS = """() => {
 
 
 @pytest.mark.parametrize("size", [SIZES[0], PHONE])
-def test_what_has_the_focus_has_a_whole_ring(site: Served, browser: Browser, size: Any) -> None:
+def test_what_has_the_focus_has_a_whole_ring(show: Show, size: Any) -> None:
     for name in ("iris", "churn"):
-        page, _ = opened(browser, f"{site.url}/v2/docs#model={name}", viewport=size)
-        expect(page.locator("h2")).to_have_text(name)
-        page.click("#send")
-        expect(page.locator("#answer .badge")).to_have_text("200 OK")
+        page = show(name, viewport=size)
+        send(page)
         page.evaluate("scrollTo(0, 0)")
         page.locator("#detail").focus()
         rings = []
@@ -299,21 +286,19 @@ CONTRASTS = """() => {
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_text_and_controls_can_be_told_from_what_is_behind_them(site: Served, browser: Browser, scheme: Any) -> None:
-    page, _ = opened(browser, f"{site.url}/v2/docs", color_scheme=scheme)
+def test_text_and_controls_can_be_told_from_what_is_behind_them(show: Show, scheme: Any) -> None:
+    page = show.open("/v2/docs", color_scheme=scheme)
     for name in MODELS:
         page.evaluate("name => { location.hash = new URLSearchParams({ model: name }); }", name)
         expect(page.locator("h2")).to_have_text(name)
         if name != "not loaded":
-            page.click("#send")
-            expect(page.locator("#answer .badge")).to_have_text("200 OK")
+            send(page)
         assert page.evaluate(CONTRASTS) == [], name
 
 
 @pytest.mark.parametrize("size", [SIZES[0], PHONE])
-def test_the_cells_of_a_frame_are_whole(site: Served, browser: Browser, size: Any) -> None:
-    page, _ = opened(browser, f"{site.url}/v2/docs#model=churn", viewport=size)
-    expect(page.locator("h2")).to_have_text("churn")
+def test_the_cells_of_a_frame_are_whole(show: Show, size: Any) -> None:
+    page = show("churn", viewport=size)
     scroll = page.locator("#fields .scroll")
     page.locator("#fields input[type=date]").first.evaluate("cell => { cell.type = 'datetime-local'; }")  # the widest of all
     assert scroll.evaluate("box => box.scrollWidth <= box.clientWidth")
@@ -332,9 +317,8 @@ def test_the_cells_of_a_frame_are_whole(site: Served, browser: Browser, size: An
 
 
 @pytest.mark.parametrize(("size", "seen"), [(SIZES[0], 2), ({"width": 768, "height": 1024}, 1)])
-def test_the_rows_of_a_frame_are_seen_whole_or_not_at_all(site: Served, browser: Browser, size: Any, seen: int) -> None:
-    page, _ = opened(browser, f"{site.url}/v2/docs#model=churn", viewport=size)
-    expect(page.locator("h2")).to_have_text("churn")
+def test_the_rows_of_a_frame_are_seen_whole_or_not_at_all(show: Show, size: Any, seen: int) -> None:
+    page = show("churn", viewport=size)
     scroll, names = page.locator("#fields .scroll"), page.locator("#fields tbody th").first
 
     def assert_whole(shown: list[int]) -> None:
@@ -357,9 +341,8 @@ def test_the_rows_of_a_frame_are_seen_whole_or_not_at_all(site: Served, browser:
 
 
 @pytest.mark.parametrize("size", [SIZES[0], PHONE])
-def test_nothing_lies_over_the_ring_of_a_cell(site: Served, browser: Browser, size: Any) -> None:
-    page, _ = opened(browser, f"{site.url}/v2/docs#model=churn", viewport=size)
-    expect(page.locator("h2")).to_have_text("churn")
+def test_nothing_lies_over_the_ring_of_a_cell(show: Show, size: Any) -> None:
+    page = show("churn", viewport=size)
     page.get_by_role("button", name="Add a row").click()
     scroll = box_of(page.locator("#fields .scroll"))
     for label in ("age, row 2", "income, row 2", "age, row 1", "active, row 1"):
@@ -374,9 +357,8 @@ def test_nothing_lies_over_the_ring_of_a_cell(site: Served, browser: Browser, si
             assert begin > right + 2 or end < left - 2 or below < top - 2.5 or above > bottom + 2.5, label
 
 
-def test_nothing_is_seen_left_of_the_names_of_a_frame(site: Served, browser: Browser) -> None:
-    page, _ = opened(browser, f"{site.url}/v2/docs#model=churn", viewport=SIZES[0])
-    expect(page.locator("h2")).to_have_text("churn")
+def test_nothing_is_seen_left_of_the_names_of_a_frame(show: Show) -> None:
+    page = show("churn", viewport=SIZES[0])
     for _ in range(5):
         page.get_by_role("button", name="Add a row").click()
     scroll = page.locator("#fields .scroll")
@@ -385,9 +367,8 @@ def test_nothing_is_seen_left_of_the_names_of_a_frame(site: Served, browser: Bro
     assert (240, 243, 247) not in {tuple(row[1]) for row in pixels_of(page, scroll)}  # the inside of a cell
 
 
-def test_rows_beside_each_other_leave_room_for_names_and_times(site: Served, browser: Browser) -> None:
-    page, _ = opened(browser, f"{site.url}/v2/docs#model=churn", viewport=SIZES[0])
-    expect(page.locator("h2")).to_have_text("churn")
+def test_rows_beside_each_other_leave_room_for_names_and_times(show: Show) -> None:
+    page = show("churn", viewport=SIZES[0])
     page.get_by_role("button", name="Add a row").click()
     for title in page.locator("#fields tbody th").all():
         assert box_of(title)[3] - box_of(title)[1] < 30  # one line
@@ -396,12 +377,10 @@ def test_rows_beside_each_other_leave_room_for_names_and_times(site: Served, bro
     whole = box_of(date)[2] - box_of(date)[0]
     date.evaluate("cell => { Object.assign(cell.style, { width: 'max-content', maxWidth: 'none' }); }")
     assert box_of(date)[2] - box_of(date)[0] <= whole
-    picture(page, "two-rows")
 
 
-def test_code_breaks_an_address_at_its_slashes(site: Served, browser: Browser) -> None:
-    page, _ = opened(browser, f"{site.url}/v2/docs#model=words", viewport=PHONE)
-    expect(page.locator("h2")).to_have_text("words")
+def test_code_breaks_an_address_at_its_slashes(show: Show) -> None:
+    page = show("words", viewport=PHONE)
     assert "\u200b" not in page.locator("#code").inner_text()
     for width in range(320, 480, 10):
         page.set_viewport_size({"width": width, "height": 740})
@@ -422,9 +401,8 @@ def test_code_breaks_an_address_at_its_slashes(site: Served, browser: Browser) -
         assert len(set(tops)) == 1, width
 
 
-def test_a_score_stands_on_one_line(site: Served, browser: Browser) -> None:
-    page, _ = opened(browser, f"{site.url}/v2/docs#model=species", viewport=PHONE)
-    expect(page.locator("h2")).to_have_text("species")
+def test_a_score_stands_on_one_line(show: Show) -> None:
+    page = show("species", viewport=PHONE)
     page.click("#send")
     score = page.locator("#look .score").first
     height = box_of(score)[3] - box_of(score)[1]
@@ -433,9 +411,8 @@ def test_a_score_stands_on_one_line(site: Served, browser: Browser) -> None:
 
 
 @pytest.mark.parametrize("size", [SIZES[0], PHONE])
-def test_a_text_stays_in_place_when_its_stream_ends(site: Served, browser: Browser, size: Any) -> None:
-    page, _ = opened(browser, f"{site.url}/v2/docs#model=words", viewport=size)
-    expect(page.locator("h2")).to_have_text("words")
+def test_a_text_stays_in_place_when_its_stream_ends(show: Show, size: Any) -> None:
+    page = show("words", viewport=size)
 
     def places() -> list[float]:
         tops = [box_of(page.locator(place))[1] for place in ("#answer", "#size", "#look", "#look .text")]

@@ -4,26 +4,18 @@ from __future__ import annotations
 
 import re
 from itertools import pairwise
-from typing import Any
 
 import pytest
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import expect
 
-from tests.support.page import box_of, opened, picture
-from tests.support.processes import Served
+from tests.support.page import Show, box_of
 
 PHONE = {"width": 360, "height": 740}
 WIDE = {"width": 1280, "height": 900}
 
 
-def opened_on_a_phone(site: Served, browser: Browser, name: str, **routes: Any) -> Page:
-    page, _ = opened(browser, f"{site.url}/v2/docs#model={name}", routes, viewport=PHONE)
-    expect(page.locator("h2")).to_have_text(name)
-    return page
-
-
-def test_the_model_is_seen_first_and_the_list_when_it_is_asked_for(site: Served, browser: Browser) -> None:
-    page = opened_on_a_phone(site, browser, "iris")
+def test_the_model_is_seen_first_and_the_list_when_it_is_asked_for(show: Show) -> None:
+    page = show("iris", viewport=PHONE)
     count = page.locator("#models a").count()
     button = page.get_by_role("button", name=f"Models ({count})", exact=True)
     expect(button).to_have_attribute("aria-expanded", "false")
@@ -47,8 +39,8 @@ def test_the_model_is_seen_first_and_the_list_when_it_is_asked_for(site: Served,
     expect(page.locator("#models")).to_be_hidden()
 
 
-def test_the_list_of_a_phone_needs_no_pointer(site: Served, browser: Browser) -> None:
-    page = opened_on_a_phone(site, browser, "iris")
+def test_the_list_of_a_phone_needs_no_pointer(show: Show) -> None:
+    page = show("iris", viewport=PHONE)
     button = page.get_by_role("button", name=re.compile("^Models"))
     for name, others in (("all datatypes", 1), ("all datatypes", 1), ("iris", 0)):  # the second is shown already
         button.focus()
@@ -67,8 +59,8 @@ def test_the_list_of_a_phone_needs_no_pointer(site: Served, browser: Browser) ->
         assert page.evaluate("document.activeElement.closest('#model') !== null")
 
 
-def test_the_name_and_its_buttons_stand_on_one_line(site: Served, browser: Browser) -> None:
-    page = opened_on_a_phone(site, browser, "org/scorer")
+def test_the_name_and_its_buttons_stand_on_one_line(show: Show) -> None:
+    page = show("org/scorer", viewport=PHONE)
     expect(page.locator("#unload")).to_be_visible()
     name, load, unload, state, version = (
         box_of(page.locator(place)) for place in ("#name", "#load", "#unload", "#state", "#chosen-version")
@@ -86,8 +78,8 @@ def test_the_name_and_its_buttons_stand_on_one_line(site: Served, browser: Brows
         assert page.evaluate("document.documentElement.scrollWidth") <= 360
 
 
-def test_all_rows_of_a_column_stand_below_its_name_on_a_phone(site: Served, browser: Browser) -> None:
-    page = opened_on_a_phone(site, browser, "churn")
+def test_all_rows_of_a_column_stand_below_its_name_on_a_phone(show: Show) -> None:
+    page = show("churn", viewport=PHONE)
     for _ in range(2):
         page.get_by_role("button", name="Add a row").click()
     expect(page.get_by_label("age, row 3")).to_be_focused()
@@ -115,7 +107,6 @@ def test_all_rows_of_a_column_stand_below_its_name_on_a_phone(site: Served, brow
     page.get_by_label("income, row 2").fill("x")
     told = box_of(page.locator("#fields .mistake"))
     assert box_of(page.get_by_label("income, row 2"))[3] <= told[1] < told[3] <= box_of(page.get_by_label("income, row 3"))[1]
-    picture(page, "rows-on-a-phone")
     for _ in range(9):
         page.get_by_role("button", name="Add a row").click()
     expect(page.get_by_label("age, row 12")).to_be_in_viewport()
@@ -123,8 +114,8 @@ def test_all_rows_of_a_column_stand_below_its_name_on_a_phone(site: Served, brow
     assert box_of(page.get_by_label("age, row 11"))[1] == box_of(page.get_by_label("age, row 12"))[1]
 
 
-def test_inputs_and_outputs_fit_on_a_phone(site: Served, browser: Browser) -> None:
-    page = opened_on_a_phone(site, browser, "churn")
+def test_inputs_and_outputs_fit_on_a_phone(show: Show) -> None:
+    page = show("churn", viewport=PHONE)
     name = "calls_to_support_in_the_last_year"
     page.locator("#inputs td").first.evaluate("(cell, name) => { cell.textContent = name; }", name)
     box = page.locator(".scroll:has(#inputs)")
@@ -137,21 +128,17 @@ def test_inputs_and_outputs_fit_on_a_phone(site: Served, browser: Browser) -> No
         assert edge[0] <= first[0] < kind[2] <= shape[0] < shape[2] <= edge[2]
         assert first[3] - first[1] < 30  # one line
     expect(page.locator("#any-size")).to_have_text("In a shape, -1 is any number.")
-    picture(page, "inputs-on-a-phone")
 
 
-def test_one_model_needs_no_list_on_a_phone(site: Served, browser: Browser) -> None:
-    page = opened_on_a_phone(
-        site, browser, "iris", **{"**/repository/index": lambda route: route.fulfill(json=[{"name": "iris", "state": "READY"}])}
-    )
+def test_one_model_needs_no_list_on_a_phone(show: Show) -> None:
+    page = show("iris", {"**/repository/index": lambda route: route.fulfill(json=[{"name": "iris", "state": "READY"}])}, viewport=PHONE)
     expect(page.locator("nav")).to_be_hidden()
     page.set_viewport_size(WIDE)
     expect(page.locator("#models a")).to_have_text("iris")
 
 
-def test_the_list_is_there_without_a_button_where_there_is_room(site: Served, browser: Browser) -> None:
-    page, _ = opened(browser, f"{site.url}/v2/docs#model=iris", viewport=WIDE)
-    expect(page.locator("h2")).to_have_text("iris")
+def test_the_list_is_there_without_a_button_where_there_is_room(show: Show) -> None:
+    page = show("iris", viewport=WIDE)
     expect(page.get_by_role("button", name=re.compile("^Models"))).to_have_count(0)
     page.get_by_role("link", name="people", exact=True).click()
     expect(page.locator("h2")).to_have_text("people")

@@ -8,14 +8,14 @@ from typing import Any
 from urllib.parse import urlencode
 
 import pytest
-from playwright.sync_api import Browser, Dialog, Route, expect
+from playwright.sync_api import Dialog, Route, expect
 
-from tests.support.page import opened, seen_by
+from tests.support.page import Show, seen_by
 from tests.support.processes import Served
 
 
-def test_a_model_is_loaded_and_unloaded(site: Served, browser: Browser) -> None:
-    page, seen = opened(browser, f"{site.url}/v2/docs#model=loaded")
+def test_a_model_is_loaded_and_unloaded(show: Show) -> None:
+    page = show("loaded")
     first = seen_by(page)[0]
     expect(page.locator("#totals")).to_contain_text(" answered.")
     held: list[Route] = []
@@ -45,11 +45,11 @@ def test_a_model_is_loaded_and_unloaded(site: Served, browser: Browser) -> None:
     assert asked == ['Unload the model "loaded"? Requests to it are refused until it is loaded again.']
     expect(page.locator("#state")).to_have_text("ready")
     assert seen_by(page) == [first + 1]  # it is there, and what would have been sent before this request was not
-    assert not [url for url in seen.urls if url.endswith("/unload")]
+    assert not [url for url in show.urls if url.endswith("/unload")]
     page.once("dialog", lambda dialog: dialog.accept())
     page.get_by_role("button", name="Unload").click()
     expect(page.locator("#state")).to_have_text("unloaded")
-    assert len([url for url in seen.urls if url.endswith("/unload")]) == 1
+    assert len([url for url in show.urls if url.endswith("/unload")]) == 1
     expect(page.locator("#state")).not_to_have_class("badge bad")  # somebody wanted it
     expect(page.locator("#reason")).to_be_hidden()
     expect(page.get_by_role("button", name="Unload")).to_be_hidden()
@@ -62,12 +62,11 @@ def test_a_model_is_loaded_and_unloaded(site: Served, browser: Browser) -> None:
     held.pop().continue_()
     expect(page.locator("#state")).to_have_text("ready")
     expect(listed).to_have_text("loaded")
-    assert seen.console == []
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_unload_looks_like_what_takes_away(site: Served, browser: Browser, scheme: Any) -> None:
-    page, _ = opened(browser, f"{site.url}/v2/docs#model=iris", color_scheme=scheme)
+def test_unload_looks_like_what_takes_away(show: Show, scheme: Any) -> None:
+    page = show("iris", color_scheme=scheme)
     reload, unload = page.locator("#load"), page.locator("#unload")
     expect(unload).to_be_visible()
     bad = page.locator("#problem").evaluate("element => getComputedStyle(element).color")
@@ -80,8 +79,8 @@ def test_unload_looks_like_what_takes_away(site: Served, browser: Browser, schem
     assert right["x"] - left["x"] - left["width"] > 12
 
 
-def test_a_load_that_fails_again_is_told(site: Served, browser: Browser) -> None:
-    page, seen = opened(browser, f"{site.url}/v2/docs#model=not+loaded")
+def test_a_load_that_fails_again_is_told(show: Show) -> None:
+    page = show("not loaded", refused=True)
     problem, when = page.locator("#model").get_by_role("alert"), r"\s+That was at .* UTC by the server's clock\.$"
     expect(page.locator("#reason")).to_have_text("load failed, see the server's log")
     expect(problem).to_be_hidden()
@@ -100,11 +99,10 @@ def test_a_load_that_fails_again_is_told(site: Served, browser: Browser) -> None
     page.get_by_role("button", name="Unload").click()
     expect(problem).to_have_text("403: not you")
     expect(page.locator("#reason")).to_be_visible()
-    assert {text.partition(":")[0] for text in seen.console} == {"Failed to load resource"}
 
 
-def test_a_load_that_fails_while_one_looks_at_another_model_is_told(site: Served, browser: Browser) -> None:
-    page, _ = opened(browser, f"{site.url}/v2/docs#model=not+loaded")
+def test_a_load_that_fails_while_one_looks_at_another_model_is_told(show: Show) -> None:
+    page = show("not loaded", refused=True)
     held: list[Route] = []
     page.route("**/load", lambda route: held.append(route))
     page.locator("#load").press("Enter")
@@ -132,8 +130,7 @@ def test_a_load_that_fails_while_one_looks_at_another_model_is_told(site: Served
     expect(page.locator("#problem")).to_be_hidden()
 
 
-def test_another_default_version_is_shown_with_what_it_declares(site: Served, browser: Browser) -> None:
-    page, seen = opened(browser, "about:blank")
+def test_another_default_version_is_shown_with_what_it_declares(site: Served, show: Show) -> None:
     place, default = f"{site.url}/v2/models/org%2Fscorer", "10"
 
     def describe(route: Route) -> None:
@@ -142,26 +139,22 @@ def test_another_default_version_is_shown_with_what_it_declares(site: Served, br
     def state(route: Route) -> None:
         route.fulfill(json={**route.fetch().json(), "default_version": default})
 
-    page.route(re.compile("/models/org%2Fscorer$"), describe)
-    page.route("**/state.json", state)
-    page.goto(f"{site.url}/v2/docs#model=org%2Fscorer")
+    page = show("org/scorer", {re.compile("/models/org%2Fscorer$"): describe, "**/state.json": state})
     expect(page.locator("#chosen-version option").first).to_have_text("default (10)")
     expect(page.locator("#inputs td").last).to_have_text("[10]")
     default = "1"
     expect(page.locator("#inputs td").last).to_have_text("[1]")
     expect(page.locator("#chosen-version option").first).to_have_text("default (1)")
-    assert seen.console == []
 
 
-def test_a_request_that_runs_is_not_denied(site: Served, browser: Browser) -> None:
-    page, _ = opened(browser, "about:blank")
-    page.route("**/state.json", lambda route: route.fulfill(json={**route.fetch().json(), "running": 1, "outcomes": {"ok": 0}}))
-    page.goto(f"{site.url}/v2/docs#model=iris")
+def test_a_request_that_runs_is_not_denied(show: Show) -> None:
+    running = {"running": 1, "outcomes": {"ok": 0}}
+    page = show("iris", {"**/state.json": lambda route: route.fulfill(json={**route.fetch().json(), **running})})
     expect(page.locator("#totals")).to_have_text("Now: 1 running, 0 waiting. Requests since the start: none has ended.")
 
 
-def test_what_would_be_refused_cannot_be_sent(site: Served, browser: Browser) -> None:
-    page, seen = opened(browser, f"{site.url}/v2/docs#model=not+loaded")
+def test_what_would_be_refused_cannot_be_sent(show: Show) -> None:
+    page = show("not loaded")
     expect(page.locator("#refusal")).to_have_text("The model could not be loaded: it takes no requests. Press Load, above, to try again.")
     expect(page.locator("#send")).to_be_disabled()
     page.get_by_label("x FP32").press("Control+Enter")
@@ -170,15 +163,14 @@ def test_what_would_be_refused_cannot_be_sent(site: Served, browser: Browser) ->
     expect(page.locator("h2")).to_have_text("iris")
     expect(page.locator("#send")).to_be_enabled()
     expect(page.locator("#refusal")).to_be_empty()
-    assert seen.console == []
 
 
 @pytest.mark.parametrize("leaving", ["draining", "stopping"])
-def test_a_server_that_is_to_get_no_more_requests_is_not_shown_as_ready(site: Served, browser: Browser, leaving: str) -> None:
+def test_a_server_that_is_to_get_no_more_requests_is_not_shown_as_ready(show: Show, leaving: str) -> None:
     def leave(route: Route) -> None:
         route.fulfill(json={**route.fetch().json(), "leaving": leaving, "refuses": leaving == "stopping"})
 
-    page, seen = opened(browser, f"{site.url}/v2/docs#model=iris", {"**/state.json": leave})
+    page = show("iris", {"**/state.json": leave})
     expect(page.locator("#ready")).to_have_text(leaving)
     expect(page.locator("#state")).to_have_text(leaving)
     expect(page.locator("header .good, .title .good")).to_have_count(0)
@@ -186,12 +178,10 @@ def test_a_server_that_is_to_get_no_more_requests_is_not_shown_as_ready(site: Se
     page.unroute("**/state.json")
     expect(page.locator("#state")).to_have_text("ready")
     expect(page.locator("#send")).to_be_enabled()
-    assert seen.console == []
 
 
-def test_the_state_of_a_model_is_shown_as_the_server_says_it(site: Served, browser: Browser) -> None:
+def test_the_state_of_a_model_is_shown_as_the_server_says_it(show: Show) -> None:
     index = [{"name": "loaded", "state": "READY"}]
-    page, seen = opened(browser, "about:blank", {"**/repository/index": lambda route: route.fulfill(json=index)})
     for state, shown, offered in (
         ("LOADING", "loading", False),
         ("UNLOADING", "unloading", False),
@@ -199,12 +189,10 @@ def test_the_state_of_a_model_is_shown_as_the_server_says_it(site: Served, brows
         ("READY", "ready", True),
     ):
         index[0]["state"] = state
-        page.goto("about:blank")
-        page.goto(f"{site.url}/v2/docs#model=loaded")
+        page = show("loaded", {"**/repository/index": lambda route: route.fulfill(json=index)})
         expect(page.locator("#state")).to_have_text(shown)
         expect(page.locator("#models a")).to_have_text("loaded" if state == "READY" else f"loaded {shown}")
         expect(page.locator("#load")).to_be_visible(visible=offered)
-    assert seen.console == []
 
 
 @pytest.mark.parametrize(
@@ -243,33 +231,31 @@ def test_the_state_of_a_model_is_shown_as_the_server_says_it(site: Served, brows
         ]),
     ],
 )  # fmt: skip
-def test_options_are_words_with_units(site: Served, browser: Browser, model: str, told: list[tuple[str, str, str]]) -> None:
-    page, seen = opened(browser, f"{site.url}/v2/docs#{urlencode({'model': model})}", viewport={"width": 360, "height": 740})
+def test_options_are_words_with_units(show: Show, model: str, told: list[tuple[str, str, str]]) -> None:
+    page = show.open(f"/v2/docs#{urlencode({'model': model})}", viewport={"width": 360, "height": 740})
     expect(page.locator("#options tr")).to_have_text([f"{title} {keyword}{value}" for title, keyword, value in told])
     title, keyword = page.locator("#options th").first.bounding_box(), page.locator("#options code").first.bounding_box()
     assert title is not None
     assert keyword is not None
     assert keyword["y"] - title["y"] > 16  # it is a line of its own
     assert page.evaluate("document.documentElement.scrollWidth") <= 360
-    assert seen.console == []
 
 
-def test_only_who_may_is_offered_to_load(site: Served, browser: Browser) -> None:
+def test_only_who_may_is_offered_to_load(show: Show) -> None:
     def without(route: Route) -> None:
         document = route.fetch().json()
         document["paths"] = {path: each for path, each in document["paths"].items() if "/repository/" not in path}
         route.fulfill(json=document)
 
-    page, _ = opened(browser, f"{site.url}/v2/docs#model=loaded", {"**/models/loaded/openapi.json": without})
-    expect(page.locator("h2")).to_have_text("loaded")
+    page = show("loaded", {"**/models/loaded/openapi.json": without})
     expect(page.locator("#load")).to_be_hidden()
     expect(page.locator("#unload")).to_be_hidden()
 
 
-def test_the_plots_of_numbers_have_an_axis_of_time(site: Served, browser: Browser) -> None:
-    page = browser.new_context().new_page()
+def test_the_plots_of_numbers_have_an_axis_of_time(site: Served, show: Show) -> None:
+    page = show("exact")
     page.clock.install()
-    page.goto(f"{site.url}/v2/docs#model=exact")
+    page.reload()
     expect(page.locator("#totals")).to_contain_text("Now: 0 running")
     page.clock.pause_at(datetime.now() + timedelta(minutes=1))  # from here on it goes as far as it is wound
 

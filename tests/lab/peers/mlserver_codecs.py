@@ -43,12 +43,8 @@ def plain(element: Any) -> Any:
 
 def to_json(value: Any) -> Any:
     if isinstance(value, np.ndarray):
-        return {
-            "kind": "array",
-            "dtype": value.dtype.str,
-            "shape": value.shape,
-            "data": [plain(element) for element in value.ravel().tolist()],
-        }
+        data = [plain(element) for element in value.ravel().tolist()]
+        return {"kind": "array", "dtype": value.dtype.str, "shape": value.shape, "data": data}
     if isinstance(value, pd.DataFrame):
         columns = [[name, str(value[name].dtype), [to_json(element) for element in value[name].tolist()]] for name in value]
         return {"kind": "frame", "columns": columns}

@@ -108,10 +108,15 @@ def test_after_a_500_the_next_request_is_answered(peer: Peer) -> None:
         assert "write binary=False" in caught.value.text
 
 
-def test_what_the_check_finds(peer: Peer, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.fixture
+def request_file(tmp_path: Path) -> str:
     request = tmp_path / "request.json"
     request.write_text('{"inputs": [{"name": "x", "shape": [1, 4], "datatype": "FP32", "data": [1.5, 2.5, 3.5, 4.5]}]}')
-    assert main([peer.url, "--model", "identity", "--request", str(request)]) == 1
+    return str(request)
+
+
+def test_what_the_check_finds(peer: Peer, request_file: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([peer.url, "--model", "identity", "--request", request_file]) == 1
     found = capsys.readouterr().out
     expected = {
         "triton": "  a body that is no JSON: answered 500",
@@ -125,10 +130,8 @@ def test_what_the_check_finds(peer: Peer, tmp_path: Path, capsys: pytest.Capture
 
 @pytest.mark.parametrize("scheme", ["http", "grpc"])
 def test_behind_remote_nothing_wrong_is_accepted_and_the_server_lives(
-    peer: Peer, scheme: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    peer: Peer, scheme: str, request_file: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    request = tmp_path / "request.json"
-    request.write_text('{"inputs": [{"name": "x", "shape": [1, 4], "datatype": "FP32", "data": [1.5, 2.5, 3.5, 4.5]}]}')
     near = InferenceServer()
     # MLServer and KServe declare nothing of these models
     for model, spec in (("identity", TensorSpec("x", "FP32", [-1, -1])), ("strings", TensorSpec("x", "BYTES", [-1]))):
@@ -137,7 +140,7 @@ def test_behind_remote_nothing_wrong_is_accepted_and_the_server_lives(
     with serving(OIPApp(near, path="/v2")) as port:
         url = f"http://127.0.0.1:{port}/v2"
         if (peer.name, scheme) != ("mlserver", "grpc"):  # which is INTERNAL for an id that is not ASCII
-            assert main([url, "--model", "identity", "--request", str(request), "--strain"]) == 0, capsys.readouterr().out
+            assert main([url, "--model", "identity", "--request", request_file, "--strain"]) == 0, capsys.readouterr().out
         with Client(url) as client:
             assert client.infer("strings", {"x": ["a", "é"]}).as_("y", list[str]) == ["a", "é"]
             large = np.ones((1, 150_528), np.float32)

@@ -83,10 +83,8 @@ def tagged(value: Any) -> Any:
     if isinstance(value, np.ndarray):
         return {"kind": "array", "dtype": value.dtype.str, "shape": list(value.shape), "data": value.ravel().tolist()}
     if isinstance(value, pd.DataFrame):
-        return {
-            "kind": "frame",
-            "columns": [[name, str(value[name].dtype).replace("str", "object"), value[name].tolist()] for name in value],
-        }
+        columns = [[name, str(value[name].dtype).replace("str", "object"), value[name].tolist()] for name in value]
+        return {"kind": "frame", "columns": columns}
     if all(isinstance(element, str) for element in value):
         return {"kind": "strings", "data": value}
     if all(isinstance(element, bytes) for element in value):
@@ -151,23 +149,19 @@ def test_arrays(mlserver: MLServer, whole: bool, array: Array) -> None:
     np.testing.assert_array_equal(got, with_unit)
 
 
-@wholes
+@pytest.mark.parametrize(
+    ("codec", "elements", "untag"),
+    [
+        *((codec, texts, str) for codec in ("StringCodec", "StringRequestCodec")),
+        ("Base64Codec", st.binary(), bytes.hex),
+        ("DatetimeCodec", st.datetimes(timezones=st.sampled_from([None, UTC])), datetime.isoformat),
+    ],
+)
 @examples
-@given(value=st.lists(texts, min_size=1))
-def test_strings(mlserver: MLServer, whole: bool, value: list[str]) -> None:
-    assert both_ways(mlserver, "StringRequestCodec" if whole else "StringCodec", value, value) == value
-
-
-@examples
-@given(value=st.lists(st.binary(), min_size=1))
-def test_bytes(mlserver: MLServer, value: list[bytes]) -> None:
-    assert both_ways(mlserver, "Base64Codec", value, [element.hex() for element in value]) == value
-
-
-@examples
-@given(value=st.lists(st.datetimes(timezones=st.sampled_from([None, UTC])), min_size=1))
-def test_datetimes(mlserver: MLServer, value: list[datetime]) -> None:
-    assert both_ways(mlserver, "DatetimeCodec", value, [element.isoformat() for element in value]) == value
+@given(data=st.data())
+def test_lists(mlserver: MLServer, codec: str, elements: Any, untag: Callable[[Any], str], data: st.DataObject) -> None:
+    value = data.draw(st.lists(elements, min_size=1))
+    assert both_ways(mlserver, codec, value, [untag(element) for element in value]) == value
 
 
 @st.composite

@@ -45,11 +45,7 @@ def models() -> dict[str, tuple[str, str, str]]:
         "raw-fixed": (X_TO_Y, "x INT16 2,2", "y INT16 2,2"),
         "raw-bytes": (X_TO_Y, "x BYTES -1", "y BYTES -1"),
         "raw-free": ("x): return {'output_0': x}", "x FP32 -1,-1", "output_0 FP32 -1,-1"),
-        "optional": (
-            "x, bias=np.float32(0)): return {'output_0': x + bias}",
-            "x FP32 -1;bias FP32 -1 optional: true",
-            "output_0 FP32 -1",
-        ),
+        "optional": ("x, bias=np.float32(0)): return {'output_0': x + bias}", "x FP32 -1;bias FP32 -1 optional: true", "output_0 FP32 -1"),
     }
 
 

@@ -23,7 +23,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
-from tests.support.processes import stressed
+from tests.support.processes import ROOT, stressed
 
 from .requests import KINDS, Ask, make
 
@@ -31,6 +31,8 @@ MOST_GROWTH = 0.1
 WARM_UP = 0.3
 """The part of the time that is no measure of memory. What is never below a level may be lost: so the least of as much time behind it
 is compared with the least at the end. In between, bombs and large bodies come and go."""
+
+LEAST = "least after warm-up, least at the end, most"
 
 THREADS = 32
 """Of gunicorn's: more than the slow and queued requests of the soak hold at a time."""
@@ -208,13 +210,8 @@ def main() -> int:
     with stressed(arguments.server, threads=THREADS) as (process, address):
         pid = answering(process, address, arguments.server)
         before = rested(address, pid, arguments.server)
-        probe = subprocess.Popen(
-            [sys.executable, "-m", "tests.lab.soak.probe", address],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-            cwd=Path(__file__).parents[3],
-        )
+        command = [sys.executable, "-m", "tests.lab.soak.probe", address]
+        probe = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=ROOT)
         cpu_before = cpu_times()
         held = asyncio.run(soak(address, pid, books, arguments.seconds, arguments.connections))
         health = sorted(map(float, probe.communicate()[0].split()))
@@ -263,17 +260,9 @@ def report(found: Outcome, arguments: argparse.Namespace) -> int:
         ("sent = answered + left by us", f"{sent:,} = {answered:,} + {left:,}", sent == answered + left),
         ("answers that were wrong", f"{len(books.wrong)}", not books.wrong),
         ("kinds of requests and answers that never came", ", ".join(never) or "none", not never),
-        (
-            "memory: least after warm-up, least at the end, most",
-            f"{warm:.0f}, {end:.0f}, {max(memory):.0f} MB",
-            end <= warm * (1 + MOST_GROWTH),
-        ),
+        (f"memory: {LEAST}", f"{warm:.0f}, {end:.0f}, {max(memory):.0f} MB", end <= warm * (1 + MOST_GROWTH)),
         ("files before, after", f"{found.before.files}, {found.after.files}", found.after.files <= found.before.files),
-        (
-            "threads before, after",
-            f"{found.before.threads}, {found.after.threads}",
-            found.after.threads <= found.before.threads,
-        ),
+        ("threads before, after", f"{found.before.threads}, {found.after.threads}", found.after.threads <= found.before.threads),
         ("ended by SIGTERM with", f"{found.code}", found.code in (0, -signal.SIGTERM)),
     ]
     print(f"\nThe host of this machine withheld {found.withheld:.0%} of its CPU time.")

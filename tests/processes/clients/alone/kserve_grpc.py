@@ -16,14 +16,13 @@ from kserve.protocol.infer_type import RequestedOutput
 
 from oip_asgi import Tensor
 from tests.support.grpc_ways import fields_of, own_fields
-from tests.support.inside.values import Array
 
-from .arrays import ARRAYS, assert_same, named
+from .arrays import ARRAYS, Array, assert_same, named
 
-# its client has no BF16
-ARRAYS_OF_KSERVE = [array for array in ARRAYS if array.dtype.name != "bfloat16"]
-# its client has no list form of FP16 either
-TYPED = [array for array in ARRAYS_OF_KSERVE if array.dtype.name != "float16"]
+# its client has no BF16, and no list form of FP16 either
+SENT = [(array, raw) for array in ARRAYS for raw in (True, False) if array.dtype.name not in ("bfloat16", "" if raw else "float16")]
+OF_THE_PROTOCOL = ("Server", "ModelReady", "ModelMetadata", "ModelInfer", "InferParameter", "InferTensorContents")
+"""How the messages begin that are no extension: those of Triton's extensions are unknown to KServe, or numbered in another way."""
 
 
 def run(address: str, ask: Callable[[Any], Awaitable[Any]]) -> Any:
@@ -34,17 +33,13 @@ def run(address: str, ask: Callable[[Any], Awaitable[Any]]) -> Any:
     return asyncio.run(with_client())
 
 
-def request(model: str, array: Array, *, raw: bool, **fields: Any) -> Any:
+def request(model: str, array: Array, *, raw: bool = True, **fields: Any) -> Any:
     tensor = kserve.InferInput("x", list(array.shape), Tensor("", array).datatype)
     if raw:
         tensor.set_data_from_numpy(array, binary_data=True)
     else:
         tensor.data = array.ravel().tolist()
     return kserve.InferRequest(model_name=model, infer_inputs=[tensor], **fields)
-
-
-OF_THE_PROTOCOL = ("Server", "ModelReady", "ModelMetadata", "ModelInfer", "InferParameter", "InferTensorContents")
-"""How the messages begin that are no extension: those of Triton's extensions are unknown to KServe, or numbered in another way."""
 
 
 def test_every_field_is_numbered_as_in_the_clients_messages() -> None:
@@ -65,24 +60,18 @@ def test_health(address: str) -> None:
         run(address, lambda client: client.is_model_ready("nope"))
 
 
-@pytest.mark.parametrize("array", ARRAYS_OF_KSERVE, ids=named)
-def test_infers_raw(address: str, array: Array) -> None:
-    answer = run(address, lambda client: client.infer(request("echo", array, raw=True, request_id="42")))
-    assert (answer.id, answer.model_name) == ("42", "echo")
-    assert_same(answer.outputs[0].as_numpy(), array)
-
-
-@pytest.mark.parametrize("array", TYPED, ids=named)
-def test_typed_inputs_come_back_raw(address: str, array: Array) -> None:
-    answer = run(address, lambda client: client.infer(request("echo", array, raw=False)))
+@pytest.mark.parametrize(("array", "raw"), SENT, ids=lambda value: named(value) if isinstance(value, np.ndarray) else f"raw={value}")
+def test_infers_raw_and_typed_inputs_which_come_back_raw(address: str, array: Array, raw: bool) -> None:
+    answer = run(address, lambda client: client.infer(request("echo", array, raw=raw, request_id="42")))
     [output] = answer.outputs
+    assert (answer.id, answer.model_name) == ("42", "echo")
     assert (output.shape, output.datatype) == (list(array.shape), Tensor("", array).datatype)
     assert_same(output.as_numpy(), array)
 
 
 def test_requested_outputs_and_parameters(address: str) -> None:
     wanted = [RequestedOutput("x", parameters={"binary_data": False})]
-    sent = request("echo", np.ones(2, "f4"), raw=True, request_outputs=wanted, parameters={"a": "b", "n": 1, "t": True})
+    sent = request("echo", np.ones(2, "f4"), request_outputs=wanted, parameters={"a": "b", "n": 1, "t": True})
     assert run(address, lambda client: client.infer(sent)).outputs[0].as_numpy().tolist() == [1.0, 1.0]
 
 
@@ -96,6 +85,6 @@ def test_requested_outputs_and_parameters(address: str) -> None:
 )
 def test_shows_our_errors(address: str, model: str, shape: tuple[int, ...], code: grpc.StatusCode, text: str) -> None:
     with pytest.raises(grpc.RpcError) as caught:
-        run(address, lambda client: client.infer(request(model, np.ones(shape, "f4"), raw=True)))
+        run(address, lambda client: client.infer(request(model, np.ones(shape, "f4"))))
     error: Any = caught.value
     assert (error.code(), error.details()[: len(text)]) == (code, text)

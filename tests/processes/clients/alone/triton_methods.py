@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import inspect
+import json
 import queue
 import re
 import secrets
@@ -43,7 +44,6 @@ class Asker:
         self.module = MODULES[kind]
         self._runner = asyncio.Runner() if kind.endswith("aio") else None
         self.client = self.done(self._made, addresses[self.wire == "grpc"])
-        self.tensors = self.module
 
     async def _made_on_loop(self, address: str) -> Any:
         return self.module.InferenceServerClient(address)
@@ -121,7 +121,8 @@ def row(*methods: str, of: str = "http|grpc") -> Callable[[Any], Any]:
 def test_health(ask: Asker) -> None:
     assert ask("is_server_live") is True
     assert ask("is_server_ready") is True
-    assert ask("is_model_ready", "echo") is True
+    for model in (("echo",), ("org/model",), ("versioned", "2")):
+        assert ask("is_model_ready", *model) is True
     if ask.wire == "http":
         assert ask("is_model_ready", "nope") is False
     else:
@@ -138,9 +139,15 @@ def test_metadata(ask: Asker) -> None:
             *("parameters", "statistics", "system_shared_memory"),
         ],
     }
-    assert ask.document("get_model_metadata", "classifier")["outputs"][0]["name"] == "scores"
+    size = str if ask.wire == "grpc" else int
+    shape = [size(-1), size(2)]
+    assert ask.document("get_model_metadata", "declared")["inputs"] == [{"name": "x", "datatype": "FP32", "shape": shape}]
+    assert ask.document("get_model_metadata", "versioned")["versions"] == ["1", "2"]
     config = ask.document("get_model_config", "kept")
     assert config.get("config", config)["response_cache"] == {"enable": True}
+    config = ask.document("get_model_config", "declared")
+    [of_input] = config.get("config", config)["input"]
+    assert (of_input["name"], of_input["data_type"]) == ("x", "TYPE_FP32")
     assert "unknown model" in ask.refusal(NOT_FOUND, "get_model_metadata", "nope")
     assert "unknown model" in ask.refusal(NOT_FOUND, "get_model_config", "nope")
 
@@ -161,6 +168,30 @@ def test_repository(ask: Asker) -> None:
     assert "takes no parameters" in ask.refusal(INVALID, "load_model", "loaded", config='{"a": 1}')
 
 
+def test_a_load_with_parameters(ask: Asker) -> None:
+    def answered() -> Any:
+        return ask("infer", "org/affine", [ask.input("x", X, "FP32")]).as_numpy("output_0").tolist()
+
+    files = {"file:1/weights": np.array([3, 5, 7], "<f4").tobytes()}
+    ask("load_model", "org/affine", config=json.dumps({"offset": 0.5}), files=files)
+    assert answered() == [5, -9.5, 21.5]
+    ask("load_model", "org/affine")
+    assert answered() == [0, 0, 0]
+    ask("unload_model", "org/affine", unload_dependents=True)
+    assert ask("is_server_ready") is True
+    unavailable = {"http": "503", "grpc": "StatusCode.UNAVAILABLE"}
+    told = ask.refusal(unavailable, "infer", "org/affine", [ask.input("x", X, "FP32")])
+    assert told == "model 'org/affine' is not ready: it was unloaded"
+    for wrong, told in (
+        ({"files": files}, "parameters have files but no config: send the parameter config too"),
+        ({"config": "[]"}, "parameters.config: expected the text of a JSON object: "),
+        ({"config": "{}", "files": {"file:../weights": b""}}, "parameters['file:../weights']: expected a relative path, without '..'"),
+    ):
+        assert ask.refusal(INVALID, "load_model", "org/affine", **wrong).startswith(told)
+    ask("load_model", "org/affine", config="{}")
+    assert ask("is_model_ready", "org/affine") is True
+
+
 @row("infer", "get_inference_statistics")
 def test_infer_and_statistics(ask: Asker) -> None:
     result = ask(
@@ -177,8 +208,35 @@ def test_infer_and_statistics(ask: Asker) -> None:
         parameters={"mine": "x"},
     )
     assert result.as_numpy("x").tolist() == X.tolist()
-    statistics = ask.document("get_inference_statistics", "echo")
-    assert int(statistics["model_stats"][0]["inference_count"]) >= 1
+    count = ask.document("get_inference_statistics", "versioned", "1")["model_stats"][0].get("inference_count", 0)
+    result = ask("infer", "versioned", [ask.input("x", X, "FP32")], model_version="1")
+    assert result.as_numpy("output_0").tolist() == [1]
+    [stats] = ask.document("get_inference_statistics", "versioned", "1")["model_stats"]
+    succeeded = stats["inference_stats"]["success"]["count"]
+    assert (stats["name"], stats["version"], int(stats["inference_count"])) == ("versioned", "1", int(count) + 1)
+    assert int(succeeded) == int(stats["inference_stats"]["queue"]["count"]) == int(count) + 1
+    every = {each["name"] for each in ask.document("get_inference_statistics")["model_stats"]}
+    assert every >= {"echo", "versioned", "org/model"}
+
+
+@pytest.mark.parametrize(
+    ("model", "array", "options", "expected", "text"),
+    [
+        ("nope", np.ones(1, "f4"), {}, NOT_FOUND, "Request for unknown model: 'nope' is not found"),
+        ("versioned", np.ones(1, "f4"), {"model_version": "3"}, NOT_FOUND, "unknown model: 'versioned' version '3' is not found"),
+        ("declared", np.ones((1, 3), "f4"), {}, INVALID, "input 'x' has shape [1, 3]: expected [-1, 2]"),
+        ("declared", np.ones((1, 2), "f8"), {}, INVALID, "input 'x' has datatype FP64: expected FP32"),
+        ("fails", np.ones(1, "f4"), {}, {"http": "500", "grpc": "StatusCode.INTERNAL"}, "model 'fails' failed"),
+    ],
+)
+def test_our_errors_are_shown_and_the_connection_goes_on(
+    ask: Asker, model: str, array: Any, options: Any, expected: dict[str, str], text: str
+) -> None:
+    datatype = "FP64" if array.dtype == "f8" else "FP32"
+    assert text in ask.refusal(expected, "infer", model, [ask.input("x", array, datatype)], **options)
+    wanted = [ask.module.InferRequestedOutput("z")]
+    assert "unknown output 'z'" in ask.refusal(INVALID, "infer", "echo", [ask.input("x", X, "FP32")], outputs=wanted)
+    assert ask("infer", "echo", [ask.input("x", X, "FP32")]).as_numpy("x").tolist() == X.tolist()
 
 
 def test_a_kept_response(ask: Asker) -> None:
@@ -224,10 +282,12 @@ def test_async_infer_over_http(addresses: list[str]) -> None:
 @row("async_infer", of="grpc$")
 def test_async_infer_over_grpc(addresses: list[str]) -> None:
     ask, answers = Asker("grpc", addresses), queue.SimpleQueue[Any]()
-    ask("async_infer", "echo", [ask.input("x", X, "FP32")], callback=lambda result, error: answers.put((result, error)))
-    result, error = answers.get(timeout=30)
-    assert error is None
-    assert result.as_numpy("x").tolist() == X.tolist()
+    for place in range(5):
+        tensor = ask.input("x", np.array([place], "f4"), "FP32")
+        ask("async_infer", "echo", [tensor], callback=lambda result, error: answers.put((result, error)))
+    received = [answers.get(timeout=30) for _ in range(5)]
+    assert [error for _, error in received] == [None] * 5
+    assert sorted(result.as_numpy("x").item() for result, _ in received) == [0, 1, 2, 3, 4]
     ask.close()
 
 

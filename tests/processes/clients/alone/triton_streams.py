@@ -14,7 +14,6 @@ import tritonclient.grpc.aio as triton_aio
 
 from oip_asgi import InferenceServer
 from tests.support.grpc_ways import SERVINGS
-from tests.support.inside import is_idle
 from tests.support.streaming import Noted
 from tests.support.talk import block_until
 
@@ -33,7 +32,13 @@ def address(request: pytest.FixtureRequest, noted: Noted) -> Iterator[str]:
     with SERVINGS[request.param](server) as where:
         yield where
     noted.go_on.set()
-    block_until(lambda: is_idle(server))
+    server.stop()
+
+
+@pytest.fixture
+def client(address: str) -> Iterator[Any]:
+    with triton.InferenceServerClient(address) as client:
+        yield client
 
 
 def numbers(n: int) -> list[Any]:
@@ -48,66 +53,53 @@ def said(result: Any, error: Any) -> Any:
     return response.id, outputs, response.parameters["triton_final_response"].bool_param
 
 
-@pytest.mark.parametrize("model", ["awaiting", "blocking"])
-def test_a_stream(address: str, model: str) -> None:
+def started(client: Any, **options: Any) -> queue.SimpleQueue[Any]:
+    """What the stream answers, as it comes."""
     answers: queue.SimpleQueue[Any] = queue.SimpleQueue()
-    with triton.InferenceServerClient(address) as client:
-        client.start_stream(lambda result, error: answers.put(said(result, error)))
-        client.async_stream_infer(model, numbers(3), request_id="a", enable_empty_final_response=True)
-        assert [answers.get(timeout=30) for _ in range(4)] == [("a", [0], False), ("a", [1], False), ("a", [2], False), ("a", [], True)]
-        client.async_stream_infer("plain", numbers(3), request_id="b")
-        assert answers.get(timeout=30) == ("b", [4], True)
-        client.async_stream_infer("nowhere", numbers(3), request_id="c")
-        assert "request id 'c': Request for unknown model" in answers.get(timeout=30)
-        client.stop_stream()
+    client.start_stream(lambda result, error: answers.put(said(result, error)), **options)
+    return answers
+
+
+@pytest.mark.parametrize("model", ["awaiting", "blocking"])
+def test_a_stream(client: Any, model: str) -> None:
+    answers = started(client)
+    client.async_stream_infer(model, numbers(3), request_id="a", enable_empty_final_response=True)
+    assert [answers.get(timeout=30) for _ in range(4)] == [("a", [0], False), ("a", [1], False), ("a", [2], False), ("a", [], True)]
+    client.async_stream_infer("plain", numbers(3), request_id="b")
+    assert answers.get(timeout=30) == ("b", [4], True)
+    client.async_stream_infer("nowhere", numbers(3), request_id="c")
+    assert "request id 'c': Request for unknown model" in answers.get(timeout=30)
+    client.stop_stream()
     assert answers.empty()
 
 
-def test_a_stream_that_is_stopped_with_its_requests(address: str, noted: Noted) -> None:
-    answers: queue.SimpleQueue[Any] = queue.SimpleQueue()
-    with triton.InferenceServerClient(address) as client:
-        client.start_stream(lambda result, error: answers.put(said(result, error)))
-        client.async_stream_infer("awaiting", numbers(9))
-        assert [answers.get(timeout=30) for _ in range(3)] == [("", [number], False) for number in range(3)]
+@pytest.mark.parametrize("seconds", [None, 0.5])
+def test_a_stream_that_is_stopped_with_its_requests_or_by_its_deadline(client: Any, noted: Noted, seconds: float | None) -> None:
+    answers = started(client, stream_timeout=seconds)
+    client.async_stream_infer("awaiting", numbers(9))
+    assert [answers.get(timeout=30) for _ in range(3)] == [("", [number], False) for number in range(3)]
+    if seconds is None:
         client.stop_stream(cancel_requests=True)
-        block_until(lambda: noted.ended[-1:] == ["finally"])
-
-
-def test_the_deadline_of_a_stream(address: str, noted: Noted) -> None:
-    answers: queue.SimpleQueue[Any] = queue.SimpleQueue()
-    with triton.InferenceServerClient(address) as client:
-        client.start_stream(lambda result, error: answers.put(said(result, error)), stream_timeout=0.5)
-        client.async_stream_infer("awaiting", numbers(9))
-        assert [answers.get(timeout=30) for _ in range(3)] == [("", [number], False) for number in range(3)]
+    else:
         assert "Deadline Exceeded" in answers.get(timeout=30)
-        block_until(lambda: noted.ended[-1:] == ["finally"])
+    block_until(lambda: noted.ended[-1:] == ["finally"])
 
 
-def test_a_stream_of_asyncio(address: str) -> None:
-    async def requests() -> AsyncIterator[Any]:
-        yield {"model_name": "awaiting", "inputs": numbers(3), "request_id": "a"}
-        yield {"model_name": "plain", "inputs": numbers(3), "request_id": "b"}
+def test_a_stream_of_asyncio_that_ends_or_is_left(address: str, noted: Noted) -> None:
+    async def requests(**by_model: int) -> AsyncIterator[Any]:
+        for model, n in by_model.items():
+            yield {"model_name": model, "inputs": numbers(n), "request_id": model}
 
     async def main() -> list[Any]:
         async with triton_aio.InferenceServerClient(address) as client:
-            return [said(*answer) async for answer in client.stream_infer(requests())]
-
-    answers = asyncio.run(main())
-    # this client cannot ask for the end of one request's stream: it ends with the call
-    assert sorted(answers) == [("a", [0], False), ("a", [1], False), ("a", [2], False), ("b", [4], True)]
-
-
-def test_a_stream_of_asyncio_that_is_left(address: str, noted: Noted) -> None:
-    async def requests() -> AsyncIterator[Any]:
-        yield {"model_name": "awaiting", "inputs": numbers(9)}
-
-    async def main() -> None:
-        async with triton_aio.InferenceServerClient(address) as client:
-            stream = client.stream_infer(requests())
+            answers = [said(*answer) async for answer in client.stream_infer(requests(awaiting=3, plain=3))]
+            stream = client.stream_infer(requests(awaiting=9))
             async for answer in stream:
-                assert said(*answer) == ("", [0], False)
+                assert said(*answer) == ("awaiting", [0], False)
                 break
             stream.cancel()
+            return answers
 
-    asyncio.run(main())
+    # this client cannot ask for the end of one request's stream: it ends with the call
+    assert sorted(asyncio.run(main())) == [*(("awaiting", [n], False) for n in range(3)), ("plain", [4], True)]
     block_until(lambda: noted.ended[-1:] == ["finally"])
