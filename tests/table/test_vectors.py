@@ -7,10 +7,12 @@ import sys
 import numpy as np
 import pytest
 
-from oip_asgi import Tensor, TensorSpec
+from oip_asgi import InferenceServer, OIPApp, Tensor, TensorSpec
 from tests.support.inside import decode_request
 from tests.support.inside.rest import from_json, to_json
 from tests.support.inside.values import DTYPES, Array, InvalidRequest, dtype_of, from_bytes, to_bytes
+from tests.support.ways import over_asgi
+from tests.table.row import answer, framed, infer, inputs, tensor
 from tests.table.vectors import VECTORS, Vector
 
 vectors = pytest.mark.parametrize("vector", VECTORS, ids=str)
@@ -39,30 +41,25 @@ def test_every_datatype_has_a_vector() -> None:
 
 
 @vectors
-def test_raw_bytes_become_the_array(vector: Vector) -> None:
-    assert_same(from_bytes(vector.raw_bytes, dtype_of(vector.datatype), vector.shape), vector)
+def test_a_model_gets_the_array_and_a_strided_one_leaves_as_its_elements_in_row_major_order(vector: Vector) -> None:
+    """That all forms of a vector become one another is asked by its rows of the table."""
+    seen: list[Array] = []
 
+    def model(x: Array) -> Array:
+        seen.append(x)
+        return np.repeat(x.reshape(1, -1), 2, axis=0).T[:, 0].reshape(x.shape)
 
-@vectors
-def test_the_array_becomes_raw_bytes(vector: Vector) -> None:
-    assert to_bytes(expected(vector)) == vector.raw_bytes
-
-
-@pytest.mark.parametrize(("vector", "text"), [(vector, text) for vector in VECTORS for text in (vector.written, *vector.sent)], ids=str)
-def test_json_becomes_the_array(vector: Vector, text: str) -> None:
-    assert_same(from_json(text.encode(), dtype_of(vector.datatype), vector.shape), vector)
-
-
-@vectors
-def test_the_array_becomes_json(vector: Vector) -> None:
-    assert to_json(expected(vector)).decode() == vector.written
-
-
-@vectors
-def test_a_strided_array_leaves_as_its_elements_in_row_major_order(vector: Vector) -> None:
-    array = np.repeat(expected(vector).reshape(1, -1), 2, axis=0).T[:, 0].reshape(vector.shape)
-    assert to_bytes(array) == vector.raw_bytes
-    assert to_json(array).decode() == vector.written
+    server = InferenceServer()
+    server.register("m", model, run="inline")
+    way, shape = over_asgi(OIPApp(server), ""), list(vector.shape)
+    sized = tensor(vector.datatype, shape, None, parameters=f'{{"binary_data_size":{len(vector.raw_bytes)}}}')
+    text = answer("m", tensor(vector.datatype, shape, vector.written, "output_0"))
+    assert way(infer("m", inputs(tensor(vector.datatype, shape, vector.written)))).body == text
+    in_binary = framed("m", inputs(sized, more=',"parameters":{"binary_data_output":true}'), vector.raw_bytes)
+    assert way(in_binary).body == answer("m", sized.replace('"x"', '"output_0"')) + vector.raw_bytes
+    for array in seen:
+        assert_same(array, vector)
+    assert len(seen) == 2
 
 
 def test_a_stray_element_nested_too_deep_for_python() -> None:

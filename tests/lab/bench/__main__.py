@@ -1,73 +1,107 @@
-"""`python -m tests.lab.bench`: starts the servers, measures, prints the tables. `--quick` is what to run while making something faster."""
+"""`python -m tests.lab.bench`: models behind this package, FastAPI by hand, and other servers; prints the tables.
+
+`--hosts` compares servers of ASGI and WSGI instead, all with this package. Rows of gRPC are measured where they are asked for: "gRPC*".
+"""
 
 from __future__ import annotations
 
+import argparse
+import os
 import sys
+import tempfile
 from collections.abc import Callable, Sequence
-from functools import partial
-from typing import Final, TypeVar
+from dataclasses import dataclass
+from pathlib import Path
 
-from . import report
-from .load import client
+from . import functions, report
+from .figures import keep
+from .load import client, has_h2load
 from .machine import described
-from .measure import Cell
-from .plan import PARTS, chosen, parse
-from .rows import HTTP
-from .run import apart, rates, tell, warnings
-from .serve import uvicorn_settings
-from .servers import PEERS, Running, Server
-from .strain import health_of, memory_of
+from .measure import Cell, measure, tell, together, warnings
+from .rows import GRPC, IN_THREADS, Row, names, rows
+from .servers import Server, all_servers, host_servers
 
-STRAINED: Final = ("echo", "async", "thread")
-"""The servers whose memory and health are looked at where nobody chooses: an inline model stops the event loop by its own wish."""
-
-HEALTH_SECONDS: Final = 15
-
-T = TypeVar("T")
+REAL_ROWS = ("JSON 1x4", "digits", "ONNX", "clicks 1x39", "frame 1x39", "BYTES*", *IN_THREADS)
+HOST_ROWS = ("JSON 1x4", "digits")
 
 
-def alone(servers: Sequence[Server], look: Callable[[Running], T]) -> dict[str, T]:
-    """Start one server after the other, and look at each."""
-    found = {}
-    with apart() as (core, folder):
-        for server in servers:
-            if HTTP in server.floors and not server.is_peer:
-                with server.started(core, folder / f"{server.name}.log") as running:
-                    try:
-                        found[server.name] = look(running)
-                    except Exception as error:
-                        error.add_note(running.note())
-                        raise
-    return found
+def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
+    """The command line."""
+    parser = argparse.ArgumentParser(prog="python -m tests.lab.bench", description=__doc__)
+    parser.add_argument("--hosts", action="store_true", help="compare servers of ASGI and WSGI, all with this package")
+    parser.add_argument("--quick", action="store_true", help="two rounds: about three minutes")
+    parser.add_argument("--rows", nargs="+", metavar="PATTERN", help=f"patterns, such as 'BYTES*', of: {', '.join(names())}")
+    parser.add_argument("--ways", nargs="+", metavar="NAME", help="servers, beside their floors, by the names that the table has")
+    parser.add_argument("--connections", nargs="+", type=int, metavar="N", help="instead of each row's own")
+    parser.add_argument("--rounds", type=int, metavar="N", help="turns of each server (3)")
+    parser.add_argument("--seconds", type=int, default=1, metavar="N", help="of each turn (1)")
+    parser.add_argument("--keep", action="store_true", help="keep the rates over eight connections, and draw them for the README")
+    return parser.parse_args(arguments)
+
+
+@dataclass(frozen=True)
+class Cut:
+    """What of all there is shall be measured."""
+
+    rows: Sequence[Row]
+    servers: Sequence[Server]
+    connections: Callable[[Row], Sequence[int]]
+
+
+def chosen(arguments: argparse.Namespace) -> Cut:
+    """What the command line asks for.
+
+    Raises:
+        SystemExit: There is no such row or server.
+    """
+    known = {server.name: server for server in (host_servers() if arguments.hosts else all_servers())}
+    if unknown := set(arguments.ways or ()) - set(known):
+        raise SystemExit(f"no way is called {', '.join(unknown)}: expected some of {', '.join(known)}")
+    found = rows(arguments.rows or (HOST_ROWS if arguments.hosts else REAL_ROWS))
+    if not found:
+        raise SystemExit(f"no row is called so: expected some of {', '.join(names())}")
+    found = [row for row in found if (row.name != "ONNX" or functions.has_onnx()) and (row.transport != GRPC or has_h2load())]
+    transports = {row.transport for row in found}
+    asked = set(arguments.ways or known)
+    asked |= {floor for name in asked for floor in known[name].floors.values()}
+    servers = [server for server in known.values() if server.name in asked and transports & set(server.floors)]
+    return Cut(found, servers, lambda row: arguments.connections or row.connections)
+
+
+def compared(cells: Sequence[Cell], servers: Sequence[Server], *, is_of_hosts: bool) -> list[str]:
+    """The tables of ratios: to each floor, and of this package to the others."""
+    every = [server.name for server in servers]
+    if is_of_hosts:
+        bases = {base: [name for name in every if (", async" in name) == (", async" in base)] for base in ("uvicorn", "uvicorn, async")}
+        return [report.shares(cells, base, hosts) for base, hosts in bases.items() if base in every]
+    floors = dict.fromkeys(floor for server in servers for floor in server.floors.values())
+    ours = [name for name in every if name in ("def", "inline") or name.startswith("oip_asgi")]
+    of_floors = [report.shares(cells, floor, [each.name for each in servers if floor in each.floors.values()]) for floor in floors]
+    return [*of_floors, *(report.times(cells, name, [other for other in every if other != name]) for name in ours)]
 
 
 def main() -> None:
     arguments = parse()
-    cut = chosen(arguments)
-    for warning in warnings(PEERS):
+    for warning in warnings():
         print(warning, file=sys.stderr)
-    is_everything = not (arguments.quick or arguments.rows or arguments.ways)
-    parts = arguments.parts or (PARTS if is_everything else ["rates"])
-    strained = [server for server in cut.servers if arguments.ways or server.name in STRAINED]
-    cells: list[Cell] = []
-    legend = [report.legend(cut.servers), f"- client: {client()}", f"- uvicorn: {' and '.join(uvicorn_settings().values())}"]
-    tables = [described(), "\n".join(legend)]
-    if "rates" in parts:
-        cells = rates(cut, arguments.rounds, arguments.seconds)
-        tables += [report.summary(cells, cut.servers), report.details(cells, cut.servers)]
-        if any(server.is_peer for server in cut.servers):
-            tables.insert(-1, report.against_peers(cells, cut.servers))
-    if "memory" in parts:
-        tables.append(report.memories(alone(strained, partial(memory_of, tell=tell))))
-    if "health" in parts:
-        tables.append(report.healths(alone(strained, partial(health_of, seconds=HEALTH_SECONDS, tell=tell))))
+    with tempfile.TemporaryDirectory() as folder:
+        if functions.can_convert():
+            functions.write_onnx(Path(folder, "digits.onnx"))
+            os.environ[functions.ONNX_FILE] = str(Path(folder, "digits.onnx"))
+        else:
+            print("left out: ONNX wants onnxruntime and skl2onnx", file=sys.stderr)
+        cut, before = chosen(arguments), os.getloadavg()[0]
+        rounds = arguments.rounds or (2 if arguments.quick else 3)
+        with together(cut.servers) as running:
+            works = [(row, count) for row in cut.rows for count in cut.connections(row)]
+            cells = [measure(row, count, running, rounds, arguments.seconds) for row, count in works]
     tell("")
-    print(*tables, sep="\n\n")
-    if arguments.plot and cells:
-        from .plot import draw  # matplotlib is there where a plot is asked for
-
-        draw(cells, cut.servers, arguments.plot)
-        print(f"plot: {arguments.plot}", file=sys.stderr)
+    every = [server.name for server in cut.servers]
+    if arguments.keep:
+        keep("rates", f"python -m tests.lab.bench --connections 8 --rounds {rounds} --keep", report.values(cells, every))
+    load = f"- load average of the machine: {before:.1f} before, {os.getloadavg()[0]:.1f} after, of which this benchmark makes up to 2"
+    head = [described(), "\n".join([report.legend(cut.servers), f"- client: {client()}", load]), report.rates(cells, every)]
+    print(*head, *compared(cells, cut.servers, is_of_hosts=arguments.hosts), report.details(cells), sep="\n\n")
 
 
 if __name__ == "__main__":

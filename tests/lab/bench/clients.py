@@ -26,6 +26,8 @@ from oip_asgi.client import AsyncClient, Client
 from tests.support.processes import serving
 
 from .machine import described, on_core, two_cores
+from .remote import command
+from .report import table
 
 ROWS: Final[Mapping[str, tuple[tuple[int, int], int]]] = {"1x4": ((1, 4), 300), "1x150528": ((1, 150_528), 40), "64 MiB": ((4096, 4096), 1)}
 """For each row the shape of FP32, and the requests of a turn."""
@@ -99,14 +101,13 @@ def measure(clients: Mapping[str, Ask], array: Any, requests: int, rounds: int) 
     return {name: (median(clock for clock, _ in found), median(cpu for _, cpu in found)) for name, found in turns.items()}
 
 
-def shown(row: str, found: Mapping[str, tuple[float, float]]) -> list[str]:
-    """The lines of a row's table."""
-    cpu = {name: own for name, (_, own) in found.items()}
-    return [
-        f"| {row:8} | {name:21} | {clock:9,.0f} | {own:9,.0f} | {own / cpu['tritonclient.http']:5.2f} "
-        f"| {own / cpu['tritonclient.http.aio']:5.2f} |"
-        for name, (clock, own) in found.items()
-    ]
+def shown(found: Mapping[tuple[str, str], tuple[float, float]]) -> str:
+    """The table, by row and client."""
+    lines = []
+    for (row, name), (clock, own) in found.items():
+        times = [f"{own / found[row, other][1]:.2f}" for other in ("tritonclient.http", "tritonclient.http.aio")]
+        lines.append([row, name, f"{clock:,.0f}", f"{own:,.0f}", *times])
+    return table(["row", "client", "clock, us", "CPU, us", "times tritonclient.http", "times tritonclient.http.aio"], lines)
 
 
 def main() -> None:
@@ -117,11 +118,10 @@ def main() -> None:
     client_core, server_core = two_cores()
     print(described())
     print(f"load average before: {os.getloadavg()[0]:.2f}")
-    print("| row | client | clock, us | CPU, us | times tritonclient.http | times tritonclient.http.aio |\n|---|---|---|---|---|---|")
+    found: dict[tuple[str, str], tuple[float, float]] = {}
     with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
         with on_core(server_core):
-            command = ["python", "-m", "tests.lab.bench.serve", "middleware", "PORT"]
-            served = stack.enter_context(serving(command, Path(folder, "server.log")))
+            served = stack.enter_context(serving(command("--port", "PORT"), Path(folder, "server.log")))
         stack.enter_context(on_core(client_core))
         clients = make_clients(served.port, stack)
         for row, (shape, requests) in ROWS.items():
@@ -129,8 +129,10 @@ def main() -> None:
                 continue
             # KServe's client takes minutes for the largest row
             asked = {name: ask for name, ask in clients.items() if (row, name) != ("64 MiB", "kserve")}
-            found = measure(asked, np.ones(shape, np.float32), max(1, requests // (10 if arguments.quick else 1)), arguments.rounds)
-            print(*shown(row, found), sep="\n", flush=True)
+            number = max(1, requests // (10 if arguments.quick else 1))
+            measured = measure(asked, np.ones(shape, np.float32), number, arguments.rounds)
+            found |= {(row, name): each for name, each in measured.items()}
+    print(shown(found))
 
 
 if __name__ == "__main__":

@@ -10,9 +10,13 @@ from typing import Final
 
 from .rows import LoadFailed, Row
 
-_SUCCEEDED: Final = re.compile(r"requests: .* (\d+) done, (\d+) succeeded")
+PATIENCE: Final = 120
+"""Seconds after which a server counts as hung."""
+
+_DONE: Final = re.compile(r"requests: .* (\d+) done, (\d+) succeeded")
 _DATA: Final = re.compile(r"\((\d+)\) data")
-_SECONDS: Final = re.compile(r"finished in ([0-9.]+)(m?s)")
+_SECONDS: Final = re.compile(r"finished in ([0-9.]+)(us|ms|s)")
+_UNITS: Final = {"us": 1e-6, "ms": 1e-3, "s": 1.0}
 
 
 def frame(message: bytes) -> bytes:
@@ -35,24 +39,39 @@ def latencies(port: int, row: Row, calls: int, seconds: int, answer_size: int, *
         LoadFailed: A call did not succeed.
     """
     with tempfile.TemporaryDirectory() as folder:
-        data, log = Path(folder, "data"), Path(folder, "log")
-        data.write_bytes(frame(row.body))
-        headers = ["-H", "content-type: application/grpc", "-H", "te: trailers"]
-        command = [
-            "h2load",
-            "-t1",
-            "-c1",
-            f"-m{calls}",
-            f"-n{requests}" if requests else f"-D{seconds}",
-            f"--data={data}",
-            f"--log-file={log}",
-            *headers,
-        ]
-        ran = subprocess.run([*command, f"http://127.0.0.1:{port}{row.path}"], capture_output=True, text=True, check=False)
-        took = [int(line.split()[2]) / 1e6 for line in log.read_text().splitlines()] if log.exists() else []
-    done, received, lasted = _SUCCEEDED.search(ran.stdout), _DATA.search(ran.stdout), _SECONDS.search(ran.stdout)
-    if ran.returncode or not (done and received and lasted and took):
-        raise LoadFailed(f"{row.name}: h2load failed: {ran.stderr or ran.stdout[-300:]}")
-    if done[1] != done[2] or int(received[1]) < int(done[1]) * len(frame(bytes(answer_size))):
-        raise LoadFailed(f"{row.name}: not every call of {done[1]} was answered with a message of {answer_size} bytes")
-    return took, float(lasted[1]) * (1e-3 if lasted[2] == "ms" else 1)
+        log = Path(folder, "log")
+        how_long = f"-n{requests}" if requests else f"-D{seconds}"
+        printed = run(port, row.path, row.body, "-c1", f"-m{calls}", how_long, f"--log-file={log}")
+        took = [int(line.split()[2]) / 1e6 for line in log.read_text().splitlines()]
+    return took, seconds_of(printed, len(frame(bytes(answer_size))))
+
+
+def run(port: int, path: str, message: bytes, *options: str) -> str:
+    """What h2load prints that sends a message again and again.
+
+    Raises:
+        LoadFailed: It ended with an error.
+    """
+    with tempfile.NamedTemporaryFile() as data:
+        data.write(frame(message))
+        data.flush()
+        command = ["h2load", "-t1", f"--data={data.name}", "-H", "content-type: application/grpc", "-H", "te: trailers", *options]
+        ran = subprocess.run([*command, f"http://127.0.0.1:{port}{path}"], capture_output=True, text=True, check=False, timeout=PATIENCE)
+    if ran.returncode:
+        raise LoadFailed(f"h2load failed: {ran.stderr or ran.stdout[-300:]}")
+    return ran.stdout
+
+
+def seconds_of(printed: str, size: int, calls: int | None = None) -> float:
+    """The seconds that h2load reports, if all its calls, of which there should be so many, succeeded and brought so many bytes each.
+
+    Raises:
+        LoadFailed: Not all of them succeeded, or they brought less.
+    """
+    done, received, lasted = _DONE.search(printed), _DATA.search(printed), _SECONDS.search(printed)
+    if not (done and received and lasted):
+        raise LoadFailed(f"h2load failed: {printed[-300:]}")
+    expected = calls or int(done[1])
+    if int(done[2]) != expected or int(received[1]) < expected * size:
+        raise LoadFailed(f"expected {expected * size} bytes of {expected} calls, got {received[1]} of {done[2]}")
+    return float(lasted[1]) * _UNITS[lasted[2]]

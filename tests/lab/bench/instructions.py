@@ -30,7 +30,7 @@ from oip_asgi import InferenceServer, OIPApp
 from oip_asgi.grpc import OIPGRPCApp
 
 from .in_process import answer_at_once, ask_often, over_http
-from .models import Run, make_server
+from .models import Run, make_identity_server
 from .report import table
 from .rows import GRPC, rows
 
@@ -124,7 +124,7 @@ def run_rows() -> None:
 def run_row(name: str) -> None:
     """The application that does nothing first, then the row."""
     [row] = rows([ROWS[name][0]])
-    server = make_server(ROWS[name][1])
+    server = make_identity_server(ROWS[name][1])
     app: Any = OIPGRPCApp(server) if row.transport == GRPC else OIPApp(server)
     if name.endswith(_INSTALLED):
         app, row = _install(server), replace(row, path=f"/v2{row.path}")

@@ -90,32 +90,12 @@ def _ticks(pid: int) -> int:
     return int(stat[11]) + int(stat[12]) if stat else 0
 
 
-def context_switches(pid: int) -> tuple[int, int]:
-    """How often the threads of a process and of all that it has started have given up the CPU: to wait, and for others to have it."""
-    voluntary = involuntary = 0
-    for member in family(pid):
-        for status in Path(f"/proc/{member}/task").glob("*/status"):
-            try:
-                lines = status.read_text().splitlines()
-            except OSError:  # the thread has ended
-                continue
-            counts = {name: int(count) for name, _, count in (line.partition(":") for line in lines) if name.endswith("_ctxt_switches")}
-            voluntary += counts["voluntary_ctxt_switches"]
-            involuntary += counts["nonvoluntary_ctxt_switches"]
-    return voluntary, involuntary
-
-
 def memory(pid: int, field: str = "VmRSS") -> int:
     """The bytes that a process holds; `VmHWM` is the most that it ever held."""
     for line in Path(f"/proc/{pid}/status").read_text().splitlines():
         if line.startswith(f"{field}:"):
             return int(line.split()[1]) * 1024
     raise ProcessLookupError(f"process {pid} has ended")
-
-
-def forget_peak(pid: int) -> None:
-    """Make `VmHWM` begin again at what the process holds now."""
-    Path(f"/proc/{pid}/clear_refs").write_text("5")
 
 
 def described() -> str:

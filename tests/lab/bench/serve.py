@@ -1,25 +1,29 @@
-"""A server process of the benchmark: `python -m tests.lab.bench.serve WAY PORT`. Each way is one function.
+"""A server process of the benchmark: `python -m tests.lab.bench.serve HOST APP PORT`.
 
-The floors read a body and send the same bytes back; the others serve identity models. All run under the same settings.
+HOST is the server, and APP what it serves, as `tests.lab.bench.servers` names them. Some servers import the application themselves: it is
+`app` of this module, made when it is asked for. What a floor must not know, nor pay for, is imported by the functions that do.
 """
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import os
 import sys
 from collections.abc import Callable, Mapping
 from importlib.util import find_spec
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
-
-from tests.support.run_server import run_gunicorn
-
-LIVE: Final = b'{"live":true}'
-"""What a floor answers a GET: as many bytes as the protocol's own answer."""
 
 if TYPE_CHECKING:
     from .models import Run
+
+APP: Final = "BENCH_APP"
+"""The variable of the environment that names the application."""
+
+TARGET: Final = f"{__package__}.serve:app"
+
+LIVE: Final = b'{"live":true}'
+"""What a floor answers a GET."""
 
 
 async def echo(scope: Any, receive: Any, send: Any) -> None:
@@ -38,17 +42,7 @@ async def echo(scope: Any, receive: Any, send: Any) -> None:
     await send({"type": "http.response.body", "body": body})
 
 
-def wsgi_echo(environ: Any, start_response: Any) -> list[bytes]:
-    """The floor over WSGI."""
-    body = environ["wsgi.input"].read(int(environ.get("CONTENT_LENGTH") or 0)) or LIVE
-    start_response("200 OK", [("Content-Type", "application/octet-stream"), ("Content-Length", str(len(body)))])
-    return [body]
-
-
-# what a floor must not know, nor pay for, is imported by the ways that do
-
-
-def _app(run: Run) -> Any:
+def _own(run: Run) -> Any:
     from oip_asgi import OIPApp
 
     from .models import make_server
@@ -56,43 +50,43 @@ def _app(run: Run) -> Any:
     return OIPApp(make_server(run))
 
 
-def _mounted(app: Any) -> Any:
-    from starlette.applications import Starlette
-
-    host = Starlette()
-    host.mount("/v2", app)
-    return host
-
-
-def _middleware() -> Any:
-    from starlette.applications import Starlette
-
-    from oip_asgi import OIPMiddleware
-
-    from .models import make_server
-
-    return OIPMiddleware(Starlette(), make_server("inline"))
-
-
-def _wsgi_app() -> Any:
+def _own_wsgi() -> Any:
     from oip_asgi import OIPWSGIApp
 
     from .models import make_server
 
-    return OIPWSGIApp(make_server("inline"))
+    return OIPWSGIApp(make_server("thread"))
 
 
-ASGI: Final[Mapping[str, Callable[[], Any]]] = {
+def _own_grpc() -> Any:
+    from oip_asgi.grpc import OIPGRPCApp
+
+    from .models import make_server
+
+    return OIPGRPCApp(make_server("inline"))
+
+
+def _by_hand() -> Any:
+    from .hand import make_app
+
+    return make_app()
+
+
+APPS: Final[Mapping[str, Callable[[], Any]]] = {
     "echo": lambda: echo,
-    "inline": lambda: _app("inline"),
-    "async": lambda: _app("async"),
-    "thread": lambda: _app("thread"),
-    "mounted echo": lambda: _mounted(echo),
-    "mounted": lambda: _mounted(_app("inline")),
-    "middleware": _middleware,
+    "def": lambda: _own("thread"),
+    "inline": lambda: _own("inline"),
+    "async": lambda: _own("async"),
+    "WSGI": _own_wsgi,
+    "FastAPI": _by_hand,
+    "gRPC": _own_grpc,
 }
 
-WSGI: Final[Mapping[str, Callable[[], Any]]] = {"gunicorn echo": lambda: wsgi_echo, "gunicorn": _wsgi_app}
+
+def __getattr__(name: str) -> Any:
+    if name == "app":
+        return APPS[os.environ[APP]]()
+    raise AttributeError(name)
 
 
 def uvicorn_settings() -> dict[str, Any]:
@@ -102,66 +96,69 @@ def uvicorn_settings() -> dict[str, Any]:
     return {"loop": loop, "http": os.environ.get("UVICORN_HTTP") or ("httptools" if find_spec("httptools") else "h11")}
 
 
-def serve_asgi(app: Any, port: int) -> None:
-    """uvicorn without an access log."""
+def _uvicorn(port: int, settings: Mapping[str, Any]) -> None:
     import uvicorn
 
+    app = APPS[os.environ[APP]]()
     # on a busy machine the usual five seconds close connections that are in use
-    uvicorn.run(app, host="127.0.0.1", port=port, log_level="warning", access_log=False, timeout_keep_alive=75, **uvicorn_settings())
+    uvicorn.run(app, host="127.0.0.1", port=port, log_level="warning", access_log=False, timeout_keep_alive=75, **settings)
 
 
-def serve_wsgi(app: Any, port: int) -> None:
-    """gunicorn with one worker of threads: the workers without threads close each connection."""
-    # gunicorn reads the command line too
-    del sys.argv[1:]
-    run_gunicorn(lambda: app, port, threads=8, loglevel="warning", keepalive=60)
+async def _grpcio(port: int) -> None:
+    """A server of grpc.aio, on the event loop of asyncio: this package, or a bare handler that sends back what it read."""
+    import grpc.aio
 
-
-def _add_grpc_echo(grpc_server: Any) -> None:
-    import grpc
-
+    from oip_asgi.grpc import add_to_server
     from tests.support.grpc_ways import SERVICE
+
+    from .models import make_server
 
     async def answer(request: bytes, context: Any) -> bytes:
         return request
 
-    handlers: Any = {"ModelInfer": grpc.unary_unary_rpc_method_handler(answer)}
-    grpc_server.add_generic_rpc_handlers([grpc.method_handlers_generic_handler(SERVICE, handlers)])
-
-
-def _add_grpc(grpc_server: Any) -> None:
-    from oip_asgi.grpc import add_to_server
-
-    from .models import make_server
-
-    add_to_server(make_server("inline"), grpc_server)
-
-
-GRPC: Final[Mapping[str, Callable[[Any], None]]] = {"gRPC echo": _add_grpc_echo, "gRPC": _add_grpc}
-
-
-async def serve_grpc(add: Callable[[Any], None], port: int) -> None:
-    """A server of grpc.aio, on the event loop of asyncio."""
-    import grpc.aio
-
     grpc_server = grpc.aio.server(options=[("grpc.max_receive_message_length", -1)])
-    add(grpc_server)
+    if os.environ[APP] == "gRPC":
+        add_to_server(make_server("inline"), grpc_server)
+    else:
+        handlers: Any = {"ModelInfer": grpc.unary_unary_rpc_method_handler(answer)}
+        grpc_server.add_generic_rpc_handlers([grpc.method_handlers_generic_handler(SERVICE, handlers)])
     grpc_server.add_insecure_port(f"127.0.0.1:{port}")
     await grpc_server.start()
     await grpc_server.wait_for_termination()
 
 
+def _command(name: str, *arguments: str) -> None:
+    """Become a program of this environment."""
+    program = Path(sys.executable).with_name(name)
+    os.execv(program, [str(program), *arguments, TARGET])
+
+
+def _gunicorn_settings(port: int) -> list[str]:
+    return ["--bind", f"127.0.0.1:{port}", "--keep-alive", "75", "--log-level", "warning"]
+
+
+def _granian_settings(port: int) -> list[str]:
+    return ["--port", str(port), "--no-access-log", "--log-level", "warning"]
+
+
+HOSTS: Final[Mapping[str, Callable[[int], None]]] = {
+    "uvicorn": lambda port: _uvicorn(port, uvicorn_settings()),
+    "uvicorn, h11": lambda port: _uvicorn(port, {"loop": "asyncio", "http": "h11"}),
+    "zttp": lambda port: _uvicorn(port, {**uvicorn_settings(), "http": "zttp"}),
+    "zttp, HTTP/2": lambda port: _uvicorn(port, {"loop": "uvloop", "http": "zttp", "http2": True}),
+    "gunicorn": lambda port: _command("gunicorn", "--worker-class", "asgi", *_gunicorn_settings(port)),
+    "gunicorn, WSGI": lambda port: _command("gunicorn", "--threads", "8", *_gunicorn_settings(port)),
+    "granian": lambda port: _command("granian", "--interface", "asgi", "--loop", "uvloop", *_granian_settings(port)),
+    "granian, WSGI": lambda port: _command("granian", "--interface", "wsgi", "--blocking-threads", "8", *_granian_settings(port)),
+    "pyvoy": lambda port: _command("pyvoy", "--port", str(port), "--loop", "uvloop", "--log-level", "error"),
+    "grpcio": lambda port: asyncio.run(_grpcio(port)),
+}
+
+
 def main() -> None:
-    parser = argparse.ArgumentParser(prog="python -m tests.lab.bench.serve")
-    parser.add_argument("way", choices=[*ASGI, *WSGI, *GRPC])
-    parser.add_argument("port", type=int)
-    arguments = parser.parse_args()
-    if arguments.way in ASGI:
-        serve_asgi(ASGI[arguments.way](), arguments.port)
-    elif arguments.way in GRPC:
-        asyncio.run(serve_grpc(GRPC[arguments.way], arguments.port))
-    else:
-        serve_wsgi(WSGI[arguments.way](), arguments.port)
+    host, app, port = sys.argv[1:]
+    os.environ[APP] = app
+    HOSTS[host](int(port))
 
 
 if __name__ == "__main__":

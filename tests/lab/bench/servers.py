@@ -1,4 +1,4 @@
-"""The servers of the benchmark: how each is started, which floor it is compared with, and what it is measured on where nobody chooses."""
+"""The servers of the benchmark: how each is started, and which floor it is compared with."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from fnmatch import fnmatch
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
 
@@ -16,7 +17,10 @@ from tests.support.processes import free_port, running
 from . import grpc_client
 from .load import Target
 from .machine import on_core
-from .rows import GRPC, HTTP, Row
+from .rows import GRPC, HTTP, IN_THREADS, Row, by_hand
+
+Command = Callable[[int, int], Sequence[str]]
+"""From free ports for HTTP and gRPC to the command that serves on them."""
 
 
 @dataclass(frozen=True)
@@ -26,28 +30,26 @@ class Server:
     Args:
         name: What the table calls it.
         what: One line for the reader of the table.
-        command: From free ports for HTTP and gRPC to the command that serves on them.
+        command: What starts it.
         floors: For each transport that it speaks, the name of the server that it is compared with: its own for a floor.
         prefix: Where the protocol is mounted over HTTP.
-        rows: The rows that it is measured on where nobody chooses, as patterns of their names.
-        connections: The numbers of connections, likewise.
         lacks: The rows that it has no model for, as patterns of their names.
         is_peer: Whether it is another project's, whose failures are worth a line in the table and no more.
         own_rows: What it is asked in the place of some rows, by their names, where it does not speak the protocol.
         most_calls: After how many calls of gRPC it closes a connection; None where it does not.
+        ready: The path over HTTP that answers 200 when it is ready.
     """
 
     name: str
     what: str
-    command: Callable[[int, int], Sequence[str]]
+    command: Command
     floors: Mapping[str, str]
     prefix: str = ""
-    rows: Sequence[str] = ("*",)
-    connections: Sequence[int] = (1, 8, 64)
     lacks: Sequence[str] = ()
     is_peer: bool = False
     own_rows: Mapping[str, Row] = field(default_factory=dict)
     most_calls: int | None = None
+    ready: str = "/health/live"
 
     def asked(self, row: Row) -> Row:
         """What it is asked in this row."""
@@ -61,10 +63,6 @@ class Server:
         """Whether it speaks the row's transport and has its model."""
         return row.transport in self.floors and not any(fnmatch(row.name, pattern) for pattern in self.lacks)
 
-    def is_measured(self, row: Row, connections: int) -> bool:
-        """Whether it is, where nobody chooses."""
-        return connections in self.connections and any(fnmatch(row.name, pattern) for pattern in self.rows)
-
     @contextmanager
     def started(self, core: int, log: Path) -> Iterator[Running]:
         """Run the server on one core until the block ends, which begins when it answers."""
@@ -74,7 +72,7 @@ class Server:
         with ExitStack() as stack:
             with on_core(core):
                 command = self.command(port, grpc_port)
-                process = stack.enter_context(running(command, log, environment, f"{self.prefix}/health/live", port))
+                process = stack.enter_context(running(command, log, environment, f"{self.prefix}{self.ready}", port))
             if HTTP in self.floors:
                 process.wait_until_ready()
             else:
@@ -96,55 +94,101 @@ class Running:
         return f"by the server {self.server.name!r}, which printed:\n{self.log.read_text(errors='replace')[-2000:] or 'nothing'}"
 
 
-def _own(way: str) -> Callable[[int, int], Sequence[str]]:
-    return lambda port, _: [sys.executable, "-m", "tests.lab.bench.serve", way, str(port)]
+HOSTS: Final = {
+    "uvicorn": "uvicorn with uvloop and httptools",
+    "uvicorn, h11": "uvicorn with asyncio and h11, as `pip install uvicorn` leaves it",
+    "zttp": "uvicorn with uvloop and zttp",
+    "gunicorn": "gunicorn's ASGI worker",
+    "granian": "granian with uvloop, one worker",
+    "pyvoy": "pyvoy with uvloop",
+}
 
+WSGI_HOSTS: Final = {
+    "gunicorn, WSGI": "gunicorn with eight threads",
+    "granian, WSGI": "granian with eight threads, one worker",
+}
+"""Servers that run a blocking model in the thread of its request."""
 
-def _own_grpc(way: str) -> Callable[[int, int], Sequence[str]]:
-    return lambda _, port: [sys.executable, "-m", "tests.lab.bench.serve", way, str(port)]
-
-
-_ECHO: Final = {HTTP: "echo"}
-_FEW: Final = ("JSON 1x4", "binary 1x4", "binary 1x150528")
-
-OURS: Final = (
-    Server("echo", "the floor: a bare ASGI callable that sends back what it read", _own("echo"), _ECHO),
-    Server("inline", 'OIPApp, a def with run="inline"', _own("inline"), _ECHO),
-    Server("async", "OIPApp, an async def", _own("async"), _ECHO),
-    Server("thread", "OIPApp, a def in a worker thread", _own("thread"), _ECHO),
-    Server("middleware", "OIPMiddleware around Starlette, inline", _own("middleware"), _ECHO, "/v2", _FEW, [8]),
-    Server("mounted echo", "the floor, mounted in Starlette", _own("mounted echo"), {HTTP: "mounted echo"}, "/v2", _FEW, [8]),
-    Server("mounted", "OIPApp mounted in Starlette, inline", _own("mounted"), {HTTP: "mounted echo"}, "/v2", _FEW, [8]),
-    Server(
-        "gunicorn echo", "a bare WSGI callable that sends back what it read", _own("gunicorn echo"), {HTTP: "gunicorn echo"}, "", _FEW, [8]
-    ),
-    Server("gunicorn", "OIPWSGIApp under gunicorn", _own("gunicorn"), {HTTP: "gunicorn echo"}, "", _FEW, [8]),
-    Server("gRPC echo", "a bare handler of grpc.aio that sends back what it read", _own_grpc("gRPC echo"), {GRPC: "gRPC echo"}),
-    Server("gRPC", "add_to_server on grpc.aio, inline", _own_grpc("gRPC"), {GRPC: "gRPC echo"}),
-)
-
-
-PEERS: Final = ("Triton", "MLServer", "KServe")
+PEERS: Final = {
+    "Triton": "Triton with models in its Python backend",
+    "MLServer": "MLServer with custom runtimes, without worker processes",
+    "KServe": "KServe's ModelServer with custom models",
+}
 """The other servers of the protocol."""
 
+_FLOORS: Final = {HTTP: "echo"}
+_GRPC_FLOOR: Final = "gRPC echo"
 
-def peers(*flags: str) -> list[Server]:
-    """The other servers of the protocol, as far as variables such as TRITON_PYTHON name the Python of an environment that has one.
 
-    Args:
-        flags: What their commands are given beside the ports.
-    """
-    found = []
-    for name, what, lacks in (
-        ("Triton", "Triton with a model in its Python backend", ["frame*", "clicks*"]),
-        ("MLServer", "MLServer with a custom runtime, without worker processes", []),
-        ("KServe", "KServe's ModelServer with a custom model", []),
-    ):
-        if python := peer_python(name):
-            found.append(
-                Server(name, what, peer(python, name, *flags), {HTTP: "echo", GRPC: "gRPC echo"}, "/v2", lacks=lacks, is_peer=True)
-            )
+def _served(host: str, app: str) -> Command:
+    return lambda port, _: [sys.executable, "-m", f"{__package__}.serve", host, app, str(port)]
+
+
+def _served_grpc(host: str, app: str) -> Command:
+    return lambda _, port: [sys.executable, "-m", f"{__package__}.serve", host, app, str(port)]
+
+
+def _ours(name: str, what: str, host: str, app: str, *, is_peer: bool = False) -> Server:
+    return Server(name, what, _served(host, app), _FLOORS, lacks=() if app in ("echo", "def", "WSGI") else IN_THREADS, is_peer=is_peer)
+
+
+def all_servers() -> list[Server]:
+    """This package, what is written by hand, and others', all on uvicorn where they are ASGI applications; then those of gRPC."""
+    hand = by_hand()
+    found = [
+        _ours("echo", "the floor: a bare ASGI callable that sends back what it read", "uvicorn", "echo"),
+        _ours("def", "OIPApp, a plain def in a worker thread", "uvicorn", "def"),
+        _ours("inline", 'OIPApp, a def with run="inline"', "uvicorn", "inline"),
+        _ours("async", "OIPApp, an async def", "uvicorn", "async"),
+    ]
+    what, lacks = "FastAPI with pydantic, written by hand: JSON of its own", ["*binary*", "JSON 1x784", "JSON 1000x1000"]
+    found.append(Server("FastAPI", what, _served("uvicorn", "FastAPI"), _FLOORS, own_rows=hand, lacks=lacks))
+    if python := peer_python("LitServe"):
+        what, lacks = "LitServe, one worker process for each model: JSON of its own", [*lacks, *IN_THREADS]
+        found.append(Server("LitServe", what, peer(python, "LitServe"), _FLOORS, own_rows=hand, lacks=lacks, is_peer=True))
+    return [*found, *_grpc_servers(), *_peers()]
+
+
+def _grpc_servers() -> list[Server]:
+    """The echo, and this package on grpcio and on each server of ASGI that is installed."""
+    found = [
+        Server(_GRPC_FLOOR, "the floor: a bare handler of grpc.aio", _served_grpc("grpcio", "echo"), {GRPC: _GRPC_FLOOR}),
+        Server("add_to_server", "add_to_server on grpc.aio, inline", _served_grpc("grpcio", "gRPC"), {GRPC: _GRPC_FLOOR}),
+    ]
+    for name, host, most in (("pyvoy", "pyvoy", None), ("uvicorn", "zttp, HTTP/2", 4000)):  # zttp closes a connection after 4,096
+        if is_installed(host):
+            command = _served_grpc(host, "gRPC")
+            found.append(Server(f"oip_asgi, {name}", f"OIPGRPCApp on {host}", command, {GRPC: _GRPC_FLOOR}, most_calls=most))
     return found
+
+
+def _peers() -> list[Server]:
+    """The other servers of the protocol, as far as variables such as TRITON_PYTHON name the Python of an environment that has one."""
+    found = []
+    for name, what in PEERS.items():
+        if python := peer_python(name):
+            lacks = [*IN_THREADS, *(["frame*", "clicks*"] if name == "Triton" else [])]
+            floors = {**_FLOORS, GRPC: _GRPC_FLOOR}
+            found.append(Server(name, what, peer(python, name), floors, "/v2", lacks=lacks, is_peer=True))
+    return found
+
+
+def host_servers() -> list[Server]:
+    """This package on the servers that are installed."""
+    found = [_ours("echo", "the floor: a bare ASGI callable on uvicorn", "uvicorn", "echo")]
+    for host, what in HOSTS.items():
+        if is_installed(host):
+            for suffix, app, model in (("", "def", "a plain def"), (", async", "async", "an async def")):
+                found.append(_ours(host + suffix, f"{what}: {model}", host, app, is_peer=host != "uvicorn"))
+    for host, what in WSGI_HOSTS.items():
+        if is_installed(host):
+            found.append(_ours(host, f"{what}: OIPWSGIApp, a plain def", host, "WSGI", is_peer=True))
+    return found
+
+
+def is_installed(host: str) -> bool:
+    """Whether this environment has the server."""
+    return find_spec(host.partition(",")[0]) is not None
 
 
 def peer_python(name: str) -> str | None:
@@ -153,13 +197,13 @@ def peer_python(name: str) -> str | None:
     return python if Path(python).is_file() else None
 
 
-def missing_peers(names: Sequence[str]) -> list[str]:
+def missing_peers() -> list[str]:
     """The variables that name a Python which is not there."""
-    variables = [f"{name.upper()}_PYTHON" for name in names]
+    variables = [f"{name.upper()}_PYTHON" for name in ("LitServe", *PEERS)]
     return [variable for variable in variables if variable in os.environ and not Path(os.environ[variable]).is_file()]
 
 
-def peer(python: str, name: str, *flags: str) -> Callable[[int, int], Sequence[str]]:
-    """The command of another server, run by the Python of its own environment."""
+def peer(python: str, name: str, *flags: str) -> Command:
+    """The command of another server, run by the Python of its own environment, with flags beside the ports."""
     module = f"{__package__}.peers.serve_{name.lower()}"
     return lambda port, grpc_port: [python, "-m", module, str(port), str(grpc_port), *flags]

@@ -12,9 +12,9 @@ from tests.lab.bench import figures
 from tests.lab.bench.figures import FIGURES, draw, keep, read
 from tests.lab.bench.load import Load
 from tests.lab.bench.measure import Cell, Measurement
-from tests.lab.bench.real.report import values
-from tests.lab.bench.real.rows import rows
 from tests.lab.bench.refused import KINDS, OURS, malformed_rows, server
+from tests.lab.bench.report import values
+from tests.lab.bench.rows import rows
 from tests.support.processes import ROOT
 from tests.support.readme import README, TEXT
 from tests.support.ways import ways_into

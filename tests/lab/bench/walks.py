@@ -27,7 +27,7 @@ from oip_asgi import InferenceServer, OIPApp
 from oip_asgi.grpc import OIPGRPCApp
 
 from .in_process import ask, ask_together, over_http
-from .models import make_server
+from .models import Run, make_identity_server
 from .report import table
 from .rows import Row, rows
 
@@ -76,12 +76,14 @@ class Recorder:
             self._calls = None
 
 
-def _json(run: str) -> Callable[[Recorder], Walk]:
-    return lambda recorder: _walk_over_asgi(recorder, OIPApp, rows(["JSON 1x4"]), make_server("inline" if run == "inline" else "thread"))
+def _json(run: Run) -> Callable[[Recorder], Walk]:
+    return lambda recorder: _walk_over_asgi(
+        recorder, OIPApp, rows(["JSON 1x4"]), make_identity_server("inline" if run == "inline" else "thread")
+    )
 
 
 def _grpc(recorder: Recorder) -> Walk:
-    return _walk_over_asgi(recorder, OIPGRPCApp, [over_http(row) for row in rows(["gRPC 1x4"])], make_server("thread"))
+    return _walk_over_asgi(recorder, OIPGRPCApp, [over_http(row) for row in rows(["gRPC 1x4"])], make_identity_server("thread"))
 
 
 def _batch(recorder: Recorder) -> Walk:
@@ -127,7 +129,7 @@ def _flask(recorder: Recorder) -> Walk:
 
     from oip_asgi.flask import blueprint
 
-    server, [row] = make_server("thread"), rows(["JSON 1x4"])
+    server, [row] = make_identity_server("thread"), rows(["JSON 1x4"])
     app = Flask(__name__)
     app.register_blueprint(blueprint(server, "/v2"))
 
@@ -154,7 +156,7 @@ def _flask(recorder: Recorder) -> Walk:
 
 WALKS: Final[dict[str, Callable[[Recorder], Walk]]] = {
     "JSON, inline": _json("inline"),
-    "JSON, def under ASGI": _json("def"),
+    "JSON, def under ASGI": _json("thread"),
     "JSON, def in Flask": _flask,
     "gRPC over ASGI, def": _grpc,
     "three JSON requests, one batch": _batch,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 from typing import Any
 
@@ -30,6 +31,8 @@ class API(ls.LitAPI):  # type: ignore[misc]
 
 
 if __name__ == "__main__":
+    # LitServe ends its worker processes after this signal only
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     api = API(max_batch_size=64, batch_timeout=0.002, api_path=f"/{sys.argv[1]}")
     server = ls.LitServer(api, accelerator="cpu", workers_per_device=1)
     server.run(port=int(sys.argv[2]), num_api_servers=1, generate_client_file=False, log_level="warning")

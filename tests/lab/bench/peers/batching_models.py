@@ -1,4 +1,4 @@
-"""The models of the benchmark of batches, for each server alike. Knows scikit-learn, and onnxruntime and torch where they are there."""
+"""The models of the benchmark of batches, for each server alike. Knows scikit-learn, and onnxruntime where it is there."""
 
 from __future__ import annotations
 
@@ -28,8 +28,6 @@ def models() -> dict[str, Predict]:
     made: dict[str, Predict] = {"mlp": mlp.predict, "boosted": boosted.predict}
     if (onnx := _onnx(mlp)) is not None:
         made["onnx mlp"] = onnx
-    if (torch := _torch(mlp)) is not None:
-        made["torch mlp"] = torch
     return made
 
 
@@ -46,26 +44,5 @@ def _onnx(mlp: MLPClassifier) -> Predict | None:
 
     def predict(image: Any) -> Any:
         return session.run(None, {name: image})[0]
-
-    return predict
-
-
-def _torch(mlp: MLPClassifier) -> Predict | None:
-    try:
-        import torch
-    except ImportError:
-        return None
-    torch.set_num_threads(1)
-    layers: list[torch.nn.Module] = []
-    for weights, biases in zip(mlp.coefs_, mlp.intercepts_, strict=True):
-        layer = torch.nn.Linear(*weights.shape)
-        layer.weight.data = torch.from_numpy(weights.T.astype(np.float32))
-        layer.bias.data = torch.from_numpy(biases.astype(np.float32))
-        layers += [layer, torch.nn.ReLU()]
-    network = torch.nn.Sequential(*layers[:-1])
-
-    def predict(image: Any) -> Any:
-        with torch.inference_mode():
-            return network(torch.from_numpy(np.asarray(image, np.float32))).argmax(1).numpy()
 
     return predict

@@ -1,4 +1,4 @@
-"""KServe's ModelServer with identity models: `python -m tests.lab.bench.peers.serve_kserve PORT GRPC_PORT [--real]`."""
+"""KServe's ModelServer with identity models: `python -m tests.lab.bench.peers.serve_kserve PORT GRPC_PORT`."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ from typing import Any
 
 from kserve import InferOutput, InferResponse, Model, ModelServer
 from kserve.utils.utils import generate_uuid, get_predict_response
+
+from tests.lab.bench import functions
 
 
 class Identity(Model):  # type: ignore[misc]
@@ -59,18 +61,14 @@ class Clicks(Digits):
 
 
 def real_models() -> list[Model]:
-    """The models of `tests.lab.bench.real`, which call the functions that all servers call."""
-    from tests.lab.bench.real import functions
-
+    """Those that call the functions that all servers call."""
     models = [Digits("digits", functions.classifier().predict), Clicks("clicks", functions.clicks)]
     return models + ([Digits("onnx", functions.onnx())] if functions.has_onnx() else [])
 
 
 def main() -> None:
     http_port, grpc_port = map(int, sys.argv[1:3])
-    models = [Identity("identity"), Identity("strings"), Frame("frame")]
-    if "--real" in sys.argv:
-        models += real_models()
+    models = [Identity("identity"), Identity("strings"), Frame("frame"), *(real_models() if functions.has_sklearn() else [])]
     if "--echo" in sys.argv:
         models = [Identity(f"echo-{datatype}") for datatype in ("FP32", "INT32", "BOOL", "BYTES")]
     server = ModelServer(http_port=http_port, grpc_port=grpc_port, workers=1, enable_latency_logging=False)

@@ -1,4 +1,4 @@
-"""LitServe with the models of `tests.lab.bench.real`: `python -m tests.lab.bench.peers.serve_litserve PORT`.
+"""LitServe with the models of `tests.lab.bench`: `python -m tests.lab.bench.peers.serve_litserve PORT`.
 
 It has one worker process for each model, as it always does, and JSON of its own: its documentation lets the user decode and encode it.
 """
@@ -15,7 +15,7 @@ import numpy as np
 import pandas as pd
 from fastapi import Request
 
-from tests.lab.bench.real.functions import classifier, clicks, has_onnx, identity, onnx
+from tests.lab.bench.functions import classifier, clicks, has_onnx, identity, onnx
 
 
 class Served(litserve.LitAPI):  # type: ignore[misc]

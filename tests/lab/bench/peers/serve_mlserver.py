@@ -1,4 +1,4 @@
-"""MLServer with identity models: `python -m tests.lab.bench.peers.serve_mlserver PORT GRPC_PORT [--real] [--echo]`.
+"""MLServer with identity models: `python -m tests.lab.bench.peers.serve_mlserver PORT GRPC_PORT [--echo]`.
 
 Without worker processes, which MLServer starts by default: each request would have to travel to one and back.
 """
@@ -14,6 +14,8 @@ from mlserver import MLModel, MLServer, ModelSettings, Settings
 from mlserver.codecs import NumpyCodec, PandasCodec, StringCodec
 from mlserver.types import InferenceResponse
 from mlserver.utils import install_uvloop_event_loop
+
+from tests.lab.bench import functions
 
 
 class Identity(MLModel):  # type: ignore[misc]
@@ -43,8 +45,6 @@ class Digits(MLModel):  # type: ignore[misc]
     """An image in, a digit out."""
 
     async def load(self) -> bool:
-        from tests.lab.bench.real import functions
-
         self.function = functions.onnx() if self.name == "onnx" else functions.classifier().predict
         return True
 
@@ -57,8 +57,6 @@ class Clicks(MLModel):  # type: ignore[misc]
     """A data frame in, a data frame out."""
 
     async def load(self) -> bool:
-        from tests.lab.bench.real import functions
-
         self.function = functions.clicks
         return True
 
@@ -80,10 +78,8 @@ async def main() -> None:
     )
     server = MLServer(settings)
     models = {"identity": Identity, "strings": Strings, "frame": Frame}
-    if "--real" in sys.argv:
-        from tests.lab.bench.real.functions import has_onnx
-
-        models |= {"digits": Digits, "clicks": Clicks} | ({"onnx": Digits} if has_onnx() else {})
+    if functions.has_sklearn():
+        models |= {"digits": Digits, "clicks": Clicks} | ({"onnx": Digits} if functions.has_onnx() else {})
     if "--echo" in sys.argv:
         models = {f"echo-{datatype}": Strings if datatype == "BYTES" else Identity for datatype in ("FP32", "INT32", "BOOL", "BYTES")}
     logging.disable(logging.INFO)

@@ -1,4 +1,4 @@
-"""Triton with identity models in its Python backend: `python -m tests.lab.bench.peers.serve_triton PORT GRPC_PORT [--real]`.
+"""Triton with identity models in its Python backend: `python -m tests.lab.bench.peers.serve_triton PORT GRPC_PORT`.
 
 The wheel of nvidia-pytriton holds the server and the backend. They are used as they are, without PyTriton's own layer, which would cost
 one more trip between processes. Data frames are left out: the backend has nothing that makes one.
@@ -40,7 +40,7 @@ output {{ name: "{output}" data_type: {output_datatype} dims: {output_dims} }}
 instance_group {{ kind: KIND_CPU count: 1 }}
 """
 
-_FUNCTIONS: Final = "from tests.lab.bench.real import functions"
+_FUNCTIONS: Final = "from tests.lab.bench import functions"
 
 
 @dataclass
@@ -79,15 +79,13 @@ class Model:
 
 
 def models() -> list[Model]:
-    """What is served: the identity models, and the real ones where they are asked for."""
-    found = [Model("identity", "TYPE_FP32", "[-1, -1]"), Model("strings", "TYPE_STRING", "[-1]")]
-    if "--real" not in sys.argv:
-        return found
-    real = {"digits": "functions.classifier().predict", "onnx": "functions.onnx()"}
-    from tests.lab.bench.real.functions import has_onnx
+    """What is served: the identity models, and those that call the functions that all servers call."""
+    from tests.lab.bench.functions import has_onnx, has_sklearn
 
-    if not has_onnx():
-        del real["onnx"]
+    found = [Model("identity", "TYPE_FP32", "[-1, -1]"), Model("strings", "TYPE_STRING", "[-1]")]
+    real = {"digits": "functions.classifier().predict"} if has_sklearn() else {}
+    if has_onnx():
+        real["onnx"] = "functions.onnx()"
     digits = [Model(name, "TYPE_FP32", "[-1, 64]", made, _FUNCTIONS, "image", "digit", "TYPE_INT64", "[-1]") for name, made in real.items()]
     return found + digits
 

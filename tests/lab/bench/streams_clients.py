@@ -3,11 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import re
-import subprocess
-import tempfile
 import time
-from pathlib import Path
 from typing import Any, Final
 
 import grpc.aio
@@ -15,19 +11,13 @@ import numpy as np
 
 from tests.support.grpc_ways import MESSAGES, SERVICE, wire_request
 
-from ..h2load import frame
-from ..rows import LoadFailed
+from . import h2load
+from .rows import LoadFailed
 
 PATIENCE: Final = 120
 """Seconds after which a stream counts as hung."""
 
 _METHOD: Final = f"/{SERVICE}/ModelStreamInfer"
-
-_STATUSES: Final = re.compile(r"status codes: (\d+) 2xx")
-_SUCCEEDED: Final = re.compile(r"(\d+) succeeded")
-_DATA: Final = re.compile(r"\((\d+)\) data")
-_SECONDS: Final = re.compile(r"finished in ([0-9.]+)(us|ms|s)")
-_UNITS: Final = {"us": 1e-6, "ms": 1e-3, "s": 1.0}
 
 
 async def events(port: int, path: str, body: bytes, items: int) -> tuple[float, float]:
@@ -130,29 +120,5 @@ def all_messages(port: int, model: str, streams: int, items: int, size: int) -> 
         items: Of each.
         size: Of the shortest message, in bytes.
     """
-    with tempfile.TemporaryDirectory() as folder:
-        data = Path(folder, "data")
-        data.write_bytes(frame(request(model, items)))
-        headers = ["-H", "content-type: application/grpc", "-H", "te: trailers"]
-        command = ["h2load", "-t1", f"-c{streams}", f"-n{streams}", "-m1", f"--data={data}", *headers]
-        ran = subprocess.run([*command, f"http://127.0.0.1:{port}{_METHOD}"], capture_output=True, text=True, check=False, timeout=PATIENCE)
-    return seconds_of(ran.stdout, streams, streams * items * size) if not ran.returncode else _refused(ran.stderr)
-
-
-def seconds_of(printed: str, streams: int, least: int) -> float:
-    """The seconds that h2load reports, if all `streams` succeeded and brought at least so many bytes.
-
-    Raises:
-        LoadFailed: Not all of them succeeded, or they brought less.
-    """
-    answered, succeeded, received = _STATUSES.search(printed), _SUCCEEDED.search(printed), _DATA.search(printed)
-    lasted = _SECONDS.search(printed)
-    if not (answered and succeeded and received and lasted):
-        return _refused(printed)
-    if {int(answered[1]), int(succeeded[1])} != {streams} or int(received[1]) < least:
-        raise LoadFailed(f"expected {least} bytes in {streams} streams, got {received[1]} in {succeeded[1]}")
-    return float(lasted[1]) * _UNITS[lasted[2]]
-
-
-def _refused(printed: str) -> float:
-    raise LoadFailed(f"h2load failed: {printed[-300:]}")
+    printed = h2load.run(port, _METHOD, request(model, items), f"-c{streams}", f"-n{streams}", "-m1")
+    return h2load.seconds_of(printed, items * size, streams)

@@ -9,6 +9,7 @@ import os
 import time
 from collections.abc import Callable
 from importlib.util import find_spec
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -56,6 +57,11 @@ def image() -> Any:
     return load_digits().data[4:5].astype(np.float32)
 
 
+def has_sklearn() -> bool:
+    """Whether the models beside the identity ones can be served in this environment."""
+    return find_spec("sklearn") is not None
+
+
 def has_onnx() -> bool:
     """Whether the ONNX model can be served in this environment."""
     return ONNX_FILE in os.environ and find_spec("onnxruntime") is not None
@@ -69,6 +75,25 @@ def onnx() -> Callable[[Any], Any]:
     options.intra_op_num_threads = options.inter_op_num_threads = 1
     session = onnxruntime.InferenceSession(os.environ[ONNX_FILE], options, providers=["CPUExecutionProvider"])
     return lambda image: session.run(["label"], {"image": image})[0]
+
+
+def can_convert() -> bool:
+    return all(find_spec(module) is not None for module in ("skl2onnx", "onnxruntime"))
+
+
+def write_onnx(file: Path) -> None:
+    """Write the classifier as an ONNX model with the input `image` and the outputs `label` and `probabilities`."""
+    from skl2onnx import convert_sklearn
+    from skl2onnx.common.data_types import FloatTensorType
+
+    pipeline, image_type = classifier(), FloatTensorType([None, 64])
+    model = convert_sklearn(pipeline, initial_types=[("image", image_type)], final_types=None, options={id(pipeline): {"zipmap": False}})
+    names = dict(zip([output.name for output in model.graph.output], ("label", "probabilities"), strict=True))
+    for node in model.graph.node:
+        node.output[:] = [names.get(name, name) for name in node.output]
+    for output in model.graph.output:
+        output.name = names[output.name]
+    file.write_bytes(model.SerializeToString())
 
 
 def clicks(frame: pd.DataFrame) -> pd.DataFrame:

@@ -1,4 +1,4 @@
-"""What is measured: one process over uvicorn, one over grpc.aio, and an application for pyvoy.
+"""The streams that are measured: one process over uvicorn, one over grpc.aio.
 
 Each has the bare stream of its kind beside the models, all of which make the same items, so that a run compares what it measures under the
 same conditions. The bare streams encode each item, as an application would.
@@ -20,7 +20,7 @@ from starlette.responses import StreamingResponse
 from starlette.routing import Route
 
 from oip_asgi import InferenceServer, OIPApp, TensorSpec
-from oip_asgi.grpc import OIPGRPCApp, add_to_server
+from oip_asgi.grpc import add_to_server
 from tests.support.grpc_ways import MESSAGES, SERVICE
 
 OUTPUT = "text_output"
@@ -31,11 +31,6 @@ _encode = msgspec.json.Encoder().encode
 async def items(n: np.ndarray) -> AsyncIterator[np.ndarray]:
     for index in range(int(n[0])):
         yield np.array([index])
-
-
-async def mappings(n: np.ndarray) -> AsyncIterator[dict[str, np.ndarray]]:
-    for index in range(int(n[0])):
-        yield {OUTPUT: np.array([index])}
 
 
 async def texts(n: np.ndarray) -> AsyncIterator[str]:
@@ -52,7 +47,7 @@ def make_server() -> InferenceServer:
     """The models."""
     server = InferenceServer()
     options: dict[str, Any] = {"max_concurrency": 100, "max_queue": 100}
-    for name, model in (("async", items), ("mappings", mappings), ("thread", blocking_items)):
+    for name, model in (("async", items), ("thread", blocking_items)):
         server.register(name, model, outputs=[TensorSpec(OUTPUT, "INT64", [1])], **options)
     server.register("texts", texts, outputs=[TensorSpec(OUTPUT, "BYTES", [1])], **options)
     return server
@@ -99,11 +94,6 @@ async def serve_grpc(port: int, *, is_bare: bool) -> None:
     server.add_insecure_port(f"127.0.0.1:{port}")
     await server.start()
     await server.wait_for_termination()
-
-
-def grpc_app() -> OIPGRPCApp:
-    """gRPC for an ASGI server."""
-    return OIPGRPCApp(make_server())
 
 
 def serve(kind: str, port: int) -> None:

@@ -1,1 +1,0 @@
-"""Real models behind this package and behind what else a user could choose: `python -m tests.lab.bench.real`."""

@@ -1,1 +1,0 @@
-"""Streams over server-sent events and gRPC: `python -m tests.lab.bench.streams`."""
