@@ -73,7 +73,7 @@ def test_a_column_of_numbers_without_any_value_is_one_of_numbers(strategy: str) 
     frame = pd.DataFrame({"income": [1.5, 1.5, np.nan], "age": [1, 2, 3]})
     imputer = SimpleImputer(strategy=strategy).fit(frame)
     server, [expected] = served(imputer.transform), imputer.transform(pd.DataFrame({"income": [np.nan], "age": [2]})).tolist()
-    assert ask_generate(server, {"income": None, "age": 2}) == (200, {"model_name": "m", "output_0": expected})
+    assert generate(server, {"income": None, "age": 2}) == (200, {"model_name": "m", "output_0": expected})
     gap = {"name": "income", "datatype": "BYTES", "shape": [1, 1], "data": ["null"], "parameters": {"content_type": "pd_json"}}
     age = {"name": "age", "datatype": "INT64", "shape": [1], "data": [2]}
     assert outputs(ask(server, "m", {"inputs": [gap, age]})) == {"output_0": expected}
