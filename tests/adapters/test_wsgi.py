@@ -21,7 +21,7 @@ from tests.support.ways import Request, other_wsgi_app, over_wsgi
 from tests.table.row import GOOD, inputs
 
 BODY = inputs(GOOD)
-TERMINATED = {"wsgi.input_terminated": True}
+TERMINATED: dict[str, Any] = {"wsgi.input_terminated": True}
 
 hosts = pytest.mark.parametrize("host", ["itself", "Flask", "Django"])
 
@@ -62,8 +62,8 @@ def test_a_body_whose_end_nobody_vouches_for(server: InferenceServer, host: str)
 
 @hosts
 def test_a_body_that_the_server_ends(server: InferenceServer, host: str) -> None:
-    for chunked in ({}, {"HTTP_TRANSFER_ENCODING": "chunked"}):
-        status, body = post(server, host, **TERMINATED, **chunked)
+    for environ in (TERMINATED, {**TERMINATED, "HTTP_TRANSFER_ENCODING": "chunked"}):
+        status, body = post(server, host, **environ)
         assert (status, b'"data":[1.0,2.0]' in body) == (200, True)
     assert post(server, host, stream=BytesIO(BODY.ljust(5001)), **TERMINATED)[0] == 413
 

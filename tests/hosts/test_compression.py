@@ -50,6 +50,7 @@ def decoded(answer: Answer) -> Answer:
     return Answer(answer.status, {name: value for name, value in answer.headers.items() if name not in CHANGED}, body)
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize("row", [row for row in rows() if row.status == 200][::5], ids=str)
 def test_the_middleware_of_hosts_compresses_answers(row: Row, hosts: dict[str, Way]) -> None:
     request = Request(row.request.method, row.request.path, [*row.request.headers, ("accept-encoding", "gzip")], row.request.body)
