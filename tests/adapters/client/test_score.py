@@ -70,11 +70,17 @@ class Site:
         server.register("visits", self.visits)
         server.register("dated", self.dated)
         server.register("fails", self.fails)
-        self.status, self.shut_after, self.asked = 503, 10**9, 0
-        self.opens_again = 10**9
-        self.sizes: list[int] = []
+        self._own = {model.name for model in server.models()}
         self._lock = threading.Lock()
         self._app = OIPApp(server, path="/v2")
+        self.reset()
+
+    def reset(self) -> None:
+        """Open the door, and forget what a test has asked and registered."""
+        self.status, self.shut_after, self.opens_again, self.asked = 503, 10**9, 10**9, 0
+        self.sizes: list[int] = []
+        for name in {model.name for model in self.server.models()} - self._own:
+            self.server.unregister_sync(name)
 
     @staticmethod
     def rent(frame: pd.DataFrame) -> npt.NDArray[np.float64]:
@@ -128,15 +134,22 @@ class Site:
         await self._app(scope, receive, send)
 
 
-@pytest.fixture
-def site() -> Site:
-    return Site()
-
-
-@pytest.fixture
-def url(site: Site) -> Iterator[str]:
+@pytest.fixture(scope="module")
+def served() -> Iterator[tuple[Site, str]]:
+    site = Site()
     with serving(site) as port:
-        yield f"http://127.0.0.1:{port}/v2"
+        yield site, f"http://127.0.0.1:{port}/v2"
+
+
+@pytest.fixture
+def site(served: tuple[Site, str]) -> Site:
+    served[0].reset()
+    return served[0]
+
+
+@pytest.fixture
+def url(served: tuple[Site, str], site: Site) -> str:
+    return served[1]
 
 
 @pytest.fixture

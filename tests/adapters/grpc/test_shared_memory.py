@@ -21,7 +21,7 @@ KEY = f"oip_grpc_{secrets.token_hex(4)}"
 PATH = Path("/dev/shm", KEY)
 
 
-@pytest.fixture(params=["grpc", "ASGI, chunked"])
+@pytest.fixture(params=["grpc", "ASGI"])
 def client(request: pytest.FixtureRequest) -> Iterator[Client | ASGIClient]:
     server = InferenceServer(shared_memory=SharedMemory([KEY]), max_body_bytes=1 << 20)
     server.register("echo", lambda **inputs: inputs)

@@ -76,14 +76,10 @@ class Models:
         self.silent = Noted(silent_after=0)
         self.leave = threading.Event()
         self.begun = self.made = 0
-        models = {
-            "def": self.noted.blocking,
-            "async": self.noted.awaiting,
-            "silent": self.silent.awaiting,
-            "silent def": self.silent.blocking,
-        }
-        methods = {"stubborn": self.stubborn, "slow": self.slow, "large": self.large, "refuses": self.refuses, "context": self.context}
-        for name, model in {**models, **methods, "quick": lambda n: n}.items():
+        models: dict[str, Any] = {"def": self.noted.blocking, "async": self.noted.awaiting, "quick": lambda n: n}
+        models |= {"silent": self.silent.awaiting, "silent def": self.silent.blocking, "stubborn": self.stubborn}
+        models |= {"slow": self.slow, "large": self.large, "refuses": self.refuses, "context": self.context}
+        for name, model in models.items():
             self.server.register(name, model)
         self.server.register("versioned", self.noted.awaiting, version="2")
         self.server.register("loaded", load=lambda: self.silent.awaiting)

@@ -154,9 +154,7 @@ def typed(datatype: str, elements: list[Any]) -> Any:
 LIMIT = 2**23
 
 
-@pytest.mark.parametrize(
-    ("datatype", "element", "size"), [("FP32", 1.0, 4), ("FP64", 1.0, 8), ("INT64", 1, 1), ("BYTES", b"ab", 4), ("UINT8", 200, 2)]
-)
+@pytest.mark.parametrize(("datatype", "element", "size"), [("FP64", 1.0, 8), ("BYTES", b"ab", 4)])
 def test_typed_contents_have_a_limit(host: Host, datatype: str, element: Any, size: int) -> None:
     host.sizes.clear()
     message = typed(datatype, [element] * (LIMIT // size))
