@@ -234,13 +234,13 @@ def long_of(datatype: str, element: str, dimensions: int, size: int = MIB) -> by
     return document(tensor(datatype, *repeated(element, size, dimensions=dimensions)))
 
 
-NUMBERS = [
+LONG: list[tuple[str, str, int]] = [
     *(("FP64", element, 0) for element in ("1", "1e300", "null", "NaN")),
     *(("FP32", "0.12345678901234567", 0), ("INT64", "1", 0), ("INT64", "1e3", 0), ("BOOL", "0", 0), ("BF16", "1", 0)),
     *(("FP32", "1", dimensions) for dimensions in (1, 2, 60)),
     ("INT64", "1e3", 2),
 ]
-STRINGS = [*(("BYTES", element, 0) for element in ('"ab"', '""', '"\\n\\u0041"')), ("BYTES", '"ab"', 2)]
+STRINGS: list[tuple[str, str, int]] = [*(("BYTES", element, 0) for element in ('"ab"', '""', '"\\n\\u0041"')), ("BYTES", '"ab"', 2)]
 ONE_STRING = [document(tensor("BYTES", [1], f'["{"a" * MIB}"]')), document(tensor("BYTES", [], f'"{"a" * MIB}"'))]
 NOTHING = [document(tensor("FP32", [MIB // 3, 0], array_of("[]", MIB // 3))), document(tensor("FP32", [0], f"[{' ' * MIB}]"))]
 SMALL = [
@@ -261,7 +261,7 @@ def memory(body: bytes) -> float:
 
 @pytest.mark.slow
 def test_no_body_takes_more_than_twelve_times_its_size_and_no_strings_more_than_24_times() -> None:
-    for each in NUMBERS:
+    for each in LONG:
         assert memory(long_of(*each)) < 12, each
     for body in NOTHING:
         assert memory(body) < 12, body[:60]
@@ -277,7 +277,7 @@ def test_no_lists_are_left_to_the_garbage_collector() -> None:
     def seen(phase: str, info: dict[str, int]) -> None:
         collected.append((phase, info))
 
-    for body in (*(long_of(*each, size=MIB // 2) for each in NUMBERS), *NOTHING):
+    for body in (*(long_of(*each, MIB // 2) for each in LONG), *NOTHING):
         gc.collect(1)  # the young ones are counted anew
         collected.clear()
         gc.callbacks.append(seen)
