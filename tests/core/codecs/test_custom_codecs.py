@@ -305,7 +305,7 @@ def test_what_a_users_codec_raises_beside_value_error_is_its_own_fault(caplog: p
         return 1
 
     server = InferenceServer(codecs=[Fragile])
-    kinds = {frame: "OSError", series: "TypeError", free: "KeyError", whole: "KeyError", encoded: "KeyError"}
+    kinds: dict[Any, str] = {frame: "OSError", series: "TypeError", free: "KeyError", whole: "KeyError", encoded: "KeyError"}
     for function, kind in kinds.items():
         server.register("m", function, replace=True)
         outputs = [RequestOutput("output_0", {"content_type": "fragile"})] if function is encoded else []

@@ -105,7 +105,8 @@ def test_a_parameter_for_one_column_gets_the_declared_dtype(is_spread: bool) -> 
 
 def test_a_row_without_a_string_or_a_date_is_one_whatever_stands_for_what_is_missing() -> None:
     frame = FITTED[["when", "city"]].assign(note=pd.Series([{"a": 1}, None], dtype=object))
-    for missing, dtype in ((None, object), (np.nan, object), (np.nan, "f8"), (pd.NaT, object), (pd.NA, object)):
+    values: list[tuple[Any, Any]] = [(None, object), (np.nan, object), (np.nan, "f8"), (pd.NaT, object), (pd.NA, object)]
+    for missing, dtype in values:
         server, got = take(*specs_of(frame))
         row = pd.DataFrame({name: pd.Series([missing], dtype=object).astype(dtype) for name in frame})
         assert ask_frame(server, row) == (200, None)

@@ -480,11 +480,12 @@ def test_a_declared_column_is_n_or_n_by_1() -> None:
     def answered(a: Any, alone: Any = (1.0,)) -> Answer:
         return ask(server, "m", a=a, b=np.array([["x"], ["y"]], object), alone=alone)
 
-    for a in ([[1.0], [2.0]], [1.0, 2.0]):
+    for a in (np.array([[1.0], [2.0]]), np.array([1.0, 2.0])):
         assert outputs(answered(a)) == {"output_0": ["1.0 x", "2.0 y"]}
-    for a, alone, text in (
+    refused: list[tuple[Any, Any, str]] = [
         ([[1.0, 2.0]], [1.0], "input 'a' has shape [1, 2]: expected [-1]"),
         ([[1], [2]], [1.0], "input 'a' has datatype INT64: expected FP64; in pandas, frame.astype({'a': 'float64'}) makes it so"),
         ([1.0, 2.0], [[1.0]], "input 'alone' has shape [1, 1]: expected [-1]"),
-    ):
-        assert error(answered(a, alone)) == (400, text)
+    ]
+    for wrong, alone, text in refused:
+        assert error(answered(wrong, alone)) == (400, text)

@@ -155,7 +155,8 @@ def test_a_series_takes_what_a_column_of_a_frame_takes(pd_dtype: Any) -> None:
         return list(map(repr, df["s"]))
 
     servers = InferenceServer(), InferenceServer()
-    for server, function in zip(servers, (of_series, of_frame), strict=True):
+    functions: list[Callable[..., Any]] = [of_series, of_frame]
+    for server, function in zip(servers, functions, strict=True):
         server.register("m", function, inputs=[TensorSpec("s", "BYTES", [-1], "str", pd_dtype=pd_dtype)])
     texts: list[list[str]] = [['"a"', "null"], ["1", "null"], ['{"k": 1}']]
     tensors = [

@@ -15,10 +15,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from oip_asgi import InferenceRequest, InferenceResponse, InferenceServer, Tensor, TensorSpec
-from oip_asgi.codecs import InputCodec, RequestCodec
+from oip_asgi import InferenceRequest, InferenceServer, Tensor, TensorSpec
+from oip_asgi.codecs import InputCodec
 from tests.support.asking import error
-from tests.support.content_types import assert_same, make_tensor, send
+from tests.support.content_types import PairCodec, assert_same, make_tensor, send
 
 ELEMENT: Final = b"20220111"
 
@@ -50,27 +50,15 @@ class Whole(NamedTuple):
     names: list[str]
 
 
-class WholeCodec(RequestCodec[Whole]):
+class WholeCodec(PairCodec):
     """One for whole requests."""
 
     content_type = "whole"
     type_hint = Whole
 
     @classmethod
-    def encode_request(cls, payload: Whole, use_bytes: bool = True) -> InferenceRequest:
-        return InferenceRequest([Tensor(name, np.zeros(1)) for name in payload.names])
-
-    @classmethod
-    def decode_request(cls, request: InferenceRequest) -> Whole:
+    def decode_request(cls, request: InferenceRequest) -> Any:
         return Whole([tensor.name for tensor in request.inputs])
-
-    @classmethod
-    def encode_response(cls, model_name: str, payload: Whole, model_version: str | None = None, use_bytes: bool = True) -> Any:
-        return InferenceResponse(cls.encode_request(payload).inputs)
-
-    @classmethod
-    def decode_response(cls, response: InferenceResponse) -> Whole:
-        return Whole([tensor.name for tensor in response.outputs])
 
 
 OF_TENSORS: Final[dict[str, Any]] = {

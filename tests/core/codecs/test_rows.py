@@ -13,6 +13,7 @@ import weakref
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime
+from functools import partial
 from typing import Annotated, Any, Generic, Literal, NamedTuple, NotRequired, TypedDict, TypeVar
 
 import attrs
@@ -35,7 +36,7 @@ from oip_asgi import (
     TensorSpec,
 )
 from tests.support.asking import ask, error, get, outputs
-from tests.support.row_server import generate, of_dataclasses, of_msgspec, of_pydantic, post, serve_rows
+from tests.support.row_server import generate, list_of, of_dataclasses, of_msgspec, of_pydantic, post, serve_rows
 
 
 class Size(enum.IntEnum):
@@ -199,7 +200,7 @@ def test_what_can_be_no_column_is_refused_at_registration(cls: Any, text: str) -
 
 @pytest.mark.skipif(not SORTS_LITERALS, reason="msgspec before 0.22 does not take it, which the error says")
 def test_a_literal_may_have_none() -> None:
-    server = served(list[WithNone], list[WithNone])
+    server = served(list_of(WithNone), list_of(WithNone))
     assert server.infer_sync("m", [WithNone("a"), WithNone(None)]).rows(WithNone) == [WithNone("a"), WithNone(None)]
 
 
@@ -233,7 +234,7 @@ Renamed = of_pydantic("Renamed", age=(int, pydantic.Field(alias="Age", serializa
 
 
 def test_aliases_of_pydantic_are_the_names_of_the_tensors() -> None:
-    server = served(list[Renamed], list[Renamed])
+    server = served(list_of(Renamed), list_of(Renamed))
     assert outputs(ask(server, "m", Age=[3])) == {"years": [3]}
     assert error(ask(server, "m", Age=[0])) == (400, "rows[0].Age: input should be greater than or equal to 1, got 0")
     assert server.infer_sync("m", [Renamed(Age=3)]).rows(Renamed) == [Renamed(Age=3)]
@@ -522,7 +523,7 @@ LackingOfMsgspec = of_msgspec("LackingOfMsgspec", x=(float | msgspec.UnsetType, 
         (list[Strict], None, r"is strict, and no client can send a member of an Enum: write pydantic.Field\(strict=False\)"),
         (list[Hero], None, "Hero has table=True, with which SQLModel checks nothing: write a class with these fields"),
         (list[Own], list[Lacking], "Lacking has a field that a row may lack"),
-        (list[Own], list[LackingOfMsgspec], "LackingOfMsgspec has a field that a row may lack"),
+        (list[Own], list_of(LackingOfMsgspec), "LackingOfMsgspec has a field that a row may lack"),
     ],
 )
 def test_a_class_that_no_request_or_result_can_fit_is_refused_with_what_to_write(takes: Any, gives: Any, text: str) -> None:
@@ -534,7 +535,7 @@ def test_a_class_that_no_request_or_result_can_fit_is_refused_with_what_to_write
 def test_a_class_of_pydantic_v1_is_refused() -> None:
     old = importlib.import_module("pydantic.v1").create_model("Old", x=(float, ...))
     with pytest.raises(TypeError, match=r"Old is a class of pydantic\.v1: write it with pydantic\.BaseModel"):
-        serve_rows(list[old])
+        serve_rows(list_of(old))
 
 
 def test_classes_of_rows_are_not_kept_for_ever() -> None:
@@ -551,8 +552,13 @@ def test_classes_of_rows_are_not_kept_for_ever() -> None:
     assert sum(cls() is not None for cls in classes) <= 150
 
 
+def _give(row: Any, rows: Any) -> Any:
+    return [row for _ in rows]
+
+
 def test_rows_of_a_function_without_annotation_say_what_to_write(caplog: pytest.LogCaptureFixture) -> None:
-    for row in (Own(1.0), OwnOfAttrs(1.0), MomentsOfPydantic(when=None), MomentsOfMsgspec(None)):
-        assert post(serve_rows(list[Own], function=lambda rows, row=row: [row]), "generate", [{"x": 1.0}]).status == 500
+    rows: list[Any] = [Own(1.0), OwnOfAttrs(1.0), MomentsOfPydantic(when=None), MomentsOfMsgspec(None)]
+    for row in rows:
+        assert post(serve_rows(list[Own], function=partial(_give, row)), "generate", [{"x": 1.0}]).status == 500
         assert f"annotate the result, such as -> list[{type(row).__name__}]" in caplog.text
         caplog.clear()

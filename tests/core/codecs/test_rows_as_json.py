@@ -18,7 +18,7 @@ from msgspec import Meta
 
 from oip_asgi import InferenceError, InferenceServer, ResponseCache
 from tests.support.asking import exactly, get
-from tests.support.row_server import generate, of_dataclasses, of_msgspec, of_pydantic, pd_json, post, serve_rows
+from tests.support.row_server import generate, list_of, of_dataclasses, of_msgspec, of_pydantic, pd_json, post, serve_rows
 from tests.support.ways import Answer
 
 
@@ -81,9 +81,9 @@ def same(rows: Any) -> Any:
 
 def test_a_date_that_is_missing_is_null_also_in_an_answer() -> None:
     rows: list[dict[str, str | None]] = [{"since": "2024-02-29", "note": "NaT"}, {"since": None, "note": None}]
-    assert answer(same, list[Dated], list[Dated], rows) == (200, rows)
+    assert answer(same, list_of(Dated), list_of(Dated), rows) == (200, rows)
     for row in rows:
-        assert answer(same, list[Dated], list[Dated], row) == (200, {"model_name": "m", **row})
+        assert answer(same, list_of(Dated), list_of(Dated), row) == (200, {"model_name": "m", **row})
         assert answer(same, Dated, Dated, row) == (200, {"model_name": "m", **row})
 
 
@@ -154,10 +154,10 @@ def test_null_is_no_list_of_a_row() -> None:
 @pytest.mark.parametrize("value", ["41", True])
 def test_pydantic_converts_what_is_not_strict(value: Any) -> None:
     for body in ({"n": value}, [{"n": value}]):
-        status, document = answer(lambda rows: [row.n for row in rows], list[Converted], list[int], body)
+        status, document = answer(lambda rows: [row.n for row in rows], list_of(Converted), list[int], body)
         assert (status, document["output_0"] if isinstance(document, dict) else document[0]["output_0"]) == (200, int(value))
         more = [{"n": 1, "exact": value}] if isinstance(body, list) else {"n": 1, "exact": value}
-        assert answer(lambda rows: [row.n for row in rows], list[Converted], list[int], more)[0] == 400
+        assert answer(lambda rows: [row.n for row in rows], list_of(Converted), list[int], more)[0] == 400
 
 
 def test_rows_have_no_binary_data() -> None:
@@ -176,14 +176,14 @@ def test_how_many_values_there_may_be() -> None:
         (WideOfPydantic, {}, 3_333, too_wide),
     ]
     for cls, row, most, error in cases:
-        server = serve_rows(list[cls], list[float], lambda rows: [1.0])
+        server = serve_rows(list_of(cls), list[float], lambda rows: [1.0])
         assert post(server, "generate", [row] * most).status == 200
         refused = post(server, "generate", [row] * (most + 1))
         assert (refused.status, json.loads(refused.body)) == (400, {"error": error})
 
 
 def test_columns_left_to_defaults_of_very_many_rows_are_refused() -> None:
-    server = serve_rows(list[Wide], list[float], lambda rows: [float(len(rows))])
+    server = serve_rows(list_of(Wide), list[float], lambda rows: [float(len(rows))])
     columns = {f"f{index}": np.zeros(3_334, np.int64) for index in range(3)}
     assert server.infer_sync("m", columns)["output_0"] == [3_334]
     assert server.infer_sync("m", {"f0": np.zeros(3_333, np.int64)})["output_0"] == [3_333]
@@ -235,7 +235,7 @@ def note_moments() -> tuple[InferenceServer, list[Any]]:
         seen.extend((each.at.replace(tzinfo=None), each.maybe) for each in rows)
         return [1.0] * len(rows)
 
-    return serve_rows(list[Moments], list[float], note), seen
+    return serve_rows(list_of(Moments), list[float], note), seen
 
 
 def test_dates_among_json_texts_are_read_as_those_of_any_column() -> None:
@@ -348,13 +348,13 @@ def test_what_is_no_json_is_refused_in_a_list_too() -> None:
         (b'{"scores": [1, -1e999], "tags": ["a"]}', "scores: number out of range"),
     ):
         for body in (row, b"[%b]" % row, b'[{"scores": [1], "tags": ["a"]}, %b]' % row):
-            status, document = answer(same, list[Lists], list[Lists], body)
+            status, document = answer(same, list_of(Lists), list_of(Lists), body)
             assert status == 400
             assert text in document["error"] or body == row
 
 
 def test_pydantic_says_which_of_many_rows_is_wrong() -> None:
-    status, document = answer(same, list[Converted], None, [{"n": 1}] * 2_500 + [{"n": "x"}])
+    status, document = answer(same, list_of(Converted), None, [{"n": 1}] * 2_500 + [{"n": "x"}])
     assert (status, document["error"].partition(",")[0]) == (400, "rows[2500].n: input should be a valid integer")
 
 

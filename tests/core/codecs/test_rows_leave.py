@@ -23,7 +23,7 @@ import pytest
 
 from oip_asgi import InferenceError, InferenceResponse, InferenceServer, ResponseCache
 from tests.support.asking import ask, error, get, outputs
-from tests.support.row_server import generate, of_dataclasses, of_msgspec, of_pydantic, post, serve_rows
+from tests.support.row_server import generate, list_of, of_dataclasses, of_msgspec, of_pydantic, post, serve_rows
 
 
 class Plan(enum.Enum):
@@ -40,7 +40,7 @@ FIELDS: dict[str, tuple[Any, Any]] = {
 OF_PYDANTIC, OF_MSGSPEC, OF_DATACLASSES = CLASSES = [make("Fields", **FIELDS) for make in (of_pydantic, of_msgspec, of_dataclasses)]
 
 
-def served(gives: Any, function: Callable[[Any], Any], takes: Any = list[Asked], **options: Any) -> InferenceServer:
+def served(gives: Any, function: Callable[[Any], Any], takes: Any = list_of(Asked), **options: Any) -> InferenceServer:
     return serve_rows(takes, gives, function, **options)
 
 
@@ -174,7 +174,7 @@ def test_what_leaves_of_pydantic_is_alike_from_python_and_of_streams() -> None:
         [read] = server.infer_sync("m", [Asked()]).rows(Plain)
         assert (read.value, read.account) == (0.26, "internal")
     server = InferenceServer()
-    once.__annotations__ = {"rows": list[Asked], "return": Iterator[list[Plain]]}
+    once.__annotations__ = {"rows": list_of(Asked), "return": Iterator[list[Plain]]}
     server.register("m", once)
     answer = post(server, "generate_stream", {"x": 1.0})
     assert json.loads(answer.body.removeprefix(b"data: ")) == {"model_name": "m", **row}

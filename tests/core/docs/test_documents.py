@@ -120,7 +120,7 @@ def test_the_schema_of_a_request_says_what_is_declared(way: Way) -> None:
     good = {"name": "x", "datatype": "INT32", "shape": [1], "data": [5]}
     for same in (good, {**good, "parameters": {"content_type": "np"}}):
         assert validator.is_valid({"inputs": [same]})
-    others = [
+    others: list[dict[str, Any]] = [
         {"parameters": {"content_type": "str"}},
         {"shape": [2], "data": [5, 5]},
         {"shape": [1, 1]},

@@ -28,6 +28,10 @@ def readings(*counts: int | None) -> list[Any]:
     return [None if count is None else reading(place, count) for place, count in enumerate(counts)]
 
 
+def change(known: list[Any], newest: tuple[float, int]) -> tuple[Any, Any]:
+    return [each and reading(*each) for each in known], reading(*newest)
+
+
 def tensor(datatype: str, data: list[Any], **more: Any) -> dict[str, Any]:
     return {"datatype": datatype, "data": data, **more}
 
@@ -146,15 +150,11 @@ OF_WORDS: dict[str, list[tuple[Any, Any]]] = {
     ],
     # what is recent began with the first reading since which all is known
     "(({ seconds, durations }) => [seconds, durations.counts[0], durations.sum])(statistics.recentChange(given[0], given[1]) ?? none)": [
-        (([each and reading(*each) for each in known], reading(*newest)), [*recent, recent[1] / 2])
-        for known, newest, recent in [
-            ([(0, 4)], (0, 4), (0, 0)), ([(0, 4), (2, 5), (4, 9)], (5, 10), (5, 6)), ([(0, 4), None, (4, 9), (6, 9)], (6, 9), (2, 0)),
-            ([(0, 9), (2, 1), (4, 2)], (4, 2), (2, 1)),
-        ]
+        (change([(0, 4)], (0, 4)), [0, 0, 0]), (change([(0, 4), (2, 5), (4, 9)], (5, 10)), [5, 6, 3]),
+        (change([(0, 4), None, (4, 9), (6, 9)], (6, 9)), [2, 0, 0]), (change([(0, 9), (2, 1), (4, 2)], (4, 2)), [2, 1, 0.5]),
     ],
     "statistics.recentChange(given[0], given[1]) ?? null": [
-        (([each and reading(*each) for each in known], reading(*newest)), None)
-        for known, newest in [([], (1, 4)), ([(0, 4), (2, 5), None], (5, 10)), ([(0, 9)], (2, 1))]
+        (change([], (1, 4)), None), (change([(0, 4), (2, 5), None], (5, 10)), None), (change([(0, 9)], (2, 1)), None),
     ],
 }  # fmt: skip
 

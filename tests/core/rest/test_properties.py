@@ -52,7 +52,7 @@ def to_request(tensors: list[Tensor], forms: list[str]) -> tuple[bytes, int]:
         length = int(headers.get("Inference-Header-Content-Length", len(body)))
         [item] = json.loads(body[:length])["inputs"]
         data += body[length:]
-        if form == "nested" and math.prod(tensor.shape):
+        if form == "nested" and tensor.array.size:
             for size in reversed(tensor.shape[1:]):
                 item["data"] = [item["data"][start : start + size] for start in range(0, len(item["data"]), size)]
             item["data"] = item["data"] if tensor.shape else item["data"][0]
