@@ -191,7 +191,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     options = parser.parse_args(arguments)
     known = servers()
     ways = chosen(options.ways, list(known))
-    if missing := [way.name for way in WAYS if way not in ways]:
+    if missing := [way.name for way in WAYS if way not in ways and (not options.ways or way.name in options.ways)]:
         print(f"left out: {', '.join(missing)}; h2load, TRITON_PYTHON and LITSERVE_PYTHON are what they want", file=sys.stderr)
     print(described(), file=sys.stderr)
     with together([known[name] for name in dict.fromkeys(way.server for way in ways)]) as running:
