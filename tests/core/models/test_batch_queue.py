@@ -112,7 +112,7 @@ WALKS: dict[str, str] = {
     ),
     "a full batch is not held back": "~a*4 ~b*4 [a,b]",
     "a batch that the next does not fit into is not held back": "slots=2 ~a*5 ~b*5 [a] ^b",
-    "a batch of a preferred size is not held back": "preferred=3 ~a*2 ^a ~b [a,b]",
+    "a batch of a preferred size is not held back": "preferred=3,6 ~a*2 ^a ~b [a,b]",
     "above the largest preferred size none is held back": "preferred=2,6 ~a*3 =0,1 ~b*4 [a,b]",
     "those that stay are held back for their own time only": "~a ~b -a =0,1 !a =0,1 !b [b]",
     "a second slot is not for the rest of a batch that is about to start": "slots=2 ~a*3 ~b*3 ~c*3 ?a ^b ^c !b ?a ^b ^c [a,b] !c [c]",

@@ -166,7 +166,7 @@ class Slots(RuleBasedStateMachine):
         assert all(signal.is_set() for signal in self.unset)
 
 
-Slots.TestCase.settings = settings(max_examples=60, stateful_step_count=40)
+Slots.TestCase.settings = settings(max_examples=40, stateful_step_count=30)
 TestSlots = Slots.TestCase
 
 

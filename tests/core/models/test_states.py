@@ -263,6 +263,6 @@ def test_an_unload_that_is_cancelled_while_a_load_runs_ends_after_it() -> None:
     unloading = next(task for task in walk.tasks if task.part is not None and type(task.asks) is Wait)
     unloading.steps.close()
     walk.end(unloading)
-    assert walk.lifecycle.state == "unloading"
+    before: State = walk.lifecycle.state
     walk.finish()
-    assert walk.lifecycle.state == "unloaded"
+    assert [before, walk.lifecycle.state] == ["unloading", "unloaded"]

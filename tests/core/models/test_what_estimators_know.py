@@ -20,7 +20,7 @@ from sklearn.tree import DecisionTreeClassifier
 
 from oip_asgi import InferenceError, InferenceServer
 from oip_asgi.specs import specs_of
-from tests.core.models.test_estimators import CLASSES, FLOWERS, OF_TEXTS, SPECIES, WITH_GAPS, WITHOUT_GAPS
+from tests.core.models.test_estimators import CLASSES, FLOWERS, SPECIES
 from tests.support.asking import ask, error, exactly, generate, outputs
 from tests.support.batching import told
 from tests.support.estimators import described, example_of, refusal, served
@@ -131,33 +131,6 @@ def test_a_booster_that_does_not_say_its_categories_asks_for_a_declaration() -> 
         served(model.predict)
     server = served(model.predict, inputs=specs_of(frame), content_type="pd")
     assert server.infer_sync("m", frame[:4]).outputs[0].array.tolist() == model.predict(frame[:4]).tolist()
-
-
-MANY = {**{name: (make, frame, CLASSES) for name, (make, frame) in OF_TEXTS.items()}}
-MANY |= {name: (make, FLOWERS, SPECIES) for name, make in {**WITH_GAPS, **WITHOUT_GAPS}.items()}
-
-
-WITHOUT_EXAMPLE = {
-    "several steps",  # "?" fills gaps, and no encoder need know it
-    "an imputer that adds columns",
-    "an encoder behind another order",  # encoders that do not know the names of their columns
-    "a bag of some columns",
-    "columns of categories",
-    "categories that are integers",  # objects, which JSON's numbers are not
-    "categories that are booleans",
-    "a step of one's own before several",  # what is not of a library may take anything
-    "one of one's own",
-    "a step of one's own",
-}
-
-
-@pytest.mark.parametrize("name", MANY)
-def test_an_example_is_answered_or_there_is_none(name: str) -> None:
-    make, frame, kinds = MANY[name]
-    server = served(make().fit(frame, kinds).predict)
-    example = example_of(server)
-    assert example is None or ask(server, "m", example).status == 200
-    assert (example is None) is (name in WITHOUT_EXAMPLE)
 
 
 @pytest.mark.parametrize("step", [DictVectorizer(), FeatureHasher(8)])
