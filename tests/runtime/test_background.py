@@ -58,6 +58,32 @@ def test_a_run_that_races_a_stop_ends(pauses: bool, often_switching: None) -> No
     gc.collect()  # would tell of a coroutine that was never awaited, or of a task that was destroyed
 
 
+def test_what_runs_when_the_loop_stops_is_cancelled_and_awaited() -> None:
+    background = BackgroundLoop()
+    begun = threading.Event()
+    events: list[str] = []
+
+    async def waits() -> None:
+        begun.set()
+        try:
+            await asyncio.sleep(3600)
+        finally:
+            await asyncio.sleep(0)
+            events.append("cleaned up")
+
+    def run() -> None:
+        with pytest.raises(Stopped):
+            background.run(waits())
+        events.append("told")
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    assert begun.wait(20)
+    background.stop()
+    thread.join(20)
+    assert events == ["cleaned up", "told"]
+
+
 @pytest.mark.parametrize("error", [ValueError("no"), SystemExit(), asyncio.CancelledError(), CancelledError()], ids=repr)
 def test_what_a_coroutine_raises_reaches_its_caller_and_the_loop_goes_on(error: BaseException) -> None:
     async def fail() -> None:

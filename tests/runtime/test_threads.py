@@ -226,7 +226,7 @@ def run():
     return io.complete(io.run(os.getpid, "model", deadline=time.monotonic() + 20))
 
 assert run() == os.getpid()
-for _ in range(10):
+for _ in range(6):
     child = os.fork()
     if child == 0:
         together, found = threading.Barrier(8), []

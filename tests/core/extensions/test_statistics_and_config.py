@@ -12,7 +12,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 from google.protobuf.json_format import MessageToDict
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
@@ -273,6 +273,7 @@ def test_the_extensions_are_those_that_work(options: dict[str, Any], models: dic
     assert get(server, "")[1]["extensions"] == sorted([*always, *expected])
 
 
+@settings(max_examples=30)
 @given(
     arrays.arrays(
         st.sampled_from(["f2", "f4", "f8", "i1", "u8"]),

@@ -388,13 +388,13 @@ def test_models_and_sample() -> None:
     server.observe(some, sample=0.25, max_queue=5000)
     server.register("b", lambda: 1, run="inline")
     server.start()
-    for _ in range(1000):
+    for _ in range(600):
         server.infer_sync("a", {})
     server.infer_sync("b", {})
     server.stop()
     assert {heard.model for heard in one.heard} == {"a"}
     assert [heard.model for heard in late.heard] == ["b"]
-    assert 150 < len(some.heard) < 350
+    assert 80 < len(some.heard) < 220
 
 
 def test_whether_a_request_is_of_the_sample_is_decided_once(monkeypatch: pytest.MonkeyPatch) -> None:

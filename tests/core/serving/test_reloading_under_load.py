@@ -14,12 +14,12 @@ from tests.support.grpc_ways import SERVINGS, Client, wire_request
 from tests.support.running import send
 from tests.support.ways import Request
 
-RELOADS = 50
+RELOADS = 20
 ONE = Request("POST", "/models/m/infer", (), b'{"inputs":[{"name":"x","shape":[1],"datatype":"INT64","data":[0]}]}')
 
 
 @pytest.mark.parametrize("is_async", [False, True])
-def test_fifty_reloads_lose_no_request(is_async: bool) -> None:
+def test_twenty_reloads_lose_no_request(is_async: bool) -> None:
     server = InferenceServer(model_control=True)
     versions = iter(range(1, RELOADS + 2))
     let_go: list[int] = []

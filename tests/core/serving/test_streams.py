@@ -272,20 +272,24 @@ async def test_a_stream_that_runs_while_its_model_is_unloaded_comes_to_its_end()
 
 @pytest.mark.slow
 @kinds
-async def test_a_thousand_streams_leave_nothing_behind(kind: str) -> None:
+def test_a_thousand_streams_leave_nothing_behind(kind: str) -> None:
     before = set(threading.enumerate())
     noted = Noted()
     server = serve_stream(KINDS[kind](noted), max_queue=1000)
-    for _ in range(20):
-        talks = [listen(server, b'{"n": 100}') for _ in range(50)]
-        for talk in talks[::5]:
-            talk.go()
-        await asyncio.wait_for(asyncio.gather(*(talk.task for talk in talks)), 60)
-        assert all(len(talk.events) == 100 for place, talk in enumerate(talks) if place % 5)
-    await until(lambda: is_idle(server))
-    assert asyncio.all_tasks() == {asyncio.current_task()}
-    await asyncio.to_thread(server.stop)
-    await until(lambda: set(threading.enumerate()) <= before)
+
+    async def main() -> None:
+        for _ in range(20):
+            talks = [listen(server, b'{"n": 100}') for _ in range(50)]
+            for talk in talks[::5]:
+                talk.go()
+            await asyncio.wait_for(asyncio.gather(*(talk.task for talk in talks)), 60)
+            assert all(len(talk.events) == 100 for place, talk in enumerate(talks) if place % 5)
+        await until(lambda: is_idle(server))
+        assert asyncio.all_tasks() == {asyncio.current_task()}
+
+    asyncio.run(main())
+    server.stop()
+    block_until(lambda: set(threading.enumerate()) <= before)
     gc.collect()
     made = GeneratorType if kind == "def" else AsyncGeneratorType
     assert [each for each in gc.get_objects() if type(each) is made and each.__qualname__.startswith("Noted.")] == []
