@@ -73,20 +73,11 @@ def test_curl_gets_the_same_answer(url: str, wines: pd.DataFrame, expected: pd.D
     file = tmp_path / "request.json"
     inputs = [{"name": name, "datatype": "FP64", "shape": [len(wines)], "data": wines[name].tolist()} for name in reversed(wines.columns)]
     file.write_text(json.dumps({"inputs": inputs}))
-    done = subprocess.run(
-        ["curl", "--silent", "--show-error", "--noproxy", "*", "--data", f"@{file}", f"{url}/v2/models/score/infer"],
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=True,
-    )
+    command = ["curl", "--silent", "--show-error", "--noproxy", "*", "--data", f"@{file}", f"{url}/v2/models/score/infer"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
     cultivar, probability = json.loads(done.stdout)["outputs"]
-    assert (cultivar["name"], cultivar["datatype"], cultivar["shape"], cultivar["data"]) == (
-        "cultivar",
-        "BYTES",
-        [len(wines)],
-        expected["cultivar"].tolist(),
-    )
+    described = [cultivar[key] for key in ("name", "datatype", "shape", "data")]
+    assert described == ["cultivar", "BYTES", [len(wines)], expected["cultivar"].tolist()]
     assert probability["data"] == expected["probability"].tolist()
 
 

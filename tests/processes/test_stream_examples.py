@@ -9,15 +9,13 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
-import grpc
 import httpx2
 import numpy as np
 import pytest
 
 from oip_asgi import InferenceServer, OIPApp, TensorSpec
-from tests.support.grpc_ways import MESSAGES, SERVICE, SERVINGS, wire_request
+from tests.support.grpc_ways import SERVINGS
 from tests.support.processes import ROOT, Served
 from tests.support.processes import serving as serving_process
 from tests.support.talk import block_until
@@ -26,10 +24,6 @@ from tests.support.threads import serving
 pytestmark = pytest.mark.clients
 
 TEXT = "one two three"
-
-
-def wire_input(name: str, datatype: str, contents: dict[str, Any]) -> dict[str, Any]:
-    return {"name": name, "datatype": datatype, "shape": [1], "contents": contents}
 
 
 def run(*command: str) -> str:
@@ -67,16 +61,6 @@ def test_the_example_behind_other_servers(name: str, tmp_path: Path) -> None:
         if name == "asgi":
             spoken = run(sys.executable, "examples/clients/stream_with_tritonclient.py", f"127.0.0.1:{served.port}", "The value of")
             assert len(spoken.removeprefix("The value of").split()) >= 20
-            prompt = wire_input("text_input", "BYTES", {"bytes_contents": [b"The value of"]})
-            words = wire_input("max_words", "INT64", {"int64_contents": [100_000]})
-            with grpc.insecure_channel(f"127.0.0.1:{served.port}") as channel:
-                read = MESSAGES["ModelStreamInfer.response"].FromString
-                call = channel.stream_stream(f"/{SERVICE}/ModelStreamInfer", response_deserializer=read)(
-                    iter([wire_request("writer", [prompt, words]).SerializeToString()]), timeout=30
-                )
-                assert next(call).infer_response.raw_output_contents
-                call.cancel()
-            block_until(lambda: cancelled(served) == 2)
 
 
 @pytest.fixture

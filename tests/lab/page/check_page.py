@@ -13,6 +13,7 @@ import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from typing import Any
 
 import grpc
 import pytest
@@ -437,7 +438,7 @@ def test_the_keyboard_is_enough(show: Show) -> None:
 
 
 def test_a_phone(show: Show) -> None:
-    phone = {"viewport": {"width": 360, "height": 740}, "device_scale_factor": 2, "is_mobile": True, "has_touch": True}
+    phone: dict[str, Any] = {"viewport": {"width": 360, "height": 740}, "device_scale_factor": 2, "is_mobile": True, "has_touch": True}
     page = show.open("/v2/docs", **phone)
     for name in ("all datatypes", "org/scorer", MARKUP, LARGE, "greet"):
         page.get_by_role("button", name=re.compile(r"^Models \(")).tap()

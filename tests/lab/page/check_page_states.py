@@ -198,11 +198,6 @@ def test_the_state_of_a_model_is_shown_as_the_server_says_it(show: Show) -> None
 @pytest.mark.parametrize(
     ("model", "told"),
     [
-        ("nothing", [
-            ("Calls of the model at once", "max_concurrency=", "up to 40"),
-            ("Requests that may wait", "max_queue=", "up to 100"),
-            ("Time for a request", "timeout=", "no limit"),
-        ]),
         ("tuned", [
             ("Calls of the model at once", "max_concurrency=", "up to 2"),
             ("Requests that may wait", "max_queue=", "none"),

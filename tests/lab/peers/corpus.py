@@ -467,7 +467,9 @@ def _other_messages() -> Iterator[tuple[str, Any]]:
         (changed if where == "request" else getattr(changed, where)[0]).parameters["p"].SetInParent()
         yield f"a parameter of {where} without a value", changed
     asked: list[tuple[str, list[tuple[str, dict[str, Any]]]]] = [
-        *(("unknown", [("z", {})]), ("empty", [("", {})]), ("twice", [("x", {}), ("x", {})])),
+        ("unknown", [("z", {})]),
+        ("empty", [("", {})]),
+        ("twice", [("x", {}), ("x", {})]),
         *((f"classification {value!r}", [("x", {"classification": value})]) for value in (-1, 1.5, "1", True)),
         ("in a region", [("x", {"shared_memory_region": "r"})]),
     ]

@@ -10,17 +10,17 @@ from concurrent.futures import ThreadPoolExecutor
 
 import httpx2
 import numpy as np
+import numpy.typing as npt
 import pytest
 
 from tests.support.grpc_ways import Client, wire_request
-from tests.support.inside.values import Array
 from tests.support.processes import ROOT, environment
 
 X = np.random.default_rng(7).normal(size=(5, 3)).astype("<f4")
 TENSOR = {"name": "x", "datatype": "FP32", "shape": [5, 3]}
 
 
-def over_rest(url: str, model: str) -> Array:
+def over_rest(url: str, model: str) -> npt.NDArray[np.float32]:
     head = json.dumps(
         {"inputs": [{**TENSOR, "parameters": {"binary_data_size": X.nbytes}}], "parameters": {"binary_data_output": True}}
     ).encode()
@@ -32,7 +32,7 @@ def over_rest(url: str, model: str) -> Array:
     return np.frombuffer(answer.content[length:], "<f4").reshape(output["shape"])
 
 
-def over_grpc(client: Client, model: str) -> Array:
+def over_grpc(client: Client, model: str) -> npt.NDArray[np.float32]:
     answer = client.ask("ModelInfer", wire_request(model, [TENSOR], [X.tobytes()]), timeout=60)
     [output], [content] = answer.outputs, answer.raw_output_contents
     assert output.datatype == "FP32"

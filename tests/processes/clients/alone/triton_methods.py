@@ -194,19 +194,9 @@ def test_a_load_with_parameters(ask: Asker) -> None:
 
 @row("infer", "get_inference_statistics")
 def test_infer_and_statistics(ask: Asker) -> None:
-    result = ask(
-        "infer",
-        "echo",
-        [ask.input("x", X, "FP32")],
-        request_id="42",
-        outputs=[ask.module.InferRequestedOutput("x")],
-        sequence_id=7,
-        sequence_start=True,
-        sequence_end=True,
-        priority=1,
-        timeout=10_000_000,
-        parameters={"mine": "x"},
-    )
+    options = {"request_id": "42", "sequence_id": 7, "sequence_start": True, "sequence_end": True, "priority": 1, "timeout": 10_000_000}
+    outputs = [ask.module.InferRequestedOutput("x")]
+    result = ask("infer", "echo", [ask.input("x", X, "FP32")], outputs=outputs, parameters={"mine": "x"}, **options)
     assert result.as_numpy("x").tolist() == X.tolist()
     count = ask.document("get_inference_statistics", "versioned", "1")["model_stats"][0].get("inference_count", 0)
     result = ask("infer", "versioned", [ask.input("x", X, "FP32")], model_version="1")
@@ -259,12 +249,8 @@ def test_the_flow_of_image_client(ask: Asker) -> None:
     assert (of_output["datatype"], [int(size) for size in of_input["shape"]], supports_batching) == ("FP32", [3, 4, 4], False)
     image = np.zeros((3, 4, 4), "f4")
     image[0, 0, 0] = 6
-    result = ask(
-        "infer",
-        "classifier",
-        [ask.input(of_input["name"], image, "FP32")],
-        outputs=[ask.module.InferRequestedOutput(of_output["name"], class_count=3)],
-    )
+    outputs = [ask.module.InferRequestedOutput(of_output["name"], class_count=3)]
+    result = ask("infer", "classifier", [ask.input(of_input["name"], image, "FP32")], outputs=outputs)
     found = result.as_numpy(of_output["name"])
     assert found.dtype.type == np.object_
     split = ["".join(chr(byte) for byte in text).split(":") for text in found]
