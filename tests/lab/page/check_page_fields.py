@@ -16,7 +16,6 @@ from playwright.sync_api import Locator, Page, expect
 from tests.support.page import Show, answer_of, code_of, drawn, seen_by, send, turn_to, write_json
 from tests.support.page_site import RED
 
-
 GAPS = " ".join(["missing"] * 5)
 
 
