@@ -113,6 +113,7 @@ class GRPCFormat:
 
     __slots__ = ("body", "head", "message", "model_name", "model_version", "timeout")
 
+    size = None
     shares_arrays = False
 
     def __init__(self, method: Method, body: Buffer, transport: Any, timeout: float) -> None:
@@ -129,10 +130,8 @@ class GRPCFormat:
     async def read(self, _: IO) -> Buffer:
         return self.body
 
-    def is_quick(self, body: Buffer, *, is_plain: bool) -> bool:
-        if len(body) <= LOOP_BYTES:
-            return True
-        if not is_plain or len(body) > LOOP_BINARY or has_more_fields(body, _FEW_FIELDS):
+    def is_quick(self, body: Buffer) -> bool:
+        if len(body) > LOOP_BINARY or has_more_fields(body, _FEW_FIELDS):
             return False
         rest, _ = split_field(body, _RAW_INPUT_CONTENTS)
         return len(rest) <= LOOP_BYTES and not may_hold_more(bytes(rest))

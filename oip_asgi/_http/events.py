@@ -89,6 +89,7 @@ class DocumentFormat(msgspec.Struct, eq=False):
     encoder: generate.FlatEncoder | None = None  # what encodes the responses to a flat object, made for the first of them
 
     timeout: ClassVar[float] = RestFormat.timeout
+    size: ClassVar[int | None] = RestFormat.size
     shares_arrays: ClassVar[bool] = RestFormat.shares_arrays
 
     @property
@@ -102,8 +103,8 @@ class DocumentFormat(msgspec.Struct, eq=False):
     def read(self, io: IO) -> Coroutine[Any, Any, Buffer]:
         return self.wire.read(io)
 
-    def is_quick(self, body: Buffer, *, is_plain: bool) -> bool:
-        return self.wire.is_quick(body, is_plain=is_plain and not self.may_be_flat)
+    def is_quick(self, body: Buffer) -> bool:
+        return not self.may_be_flat and self.wire.is_quick(body)
 
     def sends_bytes(self, _: InferenceRequest) -> bool:
         return False

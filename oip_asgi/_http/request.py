@@ -14,7 +14,6 @@ from .._models.handler import Handler
 from .._protocol.access import Access, Action
 from .._protocol.datatypes import Buffer
 from .._protocol.errors import InferenceError, InvalidRequest
-from .._protocol.limits import LOOP_BYTES
 from .._protocol.request_body import Body, read_coding
 from .._protocol.response_headers import ResponseHeaders
 from .._protocol.tensors import InferenceRequest, InferenceResponse, ReadRegion, ReceivedHeaders, join_repeated
@@ -69,6 +68,7 @@ class RestFormat(msgspec.Struct, eq=False):
     is_read: bool = False  # whether `read` has begun to read it
 
     timeout: ClassVar[float] = math.inf
+    size: ClassVar[int | None] = None
     shares_arrays: ClassVar[bool] = False
 
     def make_access(self, action: Action, model: str | None, version: str | None) -> Access:
@@ -110,19 +110,15 @@ class RestFormat(msgspec.Struct, eq=False):
         except Exception:
             return  # the response stands, whatever becomes of the rest
 
-    @property
-    def header_length(self) -> int | None:
-        fields = self.head.fields
-        return read_length(fields, HEADER_LENGTH_FIELD) if HEADER_LENGTH_FIELD in fields else None
-
-    def is_quick(self, body: Buffer, *, is_plain: bool) -> bool:
-        return len(body) <= LOOP_BYTES or (is_plain and rest.is_quick(body, self.header_length))
+    def is_quick(self, body: Buffer) -> bool:
+        return rest.is_quick(body, read_length(self.head.fields, HEADER_LENGTH_FIELD))
 
     def sends_bytes(self, request: InferenceRequest) -> bool:
         return rest.are_all_binary(request)
 
     def decode(self, body: Buffer, handler: Handler, read_region: ReadRegion) -> InferenceRequest:
-        header_length = self.header_length
+        fields = self.head.fields
+        header_length = read_length(fields, HEADER_LENGTH_FIELD) if HEADER_LENGTH_FIELD in fields else None
         if header_length == 0:
             return _decode_raw(body, handler)
         return rest.decode_request(body, header_length, read_region, is_lax=handler.foreign is not None)

@@ -16,7 +16,7 @@ from typing import Any, Final
 import msgspec
 
 from .._json import documents
-from .._json.tensor_data import from_json, from_value, is_short, to_value
+from .._json.tensor_data import ALWAYS_SHORT, from_json, from_value, is_short, to_value
 from .._json.text import REFUSALS, Unusual
 from .._protocol import schemas
 from .._protocol.datatypes import Buffer, DType, dtype_of, name_of
@@ -66,7 +66,7 @@ def decode_request(
         raise InvalidRequest("the body is empty: expected a JSON object with inputs")
     document: schemas.InferenceRequest | documents.Request
     try:
-        if not is_short(text):
+        if len(text) > ALWAYS_SHORT and not is_short(text):
             raise Unusual
         document = documents.decode_short(text)
         tensors = _decode_tensors(document.inputs, "inputs", binary, read_region, is_lax=is_lax)

@@ -20,12 +20,11 @@ from .._protocol.errors import InferenceError, copy_error
 from .._protocol.log import log_fields, log_raised
 from .._protocol.tensors import InferenceRequest, InferenceResponse
 from .batch_rows import merge_requests, split_result
-from .call import Call, ModelRaised
+from .call import Call, ModelRaised, may_encode_here
 from .call_stack import CallStack, set_calls
 from .failures import find_hint
 from .held_loop import measure_steps
 from .host_errors import convert_host_error
-from .places import may_encode_here
 from .record import Tracer
 
 T = TypeVar("T")

@@ -22,10 +22,11 @@ from .._models.results import select_outputs, to_response
 from .._models.statistics import Numbers, Timings
 from .._protocol.datatypes import Array, Buffer
 from .._protocol.errors import InferenceError
+from .._protocol.limits import LOOP_BINARY, LOOP_TEXT
 from .._protocol.log import log_fields, log_raised, name_request
 from .._protocol.response_headers import ResponseHeaders
 from .._protocol.tensor_bytes import SMALL
-from .._protocol.tensors import InferenceRequest, InferenceResponse, Tensor
+from .._protocol.tensors import InferenceRequest, InferenceResponse, Tensor, are_short
 from .call_stack import current_calls, enter_call, leave_call, reset_calls, set_calls
 from .decoding import Decoded, decode
 from .engine import Engine
@@ -44,6 +45,12 @@ _LATER: Final[Any] = None
 
 _MANY: Final = 1000
 """If a request has more inputs, they are freed before the response is encoded. Each takes 250 bytes in addition to its elements."""
+
+_FEW: Final = 64
+"""Outputs of a long response that the event loop encodes: each takes 20 microseconds, however small it is."""
+
+_CLASSIFIED: Final = 2**12
+"""Bytes of outputs with output options that it encodes: as texts, the largest numbers of FP64 take 20 microseconds each."""
 
 
 class ModelRaised(Exception):
@@ -267,6 +274,30 @@ class Call(msgspec.Struct, Generic[T], eq=False):
             why = "after its timeout" if self.engine.clock() >= self.deadline else "when nobody waited for its answer any more"
             with within(self.span):
                 log_raised(error.__cause__ or error, text, self.model, request, why, extra=self.log_fields())
+
+
+def may_decode_long(call: Call[Any], body: Buffer) -> bool:
+    """Whether the event loop decodes a body of more than `LOOP_BYTES`: plain numbers, which take 15 milliseconds at most.
+
+    A function that runs in a worker thread takes its long request there, so that it is one trip.
+    """
+    handler = call.handler
+    is_plain = handler.kind != "thread" and handler.binding.is_plain and not call.model.has_batches
+    return is_plain and not call.engine.regions.is_on and call.wire.is_quick(body)
+
+
+def may_encode_here(call: Call[Any], response: InferenceResponse) -> bool:
+    """Whether the event loop encodes a response, which takes 15 milliseconds at most. A worker thread does the rest."""
+    outputs, decoded = response.outputs, call.decoded
+    is_short = are_short(outputs)
+    if is_short and decoded.apply_options is None:
+        return True
+    size = sum(each.array.nbytes for each in outputs)
+    if decoded.apply_options is not None:
+        return is_short and size <= _CLASSIFIED
+    if len(outputs) > _FEW or any(each.array.dtype.hasobject for each in outputs):
+        return False
+    return size <= (LOOP_BINARY if call.wire.sends_bytes(decoded.request) else LOOP_TEXT)
 
 
 def _copy_changeable(outputs: Iterable[Tensor], request: InferenceRequest) -> None:

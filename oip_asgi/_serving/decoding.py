@@ -2,7 +2,7 @@
 
 Knows no slots and no clock.
 
-`places` decides whether that happens on the event loop or in a worker thread.
+`pipeline` decides whether that happens on the event loop or in a worker thread.
 """
 
 from __future__ import annotations

@@ -8,6 +8,7 @@ Knows no HTTP, no gRPC and no JSON: a `WireFormat` decodes the request and encod
 from __future__ import annotations
 
 import math
+import re
 from contextlib import suppress
 from functools import partial
 from typing import Any, Final, Literal, TypeAlias, TypeVar
@@ -20,14 +21,15 @@ from .._models.model import Model
 from .._models.statistics import Timings
 from .._protocol.datatypes import Buffer
 from .._protocol.errors import IS_A_STREAM, InvalidRequest, NotFound
+from .._protocol.limits import LOOP_BYTES
+from .._protocol.tensors import REGION
 from .batch import answer_in_batch, wait_within_calls
-from .call import Call
+from .call import Call, may_decode_long, may_encode_here
 from .call_stack import current_calls, find_callers, find_latest_turn
 from .engine import Engine
 from .failures import FAILURES, as_error, make_busy_error, make_stopping_error
 from .held_loop import HELD_SECONDS, note_long
 from .observing import tell_observers
-from .places import may_decode_here, may_encode_here
 from .record import Span, record_failure
 from .wire_format import WireFormat
 
@@ -40,11 +42,14 @@ items. For the first two, a model that has both a function and a stream answers 
 
 _STREAMING: Final = "infer_stream, generate_stream or generate over HTTP, ModelStreamInfer over gRPC"
 
+_REGION: Final = re.compile(rb"\\u|" + REGION.encode())
+"""A body with this text, which may also be escaped, may name large inputs in shared memory: a worker thread reads those."""
+
 _GONE: Final = ("unregistering", "unregistered")
 
 
 async def infer(engine: Engine, model: Model, wire: WireFormat[T], io: IO, call: Call[T] | None = None) -> T:
-    """Answer a request with its only response. What `places` decodes here is decoded before the request waits for its slot, the rest
+    """Answer a request with its only response. What is short or quick is decoded before the request waits for its slot, the rest
     after that, in a worker thread.
 
     Models that only stream are refused. If `stream` finds that its model is a plain one, it gives its `call`, which has been let in.
@@ -117,7 +122,8 @@ async def let_in(engine: Engine, model: Model, wire: WireFormat[T], io: IO, take
                 if handler.once is None and takes == "response":
                     raise InvalidRequest(f"{model} {IS_A_STREAM} {_STREAMING}")
                 call.handler = handler.once or handler
-            if may_decode_here(call, body):
+            is_short = (len(body) if wire.size is None else wire.size) <= LOOP_BYTES
+            if (is_short or may_decode_long(call, body)) and not (engine.regions.is_on and _REGION.search(body)):
                 call.decode()
             if model.cache is not None:
                 await _look_up_response(call, model.cache, io)

@@ -20,7 +20,6 @@ from .._models.handler import Handler
 from .._protocol.access import NO_HEADERS
 from .._protocol.datatypes import NUMBERS, Buffer
 from .._protocol.errors import InferenceError, InvalidRequest, show
-from .._protocol.limits import LOOP_BYTES
 from .._protocol.response_headers import ResponseHeaders
 from .._protocol.schemas import RequestOutput
 from .._protocol.tensor_bytes import count
@@ -62,9 +61,13 @@ class PythonFormat(msgspec.Struct, eq=False):
     async def read(self, _: IO) -> Buffer:
         return self.body
 
-    def is_quick(self, _: Buffer, *, is_plain: bool) -> bool:  # noqa: ARG002
+    @property
+    def size(self) -> int:
         values = self.inputs.values() if isinstance(self.inputs, Mapping) else (self.inputs,)
-        return sum(map(_estimate_size, values)) <= LOOP_BYTES
+        return sum(map(_estimate_size, values))
+
+    def is_quick(self, _: Buffer) -> bool:
+        return False
 
     def sends_bytes(self, _: InferenceRequest) -> bool:
         return True

@@ -24,13 +24,12 @@ from .._protocol.errors import InferenceError, InvalidRequest, ModelFailed, Time
 from .._protocol.log import log, log_raised, logger, name_request
 from .._protocol.tensors import InferenceResponse
 from .batch import wait_within_calls
-from .call import Call, ModelRaised
+from .call import Call, ModelRaised, may_encode_here
 from .call_stack import current_calls, leave_call, set_calls
 from .engine import Engine
 from .failures import FAILURES, as_client_error, as_error
 from .held_loop import measure_steps
 from .pipeline import end_call, infer, let_in
-from .places import may_encode_here
 from .record import within
 from .wire_format import WireFormat
 

@@ -42,8 +42,12 @@ class WireFormat(Protocol[T_co]):
     def shares_arrays(self) -> bool:
         """Whether the caller has the same arrays, and may change them once it has its response."""
 
-    def is_quick(self, body: Buffer, /, *, is_plain: bool) -> bool:
-        """Whether an event loop may decode a body. With `is_plain`, the model takes the arrays as they are."""
+    @property
+    def size(self) -> int | None:
+        """How many bytes must be decoded; None if it is the size of the body."""
+
+    def is_quick(self, body: Buffer, /) -> bool:
+        """Whether an event loop may decode a body of more than `LOOP_BYTES`, for a model that takes the arrays as they are."""
 
     def sends_bytes(self, request: InferenceRequest, /) -> bool:
         """Whether all outputs leave as bytes, if they are numbers."""
