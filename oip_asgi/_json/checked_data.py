@@ -135,8 +135,10 @@ def read(text: bytes, form: Form) -> list[Any]:
             problem = f"array {number} of dimension {axis} has {items} items, not {form.shape[axis]}"
             raise InvalidRequest(f"data: {problem}: expected {form}")
         return flat
+    kind = form.kind
     for index, element in enumerate(value):
-        _check_element(element, f"[{index}]", form)
+        if not _is_right(element, kind):
+            _check_element(element, f"[{index}]", form)
     if len(value) != form.size:
         raise InvalidRequest(f"data has {len(value)} elements: expected {form}")
     return value
