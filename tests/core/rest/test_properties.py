@@ -55,7 +55,8 @@ def to_request(tensors: list[Tensor], forms: list[str]) -> tuple[bytes, int]:
         if form == "nested" and tensor.array.size:
             for size in reversed(tensor.shape[1:]):
                 item["data"] = [item["data"][start : start + size] for start in range(0, len(item["data"]), size)]
-            item["data"] = item["data"] if tensor.shape else item["data"][0]
+            if not tensor.shape and item["data"] != [None]:  # null alone is no data
+                [item["data"]] = item["data"]
         inputs.append(item)
     text = json.dumps({"inputs": inputs}).encode()
     return text + data, len(text)

@@ -262,7 +262,7 @@ async def test_parameters_of_a_response_are_those_of_all() -> None:
     assert (second.id, second["y"].tolist(), second.parameters) == (None, [[2], [3]], {"took": 1.5})
 
 
-@pytest.mark.parametrize("columns", [1, 5000])
+@pytest.mark.parametrize("columns", [1, 5000, 300_000])
 async def test_memory_that_the_model_uses_again_is_copied_in_time(columns: int) -> None:
     buffer = np.empty((8, columns), "f4")
 

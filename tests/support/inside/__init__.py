@@ -175,7 +175,8 @@ def decode_request_closely(body: Buffer, header_length: int | None = None) -> In
     """The same by the decoders of any JSON, without the quicker ones before them."""
     with pytest.MonkeyPatch.context() as patch:
         read_in_pieces(patch, 2**14)
-        patch.setattr(rest, "LOOP_BYTES", 0)
+        patch.setattr(rest, "ALWAYS_SHORT", 0)
+        patch.setattr(rest, "is_short", lambda _: False)
         return rest.decode_request(body, header_length)
 
 
