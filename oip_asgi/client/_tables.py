@@ -26,15 +26,12 @@ _FORMATS: Final[Mapping[str, Format]] = {".csv": "csv", ".jsonl": "jsonl", ".ndj
 
 
 def format_of(file: Path) -> Format:
-    """The format of a file by its suffix; what begins as a JSON object is JSON lines, whatever it is called.
+    """The format of a file by its suffix.
 
     Raises:
         ValueError: It is none of these formats.
     """
     found = _FORMATS.get(file.suffix.lower())
-    if found is None and file.is_file():
-        with file.open("rb") as opened:
-            found = "jsonl" if opened.read(100).lstrip()[:1] == b"{" else None
     if found is None:
         raise ValueError(f"{file}: expected a name that ends with .csv, .jsonl or .parquet")
     return found
