@@ -23,7 +23,7 @@ from .._codecs.rows_as_json import OBJECTS, Objects, list_made
 from .._extensions.reserved import OF_PROTOCOL
 from .._protocol.datatypes import widen
 from .._protocol.errors import InvalidRequest, describe_expected, find_near, list_names, show
-from .._protocol.limits import MAX_COLUMNS, MAX_TENSORS
+from .._protocol.limits import LOOP_BYTES, LOOP_COLUMNS, MAX_COLUMNS, MAX_TENSORS
 from .._protocol.specs import TensorSpec, describe_place
 from .._protocol.tensors import InferenceContext, InferenceRequest, Tensor, make_tensor
 from .annotations import Returned
@@ -198,6 +198,8 @@ class Binding(Bound, frozen=True, kw_only=True, eq=False):
     parameters; for `**inputs` alone."""
     is_plain: bool
     """Whether all its arguments are arrays as they came, of which no element is looked at."""
+    most_on_loop: int
+    """Bytes of a body up to which the event loop decodes it, whatever it holds."""
     takes_frame: bool
     """Whether one parameter is a data frame, whose columns are the inputs that no other parameter has."""
     rows: Rows | None
@@ -367,6 +369,8 @@ def make_binding(bound: Bound) -> Binding:
     takes_any = takes_rest or takes_all or kind is InferenceRequest
     reads_others = takes_rest or not is_alone
     ranged = {name: spec for name, spec in declared.items() if spec.has_range}
+    rows = reader.codec if reader is not None and isinstance(reader.codec, Rows) else None
+    takes_frame = reader is not None and reader.codec.content_type == "pd"
     return Binding(
         **msgspec.structs.asdict(bound),
         inputs=tuple(spec for _, spec in specs if spec is not None),
@@ -375,9 +379,10 @@ def make_binding(bound: Bound) -> Binding:
         refused=frozenset() if reads_others else bound.names - scalars,
         read_alone=frozenset() if reads_others else scalars,
         takes_any_key=(takes_all and (bound.is_open or is_alone)) or (takes_rest and is_alone and not entries),
-        takes_frame=reader is not None and reader.codec.content_type == "pd",
+        most_on_loop=LOOP_COLUMNS if bound.makes_series or (takes_frame and rows is None) else LOOP_BYTES,
+        takes_frame=takes_frame,
         is_plain=not (takes_rest or ranged) and {each.from_ for each in bound.parameters} <= _PLAIN,
-        rows=reader.codec if reader is not None and isinstance(reader.codec, Rows) else None,
+        rows=rows,
         named=named,
         columns=columns,
         may_be_null=frozenset(each.name for each in bound.parameters if each.default is None) & named - columns,

@@ -21,7 +21,6 @@ from .._models.model import Model
 from .._models.statistics import Timings
 from .._protocol.datatypes import Buffer
 from .._protocol.errors import IS_A_STREAM, InvalidRequest, NotFound
-from .._protocol.limits import LOOP_BYTES
 from .._protocol.tensors import REGION
 from .batch import answer_in_batch, wait_within_calls
 from .call import Call, may_decode_long, may_encode_here
@@ -122,7 +121,7 @@ async def let_in(engine: Engine, model: Model, wire: WireFormat[T], io: IO, take
                 if handler.once is None and takes == "response":
                     raise InvalidRequest(f"{model} {IS_A_STREAM} {_STREAMING}")
                 call.handler = handler.once or handler
-            is_short = (len(body) if wire.size is None else wire.size) <= LOOP_BYTES
+            is_short = (len(body) if wire.size is None else wire.size) <= handler.binding.most_on_loop
             if (is_short or may_decode_long(call, body)) and not (engine.regions.is_on and _REGION.search(body)):
                 call.decode()
             if model.cache is not None:

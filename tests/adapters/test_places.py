@@ -9,6 +9,7 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from oip_asgi import InferenceServer, OIPApp, TensorSpec
@@ -32,12 +33,22 @@ async def join(x: list[str]) -> list[int]:
     return [sum(map(len, x))]
 
 
+async def count_columns(df: pd.DataFrame) -> list[int]:
+    return [len(df.columns)]
+
+
+async def count_series(**columns: pd.Series) -> list[int]:
+    return [len(columns)]
+
+
 def make_server() -> InferenceServer:
     server = InferenceServer()
     server.register("double", double)
     server.register("ranged", double, inputs=[TensorSpec("x", "FP64", [-1], minimum=0)])
     server.register("join", join)
     server.register("grow", grow)
+    server.register("frame", count_columns)
+    server.register("series", count_series)
     server.register("thread", lambda x: x * 2)
     return server
 
@@ -52,6 +63,11 @@ def as_binary(size: int, datatype: str = "FP64", **parameters: Any) -> tuple[dic
     entry = {"name": "x", "datatype": datatype, "shape": [size], "parameters": {"binary_data_size": len(data), **parameters}}
     head = json.dumps({"inputs": [entry], "parameters": {"binary_data_output": True}}).encode()
     return {"Inference-Header-Content-Length": str(len(head))}, head + data
+
+
+def as_columns(count: int) -> tuple[dict[str, str], bytes]:
+    entries = [{"name": f"x{index}", "datatype": "FP64", "shape": [1], "data": [index]} for index in range(count)]
+    return {}, json.dumps({"inputs": entries}).encode()
 
 
 async def ask_over_http(server: InferenceServer, model: str, headers: dict[str, str], body: bytes) -> None:
@@ -89,6 +105,9 @@ def starts_threads(ask: Callable[[InferenceServer], Coroutine[Any, Any, None]]) 
         pytest.param("join", as_json(["abc"] * 4000, "BYTES"), False, id="texts"),
         pytest.param("join", as_binary(4000, "BYTES"), False, id="binary texts"),
         pytest.param("double", as_json(NUMBERS[:4000], content_type="np"), False, id="a content type"),
+        pytest.param("frame", as_columns(10), True, id="few columns"),
+        pytest.param("frame", as_columns(20), False, id="many columns of a data frame"),
+        pytest.param("series", as_columns(20), False, id="many series"),
         pytest.param("double", as_json(NUMBERS[:8]), True, id="a short request"),
         pytest.param("grow", as_binary(1), True, id="a long result of binary numbers"),
         pytest.param("grow", as_json([1.5]), False, id="a long result as JSON"),
