@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import logging
 import os
 from collections import Counter
 from pathlib import Path
@@ -37,6 +38,12 @@ def pytest_cmdline_main(config: pytest.Config) -> None:
         # not "logical": with psutil, that is what the machine has, also where this process may use fewer
         cpus = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
         config.option.numprocesses, config.option.dist = cpus, "worksteal"
+
+
+@pytest.fixture(autouse=True)
+def usual_log_level() -> None:
+    """What an application has that sets up no logging. Libraries that are imported within a test may have set another level."""
+    logging.getLogger().setLevel(logging.WARNING)
 
 
 def takes_all(config: pytest.Config) -> bool:
