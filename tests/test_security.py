@@ -12,6 +12,8 @@ from tests.lab.hostile.known import known
 from tests.lab.hostile.points import points
 from tests.lab.hostile.rows import all_rows
 
+pytestmark = pytest.mark.ci  # as no machine breaks it
+
 ROOT: Final = Path(__file__).parents[1]
 
 

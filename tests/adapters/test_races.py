@@ -19,6 +19,8 @@ from tests.support.races import BODY, KINDS, MANNERS, STREAMS, WAYS, Asked, Canc
 from tests.support.talk import until
 from tests.support.ways import Request, over_wsgi
 
+pytestmark = pytest.mark.ci  # as no machine breaks it
+
 Race: TypeAlias = Literal[
     "gone",
     "deadline",

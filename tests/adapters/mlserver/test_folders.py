@@ -27,6 +27,8 @@ from tests.support.grpc_ways import Client, blocking, wire_request
 from tests.support.mlserver_folders import ECHO, HELLO, QUESTIONS, WORDS, post, serve, tensor, write
 from tests.support.ways import Answer, Request, over_asgi, ways_into
 
+pytestmark = pytest.mark.ci  # as no machine breaks it
+
 ROWS, KINDS = load_iris(return_X_y=True)
 
 

@@ -20,6 +20,8 @@ from oip_asgi.codecs import InputCodec
 from tests.support.asking import error
 from tests.support.content_types import PairCodec, assert_same, make_tensor, send
 
+pytestmark = pytest.mark.ci  # as no machine breaks it
+
 ELEMENT: Final = b"20220111"
 
 

@@ -18,6 +18,8 @@ from tests.support.grpc_ways import MESSAGES, SERVINGS, Client, made, wire_reque
 from tests.support.inside.grpc import TYPED, encode_bytes_head, split_field
 from tests.support.inside.values import DTYPES, Array, dtype_of, from_bytes, object_array, to_bytes
 
+pytestmark = pytest.mark.ci  # as no machine breaks it
+
 examples = settings(max_examples=100)
 
 RAW_INPUT_CONTENTS, RAW_OUTPUT_CONTENTS = 7, 6

@@ -16,6 +16,8 @@ from tests.support.inside import Messages, answer_grpc, trips_of_grpc
 from tests.support.inside.grpc import TYPED, encode_bytes_head
 from tests.support.inside.values import MAX_QUESTION, Buffer
 
+pytestmark = pytest.mark.ci  # as no machine breaks it
+
 SIZE = 2**21
 MODEL = b"\x0a\x04echo"
 

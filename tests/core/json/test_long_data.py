@@ -23,6 +23,8 @@ from tests.support.wire import objects, read, received, written
 from tests.table.row import Row, table_server
 from tests.table.rows import rows
 
+pytestmark = pytest.mark.ci  # as no machine breaks it
+
 NUMBERS = [*(f"{sign}INT{bits}" for sign in ("", "U") for bits in (8, 16, 32, 64)), "FP16", "FP32", "FP64"]
 
 

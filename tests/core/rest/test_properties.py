@@ -16,6 +16,8 @@ from oip_asgi import InferenceRequest, InferenceResponse, InferenceServer, OIPAp
 from tests.support.ways import Answer, Request, over_asgi
 from tests.support.wire import objects
 
+pytestmark = pytest.mark.ci  # as no machine breaks it
+
 ml_dtypes = pytest.importorskip("ml_dtypes")
 
 DTYPES = [*(np.dtype(f"<{kind}{size}") for kind in "iu" for size in (1, 2, 4, 8)), *(np.dtype(f"<f{size}") for size in (2, 4, 8))]
