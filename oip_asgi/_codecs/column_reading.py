@@ -194,7 +194,8 @@ def _to_dtype(column: Any, tensor: Tensor, decoders: Mapping[str, Decode]) -> An
         converted = series.astype(dtype)
         if dtype == "str":
             return converted.where(series.notna(), None)  # pandas 2 would write "None"
-        if dates and ((converted != series) & series.notna()).any():
+        other_unit = dates and not str(series.dtype).startswith(dtype.partition(",")[0].rstrip("]"))
+        if other_unit and ((converted != series) & series.notna()).any():
             raise ValueError("its values are finer than that")
     except (TypeError, ValueError, KeyError, ImportError, NotImplementedError, OverflowError) as error:
         raise InvalidRequest(f"{cannot}: {error}") from None
