@@ -46,6 +46,11 @@ def usual_log_level() -> None:
     logging.getLogger().setLevel(logging.WARNING)
 
 
+def pytest_make_parametrize_id(val: object, argname: str) -> str | None:
+    """Bytes are named by their argument: gzip's hold the time, and each process has to find tests of the same names."""
+    return argname if isinstance(val, bytes) else None
+
+
 def takes_all(config: pytest.Config) -> bool:
     return config.getoption("--all") or config.args_source is pytest.Config.ArgsSource.ARGS
 
