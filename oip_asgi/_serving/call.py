@@ -6,12 +6,13 @@ Plain functions: `pipeline` decides which one runs in which thread, and when.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any, Final, Generic, TypeAlias, TypeVar
 
 import msgspec
 import numpy as np
 
+from .._codecs.dataframes import is_frame
 from .._codecs.rows_as_json import OBJECTS
 from .._extensions.cache import Flight
 from .._io import DeadlinePassed, Stopped
@@ -97,8 +98,8 @@ class Call(msgspec.Struct, Generic[T], eq=False):
             self.seconds = decoded.seconds
             self.deadline = min(self.deadline, since + decoded.seconds)
 
-    def run(self) -> InferenceResponse:
-        """Call the function."""
+    def run(self) -> Any:
+        """Call the function, and return its result."""
         token = set_calls((*current_calls(), (self.model, self.slot, self.deadline)))
         try:
             args, kwargs = self.arguments or self.decoded.binding.make_arguments(self.decoded)
@@ -107,8 +108,7 @@ class Call(msgspec.Struct, Generic[T], eq=False):
             timings.called = clock()
             result = self.handler.function(*args, **kwargs)
             timings.returned = clock()
-            del args, kwargs
-            return self.respond(result)
+            return result
         except InferenceError:
             raise
         except Exception as error:
@@ -116,7 +116,7 @@ class Call(msgspec.Struct, Generic[T], eq=False):
         finally:
             reset_calls(token)
 
-    async def run_async(self) -> InferenceResponse:
+    async def run_async(self) -> Any:
         """`run` for a coroutine function."""
         token = enter_call(self.model, self.slot, self.deadline)
         try:
@@ -127,8 +127,7 @@ class Call(msgspec.Struct, Generic[T], eq=False):
             awaitable = self.handler.function(*args, **kwargs)
             result = await (measure_steps(awaitable, self.model, self.handler, clock) if self.handler.watch.is_measured else awaitable)
             timings.returned = clock()
-            del args, kwargs
-            return self.respond(result)
+            return result
         except InferenceError:
             raise
         except Exception as error:
@@ -136,17 +135,26 @@ class Call(msgspec.Struct, Generic[T], eq=False):
         finally:
             leave_call(token)
 
-    def run_in_span(self) -> InferenceResponse:
+    def run_in_span(self) -> Any:
         """`run`, with its span as the current one."""
         assert self.span is not None
         with self.span.active():
             return self.run()
 
-    async def run_async_in_span(self) -> InferenceResponse:
+    async def run_async_in_span(self) -> Any:
         """`run_async`, with its span as the current one."""
         assert self.span is not None
         with self.span.active():
             return await self.run_async()
+
+    def answer(self, result: Any) -> InferenceResponse:
+        """`respond`, for a result that has no others beside it."""
+        try:
+            return self.respond(result)
+        except InferenceError:
+            raise
+        except Exception as error:
+            raise ModelRaised from error
 
     def respond(self, result: Any) -> InferenceResponse:
         """Make the response from a result. The model may change its own memory afterwards: the response stays the same."""
@@ -211,7 +219,7 @@ class Call(msgspec.Struct, Generic[T], eq=False):
                 is_last = self.deadline >= deadline
             if not is_last:
                 return None
-            answer = self.encode(self.run() if self.span is None else self.run_in_span())
+            answer = self.encode(self.answer(self.run() if self.span is None else self.run_in_span()))
             if self.timings.answered >= self.deadline:
                 raise DeadlinePassed
             return answer
@@ -238,12 +246,12 @@ class Call(msgspec.Struct, Generic[T], eq=False):
         finally:
             self.slot.end(is_last=False)
 
-    def encode_in_thread(self, response: InferenceResponse, *, is_last: bool = True) -> T:
-        """`encode`, and give the slot back after the last response."""
+    def encode_in_thread(self, response: Callable[[], InferenceResponse], *, is_last: bool = True) -> T:
+        """Make a response, `encode` it, and give the slot back after the last one."""
         if not self.slot.begin():
             raise Stopped
         try:
-            return self.encode(response)
+            return self.encode(response())
         finally:
             self.slot.end(is_last=is_last)
 
@@ -284,6 +292,11 @@ def may_decode_long(call: Call[Any], body: Buffer) -> bool:
     handler = call.handler
     is_plain = handler.kind != "thread" and handler.binding.is_plain and not call.model.has_batches
     return is_plain and not call.engine.regions.is_on and call.wire.is_quick(body)
+
+
+def may_convert_here(call: Call[Any], result: Any) -> bool:
+    """Whether the event loop makes the response from a result, of which a client or a frame may ask a conversion of each element."""
+    return not call.decoded.content_types and not (type(result) is not np.ndarray and is_frame(result) and result.size > _FEW)
 
 
 def may_encode_here(call: Call[Any], response: InferenceResponse) -> bool:
