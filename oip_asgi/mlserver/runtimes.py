@@ -40,7 +40,7 @@ class Runtime(MLModel):
     files: ClassVar[Sequence[str]] = ()
     """The names of the model's file, if `parameters.uri` is a folder."""
     _opens: ClassVar = threading.Lock()
-    """Held while a model is opened: libraries look into each other, as scipy does into torch, and fail if another thread imports that one."""
+    """Held while a model is opened: libraries look into each other, as scipy into torch, and fail if another thread imports that one."""
 
     async def load(self) -> bool:
         self._model: Any = await asyncio.to_thread(self._open_alone, await get_model_uri(self.settings, self.files))
