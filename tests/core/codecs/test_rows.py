@@ -508,6 +508,11 @@ class Hero(pydantic.BaseModel):
     age: int
 
 
+class Twice(pydantic.BaseModel):
+    a: int = pydantic.Field(serialization_alias="x")
+    b: int = pydantic.Field(serialization_alias="x")
+
+
 class Lacking(TypedDict):
     x: NotRequired[float]
 
@@ -522,6 +527,7 @@ LackingOfMsgspec = of_msgspec("LackingOfMsgspec", x=(float | msgspec.UnsetType, 
         (list[Generic1[float]], None, "is a generic class with its types: write a class of your own for it"),
         (list[Strict], None, r"is strict, and no client can send a member of an Enum: write pydantic.Field\(strict=False\)"),
         (list[Hero], None, "Hero has table=True, with which SQLModel checks nothing: write a class with these fields"),
+        (list[Own], list[Twice], "Twice has fields of the same name as tensors, 'x', 'x': give each its own"),
         (list[Own], list[Lacking], "Lacking has a field that a row may lack"),
         (list[Own], list_of(LackingOfMsgspec), "LackingOfMsgspec has a field that a row may lack"),
     ],
