@@ -89,7 +89,7 @@ def by_hand() -> dict[str, Row]:
     x, texts, columns, pixels = [_numbers([1, 4]).ravel().tolist()], [text.decode() for text in _texts()], _columns(), image().tolist()
     asked: dict[str, tuple[str, Any, Any]] = {
         "JSON 1x4": ("/identity", {"x": x}, {"y": x}),
-        **{f"JSON 1x{size}": ("/identity", {"x": many}, {"y": many}) for size in (784, 1000) for many in [_numbers([size]).tolist()]},
+        **{f"JSON 1x{size}": ("/identity", {"x": many}, {"y": many}) for size in (784, 1000) for many in [_numbers([1, size]).tolist()]},
         **{name: (f"/{name.split()[0]}", {"x": x}, {"y": x}) for name in IN_THREADS},
         "digits": ("/digits", {"image": pixels}, {"digit": [DIGIT]}),
         "ONNX": ("/onnx", {"image": pixels}, {"digit": [DIGIT]}),
