@@ -6,7 +6,7 @@ Plain functions: `pipeline` decides which one runs in which thread, and when.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Any, Final, Generic, TypeAlias, TypeVar
 
 import msgspec
@@ -246,12 +246,12 @@ class Call(msgspec.Struct, Generic[T], eq=False):
         finally:
             self.slot.end(is_last=False)
 
-    def encode_in_thread(self, response: Callable[[], InferenceResponse], *, is_last: bool = True) -> T:
-        """Make a response, `encode` it, and give the slot back after the last one."""
+    def encode_in_thread(self, response: InferenceResponse | None, result: Any = None, *, is_last: bool = True) -> T:
+        """`encode` a response, or make it from a `result` first, and give the slot back after the last one."""
         if not self.slot.begin():
             raise Stopped
         try:
-            return self.encode(response())
+            return self.encode(self.answer(result) if response is None else response)
         finally:
             self.slot.end(is_last=is_last)
 

@@ -86,12 +86,13 @@ async def infer(engine: Engine, model: Model, wire: WireFormat[T], io: IO, call:
                 result = await io.call(call.run_async if call.span is None else call.run_async_in_span, call.deadline)
             else:
                 result = engine.call_here(call.run if call.span is None else call.run_in_span)
-            response = call.answer(result) if may_convert_here(call, result) else None
+            response = None
+            if may_convert_here(call, result):
+                response, result = call.answer(result), None  # else both would be in memory
             if response is not None and may_encode_here(call, response):
                 encoded = call.encode(response)
             else:
-                make = partial(call.answer, result) if response is None else lambda: response
-                encoded = await io.run(partial(call.encode_in_thread, make), "conversion", deadline=call.deadline)
+                encoded = await io.run(partial(call.encode_in_thread, response, result), "conversion", deadline=call.deadline)
     except FAILURES as failure:
         raise _fail_call(call, as_error(call, failure), failure.__cause__) from failure.__cause__
     except BaseException as error:

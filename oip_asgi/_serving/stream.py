@@ -151,9 +151,8 @@ class _StreamedRequest(Generic[T]):
 
     async def encode_elsewhere(self, item: _Item[T]) -> T:
         """Encode a large response in a worker thread."""
-        large = item.large
-        assert large is not None  # else it is encoded
-        encode = partial(self._call.encode_in_thread, lambda: large, is_last=False)
+        assert item.large is not None  # else it is encoded
+        encode = partial(self._call.encode_in_thread, item.large, is_last=False)
         response = await self._io.run(encode, "conversion", deadline=self._call.deadline)
         item.encoded_at = self._call.timings.answered
         return response
