@@ -268,8 +268,10 @@ def expect_success(answer: Answer) -> None:
 _ROWS: Final[Mapping[str, Callable[[], Row]]] = {
     "JSON 1x4": lambda: _json([1, 4]),
     "JSON 1x784": lambda: _json([1, 784]),
+    "JSON 1x1000": lambda: _json([1, 1000]),
     "JSON 1000x1000": lambda: _json([1000, 1000], 1),
     "binary 1x4": lambda: _binary([1, 4]),
+    "binary 1x5120": lambda: _binary([1, 5120]),
     "binary 1x150528": lambda: _binary([1, 150_528]),
     "binary 64 MiB": lambda: _binary([4096, 4096], 1),
     "digits": lambda: _digits("digits"),
