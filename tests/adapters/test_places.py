@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from oip_asgi import InferenceServer, OIPApp, TensorSpec
+from oip_asgi import InferenceRequest, InferenceServer, OIPApp, TensorSpec
 from oip_asgi.grpc import OIPGRPCApp
 from tests.support.grpc_asgi import call, frame
 from tests.support.grpc_ways import SERVICE, wire_request
@@ -23,6 +23,10 @@ NUMBERS = [index / 8 for index in range(5000)]
 
 async def double(x: np.ndarray) -> np.ndarray:
     return x * 2
+
+
+async def count(request: InferenceRequest) -> list[int]:
+    return [request.inputs[0].array.size]
 
 
 async def grow(x: np.ndarray) -> np.ndarray:
@@ -45,6 +49,7 @@ def make_server() -> InferenceServer:
     server = InferenceServer()
     server.register("double", double)
     server.register("ranged", double, inputs=[TensorSpec("x", "FP64", [-1], minimum=0)])
+    server.register("count", count)
     server.register("join", join)
     server.register("grow", grow)
     server.register("frame", count_columns)
@@ -101,6 +106,8 @@ def starts_threads(ask: Callable[[InferenceServer], Coroutine[Any, Any, None]]) 
         pytest.param("double", as_json([1e300] * 4000), False, id="numbers that take long to read"),
         pytest.param("double", as_binary(2**17 - 100), True, id="binary numbers of 1 MiB at most"),
         pytest.param("double", as_binary(2**17), False, id="binary numbers of more"),
+        pytest.param("count", as_binary(2**17 - 100), True, id="binary numbers for a model that takes the request itself"),
+        pytest.param("count", as_binary(4000, "BYTES"), False, id="binary texts for it"),
         pytest.param("ranged", as_binary(5000), False, id="a range, which looks at each number"),
         pytest.param("join", as_json(["abc"] * 4000, "BYTES"), False, id="texts"),
         pytest.param("join", as_binary(4000, "BYTES"), False, id="binary texts"),

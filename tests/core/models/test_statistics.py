@@ -147,7 +147,7 @@ def test_responses_of_a_stream_are_counted_by_their_index() -> None:
     for index in (MOST_ENTRIES - 1, MOST_ENTRIES, MOST_ENTRIES + 5):
         count_response(statistics, index, "cancel", 1.0, 0.0, since=9.0)
     taken = statistics.snapshot()
-    assert taken.responses == {
+    assert taken.list_responses() == {
         0: {"compute_infer": Duration(1, 1.0), "compute_output": Duration(1, 0.5), "success": Duration(1, 1.5)},
         1: {
             "compute_infer": Duration(2, 0.75),
