@@ -19,7 +19,7 @@ from oip_asgi import InferenceRequest, InferenceResponse, InferenceServer
 from tests.support.inside.extensions import Cache
 from tests.support.inside.grpc import GRPCFormat, Method, Reply, StreamCall, grpc_exchange, reply_error
 from tests.support.inside.http import Head, Response, http_exchange
-from tests.support.inside.models import Batches, Limiter, Numbers, ResponseOutcome, Slot, Statistics, Uses
+from tests.support.inside.models import Batches, Limiter, ResponseOutcome, Slot, Statistics, Uses
 from tests.support.inside.rest import json_data, json_text
 from tests.support.inside.rest import rest_body as rest
 from tests.support.inside.runtime import AsyncIO, BackgroundLoop, BlockingIO, Fed, Patrol, Signal, Work, pieces, yield_interpreter
@@ -357,12 +357,6 @@ def statistics_of(server: InferenceServer, name: str) -> Statistics:
     """The counters of a model; of requests for models that nobody knows where the name is empty."""
     engine = server._inside.engine
     return engine.models.find(name, None).statistics if name else engine.unknown
-
-
-def count_execution(statistics: Statistics, rows: int, compute_input: float, compute_infer: float, compute_output: float) -> None:
-    """As a batch does it after its call."""
-    stages = {"compute_input": compute_input, "compute_infer": compute_infer, "compute_output": compute_output}
-    statistics.add(Numbers.add_execution, rows, stages)
 
 
 def count_response(statistics: Statistics, index: int, outcome: ResponseOutcome, infer: float, output: float, since: float) -> None:
