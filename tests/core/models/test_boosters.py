@@ -10,7 +10,22 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from tests.support.asking import ask, error, outputs
-from tests.support.estimators import ANY, ARRAY, IRIS, LEAVES, PEOPLE, TEXT, X, Y, classified, columns, described, scores, served
+from tests.support.estimators import (
+    ANY,
+    ARRAY,
+    IRIS,
+    LEAVES,
+    PEOPLE,
+    TEXT,
+    X,
+    Y,
+    classified,
+    columns,
+    described,
+    example_of,
+    scores,
+    served,
+)
 
 
 @pytest.mark.parametrize("library", ["lightgbm", "xgboost"])
@@ -59,6 +74,7 @@ def test_catboost_fitted_with_a_frame_knows_its_columns_and_which_are_categories
     assert outputs(ask(server, "m", **{**row, "zone": ["1", "2"]})) == expected  # to catboost they are the same
     assert error(ask(server, "m", **{**row, "age": ["old", "30"]}))[0] == 400
     assert error(ask(server, "m", age=[20]))[0] == 400
+    assert ask(server, "m", example_of(server)).status == 200
     regressor = catboost.CatBoostRegressor(**CATBOOST).fit(frame[["age", "zone"]], [1.0, 2.0, 3.0, 4.0])
     server = served(regressor.predict)
     assert described(server) == columns(age=ANY, zone=ANY)
@@ -69,11 +85,3 @@ def test_catboost_fitted_with_a_frame_knows_its_columns_and_which_are_categories
     assert described(server, "outputs") == scores("FP64", "no", "yes")
     with pytest.raises(TypeError, match="the CatBoostClassifier does not know the names of its columns"):
         served(catboost.CatBoostClassifier(**CATBOOST).fit(X, Y).predict, content_type="pd")
-
-
-def test_the_example_of_openapi_is_answered_by_categories() -> None:
-    catboost = pytest.importorskip("catboost")
-    fitted = catboost.CatBoostClassifier(cat_features=["city"], **CATBOOST).fit(PEOPLE[["age", "city"]], LEAVES)
-    server = served(fitted.predict_proba)
-    [body] = [operation["post"]["requestBody"] for path, operation in server.openapi()["paths"].items() if path.endswith("/m/infer")]
-    assert ask(server, "m", body["content"]["application/json"]["example"]).status == 200

@@ -18,7 +18,7 @@ from oip_asgi import InferenceError, InferenceServer, OIPApp, OIPWSGIApp
 from tests.support.asking import NOT_READY, ask, error, get, outputs
 from tests.support.running import INFER, READY, Gate, as_async, send, ways
 from tests.support.talk import until
-from tests.support.ways import Request, Way, over_wsgi
+from tests.support.ways import Request, Way, asked_together, over_wsgi
 
 
 def states(server: InferenceServer) -> dict[str, str]:
@@ -29,25 +29,6 @@ def loading_server(load: Callable[[], Any], **arguments: Any) -> InferenceServer
     server = InferenceServer()
     server.register("m", lambda: 1, load=load, **arguments)
     return server
-
-
-@ways
-@pytest.mark.parametrize("is_async", [False, True])
-def test_load_runs_once_before_the_first_request(way: Callable[[InferenceServer], Way], is_async: bool) -> None:
-    loaded: list[int] = []
-
-    async def load_async() -> None:
-        loaded.append(1)
-
-    server = loading_server(load_async if is_async else lambda: loaded.append(1))
-    send_request = way(server)
-    assert send_request(Request("GET", "/health/live")).status == 200
-    assert send_request(Request("GET", "/models/m")).status == 200
-    assert loaded == []
-    assert send_request(INFER).status == 200
-    assert send_request(READY).status == 200
-    assert loaded == [1]
-    server.stop()
 
 
 @ways
@@ -193,6 +174,21 @@ def test_a_model_may_give_itself_up() -> None:
     assert [model.state for model in server.models()] == ["unloaded"]
 
 
+@ways
+@pytest.mark.parametrize("is_async", [False, True])
+def test_first_requests_that_come_together_load_once(way: Callable[[InferenceServer], Way], is_async: bool) -> None:
+    loaded: list[int] = []
+
+    def load() -> None:
+        loaded.append(1)
+        time.sleep(0.1)
+
+    server = loading_server(as_async(load) if is_async else load)
+    assert asked_together(way(server), INFER) == [200] * 8
+    assert loaded == [1]
+    server.stop()
+
+
 def test_while_the_host_starts_requests_are_told_that_models_are_loading() -> None:
     gate = Gate()
     server = loading_server(gate)
@@ -307,7 +303,10 @@ def test_a_request_loads_only_the_model_that_it_asks_for(way: Callable[[Inferenc
     for name in ("m", "n"):
         server.register(name, lambda: 1, load=partial(loaded.append, name))
     send_request = way(server)
-    assert send_request(INFER).status == 200
+    for path in ("/health/live", "/models/m", "/models/n"):
+        assert send_request(Request("GET", path)).status == 200
+    assert loaded == []
+    assert [send_request(INFER).status for _ in range(2)] == [200, 200]
     assert loaded == ["m"]
     assert states(server) == {"m": "ready", "n": "registered"}
     assert send_request(Request("GET", "/models/m/ready")).status == 200

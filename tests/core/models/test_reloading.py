@@ -106,7 +106,7 @@ def test_what_load_returns_answers_and_goes_from_memory_when_it_is_unloaded() ->
         assert (state(server), factory.alive()) == (("ready", ""), [1])
         server.unload_sync("m")
         assert (state(server), factory.let_go) == (("unloaded", "unloaded"), [1])
-        block_until(lambda: factory.alive() == [])  # the worker thread of the last call lets it go behind the answer
+        block_until(lambda: factory.alive() == [])  # the worker thread of the last call lets it go after the answer
     assert error(ask(server, "m", x=np.zeros(1, "f4"))) == (503, "model 'm' is not ready: it was unloaded")
     assert get(server, "/models/m")[0] == 200
     assert get(server, "/models/m/ready") == (503, {"name": "m", "ready": False})

@@ -356,9 +356,12 @@ def test_errors_that_models_raise() -> None:
     def speaks() -> None:
         raise raised.pop(0)
 
+    raised.append(InferenceError("no", status=HTTPStatus.CONFLICT, headers={"Retry-After": "5"}))
     assert error(ask(server, "m")) == (400, "a ? b")
     assert error(ask(server, "m")) == (400, "bad")
     assert error(ask(server, "m")) == (400, "")
+    answer = ask(server, "m")
+    assert (answer.status, answer.headers["retry-after"]) == (409, "5")
 
 
 @pytest.mark.parametrize(
@@ -378,17 +381,6 @@ def test_errors_that_models_raise() -> None:
 def test_errors_that_cannot_be_sent(arguments: Any, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         InferenceError("no", **arguments)
-
-
-def test_a_status_of_the_standard_library() -> None:
-    server = InferenceServer()
-
-    @server.model("m")
-    def model() -> None:
-        raise InferenceError("no", status=HTTPStatus.CONFLICT, headers={"Retry-After": "5"})
-
-    answer = ask(server, "m")
-    assert (answer.status, answer.headers["retry-after"]) == (409, "5")
 
 
 class Wide(float):
@@ -426,17 +418,6 @@ def test_sums_of_a_sparse_matrix_which_are_dense_ones() -> None:
     assert described(sums) == [("output_0", "INT64", [2, 1], [3, 5])]
     assert described({"a": sums.astype(str)}) == [("a", "BYTES", [2, 1], ["3", "5"])]
     assert json.loads(InferenceRequest([Tensor("x", sums)]).to_http()[1])["inputs"][0]["data"] == [3, 5]
-
-
-def test_a_tuple_of_any_length_is_written_as_its_annotation_says() -> None:
-    server = InferenceServer()
-
-    @server.model("m")
-    def model(x: list[str]) -> tuple[list[str], ...]:
-        return x, x
-
-    answer = json.loads(ask(server, "m", x=np.array(["a"], object)).body)
-    assert [(o["shape"], o["parameters"]) for o in answer["outputs"]] == [([1], {"content_type": "str"})] * 2
 
 
 def test_an_array_that_is_a_file(tmp_path: Path) -> None:

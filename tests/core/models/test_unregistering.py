@@ -89,24 +89,3 @@ def test_a_load_of_all_versions_ends_with_404_for_those_that_are_gone() -> None:
     asyncio.run(main())
     assert loaded == []
     assert [(status.version, status.state) for status in server.models()] == [("1", "ready")]
-
-
-def test_a_model_that_is_unregistered_while_it_is_unloaded_is_gone_after_that() -> None:
-    gated, server = Gated(), InferenceServer()
-    server.register("m", load=gated.load, unload=gated.unload)
-
-    async def main() -> None:
-        loading = asyncio.create_task(server.load("m"))
-        await until(gated.entered.is_set)
-        unloading = asyncio.create_task(server.unload("m"))
-        await until(lambda: [status.state for status in server.models()] == ["unloading"])
-        gone = asyncio.create_task(server.unregister("m"))
-        await until(lambda: server.models() == [])
-        assert not gone.done()
-        gated.leave.set()
-        await asyncio.gather(unloading, gone)
-        with pytest.raises(InferenceError, match="it was unregistered"):
-            await loading
-
-    asyncio.run(main())
-    assert gated.unloaded == [0]

@@ -29,17 +29,6 @@ TOWNS = pd.Series(["Bonn", "Ulm", None] * 4, dtype=object)
 HAS = ["has", "has", "none"] * 4
 
 
-def test_a_gap_is_none_to_an_encoder_that_knows_none() -> None:
-    model = make_pipeline(OneHotEncoder(handle_unknown="ignore"), DecisionTreeClassifier()).fit(pd.DataFrame({"town": TOWNS}), HAS)
-    gap = {"name": "town", "datatype": "BYTES", "shape": [1], "data": ["null"], "parameters": {"content_type": "pd_json"}}
-    for options in ({}, {"content_type": "pd"}):
-        server = served(model.predict, **options)
-        assert generate(server, {"town": [None, "Ulm"]}) == (200, {"model_name": "m", "output_0": ["none", "has"]})
-        assert outputs(ask(server, "m", {"inputs": [gap]})) == {"output_0": ["none"]}
-        assert server.infer_sync("m", {"town": [None]}).as_("output_0", list[str]) == ["none"]
-        assert server.infer_sync("m", pd.DataFrame({"town": TOWNS[2:3]})).as_("output_0", list[str]) == ["none"]
-
-
 def test_one_that_knows_none_and_nan_asks_for_a_declaration() -> None:
     frame = pd.DataFrame({"town": TOWNS, "flat": TOWNS.where(TOWNS.notna(), np.nan)})
     model = make_pipeline(OneHotEncoder(handle_unknown="ignore"), DecisionTreeClassifier()).fit(frame, HAS)

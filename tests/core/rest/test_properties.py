@@ -81,7 +81,7 @@ def identity_server() -> InferenceServer:
     return server
 
 
-SEND = over_asgi(OIPApp(identity_server()), "")
+SEND = over_asgi(OIPApp(identity_server()), "", chunk=50)
 
 
 def ask(body: bytes, length: object) -> Answer:
