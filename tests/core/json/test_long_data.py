@@ -63,7 +63,7 @@ def every(text: bytes, datatype: str, shape: tuple[int, ...], piece: int) -> lis
     with pytest.MonkeyPatch.context() as patch:
         read_in_pieces(patch, piece)
         outcomes.append(outcome(text, datatype, shape))
-    # what is wrong with long text is told in fewer words
+    # fewer words say what is wrong with long text
     return [("refused",) if len(outcome) == 1 else outcome for outcome in outcomes]
 
 

@@ -175,7 +175,7 @@ OF_TEXTS: dict[str, Any] = {
     "categories that are integers": (encoded, MIXED.assign(flat=pd.Series([1, 2, 1, 1, 2, 2], dtype=object))),
     "categories that are booleans": (encoded, MIXED.assign(flat=pd.Series([True, False, None, True, None, False], dtype=object))),
     "columns of categories": (
-        lambda: HistGradientBoostingClassifier(categorical_features="from_dtype", min_samples_leaf=1),
+        lambda: HistGradientBoostingClassifier(max_iter=3, categorical_features="from_dtype", min_samples_leaf=1),
         MIXED.astype({"city": "category", "flat": "category"}),
     ),
 }
@@ -279,7 +279,7 @@ WITHOUT_GAPS: dict[str, Any] = {
     "columns that pass": lambda: of_columns(("passthrough", ["length"]), (SimpleImputer(), ["width"])),
     "the remainder": lambda: of_columns((SimpleImputer(), ["width"]), remainder="passthrough"),
     "an imputer of another column, before": lambda: make_pipeline(
-        make_column_transformer((SimpleImputer(), ["width"]), remainder="passthrough"), PCA(1), HistGradientBoostingClassifier()
+        make_column_transformer((SimpleImputer(), ["width"]), remainder="passthrough"), PCA(1), HistGradientBoostingClassifier(max_iter=3)
     ),
     "a vote": lambda: VotingClassifier([("a", DecisionTreeClassifier()), ("b", LogisticRegression())]),
     "a search": lambda: GridSearchCV(make_pipeline(StandardScaler(), LogisticRegression()), {"logisticregression__C": [1.0]}, cv=2),
@@ -308,7 +308,7 @@ def test_a_missing_number_is_refused_where_the_estimator_takes_none(name: str) -
 WITH_GAPS: dict[str, Any] = {
     "trees": DecisionTreeClassifier,
     "a forest": lambda: RandomForestClassifier(3, random_state=0),
-    "boosting": HistGradientBoostingClassifier,
+    "boosting": lambda: HistGradientBoostingClassifier(max_iter=3),
     "an imputer": lambda: make_pipeline(SimpleImputer(), StandardScaler(), LogisticRegression()),
     "an imputer after a scaler": lambda: make_pipeline(StandardScaler(), SimpleImputer(), LogisticRegression()),
     "a scaler before trees": lambda: make_pipeline(StandardScaler(), DecisionTreeClassifier()),

@@ -167,7 +167,7 @@ def test_it_keeps_its_numbers_as_it_counts_as_ready() -> None:
     assert get(loads.server, "/models/m/stats")[1]["model_stats"][0]["inference_count"] == 0
 
 
-def test_it_is_loaded_once_for_all_who_wait_and_is_ready_meanwhile() -> None:
+def test_it_is_loaded_once_for_all_requests_that_wait_and_is_ready_meanwhile() -> None:
     loads, begun, release = 0, threading.Event(), threading.Event()
 
     def load() -> Callable[..., Any]:

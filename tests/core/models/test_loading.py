@@ -1,4 +1,4 @@
-"""When models load, and what they are told to be ready: over ASGI and over WSGI."""
+"""When models load, and what readiness says of them: over ASGI and over WSGI."""
 
 from __future__ import annotations
 
@@ -189,7 +189,7 @@ def test_first_requests_that_come_together_load_once(way: Callable[[InferenceSer
     server.stop()
 
 
-def test_while_the_host_starts_requests_are_told_that_models_are_loading() -> None:
+def test_while_the_host_starts_answers_say_that_models_are_loading() -> None:
     gate = Gate()
     server = loading_server(gate)
     starting = threading.Thread(target=server.start)
@@ -376,7 +376,7 @@ def test_ready_is_asked_at_each_check(way: Callable[[InferenceServer], Way], is_
     server.stop()
 
 
-def test_readiness_names_every_model_that_is_not_ready_and_tells_nobody_with_authorize() -> None:
+def test_readiness_names_every_model_that_is_not_ready_and_none_with_authorize() -> None:
     for authorize in (None, lambda _: True):
         server = InferenceServer(authorize=authorize)
         server.register("works", lambda: 1)

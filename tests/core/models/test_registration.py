@@ -235,7 +235,7 @@ T = TypeVar("T")
 Maybe = TypeAliasType("Maybe", T | None, type_params=(T,))
 
 
-def test_annotations_behind_type_statements(server: InferenceServer) -> None:
+def test_annotations_by_type_statements(server: InferenceServer) -> None:
     def aliased(x: Image, y: Maybe[Image] = None) -> Array:
         return x if y is None else y
 

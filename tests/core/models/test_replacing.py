@@ -1,4 +1,4 @@
-"""A model that takes the place of another one, and what is said to those who need that or a name: `replace=True`, "did you mean"."""
+"""Models that take the place of another, versions, models that are unregistered, and what is said to those who need a name."""
 
 from __future__ import annotations
 
@@ -7,13 +7,14 @@ import copy
 import json
 import pickle
 import threading
+from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
 import numpy as np
 import pytest
 
-from oip_asgi import Access, InferenceServer, OIPApp
+from oip_asgi import Access, InferenceError, InferenceResponse, InferenceServer, OIPApp, Tensor, TensorSpec
 from tests.support.asking import ask, error, get, outputs
 from tests.support.running import Gate
 from tests.support.talk import Talk, until
@@ -76,7 +77,7 @@ def test_calls_that_run_or_wait_end_with_the_old_model() -> None:
         ("iris" * 1000, "expected 'double', 'iris'"),
     ],
 )
-def test_who_asks_for_an_unknown_model_is_told_the_nearest(name: str, text: str) -> None:
+def test_the_error_for_an_unknown_model_names_the_nearest(name: str, text: str) -> None:
     server = InferenceServer()
     server.register("double", lambda x: x)
     server.register("iris", lambda x: x)
@@ -86,7 +87,7 @@ def test_who_asks_for_an_unknown_model_is_told_the_nearest(name: str, text: str)
 
 
 @pytest.mark.parametrize("option", ["models", "batch", "workers"])
-def test_an_option_that_is_like_no_other_is_told_all(option: str) -> None:
+def test_the_error_for_an_unknown_option_names_all(option: str) -> None:
     unknown: dict[str, Any] = {option: 1}
     for take in (InferenceServer, partial(InferenceServer().register, "m", lambda x: x)):
         with pytest.raises(TypeError, match=f"{option}= is not an option: the options are "):
@@ -196,3 +197,170 @@ def test_a_request_is_read_as_what_it_began_with_declares(action: str) -> None:
 
     answers = asyncio.run(main())
     assert [answer.get("output_0") or answer["outputs"][0]["data"][0] for answer in answers] == [7.5, 7.5]
+
+
+class LoadingVersion:
+    """A `load=` that fails while `fails` is true."""
+
+    def __init__(self) -> None:
+        self.fails = True
+
+    def load(self) -> Any:
+        if self.fails:
+            raise RuntimeError("the disk is gone")
+        return lambda x: x + 1
+
+
+def test_a_version_that_does_not_serve_leaves_requests_that_name_none_to_the_one_below() -> None:
+    server, loading = InferenceServer(), LoadingVersion()
+    server.register("m", lambda x: x, version="1")
+    server.register("m", load=loading.load, version="2", inputs=[TensorSpec("x", "FP64", [-1])])
+    assert error(ask(server, "m", x=[1.5]))[0] == 503  # the request that loads it
+    assert outputs(ask(server, "m", x=[1.5])) == {"output_0": [1.5]}
+    assert get(server, "/models/m/ready") == (200, {"name": "m", "ready": True})
+    assert error(ask(server, "m/versions/2", x=[1.5]))[0] == 503
+    loading.fails = False
+    server.load_sync("m", version="2")
+    assert outputs(ask(server, "m", x=[1.5])) == {"output_0": [2.5]}
+    assert get(server, "/models/m")[1]["inputs"] == [{"name": "x", "datatype": "FP64", "shape": [-1]}]
+    server.unload_sync("m", "2")
+    assert server.infer_sync("m", {"x": [1.5]})["output_0"].tolist() == [1.5]
+    server.unload_sync("m", "1")
+    assert error(ask(server, "m", x=[1.5])) == (503, "model 'm' version '2' is not ready: it was unloaded")
+
+
+def test_requests_wait_for_the_highest_version_that_a_request_loads() -> None:
+    server, go_on = InferenceServer(), threading.Event()
+    server.register("m", lambda: 1, version="1")
+    server.register("m", lambda: 2, version="2", load=lambda: go_on.wait(20) and None)
+
+    async def main() -> Any:
+        talks = [Talk(server) for _ in range(3)]
+        await until(lambda: all(talk.asked for talk in talks) or [model.state for model in server.models()][1] == "loading")
+        go_on.set()
+        return [(await talk.answer())[1]["outputs"][0]["data"] for talk in talks]
+
+    assert asyncio.run(main()) == [[2], [2], [2]]
+
+
+def answer_as(version: Any, name: str = "") -> InferenceResponse:
+    return InferenceResponse([Tensor("y", np.ones(1))], model_name=name, model_version=version)
+
+
+@pytest.mark.parametrize(
+    ("response", "registered", "told"),
+    [
+        (answer_as("2"), None, "2"),
+        (answer_as(2), None, "2"),
+        (answer_as("2", "m"), None, "2"),
+        (answer_as("2"), "1", "1"),
+        (answer_as("2", "another model"), None, None),  # as it was answered to a call from this one
+        (answer_as(None), None, None),
+    ],
+)
+def test_the_version_of_a_response(response: InferenceResponse, registered: str | None, told: str | None) -> None:
+    server = InferenceServer()
+    server.register("m", lambda: response, version=registered)
+    for _ in range(2):
+        found = server.infer_sync("m", {})
+        assert (found.model_name, found.model_version) == ("m", told)
+
+
+def test_models_that_share_calls_or_stream_tell_their_version_too() -> None:
+    server = InferenceServer()
+
+    def tell(x: Any) -> InferenceResponse:
+        return InferenceResponse([Tensor("y", x)], model_version=str(len(x)))
+
+    def stream(x: Any) -> Iterator[InferenceResponse]:
+        for version in x:
+            yield InferenceResponse([Tensor("y", x)], model_version=str(version))
+
+    server.register("shared", tell, max_batch_size=8, max_batch_delay=0.05)
+    server.register("stream", stream)
+
+    async def main() -> list[str | None]:
+        responses = await asyncio.gather(*[server.infer("shared", {"x": [1]}) for _ in range(3)])
+        return [response.model_version for response in responses]
+
+    assert asyncio.run(main()) == ["3"] * 3
+    assert [response.model_version for response in server.infer_stream_sync("stream", {"x": [4, 5]})] == ["4", "5"]
+
+
+class Gated:
+    """A `load=` that waits until it may return, and an `unload=`. Each notes its calls."""
+
+    def __init__(self) -> None:
+        self.entered, self.leave = threading.Event(), threading.Event()
+        self.loaded: list[int] = []
+        self.unloaded: list[int] = []
+
+    def load(self) -> Any:
+        number = len(self.loaded)
+        self.loaded.append(number)
+        self.entered.set()
+        assert self.leave.wait(20)
+        return lambda: number
+
+    def unload(self, function: Any) -> None:
+        self.unloaded.append(function())
+
+
+def ended(load: Any) -> tuple[int, str] | None:
+    """How a load in a thread ended."""
+    try:
+        load()
+    except InferenceError as error:
+        return error.status, str(error)
+    return None
+
+
+@pytest.mark.parametrize("version", [None, "2"])
+@pytest.mark.parametrize("is_async", [False, True])
+def test_a_load_that_waits_ends_with_404_if_its_model_is_unregistered(version: str | None, is_async: bool) -> None:
+    gated, server = Gated(), InferenceServer()
+    server.register("m", load=gated.load, unload=gated.unload, version=version)
+    called = "model 'm' version '2'" if version else "model 'm'"
+
+    async def load() -> tuple[int, str] | None:
+        if not is_async:
+            return await asyncio.to_thread(ended, lambda: server.load_sync("m", version))
+        try:
+            await server.load("m", version)
+        except InferenceError as error:
+            return error.status, str(error)
+        return None
+
+    async def main() -> None:
+        first = asyncio.create_task(load())
+        await until(gated.entered.is_set)
+        waiting = [asyncio.create_task(load()) for _ in range(3)]
+        await asyncio.sleep(0.05)
+        gone = asyncio.create_task(server.unregister("m"))
+        await until(lambda: server.models() == [])
+        gated.leave.set()
+        await gone
+        assert await asyncio.gather(first, *waiting) == [(404, f"{called} is not found: it was unregistered")] * 4
+
+    asyncio.run(main())
+    assert (gated.loaded, gated.unloaded) == ([0], [0])
+    server.stop()
+
+
+def test_a_load_of_all_versions_ends_with_404_for_those_that_are_gone() -> None:
+    gated, server, loaded = Gated(), InferenceServer(), list[str]()
+    server.register("m", version="1", load=gated.load)
+    server.register("m", lambda: 2, version="2", load=lambda: loaded.append("2"))
+
+    async def main() -> None:
+        loading = asyncio.create_task(server.load("m"))
+        await until(gated.entered.is_set)
+        await server.unregister("m", "2")
+        gated.leave.set()
+        with pytest.raises(InferenceError, match="model 'm' version '2' is not found: it was unregistered") as refused:
+            await loading
+        assert refused.value.status == 404
+
+    asyncio.run(main())
+    assert loaded == []
+    assert [(status.version, status.state) for status in server.models()] == [("1", "ready")]

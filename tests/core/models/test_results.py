@@ -394,7 +394,7 @@ class Colour(IntEnum):
 
 
 @pytest.mark.parametrize("is_binary", [False, True])
-def test_only_the_answer_says_how_many_bytes_are_behind_its_json(is_binary: bool) -> None:
+def test_only_the_answer_says_how_many_bytes_follow_its_json(is_binary: bool) -> None:
     server = InferenceServer()
     server.register("m", lambda: InferenceResponse([Tensor("t", np.ones(2), {"binary_data_size": 99, "p": 1})]))
     body = json.dumps({"inputs": [], "parameters": {"binary_data_output": is_binary}}).encode()
@@ -466,7 +466,7 @@ def test_an_empty_list_has_the_declared_datatype(datatype: str) -> None:
 
 
 @pytest.mark.parametrize("number", [5, 1001])
-def test_however_many_inputs_there_are_a_content_type_is_told_of(number: int) -> None:
+def test_the_error_names_the_content_type_however_many_inputs_there_are(number: int) -> None:
     """What many inputs took is let go early, and is needed for errors."""
     server = InferenceServer()
     names = [f"x{place}" for place in range(number)]

@@ -110,7 +110,7 @@ class Walk:
                 await asyncio.sleep(0)
 
     async def finish(self) -> None:
-        """Let everything come to its end: nobody waits for ever, and who is refused is told why."""
+        """Let everything come to its end: nobody waits for ever, and each refusal says why."""
         ended = await asyncio.wait_for(asyncio.gather(*self.tasks, return_exceptions=True), 20)
         self.tasks.clear()
         for error in ended:
