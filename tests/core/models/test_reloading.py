@@ -316,41 +316,6 @@ def test_a_thread_that_goes_on_after_its_timeout_keeps_what_it_began_with() -> N
     assert (state(server), let_go) == (("unloaded", "unloaded"), [1])
 
 
-@pytest.mark.parametrize("was_loaded", [False, True])
-def test_what_is_unloaded_while_it_loads_stays_unloaded(was_loaded: bool) -> None:
-    factory = Factory()
-    entered, leave = threading.Event(), threading.Event()
-
-    def load() -> Any:
-        if len(factory.made) == was_loaded:
-            entered.set()
-            assert leave.wait(20)
-        return factory.load()
-
-    server = InferenceServer()
-    server.register("m", load=load, unload=factory.unload, inputs=INPUTS, outputs=OUTPUTS)
-    if was_loaded:
-        assert told(server) == 1
-
-    async def main() -> None:
-        loading = asyncio.create_task(server.load("m"))
-        await until(entered.is_set)
-        unloading = asyncio.create_task(server.unload("m"))
-        await until(lambda: state(server) == ("unloading", ""))
-        assert (await send(OIPApp(server), INFER))[0] == 503
-        leave.set()
-        await unloading
-        with pytest.raises(InferenceError, match="model 'm' was unloaded while it was loading"):
-            await loading
-
-    with without_collector():
-        asyncio.run(main())
-        assert (state(server), factory.let_go) == (("unloaded", "unloaded"), [1, 2] if was_loaded else [1])
-        block_until(lambda: factory.alive() == [])
-    server.load_sync("m")
-    assert told(server) == 2 + was_loaded
-
-
 def test_models_are_registered_and_unregistered_while_requests_run() -> None:
     server = InferenceServer()
     server.register("m", lambda: 1, version="1")
@@ -440,7 +405,8 @@ def test_a_load_with_a_parameter_gets_what_was_sent() -> None:
 
 @pytest.mark.parametrize("name", ["load", "unload", "unregister", "infer"])
 def test_what_is_unknown_is_not_found_and_what_blocks_refuses_to_block_an_event_loop(name: str) -> None:
-    server, more = InferenceServer(), [{}] if name == "infer" else []
+    server = InferenceServer()
+    more: list[Any] = [{}] if name == "infer" else []
     server.register("m", lambda: 1, version="1")
 
     async def main() -> None:

@@ -101,30 +101,6 @@ def test_a_server_is_made_in_each_process(taken: Any) -> None:
             copied(taken(InferenceServer()))
 
 
-@pytest.mark.parametrize("waits_for", ["its body", "a question"])
-def test_a_request_on_its_way_is_answered_by_what_replaces_its_model(waits_for: str) -> None:
-    async def may(_: Access) -> bool:
-        await asyncio.sleep(0.1)
-        return True
-
-    server = InferenceServer(authorize=None if waits_for == "its body" else may)
-    server.register("m", lambda: 1, load=lambda: None)
-    body = b'{"inputs":[]}'
-
-    async def main() -> Any:
-        await server.load("m")
-        talk = Talk(server, body=body[:3], ends=False) if waits_for == "its body" else Talk(server, body=body)
-        await asyncio.sleep(0.05)
-        server.register("m", lambda: 2, load=lambda: None, replace=True)
-        await asyncio.sleep(0)
-        if waits_for == "its body":
-            talk.say(body[3:])
-        return await talk.answer()
-
-    status, document = asyncio.run(main())
-    assert (status, document["outputs"][0]["data"]) == (200, [2])
-
-
 def test_a_request_that_a_new_model_refuses_is_counted_for_that() -> None:
     server, body = InferenceServer(), b'{"inputs":[]}'
     server.register("m", lambda: 1)
@@ -142,26 +118,6 @@ def test_a_request_that_a_new_model_refuses_is_counted_for_that() -> None:
     assert asyncio.run(main())[0] == 503
     outcomes = get(server, "/models/m/docs/state.json")[1]["outcomes"]
     assert {how: count for how, count in outcomes.items() if count} == {"busy": 1}
-
-
-@pytest.mark.parametrize("is_loaded", [True, False])
-def test_a_request_that_waits_for_a_load_is_answered_by_what_replaces_its_model(is_loaded: bool) -> None:
-    server, began = InferenceServer(), threading.Event()
-
-    async def load() -> None:
-        began.set()
-        await asyncio.sleep(0.2)
-
-    server.register("m", lambda: 1, load=load)
-
-    async def main() -> Any:
-        talk = Talk(server)
-        await until(began.is_set)
-        server.register("m", lambda: 2, load=None if is_loaded else load, replace=True)
-        return await talk.answer()
-
-    status, document = asyncio.run(main())
-    assert (status, document["outputs"][0]["data"]) == (200, [2])
 
 
 @pytest.mark.parametrize("action", ["generate", "infer"])
@@ -306,47 +262,6 @@ class Gated:
         self.unloaded.append(function())
 
 
-def ended(load: Any) -> tuple[int, str] | None:
-    """How a load in a thread ended."""
-    try:
-        load()
-    except InferenceError as error:
-        return error.status, str(error)
-    return None
-
-
-@pytest.mark.parametrize("version", [None, "2"])
-@pytest.mark.parametrize("is_async", [False, True])
-def test_a_load_that_waits_ends_with_404_if_its_model_is_unregistered(version: str | None, is_async: bool) -> None:
-    gated, server = Gated(), InferenceServer()
-    server.register("m", load=gated.load, unload=gated.unload, version=version)
-    called = "model 'm' version '2'" if version else "model 'm'"
-
-    async def load() -> tuple[int, str] | None:
-        if not is_async:
-            return await asyncio.to_thread(ended, lambda: server.load_sync("m", version))
-        try:
-            await server.load("m", version)
-        except InferenceError as error:
-            return error.status, str(error)
-        return None
-
-    async def main() -> None:
-        first = asyncio.create_task(load())
-        await until(gated.entered.is_set)
-        waiting = [asyncio.create_task(load()) for _ in range(3)]
-        await asyncio.sleep(0.05)
-        gone = asyncio.create_task(server.unregister("m"))
-        await until(lambda: server.models() == [])
-        gated.leave.set()
-        await gone
-        assert await asyncio.gather(first, *waiting) == [(404, f"{called} is not found: it was unregistered")] * 4
-
-    asyncio.run(main())
-    assert (gated.loaded, gated.unloaded) == ([0], [0])
-    server.stop()
-
-
 def test_a_load_of_all_versions_ends_with_404_for_those_that_are_gone() -> None:
     gated, server, loaded = Gated(), InferenceServer(), list[str]()
     server.register("m", version="1", load=gated.load)
@@ -364,3 +279,67 @@ def test_a_load_of_all_versions_ends_with_404_for_those_that_are_gone() -> None:
     asyncio.run(main())
     assert loaded == []
     assert [(status.version, status.state) for status in server.models()] == [("1", "ready")]
+
+
+@pytest.mark.parametrize("waits_for", ["its body", "a question", "a load", "a load, as the new one does"])
+def test_a_request_on_its_way_is_answered_by_what_replaces_its_model(waits_for: str) -> None:
+    began = threading.Event()
+
+    async def may(_: Access) -> bool:
+        began.set()
+        await asyncio.sleep(0.1)
+        return True
+
+    async def load() -> None:
+        began.set()
+        await asyncio.sleep(0.1)
+
+    server, body = InferenceServer(authorize=may if waits_for == "a question" else None), b'{"inputs":[]}'
+    server.register("m", lambda: 1, load=load if "load" in waits_for else None)
+
+    async def main() -> Any:
+        talk = Talk(server, body=body[:3], ends=False)
+        if waits_for == "its body":
+            await until(lambda: talk.asked == 2)
+        else:
+            talk.say(body[3:])
+            await until(began.is_set)
+        server.register("m", lambda: 2, load=load if "new one" in waits_for else None, replace=True)
+        await asyncio.sleep(0)
+        if waits_for == "its body":
+            talk.say(body[3:])
+        return await talk.answer()
+
+    status, document = asyncio.run(main())
+    assert (status, document["outputs"][0]["data"]) == (200, [2])
+
+
+@pytest.mark.parametrize("version", [None, "2"])
+@pytest.mark.parametrize("end", ["unregister", "unload"])
+def test_a_load_ends_with_404_if_its_model_is_unregistered_and_is_unloaded_if_it_is_unloaded(version: str | None, end: str) -> None:
+    gated, server = Gated(), InferenceServer()
+    server.register("m", load=gated.load, unload=gated.unload, version=version)
+    called = "model 'm' version '2'" if version else "model 'm'"
+    text = f"{called} is not found: it was unregistered" if end == "unregister" else f"{called} was unloaded while it was loading"
+
+    async def main() -> None:
+        loads = [asyncio.create_task(server.load("m", version))]
+        await until(gated.entered.is_set)
+        if end == "unregister":  # what waits for an unload would load the model again after it
+            loads.append(asyncio.create_task(asyncio.to_thread(server.load_sync, "m", version)))
+            loads += [asyncio.create_task(server.load("m", version)) for _ in range(2)]
+        await asyncio.sleep(0.05)
+        gone = asyncio.create_task(getattr(server, end)("m", version))
+        await until(lambda: [status.state for status in server.models()] in ([], ["unloading"]))
+        assert not gone.done()
+        if end == "unload":
+            assert (await Talk(server, path="/models/m/ready").answer())[0] == 503
+        gated.leave.set()
+        await gone
+        errors = await asyncio.gather(*loads, return_exceptions=True)
+        assert {(getattr(error, "status", None), str(error)) for error in errors} == {(404 if end == "unregister" else 503, text)}
+
+    asyncio.run(main())
+    assert (gated.loaded, gated.unloaded) == ([0], [0])
+    assert [status.state for status in server.models()] == ([] if end == "unregister" else ["unloaded"])
+    server.stop()
