@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from oip_asgi import InferenceError
@@ -63,7 +63,9 @@ def outcome(body: bytes, header_length: int | None, decode: Any = decode_request
     try:
         request = decode(body, header_length)
     except InferenceError as error:
-        return "refused" if str(error).startswith("the JSON is ") else str(error)  # nested too deep, or not UTF-8
+        text = str(error)
+        # nested too deep, or not UTF-8; and long data do not say where
+        return "refused" if text.startswith("the JSON is ") or "data has another form" in text or "data has too many" in text else text
     tensors = [(each.name, each.datatype, each.shape, each.parameters, repr(each.array.tolist())) for each in request.inputs]
     return request.id, request.parameters, [(each.name, each.parameters) for each in request.outputs], tensors
 
@@ -86,6 +88,7 @@ PIECES: Final = [
 ]  # fmt: skip
 
 
+@settings(max_examples=50)
 @given(st.sampled_from(sorted(TEXTS)), st.data())
 def test_no_change_of_a_text_makes_a_difference(name: str, data: st.DataObject) -> None:
     text = TEXTS[name]

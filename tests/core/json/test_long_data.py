@@ -187,13 +187,6 @@ def test_an_element_that_is_no_utf_8_is_named(odd: bytes) -> None:
             written(objects(elements))
 
 
-@pytest.mark.parametrize(("number", "element"), [(0, b""), (1, b""), (17, b""), (1000, b""), (1000, b"ab"), (1000, "é".encode())])
-def test_strings_that_are_all_alike(number: int, element: bytes) -> None:
-    text = written(objects([element] * number))
-    assert json.loads(text) == [element.decode()] * number
-    assert read_strings(text, number) == [element] * number
-
-
 MIB = 2**20
 
 

@@ -11,7 +11,6 @@ from typing import Annotated, Any, Literal
 
 import numpy as np
 import numpy.typing as npt
-import pandas as pd
 import pytest
 
 from oip_asgi import InferenceContext, InferenceServer, TensorSpec
@@ -142,8 +141,6 @@ def misspelt(x: Annotated[np.ndarray, "float32", [-1, 4]]) -> Any: ...
 def misspelt_alone(x: Annotated[np.ndarray, "fp32"]) -> Any: ...
 def shape_alone(x: Annotated[np.ndarray, [-1, 4]]) -> Any: ...
 def negative(x: Annotated[np.ndarray, "FP32", [-2]]) -> Any: ...
-def frame(df: Annotated[pd.DataFrame, "FP32", [-1]]) -> Any: ...
-def rest(**inputs: Annotated[np.ndarray, "FP32", [-1]]) -> Any: ...
 def single(x: FP32) -> Any: ...
 
 
@@ -161,7 +158,6 @@ DOUBLE = [TensorSpec("x", "FP64", [-1])]
         (misspelt_alone, {}, TypeError, f"'fp32' is no datatype: expected one of {KNOWN}; did you mean 'FP32'?"),
         (shape_alone, {}, TypeError, 'has a shape and no datatype: write Annotated[np.ndarray, "FP32", [-1, 4]]'),
         (negative, {}, ValueError, "dimensions must be -1 (any size) or more"),
-        (frame, {}, TypeError, "'df' is no single tensor, so a TensorSpec declares nothing there: use inputs="),
         pytest.param(
             of_optional_list,
             {},
@@ -169,7 +165,6 @@ DOUBLE = [TensorSpec("x", "FP64", [-1])]
             "(unhashable type: 'list'): write a shape as a tuple, such as (-1, 4)",
             marks=pytest.mark.skipif(sys.version_info >= (3, 13), reason="Python 3.13 takes lists there"),
         ),
-        (rest, {}, TypeError, "declares one tensor, but any number may come: use inputs="),
         (
             single,
             {"inputs": DOUBLE},

@@ -15,14 +15,10 @@ from typing import Any
 import pytest
 
 from oip_asgi import InferenceError, InferenceServer, OIPApp, OIPWSGIApp
-from tests.support.asking import NOT_READY, ask, error, get, outputs
+from tests.support.asking import NOT_READY, ask, error, get, outputs, states
 from tests.support.running import INFER, READY, Gate, as_async, send, ways
 from tests.support.talk import until
 from tests.support.ways import Request, Way, asked_together, over_wsgi
-
-
-def states(server: InferenceServer) -> dict[str, str]:
-    return {model.name: model.state for model in server.models()}
 
 
 def loading_server(load: Callable[[], Any], **arguments: Any) -> InferenceServer:

@@ -17,7 +17,8 @@ import pytest
 
 from oip_asgi import InferenceServer, OIPWSGIApp
 from tests.support.asking import NOT_READY, ask, error, get
-from tests.support.inside import break_encoding, is_stopping, wait_until_idle, waiting_calls
+from tests.support.inside import break_encoding, is_stopping
+from tests.support.metrics import is_idle, waiting_calls
 from tests.support.running import Gate, as_async
 from tests.support.talk import EMPTY, Talk, block_until, until
 from tests.support.ways import Request, over_wsgi
@@ -213,7 +214,7 @@ def test_what_waits_when_the_time_is_up_never_starts(is_async: bool) -> None:
     assert begun == [1]
     assert sorted(answer.status for answer in answers) == ([503] * 3 if is_async else [200, 503, 503])
     assert {error(answer) for answer in answers if answer.status == 503} == {(503, STOPPING)}
-    wait_until_idle(server, "m")
+    block_until(lambda: is_idle(server))
     again = threading.Thread(target=lambda: answers.append(way(INFER)))
     again.start()  # the places are all there again
     block_until(lambda: len(begun) == 2)
