@@ -17,12 +17,23 @@ import pytest
 
 from oip_asgi import InferenceRequest, InferenceServer, OIPApp, OIPWSGIApp, Tensor
 from tests.support.inside import before_decoding, before_encoding
+from tests.support.inside.http import Response
+from tests.support.inside.values import Buffer
 from tests.support.talk import Talk, until
 from tests.support.ways import Answer, Request, over_asgi
 
 MIB = 2**20
 MESSAGE = 2**17
 """The most bytes in each message of a long answer."""
+
+
+@pytest.mark.parametrize(("size", "messages"), [(MIB, 1), (MIB + 1, 9)])
+def test_an_answer_is_one_message_up_to_a_mebibyte(size: int, messages: int) -> None:
+    parts: list[Buffer] = [b"a" * 1000, memoryview(b"b" * (size - 1000))]
+    sent = list(Response(200, [], parts, size).messages())
+    assert b"".join(body for body, _ in sent) == b"".join(parts)
+    assert [more for _, more in sent] == [True] * (messages - 1) + [False]
+    assert messages == 1 or max(len(body) for body, _ in sent) <= MESSAGE
 
 
 class Exchange:

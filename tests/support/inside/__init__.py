@@ -19,7 +19,7 @@ from oip_asgi import InferenceRequest, InferenceResponse, InferenceServer
 from tests.support.inside.extensions import Cache
 from tests.support.inside.grpc import GRPCFormat, Method, Reply, StreamCall, grpc_exchange, reply_error
 from tests.support.inside.http import Head, Response, http_exchange
-from tests.support.inside.models import Batches, Limiter, ResponseOutcome, Slot, Statistics, Uses
+from tests.support.inside.models import Batches, Limiter, Numbers, ResponseOutcome, Slot, Statistics, Uses
 from tests.support.inside.rest import json_data, json_text
 from tests.support.inside.rest import rest_body as rest
 from tests.support.inside.runtime import AsyncIO, BackgroundLoop, BlockingIO, Fed, Patrol, Signal, Work, pieces, yield_interpreter

@@ -5,5 +5,5 @@ from oip_asgi._models.batch_queue import Batches
 from oip_asgi._models.limiter import Limiter, Slot, Uses
 from oip_asgi._models.model_options import ModelKeywords, ModelOptions
 from oip_asgi._models.states import TRANSITIONS, Event, State, transition
-from oip_asgi._models.statistics import ResponseOutcome, Statistics
+from oip_asgi._models.statistics import Numbers, ResponseOutcome, Statistics
 from oip_asgi._serving.server_options import ServerKeywords, ServerOptions
