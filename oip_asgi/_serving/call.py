@@ -135,36 +135,20 @@ class Call(msgspec.Struct, Generic[T], eq=False):
         finally:
             leave_call(token)
 
-    def run_in_span(self) -> Any:
-        """`run`, with its span as the current one."""
-        assert self.span is not None
-        with self.span.active():
-            return self.run()
-
-    async def run_async_in_span(self) -> Any:
-        """`run_async`, with its span as the current one."""
-        assert self.span is not None
-        with self.span.active():
-            return await self.run_async()
-
-    def answer(self, result: Any) -> InferenceResponse:
-        """`respond`, for a result that has no others beside it."""
-        try:
-            return self.respond(result)
-        except InferenceError:
-            raise
-        except Exception as error:
-            raise ModelRaised from error
-
     def respond(self, result: Any) -> InferenceResponse:
         """Make the response from a result. The model may change its own memory afterwards: the response stays the same."""
         decoded, model = self.decoded, self.model
         objects = decoded.tensors.get(OBJECTS)
         needs_columns = self.heard is not None or model.cache is not None
         rows = 0 if objects is None or needs_columns else objects.array.size
-        response = to_response(result, self.handler.answers, decoded.content_types, decoded.outputs, rows)
-        if decoded.outputs:
-            response.outputs = select_outputs(response.outputs, decoded.outputs)
+        try:
+            response = to_response(result, self.handler.answers, decoded.content_types, decoded.outputs, rows)
+            if decoded.outputs:
+                response.outputs = select_outputs(response.outputs, decoded.outputs)
+        except InferenceError:
+            raise
+        except Exception as error:
+            raise ModelRaised from error
         version = model.version
         if response.model_version is not None and version is None and response.model_name in ("", model.name):
             version = str(response.model_version)  # it says which of several answered
@@ -219,7 +203,7 @@ class Call(msgspec.Struct, Generic[T], eq=False):
                 is_last = self.deadline >= deadline
             if not is_last:
                 return None
-            answer = self.encode(self.answer(self.run() if self.span is None else self.run_in_span()))
+            answer = self.encode(self.respond(self.run() if self.span is None else run_in_span(self)))
             if self.timings.answered >= self.deadline:
                 raise DeadlinePassed
             return answer
@@ -251,7 +235,7 @@ class Call(msgspec.Struct, Generic[T], eq=False):
         if not self.slot.begin():
             raise Stopped
         try:
-            return self.encode(self.answer(result) if response is None else response)
+            return self.encode(self.respond(result) if response is None else response)
         finally:
             self.slot.end(is_last=is_last)
 
@@ -282,6 +266,20 @@ class Call(msgspec.Struct, Generic[T], eq=False):
             why = "after its timeout" if self.engine.clock() >= self.deadline else "when nobody waited for its answer any more"
             with within(self.span):
                 log_raised(error.__cause__ or error, text, self.model, request, why, extra=self.log_fields())
+
+
+def run_in_span(call: Call[Any]) -> Any:
+    """`Call.run`, with its span as the current one."""
+    assert call.span is not None
+    with call.span.active():
+        return call.run()
+
+
+async def run_async_in_span(call: Call[Any]) -> Any:
+    """`Call.run_async`, with its span as the current one."""
+    assert call.span is not None
+    with call.span.active():
+        return await call.run_async()
 
 
 def may_decode_long(call: Call[Any], body: Buffer) -> bool:

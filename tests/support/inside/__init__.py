@@ -359,12 +359,6 @@ def statistics_of(server: InferenceServer, name: str) -> Statistics:
     return engine.models.find(name, None).statistics if name else engine.unknown
 
 
-def count_execution(statistics: Statistics, rows: int, compute_input: float, compute_infer: float, compute_output: float) -> None:
-    """As a batch does it after its call."""
-    stages = {"compute_input": compute_input, "compute_infer": compute_infer, "compute_output": compute_output}
-    statistics.add(Numbers.add_execution, rows, stages)
-
-
 def count_response(statistics: Statistics, index: int, outcome: ResponseOutcome, infer: float, output: float, since: float) -> None:
     """As a stream does it after each response."""
     statistics.record_response(index, outcome, infer, output, since)
