@@ -44,8 +44,6 @@ how the next one ends."""
 SECONDS: Final = 0.1
 """The timeout of a model where a deadline is raced for."""
 
-COUNTED: Final = {"200": "ok", "499": "cancelled", "cut": "cancelled", "cancelled": "cancelled", "504": "timeout", "500": "failed"}
-
 
 @pytest.fixture(autouse=True)
 def nothing_is_logged() -> Iterator[None]:

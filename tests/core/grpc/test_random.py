@@ -163,29 +163,3 @@ def test_a_split_request_says_what_the_whole_says(data: bytes) -> None:
     parsed.ClearField("raw_input_contents")
     whole.ClearField("raw_input_contents")
     assert parsed.SerializeToString(deterministic=True) == whole.SerializeToString(deterministic=True)
-
-
-@examples
-@given(values=st.lists(st.binary(max_size=300), max_size=3), size=st.sampled_from([0, 127, 128, 16_383, 16_384, 3_000_000]))
-def test_fields_put_behind_a_message_are_read_as_its_own(values: list[bytes], size: int) -> None:
-    values = [*values, bytes(size)]
-    head = made("ModelInferResponse", model_name="m").SerializeToString()
-    data = b"".join([head, *(part for value in values for part in (encode_bytes_head(RAW_OUTPUT_CONTENTS, len(value)), value))])
-    expected = made("ModelInferResponse", model_name="m", raw_output_contents=values)
-    assert MESSAGES["ModelInferResponse"].FromString(data) == expected
-    assert data == expected.SerializeToString()
-
-
-def test_what_is_taken_off_a_request() -> None:
-    parts = [wire_request("a").SerializeToString(), wire_request("", [], [b"1"]).SerializeToString()]
-    for order in (parts, parts[::-1], [*parts, *parts]):
-        rest, taken = split_field(b"".join(order), RAW_INPUT_CONTENTS)
-        assert set(taken) == {b"1"}
-        assert MESSAGES["ModelInferRequest"].FromString(rest) == wire_request("a")
-    for left_to_the_parser in (
-        b"\xba\x80\x80\x80\x80\x00\x00" + b"".join(parts),  # a tag of more than 32 bits
-        b"\x3a\x80\x80\x80\x80\x80\x00" + b"".join(parts),  # such a length
-        wire_request("a", [], [b""] * 20_000).SerializeToString(),
-        *(filler * 200_000 for filler in (b"\xff", b"\x80", b"\x0a\xff")),
-    ):
-        assert split_field(left_to_the_parser, RAW_INPUT_CONTENTS) == (left_to_the_parser, [])

@@ -12,7 +12,7 @@ import pytest
 from oip_asgi import InferenceServer
 from tests.support.grpc_asgi import ASGI_CLIENTS, ASGIClient
 from tests.support.grpc_ways import MESSAGES, SERVINGS, Client, wire_request
-from tests.support.inside import Messages, answer_grpc, trips_of_grpc
+from tests.support.inside import Messages, answer_grpc
 from tests.support.inside.grpc import TYPED, encode_bytes_head
 from tests.support.inside.values import MAX_QUESTION, Buffer
 
@@ -94,36 +94,6 @@ def test_a_request_to_load_may_be_long_and_has_few_fields() -> None:
     reply = answer_grpc(server, load, sized(99, bytes(2 * MAX_QUESTION)))
     assert reply.code == "NOT_FOUND"
     server.stop()
-
-
-ELEMENTS = {"name": "x", "datatype": "FP32", "shape": [100_000]}
-
-
-@pytest.mark.parametrize(
-    ("tensor", "raw", "trips"),
-    [
-        (ELEMENTS, bytes(400_000), 0),
-        ({**ELEMENTS, "shape": [2_000_000]}, bytes(8_000_000), 2),
-        ({**ELEMENTS, "datatype": "BYTES"}, bytes(400_000), 2),
-        ({**ELEMENTS, "contents": {"fp32_contents": [0.0] * 100_000}}, bytes(400_000), 1),
-        ({**ELEMENTS, "shape": [2], "contents": {"fp32_contents": [0.0] * 2}}, bytes(8), 0),
-    ],
-    ids=["numbers", "many numbers", "strings", "typed numbers", "few"],
-)
-def test_what_takes_long_is_decoded_and_encoded_beside_the_event_loop(tensor: Any, raw: bytes, trips: int) -> None:
-    server = InferenceServer()
-
-    @server.model("echo")
-    async def echo(x: np.ndarray) -> np.ndarray:
-        return x
-
-    data = wire_request("echo", [tensor], [] if "contents" in tensor else [raw]).SerializeToString()
-    infer = Messages("ModelInfer", MESSAGES["ModelInferRequest"].FromString, MESSAGES["ModelInferResponse"])
-    reply, trips_made = trips_of_grpc(server, infer, data)
-    server.stop()
-    answer = MESSAGES["ModelInferResponse"].FromString(b"".join(reply.parts))
-    assert list(answer.raw_output_contents) == [raw]
-    assert (reply.code, trips_made) == ("OK", ["conversion"] * trips)
 
 
 class Host(NamedTuple):

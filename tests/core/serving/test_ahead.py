@@ -16,7 +16,7 @@ import pytest
 
 from oip_asgi import InferenceServer
 from tests.support.asking import get
-from tests.support.inside import before_each_break, note_jobs
+from tests.support.inside import before_each_break
 from tests.support.metrics import is_idle
 from tests.support.streaming import Noted, listen, numbers, serve_stream, take
 from tests.support.talk import Talk, until
@@ -92,21 +92,6 @@ async def test_others_have_their_turn_of_the_only_thread(reads: bool) -> None:
     await asyncio.wait_for(talk.task, 20)
     assert noted.made < 1_000_000
     await asyncio.to_thread(server.stop)
-
-
-def test_a_generator_that_does_not_wait_makes_few_trips_to_threads() -> None:
-    items, trips = 200, list[threading.Thread]()
-
-    def slow(n: Any) -> Iterator[int]:
-        for number in range(items):
-            time.sleep(0.0002)  # the event loop has the interpreter meanwhile
-            yield number
-
-    server = serve_stream(slow)
-    note_jobs(server, trips)
-    assert asyncio.run(take(server)) == list(range(items))
-    server.stop()
-    assert len(trips) < items
 
 
 async def test_each_item_is_there_while_the_next_one_is_made() -> None:

@@ -27,10 +27,6 @@ X = {"x": np.array([[1.0]])}
 BODY = b'{"inputs":[{"name":"x","datatype":"FP64","shape":[1,1],"data":[1.0]}]}'
 
 
-class Panic(BaseException):
-    """What a library that is written in Rust raises."""
-
-
 @pytest.fixture(autouse=True)
 def nothing_is_logged(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.CRITICAL + 1, "oip_asgi")
@@ -77,21 +73,6 @@ async def test_a_client_that_takes_pieces_slowly_gets_the_error_after_the_deadli
     *_, error, last = talk.sent
     assert error["body"] == b'data: {"error":"model \'m\' did not end its stream within 0.1 seconds, its stream_timeout"}\n\n'
     assert last == {"type": "http.response.body", "body": b"", "more_body": False}
-
-
-@pytest.mark.parametrize("is_gone", [False, True], ids=["deadline", "gone"])
-async def test_a_model_that_panics_at_its_end_leaves_no_cancellation(is_gone: bool) -> None:
-    async def panic(x: Any) -> Any:
-        try:
-            await asyncio.sleep(20)
-        except asyncio.CancelledError:
-            raise Panic from None
-
-    talk = Talk(serve(panic, timeout=None if is_gone else 0.1), body=BODY)
-    if is_gone:
-        asyncio.get_running_loop().call_later(0.1, talk.go)
-    assert (await talk.answer())[0] == (499 if is_gone else 504)
-    assert talk.task.cancelling() == 0
 
 
 async def test_a_write_that_fails_at_the_deadline_leaves_no_cancellation() -> None:

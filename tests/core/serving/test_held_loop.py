@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
@@ -136,37 +135,3 @@ def test_inline_under_wsgi_holds_no_event_loop(server: InferenceServer, clock: C
     assert messages(caplog) == []
     assert over_asgi(OIPApp(server), "")(infer("m", inputs(GOOD))).status == 200
     assert len(messages(caplog)) == 1
-
-
-@pytest.mark.parametrize("is_first", [True, False])
-def test_a_measured_call_ends_as_any_other(is_first: bool, server: InferenceServer, clock: Clock) -> None:
-    """It is cancelled at its timeout, sees that, and cleans up, and what it raises is the same."""
-    seen: list[str] = []
-
-    async def forever() -> None:
-        try:
-            await asyncio.Event().wait()
-        except asyncio.CancelledError:
-            await asyncio.sleep(0)
-            seen.append("cancelled")
-            raise
-        finally:
-            seen.append("end")
-
-    async def fails() -> None:
-        await asyncio.sleep(0)
-        raise ValueError("no")
-
-    async def works() -> Any:
-        await asyncio.sleep(0)
-        return 1
-
-    todo: list[Callable[[], Awaitable[Any]]] = [forever, fails, works] if is_first else [works, forever, fails, works]
-
-    @server.model("m", timeout=0.05)
-    async def m() -> Any:
-        return await todo.pop(0)()
-
-    statuses = [over_asgi(OIPApp(server), "")(Request("POST", "/models/m/infer", (), b'{"inputs":[]}')).status for _ in list(todo)]
-    assert statuses == ([504, 500, 200] if is_first else [200, 504, 500, 200])
-    assert seen == ["cancelled", "end"]

@@ -14,7 +14,6 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from oip_asgi import Access, InferenceError, InferenceServer, OIPApp, OIPWSGIApp
-from tests.support.inside import before_decoding, before_encoding
 from tests.support.limited import INFER, Awaiting, Blocking, serve
 from tests.support.metrics import is_idle
 from tests.support.running import ways
@@ -147,36 +146,6 @@ async def test_a_call_that_ended_too_late_is_not_answered_though_nobody_was_awak
     assert (await talk.answer())[0] == 504
     await asyncio.to_thread(server.stop)
     assert is_idle(server)
-
-
-LONG = b'{"inputs":[{"name":"x","shape":[20000],"datatype":"INT32","data":[%b1234567]}]}' % (b"1234567," * 19_999)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("wsgi", [False, True])
-@pytest.mark.parametrize("what", ["decoding", "encoding"])
-def test_decoding_and_encoding_hold_the_slot_and_count_into_the_timeout(what: str, wsgi: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    entered, leave = threading.Event(), threading.Event()
-
-    def takes_long(*_: object) -> None:
-        entered.set()
-        assert leave.wait(20)
-
-    (before_decoding if what == "decoding" else before_encoding)(monkeypatch, takes_long)
-    server = serve(lambda x: x, timeout=STARTED, max_concurrency=1, max_queue=0)
-    ask = over_wsgi(OIPWSGIApp(server), "") if wsgi else over_asgi(OIPApp(server), "")
-    request = Request("POST", INFER.path, (), LONG)
-    with ThreadPoolExecutor(1) as pool:
-        first = pool.submit(ask, request)
-        assert entered.wait(20)
-        assert ask(request).status == 503
-        answer = first.result(20)
-        assert (answer.status, json.loads(answer.body)) == (504, {"error": TOO_LATE.format(STARTED)})
-        assert ask(request).status == 503  # its thread goes on, and keeps the slot
-    leave.set()
-    block_until(lambda: is_idle(server))
-    assert ask(request).status == 200
-    server.stop()
 
 
 @pytest.mark.parametrize("pieces", [1, 3])

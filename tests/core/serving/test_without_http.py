@@ -9,7 +9,6 @@ import math
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextvars import ContextVar
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -26,9 +25,9 @@ from oip_asgi import (
     Tensor,
     TensorSpec,
 )
-from oip_asgi.codecs import InputCodec
 from tests.support.asking import ask, error, get
 from tests.support.metrics import is_idle
+from tests.support.pictures import Picture, PictureCodec
 from tests.support.talk import block_until
 
 NO_TEXT = "an array of Python objects can be a BYTES tensor only, of str or bytes, but"
@@ -157,34 +156,16 @@ def test_a_frame_is_its_columns(server: InferenceServer, infer: Infer) -> None:
     assert refusal(infer, "score", {"frame": frame})[1].startswith("input 'frame' is a data frame, whose columns are inputs")
 
 
-class Points(InputCodec[complex]):
-    content_type = "point"
-    type_hint = complex
-    datatype = "FP64"
-
-    @classmethod
-    def can_encode(cls, payload: Any) -> bool:
-        return isinstance(payload, complex)
-
-    @classmethod
-    def encode_input(cls, name: str, payload: complex, use_bytes: bool = True) -> Tensor:
-        return Tensor(name, np.array([payload.real, payload.imag]), {"content_type": "point"})
-
-    @classmethod
-    def decode_input(cls, request_input: Tensor) -> complex:
-        return complex(*request_input.array.tolist())
-
-
 def test_what_a_codec_of_the_server_encodes() -> None:
-    server = InferenceServer(codecs=[Points])
+    server = InferenceServer(codecs=[PictureCodec])
 
-    @server.model("norm")
-    def norm(point: complex) -> float:
-        return abs(point)
+    @server.model("size")
+    def size(picture: Picture) -> int:
+        return len(picture.data)
 
-    assert server.infer_sync("norm", {"point": 3 + 4j})["output_0"].tolist() == [5]
-    with pytest.raises(InferenceError, match="missing input 'point'"):
-        server.infer_sync("norm", {})
+    assert server.infer_sync("size", {"picture": Picture(b"\xff\0")})["output_0"].tolist() == [2]
+    with pytest.raises(InferenceError, match="missing input 'picture'"):
+        server.infer_sync("size", {})
 
 
 def test_the_callers_arrays_stay_the_callers(server: InferenceServer, infer: Infer) -> None:
@@ -306,21 +287,6 @@ def test_a_model_calls_others_with_free_slots_and_counts_against_them_alone() ->
     assert asyncio.run(main()) == [[2 * number] for number in range(10) for _ in range(2)]
     assert json.loads(ask(server, "sync", x=[3]).body)["outputs"][0]["data"] == [6]
     assert is_idle(server)
-
-
-def test_a_call_that_waited_for_its_slot_has_the_context_variables_of_its_own_request() -> None:
-    who: ContextVar[str] = ContextVar("who")
-    server = InferenceServer()
-    server.register("m", lambda: who.get(), max_concurrency=1)
-
-    async def one(name: str) -> Any:
-        who.set(name)
-        return (await server.infer("m", {}))["output_0"].tolist()
-
-    async def main() -> list[Any]:
-        return await asyncio.gather(*[one(str(number)) for number in range(20)])
-
-    assert asyncio.run(main()) == [[str(number).encode()] for number in range(20)]
 
 
 @pytest.mark.parametrize("is_async", [False, True])
