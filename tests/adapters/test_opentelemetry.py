@@ -225,16 +225,6 @@ def test_nothing_is_begun_where_nobody_traces_and_for_what_is_not_sampled(traced
     assert other.exporter.get_finished_spans() == ()
 
 
-def test_a_queued_call_runs_in_its_own_trace(traced: Traced) -> None:
-    traced.leave.clear()
-    threading.Timer(0.05, traced.leave.set).start()
-    assert traced.ask(*(infer_in(number, "def", b'{"inputs":[]}') for number in (1, 2, 3))) == [200] * 3
-    ours = {ids(span)[1]: ids(span)[0] for span in traced.named("infer def")}
-    inner = {span.parent.span_id: ids(span)[0] for span in traced.named("inner") if span.parent}
-    assert set(ours.values()) == {1, 2, 3}
-    assert inner == ours
-
-
 def test_a_batch_is_a_trace_of_its_own_with_a_link_to_each_request(traced: Traced) -> None:
     assert traced.ask(*(infer_in(number, "batched", NUMBER % 1) for number in (1, 2))) == [200, 200]
     batch, members = traced.only("infer batched batch"), traced.named("infer batched")

@@ -12,7 +12,6 @@ from contextlib import ExitStack
 from typing import Any
 
 import numpy as np
-import pandas as pd
 import pytest
 from prometheus_client import CollectorRegistry
 
@@ -186,25 +185,6 @@ def test_clients_that_go_while_they_wait_and_while_they_run_are_cancelled() -> N
     assert outcomes(server) == {"m": {"ok": 1, "cancelled": 3}, "": {}}
     taken = statistics_of(server, "m").snapshot()
     assert (taken.fail.count, taken.execution_count) == (2, 2)  # the one whose body never came did not wait for a slot
-
-
-@pytest.mark.parametrize("name", SERVINGS)
-def test_a_call_of_grpc_that_is_cancelled(name: str) -> None:
-    server = InferenceServer()
-    entered = asyncio.Event()
-
-    @server.model("m")
-    async def model() -> int:
-        entered.set()
-        await asyncio.sleep(60)
-        return 1
-
-    with SERVINGS[name](server) as address:
-        call = Client(address).begin("ModelInfer", wire_request("m"))
-        block_until(entered.is_set)
-        call.cancel()
-        block_until(lambda: outcomes(server)["m"])
-        assert outcomes(server) == {"m": {"cancelled": 1}, "": {}}
 
 
 def test_what_is_refused_before_it_is_read_and_questions(held: Blocking) -> None:
@@ -400,22 +380,6 @@ def list_senders(server: InferenceServer, stack: ExitStack) -> list[NumberSender
     return [*map(over_http, ways_into(server).values()), *map(over_grpc, SERVINGS.values()), over_grpc_app, from_python]
 
 
-@pytest.mark.parametrize("kind", ["frame", "column"])
-def test_a_categorical_column_has_the_categories_of_its_own_request(kind: str) -> None:
-    server = InferenceServer()
-
-    @server.model("names", max_batch_size=2, max_batch_delay=30)
-    def names(df: pd.DataFrame) -> Any:
-        made = pd.DataFrame({"name": df["name"].astype("category"), "again": df["name"]})
-        return made if kind == "frame" else {"name": made["name"]}
-
-    with ThreadPoolExecutor(2) as pool:
-        answers = list(pool.map(lambda name: server.infer_sync("names", {"name": [name]}), ["alice", "bob"]))
-    for name, answer in zip(("alice", "bob"), answers, strict=True):
-        assert answer["name"].tolist() == [name.encode()]
-        assert json.loads(str(answer.outputs[0].parameters["pd_categories"]))["data"] == [name]
-
-
 def test_all_adapters_feed_one_batch() -> None:
     with ExitStack() as stack:
         number = len(list_senders(InferenceServer(), stack))
@@ -424,21 +388,6 @@ def test_all_adapters_feed_one_batch() -> None:
         answers = [threads.submit(send, place) for place, send in enumerate(list_senders(sized.server, stack))]
         assert [answer.result(30) for answer in answers] == [2 * place for place in range(number)]
     assert sized.sizes == [number]
-
-
-def test_a_client_that_goes_is_left_out_of_the_batch() -> None:
-    sized = Sized(max_batch_size=4)
-
-    async def main() -> list[Any]:
-        talks = [Talk(sized.server, body=body_of(place)) for place in range(3)]
-        await asyncio.sleep(0.05)  # longer than a client goes unwatched
-        talks[1].go()
-        await talks[1].task
-        talks += [Talk(sized.server, body=body_of(place)) for place in (7, 8)]
-        return [(await talk.answer())[1]["outputs"][0]["data"] for place, talk in enumerate(talks) if place != 1]
-
-    assert asyncio.run(main()) == [[0], [4], [14], [16]]
-    assert sized.sizes == [4]
 
 
 def test_the_numbers_tell_batches_from_requests_and_count_calls_that_fail() -> None:
@@ -461,13 +410,3 @@ def test_the_numbers_tell_batches_from_requests_and_count_calls_that_fail() -> N
     assert registry.get_sample_value("oip_batch_rows_sum", labels) == 11
     assert registry.get_sample_value("oip_batch_rows_bucket", {**labels, "le": "4.0"}) == 2
     assert registry.get_sample_value("oip_requests_total", {**labels, "outcome": "ok"}) == 4
-
-
-def test_a_batch_has_its_configuration_over_grpc_too() -> None:
-    sized = Sized(max_batch_size=4, preferred_batch_sizes=[2])
-    with SERVINGS["grpc"](sized.server) as address:
-        config = Client(address).ask("ModelConfig", MESSAGES["ModelConfig.request"](name="m")).config
-    assert config.max_batch_size == 4
-    assert list(config.input[0].dims) == [1]
-    assert list(config.dynamic_batching.preferred_batch_size) == [2]
-    assert config.dynamic_batching.max_queue_delay_microseconds == 60_000_000

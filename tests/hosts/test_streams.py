@@ -9,7 +9,6 @@ import socket
 import threading
 from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
-from http.client import HTTPConnection
 from inspect import signature
 from typing import Any
 
@@ -127,21 +126,6 @@ def test_middleware_of_starlette_lets_each_item_through(kind: str) -> None:
 
     asyncio.run(main())
     assert noted.ended[-1] == "finally"
-    server.stop()
-
-
-@kinds
-def test_a_client_of_uvicorn_that_goes_ends_the_generator(kind: str) -> None:
-    noted = Noted()
-    server = serve_stream(KINDS[kind](noted))
-    with serving(OIPApp(server, path="/v2")) as port:
-        connection = HTTPConnection("127.0.0.1", port, timeout=20)
-        connection.request("POST", "/v2/models/m/generate_stream", b'{"n": 1000000}')
-        assert connection.getresponse().read(6) == b"data: "
-        connection.close()
-        block_until(lambda: noted.ended[-1:] == ["finally"])
-        block_until(lambda: is_idle(server))
-        assert noted.made < 1_000_000
     server.stop()
 
 

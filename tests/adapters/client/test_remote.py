@@ -25,7 +25,7 @@ from oip_asgi import InferenceContext, InferenceError, InferenceRequest, Inferen
 from oip_asgi.client import remote
 from tests.support.asking import NOT_READY, ask, described, error, get, logged, outputs
 from tests.support.loops import on_a_loop
-from tests.support.ways import Answer, Request, Way, over_asgi, over_wsgi, ways_into
+from tests.support.ways import Answer, Request, Way, over_asgi, over_wsgi
 from tests.table.row import MAX_BODY_BYTES, MAX_JSON_BYTES, Row, table_server
 from tests.table.rows import rows
 
@@ -101,21 +101,6 @@ def test_the_table_is_answered_as_it_is_there(row: Row, ways: dict[str, Way], ca
             assert answer.body == row.body
         else:
             assert len(calls) == before, "a bad request reached the model"
-
-
-def test_every_way_in_answers_alike() -> None:
-    far = InferenceServer()
-    far.register("same", lambda x: x, inputs=[TensorSpec("x", "FP32", [-1, 2])], outputs=[TensorSpec("y", "FP32", [-1, 2])])
-    ways, there = ways_into(in_front_of(far, "same")), over_asgi(OIPApp(far), "")
-    text = json.dumps({"inputs": [{"name": "x", "shape": [1, 2], "datatype": "FP32", "parameters": {"binary_data_size": 8}}]}).encode()
-    body = json.dumps({"inputs": described(x=GOOD)}).encode()
-    for request in (
-        Request("POST", "/models/same/infer", (), body),
-        Request("POST", "/models/same/infer", (("inference-header-content-length", str(len(text))),), text + GOOD.tobytes()),
-        Request("POST", "/models/same/infer", (), body.replace(b"[1, 2]", b"[2]", 1)),
-        Request("GET", "/models/same"),
-    ):
-        assert {name: way(request) for name, way in ways.items()} == dict.fromkeys(ways, there(request))
 
 
 # The declaration
@@ -367,21 +352,6 @@ def test_without_the_outputs_there_an_unknown_one_is_400() -> None:
 
     near = in_front_of(far, "m")
     assert error(ask(near, "m", {"outputs": [{"name": "z"}]}, x=GOOD)) == (400, "unknown output 'z': expected 'y'")
-
-
-def test_the_model_is_ready_if_it_is_there() -> None:
-    states = {"ready": True}
-    far = InferenceServer()
-    far.register("m", lambda x: x, ready=lambda: states["ready"])
-    near = in_front_of(far, "m")
-    assert get(near, "/models/m/ready") == (200, {"name": "m", "ready": True})
-    states["ready"] = False
-    time.sleep(1.05)  # an answer is good for a second
-    assert get(near, "/models/m/ready") == (503, {"name": "m", "ready": False})
-    assert get(near, "/health/ready")[0] == 503
-    far.unregister_sync("m")
-    time.sleep(1.05)
-    assert get(near, "/models/m/ready")[0] == 503
 
 
 def test_one_version_is_asked_for() -> None:

@@ -144,30 +144,6 @@ def test_a_server_that_is_away_is_503_and_two_lines_of_the_log(caplog: pytest.Lo
     run(use)
 
 
-@on_a_loop
-async def test_one_of_two_addresses_that_is_away_is_in_the_log_and_not_in_the_answers(caplog: pytest.LogCaptureFixture) -> None:
-    away, here = Far(), Far()
-    near = Near([away.url, here.url])
-    async with here.serving(), AsyncExitStack() as stack:
-        async with away.serving():
-            await stack.enter_async_context(near.server.lifespan())
-        for _ in range(10):
-            assert (await near.infer()).status == 200
-        [(_, message)] = lines(caplog)
-        assert message.startswith(f"{away.url}, which has the model 'm', cannot be reached: ")
-
-
-def test_each_request_that_fails_otherwise_has_its_line(caplog: pytest.LogCaptureFixture) -> None:
-    async def use(far: Far, near: Near) -> None:
-        far.answer = {"outputs": []}
-        async with far.serving():
-            for _ in range(3):
-                assert (await near.infer()).status == 502
-        assert [level for level, _ in lines(caplog)] == ["ERROR"] * 3
-
-    run(use)
-
-
 # Trying again
 
 

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import json
-import socket
 import threading
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
-from contextlib import ExitStack, asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from typing import Any
 
 import numpy as np
@@ -16,9 +13,8 @@ import pytest
 
 from oip_asgi import InferenceError, InferenceResponse, InferenceServer, OIPApp
 from oip_asgi.client import remote
-from tests.support.peer import CHUNKED, CLOSE, GOOD, METADATA, Peer, make_canned, with_length
+from tests.support.peer import CHUNKED, CLOSE, GOOD, make_canned, with_length
 from tests.support.threads import serving
-from tests.support.ways import Request, send_asgi
 
 
 def asked(url: str, *, times: int = 1) -> list[InferenceResponse | InferenceError]:
@@ -57,23 +53,6 @@ def test_a_broken_answer_is_502_and_the_next_call_has_another_connection() -> No
         with canned.listening() as url:
             assert values(asked(url, times=2)) == [(502, f"model 'm' failed: its server {text}"), [1.0, 2.0]]
         assert len(canned.connections) == 2
-
-
-def test_a_server_that_has_gone_is_503_and_not_ready() -> None:
-    async def ask(url: str, stop: Callable[[], object]) -> None:
-        async with near(url) as server:
-            stop()
-            for status, text in ((502, "gave no whole answer"), (503, "cannot be reached")):
-                with pytest.raises(InferenceError, match=text) as raised:
-                    await server.infer("m", {"x": np.zeros(1)})
-                assert raised.value.status == status
-            answer = await send_asgi(OIPApp(server), Request("GET", "/models/m/ready"))
-            assert (answer.status, json.loads(answer.body)) == (503, {"name": "m", "ready": False})
-
-    with ExitStack() as far:
-        url = far.enter_context(make_canned([CLOSE]).listening())
-        asyncio.run(ask(url, far.close))
-    assert values(asked(url)) == [(503, "model 'm' is not ready: its server cannot be reached")]
 
 
 def test_bodies_of_any_length_go_and_come() -> None:
@@ -132,44 +111,6 @@ def waiting_there() -> Iterator[tuple[str, threading.Event, threading.Event]]:
 
     with serving(OIPApp(far, path="/v2")) as port:
         yield f"http://127.0.0.1:{port}/v2", began, ended
-
-
-@pytest.mark.parametrize("half_closes", [True, False])
-def test_cancelled_calls_leave_no_connection(half_closes: bool) -> None:
-    """Those that are cancelled while a connection is opened and the request goes out, and those whose answer never ends."""
-    whole, is_cut = with_length(GOOD), False
-
-    def answer(request: bytes) -> bytes:
-        return with_length(METADATA) if request.startswith(b"GET") else whole[: 60 if is_cut else None]
-
-    async def storm(peer: Peer, url: str) -> None:
-        nonlocal is_cut
-
-        async def cancel_one(server: InferenceServer, turns: int, seconds: float = 0) -> None:
-            call = asyncio.ensure_future(server.infer("m", {"x": np.zeros(4)}))
-            for _ in range(turns):
-                await asyncio.sleep(0)
-            await asyncio.sleep(seconds)
-            call.cancel()
-            await asyncio.wait([call], timeout=10)
-
-        async with near(url, max_concurrency=4) as server:
-            for number in range(200):
-                await cancel_one(server, number % 25)
-            assert len(peer.connections) > 30
-            is_cut = True
-            for _ in range(20):
-                await cancel_one(server, 0, 0.01)
-            is_cut = False
-            for connection in peer.connections if half_closes else ():
-                with contextlib.suppress(OSError):  # it is closed
-                    connection.shutdown(socket.SHUT_WR)
-            await asyncio.to_thread(peer.wait_for_open, 0)
-            assert (await server.infer("m", {"x": np.zeros(4)}))["y"].tolist() == [1, 2]
-
-    peer = Peer(answer)
-    with peer.listening() as url:
-        asyncio.run(storm(peer, url))
 
 
 def test_what_ends_here_ends_there(caplog: pytest.LogCaptureFixture) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import gzip
 import json
@@ -308,20 +307,6 @@ def test_a_stream_that_is_left_closes_its_connection(connect: Any) -> None:
         with contextlib.closing(client.stream("m", {})) as responses:
             next(responses)
         peer.wait_for_open(0)
-
-
-def test_a_call_that_is_cancelled_closes_its_connection() -> None:
-    peer = Peer([])
-
-    async def ask(url: str) -> None:
-        async with AsyncClient(url) as client:
-            with pytest.raises(TimeoutError):
-                await asyncio.wait_for(client.infer("m", {}), 0.1)
-            await asyncio.to_thread(peer.wait_for_open, 0)
-
-    with peer.listening() as url:
-        asyncio.run(ask(url))
-        assert len(peer.connections) == 1
 
 
 def test_a_server_on_a_unix_socket(tmp_path: Path) -> None:

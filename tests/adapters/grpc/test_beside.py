@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
@@ -19,7 +19,7 @@ from oip_asgi.grpc import OIPGRPCApp, TrailersMiddleware
 from tests.support.asking import exactly
 from tests.support.client import Client
 from tests.support.grpc_asgi import GRPC, INFER, REFLECTION, STREAM, WEB, Got, call, frame
-from tests.support.grpc_ways import MESSAGES, SERVICE, wire_request
+from tests.support.grpc_ways import SERVICE, wire_request
 from tests.support.loops import on_a_loop
 from tests.support.running import send
 from tests.support.ways import Request as AnyRequest
@@ -39,25 +39,6 @@ def covered(server: InferenceServer) -> FastAPI:
 
 def asked(model: str) -> bytes:
     return frame(wire_request(model).SerializeToString())
-
-
-# behind pyvoy, a body ends as often as it is asked for: the middleware takes the second end for a mistake, and raises
-# behind pyvoy, a body ends as often as it is asked for: the middleware takes the second end for a mistake, and raises
-@pytest.mark.parametrize("ends", [1, 5])
-def test_a_slow_stream_behind_middleware(ends: int) -> None:
-    server = InferenceServer()
-
-    @server.model("ticks")
-    async def ticks() -> AsyncIterator[int]:
-        for number in range(3):
-            await asyncio.sleep(0.05)
-            yield number
-
-    got = asyncio.run(call(covered(server), STREAM, asked("ticks"), ends=ends))
-    server.stop()
-    assert got.refusal == ("OK", "")
-    answers = [MESSAGES["ModelStreamInfer.response"].FromString(message).infer_response for message in got.messages]
-    assert [answer.raw_output_contents[0][0] for answer in answers] == [0, 1, 2]
 
 
 def test_a_quick_stream_behind_middleware_ends() -> None:

@@ -185,31 +185,6 @@ def test_replies_of_a_model_that_uses_its_memory_again_are_not_mixed(serving: Se
             assert len(data) == memory.nbytes
 
 
-def test_probes_do_not_wake_a_model_that_is_idle_and_a_call_does(serving: Serving) -> None:
-    server, loads = InferenceServer(), list[int]()
-
-    def load() -> Any:
-        loads.append(1)
-        return lambda: len(loads)
-
-    server.register("m", load=load, inputs=[], idle_unload=0.2)
-    with serving(server) as address:
-        client = Client(address)
-        client.ask("ModelInfer", wire_request("m"))
-        block_until(lambda: server.models()[0].state == "idle")
-        before = len(loads)
-        assert client.ask("ServerReady").ready
-        assert client.ask("ModelReady", made("ModelReady.request", name="m")).ready
-        assert client.ask("ModelMetadata", made("ModelMetadata.request", name="m")).name == "m"
-        assert health_of(client).Check(health_pb2.HealthCheckRequest()).status == health_pb2.HealthCheckResponse.SERVING
-        [entry] = client.ask("RepositoryIndex").models
-        assert (entry.state, entry.reason) == ("READY", "unloaded: the next request loads it again")
-        client.ask("ModelStatistics")
-        assert (len(loads), server.models()[0].state) == (before, "idle")
-        client.ask("ModelInfer", wire_request("m"))
-        assert len(loads) > before
-
-
 def test_what_the_package_itself_gets_wrong_is_logged_and_answered(
     serving: Serving, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -15,7 +15,7 @@ from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 from oip_asgi import InferenceServer
 from oip_asgi.grpc import add_to_server
 from tests.support.grpc_demo import TWO_FLOATS, demo_server, fp32, health_of
-from tests.support.grpc_ways import SERVICE, SERVINGS, Client, Serving, blocking, made, wire_request
+from tests.support.grpc_ways import SERVICE, SERVINGS, Client, Serving, made, wire_request
 
 
 def test_a_server_or_model_that_is_not_ready(serving: Serving) -> None:
@@ -98,11 +98,6 @@ def test_metadata_and_context_reach_the_model(client: Client) -> None:
     assert found["custom"] == b"\1\0\0\0a" + b"\4\0\0\x001, 2" + b"\4\0\0\0/wA="
     assert b"ipv4:127.0.0.1:" in found["peer"].replace(b"%3A", b":")
     assert found["identity"] == b"\1\0\0\x007" + b"\x0c\0\0\0surroundings" + b"\4\0\0\0None"
-
-
-def test_a_large_tensor(client: Client) -> None:
-    data = np.arange(1_000_000, dtype="<f4").tobytes()
-    assert client.ask("ModelInfer", wire_request("echo", [fp32(shape=[1_000_000])], [data])).raw_output_contents == [data]
 
 
 def test_inputs_are_aligned_wherever_they_stand_and_read_only_or_writable_as_over_rest(serving: Serving) -> None:
@@ -191,9 +186,3 @@ def test_the_hosts_interceptors_guard_every_call(kind: str, guard: Any) -> None:
             assert client.refusal(method) == ("UNAUTHENTICATED", "say please")
         response = client.ask("ModelInfer", wire_request("echo", [fp32()], [TWO_FLOATS]), metadata=[PASSWORD])
         assert list(response.raw_output_contents) == [TWO_FLOATS]
-
-
-def test_two_servers_in_one_process() -> None:
-    first, second = InferenceServer("first"), InferenceServer("second")
-    with blocking(first) as one, blocking(second) as two:
-        assert [Client(address).ask("ServerMetadata").name for address in (one, two)] == ["first", "second"]

@@ -69,19 +69,6 @@ def test_every_protocol_carries_many_messages_both_ways(content_type: str) -> No
         assert [each for each in ids(got) if each != "a"] == ["", "b", "c"]
 
 
-def test_streams_that_wait_for_nothing_share_a_call() -> None:
-    async def quick(n: Any) -> Any:
-        for _ in range(int(n[0])):
-            yield n
-
-    server = InferenceServer()
-    server.register("quick", quick)
-    got = asyncio.run(call(OIPGRPCApp(server), PATH, [asked("quick", 600, "a") + asked("quick", 600, "b")], GRPC))
-    server.stop()
-    assert sorted(set(ids(got))) == ["a", "b"]
-    assert 200 < ids(got)[:600].count("b") < 400
-
-
 def test_what_is_no_call_of_messages() -> None:
     assert (ask(b"").refusal, ask(b"").messages) == (("OK", ""), [])
     assert ask(WRONG).refusal == ("INVALID_ARGUMENT", "a frame begins with the byte 7: expected 0, or 1 for a compressed message")
@@ -134,26 +121,17 @@ class Line(Talk):
         return sum(message["type"] == "http.response.body" for message in self.sent)
 
 
-@pytest.mark.parametrize("ends", [0, 1, 3], ids=["before it has sent all", "when it has sent all", "behind a server that does not wait"])
 @on_a_loop
-async def test_a_client_that_goes_ends_its_generators_and_is_not_ahead_of_them(ends: int) -> None:
-    silent, noted = Noted(silent_after=0), Noted()
-    server = served(silent)
-    server.register("ahead", noted.awaiting)
-    line = Line(server, asked("m", 2), asked("m", 2))
-    for _ in range(ends):
-        line.say(b"")
-    await until(lambda: line.bodies == 2)
-    line.go()
-    await asyncio.wait_for(line.task, 20)
-    assert silent.ended == ["cancelled", "finally"] * 2
-    line = Line(server, asked("ahead", 5))
+async def test_the_next_item_is_made_when_the_last_was_taken() -> None:
+    noted = Noted()
+    server = served(noted)
+    line = Line(server, asked("m", 5))
     await until(lambda: line.sent)
     line.takes.clear()
     await until(lambda: noted.made >= 1)
     made = noted.made
     await asyncio.sleep(0.05)
-    assert noted.made <= made + 1  # the next item is made when the last was taken
+    assert noted.made <= made + 1
     line.takes.set()
     line.say(b"")
     await asyncio.wait_for(line.task, 20)

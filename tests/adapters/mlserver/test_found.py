@@ -14,7 +14,6 @@ import pytest
 
 from oip_asgi import Access, InferenceServer, OIPApp
 from tests.support.asking import ask, error, get, outputs
-from tests.support.grpc_ways import Client, blocking, made
 from tests.support.mlserver_folders import SUMS, post, serve, write
 from tests.support.ways import Request, over_asgi
 
@@ -82,16 +81,6 @@ def test_the_index_looks_for_new_models_only_for_who_may_load(sums: Path) -> Non
     assert over_asgi(OIPApp(server), "")(Request("POST", "/repository/models/later/unload", (("x-may", "unload"),), b"{}")).status == 404
     assert [model.name for model in server.models()] == ["sums"]
     assert list_index(server, "metadata load") == ["sums", "later"]
-
-
-def test_the_index_over_grpc_looks_for_new_models_only_for_who_may_load(sums: Path) -> None:
-    server = serve(sums, model_control=True, authorize=LoadsOnly())
-    write(sums / "later", {"implementation": "models.Sums"}, models=SUMS)
-    with blocking(server) as address:
-        for may, names in {"": [], "metadata": ["sums"], "metadata load": ["sums", "later"]}.items():
-            listed = Client(address).ask("RepositoryIndex", made("RepositoryIndexRequest"), metadata=(("x-may", may),)).models
-            assert [model.name for model in listed] == names
-            assert len(server.models()) == (2 if "load" in may else 1)
 
 
 def test_two_who_look_at_once_find_new_models_once(sums: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:

@@ -20,7 +20,7 @@ from tests.support.inside.values import DTYPES, Array, dtype_of, from_bytes, obj
 
 pytestmark = pytest.mark.ci  # as no machine breaks it
 
-examples = settings(max_examples=100)
+examples = settings(max_examples=40)
 
 RAW_INPUT_CONTENTS, RAW_OUTPUT_CONTENTS = 7, 6
 
@@ -129,7 +129,7 @@ LONG_UNKNOWN_FIELD = encode_bytes_head(99, 70_000) + bytes(70_000)
 
 
 @pytest.mark.slow
-@settings(examples, max_examples=400)
+@settings(examples, max_examples=200)
 @given(
     data=requests.map(lambda request: request.SerializeToString()) | damaged() | st.binary(max_size=50),
     filler=st.sampled_from([b"", LONG_UNKNOWN_FIELD]),
@@ -147,7 +147,7 @@ def test_nonsense_is_never_the_servers_fault(client: Client, data: bytes, filler
 
 
 @pytest.mark.slow
-@settings(examples, max_examples=500)
+@settings(examples, max_examples=150)
 @given(data=damaged() | requests.map(lambda request: request.SerializeToString()) | st.binary(max_size=30))
 def test_a_split_request_says_what_the_whole_says(data: bytes) -> None:
     parse = MESSAGES["ModelInferRequest"].FromString
