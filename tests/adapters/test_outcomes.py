@@ -21,8 +21,8 @@ from oip_asgi.prometheus import instrument
 from tests.support.asking import get
 from tests.support.grpc_asgi import call, frame
 from tests.support.grpc_ways import MESSAGES, SERVICE, SERVINGS, Client, wire_request
-from tests.support.inside import is_idle, outcomes, statistics_of, waiting_calls
-from tests.support.limited import Awaiting, Blocking
+from tests.support.inside import is_idle, outcomes, statistics_of
+from tests.support.limited import Blocking
 from tests.support.streaming import KINDS, Noted, serve_stream
 from tests.support.talk import Talk, block_until, until
 from tests.support.ways import Request, Way, ways_into
@@ -159,32 +159,6 @@ def test_what_is_sent_is_counted(name: str, held: Blocking) -> None:
     echo, speaks = statistics_of(server, "echo").snapshot(), statistics_of(server, "speaks").snapshot()
     assert (echo.execution_count, echo.queue.count, echo.success.count, echo.fail.count) == (ROUNDS, ROUNDS, ROUNDS, 0)
     assert (speaks.execution_count, speaks.queue.count, speaks.success.count, speaks.fail.count) == (ROUNDS, ROUNDS, 0, ROUNDS)
-
-
-def test_clients_that_go_while_they_wait_and_while_they_run_are_cancelled() -> None:
-    server = InferenceServer()
-
-    async def main() -> None:
-        model = Awaiting()
-        server.register("m", model, max_concurrency=1)
-        runs = Talk(server)
-        await until(lambda: model.started == 1)
-        waits, begins = Talk(server), Talk(server, body=b"{", ends=False)
-        await until(lambda: waiting_calls(server, "m") == 1)
-        for talk in (waits, runs):
-            talk.go()
-            await talk.task
-        begins.task.cancel()  # the host gives up a request whose body is not there yet
-        with pytest.raises(asyncio.CancelledError):
-            await begins.task
-        model.leave.set()
-        assert (await Talk(server).answer())[0] == 200
-
-    asyncio.run(main())
-    assert is_idle(server)
-    assert outcomes(server) == {"m": {"ok": 1, "cancelled": 3}, "": {}}
-    taken = statistics_of(server, "m").snapshot()
-    assert (taken.fail.count, taken.execution_count) == (2, 2)  # the one whose body never came did not wait for a slot
 
 
 def test_what_is_refused_before_it_is_read_and_questions(held: Blocking) -> None:

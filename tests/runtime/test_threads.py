@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import gc
-import subprocess
-import sys
 import threading
 import time
 import weakref
 from collections.abc import Callable, Iterator
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -184,42 +181,3 @@ def test_a_thread_that_the_system_refuses_takes_no_place_for_good_and_no_job(mon
     outcome.wait()
     assert ran == ["left to the thread that is there"]
     pool.stop()
-
-
-FORKS = """
-import os, threading, time, warnings
-from tests.support.inside.runtime import BlockingIO, Runtime
-
-warnings.simplefilter("ignore", DeprecationWarning)  # of forks beside threads, which is the point
-runtime = Runtime(40)
-
-def run():
-    io = BlockingIO(runtime)
-    return io.complete(io.run(os.getpid, "model", deadline=time.monotonic() + 20))
-
-assert run() == os.getpid()
-for _ in range(2):
-    child = os.fork()
-    if child == 0:
-        together, found = threading.Barrier(8), []
-
-        def ask():
-            together.wait(20)
-            found.append(run())
-
-        threads = [threading.Thread(target=ask) for _ in range(8)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join(30)
-        os._exit(found != [os.getpid()] * 8)
-    assert os.waitpid(child, 0)[1] == 0
-print("none was lost")
-"""
-
-
-def test_no_job_is_lost_behind_a_fork() -> None:
-    done = subprocess.run(
-        [sys.executable, "-c", FORKS], cwd=Path(__file__).parents[2], capture_output=True, text=True, timeout=120, check=False
-    )
-    assert done.stdout == "none was lost\n", done.stderr

@@ -325,11 +325,13 @@ def test_a_server_on_a_unix_socket(tmp_path: Path) -> None:
 
 
 def test_a_url_that_is_none() -> None:
-    expected = r"the url is .*: expected one such as http://host:8000/v2, http\+unix:///run/model.sock/v2 or grpc://host:8001, without"
+    text = "http://host:8000/v2, http+unix:///run/model.sock/v2 or grpc://host:8001, without"
     urls = ["", "127.0.0.1:8000", "ftp://host/v2", "http://user:password@host/v2", "http://host/v2?a=b", "http+unix:///run/v2"]
-    for url in (*urls, "http://host:x/v2", "http://host:65536/v2", "http://[::1/v2", "http://a host/v2"):
+    urls += ["http://host:x/v2", "http://host:65536/v2", "http://[::1/v2", "http://a host/v2"]
+    of_grpc = ["grpc://", "grpc://host", "grpc://user@host:1", "grpc://host:1/v2", "grpcs://host:1?a=b"]
+    for url, expected in {**dict.fromkeys(urls, text), **dict.fromkeys(of_grpc, "grpc://host:8001, or")}.items():
         for kind in (Client, AsyncClient):
-            with pytest.raises(ValueError, match=expected):
+            with pytest.raises(ValueError, match=rf"the url is .*: expected one such as {re.escape(expected)}"):
                 kind(url)
 
 

@@ -14,7 +14,7 @@ from grpc_health.v1 import health_pb2
 
 from oip_asgi import InferenceServer
 from tests.support.grpc_demo import health_of, logged
-from tests.support.grpc_ways import Client, Serving, blocking, made, wire_request
+from tests.support.grpc_ways import Client, Serving, blocking, wire_request
 from tests.support.inside import break_encoding, wait_until_idle, waiting_calls
 from tests.support.talk import block_until
 
@@ -88,22 +88,6 @@ def test_a_queued_call_whose_client_has_gone_never_starts(serving: Serving, way_
         assert client.ask("ModelInfer", wire_request("blocked")).outputs[0].name == "output_0"
     assert blocked.times == 2
     assert not logged(caplog)
-
-
-def test_a_call_that_is_cancelled_while_its_model_loads_never_starts(serving: Serving) -> None:
-    server, load, model = InferenceServer(), Blocked(), Blocked()
-    server.register("blocked", model, load=lambda: load() and None)
-    with serving(server) as address:
-        client = Client(address)
-        call = client.begin("ModelInfer", wire_request("blocked"))
-        assert load.begun.acquire(timeout=30)
-        call.cancel()
-        assert client.ask("ServerLive").live is True  # the server has heard of what was before
-        load.release.set()
-        block_until(lambda: client.ask("ModelReady", made("ModelReadyRequest", name="blocked")).ready)
-        model.release.set()
-        assert client.ask("ModelInfer", wire_request("blocked")).outputs[0].name == "output_0"
-    assert (load.times, model.times) == (1, 1)
 
 
 @ways_out

@@ -7,7 +7,7 @@ import json
 import logging
 import threading
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor, as_completed
+from concurrent.futures import ThreadPoolExecutor
 from itertools import product
 from typing import Any, Literal
 
@@ -53,19 +53,6 @@ async def test_a_house_that_fills_while_the_body_arrives(blocking: Blocking) -> 
     assert (await quick.answer())[0] == 200
 
 
-def test_under_wsgi_the_same_bounds(blocking: Blocking) -> None:
-    server = serve(blocking, max_concurrency=1, max_queue=1)
-    way = over_wsgi(OIPWSGIApp(server), "")
-    with ThreadPoolExecutor(3) as pool:
-        answers = [pool.submit(way, INFER) for _ in range(3)]
-        refused = next(as_completed(answers, 20)).result()
-        assert (refused.status, refused.headers["retry-after"]) == (503, "1")
-        assert way(Request("GET", "/health/ready")).status == 200
-        blocking.leave.set()
-        assert sorted(future.result(20).status for future in answers) == [200, 200, 503]
-    assert (blocking.most, blocking.started) == (1, 2)
-
-
 async def test_first_come_first_served() -> None:
     order: list[int] = []
     leave = threading.Event()
@@ -96,18 +83,6 @@ async def test_a_bad_request_does_not_wait_in_the_queue(blocking: Blocking) -> N
     blocking.leave.set()
     await first.answer()
     assert is_idle(server)
-
-
-@pytest.mark.parametrize("kind", ["async", "inline", "raises"])
-def test_places_are_given_back(kind: str, caplog: pytest.LogCaptureFixture) -> None:
-    async def model() -> int:
-        return 1 // (kind == "async")
-
-    run: Any = "inline" if kind == "inline" else "thread"
-    server = serve((lambda: 1) if kind == "inline" else model, run=run, max_concurrency=1, max_queue=0)
-    statuses = [over_asgi(OIPApp(server), "")(INFER).status for _ in range(3)]
-    assert statuses == [500 if kind == "raises" else 200] * 3
-    caplog.clear()
 
 
 ENDING_KINDS = ("def", "def with a timeout", "inline", "async def", "async def with a timeout")

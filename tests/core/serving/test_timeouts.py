@@ -9,11 +9,10 @@ import logging
 import threading
 import time
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from oip_asgi import Access, InferenceError, InferenceServer, OIPApp, OIPWSGIApp
+from oip_asgi import InferenceError, InferenceServer, OIPApp, OIPWSGIApp
 from tests.support.limited import INFER, Awaiting, Blocking, serve
 from tests.support.metrics import is_idle
 from tests.support.running import ways
@@ -26,19 +25,6 @@ WITH_TIMEOUT = b'{"inputs":[],"parameters":{"timeout":%d}}'
 TOO_LATE = "model 'm' did not answer within {} seconds, the shorter of its own timeout and the request's"
 
 pytestmark = pytest.mark.usefixtures("nothing_is_logged_as_an_error")
-
-
-def test_an_async_model_that_raises_at_its_end(caplog: pytest.LogCaptureFixture) -> None:
-    async def model() -> int:
-        try:
-            return await asyncio.sleep(3600, 1)
-        except asyncio.CancelledError:
-            raise ValueError("while cleaning up") from None
-
-    assert over_asgi(OIPApp(serve(model, timeout=0.01)), "")(INFER).status == 504
-    errors = [record.getMessage() for record in caplog.records if record.levelno == logging.ERROR]
-    assert errors == ["model 'm' failed on a request, after its timeout"]
-    caplog.clear()
 
 
 async def test_a_model_whose_client_has_gone_keeps_its_place_and_what_it_raises_is_not_late(caplog: pytest.LogCaptureFixture) -> None:
@@ -73,20 +59,6 @@ def test_a_thread_that_takes_too_long_keeps_its_place_until_it_ends(way: Callabl
     assert ask(INFER).status == 200
     assert blocking.most == 1
     server.stop()
-
-
-def test_under_wsgi_time_in_the_queue_counts_and_what_timed_out_there_never_starts(blocking: Blocking) -> None:
-    server = serve(blocking, max_concurrency=1, allow_timeout_override=True)
-    ask = over_wsgi(OIPWSGIApp(server), "")
-    with ThreadPoolExecutor(1) as pool:
-        first = pool.submit(ask, INFER)
-        block_until(lambda: blocking.started == 1)
-        answer = ask(Request("POST", INFER.path, (), WITH_TIMEOUT % 20_000))
-        waited = ": the request still waited for its turn, and had not begun to run"
-        assert (answer.status, json.loads(answer.body)) == (504, {"error": TOO_LATE.format("0.02") + waited})
-        blocking.leave.set()
-        assert first.result(20).status == 200
-    assert blocking.started == 1
 
 
 @pytest.mark.parametrize(("seconds", "asked"), [(5, 20_000), (0.02, 5_000_000), (None, 20_000)])
@@ -148,24 +120,6 @@ async def test_a_call_that_ended_too_late_is_not_answered_though_nobody_was_awak
     assert is_idle(server)
 
 
-@pytest.mark.parametrize("pieces", [1, 3])
-async def test_no_part_of_a_body_is_taken_for_a_client_that_goes(pieces: int) -> None:
-    """While somebody is asked, clients are watched by the messages that they send."""
-
-    async def may(access: Access) -> bool:
-        await asyncio.sleep(0.15)
-        return True
-
-    server = InferenceServer(authorize=may)
-    server.register("m", lambda x: x.sum())
-    body = b'{"inputs":[{"name":"x","datatype":"FP32","shape":[3],"data":[1.5,1.5,1.5]}]}'
-    talk = Talk(server, body=None)
-    step = -(-len(body) // pieces)
-    for start in range(0, len(body), step):
-        talk.say(body[start : start + step], ends=start + step >= len(body))
-    assert (await talk.answer())[1]["outputs"][0]["data"] == [4.5]
-
-
 async def test_what_waits_for_a_thread_and_is_given_up_never_starts(blocking: Blocking) -> None:
     server = InferenceServer(worker_threads=1)
     started: list[int] = []
@@ -181,20 +135,6 @@ async def test_what_waits_for_a_thread_and_is_given_up_never_starts(blocking: Bl
     await asyncio.to_thread(server.stop)
     assert started == []
     assert is_idle(server)
-
-
-async def test_a_short_call_is_not_watched() -> None:
-    async def model() -> int:
-        await asyncio.sleep(0)
-        return 1
-
-    server = serve(model)
-    server.register("thread", lambda: 1)
-    for name in ("m", "thread"):
-        talk = Talk(server, name)
-        talk.go()
-        assert (await talk.answer())[0] == 200
-        assert talk.asked == 1
 
 
 @pytest.mark.parametrize("what", ["raises", "says something else"])
