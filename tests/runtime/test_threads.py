@@ -1,18 +1,21 @@
-"""Worker threads by themselves: no job waits long behind one that blocks, and none is lost, in a thread or behind a fork."""
+"""Worker threads, results on their way to who waits for them, and the background loop: nothing waits long, and nothing is lost."""
 
 from __future__ import annotations
 
+import asyncio
 import gc
 import threading
 import time
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from functools import partial
 from typing import Any
 
 import pytest
 
-from tests.support.inside.runtime import PATIENCE, WorkerThreads
+from oip_asgi import InferenceError, InferenceServer
+from tests.support.inside import background_of
+from tests.support.inside.runtime import PATIENCE, BackgroundLoop, Runtime, WorkerThreads
 from tests.support.inside.runtime import threads as threads_module
 
 
@@ -181,3 +184,114 @@ def test_a_thread_that_the_system_refuses_takes_no_place_for_good_and_no_job(mon
     outcome.wait()
     assert ran == ["left to the thread that is there"]
     pool.stop()
+
+
+@pytest.fixture
+def runtime() -> Iterator[Runtime]:
+    made = Runtime(40)
+    yield made
+    made.stop()
+
+
+async def test_a_loop_does_nothing_while_all_threads_are_busy(monkeypatch: pytest.MonkeyPatch) -> None:
+    release, timers = threading.Event(), list[float]()
+    server = InferenceServer(worker_threads=2)
+    server.register("m", lambda: release.wait(20))
+    loop = asyncio.get_running_loop()
+    calls = [asyncio.ensure_future(server.infer("m", {})) for _ in range(5)]
+    await asyncio.sleep(0.1)  # both threads run
+    call_later = loop.call_later
+
+    def count(seconds: float, *more: Any) -> asyncio.TimerHandle:
+        timers.append(seconds)
+        return call_later(seconds, *more)
+
+    monkeypatch.setattr(loop, "call_later", count)
+    await asyncio.sleep(0.2)
+    release.set()
+    assert [answer["output_0"].tolist() for answer in await asyncio.gather(*calls)] == [[True]] * 5
+    await asyncio.to_thread(server.stop)
+    assert len(timers) < 20  # two hundred, if it looked for a free thread each millisecond
+
+
+async def test_a_trip_that_ends_while_all_its_results_are_taken_is_followed_by_another(
+    runtime: Runtime, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The event loop has the interpreter between the moment when a thread sees that its turn is over, and when it says so."""
+    numbers, clock, made = iter(range(3)), time.monotonic, threading.local()
+    is_over, has_taken = threading.Event(), threading.Event()
+
+    def call() -> int | None:
+        number = made.number = next(numbers, None)
+        return number
+
+    def read_clock() -> float:
+        if getattr(made, "number", None) != 1:
+            return clock()
+        made.number = None
+        is_over.set()
+        assert has_taken.wait(20)
+        return clock() + 1
+
+    monkeypatch.setattr(time, "monotonic", read_clock)
+    trips = runtime.here().begin_trips(call, "model", None)
+    assert await trips.take() == 0
+    is_ahead = await asyncio.to_thread(is_over.wait, 0.5)  # else its turn was over before, on a busy machine
+    second, third = trips.take(), None
+    if is_ahead:
+        third = trips.take()
+    has_taken.set()
+    assert await second == 1
+    third = third or trips.take()
+    async with asyncio.timeout(20):
+        assert await third == 2
+
+
+ROUNDS = 2000
+ASKING = 4
+
+
+def stop_while_running(background: BackgroundLoop, run: Callable[[], None], found: list[Any]) -> None:
+    """Stop the loop again and again until threads that use it have ended."""
+    threads = [threading.Thread(target=run, daemon=True) for _ in range(ASKING)]
+    for thread in threads:
+        thread.start()
+    end = time.monotonic() + 60
+    while any(thread.is_alive() for thread in threads):
+        assert time.monotonic() < end, "a run hangs"
+        background.stop()
+        if len(found) % 2:
+            time.sleep(0.0001)
+
+
+def serve_counting(begun: threading.Event) -> InferenceServer:
+    """A model of an asynchronous generator that shows in which task each item is made."""
+    server = InferenceServer()
+
+    @server.model("m")
+    async def m(n: int) -> AsyncIterator[int]:
+        begun.set()
+        for _ in range(n):
+            yield id(asyncio.current_task())
+
+    return server
+
+
+# asyncio's own hook may queue the closing of a generator that a thread drops while its loop is being closed, and Python 3.13 warns of that
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+def test_a_stream_that_races_a_stop_ends(often_switching: None) -> None:
+    server = serve_counting(threading.Event())
+    background = background_of(server)
+    found: list[Any] = []
+
+    def run() -> None:
+        for _ in range(ROUNDS // ASKING // 4):
+            try:
+                found.append(len(list(server.infer_stream_sync("m", {"n": 2}))))
+            except InferenceError as error:
+                found.append(error.status)
+
+    stop_while_running(background, run, found)
+    assert set(found) == {2, 503}
+    assert len(found) == ROUNDS // 4
+    background.stop()
