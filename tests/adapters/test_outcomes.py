@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import threading
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import AsyncIterator, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
@@ -21,8 +21,8 @@ from oip_asgi.prometheus import instrument
 from tests.support.asking import get
 from tests.support.grpc_asgi import call, frame
 from tests.support.grpc_ways import MESSAGES, SERVICE, SERVINGS, Client, wire_request
-from tests.support.inside import is_idle, outcomes, statistics_of
 from tests.support.limited import Blocking
+from tests.support.metrics import is_idle, outcomes
 from tests.support.streaming import KINDS, Noted, serve_stream
 from tests.support.talk import Talk, block_until, until
 from tests.support.ways import Request, Way, ways_into
@@ -141,10 +141,10 @@ def test_what_is_sent_is_counted(name: str, held: Blocking) -> None:
         statuses = list(threads.map(lambda request: send(*request), requests))
         held.leave.set()
         sent = [*zip((model for model, _ in requests), statuses, strict=True), ("full", holds.result(30))]
-    expected: dict[str, Counter[str]] = {model: Counter() for model in outcomes(server)}
+    expected: dict[str, Counter[str]] = defaultdict(Counter)
     for model, status in sent:
         expected["" if model == "unknown" else model][OUTCOME[status]] += 1
-    assert outcomes(server) == {model: dict(counted) for model, counted in expected.items()}
+    assert {model: outcomes(server, model) for model in expected} == expected
     assert expected == {
         "echo": {"ok": ROUNDS, "invalid": 3 * ROUNDS},
         "inline": {"ok": ROUNDS},
@@ -156,9 +156,10 @@ def test_what_is_sent_is_counted(name: str, held: Blocking) -> None:
         "full": {"ok": 1, "busy": ROUNDS},
         "": {"invalid": ROUNDS},
     }
-    echo, speaks = statistics_of(server, "echo").snapshot(), statistics_of(server, "speaks").snapshot()
-    assert (echo.execution_count, echo.queue.count, echo.success.count, echo.fail.count) == (ROUNDS, ROUNDS, ROUNDS, 0)
-    assert (speaks.execution_count, speaks.queue.count, speaks.success.count, speaks.fail.count) == (ROUNDS, ROUNDS, 0, ROUNDS)
+    for model, succeeded in (("echo", ROUNDS), ("speaks", 0)):
+        [stats] = get(server, f"/models/{model}/stats")[1]["model_stats"]
+        counts = [stats["inference_stats"][name]["count"] for name in ("queue", "success", "fail")]
+        assert (stats["execution_count"], counts) == (ROUNDS, [ROUNDS, succeeded, ROUNDS - succeeded])
 
 
 def test_what_is_refused_before_it_is_read_and_questions(held: Blocking) -> None:
@@ -167,14 +168,13 @@ def test_what_is_refused_before_it_is_read_and_questions(held: Blocking) -> None
     for path in ("", "/models/unknown", "/models/unknown/ready", "/models/unknown/stats", "/models/echo", "/models/echo/ready"):
         way(Request("GET", path))
     assert way(Request("GET", "/models/echo/infer")).status == 405
-    assert not any(outcomes(server).values())  # of what is no inference
+    assert not any(outcomes(server, model) for model in ("echo", ""))  # of what is no inference
     assert way(Request("POST", "/models/echo/infer", (), b" " * (10**6 + 1))).status == 413
     with SERVINGS["grpc"](server) as address:
         assert Client(address).refusal("ModelInfer", b"\xff\xff")[0] == "INVALID_ARGUMENT"
     for action in ("infer_stream", "generate", "generate_stream"):
         assert way(Request("POST", f"/models/unknown/{action}", (), b"{}")).status == 404
-    counted = outcomes(server)
-    assert (counted["echo"], counted[""]) == ({"invalid": 1}, {"invalid": 4})
+    assert (outcomes(server, "echo"), outcomes(server, "")) == ({"invalid": 1}, {"invalid": 4})
 
 
 def test_calls_from_python_are_counted(held: Blocking) -> None:
@@ -186,7 +186,7 @@ def test_calls_from_python_are_counted(held: Blocking) -> None:
             server.infer_sync(model, wrong)
     with pytest.raises(InferenceError):
         list(server.infer_stream_sync("unknown", {}))
-    assert (outcomes(server)["echo"], outcomes(server)[""]) == ({"ok": 1, "invalid": 1}, {"invalid": 2})
+    assert (outcomes(server, "echo"), outcomes(server, "")) == ({"ok": 1, "invalid": 1}, {"invalid": 2})
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -278,11 +278,11 @@ def test_times_add_up(held: Blocking) -> None:
     send = over_http(ways_into(server)["OIPApp"])
     for model in ("echo", "inline", "awaited"):
         assert send(model, GOOD) == 200
-        taken = statistics_of(server, model).snapshot()
-        stages = (taken.queue, taken.compute_input, taken.compute_infer, taken.compute_output)
-        assert [stage.count for stage in stages] == [1, 1, 1, 1]
-        assert all(stage.seconds >= 0 for stage in stages)
-        assert np.isclose(sum(stage.seconds for stage in stages), taken.success.seconds)
+        taken = get(server, f"/models/{model}/stats")[1]["model_stats"][0]["inference_stats"]
+        stages = [taken[name] for name in ("queue", "compute_input", "compute_infer", "compute_output")]
+        assert [stage["count"] for stage in stages] == [1, 1, 1, 1]
+        assert all(stage["ns"] >= 0 for stage in stages)
+        assert abs(sum(stage["ns"] for stage in stages) - taken["success"]["ns"]) < 10  # which are rounded
 
 
 def test_a_model_that_is_unloaded_or_registered_again_counts_from_zero(held: Blocking) -> None:
@@ -290,16 +290,16 @@ def test_a_model_that_is_unloaded_or_registered_again_counts_from_zero(held: Blo
     send = over_http(ways_into(server)["OIPApp"])
     assert send("echo", GOOD) == 200
     server.unload_sync("echo")
-    assert outcomes(server)["echo"] == {}
+    assert outcomes(server, "echo") == {}
     assert send("echo", GOOD) == 503
     server.load_sync("echo")
     assert send("echo", GOOD) == 200
-    assert outcomes(server)["echo"] == {"busy": 1, "ok": 1}
+    assert outcomes(server, "echo") == {"busy": 1, "ok": 1}
     server.unregister_sync("echo")
     assert send("echo", GOOD) == 404
     server.register("echo", lambda x: x)
     assert send("echo", GOOD) == 200
-    assert (outcomes(server)["echo"], outcomes(server)[""]) == ({"ok": 1}, {"invalid": 1})
+    assert (outcomes(server, "echo"), outcomes(server, "")) == ({"ok": 1}, {"invalid": 1})
 
 
 NumberSender = Callable[[float], float]

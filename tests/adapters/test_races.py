@@ -14,7 +14,7 @@ from typing import Any, Final, Literal, TypeAlias, get_args
 import pytest
 
 from oip_asgi import OIPWSGIApp
-from tests.support.inside import outcomes, waiting_calls
+from tests.support.metrics import outcomes, waiting_calls
 from tests.support.races import BODY, KINDS, MANNERS, STREAMS, WAYS, Asked, Cancelling, Kind, Manner, Racer, Way
 from tests.support.talk import until
 from tests.support.ways import Request, over_wsgi
@@ -123,7 +123,7 @@ async def run_case(way: Way, kind: Kind, race: Race, manner: Manner, seconds: fl
     has_own = asked.task.cancelling() == asked.cancels and not racer.strays
     racer.let_go()
     await until(lambda: not racer.list_unfinished().keys() - {"tasks", "watched clients"})
-    counted = outcomes(racer.server)["m"]
+    counted = outcomes(racer.server)
     after = "none"
     for _ in range(9):  # where it has little time, a busy machine may be late
         if after != "200":
@@ -167,7 +167,7 @@ async def wait_for_slot(way: Way, kind: Kind, race: Race) -> tuple[str, Seen]:
     first = Asked(racer, kind, way)
     await until(lambda: racer.begun)
     asked = Asked(racer, kind, way)
-    await until(lambda: waiting_calls(racer.server, "m") or "lookups of m" in racer.list_unfinished() or asked.task.done())
+    await until(lambda: waiting_calls(racer.server) or "lookups of m" in racer.list_unfinished() or asked.task.done())
     if race == "gone":
         asked.gone.set()
     if race == "cancel":
@@ -176,7 +176,7 @@ async def wait_for_slot(way: Way, kind: Kind, race: Race) -> tuple[str, Seen]:
     racer.let_go()
     other = await first.end()
     await until(lambda: not racer.list_unfinished())
-    counted = outcomes(racer.server)["m"]
+    counted = outcomes(racer.server)
     after = await Asked(racer, kind, way).end()
     racer.server.stop()
     return other, (end, counted, asked.task.cancelling() == asked.cancels, after)
@@ -217,7 +217,7 @@ def test_a_deadline_under_wsgi_leaves_nothing_behind(kind: Kind, manner: Manner)
         assert answer.status == 504 or (kind in STREAMS and b'"error"' in answer.body)
         racer.let_go()
         await until(lambda: not racer.list_unfinished())
-        assert outcomes(racer.server)["m"] == {"timeout": 1}
+        assert outcomes(racer.server) == {"timeout": 1}
         racer.server.stop()
 
     asyncio.run(main())
@@ -244,7 +244,7 @@ def test_a_request_that_is_cancelled_wherever_it_waits_leaves_nothing_behind(way
         asked = Asked(racer, kind, way, wrap)
         end = await asked.end()
         await until(lambda: not racer.list_unfinished())
-        counted, cancels, begun = outcomes(racer.server)["m"], cancelling[0].cancels, racer.begun
+        counted, cancels, begun = outcomes(racer.server), cancelling[0].cancels, racer.begun
         after = await Asked(racer, kind, way).end()
         await until(lambda: not racer.list_unfinished())
         racer.server.stop()

@@ -33,7 +33,7 @@ from oip_asgi.django import urls
 from oip_asgi.flask import blueprint
 from oip_asgi.prometheus import instrument
 from tests.support.host_ways import configure_django, flask_app, host_ways
-from tests.support.inside import is_idle
+from tests.support.metrics import is_idle
 from tests.support.streaming import KINDS, Noted, numbers, serve_stream
 from tests.support.talk import Talk, block_until, until
 from tests.support.threads import serving

@@ -15,7 +15,8 @@ from grpc_health.v1 import health_pb2
 from oip_asgi import InferenceServer
 from tests.support.grpc_demo import health_of, logged
 from tests.support.grpc_ways import Client, Serving, blocking, wire_request
-from tests.support.inside import break_encoding, wait_until_idle, waiting_calls
+from tests.support.inside import break_encoding
+from tests.support.metrics import is_idle, waiting_calls
 from tests.support.talk import block_until
 
 ways_out = pytest.mark.parametrize("way_out", ["cancelled", pytest.param("deadline", marks=pytest.mark.slow)])
@@ -102,7 +103,7 @@ def test_a_blocking_server_leaves_a_model_with_a_timeout_to_itself_once_its_clie
         leave(call, way_out)
         assert client.ask("ServerLive", timeout=10).live is True
         blocked.release.set()
-        wait_until_idle(server, "blocked")
+        block_until(lambda: is_idle(server))
 
 
 def test_a_model_in_its_thread_holds_up_nothing_else_and_ends_after_its_call(serving: Serving, caplog: pytest.LogCaptureFixture) -> None:

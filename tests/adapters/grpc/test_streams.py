@@ -16,12 +16,13 @@ import pytest
 from oip_asgi import InferenceContext, InferenceError, InferenceServer, TensorSpec
 from tests.support.grpc_asgi import STREAM as METHOD
 from tests.support.grpc_ways import MESSAGES, SERVINGS, Client, wire_request
-from tests.support.inside import is_idle, outcomes
-from tests.support.inside.grpc import MOST_UNANSWERED
+from tests.support.metrics import is_idle, outcomes
 from tests.support.streaming import Noted
 from tests.support.talk import block_until
 from tests.support.threads import mounted
 
+MOST_UNANSWERED = 64
+"""How many requests of one call are read before one of them is answered."""
 WANTS_FINAL = {"triton_enable_empty_final_response": {"bool_param": True}}
 
 
@@ -227,7 +228,7 @@ def test_errors_name_the_model_and_the_request_and_the_call_goes_on(address: str
         assert said(call.next()) == ("b", "", text)
         call.send("quick", 5)
         assert said(call.next()) == ("", [5], True)
-    assert outcomes(models.server)[""] == {"invalid": 3}
+    assert outcomes(models.server, "") == {"invalid": 3}
     assert "secret" in caplog.text
 
 

@@ -19,8 +19,8 @@ from oip_asgi.grpc import OIPGRPCApp
 from tests.support.grpc_asgi import GRPC, INFER, REFLECTION, WEB, WEB_TEXT, Got, call, frame
 from tests.support.grpc_asgi import STREAM as PATH
 from tests.support.grpc_ways import MESSAGES, SERVICE, wire_request
-from tests.support.inside import is_idle
 from tests.support.loops import on_a_loop
+from tests.support.metrics import is_idle
 from tests.support.streaming import Noted
 from tests.support.talk import Talk, until
 
