@@ -79,7 +79,6 @@ class Traced:
         instrument(self.server, self.provider)
 
     def ask(self, *requests: Request, adapter: str = "asgi") -> list[int]:
-        """The statuses of requests that are sent at once."""
         way: Way = over_asgi(ASGIMiddleware(OIPApp(self.server), tracer_provider=self.provider), "")
         if adapter == "wsgi":
             way = over_wsgi(WSGIMiddleware(OIPWSGIApp(self.server), tracer_provider=self.provider), "")
@@ -128,12 +127,10 @@ def infer(model: str, body: bytes = b'{"id":"r-1","inputs":[]}', parent: str = P
 
 
 def infer_in(number: int, model: str, body: bytes) -> Request:
-    """In a trace of its own."""
     return infer(model, body, f"00-{number:032x}-{number:016x}-01")
 
 
 def ids(span: ReadableSpan) -> tuple[int, int]:
-    """Those of its trace and of itself."""
     assert span.context is not None
     return span.context.trace_id, span.context.span_id
 

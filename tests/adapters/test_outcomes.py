@@ -118,7 +118,6 @@ def held() -> Iterator[Blocking]:
 
 
 def responses_of(server: InferenceServer, model: str = "m") -> dict[str, dict[str, int]]:
-    """The responses of a model by their index and how they ended."""
     [stats] = get(server, f"/models/{model}/stats")[1]["model_stats"]
     ends = ("success", "fail", "cancel", "empty_response")
     return {
@@ -335,8 +334,6 @@ def value_of(response: Any) -> float:
 
 
 def list_senders(server: InferenceServer, stack: ExitStack) -> list[NumberSender]:
-    """One for each adapter."""
-
     def over_http(way: Way) -> NumberSender:
         return lambda number: float(json.loads(way(infer("m", body_of(number))).body)["outputs"][0]["data"][0])
 

@@ -90,7 +90,6 @@ async def ask_over_grpc(server: InferenceServer, model: str, inputs: list[Any], 
 
 
 def starts_threads(ask: Callable[[InferenceServer], Coroutine[Any, Any, None]]) -> bool:
-    """Whether the first request to a server starts a worker thread."""
     server = make_server()
     before = {*threading.enumerate()}
     asyncio.run(ask(server))

@@ -70,8 +70,6 @@ def send(server: InferenceServer, request: Request = EMPTY) -> int:
 
 
 class Page:
-    """A page, parsed."""
-
     def __init__(self, registry: CollectorRegistry) -> None:
         write_numbers()  # which a thread does every second
         self.families = list(parse_text(generate_latest(registry).decode()))

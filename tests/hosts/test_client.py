@@ -48,7 +48,6 @@ def demo() -> InferenceServer:
 
 @contextmanager
 def serving_wsgi(app: Any) -> Iterator[int]:
-    """werkzeug's server around an application."""
     server = make_server("127.0.0.1", 0, app, threaded=True)
     thread = threading.Thread(target=server.serve_forever)
     thread.start()

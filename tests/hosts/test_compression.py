@@ -27,7 +27,6 @@ CHANGED = ("content-encoding", "content-length", "vary", "etag")
 
 @pytest.fixture(scope="module")
 def hosts() -> Iterator[dict[str, Way]]:
-    """Those with gzip, and one without."""
     server, plain, app = table_server([]), FastAPI(), FastAPI()
     app.add_middleware(GZipMiddleware, minimum_size=0)
     for each in (plain, app):

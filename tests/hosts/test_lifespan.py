@@ -37,7 +37,6 @@ Events: TypeAlias = list[str]
 
 
 def noting(events: Events) -> InferenceServer:
-    """A server whose model notes in `events` when it is loaded."""
     server = InferenceServer()
     server.register("echo", lambda x: {"x": x}, load=lambda: events.append("load"))
     return server
@@ -52,8 +51,6 @@ async def ask(app: Any, path: str = "/v2/health/ready") -> int:
 
 
 def lifespan_of(events: Events) -> Any:
-    """A host's own lifespan, which notes in `events`."""
-
     @asynccontextmanager
     async def lifespan(app: Any) -> AsyncIterator[dict[str, Any]]:
         events.append("host starts")

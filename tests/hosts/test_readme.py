@@ -37,7 +37,6 @@ KEY = (("x-api-key", "s3cret"),)
 
 @pytest.fixture
 def models(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The modules that the first answers import."""
     for name in ("models", "key"):
         module = ModuleType(name)
         monkeypatch.setitem(sys.modules, name, module)

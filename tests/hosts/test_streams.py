@@ -73,7 +73,6 @@ def late(seconds: float) -> bytes:
 
 
 def ask_wsgi(app: Any, body: bytes, prefix: str = "", coding: str = "identity") -> Any:
-    """The pieces of a stream, whose head is there."""
     headers = [("accept-encoding", coding)]
     environ = EnvironBuilder(path=f"{prefix}/models/m/generate_stream", method="POST", data=body, headers=headers).get_environ()
     started: list[str] = []
@@ -202,7 +201,7 @@ def test_flask_streams_within_its_context_and_a_client_that_goes_ends_the_genera
     assert len(list(chunks)) == 2
     response.close()
     assert (noted.ended, is_idle(server)) == (["finally"], True)
-    assert len(torn_down) == before + 1  # the stream's own, behind its end
+    assert len(torn_down) == before + 1  # the stream's own, after its end
     response = app.test_client().post("/v2/models/m/generate_stream", data=NINE, buffered=False)
     next(iter(response.iter_encoded()))
     response.close()

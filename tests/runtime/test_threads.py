@@ -20,8 +20,6 @@ from tests.support.inside.runtime import threads as threads_module
 
 
 class Outcome:
-    """A job, and how often it has run."""
-
     def __init__(self, function: Callable[[], Any]) -> None:
         self._function = function
         self.has_come = threading.Event()
@@ -48,8 +46,6 @@ def pool() -> Iterator[WorkerThreads]:
 
 
 class Blocked:
-    """A job that blocks until it is let go."""
-
     def __init__(self, pool: WorkerThreads) -> None:
         self.leave = threading.Event()
         self._entered = threading.Event()
@@ -63,8 +59,6 @@ class Blocked:
 
 
 class Clock:
-    """Stands until a test moves it."""
-
     def __init__(self) -> None:
         self.now = 0.0
 
@@ -252,7 +246,6 @@ ASKING = 4
 
 
 def stop_while_running(background: BackgroundLoop, run: Callable[[], None], found: list[Any]) -> None:
-    """Stop the loop again and again until threads that use it have ended."""
     threads = [threading.Thread(target=run, daemon=True) for _ in range(ASKING)]
     for thread in threads:
         thread.start()

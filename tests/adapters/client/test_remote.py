@@ -35,13 +35,11 @@ Far = Callable[[httpx2.Request], httpx2.Response]
 
 
 def in_process(far: InferenceServer | Far) -> httpx2.AsyncClient:
-    """A client of a server in this process, or of a function that answers."""
     transport: Any = httpx2.ASGITransport(OIPApp(far)) if isinstance(far, InferenceServer) else httpx2.MockTransport(far)
     return httpx2.AsyncClient(transport=transport, base_url="http://far")
 
 
 def in_front_of(far: InferenceServer | Far, *models: str, **options: Any) -> InferenceServer:
-    """A server whose models are the other one's."""
     server, http = InferenceServer(), in_process(far)
     of_remote = {name: options.pop(name) for name in ("forward", "stream", "wait", "version") if name in options}
     for model in models:
@@ -50,8 +48,6 @@ def in_front_of(far: InferenceServer | Far, *models: str, **options: Any) -> Inf
 
 
 def answering(status: int, body: Any = None, **headers: str) -> Far:
-    """A server with the model `m`, whose inference is answered so."""
-
     def answer(request: httpx2.Request) -> httpx2.Response:
         if request.method == "GET":
             metadata = {"name": "m", "inputs": [{"name": "x", "datatype": "FP32", "shape": [-1, 2]}], "outputs": OUTPUTS}

@@ -91,8 +91,6 @@ class Far:
 
 
 class Near:
-    """A server whose model `m` is that of others."""
-
     def __init__(self, url: str | Sequence[str], **options: Any) -> None:
         of_remote = {name: options.pop(name) for name in ("forward", "retry") if name in options}
         self.server = InferenceServer()
@@ -331,8 +329,6 @@ async def test_a_server_that_is_not_there_is_asked_at_most_every_five_seconds() 
 
 
 def asked(url: str, *, times: int = 1) -> list[InferenceResponse | InferenceError]:
-    """What a model of the server answers, on one event loop."""
-
     async def ask_all() -> list[InferenceResponse | InferenceError]:
         answers: list[InferenceResponse | InferenceError] = []
         async with near(url) as server:
@@ -352,7 +348,6 @@ def values(answers: Sequence[InferenceResponse | InferenceError]) -> list[Any]:
 
 @asynccontextmanager
 async def near(url: str, model: str = "m", **options: Any) -> AsyncIterator[InferenceServer]:
-    """A server with the model of another one."""
     server = InferenceServer(max_body_bytes=None)
     server.register(model, load=remote(url, model, wait=0), **options)
     async with server.lifespan():

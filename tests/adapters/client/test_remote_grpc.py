@@ -78,8 +78,6 @@ Ask = Callable[[InferenceServer], Any]
 
 
 def asked(url: str, model: str, ask: Ask, **options: Any) -> Any:
-    """What an `async def` gets from a server with the model."""
-
     async def run() -> Any:
         near = InferenceServer()
         near.register(model, load=remote(url, model, wait=0), **options)

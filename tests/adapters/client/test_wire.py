@@ -232,7 +232,7 @@ def test_events_in_any_pieces(connect: Any) -> None:
         (b'data: {"error":"no more"}\n\n', "no more"),
     ],
 )
-def test_an_error_at_the_end_of_a_stream_comes_behind_its_responses(end: bytes, error: str) -> None:
+def test_an_error_at_the_end_of_a_stream_comes_after_its_responses(end: bytes, error: str) -> None:
     with Peer([STREAM, EVENT + end, CLOSE]).listening() as url, Client(url) as client:
         responses = client.stream("m", {})
         assert next(responses)["y"].tolist() == [1.5]

@@ -256,8 +256,6 @@ def test_health_and_reflection_are_served_unless_they_are_left_out() -> None:
 
 
 class NotedInflate:
-    """A decompressor that notes the threads in which it runs."""
-
     make, threads = zlib.decompressobj, set[str]()
 
     def __init__(self, window: int) -> None:

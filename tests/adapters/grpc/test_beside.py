@@ -30,7 +30,7 @@ async def pass_on(request: Request, call_next: Callable[[Request], Awaitable[Res
 
 
 def covered(server: InferenceServer) -> FastAPI:
-    """An application with the protocol behind middleware that drops trailers, and reads what comes behind the body."""
+    """An application with the protocol behind middleware that drops trailers, and reads what comes after the body."""
     app = FastAPI()
     OIPApp(server).install(app, "/v2", grpc=True)
     app.middleware("http")(pass_on)

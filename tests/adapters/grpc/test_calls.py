@@ -23,8 +23,6 @@ ways_out = pytest.mark.parametrize("way_out", ["cancelled", pytest.param("deadli
 
 
 class Held:
-    """An async model that says when it has begun, waits for ever, and says when it is cancelled."""
-
     def __init__(self) -> None:
         self.begun = threading.Event()
         self.cancelled = threading.Event()
@@ -39,8 +37,6 @@ class Held:
 
 
 class Blocked:
-    """A model that holds its thread until it is let go, and counts how often it has begun."""
-
     def __init__(self) -> None:
         self.begun = threading.Semaphore(0)
         self.release = threading.Event()

@@ -27,8 +27,6 @@ WANTS_FINAL = {"triton_enable_empty_final_response": {"bool_param": True}}
 
 
 class Call:
-    """One call of a client's, which sends and receives message by message."""
-
     def __init__(self, address: str, **options: Any) -> None:
         self._requests: queue.SimpleQueue[Any] = queue.SimpleQueue()
         self.channel = grpc.insecure_channel(address)
@@ -55,7 +53,6 @@ class Call:
         return next(self.call)
 
     def rest(self) -> list[Any]:
-        """What comes until the server ends the call."""
         return list(self.call)
 
 
@@ -69,8 +66,6 @@ def said(message: Any) -> Any:
 
 
 class Models:
-    """A server with models that the tests hold back and let go."""
-
     def __init__(self) -> None:
         self.server = InferenceServer()
         self.noted = Noted()
@@ -285,7 +280,7 @@ def test_the_next_item_is_made_when_the_last_was_written(address: str, models: M
 
 
 @pytest.mark.parametrize(("address", "kind"), [("grpc", "async def"), ("grpc.aio", "def")], indirect=["address"])
-def test_a_client_that_does_not_read_holds_no_slot_behind_the_deadline(address: str, models: Models, kind: str) -> None:
+def test_a_client_that_does_not_read_holds_no_slot_after_the_deadline(address: str, models: Models, kind: str) -> None:
     def blocking(n: Any) -> Iterator[Any]:
         for _ in range(int(n[0])):
             yield np.zeros(100_000)

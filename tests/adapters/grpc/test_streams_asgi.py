@@ -41,7 +41,6 @@ def served(noted: Noted) -> InferenceServer:
 
 
 def ask(body: bytes, content_type: str = GRPC, size: int = 10**6, headers: Any = ()) -> Got:
-    """The answer to a body that comes in chunks of some size."""
     server = served(Noted())
     chunks = [body[start : start + size] for start in range(0, len(body), size)]
     got = asyncio.run(call(OIPGRPCApp(server), PATH, chunks, content_type, headers))
@@ -187,7 +186,7 @@ async def test_one_message_is_written_at_a_time_and_everybody_has_a_turn() -> No
 
 
 @on_a_loop
-async def test_nothing_is_written_behind_the_error_that_ends_a_call_nor_cut_off_by_it() -> None:
+async def test_nothing_is_written_after_the_error_that_ends_a_call_nor_cut_off_by_it() -> None:
     noted, cut = Noted(), list[bool]()
     server = served(noted)
 

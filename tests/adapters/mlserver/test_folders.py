@@ -38,7 +38,6 @@ def iris() -> Any:
 
 
 def serve_estimator(folder: Path, model: Any, **settings: Any) -> InferenceServer:
-    """A server of a folder with an estimator, called m."""
     write(folder, {"name": "m", "implementation": "mlserver_sklearn.SKLearnModel", **settings})
     joblib.dump(model, folder / "model.joblib")
     return serve(folder)
@@ -73,8 +72,6 @@ DECLARED = [{"name": name, "datatype": "FP64", "shape": [-1]} for name in COLUMN
 
 
 class Clip(TransformerMixin, BaseEstimator):  # type: ignore[misc]
-    """A step that keeps no names."""
-
     def fit(self, x: Any, y: Any = None) -> Clip:
         return self
 

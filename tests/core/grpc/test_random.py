@@ -117,7 +117,6 @@ requests = st.builds(
 
 @st.composite
 def damaged(draw: st.DrawFn) -> bytes:
-    """A request's bytes, of which a few were changed."""
     data = bytearray(draw(requests).SerializeToString())
     for place in draw(st.lists(st.integers(0, max(0, len(data) - 1)), max_size=3)):
         data[place : place + 1] = draw(st.binary(max_size=2))

@@ -48,8 +48,8 @@ DEAR: dict[str, tuple[Callable[[], bytes], str]] = {
     "dimensions": (lambda: tensor(sized(3, b"\1" * SIZE)), "the shape of an input has more than 64 dimensions"),
     "dimensions one by one": (lambda: tensor(b"\x18\1" * SIZE), "the request has more than 50000 dimensions"),
     "an end in the middle": (lambda: b"\x2a\x00" * (SIZE // 4) + b"\x2a", "the request has more than 50000 inputs"),
-    "inputs behind a group": (lambda: b"\x4b\x4c" + b"\x2a\x00" * (SIZE // 4), "the request has more than 50000 inputs"),
-    "inputs behind a group with what is no input": (
+    "inputs after a group": (lambda: b"\x4b\x4c" + b"\x2a\x00" * (SIZE // 4), "the request has more than 50000 inputs"),
+    "inputs after a group with what is no input": (
         lambda: b"\x4b\x2a\x01\xff\x4c" + b"\x2a\x00" * (SIZE // 4),
         "the request cannot be parsed",
     ),
@@ -97,8 +97,6 @@ def test_a_request_to_load_may_be_long_and_has_few_fields() -> None:
 
 
 class Host(NamedTuple):
-    """A server, and a client for each way into it."""
-
     clients: dict[str, Client | ASGIClient]
     sizes: list[int]
     """How many elements each call of its model had."""

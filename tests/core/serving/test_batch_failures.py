@@ -135,7 +135,7 @@ class Midway:
 
 @kinds
 @pytest.mark.parametrize("goes", [0, 1])
-async def test_who_goes_behind_the_start_costs_the_others_nothing(is_async: bool, goes: int) -> None:
+async def test_who_goes_after_the_start_costs_the_others_nothing(is_async: bool, goes: int) -> None:
     midway = Midway()
     held = Held(midway.wait, is_async=True) if is_async else Held(midway)
     tasks = await held.waiting(rows(1), rows(2), rows(3))

@@ -345,7 +345,7 @@ def test_a_batched_model_may_call_others_and_not_itself_for_ever() -> None:
     block_until(lambda: is_idle(server))
 
 
-def test_a_cache_and_classification_stand_before_and_behind_a_batch() -> None:
+def test_a_cache_and_classification_stand_before_and_after_a_batch() -> None:
     held = Held(lambda x: np.hstack([x, -x]), cache=ResponseCache(max_bytes=10**6))
 
     def ask(number: float, **parameters: Any) -> dict[str, Any]:

@@ -320,7 +320,7 @@ def test_what_goes_wrong_leaves_no_garbage(
     way(server, model, body, coding, stays)
     with collecting() as garbage:
         assert way(server, model, body, coding, stays) == expected
-        server.stop()  # what runs behind its deadline has ended
+        server.stop()  # what runs after its deadline has ended
     assert ours(garbage) == []
 
 

@@ -182,8 +182,6 @@ def test_a_model_that_is_loading_is_named_too(server: InferenceServer, caplog: p
 
 
 class Mute(Exception):
-    """An exception that cannot say what it is."""
-
     def __str__(self) -> str:
         raise RuntimeError("no text")
 

@@ -233,7 +233,7 @@ def test_models_that_wait_run_many_at_once(name: str, action: str, size: int) ->
 
 
 STARTED = 0.9
-"""Seconds of a timeout behind which a model in a thread must have begun, on a machine that others keep busy too."""
+"""Seconds of a timeout after which a model in a thread must have begun, on a machine that others keep busy too."""
 WITH_TIMEOUT = b'{"inputs":[],"parameters":{"timeout":%d}}'
 TOO_LATE = "model 'm' did not answer within {} seconds, the shorter of its own timeout and the request's"
 

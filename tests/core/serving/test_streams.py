@@ -337,7 +337,7 @@ def test_each_item_leaves_as_if_it_were_the_only_one(name: str, action: str, kin
         ("one", np.array([1]), TensorSpec("y", "BYTES", [1])),
     ],
 )
-def test_a_wrong_item_behind_right_ones_ends_the_stream(
+def test_a_wrong_item_after_right_ones_ends_the_stream(
     item: Any, wrong: Any, spec: TensorSpec | None, kind: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     items: Callable[[], Iterable[Any]] = lambda: [item, item, item, item, wrong, item]  # noqa: E731
@@ -367,7 +367,6 @@ async def take_one(server: InferenceServer) -> Talk:
 
 
 async def settle(noted: Noted) -> int:
-    """How many items there are when no more are made."""
     made = -1
     while made != noted.made:
         made = noted.made
@@ -376,7 +375,6 @@ async def settle(noted: Noted) -> int:
 
 
 def counts(server: InferenceServer) -> dict[str, int]:
-    """How many responses ended in each way."""
     [stats] = get(server, "/models/m/stats")[1]["model_stats"]
     found: Counter[str] = Counter()
     for responses in stats["response_stats"].values():
@@ -386,7 +384,7 @@ def counts(server: InferenceServer) -> dict[str, int]:
 
 def test_a_generator_is_two_items_ahead_of_a_client_that_does_not_read() -> None:
     async def stop_after_one() -> int:
-        """How many items there are behind the one that is being sent."""
+        """How many items there are after the one that is being sent."""
         noted = Noted()
         server = serve_stream(noted.blocking)
         talk = await take_one(server)

@@ -27,7 +27,6 @@ pytestmark = pytest.mark.usefixtures("often_switching")
 
 
 def together(*works: Callable[[], object]) -> None:
-    """Run functions at the same time, each in a thread of its own."""
     raised: list[BaseException] = []
 
     def run(work: Callable[[], object]) -> None:

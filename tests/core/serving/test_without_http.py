@@ -427,8 +427,6 @@ class Ring:
         return model
 
     def ask(self, *names: str) -> list[Any]:
-        """Ask models at the same time. Returns the output of each, or its error."""
-
         async def main() -> list[Any]:
             asks = [self.server.infer(name, {"x": np.ones((1, 1), "i4")}) for name in names]
             return await asyncio.wait_for(asyncio.gather(*asks, return_exceptions=True), 20)
