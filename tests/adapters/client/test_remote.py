@@ -271,33 +271,28 @@ def test_other_errors_are_those_of_a_gateway(caplog: pytest.LogCaptureFixture) -
         assert (record.exc_info, vars(record)["oip_request_id"], vars(record)["oip_model"]) == (None, "a\\nb", "m")
 
 
-def test_a_broken_answer_is_502(caplog: pytest.LogCaptureFixture) -> None:
-    whole = {**OUTPUTS[0], "shape": [1, 2], "data": [1, 2]}
-    wrong: list[Any] = [[{**whole, "shape": [1, 3], "data": [1, 2, 3]}], [{**whole, "datatype": "INT64"}], [{**whole, "name": "z"}]]
-    wrong += [[{**whole, "data": ["a", 2]}], [whole] * 2, []]
-    bodies = [b"<html>", {"model_name": "m"}, *({"model_name": "m", "outputs": each} for each in wrong)]
-    for number, body in enumerate(bodies, 1):
-        answer = ask(in_front_of(answering(200, body), "m"), "m", x=GOOD)
-        assert error(answer) == (502, "model 'm' failed: its server gave a broken answer"), body
-        assert len(logged(caplog)) == number
+WHOLE = {**OUTPUTS[0], "shape": [1, 2], "data": [1, 2]}
+WRONG: list[Any] = [[{**WHOLE, "shape": [1, 3], "data": [1, 2, 3]}], [{**WHOLE, "datatype": "INT64"}], [{**WHOLE, "name": "z"}]]
+WRONG += [[{**WHOLE, "data": ["a", 2]}], [WHOLE] * 2, []]
+BROKEN = [b"<html>", {"model_name": "m"}, *({"model_name": "m", "outputs": each} for each in WRONG)]
 
 
-def test_a_connection_that_fails_is_502_one_that_is_late_504_and_none_503(caplog: pytest.LogCaptureFixture) -> None:
-    cases = [
-        (httpx2.ConnectError("refused"), 503, "cannot be reached"),
-        (httpx2.ReadError("reset"), 502, "gave no whole answer"),
-        (httpx2.RemoteProtocolError("no HTTP"), 502, "gave no whole answer"),
-        (httpx2.DecodingError("no gzip"), 502, "gave no whole answer"),
-        (httpx2.ReadTimeout("late"), 504, "took too long"),
-    ]
-    for number, (raised, status, text) in enumerate(cases, 1):
-
-        def far(request: httpx2.Request, raised: Exception = raised) -> httpx2.Response:
+def test_a_broken_answer_is_502_one_that_is_late_504_and_no_server_503(caplog: pytest.LogCaptureFixture) -> None:
+    def raising(raised: Exception) -> Far:
+        def far(request: httpx2.Request) -> httpx2.Response:
             if request.method == "POST":
                 raise raised
             return answering(200)(request)
 
-        assert error(ask(in_front_of(far, "m"), "m", x=GOOD)) == (status, f"model 'm' failed: its server {text}")
+        return far
+
+    cases: list[tuple[Far, int, str]] = [(answering(200, body), 502, "gave a broken answer") for body in BROKEN]
+    cases += [
+        (raising(kind("")), 502, "gave no whole answer") for kind in (httpx2.ReadError, httpx2.RemoteProtocolError, httpx2.DecodingError)
+    ]
+    cases += [(raising(httpx2.ConnectError("")), 503, "cannot be reached"), (raising(httpx2.ReadTimeout("")), 504, "took too long")]
+    for number, (far, status, text) in enumerate(cases, 1):
+        assert error(ask(in_front_of(far, "m"), "m", x=GOOD)) == (status, f"model 'm' failed: its server {text}"), number
         assert len(logged(caplog)) == number
 
 

@@ -17,7 +17,7 @@ from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 from oip_asgi import InferenceServer, LoadParameters
 from oip_asgi.grpc import add_to_server
 from tests.support.grpc_demo import TWO_FLOATS, demo_server, fp32, health_of, logged
-from tests.support.grpc_ways import SERVICE, SERVINGS, Client, Serving, made, wire_request
+from tests.support.grpc_ways import SERVICE, Client, Serving, made, wire_request
 
 
 def test_a_server_or_model_that_is_not_ready(serving: Serving) -> None:
@@ -159,35 +159,6 @@ def test_health_and_reflection_can_be_left_to_the_host() -> None:
         health_of(client).Check(health_pb2.HealthCheckRequest())
     assert refused.value.code() == grpc.StatusCode.UNIMPLEMENTED
     other.stop(0).wait()
-
-
-PASSWORD = ("authorization", "please")
-
-
-class Guard(grpc.ServerInterceptor):
-    def intercept_service(self, continuation: Any, details: Any) -> Any:
-        def refuse(request: bytes, context: Any) -> None:
-            context.abort(grpc.StatusCode.UNAUTHENTICATED, "say please")
-
-        return continuation(details) if PASSWORD in details.invocation_metadata else grpc.unary_unary_rpc_method_handler(refuse)
-
-
-class AwaitingGuard(grpc.aio.ServerInterceptor):
-    async def intercept_service(self, continuation: Any, details: Any) -> Any:
-        async def refuse(request: bytes, context: Any) -> None:
-            await context.abort(grpc.StatusCode.UNAUTHENTICATED, "say please")
-
-        return await continuation(details) if PASSWORD in details.invocation_metadata else grpc.unary_unary_rpc_method_handler(refuse)
-
-
-@pytest.mark.parametrize(("kind", "guard"), [("grpc", Guard()), ("grpc.aio", AwaitingGuard())])
-def test_the_hosts_interceptors_guard_every_call(kind: str, guard: Any) -> None:
-    with SERVINGS[kind](demo_server(), guard) as address:
-        client = Client(address)
-        for method in ("ServerLive", "ServerMetadata", "ModelInfer"):
-            assert client.refusal(method) == ("UNAUTHENTICATED", "say please")
-        response = client.ask("ModelInfer", wire_request("echo", [fp32()], [TWO_FLOATS]), metadata=[PASSWORD])
-        assert list(response.raw_output_contents) == [TWO_FLOATS]
 
 
 BOTH = "contents field must not be specified when using raw_input_contents for '{}' for model 'echo'"

@@ -213,34 +213,21 @@ def make_server() -> InferenceServer:
     server.register("raises", raises)
     server.register("raises inline", raises, run="inline")
 
-    @server.model("raises async")
+    @server.model("raises async", timeout=30)
     async def raises_async() -> Any:
         await asyncio.sleep(0)
         raise RuntimeError
 
-    @server.model("raises in a thread of its own")
-    async def raises_in_thread() -> Any:
-        return await asyncio.to_thread(raises)
-
-    @server.model("raises in time", timeout=30)
-    async def raises_in_time() -> Any:
-        await asyncio.sleep(0.001)
-        raise RuntimeError
-
+    @server.model("slow in a thread", timeout=30)
     @server.model("late in a thread", timeout=0.05)
-    def late_in_a_thread() -> Any:
-        time.sleep(0.1)
+    def slow_in_a_thread() -> Any:
+        time.sleep(0.5)
         raise RuntimeError
 
     @server.model("slow", timeout=30)
     @server.model("late", timeout=0.05)
     async def slow() -> Any:
         await asyncio.sleep(30)
-
-    @server.model("slow in a thread", timeout=30)
-    def slow_in_a_thread() -> Any:
-        time.sleep(0.5)
-        raise RuntimeError
 
     return server
 
@@ -303,7 +290,7 @@ def ours(garbage: list[Any]) -> list[str]:
 @pytest.mark.parametrize(
     ("model", "body", "coding", "stays", "expected"),
     [
-        *((f"raises{how}", EMPTY, b"", 30.0, 500) for how in ("", " inline", " async", " in a thread of its own", " in time")),
+        *((f"raises{how}", EMPTY, b"", 30.0, 500) for how in ("", " inline", " async")),
         *((f"late{how}", EMPTY, b"", 30.0, 504) for how in ("", " in a thread")),
         ("slow in a thread", EMPTY, b"", 0.0, 499),
         ("slow", EMPTY, b"", 0.0, 499),
