@@ -206,21 +206,18 @@ def test_who_waits_for_a_slot_and_ends_takes_nothing_from_the_others(way: Way, k
 
 
 @pytest.mark.parametrize(("kind", "manner"), [(kind, manner) for kind in KINDS[1:] if kind != "load" for manner in list_manners(kind)])
-def test_a_deadline_under_wsgi_leaves_nothing_behind(kind: Kind, manner: Manner) -> None:
+async def test_a_deadline_under_wsgi_leaves_nothing_behind(kind: Kind, manner: Manner) -> None:
     """Nobody cancels there, and no client is seen to go."""
 
-    async def main() -> None:
-        racer = Racer(kind, manner, **{"stream_timeout" if kind in STREAMS else "timeout": SECONDS})
-        ask = over_wsgi(OIPWSGIApp(racer.server), "")
-        path = f"/models/m/{'infer_stream' if kind in STREAMS else 'infer'}"
-        answer = await asyncio.to_thread(ask, Request("POST", path, (), BODY))
-        assert answer.status == 504 or (kind in STREAMS and b'"error"' in answer.body)
-        racer.let_go()
-        await until(lambda: not racer.list_unfinished())
-        assert outcomes(racer.server) == {"timeout": 1}
-        racer.server.stop()
-
-    asyncio.run(main())
+    racer = Racer(kind, manner, **{"stream_timeout" if kind in STREAMS else "timeout": SECONDS})
+    ask = over_wsgi(OIPWSGIApp(racer.server), "")
+    path = f"/models/m/{'infer_stream' if kind in STREAMS else 'infer'}"
+    answer = await asyncio.to_thread(ask, Request("POST", path, (), BODY))
+    assert answer.status == 504 or (kind in STREAMS and b'"error"' in answer.body)
+    racer.let_go()
+    await until(lambda: not racer.list_unfinished())
+    assert outcomes(racer.server) == {"timeout": 1}
+    racer.server.stop()
 
 
 # Each place where a request waits

@@ -24,7 +24,6 @@ from sklearn.preprocessing import OneHotEncoder
 from oip_asgi import InferenceContext, InferenceError, InferenceRequest, InferenceServer, OIPApp, OIPWSGIApp, TensorSpec
 from oip_asgi.client import remote
 from tests.support.asking import NOT_READY, ask, described, error, get, logged, outputs
-from tests.support.loops import on_a_loop
 from tests.support.ways import Answer, Request, Way, over_asgi, over_wsgi
 from tests.table.row import MAX_BODY_BYTES, MAX_JSON_BYTES, Row, table_server
 from tests.table.rows import rows
@@ -416,7 +415,6 @@ def fleet() -> tuple[Fleet, InferenceServer]:
     return fleet, server
 
 
-@on_a_loop
 async def test_the_address_with_the_fewest_calls_is_taken(fleet: tuple[Fleet, InferenceServer]) -> None:
     transport, server = fleet
     transport.held = {"a": asyncio.Event(), "b": asyncio.Event()}
@@ -432,7 +430,6 @@ async def test_the_address_with_the_fewest_calls_is_taken(fleet: tuple[Fleet, In
     await begun[1]
 
 
-@on_a_loop
 async def test_one_that_cannot_be_reached_is_passed_over(fleet: tuple[Fleet, InferenceServer], caplog: pytest.LogCaptureFixture) -> None:
     transport, server = fleet
     transport.failures = {"a": httpx2.ConnectError("refused")}
@@ -446,7 +443,6 @@ async def test_one_that_cannot_be_reached_is_passed_over(fleet: tuple[Fleet, Inf
 
 
 @pytest.mark.parametrize("failure", [httpx2.ReadError("reset"), 503])
-@on_a_loop
 async def test_a_call_that_failed_is_not_repeated(fleet: tuple[Fleet, InferenceServer], failure: Any) -> None:
     transport, server = fleet
     await server.infer("m", {"x": GOOD})

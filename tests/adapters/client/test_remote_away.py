@@ -19,7 +19,6 @@ from oip_asgi import InferenceError, InferenceResponse, InferenceServer, OIPApp
 from oip_asgi.client import remote
 from tests.support.asking import logged
 from tests.support.inside.models import lifecycle
-from tests.support.loops import on_a_loop
 from tests.support.peer import CHUNKED, CLOSE, GOOD, make_canned, with_length
 from tests.support.threads import serving
 from tests.support.ways import Answer, Request, send_asgi
@@ -247,7 +246,6 @@ def test_spaces_around_a_forwarded_header_are_no_part_of_it(caplog: pytest.LogCa
     assert not logged(caplog)
 
 
-@on_a_loop
 async def test_a_header_that_cannot_be_sent_is_400_and_sets_no_address_aside(caplog: pytest.LogCaptureFixture) -> None:
     fars = [Far(), Far()]
     near = Near([far.url for far in fars])
@@ -285,7 +283,6 @@ def test_a_parameter_of_more_than_64_bits_in_the_answer_is_502(caplog: pytest.Lo
 
 
 @pytest.mark.parametrize("comes_by", ["probe", "model's probe", "request"])
-@on_a_loop
 async def test_a_server_that_comes_after_the_wait_is_found_by_a_probe_or_a_request(
     comes_by: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -317,7 +314,6 @@ async def test_a_server_that_comes_after_the_wait_is_found_by_a_probe_or_a_reque
     assert [text.startswith(there) for _, text in lines(caplog) if "load= raised" in text] == [True]
 
 
-@on_a_loop
 async def test_a_server_that_is_not_there_is_asked_at_most_every_five_seconds() -> None:
     near = Near((far := Far()).url)
     async with near.server.lifespan(), far.serving():

@@ -20,7 +20,6 @@ from tests.support.asking import exactly
 from tests.support.client import Client
 from tests.support.grpc_asgi import GRPC, INFER, REFLECTION, STREAM, WEB, Got, call, frame
 from tests.support.grpc_ways import SERVICE, wire_request
-from tests.support.loops import on_a_loop
 from tests.support.running import send
 from tests.support.ways import Request as AnyRequest
 
@@ -59,40 +58,36 @@ def test_a_quick_stream_behind_middleware_ends() -> None:
 
 
 @pytest.mark.parametrize("turns", range(5))
-def test_a_call_behind_middleware_ends_while_it_asks_for_the_client(turns: int) -> None:
-    async def main() -> None:
-        server, asks, done = InferenceServer(), asyncio.Event(), asyncio.Event()
+async def test_a_call_behind_middleware_ends_while_it_asks_for_the_client(turns: int) -> None:
+    server, asks, done = InferenceServer(), asyncio.Event(), asyncio.Event()
 
-        @server.model("held")
-        async def held() -> int:
-            await done.wait()
-            return 1
+    @server.model("held")
+    async def held() -> int:
+        await done.wait()
+        return 1
 
-        async def asking(scope: Any, receive: Any, send: Any) -> None:
-            count = 0
+    async def asking(scope: Any, receive: Any, send: Any) -> None:
+        count = 0
 
-            async def counted() -> Any:
-                nonlocal count
-                count += 1
-                if count == 3:
-                    asks.set()
-                return await receive()
+        async def counted() -> Any:
+            nonlocal count
+            count += 1
+            if count == 3:
+                asks.set()
+            return await receive()
 
-            await covered(server)(scope, counted, send)
+        await covered(server)(scope, counted, send)
 
-        calling = asyncio.ensure_future(call(asking, INFER, asked("held"), ends=10**4))
-        await asks.wait()
-        for _ in range(turns):
-            await asyncio.sleep(0)
-        done.set()
-        got = await asyncio.wait_for(calling, 20)
-        assert got.refusal == ("OK", "")
-
-    asyncio.run(main())
+    calling = asyncio.ensure_future(call(asking, INFER, asked("held"), ends=10**4))
+    await asks.wait()
+    for _ in range(turns):
+        await asyncio.sleep(0)
+    done.set()
+    got = await asyncio.wait_for(calling, 20)
+    assert got.refusal == ("OK", "")
 
 
 @pytest.mark.parametrize(("path", "ends"), [(INFER, 1), (STREAM, 1), (INFER, 5), (STREAM, 5)])
-@on_a_loop
 async def test_a_client_that_goes_behind_middleware(path: str, ends: int) -> None:
     server, begun, gone, cancelled = InferenceServer(), asyncio.Event(), asyncio.Event(), list[str]()
 

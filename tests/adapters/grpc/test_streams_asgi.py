@@ -19,7 +19,6 @@ from oip_asgi.grpc import OIPGRPCApp
 from tests.support.grpc_asgi import GRPC, INFER, REFLECTION, WEB, WEB_TEXT, Got, call, frame
 from tests.support.grpc_asgi import STREAM as PATH
 from tests.support.grpc_ways import MESSAGES, SERVICE, wire_request
-from tests.support.loops import on_a_loop
 from tests.support.metrics import is_idle
 from tests.support.streaming import Noted
 from tests.support.talk import Talk, until
@@ -120,7 +119,6 @@ class Line(Talk):
         return sum(message["type"] == "http.response.body" for message in self.sent)
 
 
-@on_a_loop
 async def test_the_next_item_is_made_when_the_last_was_taken() -> None:
     noted = Noted()
     server = served(noted)
@@ -163,7 +161,6 @@ def test_what_servers_raise_from_send_means_that_the_client_has_gone(caplog: pyt
     server.stop()
 
 
-@on_a_loop
 async def test_one_message_is_written_at_a_time_and_everybody_has_a_turn() -> None:
     noted, writing = Noted(), [0, 0]
     server = InferenceServer()
@@ -185,7 +182,6 @@ async def test_one_message_is_written_at_a_time_and_everybody_has_a_turn() -> No
     assert is_idle(server)
 
 
-@on_a_loop
 async def test_nothing_is_written_after_the_error_that_ends_a_call_nor_cut_off_by_it() -> None:
     noted, cut = Noted(), list[bool]()
     server = served(noted)
@@ -234,7 +230,6 @@ def test_a_reload_from_a_generator_to_a_function_leaves_the_flags_of_the_stream_
     server.stop()
 
 
-@on_a_loop
 async def test_the_time_that_a_body_takes_counts_too() -> None:
     calls, server = list[int](), InferenceServer()
 
@@ -250,7 +245,6 @@ async def test_the_time_that_a_body_takes_counts_too() -> None:
 
 
 @pytest.mark.parametrize("content_type", [GRPC, WEB])
-@on_a_loop
 async def test_a_server_that_does_not_take_a_message_until_the_deadline_is_sent_no_more(content_type: str) -> None:
     server = InferenceServer()
     server.register("unread", Noted().awaiting, stream_timeout=0.3)
@@ -269,7 +263,6 @@ async def test_a_server_that_does_not_take_a_message_until_the_deadline_is_sent_
 
 
 @pytest.mark.parametrize("goes", [False, True], ids=["its time is over", "its client goes"])
-@on_a_loop
 async def test_a_conversation_with_reflection_ends(goes: bool) -> None:
     line = Line(InferenceServer(), frame(b"\x3a\x00"), headers=[] if goes else [(b"grpc-timeout", b"200m")], path=REFLECTION)
     await until(lambda: line.bodies == 1)
@@ -376,7 +369,6 @@ def test_an_inline_model_that_raises_what_is_no_failure_of_its_own_has_failed() 
 
 
 @pytest.mark.parametrize("chunks", [[frame(b"\x3a\x00"), WRONG], [frame(b"\x3a\x00") + WRONG]])
-@on_a_loop
 async def test_what_comes_before_a_wrong_frame_is_answered(chunks: list[bytes]) -> None:
     line = Line(InferenceServer(), path=REFLECTION)
     await until(lambda: line.sent)
