@@ -83,11 +83,17 @@ def test_the_table_is_answered_as_it_is_there(row: Row, ways: dict[str, Way], ca
     before = len(calls)
     for way in ways.values():
         answer = way(row.request)
+        if row.name.endswith(", a list"):  # metadata does not tell that rows of a class may be one
+            assert error(answer) == (400, "the body: expected object, got array")
+            continue
         if row.status == 500:
             assert (answer.status, b"its server answered with the status 500" in answer.body) == (502, True)
             continue
         if f'"a":{2**64 - 1}' in row.name:  # a number that the other server may take for another one is not passed on
             assert (answer.status, b"cannot be passed on" in answer.body) == (400, True)
+            continue
+        if row.name == "timeout 1 that counts":  # only where `register` allows it
+            assert answer.status == 200
             continue
         assert answer.status == row.status, answer.body
         if row.name == "classification: labels":  # the other server does not tell them

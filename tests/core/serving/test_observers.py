@@ -1,4 +1,4 @@
-"""`InferenceServer.observe`: what an observer hears of each inference; no request waits for its thread, and what does not fit is counted."""
+"""`InferenceServer.observe`: what an observer hears of each inference; no request waits for it, and what does not fit is counted."""
 
 from __future__ import annotations
 
