@@ -8,6 +8,7 @@ import threading
 import time
 import weakref
 from collections.abc import AsyncIterator, Callable, Iterator
+from concurrent.futures import CancelledError
 from functools import partial
 from typing import Any
 
@@ -15,7 +16,7 @@ import pytest
 
 from oip_asgi import InferenceError, InferenceServer
 from tests.support.inside import background_of
-from tests.support.inside.runtime import PATIENCE, BackgroundLoop, Runtime, WorkerThreads
+from tests.support.inside.runtime import PATIENCE, BackgroundLoop, QuitWithin, Runtime, WorkerThreads
 from tests.support.inside.runtime import threads as threads_module
 
 
@@ -255,6 +256,18 @@ def stop_while_running(background: BackgroundLoop, run: Callable[[], None], foun
         background.stop()
         if len(found) % 2:
             time.sleep(0.0001)
+
+
+@pytest.mark.parametrize("error", [ValueError("no"), SystemExit(), asyncio.CancelledError(), CancelledError()], ids=repr)
+def test_what_a_coroutine_raises_reaches_its_caller_and_the_loop_goes_on(error: BaseException) -> None:
+    async def fail() -> None:
+        raise error
+
+    background = BackgroundLoop()
+    for _ in range(2):
+        with pytest.raises(ValueError if isinstance(error, ValueError) else QuitWithin):
+            background.run(fail())
+    background.stop()
 
 
 def serve_counting(begun: threading.Event) -> InferenceServer:

@@ -7,6 +7,7 @@ import signal
 import threading
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import aclosing, closing
 from contextvars import ContextVar
 from typing import Any
@@ -145,6 +146,27 @@ def test_a_stream_of_a_server_that_stops_ends() -> None:
         next(stream)
     assert caught.value.status == 503
     stopping.join()
+
+
+def test_a_call_of_a_server_that_stops_is_cancelled_and_cleans_up() -> None:
+    begun, events, server = threading.Event(), list[str](), InferenceServer(shutdown_timeout=0.1)
+
+    @server.model("m")
+    async def waits() -> None:
+        begun.set()
+        try:
+            await asyncio.sleep(60)
+        finally:
+            await asyncio.sleep(0)
+            events.append("cleaned up")
+
+    with ThreadPoolExecutor(1) as pool:
+        asked = pool.submit(server.infer_sync, "m", {})
+        assert begun.wait(20)
+        server.stop()
+        with pytest.raises(InferenceError) as caught:
+            asked.result(20)
+    assert (caught.value.status, events) == (503, ["cleaned up"])
 
 
 def test_a_timeout_that_passes_between_two_items_is_the_generators_own() -> None:
