@@ -10,7 +10,7 @@ import math
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from typing import Any, NamedTuple, TypeAlias, TypeVar
+from typing import Any, NamedTuple, TypeAlias
 
 import pytest
 
@@ -24,8 +24,6 @@ from tests.support.inside.rest import rest_body as rest
 from tests.support.inside.runtime import BackgroundLoop, BlockingIO, Fed, pieces, yield_interpreter
 from tests.support.inside.serving import call_stack, failures
 from tests.support.inside.values import Buffer
-
-T = TypeVar("T")
 
 Headers = Sequence[tuple[bytes, bytes]]
 
