@@ -6,6 +6,7 @@ import asyncio
 import json
 import os
 import threading
+import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -118,7 +119,11 @@ def test_under_wsgi_a_def_runs_where_it_is_called_and_async_on_one_background_lo
 @pytest.mark.filterwarnings("ignore:This process .* is multi-threaded")  # which is the point
 def test_the_background_loop_and_the_threads_survive_a_fork() -> None:
     server = InferenceServer()
-    server.register("thread", lambda: os.getpid(), timeout=20)
+
+    @server.model("thread", timeout=5)
+    def in_a_thread() -> int:
+        time.sleep(0.01)  # so each call has a thread of its own
+        return os.getpid()
 
     @server.model("m")
     async def model() -> int:
@@ -134,7 +139,10 @@ def test_the_background_loop_and_the_threads_survive_a_fork() -> None:
     assert found() == {os.getpid()}
     child = os.fork()
     if child == 0:
-        os._exit(found() != {os.getpid()})
+        try:
+            os._exit(found() != {os.getpid()})
+        finally:
+            os._exit(2)  # it raised
     assert os.waitpid(child, 0)[1] == 0
     server.stop()
 
