@@ -72,7 +72,6 @@ def test_models_of_a_folder_are_opened_one_after_the_other(tmp_path: Path) -> No
 
 
 def serve_estimator(folder: Path, model: Any, **settings: Any) -> InferenceServer:
-    """A server of a folder with an estimator, called m."""
     write(folder, {"name": "m", "implementation": "mlserver_sklearn.SKLearnModel", **settings})
     joblib.dump(model, folder / "model.joblib")
     return serve(folder)
@@ -107,8 +106,6 @@ DECLARED = [{"name": name, "datatype": "FP64", "shape": [-1]} for name in COLUMN
 
 
 class Clip(TransformerMixin, BaseEstimator):  # type: ignore[misc]
-    """A step that keeps no names."""
-
     def fit(self, x: Any, y: Any = None) -> Clip:
         return self
 
