@@ -63,7 +63,8 @@ class _Folder:
             module = builtins.__import__(f"{self.package}.{name}", globals, locals, fromlist or ())
         except ModuleNotFoundError as error:
             error.msg = error.msg.replace(f"{self.package}.", "")
-            error.name = str(error.name).removeprefix(f"{self.package}.")
+            # the first part alone: to write an error that names a module, Python 3.15 imports what is around that
+            error.name = str(error.name).removeprefix(f"{self.package}.").partition(".")[0]
             raise
         return module if fromlist else sys.modules[f"{self.package}.{top}"]
 

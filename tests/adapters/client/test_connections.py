@@ -96,6 +96,7 @@ def test_what_is_asked_within_a_stream_has_another_connection() -> None:
         peer.wait_for_open(1)
 
 
+@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")  # of Python 3.12, after a test of gRPC
 def test_a_forked_process_does_not_use_the_connections_of_its_parent() -> None:
     server = InferenceServer()
     server.register("double", lambda x: x * 2)

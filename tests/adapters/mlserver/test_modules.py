@@ -165,7 +165,7 @@ def test_a_model_whose_file_is_missing_never_gets_that_of_another_folder(sums: P
     assert [*outputs(ask(server, "sums", x=[1.0, 1.0]))] == ["total"]  # so the plain name is that of its module
     assert "models" in sys.modules
     assert ask(server, "lost", x=[1.0]).status == 503
-    assert "ModuleNotFoundError: No module named 'models'\n" in caplog.text
+    assert "ModuleNotFoundError: No module named 'models'" in caplog.text
 
 
 def test_what_the_host_imports_during_a_load_is_its_own(
