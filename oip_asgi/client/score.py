@@ -79,8 +79,7 @@ def _read_json_lines(file: Path, size: int) -> Iterator[Any]:
     """Each line by itself: `read_json` rounds whole numbers beside a gap, and takes 1e400 for infinity."""
     with file.open("rb") as opened:
         lines = (json.loads(line, parse_float=_read_float) for line in opened if line.strip())
-        while part := list(islice(lines, size)):
-            yield part
+        yield from iter(lambda: list(islice(lines, size)), [])
 
 
 def _read_parquet(file: Path, size: int) -> Iterator[Any]:
@@ -204,6 +203,9 @@ def _to_number(value: Any) -> Any:
 
 # Outputs
 
+_NAMES: Final = {"nan": None, "inf": "Infinity", "-inf": "-Infinity"}
+"""What JSON of the protocol has for these."""
+
 
 def read_outputs(response: InferenceResponse, rows: pd.DataFrame, labels: Mapping[str, Sequence[str]], suffix: str) -> pd.DataFrame:
     """The outputs of some rows as what is written. In CSV, each element of a row has a column, named by its label or its place.
@@ -222,9 +224,7 @@ def read_outputs(response: InferenceResponse, rows: pd.DataFrame, labels: Mappin
             is_json = tensor.parameters.get("content_type") == "pd_json"
             array = np.frompyfunc(json.loads if is_json else lambda text: text.decode(errors="backslashreplace"), 1, 1)(array)
         elif array.dtype.kind == "f" and suffix not in (".csv", ".parquet"):  # as the protocol's JSON has them
-            array = np.select(
-                [np.isnan(array), np.isinf(array)], [None, np.where(array > 0, "Infinity", "-Infinity")], array.astype(object)
-            )
+            array = np.frompyfunc(_NAMES.get, 2, 1)(array.astype(str), array.astype(object))
         if suffix == ".csv" and array.ndim > 1:
             elements, own = array.reshape(len(rows), -1).T.tolist(), labels.get(name, ())
             names = own if len({*own}) == len(own) == len(elements) else range(len(elements))
@@ -255,7 +255,7 @@ class Writer:
             raise ValueError(f"{file}: a run was cut before its end: go on with --resume, or remove {self._state_file}")
         if goes_on and file.exists() and not was_cut:
             raise ValueError(f"--resume: {file} is complete: leave --resume out to score all rows anew")
-        state = json.loads(self._state_file.read_text()) if was_cut else {"of": of, "done": 0, "refused": 0, "sizes": [0, 0]}
+        state: Any = json.loads(self._state_file.read_text()) if was_cut else {"of": of, "done": 0, "refused": 0, "sizes": [0, 0]}
         if state["of"] != of:
             raise ValueError(f"--resume: {file} was begun with {json.dumps(state['of'])}: this is {json.dumps(of)}")
         self.done, self.refused, self._sizes = state["done"], state["refused"], state["sizes"]
@@ -303,9 +303,9 @@ class Writer:
 def _encode(rows: pd.DataFrame, suffix: str, *, has_names: bool) -> bytes:
     if suffix != ".csv":  # `to_json` writes 15 digits of a number
         return "".join(json.dumps(row, ensure_ascii=False, default=str) + "\n" for row in rows.to_dict("records")).encode()
-    write = partial(rows.to_csv, index=False, header=not has_names, lineterminator="\n")
-    text = write()
-    return (write(quoting=1) if "\r" in text else text).encode()  # which Python quotes since 3.13
+    options: dict[str, Any] = {"index": False, "header": not has_names, "lineterminator": "\n"}
+    text: str = rows.to_csv(**options)
+    return (rows.to_csv(**options, quoting=1) if "\r" in text else text).encode()  # which Python quotes since 3.13
 
 
 # Requests
@@ -354,7 +354,7 @@ def _score_rows(ask: Callable[[pd.DataFrame], Any], rows: pd.DataFrame, *, is_fi
         return _score_rows(ask, rows.iloc[: len(rows) // 2]) + _score_rows(ask, rows.iloc[len(rows) // 2 :])
 
 
-def ask_patiently(ask: Callable[[pd.DataFrame], Any], patience: float, gives_up: threading.Event, rows: pd.DataFrame) -> pd.DataFrame:
+def ask_patiently(ask: Callable[[pd.DataFrame], Any], patience: float, gives_up: threading.Event, rows: pd.DataFrame) -> Any:
     """Ask again where the server is busy or away."""
     until = time.monotonic() + patience
     while True:
