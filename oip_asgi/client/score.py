@@ -111,21 +111,22 @@ def find_types(file: Path, size: int) -> tuple[dict[str, set[type | None]], int]
     return types, total
 
 
-def _read_text(text: str | None) -> Any:
+def _read_text(text: str | None, first: Callable[[str], Any] = int) -> Any:
     """The value of a text of CSV as pandas reads it: what is no number and no boolean is a text, and None if it is empty."""
     plain = (text or "").strip().replace("_", "x")  # 1_000 is a number to Python alone
-    for read in (int, _BOOLS.__getitem__, _read_float):
+    for read in (first, int, _BOOLS.__getitem__, _read_float):
         with suppress(ValueError, KeyError):
             return read(plain)
     return text or None
 
 
-_BOOLS: Final = {"True": True, "TRUE": True, "true": True, "False": False, "FALSE": False, "false": False}
+_BOOLS: Final = {"True": True, "TRUE": True, "true": True, "1": True, "False": False, "FALSE": False, "false": False, "0": False}
+"""Those that pandas reads, and what a column that is declared as one of booleans has beside them."""
 
 
 def _read_float(text: str) -> float:
     """A number, or an infinity that is written as one. Raises ValueError if no float is that large."""
-    if np.isinf(float(text)) and "n" not in text.casefold():
+    if abs(float(text)) == np.inf and "n" not in text.casefold():
         raise ValueError(f"{text[:40]} is out of range for FP64")
     return float(text)
 
@@ -173,11 +174,12 @@ def _plan_column(spec: TensorSpec, types: set[type | None]) -> Column:
     stay_texts = spec.datatype == "BYTES"
     if is_json or (is_any and not stay_texts):
         stay_texts = not are_numbers and not types <= {bool, None}
-    may_miss = is_any or is_json or spec.pd_dtype is not None or spec.content_type == "datetime"
-    read = _read_text if not stay_texts else (lambda text: text or None) if may_miss else str
-    if is_any and not stay_texts and are_numbers and types != {int}:
-        spec = OpenSpec(spec.name, "FP64", [-1], other_datatypes="numbers")  # of which none is rounded
-    return spec.name, spec, read
+    if not stay_texts:
+        read = partial(_read_text, first=_BOOLS.__getitem__ if spec.datatype == "BOOL" and not is_any else int)
+    else:
+        read = (lambda text: text or None) if is_any or is_json or spec.pd_dtype or spec.content_type == "datetime" else str
+    numbers = OpenSpec(spec.name, "FP64", [-1], other_datatypes="numbers")  # of which none is rounded
+    return spec.name, numbers if is_any and not stay_texts and are_numbers and types != {int} else spec, read
 
 
 def make_inputs(columns: Mapping[str, Column], rows: pd.DataFrame, *, is_csv: bool) -> list[Tensor]:
@@ -187,9 +189,10 @@ def make_inputs(columns: Mapping[str, Column], rows: pd.DataFrame, *, is_csv: bo
     values: dict[str, Any] = {}
     for name, (chosen, spec, read) in columns.items():
         cells = np.frompyfunc(read if is_csv else lambda cell: cell, 1, 1)(rows[chosen].to_numpy())
-        texts = [cell for cell in cells.ravel() if type(cell) is str and spec.datatype != "BYTES" and spec.other_datatypes != "all"]
-        if texts:
-            raise InvalidRequest(f"{name} is {show(texts[0])}: expected {spec.datatype}")
+        may_miss = spec.pd_dtype is not None or spec.dtype.kind in "fV"
+        wrong = [cell for cell in cells.ravel() if type(cell) is str or (cell is None and not may_miss)]
+        if wrong and spec.datatype != "BYTES" and spec.other_datatypes != "all":
+            raise InvalidRequest(f"{name} is {show(wrong[0])}: expected {spec.datatype}")
         values[name] = (np.frompyfunc(_to_number, 1, 1)(cells) if spec.other_datatypes == "numbers" else cells).tolist()
         if {*map(type, values[name])} == {str} and spec.content_type != "pd_json":
             values[name] = np.array(values[name], object)  # of an encoded column, the texts are encoded already
@@ -234,7 +237,9 @@ def read_outputs(response: InferenceResponse, rows: pd.DataFrame, labels: Mappin
     return pd.DataFrame(columns, dtype=object)
 
 
-_PLACE: Final = re.compile(r"""\A(?:((?:input|column) (?:'[^']*'|"[^"]*")(?:,| cannot [^:]*:) )row 0\b|rows\[0\](\.?))""")
+_PLACE: Final = re.compile(
+    r"""\A(?:((?:input|column|tensor) (?:'[^']*'|"[^"]*")(?:,|:| cannot [^:]*:) )(?:row|element) 0\b|rows\[0\](\.?))"""
+)
 """Where the text of an error begins with the row. A refused row was sent alone, so it is the first one there."""
 
 

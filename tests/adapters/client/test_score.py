@@ -60,6 +60,7 @@ class Site:
         server.register("pay", self.pay)
         server.register("kinds", self.name_kinds)
         server.register("flags", self.name_kinds, inputs=specs_of(pd.DataFrame({"a": [True, np.nan]}, dtype=object)))
+        server.register("flag", self.name_kinds, inputs=specs_of(pd.DataFrame({"a": [True]})))
         server.register("odd", lambda df: np.arange(len(df)) if df["a"][0] == "x" else df["a"].to_list(), content_type="pd")
         server.register("days", lambda df: df.astype(str), inputs=specs_of(DAYS), content_type="pd")
         server.register("all", lambda X: X.sum(keepdims=True)[0, :1], inputs=matrix)  # noqa: N803
@@ -262,6 +263,7 @@ def test_dates_and_bytes_of_parquet(score: Score, tmp_path: Path) -> None:
         ("open", "a,a\n1,2\n\n3,4\n\n", [1, 3]),  # a blank line is no row
         ("open", 'a\n1\n""\n3\n', [1.0, None, 3.0]),  # but a text without a letter is one
         ("flags", "a,b\nTrue,1\n,1\n", ["bool True", "float nan"]),
+        ("flag", "a,b\nFalse,1\n1,1\n2,1\n", ["bool False", "bool True"]),
         ("flags", "a,b\nFalse,1\ntrue,1\n", ["bool False", "bool True"]),
         ("flags", "a,b\n7,1\nx,1\n", ["str 7", "str x"]),
         ("open", 't\n"a\rb"\nc\n', ["a\rb", "c"]),  # a carriage return does not end its row
@@ -343,7 +345,7 @@ def test_an_empty_cell_is_none_where_a_field_may_be_none(score: Score) -> None:
             "('', None, None, None, None)",
         ]
         dated = score("dated", 'day\n2026-01-31\n""\n', "--chunk", chunk)
-        assert (len(dated.lines), "element 0 is b'NaT'" in dated.refused) == (1, True)
+        assert (len(dated.lines), "row 2 is b'NaT'" in dated.refused) == (1, True)
 
 
 def is_second(frame: pd.DataFrame) -> pd.DataFrame:
@@ -423,7 +425,7 @@ def test_a_model_that_fails_with_each_row_is_not_asked_for_each(score: Score, si
     assert (mixed.status, "32 of 64 rows are scored" in mixed.told) == (1, True)
 
 
-NAMES = "'rent', 'matrix', 'open', 'plain', 'pay', 'kinds', 'flags', 'odd', 'days', 'all' and 6 more; did you mean 'rent'?"
+NAMES = "'rent', 'matrix', 'open', 'plain', 'pay', 'kinds', 'flags', 'flag', 'odd', 'days' and 7 more; did you mean 'rent'?"
 FAR = '{"town": "a", "area": Infinity, "floor": 2}\n{"town": "a", "area": -1e400, "floor": 2}'
 
 
