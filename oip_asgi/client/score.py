@@ -171,15 +171,15 @@ def _plan_column(spec: TensorSpec, types: set[type | None]) -> Column:
     """What becomes of one column. Where the model takes any datatype, all of its values decide, as pandas reads them; but of a code such as
     00123, a model that knows it as a text gets it so."""
     is_any, is_json, are_numbers = spec.other_datatypes == "all", spec.content_type == "pd_json", types <= {int, float, None}
-    stay_texts = spec.datatype == "BYTES"
-    if is_json or (is_any and not stay_texts):
-        stay_texts = not are_numbers and not types <= {bool, None}
+    is_guessed = is_json or (is_any and spec.datatype != "BYTES")
+    stay_texts = not are_numbers and not types <= {bool, None} if is_guessed else spec.datatype == "BYTES"
+    may_miss = is_any or is_json or spec.pd_dtype is not None or spec.content_type == "datetime"
+    read: Callable[[str], Any] = (lambda text: text or None) if may_miss else str
     if not stay_texts:
         read = partial(_read_text, first=_BOOLS.__getitem__ if spec.datatype == "BOOL" and not is_any else int)
-    else:
-        read = (lambda text: text or None) if is_any or is_json or spec.pd_dtype or spec.content_type == "datetime" else str
-    numbers = OpenSpec(spec.name, "FP64", [-1], other_datatypes="numbers")  # of which none is rounded
-    return spec.name, numbers if is_any and not stay_texts and are_numbers and types != {int} else spec, read
+    if is_any and not stay_texts and are_numbers and types != {int}:
+        return spec.name, OpenSpec(spec.name, "FP64", [-1], other_datatypes="numbers"), read  # which rounds none
+    return spec.name, spec, read
 
 
 def make_inputs(columns: Mapping[str, Column], rows: pd.DataFrame, *, is_csv: bool) -> list[Tensor]:
@@ -189,8 +189,9 @@ def make_inputs(columns: Mapping[str, Column], rows: pd.DataFrame, *, is_csv: bo
     values: dict[str, Any] = {}
     for name, (chosen, spec, read) in columns.items():
         cells = np.frompyfunc(read if is_csv else lambda cell: cell, 1, 1)(rows[chosen].to_numpy())
-        may_miss = spec.pd_dtype is not None or spec.dtype.kind in "fV"
-        wrong = [cell for cell in cells.ravel() if type(cell) is str or (cell is None and not may_miss)]
+        wrong = [
+            cell for cell in cells.ravel() if type(cell) is str or (cell is None and spec.pd_dtype is None and spec.dtype.kind not in "fV")
+        ]
         if wrong and spec.datatype != "BYTES" and spec.other_datatypes != "all":
             raise InvalidRequest(f"{name} is {show(wrong[0])}: expected {spec.datatype}")
         values[name] = (np.frompyfunc(_to_number, 1, 1)(cells) if spec.other_datatypes == "numbers" else cells).tolist()

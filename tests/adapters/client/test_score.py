@@ -258,7 +258,7 @@ def test_dates_and_bytes_of_parquet(score: Score, tmp_path: Path) -> None:
         ("open", "age\n1e400\ninf\n", ["1e400", "inf"]),  # a column of texts, as one of them is no number
         ("open", "a,b\n9007199254740994,1\n1.5,1\n", [9007199254740994.0, 1.5]),  # which floats hold
         ("open", "a,b\n9007199254740993,1\n1.5,1\n", [9007199254740993, 1.5]),
-        ("kinds", "a,b\nx,1\n,1\n", ["str x", "NoneType None"]),
+        ("open", "a,b\nx,1\n,1\n", ["x", None]),
         ("kinds", "a,b\nTrue,1\n,1\n", ["bool True", "NoneType None"]),
         ("open", "a,a\n1,2\n\n3,4\n\n", [1, 3]),  # a blank line is no row
         ("open", 'a\n1\n""\n3\n', [1.0, None, 3.0]),  # but a text without a letter is one
@@ -481,3 +481,9 @@ def test_each_command_is_a_module_too(command: str) -> None:
     asked = [sys.executable, "-m", f"oip_asgi.client.{command}", "--help"]
     told = subprocess.run(asked, capture_output=True, text=True, timeout=60, check=True).stdout
     assert told.startswith(f"usage: python -m oip_asgi.client {command} ")
+
+
+def test_without_pandas_it_says_what_to_install() -> None:
+    script = "import sys; sys.modules['pandas'] = None; from oip_asgi.client.__main__ import main; main(['score', '--help'])"
+    told = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=False).stderr
+    assert told.endswith("ImportError: pandas is not installed: pip install pandas\n")
