@@ -265,6 +265,7 @@ class Writer:
         if state["of"] != of:
             raise ValueError(f"--resume: {file} was begun with {json.dumps(state['of'])}: this is {json.dumps(of)}")
         self.done, self.refused, self._sizes = state["done"], state["refused"], state["sizes"]
+        self.write([])
 
     def write(self, ended: Sequence[tuple[pd.DataFrame, Any]]) -> None:
         """Write what became of some rows, in their order."""
@@ -276,7 +277,7 @@ class Writer:
                 for part in parts:
                     opened.write(_encode(part, self.suffix, has_names=opened.tell() > 0))
                 self._sizes[place] = opened.tell()
-        self.done, self.refused = int(ended[-1][0].index[-1]), self.refused + len(refused)
+        self.done, self.refused = int(ended[-1][0].index[-1]) if ended else self.done, self.refused + len(refused)
         new = self._state_file.with_suffix(".new")
         new.write_text(json.dumps({"of": self._of, "done": self.done, "refused": self.refused, "sizes": self._sizes}))
         new.replace(self._state_file)
@@ -292,18 +293,21 @@ class Writer:
 
     def finish(self, *, is_complete: bool) -> None:
         if self.refused == 0:
-            self.refused_file.unlink(missing_ok=True)
-        if is_complete and self._part != self.file and self._part.exists():
+            self.refused_file.unlink()
+        if is_complete and self._part != self.file:
             import pyarrow.parquet
 
             try:
-                tables = [pyarrow.Table.from_pandas(rows, preserve_index=False) for rows in read_rows(self._part, 2**16)]
+                tables = [
+                    pyarrow.table({"row": pyarrow.nulls(0, pyarrow.int64())}),  # all there is if each row is refused
+                    *(pyarrow.Table.from_pandas(rows, preserve_index=False) for rows in read_rows(self._part, 2**16)),
+                ]
                 pyarrow.parquet.write_table(pyarrow.concat_tables(tables, promote_options="permissive"), self.file)
             except pyarrow.ArrowException as error:
                 raise ValueError(f"{self._part} has a column of several types ({error}): declare the outputs of the model") from None
             self._part.unlink()
         if is_complete:
-            self._state_file.unlink(missing_ok=True)
+            self._state_file.unlink()
 
 
 def _encode(rows: pd.DataFrame, suffix: str, *, has_names: bool) -> bytes:
@@ -424,8 +428,11 @@ def _score(options: argparse.Namespace, client: Client) -> int:
     specs = [spec for spec in read_specs(metadata, "inputs") if not is_frame or spec.shape not in ((), (1,))]
     columns = plan_columns(specs or [OpenSpec(name, "FP64", [-1], other_datatypes="all") for name in names], names, types)
     labels = {each["name"]: json.loads((each.get("parameters") or {}).get(LABELS, "[]")) for each in metadata.get("outputs") or ()}
-    about = {"rows": str(options.rows.resolve()), "size": options.rows.stat().st_size, "model": options.model}
-    writer = Writer(options.out, about, goes_on=options.resume)
+    writer = Writer(
+        options.out,
+        {"rows": str(options.rows.resolve()), "size": options.rows.stat().st_size, "model": options.model},
+        goes_on=options.resume,
+    )
     begun_at, since, told, gives_up, why = writer.done, time.monotonic(), time.monotonic(), threading.Event(), ""
 
     def ask(rows: pd.DataFrame) -> pd.DataFrame:
@@ -448,7 +455,10 @@ def _score(options: argparse.Namespace, client: Client) -> int:
     writer.finish(is_complete=writer.done == total)
     refused = f"; {writer.refused:,} are refused, each with its reason in {writer.refused_file}" if writer.refused else ""
     first = f" (the first: {writer.first_reason}{'' if specs else _UNDECLARED})" if writer.first_reason else ""
-    print(f"{writer.done - writer.refused:,} of {total:,} rows are scored: {writer.file}{refused}{first}{why}", file=sys.stderr)  # noqa: T201
+    print(
+        f"{writer.done - writer.refused:,} of {total:,} rows are scored: {writer.file}{refused}{first}{why if writer.done < total else ''}",
+        file=sys.stderr,
+    )  # noqa: T201
     return int(writer.done - writer.refused < total)
 
 
