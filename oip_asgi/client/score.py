@@ -427,7 +427,11 @@ def _score(options: argparse.Namespace, client: Client) -> int:
     is_frame = (metadata.get("parameters") or {}).get("content_type") == "pd"  # beside which scalars are the same for all rows
     specs = [spec for spec in read_specs(metadata, "inputs") if not is_frame or spec.shape not in ((), (1,))]
     columns = plan_columns(specs or [OpenSpec(name, "FP64", [-1], other_datatypes="all") for name in names], names, types)
-    labels = {each["name"]: json.loads((each.get("parameters") or {}).get(LABELS, "[]")) for each in metadata.get("outputs") or ()}
+    labels = {  # another server may mean something else by "labels"
+        each["name"]: json.loads(text)
+        for each in metadata.get("outputs") or ()
+        if str(text := (each.get("parameters") or {}).get(LABELS)).startswith('["')
+    }
     writer = Writer(
         options.out,
         {"rows": str(options.rows.resolve()), "size": options.rows.stat().st_size, "model": options.model},
@@ -439,7 +443,7 @@ def _score(options: argparse.Namespace, client: Client) -> int:
         inputs = make_inputs(columns, rows, is_csv=options.rows.suffix.lower() == ".csv")
         return read_outputs(client.infer(options.model, inputs, version=options.version, binary=binary), rows, labels, writer.suffix)
 
-    frames = (left for rows in read_rows(options.rows, options.chunk, list(types)) if len(left := rows[rows.index > writer.done]))
+    frames = (left for rows in read_rows(options.rows, options.chunk, list(types)) if len(left := rows[rows.index > begun_at]))
     try:
         for ended in score_frames(partial(ask_patiently, ask, options.patience, gives_up), frames, options.connections, gives_up):
             writer.write(ended)
@@ -451,14 +455,11 @@ def _score(options: argparse.Namespace, client: Client) -> int:
                     file=sys.stderr,
                 )
     except (Stopped, KeyboardInterrupt) as stopped:
-        why = f"; stopped, as {stopped if isinstance(stopped, Stopped) else 'it was interrupted'}; --resume goes on from here"
+        why = f"; stopped, as {str(stopped) or 'it was interrupted'}; --resume goes on from here" if writer.done < total else ""
     writer.finish(is_complete=writer.done == total)
-    refused = f"; {writer.refused:,} are refused, each with its reason in {writer.refused_file}" if writer.refused else ""
     first = f" (the first: {writer.first_reason}{'' if specs else _UNDECLARED})" if writer.first_reason else ""
-    print(
-        f"{writer.done - writer.refused:,} of {total:,} rows are scored: {writer.file}{refused}{first}{why if writer.done < total else ''}",
-        file=sys.stderr,
-    )  # noqa: T201
+    end = f"; {writer.refused:,} are refused, each with its reason in {writer.refused_file}{first}" if writer.refused else ""
+    print(f"{writer.done - writer.refused:,} of {total:,} rows are scored: {writer.file}{end}{why}", file=sys.stderr)  # noqa: T201
     return int(writer.done - writer.refused < total)
 
 
