@@ -430,7 +430,7 @@ def _score(options: argparse.Namespace, client: Client) -> int:
     labels = {  # another server may mean something else by "labels"
         each["name"]: json.loads(text)
         for each in metadata.get("outputs") or ()
-        if str(text := (each.get("parameters") or {}).get(LABELS)).startswith('["')
+        if (text := str((each.get("parameters") or {}).get(LABELS))).startswith('["')
     }
     writer = Writer(
         options.out,
