@@ -146,6 +146,9 @@ class RowWriter:
 
     def __init__(self, cls: type, fields: Sequence[Field], name_of: Callable[[Field], str], prepare: Callable[[list[Any]], list[Any]]):
         self.fields, self._prepare, self._by_name = fields, prepare, {name_of(field): field for field in fields}
+        if len(self._by_name) < len(fields):
+            names = list_names(list(map(name_of, fields)))
+            raise TypeError(f"{cls.__name__} has fields of the same name as tensors, {names}: give each its own")
         self.specs = tuple(field.spec(name) for name, field in self._by_name.items())
         self.schemas = {name: field.full_schema for name, field in self._by_name.items()}
         """The JSON Schema of one value of each tensor."""

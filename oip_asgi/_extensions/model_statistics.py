@@ -96,7 +96,7 @@ def _read_model(model: Model, now: float) -> ModelStatistics:
         inference_count=taken.inference_count,
         execution_count=taken.execution_count,
         inference_stats=_make_document(InferStatistics, msgspec.structs.asdict(taken)),
-        response_stats={str(index): _make_document(InferResponseStatistics, taken.responses[index]) for index in sorted(taken.responses)},
+        response_stats={str(index): _make_document(InferResponseStatistics, each) for index, each in taken.list_responses().items()},
         batch_stats=[_make_document(InferBatchStatistics, taken.batches[rows], batch_size=rows) for rows in sorted(taken.batches)],
         memory_usage=[],
     )

@@ -138,7 +138,7 @@ def take_default(_: Accepted, __: str, ___: Read | None, default: Any) -> Any:
     return default
 
 
-_PLAIN: Final = frozenset((take_array, take_context, take_default))
+_PLAIN: Final = frozenset((take_array, take_context, take_default, take_request))
 """What takes no longer if there are more elements."""
 
 
@@ -197,7 +197,7 @@ class Binding(Bound, frozen=True, kw_only=True, eq=False):
     """Whether each key of a flat object is an input: for a data frame that takes any name, or where nothing reads the request's
     parameters; for `**inputs` alone."""
     is_plain: bool
-    """Whether all its arguments are arrays as they came, of which no element is looked at."""
+    """Whether all its arguments are arrays as they came, or the request itself, of which no element is looked at."""
     most_on_loop: int
     """Bytes of a body up to which the event loop decodes it, whatever it holds."""
     takes_frame: bool

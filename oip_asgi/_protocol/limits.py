@@ -20,6 +20,9 @@ LOOP_TEXT: Final = 2**15
 LOOP_BINARY: Final = 2**20
 """The same for numbers that come or leave as bytes: an array of them is a view. To copy so many takes 0.1 milliseconds."""
 
+SHORT_BODY: Final = 2**16
+"""Bytes of a body that is taken before anything is decided, if it came with its head: servers hold as many before anybody reads."""
+
 SHORT_TEXT: Final = 2**18
 """Bytes of JSON of plain numbers up to which one decoder reads it whole: it holds the interpreter for two milliseconds."""
 

@@ -12,6 +12,7 @@ from typing import Any, Final, Generic, TypeAlias, TypeVar
 import msgspec
 import numpy as np
 
+from .._codecs.dataframes import is_frame
 from .._codecs.rows_as_json import OBJECTS
 from .._extensions.cache import Flight
 from .._io import DeadlinePassed, Stopped
@@ -97,8 +98,8 @@ class Call(msgspec.Struct, Generic[T], eq=False):
             self.seconds = decoded.seconds
             self.deadline = min(self.deadline, since + decoded.seconds)
 
-    def run(self) -> InferenceResponse:
-        """Call the function."""
+    def run(self) -> Any:
+        """Call the function, and return its result."""
         token = set_calls((*current_calls(), (self.model, self.slot, self.deadline)))
         try:
             args, kwargs = self.arguments or self.decoded.binding.make_arguments(self.decoded)
@@ -107,8 +108,7 @@ class Call(msgspec.Struct, Generic[T], eq=False):
             timings.called = clock()
             result = self.handler.function(*args, **kwargs)
             timings.returned = clock()
-            del args, kwargs
-            return self.respond(result)
+            return result
         except InferenceError:
             raise
         except Exception as error:
@@ -116,7 +116,7 @@ class Call(msgspec.Struct, Generic[T], eq=False):
         finally:
             reset_calls(token)
 
-    async def run_async(self) -> InferenceResponse:
+    async def run_async(self) -> Any:
         """`run` for a coroutine function."""
         token = enter_call(self.model, self.slot, self.deadline)
         try:
@@ -127,8 +127,7 @@ class Call(msgspec.Struct, Generic[T], eq=False):
             awaitable = self.handler.function(*args, **kwargs)
             result = await (measure_steps(awaitable, self.model, self.handler, clock) if self.handler.watch.is_measured else awaitable)
             timings.returned = clock()
-            del args, kwargs
-            return self.respond(result)
+            return result
         except InferenceError:
             raise
         except Exception as error:
@@ -136,27 +135,20 @@ class Call(msgspec.Struct, Generic[T], eq=False):
         finally:
             leave_call(token)
 
-    def run_in_span(self) -> InferenceResponse:
-        """`run`, with its span as the current one."""
-        assert self.span is not None
-        with self.span.active():
-            return self.run()
-
-    async def run_async_in_span(self) -> InferenceResponse:
-        """`run_async`, with its span as the current one."""
-        assert self.span is not None
-        with self.span.active():
-            return await self.run_async()
-
     def respond(self, result: Any) -> InferenceResponse:
         """Make the response from a result. The model may change its own memory afterwards: the response stays the same."""
         decoded, model = self.decoded, self.model
         objects = decoded.tensors.get(OBJECTS)
         needs_columns = self.heard is not None or model.cache is not None
         rows = 0 if objects is None or needs_columns else objects.array.size
-        response = to_response(result, self.handler.answers, decoded.content_types, decoded.outputs, rows)
-        if decoded.outputs:
-            response.outputs = select_outputs(response.outputs, decoded.outputs)
+        try:
+            response = to_response(result, self.handler.answers, decoded.content_types, decoded.outputs, rows)
+            if decoded.outputs:
+                response.outputs = select_outputs(response.outputs, decoded.outputs)
+        except InferenceError:
+            raise
+        except Exception as error:
+            raise ModelRaised from error
         version = model.version
         if response.model_version is not None and version is None and response.model_name in ("", model.name):
             version = str(response.model_version)  # it says which of several answered
@@ -211,7 +203,7 @@ class Call(msgspec.Struct, Generic[T], eq=False):
                 is_last = self.deadline >= deadline
             if not is_last:
                 return None
-            answer = self.encode(self.run() if self.span is None else self.run_in_span())
+            answer = self.encode(self.respond(self.run() if self.span is None else run_in_span(self)))
             if self.timings.answered >= self.deadline:
                 raise DeadlinePassed
             return answer
@@ -238,12 +230,12 @@ class Call(msgspec.Struct, Generic[T], eq=False):
         finally:
             self.slot.end(is_last=False)
 
-    def encode_in_thread(self, response: InferenceResponse, *, is_last: bool = True) -> T:
-        """`encode`, and give the slot back after the last response."""
+    def encode_in_thread(self, response: InferenceResponse | None, result: Any = None, *, is_last: bool = True) -> T:
+        """`encode` a response, or make it from a `result` first, and give the slot back after the last one."""
         if not self.slot.begin():
             raise Stopped
         try:
-            return self.encode(response)
+            return self.encode(self.respond(result) if response is None else response)
         finally:
             self.slot.end(is_last=is_last)
 
@@ -276,6 +268,20 @@ class Call(msgspec.Struct, Generic[T], eq=False):
                 log_raised(error.__cause__ or error, text, self.model, request, why, extra=self.log_fields())
 
 
+def run_in_span(call: Call[Any]) -> Any:
+    """`Call.run`, with its span as the current one."""
+    assert call.span is not None
+    with call.span.active():
+        return call.run()
+
+
+async def run_async_in_span(call: Call[Any]) -> Any:
+    """`Call.run_async`, with its span as the current one."""
+    assert call.span is not None
+    with call.span.active():
+        return await call.run_async()
+
+
 def may_decode_long(call: Call[Any], body: Buffer) -> bool:
     """Whether the event loop decodes a body of more than `LOOP_BYTES`: plain numbers, which take 15 milliseconds at most.
 
@@ -284,6 +290,11 @@ def may_decode_long(call: Call[Any], body: Buffer) -> bool:
     handler = call.handler
     is_plain = handler.kind != "thread" and handler.binding.is_plain and not call.model.has_batches
     return is_plain and not call.engine.regions.is_on and call.wire.is_quick(body)
+
+
+def may_convert_here(call: Call[Any], result: Any) -> bool:
+    """Whether the event loop makes the response from a result, of which a client or a frame may ask a conversion of each element."""
+    return not call.decoded.content_types and not (type(result) is not np.ndarray and is_frame(result) and result.size > _FEW)
 
 
 def may_encode_here(call: Call[Any], response: InferenceResponse) -> bool:

@@ -22,7 +22,7 @@ from .._models.statistics import Statistics
 from .._protocol import schemas
 from .._protocol.access import Access, Action, MakeAccess
 from .._protocol.errors import NotFound
-from .._protocol.limits import LOOP_BYTES
+from .._protocol.limits import SHORT_BODY
 from .._protocol.log import logger
 from .._protocol.specs import LABELS, OTHER_DATATYPES, TensorSpec
 from .guard import Guard
@@ -65,7 +65,7 @@ class Engine:
         self.options = options
         self.version = version
         limits = [limit for limit in (options.max_body_bytes, options.max_json_bytes) if limit is not None]
-        self.short_body = min([LOOP_BYTES, *limits])
+        self.short_body = min([SHORT_BODY, *limits])
         """A body of so many bytes may be read before anything is decided: no limit refuses it."""
         self.codecs = codecs
         self.regions = regions

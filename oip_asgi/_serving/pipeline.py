@@ -23,7 +23,7 @@ from .._protocol.datatypes import Buffer
 from .._protocol.errors import IS_A_STREAM, InvalidRequest, NotFound
 from .._protocol.tensors import REGION
 from .batch import answer_in_batch, wait_within_calls
-from .call import Call, may_decode_long, may_encode_here
+from .call import Call, may_convert_here, may_decode_long, may_encode_here, run_async_in_span, run_in_span
 from .call_stack import current_calls, find_callers, find_latest_turn
 from .engine import Engine
 from .failures import FAILURES, as_error, make_busy_error, make_stopping_error
@@ -60,10 +60,8 @@ async def infer(engine: Engine, model: Model, wire: WireFormat[T], io: IO, call:
         if slot.turn is not None and call.latest_turn != math.inf and not call.model.has_batches:
             await wait_within_calls(call, slot.turn, io)
         if call.cached is not None:  # it has not entered
-            if may_encode_here(call, call.cached):
-                encoded = call.encode(call.cached)
-            else:
-                encoded = await io.run(partial(call.encode, call.cached), "conversion", deadline=call.deadline)
+            encode = partial(call.encode, call.cached)
+            encoded = encode() if may_encode_here(call, call.cached) else await io.run(encode, "conversion", deadline=call.deadline)
         elif call.model.has_batches:
             encoded = await answer_in_batch(call, io)
         elif kind == "thread":  # everything in one trip to a worker thread
@@ -79,17 +77,19 @@ async def infer(engine: Engine, model: Model, wire: WireFormat[T], io: IO, call:
                 await io.wait(slot.turn, call.deadline)
             if slot.is_over:
                 raise Stopped
-            timings = call.timings
-            if not timings.started:
-                timings.started = timings.entered if slot.turn is None else engine.clock()
+            if not call.timings.started:
+                call.timings.started = call.timings.entered if slot.turn is None else engine.clock()
             if kind == "async":
-                response = await io.call(call.run_async if call.span is None else call.run_async_in_span, call.deadline)
+                result = await io.call(call.run_async if call.span is None else partial(run_async_in_span, call), call.deadline)
             else:
-                response = engine.call_here(call.run if call.span is None else call.run_in_span)
-            if may_encode_here(call, response):
+                result = engine.call_here(call.run if call.span is None else partial(run_in_span, call))
+            response = None
+            if may_convert_here(call, result):
+                response, result = call.respond(result), None  # else both would be in memory
+            if response is not None and may_encode_here(call, response):
                 encoded = call.encode(response)
             else:
-                encoded = await io.run(partial(call.encode_in_thread, response), "conversion", deadline=call.deadline)
+                encoded = await io.run(partial(call.encode_in_thread, response, result), "conversion", deadline=call.deadline)
     except FAILURES as failure:
         raise _fail_call(call, as_error(call, failure), failure.__cause__) from failure.__cause__
     except BaseException as error:

@@ -203,7 +203,7 @@ class _StreamedRequest(Generic[T]):
         if generator.is_in_thread:
             return
         try:
-            if closes and generator.is_made:
+            if closes and generator.made is not None:
                 if self._call.handler.kind == "async stream":
                     await self._io.call_always(generator.close)
                 else:
@@ -259,18 +259,15 @@ class _Generator(Generic[T]):
         """Whether a thread runs or closes it. Once it is given up, that thread closes it, and gives the slot back."""
         self.asked_at = self.returned_at = 0.0
         """When it was last asked for an item, and when it gave one, ended or failed; 0.0 before that."""
+        self.made: Any = None
+        """What the function returned; None before it was called."""
         self._call = call
         self._wants_one = wants_one
         self._clock = call.engine.clock
         self._count = 0  # how many items it has given
-        self._generator: Any = None
         self._context: Context | None = None
         self._is_given_up = False
         self._lock = threading.Lock()  # guards this, and `is_in_thread`
-
-    @property
-    def is_made(self) -> bool:
-        return self._generator is not None
 
     async def await_next(self) -> _Item[T] | None:
         """The next item; None after the last one. If it is large, it is not encoded."""
@@ -278,9 +275,9 @@ class _Generator(Generic[T]):
         token = set_calls((*current_calls(), (call.model, call.slot, call.deadline)))
         asked_at = self.asked_at = self._clock()
         try:
-            if self._generator is None:
-                self._generator = self._create()
-            awaitable = self._generator.__anext__()
+            if self.made is None:
+                self.made = self._create()
+            awaitable = self.made.__anext__()
             if handler.watch.is_measured:
                 awaitable = measure_steps(awaitable, call.model, handler, self._clock, goes_on=self._count < _MEASURED)
             item = await awaitable
@@ -292,7 +289,7 @@ class _Generator(Generic[T]):
             if self._wants_one:
                 self._check_only(has_ended=True)
             return None
-        except InferenceError:
+        except (InferenceError, ModelRaised):
             raise
         except Exception as error:
             raise ModelRaised from error
@@ -319,13 +316,13 @@ class _Generator(Generic[T]):
             self.asked_at, self.returned_at = self._clock(), 0.0
             try:
                 context = self._context or self._begin()
-                item = context.run(next, self._generator, _END)
+                item = context.run(next, self.made, _END)
                 if self._wants_one:
                     self._check_only(has_ended=item is _END)
                 if item is _END:
                     return None
                 response = call.respond(item)
-            except InferenceError:
+            except (InferenceError, ModelRaised):
                 raise
             except Exception as error:
                 raise ModelRaised from error
@@ -347,7 +344,7 @@ class _Generator(Generic[T]):
         call, context = self._call, copy_context()
         self._context = context
         context.run(set_calls, (*current_calls(), (call.model, call.slot, call.deadline)))
-        self._generator = context.run(self._create)
+        self.made = context.run(self._create)
         return context
 
     def _create(self) -> Any:
@@ -375,7 +372,7 @@ class _Generator(Generic[T]):
 
     async def close(self) -> None:
         try:
-            await self._generator.aclose()
+            await self.made.aclose()
         except Exception as error:
             self.log_closing(error)
 
@@ -384,8 +381,8 @@ class _Generator(Generic[T]):
         with self._lock:
             self.is_in_thread = True
         try:
-            if self._context is not None and self._generator is not None:
-                self._context.run(self._generator.close)
+            if self._context is not None and self.made is not None:
+                self._context.run(self.made.close)
         except Exception as error:
             self.log_closing(error)
         finally:

@@ -39,11 +39,16 @@ class Runtime(MLModel):
 
     files: ClassVar[Sequence[str]] = ()
     """The names of the model's file, if `parameters.uri` is a folder."""
+    _opens: ClassVar = threading.Lock()
+    """Held while a model is opened: libraries look into each other, as scipy into torch, and fail if another thread imports that one."""
 
     async def load(self) -> bool:
-        uri = await get_model_uri(self.settings, self.files)
-        self._model: Any = await asyncio.to_thread(self.open, uri)
+        self._model: Any = await asyncio.to_thread(self._open_alone, await get_model_uri(self.settings, self.files))
         return True
+
+    def _open_alone(self, uri: str) -> Any:
+        with self._opens:
+            return self.open(uri)
 
     async def predict(self, payload: InferenceRequest) -> InferenceResponse:
         return await asyncio.to_thread(self.run, payload)

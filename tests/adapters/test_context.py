@@ -36,7 +36,7 @@ def make_server(seen: list[str], **options: Any) -> InferenceServer:
     return server
 
 
-def test_calls_that_wait_for_a_slot_run_in_the_context_of_their_own_request() -> None:
+async def test_calls_that_wait_for_a_slot_run_in_the_context_of_their_own_request() -> None:
     seen: list[str] = []
     leave, server = threading.Event(), InferenceServer()
 
@@ -46,17 +46,14 @@ def test_calls_that_wait_for_a_slot_run_in_the_context_of_their_own_request() ->
         seen.append(USER.get())
         return 1
 
-    async def main() -> None:
-        talks = []
-        for number in range(5):
-            USER.set(f"user {number}")
-            talks.append(Talk(server))
-        assert (await talks.pop().answer())[0] == 503  # so that the others run or wait
-        leave.set()
-        for talk in talks:
-            assert (await talk.answer())[0] == 200
-
-    asyncio.run(main())
+    talks = []
+    for number in range(5):
+        USER.set(f"user {number}")
+        talks.append(Talk(server))
+    assert (await talks.pop().answer())[0] == 503  # so that the others run or wait
+    leave.set()
+    for talk in talks:
+        assert (await talk.answer())[0] == 200
     assert seen == [f"user {number}" for number in range(4)]
 
 
@@ -96,12 +93,9 @@ def test_the_context_of_a_host_over_grpc(serving: Any, interceptor: Any, timeout
 
 
 @pytest.mark.parametrize("model", ["def", "async", "inline"])
-def test_the_context_of_a_host_over_asgi(model: str) -> None:
+async def test_the_context_of_a_host_over_asgi(model: str) -> None:
     seen: list[str] = []
 
-    async def main() -> None:
-        USER.set("alice")
-        assert (await Talk(make_server(seen), model).answer())[0] == 200
-
-    asyncio.run(main())
+    USER.set("alice")
+    assert (await Talk(make_server(seen), model).answer())[0] == 200
     assert seen == ["alice"]

@@ -22,7 +22,6 @@ MODULES = {
 
 
 def run(script: str) -> list[str]:
-    """The lines that it prints, in a process of its own."""
     return subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout.splitlines()
 
 

@@ -79,7 +79,6 @@ class Traced:
         instrument(self.server, self.provider)
 
     def ask(self, *requests: Request, adapter: str = "asgi") -> list[int]:
-        """The statuses of requests that are sent at once."""
         way: Way = over_asgi(ASGIMiddleware(OIPApp(self.server), tracer_provider=self.provider), "")
         if adapter == "wsgi":
             way = over_wsgi(WSGIMiddleware(OIPWSGIApp(self.server), tracer_provider=self.provider), "")
@@ -128,12 +127,10 @@ def infer(model: str, body: bytes = b'{"id":"r-1","inputs":[]}', parent: str = P
 
 
 def infer_in(number: int, model: str, body: bytes) -> Request:
-    """In a trace of its own."""
     return infer(model, body, f"00-{number:032x}-{number:016x}-01")
 
 
 def ids(span: ReadableSpan) -> tuple[int, int]:
-    """Those of its trace and of itself."""
     assert span.context is not None
     return span.context.trace_id, span.context.span_id
 
@@ -223,16 +220,6 @@ def test_nothing_is_begun_where_nobody_traces_and_for_what_is_not_sampled(traced
     other = Traced(sampler=ALWAYS_OFF)
     assert other.ask(infer("async")) == [200]
     assert other.exporter.get_finished_spans() == ()
-
-
-def test_a_queued_call_runs_in_its_own_trace(traced: Traced) -> None:
-    traced.leave.clear()
-    threading.Timer(0.05, traced.leave.set).start()
-    assert traced.ask(*(infer_in(number, "def", b'{"inputs":[]}') for number in (1, 2, 3))) == [200] * 3
-    ours = {ids(span)[1]: ids(span)[0] for span in traced.named("infer def")}
-    inner = {span.parent.span_id: ids(span)[0] for span in traced.named("inner") if span.parent}
-    assert set(ours.values()) == {1, 2, 3}
-    assert inner == ours
 
 
 def test_a_batch_is_a_trace_of_its_own_with_a_link_to_each_request(traced: Traced) -> None:

@@ -6,23 +6,30 @@ import asyncio
 import json
 import threading
 from collections.abc import Callable, Coroutine
+from datetime import datetime
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
 
-from oip_asgi import InferenceServer, OIPApp, TensorSpec
+from oip_asgi import InferenceRequest, InferenceServer, OIPApp, TensorSpec
+from oip_asgi.codecs import DatetimeCodec
 from oip_asgi.grpc import OIPGRPCApp
 from tests.support.grpc_asgi import call, frame
 from tests.support.grpc_ways import SERVICE, wire_request
-from tests.support.ways import Request, send_asgi
+from tests.support.ways import Request, over_asgi, send_asgi
 
 NUMBERS = [index / 8 for index in range(5000)]
+DATE = "2020-01-01T00:00:00"
 
 
 async def double(x: np.ndarray) -> np.ndarray:
     return x * 2
+
+
+async def count(request: InferenceRequest) -> list[int]:
+    return [request.inputs[0].array.size]
 
 
 async def grow(x: np.ndarray) -> np.ndarray:
@@ -31,6 +38,10 @@ async def grow(x: np.ndarray) -> np.ndarray:
 
 async def join(x: list[str]) -> list[int]:
     return [sum(map(len, x))]
+
+
+async def count_dates(x: list[datetime]) -> list[int]:
+    return [len(x)]
 
 
 async def count_columns(df: pd.DataFrame) -> list[int]:
@@ -45,8 +56,10 @@ def make_server() -> InferenceServer:
     server = InferenceServer()
     server.register("double", double)
     server.register("ranged", double, inputs=[TensorSpec("x", "FP64", [-1], minimum=0)])
+    server.register("count", count)
     server.register("join", join)
     server.register("grow", grow)
+    server.register("dates", count_dates)
     server.register("frame", count_columns)
     server.register("series", count_series)
     server.register("thread", lambda x: x * 2)
@@ -75,16 +88,13 @@ async def ask_over_http(server: InferenceServer, model: str, headers: dict[str, 
     assert answer.status == 200, answer.body
 
 
-async def ask_over_grpc(server: InferenceServer, size: int, count: int) -> None:
-    """One call with so many inputs of FP64 as raw contents."""
-    inputs = [{"name": f"x{index}" if index else "x", "datatype": "FP64", "shape": [size]} for index in range(count)]
-    message = wire_request("double", inputs, [np.full(size, 1.5).tobytes()] * count)
+async def ask_over_grpc(server: InferenceServer, model: str, inputs: list[Any], raw: list[bytes]) -> None:
+    message = wire_request(model, inputs, raw)
     got = await call(OIPGRPCApp(server), f"/{SERVICE}/ModelInfer", frame(message.SerializeToString()))
-    assert got.refusal[0] == ("OK" if count == 1 else "INVALID_ARGUMENT")  # as the others are unknown
+    assert got.refusal[0] == ("OK" if len(inputs) == 1 else "INVALID_ARGUMENT")  # as the others are unknown
 
 
 def starts_threads(ask: Callable[[InferenceServer], Coroutine[Any, Any, None]]) -> bool:
-    """Whether the first request to a server starts a worker thread."""
     server = make_server()
     before = {*threading.enumerate()}
     asyncio.run(ask(server))
@@ -101,10 +111,14 @@ def starts_threads(ask: Callable[[InferenceServer], Coroutine[Any, Any, None]]) 
         pytest.param("double", as_json([1e300] * 4000), False, id="numbers that take long to read"),
         pytest.param("double", as_binary(2**17 - 100), True, id="binary numbers of 1 MiB at most"),
         pytest.param("double", as_binary(2**17), False, id="binary numbers of more"),
+        pytest.param("count", as_binary(2**17 - 100), True, id="binary numbers for a model that takes the request itself"),
+        pytest.param("count", as_binary(4000, "BYTES"), False, id="binary texts for it"),
         pytest.param("ranged", as_binary(5000), False, id="a range, which looks at each number"),
         pytest.param("join", as_json(["abc"] * 4000, "BYTES"), False, id="texts"),
         pytest.param("join", as_binary(4000, "BYTES"), False, id="binary texts"),
         pytest.param("double", as_json(NUMBERS[:4000], content_type="np"), False, id="a content type"),
+        pytest.param("dates", as_json([DATE] * 10, "BYTES"), True, id="few dates"),
+        pytest.param("dates", as_json([DATE] * 4000, "BYTES"), False, id="dates"),
         pytest.param("frame", as_columns(10), True, id="few columns"),
         pytest.param("frame", as_columns(20), False, id="many columns of a data frame"),
         pytest.param("series", as_columns(20), False, id="many series"),
@@ -118,6 +132,37 @@ def test_the_event_loop_takes_what_is_quick(model: str, sent: tuple[dict[str, st
     assert starts_threads(lambda server: ask_over_http(server, model, *sent)) is not is_on_loop
 
 
-@pytest.mark.parametrize(("size", "count", "is_on_loop"), [(2**17 - 100, 1, True), (2**17, 1, False), (100, 64, False)])
-def test_grpc_does_so_too(size: int, count: int, is_on_loop: bool) -> None:
-    assert starts_threads(lambda server: ask_over_grpc(server, size, count)) is not is_on_loop
+def as_message(size: int, datatype: str = "FP64", count: int = 1, **fields: Any) -> tuple[list[Any], list[bytes]]:
+    """So many inputs, as raw contents if the fields give no others."""
+    inputs = [{"name": f"x{index}" if index else "x", "datatype": datatype, "shape": [size], **fields} for index in range(count)]
+    data = (b"\3\0\0\0abc" if datatype == "BYTES" else np.float64(1.5).tobytes()) * size
+    return inputs, [] if fields else [data] * count
+
+
+@pytest.mark.parametrize(
+    ("model", "asked", "is_on_loop"),
+    [
+        pytest.param("double", as_message(2**17 - 100), True, id="numbers of 1 MiB at most"),
+        pytest.param("double", as_message(2**17), False, id="numbers of more"),
+        pytest.param("double", as_message(100, count=64), False, id="many inputs"),
+        pytest.param("join", as_message(4000, "BYTES"), False, id="texts"),
+        pytest.param("double", as_message(50_000, contents={"fp64_contents": [1.5] * 50_000}), False, id="typed numbers"),
+        pytest.param("double", as_message(2, contents={"fp64_contents": [1.5] * 2}), True, id="few typed numbers"),
+    ],
+)
+def test_grpc_does_so_too(model: str, asked: tuple[list[Any], list[bytes]], is_on_loop: bool) -> None:
+    assert starts_threads(lambda server: ask_over_grpc(server, model, *asked)) is not is_on_loop
+
+
+@pytest.mark.parametrize(("raised", "status"), [(ValueError, 400), (RuntimeError, 500)])
+def test_what_cannot_be_read_in_a_thread_is_answered_as_on_the_loop(
+    raised: type[Exception], status: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(tensor: Any) -> Any:
+        raise raised("on purpose")
+
+    monkeypatch.setattr(DatetimeCodec, "decode_input", fail)
+    for size in (10, 4000):
+        headers, body = as_json([DATE] * size, "BYTES")
+        answer = over_asgi(OIPApp(make_server()), "")(Request("POST", "/models/dates/infer", tuple(headers.items()), body))
+        assert answer.status == status

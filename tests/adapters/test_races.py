@@ -14,7 +14,7 @@ from typing import Any, Final, Literal, TypeAlias, get_args
 import pytest
 
 from oip_asgi import OIPWSGIApp
-from tests.support.inside import outcomes, waiting_calls
+from tests.support.metrics import outcomes, waiting_calls
 from tests.support.races import BODY, KINDS, MANNERS, STREAMS, WAYS, Asked, Cancelling, Kind, Manner, Racer, Way
 from tests.support.talk import until
 from tests.support.ways import Request, over_wsgi
@@ -43,8 +43,6 @@ how the next one ends."""
 
 SECONDS: Final = 0.1
 """The timeout of a model where a deadline is raced for."""
-
-COUNTED: Final = {"200": "ok", "499": "cancelled", "cut": "cancelled", "cancelled": "cancelled", "504": "timeout", "500": "failed"}
 
 
 @pytest.fixture(autouse=True)
@@ -125,7 +123,7 @@ async def run_case(way: Way, kind: Kind, race: Race, manner: Manner, seconds: fl
     has_own = asked.task.cancelling() == asked.cancels and not racer.strays
     racer.let_go()
     await until(lambda: not racer.list_unfinished().keys() - {"tasks", "watched clients"})
-    counted = outcomes(racer.server)["m"]
+    counted = outcomes(racer.server)
     after = "none"
     for _ in range(9):  # where it has little time, a busy machine may be late
         if after != "200":
@@ -169,7 +167,7 @@ async def wait_for_slot(way: Way, kind: Kind, race: Race) -> tuple[str, Seen]:
     first = Asked(racer, kind, way)
     await until(lambda: racer.begun)
     asked = Asked(racer, kind, way)
-    await until(lambda: waiting_calls(racer.server, "m") or "lookups of m" in racer.list_unfinished() or asked.task.done())
+    await until(lambda: waiting_calls(racer.server) or "lookups of m" in racer.list_unfinished() or asked.task.done())
     if race == "gone":
         asked.gone.set()
     if race == "cancel":
@@ -178,7 +176,7 @@ async def wait_for_slot(way: Way, kind: Kind, race: Race) -> tuple[str, Seen]:
     racer.let_go()
     other = await first.end()
     await until(lambda: not racer.list_unfinished())
-    counted = outcomes(racer.server)["m"]
+    counted = outcomes(racer.server)
     after = await Asked(racer, kind, way).end()
     racer.server.stop()
     return other, (end, counted, asked.task.cancelling() == asked.cancels, after)
@@ -208,21 +206,18 @@ def test_who_waits_for_a_slot_and_ends_takes_nothing_from_the_others(way: Way, k
 
 
 @pytest.mark.parametrize(("kind", "manner"), [(kind, manner) for kind in KINDS[1:] if kind != "load" for manner in list_manners(kind)])
-def test_a_deadline_under_wsgi_leaves_nothing_behind(kind: Kind, manner: Manner) -> None:
+async def test_a_deadline_under_wsgi_leaves_nothing_behind(kind: Kind, manner: Manner) -> None:
     """Nobody cancels there, and no client is seen to go."""
 
-    async def main() -> None:
-        racer = Racer(kind, manner, **{"stream_timeout" if kind in STREAMS else "timeout": SECONDS})
-        ask = over_wsgi(OIPWSGIApp(racer.server), "")
-        path = f"/models/m/{'infer_stream' if kind in STREAMS else 'infer'}"
-        answer = await asyncio.to_thread(ask, Request("POST", path, (), BODY))
-        assert answer.status == 504 or (kind in STREAMS and b'"error"' in answer.body)
-        racer.let_go()
-        await until(lambda: not racer.list_unfinished())
-        assert outcomes(racer.server)["m"] == {"timeout": 1}
-        racer.server.stop()
-
-    asyncio.run(main())
+    racer = Racer(kind, manner, **{"stream_timeout" if kind in STREAMS else "timeout": SECONDS})
+    ask = over_wsgi(OIPWSGIApp(racer.server), "")
+    path = f"/models/m/{'infer_stream' if kind in STREAMS else 'infer'}"
+    answer = await asyncio.to_thread(ask, Request("POST", path, (), BODY))
+    assert answer.status == 504 or (kind in STREAMS and b'"error"' in answer.body)
+    racer.let_go()
+    await until(lambda: not racer.list_unfinished())
+    assert outcomes(racer.server) == {"timeout": 1}
+    racer.server.stop()
 
 
 # Each place where a request waits
@@ -246,7 +241,7 @@ def test_a_request_that_is_cancelled_wherever_it_waits_leaves_nothing_behind(way
         asked = Asked(racer, kind, way, wrap)
         end = await asked.end()
         await until(lambda: not racer.list_unfinished())
-        counted, cancels, begun = outcomes(racer.server)["m"], cancelling[0].cancels, racer.begun
+        counted, cancels, begun = outcomes(racer.server), cancelling[0].cancels, racer.begun
         after = await Asked(racer, kind, way).end()
         await until(lambda: not racer.list_unfinished())
         racer.server.stop()

@@ -54,7 +54,6 @@ def make_server(**options: Any) -> InferenceServer:
 
 
 def give_headers(give: Callable[[InferenceContext], None], **options: Any) -> InferenceServer:
-    """A server whose model gives headers."""
     server = InferenceServer(**options)
 
     @server.model("m")
@@ -225,4 +224,4 @@ def test_server_timing_says_where_the_time_went() -> None:
     waits = sorted(durations(answer)[0] for answer in asyncio.run(two()))
     assert waits[0] < 40 < waits[1]
     server = give_headers(lambda context: context.response_headers.update({"Server-Timing": "gpu;dur=1"}), server_timing=True)
-    assert re.fullmatch(f"gpu;dur=1, {TIMING.pattern}", ask(server, "m").headers["server-timing"])  # behind what the model wrote
+    assert re.fullmatch(f"gpu;dur=1, {TIMING.pattern}", ask(server, "m").headers["server-timing"])  # after what the model wrote

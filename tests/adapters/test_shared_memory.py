@@ -67,8 +67,6 @@ def segments() -> Iterator[Segments]:
 
 
 class Served:
-    """A server, and what is asked of it."""
-
     def __init__(self, server: InferenceServer, way: Way | None = None) -> None:
         self.server = server
         self._way = way or over_asgi(OIPApp(server), "")

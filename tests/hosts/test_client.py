@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
-import httpx2
 import numpy as np
 import pytest
 from django.core.asgi import get_asgi_application
@@ -18,23 +17,21 @@ from django.urls import include, path
 from litestar import Litestar
 from werkzeug.serving import make_server
 
-from oip_asgi import ErrorResponse, InferenceServer, OIPMiddleware, OIPWSGIMiddleware, TensorSpec
+from oip_asgi import InferenceServer, OIPMiddleware, OIPWSGIMiddleware, TensorSpec
 from oip_asgi.client import AsyncClient, Client
 from oip_asgi.client.check import main
 from oip_asgi.django import urls
 from oip_asgi.flask import blueprint
-from tests.support.asked import over_way
 from tests.support.host_ways import (
     configure_django,
     fastapi_installed,
     fastapi_mounted,
     flask_app,
-    host_ways,
     litestar_mounted,
     quart_app,
 )
 from tests.support.threads import serving
-from tests.support.ways import Way, other_wsgi_app, ways_into
+from tests.support.ways import other_wsgi_app
 
 configure_django()
 
@@ -49,35 +46,8 @@ def demo() -> InferenceServer:
     return server
 
 
-def test_every_way_in() -> None:
-    array, server = np.array([[1, 2]], np.int32), demo()
-    with host_ways(server) as hosts:
-        ask_all({**hosts, **ways_into(server)}, array)
-
-
-def ask_all(ways: dict[str, Way], array: np.ndarray) -> None:
-    for name, way in ways.items():
-        with httpx2.Client(transport=over_way(way, "/v2")) as http:
-            client = Client("http://test/v2", http=http)
-            for binary in (True, False):
-                assert client.infer("double", {"x": array}, id="7", binary=binary)["y"].tolist() == [[2, 4]], name
-            assert client.is_model_ready("double"), name
-            assert client.model_metadata("double")["inputs"] == [{"name": "x", "datatype": "INT32", "shape": [-1, 2]}], name
-            with pytest.raises(ErrorResponse, match="unknown input 'z'"):
-                client.infer("double", {"z": array})
-            [response] = client.stream("double", {"x": array})
-            assert response["y"].tolist() == [[2, 4]], name
-            if name in ("FastAPI mount", "Starlette mount"):
-                with pytest.raises(ErrorResponse) as caught:
-                    client.metadata()  # Starlette answers a bare GET /v2 itself
-                assert caught.value.response_status == 307
-            else:
-                assert client.metadata()["name"] == "demo", name
-
-
 @contextmanager
 def serving_wsgi(app: Any) -> Iterator[int]:
-    """werkzeug's server around an application."""
     server = make_server("127.0.0.1", 0, app, threaded=True)
     thread = threading.Thread(target=server.serve_forever)
     thread.start()

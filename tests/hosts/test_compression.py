@@ -4,22 +4,19 @@ from __future__ import annotations
 
 import gzip
 from collections.abc import Iterator
-from typing import Any
 
 import pytest
-from django.core.asgi import get_asgi_application
-from django.core.wsgi import get_wsgi_application
 from django.test import override_settings
-from django.urls import include, path
 from fastapi import FastAPI
 from starlette.middleware.gzip import GZipMiddleware
 
 from oip_asgi import OIPApp
-from oip_asgi.django import urls
-from tests.support.host_ways import configure_django, staying
-from tests.support.ways import Answer, Request, Way, over_asgi, over_wsgi
+from tests.support.host_ways import configure_django, django_ways
+from tests.support.ways import Answer, Request, Way, over_asgi
 from tests.table.row import Row, table_server
 from tests.table.rows import rows
+
+configure_django()
 
 CHANGED = ("content-encoding", "content-length", "vary", "etag")
 """The headers that a gzip middleware is free to write."""
@@ -27,21 +24,12 @@ CHANGED = ("content-encoding", "content-length", "vary", "etag")
 
 @pytest.fixture(scope="module")
 def hosts() -> Iterator[dict[str, Way]]:
-    """Those with gzip, and one without."""
     server, plain, app = table_server([]), FastAPI(), FastAPI()
     app.add_middleware(GZipMiddleware, minimum_size=0)
     for each in (plain, app):
         OIPApp(server).install(each)
-    configure_django()
-    pattern: Any = path("v2", include(urls(server)))
-    with override_settings(ROOT_URLCONF=(pattern,), MIDDLEWARE=["django.middleware.gzip.GZipMiddleware"]):
-        wsgi_handler, asgi_handler = get_wsgi_application(), staying(get_asgi_application())
-        yield {
-            "plain": over_asgi(plain, "/v2"),
-            "FastAPI": over_asgi(app, "/v2"),
-            "Django, WSGI": over_wsgi(wsgi_handler, "/v2"),
-            "Django, ASGI": over_asgi(asgi_handler, "/v2"),
-        }
+    with override_settings(MIDDLEWARE=["django.middleware.gzip.GZipMiddleware"]), django_ways(server) as over_django:
+        yield {"plain": over_asgi(plain, "/v2"), "FastAPI": over_asgi(app, "/v2"), **over_django}
     server.stop()
 
 

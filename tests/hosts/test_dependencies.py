@@ -331,7 +331,6 @@ def django_check(get_response: Callable[[HttpRequest], HttpResponse]) -> Callabl
 
 
 def list_answers(make: Any, public: list[str], targets: list[str]) -> dict[str, tuple[int, bytes]]:
-    """The status and the body of each."""
     if make is not urls:
         app = make(public)
         client: Any = app.test_client() if isinstance(app, Flask) else Client(app)

@@ -103,8 +103,6 @@ Asker: TypeAlias = Callable[..., Any]
 
 
 def asker(is_async: bool) -> Asker:
-    """Django's test client, blocking or not, as one function."""
-
     def ask(method: str, target: str, body: bytes = b"", **headers: str) -> Any:
         return Client(enforce_csrf_checks=True).generic(method, target, body, "application/json", headers=headers)
 
@@ -361,7 +359,7 @@ def test_a_timeout_leaves_no_connection_open_and_no_broken_one_behind(is_async: 
     with served(server):
         statuses = [asker(is_async)("POST", f"/v2/models/{name}/generate", b"{}").status_code for name in ("breaks", "query", "query")]
     assert statuses == [200, 200, 200]
-    server.stop()  # and the threads, after what they do behind their last answer
+    server.stop()  # and the threads, after what they do once they have answered
     for each in used:
         with pytest.raises(sqlite3.ProgrammingError, match="closed"):
             each.execute("select 1")

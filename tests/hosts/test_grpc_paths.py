@@ -82,8 +82,6 @@ MOUNTED_BY_HAND: Final[dict[str, Host]] = {
 
 
 class Served:
-    """A host with a server, and the calls of its model."""
-
     def __init__(self, host: Host) -> None:
         make, self._prefix, self._root_path = host
         self.calls, server = list[str](), InferenceServer()

@@ -27,7 +27,7 @@ from oip_asgi import InferenceContext, InferenceServer, OIPApp, OIPMiddleware, O
 from oip_asgi.django import urls
 from oip_asgi.flask import blueprint
 from tests.support.asking import logged
-from tests.support.host_ways import configure_django, fastapi_mounted, flask_app
+from tests.support.host_ways import configure_django, flask_app
 from tests.support.lifespan import Lifespan, live_through
 from tests.support.talk import block_until
 from tests.support.ways import Request, Way, other_asgi_app, other_wsgi_app, over_wsgi, send_asgi
@@ -37,7 +37,6 @@ Events: TypeAlias = list[str]
 
 
 def noting(events: Events) -> InferenceServer:
-    """A server whose model notes in `events` when it is loaded."""
     server = InferenceServer()
     server.register("echo", lambda x: {"x": x}, load=lambda: events.append("load"))
     return server
@@ -52,8 +51,6 @@ async def ask(app: Any, path: str = "/v2/health/ready") -> int:
 
 
 def lifespan_of(events: Events) -> Any:
-    """A host's own lifespan, which notes in `events`."""
-
     @asynccontextmanager
     async def lifespan(app: Any) -> AsyncIterator[dict[str, Any]]:
         events.append("host starts")
@@ -231,71 +228,6 @@ def test_state_of_the_hosts_lifespan_reaches_the_model() -> None:
     assert b'"data":["the host\'s"]' in asyncio.run(live())
 
 
-FIRST = 50
-
-
-def slowly_loading(loads: Events) -> tuple[InferenceServer, threading.Event]:
-    """A server whose model finishes loading when the event is set."""
-    server, go_on = InferenceServer(), threading.Event()
-
-    def load() -> None:
-        loads.append("load")
-        assert go_on.wait(20)
-
-    server.register("echo", lambda x: {"x": x}, load=load)
-    return server, go_on
-
-
-def test_fifty_first_requests_load_once_under_asgi() -> None:
-    loads: Events = []
-    server, go_on = slowly_loading(loads)
-    app, came = fastapi_mounted(server), 0
-
-    async def one() -> int:
-        nonlocal came
-        came += 1
-        if came == FIRST:
-            asyncio.get_running_loop().call_later(0.05, go_on.set)
-        return (await send_asgi(app, infer("echo", inputs(GOOD)), "/v2")).status
-
-    async def all_at_once() -> list[int]:
-        return await asyncio.gather(*(one() for _ in range(FIRST)))
-
-    assert asyncio.run(all_at_once()) == [200] * FIRST
-    assert loads == ["load"]
-
-
-@pytest.mark.parametrize("make", [lambda server: OIPWSGIApp(server), lambda server: flask_app(blueprint(server, url_prefix="/"))])
-def test_fifty_first_requests_load_once_under_wsgi(make: Callable[[InferenceServer], Any]) -> None:
-    loads: Events = []
-    server, go_on = slowly_loading(loads)
-    way = over_wsgi(make(server), "")
-    together = threading.Barrier(FIRST, action=go_on.set)
-
-    def one(_: int) -> int:
-        together.wait(20)
-        return way(infer("echo", inputs(GOOD))).status
-
-    with ThreadPoolExecutor(FIRST) as pool:
-        assert list(pool.map(one, range(FIRST))) == [200] * FIRST
-    assert loads == ["load"]
-
-
-def test_two_event_loops_one_after_the_other() -> None:
-    events: Events = []
-    server = noting(events)
-
-    @server.model("awaits")
-    async def awaits(x: Any) -> Any:
-        await asyncio.sleep(0)
-        return x
-
-    app = fastapi_mounted(server)
-    for model in ("echo", "awaits", "echo", "awaits"):
-        assert asyncio.run(send_asgi(app, infer(model, inputs(GOOD)), "/v2")).status == 200
-    assert events == ["load"]
-
-
 def test_a_server_in_two_hosts_is_let_go_by_the_last() -> None:
     events: Events = []
     server = noting(events)
@@ -356,22 +288,4 @@ def test_a_probe_begins_to_load_and_answers_at_once(host: str, is_async: bool) -
         assert waiting.result(20).status == 200
         block_until(lambda: send(Request("GET", "/health/ready")).status == 200)
     assert loads == ["loaded"] * 2
-    server.stop()
-
-
-def test_a_load_that_fails_stays_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
-    """It is not tried again, and the log says by what it is."""
-    server, raised = InferenceServer(), [OSError("the disk is not there yet")]
-
-    def load() -> None:
-        if raised:
-            raise raised.pop()
-
-    server.register("m", lambda x: x, load=load)
-    send = over_wsgi(OIPWSGIApp(server), "")
-    block_until(lambda: send(Request("GET", "/health/ready")).status == 503 and "load= raised" in caplog.text)
-    assert send(Request("GET", "/models/m/ready")).status == 503
-    assert "load= raised, so it is not ready; only server.load(...), server.load_sync(...), or a client" in caplog.text
-    server.load_sync("m")
-    assert send(Request("GET", "/models/m/ready")).status == 200
     server.stop()

@@ -49,7 +49,6 @@ def installed(make_app: Callable[[], Any], mount: str) -> Any:
 
 
 def nested(inner: str, outer: str) -> Starlette:
-    """An application in an application in an application."""
     app = installed(Starlette, inner)
     return Starlette(routes=[Mount(outer, Starlette(routes=[Mount("/sub", app)]))])
 
@@ -174,7 +173,6 @@ def test_the_root_path_of_a_proxy_is_no_mount() -> None:
 
 @contextmanager
 def several(kind: str) -> Iterator[dict[str, Way]]:
-    """Two servers in one application, each under its name."""
     names, app = ("one", "two"), Starlette()
     if kind == "middleware":
         around: Any = app

@@ -1,7 +1,8 @@
-"""The guide's snippets for hosts that not every environment has are run, as they are."""
+"""The guide's snippets for hosts that not every environment has are run, as they are, and the examples in public docstrings."""
 
 from __future__ import annotations
 
+import doctest
 import json
 import sys
 import unittest
@@ -12,12 +13,26 @@ from types import ModuleType
 from typing import Any
 
 import grpc
+import numpy as np
+import numpy.typing as npt
 import pytest
 from django.core.wsgi import get_wsgi_application
 from django.test import override_settings
+from django.urls import include, path
+from fastapi import Depends, FastAPI, Security
+from fastapi.security import APIKeyHeader
 from fastapi.testclient import TestClient
+from flask import Flask, abort, request
+from starlette.applications import Starlette
+from werkzeug.exceptions import NotFound
+from werkzeug.middleware.dispatcher import DispatcherMiddleware
 
+import oip_asgi
+from oip_asgi.django import urls
+from oip_asgi.flask import blueprint
 from oip_asgi.grpc import add_to_server
+from oip_asgi.mlserver import register_folder
+from oip_asgi.specs import specs_of
 from tests.support.client import Client
 from tests.support.host_ways import configure_django
 from tests.support.readme import CURLS, SNIPPETS
@@ -37,7 +52,6 @@ KEY = (("x-api-key", "s3cret"),)
 
 @pytest.fixture
 def models(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The modules that the first answers import."""
     for name in ("models", "key"):
         module = ModuleType(name)
         monkeypatch.setitem(sys.modules, name, module)
@@ -147,3 +161,31 @@ def test_fastapi(monkeypatch: pytest.MonkeyPatch) -> None:
     for client in (Client(app), Client(app, root_path="/api")):
         assert [client.get(path).status_code for path in ("/v2/health/live", "/v2", "/v2/models", "/v2/models/x")] == [200, 401, 401, 401]
         assert client.get("/v2/models", headers={"authorization": "Bearer t"}).json() == {"models": []}
+
+
+configure_django()
+
+NAMES: dict[str, Any] = {name: getattr(oip_asgi, name) for name in oip_asgi.__all__}
+OTHERS: dict[str, Any] = {"urls": urls, "blueprint": blueprint, "specs_of": specs_of, "register_folder": register_folder}
+OF_HOSTS: Any = (APIKeyHeader, Depends, FastAPI, Security, Starlette, DispatcherMiddleware, NotFound, Flask, abort, include)
+GLOBALS = {**NAMES, **OTHERS, **{each.__name__: each for each in OF_HOSTS}, "request": request, "path": path, "np": np, "npt": npt}
+FIRST = [
+    *("InferenceServer", "InferenceServer.register", "InferenceServer.model", "OIPApp", "OIPApp.install", "OIPMiddleware", "OIPWSGIApp"),
+    *("OIPWSGIMiddleware", "TensorSpec", "InferenceError", "InferenceRequest", "ResponseCache", "SharedMemory", *OTHERS),
+]
+FINDER = doctest.DocTestFinder(exclude_empty=True)
+FOUND = [test for name, value in (NAMES | OTHERS).items() for test in FINDER.find(value, name, module=False, globs=GLOBALS)]
+EXAMPLES = {test.name: test for test in FOUND if test.examples}
+
+
+def test_each_of_the_first_names_has_an_example() -> None:
+    assert [name for name in FIRST if name not in EXAMPLES] == []
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_an_example_works(name: str) -> None:
+    if name == "specs_of":
+        pytest.importorskip("pandas")
+    printed: list[str] = []
+    results = doctest.DocTestRunner(optionflags=doctest.ELLIPSIS).run(EXAMPLES[name], out=printed.append)
+    assert results.failed == 0, "".join(printed)

@@ -201,7 +201,7 @@ def test_the_hosts_routes_may_come_later_and_a_server_without_pages_has_none_for
         assert app.routes[0].path == "/page"  # type: ignore[attr-defined]  # it does not wait for ours
         assert client.get("/v2/models").status_code == 200
     assert {route.path for path in ("/v2/docs", "/v2/openapi.json") for route in list_matching(app, path)} == {"/v2/{oip_path:path}"}
-    app.add_route("/{rest:path}", page)  # it stays behind ours
+    app.add_route("/{rest:path}", page)  # it stays after ours
     with Client(app) as client:
         assert (client.get("/any").text, client.get("/v2/models").status_code) == ("the host's page", 200)
 
@@ -381,7 +381,7 @@ def test_a_second_one_at_the_same_path_is_refused(second: str) -> None:
 def test_a_route_that_came_before_it_later_is_refused_at_the_start() -> None:
     app = Starlette()
     OIPApp(InferenceServer()).install(app)
-    app.router.routes.append(Route("/{rest:path}", page))  # behind it: fine
+    app.router.routes.append(Route("/{rest:path}", page))  # after it: fine
     with Client(app) as client:
         assert client.get("/v2/models").json() == {"models": []}
     app.router.routes.insert(0, Route("/{rest:path}", page))

@@ -98,8 +98,6 @@ _django: dict[str, Callable[[HttpRequest], object]] = {}
 
 
 def look(get_response: Callable[[HttpRequest], HttpResponseBase]) -> Callable[[HttpRequest], HttpResponseBase]:
-    """Middleware."""
-
     def middleware(request: HttpRequest) -> HttpResponseBase:
         _django["before"](request)
         response = get_response(request)

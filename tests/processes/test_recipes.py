@@ -15,8 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.processes.hosts.test_examples import documented
-from tests.support.processes import ROOT
+from tests.support.processes import ROOT, documented
 
 MODELS = ROOT / "examples" / "models"
 NEEDS = {

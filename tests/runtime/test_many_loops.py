@@ -31,7 +31,7 @@ pytestmark = pytest.mark.usefixtures("often_switching")
 
 
 class Loads:
-    """How often models were loaded and unloaded, and how often one was called behind its unload."""
+    """How often models were loaded and unloaded, and how often one was called after its unload."""
 
     def __init__(self) -> None:
         self.loaded: list[None] = []

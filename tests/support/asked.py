@@ -9,19 +9,6 @@ from typing import Any, Self
 import httpx2
 
 from oip_asgi.client import AsyncClient, Client
-from tests.support.ways import Request, Way
-
-
-def over_way(way: Way, prefix: str = "/v2") -> httpx2.MockTransport:
-    """A way in, as a transport of httpx2."""
-
-    def answer(request: httpx2.Request) -> httpx2.Response:
-        path = request.url.raw_path.decode().removeprefix(prefix)
-        headers = [(name.decode(), value.decode()) for name, value in request.headers.raw]
-        got = way(Request(request.method, path, headers, request.read()))
-        return httpx2.Response(got.status, headers=got.headers, content=got.body)
-
-    return httpx2.MockTransport(answer)
 
 
 class Asked:

@@ -51,6 +51,11 @@ def outputs(answer: Answer) -> dict[str, Any]:
     return {output["name"]: output["data"] for output in json.loads(answer.body)["outputs"]}
 
 
+def states(server: InferenceServer) -> dict[str, str]:
+    """Where each model is in its life, by name."""
+    return {model.name: model.state for model in server.models()}
+
+
 def exactly(text: str) -> str:
     """The pattern that a text matches, and no other, for `pytest.raises`."""
     return rf"\A{re.escape(text)}\Z"

@@ -15,9 +15,9 @@ import numpy as np
 import pandas as pd
 from fastapi import FastAPI
 
-from oip_asgi import InferenceServer, OIPApp, ResponseCache, Tensor, TensorSpec
-from oip_asgi.codecs import InputCodec
+from oip_asgi import InferenceServer, OIPApp, ResponseCache, TensorSpec
 from tests.support.described import described_server
+from tests.support.pictures import Picture, PictureCodec
 
 MARKUP = "<img src=x onerror=alert(1)>"
 """The name of a model that must be shown as it is."""
@@ -31,27 +31,6 @@ class Customer(msgspec.Struct):
     age: Annotated[int, msgspec.Meta(ge=0, le=120)]
     plan: Literal["basic", "pro"]
     city: str | None
-
-
-class Picture:
-    """Bytes that are no text."""
-
-    def __init__(self, data: bytes) -> None:
-        self.data = data
-
-
-class PictureCodec(InputCodec[Picture]):
-    content_type = "picture"
-    type_hint = Picture
-    datatype = "BYTES"
-
-    @classmethod
-    def decode_input(cls, request_input: Tensor) -> Picture:
-        return Picture(request_input.array.item())
-
-    @classmethod
-    def encode_input(cls, name: str, payload: Picture, use_bytes: bool = True) -> Tensor:
-        return Tensor(name, np.array([payload.data], object))
 
 
 def make_server() -> InferenceServer:

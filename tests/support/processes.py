@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import os
 import signal
 import socket
@@ -22,6 +23,12 @@ SECONDS = 60
 
 # httpx2 reads the certificates of all authorities for each call else: 30 ms that no server here needs
 get, head, post = partial(httpx2.get, verify=False), partial(httpx2.head, verify=False), partial(httpx2.post, verify=False)
+
+
+def documented(example: Path) -> list[str]:
+    """The lines of a script's docstring that are set in, as commands are."""
+    text = ast.get_docstring(ast.parse(example.read_text())) or ""
+    return [line.strip() for line in text.splitlines() if line.startswith("    ")]
 
 
 def free_port() -> int:

@@ -50,7 +50,6 @@ def make_server() -> InferenceServer:
 
 @pytest.fixture(scope="package")
 def url() -> Iterator[str]:
-    """The URL of a real server."""
     with serving(OIPApp(make_server(), path="/v2")) as port:
         yield f"http://127.0.0.1:{port}/v2"
 
@@ -85,8 +84,6 @@ def connect(request: pytest.FixtureRequest) -> Any:
 
 @dataclass
 class Scored:
-    """What a run of the command left."""
-
     status: int
     told: str
     out: Path
@@ -109,7 +106,7 @@ class Scored:
 
     @property
     def values(self) -> list[Any]:
-        """The values of the column behind the number of the row."""
+        """The values of the column after the number of the row."""
         return [list(line.values())[1] for line in self.lines]
 
     @property

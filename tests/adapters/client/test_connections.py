@@ -162,23 +162,6 @@ def test_a_loop_that_was_closed_without_its_generators_is_forgotten_when_another
         peer.wait_for_open(0)
 
 
-def test_remote_keeps_nothing_of_loops_that_have_ended() -> None:
-    peer, loops = Peer(with_metadata(with_length(GOOD))), []
-    with peer.listening() as url:
-        server = InferenceServer()
-        server.register("m", load=remote(url, "m", wait=0))
-
-        async def ask() -> Any:
-            loops.append(weakref.ref(asyncio.get_running_loop()))
-            return (await server.infer("m", {"x": np.zeros(1)}))["y"].tolist()
-
-        for _ in range(4):
-            assert asyncio.run(ask()) == [1, 2]
-        gc.collect()
-        assert sum(loop() is not None for loop in loops) <= 1
-        peer.wait_for_open(0)
-
-
 @pytest.mark.slow
 def test_an_idle_connection_is_not_used_for_longer_than_servers_keep_one(connect: Connect) -> None:
     peer = Peer()

@@ -41,13 +41,6 @@ def answering(**methods: Any) -> Iterator[str]:
         server.stop(None).wait(10)
 
 
-def test_a_url_that_is_none() -> None:
-    for url in ("grpc://", "grpc://host", "grpc://user@host:1", "grpc://host:1/v2", "grpcs://host:1?a=b"):
-        for kind in (Client, AsyncClient):
-            with pytest.raises(ValueError, match=r"the url is .*: expected one such as .*grpc://host:8001"):
-                kind(url)
-
-
 def test_headers_are_metadata_and_errors_have_the_status_of_http() -> None:
     seen: list[Any] = []
 

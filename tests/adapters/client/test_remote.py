@@ -24,8 +24,7 @@ from sklearn.preprocessing import OneHotEncoder
 from oip_asgi import InferenceContext, InferenceError, InferenceRequest, InferenceServer, OIPApp, OIPWSGIApp, TensorSpec
 from oip_asgi.client import remote
 from tests.support.asking import NOT_READY, ask, described, error, get, logged, outputs
-from tests.support.loops import on_a_loop
-from tests.support.ways import Answer, Request, Way, over_asgi, over_wsgi, ways_into
+from tests.support.ways import Answer, Request, Way, over_asgi, over_wsgi
 from tests.table.row import MAX_BODY_BYTES, MAX_JSON_BYTES, Row, table_server
 from tests.table.rows import rows
 
@@ -35,13 +34,11 @@ Far = Callable[[httpx2.Request], httpx2.Response]
 
 
 def in_process(far: InferenceServer | Far) -> httpx2.AsyncClient:
-    """A client of a server in this process, or of a function that answers."""
     transport: Any = httpx2.ASGITransport(OIPApp(far)) if isinstance(far, InferenceServer) else httpx2.MockTransport(far)
     return httpx2.AsyncClient(transport=transport, base_url="http://far")
 
 
 def in_front_of(far: InferenceServer | Far, *models: str, **options: Any) -> InferenceServer:
-    """A server whose models are the other one's."""
     server, http = InferenceServer(), in_process(far)
     of_remote = {name: options.pop(name) for name in ("forward", "stream", "wait", "version") if name in options}
     for model in models:
@@ -50,8 +47,6 @@ def in_front_of(far: InferenceServer | Far, *models: str, **options: Any) -> Inf
 
 
 def answering(status: int, body: Any = None, **headers: str) -> Far:
-    """A server with the model `m`, whose inference is answered so."""
-
     def answer(request: httpx2.Request) -> httpx2.Response:
         if request.method == "GET":
             metadata = {"name": "m", "inputs": [{"name": "x", "datatype": "FP32", "shape": [-1, 2]}], "outputs": OUTPUTS}
@@ -88,11 +83,17 @@ def test_the_table_is_answered_as_it_is_there(row: Row, ways: dict[str, Way], ca
     before = len(calls)
     for way in ways.values():
         answer = way(row.request)
+        if row.name.endswith(", a list"):  # metadata does not tell that rows of a class may be one
+            assert error(answer) == (400, "the body: expected object, got array")
+            continue
         if row.status == 500:
             assert (answer.status, b"its server answered with the status 500" in answer.body) == (502, True)
             continue
         if f'"a":{2**64 - 1}' in row.name:  # a number that the other server may take for another one is not passed on
             assert (answer.status, b"cannot be passed on" in answer.body) == (400, True)
+            continue
+        if row.name == "timeout 1 that counts":  # only where `register` allows it
+            assert answer.status == 200
             continue
         assert answer.status == row.status, answer.body
         if row.name == "classification: labels":  # the other server does not tell them
@@ -101,21 +102,6 @@ def test_the_table_is_answered_as_it_is_there(row: Row, ways: dict[str, Way], ca
             assert answer.body == row.body
         else:
             assert len(calls) == before, "a bad request reached the model"
-
-
-def test_every_way_in_answers_alike() -> None:
-    far = InferenceServer()
-    far.register("same", lambda x: x, inputs=[TensorSpec("x", "FP32", [-1, 2])], outputs=[TensorSpec("y", "FP32", [-1, 2])])
-    ways, there = ways_into(in_front_of(far, "same")), over_asgi(OIPApp(far), "")
-    text = json.dumps({"inputs": [{"name": "x", "shape": [1, 2], "datatype": "FP32", "parameters": {"binary_data_size": 8}}]}).encode()
-    body = json.dumps({"inputs": described(x=GOOD)}).encode()
-    for request in (
-        Request("POST", "/models/same/infer", (), body),
-        Request("POST", "/models/same/infer", (("inference-header-content-length", str(len(text))),), text + GOOD.tobytes()),
-        Request("POST", "/models/same/infer", (), body.replace(b"[1, 2]", b"[2]", 1)),
-        Request("GET", "/models/same"),
-    ):
-        assert {name: way(request) for name, way in ways.items()} == dict.fromkeys(ways, there(request))
 
 
 # The declaration
@@ -290,33 +276,28 @@ def test_other_errors_are_those_of_a_gateway(caplog: pytest.LogCaptureFixture) -
         assert (record.exc_info, vars(record)["oip_request_id"], vars(record)["oip_model"]) == (None, "a\\nb", "m")
 
 
-def test_a_broken_answer_is_502(caplog: pytest.LogCaptureFixture) -> None:
-    whole = {**OUTPUTS[0], "shape": [1, 2], "data": [1, 2]}
-    wrong: list[Any] = [[{**whole, "shape": [1, 3], "data": [1, 2, 3]}], [{**whole, "datatype": "INT64"}], [{**whole, "name": "z"}]]
-    wrong += [[{**whole, "data": ["a", 2]}], [whole] * 2, []]
-    bodies = [b"<html>", {"model_name": "m"}, *({"model_name": "m", "outputs": each} for each in wrong)]
-    for number, body in enumerate(bodies, 1):
-        answer = ask(in_front_of(answering(200, body), "m"), "m", x=GOOD)
-        assert error(answer) == (502, "model 'm' failed: its server gave a broken answer"), body
-        assert len(logged(caplog)) == number
+WHOLE = {**OUTPUTS[0], "shape": [1, 2], "data": [1, 2]}
+WRONG: list[Any] = [[{**WHOLE, "shape": [1, 3], "data": [1, 2, 3]}], [{**WHOLE, "datatype": "INT64"}], [{**WHOLE, "name": "z"}]]
+WRONG += [[{**WHOLE, "data": ["a", 2]}], [WHOLE] * 2, []]
+BROKEN = [b"<html>", {"model_name": "m"}, *({"model_name": "m", "outputs": each} for each in WRONG)]
 
 
-def test_a_connection_that_fails_is_502_one_that_is_late_504_and_none_503(caplog: pytest.LogCaptureFixture) -> None:
-    cases = [
-        (httpx2.ConnectError("refused"), 503, "cannot be reached"),
-        (httpx2.ReadError("reset"), 502, "gave no whole answer"),
-        (httpx2.RemoteProtocolError("no HTTP"), 502, "gave no whole answer"),
-        (httpx2.DecodingError("no gzip"), 502, "gave no whole answer"),
-        (httpx2.ReadTimeout("late"), 504, "took too long"),
-    ]
-    for number, (raised, status, text) in enumerate(cases, 1):
-
-        def far(request: httpx2.Request, raised: Exception = raised) -> httpx2.Response:
+def test_a_broken_answer_is_502_one_that_is_late_504_and_no_server_503(caplog: pytest.LogCaptureFixture) -> None:
+    def raising(raised: Exception) -> Far:
+        def far(request: httpx2.Request) -> httpx2.Response:
             if request.method == "POST":
                 raise raised
             return answering(200)(request)
 
-        assert error(ask(in_front_of(far, "m"), "m", x=GOOD)) == (status, f"model 'm' failed: its server {text}")
+        return far
+
+    cases: list[tuple[Far, int, str]] = [(answering(200, body), 502, "gave a broken answer") for body in BROKEN]
+    cases += [
+        (raising(kind("")), 502, "gave no whole answer") for kind in (httpx2.ReadError, httpx2.RemoteProtocolError, httpx2.DecodingError)
+    ]
+    cases += [(raising(httpx2.ConnectError("")), 503, "cannot be reached"), (raising(httpx2.ReadTimeout("")), 504, "took too long")]
+    for number, (far, status, text) in enumerate(cases, 1):
+        assert error(ask(in_front_of(far, "m"), "m", x=GOOD)) == (status, f"model 'm' failed: its server {text}"), number
         assert len(logged(caplog)) == number
 
 
@@ -367,21 +348,6 @@ def test_without_the_outputs_there_an_unknown_one_is_400() -> None:
 
     near = in_front_of(far, "m")
     assert error(ask(near, "m", {"outputs": [{"name": "z"}]}, x=GOOD)) == (400, "unknown output 'z': expected 'y'")
-
-
-def test_the_model_is_ready_if_it_is_there() -> None:
-    states = {"ready": True}
-    far = InferenceServer()
-    far.register("m", lambda x: x, ready=lambda: states["ready"])
-    near = in_front_of(far, "m")
-    assert get(near, "/models/m/ready") == (200, {"name": "m", "ready": True})
-    states["ready"] = False
-    time.sleep(1.05)  # an answer is good for a second
-    assert get(near, "/models/m/ready") == (503, {"name": "m", "ready": False})
-    assert get(near, "/health/ready")[0] == 503
-    far.unregister_sync("m")
-    time.sleep(1.05)
-    assert get(near, "/models/m/ready")[0] == 503
 
 
 def test_one_version_is_asked_for() -> None:
@@ -455,7 +421,6 @@ def fleet() -> tuple[Fleet, InferenceServer]:
     return fleet, server
 
 
-@on_a_loop
 async def test_the_address_with_the_fewest_calls_is_taken(fleet: tuple[Fleet, InferenceServer]) -> None:
     transport, server = fleet
     transport.held = {"a": asyncio.Event(), "b": asyncio.Event()}
@@ -471,7 +436,6 @@ async def test_the_address_with_the_fewest_calls_is_taken(fleet: tuple[Fleet, In
     await begun[1]
 
 
-@on_a_loop
 async def test_one_that_cannot_be_reached_is_passed_over(fleet: tuple[Fleet, InferenceServer], caplog: pytest.LogCaptureFixture) -> None:
     transport, server = fleet
     transport.failures = {"a": httpx2.ConnectError("refused")}
@@ -485,7 +449,6 @@ async def test_one_that_cannot_be_reached_is_passed_over(fleet: tuple[Fleet, Inf
 
 
 @pytest.mark.parametrize("failure", [httpx2.ReadError("reset"), 503])
-@on_a_loop
 async def test_a_call_that_failed_is_not_repeated(fleet: tuple[Fleet, InferenceServer], failure: Any) -> None:
     transport, server = fleet
     await server.infer("m", {"x": GOOD})

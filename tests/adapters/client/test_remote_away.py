@@ -1,4 +1,4 @@
-"""`remote` while its server is away: what clients get, what the log has, and how often the other server is asked whether it is ready."""
+"""`remote` while its server is away, and its connections: what clients get, what the log has, when it is asked whether it is ready."""
 
 from __future__ import annotations
 
@@ -7,17 +7,20 @@ import json
 import logging
 import re
 import socket
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+import threading
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from typing import Any
 
+import numpy as np
 import pytest
 
-from oip_asgi import InferenceServer, OIPApp
+from oip_asgi import InferenceError, InferenceResponse, InferenceServer, OIPApp
 from oip_asgi.client import remote
 from tests.support.asking import logged
 from tests.support.inside.models import lifecycle
-from tests.support.loops import on_a_loop
+from tests.support.peer import CHUNKED, CLOSE, GOOD, make_canned, with_length
+from tests.support.threads import serving
 from tests.support.ways import Answer, Request, send_asgi
 
 SPEC = {"name": "x", "datatype": "FP32", "shape": [-1]}
@@ -87,8 +90,6 @@ class Far:
 
 
 class Near:
-    """A server whose model `m` is that of others."""
-
     def __init__(self, url: str | Sequence[str], **options: Any) -> None:
         of_remote = {name: options.pop(name) for name in ("forward", "retry") if name in options}
         self.server = InferenceServer()
@@ -140,30 +141,6 @@ def test_a_server_that_is_away_is_503_and_two_lines_of_the_log(caplog: pytest.Lo
         [away, back] = lines(caplog)
         assert (away[0], away[1].startswith(f"{there} cannot be reached: ")) == ("WARNING", True)
         assert back == ("WARNING", f"{there} can be reached again: 20 calls could not be sent to it")
-
-    run(use)
-
-
-@on_a_loop
-async def test_one_of_two_addresses_that_is_away_is_in_the_log_and_not_in_the_answers(caplog: pytest.LogCaptureFixture) -> None:
-    away, here = Far(), Far()
-    near = Near([away.url, here.url])
-    async with here.serving(), AsyncExitStack() as stack:
-        async with away.serving():
-            await stack.enter_async_context(near.server.lifespan())
-        for _ in range(10):
-            assert (await near.infer()).status == 200
-        [(_, message)] = lines(caplog)
-        assert message.startswith(f"{away.url}, which has the model 'm', cannot be reached: ")
-
-
-def test_each_request_that_fails_otherwise_has_its_line(caplog: pytest.LogCaptureFixture) -> None:
-    async def use(far: Far, near: Near) -> None:
-        far.answer = {"outputs": []}
-        async with far.serving():
-            for _ in range(3):
-                assert (await near.infer()).status == 502
-        assert [level for level, _ in lines(caplog)] == ["ERROR"] * 3
 
     run(use)
 
@@ -269,7 +246,6 @@ def test_spaces_around_a_forwarded_header_are_no_part_of_it(caplog: pytest.LogCa
     assert not logged(caplog)
 
 
-@on_a_loop
 async def test_a_header_that_cannot_be_sent_is_400_and_sets_no_address_aside(caplog: pytest.LogCaptureFixture) -> None:
     fars = [Far(), Far()]
     near = Near([far.url for far in fars])
@@ -307,7 +283,6 @@ def test_a_parameter_of_more_than_64_bits_in_the_answer_is_502(caplog: pytest.Lo
 
 
 @pytest.mark.parametrize("comes_by", ["probe", "model's probe", "request"])
-@on_a_loop
 async def test_a_server_that_comes_after_the_wait_is_found_by_a_probe_or_a_request(
     comes_by: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -339,7 +314,6 @@ async def test_a_server_that_comes_after_the_wait_is_found_by_a_probe_or_a_reque
     assert [text.startswith(there) for _, text in lines(caplog) if "load= raised" in text] == [True]
 
 
-@on_a_loop
 async def test_a_server_that_is_not_there_is_asked_at_most_every_five_seconds() -> None:
     near = Near((far := Far()).url)
     async with near.server.lifespan(), far.serving():
@@ -348,3 +322,128 @@ async def test_a_server_that_is_not_there_is_asked_at_most_every_five_seconds() 
             assert (await near.infer()).status == 503
             await asyncio.sleep(0.02)
         assert far.asked == []
+
+
+def asked(url: str, *, times: int = 1) -> list[InferenceResponse | InferenceError]:
+    async def ask_all() -> list[InferenceResponse | InferenceError]:
+        answers: list[InferenceResponse | InferenceError] = []
+        async with near(url) as server:
+            for _ in range(times):
+                try:
+                    answers.append(await server.infer("m", {"x": np.array([1.5, 2.5], np.float32)}))
+                except InferenceError as error:
+                    answers.append(error)
+        return answers
+
+    return asyncio.run(ask_all())
+
+
+def values(answers: Sequence[InferenceResponse | InferenceError]) -> list[Any]:
+    return [answer["y"].tolist() if isinstance(answer, InferenceResponse) else (answer.status, str(answer)) for answer in answers]
+
+
+@asynccontextmanager
+async def near(url: str, model: str = "m", **options: Any) -> AsyncIterator[InferenceServer]:
+    server = InferenceServer(max_body_bytes=None)
+    server.register(model, load=remote(url, model, wait=0), **options)
+    async with server.lifespan():
+        yield server
+
+
+def test_a_broken_answer_is_502_and_the_next_call_has_another_connection() -> None:
+    whole, coding = "gave no whole answer", b"HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip\r\n\r\n"
+    for answer, text in (([CHUNKED[:-2]], whole), ([with_length(GOOD)[:-1]], whole), ([], whole), ([coding], "gave a broken answer")):
+        canned = make_canned([*answer, CLOSE], [with_length(GOOD)])
+        with canned.listening() as url:
+            assert values(asked(url, times=2)) == [(502, f"model 'm' failed: its server {text}"), [1.0, 2.0]]
+        assert len(canned.connections) == 2
+
+
+def test_bodies_of_any_length_go_and_come() -> None:
+    far = InferenceServer(max_body_bytes=None)
+    far.register("m", lambda x: x)
+
+    async def ask(url: str) -> None:
+        async with near(url) as server:
+            for size in (0, 3, 15_000, 40_000, 300_000) * 2:
+                sent = np.arange(size, dtype=np.float64)
+                assert np.array_equal((await server.infer("m", {"x": sent}))["output_0"], sent)
+            await asyncio.gather(*(server.infer("m", {"x": np.zeros(1)}) for _ in range(5)))
+            await server.load("m")  # which closes the connections
+            await server.infer("m", {"x": np.zeros(1)})
+
+    with serving(OIPApp(far, path="/v2")) as port:
+        for _ in range(2):
+            asyncio.run(ask(f"http://127.0.0.1:{port}/v2"))
+
+
+def test_a_server_may_answer_before_it_has_read_all() -> None:
+    async def ask(url: str) -> None:
+        async with near(url) as server:
+            with pytest.raises(InferenceError) as raised:
+                await server.infer("m", {"x": np.zeros(10_000_000)})
+            assert raised.value.status in (413, 502)  # the kernel may drop what a closed connection has sent
+
+    refused = b"HTTP/1.1 413 Too Large\r\nContent-Length: 20\r\n\r\n" + b'{"error":"too much"}'
+    with make_canned([refused, CLOSE], is_early=True).listening() as url:
+        asyncio.run(ask(url))
+
+
+@contextmanager
+def waiting_there() -> Iterator[tuple[str, threading.Event, threading.Event]]:
+    """A server whose models wait; gives its URL, what is set when a call began, and when one was cancelled or closed."""
+    began, ended = threading.Event(), threading.Event()
+    far = InferenceServer()
+
+    @far.model("m")
+    async def wait(x: Any) -> Any:
+        began.set()
+        try:
+            await asyncio.sleep(60)
+        finally:
+            ended.set()
+
+    @far.model("s")
+    async def stream(x: Any) -> AsyncIterator[Any]:
+        began.set()
+        try:
+            while True:
+                yield x
+                await asyncio.sleep(0.01)
+        finally:
+            ended.set()
+
+    with serving(OIPApp(far, path="/v2")) as port:
+        yield f"http://127.0.0.1:{port}/v2", began, ended
+
+
+def test_what_ends_here_ends_there(caplog: pytest.LogCaptureFixture) -> None:
+    async def cancel(url: str, began: threading.Event) -> None:
+        async with near(url) as server:
+            call = asyncio.ensure_future(server.infer("m", {"x": np.zeros(1)}))
+            while not began.is_set():
+                await asyncio.sleep(0.01)
+            call.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await call
+
+    async def be_late(url: str, began: threading.Event) -> None:
+        async with near(url, timeout=0.2) as server:
+            with pytest.raises(InferenceError) as raised:
+                await server.infer("m", {"x": np.zeros(1)})
+            assert raised.value.status == 504
+        assert any("'m' took more than 0.2 seconds" in record.message for record in caplog.records)
+
+    async def leave_a_stream(url: str, began: threading.Event) -> None:
+        async with near(url, "s") as server:
+            stream = server.infer_stream("s", {"x": np.array([7])})
+            for _ in range(2):
+                assert (await anext(stream))["output_0"].tolist() == [7]
+            await stream.aclose()
+
+    with waiting_there() as (url, began, ended):
+        for end in (cancel, be_late, leave_a_stream):
+            began.clear()
+            ended.clear()
+            asyncio.run(end(url, began))
+            assert ended.wait(10)

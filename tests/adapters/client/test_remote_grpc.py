@@ -78,8 +78,6 @@ Ask = Callable[[InferenceServer], Any]
 
 
 def asked(url: str, model: str, ask: Ask, **options: Any) -> Any:
-    """What an `async def` gets from a server with the model."""
-
     async def run() -> Any:
         near = InferenceServer()
         near.register(model, load=remote(url, model, wait=0), **options)
@@ -169,18 +167,3 @@ def test_a_server_that_is_not_there_is_passed_over(host: str, url: str, caplog: 
         assert asyncio.run(run(silent.getsockname()[1])) == [[1.0, 2.0]]
     [record] = [each for each in logged(caplog) if "'waits'" not in each.message]  # the far server may only now log the late call of a test
     assert "cannot be reached: " in record.message
-
-
-def test_a_server_that_has_gone_is_502(caplog: pytest.LogCaptureFixture) -> None:
-    async def run() -> None:
-        near = InferenceServer()
-        with blocking(make_far()) as address:
-            near.register("same", load=remote(f"grpc://{address}", "same", wait=0))
-            await near.load("same")
-        with pytest.raises(InferenceError) as raised:
-            await near.infer("same", {"x": np.array([[1, 2]], np.float32)})
-        assert raised.value.status in (502, 503)  # a channel that was open says only that it is unavailable
-        await near.unload("same")
-
-    asyncio.run(run())
-    assert len(logged(caplog)) == 1

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import gzip
 import json
-import re
 import threading
 import zlib
 from base64 import b64encode
@@ -16,7 +15,6 @@ from typing import Any
 import numpy as np
 import pytest
 from fastapi import FastAPI
-from starlette.applications import Starlette
 from starlette.middleware import Middleware
 from starlette.middleware.cors import CORSMiddleware
 from starlette.middleware.gzip import GZipMiddleware
@@ -29,7 +27,6 @@ from tests.support.grpc_asgi import GRPC, INFER, REFLECTION, STREAM, WEB, WEB_TE
 from tests.support.grpc_demo import TWO_FLOATS, fp32
 from tests.support.grpc_ways import MESSAGES, SERVICE, made, wire_request
 from tests.support.http2 import Connection
-from tests.support.loops import on_a_loop
 from tests.support.running import send
 from tests.support.threads import behind_hypercorn
 from tests.support.ways import Request as AnyRequest
@@ -177,41 +174,6 @@ def test_metadata_reaches_the_model_as_over_grpcio() -> None:
     assert seen == {"x-many": "1, 2", "x-some-bin": "/wA=", "user-agent": "test", **dict(near), "path": INFER}
 
 
-class Held:
-    """An async model that says when it has begun, and when it is cancelled."""
-
-    def __init__(self) -> None:
-        self.begun = asyncio.Event()
-        self.is_cancelled = False
-
-    async def __call__(self) -> Any:
-        self.begun.set()
-        try:
-            await asyncio.Event().wait()
-        except asyncio.CancelledError:
-            self.is_cancelled = True
-            raise
-
-
-@pytest.mark.parametrize("ends", [1, 3], ids=["a server that waits", "a server that does not wait"])
-@on_a_loop
-async def test_a_client_that_goes_and_a_deadline_cancel_an_async_model(ends: int) -> None:
-    server, held, gone = InferenceServer(), Held(), asyncio.Event()
-    server.register("held", held, timeout=60)
-    body = frame(wire_request("held").SerializeToString())
-    calling = asyncio.ensure_future(call(OIPGRPCApp(server), INFER, body, gone=gone, ends=ends))
-    await held.begun.wait()
-    gone.set()
-    got = await asyncio.wait_for(calling, 20)
-    assert (held.is_cancelled, got.status) == (True, 499)
-    held.is_cancelled = False
-    got = await call(OIPGRPCApp(server), INFER, body, GRPC, [("grpc-timeout", "200m")])
-    # what the body took is counted too
-    text = r"model 'held' did not answer within 0\.[0-9]+ seconds, the shorter of its own timeout and the request's"
-    assert (held.is_cancelled, got.refusal[0]) == (True, "DEADLINE_EXCEEDED")
-    assert re.fullmatch(text, got.refusal[1])
-
-
 def test_what_a_timeout_may_be() -> None:
     for value in ("99999999H", "1H", "30S", "30000m", "30000000u"):
         assert outputs(ask(frame(ECHO), GRPC, ("grpc-timeout", value))) == [TWO_FLOATS]
@@ -294,8 +256,6 @@ def test_health_and_reflection_are_served_unless_they_are_left_out() -> None:
 
 
 class NotedInflate:
-    """A decompressor that notes the threads in which it runs."""
-
     make, threads = zlib.decompressobj, set[str]()
 
     def __init__(self, window: int) -> None:
@@ -313,16 +273,6 @@ def test_only_a_worker_thread_decompresses_questions_of_reflection(monkeypatch: 
     assert SERVICE.encode() in services
     assert NotedInflate.threads
     assert threading.current_thread().name not in NotedInflate.threads
-
-
-@on_a_loop
-async def test_the_models_load_with_the_lifespan() -> None:
-    app, loaded = Starlette(), list[str]()
-    server = InferenceServer()
-    server.register("m", lambda: 1, load=lambda: loaded.append("m"))
-    OIPApp(server).install(app, grpc=True)
-    async with app.router.lifespan_context(app):
-        assert loaded == ["m"]
 
 
 MANY_FIELDS = {"of as many names": [(f"x-{number}", "1") for number in range(10_000)], "of one name": [("x-same", "1")] * 10_000}

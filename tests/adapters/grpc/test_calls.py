@@ -14,16 +14,15 @@ from grpc_health.v1 import health_pb2
 
 from oip_asgi import InferenceServer
 from tests.support.grpc_demo import health_of, logged
-from tests.support.grpc_ways import Client, Serving, blocking, made, wire_request
-from tests.support.inside import break_encoding, wait_until_idle, waiting_calls
+from tests.support.grpc_ways import Client, Serving, blocking, wire_request
+from tests.support.inside import break_encoding
+from tests.support.metrics import is_idle, waiting_calls
 from tests.support.talk import block_until
 
 ways_out = pytest.mark.parametrize("way_out", ["cancelled", pytest.param("deadline", marks=pytest.mark.slow)])
 
 
 class Held:
-    """An async model that says when it has begun, waits for ever, and says when it is cancelled."""
-
     def __init__(self) -> None:
         self.begun = threading.Event()
         self.cancelled = threading.Event()
@@ -38,8 +37,6 @@ class Held:
 
 
 class Blocked:
-    """A model that holds its thread until it is let go, and counts how often it has begun."""
-
     def __init__(self) -> None:
         self.begun = threading.Semaphore(0)
         self.release = threading.Event()
@@ -90,22 +87,6 @@ def test_a_queued_call_whose_client_has_gone_never_starts(serving: Serving, way_
     assert not logged(caplog)
 
 
-def test_a_call_that_is_cancelled_while_its_model_loads_never_starts(serving: Serving) -> None:
-    server, load, model = InferenceServer(), Blocked(), Blocked()
-    server.register("blocked", model, load=lambda: load() and None)
-    with serving(server) as address:
-        client = Client(address)
-        call = client.begin("ModelInfer", wire_request("blocked"))
-        assert load.begun.acquire(timeout=30)
-        call.cancel()
-        assert client.ask("ServerLive").live is True  # the server has heard of what was before
-        load.release.set()
-        block_until(lambda: client.ask("ModelReady", made("ModelReadyRequest", name="blocked")).ready)
-        model.release.set()
-        assert client.ask("ModelInfer", wire_request("blocked")).outputs[0].name == "output_0"
-    assert (load.times, model.times) == (1, 1)
-
-
 @ways_out
 def test_a_blocking_server_leaves_a_model_with_a_timeout_to_itself_once_its_client_has_gone(way_out: str) -> None:
     """Or all its threads would be held by models that nobody waits for."""
@@ -118,7 +99,7 @@ def test_a_blocking_server_leaves_a_model_with_a_timeout_to_itself_once_its_clie
         leave(call, way_out)
         assert client.ask("ServerLive", timeout=10).live is True
         blocked.release.set()
-        wait_until_idle(server, "blocked")
+        block_until(lambda: is_idle(server))
 
 
 def test_a_model_in_its_thread_holds_up_nothing_else_and_ends_after_its_call(serving: Serving, caplog: pytest.LogCaptureFixture) -> None:
@@ -183,31 +164,6 @@ def test_replies_of_a_model_that_uses_its_memory_again_are_not_mixed(serving: Se
             [data] = call.result().raw_output_contents
             assert set(np.frombuffer(data, "<i4").tolist()) == {number}
             assert len(data) == memory.nbytes
-
-
-def test_probes_do_not_wake_a_model_that_is_idle_and_a_call_does(serving: Serving) -> None:
-    server, loads = InferenceServer(), list[int]()
-
-    def load() -> Any:
-        loads.append(1)
-        return lambda: len(loads)
-
-    server.register("m", load=load, inputs=[], idle_unload=0.2)
-    with serving(server) as address:
-        client = Client(address)
-        client.ask("ModelInfer", wire_request("m"))
-        block_until(lambda: server.models()[0].state == "idle")
-        before = len(loads)
-        assert client.ask("ServerReady").ready
-        assert client.ask("ModelReady", made("ModelReady.request", name="m")).ready
-        assert client.ask("ModelMetadata", made("ModelMetadata.request", name="m")).name == "m"
-        assert health_of(client).Check(health_pb2.HealthCheckRequest()).status == health_pb2.HealthCheckResponse.SERVING
-        [entry] = client.ask("RepositoryIndex").models
-        assert (entry.state, entry.reason) == ("READY", "unloaded: the next request loads it again")
-        client.ask("ModelStatistics")
-        assert (len(loads), server.models()[0].state) == (before, "idle")
-        client.ask("ModelInfer", wire_request("m"))
-        assert len(loads) > before
 
 
 def test_what_the_package_itself_gets_wrong_is_logged_and_answered(

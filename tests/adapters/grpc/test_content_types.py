@@ -23,7 +23,6 @@ from tests.table.test_grpc import assert_same_inference, message_of, response_of
 
 @pytest.fixture(scope="module")
 def seen() -> list[Any]:
-    """What the models received."""
     return []
 
 

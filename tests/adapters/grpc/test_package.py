@@ -49,7 +49,6 @@ def test_the_service_is_the_specifications() -> None:
 
 
 def message_classes() -> list[Any]:
-    """All classes of messages that somebody keeps."""
     gc.collect()
     return [each for each in gc.get_objects() if type(each) is type(FileDescriptorSet)]
 

@@ -16,18 +16,17 @@ import pytest
 from oip_asgi import InferenceContext, InferenceError, InferenceServer, TensorSpec
 from tests.support.grpc_asgi import STREAM as METHOD
 from tests.support.grpc_ways import MESSAGES, SERVINGS, Client, wire_request
-from tests.support.inside import is_idle, outcomes
-from tests.support.inside.grpc import MOST_UNANSWERED
+from tests.support.metrics import is_idle, outcomes
 from tests.support.streaming import Noted
 from tests.support.talk import block_until
 from tests.support.threads import mounted
 
+MOST_UNANSWERED = 64
+"""How many requests of one call are read before one of them is answered."""
 WANTS_FINAL = {"triton_enable_empty_final_response": {"bool_param": True}}
 
 
 class Call:
-    """One call of a client's, which sends and receives message by message."""
-
     def __init__(self, address: str, **options: Any) -> None:
         self._requests: queue.SimpleQueue[Any] = queue.SimpleQueue()
         self.channel = grpc.insecure_channel(address)
@@ -54,7 +53,6 @@ class Call:
         return next(self.call)
 
     def rest(self) -> list[Any]:
-        """What comes until the server ends the call."""
         return list(self.call)
 
 
@@ -68,8 +66,6 @@ def said(message: Any) -> Any:
 
 
 class Models:
-    """A server with models that the tests hold back and let go."""
-
     def __init__(self) -> None:
         self.server = InferenceServer()
         self.noted = Noted()
@@ -227,7 +223,7 @@ def test_errors_name_the_model_and_the_request_and_the_call_goes_on(address: str
         assert said(call.next()) == ("b", "", text)
         call.send("quick", 5)
         assert said(call.next()) == ("", [5], True)
-    assert outcomes(models.server)[""] == {"invalid": 3}
+    assert outcomes(models.server, "") == {"invalid": 3}
     assert "secret" in caplog.text
 
 
@@ -284,7 +280,7 @@ def test_the_next_item_is_made_when_the_last_was_written(address: str, models: M
 
 
 @pytest.mark.parametrize(("address", "kind"), [("grpc", "async def"), ("grpc.aio", "def")], indirect=["address"])
-def test_a_client_that_does_not_read_holds_no_slot_behind_the_deadline(address: str, models: Models, kind: str) -> None:
+def test_a_client_that_does_not_read_holds_no_slot_after_the_deadline(address: str, models: Models, kind: str) -> None:
     def blocking(n: Any) -> Iterator[Any]:
         for _ in range(int(n[0])):
             yield np.zeros(100_000)

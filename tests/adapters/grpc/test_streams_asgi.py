@@ -19,8 +19,7 @@ from oip_asgi.grpc import OIPGRPCApp
 from tests.support.grpc_asgi import GRPC, INFER, REFLECTION, WEB, WEB_TEXT, Got, call, frame
 from tests.support.grpc_asgi import STREAM as PATH
 from tests.support.grpc_ways import MESSAGES, SERVICE, wire_request
-from tests.support.inside import is_idle
-from tests.support.loops import on_a_loop
+from tests.support.metrics import is_idle
 from tests.support.streaming import Noted
 from tests.support.talk import Talk, until
 
@@ -41,7 +40,6 @@ def served(noted: Noted) -> InferenceServer:
 
 
 def ask(body: bytes, content_type: str = GRPC, size: int = 10**6, headers: Any = ()) -> Got:
-    """The answer to a body that comes in chunks of some size."""
     server = served(Noted())
     chunks = [body[start : start + size] for start in range(0, len(body), size)]
     got = asyncio.run(call(OIPGRPCApp(server), PATH, chunks, content_type, headers))
@@ -67,19 +65,6 @@ def test_every_protocol_carries_many_messages_both_ways(content_type: str) -> No
         assert got.refusal == ("OK", "")
         assert sorted(ids(got)) == ["", "a", "a", "b", "c"]
         assert [each for each in ids(got) if each != "a"] == ["", "b", "c"]
-
-
-def test_streams_that_wait_for_nothing_share_a_call() -> None:
-    async def quick(n: Any) -> Any:
-        for _ in range(int(n[0])):
-            yield n
-
-    server = InferenceServer()
-    server.register("quick", quick)
-    got = asyncio.run(call(OIPGRPCApp(server), PATH, [asked("quick", 600, "a") + asked("quick", 600, "b")], GRPC))
-    server.stop()
-    assert sorted(set(ids(got))) == ["a", "b"]
-    assert 200 < ids(got)[:600].count("b") < 400
 
 
 def test_what_is_no_call_of_messages() -> None:
@@ -134,26 +119,16 @@ class Line(Talk):
         return sum(message["type"] == "http.response.body" for message in self.sent)
 
 
-@pytest.mark.parametrize("ends", [0, 1, 3], ids=["before it has sent all", "when it has sent all", "behind a server that does not wait"])
-@on_a_loop
-async def test_a_client_that_goes_ends_its_generators_and_is_not_ahead_of_them(ends: int) -> None:
-    silent, noted = Noted(silent_after=0), Noted()
-    server = served(silent)
-    server.register("ahead", noted.awaiting)
-    line = Line(server, asked("m", 2), asked("m", 2))
-    for _ in range(ends):
-        line.say(b"")
-    await until(lambda: line.bodies == 2)
-    line.go()
-    await asyncio.wait_for(line.task, 20)
-    assert silent.ended == ["cancelled", "finally"] * 2
-    line = Line(server, asked("ahead", 5))
+async def test_the_next_item_is_made_when_the_last_was_taken() -> None:
+    noted = Noted()
+    server = served(noted)
+    line = Line(server, asked("m", 5))
     await until(lambda: line.sent)
     line.takes.clear()
     await until(lambda: noted.made >= 1)
     made = noted.made
     await asyncio.sleep(0.05)
-    assert noted.made <= made + 1  # the next item is made when the last was taken
+    assert noted.made <= made + 1
     line.takes.set()
     line.say(b"")
     await asyncio.wait_for(line.task, 20)
@@ -186,7 +161,6 @@ def test_what_servers_raise_from_send_means_that_the_client_has_gone(caplog: pyt
     server.stop()
 
 
-@on_a_loop
 async def test_one_message_is_written_at_a_time_and_everybody_has_a_turn() -> None:
     noted, writing = Noted(), [0, 0]
     server = InferenceServer()
@@ -208,8 +182,7 @@ async def test_one_message_is_written_at_a_time_and_everybody_has_a_turn() -> No
     assert is_idle(server)
 
 
-@on_a_loop
-async def test_nothing_is_written_behind_the_error_that_ends_a_call_nor_cut_off_by_it() -> None:
+async def test_nothing_is_written_after_the_error_that_ends_a_call_nor_cut_off_by_it() -> None:
     noted, cut = Noted(), list[bool]()
     server = served(noted)
 
@@ -257,7 +230,6 @@ def test_a_reload_from_a_generator_to_a_function_leaves_the_flags_of_the_stream_
     server.stop()
 
 
-@on_a_loop
 async def test_the_time_that_a_body_takes_counts_too() -> None:
     calls, server = list[int](), InferenceServer()
 
@@ -273,7 +245,6 @@ async def test_the_time_that_a_body_takes_counts_too() -> None:
 
 
 @pytest.mark.parametrize("content_type", [GRPC, WEB])
-@on_a_loop
 async def test_a_server_that_does_not_take_a_message_until_the_deadline_is_sent_no_more(content_type: str) -> None:
     server = InferenceServer()
     server.register("unread", Noted().awaiting, stream_timeout=0.3)
@@ -292,7 +263,6 @@ async def test_a_server_that_does_not_take_a_message_until_the_deadline_is_sent_
 
 
 @pytest.mark.parametrize("goes", [False, True], ids=["its time is over", "its client goes"])
-@on_a_loop
 async def test_a_conversation_with_reflection_ends(goes: bool) -> None:
     line = Line(InferenceServer(), frame(b"\x3a\x00"), headers=[] if goes else [(b"grpc-timeout", b"200m")], path=REFLECTION)
     await until(lambda: line.bodies == 1)
@@ -399,7 +369,6 @@ def test_an_inline_model_that_raises_what_is_no_failure_of_its_own_has_failed() 
 
 
 @pytest.mark.parametrize("chunks", [[frame(b"\x3a\x00"), WRONG], [frame(b"\x3a\x00") + WRONG]])
-@on_a_loop
 async def test_what_comes_before_a_wrong_frame_is_answered(chunks: list[bytes]) -> None:
     line = Line(InferenceServer(), path=REFLECTION)
     await until(lambda: line.sent)

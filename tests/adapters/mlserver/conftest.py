@@ -14,7 +14,7 @@ from tests.support.mlserver_folders import SUMS, write
 
 @pytest.fixture(autouse=True)
 def modules() -> Any:
-    """Let no module of a folder stay behind."""
+    """Leave no module of a folder for the next test."""
     before = set(sys.modules)
     yield
     for name in set(sys.modules) - before:

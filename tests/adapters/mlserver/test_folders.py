@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -37,8 +38,40 @@ def iris() -> Any:
     return LogisticRegression(max_iter=1000).fit(ROWS, KINDS)
 
 
+class Slow:
+    """What takes a while to open, and notes how many are opened at that time."""
+
+    opening = 0
+    most = 0
+
+    def __setstate__(self, state: object) -> None:
+        Slow.opening += 1
+        Slow.most = max(Slow.most, Slow.opening)
+        time.sleep(0.05)
+        Slow.opening -= 1
+
+    def __getstate__(self) -> object:
+        return {"is": "slow"}
+
+    def predict(self, rows: Any) -> Any:
+        return rows
+
+
+def test_models_of_a_folder_are_opened_one_after_the_other(tmp_path: Path) -> None:
+    for name in ("a", "b", "c"):
+        folder = write(tmp_path / name, {"name": name, "implementation": "mlserver_sklearn.SKLearnModel"})
+        joblib.dump(Slow(), folder / "model.joblib")
+
+    async def main() -> list[str]:
+        server = serve(tmp_path)
+        async with server.lifespan():
+            return [model.state for model in server.models()]
+
+    assert asyncio.run(main()) == ["ready"] * 3
+    assert Slow.most == 1
+
+
 def serve_estimator(folder: Path, model: Any, **settings: Any) -> InferenceServer:
-    """A server of a folder with an estimator, called m."""
     write(folder, {"name": "m", "implementation": "mlserver_sklearn.SKLearnModel", **settings})
     joblib.dump(model, folder / "model.joblib")
     return serve(folder)
@@ -73,8 +106,6 @@ DECLARED = [{"name": name, "datatype": "FP64", "shape": [-1]} for name in COLUMN
 
 
 class Clip(TransformerMixin, BaseEstimator):  # type: ignore[misc]
-    """A step that keeps no names."""
-
     def fit(self, x: Any, y: Any = None) -> Clip:
         return self
 

@@ -223,17 +223,6 @@ def test_a_date_before_the_first_of_a_zone_does_not_end_the_process() -> None:
     assert done.stdout.strip() == "1500-01-01T09:18:59+09:18:59" or (done.returncode, refused in done.stderr) == (1, True)
 
 
-def test_points_in_time_with_offsets_keep_their_instant() -> None:
-    texts = ["2022-01-11T11:00:00+02:00", "20220111T100000Z", "2022-01-11 11:00-0530", "NaT"]
-    [values] = PandasCodec.decode_request(received({"inputs": [column("BYTES", texts, "datetime")]})).to_numpy().T.tolist()
-    assert [value.isoformat() for value in values[:3]] == [
-        "2022-01-11T09:00:00+00:00",
-        "2022-01-11T10:00:00+00:00",
-        "2022-01-11T16:30:00+00:00",
-    ]
-    assert values[3] is pd.NaT
-
-
 @pytest.mark.parametrize("texts", [[], ["NaT"], ["NaT", "2022-01-11"], ["2022-01-11T11:30:00.5", "20220111T11"]])
 def test_a_column_of_dates_has_one_unit_whatever_their_form(texts: list[str]) -> None:
     frame = PandasCodec.decode_request(received({"inputs": [column("BYTES", texts, "datetime")]}))

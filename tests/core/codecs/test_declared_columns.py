@@ -258,7 +258,7 @@ def test_dates_of_a_declaration_by_hand_keep_their_zone() -> None:
 
 
 @pytest.mark.parametrize(("value", "mend"), [(date(2026, 1, 31), "pandas.to_datetime"), (Decimal("1.5"), "astype(float)")])
-def test_what_sql_gives_is_told_how_it_can_be_sent(value: Any, mend: str) -> None:
+def test_the_error_for_what_sql_gives_says_how_to_send_it(value: Any, mend: str) -> None:
     with pytest.raises(TypeError, match=re.escape(mend)):
         specs_of(pd.DataFrame({"x": [value]}))
 
@@ -284,7 +284,7 @@ def test_strings_of_numpy_are_strings_and_so_is_a_column_of_which_all_are_missin
     assert specs_of(pd.DataFrame({"city": pd.Series([None], dtype="string")}))[0].content_type == "str"
 
 
-def test_a_string_without_its_quotes_is_told_how_json_has_it() -> None:
+def test_the_error_for_a_string_without_quotes_says_how_json_writes_it() -> None:
     server, _ = take(TensorSpec("s", "BYTES", [-1], "pd_json"))
     tensor = {"name": "s", "shape": [1], "datatype": "BYTES", "data": ["Bonn"]}
     status, document = post(server, "infer", {"inputs": [tensor]})

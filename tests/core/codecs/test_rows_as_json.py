@@ -1,4 +1,4 @@
-"""Rows that come and leave as JSON objects: with and without columns in between, each request has the same answer."""
+"""Rows that come and leave as JSON objects, with and without columns in between, and as lists: each request has the same answer."""
 
 from __future__ import annotations
 
@@ -298,7 +298,7 @@ def test_a_text_is_the_same_date_in_a_list_in_one_object_and_in_infer(cls: Any, 
         seen.clear()
 
 
-def test_a_text_that_is_no_date_is_told_with_its_row_and_field() -> None:
+def test_the_error_for_a_text_that_is_no_date_names_its_row_and_field() -> None:
     server, seen = note_moments()
     rows: list[dict[str, Any]] = [{"at": 0, "maybe": None}, {"at": "20240229", "each": ["20240229", 0]}]
     for wrong, where in (({"at": "2024"}, "at"), ({"at": 0, "each": ["20240229", "2024"]}, "each")):
@@ -404,3 +404,48 @@ def test_what_a_class_raises_is_the_failure_of_the_model(cls: Any, options: Any,
     assert {record.getMessage().splitlines()[0] for record in caplog.records} == {"model 'm' failed on a request"}
     assert generate(server, [{"country": "CH"}]) == [{"output_0": 1.0}]
     server.stop()
+
+
+@dataclasses.dataclass
+class FieldsOfLists:
+    counts: list[int]
+    flags: list[bool]
+    shares: list[float]
+    names: list[str]
+    share: float | None = None
+    day: date | None = None
+
+
+def _show_lists(rows: list[FieldsOfLists]) -> list[str]:
+    return [repr(dataclasses.astuple(row)) for row in rows]
+
+
+FITTING: dict[str, Any] = {"counts": [[1]], "flags": [[True]], "shares": [[0.5]], "names": [["a"]]}
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        *(("counts", [each]) for each in ([1.5], [True], ["3"], [None], [2**63])),
+        *(("flags", [each]) for each in (["false"], [0], [1.0], [None])),
+        *(("shares", [each]) for each in (["1.5"], [True], [None])),
+        *(("names", [each]) for each in ([1], [None])),
+        *(("share", [each, None]) for each in (True, "1.5")),
+        ("counts", [[1], [1, 2]]),
+    ],
+)
+def test_a_list_for_a_field_of_rows_is_not_converted(name: str, value: list[Any]) -> None:
+    """As by the other ways in: neither lists of lists nor a None make texts, booleans and fractions something else."""
+    server = InferenceServer()
+    server.register("m", _show_lists)
+    with pytest.raises(InferenceError) as refused:
+        server.infer_sync("m", {**{each: there * len(value) for each, there in FITTING.items()}, name: value})
+    assert (refused.value.status, name in str(refused.value)) == (400, True)
+
+
+def test_what_fits_a_field_of_rows_is_taken_beside_none() -> None:
+    server = InferenceServer()
+    server.register("m", _show_lists)
+    inputs = {**{each: there * 2 for each, there in FITTING.items()}, "share": [1.5, None], "day": ["2026-01-31", None]}
+    rows = ["([1], [True], [0.5], ['a'], 1.5, datetime.date(2026, 1, 31))", "([1], [True], [0.5], ['a'], None, None)"]
+    assert server.infer_sync("m", inputs)["output_0"].tolist() == [row.encode() for row in rows]

@@ -74,7 +74,7 @@ WRONG: list[tuple[str, Any]] = [
 def test_what_does_not_fit_its_field_is_never_sent(cls: Any, options: Any) -> None:
     server = served(list[cls], lambda rows: [with_value(cls, *WRONG[int(row.x)]) for row in rows], **options)
     sent = []
-    for index, wrong in enumerate(WRONG):
+    for index, wrong in [*enumerate(WRONG)][:: 5 if options else 1]:
         answers = [
             post(server, "generate", [{"x": index}]),
             post(server, "generate_stream", {"x": index}),

@@ -20,7 +20,7 @@ def server(monkeypatch: pytest.MonkeyPatch) -> InferenceServer:
     return InferenceServer()
 
 
-def test_a_request_for_a_frame_is_told_what_is_known(server: InferenceServer) -> None:
+def test_the_error_for_a_request_of_a_frame_names_what_is_known(server: InferenceServer) -> None:
     server.register("m", lambda x: x)
     known = "np, str, base64, datetime, pd_json"
     assert error(ask(server, "m", {"parameters": {"content_type": "pd"}}, x=[1.0])) == (

@@ -105,48 +105,29 @@ def test_a_response_of_generate_may_have_outputs_that_are_not_declared() -> None
     }
 
 
-def test_what_generate_takes() -> None:
-    server = InferenceServer()
-
-    @server.model("rows")
-    def rows(points: list[Point]) -> list[Point]:
-        return points
-
-    server.register("add", lambda a, b: a + b, inputs=[TensorSpec("a", "FP32", [-1]), TensorSpec("b", "FP32", [-1])])
-    schemas = schemas_of(server)
-    assert schemas["OipGenerateRequest_add"]["additionalProperties"] is True
-    assert schemas["OipGenerateRequest_add"]["description"] == (
-        "Any other member is a parameter: a string, a number, true or false. A list or an object is refused, and so is a name that is "
-        "nearly that of an input that is not there."
-    )
-    for kind in ("Columns", "Row"):
-        assert schemas[f"OipGenerateRequest{kind}_rows"]["additionalProperties"] is False
-    at = {"type": "array", "items": {"type": "number"}, "minItems": 1, "maxItems": 3}
-    assert schemas["OipGenerateRequestRow_rows"]["properties"] == {"at": at, "weight": {"type": "number", "default": 1.0}}
-    assert schemas["OipGenerateResponseRow_rows"]["properties"].keys() == {"at", "weight"}
-    assert schemas["OipGenerateRequest_rows"] == {
-        "anyOf": [
-            {"$ref": "#/components/schemas/OipGenerateRequestColumns_rows"},
-            {"type": "array", "items": {"$ref": "#/components/schemas/OipGenerateRequestRow_rows"}},
-        ]
-    }
-    assert schemas["OipGenerateRequestColumns_rows"]["properties"].keys() == {"id", "parameters", "at", "weight"}
-    tensors = schemas["OipRequest_rows"]["properties"]["inputs"]["items"]["oneOf"]
-    nested = {tensor["properties"]["name"]["enum"][0]: tensor["properties"]["data"] for tensor in tensors}
-    assert nested["at"] == {"anyOf": [{"type": "array", "items": {"type": "number"}}, {"type": "array", "items": at}]}
-
-
-def test_lengths_of_pydantic_s_lists_are_said() -> None:
+def test_lengths_of_lists_and_what_else_generate_takes_are_said() -> None:
     pydantic = pytest.importorskip("pydantic")
     scores = Annotated[list[int], pydantic.Field(max_length=4, description="Of each test.")]
     cls: Any = pydantic.create_model("Scores", scores=(scores, ...))
 
-    def model(rows: Any) -> np.ndarray[Any, Any]:
+    def of_pydantic(rows: Any) -> np.ndarray[Any, Any]:
         return np.zeros(len(rows))
 
-    model.__annotations__["rows"] = list[cls]
+    def of_msgspec(points: list[Point]) -> list[Point]:
+        return points
+
+    of_pydantic.__annotations__["rows"] = list[cls]
     server = InferenceServer()
-    server.register("m", model)
-    assert schemas_of(server)["OipGenerateRequestRow_m"]["properties"] == {
+    server.register("m", of_pydantic)
+    server.register("points", of_msgspec)
+    server.register("add", lambda a, b: a + b, inputs=[TensorSpec("a", "FP32", [-1]), TensorSpec("b", "FP32", [-1])])
+    schemas = schemas_of(server)
+    assert schemas["OipGenerateRequestRow_m"]["properties"] == {
         "scores": {"type": "array", "items": {"type": "integer", "description": "Of each test."}, "maxItems": 4}
     }
+    at = {"type": "array", "items": {"type": "number"}, "minItems": 1, "maxItems": 3}
+    assert schemas["OipGenerateRequestRow_points"]["properties"] == {"at": at, "weight": {"type": "number", "default": 1.0}}
+    assert schemas["OipGenerateRequest_add"]["description"] == (
+        "Any other member is a parameter: a string, a number, true or false. A list or an object is refused, and so is a name that is "
+        "nearly that of an input that is not there."
+    )

@@ -205,7 +205,7 @@ def test_the_bytes_of_tensors_are_read(scripts: Scripts) -> None:
     assert scripts.value_of("halves.map(tensors.half)", halves=halves.tolist()) == expected
 
 
-def test_an_answer_with_bytes_behind_its_json(scripts: Scripts) -> None:
+def test_an_answer_with_bytes_after_its_json(scripts: Scripts) -> None:
     server = InferenceServer()
 
     @server.model("m")

@@ -1,4 +1,4 @@
-"""The page's files, and where documents and page are: their headers, other methods, switched off, and behind mounts."""
+"""The page's files, and where documents and page are: their headers, other methods, switched off, and under mounts."""
 
 from __future__ import annotations
 

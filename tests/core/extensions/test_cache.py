@@ -288,7 +288,7 @@ class Gated:
         await until(lambda: self.calls == calls)
 
     async def end(self, calls: int) -> None:
-        """Behind it, the model was called so often."""
+        """After it, the model was called so often."""
         assert self.calls == calls
         await asyncio.to_thread(self.server.stop)
 

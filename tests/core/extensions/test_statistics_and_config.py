@@ -6,6 +6,7 @@ import json
 import re
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import ml_dtypes
@@ -25,6 +26,7 @@ from tests.support.ways import EXTENSIONS, Request, over_asgi
 
 DURATIONS = ("success", "fail", "queue", "compute_input", "compute_infer", "compute_output", "cache_hit", "cache_miss")
 BATCH = ("compute_input", "compute_infer", "compute_output")
+STAGES = ("success", "queue", *BATCH)
 NOTHING = {"count": 0, "ns": 0}
 
 
@@ -101,6 +103,23 @@ def test_requests_count_in_the_statistics_of_their_model_and_version(server: Inf
     assert (batch["batch_size"], list(batch)) == (1, ["batch_size", *BATCH])
     assert batch["compute_infer"] == durations["compute_infer"]
     assert statistics(server, "/models/iris/stats")[0]["inference_stats"]["fail"] == NOTHING
+
+
+def test_threads_that_ask_and_read_at_once_lose_no_number() -> None:
+    server, read = InferenceServer(), list[dict[str, Any]]()
+    server.register("m", lambda x: x, inputs=[TensorSpec("x", "FP32", [-1])])
+
+    def ask_often(_: int) -> None:
+        for _ in range(100):
+            server.infer_sync("m", {"x": np.ones(1, "f4")})
+            read.extend(statistics(server, "/models/m/stats"))
+
+    with ThreadPoolExecutor(4) as threads:
+        list(threads.map(ask_often, range(4)))
+    for each in (*read, *statistics(server, "/models/m/stats")):
+        counts = [each["inference_count"], each["execution_count"], *(each["inference_stats"][stage]["count"] for stage in STAGES)]
+        assert len(set(counts)) == 1
+    assert counts[0] == 400
 
 
 def test_a_path_with_a_version_gives_that_version_and_one_without_gives_all(server: InferenceServer) -> None:

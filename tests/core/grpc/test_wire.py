@@ -12,7 +12,7 @@ import pytest
 from oip_asgi import InferenceServer
 from tests.support.grpc_asgi import ASGI_CLIENTS, ASGIClient
 from tests.support.grpc_ways import MESSAGES, SERVINGS, Client, wire_request
-from tests.support.inside import Messages, answer_grpc, trips_of_grpc
+from tests.support.inside import Messages, answer_grpc
 from tests.support.inside.grpc import TYPED, encode_bytes_head
 from tests.support.inside.values import MAX_QUESTION, Buffer
 
@@ -48,8 +48,8 @@ DEAR: dict[str, tuple[Callable[[], bytes], str]] = {
     "dimensions": (lambda: tensor(sized(3, b"\1" * SIZE)), "the shape of an input has more than 64 dimensions"),
     "dimensions one by one": (lambda: tensor(b"\x18\1" * SIZE), "the request has more than 50000 dimensions"),
     "an end in the middle": (lambda: b"\x2a\x00" * (SIZE // 4) + b"\x2a", "the request has more than 50000 inputs"),
-    "inputs behind a group": (lambda: b"\x4b\x4c" + b"\x2a\x00" * (SIZE // 4), "the request has more than 50000 inputs"),
-    "inputs behind a group with what is no input": (
+    "inputs after a group": (lambda: b"\x4b\x4c" + b"\x2a\x00" * (SIZE // 4), "the request has more than 50000 inputs"),
+    "inputs after a group with what is no input": (
         lambda: b"\x4b\x2a\x01\xff\x4c" + b"\x2a\x00" * (SIZE // 4),
         "the request cannot be parsed",
     ),
@@ -96,39 +96,7 @@ def test_a_request_to_load_may_be_long_and_has_few_fields() -> None:
     server.stop()
 
 
-ELEMENTS = {"name": "x", "datatype": "FP32", "shape": [100_000]}
-
-
-@pytest.mark.parametrize(
-    ("tensor", "raw", "trips"),
-    [
-        (ELEMENTS, bytes(400_000), 0),
-        ({**ELEMENTS, "shape": [2_000_000]}, bytes(8_000_000), 2),
-        ({**ELEMENTS, "datatype": "BYTES"}, bytes(400_000), 2),
-        ({**ELEMENTS, "contents": {"fp32_contents": [0.0] * 100_000}}, bytes(400_000), 1),
-        ({**ELEMENTS, "shape": [2], "contents": {"fp32_contents": [0.0] * 2}}, bytes(8), 0),
-    ],
-    ids=["numbers", "many numbers", "strings", "typed numbers", "few"],
-)
-def test_what_takes_long_is_decoded_and_encoded_beside_the_event_loop(tensor: Any, raw: bytes, trips: int) -> None:
-    server = InferenceServer()
-
-    @server.model("echo")
-    async def echo(x: np.ndarray) -> np.ndarray:
-        return x
-
-    data = wire_request("echo", [tensor], [] if "contents" in tensor else [raw]).SerializeToString()
-    infer = Messages("ModelInfer", MESSAGES["ModelInferRequest"].FromString, MESSAGES["ModelInferResponse"])
-    reply, trips_made = trips_of_grpc(server, infer, data)
-    server.stop()
-    answer = MESSAGES["ModelInferResponse"].FromString(b"".join(reply.parts))
-    assert list(answer.raw_output_contents) == [raw]
-    assert (reply.code, trips_made) == ("OK", ["conversion"] * trips)
-
-
 class Host(NamedTuple):
-    """A server, and a client for each way into it."""
-
     clients: dict[str, Client | ASGIClient]
     sizes: list[int]
     """How many elements each call of its model had."""
@@ -172,7 +140,7 @@ def test_typed_contents_have_a_limit(host: Host, datatype: str, element: Any, si
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("datatype", "element", "size"),
-    [("FP32", 1.0, 4), ("FP64", 0.5, 8), ("INT64", -1, 10), ("BYTES", b"ab", 4), ("BOOL", True, 1), ("UINT8", 200, 2)],
+    [("FP64", 0.5, 8), ("INT64", -1, 10), ("BYTES", b"ab", 4), ("BOOL", True, 1)],
 )
 def test_below_the_limit_all_elements_arrive(host: Host, datatype: str, element: Any, size: int) -> None:
     elements = LIMIT // size - 100

@@ -14,27 +14,26 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from oip_asgi import InferenceError, InferenceRequest, InferenceServer, OIPApp, OIPWSGIApp, Tensor
+from oip_asgi import InferenceRequest, InferenceServer, OIPApp, OIPWSGIApp, Tensor
 from tests.support.inside import before_decoding, before_encoding
 from tests.support.inside.http import Response
-from tests.support.inside.values import Body, Buffer, Decoder, TooLarge
-from tests.support.talk import Talk
+from tests.support.inside.values import Buffer
+from tests.support.talk import Talk, until
+from tests.support.ways import Answer, Request, over_asgi
 
 MIB = 2**20
 MESSAGE = 2**17
 """The most bytes in each message of a long answer."""
 
 
-@pytest.mark.parametrize(("size", "messages"), [(MIB, 1), (MIB + 1, 9)])
-def test_an_answer_is_one_message_up_to_a_mebibyte(size: int, messages: int) -> None:
+@pytest.mark.parametrize(("size", "messages"), [(MESSAGE, 1), (MESSAGE + 1, 2), (MIB, 8)])
+def test_a_long_answer_leaves_in_messages(size: int, messages: int) -> None:
     parts: list[Buffer] = [b"a" * 1000, memoryview(b"b" * (size - 1000))]
     sent = list(Response(200, [], parts, size).messages())
     assert b"".join(body for body, _ in sent) == b"".join(parts)
     assert [more for _, more in sent] == [True] * (messages - 1) + [False]
-    assert messages == 1 or max(len(body) for body, _ in sent) <= MESSAGE
+    assert max(len(body) for body, _ in sent) <= MESSAGE
 
 
 class Exchange:
@@ -185,7 +184,7 @@ def make_server() -> InferenceServer:
     return server
 
 
-def over_asgi(method: str, path: str, headers: Sequence[tuple[bytes, bytes]], chunks: int, size: int = 100) -> tuple[int, str, int]:
+def sent_in_chunks(method: str, path: str, headers: Sequence[tuple[bytes, bytes]], chunks: int, size: int = 100) -> tuple[int, str, int]:
     """The status, the error, and how many chunks were received."""
 
     async def ask() -> tuple[int, str, int]:
@@ -213,7 +212,7 @@ def test_an_unread_body_is_received(header: tuple[bytes, bytes]) -> None:
         ("POST", "/models/echo/infer", [(b"inference-header-content-length", b"x")], 400),
     ]
     for method, path, more, status in asked:
-        assert over_asgi(method, path, [header, *more], 5)[::2] == (status, 5), (method, path)
+        assert sent_in_chunks(method, path, [header, *more], 5)[::2] == (status, 5), (method, path)
 
 
 @pytest.mark.parametrize(
@@ -228,7 +227,7 @@ def test_an_unread_body_is_received(header: tuple[bytes, bytes]) -> None:
     ],
 )
 def test_what_is_not_received(headers: list[tuple[bytes, bytes]], chunks: int, received: int) -> None:
-    status, error, found = over_asgi("POST", "/models/nope/infer", headers, chunks)
+    status, error, found = sent_in_chunks("POST", "/models/nope/infer", headers, chunks)
     assert (status, found) == (404, received)
     assert error.startswith("Request for unknown model: 'nope' is not found")
 
@@ -239,7 +238,7 @@ def test_a_body_is_received_once_and_not_after_all_if_it_was_refused() -> None:
         ([CHUNKED], 50, (413, 11), f"larger than {LIMIT} bytes"),
         ([(b"content-length", b"1001")], 50, (413, 0), f"larger than {LIMIT} bytes"),
     ):
-        status, error, received = over_asgi("POST", "/models/echo/infer", headers, chunks)
+        status, error, received = sent_in_chunks("POST", "/models/echo/infer", headers, chunks)
         assert (status, received) == expected
         assert text in error
 
@@ -267,61 +266,71 @@ def test_under_wsgi_too(more: dict[str, Any], left: int) -> None:
     assert len(stream.read()) == left
 
 
-def test_a_bomb_costs_no_more_than_the_limit() -> None:
-    limit = 2_000_000
-    bomb = gzip.compress(bytes(50 * limit), 9)
+def peak_of(server: InferenceServer, body: bytes, *headers: tuple[str, str]) -> tuple[Answer, int]:
+    """The answer to a body, and the most memory that it took."""
+    way = over_asgi(OIPApp(server), "", chunk=2**16)
+    way(Request("GET", "/health/live"))
     tracemalloc.start()
-    body = Body(len(bomb), limit, "gzip")
-    with pytest.raises(TooLarge):
-        body.feed(bomb)
-    most = tracemalloc.get_traced_memory()[1]
-    tracemalloc.stop()
-    assert most < 3 * limit
+    try:
+        answer = way(Request("POST", "/models/echo/infer", headers, body))
+        return answer, tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
 
 
-def test_pieces_are_small_and_gzip_members_few_whatever_comes_in() -> None:
-    decoder = Decoder("deflate")
-    pieces: list[Any] = list(decoder.feed(zlib.compress(bytes(10_000_001))))
-    decoder.finish()
-    assert max(map(len, pieces)) <= 2**18
-    assert sum(map(len, pieces)) == 10_000_001
-    with pytest.raises(InferenceError, match="more than 10000 members"):
-        list(Decoder("gzip").feed(gzip.compress(b"") * 10_001))
-
-
-def assert_is_aligned(body: Any, head: int) -> None:
-    address: int = np.frombuffer(body, np.uint8).__array_interface__["data"][0]
-    assert (address + head) % 16 == 0
-
-
-@given(st.lists(st.binary(max_size=300), max_size=12), st.integers(0, 40), st.booleans())
-def test_chunks_become_the_body_with_the_tensors_aligned(chunks: list[bytes], head: int, is_announced: bool) -> None:
-    whole = b"".join(chunks)
-    body = Body(len(whole) if is_announced else None, None, json_length=head)
-    for chunk in chunks:
-        body.feed(chunk)
-    finished = body.finish()
-    assert bytes(finished) == whole
-    if isinstance(finished, memoryview):
-        assert_is_aligned(finished, head)
+@pytest.mark.parametrize("coding", ["gzip", "deflate"])
+def test_a_bomb_costs_no_more_than_the_limit_and_gzip_members_are_few(coding: str) -> None:
+    server, limit = InferenceServer(max_body_bytes=2_000_000), 2_000_000
+    server.register("echo", lambda x: x)
+    compress = gzip.compress if coding == "gzip" else zlib.compress
+    answer, peak = peak_of(server, compress(bytes(50 * limit), 9), ("content-encoding", coding))
+    assert (answer.status, peak < 3 * limit) == (413, True)
+    answer, _ = peak_of(server, gzip.compress(b"") * 10_001, ("content-encoding", "gzip"))
+    assert (answer.status, b"more than 10000 members" in answer.body) == (400, True)
 
 
 @pytest.mark.parametrize("size", [MIB + 1, 4 * MIB, 4 * MIB + 1, 9 * MIB])
-def test_a_long_body_is_what_came_and_no_announced_one_is_believed_at_once(size: int) -> None:
-    whole = np.random.default_rng(0).bytes(size)
-    for piece, announced in ((2**16, None), (MIB - 1, size), (5 * MIB, None), (5 * MIB, size)):
-        body = Body(announced, None, json_length=13)
-        for start in range(0, size, piece):
-            body.feed(whole[start : start + piece])
-        finished = body.finish()
-        assert bytes(finished) == whole
-        if piece < size:
-            assert_is_aligned(finished, 13)
-    tracemalloc.start()
-    try:
-        body = Body(100 * size, None)
-        body.feed(b"a" * 1000)
-        body.feed(b"b" * 1000)
-        assert tracemalloc.get_traced_memory()[1] < MIB
-    finally:
+@pytest.mark.parametrize("is_announced", [False, True])
+def test_a_long_body_is_what_came(size: int, is_announced: bool) -> None:
+    server, seen = InferenceServer(), list[bool]()
+
+    @server.model("echo", run="inline")
+    def model(x: np.ndarray) -> np.ndarray:
+        seen.append(x.flags.aligned and x.tobytes() == whole.tobytes())
+        return x[:1]
+
+    whole = np.random.default_rng(0).integers(0, 2**63, size // 8)
+    headers, body = InferenceRequest([Tensor("x", whole)]).to_http(binary=True)
+    given = [(name.lower().encode(), value.encode()) for name, value in headers.items()]
+    given.append((b"content-length", b"%d" % len(body)) if is_announced else CHUNKED)
+
+    async def ask() -> None:
+        for piece in (2**16, MIB - 1, 5 * MIB):
+            talk = Talk(server, "echo", body=None, headers=given)
+            for start in range(0, len(body), piece):
+                talk.say(body[start : start + piece], ends=start + piece >= len(body))
+            assert (await talk.answer())[0] == 200
+
+    asyncio.run(ask())
+    assert seen == [True] * 3
+
+
+def test_no_announced_length_is_believed_at_once_where_there_is_no_limit() -> None:
+    server = InferenceServer(max_body_bytes=None)
+    server.register("echo", lambda x: x)
+
+    async def ask() -> int:
+        given = [(b"content-length", b"%d" % (400 * MIB)), (b"inference-header-content-length", b"13")]
+        talk = Talk(server, "echo", body=None, headers=given)
+        await until(lambda: talk.asked)
+        tracemalloc.start()
+        for piece in (b"a", b"b"):
+            talk.say(piece * 1000, ends=False)
+        await until(lambda: talk.unread == 0)
+        peak = tracemalloc.get_traced_memory()[1]
         tracemalloc.stop()
+        talk.go()
+        await talk.task
+        return peak
+
+    assert asyncio.run(ask()) < MIB

@@ -63,7 +63,7 @@ def every(text: bytes, datatype: str, shape: tuple[int, ...], piece: int) -> lis
     with pytest.MonkeyPatch.context() as patch:
         read_in_pieces(patch, piece)
         outcomes.append(outcome(text, datatype, shape))
-    # what is wrong with long text is told in fewer words
+    # fewer words say what is wrong with long text
     return [("refused",) if len(outcome) == 1 else outcome for outcome in outcomes]
 
 
@@ -116,7 +116,7 @@ EMPTY = {
     "as many rows as there are": ([3000, 0], f"[{','.join(['[]'] * 3000)}]"),
     "fewer rows than there are": ([5000, 0], f"[{','.join(['[]'] * 3000)}]"),
     "a comma before an array": ([1, 1, 1000], f"[[{SPACES * 14},[{','.join(['1'] * 1000)}]]]"),
-    "a comma behind an array": ([1, 1, 1000], f"[[[{','.join(['1'] * 1000)}]{SPACES * 14},]]"),
+    "a comma after an array": ([1, 1, 1000], f"[[[{','.join(['1'] * 1000)}]{SPACES * 14},]]"),
 }
 
 
@@ -125,14 +125,6 @@ def test_what_is_long_by_nothing_is_read_as_what_is_short(shape: list[int], text
     expected = outcome(text.replace("  ", "").encode(), "FP32", tuple(shape))
     [_, long] = every(text.encode(), "FP32", tuple(shape), 2**16)
     assert long == (expected if len(expected) > 1 else ("refused",))
-
-
-@given(st.lists(st.floats(width=32), max_size=5))
-def test_what_is_written_reads_back_as_the_same_array(values: list[float]) -> None:
-    array = np.array(values, "<f4")
-    with pytest.MonkeyPatch.context() as patch:
-        read_in_pieces(patch, 16)
-        np.testing.assert_array_equal(read(written(array), "FP32", array.shape), array)
 
 
 PLAIN = ["element one", "two", "three of them"] * 20
@@ -195,13 +187,6 @@ def test_an_element_that_is_no_utf_8_is_named(odd: bytes) -> None:
             written(objects(elements))
 
 
-@pytest.mark.parametrize(("number", "element"), [(0, b""), (1, b""), (17, b""), (1000, b""), (1000, b"ab"), (1000, "é".encode())])
-def test_strings_that_are_all_alike(number: int, element: bytes) -> None:
-    text = written(objects([element] * number))
-    assert json.loads(text) == [element.decode()] * number
-    assert read_strings(text, number) == [element] * number
-
-
 MIB = 2**20
 
 
@@ -221,7 +206,7 @@ def refusal(body: bytes) -> tuple[int, str]:
 
 
 def array_of(element: str, times: int, *last: str) -> str:
-    """A JSON array of so many elements, and what is behind them."""
+    """A JSON array of so many elements, and what follows them."""
     return f"[{','.join([element] * times + list(last))}]"
 
 
@@ -279,7 +264,7 @@ def test_no_lists_are_left_to_the_garbage_collector() -> None:
     def seen(phase: str, info: dict[str, int]) -> None:
         collected.append((phase, info))
 
-    for body in (*(long_of(*each, MIB // 2) for each in LONG), *NOTHING):
+    for body in (*(long_of(*each, MIB // 8) for each in LONG), *NOTHING):
         gc.collect(1)  # the young ones are counted anew
         collected.clear()
         gc.callbacks.append(seen)
@@ -295,7 +280,7 @@ SLOW = "2.4703282292062327208e-324"
 
 @pytest.mark.parametrize("literal", ["1e300", "-5e-324", SLOW, "1E+0300", "17976931348623158e292"])
 def test_numbers_that_are_slow_to_read(literal: str) -> None:
-    for size in (2000, 50_000):
+    for size in (2000, 20_000):
         shape, text = repeated(literal, size)
         nested, within = repeated(literal, size, dimensions=2)
         for body in (document(tensor("FP64", shape, text)), document(tensor("FP64", nested, within))):
@@ -376,7 +361,7 @@ MISREAD = np.frombuffer(b"\xfd\x43\xae\x15", "<f4")
 
 
 def test_every_fp32_comes_back_also_to_a_reader_of_fp64() -> None:
-    bits = np.random.default_rng(0).integers(0, 2**32, 200_000, np.uint32)
+    bits = np.random.default_rng(0).integers(0, 2**32, 50_000, np.uint32)
     values = np.concatenate([bits.view("<f4"), MISREAD, -MISREAD])
     values = values[np.isfinite(values)]
     text = written(values)

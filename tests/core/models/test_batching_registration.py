@@ -7,10 +7,9 @@ from collections.abc import Iterator
 from typing import Annotated, Any
 
 import numpy as np
-import pandas as pd
 import pytest
 
-from oip_asgi import InferenceContext, InferenceRequest, InferenceResponse, InferenceServer, TensorSpec
+from oip_asgi import InferenceContext, InferenceRequest, InferenceServer, TensorSpec
 from oip_asgi.codecs import NumpyRequestCodec
 from tests.support.asking import exactly, get
 
@@ -107,13 +106,6 @@ def test_what_load_returns_is_looked_at_too(caplog: pytest.LogCaptureFixture) ->
     assert "but it takes an InferenceContext" in caplog.text
 
 
-def test_frames_are_taken() -> None:
-    def score(df: pd.DataFrame) -> pd.DataFrame:
-        return df
-
-    InferenceServer().register("m", score, max_batch_size=32)
-
-
 def test_a_queue_that_can_never_fill_a_batch_is_warned_of(caplog: pytest.LogCaptureFixture) -> None:
     server = InferenceServer()
     server.register("fits", identity, max_batch_size=32, max_concurrency=2, max_queue=30)
@@ -151,17 +143,3 @@ def test_configuration_and_metadata_agree_on_the_first_dimension() -> None:
     assert plain["max_batch_size"] == 0
     assert "dynamic_batching" not in plain
     assert plain["input"][0]["dims"] == [-1, 4]
-
-
-def test_batches_are_off_by_default() -> None:
-    sizes: list[int] = []
-    server = InferenceServer()
-
-    def model(x: Any) -> Any:
-        sizes.append(len(x))
-        return x
-
-    server.register("m", model, max_concurrency=1)
-    answers: list[InferenceResponse] = [server.infer_sync("m", {"x": np.ones((rows, 1))}) for rows in (1, 40)]
-    assert [answer["output_0"].shape for answer in answers] == [(1, 1), (40, 1)]
-    assert sizes == [1, 40]

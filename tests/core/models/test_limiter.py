@@ -1,216 +1,99 @@
-"""The slots of a model by themselves: first come, first served, and every slot goes back exactly once, whichever way its call ends."""
+"""The slots of a model, and its batches: first come, first served; who gives up is passed over; when a shared call begins.
+
+At random, from threads and event loops: tests/core/serving/test_threads_that_meet.py. What each of a batch gets: test_batching.py there.
+"""
 
 from __future__ import annotations
 
-import random
+import asyncio
 import threading
-from dataclasses import dataclass
+from typing import Any
 
-from hypothesis import settings
-from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+import numpy as np
+import pytest
 
-from tests.support.inside import enter
-from tests.support.inside.models import Limiter, Slot
-from tests.support.inside.runtime import Signal
-
-
-def entered(limiter: Limiter) -> Slot:
-    slot = enter(limiter)
-    assert slot is not None
-    return slot
+from oip_asgi import InferenceError, InferenceServer
+from tests.support.batching import Held, rows, told
+from tests.support.metrics import is_idle, waiting_calls
+from tests.support.talk import until
 
 
-def has_turn(slot: Slot) -> bool:
-    return slot.turn is None or slot.turn.is_set()
+@pytest.mark.parametrize("most", [1, 2])
+def test_who_gives_up_in_the_queue_is_passed_over(most: int) -> None:
+    server, leave, order = InferenceServer(), threading.Event(), list[int]()
+
+    def model(x: Any) -> Any:
+        order.append(int(x[0]))
+        assert leave.wait(20)
+        return x
+
+    server.register("m", model, max_concurrency=most, max_queue=4)
+
+    async def main() -> None:
+        asked: list[asyncio.Task[Any]] = []
+        for place in range(most + 4):
+            asked.append(asyncio.create_task(server.infer("m", {"x": np.array([place])})))
+            await until(lambda: len(order) + waiting_calls(server, "m") == len(asked))
+        with pytest.raises(InferenceError, match="is busy"):
+            await server.infer("m", {"x": np.array([9])})
+        for task in (asked[most], asked[-1]):
+            task.cancel()
+        await until(lambda: waiting_calls(server, "m") == 2)
+        leave.set()
+        await asyncio.wait(asked)
+        assert [task.cancelled() for task in asked] == [False] * most + [True, False, False, True]
+
+    asyncio.run(main())
+    assert sorted(order[:most]) == list(range(most))
+    assert sorted(order[most:]) == [most + 1, most + 2]
+    assert is_idle(server)
 
 
-def test_who_gives_up_in_the_queue_is_passed_over() -> None:
-    limiter = Limiter(1, 3)
-    slots = [entered(limiter) for _ in range(4)]
-    slots[1].give_up()
-    assert (limiter.running, limiter.waiting) == (1, 2)
-    slots[0].give_up()
-    assert [has_turn(slot) for slot in slots[2:]] == [True, False]
+LONG: dict[str, Any] = {"max_batch_delay": 60.0}
 
 
-@dataclass(eq=False)
-class Request:
-    """What a request with a slot has done so far."""
+@pytest.mark.parametrize(
+    ("options", "asks", "calls"),
+    [
+        pytest.param(LONG, [4, 4], [8], id="as many rows as may be"),
+        pytest.param(LONG, [5, 5, 3], [5, 8], id="the next does not fit"),
+        pytest.param({**LONG, "preferred_batch_sizes": [3, 6]}, [2, 1], [3], id="a preferred size"),
+        pytest.param({**LONG, "preferred_batch_sizes": [2, 6]}, [3, 4], [7], id="above the largest preferred size"),
+        pytest.param({"max_batch_delay": 0.1}, [1, 2], [3], id="the first of them is due"),
+        pytest.param({"max_batch_delay": 0.1}, [1, 1, 1, 1, 1], [5], id="all came before it was due"),
+    ],
+)
+def test_who_shares_a_call_and_when_it_begins(options: dict[str, Any], asks: list[int], calls: list[int]) -> None:
+    server, sizes = InferenceServer(), list[int]()
 
-    slot: Slot
-    is_in_thread: bool = False
-    is_given_up: bool = False
+    @server.model("m", max_batch_size=8, max_concurrency=1, **options)
+    def model(x: Any) -> Any:
+        sizes.append(len(x))
+        return x
 
+    async def main() -> None:
+        asked = [asyncio.create_task(server.infer("m", {"x": rows(*[place] * count)})) for place, count in enumerate(asks)]
+        await asyncio.wait_for(asyncio.gather(*asked), 20)
+        assert [told(task) for task in asked] == [[place] * count for place, count in enumerate(asks)]
 
-class Slots(RuleBasedStateMachine):
-    """A limiter beside a plain list of who holds a slot, and another of who waits."""
-
-    @initialize(max_concurrency=st.integers(1, 3), max_queue=st.integers(0, 3))
-    def make(self, max_concurrency: int, max_queue: int) -> None:
-        self.limiter = Limiter(max_concurrency, max_queue)
-        self.holding: list[Request] = []
-        self.queue: list[Request] = []
-        self.gone: list[Request] = []
-        self.unset: list[Signal] = []
-        """Of those who wait until nothing runs."""
-        self.set: list[Signal] = []
-
-    def leave(self, request: Request) -> None:
-        self.holding.remove(request)
-        self.gone.append(request)
-        if self.queue:
-            self.holding.append(self.queue.pop(0))
-        if not self.holding:
-            self.set += self.unset
-            self.unset = []
-
-    @rule()
-    def enter(self) -> None:
-        slot = enter(self.limiter)
-        if len(self.holding) < self.limiter.max_concurrency:
-            assert slot is not None
-            assert slot.turn is None
-            self.holding.append(Request(slot))
-        elif len(self.queue) < self.limiter.max_queue:
-            assert slot is not None
-            assert slot.turn is not None
-            self.queue.append(Request(slot))
-        else:
-            assert slot is None
-
-    @precondition(lambda self: any(not request.is_in_thread for request in self.holding))
-    @rule(data=st.data())
-    def begin(self, data: st.DataObject) -> None:
-        request = data.draw(st.sampled_from([request for request in self.holding if not request.is_in_thread]))
-        assert request.slot.begin()
-        request.is_in_thread = True
-
-    @precondition(lambda self: any(request.is_in_thread for request in self.holding))
-    @rule(data=st.data(), is_last=st.booleans())
-    def end(self, data: st.DataObject, is_last: bool) -> None:
-        request = data.draw(st.sampled_from([request for request in self.holding if request.is_in_thread]))
-        request.slot.end(is_last=is_last)
-        request.is_in_thread = False
-        if is_last or request.is_given_up:
-            self.leave(request)
-
-    @precondition(lambda self: any(not request.is_given_up for request in self.holding))
-    @rule(data=st.data())
-    def give_up(self, data: st.DataObject) -> None:
-        request = data.draw(st.sampled_from([request for request in self.holding if not request.is_given_up]))
-        request.slot.give_up()
-        request.is_given_up = True
-        if not request.is_in_thread:
-            self.leave(request)
-
-    @precondition(lambda self: self.queue)
-    @rule(data=st.data())
-    def give_up_in_the_queue(self, data: st.DataObject) -> None:
-        request = data.draw(st.sampled_from(self.queue))
-        request.slot.give_up()
-        request.is_given_up = True
-        self.queue.remove(request)
-        self.gone.append(request)
-
-    @precondition(lambda self: self.gone)
-    @rule(data=st.data())
-    def come_late(self, data: st.DataObject) -> None:
-        """A thread that finds its request given up, and a request that ends behind its thread."""
-        request = data.draw(st.sampled_from(self.gone))
-        assert not request.slot.begin()
-        if not request.is_given_up:
-            request.slot.give_up()
-            request.is_given_up = True
-        assert request.slot.uses.count == 0
-
-    @rule()
-    def turn_away(self) -> None:
-        self.limiter.refuse_waiting(is_unloaded=False)
-        self.gone += self.queue
-        for request in self.queue:
-            assert has_turn(request.slot)
-        self.queue = []
-
-    @rule()
-    def wait_until_idle(self) -> None:
-        (self.unset if self.holding else self.set).append(self.limiter.make_idle_signal())
-
-    @invariant()
-    def counts(self) -> None:
-        limiter = self.limiter
-        assert limiter.running == len(self.holding) <= limiter.max_concurrency
-        assert limiter.waiting == len(self.queue) <= limiter.max_queue
-        assert limiter.is_full() == (limiter.running == limiter.max_concurrency and limiter.waiting == limiter.max_queue)
-        assert not self.queue or limiter.running == limiter.max_concurrency
-
-    @invariant()
-    def turns(self) -> None:
-        assert all(has_turn(request.slot) for request in self.holding)
-        assert not any(has_turn(request.slot) for request in self.queue)
-
-    @invariant()
-    def idle(self) -> None:
-        assert all(signal.is_set() for signal in self.set)
-        assert not any(signal.is_set() for signal in self.unset)
-
-    def teardown(self) -> None:
-        """However it went, no slot is lost."""
-        for request in [*self.queue, *self.holding, *self.gone]:
-            if not request.is_given_up:
-                request.slot.give_up()
-            if request.is_in_thread:
-                request.slot.end(is_last=True)
-            assert request.slot.uses.count == 0
-        assert (self.limiter.running, self.limiter.waiting) == (0, 0)
-        assert all(signal.is_set() for signal in self.unset)
+    asyncio.run(main())
+    assert sizes == calls
+    assert is_idle(server)
 
 
-Slots.TestCase.settings = settings(max_examples=40, stateful_step_count=30)
-TestSlots = Slots.TestCase
+def test_who_goes_leaves_the_batch_to_the_others_and_the_slot_goes_on_where_nobody_is_left() -> None:
+    held = Held()
 
+    async def main() -> None:
+        tasks = await held.waiting(rows(1), rows(2, 3), rows(4), {"inputs": {"x": rows(5)}, "parameters": {"mode": 1}})
+        for place in (1, 3):
+            tasks[place].cancel()
+        await until(lambda: waiting_calls(held.server, "m") == 2)
+        held.leave.set()
+        await asyncio.wait([*tasks, held.holder])
+        assert [told(task) for task in (tasks[0], tasks[2])] == [[2], [8]]
+        assert (await held.server.infer("m", {"x": rows(6)}))["output_0"].tolist() == [[12]]
 
-def test_many_threads_share_the_slots() -> None:
-    limiter = Limiter(3, 5)
-    lock = threading.Lock()
-    inside = most = begun = 0
-
-    def request(chance: random.Random) -> None:
-        nonlocal inside, most, begun
-        slot = enter(limiter)
-        if slot is None:
-            return
-        turn = threading.Event()
-        if slot.turn is not None:
-            slot.turn.then(turn.set)
-            is_patient = chance.random() < 0.7
-            assert turn.wait(20 if is_patient else 0) or not is_patient
-            if not turn.is_set():
-                slot.give_up()
-                return
-        for is_last in (False, True):
-            assert slot.begin()
-            with lock:
-                inside += 1
-                most = max(most, inside)
-                begun += 1
-            with lock:
-                inside -= 1
-            slot.end(is_last=is_last)
-        slot.give_up()
-
-    def many(seed: int) -> None:
-        chance = random.Random(seed)
-        for _ in range(500):
-            request(chance)
-
-    threads = [threading.Thread(target=many, args=[seed]) for seed in range(12)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(60)
-    assert not any(thread.is_alive() for thread in threads)
-    assert begun > 1000
-    assert most <= 3
-    assert (limiter.running, limiter.waiting) == (0, 0)
-    assert limiter.make_idle_signal().is_set()
+    asyncio.run(main())
+    assert held.sizes == [2, 1]
+    assert is_idle(held.server)

@@ -1,4 +1,4 @@
-"""When models load, and what they are told to be ready: over ASGI and over WSGI."""
+"""When models load, and what readiness says of them: over ASGI and over WSGI."""
 
 from __future__ import annotations
 
@@ -9,18 +9,16 @@ import threading
 import time
 from collections.abc import Callable
 from functools import partial
+from itertools import product
 from typing import Any
 
 import pytest
 
 from oip_asgi import InferenceError, InferenceServer, OIPApp, OIPWSGIApp
-from tests.support.asking import NOT_READY, ask, error, get, outputs
+from tests.support.asking import NOT_READY, ask, error, get, outputs, states
 from tests.support.running import INFER, READY, Gate, as_async, send, ways
-from tests.support.ways import Answer, Request, Way, over_asgi, over_wsgi
-
-
-def states(server: InferenceServer) -> dict[str, str]:
-    return {model.name: model.state for model in server.models()}
+from tests.support.talk import until
+from tests.support.ways import Request, Way, asked_together, over_wsgi
 
 
 def loading_server(load: Callable[[], Any], **arguments: Any) -> InferenceServer:
@@ -30,41 +28,24 @@ def loading_server(load: Callable[[], Any], **arguments: Any) -> InferenceServer
 
 
 @ways
-@pytest.mark.parametrize("is_async", [False, True])
-def test_load_runs_once_before_the_first_request(way: Callable[[InferenceServer], Way], is_async: bool) -> None:
-    loaded: list[int] = []
-
-    async def load_async() -> None:
-        loaded.append(1)
-
-    server = loading_server(load_async if is_async else lambda: loaded.append(1))
-    send_request = way(server)
-    assert send_request(Request("GET", "/health/live")).status == 200
-    assert send_request(Request("GET", "/models/m")).status == 200
-    assert loaded == []
-    assert send_request(INFER).status == 200
-    assert send_request(READY).status == 200
-    assert loaded == [1]
-    server.stop()
-
-
-def test_readiness_loads_too() -> None:
-    """Where it holds no thread it waits; `tests/hosts/test_lifespan.py` has the others."""
-    loaded: list[int] = []
-    send_request = over_asgi(OIPApp(loading_server(lambda: loaded.append(1))), "")
-    assert send_request(Request("GET", "/models/m/ready")).body == b'{"name":"m","ready":true}'
-    assert loaded == [1]
-
-
-@ways
-@pytest.mark.parametrize("how", ["raises", "returns a coroutine", "finds no next one", "asks its own model"])
-def test_a_load_that_fails(way: Callable[[InferenceServer], Way], how: str, caplog: pytest.LogCaptureFixture) -> None:
+@pytest.mark.parametrize(
+    ("how", "is_async"),
+    [
+        *((how, False) for how in ("raises", "returns a coroutine", "finds no next one", "asks its own model")),
+        *product((GeneratorExit, asyncio.CancelledError), (False, True)),
+    ],
+)
+def test_a_load_that_fails(
+    way: Callable[[InferenceServer], Way], how: str | type[BaseException], is_async: bool, caplog: pytest.LogCaptureFixture
+) -> None:
     attempts: list[int] = []
 
     async def coroutine() -> None: ...
 
     def load() -> Any:
         attempts.append(1)
+        if isinstance(how, type):
+            raise how
         if how == "raises":
             raise RuntimeError("the disk is gone")
         if how == "finds no next one":
@@ -73,7 +54,10 @@ def test_a_load_that_fails(way: Callable[[InferenceServer], Way], how: str, capl
             return server.infer_sync("m", {})  # which would wait for this load for ever
         return coroutine()
 
-    server = loading_server(load)
+    async def load_async() -> Any:
+        load()
+
+    server = loading_server(load_async if is_async else load)
     server.register("other", lambda: 2)
     send_request = way(server)
     for _ in range(2):
@@ -86,34 +70,10 @@ def test_a_load_that_fails(way: Callable[[InferenceServer], Way], how: str, capl
     assert send_request(Request("GET", "/models/other/ready")).status == 200
     assert outputs(send_request(Request("POST", "/models/other/infer", (), INFER.body))) == {"output_0": [2]}
     assert attempts == [1]
-    why = ": it returned a coroutine: register the async def itself" if how == "returns a coroutine" else ""
-    assert [record.getMessage() for record in caplog.records] == [f"model 'm': load= raised, so {NOT_READY}{why}"]
-    assert ("the disk is gone" in caplog.text) is (how == "raises")
-
-
-@ways
-@pytest.mark.parametrize("raised", [GeneratorExit, asyncio.CancelledError])
-@pytest.mark.parametrize("is_async", [False, True])
-def test_a_load_that_raises_what_ends_a_coroutine_has_failed(
-    way: Callable[[InferenceServer], Way], is_async: bool, raised: type[BaseException], caplog: pytest.LogCaptureFixture
-) -> None:
-    attempts: list[int] = []
-
-    def load() -> None:
-        attempts.append(1)
-        if len(attempts) < 9:
-            raise raised
-
-    async def load_async() -> None:
-        load()
-
-    server = loading_server(load_async if is_async else load)
-    send_request = way(server)
-    for _ in range(2):
-        assert error(send_request(INFER)) == (503, "model 'm' is not ready: its load failed, see the server's log")
-    assert attempts == [1]
-    assert [record.getMessage() for record in caplog.records] == [f"model 'm': load= raised, so {NOT_READY}"]
-    assert raised.__name__ in caplog.text
+    [message] = [record.getMessage() for record in caplog.records]
+    assert message.startswith(f"model 'm': load= raised, so {NOT_READY}")
+    assert message.endswith(": it returned a coroutine: register the async def itself") is (how == "returns a coroutine")
+    assert ("the disk is gone" if how == "raises" else getattr(how, "__name__", "")) in caplog.text
     server.stop()
 
 
@@ -210,56 +170,22 @@ def test_a_model_may_give_itself_up() -> None:
     assert [model.state for model in server.models()] == ["unloaded"]
 
 
+@ways
 @pytest.mark.parametrize("is_async", [False, True])
-def test_fifty_concurrent_first_requests_load_once(is_async: bool) -> None:
+def test_first_requests_that_come_together_load_once(way: Callable[[InferenceServer], Way], is_async: bool) -> None:
     loaded: list[int] = []
-    waiting = 0
 
     def load() -> None:
         loaded.append(1)
-        while waiting < 50:
-            threading.Event().wait(0.001)
+        time.sleep(0.1)
 
     server = loading_server(as_async(load) if is_async else load)
-
-    async def main() -> list[Any]:
-        async def one() -> Any:
-            nonlocal waiting
-            waiting += 1
-            return await send(OIPApp(server), INFER)
-
-        return await asyncio.gather(*[one() for _ in range(50)])
-
-    assert [status for status, _ in asyncio.run(main())] == [200] * 50
+    assert asked_together(way(server), INFER) == [200] * 8
     assert loaded == [1]
+    server.stop()
 
 
-def test_threads_of_wsgi_wait_for_the_first_to_load() -> None:
-    loaded: list[int] = []
-    started = threading.Barrier(8)
-
-    def load() -> None:
-        loaded.append(1)
-        started.wait(10)
-
-    way = over_wsgi(OIPWSGIApp(loading_server(load)), "")
-    answers: list[Answer] = []
-
-    def one() -> None:
-        answers.append(way(INFER))
-
-    threads = [threading.Thread(target=one) for _ in range(8)]
-    for thread in threads:
-        thread.start()
-    for _ in range(7):
-        threading.Thread(target=started.wait, args=(10,)).start()
-    for thread in threads:
-        thread.join(10)
-    assert [answer.status for answer in answers] == [200] * 8
-    assert loaded == [1]
-
-
-def test_while_the_host_starts_requests_are_told_that_models_are_loading() -> None:
+def test_while_the_host_starts_answers_say_that_models_are_loading() -> None:
     gate = Gate()
     server = loading_server(gate)
     starting = threading.Thread(target=server.start)
@@ -277,33 +203,33 @@ def test_while_the_host_starts_requests_are_told_that_models_are_loading() -> No
 
 
 @pytest.mark.parametrize("is_async", [False, True])
-def test_a_load_goes_on_when_the_request_that_began_it_is_cancelled(is_async: bool) -> None:
-    loaded: list[int] = []
-    leave = threading.Event()
+@pytest.mark.parametrize("asks", ["load", "request"])
+def test_a_load_goes_on_where_its_caller_leaves(asks: str, is_async: bool) -> None:
+    gate, loaded = Gate(), list[int]()
 
     def load() -> None:
         loaded.append(1)
-        assert leave.wait(10)
+        gate()
 
     server = loading_server(as_async(load) if is_async else load)
 
     async def main() -> None:
-        first = asyncio.create_task(send(OIPApp(server), INFER))
-        while not loaded:
-            await asyncio.sleep(0.001)
+        first = asyncio.create_task(server.load("m") if asks == "load" else send(OIPApp(server), INFER))
+        await until(gate.entered.is_set)
+        assert states(server) == {"m": "loading"}
         second = asyncio.create_task(send(OIPApp(server), INFER))
-        await asyncio.sleep(0.001)
+        await asyncio.sleep(0)
         first.cancel()
         with pytest.raises(asyncio.CancelledError):
             await first
         gc.collect()
         await asyncio.sleep(0.01)
         assert not second.done()
-        leave.set()
+        gate.leave.set()
         assert (await second)[0] == 200
 
     asyncio.run(main())
-    assert loaded == [1]
+    assert (loaded, states(server)) == ([1], {"m": "ready"})
     server.stop()
 
 
@@ -373,7 +299,10 @@ def test_a_request_loads_only_the_model_that_it_asks_for(way: Callable[[Inferenc
     for name in ("m", "n"):
         server.register(name, lambda: 1, load=partial(loaded.append, name))
     send_request = way(server)
-    assert send_request(INFER).status == 200
+    for path in ("/health/live", "/models/m", "/models/n"):
+        assert send_request(Request("GET", path)).status == 200
+    assert loaded == []
+    assert [send_request(INFER).status for _ in range(2)] == [200, 200]
     assert loaded == ["m"]
     assert states(server) == {"m": "ready", "n": "registered"}
     assert send_request(Request("GET", "/models/m/ready")).status == 200
@@ -384,31 +313,6 @@ def test_a_request_loads_only_the_model_that_it_asks_for(way: Callable[[Inferenc
         time.sleep(0.01)
     assert loaded == ["m", "n"]
     server.stop()
-
-
-def test_lifespan_and_start_load_each_time_they_begin() -> None:
-    loaded: list[str] = []
-    server = loading_server(lambda: loaded.append(threading.current_thread().name))
-    server.register("late", lambda: 1, load=lambda: loaded.append("late"))
-
-    async def main() -> None:
-        async with server.lifespan():
-            assert len(loaded) == 2
-            async with server.lifespan():
-                assert (await send(OIPApp(server), INFER))[0] == 200
-            assert (await send(OIPApp(server), INFER))[0] == 200
-            assert len(loaded) == 2
-
-    asyncio.run(main())
-    assert states(server) == {"m": "registered", "late": "registered"}
-    server.start()
-    assert len(loaded) == 4
-    assert set(loaded[:2]) == set(loaded[2:]) == {"oip_asgi worker", "late"}
-    server.register("later", lambda: 1, load=lambda: loaded.append("later"))
-    assert ask(server, "later").status == 200
-    server.stop()
-    server.stop()
-    assert loaded[4:] == ["later"]
 
 
 @pytest.mark.parametrize("how", ["start", "lifespan"])
@@ -468,7 +372,7 @@ def test_ready_is_asked_at_each_check(way: Callable[[InferenceServer], Way], is_
     server.stop()
 
 
-def test_readiness_names_every_model_that_is_not_ready_and_tells_nobody_with_authorize() -> None:
+def test_readiness_names_every_model_that_is_not_ready_and_none_with_authorize() -> None:
     for authorize in (None, lambda _: True):
         server = InferenceServer(authorize=authorize)
         server.register("works", lambda: 1)
@@ -536,3 +440,37 @@ def test_a_load_that_a_fork_has_left_behind_begins_again(is_async: bool, began: 
     thread.join(20)
     assert states(server) == {"m": "ready"}
     server.stop()
+
+
+@pytest.mark.parametrize("is_async", [False, True])
+def test_each_start_loads_and_the_end_unloads(is_async: bool) -> None:
+    events: list[str] = []
+    server = InferenceServer()
+    for name in ("m", "late"):
+        load, unload = (partial(events.append, f"{what} {name}") for what in ("load", "unload"))
+        server.register(name, lambda: 1, load=load, unload=unload)
+
+    async def live() -> None:
+        async with server.lifespan():
+            async with server.lifespan():  # of a host within a host
+                assert states(server) == {"m": "ready", "late": "ready"}
+            assert (await send(OIPApp(server), INFER))[0] == 200
+
+    def run() -> None:
+        if is_async:
+            asyncio.run(live())
+            return
+        server.start()
+        assert ask(server, "m").status == 200
+        server.stop()
+        server.stop()
+
+    for number in (1, 2):
+        run()
+        assert sorted(events) == sorted(["load m", "load late", "unload m", "unload late"] * number)
+        assert states(server) == {"m": "registered", "late": "registered"}
+    server.start()
+    server.register("later", lambda: 1, load=partial(events.append, "load later"))
+    assert ask(server, "later").status == 200
+    server.stop()
+    assert events.count("load later") == 1

@@ -36,7 +36,7 @@ def test_the_signature_shows_each_option(struct: type[msgspec.Struct]) -> None:
     assert all(parameter.kind is not parameter.VAR_KEYWORD for parameter in parameters.values())
 
 
-def test_a_misspelled_option_of_a_server_is_told_the_right_one() -> None:
+def test_the_error_for_a_misspelled_option_of_a_server_names_the_right_one() -> None:
     misspelled: dict[str, Any] = {"max_body_byte": 1}
     with pytest.raises(TypeError, match=r"InferenceServer: max_body_byte= is not an option: did you mean max_body_bytes=\?"):
         InferenceServer(**misspelled)
@@ -90,7 +90,7 @@ def test_the_documentation_has_the_table_of_all_options(struct: type[msgspec.Str
         ("device", "the options are version, platform, inputs, "),
     ],
 )
-def test_a_misspelled_option_is_told_the_right_one(name: str, text: str) -> None:
+def test_the_error_for_a_misspelled_option_names_the_right_one(name: str, text: str) -> None:
     misspelled: dict[str, Any] = {name: 1}
     with pytest.raises(TypeError) as error:
         InferenceServer().register("m", lambda x: x, **misspelled)

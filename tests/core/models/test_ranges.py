@@ -108,26 +108,6 @@ def test_a_bound_that_the_datatype_does_not_reach_is_refused(datatype: Any, boun
         TensorSpec("age", datatype, [-1], **bounds)
 
 
-def test_streams_and_batches_are_flagged_too() -> None:
-    server = InferenceServer()
-
-    def stream(age: Any) -> Iterator[Any]:
-        yield age
-
-    async def batch(age: Any) -> Any:
-        return age
-
-    server.register("stream", stream, inputs=[AGE], out_of_range="flag")
-    server.register("batch", batch, inputs=[AGE], out_of_range="flag", max_batch_size=8, max_batch_delay=0.05)
-
-    async def main() -> list[Any]:
-        streamed = [response.parameters async for response in server.infer_stream("stream", {"age": [-1]})]
-        pair = await asyncio.gather(*(server.infer("batch", {"age": [age]}) for age in (-1, 1)))
-        return [*streamed, *(response.parameters for response in pair)]
-
-    assert asyncio.run(main()) == [{"oip_out_of_range": "age"}, {"oip_out_of_range": "age"}, {}]
-
-
 def test_requests_that_are_flagged_are_counted_once_each_by_input() -> None:
     server = InferenceServer()
 
@@ -137,18 +117,33 @@ def test_requests_that_are_flagged_are_counted_once_each_by_input() -> None:
 
     server.register("stream", stream, inputs=[AGE], out_of_range="flag")
     server.register("batch", lambda age: age, inputs=[AGE], out_of_range="flag", max_batch_size=8)
+    server.register("slow batch", lambda age: age, inputs=[AGE], out_of_range="flag", max_batch_size=8, max_batch_delay=0.05)
     server.register("cache", lambda age: age, inputs=[AGE], out_of_range="flag", cache=ResponseCache(max_bytes=1000))
     server.register("refuse", lambda age: age, inputs=[AGE])
     server.register("fee", lambda age, fee: age, inputs=[AGE, TensorSpec("fee", "FP64", [-1], maximum=1)], out_of_range="flag")
     for value in (-1, 5, -1):
-        list(server.infer_stream_sync("stream", {"age": [value]}))
+        parameters = [response.parameters for response in server.infer_stream_sync("stream", {"age": [value]})]
+        assert parameters == [{"oip_out_of_range": "age"} if value < 0 else {}] * 2
         for model in ("batch", "cache", "refuse"):
             ask(server, model, age=[value])
         answer = ask(server, "fee", age=[value], fee=[2.0])
     assert json.loads(answer.body)["parameters"] == {"oip_out_of_range": "age, fee"}
+
+    async def together() -> list[Any]:
+        pair = await asyncio.gather(*(server.infer("slow batch", {"age": [age]}) for age in (-1, 1)))
+        return [response.parameters for response in pair]
+
+    assert asyncio.run(together()) == [{"oip_out_of_range": "age"}, {}]
     counted = {status.name: get(server, f"/models/{status.name}/docs/state.json")[1] for status in server.models()}
     flagged = {name: state["outside"] for name, state in counted.items()}
-    assert flagged == {"stream": {"age": 2}, "batch": {"age": 2}, "cache": {"age": 2}, "refuse": {}, "fee": {"age": 2, "fee": 3}}
+    assert flagged == {
+        "stream": {"age": 2},
+        "batch": {"age": 2},
+        "slow batch": {"age": 1},
+        "cache": {"age": 2},
+        "refuse": {},
+        "fee": {"age": 2, "fee": 3},
+    }
     assert counted["fee"]["options"]["out_of_range"] == "flag"
     assert "out_of_range" not in counted["refuse"]["options"]
 

@@ -199,15 +199,6 @@ def test_the_whole_request_and_its_context(server: InferenceServer) -> None:
     assert InferenceResponse([Tensor("y", np.ones(1))])["y"] == 1
 
 
-def test_a_context_beside_tensors(server: InferenceServer) -> None:
-    server.register("m", _greet)
-    assert outputs(ask(server, "m", {"parameters": {"by": 2.5}}, x=[2.0])) == {"output_0": [5.0]}
-
-
-def _greet(x: Array, context: InferenceContext) -> Any:
-    return x * context.parameters["by"]
-
-
 def test_annotations_declare_inputs_and_outputs(server: InferenceServer) -> None:
     def declared(
         a: Annotated[np.ndarray[Any, Any], TensorSpec("left", "FP32", [-1, 2])], b: npt.NDArray[np.float32]
@@ -244,7 +235,7 @@ T = TypeVar("T")
 Maybe = TypeAliasType("Maybe", T | None, type_params=(T,))
 
 
-def test_annotations_behind_type_statements(server: InferenceServer) -> None:
+def test_annotations_by_type_statements(server: InferenceServer) -> None:
     def aliased(x: Image, y: Maybe[Image] = None) -> Array:
         return x if y is None else y
 

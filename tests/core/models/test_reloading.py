@@ -7,7 +7,7 @@ import gc
 import logging
 import threading
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
 from typing import Any
@@ -17,7 +17,7 @@ import pytest
 
 from oip_asgi import InferenceError, InferenceServer, LoadParameters, ModelStatus, OIPApp, TensorSpec
 from tests.support.asking import NOT_READY, ask, error, get, outputs
-from tests.support.running import INFER, Gate, as_async, send
+from tests.support.running import INFER, Gate, send
 from tests.support.talk import Talk, block_until, until
 
 INPUTS = [TensorSpec("x", "FP32", [-1])]
@@ -106,7 +106,7 @@ def test_what_load_returns_answers_and_goes_from_memory_when_it_is_unloaded() ->
         assert (state(server), factory.alive()) == (("ready", ""), [1])
         server.unload_sync("m")
         assert (state(server), factory.let_go) == (("unloaded", "unloaded"), [1])
-        block_until(lambda: factory.alive() == [])  # the worker thread of the last call lets it go behind the answer
+        block_until(lambda: factory.alive() == [])  # the worker thread of the last call lets it go after the answer
     assert error(ask(server, "m", x=np.zeros(1, "f4"))) == (503, "model 'm' is not ready: it was unloaded")
     assert get(server, "/models/m")[0] == 200
     assert get(server, "/models/m/ready") == (503, {"name": "m", "ready": False})
@@ -174,30 +174,29 @@ def test_a_failed_load_counts_against_readiness_until_one_succeeds(caplog: pytes
     assert [record.getMessage() for record in caplog.records] == [f"model 'm': load= raised, so {NOT_READY}"]
 
 
+BESIDE = (
+    "load= returned 'weights' beside a registered function, so nobody would call it: return None, or leave the function out, as in "
+    "server.register('m', load=...)"
+)
+
+
 @pytest.mark.parametrize(
-    ("made", "text"),
+    ("function", "made", "text"),
     [
-        (None, "load= returned None: return the function that answers, such as model.predict, or register one beside load="),
-        (7, "load= returned 7: return the function that answers, such as model.predict, or register one beside load="),
-        (Weights, "Weights is a class: register an instance, or one of its methods"),
-        (lambda x, *, y: x, "input"),
+        (None, None, "load= returned None: return the function that answers, such as model.predict, or register one beside load="),
+        (None, 7, "load= returned 7: return the function that answers, such as model.predict, or register one beside load="),
+        (None, Weights, "Weights is a class: register an instance, or one of its methods"),
+        (None, lambda x, *, y: x, "input"),
+        (lambda x: x, "weights", BESIDE),
     ],
 )
-def test_what_load_returns_must_be_a_model(made: Any, text: str, caplog: pytest.LogCaptureFixture) -> None:
+def test_what_load_returns_must_be_a_model(function: Any, made: Any, text: str, caplog: pytest.LogCaptureFixture) -> None:
     server = InferenceServer()
-    server.register("m", load=lambda: made, inputs=INPUTS)
+    server.register("m", function, load=lambda: made, inputs=INPUTS)
     with pytest.raises(InferenceError):
         server.load_sync("m")
     assert state(server)[0] == "failed"
     assert text in caplog.text
-
-
-def test_a_load_beside_a_function_returns_none(caplog: pytest.LogCaptureFixture) -> None:
-    server = InferenceServer()
-    server.register("m", lambda: 1, load=lambda: "weights")
-    assert ask(server, "m").status == 503
-    text = "load= returned 'weights' beside a registered function, so nobody would call it: return None, or leave the function out, as in"
-    assert f"model 'm': {text} server.register('m', load=...)" in caplog.text
 
 
 def test_what_can_never_be_loaded_is_refused_at_once() -> None:
@@ -317,143 +316,77 @@ def test_a_thread_that_goes_on_after_its_timeout_keeps_what_it_began_with() -> N
     assert (state(server), let_go) == (("unloaded", "unloaded"), [1])
 
 
-def test_a_second_load_waits_for_the_first_and_then_loads_again() -> None:
-    active, most, count = 0, 0, 0
-
-    async def load() -> Any:
-        nonlocal active, most, count
-        active += 1
-        count += 1
-        number, most = count, max(most, active)
-        await asyncio.sleep(0.01)
-        active -= 1
-        return lambda: number
-
+def test_models_are_registered_and_unregistered_while_requests_run() -> None:
     server = InferenceServer()
-    server.register("m", load=load)
+    server.register("m", lambda: 1, version="1")
+    stop = threading.Event()
+    statuses: set[int] = set()
 
-    async def main() -> None:
-        await asyncio.gather(*[server.load("m") for _ in range(3)])
+    def request() -> None:
+        while not stop.is_set():
+            statuses.add(ask(server, "m").status)
 
-    asyncio.run(main())
-    assert (most, count, outputs(ask(server, "m"))) == (1, 3, {"output_0": [3]})
+    asking = [threading.Thread(target=request) for _ in range(2)]
+    for thread in asking:
+        thread.start()
+    for number in range(60):
+        server.register("m", lambda: 2, version=str(number + 2))
+        server.register(f"other {number}", lambda: 2)
+        server.unregister_sync(f"other {number}")
+    stop.set()
+    for thread in asking:
+        thread.join(20)
+    assert statuses == {200}
+    assert len(server.models()) == 61
+    server.unregister_sync("m", "61")
+    assert get(server, "/models/m/versions/61")[0] == 404
+    assert get(server, "/models/m")[1]["versions"] == [str(number) for number in range(1, 61)]
+    server.unregister_sync("m")
+    text = "Request for unknown model: 'm' is not found: no model is registered: server.model and server.register do that"
+    assert error(ask(server, "m")) == (404, text)
+    server.register("m", lambda: 3)
+    assert outputs(ask(server, "m")) == {"output_0": [3]}
 
 
-@pytest.mark.parametrize("is_async", [False, True])
-def test_a_load_goes_on_where_its_caller_leaves(is_async: bool) -> None:
-    gate, server = Gate(lambda: 1), InferenceServer()
-    server.register("m", load=as_async(gate) if is_async else gate)
-
-    async def main() -> None:
-        loading = asyncio.create_task(server.load("m"))
-        await until(gate.entered.is_set)
-        assert state(server) == ("loading", "")
-        loading.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await loading
-        gate.leave.set()
-        await until(lambda: state(server) == ("ready", ""))
-
-    asyncio.run(main())
-
-
-@pytest.mark.parametrize("was_loaded", [False, True])
-def test_what_is_unloaded_while_it_loads_stays_unloaded(was_loaded: bool) -> None:
-    factory = Factory()
-    entered, leave = threading.Event(), threading.Event()
-
-    def load() -> Any:
-        if len(factory.made) == was_loaded:
-            entered.set()
-            assert leave.wait(20)
-        return factory.load()
-
-    server = InferenceServer()
-    server.register("m", load=load, unload=factory.unload, inputs=INPUTS, outputs=OUTPUTS)
-    if was_loaded:
-        assert told(server) == 1
-
-    async def main() -> None:
-        loading = asyncio.create_task(server.load("m"))
-        await until(entered.is_set)
-        unloading = asyncio.create_task(server.unload("m"))
-        await until(lambda: state(server) == ("unloading", ""))
-        assert (await send(OIPApp(server), INFER))[0] == 503
-        leave.set()
-        await unloading
-        with pytest.raises(InferenceError, match="model 'm' was unloaded while it was loading"):
-            await loading
-
-    with without_collector():
-        asyncio.run(main())
-        assert (state(server), factory.let_go) == (("unloaded", "unloaded"), [1, 2] if was_loaded else [1])
-        block_until(lambda: factory.alive() == [])
+def test_the_server_says_what_it_serves() -> None:
+    server = InferenceServer("shop")
+    assert repr(server) == "<InferenceServer 'shop': no models>"
+    server.register("m", lambda: 1, version="1")
+    server.register("m", lambda: 1, version="2", load=lambda: None)
+    assert repr(server) == "<InferenceServer 'shop': <model 'm' version '1': ready>, <model 'm' version '2': registered>>"
+    assert server.models() == [ModelStatus("m", "1", "ready", ""), ModelStatus("m", "2", "registered", "not loaded yet")]
     server.load_sync("m")
-    assert told(server) == 2 + was_loaded
+    server.unload_sync("m", "1")
+    assert [status.state for status in server.models()] == ["unloaded", "ready"]
 
 
-def test_a_function_beside_load_is_unloaded_once_and_not_by_a_reload() -> None:
+def test_a_function_beside_load_is_unloaded_once_and_not_by_a_reload(caplog: pytest.LogCaptureFixture) -> None:
     events: list[str] = []
+
+    async def unload() -> None:
+        events.append("unload")
+        raise RuntimeError("still in use")
+
     server = InferenceServer()
-    server.register("m", lambda: 1, load=lambda: events.append("load"), unload=lambda: events.append("unload"))
+    server.register("m", lambda: 1, load=lambda: events.append("load"), unload=unload)
     server.load_sync("m")
     server.load_sync("m")
     assert outputs(ask(server, "m")) == {"output_0": [1]}
     server.unload_sync("m")
     server.unload_sync("m")
-    assert events == ["load", "load", "unload"]
+    assert (events, state(server)) == (["load", "load", "unload"], ("unloaded", "unloaded"))
+    assert [(record.levelno, record.getMessage()) for record in caplog.records] == [(logging.ERROR, "model 'm': unload= raised")]
 
 
-def test_what_unload_raises_is_logged(caplog: pytest.LogCaptureFixture) -> None:
-    async def unload() -> None:
-        raise RuntimeError("still in use")
-
-    server = InferenceServer()
-    server.register("m", lambda: 1, unload=unload)
-    server.unload_sync("m")
-    assert state(server) == ("unloaded", "unloaded")
-    [record] = caplog.records
-    assert (record.levelno, record.getMessage()) == (logging.ERROR, "model 'm': unload= raised")
-
-
-@pytest.mark.parametrize("is_async", [False, True])
-def test_the_end_of_the_server_unloads_and_its_next_start_loads(is_async: bool) -> None:
-    factory = Factory()
-    server = factory.server()
-
-    async def live() -> None:
-        async with server.lifespan():
-            assert state(server) == ("ready", "")
-
-    def run() -> None:
-        if is_async:
-            asyncio.run(live())
-            return
-        server.start()
-        assert state(server) == ("ready", "")
-        server.stop()
-
-    with without_collector():
-        run()
-        assert (state(server), factory.let_go) == (("registered", "not loaded yet"), [1])
-        block_until(lambda: factory.alive() == [])
-    run()
-    assert factory.let_go == [1, 2]
-
-
-@pytest.mark.parametrize("load", [lambda parameters: parameters, lambda parameters=None, /: parameters])
-def test_a_load_with_a_parameter_gets_what_was_sent(load: Callable[..., Any]) -> None:
+def test_a_load_with_a_parameter_gets_what_was_sent() -> None:
     got: list[Any] = []
 
-    def noting(*args: Any) -> Any:
-        got.append(load(*args))
+    def one(sent: LoadParameters) -> Any:
+        got.append(sent)
         return lambda: 1
 
-    def one(sent: LoadParameters) -> Any:
-        return noting(sent)
-
     def annotated(sent: LoadParameters = LoadParameters()) -> Any:
-        return noting(sent)
+        return one(sent)
 
     server = InferenceServer()
     server.register("m", load=one)
@@ -470,70 +403,20 @@ def test_a_load_with_a_parameter_gets_what_was_sent(load: Callable[..., Any]) ->
     assert refused.value.status == 400
 
 
-def test_models_are_registered_and_unregistered_while_requests_run() -> None:
-    server = InferenceServer()
-    server.register("m", lambda: 1, version="1")
-    stop = threading.Event()
-    statuses: set[int] = set()
-
-    def request() -> None:
-        while not stop.is_set():
-            statuses.add(ask(server, "m").status)
-
-    asking = [threading.Thread(target=request) for _ in range(2)]
-    for thread in asking:
-        thread.start()
-    for number in range(200):
-        server.register("m", lambda: 2, version=str(number + 2))
-        server.register(f"other {number}", lambda: 2)
-        server.unregister_sync(f"other {number}")
-    stop.set()
-    for thread in asking:
-        thread.join(20)
-    assert statuses == {200}
-    assert len(server.models()) == 201
-    server.unregister_sync("m", "201")
-    assert get(server, "/models/m/versions/201")[0] == 404
-    assert get(server, "/models/m")[1]["versions"] == [str(number) for number in range(1, 201)]
-    server.unregister_sync("m")
-    text = "Request for unknown model: 'm' is not found: no model is registered: server.model and server.register do that"
-    assert error(ask(server, "m")) == (404, text)
-    server.register("m", lambda: 3)
-    assert outputs(ask(server, "m")) == {"output_0": [3]}
-
-
-@pytest.mark.parametrize("name", ["load", "unload", "unregister"])
-def test_an_unknown_model_is_not_found(name: str) -> None:
-    server = InferenceServer()
-    server.register("m", lambda: 1, version="1")
-    for args in (["n"], ["m", "2"]):
-        with pytest.raises(InferenceError, match="Request for unknown model") as unknown:
-            asyncio.run(getattr(server, name)(*args))
-        assert unknown.value.status == 404
-        with pytest.raises(InferenceError, match="Request for unknown model"):
-            getattr(server, f"{name}_sync")(*args)
-
-
 @pytest.mark.parametrize("name", ["load", "unload", "unregister", "infer"])
-def test_what_blocks_refuses_to_block_an_event_loop(name: str) -> None:
+def test_what_is_unknown_is_not_found_and_what_blocks_refuses_to_block_an_event_loop(name: str) -> None:
     server = InferenceServer()
-    server.register("m", lambda: 1)
+    more: list[Any] = [{}] if name == "infer" else []
+    server.register("m", lambda: 1, version="1")
 
     async def main() -> None:
-        args = ["m", {}] if name == "infer" else ["m"]
         with pytest.raises(RuntimeError, match=rf"server.{name}_sync would block the event loop .*: write await server.{name}\(...\)"):
-            getattr(server, f"{name}_sync")(*args)
+            getattr(server, f"{name}_sync")("m", *more)
+        for args in (["n", *more], ["m", *more, "2"]):
+            with pytest.raises(InferenceError, match="Request for unknown model") as unknown:
+                await getattr(server, name)(*args)
+            assert unknown.value.status == 404
 
     asyncio.run(main())
-
-
-def test_the_server_says_what_it_serves() -> None:
-    server = InferenceServer("shop")
-    assert repr(server) == "<InferenceServer 'shop': no models>"
-    server.register("m", lambda: 1, version="1")
-    server.register("m", lambda: 1, version="2", load=lambda: None)
-    assert repr(server) == "<InferenceServer 'shop': <model 'm' version '1': ready>, <model 'm' version '2': registered>>"
-    assert server.models() == [ModelStatus("m", "1", "ready", ""), ModelStatus("m", "2", "registered", "not loaded yet")]
-    server.load_sync("m")
-    server.unload_sync("m", "1")
-    assert [status.state for status in server.models()] == ["unloaded", "ready"]
+    with pytest.raises(InferenceError, match="Request for unknown model"):
+        getattr(server, f"{name}_sync")("n", *more)

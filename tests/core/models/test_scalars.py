@@ -14,7 +14,7 @@ import pandas as pd
 import pytest
 
 from oip_asgi import InferenceContext, InferenceError, InferenceRequest, InferenceServer, OIPApp, TensorSpec
-from tests.support.asking import ask, error, exactly, get, outputs
+from tests.support.asking import ask, error, get, outputs
 from tests.support.ways import Request, over_asgi
 
 X = [1.0, 2.0]
@@ -148,14 +148,6 @@ def test_a_scalar_that_would_never_get_its_value(server: InferenceServer, scalar
             server.register("waits", made["waits"])
 
 
-def test_what_the_text_advises_works(server: InferenceServer) -> None:
-    def waits(x: Any, context: InferenceContext) -> Any:
-        return np.array([context.parameters.get("priority", 0)])
-
-    server.register("waits", waits)
-    assert outputs(ask(server, "waits", {"parameters": {"priority": 7}}, x=X)) == {"output_0": [7]}
-
-
 def test_a_declared_input_may_have_the_name_of_the_protocols_own_parameter(server: InferenceServer) -> None:
     def waits(x: Any, timeout: int = 5) -> Any:
         return np.array([timeout])
@@ -260,22 +252,6 @@ def test_columns_of_an_estimator_are_put_in_order_beside_its_scalars(server: Inf
         server.register(name, Estimator().predict, content_type="pd", inputs=specs)
         for more, expected in ((None, 12.0), ({"parameters": {"minus": 2}}, 10.0)):
             assert outputs(ask(server, name, more, b=[2], a=[1])) == {"output_0": [expected]}
-
-
-def test_parameters_that_nobody_reads(server: InferenceServer) -> None:
-    def one(x: Any, threshold: float = 0.5) -> Any:
-        return x * threshold
-
-    text = "unknown parameter 'treshold': expected 'threshold'; did you mean 'threshold'?"
-    declared = [TensorSpec("x", "FP64", [-1])]
-    for specs in ([], declared):
-        server.register("one", one, inputs=specs, replace=True)
-        assert error(ask(server, "one", {"parameters": {"treshold": 1}}, x=X)) == (400, text)
-        with pytest.raises(InferenceError, match=exactly(text)) as raised:
-            server.infer_sync("one", {"x": X}, parameters={"treshold": 1})
-        assert raised.value.status == 400
-    many = {f"p{number}": 1 for number in range(200)}
-    assert error(ask(server, "one", {"parameters": many}, x=X)) == (400, "unknown parameter 'p0': expected 'threshold'")
 
 
 def test_parameters_of_the_function_that_are_no_scalars(server: InferenceServer) -> None:

@@ -17,7 +17,8 @@ import pytest
 
 from oip_asgi import InferenceServer, OIPWSGIApp
 from tests.support.asking import NOT_READY, ask, error, get
-from tests.support.inside import break_encoding, is_stopping, wait_until_idle, waiting_calls
+from tests.support.inside import break_encoding, is_stopping
+from tests.support.metrics import is_idle, waiting_calls
 from tests.support.running import Gate, as_async
 from tests.support.talk import EMPTY, Talk, block_until, until
 from tests.support.ways import Request, over_wsgi
@@ -213,7 +214,7 @@ def test_what_waits_when_the_time_is_up_never_starts(is_async: bool) -> None:
     assert begun == [1]
     assert sorted(answer.status for answer in answers) == ([503] * 3 if is_async else [200, 503, 503])
     assert {error(answer) for answer in answers if answer.status == 503} == {(503, STOPPING)}
-    wait_until_idle(server, "m")
+    block_until(lambda: is_idle(server))
     again = threading.Thread(target=lambda: answers.append(way(INFER)))
     again.start()  # the places are all there again
     block_until(lambda: len(begun) == 2)
@@ -237,24 +238,6 @@ def test_a_process_ends_though_a_model_does_not() -> None:
 
 
 # Logging
-
-
-def test_a_model_that_raises_is_logged_once_with_what_is_needed_to_find_it(caplog: pytest.LogCaptureFixture) -> None:
-    server = InferenceServer()
-
-    @server.model("m\n", version="1\t")
-    def model() -> None:
-        raise ValueError("a secret of /etc/passwd")
-
-    body = b'{"inputs":[],"id":"7\\r\\nERROR forged \\u001b[31m \\u2028"}'
-    answer = over_wsgi(OIPWSGIApp(server), "")(Request("POST", "/models/m%0A/infer", (), body))
-    assert error(answer) == (500, "model 'm\\n' version '1\\t' failed: see the server's log")
-    [record] = caplog.records
-    assert (record.name, record.levelno) == ("oip_asgi", logging.ERROR)
-    message = record.getMessage()
-    assert message == "model 'm\\n' version '1\\t' failed on the request with id '7\\r\\nERROR forged \\x1b[31m \\u2028'"
-    assert record.exc_info is not None
-    assert isinstance(record.exc_info[1], ValueError)
 
 
 def raising(how: str, text: str) -> None:
@@ -400,14 +383,7 @@ def test_a_server_that_drains_is_not_ready_and_answers_all_else(caplog: pytest.L
         server.undrain()
     told = [record.getMessage() for record in caplog.records if "drain" in record.getMessage()]
     assert told == ["the server drains: it is not ready until undrain()", "the server drains no longer"]
-    server.stop()
-
-
-def test_the_stop_ends_the_draining() -> None:
-    server = InferenceServer(ready_when_empty=True)
-    ask = over_wsgi(OIPWSGIApp(server), "")
-    server.start()
     server.drain()
-    assert ask(Request("GET", "/health/ready")).status == 503
+    server.stop()  # which ends it too
+    block_until(lambda: ask(Request("GET", "/health/ready")).status == 200)
     server.stop()
-    assert ask(Request("GET", "/health/ready")).status == 200

@@ -12,15 +12,11 @@ import numpy as np
 import pytest
 
 from oip_asgi import InferenceError, InferenceServer, Loaded, TensorSpec
-from tests.support.asking import get
+from tests.support.asking import get, states
 from tests.support.talk import until
 
 X = TensorSpec("x", "FP64", [-1, 2])
 CALLS: list[Any] = []
-
-
-def states(server: InferenceServer) -> dict[str, str]:
-    return {model.name: model.state for model in server.models()}
 
 
 def has_counted_nothing(server: InferenceServer) -> bool:

@@ -1,4 +1,4 @@
-"""What fitted estimators know of columns by themselves: gaps, numbers, categories, examples; and how they refuse a request."""
+"""What estimators and boosters know of columns by themselves, how they refuse a request, and those that are not fitted."""
 
 from __future__ import annotations
 
@@ -10,34 +10,42 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from sklearn.base import BaseEstimator
 from sklearn.compose import make_column_transformer
 from sklearn.feature_extraction import DictVectorizer, FeatureHasher
+from sklearn.feature_extraction.text import CountVectorizer, HashingVectorizer
+from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.impute import SimpleImputer
-from sklearn.linear_model import LogisticRegression
+from sklearn.linear_model import LinearRegression, LogisticRegression
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import OneHotEncoder
+from sklearn.preprocessing import OneHotEncoder, StandardScaler
 from sklearn.tree import DecisionTreeClassifier
 
-from oip_asgi import InferenceError, InferenceServer
+from oip_asgi import InferenceError, InferenceServer, TensorSpec
 from oip_asgi.specs import specs_of
 from tests.core.models.test_estimators import CLASSES, FLOWERS, SPECIES
 from tests.support.asking import ask, error, exactly, generate, outputs
 from tests.support.batching import told
-from tests.support.estimators import described, example_of, refusal, served
+from tests.support.estimators import (
+    ANY,
+    ARRAY,
+    IRIS,
+    LEAVES,
+    PEOPLE,
+    TEXT,
+    X,
+    Y,
+    classified,
+    columns,
+    described,
+    example_of,
+    refusal,
+    scores,
+    served,
+)
 
 TOWNS = pd.Series(["Bonn", "Ulm", None] * 4, dtype=object)
 HAS = ["has", "has", "none"] * 4
-
-
-def test_a_gap_is_none_to_an_encoder_that_knows_none() -> None:
-    model = make_pipeline(OneHotEncoder(handle_unknown="ignore"), DecisionTreeClassifier()).fit(pd.DataFrame({"town": TOWNS}), HAS)
-    gap = {"name": "town", "datatype": "BYTES", "shape": [1], "data": ["null"], "parameters": {"content_type": "pd_json"}}
-    for options in ({}, {"content_type": "pd"}):
-        server = served(model.predict, **options)
-        assert generate(server, {"town": [None, "Ulm"]}) == (200, {"model_name": "m", "output_0": ["none", "has"]})
-        assert outputs(ask(server, "m", {"inputs": [gap]})) == {"output_0": ["none"]}
-        assert server.infer_sync("m", {"town": [None]}).as_("output_0", list[str]) == ["none"]
-        assert server.infer_sync("m", pd.DataFrame({"town": TOWNS[2:3]})).as_("output_0", list[str]) == ["none"]
 
 
 def test_one_that_knows_none_and_nan_asks_for_a_declaration() -> None:
@@ -189,3 +197,125 @@ class Failing(SimpleImputer):  # type: ignore[misc]
 
     def transform(self, _: Any) -> Any:
         raise KeyError("no table of prices")
+
+
+@pytest.mark.parametrize("library", ["lightgbm", "xgboost"])
+def test_boosters_and_their_estimators(library: str) -> None:
+    module = pytest.importorskip(library)
+    if library == "lightgbm":
+        fitted = module.LGBMClassifier(n_estimators=2, verbose=-1).fit(X, IRIS.target)
+        booster, name, datatype = fitted.booster_.predict, "data", "FP64"
+    else:
+        fitted = module.XGBClassifier(n_estimators=2).fit(X, IRIS.target)
+        booster, name, datatype = fitted.get_booster().inplace_predict, "data", "FP32"
+    server = served(fitted.predict_proba)
+    assert described(server)["X"] == ARRAY
+    assert described(server, "outputs") == scores(datatype, "0", "1", "2")
+    assert classified(server, X[:1])[0] == "0"
+    server = served(booster)
+    assert described(server)[name] == ARRAY
+    assert ask(server, "m", **{name: X[:1]}).status == 200
+
+
+CATBOOST: dict[str, Any] = {"iterations": 2, "verbose": False, "allow_writing_files": False, "thread_count": 1}
+
+
+def test_catboost_fitted_with_an_array() -> None:
+    fitted = pytest.importorskip("catboost").CatBoostClassifier(**CATBOOST).fit(X, Y)
+    server = served(fitted.predict_proba)
+    assert described(server) == {"X": ARRAY}
+    assert described(server, "outputs") == scores("FP64", *IRIS.target_names)
+    assert outputs(ask(server, "m", X=X[:2])) == {"output_0": fitted.predict_proba(X[:2]).ravel().tolist()}
+    assert classified(server, X[:1])[0] == "setosa"
+    assert error(ask(server, "m", X=X[:1, :3])) == (400, "input 'X' has shape [1, 3]: expected [-1, 4]")
+    server = served(fitted.predict)
+    assert described(server) == {"data": ARRAY}
+    assert outputs(ask(server, "m", data=X[:1])) == {"output_0": ["setosa"]}
+
+
+def test_catboost_fitted_with_a_frame_knows_its_columns_and_which_are_categories() -> None:
+    catboost = pytest.importorskip("catboost")
+    frame = PEOPLE[["age", "city", "fee"]].assign(zone=[1, 2, 1, 2])
+    fitted = catboost.CatBoostClassifier(cat_features=["city", "zone"], **CATBOOST).fit(frame, LEAVES)
+    server = served(fitted.predict_proba)
+    assert described(server) == columns(age=ANY, city=TEXT, fee=ANY, zone=TEXT)
+    expected = {"output_0": fitted.predict_proba(frame[:2]).ravel().tolist()}
+    row = {"zone": [1, 2], "fee": [1.0, np.nan], "city": ["Bonn", "Ulm"], "age": [20, 30]}
+    assert outputs(ask(server, "m", **row)) == expected
+    assert outputs(ask(server, "m", **{**row, "zone": ["1", "2"]})) == expected  # to catboost they are the same
+    assert error(ask(server, "m", **{**row, "age": ["old", "30"]}))[0] == 400
+    assert error(ask(server, "m", age=[20]))[0] == 400
+    assert ask(server, "m", example_of(server)).status == 200
+    regressor = catboost.CatBoostRegressor(**CATBOOST).fit(frame[["age", "zone"]], [1.0, 2.0, 3.0, 4.0])
+    server = served(regressor.predict)
+    assert described(server) == columns(age=ANY, zone=ANY)
+    assert outputs(ask(server, "m", zone=[1], age=[20])) == {"output_0": regressor.predict(frame[["age", "zone"]][:1]).tolist()}
+    scaled = make_pipeline(StandardScaler(), catboost.CatBoostClassifier(**CATBOOST)).fit(frame[["age", "zone"]], LEAVES)
+    server = served(scaled.predict_proba)
+    assert described(server) == columns(age=ANY, zone=ANY)
+    assert described(server, "outputs") == scores("FP64", "no", "yes")
+    with pytest.raises(TypeError, match="the CatBoostClassifier does not know the names of its columns"):
+        served(catboost.CatBoostClassifier(**CATBOOST).fit(X, Y).predict, content_type="pd")
+
+
+def test_one_that_is_not_fitted_fails_at_the_first_call() -> None:
+    server = served(make_pipeline(StandardScaler(), LogisticRegression()).predict, inputs=[TensorSpec("X", "FP64", [-1, 4])])
+    with pytest.raises(InferenceError, match=exactly("model 'm' failed: see the server's log")) as caught:
+        server.infer_sync("m", {"X": np.zeros((1, 4))})
+    assert caught.value.status == 500
+
+
+def test_one_that_needs_no_fit_is_served() -> None:
+    for function in (
+        HashingVectorizer().transform,  # which learns nothing
+        CountVectorizer(vocabulary=["a"]).transform,
+        GaussianProcessRegressor().predict,  # which knows what it expects before it has seen anything
+        make_pipeline(StandardScaler(), KeepsAll()).predict,
+        KeepsAll().predict,
+    ):
+        served(function)
+
+
+class KeepsAll(BaseEstimator):  # type: ignore[misc]
+    """An estimator of one's own, which keeps what it knows where scikit-learn does not look."""
+
+    def fit(self, X: Any, y: Any = None) -> KeepsAll:  # noqa: N803
+        return self
+
+    def predict(self, X: Any) -> Any:  # noqa: N803
+        return X[:, 0]
+
+
+def test_a_class_of_ones_own_may_have_steps_that_are_no_pairs() -> None:
+    class Chain:
+        steps = (abs, np.sqrt)
+
+        def predict(self, x: np.ndarray[Any, Any]) -> Any:
+            return self.steps[1](self.steps[0](x))
+
+    class Listed(Chain):
+        steps = [abs, np.sqrt]  # type: ignore[assignment]  # noqa: RUF012
+
+    class Estimator(BaseEstimator, Listed):  # type: ignore[misc]
+        def fit(self, x: Any, y: Any = None) -> Estimator:
+            return self
+
+        def __sklearn_is_fitted__(self) -> bool:
+            return True
+
+    for model in (Chain(), Listed(), Estimator()):
+        assert served(model.predict).infer_sync("m", {"x": [-4.0]})["output_0"].tolist() == [2.0]
+
+
+def test_one_that_an_older_version_wrote_and_that_lacks_a_parameter_of_today_is_served() -> None:
+    model = LinearRegression().fit([[0.0], [1.0]], [0.0, 1.0])
+    del model.fit_intercept  # get_params and clone fail without it, predict does not
+    for options in ({}, {"inputs": [TensorSpec("X", "FP64", [-1, 1])]}):
+        server = served(model.predict, **options)
+        assert server.infer_sync("m", {"X": [[3.0]]})["output_0"].tolist() == [pytest.approx(3.0)]
+
+    class Tagless(LogisticRegression):  # type: ignore[misc]
+        def __sklearn_is_fitted__(self) -> bool:
+            raise AttributeError("no attribute of today")
+
+    served(Tagless().fit([[0.0], [1.0]], [0, 1]).predict)

@@ -161,9 +161,9 @@ def test_a_request_makes_no_larger_frame_of_a_model_without_annotation() -> None
     assert answered(server, "declared", body, "infer")[0] == 200
 
 
-@pytest.mark.parametrize("item", [b"[[1]]", b"[[1.5]]", b"[[null]]"])
-def test_an_object_holds_so_many_values(item: bytes) -> None:
+def test_an_object_holds_so_many_values() -> None:
     """They are read in one go, so that many would keep others waiting; commas in a text are none."""
+    item = b"[[1.5]]"
     assert generate("size", b'{"x":[%b]}' % b",".join([item] * 100_000))[0] == 200
     assert generate("size", b'{"x": 1, "text": "%b"}' % (b"," * 200_000))[0] == 200
     refused = (400, {"error": "the object has more than 100000 values: use infer"})

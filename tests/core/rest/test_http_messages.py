@@ -84,7 +84,7 @@ def test_what_is_sent_to_our_server_and_answered_by_it_is_read(binary: bool) -> 
 
 def test_many_outputs_are_one_list() -> None:
     """They are written in more than one piece."""
-    arrays = {f"y{number}": np.array([number, -number], np.int16) for number in range(20_000)}
+    arrays = {f"y{number}": np.array([number, -number], np.int16) for number in range(5_000)}
     server = InferenceServer()
     server.register("m", lambda: InferenceResponse([Tensor(name, array) for name, array in arrays.items()], {"a": "b"}))
     for is_binary in (False, True):

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
@@ -81,7 +81,7 @@ def identity_server() -> InferenceServer:
     return server
 
 
-SEND = over_asgi(OIPApp(identity_server()), "")
+SEND = over_asgi(OIPApp(identity_server()), "", chunk=50)
 
 
 def ask(body: bytes, length: object) -> Answer:
@@ -94,6 +94,7 @@ def assert_answered(answer: Answer) -> None:
         assert list(json.loads(answer.body)) == ["error"]
 
 
+@settings(max_examples=50)
 @given(mixtures(), st.data())
 def test_mixtures_of_json_and_binary_come_back(mixture: tuple[list[Tensor], list[str]], data: st.DataObject) -> None:
     tensors, forms = mixture

@@ -187,20 +187,6 @@ def test_nothing_of_a_request_waits_for_the_garbage_collector(function: Any, is_
         gc.enable()
 
 
-async def test_above_the_largest_preferred_size_nothing_waits() -> None:
-    server = InferenceServer()
-    server.register("m", double, max_batch_size=8, preferred_batch_sizes=[2, 6], max_batch_delay=60.0)
-    assert (await asyncio.wait_for(server.infer("m", {"x": rows(1, 2, 3, 4, 5, 6, 7)}), 20))["output_0"].ravel().tolist() == [
-        2,
-        4,
-        6,
-        8,
-        10,
-        12,
-        14,
-    ]
-
-
 async def test_a_scalar_and_inputs_of_different_rows_run_alone() -> None:
     server = InferenceServer()
     seen = []
@@ -359,7 +345,7 @@ def test_a_batched_model_may_call_others_and_not_itself_for_ever() -> None:
     block_until(lambda: is_idle(server))
 
 
-def test_a_cache_and_classification_stand_before_and_behind_a_batch() -> None:
+def test_a_cache_and_classification_stand_before_and_after_a_batch() -> None:
     held = Held(lambda x: np.hstack([x, -x]), cache=ResponseCache(max_bytes=10**6))
 
     def ask(number: float, **parameters: Any) -> dict[str, Any]:

@@ -115,7 +115,6 @@ kinds = pytest.mark.parametrize("kind", ["def", "async def"])
 
 
 def serve(fill: Fill, kind: str) -> InferenceServer:
-    """A server of a model that uses its memory again, so it allows one call at once."""
     server = InferenceServer()
 
     async def fill_async(x: Array) -> Any:
@@ -131,7 +130,6 @@ def body_of(number: int) -> bytes:
 
 
 def check(data: bytes, size: int, number: int) -> None:
-    """Whether binary data are outputs that hold one number only."""
     assert len(data) in (4 * size, 8 * size)
     assert (np.frombuffer(data, "<f4") == number).all()
 

@@ -1,4 +1,4 @@
-"""`InferenceServer.observe`: what an observer hears of each inference. Its thread is in test_observer_threads."""
+"""`InferenceServer.observe`: what an observer hears of each inference; no request waits for it, and what does not fit is counted."""
 
 from __future__ import annotations
 
@@ -6,6 +6,9 @@ import asyncio
 import hashlib
 import json
 import logging
+import os
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -22,7 +25,7 @@ from tests.support.grpc_asgi import ASGI_CLIENTS
 from tests.support.grpc_ways import SERVINGS, Client, wire_request
 from tests.support.hearing import Hearing
 from tests.support.streaming import KINDS, of_kind
-from tests.support.ways import Answer, Request, over_asgi, ways_into
+from tests.support.ways import Answer, Request, over_asgi
 
 BODY = json.dumps({"id": "7", "inputs": described(x=np.array([1, 2], np.float32)), "parameters": {"who": "me"}}).encode()
 
@@ -57,41 +60,22 @@ def test_all_there_is_to_know_of_an_inference(server: InferenceServer, hearing: 
     assert heard.inputs_sha256 is None
 
 
-def test_over_every_way_in(server: InferenceServer, hearing: Hearing) -> None:
+def test_over_grpc_and_from_python(server: InferenceServer, hearing: Hearing) -> None:
     server.register("m", lambda x: x)
-    request = Request("POST", "/models/m/infer", (), BODY)
-    for name, way in ways_into(server).items():
-        assert way(request).status == 200
-        heard = hearing.wait_for_one()
-        assert (heard.id, heard.request["x"].tolist()) == ("7", [1, 2]), name
-        assert heard.transport is not None, name
-    server.infer_sync("m", {"x": np.array([1, 2], np.float32)}, id="8")
-    asyncio.run(server.infer("m", {"x": np.array([1, 2], np.float32)}, id="9"))
-    first, second = hearing.wait(2)
-    assert (first.id, first.transport, second.id, second.transport) == ("8", None, "9", None)
-
-
-@pytest.mark.parametrize("serving", SERVINGS.values(), ids=SERVINGS)
-def test_over_grpc(server: InferenceServer, hearing: Hearing, serving: Any) -> None:
-    server.register("m", lambda x: x)
-    with serving(server) as address:
-        client = Client(address)
-        message = wire_request("m", [{"name": "x", "datatype": "FP32", "shape": [1], "contents": {"fp32_contents": [3]}}], id="7")
-        client.ask("ModelInfer", message)
-        heard = hearing.wait_for_one()
-        assert (heard.id, heard.request["x"].tolist()) == ("7", [3])
-        assert heard.transport.invocation_metadata() is not None
-        client.channel.close()
-
-
-@pytest.mark.parametrize("make_client", ASGI_CLIENTS.values(), ids=ASGI_CLIENTS)
-def test_over_grpc_over_asgi(server: InferenceServer, hearing: Hearing, make_client: Any) -> None:
-    server.register("m", lambda x: x)
-    for _ in range(2):
+    message = wire_request("m", [{"name": "x", "datatype": "FP32", "shape": [1], "contents": {"fp32_contents": [3]}}], id="7")
+    for serving in SERVINGS.values():
+        with serving(server) as address:
+            Client(address).ask("ModelInfer", message)
+            assert hearing.wait_for_one().transport.invocation_metadata() is not None
+    for make_client in ASGI_CLIENTS.values():
         server.start()
-        make_client(server).ask("ModelInfer", wire_request("m", [{"name": "x", "datatype": "BOOL", "shape": [0]}]))
+        make_client(server).ask("ModelInfer", message)
         server.stop()  # one that is started again is observed again
-        assert [heard.model for heard in hearing.wait()] == ["m"]
+        heard = hearing.wait_for_one()
+        assert (heard.id, heard.request["x"].tolist(), heard.transport is None) == ("7", [3], False)
+    server.infer_sync("m", {"x": [3]}, id="8")
+    asyncio.run(server.infer("m", {"x": [3]}, id="9"))
+    assert [(heard.id, heard.transport) for heard in hearing.wait(2)] == [("8", None), ("9", None)]
 
 
 def test_errors_are_heard_with_their_status_and_cause(server: InferenceServer, hearing: Hearing) -> None:
@@ -463,3 +447,146 @@ async def yields_later(observation: Observation) -> AsyncIterator[Observation]:
 def test_wrong_arguments(observe: Callable[[InferenceServer], None], kind: type[Exception], text: str) -> None:
     with pytest.raises(kind, match=text):
         observe(InferenceServer())
+
+
+def test_a_request_does_not_wait_and_the_log_tells_of_what_does_not_fit_once_a_minute(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    leave, entered, got, passed = threading.Event(), threading.Event(), list[str | None](), 0.0
+    clock = time.monotonic
+    monkeypatch.setattr(time, "monotonic", lambda: clock() + passed)
+
+    def slow(observation: Observation) -> None:
+        entered.set()
+        assert leave.wait(10)
+        got.append(observation.id)
+
+    server = InferenceServer()
+    server.register("m", lambda: 1, run="inline")
+    server.observe(slow, max_queue=2)
+    server.infer_sync("m", {}, id="0")
+    assert entered.wait(10)
+    for each in range(1, 13):
+        server.infer_sync("m", {}, id=str(each))
+        if each == 11:
+            passed = 61.0
+    name = f"{test_a_request_does_not_wait_and_the_log_tells_of_what_does_not_fit_once_a_minute.__name__}.<locals>.slow"
+    assert [record.getMessage() for record in logged(caplog)] == [
+        f"the observer {name} is too slow: {dropped} dropped, as 2 wait already: make it quicker, or observe with sample= or a larger "
+        "max_queue="
+        for dropped in ("1 observation was", "9 observations were")
+    ]
+    leave.set()
+    server.start()
+    server.stop()
+    assert got == ["0", "1", "2"]
+
+
+def test_it_has_one_thread_and_coroutines_the_background_loop() -> None:
+    threads, loops = set[int](), set[object]()
+    server = InferenceServer()
+    server.register("m", lambda: threading.get_ident())
+
+    async def observe_async(_: Observation) -> None:
+        await asyncio.sleep(0)
+        loops.add((threading.get_ident(), id(asyncio.get_running_loop())))
+
+    server.observe(lambda _: threads.add(threading.get_ident()))
+    server.observe(observe_async)
+    models = {outputs(ask(server, "m"))["output_0"][0] for _ in range(3)}
+    server.start()
+    server.stop()
+    assert len(threads) == len(loops) == 1
+    assert threads.isdisjoint({threading.get_ident(), *models})
+
+
+@pytest.mark.parametrize("blocks", ["the observer", "a hook"])
+def test_the_stop_waits_no_longer_than_the_timeout(blocks: str, caplog: pytest.LogCaptureFixture) -> None:
+    leave, has_begun = threading.Event(), threading.Event()
+    server = InferenceServer(worker_threads=1, shutdown_timeout=0.05)
+    server.register("m", lambda: 1)
+    server.observe((lambda _: leave.wait(20)) if blocks == "the observer" else print)
+
+    def load() -> object:
+        has_begun.set()
+        leave.wait(20)
+        return lambda x: x
+
+    async def main() -> float:
+        async with server.lifespan():
+            for _ in range(3):
+                await server.infer("m", {})
+            if blocks == "a hook":
+                server.register("loads", load=load)
+                loading = asyncio.create_task(server.load("loads"))
+                await asyncio.to_thread(has_begun.wait, 10)
+            begun = time.monotonic()
+        if blocks == "a hook":
+            loading.cancel()
+        return time.monotonic() - begun
+
+    try:
+        assert asyncio.run(main()) < 15
+    finally:
+        leave.set()
+    text = "2 observations were dropped, as the server stops"
+    assert any(text in record.getMessage() for record in logged(caplog)) == (blocks == "the observer")
+
+
+FORKED = """
+import atexit, os, sys, time
+from oip_asgi import InferenceServer
+
+server = InferenceServer()
+server.register("m", lambda: 1)
+
+def observe(observation):
+    time.sleep(0.05)
+    print(observation.id, "here" if os.getpid() == here else "elsewhere", flush=True)
+
+server.observe(observe)
+atexit.register(server.stop)
+here = os.getpid()
+server.infer_sync("m", {}, id="before")
+child = os.fork()
+here = os.getpid()
+server.infer_sync("m", {}, id="after" if child else "child")
+if child:
+    os.waitpid(child, 0)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="nothing forks there")
+def test_after_a_fork_each_process_hands_over_its_own_at_its_end() -> None:
+    """As where gunicorn forks its workers with --preload, and `atexit` stops the server."""
+    done = subprocess.run([sys.executable, "-c", FORKED], capture_output=True, text=True, timeout=60, check=True)
+    assert sorted(done.stdout.splitlines()) == ["after here", "before here", "child here"]
+    assert done.stderr == ""
+
+
+def test_a_stream_that_the_garbage_collector_ends_is_heard_wherever_that_happens() -> None:
+    """From Python 3.12 on, the collector may run within any line, and what it closes is observed too."""
+    leave, asked = threading.Event(), threading.Event()
+    server = InferenceServer(shutdown_timeout=0.1)
+    server.register("m", lambda: 1, run="inline")
+    server.observe(lambda _: leave.wait(20), max_queue=1)
+
+    def trace(frame: Any, _: str, __: Any) -> Any:
+        """Call the model in each line of the module that has the queue."""
+        if not frame.f_code.co_filename.endswith("observers.py"):
+            return None
+        server.infer_sync("m", {})
+        return trace
+
+    def ask_often() -> None:
+        sys.settrace(trace)
+        for _ in range(3):
+            server.infer_sync("m", {})
+        sys.settrace(None)
+        asked.set()
+
+    threading.Thread(target=ask_often, daemon=True).start()
+    assert asked.wait(20)
+    leave.set()
+    server.stop()

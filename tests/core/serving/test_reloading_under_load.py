@@ -72,7 +72,7 @@ def test_twenty_reloads_lose_no_request(is_async: bool) -> None:
                 current[0] += 1
                 for _ in range(5):
                     await asyncio.sleep(0)
-            while current[0] not in seen:  # a request that began behind the last load
+            while current[0] not in seen:  # a request that began after the last load
                 await asyncio.sleep(0.001)
         finally:
             stop.set()

@@ -27,7 +27,6 @@ pytestmark = pytest.mark.usefixtures("often_switching")
 
 
 def together(*works: Callable[[], object]) -> None:
-    """Run functions at the same time, each in a thread of its own."""
     raised: list[BaseException] = []
 
     def run(work: Callable[[], object]) -> None:
@@ -133,7 +132,7 @@ def servers(request: pytest.FixtureRequest) -> Iterator[Servers]:
 
 
 @pytest.mark.slow
-@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=6, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(dice=st.randoms(use_true_random=False))
 def test_each_answer_is_that_of_the_model_without_batches(servers: Servers, dice: random.Random) -> None:
     play(servers, dice)

@@ -1,4 +1,4 @@
-"""Models that are called from Python: `server.infer` and `server.infer_sync`."""
+"""Models that are called from Python, and those that call each other: a call within a call waits for a slot, but not for ever."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ import math
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextvars import ContextVar
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -26,10 +25,11 @@ from oip_asgi import (
     Tensor,
     TensorSpec,
 )
-from oip_asgi.codecs import InputCodec
 from tests.support.asking import ask, error, get
-from tests.support.metrics import is_idle
-from tests.support.talk import block_until
+from tests.support.inside import wait_for_turns
+from tests.support.metrics import is_idle, waiting_calls
+from tests.support.pictures import Picture, PictureCodec
+from tests.support.talk import block_until, until
 
 NO_TEXT = "an array of Python objects can be a BYTES tensor only, of str or bytes, but"
 MISSING = '; for a missing value in a column of a data frame, write pandas.Series(["a", None]), or pandas.Series([1, None], dtype="Int64")'
@@ -157,34 +157,16 @@ def test_a_frame_is_its_columns(server: InferenceServer, infer: Infer) -> None:
     assert refusal(infer, "score", {"frame": frame})[1].startswith("input 'frame' is a data frame, whose columns are inputs")
 
 
-class Points(InputCodec[complex]):
-    content_type = "point"
-    type_hint = complex
-    datatype = "FP64"
-
-    @classmethod
-    def can_encode(cls, payload: Any) -> bool:
-        return isinstance(payload, complex)
-
-    @classmethod
-    def encode_input(cls, name: str, payload: complex, use_bytes: bool = True) -> Tensor:
-        return Tensor(name, np.array([payload.real, payload.imag]), {"content_type": "point"})
-
-    @classmethod
-    def decode_input(cls, request_input: Tensor) -> complex:
-        return complex(*request_input.array.tolist())
-
-
 def test_what_a_codec_of_the_server_encodes() -> None:
-    server = InferenceServer(codecs=[Points])
+    server = InferenceServer(codecs=[PictureCodec])
 
-    @server.model("norm")
-    def norm(point: complex) -> float:
-        return abs(point)
+    @server.model("size")
+    def size(picture: Picture) -> int:
+        return len(picture.data)
 
-    assert server.infer_sync("norm", {"point": 3 + 4j})["output_0"].tolist() == [5]
-    with pytest.raises(InferenceError, match="missing input 'point'"):
-        server.infer_sync("norm", {})
+    assert server.infer_sync("size", {"picture": Picture(b"\xff\0")})["output_0"].tolist() == [2]
+    with pytest.raises(InferenceError, match="missing input 'picture'"):
+        server.infer_sync("size", {})
 
 
 def test_the_callers_arrays_stay_the_callers(server: InferenceServer, infer: Infer) -> None:
@@ -308,21 +290,6 @@ def test_a_model_calls_others_with_free_slots_and_counts_against_them_alone() ->
     assert is_idle(server)
 
 
-def test_a_call_that_waited_for_its_slot_has_the_context_variables_of_its_own_request() -> None:
-    who: ContextVar[str] = ContextVar("who")
-    server = InferenceServer()
-    server.register("m", lambda: who.get(), max_concurrency=1)
-
-    async def one(name: str) -> Any:
-        who.set(name)
-        return (await server.infer("m", {}))["output_0"].tolist()
-
-    async def main() -> list[Any]:
-        return await asyncio.gather(*[one(str(number)) for number in range(20)])
-
-    assert asyncio.run(main()) == [[str(number).encode()] for number in range(20)]
-
-
 @pytest.mark.parametrize("is_async", [False, True])
 def test_a_call_that_would_wait_for_itself_is_refused(caplog: pytest.LogCaptureFixture, is_async: bool) -> None:
     server = InferenceServer()
@@ -407,3 +374,156 @@ async def test_a_task_that_outlives_its_call_may_wait_for_the_model() -> None:
     leave.set()
     assert (await tasks[0])["output_0"].tolist() == [1]
     await running
+
+
+LEAF = 0
+"""The input of a call that calls no other."""
+
+REFUSED = (
+    "{0!r} calls {1!r}: the last call got no slot of model {1!r} until its caller's deadline, or for {2} seconds without one: give these "
+    "models a larger max_concurrency, or do not let them call each other"
+)
+
+models = pytest.mark.parametrize("is_async", [False, True], ids=["def", "async"])
+sharing = pytest.mark.parametrize("options", [{}, {"max_batch_size": 4}], ids=["alone", "batches"])
+
+
+class Ring:
+    """Models of one slot, each of which calls the next one, as soon as all of them run.
+
+    Args:
+        names: The models.
+        is_async: Whether they are coroutine functions.
+        options: Those of each.
+    """
+
+    def __init__(self, names: str, is_async: bool, **options: Any) -> None:
+        self.server = InferenceServer()
+        self.names = names
+        self.running: set[str] = set()
+        for name, following in zip(names, names[1:] + names[0], strict=True):
+            made = self._awaited(name, following) if is_async else self._called(name, following)
+            self.server.register(name, made, **{"max_concurrency": 1, **options})
+
+    def _called(self, name: str, following: str) -> Any:
+        def model(x: Any) -> Any:
+            if (x == LEAF).all():
+                return x
+            self.running.add(name)
+            block_until(lambda: len(self.running) == len(self.names))
+            return self.server.infer_sync(following, {"x": np.full_like(x, LEAF)})["output_0"] + x
+
+        return model
+
+    def _awaited(self, name: str, following: str) -> Any:
+        async def model(x: Any) -> Any:
+            if (x == LEAF).all():
+                return x
+            self.running.add(name)
+            while len(self.running) < len(self.names):
+                await asyncio.sleep(0.001)
+            return (await self.server.infer(following, {"x": np.full_like(x, LEAF)}))["output_0"] + x
+
+        return model
+
+    def ask(self, *names: str) -> list[Any]:
+        async def main() -> list[Any]:
+            asks = [self.server.infer(name, {"x": np.ones((1, 1), "i4")}) for name in names]
+            return await asyncio.wait_for(asyncio.gather(*asks, return_exceptions=True), 20)
+
+        answers = [answer if isinstance(answer, Exception) else answer["output_0"].tolist() for answer in asyncio.run(main())]
+        block_until(lambda: is_idle(self.server))
+        return answers
+
+
+@models
+@pytest.mark.parametrize(("names", "options"), [("ab", {}), ("abc", {"max_batch_size": 4})])
+def test_calls_that_wait_for_each_other_are_refused_after_a_while(
+    is_async: bool, names: str, options: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wait_for_turns(monkeypatch, 0.2)
+    answers = Ring(names, is_async, **options).ask(*names)
+    refused = [answer for answer in answers if isinstance(answer, InferenceError)]
+    assert refused  # all, if they wait from the same moment on
+    assert {error.status for error in refused} == {503}
+    texts = {REFUSED.format(name, following, 0.2) for name, following in zip(names, names[1:] + names[0], strict=True)}
+    assert {str(error) for error in refused} <= texts
+    assert all(answer == [[1]] for answer in answers if answer not in refused)
+
+
+@sharing
+def test_a_call_within_one_waits_until_the_deadline_of_its_caller(options: Any) -> None:
+    server, leave = InferenceServer(), threading.Event()
+    told: list[InferenceError] = []
+
+    @server.model("inner", max_concurrency=1, **options)
+    def inner(x: Any) -> Any:
+        leave.wait(20)
+        return x
+
+    @server.model("outer", timeout=0.3)
+    def outer(x: Any) -> Any:
+        try:
+            return server.infer_sync("inner", {"x": x})["output_0"]
+        except InferenceError as error:
+            told.append(error)
+            raise
+
+    async def main() -> None:
+        first = asyncio.create_task(server.infer("inner", {"x": np.ones((1, 1))}))
+        await until(lambda: not is_idle(server))
+        with pytest.raises(InferenceError) as late:
+            await server.infer("outer", {"x": np.ones((1, 2))})  # of another shape, so that no batch takes it along
+        assert late.value.status in (503, 504)  # the model ends at the same time as its deadline passes
+        await until(lambda: bool(told))
+        leave.set()
+        await first
+
+    asyncio.run(main())
+    assert [(error.status, str(error)) for error in told] == [(503, REFUSED.format("outer", "inner", 60))]
+    block_until(lambda: is_idle(server))
+
+
+@sharing
+async def test_a_wait_for_a_call_that_comes_to_its_end_closes_no_circle(options: Any) -> None:
+    server = InferenceServer()
+    ring = {"a", "b"}
+
+    async def call(name: str, following: str, x: Any) -> Any:
+        ring.discard(name)
+        await until(lambda: not ring)
+        return (await server.infer(following, {"x": np.full_like(x, LEAF)}))["output_0"] + x
+
+    @server.model("a", max_concurrency=1, **options)
+    async def a(x: Any) -> Any:
+        return x if (x == LEAF).all() else await call("a", "b", x)
+
+    @server.model("b", max_concurrency=2, **options)
+    async def b(x: Any) -> Any:
+        if (x == 2).all():
+            await until(lambda: waiting_calls(server, "a") == waiting_calls(server, "b") == 1)
+            return x
+        return x if (x == LEAF).all() else await call("b", "a", x)
+
+    asks = [server.infer(name, {"x": np.full((1, 1), value)}) for name, value in [("b", 2), ("a", 1), ("b", 1)]]
+    assert ([answer["output_0"].tolist() for answer in await asyncio.wait_for(asyncio.gather(*asks), 20)]) == [[[2]], [[1]], [[1]]]
+
+
+def test_waits_of_a_blocking_caller_close_a_circle_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    wait_for_turns(monkeypatch, 0.2)
+    ring = Ring("ab", is_async=False)
+    answers: dict[str, Any] = {}
+
+    def ask(name: str) -> None:
+        try:
+            answers[name] = ring.server.infer_sync(name, {"x": np.ones((1, 1), "i4")})["output_0"].tolist()
+        except InferenceError as error:
+            answers[name] = error.status
+
+    threads = [threading.Thread(target=ask, args=[name], daemon=True) for name in "ab"]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(20)
+    assert sorted(answers) == ["a", "b"]
+    assert 503 in answers.values()

@@ -23,6 +23,7 @@ from .servers import Server, all_servers, host_servers
 
 REAL_ROWS = ("JSON 1x4", "digits", "ONNX", "clicks 1x39", "frame 1x39", "BYTES*", *IN_THREADS)
 HOST_ROWS = ("JSON 1x4", "digits")
+CPU_ROWS = ("JSON 1x4", "JSON 1x784", "JSON 1x1000", "binary 1x4", "binary 1x5120", "binary 1x150528")
 
 
 def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
@@ -35,7 +36,7 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--connections", nargs="+", type=int, metavar="N", help="instead of each row's own")
     parser.add_argument("--rounds", type=int, metavar="N", help="turns of each server (3)")
     parser.add_argument("--seconds", type=int, default=1, metavar="N", help="of each turn (1)")
-    parser.add_argument("--keep", action="store_true", help="keep the rates over eight connections, and draw them for the README")
+    parser.add_argument("--keep", choices=("rates", "cpu"), help="keep the rates over eight connections, or the CPU, and draw it")
     return parser.parse_args(arguments)
 
 
@@ -57,7 +58,8 @@ def chosen(arguments: argparse.Namespace) -> Cut:
     known = {server.name: server for server in (host_servers() if arguments.hosts else all_servers())}
     if unknown := set(arguments.ways or ()) - set(known):
         raise SystemExit(f"no way is called {', '.join(unknown)}: expected some of {', '.join(known)}")
-    found = rows(arguments.rows or (HOST_ROWS if arguments.hosts else REAL_ROWS))
+    usual = HOST_ROWS if arguments.hosts else CPU_ROWS if arguments.keep == "cpu" else REAL_ROWS
+    found = rows(arguments.rows or usual)
     if not found:
         raise SystemExit(f"no row is called so: expected some of {', '.join(names())}")
     found = [row for row in found if (row.name != "ONNX" or functions.has_onnx()) and (row.transport != GRPC or has_h2load())]
@@ -98,7 +100,8 @@ def main() -> None:
     tell("")
     every = [server.name for server in cut.servers]
     if arguments.keep:
-        keep("rates", f"python -m tests.lab.bench --connections 8 --rounds {rounds} --keep", report.values(cells, every))
+        command = f"python -m tests.lab.bench --connections 8 --rounds {rounds} --keep {arguments.keep}"
+        keep(arguments.keep, command, report.values(cells, every, arguments.keep))
     load = f"- load average of the machine: {before:.1f} before, {os.getloadavg()[0]:.1f} after, of which this benchmark makes up to 2"
     head = [described(), "\n".join([report.legend(cut.servers), f"- client: {client()}", load]), report.rates(cells, every)]
     print(*head, *compared(cells, cut.servers, is_of_hosts=arguments.hosts), report.details(cells), sep="\n\n")

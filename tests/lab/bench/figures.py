@@ -76,6 +76,7 @@ _COLORS: Final = {
     _TRITON: "#2da44e",
     "MLServer": "#bf8700",
     "KServe": "#a475f9",
+    "a bare echo": "#d0d7de",
 }
 _KINDS: Final = {
     "refused, 4xx": "#2da44e",
@@ -107,6 +108,13 @@ def draw_rates(axes: Axes, values: Values) -> str:
     return "Requests per second, one core, eight connections"
 
 
+def draw_cpu(axes: Axes, values: Values) -> str:
+    servers = {"echo": "a bare echo", **_SHOWN_SERVERS}
+    _draw_groups(axes, list(values), {name: [found.get(server) or 0.0 for found in values.values()] for server, name in servers.items()})
+    axes.set_yscale("log")
+    return "Microseconds of CPU for a request whose input comes back; FastAPI has no binary data"
+
+
 def draw_refused(axes: Axes, values: Values) -> str:
     left = [0.0] * len(values)
     for kind, color in _KINDS.items():
@@ -136,6 +144,7 @@ def draw_memory(axes: Axes, values: Values) -> str:
 
 FIGURES: Final[Mapping[str, tuple[Any, tuple[float, float]]]] = {
     "rates": (draw_rates, (7.5, 3.6)),
+    "cpu": (draw_cpu, (7.5, 3.6)),
     "refused": (draw_refused, (7.5, 2.6)),
     "batching": (draw_batching, (7.5, 3.2)),
     "memory": (draw_memory, (7.5, 1.7)),

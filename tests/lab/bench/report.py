@@ -28,13 +28,14 @@ def rates(cells: Sequence[Cell], servers: Sequence[str]) -> str:
     return table(["requests per second", "connections", *servers], lines)
 
 
-def values(cells: Sequence[Cell], servers: Sequence[str]) -> dict[str, dict[str, float | None]]:
-    """The rates over eight connections, as they are kept: in whole requests per second."""
+def values(cells: Sequence[Cell], servers: Sequence[str], kind: str = "rates") -> dict[str, dict[str, float | None]]:
+    """What is kept of eight connections: whole requests per second, or microseconds of CPU for each."""
+    measure = _rate if kind == "rates" else _cpu
     by_row: dict[str, dict[str, float | None]] = {}
     for cell in cells:
         if cell.connections == KEPT_CONNECTIONS:
-            rates = {name: cell.median(name, _rate) for name in servers if name in cell.turns}
-            by_row[cell.row.name] = {name: None if rate is None else round(rate) for name, rate in rates.items()}
+            found = {name: cell.median(name, measure) for name in servers if name in cell.turns}
+            by_row[cell.row.name] = {name: None if value is None else round(value) for name, value in found.items()}
     return by_row
 
 
@@ -55,7 +56,7 @@ def details(cells: Iterable[Cell]) -> str:
     lines = []
     for cell in cells:
         for name, turns in cell.turns.items():
-            measured = (_rate, lambda turn: turn.load.p50, lambda turn: turn.load.p99, lambda turn: turn.cpu * 1e6)
+            measured = (_rate, lambda turn: turn.load.p50, lambda turn: turn.load.p99, _cpu)
             shown = [turns, "", "", ""] if isinstance(turns, str) else [number(cell.median(name, what)) for what in measured]
             lines.append([cell.row.name, str(cell.connections), name, *shown])
     return table(["row", "connections", "server", "per second", "p50, ms", "p99, ms", "CPU, µs per request"], lines)
@@ -63,6 +64,10 @@ def details(cells: Iterable[Cell]) -> str:
 
 def _rate(turn: Measurement) -> float:
     return turn.rate
+
+
+def _cpu(turn: Measurement) -> float:
+    return turn.cpu * 1e6
 
 
 def table(titles: Sequence[str], lines: Iterable[Sequence[str]]) -> str:

@@ -89,6 +89,7 @@ def by_hand() -> dict[str, Row]:
     x, texts, columns, pixels = [_numbers([1, 4]).ravel().tolist()], [text.decode() for text in _texts()], _columns(), image().tolist()
     asked: dict[str, tuple[str, Any, Any]] = {
         "JSON 1x4": ("/identity", {"x": x}, {"y": x}),
+        **{f"JSON 1x{size}": ("/identity", {"x": many}, {"y": many}) for size in (784, 1000) for many in [_numbers([1, size]).tolist()]},
         **{name: (f"/{name.split()[0]}", {"x": x}, {"y": x}) for name in IN_THREADS},
         "digits": ("/digits", {"image": pixels}, {"digit": [DIGIT]}),
         "ONNX": ("/onnx", {"image": pixels}, {"digit": [DIGIT]}),
@@ -268,8 +269,10 @@ def expect_success(answer: Answer) -> None:
 _ROWS: Final[Mapping[str, Callable[[], Row]]] = {
     "JSON 1x4": lambda: _json([1, 4]),
     "JSON 1x784": lambda: _json([1, 784]),
+    "JSON 1x1000": lambda: _json([1, 1000]),
     "JSON 1000x1000": lambda: _json([1000, 1000], 1),
     "binary 1x4": lambda: _binary([1, 4]),
+    "binary 1x5120": lambda: _binary([1, 5120]),
     "binary 1x150528": lambda: _binary([1, 150_528]),
     "binary 64 MiB": lambda: _binary([4096, 4096], 1),
     "digits": lambda: _digits("digits"),

@@ -141,7 +141,7 @@ def all_servers() -> list[Server]:
         _ours("inline", 'OIPApp, a def with run="inline"', "uvicorn", "inline"),
         _ours("async", "OIPApp, an async def", "uvicorn", "async"),
     ]
-    what, lacks = "FastAPI with pydantic, written by hand: JSON of its own", ["*binary*", "JSON 1x784", "JSON 1000x1000"]
+    what, lacks = "FastAPI with pydantic, written by hand: JSON of its own", ["*binary*", "JSON 1000x1000"]
     found.append(Server("FastAPI", what, _served("uvicorn", "FastAPI"), _FLOORS, own_rows=hand, lacks=lacks))
     if python := peer_python("LitServe"):
         what, lacks = "LitServe, one worker process for each model: JSON of its own", [*lacks, *IN_THREADS]

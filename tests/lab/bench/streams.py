@@ -2,6 +2,9 @@
 
 Servers have one core and the client the other. Rounds of all ways are interleaved. The time to the first item is that of a stream alone,
 whatever the number of streams. TRITON_PYTHON and LITSERVE_PYTHON name the Python of environments that have these.
+
+`--called` needs neither servers nor a quiet machine: it calls the application in this process, on uvloop, and shows the CPU of an item, of
+all threads together. That is the difference between a long stream and a short one.
 """
 
 from __future__ import annotations
@@ -12,20 +15,25 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from statistics import median
+from time import process_time
 from typing import Final
 
 from . import streams_clients as clients
+from .in_process import ask
 from .load import has_h2load
 from .machine import cpu_seconds, described
 from .measure import tell, together
 from .report import table
-from .rows import GRPC, HTTP, LoadFailed
+from .rows import GRPC, HTTP, LoadFailed, Row
 from .servers import Command, Running, Server, peer_python
 
 ROUNDS: Final = 5
 STREAMS: Final = (1, 8, 64)
 ITEMS: Final = {1: 10_000, 8: 2_500, 64: 500}
 """Of each stream, by how many there are."""
+
+CALLED: Final = (1_000, 100)
+"""Items of the long and of the short stream whose difference is shown by `--called`."""
 
 FIRSTS: Final = 20
 """Streams of one item in a round, whose median is the time to the first."""
@@ -168,6 +176,24 @@ def _share(these: list[float], bare: list[float]) -> str:
     return f"{median(ratios):.2f}" if ratios else ""
 
 
+async def call_often(ways: Sequence[Way], rounds: int, share: float) -> list[list[str]]:
+    """The lines of the table of `--called`: the least of all rounds, as what else runs on the machine only adds to it."""
+    from .streams_served import make_app
+
+    app, found = make_app(), {way.name: list[float]() for way in ways}
+    long, short = (round(items * share) for items in CALLED)
+    for _ in range(rounds + 1):
+        for way in ways:
+            taken = []
+            for items in (long, short):
+                row = Row(way.name, "POST", way.target, {"content-type": "application/json"}, body_of(items), lambda _: None)
+                began = process_time()
+                await ask(app, row)
+                taken.append(process_time() - began)
+            found[way.name].append((taken[0] - taken[1]) / (long - short))
+    return [[name, f"{min(seconds) * 1e6:.1f}", _share(seconds, found[BARE[HTTP]])] for name, seconds in found.items()]
+
+
 def chosen(names: Sequence[str] | None, known: Sequence[str]) -> list[Way]:
     """The ways that are asked for and can be measured; the bare ones are always among them.
 
@@ -188,7 +214,14 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--streams", type=int, nargs="+", default=STREAMS, metavar="N", help="how many at once")
     parser.add_argument("--ways", nargs="+", metavar="NAME", help=f"some of: {', '.join(way.name for way in WAYS)}")
     parser.add_argument("--share", type=float, default=1.0, metavar="X", help="of the items that streams have else")
+    parser.add_argument("--called", action="store_true", help="the CPU of items in this process, without any server")
     options = parser.parse_args(arguments)
+    if options.called:
+        import uvloop
+
+        own = [way for way in WAYS if way.server == "uvicorn"]
+        print(table(["way", "us of CPU an item", "times bare"], uvloop.run(call_often(own, options.rounds, options.share))))
+        return
     known = servers()
     ways = chosen(options.ways, list(known))
     if missing := [way.name for way in WAYS if way not in ways and (not options.ways or way.name in options.ways)]:

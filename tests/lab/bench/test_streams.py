@@ -156,3 +156,10 @@ def test_a_short_run_prints_its_table() -> None:
     expected = [way.name for way in streams.WAYS if way.server in ("uvicorn", "bare gRPC", "grpc.aio")]
     for number in ("1", "3"):
         assert [name.strip() for count, name in rows if count.strip() == number and name.strip() in expected] == expected
+
+
+def test_items_in_this_process_are_compared_with_bare_ones(capsys: pytest.CaptureFixture[str]) -> None:
+    streams.main(["--called", "--rounds", "1", "--share", "0.05"])
+    lines = [[cell.strip() for cell in line.split("|")[1:4]] for line in capsys.readouterr().out.splitlines()[2:]]
+    assert [name for name, *_ in lines] == [way.name for way in streams.WAYS if way.server == "uvicorn"]
+    assert lines[0][2] == "1.00"

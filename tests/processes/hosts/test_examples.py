@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import json
 import shlex
 import shutil
@@ -22,7 +21,7 @@ import pytest
 
 from tests.support.grpc_asgi import WEB, frame, frames_of
 from tests.support.grpc_ways import MESSAGES, SERVICE, wire_request
-from tests.support.processes import ROOT, Served, environment, get, head, post, serving
+from tests.support.processes import ROOT, Served, documented, environment, get, head, post, serving
 
 EXAMPLES = sorted((ROOT / "examples" / "hosts").glob("*.py"))
 WITH_GRPC = ["fastapi_app", "litestar_app", "quart_app", "starlette_app"]
@@ -33,12 +32,6 @@ FLOWERS = {"inputs": [{"name": "x", "datatype": "FP64", "shape": [2, 4], "data":
 VALUES = np.array(FLOWERS["inputs"][0]["data"], "<f8").tobytes()
 IRIS = wire_request("iris", [{"name": "x", "datatype": "FP64", "shape": [2, 4]}], [VALUES]).SerializeToString()
 SPECIES = b"\x06\0\0\0setosa\x09\0\0\0virginica"
-
-
-def documented(example: Path) -> list[str]:
-    """The lines of a docstring that are set in, as commands are."""
-    text = ast.get_docstring(ast.parse(example.read_text())) or ""
-    return [line.strip() for line in text.splitlines() if line.startswith("    ")]
 
 
 SERVERS = [(path, command) for path in EXAMPLES for command in documented(path) if not command.startswith("curl ")]

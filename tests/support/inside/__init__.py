@@ -6,27 +6,24 @@ No other file of the tests or examples imports a private module, so a module tha
 
 from __future__ import annotations
 
-import asyncio
 import math
 import threading
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
-from typing import Any, NamedTuple, TypeAlias, TypeVar
+from typing import Any, NamedTuple, TypeAlias
 
 import pytest
 
 from oip_asgi import InferenceRequest, InferenceResponse, InferenceServer
 from tests.support.inside.extensions import Cache
-from tests.support.inside.grpc import GRPCFormat, Method, Reply, StreamCall, grpc_exchange, reply_error
+from tests.support.inside.grpc import GRPCFormat, Method, Reply, grpc_exchange, reply_error
 from tests.support.inside.http import Head, Response, http_exchange
-from tests.support.inside.models import Batches, Limiter, Numbers, ResponseOutcome, Slot, Statistics, Uses
+from tests.support.inside.models import Limiter, Numbers, ResponseOutcome, Slot, Statistics, Uses
 from tests.support.inside.rest import json_data, json_text
 from tests.support.inside.rest import rest_body as rest
-from tests.support.inside.runtime import AsyncIO, BackgroundLoop, BlockingIO, Fed, Patrol, Signal, Work, pieces, yield_interpreter
+from tests.support.inside.runtime import BackgroundLoop, BlockingIO, Fed, pieces, yield_interpreter
 from tests.support.inside.serving import call_stack, failures
 from tests.support.inside.values import Buffer
-
-T = TypeVar("T")
 
 Headers = Sequence[tuple[bytes, bytes]]
 
@@ -70,14 +67,6 @@ def limiter_of(server: InferenceServer, name: str) -> Limiter:
 def waiting_calls(server: InferenceServer, name: str) -> int:
     """How many calls of a model wait for a slot."""
     return limiter_of(server, name).waiting
-
-
-def joined_calls(server: InferenceServer, name: str) -> int:
-    """How many calls of a model wait in a batch, which one that comes now may share: a request that waits joins it a moment later."""
-    limiter = limiter_of(server, name)
-    assert isinstance(limiter, Batches)
-    with limiter.lock:
-        return sum(len(group.slots) for group in limiter._groups.values())
 
 
 def list_unfinished(server: InferenceServer) -> dict[str, object]:
@@ -234,65 +223,6 @@ def answer_grpc(server: InferenceServer, messages: Messages, data: bytes) -> Rep
         return reply_error(error)
 
 
-def stream_grpc(server: InferenceServer, messages: Messages, data: Sequence[bytes]) -> list[bytes]:
-    """The messages that the core answers to those of one call, on an event loop."""
-    left, written = list(data), list[bytes]()
-
-    async def receive() -> bytes | None:
-        return left.pop(0) if left else None
-
-    async def write(message: bytes) -> None:
-        written.append(message)
-
-    reply = asyncio.run(begin_grpc(server, messages, receive, write))
-    assert reply.code == "OK", reply
-    return written
-
-
-async def begin_grpc(
-    server: InferenceServer,
-    messages: Messages,
-    receive: Callable[[], Coroutine[Any, Any, bytes | None]],
-    write: Callable[[bytes], Coroutine[Any, Any, None]],
-    metadata: Sequence[tuple[str, str]] = (),
-) -> Reply:
-    """How the core ends a call whose messages are read and written by the test."""
-    engine, runtime = server._inside
-    method = Method(messages.method, messages.read, messages.make, messages.write, lambda _: metadata)
-    return await StreamCall(engine, runtime, method, None, receive, write).run()
-
-
-def trips_of_grpc(server: InferenceServer, messages: Messages, data: bytes) -> tuple[Reply, list[Work]]:
-    """The same on an event loop, and which worker threads were used beside it, in turn."""
-    threads = _Noted(server)
-    io = AsyncIO(threads)
-    reply = asyncio.run(io.complete(grpc_exchange.exchange(server._inside.engine, _method(messages), data, None, io)))
-    return reply, threads.trips
-
-
-class _Noted:
-    """The worker threads of a server, which note what they are given."""
-
-    def __init__(self, server: InferenceServer) -> None:
-        self._runtime = server._inside.runtime
-        self.trips: list[Work] = []
-        self.patrol = Patrol()
-
-    def here(self) -> _Noted:
-        return self
-
-    def begin(
-        self, function: Callable[[], T], work: Work, after: Signal | None = None, deadline: float = math.inf, late: Any = None
-    ) -> asyncio.Future[T]:
-        self.trips.append(work)
-        return self._runtime.here().begin(function, work, after, deadline, late)
-
-
-def note_jobs(server: InferenceServer, threads: list[threading.Thread]) -> None:
-    """Have each job noted, by the worker thread that has done it."""
-    server._inside.runtime.call_after_jobs(lambda: threads.append(threading.current_thread()))
-
-
 # Where a test steps in
 
 
@@ -328,18 +258,6 @@ def before_encoding(monkeypatch: pytest.MonkeyPatch, hook: Callable[[InferenceRe
     monkeypatch.setattr(rest, "encode_response", hooked)
 
 
-def before_encoding_of_grpc(monkeypatch: pytest.MonkeyPatch, hook: Callable[[InferenceResponse], object]) -> None:
-    """Call `hook` with the response whenever an answer of gRPC is about to be encoded, in the thread that encodes it."""
-
-    encode = GRPCFormat.encode
-
-    def hooked(wire: GRPCFormat, request: InferenceRequest, response: InferenceResponse) -> Any:
-        hook(response)
-        return encode(wire, request, response)
-
-    monkeypatch.setattr(GRPCFormat, "encode", hooked)
-
-
 def break_encoding(monkeypatch: pytest.MonkeyPatch) -> None:
     """A mistake of the package's own: no answer can be encoded, over REST or gRPC."""
     monkeypatch.setattr(rest, "encode_response", None)
@@ -357,12 +275,6 @@ def statistics_of(server: InferenceServer, name: str) -> Statistics:
     """The counters of a model; of requests for models that nobody knows where the name is empty."""
     engine = server._inside.engine
     return engine.models.find(name, None).statistics if name else engine.unknown
-
-
-def count_execution(statistics: Statistics, rows: int, compute_input: float, compute_infer: float, compute_output: float) -> None:
-    """As a batch does it after its call."""
-    stages = {"compute_input": compute_input, "compute_infer": compute_infer, "compute_output": compute_output}
-    statistics.add(Numbers.add_execution, rows, stages)
 
 
 def count_response(statistics: Statistics, index: int, outcome: ResponseOutcome, infer: float, output: float, since: float) -> None:

@@ -3,7 +3,7 @@
 from oip_asgi._protocol import tensor_bytes
 from oip_asgi._protocol.datatypes import DTYPES, Array, Buffer, dtype_of
 from oip_asgi._protocol.errors import InvalidRequest, InvalidResponse, ModelFault, TooLarge
-from oip_asgi._protocol.limits import MAX_QUESTION, MAX_TENSORS
+from oip_asgi._protocol.limits import MAX_QUESTION
 from oip_asgi._protocol.options import list_fields
 from oip_asgi._protocol.request_body import Body, Coding, Decoder, read_coding
 from oip_asgi._protocol.tensor_bytes import from_bytes, view_bytes
