@@ -17,7 +17,11 @@ python -m oip_asgi.client COMMAND --help has the options."""
 
 def main(arguments: list[str]) -> int:
     if arguments and arguments[0] in ("score", "check"):
-        return int(import_module(f"{__package__}.{arguments[0]}").main(arguments[1:]))
+        try:
+            return int(import_module(f"{__package__}.{arguments[0]}").main(arguments[1:]))
+        except ImportError as error:  # such as that of pandas
+            sys.stderr.write(f"{error}\n")
+            return 2
     wants_help = arguments in (["-h"], ["--help"])
     print(_USAGE, file=sys.stdout if wants_help else sys.stderr)
     return 0 if wants_help else 2

@@ -407,6 +407,8 @@ def main(arguments: list[str] | None = None) -> int:
     try:
         if options.out.resolve() == options.rows.resolve():
             raise ValueError("--out is the file of the rows")
+        if min(options.chunk, options.connections) < 1:
+            raise ValueError("--chunk and --connections: expected 1 or more")
         for file in (options.rows, options.out):
             if file.suffix.lower() not in _READERS:
                 raise ValueError(f"{file}: expected a name that ends with .csv, .jsonl or .parquet")
@@ -438,6 +440,7 @@ def _score(options: argparse.Namespace, client: Client) -> int:
         goes_on=options.resume,
     )
     begun_at, since, told, gives_up, why = writer.done, time.monotonic(), time.monotonic(), threading.Event(), ""
+    is_terminal = sys.stderr.isatty()
 
     def ask(rows: pd.DataFrame) -> pd.DataFrame:
         inputs = make_inputs(columns, rows, is_csv=options.rows.suffix.lower() == ".csv")
@@ -447,19 +450,18 @@ def _score(options: argparse.Namespace, client: Client) -> int:
     try:
         for ended in score_frames(partial(ask_patiently, ask, options.patience, gives_up), frames, options.connections, gives_up):
             writer.write(ended)
-            if time.monotonic() - told >= 10.0:
+            if time.monotonic() - told >= (0.2 if is_terminal else 10.0):
                 told = time.monotonic()
                 speed = (writer.done - begun_at) / (told - since)
-                print(  # noqa: T201
-                    f"{writer.done:,} of {total:,} rows, {speed:,.0f} rows per second, {(total - writer.done) / speed:,.0f} s left",
-                    file=sys.stderr,
-                )
+                text = f"{writer.done:,} of {total:,} rows, {speed:,.0f} rows per second, {(total - writer.done) / speed:,.0f} s left"
+                sys.stderr.write(f"\r{text}\x1b[K" if is_terminal else f"{text}\n")
     except (Stopped, KeyboardInterrupt) as stopped:
         why = f"; stopped, as {str(stopped) or 'it was interrupted'}; --resume goes on from here" if writer.done < total else ""
     writer.finish(is_complete=writer.done == total)
     first = f" (the first: {writer.first_reason}{'' if specs else _UNDECLARED})" if writer.first_reason else ""
     end = f"; {writer.refused:,} are refused, each with its reason in {writer.refused_file}{first}" if writer.refused else ""
-    print(f"{writer.done - writer.refused:,} of {total:,} rows are scored: {writer.file}{end}{why}", file=sys.stderr)  # noqa: T201
+    begins = "\r\x1b[K" if is_terminal else ""
+    print(f"{begins}{writer.done - writer.refused:,} of {total:,} rows are scored: {writer.file}{end}{why}", file=sys.stderr)  # noqa: T201
     return int(writer.done - writer.refused < total)
 
 

@@ -484,6 +484,12 @@ def test_each_command_is_a_module_too(command: str) -> None:
 
 
 def test_without_pandas_it_says_what_to_install() -> None:
-    script = "import sys; sys.modules['pandas'] = None; from oip_asgi.client.__main__ import main; main(['score', '--help'])"
-    told = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=False).stderr
-    assert told.endswith("ImportError: pandas is not installed: pip install pandas\n")
+    script = "import sys; sys.modules['pandas'] = None; from oip_asgi.client.__main__ import main; sys.exit(main(['score']))"
+    ended = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=False)
+    assert (ended.returncode, ended.stderr) == (2, "pandas is not installed: pip install pandas\n")
+
+
+@pytest.mark.parametrize("option", ["--chunk", "--connections"])
+def test_a_request_has_a_row_and_a_connection(score: Score, option: str) -> None:
+    refused = score("rent", rents(), option, "0")
+    assert (refused.status, "--chunk and --connections: expected 1 or more" in refused.told) == (2, True)
