@@ -3,12 +3,8 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from importlib import import_module
 from typing import Final
-
-from . import check, score
-
-COMMANDS: Final[dict[str, Callable[[list[str]], int]]] = {"score": score.main, "check": check.main}
 
 _USAGE: Final = """\
 usage: python -m oip_asgi.client COMMAND ...
@@ -20,8 +16,12 @@ python -m oip_asgi.client COMMAND --help has the options."""
 
 
 def main(arguments: list[str]) -> int:
-    if arguments and arguments[0] in COMMANDS:
-        return COMMANDS[arguments[0]](arguments[1:])
+    if arguments and arguments[0] in ("score", "check"):
+        try:
+            return int(import_module(f"{__package__}.{arguments[0]}").main(arguments[1:]))
+        except ImportError as error:  # such as that of pandas
+            sys.stderr.write(f"{error}\n")
+            return 2
     wants_help = arguments in (["-h"], ["--help"])
     print(_USAGE, file=sys.stdout if wants_help else sys.stderr)
     return 0 if wants_help else 2

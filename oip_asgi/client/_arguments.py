@@ -28,7 +28,3 @@ def describe(error: Exception) -> str:
     """The text of an error, and what to write if the server wants to know who calls."""
     wants_key = isinstance(error, ErrorResponse) and error.response_status == 401
     return f"{error}; --header 'Name: value' sends a key" if wants_key else str(error)
-
-
-def read_headers(options: argparse.Namespace) -> dict[str, str]:
-    return dict(options.header)

@@ -174,7 +174,7 @@ class _Remote:
         if "model_configuration" in extensions:
             config = await self._ask_question(questions.ask_of(self._model, self._version, questions.MODEL_CONFIG))
         self._binary = any(str(name).startswith("binary_tensor_data") for name in extensions)
-        inputs, outputs = (_read_specs(metadata, what) for what in ("inputs", "outputs"))
+        inputs, outputs = (read_specs(metadata, what) for what in ("inputs", "outputs"))
         if (metadata.get("parameters") or {}).get("undeclared_inputs"):
             inputs = []  # it takes others too
         self._specs, self._outputs = tuple(outputs), {spec.name: spec for spec in outputs}
@@ -364,7 +364,7 @@ def _get_list(document: Mapping[str, Any], name: str) -> list[Any]:
     return value if isinstance(value, list) else []
 
 
-def _read_specs(document: Mapping[str, Any], what: str) -> list[TensorSpec]:
+def read_specs(document: Mapping[str, Any], what: str) -> list[TensorSpec]:
     """The declared tensors of a model's metadata."""
     specs: list[TensorSpec] = []
     for each in _get_list(document, what):

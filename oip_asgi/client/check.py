@@ -31,7 +31,7 @@ from .._protocol.tensors import InferenceRequest, Tensor
 from .._rest.body import HEADER_LENGTH
 from .._rest.client import LENGTH_NAME, read_document, read_response
 from . import _questions as questions
-from ._arguments import describe, make_parser, read_headers
+from ._arguments import describe, make_parser
 from ._http import HTTPLink
 from ._questions import MAX_BODY_BYTES, HTTPAnswer, HTTPRequest
 from ._senders import ConnectionFailed
@@ -295,7 +295,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--request", type=Path, help="a file with a good request, as JSON with flat data")
     parser.add_argument("--strain", action="store_true", help="also what has ended the processes of other servers")
     options = parser.parse_args(arguments)
-    headers = read_headers(options)
+    headers = dict(options.header)
     link = HTTPLink(options.url, headers, 30, None, blocks=True)
     try:
         request = None if options.request is None else json.loads(options.request.read_bytes())

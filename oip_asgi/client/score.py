@@ -2,314 +2,467 @@
 
 python -m oip_asgi.client score http://127.0.0.1:8000/v2 iris rows.csv --out scores.csv
 
-It ends with 0 if each row is scored, with 1 if rows are missing, and with 2 if nothing can be scored.
+It ends with 0 if each row is scored, with 1 if rows are missing, and with 2 if nothing can be scored. Files are read and written by pandas;
+what the values of a column are, the model's declaration decides.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import random
 import re
 import sys
 import threading
 import time
-from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, TypeAlias
 
-from .._protocol.errors import ErrorResponse, InferenceError, InvalidResponse
-from .._protocol.specs import LABELS
-from ._arguments import describe, make_parser, read_headers
+import numpy as np
+
+from .._codecs.content_types import default_codecs
+from .._codecs.values import to_inputs
+from .._hosts.extras import make_import_error
+from .._protocol.errors import ErrorResponse, InferenceError, InvalidRequest, list_names, show
+from .._protocol.specs import LABELS, OpenSpec, TensorSpec
+from .._protocol.tensors import InferenceResponse, Tensor
+from ._arguments import describe, make_parser
 from ._clients import Client
-from ._columns import Column, Refused, Row, Stopped, find_kinds, make_tensors, plan_columns, read_outputs
+from ._remote import read_specs
 from ._senders import ConnectionFailed
-from ._tables import Columns, Table, Writer, format_of, open_table
 
-_CHUNK: Final = 256
-"""Rows of a request: enough that the request itself costs little, and few enough that one refused row is found soon."""
-_CONNECTIONS: Final = 4
-_UNDECLARED: Final = """\
-The model declares no inputs, so each column was sent as an input of its own. If it takes all of them as one array, declare that: \
-inputs=[TensorSpec("X", "FP64", [-1, 4])], or "inputs" in model-settings.json"""
-_UNDECLARED_FRAME: Final = """\
-The model takes a data frame, and declares nothing of its columns, so each was sent as pandas reads it. If it takes others, declare them: \
-inputs=specs_of(X_train)"""
-_PLACE: Final = re.compile(r"""((?:input|column) (?:'[^']*'|"[^"]*")(?:,| cannot [^:]*:) )row 0\b|rows\[0\](\.?)""")
+try:
+    import pandas as pd
+except ImportError as error:
+    raise make_import_error(error, "pandas", "pandas") from error
+
+
+class Stopped(Exception):
+    """No row can be scored any more; the text says why."""
+
+
+# Files of rows
+
+
+def read_rows(file: Path, size: int, names: list[str] | None = None) -> Iterator[pd.DataFrame]:
+    """The file in frames of at most so many rows, whose index has their numbers, from 1 on. The values are objects: the texts of CSV, and
+    None for what is missing.
+
+    Raises:
+        ValueError: It cannot be read.
+        OSError: It cannot be read.
+    """
+    read, first = _READERS[file.suffix.lower()], 1
+    try:
+        for part in read(file, size):
+            rows = pd.DataFrame(part, columns=names, dtype=object)
+            yield rows.where(rows.notna(), None).set_axis(range(first, first + len(rows)))
+            first += len(rows)
+    except ValueError as error:
+        raise ValueError(f"{file}, in rows {first} to {first + size - 1}: {error}") from None
+
+
+def _read_csv(file: Path, size: int) -> Iterator[Any]:
+    # the engine in C drops what the first row of a chunk has too much; and of blank lines, which are all None, `""` is to be known
+    with pd.read_csv(file, chunksize=size, dtype=object, na_filter=False, engine="python", skip_blank_lines=False) as parts:
+        for rows in parts:
+            if not isinstance(rows.index, pd.RangeIndex):  # pandas takes the first values of each row for its name
+                raise ValueError("the first rows have more values than the file has columns")
+            yield rows.dropna(how="all")
+
+
+def _read_json_lines(file: Path, size: int) -> Iterator[Any]:
+    """Each line by itself: `read_json` rounds whole numbers beside a gap, and takes 1e400 for infinity."""
+    with file.open("rb") as opened:
+        lines = (json.loads(line, parse_float=_read_float) for line in opened if line.strip())
+        yield from iter(lambda: list(islice(lines, size)), [])
+
+
+def _read_parquet(file: Path, size: int) -> Iterator[Any]:
+    import pyarrow.parquet
+
+    for batch in pyarrow.parquet.ParquetFile(file).iter_batches(size):
+        columns = [[cell.isoformat() if hasattr(cell, "isoformat") else cell for cell in column.to_pylist()] for column in batch.columns]
+        yield pd.DataFrame(dict(enumerate(columns)), dtype=object).set_axis(batch.schema.names, axis=1)
+
+
+_READERS: Final[Mapping[str, Callable[[Path, int], Iterator[Any]]]] = {
+    ".csv": _read_csv,
+    ".jsonl": _read_json_lines,
+    ".ndjson": _read_json_lines,
+    ".json": _read_json_lines,
+    ".parquet": _read_parquet,
+}
+
+
+def find_types(file: Path, size: int) -> tuple[dict[str, set[type | None]], int]:
+    """The types of all values of each column, as pandas reads them, with None if some are missing; and how many rows there are."""
+    types: dict[str, set[type | None]] = {}
+    total, read = 0, _read_text if file.suffix.lower() == ".csv" else lambda cell: cell
+    for rows in read_rows(file, size):
+        for name in dict.fromkeys([*types, *rows]):  # a row of JSON need not have each column
+            of_column = types.setdefault(name, {None} if total else set())
+            of_column |= {None if value is None else type(value) for value in map(read, rows.get(name, [None]))}
+        total += len(rows)
+    return types, total
+
+
+def _read_text(text: str | None, first: Callable[[str], Any] = int) -> Any:
+    """The value of a text of CSV as pandas reads it: what is no number and no boolean is a text, and None if it is empty."""
+    plain = (text or "").strip().replace("_", "x")  # 1_000 is a number to Python alone
+    for read in (first, int, _BOOLS.__getitem__, _read_float):
+        with suppress(ValueError, KeyError):
+            return read(plain)
+    return text or None
+
+
+_BOOLS: Final = {"True": True, "TRUE": True, "true": True, "1": True, "False": False, "FALSE": False, "false": False, "0": False}
+"""Those that pandas reads, and what a column that is declared as one of booleans has beside them."""
+
+
+def _read_float(text: str) -> float:
+    """A number, or an infinity that is written as one. Raises ValueError if no float is that large."""
+    if abs(float(text)) == np.inf and "n" not in text.casefold():
+        raise ValueError(f"{text[:40]} is out of range for FP64")
+    return float(text)
+
+
+# Inputs
+
+Column: TypeAlias = tuple[str | list[str], TensorSpec, Callable[[str], Any]]
+"""What becomes of one column of a file, or of several that are the elements of an array: their names, what their values become, and what
+makes a value of a text of CSV."""
+
+
+def plan_columns(specs: Sequence[TensorSpec], names: list[str], types: Mapping[str, set[type | None]]) -> dict[str, Column]:
+    """Find the columns of a file that a model takes, by the names of its inputs.
+
+    Args:
+        specs: Of the model's inputs.
+        names: Of the columns that are the elements of its only input.
+        types: Those of the values of each column of the file, which decide where the model takes any datatype.
+
+    Raises:
+        ValueError: They do not fit; the text says which were expected.
+    """
+    rows = [spec for spec in specs if spec.shape[:1] == (-1,)]
+    present = [spec for spec in rows if spec.name in types]  # metadata does not tell which are optional: the server does
+    absent = {spec.name.casefold(): spec.name for spec in specs if spec.name not in types}
+    for name in types if present else ():
+        if name.strip().casefold() in absent:  # all rows would silently have the default of an optional input
+            raise ValueError(f"the file has no column {show(absent[name.strip().casefold()])}, but {show(name)}: rename it")
+    if present:
+        return {spec.name: _plan_column(spec, types[spec.name]) for spec in present}
+    if len(rows) != 1 or len(rows[0].shape) != 2:
+        raise ValueError(f"the model takes {list_names([spec.name for spec in rows or specs])}: the file has {list_names(types)}")
+    if rows[0].shape[1] not in (-1, len(names)):
+        raise ValueError(
+            f"the input {show(rows[0].name)} has {rows[0].shape[1]} columns, and the file {len(names)}: name them, in the order of the "
+            "training, by --columns"
+        )
+    return {rows[0].name: (names, rows[0], _read_text)}
+
+
+def _plan_column(spec: TensorSpec, types: set[type | None]) -> Column:
+    """What becomes of one column. Where the model takes any datatype, all of its values decide, as pandas reads them; but of a code such as
+    00123, a model that knows it as a text gets it so."""
+    is_any, is_json, are_numbers = spec.other_datatypes == "all", spec.content_type == "pd_json", types <= {int, float, None}
+    is_guessed = is_json or (is_any and spec.datatype != "BYTES")
+    stay_texts = not are_numbers and not types <= {bool, None} if is_guessed else spec.datatype == "BYTES"
+    may_miss = is_any or is_json or spec.pd_dtype is not None or spec.content_type == "datetime"
+    read: Callable[[str], Any] = (lambda text: text or None) if may_miss else str
+    if not stay_texts:
+        read = partial(_read_text, first=_BOOLS.__getitem__ if spec.datatype == "BOOL" and not is_any else int)
+    if is_any and not stay_texts and are_numbers and types != {int}:
+        return spec.name, OpenSpec(spec.name, "FP64", [-1], other_datatypes="numbers"), read  # which rounds none
+    return spec.name, spec, read
+
+
+def make_inputs(columns: Mapping[str, Column], rows: pd.DataFrame, *, is_csv: bool) -> list[Tensor]:
+    """The tensors of some rows. Raises InvalidRequest if they have none."""
+    if is_csv and rows.isna().any(axis=None):
+        raise InvalidRequest(f"it has {rows.iloc[0].notna().sum()} values, and the file has {len(rows.columns)} columns")
+    values: dict[str, Any] = {}
+    for name, (chosen, spec, read) in columns.items():
+        cells = np.frompyfunc(read if is_csv else lambda cell: cell, 1, 1)(rows[chosen].to_numpy())
+        wrong = [
+            cell for cell in cells.ravel() if type(cell) is str or (cell is None and spec.pd_dtype is None and spec.dtype.kind not in "fV")
+        ]
+        if wrong and spec.datatype != "BYTES" and spec.other_datatypes != "all":
+            raise InvalidRequest(f"{name} is {show(wrong[0])}: expected {spec.datatype}")
+        values[name] = (np.frompyfunc(_to_number, 1, 1)(cells) if spec.other_datatypes == "numbers" else cells).tolist()
+        if {*map(type, values[name])} == {str} and spec.content_type != "pd_json":
+            values[name] = np.array(values[name], object)  # of an encoded column, the texts are encoded already
+    return to_inputs(values, {name: spec for name, (_, spec, _) in columns.items()}, default_codecs(), columns)[0]
+
+
+def _to_number(value: Any) -> Any:
+    """A value of a model of numbers, which has no missing boolean."""
+    return np.nan if value is None else float(value) if type(value) is bool else value
+
+
+# Outputs
+
+_NAMES: Final = {"nan": None, "inf": "Infinity", "-inf": "-Infinity"}
+"""What JSON of the protocol has for these."""
+
+
+def read_outputs(response: InferenceResponse, rows: pd.DataFrame, labels: Mapping[str, Sequence[str]], suffix: str) -> pd.DataFrame:
+    """The outputs of some rows as what is written. In CSV, each element of a row has a column, named by its label or its place.
+
+    Raises:
+        Stopped: There is not one row for each.
+    """
+    columns: dict[str, list[Any]] = {"row": rows.index.tolist()}
+    for tensor in response.outputs:
+        name, array = tensor.name, tensor.array[:, 0] if tensor.array.shape[1:] == (1,) else tensor.array
+        if array.shape[:1] != (len(rows),):
+            raise Stopped(
+                f"the model does not score row by row: the output {show(name)} of {len(rows)} rows has the shape {list(array.shape)}"
+            )
+        if array.dtype.hasobject:
+            is_json = tensor.parameters.get("content_type") == "pd_json"
+            array = np.frompyfunc(json.loads if is_json else lambda text: text.decode(errors="backslashreplace"), 1, 1)(array)
+        elif array.dtype.kind == "f" and suffix not in (".csv", ".parquet"):  # as the protocol's JSON has them
+            array = np.frompyfunc(_NAMES.get, 2, 1)(array.astype(str), array.astype(object))
+        if suffix == ".csv" and array.ndim > 1:
+            elements, own = array.reshape(len(rows), -1).T.tolist(), labels.get(name, ())
+            names = own if len({*own}) == len(own) == len(elements) else range(len(elements))
+            columns |= {f"{name}_{each}": values for each, values in zip(names, elements, strict=True)}
+        else:
+            columns[name] = array.tolist()
+    return pd.DataFrame(columns, dtype=object)
+
+
+_PLACE: Final = re.compile(
+    r"""\A(?:((?:input|column|tensor) (?:'[^']*'|"[^"]*")(?:,|:| cannot [^:]*:) )(?:row|element) 0\b|rows\[0\](\.?))"""
+)
 """Where the text of an error begins with the row. A refused row was sent alone, so it is the first one there."""
-_PATIENCE: Final = 60.0
-_LINE_EVERY: Final = 10.0
-_BAR_EVERY: Final = 0.2
-_WIDTH: Final = 30
 
 
-Ask = Callable[[list[Row]], Any]
-"""Asks for some rows. Raises `ErrorResponse`, `ConnectionFailed`, or `Refused` if one of them cannot be sent."""
+class Writer:
+    """Writes rows as they are scored, and what was refused beside them. A file beside tells how far that is, until the end.
 
-_OF_ANY_ROW: Final = (401, 403, 404, 405, 407)
-"""What is answered whatever the rows are."""
+    Args:
+        of: What the run is about. Another one cannot go on with it.
+    """
 
-_BUSY: Final = (429, 503)
+    def __init__(self, file: Path, of: Mapping[str, Any], *, goes_on: bool) -> None:
+        self.file, self.suffix, self._of, self.first_reason = file, file.suffix.lower(), of, ""
+        self.refused_file = file.with_suffix(".refused.csv" if self.suffix == ".csv" else ".refused.jsonl")
+        self._part = file.with_name(f"{file.name}.part.jsonl") if self.suffix == ".parquet" else file
+        self._state_file = file.with_name(f"{file.name}.state")
+        was_cut = self._state_file.exists()
+        if was_cut and not goes_on:
+            raise ValueError(f"{file}: a run was cut before its end: go on with --resume, or remove {self._state_file}")
+        if goes_on and file.exists() and not was_cut:
+            raise ValueError(f"--resume: {file} is complete: leave --resume out to score all rows anew")
+        state: Any = json.loads(self._state_file.read_text()) if was_cut else {"of": of, "done": 0, "refused": 0, "sizes": [0, 0]}
+        if state["of"] != of:
+            raise ValueError(f"--resume: {file} was begun with {json.dumps(state['of'])}: this is {json.dumps(of)}")
+        self.done, self.refused, self._sizes = state["done"], state["refused"], state["sizes"]
+        self.write([])
 
-_FAILED: Final = 500
-"""The fault is the model's, and its log gets a traceback for each request."""
+    def write(self, ended: Sequence[tuple[pd.DataFrame, Any]]) -> None:
+        """Write what became of some rows, in their order."""
+        scored = [answer for _, answer in ended if isinstance(answer, pd.DataFrame)]
+        refused = [self._describe(row, answer) for row, answer in ended if isinstance(answer, InferenceError)]
+        for place, (file, parts) in enumerate(((self._part, scored), (self.refused_file, refused))):
+            with file.open("ab") as opened:
+                opened.seek(opened.truncate(self._sizes[place]))  # without what was written after the state
+                for part in parts:
+                    opened.write(_encode(part, self.suffix, has_names=opened.tell() > 0))
+                self._sizes[place] = opened.tell()
+        self.done, self.refused = int(ended[-1][0].index[-1]) if ended else self.done, self.refused + len(refused)
+        new = self._state_file.with_suffix(".new")
+        new.write_text(json.dumps({"of": self._of, "done": self.done, "refused": self.refused, "sizes": self._sizes}))
+        new.replace(self._state_file)
 
-_SAMPLE: Final = 8
-"""Rows that are asked for alone: if a model fails with every second row only, it fails with these in one file of 256."""
+    def _describe(self, row: pd.DataFrame, error: InferenceError) -> pd.DataFrame:
+        """A row and why it is refused."""
+        number, text = int(row.index[0]), error.text if isinstance(error, ErrorResponse) else str(error)
+        reason = _PLACE.sub(lambda at: f"{at[1] or ''}row {number}{', ' if at[2] else ''}", text)
+        self.first_reason = self.first_reason or reason
+        if self.suffix == ".csv":
+            return pd.DataFrame([[number, reason, *row.iloc[0]]], columns=["row", "reason", *row], dtype=object)
+        return pd.DataFrame({"row": [number], "reason": [reason], "columns": [row.iloc[0].to_dict()]}, dtype=object)
 
+    def finish(self, *, is_complete: bool) -> None:
+        if self.refused == 0:
+            self.refused_file.unlink()
+        if is_complete and self._part != self.file:
+            import pyarrow.parquet
 
-class FailsWithAll(Stopped):
-    """The model fails with all rows, as far as it was asked."""
-
-
-class Part(NamedTuple):
-    """How some rows ended."""
-
-    first: int  # their numbers, from 1 on
-    size: int
-    answers: list[tuple[int, int, Any]]  # what was answered for so many rows from a number on
-    refused: list[tuple[int, str, Row]]
-
-
-class Scorer:
-    """Asks for rows in chunks over some connections, and tells how each ended in their order."""
-
-    def __init__(self, ask: Ask, connections: int, chunk: int, patience: float, give_up: threading.Event) -> None:
-        self._ask, self._connections, self._chunk, self._patience = ask, connections, chunk, patience
-        self._give_up = give_up
-
-    def score(self, rows: Iterator[Row], done: int) -> Iterator[Part]:
-        """Tell how all rows ended that come after the first `done`.
-
-        Raises:
-            Stopped: No row can be scored any more, or each row of the first chunk is refused, as all others will be. Earlier parts stay
-                valid.
-            FailsWithAll: The model fails with the first chunk, and with some rows of it alone.
-        """
-        for number, part in enumerate(self._score_chunks(rows, done)):
-            yield part
-            if number == 0 and len(part.refused) == part.size:
-                raise Stopped(f"all of the first {part.size} rows are refused")
-
-    def _score_chunks(self, rows: Iterator[Row], done: int) -> Iterator[Part]:
-        with ThreadPoolExecutor(self._connections, "oip_asgi rows") as threads:
-            running: deque[Future[Part]] = deque()
             try:
-                first, most = done + 1, 1  # the first chunk alone: it may tell of all
-                while chunk := list(islice(rows, self._chunk)):
-                    running.append(threads.submit(self._score_chunk, first, chunk, is_first=first == done + 1))
-                    first += len(chunk)
-                    if len(running) >= most:
-                        yield running.popleft().result()
-                        most = 2 * self._connections
-                while running:
-                    yield running.popleft().result()
-            finally:
-                self._give_up.set()
-                for each in running:
-                    each.cancel()
+                tables = [
+                    pyarrow.table({"row": pyarrow.nulls(0, pyarrow.int64())}),  # all there is if each row is refused
+                    *(pyarrow.Table.from_pandas(rows, preserve_index=False) for rows in read_rows(self._part, 2**16)),
+                ]
+                pyarrow.parquet.write_table(pyarrow.concat_tables(tables, promote_options="permissive"), self.file)
+            except pyarrow.ArrowException as error:
+                raise ValueError(f"{self._part} has a column of several types ({error}): declare the outputs of the model") from None
+            self._part.unlink()
+        if is_complete:
+            self._state_file.unlink()
 
-    def _score_chunk(self, first: int, rows: list[Row], *, is_first: bool) -> Part:
-        part = Part(first, len(rows), [], [])
-        self._score_rows(first, rows, part, is_first=is_first)
-        return part
 
-    def _score_rows(self, first: int, rows: list[Row], part: Part, *, is_first: bool = False) -> None:
-        """Score rows; if they are refused, each half of them, until it is known which row is."""
+def _encode(rows: pd.DataFrame, suffix: str, *, has_names: bool) -> bytes:
+    if suffix != ".csv":  # `to_json` writes 15 digits of a number
+        return "".join(json.dumps(row, ensure_ascii=False, default=str) + "\n" for row in rows.to_dict("records")).encode()
+    options: dict[str, Any] = {"index": False, "header": not has_names, "lineterminator": "\n"}
+    text: str = rows.to_csv(**options)
+    return (rows.to_csv(**options, quoting=1) if "\r" in text else text).encode()  # which Python quotes since 3.13
+
+
+# Requests
+
+
+def score_frames(
+    ask: Callable[[pd.DataFrame], Any], frames: Iterator[pd.DataFrame], connections: int, gives_up: threading.Event
+) -> Iterator[list[tuple[pd.DataFrame, Any]]]:
+    """Ask over some connections, and tell which rows of each frame have which answer, in their order.
+
+    Args:
+        ask: Asks for some rows. Raises `InferenceError` if they are refused, and `Stopped`.
+        gives_up: Is set at the end, for requests that wait.
+
+    Raises:
+        Stopped: No row can be scored any more, or each row of the first frame is refused, as all others will be. What was told stays valid.
+    """
+    with ThreadPoolExecutor(connections, "oip_asgi rows") as threads:
         try:
-            part.answers.append((first, len(rows), self._ask_patiently(rows)))
-        except (Refused, InferenceError) as error:
-            if isinstance(error, InvalidResponse) and not isinstance(error, ErrorResponse):
+            for first in islice(frames, 1):  # alone: it may tell of all
+                yield (ended := _score_rows(ask, first, is_first=True))
+                if all(isinstance(answer, InferenceError) for _, answer in ended):
+                    raise Stopped(f"all of the first {len(first)} rows are refused")
+            while some := list(islice(frames, 4 * connections)):
+                yield from threads.map(partial(_score_rows, ask), some)
+        finally:
+            gives_up.set()
+
+
+def _score_rows(ask: Callable[[pd.DataFrame], Any], rows: pd.DataFrame, *, is_first: bool = False) -> list[tuple[pd.DataFrame, Any]]:
+    """Score rows; if they are refused, each half of them, until it is known which row is: its answer is the error.
+
+    The log of a model that fails with the first rows, and with some of them alone, does not get a traceback for each.
+    """
+    try:
+        return [(rows, ask(rows))]
+    except InferenceError as error:
+        if len(rows) == 1:
+            return [(rows, error)]
+        fails = is_first and len(rows) > 8 and isinstance(error, ErrorResponse) and error.response_status == 500
+        # not each n-th row, of which all may have what others do not
+        if fails and all(
+            isinstance(_score_rows(ask, row)[0][1], InferenceError) for _, row in rows.sample(8, random_state=0).groupby(level=0)
+        ):
+            raise Stopped(f"the model fails with rows {rows.index[0]} to {rows.index[-1]}, and with 8 of them alone: {error}") from error
+        return _score_rows(ask, rows.iloc[: len(rows) // 2]) + _score_rows(ask, rows.iloc[len(rows) // 2 :])
+
+
+def ask_patiently(ask: Callable[[pd.DataFrame], Any], patience: float, gives_up: threading.Event, rows: pd.DataFrame) -> Any:
+    """Ask again where the server is busy or away."""
+    until = time.monotonic() + patience
+    while True:
+        try:
+            return ask(rows)
+        except (ErrorResponse, ConnectionFailed) as error:
+            status = error.response_status if isinstance(error, ErrorResponse) else 503
+            after = error.response_headers.get("retry-after", "").strip() if isinstance(error, ErrorResponse) else ""
+            if status in (401, 403, 404, 405, 407):  # whatever the rows are
                 raise Stopped(str(error)) from error
-            if len(rows) == 1:
-                part.refused.append((first, error.text if isinstance(error, ErrorResponse) else str(error), rows[0]))
-                return
-            if is_first and _is_failure(error) and len(rows) > _SAMPLE and self._fails_with_sample(rows):
-                some = f"rows {first} to {first + len(rows) - 1}, and with {_SAMPLE} of them alone"
-                raise FailsWithAll(f"the model fails with {some}: {error}") from error
-            half = len(rows) // 2
-            self._score_rows(first, rows[:half], part)
-            self._score_rows(first + half, rows[half:], part)
-
-    def _fails_with_sample(self, rows: list[Row]) -> bool:
-        for row in random.Random(0).sample(rows, _SAMPLE):  # a fixed step would meet what each second row has
-            try:
-                self._ask_patiently([row])
-                return False
-            except (Refused, InferenceError) as error:
-                if not _is_failure(error):
-                    return False
-        return True
-
-    def _ask_patiently(self, rows: list[Row]) -> Any:
-        waited = 0.0
-        while True:
-            try:
-                return self._ask(rows)
-            except ErrorResponse as error:
-                if error.response_status in _OF_ANY_ROW:
-                    raise Stopped(str(error)) from error
-                if error.response_status not in _BUSY:
-                    raise
-                # who says a date gets a second, as servers that are busy say seconds
-                after, why = error.response_headers.get("retry-after", "").strip(), str(error)
-                seconds = min(max(float(after), 0.1), 60.0) if after.isdecimal() else 1.0
-            except ConnectionFailed as error:
-                seconds, why = 1.0, str(error)
-            if waited >= self._patience or self._give_up.wait(seconds):
-                raise Stopped(why)
-            waited += seconds
+            if status not in (429, 503):
+                raise
+            # who says a date gets a second, as servers that are busy say seconds
+            if time.monotonic() >= until or gives_up.wait(min(max(float(after), 0.1), 60.0) if after.isdecimal() else 1.0):
+                raise Stopped(str(error)) from error
 
 
-def _is_failure(error: Exception) -> bool:
-    return isinstance(error, ErrorResponse) and error.response_status == _FAILED
+# The command
 
-
-class Progress:
-    """Tells how far it is: on a terminal as a bar, elsewhere by a line each 10 s."""
-
-    def __init__(self, total: int, done: int, write: Callable[[str], object], *, is_terminal: bool) -> None:
-        self._total, self._begun_at, self._since = total, done, time.monotonic()
-        self._write, self._is_terminal, self._told = write, is_terminal, time.monotonic()
-
-    def tell(self, done: int, *, at_end: bool = False) -> None:
-        now = time.monotonic()
-        if now - self._told < (_BAR_EVERY if self._is_terminal else _LINE_EVERY) and not (at_end and self._is_terminal):
-            return
-        self._told = now
-        text = self._describe(done, now - self._since)
-        full = _WIDTH * done // max(self._total, 1)
-        self._write(f"\r[{'#' * full:{_WIDTH}}] {text}\x1b[K" + ("\n" if at_end else "") if self._is_terminal else f"{text}\n")
-
-    def _describe(self, done: int, seconds: float) -> str:
-        speed = (done - self._begun_at) / seconds if seconds else 0.0
-        left = f", {(self._total - done) / speed:,.0f} s left" if speed else ""
-        return f"{done:,} of {self._total:,} rows, {speed:,.0f} rows per second{left}"
-
-
-def _read_arguments(arguments: list[str] | None) -> argparse.Namespace:
-    parser = make_parser("python -m oip_asgi.client score", __doc__)
-    parser.add_argument("model", help="the model that scores")
-    parser.add_argument("rows", type=Path, help="a .csv, .jsonl or .parquet file")
-    parser.add_argument("--out", type=Path, required=True, help="the file for the outputs; its suffix says the format")
-    parser.add_argument("--resume", action="store_true", help="go on where a run was cut")
-    parser.add_argument("--columns", help="the columns to send, such as a,b,c, if the model does not say their names; else all")
-    parser.add_argument("--chunk", type=_positive, default=_CHUNK, help=f"rows of each request; {_CHUNK}")
-    parser.add_argument("--connections", type=_positive, default=_CONNECTIONS, help=f"requests at the same time; {_CONNECTIONS}")
-    help_of_patience = f"seconds to try again where the server is busy (503) or away; {_PATIENCE:.0f}. Then --resume goes on"
-    parser.add_argument("--patience", type=float, default=_PATIENCE, help=help_of_patience)
-    return parser.parse_args(arguments)
-
-
-def _positive(text: str) -> int:
-    number = int(text)
-    if number < 1:
-        raise ValueError
-    return number
-
-
-_positive.__name__ = "number"  # argparse names it
+_ARGUMENTS: Final[Mapping[str, Mapping[str, Any]]] = {
+    "model": {"help": "the model that scores"},
+    "rows": {"type": Path, "help": "a .csv, .jsonl or .parquet file"},
+    "--out": {"type": Path, "required": True, "help": "the file for the outputs; its suffix says the format"},
+    "--resume": {"action": "store_true", "help": "go on where a run was cut"},
+    "--columns": {"help": "the columns to send, such as a,b,c, if the model does not say their names; else all"},
+    "--chunk": {"type": int, "default": 256, "help": "rows of each request; %(default)s"},
+    "--connections": {"type": int, "default": 4, "help": "requests at the same time; %(default)s"},
+    "--patience": {"type": float, "default": 60.0, "help": "seconds to try again where the server is busy (503) or away; %(default)s"},
+}
+_UNDECLARED: Final = """\
+. The model declares nothing of its columns, so each was sent as pandas reads it. If it takes others, or all of them as one array, declare \
+that: inputs=specs_of(X_train), or inputs=[TensorSpec("X", "FP64", [-1, 4])]"""
 
 
 def main(arguments: list[str] | None = None) -> int:
-    options = _read_arguments(arguments)
+    parser = make_parser("python -m oip_asgi.client score", __doc__)
+    for name, settings in _ARGUMENTS.items():
+        parser.add_argument(name, **settings)
+    options = parser.parse_args(arguments)
     try:
         if options.out.resolve() == options.rows.resolve():
             raise ValueError("--out is the file of the rows")
-        format_of(options.out)
-        return _score(options, sys.stderr.isatty())
-    except (InferenceError, OSError, ValueError) as error:
+        if min(options.chunk, options.connections) < 1:
+            raise ValueError("--chunk and --connections: expected 1 or more")
+        for file in (options.rows, options.out):
+            if file.suffix.lower() not in _READERS:
+                raise ValueError(f"{file}: expected a name that ends with .csv, .jsonl or .parquet")
+        with Client(options.url, headers=dict(options.header)) as client:
+            return _score(options, client)
+    except (InferenceError, ImportError, OSError, ValueError) as error:
         print(f"cannot be scored: {describe(error)}", file=sys.stderr)  # noqa: T201
         return 2
 
 
-def _score(options: argparse.Namespace, is_terminal: bool) -> int:
-    job = _Rows(options, open_table(options.rows))
-    give_up, of = threading.Event(), {"rows": str(options.rows.resolve()), "size": options.rows.stat().st_size, "model": options.model}
-    writer = Writer(options.out, of, goes_on=options.resume)
-    progress = Progress(job.total, writer.done, sys.stderr.write, is_terminal=is_terminal)
-    scorer = Scorer(job.ask, options.connections, options.chunk, options.patience, give_up)
-    why = ""
+def _score(options: argparse.Namespace, client: Client) -> int:
+    metadata = client.model_metadata(options.model, options.version)
+    binary = "binary_tensor_data" in client.metadata().get("extensions", ())
+    types, total = find_types(options.rows, options.chunk)
+    names = options.columns.split(",") if options.columns else list(types)
+    if not types.keys() >= set(names):
+        raise ValueError(f"--columns {options.columns}: the file has {list_names(types)}")
+    is_frame = (metadata.get("parameters") or {}).get("content_type") == "pd"  # beside which scalars are the same for all rows
+    specs = [spec for spec in read_specs(metadata, "inputs") if not is_frame or spec.shape not in ((), (1,))]
+    columns = plan_columns(specs or [OpenSpec(name, "FP64", [-1], other_datatypes="all") for name in names], names, types)
+    labels = {  # another server may mean something else by "labels"
+        each["name"]: json.loads(text)
+        for each in metadata.get("outputs") or ()
+        if (text := str((each.get("parameters") or {}).get(LABELS))).startswith('["')
+    }
+    writer = Writer(
+        options.out,
+        {"rows": str(options.rows.resolve()), "size": options.rows.stat().st_size, "model": options.model},
+        goes_on=options.resume,
+    )
+    begun_at, since, told, gives_up, why = writer.done, time.monotonic(), time.monotonic(), threading.Event(), ""
+    is_terminal = sys.stderr.isatty()
+
+    def ask(rows: pd.DataFrame) -> pd.DataFrame:
+        inputs = make_inputs(columns, rows, is_csv=options.rows.suffix.lower() == ".csv")
+        return read_outputs(client.infer(options.model, inputs, version=options.version, binary=binary), rows, labels, writer.suffix)
+
+    frames = (left for rows in read_rows(options.rows, options.chunk, list(types)) if len(left := rows[rows.index > begun_at]))
     try:
-        rows = islice(job.table.rows(), writer.done, None)
-        for part in scorer.score(rows, writer.done):
-            job.write(writer, part)
-            writer.note(part.first + part.size - 1)
-            progress.tell(writer.done)
-    except FailsWithAll as failure:
-        why = f"{failure}{job.advice}"
-    except Stopped as stopped:
-        why = str(stopped)
-    except KeyboardInterrupt:
-        why = "it was interrupted"
-    finally:
-        job.client.close()
-        progress.tell(writer.done, at_end=True)
-        is_complete = writer.done == job.total
-        writer.close(is_complete=is_complete)
-    return _conclude(writer, job.total, why, job.advice, is_complete=is_complete)
-
-
-def _conclude(writer: Writer, total: int, why: str, advice: str, *, is_complete: bool) -> int:
-    scored = writer.done - writer.refused
-    text = f"{scored:,} of {total:,} rows are scored: {writer.file}"
-    if writer.refused:
-        text += f"; {writer.refused:,} are refused, each with its reason in {writer.refused_file}"
-    if writer.first_reason:
-        text += f" (the first: {writer.first_reason}{advice})"
-    if not is_complete:
-        text += f"; stopped, as {why}; --resume goes on from here"
-    print(text, file=sys.stderr)  # noqa: T201
-    return int(scored < total)
-
-
-class _Rows:
-    """A file of rows, whose columns are the model's inputs."""
-
-    def __init__(self, options: argparse.Namespace, table: Table) -> None:
-        self.table, self._model, self._version = table, options.model, options.version
-        self.client = Client(options.url, headers=read_headers(options))
-        self._binary = "binary_tensor_data" in self.client.metadata().get("extensions", ())
-        metadata = self.client.model_metadata(options.model, options.version)
-        kinds, self.total = find_kinds(table.names, table.rows(), is_text=table.is_text)
-        takes_frame = (metadata.get("parameters") or {}).get("content_type") == "pd"
-        inputs = metadata.get("inputs") or ()
-        if takes_frame and all(each["shape"] in ([], [1]) for each in inputs):  # scalars beside a frame are the same for all rows
-            inputs = ()
-        self._labels = dict(_find_labels(metadata.get("outputs") or ()))
-        self.advice = "" if inputs else f". {_UNDECLARED_FRAME if takes_frame else _UNDECLARED}"
-        chosen = options.columns.split(",") if options.columns else None
-        self._columns: list[Column] = plan_columns(table.names, inputs, chosen, kinds, is_text=table.is_text)
-
-    def ask(self, rows: list[Row]) -> dict[str, Any]:
-        wrong = next((row for row in rows if len(row) != len(self.table.names)), None)
-        if wrong is not None:
-            raise Refused(f"it has {len(wrong)} values, and the file has {len(self.table.names)} columns")
-        tensors = make_tensors(self._columns, rows, is_text=self.table.is_text)
-        response = self.client.infer(self._model, tensors, version=self._version, binary=self._binary)
-        return read_outputs(response, len(rows))
-
-    def write(self, writer: Writer, part: Part) -> None:
-        for first, count, outputs in part.answers:
-            writer.write(Columns([*range(first, first + count)], outputs, self._labels))
-        for number, reason, row in part.refused:
-            writer.write_refused(number, _name_row(reason, number), dict(zip(self.table.names, row, strict=False)))
-
-
-def _find_labels(outputs: Iterable[Mapping[str, Any]]) -> Iterator[tuple[str, list[str]]]:
-    for output in outputs:
-        with suppress(LookupError, TypeError, ValueError):  # another server may mean something else by "labels"
-            yield output["name"], list(map(str, json.loads(output.get("parameters", {})[LABELS])))
-
-
-def _name_row(reason: str, number: int) -> str:
-    """A reason with the number that the row has in the file."""
-    place = _PLACE.match(reason)
-    return reason if place is None else f"{place[1] or ''}row {number}{', ' if place[2] else ''}{reason[place.end() :]}"
+        for ended in score_frames(partial(ask_patiently, ask, options.patience, gives_up), frames, options.connections, gives_up):
+            writer.write(ended)
+            if time.monotonic() - told >= (0.2 if is_terminal else 10.0):
+                told = time.monotonic()
+                speed = (writer.done - begun_at) / (told - since)
+                text = f"{writer.done:,} of {total:,} rows, {speed:,.0f} rows per second, {(total - writer.done) / speed:,.0f} s left"
+                sys.stderr.write(f"\r{text}\x1b[K" if is_terminal else f"{text}\n")
+    except (Stopped, KeyboardInterrupt) as stopped:
+        why = f"; stopped, as {str(stopped) or 'it was interrupted'}; --resume goes on from here" if writer.done < total else ""
+    writer.finish(is_complete=writer.done == total)
+    first = f" (the first: {writer.first_reason}{'' if specs else _UNDECLARED})" if writer.first_reason else ""
+    end = f"; {writer.refused:,} are refused, each with its reason in {writer.refused_file}{first}" if writer.refused else ""
+    begins = "\r\x1b[K" if is_terminal else ""
+    print(f"{begins}{writer.done - writer.refused:,} of {total:,} rows are scored: {writer.file}{end}{why}", file=sys.stderr)  # noqa: T201
+    return int(writer.done - writer.refused < total)
 
 
 if __name__ == "__main__":

@@ -31,6 +31,7 @@ def refuse_rows(model: str, tmp_path: Path, name: str, text: str) -> list[dict[s
     server.register("column", lambda a: a, inputs=[TensorSpec("row 0", "FP64", [-1], minimum=0.0)])
     server.register("matrix", lambda X: X, inputs=[TensorSpec("X", "FP64", [-1, 2], minimum=0.0)])  # noqa: N803
     server.register("guests", count_ages)
+    server.register("small", lambda a: a, inputs=[TensorSpec("a", "UINT8", [-1])])
     sizes = pd.DataFrame({"size": pd.Categorical(["S", "M"])})
     server.register("sizes", lambda df: np.arange(len(df)), inputs=specs_of(sizes), content_type="pd")
     with serving(OIPApp(server, path="/v2")) as port:
@@ -42,6 +43,7 @@ def refuse_rows(model: str, tmp_path: Path, name: str, text: str) -> list[dict[s
     ("model", "text", "reasons"),
     [
         ("column", "row 0\n1\n2\n3\n4\n-5\nx\n", {5: "input 'row 0', row 5: -5.0 is out of range", 6: "row 0 is 'x': expected FP64"}),
+        ("small", "a\n7\n300\n2.5\n", {2: "input 'a': row 2 is out of range for UINT8", 3: "input 'a' has datatype FP64: expected UINT8"}),
         ("matrix", "a,b\n1,2\n3,4\n5,6\n7,-8\n", {4: "input 'X', row 4, column 1: -8.0 is out of range"}),
         ("guests", "age,kind\n7,child\n8,row 0\n", {2: "row 2, kind: expected 'adult' or 'child', got 'row 0'"}),
         ("sizes", "size,b\nS,1\nM,1\nS,1\nXL,1\n", {4: "column 'size' cannot have the categories in its pd_categories: row 4 is 'XL'"}),
