@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+import sklearn
 from sklearn.compose import make_column_transformer
 from sklearn.ensemble import HistGradientBoostingClassifier, VotingClassifier
 from sklearn.impute import SimpleImputer
@@ -52,6 +53,8 @@ def test_booleans_of_which_some_are_missing_are_numbers_to_a_model_of_numbers(sc
         functions[name], expected[name] = pipeline.predict, pipeline.predict(frame).tolist()
     strict = LogisticRegression().fit(frame.fillna(0.0).astype(float), kinds).predict
     of_array = DecisionTreeClassifier(random_state=0).fit(frame.to_numpy(float), kinds).predict
+    if sklearn.__version__.startswith("1.5."):  # whose encoder asks `isnan` of categories that are booleans
+        del functions["ones"], expected["ones"]
     with served(strict=strict, array=of_array, **functions) as at:
         for chunk in ("1", "2", "8"):
             more: dict[str, Any] = {"at": at, "rows": f"rows.{suffix}"}
